@@ -33,15 +33,18 @@ def cache_dir() -> Path:
 
 
 @contextlib.contextmanager
-def new_directory(path: Path) -> Iterator[Path]:
+def new_directory(path: Path, *, replace: bool = True) -> Iterator[Path]:
     """Yield an empty temporary directory that is renamed to `path` on success and removed on failure.
 
-    An interrupted write never leaves an incomplete directory at `path`. An existing directory is replaced.
+    An interrupted write never leaves an incomplete directory at `path`. An existing directory is replaced; if not
+    `replace`, one that was created in the meantime raises a UsageError.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     work = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
     try:
         yield work
+        if path.exists() and not replace:
+            raise UsageError(f"{path} already exists", "choose another directory, or delete it")
         _publish(work, path)
     finally:
         shutil.rmtree(work, ignore_errors=True)

@@ -460,6 +460,17 @@ def test_failed_verification_discards_the_export(
     assert directory.is_dir()
 
 
+def test_a_directory_created_during_the_export_is_kept(nmt: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    def create(loaded: LoadedModel, work: Path) -> None:
+        safetensors.export(loaded, work)
+        (nmt.directory / "there").mkdir()
+        (nmt.directory / "there/notes").touch()
+
+    monkeypatch.setitem(EXPORTS, "safetensors", create)
+    nmt("export", "runs/tiny", "--to", "safetensors", "-o", "there").assert_fails(2, "there already exists")
+    assert [path.name for path in (nmt.directory / "there").iterdir()] == ["notes"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
@@ -599,4 +610,4 @@ def test_models_with_placeholders_are_compared_on_the_text_itself() -> None:
     assert run is not None
     loaded, text = discovery.load(run), ["My address is a.b@example.com.", "See https://example.org/a now."]
     translate = greedy_translator(TorchModel([loaded.model]), loaded.tokenizer)
-    assert verify._translate_with_nmt(run, loaded, text).translations == translate(text)
+    assert verify._translate_with_nmt(loaded, text).translations == translate(text)

@@ -29,12 +29,13 @@ import yaml
 from commandline import CommandLine, sentences, wait_until, write
 from safetensors.torch import load_file, save_file
 
+from nmt import imports
 from nmt.data.loader import Loader
 from nmt.data.noise import compose
 from nmt.data.store import Store
 from nmt.data.tokenizer import EOS, UNK
-from nmt.errors import CheckpointError
-from nmt.imports import import_model
+from nmt.errors import CheckpointError, UsageError
+from nmt.imports import import_model, origin
 from nmt.imports.common import MASKED, UNKNOWN_LANGUAGES
 from nmt.imports.marian import NAMES
 from nmt.inference.glossary import Glossary, Term
@@ -89,9 +90,9 @@ def marian(directory: Path, *, separate: bool = False, num_unused: int = 0, **op
     ids = {"eos_token_id": 0, "pad_token_id": size - 1, "decoder_start_token_id": size - 1}
     config = transformers.MarianConfig(
         vocab_size=size, decoder_vocab_size=size, scale_embedding=True,
-        max_position_embeddings=512, num_beams=4, bad_words_ids=[[size - 1]], forced_eos_token_id=0,
+        num_beams=4, bad_words_ids=[[size - 1]], forced_eos_token_id=0,
         share_encoder_decoder_embeddings=not separate, tie_word_embeddings=not separate,
-        **sizes, **heads, **ids, **{"activation_function": "swish"} | options,
+        **sizes, **heads, **ids, **{"activation_function": "swish", "max_position_embeddings": 512} | options,
     )  # fmt: skip
     model = transformers.MarianMTModel(config).eval()
     with torch.no_grad():
@@ -159,6 +160,48 @@ def test_export_import_export_is_the_identity(tmp_path: Path, norm_position: str
         {path.name: path.read_bytes() for path in (tmp_path / name).iterdir()} for name in ("first", "second")
     )
     assert first == second
+
+
+@pytest.mark.slow
+def test_one_sentencepiece_model_for_both_languages_is_exported_and_imported(tmp_path: Path) -> None:
+    nmt = CommandLine(tmp_path)
+    marian(tmp_path / "opus")
+    shutil.copyfile(tmp_path / "opus/source.spm", tmp_path / "opus/target.spm")
+    export = ("--to", "transformers", "--min-agreement", "0", "--output", "exported")
+    for command in (["import", "opus"], ["export", "runs/opus", *export], ["import", "exported"]):
+        done = nmt(*command)
+        assert done.code == 0, done.err
+    first, second = (next((tmp_path / "runs" / name).glob("tokenizer.*")) for name in ("opus", "exported"))
+    assert first.read_bytes() == second.read_bytes()
+
+
+@pytest.mark.slow
+def test_license_of_an_export_is_that_of_the_original_model(tmp_path: Path) -> None:
+    nmt = CommandLine(tmp_path)
+    marian(tmp_path / "opus")
+    (tmp_path / "opus/README.md").write_text("---\nlanguage: de\nlicense:\n- cc-by-nc-4.0\x1b[31m\n---\n")
+    export = ("--to", "ctranslate2", "--min-agreement", "0", "--output", "exported")
+    for command in (["import", "opus"], ["export", "runs/opus", *export], ["import", "exported"]):
+        done = nmt(*command)
+        assert done.code == 0, done.err
+    assert origin(tmp_path / "runs/exported")["license"] == "cc-by-nc-4.0\\x1b[31m"
+
+
+def test_a_model_may_have_more_positions_than_a_batch(tmp_path: Path) -> None:
+    marian(tmp_path / "opus", max_position_embeddings=4096)
+    _change("tokenizer_config.json", model_max_length=None)(tmp_path / "opus")
+    assert discovery.load(import_model(str(tmp_path / "opus"), tmp_path / "run")).config.train.max_length == 4096
+
+
+def test_a_run_that_another_process_imports_is_not_used_for_another_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    marian(tmp_path / "a")
+    import_run, run = imports._import, tmp_path / "run"
+    monkeypatch.setattr(imports, "_import", lambda *_: import_run(tmp_path / "a", str(tmp_path / "a"), run))
+    (tmp_path / "b").mkdir()
+    with pytest.raises(UsageError, match="run already exists"):
+        import_model(str(tmp_path / "b"), run)
 
 
 @pytest.mark.slow
@@ -351,6 +394,24 @@ def _nested(directory: Path) -> None:
     torch.save({"model": {"model.shared.weight": torch.zeros(1)}, "step": 3}, directory / "pytorch_model.bin")
 
 
+def _replace_weights(directory: Path, content: bytes) -> None:
+    (directory / "model.safetensors").unlink()
+    (directory / "pytorch_model.bin").write_bytes(content)
+
+
+def _cut_legacy_pickle(directory: Path) -> None:
+    content = io.BytesIO()
+    torch.save({"model.shared.weight": torch.zeros(1)}, content, _use_new_zipfile_serialization=False)
+    _replace_weights(directory, content.getvalue()[:200])
+
+
+def _damage_compressed_arrays(directory: Path) -> None:
+    np.savez_compressed(directory / "model.npz", Wemb=np.arange(9999))
+    content = bytearray((directory / "model.npz").read_bytes())
+    content[100:200] = bytes(100)
+    (directory / "model.npz").write_bytes(content)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("damage", "message"),
@@ -374,6 +435,8 @@ def _nested(directory: Path) -> None:
         (functools.partial(_cut_tensor, name="self_attn.q_proj.weight"), "config.json is incomplete or damaged"),
         (_pickle, "contains more than tensors"),
         (_nested, "pytorch_model.bin is damaged"),
+        (_cut_legacy_pickle, "pytorch_model.bin is damaged"),
+        (functools.partial(_replace_weights, content=b"version https://git-lfs"), "pytorch_model.bin is damaged\n"),
     ],
 )
 def test_malformed_models_are_one_line(tmp_path: Path, damage: Callable[[Path], object], message: str) -> None:
@@ -425,6 +488,7 @@ def hub(tmp_path: Path) -> Iterator[tuple[CommandLine, list[str], threading.Even
                 return self.answer(b"<html>Sign in</html>", "text/html")
             if self.path.startswith(f"/api/models/{REPOSITORY}"):
                 siblings = [{"rfilename": name, "size": len(content)} for name, content in files.items()]
+                siblings = [each for each in siblings if each["rfilename"] not in self.path]
                 info = {
                     "id": REPOSITORY, "sha": COMMIT, "siblings": siblings, "cardData": {"license": "cc-by-4.0"},
                     "config": {"model_type": "m2m_100" if "other-type" in self.path else "marian"},
@@ -474,17 +538,20 @@ def hub(tmp_path: Path) -> Iterator[tuple[CommandLine, list[str], threading.Even
 def test_download_from_the_hub(hub: tuple[CommandLine, list[str], threading.Event]) -> None:
     nmt, requests, _ = hub
     # huggingface_hub reads the environment when it is imported.
-    names = (REPOSITORY, f"{REPOSITORY}-other-type", "behind/proxy", "someone/else")
+    names = (REPOSITORY, f"{REPOSITORY}-other-type", f"{REPOSITORY}-vocab.json", "behind/proxy", "someone/else")
     done, *failed = nmt.in_one_process(*(["import", name] for name in names))
     assert (done.code, done.out) == (0, "runs/opus-mt-en-de\n"), done.err
     assert re.search(rf"downloading {REPOSITORY} \(\d+ MB, license cc-by-4.0\)", done.err)
     assert not [path for path in requests if "tf_model" in path]
     info = " ".join(nmt("info", "runs/opus-mt-en-de").out.split())
     assert f"{REPOSITORY}, revision {COMMIT[:12]}, license cc-by-4.0" in info
-    messages = ("has a model of type 'm2m_100'", "cannot download behind/proxy: ", "has no public model someone/else")
+    messages = (
+        "has a model of type 'm2m_100'", "has no vocab.json", "cannot download behind/proxy: ",
+        "has no public model someone/else",
+    )  # fmt: skip
     for each, message in zip(failed, messages, strict=True):
         each.assert_fails(1, message, "hint: ")
-    assert not [path for path in requests if "-other-type/resolve" in path]
+    assert not [path for path in requests if "-other-type/resolve" in path or "-vocab.json/resolve" in path]
     count = len(requests)
     offline = CommandLine(nmt.directory, nmt.environment | {"HF_HUB_OFFLINE": "1"})
     again, missing = offline.in_one_process(["import", REPOSITORY, "--run", "runs/again"], ["import", "someone/else"])
@@ -625,6 +692,9 @@ def test_the_search_of_a_marian_release_is_kept(tmp_path: Path) -> None:
     assert parse(config.search) == (
         "beam", {"beam_size": 4, "length_penalty": 0.6, "length_normalization": "average"}
     )  # fmt: skip
+    (tmp_path / "release/decoder.yml").write_text("{models: [model.npz], vocabs: [vocab.yml, vocab.yml]}")
+    config = discovery.load(import_model(str(source), tmp_path / "other", src="en", tgt="de")).config
+    assert parse(config.search)[1] == {"beam_size": 12, "length_penalty": 0.0, "length_normalization": "average"}
 
 
 @pytest.mark.parametrize("name", ["decoder_ff_logit_out_Wt", "decoder_ff_logit_out_W"])
@@ -693,6 +763,7 @@ def test_translations_equal_those_of_marian(tmp_path: Path) -> None:
         (lambda d: (d / "vocab.yml").unlink(), "cannot read"),
         (lambda d: (d / "source.spm").unlink(), "BPE models are not supported"),
         (lambda d: (d / "model.npz").write_bytes(b"PK"), "model.npz is missing or damaged"),
+        (_damage_compressed_arrays, "model.npz is missing or damaged"),
         (lambda d: np.savez(d / "model.npz", Wemb=np.zeros(3)), "has no special:model.yml"),
     ],
 )
@@ -707,6 +778,7 @@ def test_malformed_releases_are_one_line(tmp_path: Path, damage: Callable[[Path]
         ({"beam-size": "six"}, {}, "model.npz is incomplete or damaged: invalid literal"),
         ({}, {"transformer_ffn_activation": "gelu"}, "transformer-ffn-activation=gelu of the model is not supported"),
         ({}, {"right_left": True}, "right-left=True of the model is not supported"),
+        ({"word-penalty": 0.5}, {}, "word-penalty of decoder.yml is not supported"),
     ],
 )
 def test_unsupported_releases_are_one_line(

@@ -124,9 +124,14 @@ def test_damaged_or_missing_records_are_omitted(nmt: CommandLine) -> None:
     (run / "sessions.jsonl").write_text('{"step": 1}\n{"started')
     (run / "data.json").write_text('{"max_source_length": 9}')
     (run / "metrics.jsonl").unlink()
+    (run / "comparison.json").write_text('{"start": "", "checkpoint": "", "search": "", "tests": [{}]}')
     lines = describe(collect(run))
     assert "sessions" not in lines
     assert "curve" not in lines
+    assert "comparison" not in lines
+    assert nmt("info", "runs/tiny").code == 0
+    empty = dict.fromkeys(("recipe", "mix", "pairs", "dropped", "derived_from", "imported", "teacher"))
+    (run / "data.json").write_text(json.dumps(empty | {"max_source_length": 9}))
     assert nmt("info", "runs/tiny").code == 0
 
 
@@ -171,7 +176,9 @@ def test_best_validation_belongs_to_the_best_checkpoint(nmt: CommandLine) -> Non
 def test_unknown_json_files_are_ignored(nmt: CommandLine) -> None:
     directory = nmt.directory / "runs/tiny/eval"
     directory.mkdir(exist_ok=True)
-    for number, text in enumerate(("[]", "{", "{}", '{"test": "x", "scores": [{}]}', '{"model": 1, "scores": 2}')):
+    scores = '[{"name": "BLEU", "value": "high", "signature": ""}]'
+    reports = ('{"test": "x", "scores": [{}]}', f'{{"model": "m", "test": "t", "search": "s", "scores": {scores}}}')
+    for number, text in enumerate(("[]", "{", "{}", *reports, '{"model": 1, "scores": 2}')):
         (directory / f"{number}.json").write_text(text)
     (nmt.directory / "runs/tiny/sessions.jsonl").write_text('{"started": "", "step": 1, "environment": {}}\n[]\n')
     with open(nmt.directory / "runs/tiny/metrics.jsonl", "a", encoding="utf-8") as log:

@@ -112,13 +112,13 @@ def export_and_verify(
         raise UsageError(f"{directory} already exists", "choose another directory with --output, or delete it")
     loaded = discovery.load(path)
     source_name, sources = _file_sentences(verify_with, loaded) if verify_with else _default_sentences(loaded)
-    with new_directory(directory) as work:
+    with new_directory(directory, replace=False) as work:
         try:
             write(loaded, work)
         except (OSError, SafetensorError) as error:  # such as a full disk
             reason = getattr(error, "strerror", None) or str(error)
             raise NMTError(f"cannot write {directory}: {reason}", "check the free disk space") from None
-        nmt_result = _translate_with_nmt(path, loaded, sources)
+        nmt_result = _translate_with_nmt(loaded, sources)
         translate = LOADERS[parse(to)[0]](work)
         exported_result = _measure(translate, sources, [file for file in work.rglob("*") if file.is_file()])
         verification = Verification(directory, source_name, sources, nmt_result, exported_result, loaded.tokenizer)
@@ -132,8 +132,8 @@ def export_and_verify(
     return verification
 
 
-def _translate_with_nmt(path: Path, loaded: LoadedModel, sources: list[str]) -> EngineResult:
-    translator = Translator.load(path, "cpu", "fp32")
+def _translate_with_nmt(loaded: LoadedModel, sources: list[str]) -> EngineResult:
+    translator = Translator.load(loaded.checkpoint, "cpu", "fp32")  # a run may have a better one by now
     # Exports get the text itself.
     translator.config = replace(translator.config, data=replace(translator.config.data, placeholders=False))
     files = (*run_files(loaded), loaded.checkpoint / WEIGHTS, loaded.checkpoint / META)

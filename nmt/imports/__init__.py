@@ -16,7 +16,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nmt.console import log
+from nmt.console import escape_control, log
 from nmt.errors import CheckpointError, UsageError
 from nmt.paths import locked, resumable_directory, runs_dir
 from nmt.runs.discovery import REPOSITORY
@@ -25,6 +25,7 @@ if TYPE_CHECKING:  # finding an imported run does not require PyTorch
     from nmt.imports.common import ImportedModel
 
 ARCHIVES = (".zip", ".argosmodel")
+UNKNOWN_LICENSE = "not specified"
 FORMATS = {
     "argos": ("metadata.json", "model"), "ctranslate2": ("model.bin",), "huggingface": ("config.json",),
     "marian": ("decoder.yml",),
@@ -63,6 +64,8 @@ def import_model(
     if not path.exists() and not REPOSITORY.fullmatch(source):
         raise UsageError(f"{source} is not a directory or zip file", "import one, or a repository: OWNER/NAME")
     _import(path, source, run, revision, src, tgt)
+    if origin(run).get("source") != source:  # another process has imported another model
+        raise UsageError(f"{run} already exists", "choose another directory with --run, or delete it")
     return run
 
 
@@ -142,10 +145,9 @@ def _read_source(source: str, path: Path, revision: str | None) -> tuple[Importe
 def _license(directory: Path) -> str:
     """Return the license in the model card of a directory."""
     card = directory / "README.md"
-    match = (
-        re.search(r"^license: *(\S.*)$", card.read_text("utf-8", errors="replace"), re.M) if card.is_file() else None
-    )
-    return match[1].strip() if match else "not specified"
+    text = card.read_text("utf-8", errors="replace") if card.is_file() else ""
+    match = re.search(r"^license: *(?:\n *- *)?(\S.*)$", text, re.M)
+    return escape_control(match[1].strip()) if match else UNKNOWN_LICENSE
 
 
 def _write(model: ImportedModel, run: Path, record: dict[str, str]) -> None:
@@ -168,7 +170,10 @@ def _write(model: ImportedModel, run: Path, record: dict[str, str]) -> None:
         (work / "config.yaml").write_text(config_io.dump(model.config), encoding="utf-8")
         model.tokenizer.save(work)
         limits = {"max_source_length": model.config.train.max_length - 1, "max_sentences_per_line": 1}
-        data = limits | model.limits | {"imported": record | {"sha256": model.checksum}}
+        original = model.data.get("imported")
+        if record["license"] == UNKNOWN_LICENSE and isinstance(original, dict):
+            record |= {"license": original.get("license", UNKNOWN_LICENSE)}
+        data = limits | model.data | {"imported": record | {"sha256": model.checksum}}
         (work / "data.json").write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
         checkpoint.save(work, checkpoint.Progress(), model.weights, {}, model.tokenizer.checksum)
     model_card.write_card(run)

@@ -49,8 +49,9 @@ class ImportedModel:
     """Weights by the names of the parameters of `nmt.model`."""
     checksum: str
     """SHA-256 of the original file of the weights."""
-    limits: dict[str, int] = field(default_factory=dict)
-    """Length limits of a line; by default those of a model that translates single sentences."""
+    data: dict[str, Any] = field(default_factory=dict)
+    """Entries of `data.json`: length limits of a line, by default those of a model that translates single sentences,
+    and records of the models that an export was made from."""
 
 
 @dataclass(frozen=True)

@@ -112,6 +112,10 @@ class CTranslate2Model:
     """Tokens for PAD, UNK, BOS (the start token of the decoder) and EOS."""
 
 
+KEPT = ("max_source_length", "max_sentences_per_line", "imported", "derived_from", "teacher")
+"""Entries of `data.json` in an export that the run of an import has, too."""
+
+
 def read(directory: Path) -> ImportedModel:
     """Read a directory written by `nmt export --to ctranslate2`.
 
@@ -136,10 +140,8 @@ def read(directory: Path) -> ImportedModel:
     rates = {name: getattr(config.model, name) for name in ("dropout", "attention_dropout", "activation_dropout")}
     config = replace(config, model=replace(read_config, **rates))
     data = read_json(directory / "data.json", {})
-    limits: dict[str, int] = {
-        name: data[name] for name in ("max_source_length", "max_sentences_per_line") if name in data
-    }
-    return ImportedModel(config, tokenizer, weights, sha256(directory / MODEL), limits)
+    kept = {name: data[name] for name in KEPT if name in data}
+    return ImportedModel(config, tokenizer, weights, sha256(directory / MODEL), kept)
 
 
 def read_model(directory: Path) -> CTranslate2Model:

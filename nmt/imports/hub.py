@@ -10,7 +10,8 @@ from typing import Any
 
 from huggingface_hub import HfApi, errors, snapshot_download, try_to_load_from_cache
 
-from nmt.console import log
+from nmt.console import escape_control, log
+from nmt.data.separate_tokenizer import SOURCE, TARGET
 from nmt.errors import DownloadError
 from nmt.imports.huggingface import FILES, WEIGHT_FILES, check_type
 
@@ -44,10 +45,12 @@ def download(repository: str, revision: str | None = None) -> tuple[Path, dict[s
         weights = next((name for name in WEIGHT_FILES if name in sizes), None)
         if weights is None:
             raise DownloadError(f"{repository} has no weights for PyTorch", "choose another model")
+        if missing := sorted({"config.json", "vocab.json", SOURCE, TARGET} - sizes.keys()):
+            raise DownloadError(f"{repository} has no {missing[0]}", "choose another model")
         if info.config:
             check_type(info.config, repository)
         files = [name for name in (*FILES, weights) if name in sizes]
-        license_ = str(getattr(info.card_data, "license", None) or "not specified")
+        license_ = escape_control(str(getattr(info.card_data, "license", None) or "not specified"))
         log(f"downloading {repository} ({sum(map(sizes.__getitem__, files)) / 1e6:,.0f} MB, license {license_})")
         directory = Path(snapshot_download(repository, revision=revision, allow_patterns=files))
         return directory, {"source": repository, "revision": directory.name, "license": license_}

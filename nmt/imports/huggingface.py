@@ -11,11 +11,11 @@ from __future__ import annotations
 import pickle
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
@@ -89,13 +89,14 @@ def _config(directory: Path, options: dict[str, Any], tokenizer: Tokenizer, *, o
     if source == target:  # a group of languages
         source, target = UNKNOWN_LANGUAGES
     num_positions = int(options.get("max_position_embeddings", 512))
+    max_length = min(num_positions, int(tokenizer_options.get("model_max_length", num_positions)))
     generation = options | read_json(directory / "generation_config.json", default={})
     return Config(
         search=f"beam(beam_size={max(1, int(generation.get('num_beams') or 1))}, length_normalization='average')",
         data=DataConfig(source, target),
         tokenizer=TokenizerConfig(vocab_size=len(tokenizer)),
         model=model_config(options, output_bias=output_bias),
-        train=TrainConfig(max_length=min(num_positions, int(tokenizer_options.get("model_max_length", num_positions)))),
+        train=TrainConfig(max_length=max_length, batch_tokens=max(max_length, TrainConfig.batch_tokens)),
     )
 
 
@@ -144,12 +145,13 @@ def _read_weights(directory: Path) -> tuple[Path, Weights]:
     try:
         tensors = load_file(file) if file.suffix == ".safetensors" else torch.load(file, "cpu", weights_only=True)
         return file, Weights(file, {name: tensor.float() for name, tensor in tensors.items()})
-    except pickle.UnpicklingError:
-        raise CheckpointError(
-            f"{file} contains more than tensors, and loading it could run code",
-            "convert it to model.safetensors with Transformers if you trust it",
-        ) from None
-    except (OSError, RuntimeError, SafetensorError, EOFError, ValueError, AttributeError):  # the last: no tensors
+    except Exception as error:  # a damaged pickle raises almost anything
+        # Other files are text, such as a pointer of Git LFS.
+        if isinstance(error, pickle.UnpicklingError) and file.read_bytes()[:1] in (b"P", b"\x80"):
+            raise CheckpointError(
+                f"{file} is damaged, or contains more than tensors, and loading it could run code",
+                "download it again, or convert it to model.safetensors with Transformers if you trust it",
+            ) from None
         raise CheckpointError(f"{file} is damaged", RETRY) from None
 
 
@@ -159,9 +161,10 @@ def _read_vocabulary(directory: Path, options: dict[str, Any]) -> Vocabulary:
     target_ids = read_json(directory / "target_vocab.json", default=source_ids)
     special = [options["pad_token_id"], source_ids["<unk>"], options["decoder_start_token_id"], options["eos_token_id"]]
     if special == [PAD, UNK, BOS, EOS] and source_model == target_model:
-        joint = Tokenizer.parse(source_model, directory / SOURCE)
-        if source_ids == {piece: i for i, piece in enumerate(joint.ids_to_pieces(range(len(joint))))}:
-            return Vocabulary(joint, torch.arange(len(joint)), torch.arange(len(joint)))
+        with suppress(CheckpointError):  # a SentencePiece model with other ids, which `vocab.json` maps
+            joint = Tokenizer.parse(source_model, directory / SOURCE)
+            if source_ids == {piece: i for i, piece in enumerate(joint.ids_to_pieces(range(len(joint))))}:
+                return Vocabulary(joint, torch.arange(len(joint)), torch.arange(len(joint)))
     return join_vocabularies(source_model, target_model, source_ids, target_ids, special, special)
 
 

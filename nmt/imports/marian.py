@@ -9,6 +9,7 @@ training under the name `special:model.yml`. Its parameters are renamed to those
 from __future__ import annotations
 
 import zipfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -107,7 +108,9 @@ def read(directory: Path) -> ImportedModel:
         weights = {**convert(Weights(file, _rename(arrays)), config, vocabulary), **positions}
         if not decoder.get("allow-unk"):
             weights["output_bias_V"][UNK] = MASKED
-        beam_size, length_penalty = max(1, int(decoder.get("beam-size", 6))), float(decoder.get("normalize", 1))
+        beam_size, length_penalty = max(1, int(decoder.get("beam-size", 12))), float(decoder.get("normalize", 0))
+        if float(decoder.get("word-penalty", 0)):
+            raise CheckpointError("word-penalty of decoder.yml is not supported", "use another model")
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
         raise CheckpointError(f"{file} is incomplete or damaged: {error}", RETRY) from None
     except IndexError:
@@ -147,7 +150,7 @@ def _arrays(file: Path) -> dict[str, Any]:
     try:
         with np.load(file) as arrays:
             loaded = {name: arrays[name] for name in arrays.files}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile):
+    except (OSError, ValueError, TypeError, AttributeError, EOFError, zipfile.BadZipFile, zlib.error):
         raise CheckpointError(f"{file} is missing or damaged", RETRY) from None
     if OPTIONS not in loaded:
         raise CheckpointError(f"{file} has no {OPTIONS}: it is not a Marian model", "use another model")

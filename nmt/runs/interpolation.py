@@ -55,7 +55,7 @@ def interpolate_models(first: Path, second: Path, share: float, run: Path | None
         "derived_from": parents,
         "data_unknown": run_info.is_imported(models[1].run),
     }
-    with new_directory(run) as work:
+    with new_directory(run, replace=False) as work:
         (work / "config.yaml").write_text(config_io.dump(models[1].config), encoding="utf-8")
         models[1].tokenizer.save(work)
         (work / "data.json").write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")

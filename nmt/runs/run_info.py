@@ -69,26 +69,26 @@ def collect(run: Path) -> dict[str, Any]:
     if best is None or not (run / "config.yaml").is_file():
         raise CheckpointError(f"{run} has no checkpoint", "choose a directory under runs/")
     data = read_json(run / "data.json")
-    recipe = data.get("recipe", {})
+    recipe = data.get("recipe") or {}
     last = last_progress(run) or checkpoint.read_progress(best)
     report_paths = sorted((pretrained.output_dir(run) / "eval").rglob("*.json"))
     config, tokenizer, max_source_length, _ = discovery.load_settings(run)
     return {
         "name": run.resolve().name,
         "imported": data.get("imported"),
-        "derived_from": [parent for parent in data.get("derived_from", []) if _is_parent(parent)],
+        "derived_from": [parent for parent in data.get("derived_from") or [] if _is_parent(parent)],
         "source": config.data.src,
         "target": config.data.tgt,
         "parameters": _count_parameters(best),
         "model": _model_options(config.model),
         "tokenizer": {"kind": tokenizer.model_type, "pieces": len(tokenizer), "sha256": tokenizer.checksum},
         "data": {
-            **_corpora(recipe, data.get("mix", [])),
+            **_corpora(recipe, data.get("mix") or []),
             "replay_share": config.train.replay_share if config.data.replay else 0.0,
             "valid": dict(zip(("name", "sha256"), recipe.get("valid", ()), strict=False)),
-            "pairs": data.get("pairs", {}),
+            "pairs": data.get("pairs") or {},
             "cleaning": list(config.data.clean),
-            "dropped": data.get("dropped", {}),
+            "dropped": data.get("dropped") or {},
             "licenses": _licenses(config.data.train),
             "replay_licenses": _licenses(config.data.replay),
             "max_source_length": max_source_length,
@@ -121,7 +121,7 @@ def parent_record(model: discovery.ModelFiles) -> dict[str, Any]:
     It contains the origins of all imported models among its ancestors and their teachers, because their licenses apply.
     """
     data = read_json(model.run / "data.json")
-    parents = filter(_is_parent, [*data.get("derived_from", []), data.get("teacher")])
+    parents = filter(_is_parent, [*(data.get("derived_from") or []), data.get("teacher")])
     imported = [data["imported"]] if data.get("imported") else [each for p in parents for each in p["imported"]]
     return {
         "model": model.run.resolve().name,
@@ -210,7 +210,7 @@ def _is_report(content: dict[str, Any], run: Path) -> bool:
         {"model", "test", "search"} <= content.keys()
         and isinstance(content["model"], str)
         and isinstance(scores, list)
-        and all(isinstance(score, dict) and {"name", "value", "signature"} <= score.keys() for score in scores)
+        and all(_has_numbers(score, "value") and {"name", "signature"} <= score.keys() for score in scores)
     )
 
 
@@ -232,13 +232,20 @@ def _calibration(run: Path, best: Path) -> dict[str, Any] | None:
 
 def _is_comparison(content: dict[str, Any]) -> bool:
     """Return whether the content of a JSON file is a comparison of a fine-tuned model with its start model."""
-    return {"start", "checkpoint", "search", "tests"} <= content.keys()
+    if not {"start", "checkpoint", "search", "tests"} <= content.keys() or not isinstance(content["tests"], list):
+        return False
+    metrics = [test.get("metrics") if isinstance(test, dict) and "test" in test else None for test in content["tests"]]
+    return all(
+        isinstance(each, list) and all(_has_numbers(m, "first_score", "second_score", "p", "better") for m in each)
+        for each in metrics
+    )
 
 
 def _is_session(entry: dict[str, Any]) -> bool:
     environment = entry.get("environment")
     return (
-        {"started", "step", "device", "processes", "precision"} <= entry.keys()
+        {"started", "device", "processes", "precision"} <= entry.keys()
+        and _has_numbers(entry, "step")
         and isinstance(environment, dict)
         and {"nmt", "torch", "processor", "cores"} <= environment.keys()
     )

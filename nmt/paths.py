@@ -112,6 +112,18 @@ def locked(file: Path, busy: NMTError | Callable[[], object]) -> Iterator[None]:
         lock.release()
 
 
+def make_directory(path: Path, hint: str) -> None:
+    """Create a directory unless it exists.
+
+    Raises:
+        UsageError: it cannot be created.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"cannot create {path}: {error.strerror}", hint) from None
+
+
 def write_text(path: Path, text: str) -> None:
     """Write a text file atomically."""
     write_bytes(path, text.encode("utf-8", "replace"))  # a command line may contain invalid UTF-8

@@ -24,15 +24,11 @@ from nmt.runs.checkpoint import META, TRAINING, WEIGHTS, Progress
 from nmt.train.session import train
 
 SAVE = """
-import sys, torch, resource
+import sys, torch
 from pathlib import Path
 from nmt.runs import checkpoint
-run, limit = Path(sys.argv[1]), int(sys.argv[2])
+run = Path(sys.argv[1])
 for step in range(1, 10_000):
-    if limit and step == 3:
-        import signal
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
     tensors = {"w": torch.full((400_000,), float(step))}
     checkpoint.save(run, checkpoint.Progress(step=step), tensors, tensors, "t")
     checkpoint.prune(run)
@@ -56,7 +52,7 @@ def test_sigkill_during_a_save_keeps_the_last_checkpoint(tmp_path: Path) -> None
     rng = random.Random(0)
     for attempt in range(4):
         run = tmp_path / str(attempt)
-        command = [sys.executable, "-c", SAVE, str(run), "0"]
+        command = [sys.executable, "-c", SAVE, str(run)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
             saved_step = int(process.stdout.readline())
@@ -64,17 +60,6 @@ def test_sigkill_during_a_save_keeps_the_last_checkpoint(tmp_path: Path) -> None
             process.send_signal(signal.SIGKILL)
             saved_step = max([saved_step, *map(int, process.stdout.read().split())])
         assert latest_step(run) >= saved_step
-
-
-@pytest.mark.slow
-def test_full_disk_keeps_earlier_checkpoints(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", SAVE, str(tmp_path / "run"), "1000000"], capture_output=True, text=True, check=False
-    )
-    assert done.stdout.split() == ["1", "2"]
-    assert "CheckpointError: cannot save" in done.stderr.splitlines()[-1]
-    assert latest_step(tmp_path / "run") == 2
-    assert sorted(p.name for p in (tmp_path / "run").iterdir()) == ["step-000001", "step-000002"]
 
 
 @pytest.fixture(scope="module")
@@ -132,17 +117,6 @@ def test_empty_or_newer_config_raises(run: Path, config: str, message: str, hint
     assert hint in error.hint
 
 
-def test_other_tokenizer_raises(run: Path) -> None:
-    from nmt.config import TokenizerConfig
-    from nmt.data.tokenizer import train as train_tokenizer
-
-    other = train_tokenizer(
-        ["ba be bi bo bu da de di do du ga ge gi go gu"] * 9, TokenizerConfig(model_type="bpe", vocab_size=290)
-    )
-    (run / "spm.model").write_bytes(other.model)
-    assert "is not the tokenizer of" in load_error(run).message
-
-
 def test_newer_checkpoint_raises(run: Path) -> None:
     path = run / "step-000012" / META
     meta = json.loads(path.read_text(encoding="utf-8"))
@@ -154,13 +128,6 @@ def test_newer_checkpoint_raises(run: Path) -> None:
     for load in (checkpoint.load_latest_intact, discovery.load):  # they must not skip it like a damaged checkpoint
         with pytest.raises(NewerCheckpointError):
             load(run)
-
-
-def test_path_without_a_model_raises(tmp_path: Path) -> None:
-    assert "there is no model at" in load_error(tmp_path / "none").message
-    assert "has no checkpoint" in load_error(tmp_path).message
-    (tmp_path / "file").write_text("x", encoding="utf-8")
-    assert "has no checkpoint" in load_error(tmp_path / "file").message
 
 
 def test_prune_keeps_the_best_and_the_two_latest(tmp_path: Path) -> None:

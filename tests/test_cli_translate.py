@@ -505,8 +505,3 @@ def test_separator_between_segments() -> None:
     assert separator("one.  two", 4, 6) == "  "
     assert separator("one.\u2028two", 4, 5) == " "
     assert separator("endless", 3, 3) == ""
-
-
-def test_a_run_can_be_moved(trained: CommandLine, tmp_path: Path) -> None:
-    shutil.copytree(trained.directory / "runs/tiny", tmp_path / "mein Lauf")
-    assert Translator.load(str(tmp_path / "mein Lauf")).translate(["the dog"])

@@ -706,16 +706,6 @@ def test_a_period_of_skipped_updates_has_no_loss() -> None:
     assert (period.means()["loss"], period.means()["grad_norm"]) == (2.0, 3.0)
 
 
-def test_existing_run_is_not_overwritten(directory: Path) -> None:
-    run(config(directory), directory)
-    with pytest.raises(UsageError, match="already contains a run") as caught:
-        run(config(directory), directory)
-    assert "--resume" in caught.value.hint
-    assert "--run" in caught.value.hint
-    with pytest.raises(UsageError, match="another 'model'"):
-        run(config(directory, "model.ffn_dim=16"), directory, resume=True)
-
-
 def test_the_validation_cannot_change_in_a_resumed_run(directory: Path) -> None:
     run(config(directory), directory)
     for name, value in (("best_metric", "loss"), ("valid_search", "beam"), ("valid_pairs", 5)):

@@ -33,6 +33,7 @@ CONTENT_TYPES = (
     "presentationml.slide+xml", "notesSlide+xml", "drawingml.chart+xml", "diagramData+xml", "diagramDrawing+xml",
 )  # fmt: skip
 """Ends of the content types of parts with text, in the order of translation."""
+SAVE_AGAIN = "open the file in an office program and save it again"
 MAX_PART_SIZE = 256 * 2**20
 """Maximum size in bytes of a part that is parsed."""
 
@@ -108,10 +109,7 @@ def _read_parts(data: bytes, max_bytes: int) -> list[tuple[str, etree._Element]]
                 raise DataError("the file is neither DOCX nor PPTX", "see the page Documents for the formats")
             return [(name, _parse(archive, infos, name)) for name in _order(types)]
     except _DAMAGE as error:
-        raise DataError(
-            f"the file is not a DOCX or PPTX archive, or it is damaged ({error})",
-            "open it in an office program and save it again",
-        ) from None
+        raise DataError(f"the file is not a DOCX or PPTX archive, or it is damaged ({error})", SAVE_AGAIN) from None
 
 
 def _content_types(archive: zipfile.ZipFile, infos: Mapping[str, zipfile.ZipInfo]) -> dict[str, str]:
@@ -157,11 +155,9 @@ def _parse(archive: zipfile.ZipFile, infos: Mapping[str, zipfile.ZipInfo], name:
     try:
         root = etree.fromstring(_read(archive, infos[name]), parser)
     except etree.XMLSyntaxError as error:
-        raise DataError(f"{name} is damaged: {error}", "open the file in an office program and save it again") from None
+        raise DataError(f"{name} is damaged: {error}", SAVE_AGAIN) from None
     if root.getroottree().docinfo.doctype:
-        raise DataError(
-            f"{name} has a document type declaration", "open the file in an office program and save it again"
-        )
+        raise DataError(f"{name} has a document type declaration", SAVE_AGAIN)
     return root
 
 
@@ -194,10 +190,7 @@ def _write(data: bytes, changed: Mapping[str, bytes]) -> bytes:
             try:
                 content = changed.get(info.filename) or _read(archive, info)
             except _DAMAGE as error:
-                raise DataError(
-                    f"{info.filename} in the archive is damaged ({error})",
-                    "open the file in an office program and save it again",
-                ) from None
+                raise DataError(f"{info.filename} in the archive is damaged ({error})", SAVE_AGAIN) from None
             new.writestr(info, content, compress_type=info.compress_type)
         new.comment = archive.comment
     return output.getvalue()

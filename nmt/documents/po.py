@@ -47,6 +47,7 @@ PLURAL_FORMS = {
     " : 5);": "ar",
 }
 """Languages by their header, as gettext's msginit and Unicode CLDR define it."""
+CHECK = "check it with msgfmt -c"
 MAX_PLURAL_FORMS = 10
 LINE_LENGTH = 79
 """Columns, like gettext."""
@@ -137,9 +138,7 @@ def _entries(file: TextFile) -> Iterator[Entry]:
                 flags = []
         else:
             line = file.text[position:].split("\n", 1)[0].strip()
-            raise DataError(
-                f"line {file.line(position)}: '{line[:60]}' is not valid in a PO file", "check it with msgfmt -c"
-            )
+            raise DataError(f"line {file.line(position)}: '{line[:60]}' is not valid in a PO file", CHECK)
         position = match.end()
     if entry:
         yield _checked(entry, file)
@@ -147,9 +146,7 @@ def _entries(file: TextFile) -> Iterator[Entry]:
 
 def _checked(entry: Entry, file: TextFile) -> Entry:
     if entry.id is None or not entry.translations:
-        raise DataError(
-            f"line {file.line(entry.start)}: an entry needs msgid and msgstr", "check the file with msgfmt -c"
-        )
+        raise DataError(f"line {file.line(entry.start)}: an entry needs msgid and msgstr", CHECK)
     return entry
 
 
@@ -168,7 +165,7 @@ def _add_field(entry: Entry | None, match: re.Match[str], file: TextFile) -> Non
     keyword, strings = match["keyword"], _QUOTED.findall(match["value"])
     text = "".join(_unescape(each[1:-1], file.encoding) for each in strings)
     if entry is None or (entry.translations and keyword != "msgstr"):
-        raise DataError(f"line {file.line(match.start('keyword'))}: {keyword} without msgid", "check it with msgfmt -c")
+        raise DataError(f"line {file.line(match.start('keyword'))}: {keyword} without msgid", CHECK)
     if keyword == "msgctxt":
         entry.context = text
     elif keyword == "msgid":
@@ -178,7 +175,7 @@ def _add_field(entry: Entry | None, match: re.Match[str], file: TextFile) -> Non
     else:
         index = int(match["index"] or 0)
         if index in entry.translations:
-            raise DataError(f"line {file.line(match.start('keyword'))}: msgstr occurs twice", "check it with msgfmt -c")
+            raise DataError(f"line {file.line(match.start('keyword'))}: msgstr occurs twice", CHECK)
         entry.translations[index] = Field(match.start("keyword"), match.start("value"), match.end("value"), text)
 
 

@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, groupby, pairwise
+from xml.sax.saxutils import escape
 
 from nmt.data.sentences import split_sentences
 from nmt.data.spans import apply_edits
@@ -217,8 +218,7 @@ class Subtitles:
     def _escape(self, text: str) -> str:
         if not self.is_vtt:
             return text
-        text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-        return text.replace("\u00a0", "&nbsp;").replace("\u200e", "&lrm;").replace("\u200f", "&rlm;")
+        return escape(text, {"\u00a0": "&nbsp;", "\u200e": "&lrm;", "\u200f": "&rlm;"})
 
 
 def _seconds(hours: str | None, minutes: str, seconds: str, fraction: str) -> float:

@@ -180,23 +180,23 @@ def best(run: Path) -> Path | None:
     return best_path
 
 
-def _best_metric_value(path: Path) -> float:
+def _intact_progress(path: Path) -> Progress:
+    """Return the progress of a checkpoint; if it is damaged, one without scores, so that it does not affect others."""
     try:
-        return read_progress(path).scores.get("best_metric_value", -math.inf)
+        return read_progress(path)
     except NewerCheckpointError:
         raise
     except CheckpointError:
-        return -math.inf
+        return Progress()
+
+
+def _best_metric_value(path: Path) -> float:
+    return _intact_progress(path).scores.get("best_metric_value", -math.inf)
 
 
 def _was_best(path: Path) -> bool:
     """Return whether the validation of this checkpoint was the best so far."""
-    try:
-        progress = read_progress(path)
-    except NewerCheckpointError:
-        raise
-    except CheckpointError:  # a damaged checkpoint must not affect the others
-        return False
+    progress = _intact_progress(path)
     return not progress.validations_since_best and progress.scores.get("best_metric_value", math.nan) == progress.best
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nmt.errors import ConfigError
-from nmt.search.partial import PartialHypotheses, SearchOptions
+from nmt.search.partial import PartialHypotheses, SearchOptions, check_range
 from nmt.search.request import Bools, Floats, Hypothesis, Ints, SearchRequest, StepModel
 
 MAX_BEAMS = 1000
@@ -38,16 +38,10 @@ class BeamOptions(SearchOptions):
     def __post_init__(self) -> None:
         """Raise a ConfigError if an option is out of range."""
         super().__post_init__()
-        if not 1 <= self.beam_size <= MAX_BEAMS:
-            raise ConfigError(
-                f"beam_size must be between 1 and {MAX_BEAMS}, got {self.beam_size}", "typical values are 4 to 10"
-            )
+        check_range("beam_size", self.beam_size, 1, MAX_BEAMS, "typical values are 4 to 10")
         if not 1 <= self.top_beams <= self.beam_size:
             raise ConfigError(f"top_beams must be between 1 and beam_size ({self.beam_size}), got {self.top_beams}")
-        if not 0 <= self.length_penalty <= 10:
-            raise ConfigError(
-                f"length_penalty must be between 0 and 10, got {self.length_penalty}", "a typical value is 1.0"
-            )
+        check_range("length_penalty", self.length_penalty, 0, 10, "a typical value is 1.0")
         if self.length_normalization not in NORMALIZATIONS:
             raise ConfigError(
                 f"length_normalization must be {' or '.join(NORMALIZATIONS)}, got '{self.length_normalization}'"
@@ -97,10 +91,7 @@ class Beam(BeamOptions):
     def __post_init__(self) -> None:
         """Raise a ConfigError if an option is out of range."""
         super().__post_init__()
-        if not 0 <= self.coverage_penalty <= 10:
-            raise ConfigError(
-                f"coverage_penalty must be between 0 and 10, got {self.coverage_penalty}", "a typical value is 0.2"
-            )
+        check_range("coverage_penalty", self.coverage_penalty, 0, 10, "a typical value is 0.2")
 
     def __call__(self, model: StepModel, request: SearchRequest) -> list[list[Hypothesis]]:
         """Return the `top_beams` best hypotheses of each sentence, best first."""

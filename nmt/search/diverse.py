@@ -12,7 +12,7 @@ import numpy as np
 
 from nmt.errors import ConfigError
 from nmt.search.beam import BeamOptions, FinishedHypotheses, initial_log_probs
-from nmt.search.partial import PartialHypotheses
+from nmt.search.partial import PartialHypotheses, check_range
 from nmt.search.request import Hypothesis, SearchRequest, StepModel
 
 
@@ -36,10 +36,7 @@ class Diverse(BeamOptions):
         super().__post_init__()
         if not 1 <= self.groups <= self.beam_size or self.beam_size % self.groups:
             raise ConfigError(f"groups must divide beam_size ({self.beam_size}), got {self.groups}")
-        if not 0 <= self.diversity_penalty <= 100:
-            raise ConfigError(
-                f"diversity_penalty must be between 0 and 100, got {self.diversity_penalty}", "a typical value is 0.5"
-            )
+        check_range("diversity_penalty", self.diversity_penalty, 0, 100, "a typical value is 0.5")
 
     def __call__(self, model: StepModel, request: SearchRequest) -> list[list[Hypothesis]]:
         """Return the `top_beams` best distinct hypotheses of each sentence, best first."""

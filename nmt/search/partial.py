@@ -45,6 +45,12 @@ class SearchOptions:
             raise ConfigError(f"no_repeat_ngram_size must be 0 or more, got {self.no_repeat_ngram_size}")
 
 
+def check_range(name: str, value: float, minimum: float, maximum: float, hint: str = "") -> None:
+    """Raise a ConfigError if an option is out of range."""
+    if not minimum <= value <= maximum:
+        raise ConfigError(f"{name} must be between {minimum} and {maximum}, got {value}", hint)
+
+
 class PartialHypotheses:
     """The partial hypotheses of a batch, one per row. `len()` is the number of unfinished sentences."""
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nmt.errors import ConfigError
-from nmt.search.partial import PartialHypotheses, SearchOptions
+from nmt.search.partial import PartialHypotheses, SearchOptions, check_range
 from nmt.search.request import Bools, Floats, Hypothesis, Ints, SearchRequest, StepModel
 
 MAX_SAMPLES = 1000
@@ -38,16 +38,11 @@ class Sample(SearchOptions):
     def __post_init__(self) -> None:
         """Raise a ConfigError if an option is out of range."""
         super().__post_init__()
-        if not 1 <= self.n_best <= MAX_SAMPLES:
-            raise ConfigError(f"n_best must be between 1 and {MAX_SAMPLES}, got {self.n_best}")
-        if not MIN_VALUE <= self.temperature <= 100:
-            raise ConfigError(
-                f"temperature must be between {MIN_VALUE} and 100, got {self.temperature}", "a typical value is 1.0"
-            )
+        check_range("n_best", self.n_best, 1, MAX_SAMPLES)
+        check_range("temperature", self.temperature, MIN_VALUE, 100, "a typical value is 1.0")
         if self.top_k < 0:
             raise ConfigError(f"top_k must be 0 or more, got {self.top_k}")
-        if not MIN_VALUE <= self.top_p <= 1:
-            raise ConfigError(f"top_p must be between {MIN_VALUE} and 1, got {self.top_p}", "a typical value is 0.9")
+        check_range("top_p", self.top_p, MIN_VALUE, 1, "a typical value is 0.9")
 
     @property
     def rows(self) -> int:

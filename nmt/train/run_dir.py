@@ -12,7 +12,7 @@ from typing import Any
 from nmt import runtime
 from nmt.config import Config, config_io
 from nmt.errors import CheckpointError, TrainingError, UsageError
-from nmt.paths import locked, write_text
+from nmt.paths import locked, make_directory, write_text
 from nmt.registry import parse
 from nmt.runs import checkpoint
 
@@ -38,10 +38,7 @@ def lock_run(config: Config, run: Path, resume: bool) -> Iterator[None]:
         raise UsageError(f"{run} contains no run to resume", "start a new run without --resume")
     if holds_run:
         _check_config_unchanged(config, run)
-    try:
-        run.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"cannot create {run}: {error.strerror}", CHOOSE_RUN) from None
+    make_directory(run, CHOOSE_RUN)
     with locked(run / LOCK, UsageError(f"another process is training in {run}", f"wait for it, or {CHOOSE_RUN}")):
         try:
             yield

@@ -28,7 +28,7 @@ from nmt.config import FINE_TUNING, config_io
 from nmt.console import log, progress
 from nmt.data.sources import open_split
 from nmt.errors import UsageError
-from nmt.paths import locked, write_text
+from nmt.paths import locked, make_directory, write_text
 from nmt.train.stopping import handle_stop_signals
 
 RESULTS, SWEEP_FILE, LOCK = "results.jsonl", "sweep.json", ".lock"
@@ -166,7 +166,7 @@ def run_sweep(sweep: Sweep, directory: Path, jobs: int = 1) -> Iterator[RunResul
             tests.add((data.test or data.train[0], "test", data.src, data.tgt))
     for test in tests:  # of the evaluations
         open_split(*test)
-    _make_directory(directory)
+    make_directory(directory, CHOOSE_RUN)
     busy = UsageError(f"another process is running the sweep in {directory}", f"wait for it, or {CHOOSE_RUN}")
     with locked(directory / LOCK, busy):
         _check_and_save(sweep, directory)
@@ -221,13 +221,6 @@ def _name(options: Options, seed: int) -> str:
 
 def _overrides(sweep: Sweep, options: Options, seed: int) -> list[str]:
     return [*sweep.common, *(f"{key}={value}" for key, value in options.items()), f"seed={seed}"]
-
-
-def _make_directory(directory: Path) -> None:
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"cannot create {directory}: {error.strerror}", CHOOSE_RUN) from None
 
 
 def _check_and_save(sweep: Sweep, directory: Path) -> None:

@@ -268,6 +268,15 @@ def test_zip_bomb_is_rejected(make_archive, suffix: str, tmp_path: Path) -> None
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("kind", [tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+def test_bomb_in_a_header_is_rejected(kind: int, tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "a.tar.gz", "w:gz", format=kind) as file:
+        file.addfile(tarfile.TarInfo("x" * (20 << 20)))
+    with pytest.raises(DownloadError, match=r"unsafe: .* expand to 2[01],"):
+        extract(tmp_path / "a.tar.gz", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
 def test_member_with_wrong_size_is_rejected(tmp_path: Path) -> None:
     archive = make_zip(tmp_path / "a.zip", {"a.txt": b"x" * 100_000})
     raw = archive.read_bytes()

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import bz2
 import contextlib
+import gzip
+import lzma
 import re
 import shutil
 import stat
@@ -11,9 +14,8 @@ import tempfile
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
-from lzma import LZMAError
 from pathlib import Path, PurePosixPath
-from typing import IO
+from typing import IO, Any
 
 from nmt.errors import DataError, DownloadError
 
@@ -25,7 +27,7 @@ RATIO_CHECK_BYTES = 10 << 20
 """Extracted size above which the ratio is checked."""
 
 _CORRUPTION_ERRORS = (
-    zipfile.BadZipFile, tarfile.TarError, zlib.error, LZMAError, EOFError, RuntimeError, ValueError, OSError,
+    zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, RuntimeError, ValueError, OSError,
 )  # fmt: skip
 _ARCHIVE = re.compile(r"\.(zip|tar|tgz|tar\.(gz|bz2|xz))$")
 
@@ -102,9 +104,28 @@ def _read_zip(archive: Path, directory: Path, exclude: str) -> None:
                 _save(content, directory / member.filename)
 
 
+class _Tar:
+    """The content of a tar archive. Unlike that of a member, the size of a header is unknown before it is read."""
+
+    def __init__(self, archive: Path) -> None:
+        with archive.open("rb") as file:
+            start = file.read(6)
+        openers: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\0": lzma.open}
+        opener = next((opener for magic, opener in openers.items() if start.startswith(magic)), open)
+        self._archive, self._content = archive, opener(archive, "rb")
+        self.seek, self.tell, self.close = self._content.seek, self._content.tell, self._content.close
+
+    def read(self, size: int) -> bytes:
+        """Read bytes, unless the archive would have expanded too much."""
+        _check_size(self._archive, self.tell() + size)
+        content: bytes = self._content.read(size)
+        return content
+
+
 def _read_tar(archive: Path, directory: Path) -> None:
     total = 0
-    with tarfile.open(archive) as file:
+    tar: Any = _Tar(archive)
+    with contextlib.closing(tar), tarfile.open(fileobj=tar, mode="r:") as file:
         for member in file:
             _check_name(archive, member.name)
             if member.isdir():
@@ -113,9 +134,8 @@ def _read_tar(archive: Path, directory: Path) -> None:
                 raise DownloadError(f"{archive.name} is unsafe: {member.name} is a link or a device")
             total += member.size
             _check_size(archive, total)
-            content = file.extractfile(member)
-            if content:
-                _save(content, directory / member.name)
+            if extracted := file.extractfile(member):
+                _save(extracted, directory / member.name)
 
 
 def _save(content: IO[bytes], path: Path) -> None:

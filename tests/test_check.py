@@ -564,6 +564,7 @@ def test_test_overlap_in_other_normalizations_and_scripts() -> None:
     test = ("the café près de l'école était fermé", "das Café neben der Schule hatte geschlossen")
     decomposed = tuple(unicodedata.normalize("NFD", side) for side in test)
     assert overlaps((decomposed[0], decomposed[1]), test)
+    assert overlaps(("Stop ⚠️ now right here", "x"), ("Stop now right here", "y"))
     assert overlaps(("वह पीता है यहाँ", "x"), ("वह पीता है यहाँ!", "y"))
     assert not overlaps(("वह पोता है यहाँ", "x"), ("वह पीता है यहाँ", "y"))  # they differ in a vowel sign
 

@@ -246,6 +246,15 @@ def test_few_different_sentences_are_not_significant(count: int, limit: float) -
     assert metric.better == -1
 
 
+def test_sentences_with_equal_statistics_do_not_count() -> None:
+    test = TestSet("made", ["a"] * 40, [[f"the cat number {i} sees a big dog" for i in range(40)]])
+    first = [line.replace("sees", "eats") for line in test.references[0]]
+    second = [line if i < 4 else line.replace("sees", "bites") for i, line in enumerate(test.references[0])]
+    (metric,) = compare(System("a", first), System("b", second), test, ["bleu"], resamples=100).metrics
+    assert metric.randomization_p >= 0.125
+    assert metric.better == -1
+
+
 def test_punctuation_is_not_part_of_a_word_for_its_frequency() -> None:
     test = TestSet("made", ["«The dogs» — run."], [["a"]])
     counts = Counter({"The": 5000, "dogs": 2000, "run": 50})

@@ -179,12 +179,12 @@ def test_one_sentencepiece_model_for_both_languages_is_exported_and_imported(tmp
 def test_license_of_an_export_is_that_of_the_original_model(tmp_path: Path) -> None:
     nmt = CommandLine(tmp_path)
     marian(tmp_path / "opus")
-    (tmp_path / "opus/README.md").write_text("---\nlanguage: de\nlicense:\n- cc-by-nc-4.0\x1b[31m\n---\n")
+    (tmp_path / "opus/README.md").write_text('---\nlicense:\n- cc-by-nc-4.0\n- "\\e[31mred"\n---\n')
     export = ("--to", "ctranslate2", "--min-agreement", "0", "--output", "exported")
     for command in (["import", "opus"], ["export", "runs/opus", *export], ["import", "exported"]):
         done = nmt(*command)
         assert done.code == 0, done.err
-    assert origin(tmp_path / "runs/exported")["license"] == "cc-by-nc-4.0\\x1b[31m"
+    assert origin(tmp_path / "runs/exported")["license"] == "cc-by-nc-4.0, \\x1b[31mred"
 
 
 def test_a_model_may_have_more_positions_than_a_batch(tmp_path: Path) -> None:

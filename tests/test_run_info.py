@@ -69,6 +69,10 @@ def test_origins_of_imported_ancestors_and_teachers_are_recorded(trained: Comman
     )
     imported = parent_record(discovery.find_model(run))["imported"]
     assert [each["source"] for each in imported] == ["start", "teacher"]
+    data = json.loads((run / "data.json").read_text()) | {"imported": {"source": "export", "license": "not specified"}}
+    (run / "data.json").write_text(json.dumps(data))
+    imported = parent_record(discovery.find_model(run))["imported"]
+    assert [each["source"] for each in imported] == ["export", "start", "teacher"]
 
 
 def test_info_fits_on_one_screen(trained: CommandLine) -> None:

@@ -146,6 +146,7 @@ def test_sentence_key_ignores_case_and_punctuation() -> None:
     assert sentence_key("यह «हिन्दी» है।") == "यह हिन्दी है"
     assert sentence_key("वह पीता है") != sentence_key("वह पोता है")  # they differ in a vowel sign
     assert sentence_key("I ❤️ you") == sentence_key("I ❤ you") == "i you"
+    assert sentence_key("1️⃣ go") == "1 go"
     assert sentence_key(" \t") == ""
 
 

@@ -17,7 +17,17 @@ from commandline import TINY, CommandLine, wait_until
 from nmt.errors import UsageError
 from nmt.paths import locked
 from nmt.train import sweep
-from nmt.train.sweep import LOCK, RESULTS, RunResult, Sweep, _name, _remaining_seconds, parse_grid, summarize
+from nmt.train.sweep import (
+    LOCK,
+    RESULTS,
+    RunResult,
+    Sweep,
+    _name,
+    _remaining_seconds,
+    parse_grid,
+    read_results,
+    summarize,
+)
 
 OPTIONS = [f"{key}={value}" for key, value in (TINY | {"train.steps": "6", "train.valid_every": "3"}).items()]
 COMMON = ["--set", "data.train=files(train='text')", *(word for option in OPTIONS for word in ("--set", option))]
@@ -262,11 +272,28 @@ def test_runs_at_the_same_time_share_the_cores(nmt: CommandLine, monkeypatch: py
     assert environments[2:] == [("evaluate", "2")]
 
 
-def test_gpus_have_equal_numbers_of_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_are_distributed_over_the_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
     assert sweep._devices("auto", 3) == ["cuda:0", "cuda:1", "cuda:0"]
     assert sweep._devices("cuda:1", 2) == ["cuda:1", "cuda:1"]
     assert sweep._devices("auto", 1) == ["auto"]
+
+
+def test_no_command_starts_after_a_stop_signal(nmt: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+
+    def start(arguments: Sequence[str], *_: object) -> SimpleNamespace:
+        calls.append(arguments[0])
+        os.kill(os.getpid(), signal.SIGINT)
+        return SimpleNamespace(poll=lambda: 0, terminate=lambda: calls.append("terminate"), wait=lambda: None)
+
+    monkeypatch.setattr(sweep, "start_nmt", start)
+    command = ["sweep", "--grid", "train.label_smoothing=0", "--run", "runs/sweep", "--seeds", "2", "--jobs", "2"]
+    done = nmt(*command, *COMMON)
+    assert done.code == 130
+    assert "run the same command again to continue the sweep" in done.err
+    assert calls == ["train", "terminate"]
+    assert read_results(nmt.directory / "runs/sweep") == []
 
 
 @pytest.mark.slow

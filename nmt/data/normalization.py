@@ -59,6 +59,12 @@ def _strip_punctuation(word: str) -> str:
     return word.strip("".join(c for c in set(word) if unicodedata.category(c)[0] in "PS"))
 
 
+def is_mark(character: str) -> bool:
+    """Return whether a character belongs to the letter before it, such as a vowel sign; variation selectors do not."""
+    is_selector = "\ufe00" <= character <= "\ufe0f" or "\U000e0100" <= character <= "\U000e01ef"
+    return unicodedata.category(character) in ("Mn", "Mc") and not is_selector
+
+
 def estimate_num_words(words: Sequence[str]) -> int:
     """Estimate the number of words of a tokenized sentence. In text without spaces, twice as many are counted."""
     return max(len(words), sum(map(count_words, words)) // 2)

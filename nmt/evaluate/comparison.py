@@ -211,7 +211,6 @@ def significance(
 
     references = [list(stream) for stream in test.references]
     systems: list[tuple[str, Sequence[str]]] = [("A", list(first.hypotheses)), ("B", list(second.hypotheses))]
-    num_different = sum(a != b for a, b in zip(first.hypotheses, second.hypotheses, strict=True))
     results = []
     with progress(2 * len(names), "testing significance", " tests") as bar:
         for name in names:
@@ -222,10 +221,12 @@ def significance(
                 bar.update()
             ((label, signature),) = tests[0][0].items()
             (a, b), (_, randomized) = (scores[label] for _, scores in tests)
-            # Exchanging all or none of the differing sentences gives the observed difference again. sacreBLEU counts
-            # only larger ones, so its p-value approaches 0 if few sentences differ.
-            p_values = (float(b.p_value), min(1.0, float(randomized.p_value) + 2.0 ** (1 - num_different)))
-            p_values = (1.0, 1.0) if a.score == b.score else p_values
+            # Exchanging all or none of the sentences that count gives the observed difference again. sacreBLEU counts
+            # only larger ones, so its p-value approaches 0 if few sentences count.
+            statistics = [SACREBLEU_METRICS[name]()._extract_corpus_statistics(s, references) for _, s in systems]
+            num_different = sum(one != other for one, other in zip(*statistics, strict=True))
+            randomization_p = min(1.0, float(randomized.p_value) + 2.0 ** (1 - num_different))
+            p_values = (1.0, 1.0) if a.score == b.score else (float(b.p_value), randomization_p)
             scores = (float(a.score), float(b.score), float(a.ci), float(b.ci))
             results.append(MetricResult(label, *scores, *p_values, str(signature)))
     return results

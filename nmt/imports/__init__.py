@@ -11,10 +11,13 @@ import json
 import os
 import re
 import shutil
+from contextlib import suppress
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import yaml
 
 from nmt.console import escape_control, log
 from nmt.errors import CheckpointError, UsageError
@@ -63,8 +66,8 @@ def import_model(
         raise UsageError("--revision applies to repositories of the Hugging Face Hub only", "leave out --revision")
     if not path.exists() and not REPOSITORY.fullmatch(source):
         raise UsageError(f"{source} is not a directory or zip file", "import one, or a repository: OWNER/NAME")
-    _import(path, source, run, revision, src, tgt)
-    if origin(run).get("source") != source:  # another process has imported another model
+    is_new = _import(path, source, run, revision, src, tgt)
+    if not is_new and (revision or src or tgt or origin(run).get("source") != source):
         raise UsageError(f"{run} already exists", "choose another directory with --run, or delete it")
     return run
 
@@ -112,13 +115,15 @@ def read(directory: Path) -> ImportedModel:
 
 def _import(
     path: Path, source: str, run: Path, revision: str | None = None, src: str | None = None, tgt: str | None = None
-) -> None:
-    """Create the run, unless another process creates it at the same time."""
+) -> bool:
+    """Create the run and return True, unless another process creates it at the same time."""
     with locked(run.with_name(f".{run.name}.lock"), lambda: log(f"another process is importing {run}; waiting")):
-        if not run.exists():
+        is_new = not run.exists()
+        if is_new:
             model, record = _read_source(source, path, revision)
             data = replace(model.config.data, src=src or model.config.data.src, tgt=tgt or model.config.data.tgt)
             _write(replace(model, config=replace(model.config, data=data)), run, record)
+    return is_new
 
 
 def _read_source(source: str, path: Path, revision: str | None) -> tuple[ImportedModel, dict[str, str]]:
@@ -146,8 +151,12 @@ def _license(directory: Path) -> str:
     """Return the license in the model card of a directory."""
     card = directory / "README.md"
     text = card.read_text("utf-8", errors="replace") if card.is_file() else ""
-    match = re.search(r"^license: *(?:\n *- *)?(\S.*)$", text, re.M)
-    return escape_control(match[1].strip()) if match else UNKNOWN_LICENSE
+    match = re.match(r"---\n(.*?)^---", text, re.M | re.S)
+    with suppress(yaml.YAMLError, AttributeError):
+        licenses = yaml.safe_load(match[1]).get("license") if match else None
+        licenses = licenses if isinstance(licenses, list) else [licenses or UNKNOWN_LICENSE]
+        return escape_control(", ".join(map(str, licenses)).strip())
+    return UNKNOWN_LICENSE
 
 
 def _write(model: ImportedModel, run: Path, record: dict[str, str]) -> None:

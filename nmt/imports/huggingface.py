@@ -145,9 +145,12 @@ def _read_weights(directory: Path) -> tuple[Path, Weights]:
     try:
         tensors = load_file(file) if file.suffix == ".safetensors" else torch.load(file, "cpu", weights_only=True)
         return file, Weights(file, {name: tensor.float() for name, tensor in tensors.items()})
+    except MemoryError:
+        raise
     except Exception as error:  # a damaged pickle raises almost anything
-        # Other files are text, such as a pointer of Git LFS.
-        if isinstance(error, pickle.UnpicklingError) and file.read_bytes()[:1] in (b"P", b"\x80"):
+        with file.open("rb") as content:
+            is_pickle = content.read(1) in (b"P", b"\x80")  # in a zip file or not; a pointer of Git LFS is text
+        if is_pickle and isinstance(error, pickle.UnpicklingError):
             raise CheckpointError(
                 f"{file} is damaged, or contains more than tensors, and loading it could run code",
                 "download it again, or convert it to model.safetensors with Transformers if you trust it",

@@ -122,7 +122,8 @@ def parent_record(model: discovery.ModelFiles) -> dict[str, Any]:
     """
     data = read_json(model.run / "data.json")
     parents = filter(_is_parent, [*(data.get("derived_from") or []), data.get("teacher")])
-    imported = [data["imported"]] if data.get("imported") else [each for p in parents for each in p["imported"]]
+    imported = [data["imported"]] if data.get("imported") else []
+    imported += [each for parent in parents for each in parent["imported"]]
     return {
         "model": model.run.resolve().name,
         "checkpoint": model.checkpoint.name,

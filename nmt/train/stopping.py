@@ -26,16 +26,15 @@ class StopSignal:
 
     def __init__(self) -> None:
         self.requested = False
-        self.is_interrupted = False
-        """Whether one of the signals was SIGINT."""
+        self._is_interrupted = False
         self._interruptible = False
 
     def __call__(self, signal_number: int, frame: Any) -> None:
         """Handle a signal."""
         if signal_number == signal.SIGINT:
-            if self.is_interrupted:
+            if self._is_interrupted:
                 raise KeyboardInterrupt
-            self.is_interrupted = True
+            self._is_interrupted = True
         self.requested = True
         if self._interruptible:
             raise _InterruptedError

@@ -11,7 +11,6 @@ import itertools
 import json
 import os
 import re
-import signal
 import statistics
 import subprocess
 import sys
@@ -175,7 +174,7 @@ def run_sweep(sweep: Sweep, directory: Path, jobs: int = 1) -> Iterator[RunResul
         yield from (finished[name] for name in names if name in finished)
         remaining = [(options, seed) for options, seed in sweep.runs() if _name(options, seed) not in finished]
         log(f"{len(remaining)} of {len(names)} runs remaining in {directory}")
-        for result in _run_all(sweep, directory, remaining, min(jobs, len(remaining))):
+        for result in _run_all(sweep, directory, remaining, min(jobs, len(names))):
             with open(directory / RESULTS, "a", encoding="utf-8") as file:
                 file.write(_to_json(result))
             yield result
@@ -259,31 +258,30 @@ def _run_all(sweep: Sweep, directory: Path, waiting: Iterable[tuple[Options, int
     ):
         try:
             while waiting or running:
-                while waiting and devices:
-                    options, seed = waiting.popleft()
-                    running.append(_Run(sweep, directory / _name(options, seed), options, seed, devices.pop(0), jobs))
+                if stop.requested:
+                    raise KeyboardInterrupt
                 results = [(run, result) for run in running if (result := run.poll())]
                 for run, result in results:
                     running.remove(run)
                     devices.append(run.device)
                     bar.update()
                     yield result
-                if stop.requested:
-                    raise KeyboardInterrupt
-                if not results:
+                if waiting and devices:
+                    options, seed = waiting.popleft()
+                    running.append(_Run(sweep, directory / _name(options, seed), options, seed, devices.pop(0), jobs))
+                elif not results:
                     time.sleep(POLL_SECONDS)
         finally:
-            if not (stop.is_interrupted and _gets_terminal_signals()):
-                for run in running:
-                    run.process.send_signal(signal.SIGINT)
+            for run in running:
+                run.process.terminate()  # also if Ctrl-C has interrupted it: it may have started later
             for run in running:
                 run.process.wait()  # it saves a checkpoint
-            if running:
+            if stop.requested:
                 log("run the same command again to continue the sweep")
 
 
 def _devices(device: str, jobs: int) -> list[str]:
-    """Return the device of each of the runs at the same time; GPUs have equal numbers of runs."""
+    """Return the device of each of the runs at the same time; they are distributed evenly over the GPUs."""
     import torch
 
     if jobs > 1 and device in ("auto", "cuda") and (num_gpus := torch.cuda.device_count()) > 1:
@@ -374,12 +372,3 @@ def start_nmt(
     """Start a command of nmt in a subprocess without stdout; with `stderr` None, it inherits that of this process."""
     command = [sys.executable, "-m", "nmt", *arguments]
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=stderr, env=environment)
-
-
-def _gets_terminal_signals() -> bool:
-    """Return whether Ctrl-C is also sent to subprocesses of this process."""
-    if sys.platform == "win32":  # it is sent to all processes of the console
-        return True
-    with suppress(OSError), open(os.ctermid(), "rb", buffering=0) as terminal:  # stderr may be redirected
-        return os.tcgetpgrp(terminal.fileno()) == os.getpgrp()
-    return False

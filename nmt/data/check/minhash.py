@@ -11,6 +11,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from nmt.data.normalization import is_mark
 from nmt.data.pairs import hash_text
 
 NUM_HASHES = 64
@@ -34,7 +35,7 @@ def _alphanumeric(word: str) -> str:
 
 def _without_punctuation(word: str) -> str:
     """Remove all characters but letters, digits and marks, such as the vowel signs of Hindi."""
-    return word if word.isalnum() else "".join(c for c in word if c.isalnum() or unicodedata.category(c)[0] == "M")
+    return word if word.isalnum() else "".join(c for c in word if c.isalnum() or is_mark(c))
 
 
 _cached_alphanumeric = functools.lru_cache(maxsize=1 << 16)(_without_punctuation)

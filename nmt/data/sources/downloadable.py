@@ -190,7 +190,8 @@ class DownloadableCorpus:
     def _readers(self, files: Sequence[Path], errors: str, origin: str) -> tuple[SplitReaders, bool]:
         """Return the readers of the splits, and whether splits are held out from train."""
         readers = find_standard_splits(files, self.languages, self.split_stems or {}, errors)
-        readers = readers or self.find_splits(files, errors)
+        if "train" not in readers:
+            readers = {**self.find_splits(files, errors), **readers}
         if "train" not in readers:
             raise DataError(
                 f"{origin} does not have corpus '{self.name}'",

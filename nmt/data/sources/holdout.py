@@ -20,7 +20,7 @@ from contextlib import suppress
 from functools import cache
 from itertools import chain
 
-from nmt.data.normalization import UNSPACED
+from nmt.data.normalization import UNSPACED, is_mark
 from nmt.data.pairs import Pair, UnequalLineCountsError, hash_text
 from nmt.data.sources.corpus import PairReader
 from nmt.errors import DataError
@@ -31,7 +31,7 @@ MIN_RATIO = 20
 """A held-out split has at most one in this many source sentences."""
 MIN_WORDS = 3
 """Minimum number of words of a held-out sentence, or of letters in scripts without spaces."""
-VERSION = "holdout-1"
+VERSION = "holdout-2"
 
 _APOSTROPHES = re.compile("['’ʼ`´‘]")
 _NON_WORD = re.compile(r"[\W_]+")
@@ -49,8 +49,7 @@ def _remove_punctuation(match: re.Match[str]) -> str:
     run = match[0]
     if run.isascii():
         return " "
-    is_mark = (unicodedata.category(c)[0] == "M" and not "\ufe00" <= c <= "\ufe0f" for c in run)  # emoji variants
-    return "".join(c if keep else " " for c, keep in zip(run, is_mark, strict=True))
+    return "".join(c if is_mark(c) else " " for c in run)
 
 
 def sides(first: str, second: str) -> tuple[str, str]:

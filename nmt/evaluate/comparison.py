@@ -225,7 +225,7 @@ def significance(
             # only larger ones, so its p-value approaches 0 if few sentences count.
             statistics = [SACREBLEU_METRICS[name]()._extract_corpus_statistics(s, references) for _, s in systems]
             num_different = sum(one != other for one, other in zip(*statistics, strict=True))
-            randomization_p = min(1.0, float(randomized.p_value) + 2.0 ** (1 - num_different))
+            randomization_p: float = min(1.0, float(randomized.p_value) + 2.0 ** (1 - num_different))
             p_values = (1.0, 1.0) if a.score == b.score else (float(b.p_value), randomization_p)
             scores = (float(a.score), float(b.score), float(a.ci), float(b.ci))
             results.append(MetricResult(label, *scores, *p_values, str(signature)))

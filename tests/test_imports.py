@@ -198,7 +198,7 @@ def test_a_run_that_another_process_imports_is_not_used_for_another_model(
 ) -> None:
     marian(tmp_path / "a")
     import_run, run = imports._import, tmp_path / "run"
-    monkeypatch.setattr(imports, "_import", lambda *_: import_run(tmp_path / "a", str(tmp_path / "a"), run))
+    monkeypatch.setattr(imports, "_import", lambda *_: not import_run(tmp_path / "a", str(tmp_path / "a"), run))
     (tmp_path / "b").mkdir()
     with pytest.raises(UsageError, match="run already exists"):
         import_model(str(tmp_path / "b"), run)

@@ -202,7 +202,9 @@ def test_backtranslate(trained: CommandLine) -> None:
     assert leftovers(trained, "data/.bt") == []
     saved: dict = record(trained, "data/bt")  # type: ignore[type-arg]
     origin = saved["origin"]
-    assert saved["files"]["train.en"] == {"sha256": sha256(trained.directory / "data/bt/train.en"), "lines": 6}
+    written = trained.directory / "data/bt/train.en"
+    record = {"sha256": sha256(written), "lines": 6, "mtime_ns": written.stat().st_mtime_ns}
+    assert saved["files"]["train.en"] == record
     assert origin["text"] == [{"name": "mono.de", "sha256": sha256(trained.directory / "mono.de")}]
     assert origin["model"][0]["model"] == "de-en-small"
     assert re.fullmatch("[0-9a-f]{64}", origin["model"][0]["sha256"])

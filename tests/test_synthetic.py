@@ -203,8 +203,8 @@ def test_backtranslate(trained: CommandLine) -> None:
     saved: dict = record(trained, "data/bt")  # type: ignore[type-arg]
     origin = saved["origin"]
     written = trained.directory / "data/bt/train.en"
-    record = {"sha256": sha256(written), "lines": 6, "mtime_ns": written.stat().st_mtime_ns}
-    assert saved["files"]["train.en"] == record
+    expected = {"sha256": sha256(written), "lines": 6, "mtime_ns": written.stat().st_mtime_ns}
+    assert saved["files"]["train.en"] == expected
     assert origin["text"] == [{"name": "mono.de", "sha256": sha256(trained.directory / "mono.de")}]
     assert origin["model"][0]["model"] == "de-en-small"
     assert re.fullmatch("[0-9a-f]{64}", origin["model"][0]["sha256"])

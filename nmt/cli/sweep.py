@@ -43,7 +43,7 @@ def sweep(
     Prints one line after each run, then a table with the mean and standard deviation over the seeds of each
     combination. Run the command again to resume a sweep. Values and seeds can be added later.
 
-    With --jobs, runs at the same time share the CPU cores and the GPUs. Small models leave most of a GPU idle.
+    With --jobs, runs at the same time share the CPU cores and the GPUs. A small model does not use a GPU fully.
 
     Examples:
       nmt sweep --config multi30k --grid train.label_smoothing=0,0.1,0.2 --seeds 3 --time-limit 10m

@@ -141,7 +141,8 @@ def run_sweep(sweep: Sweep, directory: Path, jobs: int = 1) -> Iterator[RunResul
     Raises:
         ConfigError: a combination is not a valid config; nothing is trained.
         DataError: a combination has no test set; nothing is trained.
-        UsageError: the directory contains another sweep, another process runs it, or two runs would have one directory.
+        UsageError: the device is not available, the directory contains another sweep, another process runs it, or two
+            runs would have one directory.
         KeyboardInterrupt: the sweep was interrupted; the current runs are saved.
     """
     names = Counter(_name(options, seed) for options, seed in sweep.runs())
@@ -155,6 +156,7 @@ def run_sweep(sweep: Sweep, directory: Path, jobs: int = 1) -> Iterator[RunResul
         )
     from nmt.train.session import check_specs
 
+    runtime.torch_device(sweep.device)  # fails before anything is trained
     complete = {result.name for result in read_results(directory) if not result.exit_code}
     tests = set()
     for options, seed in sweep.runs():

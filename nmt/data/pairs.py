@@ -32,7 +32,6 @@ _MAGIC = {  # regular expressions; the second one of zstandard is a skippable fr
     "zstandard": rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18",
 }  # fmt: skip
 _READ_ERRORS = (EOFError, OSError, zlib.error, lzma.LZMAError)
-_BLOCK_SIZE = 1 << 14
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -64,49 +63,18 @@ def open_text(path: Path) -> BinaryIO:
     compression = COMPRESSED.get(path.suffix, "")
     if compression and not re.match(_MAGIC[compression], head):
         raise DataError(f"{path} is not a {compression} file despite its suffix", "rename it, or download it again")
-    if compression == "zstandard":
-        return io.BufferedReader(_ZstandardReader(path))
     openers: dict[str, Callable[..., Any]] = {"gzip": gzip.open, "xz": lzma.open, "bzip2": bz2.open}
+    if compression == "zstandard":
+        return _open_zstandard(path)
     return cast(BinaryIO, openers.get(compression, open)(path, "rb"))
 
 
-class _ZstandardReader(io.RawIOBase):
-    """Read all frames of a .zst file; unlike the reader of `zstandard`, raise an error if the file is truncated."""
-
-    def __init__(self, path: Path) -> None:
-        try:
-            import zstandard
-        except ImportError:
-            raise DataError(f"{path} needs the package zstandard", "pip install zstandard") from None
-        self._zstandard = zstandard
-        self._file = path.open("rb")
-        self._frame = zstandard.ZstdDecompressor().decompressobj()
-        self._decompressed = b""
-
-    def readable(self) -> bool:
-        return True
-
-    def close(self) -> None:
-        self._file.close()
-        super().close()
-
-    def readinto(self, buffer: object) -> int:
-        view = memoryview(cast(bytearray, buffer))
-        while not self._decompressed:
-            if self._frame.eof:
-                compressed = self._frame.unused_data or self._file.read(_BLOCK_SIZE)
-                if not compressed:
-                    return 0
-                self._frame = self._zstandard.ZstdDecompressor().decompressobj()
-            elif not (compressed := self._file.read(_BLOCK_SIZE)):
-                raise EOFError("compressed file ended before the end of the stream")
-            try:
-                self._decompressed = self._frame.decompress(compressed)
-            except self._zstandard.ZstdError as error:
-                raise OSError(str(error)) from None
-        count = min(len(view), len(self._decompressed))
-        view[:count], self._decompressed = self._decompressed[:count], self._decompressed[count:]
-        return count
+def _open_zstandard(path: Path) -> BinaryIO:
+    try:
+        import pyarrow  # all frames of a file; the reader of the package zstandard ignores truncation
+    except ImportError:
+        raise DataError(f"{path} needs the package pyarrow", "pip install pyarrow") from None
+    return cast(BinaryIO, io.BufferedReader(pyarrow.input_stream(path.open("rb"), compression="zstd")))
 
 
 def read_lines(path: Path, errors: str = "strict") -> Iterator[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
-from test_train import losses, run, same_weights, stop_at
+from test_train import check_resume, losses, run
 from tiny import config
 from torch.amp.grad_scaler import GradScaler
 
@@ -141,13 +141,7 @@ def with_teacher(directory: Path, *changes: str, teacher: str = "teacher") -> li
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_resumed_run_is_identical_to_an_uninterrupted_one(directory: Path, precision: str) -> None:
     experiment = config(directory, *with_teacher(directory, "train.steps=16", "train.valid_every=50"))
-    session.train(experiment, directory / "uninterrupted", device="cpu", precision=precision)
-    with pytest.MonkeyPatch.context() as patch:
-        stop_at(7, patch)
-        session.train(experiment, directory / "interrupted", device="cpu", precision=precision)
-    session.train(experiment, directory / "interrupted", resume=True, device="cpu")
-    assert same_weights(directory / "uninterrupted", directory / "interrupted")
-    assert losses(directory / "uninterrupted") == losses(directory / "interrupted")
+    check_resume(experiment, directory, 7, precision)
 
 
 def test_weights_and_data_order_do_not_depend_on_the_size_of_the_teacher(directory: Path) -> None:

@@ -83,6 +83,22 @@ def same_weights(one: Path, other: Path) -> bool:
     return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
 
 
+def check_resume(experiment: Config, directory: Path, at: int, precision: str = "fp32") -> Path:
+    """Check that a run that stops in update `at` and is resumed equals an uninterrupted one; return its checkpoint."""
+    interrupted = directory / "interrupted"
+    train(experiment, directory / "uninterrupted", device="cpu", precision=precision)
+    with pytest.MonkeyPatch.context() as patch:
+        stop_at(at, patch)
+        train(experiment, interrupted, device="cpu", precision=precision)
+    progress = checkpoint.read_progress(checkpoint.checkpoints(interrupted)[-1])
+    assert progress.step == at
+    assert progress.batches_in_epoch > 0
+    resumed = train(experiment, interrupted, resume=True, device="cpu")
+    assert same_weights(directory / "uninterrupted", interrupted)
+    assert losses(directory / "uninterrupted") == losses(interrupted)
+    return resumed
+
+
 @pytest.mark.slow
 def test_model_learns_the_copy_task(directory: Path) -> None:
     copy_text(directory, 4000, longest=5)
@@ -114,14 +130,7 @@ def test_model_learns_the_copy_task(directory: Path) -> None:
 def test_resumed_run_is_identical_to_an_uninterrupted_one(directory: Path, changes: list[str]) -> None:
     schedule = "train.schedule=inverse_sqrt(peak=1e-2, warmup=4)"
     experiment = config(directory, schedule, "train.steps=40", "train.valid_every=50", *changes)
-    run(experiment, directory, "uninterrupted")
-    with pytest.MonkeyPatch.context() as patch:
-        stop_at(17, patch)
-        run(experiment, directory, "interrupted")
-    assert checkpoint.read_progress(checkpoint.checkpoints(directory / "interrupted")[-1]).step == 17
-    run(experiment, directory, "interrupted", resume=True)
-    assert same_weights(directory / "uninterrupted", directory / "interrupted")
-    assert losses(directory / "uninterrupted") == losses(directory / "interrupted")
+    check_resume(experiment, directory, 17)
 
 
 @pytest.mark.parametrize("at", [10, 20])

@@ -60,8 +60,12 @@ class ConfigError(UsageError):
     """The config is wrong: an unknown key, a value of the wrong type or out of range."""
 
 
+MAX_CHOICES = 500
+"""Names of a file may be many, and comparing them is slow."""
+
+
 def suggest(word: str, choices: Iterable[str]) -> str:
-    """Return the hint for an unknown `word`: the closest choice, or all of them."""
-    names = sorted(choices)
+    """Return the hint for an unknown `word`: the closest choice, or all of them, at most `MAX_CHOICES`."""
+    names = sorted(choices)[:MAX_CHOICES]
     matches = difflib.get_close_matches(word, names, n=1)
     return f"did you mean '{matches[0]}'?" if matches else f"choose from: {', '.join(names)}"

@@ -15,6 +15,7 @@ import urllib.parse
 import zipfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -386,6 +387,9 @@ def test_a_file_in_the_target_language_is_unchanged(client: Client) -> None:
         ("a.txt", b"a", {"source": "fr"}, "fr is not supported"),
         ("a.txt", b"a", {"target": ""}, "missing target"),
         ("a.txt", b"a" * 500, {}, "file (500) exceeds text limit (400)"),
+        ("a.txt", b"\n" * 8001, {}, "the file is larger than 8,000 bytes"),
+        ("a.html", b"<meta charset=utf-7><p>+2AA- Hello.", {}, "unknown encoding 'utf-7'"),
+        ("a.docx", b"PK", {}, "not a DOCX or PPTX archive"),
         ("a.json", b'{"title": "a"}', {}, "Invalid request: key is required for JSON; key paths with strings: title"),
         ("a.json", b'{"title": "a"}', {"key": "titel"}, "Invalid request: key titel matches no string; did you mean"),
         ("a.json", b'{"title": "a"}', {"key": ["title"] * 21}, "key may have 20 values of 200 characters"),
@@ -433,6 +437,37 @@ def test_files_are_limited_in_number_and_size(gated: tuple[GatedGuard, Service])
         assert send_file(client, "a.txt", b"I'm tired.").status_code == 503
         guard.gate.set()
         assert first.result().is_success
+
+
+def test_texts_of_html_are_translated_together_and_counted_without_markup(client: Client) -> None:
+    def count() -> float:
+        pattern = r'nmt_characters_total{source="en",target="de"} (\S+)'
+        return float(re.search(pattern, client.get("/metrics").text)[1])  # type: ignore[index]
+
+    client.post("/translate", json={"q": "Hi", "source": "en", "target": "de"})
+    before = count()
+    texts = [f"<p>I have {n} <b>dogs</b>.</p>" for n in range(2, 30)]
+    expected = [translate(client, text, format="html")["translatedText"] for text in texts]
+    assert count() - before == sum(len(re.sub("<.*?>", "", text)) for text in texts)
+    assert translate(client, texts, format="html")["translatedText"] == expected
+    assert all(str(n) in text for n, text in enumerate(expected, 2))
+
+
+def test_a_trailing_slash_is_not_redirected(client: Client) -> None:
+    assert client.post("/translate/", json={"q": "Hi", "source": "en", "target": "de"}).status_code == 404
+
+
+def test_connections_beyond_the_maximum_are_refused(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "MAX_CONNECTIONS", 3)
+    monkeypatch.setattr(http, "MAX_REFUSALS", 2)
+    with serving(service) as client, ExitStack() as stack:
+        assert client.get("/health").is_success
+        others = [stack.enter_context(connect(client)) for _ in range(8)]
+        assert client.get("/health").status_code == 503
+        for each in others:
+            each.settimeout(5)
+        closed = [connection for connection in others[4:] if connection.recv(1) == b""]
+        assert len(closed) == 4
 
 
 def test_slow_uploads_do_not_occupy_the_places_of_translations(service: Service) -> None:

@@ -244,6 +244,7 @@ def test_at_most_ten_key_paths_are_listed() -> None:
         ('{"a": "x"}\n{"a": }\n', "line 2: not valid JSON"),
         ("", "line 1: not valid JSON"),
         ("[" * 100_000, "nested too deeply"),
+        ("[" * 101 + '"a"' + "]" * 101, "nested more than 100 levels deep"),
         (b'{"a":\n"\xff"}', "line 2, byte . of the line: not UTF-8"),
         ("[1" + "0" * 10_000 + "]", "not valid JSON"),
     ],

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from importlib.util import find_spec
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated
 
@@ -78,6 +80,8 @@ def serve(
 
     if search:
         parse_search(search)
+    for address in trusted_proxy or ():
+        _check_proxy(address)
     keys: frozenset[str] = read_keys(api_keys) if api_keys else frozenset()
     limits = Limits(max_length, round(max_body * 1e6), max_file_length, rate_limit, max_concurrent, keys=keys)
     paths = model or [Path(name) for name in pretrained.DIRECTIONS]
@@ -89,8 +93,17 @@ def serve(
             log(f"serving {path} ({' to '.join(guard.languages)})")
         log(f"listening on {http.url(listener)}; press Ctrl-C to stop")
         http.serve(http.make_server(create_app(service, limits), trusted_proxy or ()), listener)
-        service.close()
     log("stopped")
+    os._exit(0)  # without waiting for a thread that works on a request that has exceeded SHUTDOWN_TIMEOUT
+
+
+def _check_proxy(address: str) -> None:
+    """Raise a UsageError for an address that no client can have."""
+    try:
+        ip_network(address)
+    except ValueError:
+        hint = "name an address or a network, for example 127.0.0.1 or 10.0.0.0/8"
+        raise UsageError(f"--trusted-proxy {address} is no IP address", hint) from None
 
 
 def _check_packages() -> None:

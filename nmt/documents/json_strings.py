@@ -19,6 +19,8 @@ from nmt.errors import DataError, UsageError, suggest
 
 MAX_LISTED = 10
 """Maximum number of key paths in an error message."""
+MAX_DEPTH = 100
+"""Maximum number of open objects and arrays."""
 
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]:,]|[^\s{}\[\]:,"]+')
 _SEPARATOR = "\0"  # between the keys of a path
@@ -102,6 +104,8 @@ def _strings(text: str) -> Iterator[String]:
     for match in _TOKEN.finditer(text):
         token = match[0]
         if token in "{[":
+            if len(path) == MAX_DEPTH:  # each string has its path
+                raise DataError(f"the JSON is nested more than {MAX_DEPTH} levels deep")
             path.append("" if token == "{" else 0)
             is_key = token == "{"
         elif token in "}]":

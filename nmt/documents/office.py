@@ -34,12 +34,12 @@ CONTENT_TYPES = (
 )  # fmt: skip
 """Ends of the content types of parts with text, in the order of translation."""
 SAVE_AGAIN = "open the file in an office program and save it again"
-MAX_PART_SIZE = 256 * 2**20
-"""Maximum size in bytes of a part that is parsed."""
+PARSED_SHARE = 1 / 16
+"""Maximum size of the parts that are parsed, relative to `max_bytes`: their elements take much more memory."""
 
 _MAIN = re.compile(r"(?:wordprocessingml|ms-word|presentationml|ms-powerpoint)\b.*main\+xml$")
 _STYLES = "wordprocessingml.styles+xml"
-_DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, OSError, UnicodeDecodeError)
+_DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, OSError, ValueError)
 _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 
 
@@ -104,12 +104,21 @@ def _read_parts(data: bytes, max_bytes: int) -> list[tuple[str, etree._Element]]
                 raise DataError("the archive is encrypted", "save the document without a password")
             if any(info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for info in archive.infolist()):
                 raise zipfile.BadZipFile("unusual compression")
+            _check_size(infos, ["[Content_Types].xml"], max_bytes)
             types = _content_types(archive, infos)
             if not any(map(_MAIN.search, types.values())):
                 raise DataError("the file is neither DOCX nor PPTX", "see the page Documents for the formats")
-            return [(name, _parse(archive, infos, name)) for name in _order(types)]
+            names = _order(types)
+            _check_size(infos, names, max_bytes)
+            return [(name, _parse(archive, infos, name)) for name in names]
     except _DAMAGE as error:
         raise DataError(f"the file is not a DOCX or PPTX archive, or it is damaged ({error})", SAVE_AGAIN) from None
+
+
+def _check_size(infos: Mapping[str, zipfile.ZipInfo], names: Sequence[str], max_bytes: int) -> None:
+    limit = int(max_bytes * PARSED_SHARE)
+    if sum(infos[name].file_size for name in names if name in infos) > limit:
+        raise DataError(f"the parts with text are larger than {limit / 2**20:,.3g} MiB", "split the document")
 
 
 def _content_types(archive: zipfile.ZipFile, infos: Mapping[str, zipfile.ZipInfo]) -> dict[str, str]:
@@ -147,8 +156,6 @@ def _parse(archive: zipfile.ZipFile, infos: Mapping[str, zipfile.ZipInfo], name:
 
     if name not in infos:
         raise DataError(f"the archive has no part {name}", "it is not a DOCX or PPTX file, or it is damaged")
-    if infos[name].file_size > MAX_PART_SIZE:
-        raise DataError(f"{name} is larger than {MAX_PART_SIZE // 2**20} MiB", "split the document")
     parser = etree.XMLParser(
         resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False, strip_cdata=False
     )

@@ -14,6 +14,8 @@ _BYTE_ORDER_MARKS = {
     codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be",
 }  # fmt: skip
 """The encoding of each mark. That of UTF-32 begins with that of UTF-16."""
+_REJECTED = {"idna", "punycode", "raw-unicode-escape", "unicode-escape", "utf-7"}
+"""Codecs of Python that are no encodings of documents: their time is quadratic, or they decode to lone surrogates."""
 _HUGE_REFERENCE = re.compile(r"&#[0-9]{4000,};?")
 
 
@@ -47,6 +49,8 @@ class TextFile:
         mark, encoding = next(((m, e) for m, e in _BYTE_ORDER_MARKS.items() if data.startswith(m)), (b"", declared))
         data = data.removeprefix(mark)
         try:
+            if codecs.lookup(encoding).name in _REJECTED:
+                raise LookupError
             return cls(str(data, encoding, errors), encoding, mark)
         except UnicodeDecodeError as error:
             line, start = data.count(b"\n", 0, error.start) + 1, data.rfind(b"\n", 0, error.start) + 1

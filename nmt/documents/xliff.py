@@ -2,7 +2,7 @@
 
 Translations of `source` go into missing and empty `target` elements, and into those whose state says that they are not
 translated. Units with translate="no" are skipped. Everything else is copied: the file is parsed with offsets, and only
-the ranges that change are replaced. DTDs are not read, and files that declare entities are rejected.
+the ranges that change are replaced. DTDs are not read, and files that declare entities or attributes are rejected.
 
 Specifications: OASIS, https://docs.oasis-open.org/xliff/v1.2/os/xliff-core.html and
 https://docs.oasis-open.org/xliff/xliff-core/v2.1/xliff-core-v2.1.html
@@ -42,6 +42,8 @@ _CONTAINERS = {"g", "mrk", "pc"}
 _VARIABLES = {"x", "ph"}
 """Elements that may stand for a word, such as a name or number that a program inserts."""
 _WORD_START, _WORD_END = re.compile(r"\w"), re.compile(r"\w\Z")
+_INHERITED = {"translate", "space"}
+"""Attributes that hold for the elements inside."""
 _STARTS = {"bx": "ex", "bpt": "ept", "sc": "ec", "sm": "em"}
 """Elements that mark the start and end of a range."""
 
@@ -52,7 +54,8 @@ class Element:
 
     name: str
     attributes: dict[str, str]
-    parent: Element | None
+    inherited: dict[str, str]
+    """Attributes of the element or the innermost ancestor that has them."""
     start: int
     inner: int = 0
     """Start of its content."""
@@ -63,13 +66,6 @@ class Element:
     def find(self, name: str) -> Element | None:
         """Return the first child with a name."""
         return next((child for child in self.children if child.name == name), None)
-
-    def inherited(self, name: str) -> str:
-        """Return the value of an attribute of the element or the innermost ancestor that has it."""
-        element: Element | None = self
-        while element and name not in element.attributes:
-            element = element.parent
-        return element.attributes[name] if element else ""
 
 
 def parse(data: bytes, options: DocumentOptions) -> SplicedDocument:
@@ -108,7 +104,8 @@ class _Parser:
         self._expat = expat.ParserCreate("utf-8", " ")  # the text is decoded before it is parsed
         self._expat.StartElementHandler = self._start
         self._expat.EndElementHandler = self._end
-        self._expat.EntityDeclHandler = self._reject_entity
+        self._expat.EntityDeclHandler = self._reject_declaration
+        self._expat.AttlistDeclHandler = self._reject_declaration  # each element gets a copy of the default value
 
     def parse(self) -> Element:
         """Return the root element."""
@@ -129,7 +126,10 @@ class _Parser:
         ordered = sorted(attributes.items(), key=lambda item: " " not in item[0])
         local_names = {key.rsplit(" ", 1)[-1]: value for key, value in ordered}
         parent = self._open[-1] if self._open else None
-        element = Element(name.rsplit(" ", 1)[-1], local_names, parent, start, inner)
+        own = {key: value for key, value in local_names.items() if key in _INHERITED}
+        inherited = parent.inherited if parent else {}
+        inherited = inherited | own if own else inherited
+        element = Element(name.rsplit(" ", 1)[-1], local_names, inherited, start, inner)
         if parent:
             parent.children.append(element)
         else:
@@ -153,9 +153,10 @@ class _Parser:
         self._last = (offset, position)
         return position
 
-    def _reject_entity(self, name: str, *_: object) -> None:
+    def _reject_declaration(self, name: str, *_: object) -> None:
         raise DataError(
-            f"line {self._expat.CurrentLineNumber}: the entity '{name}' is declared", "replace entities by their text"
+            f"line {self._expat.CurrentLineNumber}: the document type declares '{name}'",
+            "replace entities by their text, and remove the declarations",
         )
 
 
@@ -172,7 +173,7 @@ def _elements(root: Element, name: str) -> Iterator[Element]:
 def _is_selected(file: TextFile, segment: Element, retranslate: bool) -> bool:
     """Return whether to translate a segment."""
     source, target = segment.find("source"), segment.find("target")
-    if source is None or source.inner == source.inner_end or segment.inherited("translate") == "no":
+    if source is None or source.inner == source.inner_end or segment.inherited.get("translate") == "no":
         return False
     state = (target.attributes.get("state") if target else None) or segment.attributes.get("state")
     if retranslate or target is None or state in UNTRANSLATED_STATES:
@@ -231,7 +232,7 @@ class _Target:
         self.source = source
         sentences = [mrk for mrk in _elements(source, "mrk") if mrk.attributes.get("mtype") == "seg"]
         ranges = [(each.inner, each.inner_end) for each in sentences] or [(source.inner, source.inner_end)]
-        is_preserved = source.inherited("space") == "preserve"
+        is_preserved = source.inherited.get("space") == "preserve"
         self.contents = [(*each, InlineContent(file.text[slice(*each)], is_preserved)) for each in ranges]
         self.blocks = [block for *_, content in self.contents for block in content.blocks]
 

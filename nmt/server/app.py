@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import starmap
 from pathlib import Path, PurePath
 from time import perf_counter
 from typing import Any, TypeVar
@@ -26,6 +27,7 @@ from nmt.console import log
 from nmt.data.check.languages import is_wrong_language
 from nmt.documents.formats import FORMATS, DocumentOptions, Parser
 from nmt.errors import DataError, NMTError, UsageError
+from nmt.inference.chunking import chunked
 from nmt.inference.translation import Translation
 from nmt.server.fields import (
     Fields,
@@ -53,6 +55,8 @@ from nmt.server.service import AUTO, Service
 
 MAX_AGE = 20 * 24 * 60 * 60
 """Seconds for which a browser caches that pages of other sites may use the server."""
+MAX_HTML_TEXTS = 8
+"""Maximum number of HTML texts of a request that are translated at a time."""
 SECURITY_HEADERS = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer"}
 
 T = TypeVar("T")
@@ -77,11 +81,13 @@ def create_app(service: Service, limits: Limits) -> Starlette:
         allow_headers=["Authorization", "Content-Type"], expose_headers=["Retry-After"], max_age=MAX_AGE,
     )  # fmt: skip
     paths = frozenset(route.path for route in routes)
-    return Starlette(
+    app = Starlette(
         routes=routes,
         middleware=[cors, Middleware(Boundary, metrics=service.metrics, paths=paths)],
         exception_handlers={HTTPException: _error},
     )
+    app.router.redirect_slashes = False  # behind a proxy with TLS, a client would repeat its request without TLS
+    return app
 
 
 class Api:
@@ -108,7 +114,7 @@ class Api:
             texts = await run_in_threadpool(list, map(visible_text, parsed.texts)) if is_html else parsed.texts
             source, target, detection = self._service.resolve(texts, parsed.source, parsed.target)
             translate = self._translate_html if is_html else self._translate_text
-            answers = await _unless_disconnected(request, translate(parsed, source, target))
+            answers = await _unless_disconnected(request, translate(parsed, texts, source, target))
         for text, answer in zip(texts, answers, strict=True):
             if source != target and is_wrong_language(text, source):
                 answer["warnings"].append("wrong-source-language")
@@ -122,22 +128,32 @@ class Api:
             content["detectedLanguage"] = [detected] * len(answers) if parsed.is_list else detected
         return JSONResponse(content)
 
-    async def _translate_text(self, parsed: TranslationRequest, source: str, target: str) -> list[Fields]:
+    async def _translate_text(
+        self, parsed: TranslationRequest, texts: Sequence[str], source: str, target: str
+    ) -> list[Fields]:
         n_bests = await self._service.translate(
-            parsed.texts, source, target, alternatives=parsed.alternatives, details=parsed.alignment
+            texts, source, target, alternatives=parsed.alternatives, details=parsed.alignment
         )
         return [_answer(*n_best) for n_best in n_bests]
 
-    async def _translate_html(self, parsed: TranslationRequest, source: str, target: str) -> list[Fields]:
-        """Translate HTML. There are no alternatives, as in LibreTranslate, and no confidence."""
+    async def _translate_html(
+        self, parsed: TranslationRequest, texts: Sequence[str], source: str, target: str
+    ) -> list[Fields]:
+        """Translate HTML, whose visible texts are `texts`. There are no alternatives, as in LibreTranslate, and no
+        confidence.
+        """
         if source == target:
             return [_answer(Translation(text, 0.0, 0.0)) for text in parsed.texts]
-        answers = []
-        for text in parsed.texts:
+
+        async def translate(html: str, text: str) -> Fields:
             translated, warnings = await self._service.translate_document(
-                partial(translate_html, text), source, target, len(text)
+                partial(translate_html, html), source, target, len(text)
             )
-            answers.append(_answer(Translation(translated, 0.0, 0.0, warnings=tuple(warnings))))
+            return _answer(Translation(translated, 0.0, 0.0, warnings=tuple(warnings)))
+
+        answers = list[Fields]()
+        for pairs in chunked(zip(parsed.texts, texts, strict=True), MAX_HTML_TEXTS):  # together, as one batch
+            answers += await asyncio.gather(*starmap(translate, pairs))
         return answers
 
     async def translate_file(self, request: Request) -> Response:
@@ -148,10 +164,14 @@ class Api:
         upload: NamedFile | None = optional(fields, "file", NamedFile)
         if upload is None:
             raise HTTPException(400, "Invalid request: missing file parameter")
-        parse = FORMATS.get(PurePath(upload.name).suffix.lower())
+        suffix = PurePath(upload.name).suffix.lower()
+        parse = FORMATS.get(suffix)
         if parse is None:
             choices = ", ".join(sorted(FORMATS))
             raise HTTPException(400, f"Invalid request: file format not supported; choose from: {choices}")
+        limit = self._limits.max_unpacked_file
+        if len(upload.content) > limit and suffix not in (".docx", ".pptx"):  # those have `MAX_UNPACKED_BYTES`
+            raise HTTPException(400, f"Invalid request: the file is larger than {limit:,} bytes")
         source, target = language_field(fields, "source"), language_field(fields, "target")
         options = DocumentOptions(
             "", self._service.language(target), strings_field(fields, "column"), strings_field(fields, "key"),
@@ -173,7 +193,7 @@ class Api:
             # Parsing cannot be interrupted, so it holds the slot even if the client has gone.
             known = "" if source == AUTO else self._service.language(source)
             found = await run_in_threadpool(texts, known)
-            source, target, _ = self._service.resolve(found, source, options.tgt)
+            source, target, _ = await run_in_threadpool(self._service.resolve, found, source, options.tgt)
             if source == target:
                 return TranslatedDocument(content, [])
             if not known:  # the language determines which text is translated

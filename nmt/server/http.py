@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import os
 import signal
 import socket
 from collections.abc import Sequence
@@ -20,12 +21,13 @@ HEAD_TIMEOUT = 10.0
 """Maximum time to receive the head of a request, in seconds. uvicorn has no such limit."""
 SHUTDOWN_TIMEOUT = 60
 """Maximum time to finish requests after a signal, in seconds."""
-BACKLOG = 1024
+BACKLOG = 128
 QUIET_LOGGERS = {"uvicorn.error": logging.ERROR, "python_multipart": logging.CRITICAL}
 """Loggers, and their lowest level: a malformed request is not logged."""
 MAX_CONNECTIONS = 1000
-"""Further connections are answered with status 503."""
-
+"""Requests of further connections are answered with status 503."""
+MAX_REFUSALS = 500
+"""Number of such connections. All others are closed at once, so that the process does not run out of files."""
 
 WRITE_TIMEOUT = 300.0
 """Maximum time in which a client may read nothing of an answer, in seconds."""
@@ -40,6 +42,8 @@ class Protocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Wait for the first request."""
         super().connection_made(transport)
+        if len(self.connections) > MAX_CONNECTIONS + MAX_REFUSALS:
+            transport.abort()
         transport.set_write_buffer_limits(0)  # pause_writing is called for an answer of any length
         self._await_head()
 
@@ -126,8 +130,20 @@ def make_server(app: ASGIApp, proxies: Sequence[str] = ()) -> uvicorn.Server:
     return uvicorn.Server(config)
 
 
+def _allow_open_files(count: int) -> None:
+    """Raise the limit of the process, if the system allows it."""
+    if os.name == "posix":
+        import resource
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if soft != resource.RLIM_INFINITY:
+            limit = count if hard == resource.RLIM_INFINITY else min(count, hard)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, limit), hard))
+
+
 def serve(server: uvicorn.Server, listener: socket.socket) -> None:
     """Answer requests until SIGINT or SIGTERM, then finish those that have begun, for at most `SHUTDOWN_TIMEOUT`."""
+    _allow_open_files(2 * (MAX_CONNECTIONS + MAX_REFUSALS))
     # uvicorn raises the signals again after it has handled them; ignored, they let the process end with exit code 0.
     signals = (signal.SIGINT, signal.SIGTERM)
     handlers: list[Any] = [signal.signal(number, lambda *_: None) for number in signals]

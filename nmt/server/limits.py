@@ -18,6 +18,8 @@ MAX_CLIENTS = 10_000
 """Number of clients that are remembered before those with a full allowance are forgotten."""
 MAX_CHARACTER_BYTES = 12
 """Maximum size of a character in a request: an escaped one outside of the Basic Multilingual Plane."""
+MAX_MARKUP_BYTES = 20
+"""Maximum size of a file without compression, per character to translate. Parsing takes much more memory."""
 MAX_OTHER_BYTES = 64 * 1024
 """Maximum size of the rest of a request."""
 
@@ -42,6 +44,11 @@ class Limits:
     """Maximum number of files received at a time."""
     keys: frozenset[str] = field(default_factory=frozenset)
     """API keys. If there are any, a request needs one."""
+
+    @property
+    def max_unpacked_file(self) -> int:
+        """Maximum size of a file in a format without compression, in bytes."""
+        return MAX_MARKUP_BYTES * self.max_file_length
 
     @property
     def max_text_body(self) -> int:

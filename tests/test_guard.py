@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import random
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 import tiny
@@ -427,6 +428,25 @@ def test_edits_of_terms_do_not_overlap() -> None:
     alignment = [(0, 0), (0, 2), (1, 1), (2, 3), (3, 2), (4, 4)]
     assert _edits_of_aligned("a b c d e", "v w x y z", spans[:2], alignment) == [(0, 9, "A")]
     assert _edits_of_aligned("a b c d e", "v w x y z", spans, alignment) == [(0, 9, "A")]
+
+
+def test_a_line_of_several_segments_is_searched_again_in_its_segments_only(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = " ".join(["Is Tom here?"] * 60)
+    searched: list[int] = []
+    search = type(translator).stream
+
+    def recording(self: Translator, chunks: Iterable[Sequence[Line]], *rest: Any, **options: Any) -> Any:
+        chunks = [list(chunk) for chunk in chunks]
+        searched.extend(len(line.text) for chunk in chunks for line in chunk)
+        return search(self, chunks, *rest, **options)
+
+    monkeypatch.setattr(type(translator), "stream", recording)
+    monkeypatch.setattr("nmt.inference.guard.find_problems", lambda *_: ("untranslated",))
+    (n_best,) = Guard(translator).stream([[text]])
+    assert n_best[0].warnings == ("untranslated",)
+    assert searched.count(len(text)) == 1
 
 
 def test_whitespace_around_the_segments_of_a_line_is_kept(translator: Translator) -> None:

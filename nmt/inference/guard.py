@@ -245,13 +245,18 @@ class _GuardedChunk:
         return [result] if keeps_prefix and all(each in result.text for each in line.constraints) else []
 
     def _widen_beam(self, lines: Lines, results: list[NBest]) -> list[NBest]:
-        """Search with a wider beam and without repetitions, and consider all of its hypotheses."""
-        requests = [None if line.constraints else line for line in lines]
+        """Search with a wider beam and without repetitions, and consider all of its hypotheses.
+
+        A line with several segments is not searched again: this has been done with each of them.
+        """
+        requests = [
+            None if line.constraints or (not line.prefix and len(self._segments(line)) > 1) else line for line in lines
+        ]
         return _search_where(requests, lambda lines: list(self._search(lines, WIDE_BEAM)))
 
     def _translate_around_spans(self, line: Line, n_best: NBest) -> NBest:
         """Translate the text around the protected spans and numbers, and keep the spans in their places."""
-        if line.prefix or line.constraints or not _has_span_problem(n_best[0]):
+        if line.prefix or line.constraints or not _has_span_problem(n_best[0]) or len(self._segments(line)) != 1:
             return []
         spans = [span for span in line.fixed if not span.is_term]
         starts, ends = [0, *(span.end for span in spans)], [*(span.start for span in spans), len(line.text)]

@@ -5,18 +5,46 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import suppress
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 if TYPE_CHECKING:
     from tqdm import tqdm
 
 T = TypeVar("T")
 
-SILENT = (os.environ.get("RANK") or "0") != "0"
+SILENT = (os.environ.get("WORLD_SIZE") or "1") != "1" and (os.environ.get("RANK") or "0") != "0"
 """Whether this process logs nothing: under torchrun only rank 0 logs."""
 CONTROL = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
+
+
+def discard(stream: TextIO) -> None:
+    """Redirect a stream to the null device. Otherwise the interpreter reports an error when it flushes it at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+class Log:
+    """stderr. The work goes on without a reader, or with a full disk."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(sys.stderr, name)
+
+    def write(self, text: str) -> None:
+        """Write a text, if possible."""
+        try:
+            sys.stderr.write(text)
+        except OSError:
+            discard(sys.stderr)
+
+    def flush(self) -> None:
+        """Flush stderr, if possible."""
+        try:
+            sys.stderr.flush()
+        except OSError:
+            discard(sys.stderr)
+
+
+LOG: Any = Log()
 
 
 def escape_control(message: str) -> str:
@@ -35,13 +63,12 @@ def log(message: str, *, every_rank: bool = False) -> None:
     if SILENT and not every_rank:
         return
     message = escape_control(message)
-    with suppress(OSError):  # the work goes on without a reader of the log
-        if "tqdm" in sys.modules and sys.stderr.isatty():  # there may be a progress bar
-            from tqdm import tqdm
+    if "tqdm" in sys.modules and sys.stderr.isatty():  # there may be a progress bar
+        from tqdm import tqdm
 
-            tqdm.write(f"nmt: {message}", file=sys.stderr)
-        else:
-            print(f"nmt: {message}", file=sys.stderr, flush=True)
+        tqdm.write(f"nmt: {message}", file=LOG)
+    else:
+        print(f"nmt: {message}", file=LOG, flush=True)
 
 
 def with_progress(items: Iterable[T], on_progress: Callable[[], object]) -> Iterator[T]:
@@ -56,13 +83,15 @@ def progress(total: float | None, description: str, unit: str, **options: Any) -
     from tqdm import tqdm  # slow to import
 
     is_terminal = sys.stderr.isatty()
+    has_size = is_terminal and os.get_terminal_size(sys.stderr.fileno()).columns > 0
     return tqdm(
         disable=options.pop("disable", False) or SILENT,
         total=total,
         desc=description,
         unit=unit,
-        file=sys.stderr,
-        dynamic_ncols=is_terminal,
+        file=LOG,
+        ncols=None if has_size or not is_terminal else 80,
+        dynamic_ncols=has_size,
         mininterval=0.1 if is_terminal else 60.0,
         delay=0.0 if is_terminal else 60.0,
         bar_format=None if is_terminal else "{l_bar}{r_bar}\n",

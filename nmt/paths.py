@@ -14,7 +14,7 @@ from pathlib import Path
 
 from nmt.errors import NMTError, UsageError
 
-_DESCRIPTOR = re.compile(r"/dev/(?:fd/(\d+)|(stdout|stderr))")
+_DESCRIPTOR = re.compile(r"/(?:dev|proc/self)/fd/(\d{1,9})|/dev/(stdout|stderr)")
 
 
 def data_dir() -> Path:
@@ -116,8 +116,12 @@ def make_directory(path: Path, hint: str) -> None:
     """Create a directory unless it exists.
 
     Raises:
-        UsageError: it cannot be created.
+        UsageError: it cannot be created, or its name is not UTF-8, which other libraries do not support.
     """
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        raise UsageError(f"the name {str(path)!r} is not UTF-8", hint) from None
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -129,10 +133,21 @@ def write_text(path: Path, text: str) -> None:
     write_bytes(path, text.encode("utf-8", "replace"))  # a command line may contain invalid UTF-8
 
 
+def descriptor(path: Path) -> int | None:
+    """Return the file descriptor that a path names, such as 1 for /dev/stdout and `-`; None for all other paths.
+
+    Opening the path would truncate the file that the descriptor is redirected to.
+    """
+    if path == Path("-"):
+        return 1
+    match = _DESCRIPTOR.fullmatch(path.as_posix())
+    return int(match[1] or ("stdout", "stderr").index(match[2]) + 1) if match else None
+
+
 def write_bytes(path: Path, content: bytes) -> None:
     """Write a file atomically: write a temporary file and rename it. A device, such as /dev/stdout, is written to."""
-    if match := _DESCRIPTOR.fullmatch(path.as_posix()):  # opening it would truncate the file it is redirected to
-        with os.fdopen(os.dup(int(match[1] or ("stdout", "stderr").index(match[2]) + 1)), "wb") as file:
+    if (number := descriptor(path)) is not None:
+        with os.fdopen(os.dup(number), "wb") as file:
             file.write(content)
         return
     if path.exists() and not path.is_file():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shlex
@@ -12,6 +13,8 @@ from pathlib import Path
 import pytest
 import torch
 from commandline import CommandLine, sentences, training, write
+
+from nmt import console
 
 SOURCE, TARGET = sentences(400)
 ODD = ["a\u0085b c", "d\u2028e f", "g\x0ch i", "j\x0bk l", "m\rn o", "p\x1cq r"]
@@ -194,6 +197,11 @@ def test_output_must_not_be_the_input(trained: CommandLine) -> None:
     done = trained("translate", "--input", "same.en", "--output", "./same.en")
     done.assert_fails(2, "same.en would be overwritten: it is also an input")
     assert (trained.directory / "same.en").read_text() == "the dog\n"
+    (trained.directory / "same.en.hyp").write_text("der Hund\n")
+    files = ("--src", "same.en", "--ref", "same.en.hyp")
+    evaluated = trained("evaluate", "--model", "runs/tiny", *files, "--output", ".")
+    evaluated.assert_fails(2, "same.en.hyp would be overwritten: it is also an input")
+    assert (trained.directory / "same.en.hyp").read_text() == "der Hund\n"
 
 
 # ---- models and runs
@@ -319,6 +327,50 @@ def test_training_goes_on_without_a_reader_of_the_log(nmt: CommandLine) -> None:
     assert (process.returncode, out.decode().startswith("runs/deaf/step-")) == (0, True)
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no /dev/full")
+def test_a_progress_bar_that_cannot_be_written_does_not_end_the_work(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open("/dev/full", "w", buffering=1, encoding="utf-8") as full, contextlib.suppress(OSError):
+        monkeypatch.setattr(sys, "stderr", full)
+        with console.progress(3, "reading", " lines", disable=False) as bar:
+            bar.delay = bar.mininterval = 0
+            for _ in range(3):
+                bar.update()
+                bar.refresh()
+            console.log("a message")
+        assert bar.n == 3
+        print("done")
+    assert capsys.readouterr().out == "done\n"
+
+
+# ---- standard streams as files
+
+
+def test_descriptors_are_not_truncated(trained: CommandLine) -> None:
+    write(trained.directory / "dog", ["the dog"], ["der Hund"])
+    (trained.directory / "page.html").write_text("<p>the dog</p>")
+    (trained.directory / "-").write_text("a file")
+    commands = [
+        "translate -i dog.en -o /dev/fd/1 --model runs/tiny",
+        "score --src dog.en --tgt dog.de -o /proc/self/fd/1 --model runs/tiny",
+        "translate page.html -o /dev/stdout --model runs/tiny", "translate page.html -o - --model runs/tiny",
+    ]  # fmt: skip
+    for i, command in enumerate(commands):
+        path = trained.directory / f"out{i}"
+        with path.open("wb") as file:
+            file.write(b"header\n")
+            file.flush()
+            assert trained.process(*command.split(), stdout=file.fileno()).code == 0
+        content = path.read_text()
+        assert content.startswith("header\n")
+        assert content.count("\n") == (1 if "html" in command else 2)
+        assert "/dev" not in content
+    assert (trained.directory / "-").read_text() == "a file"
+    resumed = trained("translate", "-i", "dog.en", "-o", "/dev/stdout", "--resume", "--model", "runs/tiny")
+    resumed.assert_fails(2, "--resume needs a file, not /dev/stdout")
+
+
 # ---- out-of-range values
 
 
@@ -350,7 +402,12 @@ def test_training_goes_on_without_a_reader_of_the_log(nmt: CommandLine) -> None:
         ("config --options extra", 2, "--options does not take other arguments"),
         ("config --set data.clean=[dedupe]", 2, "unknown cleaning step 'dedupe'"),
         ("config --set data.train=phrasebok", 2, "unknown corpus 'phrasebok'"),
+        ("config --set train.best_metric=a\nb", 2, "train.best_metric: unknown value 'a\\nb'"),
+        ("translate -i text.en -o text.gz --model runs/tiny", 2, "cannot write text.gz: the output is plain text"),
+        ("data check text.en text.de --fix out --html out.en", 2, "--html and --fix would both write out.en"),
+        ("serve --trusted-proxy localhost", 2, "--trusted-proxy localhost is no IP address"),
+        ("train --init-from runs/tiny --set train.init_from=runs/x", 2, "are the same option"),
     ],
 )
 def test_out_of_range_values_are_one_line_errors(command: str, code: int, message: str, trained: CommandLine) -> None:
-    trained(*command.split()).assert_fails(code, message, "hint: ")
+    trained(*command.split(" ")).assert_fails(code, message, "hint: ")

@@ -10,6 +10,7 @@ import resource
 import signal
 import stat
 import subprocess
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -267,11 +268,32 @@ def test_resume_requires_a_run(nmt: CommandLine) -> None:
     nmt("train", "--run", "text.en/run").assert_fails(2, "cannot create text.en/run: Not a directory")
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="the file system requires UTF-8")
+def test_a_run_needs_a_name_in_utf8(nmt: CommandLine) -> None:
+    nmt("train", "--run", os.fsdecode(b"runs/\xff")).assert_fails(2, "is not UTF-8", "hint: ")
+
+
 def test_resuming_a_finished_run(nmt: CommandLine) -> None:
     done = nmt("train", "--run", "runs/tiny", "--resume")
     assert done.code == 0
     assert "training is already complete; increase train.steps to continue" in done.err
     assert done.out.startswith("runs/tiny/step-")
+
+
+def test_a_finished_run_keeps_its_record(nmt: CommandLine) -> None:
+    files = [nmt.directory / "runs/tiny" / name for name in ("config.yaml", "data.json", "sessions.jsonl")]
+    before = [path.read_bytes() for path in files]
+    for change in ("train.label_smoothing=0.5", "train.steps=5"):
+        assert nmt("train", "--run", "runs/tiny", "--resume", "--set", change).code == 0
+    assert [path.read_bytes() for path in files] == before
+
+
+def test_lines_of_another_program_in_the_metrics_are_removed(nmt: CommandLine) -> None:
+    path = nmt.directory / "runs/tiny/metrics.jsonl"
+    before = path.read_text()
+    path.write_text('{"a": 1}\n5\nnull\n' + before)
+    assert nmt("train", "--run", "runs/tiny", "--resume", "--set", "train.steps=22").code == 0
+    assert path.read_text().startswith(before)
 
 
 def test_average_command(nmt: CommandLine) -> None:

@@ -237,6 +237,12 @@ def test_more_processes_than_lines(trained: CommandLine) -> None:
     assert (trained.directory / "few.de").read_text() == trained("translate", "--input", "few.en").out
 
 
+@pytest.mark.parametrize("environment", [{}, {"RANK": "2"}, {"RANK": "x"}, {"WORLD_SIZE": "x", "RANK": "0"}])
+def test_incomplete_variables_of_torchrun_are_an_error(environment: dict[str, str], trained: CommandLine) -> None:
+    nmt = CommandLine(trained.directory, {"WORLD_SIZE": "2"} | environment)
+    nmt("translate", "-i", "text.en", "-o", "part.de").assert_fails(2, "torchrun did not start this process", "unset")
+
+
 def test_empty_input_gives_an_empty_file(trained: CommandLine) -> None:
     (trained.directory / "empty.en").write_text("")
     (trained.directory / "stale.de").write_text("alt\n")

@@ -201,6 +201,9 @@ def test_info_with_damaged_checkpoints(nmt: CommandLine) -> None:
     (run / last / "meta.json").write_text("{")
     done = nmt("info", "runs/tiny")
     assert done.code == 0, done.err
+    (run / "eval").mkdir(exist_ok=True)
+    (run / "eval/other.json").write_text('{"weights": "x"}')
+    assert nmt("info", "runs/tiny").code == 0
     weights = run / best / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:100])
     nmt("info", "runs/tiny").assert_fails(1, "model.safetensors is damaged")

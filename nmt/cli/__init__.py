@@ -10,20 +10,17 @@ import errno
 import io
 import keyword
 import os
-import select
 import sys
-from contextlib import suppress
 from functools import cache
 from importlib import import_module
-from typing import Any, NoReturn, TextIO, cast
+from typing import Any, NoReturn, cast
 
 import typer
 from typer.core import TyperGroup
 
 from nmt import __version__
 from nmt.cli import process_settings
-from nmt.cli.output import discard_stdout
-from nmt.console import escape_control
+from nmt.console import discard, escape_control
 from nmt.errors import NMTError, UsageError
 
 ClickUsageError = cast(type[Exception], typer.BadParameter.__base__)
@@ -86,7 +83,7 @@ class ErrorHandlingGroup(TyperGroup):
             try:
                 sys.stdout.flush()
             except OSError:
-                discard_stdout()
+                discard(sys.stdout)
             reason = error.strerror or str(error)
             hint = HINTS.get(error.errno or 0, "choose another file or directory" if error.filename else "")
             _report(NMTError(f"{error.filename}: {reason}" if error.filename else reason, hint))
@@ -96,9 +93,7 @@ class ErrorHandlingGroup(TyperGroup):
         try:
             return super().invoke(ctx)
         except BrokenPipeError:  # `nmt ... | head -1`
-            if _has_no_reader(sys.stderr) and not _has_no_reader(sys.stdout):  # the progress bar broke the work off
-                sys.exit(1)
-            discard_stdout()
+            discard(sys.stdout)
         except KeyboardInterrupt:
             typer.echo("nmt: interrupted", err=True)
             raise
@@ -107,18 +102,10 @@ class ErrorHandlingGroup(TyperGroup):
             raise
 
 
-def _has_no_reader(stream: TextIO) -> bool:
-    """Return whether a stream is a pipe whose other end is closed; False where that cannot be seen."""
-    with suppress(OSError, ValueError, AttributeError):
-        poll = select.poll()
-        poll.register(stream.fileno(), 0)
-        return bool(poll.poll(0))
-    return False
-
-
 def _report(error: NMTError) -> NoReturn:
     rank = os.environ.get("RANK", "")  # torchrun mixes the output of its processes
-    typer.echo(escape_control(f"nmt: error: {f'(rank {rank}) ' if rank else ''}{error.message}"), err=True)
+    message = error.message.replace("\n", "\\n")  # of an argument
+    typer.echo(escape_control(f"nmt: error: {f'(rank {rank}) ' if rank else ''}{message}"), err=True)
     if error.hint:
         typer.echo(escape_control(f"     hint: {error.hint}"), err=True)
     sys.exit(error.exit_code)
@@ -160,6 +147,8 @@ def main() -> None:
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     if sys.stdout is None:
         _report(NMTError("standard output is closed", "redirect standard output to a file"))
+    if os.environ.get("COLUMNS") == "0":  # help would be empty
+        del os.environ["COLUMNS"]
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # UTF-8 in every locale
             stream.reconfigure(encoding="utf-8", errors="replace")

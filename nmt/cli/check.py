@@ -106,6 +106,8 @@ def check(
         *(path for name in test or [] for path in test_files(name)),
     ]
     check_not_overwriting([*outputs, *([html] if html else [])], inputs)
+    if html in outputs:
+        raise UsageError(f"--html and --fix would both write {html}", "choose another name for --html")
     for code in languages:
         _check_language(code)
     report = run_checks(corpora, tests, languages, ignore=ignore or [], max_examples=examples)

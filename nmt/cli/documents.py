@@ -23,6 +23,7 @@ from nmt.documents.formats import (
     missing_option,
 )
 from nmt.errors import NMTError, UsageError, suggest
+from nmt.paths import descriptor
 
 if TYPE_CHECKING:
     from nmt.documents.translate import DocumentTranslator, TranslatedBlocks
@@ -64,7 +65,7 @@ class DocumentJob:
         """
         from nmt.console import log
 
-        done = [file for file in files if file.output.is_file()]
+        done = [file for file in files if descriptor(file.output) is None and file.output.is_file()]
         if done and not (self.resume or self.force):
             more = f", and {len(done) - 1:,} more translations" if len(done) > 1 else ""
             verb = "exist" if more else "exists"
@@ -118,11 +119,8 @@ class DocumentJob:
             content = document.render(result.blocks)
         except NMTError as error:
             raise _named(error, name) from None
-        if file.output == STANDARD_STREAM:
-            sys.stdout.buffer.write(content)
-            sys.stdout.buffer.flush()
-        else:
-            write_file(file.output, content)
+        write_file(file.output, content)
+        if descriptor(file.output) is None:
             typer.echo(file.output)
         return result
 
@@ -173,6 +171,10 @@ def _is_document(argument: str) -> bool:
         if not path.exists() and len(argument.split()) == 1:
             raise UsageError(f"no such file: {argument}", "to translate the file name as a sentence, use a pipe")
         return path.exists()
+    except PermissionError:
+        if len(argument.split()) == 1 and Path(argument).suffix.lower() in FORMATS:
+            raise
+        return False
     except (OSError, ValueError):  # too long for a path, or with a null character
         return False
 
@@ -313,7 +315,7 @@ def _files(directory: Path, output: Path | None) -> Iterator[Path]:
 
 def _prepare_output(output: Path) -> None:
     """Create the directory of an output, so that an error is reported before the translation."""
-    if output == STANDARD_STREAM:
+    if descriptor(output) is not None:
         return
     try:
         output.parent.mkdir(parents=True, exist_ok=True)

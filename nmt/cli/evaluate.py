@@ -81,6 +81,8 @@ def evaluate(
     import json
 
     from nmt.evaluate.evaluation import evaluate as evaluate_test_set
+    from nmt.evaluate.test_sets import safe_filename
+    from nmt.paths import check_not_overwriting
     from nmt.runs.model_card import write_card
 
     translator = load_translator(model, device, precision)
@@ -90,6 +92,9 @@ def evaluate(
     metrics = [name for name, is_set in {"bleu": bleu, "chrf": chrf, "ter": ter}.items() if is_set]
     metrics = metrics or ([] if comet else ["bleu"])
     directory = output or _default_output(translator, model[0] if model else None)
+    stems = [directory / safe_filename(test_set.name) for test_set in test_sets]
+    outputs = [stem.with_name(stem.name + suffix) for stem in stems for suffix in (".hyp", ".json")]
+    check_not_overwriting(outputs, [path for path in (src, *(ref or ())) if path])
     evaluations = []
     for test_set in test_sets:
         evaluation = evaluate_test_set(

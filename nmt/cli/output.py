@@ -14,7 +14,10 @@ from typing import TYPE_CHECKING, Protocol
 
 import typer
 
+from nmt.console import discard
+from nmt.data.pairs import COMPRESSED
 from nmt.errors import NMTError, UsageError, suggest
+from nmt.paths import descriptor, write_bytes
 
 if TYPE_CHECKING:
     from nmt.inference.translator import Translation
@@ -96,6 +99,8 @@ def truncate_incomplete(path: Path, output_format: OutputFormat, max_inputs: int
     Raises:
         UsageError: the file has another format, or the translations of more than `max_inputs` lines.
     """
+    if descriptor(path) is not None:
+        raise UsageError(f"--resume needs a file, not {path}", "name one with --output")
     if not path.is_file():
         return 0
     with path.open(encoding="utf-8", errors="replace") as text:
@@ -130,12 +135,16 @@ def open_output(path: Path | None, *, append: bool = False) -> Iterator[WriteLin
         UsageError: the file cannot be opened.
         NMTError: a write fails.
     """
-    if path is None or path == Path("/dev/stdout"):  # opening it would truncate the file it is redirected to
+    number = None if path is None else descriptor(path)
+    if path is None or number == 1:
         yield typer.echo
         return
-    existed = path.exists()
+    if path.suffix in COMPRESSED:
+        raise UsageError(f"cannot write {path}: the output is plain text", f"leave out {path.suffix}, and compress it")
+    existed, append = path.exists(), append or number is not None
     try:
-        file = open(path, "a", encoding="utf-8", newline="\n")  # noqa: SIM115
+        opened = path if number is None else os.dup(number)
+        file = open(opened, "a", encoding="utf-8", newline="\n")  # noqa: SIM115
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror}", "choose another file") from None
     keep_content = append
@@ -167,12 +176,7 @@ def show(text: str) -> None:
         typer.echo(text)
         sys.stdout.flush()
     except BrokenPipeError:
-        discard_stdout()
-
-
-def discard_stdout() -> None:
-    """Redirect stdout to the null device. Otherwise the interpreter reports an error when it flushes stdout at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard(sys.stdout)
 
 
 def write_file(path: Path, content: str | bytes) -> None:
@@ -181,12 +185,14 @@ def write_file(path: Path, content: str | bytes) -> None:
     Raises:
         NMTError: the file cannot be written.
     """
-    from nmt.paths import write_bytes
-
+    if descriptor(path) == 1:
+        sys.stdout.flush()
     if not path.name:
         raise UsageError("the output file has no name", "choose a name such as report.html")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_bytes(path, content.encode("utf-8", "replace") if isinstance(content, str) else content)
     except OSError as error:
+        if isinstance(error, BrokenPipeError) and descriptor(path) == 1:
+            raise
         raise NMTError(f"cannot write {path}: {error.strerror}", "choose another file") from None

@@ -37,9 +37,20 @@ class Shard:
 
     @classmethod
     def from_torchrun(cls) -> Shard | None:
-        """Return the shard of this torchrun process, or None for a single process."""
-        world_size = int(os.environ.get("WORLD_SIZE") or 1)
-        return cls(int(os.environ.get("RANK") or 0) + 1, world_size) if world_size > 1 else None
+        """Return the shard of this torchrun process, or None for a single process.
+
+        Raises:
+            UsageError: the environment variables are not those of torchrun.
+        """
+        world_size, rank = os.environ.get("WORLD_SIZE") or "1", os.environ.get("RANK") or ""
+        if world_size == "1":
+            return None
+        if not (world_size.isdecimal() and rank.isdecimal() and int(rank) < int(world_size)):
+            raise UsageError(
+                f"WORLD_SIZE is {world_size}, but torchrun did not start this process",
+                "start it with torchrun, or unset WORLD_SIZE",
+            )
+        return cls(int(rank) + 1, int(world_size))
 
     def line_range(self, num_lines: int) -> tuple[int, int]:
         """Return the first line (starting at 0) and the end (exclusive) of this shard of `num_lines` lines."""

@@ -35,7 +35,7 @@ def train(
     from nmt.data import tokenizer
     from nmt.data.pairs import read_lines
     from nmt.errors import UsageError, suggest
-    from nmt.paths import check_not_overwriting
+    from nmt.paths import check_not_overwriting, descriptor
 
     if model_type not in ("unigram", "bpe"):
         raise UsageError(f"unknown model type '{model_type}'", suggest(model_type, ("unigram", "bpe")))
@@ -48,7 +48,7 @@ def train(
         tag=tag,
     )
     write_file(output, model.model)
-    if output.is_file():  # not /dev/stdout
+    if descriptor(output) is None:
         typer.echo(output)
 
 

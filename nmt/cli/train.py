@@ -132,6 +132,8 @@ def _fine_tuning_config(path: Path, init_from: Path, overrides: list[str]) -> Co
     config, start = config_io.read(path), config_io.load(run / "config.yaml")
     in_file = config_io.keys_in_file(path)
     set_keys = in_file | {text.partition("=")[0].strip() for text in overrides}
+    if "train.init_from" in set_keys - in_file:
+        raise UsageError("--init-from and --set train.init_from are the same option", "leave out one of them")
     if "data.train" not in set_keys:
         raise UsageError(
             f"there is no data to fine-tune {init_from} on", "name it: --set \"data.train=files(train='my/corpus')\""

@@ -191,8 +191,10 @@ def _count_parameters(path: Path) -> int:
             shapes = {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118
         scales = {name + SCALE for name in shapes}  # scales of int8 matrices
         return sum(math.prod(shape) for name, shape in shapes.items() if name not in scales)
-    except (OSError, SafetensorError):
+    except SafetensorError:
         raise CheckpointError(f"{path} is damaged", checkpoint.USE_ANOTHER) from None
+    except OSError as error:
+        raise CheckpointError(f"cannot read {path}: {error.strerror or error}", checkpoint.USE_ANOTHER) from None
 
 
 def weights_checksum(path: Path) -> str:
@@ -204,7 +206,7 @@ def _is_report(content: dict[str, Any], run: Path) -> bool:
     """Return whether the content of a JSON file is a report of `nmt evaluate` on one model with its current weights."""
     scores = content.get("scores")
     if content.get("weights"):
-        with suppress(CheckpointError, TypeError):  # deleted, or a file of another program
+        with suppress(CheckpointError, TypeError, KeyError):  # deleted, or a file of another program
             if weights_checksum(run / Path(content["model"]).name) != content["weights"]:
                 return False  # a longer run has replaced average-N
     return (

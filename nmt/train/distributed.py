@@ -62,15 +62,17 @@ def process_group(device: torch.device) -> Iterator[RankGroup]:
         UsageError: WORLD_SIZE is set, but not the other variables of torchrun.
         TrainingError: the connection to another rank is lost.
     """
-    world_size = int(os.environ.get("WORLD_SIZE") or 1)
-    if world_size == 1:
+    world_size = os.environ.get("WORLD_SIZE") or "1"
+    if world_size == "1":
         yield RankGroup()
         return
     is_complete = False
     backend, device_id = ("nccl", device) if device.type == "cuda" else ("gloo", None)
     try:
         dist.init_process_group(backend, timeout=TIMEOUTS[backend], device_id=device_id)
-        yield RankGroup(dist.get_rank(), world_size, dist.new_group(backend="gloo", timeout=TIMEOUTS["gloo"]))
+        yield RankGroup(
+            dist.get_rank(), dist.get_world_size(), dist.new_group(backend="gloo", timeout=TIMEOUTS["gloo"])
+        )
         is_complete = True
     except ValueError as error:
         if dist.is_initialized():

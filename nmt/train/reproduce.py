@@ -55,9 +55,11 @@ def reproduce(run: Path, new_run: Path, *, device: str = "auto", allow_changed_d
     if new_run.resolve() == run.resolve():
         raise UsageError(f"{run} cannot reproduce itself", "choose another directory with --run")
     original = run_info.collect(run)
-    if (original["imported"] or original["derived_from"]) and not original["training"]["updates"]:
-        raise UsageError(f"{run} was imported or averaged, not trained", "reproduce the runs that it was made from")
     config = config_io.load(run / "config.yaml")
+    if (original["imported"] or original["derived_from"]) and not config.train.init_from:
+        raise UsageError(
+            f"the first weights of {run} were imported or averaged", "reproduce the runs that it was made from"
+        )
     resume = _can_resume(new_run, config)
     meta = prepare(config).meta
     if config.train.teacher:

@@ -149,7 +149,7 @@ def truncate_metrics(run: Path, step: int, *, validated: bool = True) -> None:
             return bool(
                 values["step"] < step or (values["step"] == step and (validated or "best_metric_value" not in values))
             )
-        except ValueError:  # truncated by a kill
+        except (ValueError, TypeError, KeyError):  # truncated by a kill, or of another program
             return False
 
     path = run / "metrics.jsonl"

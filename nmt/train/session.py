@@ -130,6 +130,8 @@ def train(
             prepared = replace(prepared, meta=prepared.meta | {"teacher": run_info.parent_record(teacher)})
         if resume:
             check_data_unchanged(run, prepared.meta)
+            parents = run_info.read_json(run / "data.json").get("derived_from")  # of an average
+            prepared = replace(prepared, meta=prepared.meta | ({"derived_from": parents} if parents else {}))
         if config.train.init_from:
             prepared = fine_tuning.inherit(prepared, run, Path(config.train.init_from))
         if auto_batch_size:
@@ -142,7 +144,7 @@ def train(
             log(f"resuming {run} at update {trainer.progress.step:,}")
         elif config.train.init_from:
             trainer.init_from(Path(config.train.init_from))
-        if group.is_main:
+        if group.is_main and trainer.progress.step < config.train.steps:  # a finished run keeps its record
             _write_run_files(trainer, time_limit)
         _log_summary(trainer)
         metrics = MetricsLogger(run, trainer.progress.step, tensorboard=tensorboard and group.is_main)

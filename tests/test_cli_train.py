@@ -280,12 +280,20 @@ def test_resuming_a_finished_run(nmt: CommandLine) -> None:
     assert done.out.startswith("runs/tiny/step-")
 
 
-def test_a_finished_run_keeps_its_record(nmt: CommandLine) -> None:
-    files = [nmt.directory / "runs/tiny" / name for name in ("config.yaml", "data.json", "sessions.jsonl")]
-    before = [path.read_bytes() for path in files]
-    for change in ("train.label_smoothing=0.5", "train.steps=5"):
-        assert nmt("train", "--run", "runs/tiny", "--resume", "--set", change).code == 0
-    assert [path.read_bytes() for path in files] == before
+@pytest.mark.parametrize("patience", ["0", "1"])
+def test_options_of_a_finished_run_that_have_no_effect_are_rejected(patience: str, nmt: CommandLine) -> None:
+    if patience == "1":  # stops early
+        again = ["train.steps=400", "train.patience=5", "train.schedule=constant(peak=1e-9)"]
+        options = [word for change in again for word in ("--set", change)]
+        assert "early stopping" in nmt("train", "--run", "runs/tiny", "--resume", *options).err
+    config = nmt.directory / "runs/tiny/config.yaml"
+    before = config.read_bytes()
+    for name, value in (("label_smoothing", "0.5"), ("steps", "5")):
+        done = nmt("train", "--run", "runs/tiny", "--resume", "--set", f"train.{name}={value}")
+        done.assert_fails(2, f"runs/tiny is finished, so train.{name} cannot change", "hint: increase train.steps")
+    assert config.read_bytes() == before
+    assert nmt("train", "--run", "runs/tiny", "--resume", "--set", "train.average_last=2").code == 0
+    assert "average_last: 2" in config.read_text()
 
 
 def test_lines_of_another_program_in_the_metrics_are_removed(nmt: CommandLine) -> None:

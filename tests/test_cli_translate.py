@@ -243,6 +243,13 @@ def test_incomplete_variables_of_torchrun_are_an_error(environment: dict[str, st
     nmt("translate", "-i", "text.en", "-o", "part.de").assert_fails(2, "torchrun did not start this process", "unset")
 
 
+def test_outputs_of_several_processes_are_text_files(trained: CommandLine) -> None:
+    nmt = CommandLine(trained.directory, {"WORLD_SIZE": "2", "RANK": "0"})
+    for output in ("-", "/dev/stdout"):
+        nmt("translate", "-i", "text.en", "-o", output).assert_fails(2, "torchrun requires --output FILE")
+    nmt("translate", "-i", "text.en", "-o", "part.gz").assert_fails(2, "cannot write part.gz: the output is plain text")
+
+
 def test_empty_input_gives_an_empty_file(trained: CommandLine) -> None:
     (trained.directory / "empty.en").write_text("")
     (trained.directory / "stale.de").write_text("alt\n")

@@ -68,6 +68,13 @@ def test_an_interrupted_run_with_patience_is_not_one_that_stopped_early(nmt: Com
     nmt("reproduce", "runs/tiny").assert_fails(2, "runs/tiny was stopped before its last update", "--resume")
 
 
+@pytest.mark.slow
+def test_an_average_with_a_fine_tuned_model_is_rejected(nmt: CommandLine) -> None:
+    assert nmt.train("runs/tuned", "files(train='text')", "--init-from", "runs/tiny", train__steps="2").code == 0
+    assert nmt("average", "runs/tiny", "runs/tuned", "--share", "0.5", "--run", "runs/mean").code == 0
+    nmt("reproduce", "runs/mean").assert_fails(2, "the first weights of runs/mean were imported or averaged")
+
+
 def test_runs_that_were_not_trained_are_rejected(nmt: CommandLine) -> None:
     nmt("reproduce", "runs/tiny", "--run", "runs/../runs/tiny").assert_fails(2, "runs/tiny cannot reproduce itself")
     shutil.copytree(nmt.directory / "runs/tiny", nmt.directory / "runs/other")

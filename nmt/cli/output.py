@@ -124,6 +124,12 @@ def truncate_incomplete(path: Path, output_format: OutputFormat, max_inputs: int
     return num_done
 
 
+def check_uncompressed(path: Path) -> None:
+    """Raise a UsageError for an output file whose name is that of a compressed file."""
+    if path.suffix in COMPRESSED:
+        raise UsageError(f"cannot write {path}: the output is plain text", f"leave out {path.suffix}, and compress it")
+
+
 @contextlib.contextmanager
 def open_output(path: Path | None, *, append: bool = False) -> Iterator[WriteLine]:
     """Yield a function that writes a line to a file, or to stdout if `path` is None.
@@ -139,8 +145,7 @@ def open_output(path: Path | None, *, append: bool = False) -> Iterator[WriteLin
     if path is None or number == 1:
         yield typer.echo
         return
-    if path.suffix in COMPRESSED:
-        raise UsageError(f"cannot write {path}: the output is plain text", f"leave out {path.suffix}, and compress it")
+    check_uncompressed(path)
     existed, append = path.exists(), append or number is not None
     try:
         opened = path if number is None else os.dup(number)

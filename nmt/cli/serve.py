@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from importlib.util import find_spec
-from ipaddress import ip_network
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Annotated
 
@@ -51,7 +51,10 @@ def serve(
     ] = None,
     trusted_proxy: Annotated[
         list[str] | None,
-        typer.Option(metavar="ADDRESS", help="Reverse proxy whose X-Forwarded-For is used; may be repeated."),
+        typer.Option(
+            metavar="ADDRESS",
+            help="Reverse proxy whose X-Forwarded-For is used: an address, a network or *; may be repeated.",
+        ),
     ] = None,
     device: DeviceOption = "auto",
     precision: SearchPrecisionOption = "auto",
@@ -80,8 +83,7 @@ def serve(
 
     if search:
         parse_search(search)
-    for address in trusted_proxy or ():
-        _check_proxy(address)
+    proxies = [_parse_proxy(address) for address in trusted_proxy or ()]
     keys: frozenset[str] = read_keys(api_keys) if api_keys else frozenset()
     limits = Limits(max_length, round(max_body * 1e6), max_file_length, rate_limit, max_concurrent, keys=keys)
     paths = model or [Path(name) for name in pretrained.DIRECTIONS]
@@ -92,17 +94,23 @@ def serve(
         for path, guard in zip(paths, guards, strict=True):
             log(f"serving {path} ({' to '.join(guard.languages)})")
         log(f"listening on {http.url(listener)}; press Ctrl-C to stop")
-        http.serve(http.make_server(create_app(service, limits), trusted_proxy or ()), listener)
+        http.serve(http.make_server(create_app(service, limits), proxies), listener)
     log("stopped")
     os._exit(0)  # without waiting for a thread that works on a request that has exceeded SHUTDOWN_TIMEOUT
 
 
-def _check_proxy(address: str) -> None:
-    """Raise a UsageError for an address that no client can have."""
+def _parse_proxy(address: str) -> str:
+    """Return an address, a network or `*` for all addresses.
+
+    Raises:
+        UsageError: no client can have the address.
+    """
     try:
-        ip_network(address)
+        if "/" in address:
+            return str(ip_network(address, strict=False))
+        return address if address == "*" else str(ip_address(address))
     except ValueError:
-        hint = "name an address or a network, for example 127.0.0.1 or 10.0.0.0/8"
+        hint = "name an address, a network or '*', for example 127.0.0.1 or 10.0.0.0/8"
         raise UsageError(f"--trusted-proxy {address} is no IP address", hint) from None
 
 

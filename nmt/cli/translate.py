@@ -21,12 +21,12 @@ from nmt.cli.options import (
     argument_lines,
     search_spec,
 )
-from nmt.cli.output import JsonLinesFormat, OutputFormat, TextFormat, check_output_format
+from nmt.cli.output import JsonLinesFormat, OutputFormat, TextFormat, check_output_format, check_uncompressed
 from nmt.cli.sharding import Shard
 from nmt.cli.translation_job import TranslationJob, log_terms, translate_file, translate_stream
 from nmt.documents.formats import FORMATS, DocumentOptions
 from nmt.errors import CheckpointError, NMTError, UsageError
-from nmt.paths import check_not_overwriting
+from nmt.paths import check_not_overwriting, descriptor
 
 if TYPE_CHECKING:
     from nmt.inference.guard import Guard
@@ -188,6 +188,8 @@ def translate(
         raise UsageError("--resume requires --input and --output, or documents")
     if resume and force:
         raise UsageError("--resume keeps translations, and --force overwrites them", "leave out one of them")
+    if output and not is_document:
+        check_uncompressed(output)
     parsed_shard = _resolve_shard(shard, input, output, is_document)
     interactive = _check_input(text, input, output, is_document)
     inputs = (input, glossary, memory, None if text or input else Path("/dev/stdin"))
@@ -268,8 +270,8 @@ def _resolve_shard(text: str | None, input: Path | None, output: Path | None, is
         raise UsageError("torchrun shards the lines of a file automatically", "leave out --shard and documents")
     if shard and not input:
         raise UsageError("only a file can be sharded", "add --input FILE")
-    if shard and not text and not output:
-        raise UsageError("torchrun requires --output")
+    if shard and not text and (output is None or descriptor(output) is not None):
+        raise UsageError("torchrun requires --output FILE")
     return shard
 
 

@@ -256,7 +256,7 @@ class _GuardedChunk:
 
     def _translate_around_spans(self, line: Line, n_best: NBest) -> NBest:
         """Translate the text around the protected spans and numbers, and keep the spans in their places."""
-        if line.prefix or line.constraints or not _has_span_problem(n_best[0]) or len(self._segments(line)) != 1:
+        if line.prefix or line.constraints or not _has_span_problem(n_best[0]):
             return []
         spans = [span for span in line.fixed if not span.is_term]
         starts, ends = [0, *(span.end for span in spans)], [*(span.start for span in spans), len(line.text)]

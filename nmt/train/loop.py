@@ -19,6 +19,13 @@ EXCHANGE_SECONDS = 0.25
 """Maximum time between two exchanges of decisions among the ranks, each of which takes about a millisecond."""
 
 
+def is_finished(trainer: Trainer) -> bool:
+    """Return whether a resumed run makes no update: it has reached its last one, or has stopped early."""
+    config, state = trainer.config.train, trainer.progress
+    has_stopped = config.patience and state.validations_since_best >= config.patience
+    return state.step >= config.steps or bool(has_stopped)
+
+
 def run(trainer: Trainer, metrics: MetricsLogger, stop: StopSignal, time_limit: float | None) -> bool:
     """Train until the last update, a time limit or early stopping. Return False if a stop signal ended it."""
     config, state, group = trainer.config.train, trainer.progress, trainer.group
@@ -31,11 +38,10 @@ def run(trainer: Trainer, metrics: MetricsLogger, stop: StopSignal, time_limit: 
         _validate(trainer, metrics, budget, stop)
         if not state.scores:
             return False
-    if state.step >= config.steps:
-        log("training is already complete; increase train.steps to continue")
-        return True
-    if config.patience and state.validations_since_best >= config.patience:
-        log("training has already stopped early; increase train.patience to continue")
+    if is_finished(trainer):
+        is_complete = state.step >= config.steps
+        reason, option = ("is already complete", "steps") if is_complete else ("has already stopped early", "patience")
+        log(f"training {reason}; increase train.{option} to continue")
         return True
     trainer.model.train()
     last_step, exchange_step = group.broadcast(budget.last_step(config.steps, config.valid_every)), 0

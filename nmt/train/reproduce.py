@@ -56,7 +56,9 @@ def reproduce(run: Path, new_run: Path, *, device: str = "auto", allow_changed_d
         raise UsageError(f"{run} cannot reproduce itself", "choose another directory with --run")
     original = run_info.collect(run)
     config = config_io.load(run / "config.yaml")
-    if (original["imported"] or original["derived_from"]) and not config.train.init_from:
+    parents = original["derived_from"]
+    is_average = any("share" in parent for parent in parents)
+    if is_average or ((original["imported"] or parents) and not config.train.init_from):
         raise UsageError(
             f"the first weights of {run} were imported or averaged", "reproduce the runs that it was made from"
         )

@@ -7,7 +7,7 @@ import shlex
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import torch
@@ -38,6 +38,9 @@ from nmt.train.profiling import Estimate, estimate, find_batch_size
 from nmt.train.run_dir import MetricsLogger, check_data_unchanged, lock_run, saved_precision, tensorboard_writer
 from nmt.train.stopping import handle_stop_signals
 from nmt.train.trainer import Trainer
+
+AFTER_TRAINING = {"average_last", "calibration_pairs"}
+"""Options of `train` that can be set when a finished run is resumed."""
 
 
 def check_specs(config: Config) -> None:
@@ -144,7 +147,9 @@ def train(
             log(f"resuming {run} at update {trainer.progress.step:,}")
         elif config.train.init_from:
             trainer.init_from(Path(config.train.init_from))
-        if group.is_main and trainer.progress.step < config.train.steps:  # a finished run keeps its record
+        if is_restored and loop.is_finished(trainer):
+            _check_finished_run(run, config)
+        if group.is_main:
             _write_run_files(trainer, time_limit)
         _log_summary(trainer)
         metrics = MetricsLogger(run, trainer.progress.step, tensorboard=tensorboard and group.is_main)
@@ -214,6 +219,19 @@ def _build_trainer(
     hint = "reduce model.dim, model.ffn_dim or the layer counts"
     with runtime.out_of_memory_as(TrainingError("the model does not fit in memory", hint)):
         return Trainer(config, run, prepared, device, dtype, group)
+
+
+def _check_finished_run(run: Path, config: Config) -> None:
+    """Raise a UsageError for options that only further updates would use: the record of the run would be wrong."""
+    saved = config_io.load(run / "config.yaml").train
+    changed = [
+        name
+        for name in (field.name for field in fields(saved))
+        if name not in AFTER_TRAINING and getattr(saved, name) != getattr(config.train, name)
+    ]
+    if changed:
+        options = " and ".join(f"train.{name}" for name in changed)
+        raise UsageError(f"{run} is finished, so {options} cannot change", "increase train.steps or train.patience")
 
 
 def _write_run_files(trainer: Trainer, time_limit: float | None) -> None:

@@ -70,9 +70,7 @@ def process_group(device: torch.device) -> Iterator[RankGroup]:
     backend, device_id = ("nccl", device) if device.type == "cuda" else ("gloo", None)
     try:
         dist.init_process_group(backend, timeout=TIMEOUTS[backend], device_id=device_id)
-        yield RankGroup(
-            dist.get_rank(), dist.get_world_size(), dist.new_group(backend="gloo", timeout=TIMEOUTS["gloo"])
-        )
+        yield RankGroup(dist.get_rank(), int(world_size), dist.new_group(backend="gloo", timeout=TIMEOUTS["gloo"]))
         is_complete = True
     except ValueError as error:
         if dist.is_initialized():

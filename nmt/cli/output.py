@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Protocol
 import typer
 
 from nmt.console import discard
-from nmt.data.pairs import COMPRESSED
 from nmt.errors import NMTError, UsageError, suggest
 from nmt.paths import descriptor, write_bytes
 
@@ -126,6 +125,8 @@ def truncate_incomplete(path: Path, output_format: OutputFormat, max_inputs: int
 
 def check_uncompressed(path: Path) -> None:
     """Raise a UsageError for an output file whose name is that of a compressed file."""
+    from nmt.data.pairs import COMPRESSED  # imports all modules of compression
+
     if path.suffix in COMPRESSED:
         raise UsageError(f"cannot write {path}: the output is plain text", f"leave out {path.suffix}, and compress it")
 

@@ -224,13 +224,10 @@ def _build_trainer(
 def _check_finished_run(run: Path, config: Config) -> None:
     """Raise a UsageError for options that only further updates would use: the record of the run would be wrong."""
     saved = config_io.load(run / "config.yaml").train
-    changed = [
-        name
-        for name in (field.name for field in fields(saved))
-        if name not in AFTER_TRAINING and getattr(saved, name) != getattr(config.train, name)
-    ]
+    names = {field.name for field in fields(saved)} - AFTER_TRAINING
+    changed = [f"train.{name}" for name in sorted(names) if getattr(saved, name) != getattr(config.train, name)]
     if changed:
-        options = " and ".join(f"train.{name}" for name in changed)
+        options = " and ".join(changed)
         raise UsageError(f"{run} is finished, so {options} cannot change", "increase train.steps or train.patience")
 
 

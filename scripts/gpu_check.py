@@ -184,7 +184,7 @@ def _check_resume(config: Config, directory: Path, device: torch.device) -> tupl
 def _gradients(model: Seq2Seq, device: torch.device) -> dict[str, torch.Tensor]:
     model = copy.deepcopy(model).to(device).train()
     pairs = [([5, 6, 7], [8, 9]), ([10, 11, 12, 13, 14, 15], [16, 17, 18, 19]), ([20], [21])]
-    train_step(model, [collate(pairs).to(device)], adamw(model, TrainConfig()), TrainConfig())
+    train_step(model, [collate(pairs).to(device)], adamw(model, TrainConfig()), TrainConfig()).read()
     return {name: p.grad.cpu() for name, p in model.named_parameters() if p.grad is not None}
 
 

@@ -192,6 +192,11 @@ def test_usage_errors_are_one_line_and_exit_2(arguments: str, message: str, bare
     assert not (bare.directory / "runs").exists()
 
 
+@pytest.mark.parametrize("options", ["--unknown", "a.txt --vocab-size 0"])
+def test_usage_errors_of_a_group_name_its_command(options: str, bare: CommandLine) -> None:
+    bare("tokenizer", "train", *options.split()).assert_fails(2, "hint: run nmt tokenizer train --help")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -107,7 +107,7 @@ def test_microbatches_have_the_gradient_of_one_batch() -> None:
         [collate(PAIRS[:1]), collate(PAIRS[1:])],
         [collate([pair]) for pair in PAIRS],
     ):
-        train_step(student, microbatches, optimizer, options, teacher=teacher)
+        train_step(student, microbatches, optimizer, options, teacher=teacher).read()
         gradients.append(torch.cat([p.grad.flatten() for p in student.parameters() if p.grad is not None]))
     for other in gradients[1:]:
         torch.testing.assert_close(other, gradients[0], atol=1e-6, rtol=1e-4)
@@ -116,9 +116,9 @@ def test_microbatches_have_the_gradient_of_one_batch() -> None:
 def test_fp16_gradients_are_unscaled() -> None:
     student, teacher, options = make(0), Teacher(make(1), 0.5, 4), TrainConfig()
     norms = [
-        train_step(
-            student, [collate(PAIRS)], adamw(student, options), options, teacher=teacher, scaler=scaler
-        ).grad_norm
+        train_step(student, [collate(PAIRS)], adamw(student, options), options, teacher=teacher, scaler=scaler)
+        .read()
+        .grad_norm
         for scaler in (None, GradScaler("cpu", init_scale=2.0**10))
     ]
     assert norms[1] == pytest.approx(norms[0], rel=1e-5)

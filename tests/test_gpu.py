@@ -218,7 +218,7 @@ def test_batches_that_do_not_fit_are_split(tmp_path: Path, monkeypatch: pytest.M
 def gradients(model: Seq2Seq, device: str) -> tuple[float, dict[str, torch.Tensor]]:
     """Return loss and gradients of an update of a copy of the model."""
     model = copy.deepcopy(model).to(device).train()
-    stats = train_step(model, [batch_on(device)], adamw(model, TrainConfig()), TrainConfig())
+    stats = train_step(model, [batch_on(device)], adamw(model, TrainConfig()), TrainConfig()).read()
     return stats.loss, {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
 
 
@@ -247,7 +247,7 @@ def waits_per_update(model: Seq2Seq, gpu: FakeCUDA, dtype: str = "bf16") -> int:
     optimizer, scaler = adamw(model, TrainConfig()), GradScaler("cuda", enabled=dtype == "fp16")
 
     def start() -> step_module.PendingStats:
-        return step_module.start_step(model, [batch_on("cuda:0")] * 2, optimizer, TrainConfig(), scaler=scaler)
+        return step_module.train_step(model, [batch_on("cuda:0")] * 2, optimizer, TrainConfig(), scaler=scaler)
 
     first = start()
     gpu.waits.clear()
@@ -293,7 +293,7 @@ def test_tensor_left_on_the_cpu_is_noticed(gpu: FakeCUDA, monkeypatch: pytest.Mo
 
 def test_statistics_are_read_after_the_next_update_has_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     events: list[str] = []
-    start, read = step_module.start_step, step_module.PendingStats.read
+    start, read = step_module.train_step, step_module.PendingStats.read
 
     def started(*args: Any, **options: Any) -> step_module.PendingStats:
         events.append("start")
@@ -303,7 +303,7 @@ def test_statistics_are_read_after_the_next_update_has_started(tmp_path: Path, m
         events.append("read")
         return read(self)
 
-    monkeypatch.setattr(trainer_module, "start_step", started)
+    monkeypatch.setattr(trainer_module, "train_step", started)
     monkeypatch.setattr(step_module.PendingStats, "read", was_read)
     experiment = config(tmp_path, "train.steps=4", "train.valid_every=4", "train.log_every=100")
     with fake_cuda():
@@ -317,7 +317,7 @@ def test_statistics_are_read_after_the_next_update_has_started(tmp_path: Path, m
 def test_fp16_rank_may_begin_without_a_batch(gpu: FakeCUDA) -> None:
     model = build_model(TINY, VOCABULARY).to("cuda:0").train()
     optimizer, scaler = adamw(model, TrainConfig()), GradScaler("cuda")
-    stats = train_step(model, [], optimizer, TrainConfig(), tokens=5, scaler=scaler)
+    stats = train_step(model, [], optimizer, TrainConfig(), tokens=5, scaler=scaler).read()
     assert (stats.loss, stats.grad_norm, stats.skipped) == (0, 0, False)
 
 
@@ -328,7 +328,7 @@ def test_non_finite_update_keeps_the_weights(precision: str, gpu: FakeCUDA) -> N
     optimizer.param_groups[0]["lr"] = 0.1
     model.output_weight_VD.register_hook(lambda gradient: gradient * float("inf"))
     before = {name: weight.clone() for name, weight in model.state_dict().items()}
-    pending = step_module.start_step(model, [batch_on("cuda:0")], optimizer, TrainConfig(), scaler=scaler)
+    pending = step_module.train_step(model, [batch_on("cuda:0")], optimizer, TrainConfig(), scaler=scaler)
     if precision == "fp16":
         assert pending.read().skipped
         assert scaler.get_scale() == 2.0

@@ -18,7 +18,7 @@ from nmt.model.build import build_model
 from nmt.train import gradient_reducer
 from nmt.train.gradient_reducer import GradientReducer, gradient
 from nmt.train.optim import adamw
-from nmt.train.step import start_step
+from nmt.train.step import train_step
 
 BATCHES = [collate([([5, 6, 7], [8, 9]), ([4], [5])]), collate([([10, 11, 12, 13], [16, 17])]), collate([([7], [9])])]
 SHARES = [(BATCHES[:2], BATCHES[2:]), (BATCHES[:1], []), ([], BATCHES[1:]), (BATCHES[1:], BATCHES[:1])]
@@ -58,7 +58,7 @@ def train(rank: int, path: Path, kind: str) -> tuple[list[float], list[int]]:
         tokens, fails = sum(batch.tokens for share in shares for batch in share), (number, rank) == FAILURE
         while True:
             try:
-                pending = start_step(model, shares[rank], optimizer, TrainConfig(), tokens=tokens, reducer=reducer)
+                pending = train_step(model, shares[rank], optimizer, TrainConfig(), tokens=tokens, reducer=reducer)
                 break
             except MemoryError:
                 pass

@@ -137,15 +137,15 @@ def test_fp16_overflow_changes_neither_weights_nor_momentum() -> None:
     scaler = GradScaler("cpu", init_scale=2.0**20)
     batch = collate([([5], [9]), ([6], [7])])
     set_rate(built, 0.1)
-    assert not train_step(model, [batch], built, options, scaler=scaler).skipped
+    assert not train_step(model, [batch], built, options, scaler=scaler).read().skipped
     matrix = model.decoder[0].feed_forward.up.weight
     before = [t.clone() for t in (*model.parameters(), built.state[matrix]["momentum"])]
     handle = matrix.register_hook(lambda grad: grad * float("inf"))
-    assert train_step(model, [batch], built, options, scaler=scaler).skipped
+    assert train_step(model, [batch], built, options, scaler=scaler).read().skipped
     assert all(map(torch.equal, before, (*model.parameters(), built.state[matrix]["momentum"])))
     assert scaler.get_scale() == 2.0**19
     handle.remove()
-    assert not train_step(model, [batch], built, options, scaler=scaler).skipped
+    assert not train_step(model, [batch], built, options, scaler=scaler).read().skipped
     assert not torch.equal(before[-1], built.state[matrix]["momentum"])
 
 
@@ -156,7 +156,7 @@ def test_gradient_that_is_not_finite_raises_and_changes_nothing() -> None:
     matrix.register_hook(lambda grad: grad * float("nan"))
     before = [parameter.clone() for parameter in model.parameters()]
     with pytest.raises(TrainingError, match="the gradient is nan"):
-        train_step(model, [collate([([5], [9])])], built, TrainConfig())
+        train_step(model, [collate([([5], [9])])], built, TrainConfig()).read()
     assert all(map(torch.equal, before, model.parameters()))
 
 

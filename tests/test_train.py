@@ -266,7 +266,7 @@ def test_accumulated_gradients_equal_those_of_one_batch(directory: Path) -> None
         [collate(pairs[:1]), collate(pairs[1:])],
         [collate([pair]) for pair in pairs],
     ):
-        stats = train_step(model, microbatches, optimizer, config(directory, "train.clip_norm=0.0").train)
+        stats = train_step(model, microbatches, optimizer, config(directory, "train.clip_norm=0.0").train).read()
         gradients.append([p.grad.clone() for p in model.parameters() if p.grad is not None])
         assert stats.tokens == 3 + 2 + 8 + 4
     for other in gradients[1:]:
@@ -281,9 +281,9 @@ def test_loss_is_normalized_by_the_number_of_sampled_subwords(directory: Path, m
         model: Any, microbatches: list[Batch], *rest: Any, tokens: int | None, **options: Any
     ) -> step_module.PendingStats:
         divisors.append((tokens, sum(batch.tokens for batch in microbatches)))
-        return step_module.start_step(model, microbatches, *rest, tokens=tokens, **options)
+        return step_module.train_step(model, microbatches, *rest, tokens=tokens, **options)
 
-    monkeypatch.setattr(trainer_module, "start_step", recording_step)
+    monkeypatch.setattr(trainer_module, "train_step", recording_step)
     run(config(directory, "train.subword_regularization=bpe_dropout(p=0.5)", "train.steps=3"), directory)
     assert len(divisors) == 3
     assert all(tokens == sampled for tokens, sampled in divisors)
@@ -360,7 +360,7 @@ def test_pair_that_does_not_fit_in_memory_raises(directory: Path, monkeypatch: p
 def test_clipping_limits_the_gradient_norm(directory: Path) -> None:
     model = build_model(ModelConfig(dim=16, heads=2, ffn_dim=32, encoder_layers=1, decoder_layers=1), 20)
     experiment = config(directory, "train.clip_norm=0.01")
-    stats = train_step(model, [collate([([5], [6, 7])])], adamw(model, experiment.train), experiment.train)
+    stats = train_step(model, [collate([([5], [6, 7])])], adamw(model, experiment.train), experiment.train).read()
     assert stats.grad_norm > 0.01  # the norm before clipping
     norm = torch.stack([p.grad.norm() for p in model.parameters() if p.grad is not None]).norm()
     assert norm.item() == pytest.approx(0.01, rel=1e-3)
@@ -373,7 +373,7 @@ def test_update_uses_the_configured_label_smoothing(directory: Path) -> None:
     for smoothing in (0.0, 0.3):
         options = config(directory, f"train.label_smoothing={smoothing}").train
         expected = cross_entropy(hidden_ND, model.output_weight_VD, batch.labels_N, smoothing=smoothing) / batch.tokens
-        assert train_step(model, [batch], adamw(model, options), options).loss == pytest.approx(
+        assert train_step(model, [batch], adamw(model, options), options).read().loss == pytest.approx(
             expected.item(), rel=1e-5
         )
 
@@ -397,7 +397,7 @@ def test_non_finite_update_raises_and_keeps_the_weights(directory: Path, name: s
         model.output_weight_VD.register_hook(lambda grad: grad * float("inf"))
     before = [p.detach().clone() for p in model.parameters()]
     with pytest.raises(TrainingError, match=f"the {name} is (nan|inf).*lines 42, 8") as caught:
-        train_step(model, [collate([([5], [9]), ([6], [7])], [41, 7])], optimizer, config(directory).train)
+        train_step(model, [collate([([5], [9]), ([6], [7])], [41, 7])], optimizer, config(directory).train).read()
     assert "--resume" in caught.value.hint
     for a, b in zip(before, model.parameters(), strict=True):
         torch.testing.assert_close(a, b, equal_nan=True, rtol=0, atol=0)
@@ -412,11 +412,11 @@ def test_fp16_overflow_skips_the_update(directory: Path) -> None:
     before = model.output_weight_VD.detach().clone()
     handle = model.output_weight_VD.register_hook(lambda grad: grad * float("inf"))
     batch = collate([([5], [9]), ([6], [7])])
-    assert train_step(model, [batch], optimizer, config(directory).train, scaler=scaler).skipped
+    assert train_step(model, [batch], optimizer, config(directory).train, scaler=scaler).read().skipped
     assert torch.equal(before, model.output_weight_VD)
     assert scaler.get_scale() == 2.0**19
     handle.remove()
-    assert not train_step(model, [batch], optimizer, config(directory).train, scaler=scaler).skipped
+    assert not train_step(model, [batch], optimizer, config(directory).train, scaler=scaler).read().skipped
     assert not torch.equal(before, model.output_weight_VD)
 
 

@@ -48,6 +48,7 @@ def _command(name: str) -> Any:
     module_name = f"{name}_" if keyword.iskeyword(name) else name
     module = import_module(f"nmt.cli.{module_name}")
     if hasattr(module, "app"):
+        module.app.info.cls = CommandGroup
         command = typer.main.get_group(module.app)
         command.name = name
         return command
@@ -56,7 +57,19 @@ def _command(name: str) -> Any:
     return typer.main.get_command(single)
 
 
-class ErrorHandlingGroup(TyperGroup):
+class CommandGroup(TyperGroup):
+    """Completes usage errors of its commands with a hint."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except UsageError as error:
+            error.hint = error.hint or f"run {ctx.command_path} {ctx.invoked_subcommand} --help"
+            raise
+
+
+class ErrorHandlingGroup(CommandGroup):
     """Reports expected errors as one line, a hint and an exit code. Other exceptions are bugs and propagate."""
 
     def __init__(self, **options: Any) -> None:
@@ -89,16 +102,13 @@ class ErrorHandlingGroup(TyperGroup):
             _report(NMTError(f"{error.filename}: {reason}" if error.filename else reason, hint))
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command; complete interruptions and usage errors."""
+        """Run the command; report an interruption."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError:  # `nmt ... | head -1`
             discard(sys.stdout)
         except KeyboardInterrupt:
             typer.echo("nmt: interrupted", err=True)
-            raise
-        except UsageError as error:
-            error.hint = error.hint or f"run nmt {ctx.invoked_subcommand} --help"
             raise
 
 

@@ -116,4 +116,5 @@ def _parse_proxy(address: str) -> str:
 
 def _check_packages() -> None:
     if missing := [package for module, package in PACKAGES.items() if find_spec(module) is None]:
-        raise UsageError(f"{' and '.join(missing)} is not installed", f"pip install {' '.join(missing)}")
+        verb = "are" if len(missing) > 1 else "is"
+        raise UsageError(f"{' and '.join(missing)} {verb} not installed", f"pip install {' '.join(missing)}")

@@ -99,7 +99,7 @@ def _train_worst_case(trainer: Trainer) -> None:
         train_step(
             trainer.model, microbatches, trainer.optimizer, trainer.config.train,
             scaler=trainer.scaler, teacher=trainer.teacher,
-        )  # fmt: skip
+        ).read()  # fmt: skip
 
 
 def _free_memory(device: torch.device) -> None:

@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -70,16 +69,7 @@ class PendingStats:
         return UpdateStats(loss, self.tokens, grad_norm, skipped=has_overflow)
 
 
-def train_step(*args: Any, **options: Any) -> UpdateStats:
-    """Make one update and wait for its statistics; see `start_step`.
-
-    Raises:
-        TrainingError: see `PendingStats.read`.
-    """
-    return start_step(*args, **options).read()
-
-
-def start_step(
+def train_step(
     model: Seq2Seq,
     microbatches: Sequence[Batch],
     optimizer: AdamW,

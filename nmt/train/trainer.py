@@ -34,7 +34,7 @@ from nmt.train.distributed import RankGroup
 from nmt.train.gradient_reducer import GradientReducer
 from nmt.train.optim import Schedule, parse_optimizer, parse_schedule
 from nmt.train.run_dir import truncate_metrics
-from nmt.train.step import PendingStats, batch_loss, start_step
+from nmt.train.step import PendingStats, batch_loss, train_step
 
 MIN_OUTPUT_BIAS = -20.0
 """Minimum output bias at the start of fine-tuning. Imported models have -1000 for tokens that they never generate. It
@@ -233,7 +233,7 @@ class Trainer:
             parts = (part for batch in update.batches for part in _split(batch, self.max_microbatch_tokens))
             microbatches = [part.to(self.device) for part in parts]
             try:
-                return start_step(
+                return train_step(
                     self.model, microbatches, self.optimizer, self.config.train,
                     tokens=tokens, scaler=self.scaler, reducer=self.reducer, teacher=self.teacher,
                 )  # fmt: skip

@@ -97,7 +97,7 @@ def subject(run: Path, lines: list[str]) -> Subject:
 
     def train() -> int:
         for batch in batches:
-            train_step(model, [batch], optimizer, config.train)
+            train_step(model, [batch], optimizer, config.train).read()
         return sum(batch.tokens for batch in batches)
 
     def translate() -> int:

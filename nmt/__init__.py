@@ -27,3 +27,8 @@ def __getattr__(name: str) -> Any:
 
         return Guard
     raise AttributeError(f"module 'nmt' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    """Return the names for completion, without importing the classes."""
+    return sorted({*globals(), *__all__})

@@ -91,6 +91,11 @@ def test_fast_commands_do_not_import_slow_modules(
     assert done.stderr.split("\n")[-1] == ""
 
 
+def test_public_classes_are_listed_before_they_are_imported() -> None:
+    code = "import sys, nmt; print({*nmt.__all__} <= {*dir(nmt)}, 'torch' in sys.modules, nmt.Guard.__name__)"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True) == "True False Guard\n"
+
+
 @pytest.mark.parametrize(
     ("command", "trains"), [("train", True), ("sweep", False), ("reproduce", True), ("translate", False)]
 )

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,13 @@ def check_resume(experiment: Config, directory: Path, at: int, precision: str = 
     assert same_weights(directory / "uninterrupted", interrupted)
     assert losses(directory / "uninterrupted") == losses(interrupted)
     return resumed
+
+
+def test_training_in_a_thread(directory: Path) -> None:
+    experiment = config(directory, "train.steps=2", "train.valid_every=2")
+    with ThreadPoolExecutor(1) as pool:  # cannot handle signals
+        best = pool.submit(run, experiment, directory).result()
+    assert same_weights(best.parent, run(experiment, directory, "b").parent)
 
 
 @pytest.mark.slow

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 import queue
 import threading
 import time
@@ -19,13 +21,16 @@ from tiny import config
 
 from nmt.data.normalization import normalize, normalize_case
 from nmt.data.sentences import count_sentences, split_to_fit
-from nmt.errors import ConfigError, DataError, NMTError
+from nmt.errors import ConfigError, DataError, NMTError, UsageError
 from nmt.inference import Source, batch_engine, chunking, native
 from nmt.inference.alignment import align
 from nmt.inference.batch_engine import BatchEngine
 from nmt.inference.chunking import chunk_by_arrival
+from nmt.inference.segments import FixedSpan, Line
 from nmt.inference.translator import Translator
-from nmt.search import Hypothesis, Search
+from nmt.search import SEARCHES, Hypothesis, Search, parse_search
+from nmt.search.beam import Beam
+from nmt.search.greedy import Greedy
 from nmt.train.session import train
 
 
@@ -69,6 +74,24 @@ def test_order_and_number_of_lines_do_not_depend_on_batches(
     monkeypatch.setattr(chunking, "CHUNK_SIZE", 2)
     monkeypatch.setattr(batch_engine, "MAX_BATCH_ROWS", 1)
     assert texts(translator, LINES) == translations
+
+
+def test_a_chunk_is_not_a_line(translator: Translator) -> None:
+    with pytest.raises(UsageError, match="lines must be a list of strings"):
+        list(translator.stream(["a dog", "a tree"]))
+
+
+@pytest.mark.parametrize("spans", [[(0, 3), (2, 5)], [(2, 5), (0, 2)], [(4, 7)], [(-1, 2)], [(2, 2)], [(3, 2)]])
+def test_fixed_spans_are_checked(spans: list[tuple[int, int]]) -> None:
+    with pytest.raises(UsageError, match="fixed spans must be in order"):
+        Line("a dog!", fixed=tuple(FixedSpan(start, end, "x") for start, end in spans))
+    Line("a dog!", fixed=(FixedSpan(0, 1, "x"), FixedSpan(1, 6, "x")))
+
+
+@pytest.mark.parametrize("search", [Greedy, Beam])
+def test_a_registered_search_can_be_replaced(search: type[Search], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SEARCHES, "mine", search)
+    assert parse_search("mine") == search()
 
 
 def test_n_best_list_is_sorted(translator: Translator) -> None:
@@ -274,6 +297,23 @@ def test_batch_size_is_limited_to_tokens_times_rows(
     monkeypatch.setattr(batch_engine, "MAX_BATCH_TOKENS", 400)
     texts(translator, [f"{'the small dog ' * (i % 3)}sees tree {i}." for i in range(60)], spec)
     assert 300 < max(sizes) <= 400
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system cannot fork")
+@pytest.mark.skipif(not native.is_available(), reason="threads of PyTorch do not survive a fork")
+def test_a_forked_process_has_its_own_threads(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batch_engine, "MAX_BATCH_ROWS", 1)
+    monkeypatch.setattr(translator.engine, "num_threads", 2)
+    expected = texts(translator, LINES)  # starts threads
+    context = multiprocessing.get_context("fork")
+    receiver, sender = context.Pipe(duplex=False)
+    child = context.Process(target=lambda: sender.send(texts(translator, LINES)), daemon=True)
+    child.start()
+    try:
+        assert receiver.poll(60)
+        assert receiver.recv() == expected
+    finally:
+        child.kill()
 
 
 def test_an_error_in_a_parallel_batch_is_raised(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:

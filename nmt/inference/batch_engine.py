@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, partial
@@ -74,7 +75,7 @@ class BatchEngine:
         self.precision, self.detokenize, self.num_threads = precision, detokenize, num_threads
         self.source_eos = source_eos
         self._make_model = make_model
-        self._pool = ThreadPoolExecutor(num_threads)  # kept, because each thread allocates its own buffers
+        self._pool, self._pid = ThreadPoolExecutor(num_threads), os.getpid()
 
     @cached_property
     def scoring_model(self) -> Model:
@@ -118,11 +119,17 @@ class BatchEngine:
         lists = [[items[i] for i in batch] for batch in batches]
         work = partial(_compute_or_split, compute, hint)
         is_parallel = min(self.num_threads, len(lists)) > 1
-        computed = self._pool.map(work, lists) if is_parallel else map(work, lists)
+        computed = self._threads().map(work, lists) if is_parallel else map(work, lists)
         for batch, batch_results in zip(batches, computed, strict=True):
             results.update(zip(batch, batch_results, strict=True))
             on_progress(len(batch))
         return [results[i] for i in range(len(items))]
+
+    def _threads(self) -> ThreadPoolExecutor:
+        """Return the threads, which are kept, because each allocates its own buffers. A forked process has none."""
+        if self._pid != os.getpid():
+            self._pool, self._pid = ThreadPoolExecutor(self.num_threads), os.getpid()
+        return self._pool
 
     def _search(self, sources: list[Source], search: Search) -> list[list[Hypothesis]]:
         max_length_B = np.array([max_target_length(len(source.ids)) for source in sources])

@@ -24,7 +24,7 @@ from nmt.inference.problems import LETTER, count_occurrences, find_problems, is_
 from nmt.inference.segments import FixedSpan, Line, with_language
 from nmt.inference.substitution import substitute
 from nmt.inference.translation import Part, Translation, concatenate, n_best_of_line
-from nmt.inference.translator import Translator, check_lines, restore_whitespace
+from nmt.inference.translator import Translator, as_lines, check_lines, restore_whitespace
 from nmt.inference.whitespace import inline, separator, surrounding_whitespace
 from nmt.search import parse_search
 
@@ -98,7 +98,7 @@ class Guard:
         """Yield the n-best list of each line, those without warnings first; see `Translator.stream`."""
 
         def translate(chunk: Sequence[str | Line]) -> list[NBest]:
-            lines = [self._with_fixed_spans(Line(line) if isinstance(line, str) else line) for line in chunk]
+            lines = [self._with_fixed_spans(line) for line in as_lines(chunk)]
             results = _GuardedChunk(self, search, details).translate(lines, on_progress)
             for line, n_best in zip(lines, results, strict=True):
                 terms = (span for span in line.fixed if span.is_term)

@@ -52,9 +52,14 @@ class Line:
     """Token that chooses the target language of a multilingual model, if the text is a part of a line that has one."""
 
     def __post_init__(self) -> None:
-        """Raise a UsageError if `constraints` is a string, whose characters would become constraints."""
+        """Raise a UsageError if `constraints` is a string, whose characters would be constraints, or for fixed spans
+        that are empty, overlap, or are not in order or not in the text.
+        """
         if isinstance(self.constraints, str):
             raise UsageError("constraints must be a tuple of strings", f"constraints=({self.constraints!r},)")
+        ends = [0, *(span.end for span in self.fixed)]
+        if not all(end <= span.start < span.end <= len(self.text) for end, span in zip(ends, self.fixed, strict=False)):
+            raise UsageError("fixed spans must be in order, in the text, and without overlaps")
 
 
 @dataclass(frozen=True)

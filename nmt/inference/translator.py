@@ -191,7 +191,7 @@ class Translator:
     def _translate(
         self, chunk: Sequence[str | Line], algorithm: Search, details: bool, on_progress: Callable[[int], object]
     ) -> list[list[Translation]]:
-        originals = [Line(line) if isinstance(line, str) else line for line in chunk]
+        originals = as_lines(chunk)
         if not isinstance(algorithm, Constrained) and any(line.constraints for line in originals):
             raise UsageError("constraints need the constrained search", "constrained(beam_size=8)")
         substitutions = [self._placeholders(line) for line in originals]
@@ -251,6 +251,11 @@ def restore_whitespace(line: str, translations: list[Translation]) -> list[Trans
     if not (before or after):
         return translations
     return [replace(translation, text=f"{before}{translation.text}{after}") for translation in translations]
+
+
+def as_lines(chunk: Iterable[str | Line]) -> list[Line]:
+    """Return a chunk as lines. Raises a UsageError for a single line; see `check_lines`."""
+    return [Line(line) if isinstance(line, str) else line for line in check_lines(chunk)]
 
 
 def check_lines(lines: Iterable[str | Line]) -> Iterable[str | Line]:

@@ -5,7 +5,6 @@ Each is a frozen dataclass whose fields are its options. Options are validated o
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Protocol
 
@@ -46,7 +45,6 @@ SEARCHES: dict[str, Callable[..., Search]] = {
 __all__ = ["SEARCHES", "Constrained", "Hypothesis", "Search", "SearchRequest", "StepModel", "parse_search"]
 
 
-@functools.lru_cache
 def parse_search(spec: str) -> Search:
     """Return the search that a spec string describes.
 

@@ -84,6 +84,8 @@ def train(
 ) -> Path:
     """Train `config` in the directory `run` and return its best checkpoint.
 
+    Ctrl-C (SIGINT) and SIGTERM stop the training after a checkpoint, as the time limit does.
+
     Args:
         config: the experiment.
         run: run directory; unless `resume`, it must not contain a run.

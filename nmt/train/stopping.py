@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -53,8 +54,14 @@ class StopSignal:
 
 @contextmanager
 def handle_stop_signals() -> Iterator[StopSignal]:
-    """Handle SIGINT (Ctrl-C) and SIGTERM, and restore the previous handlers at the end."""
+    """Handle SIGINT (Ctrl-C) and SIGTERM, and restore the previous handlers at the end.
+
+    Only the main thread of a program can handle signals; in another one, training cannot be stopped by them.
+    """
     stop = StopSignal()
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
     previous = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield stop

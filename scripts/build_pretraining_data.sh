@@ -9,7 +9,7 @@
 #   SOFTWARE=my/manuals scripts/build_pretraining_data.sh      # adds pairs of at most 12 words, such as software manuals
 #   SAMPLE=2000 scripts/build_pretraining_data.sh     # at most 2,000 pairs of each corpus, to test the scripts
 #
-# Existing data is rebuilt only if the scripts, the files in data or the paths of local files have changed.
+# Existing data is rebuilt only if the scripts, the files in data, the phrasebook or the paths of local files have changed.
 set -euo pipefail
 . "$(dirname -- "${BASH_SOURCE[0]}")/common.sh"
 if [ "$#" -gt 0 ]; then usage_error "unknown argument '$1'"; fi
@@ -18,7 +18,8 @@ if [ -n "${SOFTWARE:-}" ]; then require_parallel SOFTWARE .gz; fi
 activate
 data="${NMT_DATA:-data}"
 text="$data/everyday"
-parts=(scripts/{build_pretraining_data.sh,short_texts.py,aligned_words.py,vary_names.py} data/*.{tsv,txt})
+parts=(scripts/{build_pretraining_data.sh,short_texts.py,aligned_words.py,vary_names.py} data/*.{tsv,txt}
+  nmt/data/sources/phrasebook.tsv.bz2)
 recipe="$(cat "${parts[@]}" | cksum) ${TATOEBA:-} ${EUROPARL:-} ${SOFTWARE:-} ${SAMPLE:-}"
 if [ -f "$text/recipe" ] && [ "$(cat "$text/recipe")" = "$recipe" ]; then exit; fi
 mkdir -p "$text"

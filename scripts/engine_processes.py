@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-import os
 import re
 import subprocess
 import sys
@@ -12,7 +12,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-THREADS = int(os.environ.get("OMP_NUM_THREADS") or len(os.sched_getaffinity(0)))  # as in nmt
+from nmt import runtime
+
+THREADS = runtime.num_threads()
 SEARCHES = {"greedy": 1, "beam 4": 4}
 """Beam sizes of the searches that are measured."""
 Translate = Callable[[list[str], int], int]
@@ -29,8 +31,9 @@ class EngineProcess:
         """Send a request and wait for its answer."""
         assert self._process.stdin
         assert self._process.stdout
-        self._process.stdin.write(json.dumps(request) + "\n")
-        self._process.stdin.flush()
+        with contextlib.suppress(BrokenPipeError):  # there is no answer, either
+            self._process.stdin.write(json.dumps(request) + "\n")
+            self._process.stdin.flush()
         line = self._process.stdout.readline()
         if not line:
             sys.exit(f"an engine process failed: {' '.join(map(str, self._process.args))}")  # type: ignore[arg-type]

@@ -23,9 +23,9 @@ activate
 runs="${NMT_RUNS:-runs}/finetune/$(basename -- "$start")"
 options=("$@")
 nmt config finetune "$@" > /dev/null # an invalid option must fail before the settings are saved
-check_settings "$runs.settings" "$start" "$software" "$replay" "$general" "$@"
+check_settings "$runs.settings" "$start" "$software" "$replay" "$general" "$@" ${MULTI30K:+"$MULTI30K"}
 
-nmt data download multi30k ${MULTI30K:+--from "$MULTI30K"} > /dev/null
+nmt data download multi30k ${MULTI30K:+--from "$MULTI30K" --force} > /dev/null
 
 # Fine-tune a model with this name and these options, or resume it, unless it is finished.
 train() {

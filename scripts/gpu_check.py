@@ -274,7 +274,7 @@ def _train_multi30k(device: torch.device, directory: Path, emulate: bool) -> Non
     if not corpus or emulate:
         print(f"Multi30k: skipped, because {'the GPU is emulated' if emulate else 'MULTI30K is not set'}.")
         return
-    _nmt("data", "download", "multi30k", "--from", corpus)
+    _nmt("data", "download", "multi30k", "--from", corpus, "--force")
     run = directory / "multi30k"
     options = [
         "model.dim=256", "model.ffn_dim=1024", "model.dropout=0.3", "train.batch_tokens=4096", "train.steps=2400",

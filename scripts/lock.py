@@ -45,19 +45,22 @@ def pins(packages: Iterable[tuple[str, str]]) -> dict[str, str]:
     return {name: versions[name] for name in sorted(versions) if name != "nmtkit" and not CUDA.match(name)}
 
 
-def write(name: str, header: str, versions: dict[str, str]) -> None:
-    """Write a lock file with one line per package."""
-    lines = [f"{package}=={version}\n" for package, version in versions.items()]
-    (ROOT / name).write_text(header + "".join(lines), encoding="utf-8")
+def lines(versions: dict[str, str]) -> str:
+    """Return the lines of a lock file, one per package."""
+    return "".join(f"{package}=={version}\n" for package, version in versions.items())
 
 
 def main() -> None:
     """Resolve the runtime dependencies, then the test dependencies with the same pins."""
     additional = sys.argv[1:]
     runtime = resolve(".", *BUILD, *additional)
-    write("requirements.lock", RUNTIME, runtime)
-    dev = resolve(".[dev]", "-c", "requirements.lock", *additional)
-    write("requirements-dev.lock", DEV, {name: v for name, v in dev.items() if name not in runtime})
+    with tempfile.TemporaryDirectory() as directory:
+        constraints = Path(directory) / "constraints.txt"
+        constraints.write_text(lines(runtime), encoding="utf-8")
+        dev = resolve(".[dev]", "-c", str(constraints), *additional)
+    only_dev = {name: version for name, version in dev.items() if name not in runtime}
+    (ROOT / "requirements.lock").write_text(RUNTIME + lines(runtime), encoding="utf-8")
+    (ROOT / "requirements-dev.lock").write_text(DEV + lines(only_dev), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -23,6 +23,9 @@ from rich.console import Console
 from rich.terminal_theme import MONOKAI
 from rich.text import Text
 
+from command_errors import error_messages
+from nmt.errors import NMTError
+
 COMMANDS = (
     'nmt translate "im thirsty" "are we done"',
     'nmt translate --to en "ich hab durst"',
@@ -39,14 +42,15 @@ def main() -> None:
     parser.add_argument("-o", "--output", type=Path, required=True, help="SVG file to write")
     parser.add_argument("--width", type=int, default=110, help="columns of the terminal")
     args = parser.parse_args()
-    args.output.write_text(record(args.commands, args.width), encoding="utf-8")
+    with error_messages(args.output):
+        args.output.write_text(record(args.commands, args.width), encoding="utf-8")
 
 
 def record(commands: list[str] | tuple[str, ...], width: int) -> str:
     """Return an SVG image of a terminal in which the commands have run.
 
     Raises:
-        subprocess.CalledProcessError: a command failed.
+        NMTError: a command failed.
     """
     console = Console(record=True, width=width, file=io.StringIO())
     with tempfile.TemporaryDirectory() as directory:  # without runs, the pretrained models translate
@@ -67,8 +71,10 @@ def _run(command: str, directory: str, width: int) -> str:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         encoding="utf-8",
-        check=True,
+        check=False,
     )
+    if done.returncode:
+        raise NMTError(f"{command} failed with exit code {done.returncode}:\n{done.stdout.rstrip()}")
     return done.stdout
 
 

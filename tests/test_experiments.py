@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ import torch
 import yaml
 from commandline import TINY, sentences, write
 
+from engine_processes import EngineProcess
 from nmt.data.sources import open_split
 from nmt.runs import checkpoint, discovery
 
@@ -106,6 +108,21 @@ def test_split_by_length(tmp_path: Path) -> None:
         assert all(min_words <= len(line.split()) <= max_words for line in found[name])
     together = [line for lines in found.values() for line in lines]
     assert len(set(together)) == len(together)
+    script("by_length.py", str(tmp_path / "text"), str(tmp_path / "none"), "--limits", "4", "20", code=2)
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_plot_needs_results(tmp_path: Path) -> None:
+    for arguments in ([], [str(tmp_path)], ["--score", "bleu", str(tmp_path)], ["--join", "--table", "table.md"]):
+        assert script("plot.py", "-o", str(tmp_path / "plot.svg"), *arguments, code=2) == []
+    assert not (tmp_path / "plot.svg").exists()
+
+
+def test_the_end_of_an_engine_process_is_an_error() -> None:
+    engine = EngineProcess([sys.executable, "-c", ""])
+    engine._process.wait()
+    with pytest.raises(SystemExit, match="an engine process failed"):
+        engine.ask(lines=1)
 
 
 def test_extrapolation(tmp_path: Path) -> None:

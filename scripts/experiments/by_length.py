@@ -36,11 +36,12 @@ def main() -> None:
         parts[next((f"to-{limit}" for limit in limits if words <= limit), "longer")].append(pair)
     short, size = parts[f"to-{limits[0]}"], arguments.size
     parts |= {"valid": short[size : 2 * size], "train": short[2 * size :]}
+    for name, part in parts.items():
+        if not part:
+            parser.error(f"there are no pairs for {name}: change --limits or reduce --size")
     arguments.directory.mkdir(parents=True, exist_ok=True)
     for name, part in parts.items():
         chosen = part if name == "train" else part[:size]
-        if not chosen:
-            parser.error(f"there are no pairs for {name}: change --limits or reduce --size")
         write_pairs(arguments.directory / f"{name}.en", arguments.directory / f"{name}.de", chosen)
         print(f"{name}: {len(chosen):,} pairs")
 

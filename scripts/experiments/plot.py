@@ -28,9 +28,14 @@ def main() -> None:
     parser.add_argument("sweeps", nargs="*", type=Path, help="sweep directories")
     parser.add_argument("--join", action="store_true", help="one panel for all sweeps")
     parser.add_argument("--table", type=Path, help="Markdown table with numbers")
-    parser.add_argument("--score", default="BLEU", help="BLEU, chrF2, valid_loss, valid_bleu")
+    parser.add_argument("--score", default="BLEU", choices=("BLEU", "chrF2", "valid_loss", "valid_bleu"))
     parser.add_argument("-o", "--output", type=Path, required=True)
     arguments = parser.parse_args()
+    if not (arguments.sweeps or arguments.table) or (arguments.join and arguments.table):
+        parser.error("pass sweep directories, or --table without --join")
+    for sweep in arguments.sweeps:
+        if not any(result.scores for result in read_results(sweep)):
+            parser.error(f"{sweep} has no results of a sweep")
     if arguments.join:
         figure = draw_joined(arguments.sweeps, arguments.score)
     else:

@@ -47,6 +47,8 @@ from nmt.inference.whitespace import surrounding_whitespace
         ("<b>Bold</b> &amp; so on, x < y.", ["<b>", "</b>", "&amp;"]),
         ("Hello {name}, %d, %(count)s, ${HOME}, %1$s, {0} and {{x}}.",
          ["{name}", "%d", "%(count)s", "${HOME}", "%1$s", "{0}", "{{x}}"]),
+        ("Use %d%% of %{name} and #{name}, 5%% of %1, %%, %n and %PATH%.",
+         ["%d%%", "%{name}", "#{name}", "5%%", "%1", "%%", "%n", "%PATH%"]),
         ("Open /usr/bin/x, C:\\Users\\me\\a.txt, ./run.sh, ~/x.py, src/main.rs and notes.md.",
          ["/usr/bin/x", "C:\\Users\\me\\a.txt", "./run.sh", "~/x.py", "src/main.rs", "notes.md"]),
         ("@john says #hashtag, commit deadbeef1, 0x1F.", ["@john", "#hashtag", "deadbeef1", "0x1F"]),

@@ -167,6 +167,8 @@ def test_the_plural_forms_of_the_header_win() -> None:
         ("&File", "File", "Neue Form", "Neue &Form"),
         ("E_xit", "Exit", "Exit", "E_xit"),
         ("E&xit", "Exit", "Exit", "E&xit"),
+        (r"&Quit\tCtrl+Q", "Quit", "Verlassen", r"&Verlassen\tCtrl+Q"),
+        (r"&Quit\tCtrl+Q", "Quit", "Quit", r"&Quit\tCtrl+Q"),
         ("R&amp;D costs", "R&amp;D costs", "x", "x"),
         ("T_t", "Tt", "Tt", "T_t"),
         ("_Save as", "Save as", "Datei speichern", "Datei _speichern"),
@@ -208,9 +210,27 @@ def test_an_entry_that_gets_all_its_forms_is_not_fuzzy_anymore() -> None:
 
 
 def test_escapes_are_read_and_written() -> None:
-    assert texts(parse('msgid "a\\tb \\\\ \\"c\\" \\101\\x42"\nmsgstr ""\n')) == ['a\tb \\ "c" AB']
+    assert texts(parse('msgid "a\\tb \\\\ \\"c\\" \\101\\x42"\nmsgstr ""\n')) == ["a", 'b \\ "c" AB']
     assert texts(parse('msgid "caf\\303\\251"\nmsgstr ""\n')) == ["café"]
     assert filled('"a\\tb \\\\ \\"c\\""') == '"a\\tb \\\\ \\"c\\""'
+
+
+@pytest.mark.parametrize(
+    ("flags", "text", "specifiers"),
+    [
+        ("c-format", "%d%% of %'d in %.*s, %<PRIu64> and %-5.2f", ["%d%%", "%'d", "%.*s", "%<PRIu64>", "%-5.2f"]),
+        ("fuzzy, python-format", "%(price).2f%% of 5% of %%", ["%(price).2f%%", "%%"]),
+        ("ruby-format, wrap", "%{name} and %<age>d", ["%{name}", "%<age>d"]),
+        ("qt-format", "%n of %1 or %L2", ["%n", "%1", "%L2"]),
+        ("object-pascal-format", "%0:s is 5 % of it", ["%0:s"]),
+        ("no-c-format", "100%d", []),
+        ("wrap", "100%d", []),
+    ],
+)
+def test_all_specifiers_of_a_format_are_fixed(flags: str, text: str, specifiers: list[str]) -> None:
+    (block,) = parse(f'#, {flags}\nmsgid "{text}"\nmsgstr ""\n', retranslate=True).blocks
+    assert [block.text[span.start : span.end] for span in block.fixed] == specifiers
+    assert [span.translation for span in block.fixed] == specifiers
 
 
 def test_other_encodings_are_kept() -> None:

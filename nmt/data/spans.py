@@ -15,7 +15,7 @@ from nmt.errors import UsageError
 
 _UNITS = (
     "km/h m/s km mm cm m kg mg g ml l °C °F kWh kW W V Ω Hz kHz MHz GHz THz kB KB MB GB TB KiB MiB GiB bit/s Mbit/s "
-    "ms s mph px pt dpi fps € $ £ ¥ EUR USD GBP CHF JPY %"
+    "ms s mph px pt dpi fps € $ £ ¥ EUR USD GBP CHF JPY % %%"
 ).split()
 _FILE_TYPES = (
     "txt md rst pdf html htm css js json yaml yml toml ini cfg conf csv tsv xml py c h cpp rs go java sh bat exe zip "
@@ -62,9 +62,10 @@ _PATTERNS = {
         r"\{\s?\w+\s?,\s?(?:plural|select|selectordinal)\b[^{}]{0,199}(?:\{[^{}]{0,199}\}[^{}]{0,99}){1,20}\}",  # ICU
         r"\$t\([^()]{0,99}\)|@:[\w.]*\w",  # of i18next and vue-i18n
         r"(?<![\w:]):[a-z][a-z0-9_+-]{1,40}:(?![\w:])",  # an emoji
-        r"\$?\{\{?[^{}\s]*(?: [^{}\s]+)*\}?\}",
-        r"%(?:\(\w+\)|\d+\$)?[-+#0]*\d*(?:\.\d+)?[sdiufgxer](?![^\W_])",
-        r"(?<!\d)%(?:\d+\$)?[-+#0]*\d*(?:\.\d+)?(?:hh?|ll?|[jztLq])?[sdiufgxercop@](?![^\W_])",
+        r"[$%#]?\{\{?[^{}\s]*(?: [^{}\s]+)*\}?\}",
+        r"%(?:\(\w+\)|\d+\$)?[-+#0]*\d*(?:\.\d+)?[sdiufgxer](?:%%|(?![^\W_]))",
+        r"(?<!\d)%(?:\d+\$)?[-+#0]*\d*(?:\.\d+)?(?:hh?|ll?|[jztLq])?[sdiufgxercopn@](?![^\W_])",
+        r"%%(?!\w+%)|(?<!\d)%L?\d{1,2}(?![\w%]|[.,]\d)",  # a percent sign, an argument of Qt
         r"\$[a-z_]\w*",
         r"%[a-z_]\w*%",
     ],

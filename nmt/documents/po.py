@@ -67,7 +67,12 @@ _TO_ESCAPE = str.maketrans({'"': r"\"", "\\": r"\\", **{char: f"\\{name}" for na
 _CHARSET = re.compile(rb'"Content-Type:[^"\n]*charset=([\w.:-]+)')
 _PLURALS = re.compile(r"nplurals\s*=\s*(\d+)\s*;\s*plural\s*=\s*([^;]+)")
 _UNWRAPPED = re.compile(r'^[^#\n]{0,20}"(?=[^"\n]{80})[^"\n]* [^"\n]+"', re.MULTILINE)
-_FORMAT_SPECIFIER = re.compile(r"%(?:\(\w+\)|\d+\$)?[-+ #0]*[\d.]*[a-zA-Z]|\{\w*\}")
+_FORMAT_SPECIFIER = re.compile(
+    r"(?:%L?\d{1,2}(?![\w$:.*])|[$%#]?\{\w*\}"
+    r"|%(?:\(\w+\)|<\w+>|\{\w+\}|\d+[$:])?[-+#0']*[\d.*]*(?:hh?|ll?|[jztLqIv])?(?:<\w+>|[a-zA-Z%@]))+"
+)
+_FORMAT_FLAG = re.compile(r"(?<![\w-])(?!no-|impossible-)[\w+-]+-format\b")
+"""Mark of a message with format specifiers of a programming language, all of which must be in its translation."""
 _FUZZY = re.compile(r",[ \t]*fuzzy\b")
 _ACCELERATOR = re.compile(
     r"(?<![&\w])&(?=\w)(?!#?\w+;)|(?<=[a-z])&(?=[a-z])(?!\w+;)|(?<![_\w])_(?=[^\W_])|(?<=^[A-Z])(?:_|&(?!\w+;))(?=[a-z])"
@@ -318,8 +323,10 @@ class _Message:
         self.sources: dict[int, _Label] = {}
         """By plural form; only forms to translate."""
         self._surplus: list[int] = []  # plural forms that the language does not have
+        has_format = any(_FORMAT_FLAG.search(file.text, *flags) for flags in entry.flags)
+        self._protected = _FORMAT_SPECIFIER if has_format else None
         if to_translate and entry.id and entry.plural is None:
-            self.sources = {0: _Label(entry.id)}
+            self.sources = {0: _Label(entry.id, self._protected)}
         elif to_translate and entry.id:
             self._add_plural_forms(header, to_translate)
         self._labels = list(dict.fromkeys(self.sources.values()))  # plural forms share a label
@@ -328,7 +335,7 @@ class _Message:
     def _add_plural_forms(self, header: _Header, to_translate: Sequence[int]) -> None:
         num_forms, one, is_shared = header.forms
         texts = (self.entry.id or "", self.entry.plural or "")
-        singular, plural = map(_Label, texts)
+        singular, plural = (_Label(text, self._protected) for text in texts)
         specifiers = [set(_FORMAT_SPECIFIER.findall(text)) for text in texts]
         # "One file" is not correct for 21, which has the form of 1 in Russian.
         has_singular = num_forms > 1 and not (is_shared and specifiers[0] != specifiers[1])
@@ -361,16 +368,17 @@ class _Message:
 
 
 class _Label:
-    """A message. The mark of its accelerator key, as in `&File` or `_File`, is not translated."""
+    """A message. The mark of its accelerator key, as in `&File` or `_File`, is not translated, nor is its shortcut."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, protected: re.Pattern[str] | None) -> None:
         matches = list(_ACCELERATOR.finditer(text))
-        self.marked_text, self.mark, self.key = text, "", ""
+        self.marked_text, self.mark, self.key, self.shortcut = text, "", "", ""
         is_label = len(matches) == 1 and len(text) <= MAX_LABEL_LENGTH and text.count(matches[0][0]) == 1
         if is_label and not re.search(r"[=/<{%]", text):
             self.mark, self.key = matches[0][0], text[matches[0].end()]
-            text = text[: matches[0].start()] + text[matches[0].end() :]
-        self.lines = StringLines(text)
+            text, *shortcut = re.split(r"(?=\t)", text[: matches[0].start()] + text[matches[0].end() :], maxsplit=1)
+            self.shortcut = "".join(shortcut)
+        self.lines = StringLines(text, protected)
 
     def render(self, translations: Sequence[RichText]) -> str:
         """Return the translation, with its key.
@@ -386,5 +394,5 @@ class _Label:
         key = re.escape(self.key)
         for pattern in (rf"\b(?={key})", rf"(?={key})", r"(?=\w)"):
             if match := re.search(pattern, text, re.IGNORECASE):
-                return text[: match.start()] + self.mark + text[match.start() :]
-        return text
+                return text[: match.start()] + self.mark + text[match.start() :] + self.shortcut
+        return text + self.shortcut

@@ -10,8 +10,9 @@ from typing import NamedTuple, Protocol
 from nmt.data.spans import apply_edits
 from nmt.documents.document import RichText
 from nmt.documents.text_file import TextFile
+from nmt.inference.segments import FixedSpan
 
-_LINE = re.compile(r"(?:[-*•–][ \t]+)?(?P<text>\S(?:[^\r\n]*\S)?)")
+_LINE = re.compile(r"(?:[-*•–][ \t]+)?(?P<text>\S(?:[^\t\r\n]*\S)?)")
 
 
 class Edit(NamedTuple):
@@ -50,14 +51,23 @@ class SplicedDocument:
 
 
 class StringLines:
-    """A string such as a table cell: each line is a block, and its bullet and the whitespace around it are kept."""
+    """A string such as a table cell: each line is a block, and its bullet and the whitespace around it are kept.
 
-    def __init__(self, text: str) -> None:
+    A tab ends a line, too: it separates columns, or a menu entry from its shortcut. Matches of `protected` are fixed.
+    """
+
+    def __init__(self, text: str, protected: re.Pattern[str] | None = None) -> None:
         self.text = text
         self._spans = [match.span("text") for match in _LINE.finditer(text)]
-        self.blocks = [RichText(text[start:end]) for start, end in self._spans]
+        self.blocks = [
+            RichText(line, fixed=_fixed(line, protected)) for line in (text[slice(*span)] for span in self._spans)
+        ]
 
     def render(self, translations: Sequence[RichText]) -> str:
         """Return the string with the translations of its blocks."""
         texts = (re.sub(r"[\r\n]+", " ", each.text) for each in translations)
         return apply_edits(self.text, [Edit(*span, text) for span, text in zip(self._spans, texts, strict=True)])
+
+
+def _fixed(text: str, pattern: re.Pattern[str] | None) -> tuple[FixedSpan, ...]:
+    return tuple(FixedSpan(*match.span(), match[0]) for match in (pattern.finditer(text) if pattern else ()))

@@ -57,7 +57,8 @@ def structure(source: str) -> list[str]:
         ("one\n{% highlight c %}\nno\n\nno\n{% endhighlight %}\ntwo\n\n{% comment %}\n\nno\n{% endcomment %}",
          ["one", "two"]),
         ("- [ ] one\n\n[^1]: two dogs\n\n!!! note\n\n> [!NOTE]\n> three\n", ["one", "two dogs", "three"]),
-        ("one[^1] two\n\n[^1]: https://a.de\n", ["one two"]),
+        ("one[^1] two[^b]\n\n[^1]: short\n\n    next\n\n    - item\n\n[^b]: long text\nends\n\nafter\n\n    code\n",
+         ["one two", "short", "next", "item", "long text ends", "after"]),
     ],
 )  # fmt: skip
 def test_only_what_a_person_reads_is_translated(source: str, expected: list[str]) -> None:
@@ -92,7 +93,7 @@ def test_only_what_a_person_reads_is_translated(source: str, expected: list[str]
         ("a \\\\\\[^1] b", "B A \\\\\\[^1]"),
         ("open **C:\\\\T\\\\** now", "NOW **C:\\T\\\\** OPEN"),
         ("a \\[^1] b", "B A \\[^1]"),
-        ("a[^1] b c\n\n[^1]: https://a.de", "C B A[^1]\n\n[^1]: https://a.de"),  # both a footnote and a definition
+        ("a[^1] b c\n\n[^1]: d e\n\n    f g\n", "C B A[^1]\n\n[^1]: E D\n\n    G F\n"),
         ("![a *b* `c`\n[d](e)](x)", "![D C B A](x)"),
         ("![a *b* [c]](x)\n\n[c]: d", "![[C] \\*B\\* A](x)\n\n[c]: d"),
     ],

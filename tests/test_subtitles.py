@@ -178,6 +178,14 @@ def test_markup_in_cues(source: str, expected: str) -> None:
     assert payload(source) == expected
 
 
+def test_ruby_annotations_stay_with_their_words() -> None:
+    source = "<ruby>dog<rt>inu</rt></ruby> in a <ruby>house<rt>ie</ruby>"
+    document = parse(f"WEBVTT\n\n00:01.000 --> 00:02.000\n{source}\n")
+    assert texts(document) == ["dog in a house"]
+    expected = source.replace("dog", "DOG").replace("in a", "IN A").replace("house", "HOUSE")
+    assert expected in translated(document).decode()
+
+
 def test_chinese_is_cut_and_wrapped_without_spaces() -> None:
     source = "1\n00:00:01,000 --> 00:00:02,000\nWhen I was young,\n\n2\n00:00:02,000 --> 00:00:03,000\nI lived here.\n"
     rendered = parse(source).render([RichText("我年轻的时候，住在这里。")]).decode()

@@ -95,6 +95,12 @@ def test_a_comma_may_be_a_part_of_the_only_column() -> None:
     assert document.render([RichText("Hallo, Welt")]) == b"text\nHallo, Welt\n"
 
 
+@pytest.mark.parametrize("first", ["sep=;\r\n", '"sep=;"\n'])
+def test_the_first_line_names_the_delimiter(first: str) -> None:
+    document = parse_table(f"{first}a,b;c,d;text,\n1;2;one\n", "text,")
+    assert document.render([RichText("eins")]).decode() == f"{first}a,b;c,d;text,\n1;2;eins\n"
+
+
 def test_only_tabs_separate_the_cells_of_tsv() -> None:
     document = FORMATS[".tsv"](b'text\nHello, I am tired; really.\n"Hi," she said\n', DocumentOptions(**OPTIONS))
     assert texts(document) == ["Hello, I am tired; really.", '"Hi," she said']

@@ -139,6 +139,10 @@ def test_a_repeated_tag_occurs_once() -> None:
          '<bx id="1"/>A <bx id="2"/>B<ex id="1"/> C<ex id="2"/>'),
         ('<g id="1">a <bx id="2"/>b</g> c<ex id="2"/>', "a b c", '<g id="1">A <bx id="2"/>B</g> C<ex id="2"/>'),
         ('a <sm id="1"/>b<em startRef="1"/> c', "a b c", 'A <sm id="1"/>B<em startRef="1"/> C'),
+        ('a <sm id="1" translate="no"/>b <pc id="2">c</pc><em startRef="1"/> d', "a b c d",
+         'A <sm id="1" translate="no"/>b <pc id="2">c</pc><em startRef="1"/> D'),
+        ('a <pc id="2">b <sm id="1" translate="no"/>c</pc> d<em startRef="1"/> e', "a b c d e",
+         'A <pc id="2">B <sm id="1" translate="no"/>C</pc> D<em startRef="1"/> E'),
         ('a <ph id="1"><sub>x</sub></ph>b', "a b", 'A <ph id="1"><sub>x</sub></ph>B'),
         ('a <mrk mtype="protected">b <g id="1">c</g></mrk> d', "a b c d",
          'A <mrk mtype="protected">b <g id="1">c</g></mrk> D'),
@@ -165,6 +169,27 @@ def test_preserved_lines_are_blocks() -> None:
     assert target(document, *map(uppercase, document.blocks)) == "ONE\n  <g id='1'>TWO\nTHREE</g>"
 
 
+def test_tabs_of_preserved_text_separate_blocks() -> None:
+    document = parse(unit("one&#9;two\tthree", ' xml:space="preserve"'))
+    assert texts(document) == ["one", "two", "three"]
+    assert target(document, *map(uppercase, document.blocks)) == "ONE\tTWO\tTHREE"
+
+
+@pytest.mark.parametrize(
+    "element",
+    [
+        '<x id="LINE_BREAK" ctype="lb" equiv-text="&lt;br/>"/>',
+        '<x id="LINE_BREAK_1"/>',
+        '<ph id="1" type="fmt" subType="xlf:lb"/>',
+    ],
+)
+def test_line_breaks_separate_blocks(element: str) -> None:
+    document = parse(unit(f'One <g id="1">two{element} three</g>{element}four{element}'))
+    assert texts(document) == ["One two", "three", "four"]
+    expected = f'ONE <g id="1">TWO{element} THREE</g>{element}FOUR{element}'
+    assert target(document, *map(uppercase, document.blocks)) == expected
+
+
 def test_segments_of_a_unit_are_blocks() -> None:
     segments = '<seg-source><mrk mtype="seg" mid="1">One.</mrk> <mrk mtype="seg" mid="2">Two.</mrk></seg-source>'
     document = parse(unit("One. Two.").replace("</source>", f"</source>{segments}"))
@@ -183,6 +208,14 @@ def test_a_target_without_text_is_not_a_translation(content: str, expected: list
 def test_an_empty_seg_source_is_ignored() -> None:
     document = parse(unit("a").replace("</source>", '</source><seg-source/><target state="new">a</target>'))
     assert target(document, *map(uppercase, document.blocks)) == "A"
+    document = parse(unit("a").replace("</source>", "</source><seg-source/>"))
+    assert b"<seg-source/><target" in document.render([RichText("b")])
+
+
+def test_the_language_of_a_target_is_corrected() -> None:
+    for language, expected in (("en", "de"), ("de-AT", "de-AT")):
+        source = unit("a").replace("</source>", f'</source><target state="new" xml:lang="{language}">a</target>')
+        assert f' xml:lang="{expected}"' in parse(source).render([RichText("b")]).decode()
 
 
 def test_prefixed_elements() -> None:
@@ -220,6 +253,8 @@ def test_encodings_are_kept(encoding: str) -> None:
         ('<?xml version="1.0" encoding="none"?><xliff/>', "unknown encoding 'none'"),
         (b"<xliff>\n\xff</xliff>", "line 2, byte . of the line: not UTF-8"),
         (V1.replace('datatype="html"', 'target-language="fr"'), "line 4: target-language is 'fr'"),
+        (V1.replace('source-language="en"', 'source-language="fr-CA"'), "line 4: source-language is 'fr-CA'"),
+        (V2.replace('srcLang="en"', 'srcLang="fr"'), "line 1: srcLang is 'fr', but the model's is 'en'"),
     ],
 )
 def test_malformed_files_are_rejected(source: str | bytes, message: str) -> None:
@@ -228,7 +263,9 @@ def test_malformed_files_are_rejected(source: str | bytes, message: str) -> None
 
 
 CONTENT = st.recursive(
-    st.sampled_from(["a", "two words", " ", "&amp;", "<x id='x'/>", "<ph>code</ph>", "é€", "<!-- c -->", "\n"]),
+    st.sampled_from(
+        ["a", "two words", " ", "&amp;", "<x id='x'/>", "<x ctype='lb'/>", "<ph>code</ph>", "é€", "<!-- c -->", "\n"]
+    ),
     lambda inner: st.lists(inner, max_size=4).map("".join) | inner.map(lambda content: f"<g id='g'>{content}</g>"),
     max_leaves=12,
 )

@@ -1,4 +1,4 @@
-"""Markdown documents (CommonMark with tables and strikethrough).
+"""Markdown documents (CommonMark with tables, strikethrough and footnotes).
 
 Translations are inserted into the source, so everything else is unchanged to the byte. markdown-it-py finds the blocks
 and their inline markup. It does not report the positions of inline markup, so its rules are wrapped to record them.
@@ -7,16 +7,18 @@ and their inline markup. It does not report the positions of inline markup, so i
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from html import unescape
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
 from markdown_it import MarkdownIt
 from markdown_it.rules_block import StateBlock
 from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
+from mdit_py_plugins.footnote.index import footnote_def
 
 from nmt.console import log
 from nmt.documents.document import RichText
@@ -156,7 +158,7 @@ class _Reader:
                 end = tokens[i + 1].meta["range"][1]
             if token.type in ("code_inline", "autolink", "reference"):
                 text = raw.strip("`") if token.type == "code_inline" else raw[1:].removesuffix("[]")[:-1]
-                text = "" if raw.startswith("[^") else " ".join(text.split())  # a footnote that is a link definition
+                text = " ".join(text.split())
                 pieces.append(Piece(start, end, Kind.FIXED if text else Kind.POINT, text))
             elif token.nesting:
                 pieces.append(Piece(start, end, Kind.OPEN if token.nesting > 0 else Kind.CLOSE, name=name))
@@ -198,14 +200,12 @@ class _Block:
         self.ranges = ranges
         """Start and end of each line in the source, without the indent and markers before it."""
         self.content = "\n".join(source[start:end] for start, end in ranges)
+        self._starts = list(accumulate((end - start + 1 for start, end in ranges[:-1]), initial=0))  # in the content
 
     def offset(self, position: int) -> int:
         """Return the offset in the source of a position in the content."""
-        for start, end in self.ranges:
-            if position <= end - start:
-                return start + position
-            position -= end - start + 1
-        return self.ranges[-1][1]
+        i = bisect_right(self._starts, position) - 1
+        return self.ranges[i][0] + position - self._starts[i]
 
     def line_start(self, position: int) -> int:
         """Return the start of the line of a position in the source."""
@@ -252,6 +252,7 @@ def _parser() -> MarkdownIt:
     parser = MarkdownIt("commonmark").enable(["table", "strikethrough"])
     parser.disable(["inline", "text_join"])
     parser.block.ruler.before("fence", "formula", _formula, {"alt": ["paragraph", "reference", "blockquote", "list"]})
+    parser.block.ruler.before("reference", "footnote_def", footnote_def, {"alt": ["paragraph", "reference"]})
     parser.inline.ruler2.disable("fragments_join")  # would delete tokens, whose positions are needed
     names = parser.get_active_rules()["inline"]
     for name, rule in zip(names, parser.inline.ruler.getRules(""), strict=True):

@@ -11,6 +11,7 @@ from itertools import accumulate, repeat
 
 from nmt.data.spans import apply_edits
 from nmt.documents.document import RichText, Tag, parents
+from nmt.inference.segments import FixedSpan
 
 Span = tuple[int, int]
 _MARKER = re.compile(r"\[(?:\d[\d,;–-]*|[a-z]{1,2})\]|[*†‡§¶]+")
@@ -75,10 +76,18 @@ def _closes_before(outer: Tag, tag: Tag, parents: Mapping[int, int]) -> bool:
     return outer.end == tag.start and not (tag.start == tag.end and parents.get(tag.id) == outer.id)
 
 
-def to_markup(rich: RichText, markup: Mapping[int, tuple[str, str]], escape: Callable[[str], str] = str) -> str:
-    """Return the source of a rich text: `markup` has the strings before and after the text of each tag."""
+def to_markup(
+    rich: RichText,
+    markup: Mapping[int, tuple[str, str]],
+    escape: Callable[[str], str] = str,
+    parents: Mapping[int, int] | None = None,
+) -> str:
+    """Return the source of a rich text: `markup` has the strings before and after the text of each tag.
+
+    `parents`: see `events`.
+    """
     pieces = []
-    for event, text, tag in events(rich):
+    for event, text, tag in events(rich, parents):
         if tag is None:
             pieces.append(escape(text))
         else:
@@ -93,24 +102,29 @@ def cut(rich: RichText, spans: Sequence[Span]) -> list[RichText]:
     becomes a point at the end of the previous part.
     """
     tags: list[list[Tag]] = [[] for _ in spans]
+    fixed: list[list[FixedSpan]] = [[] for _ in spans]
+    starts = [start for start, _ in spans]
     for tag in rich.tags:
-        overlaps = [i for i, (start, end) in enumerate(spans) if max(tag.start, start) < min(tag.end, end)]
+        overlaps = _overlaps(tag, spans)
         for i in overlaps:
             start, end = spans[i]
             tags[i].append(Tag(max(tag.start, start) - start, min(tag.end, end) - start, tag.id))
         if not overlaps:
-            i = max((i for i, (start, _) in enumerate(spans) if start <= tag.start), default=0)
+            i = max(0, bisect_right(starts, tag.start) - 1)
             at = min(max(tag.start, spans[i][0]), spans[i][1]) - spans[i][0]
             tags[i].append(Tag(at, at, tag.id))
-    fixed = [
-        tuple(
-            replace(each, start=each.start - start, end=each.end - start)
-            for each in rich.fixed
-            if start <= each.start and each.end <= end
-        )
-        for start, end in spans
-    ]
-    return [RichText(rich.text[slice(*span)], tuple(tags[i]), fixed[i]) for i, span in enumerate(spans)]
+    for each in rich.fixed:
+        i = bisect_right(starts, each.start) - 1
+        if i >= 0 and each.end <= spans[i][1]:
+            fixed[i].append(replace(each, start=each.start - starts[i], end=each.end - starts[i]))
+    return [RichText(rich.text[slice(*span)], tuple(tags[i]), tuple(fixed[i])) for i, span in enumerate(spans)]
+
+
+def _overlaps(tag: Tag, spans: Sequence[Span]) -> list[int]:
+    """Return the indices of the spans that have a character of a tag. Spans are in order and do not overlap."""
+    first = bisect_right(spans, tag.start, key=lambda span: span[1])
+    last = bisect_left(spans, tag.end, key=lambda span: span[0])
+    return [i for i in range(first, last) if max(tag.start, spans[i][0]) < min(tag.end, spans[i][1])]
 
 
 def join(parts: Iterable[RichText], separators: Iterable[str]) -> RichText:
@@ -122,11 +136,11 @@ def join(parts: Iterable[RichText], separators: Iterable[str]) -> RichText:
     """
     separators = iter(separators)
     text, tags = next(separators), list[Tag]()
+    latest: dict[int, int] = {}  # index of the last tag with an id that is not a point
     for part in parts:
         offset = len(text)
-        first = {tag.id for tag in part.tags if tag.start == 0 < tag.end}
-        ends = ((i, tag) for i, tag in enumerate(tags) if tag.id in first and tag.start < tag.end)
-        continued = {tag.id: i for i, tag in ends if not text[tag.end :].strip()}
+        first = (tag.id for tag in part.tags if tag.start == 0 < tag.end and tag.id in latest)
+        continued = {id: latest[id] for id in first if not text[tags[latest[id]].end :].strip()}
         for tag in part.tags:
             moved = Tag(tag.start + offset, tag.end + offset, tag.id)
             i = continued.get(tag.id)
@@ -134,6 +148,8 @@ def join(parts: Iterable[RichText], separators: Iterable[str]) -> RichText:
                 tags[i] = replace(tags[i], end=moved.end)
             else:
                 tags.append(moved)
+                if tag.start < tag.end:
+                    latest[tag.id] = len(tags) - 1
         text += part.text + next(separators)
     return RichText(text, tuple(_outer_first(tags)))
 
@@ -273,10 +289,6 @@ def _is_inside(tag: Tag, span: Span, is_first: bool, is_last: bool) -> bool:
     return start <= tag.start and tag.end <= end and is_apart
 
 
-def _is_in_any(tag: Tag, others: Iterable[Tag]) -> bool:
-    return any(other.start <= tag.start and tag.end <= other.end for other in others)
-
-
 class Sections:
     """A text that is translated in sections, such as lines: what is between them, also a tag, stays in its place."""
 
@@ -289,13 +301,18 @@ class Sections:
         spans = [span for span in zip(starts, ends, strict=True) if span[0] < span[1]]
         edges = [0, *(position for span in spans for position in span), len(rich.text)]
         between = list(zip(edges[::2], edges[1::2], strict=True))
-        around = [tag for tag in rich.tags if any(max(tag.start, start) < min(tag.end, end) for start, end in spans)]
-        free = [
-            [tag for tag in rich.tags if _is_inside(tag, gap, i == 0, i == len(spans)) and not _is_in_any(tag, around)]
-            for i, gap in enumerate(between)
-        ]
-        in_sections = tuple(tag for tag in rich.tags if not any(tag in tags for tags in free))
-        self.blocks = cut(replace(rich, tags=in_sections), spans) if spans else []
+        free: list[list[Tag]] = [[] for _ in between]
+        in_sections = list[Tag]()
+        end_of_sections = 0  # of the tags so far that have text of a section
+        for tag in sorted(rich.tags, key=lambda tag: tag.start):  # an outer tag comes before the tags in it
+            i = bisect_right(between, tag.start, key=lambda gap: gap[0]) - 1
+            has_section = bool(_overlaps(tag, spans))
+            if has_section or tag.end <= end_of_sections or not _is_inside(tag, between[i], i == 0, i == len(spans)):
+                in_sections.append(tag)
+            else:
+                free[i].append(tag)
+            end_of_sections = max(end_of_sections, tag.end if has_section else 0)
+        self.blocks = cut(replace(rich, tags=tuple(in_sections)), spans) if spans else []
         self._between = [
             cut(replace(rich, tags=tuple(tags)), [gap])[0] for tags, gap in zip(free, between, strict=True)
         ]

@@ -39,7 +39,7 @@ _BLANK_LINE = re.compile(r"^[ \t]*\r?(?:\n|\Z)", re.MULTILINE)
 _BLANK_FIRST_LINES = re.compile(r"(?:[ \t]+\r?\n)*")
 """Lines of spaces, with which cues of YouTube may start. An empty line ends a cue without text."""
 _LINE_END = re.compile(r"(?<![ \t])[ \t]*\r?\n\s*")
-_MARKUP = re.compile(r"</?[a-zA-Z][^<>]*>|<\d[\d:.]*>|\{\\[^{}]*\}")
+_MARKUP = re.compile(r"(?P<ruby><rt\b[^<>]*>[^<]*(?:</rt>|(?=</ruby>)))|</?[a-zA-Z][^<>]*>|<\d[\d:.]*>|\{\\[^{}]*\}")
 _ELEMENT = re.compile(r"<(/?)([a-zA-Z]+)")
 _SPEAKER = re.compile(r"(?:\A|\n)[^\S\n]*[-–—‐][^\S\n]*(?=[^\s–—‐-])|\n[^\S\n]*(?=>>)|(?:\A|\n)[^\S\n]*(?=[♪♫])")
 _SENTENCE_END = re.compile(r"[.!?…。！？।؟♪♫)\]:]['\"”’»“)\]]*\Z")
@@ -101,7 +101,9 @@ class Subtitles:
     def __init__(self, file: TextFile, language: str) -> None:
         self.file = file
         self.is_vtt = file.text.startswith("WEBVTT")
+        self._line_end = "\r\n" if "\r\n" in file.text else "\n"
         self.markup: dict[int, tuple[str, str]] = {}
+        self._parents: dict[int, int] = {}  # by the id of a tag, the id of the tag that contains it
         self.cues = list(self._find_cues())
         if not self.cues and file.text.strip() and not self.is_vtt:
             raise DataError("there are no subtitles: no line has the form 00:01:02,345 --> 00:01:04,567")
@@ -128,10 +130,12 @@ class Subtitles:
     def cue_text(self, cue: Cue) -> str:
         """Return the text of a cue with its translations."""
         texts = [
-            turn.before + to_markup(_wrap(_join_parts(turn.parts)), self.markup, self._escape) + turn.after
+            turn.before
+            + to_markup(_wrap(_join_parts(turn.parts)), self.markup, self._escape, self._parents)
+            + turn.after
             for turn in cue.turns
         ]
-        return "\n".join(texts).replace("\n", "\r\n" if "\r\n" in self.file.text else "\n")
+        return "\n".join(texts).replace("\n", self._line_end)
 
     def _find_cues(self) -> Iterator[Cue]:
         text = self.file.text
@@ -169,14 +173,14 @@ class Subtitles:
             yield Turn(before + dash, after, inner)
 
     def _parse_markup(self, source: str) -> RichText:
-        """Return the text with its tags. Elements without a start or end become points; an element that ends at a line
-        end and starts again on the next line becomes one.
+        """Return the text with its tags. Elements without a start or end and ruby annotations become points; an element
+        that ends at a line end and starts again on the next line becomes one.
         """
         text, position, tags, open_tags = "", 0, list[Tag](), list[tuple[str, int]]()
         closed: int | None = None  # index of the tag that ended last
         for match in _MARKUP.finditer(source):
             text, position = text + self._unescape(source[position : match.start()]), match.end()
-            element = _ELEMENT.match(match[0])
+            element = None if match["ruby"] else _ELEMENT.match(match[0])
             name = element[2] if element else ""
             if element and element[1] and open_tags and open_tags[-1][0] == name:
                 closed = open_tags.pop()[1]
@@ -191,6 +195,8 @@ class Subtitles:
                 open_tags.append((name, closed))
                 continue
             closed = None
+            if open_tags:
+                self._parents[len(self.markup)] = tags[open_tags[-1][1]].id
             if element and not element[1]:
                 open_tags.append((name, len(tags)))
             tags.append(Tag(len(text), len(text), len(self.markup)))
@@ -199,14 +205,14 @@ class Subtitles:
 
     def _without_outer_tags(self, rich: RichText) -> tuple[str, str, RichText]:
         """Return the markup before and after all of the text, and the text."""
-        before, after, tags = "", "", []
+        before, after, tags = "", "", list[Tag]()
         for tag in rich.tags:
             opening, closing = self.markup[tag.id]
             if tag.start <= 0 and tag.end >= len(rich.text) > 0:
                 before, after = before + opening, closing + after
             elif tag.start == tag.end == 0:
                 before += opening + closing
-            elif tag.start == tag.end == len(rich.text):
+            elif tag.start == tag.end == len(rich.text) and self._parents.get(tag.id) not in [each.id for each in tags]:
                 after = opening + closing + after
             else:
                 tags.append(tag)

@@ -1,7 +1,8 @@
 """CSV and TSV: some columns of a table are translated, and all other cells are copied.
 
-The delimiter is a comma, semicolon, tab or `|`. Cells may be in double quotes, and then contain line breaks and doubled
-quotes (RFC 4180). In a table with tabs, a cell that is not entirely in quotes is read as it is.
+The delimiter is a comma, semicolon, tab or `|`, or that of a first line such as `sep=;`. Cells may be in double quotes,
+and then contain line breaks and doubled quotes (RFC 4180). In a table with tabs, a cell that is not entirely in quotes
+is read as it is.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from nmt.documents.text_file import TextFile
 from nmt.errors import DataError, UsageError, suggest
 
 DELIMITERS = (",", ";", "\t", "|")
+_SEPARATOR_LINE = re.compile(r'"?sep=([^"\r\n])"?\r?\n')
+"""First line of tables for Excel, which names the delimiter."""
 
 
 @dataclass(frozen=True)
@@ -43,8 +46,10 @@ def parse(data: bytes, options: DocumentOptions, delimiters: Sequence[str] = DEL
         DataError: a quote is not closed, or the encoding is invalid.
     """
     file = TextFile.decode(data, options.encoding_errors)
-    delimiter = _find_delimiter(file, options.columns, delimiters)
-    rows = _rows(file, delimiter)
+    separator = _SEPARATOR_LINE.match(file.text)
+    start = separator.end() if separator else 0
+    delimiter = separator[1] if separator else _find_delimiter(file, options.columns, delimiters)
+    rows = _rows(file, delimiter, start)
     header = [cell.text.strip() for cell in next(rows, [])]
     columns = _select(header, options.columns)
     parts = [_CellText(row[i], delimiter) for row in rows for i in columns if i < len(row)]
@@ -71,13 +76,13 @@ def _find_delimiter(file: TextFile, columns: Sequence[str], delimiters: Sequence
     return best
 
 
-def _rows(file: TextFile, delimiter: str) -> Iterator[list[Cell]]:
+def _rows(file: TextFile, delimiter: str, start: int = 0) -> Iterator[list[Cell]]:
     """Yield the rows that are not blank."""
     separator = re.escape(delimiter)
     pattern = re.compile(
         rf'(?:"(?P<quoted>(?:[^"]|"")*)"|(?P<plain>[^{separator}\r\n]*))(?P<next>{separator}|\r\n|[\r\n]|\Z)'
     )
-    row, position, length = list[Cell](), 0, len(file.text)
+    row, position, length = list[Cell](), start, len(file.text)
     while position < length or row:
         match = pattern.match(file.text, position)
         assert match  # a cell without quotes matches anything

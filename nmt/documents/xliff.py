@@ -41,6 +41,9 @@ _CONTAINERS = {"g", "mrk", "pc"}
 """Inline elements whose content is text to translate. The content of others, such as `ph`, is native code."""
 _VARIABLES = {"x", "ph"}
 """Elements that may stand for a word, such as a name or number that a program inserts."""
+_LINE_BREAK = re.compile(r"\s(?:ctype\s*=\s*[\"']lb|subType\s*=\s*[\"']xlf:lb|id\s*=\s*[\"']LINE_BREAK(?:_\d+)?)[\"']")
+_BREAK = "\u2028"
+"""Character that stands for an element with a line break, which separates sentences."""
 _WORD_START, _WORD_END = re.compile(r"\w"), re.compile(r"\w\Z")
 _INHERITED = {"translate", "space"}
 """Attributes that hold for the elements inside."""
@@ -82,12 +85,16 @@ def parse(data: bytes, options: DocumentOptions) -> SplicedDocument:
         raise DataError(f"not XLIFF: the file has <{root.name}> in place of <xliff>")
     if root.attributes.get("version", "").startswith("2"):
         segments = list(_elements(root, "segment"))
+        _check_language(file, root, "srcLang", options.src)
         languages = [_LanguageAttribute(file, root, "trgLang", options.tgt)]
     else:
         segments = list(_elements(root, "trans-unit"))
-        files = _elements(root, "file")
+        files = list(_elements(root, "file"))
+        for each in files:
+            _check_language(file, each, "source-language", options.src)
         languages = [_LanguageAttribute(file, each, "target-language", options.tgt) for each in files]
-    targets = [_Target(file, each) for each in segments if _is_selected(file, each, options.retranslate)]
+    selected = [each for each in segments if _is_selected(file, each, options.retranslate)]
+    targets = [_Target(file, each, options.tgt) for each in selected]
     return SplicedDocument(file, [*languages, *targets], "xmlcharrefreplace")
 
 
@@ -188,6 +195,15 @@ def _has_text(file: TextFile, element: Element) -> bool:
     return any(not token["tag"] and token[0].strip() for token in tokens)
 
 
+def _check_language(file: TextFile, element: Element, name: str, language: str) -> None:
+    declared = element.attributes.get(name, "")
+    if declared and language and base_language(declared) != base_language(language):
+        raise DataError(
+            f"line {file.line(element.start)}: {name} is '{declared}', but the model's is '{language}'",
+            "use a model for that language, or correct the attribute",
+        )
+
+
 class _LanguageAttribute:
     """The attribute with the target language, as a part of the file."""
 
@@ -195,15 +211,10 @@ class _LanguageAttribute:
 
     def __init__(self, file: TextFile, element: Element, name: str, language: str) -> None:
         self.file, self.element, self.name, self.language = file, element, name, language
-        self.current = element.attributes.get(name, "")
-        if self.current and base_language(self.current) != base_language(language):
-            raise DataError(
-                f"line {file.line(element.start)}: {name} is '{self.current}', but the target language is '{language}'",
-                "use a model for that language, or correct the attribute",
-            )
+        _check_language(file, element, name, language)
 
     def edits(self, translations: Sequence[RichText]) -> Iterable[Edit]:
-        if not self.current:
+        if not self.element.attributes.get(self.name):
             yield _set_attributes(self.file, self.element, {self.name: self.language})
 
 
@@ -223,13 +234,14 @@ def _set_attributes(file: TextFile, element: Element, attributes: dict[str, str]
 class _Target:
     """The target of a segment, as a part of the file."""
 
-    def __init__(self, file: TextFile, segment: Element) -> None:
-        self.file, self.segment = file, segment
-        source = segment.find("seg-source")
-        if source is None or source.inner == source.inner_end:
-            source = segment.find("source")
+    def __init__(self, file: TextFile, segment: Element, language: str) -> None:
+        self.file, self.segment, self.language = file, segment, language
+        source = segment.find("source")
         assert source is not None  # by _is_selected
-        self.source = source
+        self.last_source = segment.find("seg-source") or source
+        """The element that a new target follows."""
+        is_empty = self.last_source.inner == self.last_source.inner_end
+        self.source = source = source if is_empty else self.last_source
         sentences = [mrk for mrk in _elements(source, "mrk") if mrk.attributes.get("mtype") == "seg"]
         ranges = [(each.inner, each.inner_end) for each in sentences] or [(source.inner, source.inner_end)]
         is_preserved = source.inherited.get("space") == "preserve"
@@ -257,8 +269,10 @@ class _Target:
             attributes = "".join(f' {name}="{value}"' for name, value in state.items())
             space = re.search(r"\s*\Z", self.file.text[self.segment.inner : self.source.start])[0]  # type: ignore[index]
             new = f"{space}<{prefix}target{attributes}>{text}</{prefix}target>"
-            yield Edit(self.source.end, self.source.end, new)
+            yield Edit(self.last_source.end, self.last_source.end, new)
             return
+        if base_language(target.attributes.get("lang", self.language)) != base_language(self.language):
+            state["xml:lang"] = self.language
         tag = re.sub(r"\s*/?>\Z", ">", _set_attributes(self.file, target, state).text)
         yield Edit(target.start, target.end, f"{tag}{text}</{prefix}target>")
 
@@ -279,7 +293,9 @@ class InlineContent:
         tokens = list(_TOKEN.finditer(source))
         self._has_words = any(re.search(r"[^\W\d_]", token[0]) for token in tokens if not token["tag"])
         self._parse(tokens)
-        self.sections = Sections(RichText(self._text, tuple(self._tags), tuple(self._fixed)), re.compile(r"[\r\n]"))
+        self.sections = Sections(
+            RichText(self._text, tuple(self._tags), tuple(self._fixed)), re.compile(rf"[\t\r\n{_BREAK}]")
+        )
         self.blocks = self.sections.blocks
 
     def render(self, translations: Sequence[RichText]) -> str:
@@ -313,7 +329,7 @@ class InlineContent:
                 if not token["tag"].endswith("/>"):
                     self._open.append((_name(token["tag"]), index))
             else:
-                end = _element_end(tokens, i)
+                end = _protected_range_end(tokens, i) or _element_end(tokens, i)
                 self._add_code(tokens[i - 1 : end], following[end])
                 i = end
 
@@ -344,28 +360,34 @@ class InlineContent:
         self._markup[tag.id] = (self._markup[tag.id][0], source)
 
     def _add_code(self, tokens: Sequence[re.Match[str]], following: str) -> None:
-        """Add an element with native code: protected text, a variable, a point, or the start or end of a range.
+        """Add an element with native code: protected text, a line break, a variable, a point, or an end of a range.
 
         Code between spaces or punctuation is taken for a variable, such as a name, and becomes a word of the text.
         """
         source, name = "".join(token[0] for token in tokens), _name(tokens[0][0])
         key = _RANGE_ID.search(tokens[0][0]) or _ID.search(tokens[0][0])
         value = key[1] if key else ""
-        if name in _STARTS:
+        if name in _VARIABLES and _LINE_BREAK.search(tokens[0][0]):
+            self._set_text(self._add_tag(source), _BREAK)
+        elif name in _STARTS and _name(tokens[-1][0]) != _STARTS[name]:
             self._open.append((f"{_STARTS[name]} {value}", self._add_tag(source)))
         elif name in _STARTS.values() and self._open and self._open[-1][0] == f"{name} {value}":
             self._close(source, f"{name} {value}")
         else:
             index = self._add_tag(source)
             native = "".join(unescape(token[0]) for token in tokens if not token[0].startswith("<"))
-            if name not in _CONTAINERS:
+            if name not in _CONTAINERS and name not in _STARTS:
                 is_word = self._has_words and not (_WORD_END.search(self._text[-1:]) or _WORD_START.match(following))
                 native = f"{{{value}}}" if is_word and name in _VARIABLES else ""
             if native and not re.search(r"\A\s|\s\Z|[\r\n]", native):  # these would be cut, and the text written twice
-                start, self._text = len(self._text), self._text + native
-                self._tags[index] = replace(self._tags[index], end=len(self._text))
-                self._fixed.append(FixedSpan(start, len(self._text), native))
-                self._native[self._tags[index].id] = native
+                self._fixed.append(FixedSpan(len(self._text), len(self._text) + len(native), native))
+                self._set_text(index, native)
+
+    def _set_text(self, index: int, native: str) -> None:
+        """Add the text of an element with native code."""
+        self._text += native
+        self._tags[index] = replace(self._tags[index], end=len(self._text))
+        self._native[self._tags[index].id] = native
 
 
 def _name(tag: str) -> str:
@@ -381,6 +403,19 @@ def _element_end(tokens: Sequence[re.Match[str]], start: int) -> int:
             depth += -1 if tag.startswith("</") else 1
         i += 1
     return i
+
+
+def _protected_range_end(tokens: Sequence[re.Match[str]], start: int) -> int:
+    """Return the index after the end of a protected range that starts before `start`; 0 if there is none."""
+    tag = tokens[start - 1][0]
+    if _name(tag) != "sm" or not _PROTECTED.search(tag) or not (key := _ID.search(tag)):
+        return 0
+    i = start
+    while i < len(tokens) and not (tag := tokens[i]["tag"] or "").startswith("</"):
+        i = _element_end(tokens, i + 1) if tag else i + 1
+        if tag and _name(tag) == "em" and (end := _RANGE_ID.search(tag)) and end[1] == key[1]:
+            return i
+    return 0
 
 
 def _without_copies(tags: Iterable[Tag]) -> tuple[Tag, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -11,6 +12,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 from nmt.errors import NMTError, UsageError
 
@@ -126,6 +128,26 @@ def make_directory(path: Path, hint: str) -> None:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"cannot create {path}: {error.strerror}", hint) from None
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Return the object in a JSON file, or an empty one if the file is missing or damaged."""
+    with contextlib.suppress(OSError, ValueError):
+        content = json.loads(path.read_text(encoding="utf-8"))
+        return content if isinstance(content, dict) else {}
+    return {}
+
+
+def read_jsonl(path: Path) -> list[dict[str, Any]]:
+    """Return the objects in the lines of a file, except damaged ones, or none if the file is missing."""
+    entries = []
+    with contextlib.suppress(OSError):
+        for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+            with contextlib.suppress(ValueError):  # truncated by a kill
+                entry = json.loads(line)
+                if isinstance(entry, dict):
+                    entries.append(entry)
+    return entries
 
 
 def write_text(path: Path, text: str) -> None:

@@ -40,7 +40,6 @@ from unittest import mock
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map
 
 import nmt
 from nmt.inference import cuda_graphs
@@ -110,7 +109,7 @@ class FakeCUDA(TorchDispatchMode):
         name = func._schema.name.split("::")[1]
         if name == "is_pinned":
             return getattr(args[0], "is_pinned_memory", False)
-        leaves = tree_leaves((args, kwargs))
+        leaves = _leaves((args, kwargs))
         inputs = [x for x in leaves if isinstance(x, GPUTensor)]
         device = kwargs.get("device")
         to_gpu = device is not None and torch.device(device).type != "cpu"
@@ -126,7 +125,7 @@ class FakeCUDA(TorchDispatchMode):
                 self._wait("copy to the GPU")
         if name == "_conj":  # the lazy conjugate of a host would be ignored
             func = torch.ops.aten.conj_physical.default
-        host_args, host_kwargs = tree_map(_host, (args, kwargs))
+        host_args, host_kwargs = _mapped(_host, (args, kwargs))
         on_gpu = to_gpu or (bool(inputs) and not to_cpu)
         random = on_gpu and torch.Tag.nondeterministic_seeded in func.tags
         with self._gpu_generator() if random else contextlib.nullcontext(), _views_of_normal_tensors(func, inputs):
@@ -146,7 +145,7 @@ class FakeCUDA(TorchDispatchMode):
 
             if name == "_pack_padded_sequence":  # the batch sizes stay on the CPU
                 return wrap(result[0]), result[1]
-            return tree_map(wrap, result)
+            return _mapped(wrap, result)
 
     def _capture(self, func: Any, *args: Any, **kwargs: Any) -> Any:
         """Add an operator to the graph, and return its results without values."""
@@ -159,11 +158,11 @@ class FakeCUDA(TorchDispatchMode):
         results = func(*args, **kwargs)
 
         def run() -> None:
-            for result, value in zip(tree_leaves(results), tree_leaves(func(*args, **kwargs)), strict=True):
+            for result, value in zip(_leaves(results), _leaves(func(*args, **kwargs)), strict=True):
                 result.copy_(value)
 
         self.captured.append(run)
-        return tree_map(Tensor.zero_, results)
+        return _mapped(Tensor.zero_, results)
 
     def _check_devices(self, name: str, on_cpu: list[Tensor]) -> None:
         arrays = [x for x in on_cpu if x.dim()]  # a number is passed as a tensor without dimensions
@@ -175,7 +174,7 @@ class FakeCUDA(TorchDispatchMode):
 
     def _note_waits(self, name: str, args: tuple[Any, ...], to_cpu: bool) -> None:
         masks = name in INDEXING and any(
-            isinstance(x, Tensor) and x.dtype in (torch.bool, torch.uint8) for x in tree_leaves(args[1])
+            isinstance(x, Tensor) and x.dtype in (torch.bool, torch.uint8) for x in _leaves(args[1])
         )
         repeats = name == "repeat_interleave" and isinstance(args[0], Tensor) and len(args) == 1
         from_gpu = name == "copy_" and not isinstance(args[0], GPUTensor)
@@ -317,6 +316,22 @@ class GPUTensor(Tensor):
                 copy._is_param = True
             memo[id(self)] = copy
         return memo[id(self)]
+
+
+def _leaves(x: Any) -> list[Any]:
+    """Return the values in lists, tuples and dicts. PyTorch's own function takes most of the time of an operator."""
+    if isinstance(x, dict):
+        x = x.values()
+    elif not isinstance(x, list | tuple):
+        return [x]
+    return [leaf for each in x for leaf in _leaves(each)]
+
+
+def _mapped(function: Callable[[Any], Any], x: Any) -> Any:
+    """Return lists, tuples and dicts with the function of each value."""
+    if isinstance(x, dict):
+        return {key: _mapped(function, value) for key, value in x.items()}
+    return type(x)(_mapped(function, each) for each in x) if isinstance(x, list | tuple) else function(x)
 
 
 def _host(x: Any) -> Any:

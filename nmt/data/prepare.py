@@ -25,10 +25,11 @@ from nmt.data.pairs import Pair, read_lines, write_pairs
 from nmt.data.placeholders import PLACEHOLDERS, replace_spans
 from nmt.data.sentences import count_sentences
 from nmt.data.sources import Split, open_split, parse_corpus, validate_all
+from nmt.data.sources.corpus import translators_of
 from nmt.data.store import VERSION, Store, encode_file, is_encoded
 from nmt.data.tokenizer import Tokenizer, tokenizer_file
 from nmt.errors import ConfigError, DataError
-from nmt.paths import data_dir, locked, resumable_directory, write_text
+from nmt.paths import data_dir, locked, read_json, resumable_directory, write_text
 
 SAMPLE_SIZE = 10_000
 """Lines whose sentences are counted."""
@@ -104,15 +105,13 @@ def prepare(config: Config) -> PreparedData:
         raise DataError(
             f"{directory / 'meta.json'} is damaged", "delete its directory and re-run the command"
         ) from None
-    return PreparedData(directory, data.src, data.tgt, meta)
+    translators = [model for split in (*train, *replay) for model in translators_of(split)]
+    return PreparedData(directory, data.src, data.tgt, meta | ({"translators": translators} if translators else {}))
 
 
 def find_prepared_text(run: Path, language: str) -> Path | None:
     """Return the cleaned training text of a run in one language, or None if it is no longer on disk."""
-    try:
-        fingerprint = json.loads((run / "data.json").read_text(encoding="utf-8"))["fingerprint"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
+    fingerprint = read_json(run / "data.json").get("fingerprint")
     path = data_dir() / "prepared" / str(fingerprint) / f"train.{language}"
     return path if path.is_file() else None
 

@@ -21,7 +21,7 @@ import yaml
 
 from nmt.console import escape_control, log
 from nmt.errors import CheckpointError, UsageError
-from nmt.paths import locked, resumable_directory, runs_dir
+from nmt.paths import locked, read_json, resumable_directory, runs_dir
 from nmt.runs.discovery import REPOSITORY
 
 if TYPE_CHECKING:  # finding an imported run does not require PyTorch
@@ -91,10 +91,8 @@ def find_or_import(repository: str) -> Path:
 
 def origin(run: Path) -> dict[str, str]:
     """Return source and license of an imported run; empty: it is not an imported run."""
-    try:
-        return dict(json.loads((run / "data.json").read_text(encoding="utf-8"))["imported"])
-    except (OSError, ValueError, LookupError, TypeError):
-        return {}
+    record = read_json(run / "data.json").get("imported")
+    return record if isinstance(record, dict) else {}
 
 
 def read(directory: Path) -> ImportedModel:

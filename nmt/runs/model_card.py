@@ -89,7 +89,7 @@ def describe(info: dict[str, Any]) -> dict[str, list[str]]:
     }
     if info["imported"]:
         lines["imported"] = [_describe_import(info["imported"])]
-    lines["derived"] = _describe_parents(info["derived_from"])
+    lines["derived"] = _describe_parents(info["derived_from"], info["translators"])
     if (info["imported"] or info["derived_from"]) and not info["training"]["updates"]:
         lines |= {"data": [], "training": [], "best": []}
     return {name: entries for name, entries in lines.items() if entries}
@@ -100,14 +100,19 @@ def _describe_import(origin: dict[str, Any]) -> str:
     return f"{origin['source']}{revision}, license {origin['license']}, {_short_checksum(origin)}"
 
 
-def _describe_parents(parents: list[dict[str, Any]]) -> list[str]:
-    """Describe the models that a run was fine-tuned from or is the average of, and their imported ancestors."""
+def _describe_parents(parents: list[dict[str, Any]], translators: list[dict[str, Any]]) -> list[str]:
+    """Describe the models that a run was fine-tuned from or is the average of, those that translated its training data,
+    and the imported models among their ancestors.
+    """
     lines = []
     for parent in parents:
         relation = f"average with share {parent['share']:g} of" if "share" in parent else "fine-tuned from"
         lines.append(f"{relation} {parent['model']}/{parent['checkpoint']}, {_short_checksum(parent)}")
-    imported = dict.fromkeys(_describe_import(origin) for parent in parents for origin in parent["imported"])
-    return lines + [f"imported: {line}" for line in imported]
+    for model in translators:
+        lines.append(f"trained on translations of {model['model']}/{model['checkpoint']}, {_short_checksum(model)}")
+    origins = (origin for model in (*parents, *translators) for origin in model["imported"])
+    imported = dict.fromkeys(map(_describe_import, origins))
+    return [*dict.fromkeys(lines)] + [f"imported: {line}" for line in imported]
 
 
 def _describe_comparison(comparison: dict[str, Any] | None) -> list[str]:

@@ -17,6 +17,7 @@ from typing import Any
 from nmt import __version__, runtime
 from nmt.config import ModelConfig
 from nmt.errors import CheckpointError, NMTError, UsageError
+from nmt.paths import read_json, read_jsonl
 from nmt.runs import checkpoint, discovery, pretrained
 
 SESSIONS, COMPARISON = "sessions.jsonl", "comparison.json"
@@ -77,6 +78,7 @@ def collect(run: Path) -> dict[str, Any]:
         "name": run.resolve().name,
         "imported": data.get("imported"),
         "derived_from": [parent for parent in data.get("derived_from") or [] if _is_parent(parent)],
+        "translators": [model for model in data.get("translators") or [] if _is_parent(model)],
         "source": config.data.src,
         "target": config.data.tgt,
         "parameters": _count_parameters(best),
@@ -118,10 +120,12 @@ def collect(run: Path) -> dict[str, Any]:
 def parent_record(model: discovery.ModelFiles) -> dict[str, Any]:
     """Return the record of a model for the run or the corpus that is made from it.
 
-    It contains the origins of all imported models among its ancestors and their teachers, because their licenses apply.
+    It contains the origins of all imported models among its ancestors, their teachers and the models that translated
+    their training data, because their licenses apply.
     """
     data = read_json(model.run / "data.json")
-    parents = filter(_is_parent, [*(data.get("derived_from") or []), data.get("teacher")])
+    models = [*(data.get("derived_from") or []), data.get("teacher"), *(data.get("translators") or [])]
+    parents = filter(_is_parent, models)
     imported = [data["imported"]] if data.get("imported") else []
     imported += [each for parent in parents for each in parent["imported"]]
     return {
@@ -218,7 +222,7 @@ def _is_report(content: dict[str, Any], run: Path) -> bool:
 
 
 def _is_parent(entry: Any) -> bool:
-    """Return whether an entry of `derived_from`, or `teacher`, is a record of `parent_record`."""
+    """Return whether an entry of `derived_from` or `translators`, or `teacher`, is a record of `parent_record`."""
     return isinstance(entry, dict) and {"model", "checkpoint", "sha256", "imported"} <= entry.keys()
 
 
@@ -262,26 +266,6 @@ def _file_size(path: Path) -> int:
     with suppress(OSError):  # training may delete the file at the same time
         return path.stat().st_size if path.is_file() else 0
     return 0
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """Return the object in a JSON file, or an empty one if the file is missing or damaged."""
-    with suppress(OSError, ValueError):
-        content = json.loads(path.read_text(encoding="utf-8"))
-        return content if isinstance(content, dict) else {}
-    return {}
-
-
-def read_jsonl(path: Path) -> list[dict[str, Any]]:
-    """Return the objects in the lines of a file, except damaged ones, or none if the file is missing."""
-    entries = []
-    with suppress(OSError):
-        for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-            with suppress(ValueError):  # truncated by a kill
-                entry = json.loads(line)
-                if isinstance(entry, dict):
-                    entries.append(entry)
-    return entries
 
 
 def memory_gb() -> float | None:

@@ -12,7 +12,7 @@ from typing import Any
 from nmt import runtime
 from nmt.config import Config, config_io
 from nmt.errors import CheckpointError, TrainingError, UsageError
-from nmt.paths import locked, make_directory, write_text
+from nmt.paths import locked, make_directory, read_json, write_text
 from nmt.registry import parse
 from nmt.runs import checkpoint
 
@@ -55,10 +55,9 @@ def check_data_unchanged(run: Path, meta: dict[str, Any]) -> None:
     Raises:
         TrainingError: a corpus, the tokenizer or the teacher has changed.
     """
-    try:
-        saved_meta = json.loads((run / "data.json").read_text(encoding="utf-8"))
-        saved, teacher = saved_meta["recipe"], saved_meta.get("teacher", {}).get("sha256")
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    saved_meta = read_json(run / "data.json")
+    saved, teacher = saved_meta.get("recipe"), saved_meta.get("teacher") or {}
+    if not (isinstance(saved, dict) and isinstance(teacher, dict)):
         return  # missing because training stopped early, or damaged
     current = json.loads(json.dumps(meta["recipe"]))  # converts tuples to lists
     names = ("train", "replay", "valid", "placeholders", "tokenizer")
@@ -67,7 +66,7 @@ def check_data_unchanged(run: Path, meta: dict[str, Any]) -> None:
             f"the data or the tokenizer of {run} has changed",
             f"restore it, or fine-tune on the new data: nmt train --init-from {run} --run NEW",
         )
-    if teacher != meta.get("teacher", {}).get("sha256"):
+    if teacher.get("sha256") != meta.get("teacher", {}).get("sha256"):
         raise TrainingError(
             f"train.teacher of {run} has changed",
             "restore it or name its checkpoint, or fine-tune with the new one: "

@@ -25,7 +25,7 @@ from nmt.evaluate.calibration import calibrate as calibrate_translator
 from nmt.evaluate.test_sets import TestSet, check_name, sample
 from nmt.inference.translator import Translator
 from nmt.model.build import check_model, count_parameters, max_positions
-from nmt.paths import write_text
+from nmt.paths import read_json, write_text
 from nmt.runs import checkpoint, discovery, model_card, run_info
 from nmt.search import parse_search
 from nmt.train import fine_tuning, loop
@@ -135,7 +135,7 @@ def train(
             prepared = replace(prepared, meta=prepared.meta | {"teacher": run_info.parent_record(teacher)})
         if resume:
             check_data_unchanged(run, prepared.meta)
-            parents = run_info.read_json(run / "data.json").get("derived_from")  # of an average
+            parents = read_json(run / "data.json").get("derived_from")  # of an average
             prepared = replace(prepared, meta=prepared.meta | ({"derived_from": parents} if parents else {}))
         if config.train.init_from:
             prepared = fine_tuning.inherit(prepared, run, Path(config.train.init_from))

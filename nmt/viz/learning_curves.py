@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from nmt.errors import UsageError
+from nmt.paths import read_jsonl
 from nmt.viz import figures
 
 
@@ -45,8 +46,6 @@ def read_log(run: Path) -> list[dict[str, Any]]:
     Raises:
         UsageError: the file cannot be read.
     """
-    from nmt.runs.run_info import read_jsonl  # imports NumPy, which nmt --help does not need
-
     path = run / "metrics.jsonl"
     if not os.access(path, os.R_OK):
         raise UsageError(f"{run} has no readable metrics.jsonl", "give a run directory, such as runs/quickstart")

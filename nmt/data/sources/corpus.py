@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from nmt import __version__
 from nmt.data.pairs import Pair, open_text
 from nmt.errors import ConfigError
-from nmt.paths import sha256, write_text
+from nmt.paths import read_json, sha256, write_text
 
 MAX_WEIGHT = 1000
 RECORD = "corpus.json"
@@ -69,6 +70,13 @@ class Split:
     """Returns the approximate number of pairs, if that is faster than reading them."""
     files: tuple[Path, ...] = ()
     """The files that are read, unless they are part of nmt."""
+
+
+def translators_of(split: Split) -> list[dict[str, Any]]:
+    """Return the records of the models that translated a corpus of `nmt backtranslate` or `nmt distill`."""
+    origin = read_json(split.files[0].parent / RECORD).get("origin") if split.files else None
+    models = origin.get("model") if isinstance(origin, dict) else None
+    return models if isinstance(models, list) else []
 
 
 def write_record(directory: Path, name: str, origin: object, lines: Mapping[str, int], **entries: object) -> None:

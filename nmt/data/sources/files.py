@@ -10,7 +10,7 @@ from pathlib import Path
 
 from nmt.data.pairs import COMPRESSED, Pair, count_lines, read_pairs, read_tsv
 from nmt.data.sources import holdout
-from nmt.data.sources.corpus import CorpusInfo, PairReader, Split, hash_files, hash_strings, swap_sides
+from nmt.data.sources.corpus import RECORD, CorpusInfo, PairReader, Split, hash_files, hash_strings, swap_sides
 from nmt.data.tmx import read_tmx
 from nmt.errors import ConfigError, DataError
 
@@ -65,9 +65,11 @@ class Files:
         if split not in self.splits and ("train" not in self.splits or not self.hold_out):
             raise DataError(f"corpus 'files' has no {split} split", f"it has {', '.join(self.splits)}")
         spec = self.splits.get(split, self.splits.get("train", ""))
-        name = f"{Path(spec if isinstance(spec, str) else spec[0]).name}/{split}"
+        name = Path(spec if isinstance(spec, str) else spec[0]).name
         try:
             paths = _resolve_paths(spec, src, tgt)
+            if name == split and (paths[0].parent / RECORD).is_file():  # a corpus written by nmt
+                name = paths[0].parent.name
             checksums = hash_files(paths)
         except DataError as error:
             if self.build_command:
@@ -81,7 +83,7 @@ class Files:
             read = swap(holdout.hold_out(swap(read), missing)[split])
             checksum = hash_strings(holdout.VERSION, *sides, split, *missing, checksum)
         count = None if pair_format(paths[0]) == "tmx" else partial(count_lines, paths[0])
-        return Split(name, checksum, read, count, paths)
+        return Split(f"{name}/{split}", checksum, read, count, paths)
 
     def _reader(self, paths: tuple[Path, ...], src: str, tgt: str) -> PairReader:
         """Return a reader of (source, target); the languages are in the TMX file, the suffixes or `columns`."""

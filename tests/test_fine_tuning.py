@@ -123,6 +123,8 @@ def test_empty_replay_is_an_error(directory: Path) -> None:
         (["data.general_test=wmt14/de-fr"], "unknown test set"),
         (["data.general_test=wmt20/robust/set1", "data.src=fi"], "does not have the language pair fi-de"),
         (["data.general_test=files(tset='x')"], "corpus 'files' has no option 'tset'"),
+        (["tokenizer.model=spm.model"], "tokenizer.model has no effect: --init-from keeps the tokenizer"),
+        (["data.src=de", "data.tgt=en"], "runs/tiny translates from en to de, not to en"),
     ],
 )
 def test_invalid_options_are_one_line(trained: CommandLine, options: list[str], message: str) -> None:
@@ -142,6 +144,11 @@ def test_a_config_file_is_checked_after_the_options(trained: CommandLine, tmp_pa
     changes = [word for option in options for word in ("--set", option)]
     done = trained("train", "--init-from", "runs/tiny", "--config", config, "--run", "runs/x", "--plan", *changes)
     assert done.code == 0, done.err  # the default train.max_length of the start model, 64, is limited, too
+
+
+def test_the_plan_checks_the_start_model(trained: CommandLine) -> None:
+    options = ("--init-from", "runs/tiny", "--set", "data.train=files(train='text')", "--set", "model.dim=64", "--plan")
+    trained("train", *options).assert_fails(1, "the weights of runs/tiny do not fit this model")
 
 
 def test_share_without_replay_may_be_zero(directory: Path) -> None:
@@ -217,6 +224,7 @@ def test_start_and_result_are_compared(nmt: CommandLine) -> None:
     assert "fine-tuned from tiny/step-0000" in text
     assert "replay: text/train (not specified)" in text
     assert "90 of 360 pairs per epoch" in text
+    assert "90 pairs and 360 for replay; 0 dropped" in text
     assert "replay: 50% of each epoch" in text
     assert f"general/test: BLEU {general['metrics'][0]['second_score']:.1f}, start model" in text
     card = (run / "README.md").read_text()

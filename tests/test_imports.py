@@ -43,7 +43,7 @@ from nmt.inference.guard import Guard
 from nmt.inference.segments import Line
 from nmt.inference.translator import Translator
 from nmt.registry import parse
-from nmt.runs import discovery
+from nmt.runs import discovery, pretrained
 
 transformers = pytest.importorskip("transformers")
 
@@ -452,6 +452,8 @@ def test_invalid_arguments(tmp_path: Path) -> None:
     (tmp_path / "runs/opus").mkdir(parents=True)
     (tmp_path / "opus").mkdir()
     nmt("import", "opus").assert_fails(2, "runs/opus already exists", "--run")
+    run = pretrained.DIRECTORY / "en-de-small"
+    nmt("import", str(run), "--run", "runs/new").assert_fails(1, "is a run of nmt already", f"use it: --model {run}")
     nmt("import", "opus", "--run", "runs/new", "--revision", "v1").assert_fails(2, "--revision applies to repositories")
     nmt("import", "opus", "--run", "runs/new", "--src-lang", "x y").assert_fails(2, "source language 'x y' is not a")
     nmt("import", "nowhere").assert_fails(2, "nowhere is not a directory or zip file", "OWNER/NAME")

@@ -242,6 +242,9 @@ def test_a_tokenizer_without_tag_is_an_error(directory: Path) -> None:
     with pytest.raises(ConfigError, match="has no piece for tag=True") as error:
         mixed(directory, ", tag=True", f"tokenizer.model={directory / 'spm.model'}")
     assert "nmt tokenizer train --tag" in error.value.hint
+    with pytest.raises(ConfigError, match="has no piece for tag=True") as error:
+        mixed(directory, ", tag=True", f"tokenizer.model={directory / 'spm.model'}", "train.init_from=runs/any")
+    assert error.value.hint == "leave out tag=True"
 
 
 @pytest.mark.slow

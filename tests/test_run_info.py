@@ -56,23 +56,31 @@ def test_describe_includes_options_that_differ_from_the_defaults(tmp_path: Path)
     assert set(info["model"]) == used
 
 
-def test_origins_of_imported_ancestors_and_teachers_are_recorded(trained: CommandLine, tmp_path: Path) -> None:
+def test_origins_of_imported_ancestors_teachers_and_translators_are_recorded(
+    trained: CommandLine, tmp_path: Path
+) -> None:
     run = tmp_path / "run"
     shutil.copytree(trained.directory / "runs" / "tiny", run)
     data = json.loads((run / "data.json").read_text())
+    best = discovery.find_model(run).checkpoint.name
     records = {
         name: parent_record(discovery.find_model(run)) | {"imported": [{"source": name, "license": "cc-by-4.0"}]}
-        for name in ("start", "teacher")
+        for name in ("start", "teacher", "translator")
     }
-    (run / "data.json").write_text(
-        json.dumps(data | {"derived_from": [records["start"]], "teacher": records["teacher"]})
-    )
+    models = {
+        "derived_from": [records["start"]], "teacher": records["teacher"], "translators": 2 * [records["translator"]],
+    }  # fmt: skip
+    (run / "data.json").write_text(json.dumps(data | models))
+    assert [line.split(",")[0] for line in describe(collect(run))["derived"]] == [
+        f"fine-tuned from run/{best}", f"trained on translations of run/{best}",
+        "imported: start", "imported: translator",
+    ]  # fmt: skip
     imported = parent_record(discovery.find_model(run))["imported"]
-    assert [each["source"] for each in imported] == ["start", "teacher"]
+    assert [each["source"] for each in imported] == ["start", "teacher", "translator", "translator"]
     data = json.loads((run / "data.json").read_text()) | {"imported": {"source": "export", "license": "not specified"}}
     (run / "data.json").write_text(json.dumps(data))
     imported = parent_record(discovery.find_model(run))["imported"]
-    assert [each["source"] for each in imported] == ["export", "start", "teacher"]
+    assert [each["source"] for each in imported] == ["export", "start", "teacher", "translator", "translator"]
 
 
 def test_info_fits_on_one_screen(trained: CommandLine) -> None:
@@ -134,7 +142,7 @@ def test_damaged_or_missing_records_are_omitted(nmt: CommandLine) -> None:
     assert "curve" not in lines
     assert "comparison" not in lines
     assert nmt("info", "runs/tiny").code == 0
-    empty = dict.fromkeys(("recipe", "mix", "pairs", "dropped", "derived_from", "imported", "teacher"))
+    empty = dict.fromkeys(("recipe", "mix", "pairs", "dropped", "derived_from", "imported", "teacher", "translators"))
     (run / "data.json").write_text(json.dumps(empty | {"max_source_length": 9}))
     assert nmt("info", "runs/tiny").code == 0
 

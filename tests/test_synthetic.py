@@ -243,7 +243,9 @@ def test_back_translation_is_trained_with_the_logged_command(reverse: CommandLin
     trained = reverse(*command)
     assert trained.code == 0, trained.err
     data = json.loads(reverse("info", "runs/bt", "--json").out)["data"]["train"]
-    assert [(each["name"], each["tag"]) for each in data] == [("text/train", False), ("train/train", True)]
+    assert [(each["name"], each["tag"]) for each in data] == [("text/train", False), ("bt/train", True)]
+    assert "trained on translations of de-en/step-0000" in reverse("info", "runs/bt").out
+    assert "- trained on translations of de-en/step-0000" in (reverse.directory / "runs/bt/README.md").read_text()
     (reverse.directory / "bt/train.en").unlink()
     reverse(*command[:4], "runs/again", *command[5:]).assert_fails(
         1, "train.en", "hint: create it with nmt backtranslate"
@@ -384,6 +386,10 @@ def test_a_killed_command_resumes(mono: CommandLine) -> None:
             2, f"killed was started with another value of '{name}'"
         )
     mono("distill", "-i", "text.en", "-m", "en-de-small", "-o", "killed").assert_fails(2, "another value of 'command'")
+    text = (mono.directory / BIG[2]).read_text()
+    (mono.directory / BIG[2]).write_text(text + "ein Hund\n")
+    mono(*BIG, "-o", "killed", "--resume").assert_fails(2, "the text of killed has changed", "restore it")
+    (mono.directory / BIG[2]).write_text(text)
     assert path.read_bytes() == before
     done = mono(*BIG, "-o", "killed", "--resume")
     assert done.code == 0, done.err

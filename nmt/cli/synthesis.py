@@ -270,6 +270,8 @@ def _prepare(options: Options, text: SourceText, settings: dict[str, Any], model
         saved: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
         for name, value in settings.items():
             before = saved["settings"][name]
+            if before != value and name == "text":
+                raise UsageError(f"the text of {options.output} has changed", f"restore it, or delete {options.work}")
             if before != value and not (name == "scores" and before):  # scores are ignored without --min-score
                 option = "--min-score" if name == "scores" else name
                 raise UsageError(

@@ -83,6 +83,7 @@ def train(
     if batch_tokens is not None and not fit_batch:
         overrides.append(f"train.batch_tokens={batch_tokens}")
     resolved = _load_config(config, directory if resume else None, init_from, overrides)
+    _check_tokenizer_options(resolved, overrides, is_given=init_from is not None)
 
     from nmt.train import session
 
@@ -153,8 +154,29 @@ def _fine_tuning_config(path: Path, init_from: Path, overrides: list[str]) -> Co
         max_length = max(start.train.max_length, config.train.max_length)
         max_length = min(max_length, config.train.batch_tokens, max_positions(start.model) or max_length)
         config = replace(config, train=replace(config.train, max_length=max_length))
+    if (config.data.src, config.data.tgt) == (start.data.tgt, start.data.src):
+        raise UsageError(
+            f"{init_from} translates from {start.data.src} to {start.data.tgt}, not to {start.data.src}",
+            "fine-tune a model of the other direction, or leave out data.src and data.tgt",
+        )
     config_io.check(config)
     return config
+
+
+def _check_tokenizer_options(config: Config, overrides: list[str], *, is_given: bool) -> None:
+    """Raise a UsageError for options of the tokenizer that have no effect, because it exists.
+
+    `is_given`: whether the tokenizer is that of the model to fine-tune.
+    """
+    names = {text.partition("=")[0].strip() for text in overrides}
+    unused = [
+        name for name in sorted(names) if name.startswith("tokenizer.") and (is_given or name != "tokenizer.model")
+    ]
+    if config.tokenizer.model and unused:
+        source = (
+            "--init-from keeps the tokenizer of the model" if is_given else "tokenizer.model is an existing tokenizer"
+        )
+        raise UsageError(f"{unused[0]} has no effect: {source}", f"leave out {unused[0]}")
 
 
 def _describe(estimate: Estimate, steps: int, limit: float | None) -> dict[str, str]:

@@ -137,7 +137,8 @@ def _check_tokenizer(config: Config) -> None:
     if tokenizer and tokenizer.tag_id is None and _has_tag(config.data):
         raise ConfigError(
             f"{options.model} has no piece for tag=True in data.train",
-            "leave out tag=True, or use a tokenizer that has it: nmt tokenizer train --tag",
+            "leave out tag=True"
+            + ("" if config.train.init_from else ", or use a tokenizer that has it: nmt tokenizer train --tag"),
         )
     size = len(tokenizer) if tokenizer else options.vocab_size
     if size > MAX_VOCAB_SIZE:

@@ -76,7 +76,7 @@ def check_name(name: str, src: str, tgt: str) -> None:
     if name not in names and _is_corpus(name):
         validate(name)
     elif name not in names:
-        raise UsageError(f"unknown test set '{name}'", suggest(name, [*names, *SOURCES]))
+        raise UsageError(f"unknown test set '{name}'", suggest(name, {*names, *SOURCES}))
     elif f"{src}-{tgt}" not in sacrebleu.get_langpairs_for_testset(name):
         raise UsageError(f"test set {name} does not have the language pair {src}-{tgt}")
 

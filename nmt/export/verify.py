@@ -15,6 +15,7 @@ from pathlib import Path
 from safetensors import SafetensorError
 
 from nmt.config import DataConfig
+from nmt.console import log
 from nmt.data.normalization import normalize, normalize_case
 from nmt.data.pairs import read_lines
 from nmt.data.sources import get_corpus
@@ -129,6 +130,8 @@ def export_and_verify(
                 f" {verification.first_difference()}",
                 "lower --min-agreement if the differences are acceptable",
             )
+    if not any(map(str.strip, nmt_result.translations)):
+        log("warning: all translations are empty, so the verification shows little; train the model for longer")
     return verification
 
 

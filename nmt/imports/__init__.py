@@ -105,9 +105,14 @@ def read(directory: Path) -> ImportedModel:
         if all((directory / name).exists() for name in names):
             model: ImportedModel = import_module(f"nmt.imports.{module}").read(directory)
             return model
+    from nmt.runs import checkpoint  # imports NumPy
+
+    if checkpoint.checkpoints(directory):
+        raise CheckpointError(f"{directory} is a run of nmt already", f"use it: --model {directory}")
     raise CheckpointError(
         f"{directory} is not a model in a known format",
-        "supported formats: Hugging Face MarianMT, Marian releases, Argos Translate packages, exports of nmt",
+        "supported formats: Hugging Face MarianMT, Marian releases, Argos Translate packages, exports of nmt to "
+        "ctranslate2 and transformers",
     )
 
 

@@ -155,9 +155,12 @@ def _describe_model(info: dict[str, Any]) -> str:
 
 def _describe_data(data: dict[str, Any]) -> list[str]:
     pairs, valid, num_dropped = data["pairs"], data["valid"], sum(data["dropped"].values())
+    num_replay = sum(corpus.get("pairs", 0) for corpus in data["replay"])
+    replayed = f" and {num_replay:,} for replay" if num_replay else ""
     return [
         *map(_describe_corpus, data["train"], data["licenses"]),
-        f"{pairs.get('train', 0):,} pairs; {num_dropped:,} dropped by {', '.join(data['cleaning']) or 'no cleaning'}",
+        f"{pairs.get('train', 0) - num_replay:,} pairs{replayed}; {num_dropped:,} dropped by "
+        f"{', '.join(data['cleaning']) or 'no cleaning'}",
         *(f"replay: {line}" for line in map(_describe_corpus, data["replay"], data["replay_licenses"])),
         *([f"replay: {data['replay_share']:.0%} of each epoch"] if data["replay"] else []),
         f"validation: {valid.get('name', '')}, {pairs.get('valid', 0):,} pairs, {_short_checksum(valid)}",

@@ -191,6 +191,7 @@ def estimate_training(
     Raises:
         UsageError: `auto_batch_size` is set without a GPU.
         TrainingError: a batch or the model does not fit in memory.
+        CheckpointError: the weights or the tokenizer of the start model do not fit.
         DataError: the data cannot be prepared.
     """
     check_specs(config)
@@ -205,7 +206,10 @@ def estimate_training(
     with gpu_kernels(torch_device) if torch_device.type == "cuda" else nullcontext():
         if auto_batch_size:
             config = find_batch_size(config, prepared, torch_device, dtype, RankGroup())
-        return estimate(_build_trainer(config, Path(), prepared, torch_device, dtype, RankGroup()))
+        trainer = _build_trainer(config, Path(), prepared, torch_device, dtype, RankGroup())
+        if config.train.init_from:
+            trainer.init_from(Path(config.train.init_from))
+        return estimate(trainer)
 
 
 def _check_auto_batch_size(device: torch.device, resume: bool) -> None:

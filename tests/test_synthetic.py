@@ -471,6 +471,7 @@ def test_a_corpus_that_another_process_completed_is_kept(
         ("backtranslate -i text.de -m de-en-small -o x --test wmt1", 2, ["unknown test set 'wmt1'"]),
         ("backtranslate -i text.de -m de-en-small -o x --shard 3/2", 2, ["--shard must be I/N"]),
         ("backtranslate -i bytes.de -m de-en-small -o x", 1, ["bytes.de, line 1, byte 4", "--encoding-errors"]),
+        ("distill -m en-de-small -o x", 1, ["no such file: data/everyday/", "name other text with --input or --data"]),
         ("distill -m en-de-small -o x --select rouge --data phrasebook", 2, ["unknown metric 'rouge'"]),
         ("distill -m en-de-small -o x --select bleu --search beam --data phrasebook", 2, ["needs several hypotheses"]),
         ("distill -m en-de-small -o x --select bleu --input text.en", 2, ["--select does not apply to --input"]),

@@ -10,7 +10,7 @@ import typer
 from nmt.cli import synthesis
 from nmt.cli.check import test_files
 from nmt.cli.options import DeviceOption, EncodingErrorsOption, SearchOption, SearchPrecisionOption, load_translator
-from nmt.errors import UsageError
+from nmt.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     from nmt.inference.translator import Translator
@@ -106,4 +106,9 @@ def _source_text(teacher: Translator, specs: list[str], input: Path | None, enco
         return SourceText.from_file(input, own.src, encoding_errors)
     if not specs:
         check_data_is_known(teacher.run, "name the text with --input or --data")
-    return SourceText.from_corpora(specs or own.train, own.src, own.tgt)
+    try:
+        return SourceText.from_corpora(specs or own.train, own.src, own.tgt)
+    except DataError as error:
+        if not specs:  # a pretrained model, or files that were moved
+            error.hint = f"that is the training data of {teacher.run}; name other text with --input or --data"
+        raise

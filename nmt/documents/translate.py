@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from nmt.data.sentences import split_sentences
 from nmt.data.spans import apply_edits
@@ -13,7 +13,7 @@ from nmt.documents.projection import AlignedSentence, project
 from nmt.documents.rich_text import Marker, with_markers, without_markers
 from nmt.inference.chunking import chunked
 from nmt.inference.guard import Guard, without_added_period
-from nmt.inference.segments import Line
+from nmt.inference.segments import Line, spans_within
 from nmt.inference.translation import Translation
 from nmt.inference.translator import Translator
 from nmt.inference.whitespace import separator
@@ -128,9 +128,7 @@ def _without_split_spans(spans: Iterable[tuple[int, int]], block: RichText) -> I
 
 
 def _line(block: RichText, start: int, end: int, language: str) -> Line:
-    inside = (span for span in block.fixed if start <= span.start < end)
-    fixed = tuple(replace(span, start=span.start - start, end=span.end - start) for span in inside)
-    return Line(block.text[start:end], fixed=fixed, language=language)
+    return Line(block.text[start:end], fixed=spans_within(block.fixed, start, end), language=language)
 
 
 def _assemble(block: _Block, translations: dict[Line, Translation], markers: dict[int, Marker]) -> RichText:

@@ -21,7 +21,7 @@ from nmt.errors import DataError, UsageError
 from nmt.inference.chunking import chunked
 from nmt.inference.numbers import equivalent_pattern, number_localizer
 from nmt.inference.problems import LETTER, count_occurrences, find_problems, is_missing
-from nmt.inference.segments import FixedSpan, Line, with_language
+from nmt.inference.segments import FixedSpan, Line, spans_within, with_language
 from nmt.inference.substitution import substitute
 from nmt.inference.translation import Part, Translation, concatenate, n_best_of_line
 from nmt.inference.translator import Translator, as_lines, check_lines, restore_whitespace
@@ -350,12 +350,7 @@ def _has_span_problem(translation: Translation) -> bool:
 
 def _part(line: Line, start: int, end: int) -> Line:
     """Return a part of a line with its fixed spans."""
-    inside = (span for span in line.fixed if start <= span.start and span.end <= end)
-    return Line(
-        line.text[start:end],
-        fixed=tuple(replace(each, start=each.start - start, end=each.end - start) for each in inside),
-        language=line.language,
-    )
+    return Line(line.text[start:end], fixed=spans_within(line.fixed, start, end), language=line.language)
 
 
 def _word_index(text: str, start: int) -> int:

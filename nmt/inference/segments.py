@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from nmt.config import Config
 from nmt.data.normalization import normalize, normalize_case
@@ -35,6 +35,12 @@ def protected_spans(text: str) -> tuple[FixedSpan, ...]:
     return tuple(
         FixedSpan(span.start, span.end, text[span.start : span.end], span.is_opaque) for span in find_spans(text)
     )
+
+
+def spans_within(spans: Iterable[FixedSpan], start: int, end: int) -> tuple[FixedSpan, ...]:
+    """Return the fixed spans of a part of a text, with their offsets in the part."""
+    inside = (span for span in spans if start <= span.start and span.end <= end)
+    return tuple(replace(span, start=span.start - start, end=span.end - start) for span in inside)
 
 
 @dataclass(frozen=True)

@@ -173,7 +173,7 @@ class CommandLine:
 def training(run: str, corpus: str = "files(train='text')", *arguments: str, **changes: str) -> list[str]:
     """Return the arguments to train a tiny model."""
     options = TINY | {key.replace("__", "."): value for key, value in changes.items()} | {"data.train": corpus}
-    if "tokenizer.model" in options:  # the other options have no effect
+    if "tokenizer.model" in options or "--init-from" in arguments:  # the other options have no effect
         options = {key: options[key] for key in options if key == "tokenizer.model" or "tokenizer." not in key}
     return ["train", "--run", run, *arguments, *(w for k, v in options.items() for w in ("--set", f"{k}={v}"))]
 

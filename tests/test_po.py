@@ -169,6 +169,7 @@ def test_the_plural_forms_of_the_header_win() -> None:
         ("E&xit", "Exit", "Exit", "E&xit"),
         (r"&Quit\tCtrl+Q", "Quit", "Verlassen", r"&Verlassen\tCtrl+Q"),
         (r"&Quit\tCtrl+Q", "Quit", "Quit", r"&Quit\tCtrl+Q"),
+        (r"\t&Quit", "Quit", "Verlassen", r"\t&Verlassen"),
         ("R&amp;D costs", "R&amp;D costs", "x", "x"),
         ("T_t", "Tt", "Tt", "T_t"),
         ("_Save as", "Save as", "Datei speichern", "Datei _speichern"),
@@ -184,6 +185,11 @@ def test_accelerator_keys(source: str, text: str, translation: str, expected: st
     document = parse(f'msgid "{source}"\nmsgstr ""\n')
     assert texts(document) == [text]
     assert document.render([RichText(translation)]).decode().endswith(f'msgstr "{expected}"\n')
+
+
+def test_only_the_end_of_a_label_is_a_shortcut() -> None:
+    assert texts(parse('msgid "&Name:\\n\\tthe name"\nmsgstr ""\n')) == ["Name:", "the name"]
+    assert texts(parse('msgid "Name\\t&Size"\nmsgstr ""\n')) == ["Name", "Size"]
 
 
 def test_newlines_around_a_message_are_kept() -> None:
@@ -223,6 +229,8 @@ def test_escapes_are_read_and_written() -> None:
         ("ruby-format, wrap", "%{name} and %<age>d", ["%{name}", "%<age>d"]),
         ("qt-format", "%n of %1 or %L2", ["%n", "%1", "%L2"]),
         ("object-pascal-format", "%0:s is 5 % of it", ["%0:s"]),
+        ("php-format", "<a href='%1$s'>%s</a> or https://x.org/%s, `%d`: %d%%", ["%s", "%d%%"]),
+        ("c-format", "%05.1f of %0", ["%05.1f", "%0"]),
         ("no-c-format", "100%d", []),
         ("wrap", "100%d", []),
     ],

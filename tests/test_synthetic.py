@@ -246,6 +246,9 @@ def test_back_translation_is_trained_with_the_logged_command(reverse: CommandLin
     assert [(each["name"], each["tag"]) for each in data] == [("text/train", False), ("bt/train", True)]
     assert "trained on translations of de-en/step-0000" in reverse("info", "runs/bt").out
     assert "- trained on translations of de-en/step-0000" in (reverse.directory / "runs/bt/README.md").read_text()
+    data = reverse.directory / "runs/bt/data.json"
+    data.write_text(data.read_text().replace('"bt/train"', '"train/train"'))  # the name depends on the path
+    assert reverse("train", "--run", "runs/bt", "--resume").code == 0
     (reverse.directory / "bt/train.en").unlink()
     reverse(*command[:4], "runs/again", *command[5:]).assert_fails(
         1, "train.en", "hint: create it with nmt backtranslate"

@@ -151,6 +151,7 @@ def test_a_repeated_tag_occurs_once() -> None:
         (f"a&#{'0' * 5000}65;", "a\ufffd", "A\ufffd"),
         ("a<!-- > -->b", "ab", "A<!-- > -->B"),
         ('by <mrk mtype="protected">acme </mrk>', "by", 'BY <mrk mtype="protected">acme </mrk>'),
+        ('<mrk mtype="protected">b\tc</mrk>, d', ", d", '<mrk mtype="protected">b\tc</mrk>, D'),
         ("10&#160;km", "10\u00a0km", "10\u00a0KM"),
         ("\n    a\n    b\n  ", "a b", "\n    A B\n  "),
     ],
@@ -188,6 +189,8 @@ def test_line_breaks_separate_blocks(element: str) -> None:
     assert texts(document) == ["One two", "three", "four"]
     expected = f'ONE <g id="1">TWO{element} THREE</g>{element}FOUR{element}'
     assert target(document, *map(uppercase, document.blocks)) == expected
+    document = parse(unit(f'<x id="3"/>{element} one'))
+    assert target(document, *map(uppercase, document.blocks)) == f'<x id="3"/>{element} ONE'
 
 
 def test_segments_of_a_unit_are_blocks() -> None:
@@ -229,6 +232,11 @@ def test_prefixed_elements() -> None:
 def test_attributes_of_other_namespaces_are_not_those_of_xliff() -> None:
     source = unit("a").replace('version="1.2"', 'version="1.2" xmlns:its="i" its:version="2.0"')
     assert texts(parse(source)) == ["a"]
+
+
+def test_the_source_language_of_multilingual_models_is_unknown() -> None:
+    for language in ("mul", "fr_fr_BE_es", ""):
+        assert texts(parse(V2, src=language)) == texts(parse(V2))
 
 
 @pytest.mark.parametrize("encoding", ["iso-8859-1", "utf-16"])

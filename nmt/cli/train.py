@@ -83,7 +83,7 @@ def train(
     if batch_tokens is not None and not fit_batch:
         overrides.append(f"train.batch_tokens={batch_tokens}")
     resolved = _load_config(config, directory if resume else None, init_from, overrides)
-    _check_tokenizer_options(resolved, overrides, is_given=init_from is not None)
+    _check_unused_options(resolved, overrides, is_fine_tuned=init_from is not None)
 
     from nmt.train import session
 
@@ -163,20 +163,22 @@ def _fine_tuning_config(path: Path, init_from: Path, overrides: list[str]) -> Co
     return config
 
 
-def _check_tokenizer_options(config: Config, overrides: list[str], *, is_given: bool) -> None:
-    """Raise a UsageError for options of the tokenizer that have no effect, because it exists.
-
-    `is_given`: whether the tokenizer is that of the model to fine-tune.
-    """
+def _check_unused_options(config: Config, overrides: list[str], *, is_fine_tuned: bool) -> None:
+    """Raise a UsageError for options of the command line that have no effect."""
     names = {text.partition("=")[0].strip() for text in overrides}
-    unused = [
-        name for name in sorted(names) if name.startswith("tokenizer.") and (is_given or name != "tokenizer.model")
-    ]
-    if config.tokenizer.model and unused:
-        source = (
-            "--init-from keeps the tokenizer of the model" if is_given else "tokenizer.model is an existing tokenizer"
+    data, unused = config.data, dict[str, str]()
+    if config.tokenizer.model:
+        reason = (
+            "--init-from keeps the tokenizer of the model" if is_fine_tuned else "tokenizer.model is trained already"
         )
-        raise UsageError(f"{unused[0]} has no effect: {source}", f"leave out {unused[0]}")
+        kept = set() if is_fine_tuned else {"tokenizer.model"}
+        unused = {name: reason for name in names - kept if name.startswith("tokenizer.")}
+    if data.temperature != 1 and len(data.train) == 1 and len(data.replay) < 2:
+        unused["data.temperature"] = "there is a single corpus"
+    if data.general_test and not config.train.init_from:
+        unused["data.general_test"] = "there is no start model to compare with"
+    for name in sorted(names & unused.keys()):
+        raise UsageError(f"{name} has no effect: {unused[name]}", f"leave out {name}")
 
 
 def _describe(estimate: Estimate, steps: int, limit: float | None) -> dict[str, str]:

@@ -296,13 +296,6 @@ def _check_relations(config: Config) -> None:
         )
     if not config.data.train:
         raise ConfigError("data.train names no corpus", "see nmt data list")
-    if config.data.temperature != 1 and len(config.data.train) == 1:
-        raise ConfigError(
-            f"data.temperature is {config.data.temperature}, but data.train names a single corpus",
-            "leave out data.temperature",
-        )
-    if config.data.general_test and not train.init_from:
-        raise ConfigError("data.general_test is set, but there is no model to compare with", "it is for --init-from")
     for side, code in (("source", config.data.src), ("target", config.data.tgt)):
         if not LANGUAGE_CODE.fullmatch(code):
             raise ConfigError(

@@ -69,7 +69,7 @@ _PLURALS = re.compile(r"nplurals\s*=\s*(\d+)\s*;\s*plural\s*=\s*([^;]+)")
 _UNWRAPPED = re.compile(r'^[^#\n]{0,20}"(?=[^"\n]{80})[^"\n]* [^"\n]+"', re.MULTILINE)
 _FORMAT_SPECIFIER = re.compile(
     r"(?:%L?\d{1,2}(?![\w$:.*])|[$%#]?\{\w*\}"
-    r"|%(?:\(\w+\)|<\w+>|\{\w+\}|\d+[$:])?[-+#0']*[\d.*]*(?:hh?|ll?|[jztLqIv])?(?:<\w+>|[a-zA-Z%@]))+"
+    r"|%(?:\(\w+\)|<\w+>|\{\w+\}|\d+[$:])?[-+#0']*(?:[1-9.*][\d.*]*)?(?:hh?|ll?|[jztLqIv])?(?:<\w+>|[a-zA-Z%@]))+"
 )
 _FORMAT_FLAG = re.compile(r"(?<![\w-])(?!no-|impossible-)[\w+-]+-format\b")
 """Mark of a message with format specifiers of a programming language, all of which must be in its translation."""
@@ -376,8 +376,8 @@ class _Label:
         is_label = len(matches) == 1 and len(text) <= MAX_LABEL_LENGTH and text.count(matches[0][0]) == 1
         if is_label and not re.search(r"[=/<{%]", text):
             self.mark, self.key = matches[0][0], text[matches[0].end()]
-            text, *shortcut = re.split(r"(?=\t)", text[: matches[0].start()] + text[matches[0].end() :], maxsplit=1)
-            self.shortcut = "".join(shortcut)
+            rest, *shortcut = re.split(r"(?<=\S)(?=\t[^\t\n]+\Z)", text[matches[0].end() :], maxsplit=1)
+            text, self.shortcut = text[: matches[0].start()] + rest, "".join(shortcut)
         self.lines = StringLines(text, protected)
 
     def render(self, translations: Sequence[RichText]) -> str:

@@ -76,18 +76,10 @@ def _closes_before(outer: Tag, tag: Tag, parents: Mapping[int, int]) -> bool:
     return outer.end == tag.start and not (tag.start == tag.end and parents.get(tag.id) == outer.id)
 
 
-def to_markup(
-    rich: RichText,
-    markup: Mapping[int, tuple[str, str]],
-    escape: Callable[[str], str] = str,
-    parents: Mapping[int, int] | None = None,
-) -> str:
-    """Return the source of a rich text: `markup` has the strings before and after the text of each tag.
-
-    `parents`: see `events`.
-    """
+def to_markup(rich: RichText, markup: Mapping[int, tuple[str, str]], escape: Callable[[str], str] = str) -> str:
+    """Return the source of a rich text: `markup` has the strings before and after the text of each tag."""
     pieces = []
-    for event, text, tag in events(rich, parents):
+    for event, text, tag in events(rich):
         if tag is None:
             pieces.append(escape(text))
         else:
@@ -245,17 +237,20 @@ def with_fixed_tags(rich: RichText, fixed: Mapping[int, str]) -> RichText:
         rich: a translation.
         fixed: by the id of a tag, its text.
     """
-    tags, used = list(rich.tags), set[int]()
+    tags, used, places = list(rich.tags), set[int](), dict[str, list[int]]()
     for i, tag in enumerate(tags):
         text = fixed.get(tag.id)
         if not text or rich.text[tag.start : tag.end] == text:
             used |= {tag.start} if text else set()
             continue
-        starts = (match.start() for match in re.finditer(re.escape(text), rich.text))
-        start = next((start for start in starts if start not in used), None)
-        if start is not None and not any(_crosses(other, start, start + len(text)) for other in tags):
-            used.add(start)
-            tags[i] = Tag(start, start + len(text), tag.id)
+        if text not in places:  # the last one first
+            places[text] = [match.start() for match in re.finditer(re.escape(text), rich.text)][::-1]
+        starts = places[text]
+        while starts and starts[-1] in used:
+            starts.pop()
+        if starts and not (len(text) > 1 and any(_crosses(tag, starts[-1], starts[-1] + len(text)) for tag in tags)):
+            used.add(starts[-1])
+            tags[i] = Tag(starts[-1], starts[-1] + len(text), tag.id)
     return replace(rich, tags=tuple(_outer_first(tags)))
 
 
@@ -303,7 +298,7 @@ class Sections:
         between = list(zip(edges[::2], edges[1::2], strict=True))
         free: list[list[Tag]] = [[] for _ in between]
         in_sections = list[Tag]()
-        end_of_sections = 0  # of the tags so far that have text of a section
+        end_of_sections = -1  # of the tags so far that have text of a section
         for tag in sorted(rich.tags, key=lambda tag: tag.start):  # an outer tag comes before the tags in it
             i = bisect_right(between, tag.start, key=lambda gap: gap[0]) - 1
             has_section = bool(_overlaps(tag, spans))
@@ -311,7 +306,7 @@ class Sections:
                 in_sections.append(tag)
             else:
                 free[i].append(tag)
-            end_of_sections = max(end_of_sections, tag.end if has_section else 0)
+            end_of_sections = max(end_of_sections, tag.end if has_section else -1)
         self.blocks = cut(replace(rich, tags=tuple(in_sections)), spans) if spans else []
         self._between = [
             cut(replace(rich, tags=tuple(tags)), [gap])[0] for tags, gap in zip(free, between, strict=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import NamedTuple, Protocol
 
-from nmt.data.spans import apply_edits
+from nmt.data.spans import apply_edits, find_spans
 from nmt.documents.document import RichText
 from nmt.documents.text_file import TextFile
 from nmt.inference.segments import FixedSpan
@@ -70,4 +70,11 @@ class StringLines:
 
 
 def _fixed(text: str, pattern: re.Pattern[str] | None) -> tuple[FixedSpan, ...]:
-    return tuple(FixedSpan(*match.span(), match[0]) for match in (pattern.finditer(text) if pattern else ()))
+    """Return the matches that are not a part of another protected span, such as a tag or a URL."""
+    others = {i: span for span in find_spans(text) for i in range(span.start, span.end)} if pattern else {}
+    fixed = []
+    for start, end in (match.span() for match in (pattern.finditer(text) if pattern else ())):
+        other = others.get(start)
+        if other is None or end > other.end or (other.start, other.end) == (start, end):
+            fixed.append(FixedSpan(start, end, text[start:end]))
+    return tuple(fixed)

@@ -39,7 +39,10 @@ _BLANK_LINE = re.compile(r"^[ \t]*\r?(?:\n|\Z)", re.MULTILINE)
 _BLANK_FIRST_LINES = re.compile(r"(?:[ \t]+\r?\n)*")
 """Lines of spaces, with which cues of YouTube may start. An empty line ends a cue without text."""
 _LINE_END = re.compile(r"(?<![ \t])[ \t]*\r?\n\s*")
-_MARKUP = re.compile(r"(?P<ruby><rt\b[^<>]*>[^<]*(?:</rt>|(?=</ruby>)))|</?[a-zA-Z][^<>]*>|<\d[\d:.]*>|\{\\[^{}]*\}")
+_MARKUP = re.compile(
+    r"(?:<rt\b[^<>]*>[^<]*(?:</rt>)?)?(?P<ruby_end></ruby>)|(?P<annotation><rt\b[^<>]*>[^<]*</rt>)"
+    r"|</?[a-zA-Z][^<>]*>|<\d[\d:.]*>|\{\\[^{}]*\}"
+)
 _ELEMENT = re.compile(r"<(/?)([a-zA-Z]+)")
 _SPEAKER = re.compile(r"(?:\A|\n)[^\S\n]*[-–—‐][^\S\n]*(?=[^\s–—‐-])|\n[^\S\n]*(?=>>)|(?:\A|\n)[^\S\n]*(?=[♪♫])")
 _SENTENCE_END = re.compile(r"[.!?…。！？।؟♪♫)\]:]['\"”’»“)\]]*\Z")
@@ -103,7 +106,6 @@ class Subtitles:
         self.is_vtt = file.text.startswith("WEBVTT")
         self._line_end = "\r\n" if "\r\n" in file.text else "\n"
         self.markup: dict[int, tuple[str, str]] = {}
-        self._parents: dict[int, int] = {}  # by the id of a tag, the id of the tag that contains it
         self.cues = list(self._find_cues())
         if not self.cues and file.text.strip() and not self.is_vtt:
             raise DataError("there are no subtitles: no line has the form 00:01:02,345 --> 00:01:04,567")
@@ -130,9 +132,7 @@ class Subtitles:
     def cue_text(self, cue: Cue) -> str:
         """Return the text of a cue with its translations."""
         texts = [
-            turn.before
-            + to_markup(_wrap(_join_parts(turn.parts)), self.markup, self._escape, self._parents)
-            + turn.after
+            turn.before + to_markup(_wrap(_join_parts(turn.parts)), self.markup, self._escape) + turn.after
             for turn in cue.turns
         ]
         return "\n".join(texts).replace("\n", self._line_end)
@@ -173,14 +173,14 @@ class Subtitles:
             yield Turn(before + dash, after, inner)
 
     def _parse_markup(self, source: str) -> RichText:
-        """Return the text with its tags. Elements without a start or end and ruby annotations become points; an element
-        that ends at a line end and starts again on the next line becomes one.
+        """Return the text with its tags. Elements without a start or end become points; an element that ends at a line
+        end and starts again on the next line becomes one. A ruby annotation is a part of the end of its element.
         """
         text, position, tags, open_tags = "", 0, list[Tag](), list[tuple[str, int]]()
         closed: int | None = None  # index of the tag that ended last
         for match in _MARKUP.finditer(source):
             text, position = text + self._unescape(source[position : match.start()]), match.end()
-            element = None if match["ruby"] else _ELEMENT.match(match[0])
+            element = None if match["annotation"] else _ELEMENT.match(match["ruby_end"] or match[0])
             name = element[2] if element else ""
             if element and element[1] and open_tags and open_tags[-1][0] == name:
                 closed = open_tags.pop()[1]
@@ -195,8 +195,6 @@ class Subtitles:
                 open_tags.append((name, closed))
                 continue
             closed = None
-            if open_tags:
-                self._parents[len(self.markup)] = tags[open_tags[-1][1]].id
             if element and not element[1]:
                 open_tags.append((name, len(tags)))
             tags.append(Tag(len(text), len(text), len(self.markup)))
@@ -212,7 +210,7 @@ class Subtitles:
                 before, after = before + opening, closing + after
             elif tag.start == tag.end == 0:
                 before += opening + closing
-            elif tag.start == tag.end == len(rich.text) and self._parents.get(tag.id) not in [each.id for each in tags]:
+            elif tag.start == tag.end == len(rich.text):
                 after = opening + closing + after
             else:
                 tags.append(tag)

@@ -26,6 +26,8 @@ from nmt.documents.text_file import TextFile, unescape
 from nmt.errors import DataError
 from nmt.inference.segments import FixedSpan
 
+MAX_PROTECTED_RANGE = 100
+"""Maximum number of tags and texts between the markers of a protected range. It bounds the search for its end."""
 UNTRANSLATED_STATES = {"new", "needs-translation", "initial"}
 """States of targets that are placeholders, such as a copy of the source."""
 
@@ -44,6 +46,8 @@ _VARIABLES = {"x", "ph"}
 _LINE_BREAK = re.compile(r"\s(?:ctype\s*=\s*[\"']lb|subType\s*=\s*[\"']xlf:lb|id\s*=\s*[\"']LINE_BREAK(?:_\d+)?)[\"']")
 _BREAK = "\u2028"
 """Character that stands for an element with a line break, which separates sentences."""
+_SEPARATOR = rf"[\t\r\n{_BREAK}]"
+_PLAIN_LANGUAGE = re.compile(r"[a-z]{2}(?:[-_]\w{2,4})?")
 _WORD_START, _WORD_END = re.compile(r"\w"), re.compile(r"\w\Z")
 _INHERITED = {"translate", "space"}
 """Attributes that hold for the elements inside."""
@@ -83,15 +87,17 @@ def parse(data: bytes, options: DocumentOptions) -> SplicedDocument:
     root = _Parser(file).parse()
     if root.name != "xliff":
         raise DataError(f"not XLIFF: the file has <{root.name}> in place of <xliff>")
+    # Models for several source languages have other codes, such as mul.
+    source_language = options.src if _PLAIN_LANGUAGE.fullmatch(options.src) else ""
     if root.attributes.get("version", "").startswith("2"):
         segments = list(_elements(root, "segment"))
-        _check_language(file, root, "srcLang", options.src)
+        _check_language(file, root, "srcLang", source_language)
         languages = [_LanguageAttribute(file, root, "trgLang", options.tgt)]
     else:
         segments = list(_elements(root, "trans-unit"))
         files = list(_elements(root, "file"))
         for each in files:
-            _check_language(file, each, "source-language", options.src)
+            _check_language(file, each, "source-language", source_language)
         languages = [_LanguageAttribute(file, each, "target-language", options.tgt) for each in files]
     selected = [each for each in segments if _is_selected(file, each, options.retranslate)]
     targets = [_Target(file, each, options.tgt) for each in selected]
@@ -293,9 +299,7 @@ class InlineContent:
         tokens = list(_TOKEN.finditer(source))
         self._has_words = any(re.search(r"[^\W\d_]", token[0]) for token in tokens if not token["tag"])
         self._parse(tokens)
-        self.sections = Sections(
-            RichText(self._text, tuple(self._tags), tuple(self._fixed)), re.compile(rf"[\t\r\n{_BREAK}]")
-        )
+        self.sections = Sections(RichText(self._text, tuple(self._tags), tuple(self._fixed)), re.compile(_SEPARATOR))
         self.blocks = self.sections.blocks
 
     def render(self, translations: Sequence[RichText]) -> str:
@@ -379,7 +383,9 @@ class InlineContent:
             if name not in _CONTAINERS and name not in _STARTS:
                 is_word = self._has_words and not (_WORD_END.search(self._text[-1:]) or _WORD_START.match(following))
                 native = f"{{{value}}}" if is_word and name in _VARIABLES else ""
-            if native and not re.search(r"\A\s|\s\Z|[\r\n]", native):  # these would be cut, and the text written twice
+            if native and not re.search(
+                rf"\A\s|\s\Z|{_SEPARATOR}", native
+            ):  # these would be cut, and the text written twice
                 self._fixed.append(FixedSpan(len(self._text), len(self._text) + len(native), native))
                 self._set_text(index, native)
 
@@ -410,8 +416,8 @@ def _protected_range_end(tokens: Sequence[re.Match[str]], start: int) -> int:
     tag = tokens[start - 1][0]
     if _name(tag) != "sm" or not _PROTECTED.search(tag) or not (key := _ID.search(tag)):
         return 0
-    i = start
-    while i < len(tokens) and not (tag := tokens[i]["tag"] or "").startswith("</"):
+    i, last = start, min(len(tokens), start + MAX_PROTECTED_RANGE)
+    while i < last and not (tag := tokens[i]["tag"] or "").startswith("</"):
         i = _element_end(tokens, i + 1) if tag else i + 1
         if tag and _name(tag) == "em" and (end := _RANGE_ID.search(tag)) and end[1] == key[1]:
             return i

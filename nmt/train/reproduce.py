@@ -126,7 +126,9 @@ def _check_data(run: Path, meta: dict[str, Any], allow_changed_data: bool) -> No
         saved = _checksums(json.loads((run / "data.json").read_text(encoding="utf-8")))
     except (OSError, ValueError, KeyError, TypeError):
         raise CheckpointError(f"{run / 'data.json'} is damaged", checkpoint.RESTORE_FILE) from None
-    changed = sorted({name for name, _ in saved ^ _checksums(meta)})
+    current = _checksums(meta)
+    equal = {checksum for _, checksum in saved} & {checksum for _, checksum in current}
+    changed = sorted({name for name, checksum in saved | current if checksum not in equal})
     if not changed:
         return
     message = f"{' and '.join(changed)} {'has' if len(changed) == 1 else 'have'} changed since {run} was trained"

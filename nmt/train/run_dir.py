@@ -60,8 +60,8 @@ def check_data_unchanged(run: Path, meta: dict[str, Any]) -> None:
     if not (isinstance(saved, dict) and isinstance(teacher, dict)):
         return  # missing because training stopped early, or damaged
     current = json.loads(json.dumps(meta["recipe"]))  # converts tuples to lists
-    names = ("train", "replay", "valid", "placeholders", "tokenizer")
-    if any(saved.get(name) != current.get(name) for name in names):
+    is_equal = all(saved.get(name) == current.get(name) for name in ("placeholders", "tokenizer"))
+    if not is_equal or _checksums(saved) != _checksums(current):
         raise TrainingError(
             f"the data or the tokenizer of {run} has changed",
             f"restore it, or fine-tune on the new data: nmt train --init-from {run} --run NEW",
@@ -72,6 +72,12 @@ def check_data_unchanged(run: Path, meta: dict[str, Any]) -> None:
             "restore it or name its checkpoint, or fine-tune with the new one: "
             f"nmt train --init-from {run} --set train.teacher=TEACHER --run NEW",
         )
+
+
+def _checksums(recipe: dict[str, Any]) -> list[str]:
+    """Return the checksums of the corpora; their names depend on the paths of their files."""
+    corpora = [*recipe.get("train", []), None, *recipe.get("replay", []), None, recipe.get("valid")]
+    return [corpus and corpus[1] for corpus in corpora]
 
 
 def saved_precision(run: Path, device: str) -> str:

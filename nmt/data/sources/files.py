@@ -10,7 +10,7 @@ from pathlib import Path
 
 from nmt.data.pairs import COMPRESSED, Pair, count_lines, read_pairs, read_tsv
 from nmt.data.sources import holdout
-from nmt.data.sources.corpus import RECORD, CorpusInfo, PairReader, Split, hash_files, hash_strings, swap_sides
+from nmt.data.sources.corpus import RECORD, SPLITS, CorpusInfo, PairReader, Split, hash_files, hash_strings, swap_sides
 from nmt.data.tmx import read_tmx
 from nmt.errors import ConfigError, DataError
 
@@ -68,8 +68,8 @@ class Files:
         name = Path(spec if isinstance(spec, str) else spec[0]).name
         try:
             paths = _resolve_paths(spec, src, tgt)
-            if name == split and (paths[0].parent / RECORD).is_file():  # a corpus written by nmt
-                name = paths[0].parent.name
+            if name in SPLITS and (paths[0].parent / RECORD).is_file():  # a corpus written by nmt
+                name = Path(os.path.abspath(paths[0])).parent.name
             checksums = hash_files(paths)
         except DataError as error:
             if self.build_command:

@@ -189,8 +189,8 @@ def test_line_breaks_separate_blocks(element: str) -> None:
     assert texts(document) == ["One two", "three", "four"]
     expected = f'ONE <g id="1">TWO{element} THREE</g>{element}FOUR{element}'
     assert target(document, *map(uppercase, document.blocks)) == expected
-    document = parse(unit(f'<x id="3"/>{element} one'))
-    assert target(document, *map(uppercase, document.blocks)) == f'<x id="3"/>{element} ONE'
+    document = parse(unit(f'<x id="3"/>{element}one'))
+    assert target(document, *map(uppercase, document.blocks)) == f'<x id="3"/>{element}ONE'
 
 
 def test_segments_of_a_unit_are_blocks() -> None:

@@ -42,7 +42,7 @@ from nmt.train import step as step_module
 from nmt.train import trainer as trainer_module
 from nmt.train.loss import cross_entropy
 from nmt.train.optim import adamw, parse_schedule
-from nmt.train.run_dir import saved_precision
+from nmt.train.run_dir import check_data_unchanged, saved_precision
 from nmt.train.session import train
 from nmt.train.step import UpdateStats, train_step
 from nmt.train.trainer import Trainer
@@ -790,6 +790,14 @@ def test_damaged_checkpoint_is_never_the_best(directory: Path) -> None:
     (last / checkpoint.WEIGHTS).write_bytes(b"")  # damaged again
     run(config(directory), directory, resume=True)
     assert checkpoint.read_tensors(last, checkpoint.WEIGHTS)
+
+
+@pytest.mark.parametrize(
+    "content", ["", '{"recipe": []}', '{"recipe": {"train": [1]}}', '{"recipe": {}, "teacher": 1}']
+)
+def test_a_damaged_record_of_the_data_is_ignored(content: str, tmp_path: Path) -> None:
+    (tmp_path / "data.json").write_text(content)
+    check_data_unchanged(tmp_path, {"recipe": {"train": [("a", "1")], "valid": ("b", "2")}})
 
 
 def test_resume_with_changed_data_or_tokenizer_raises(directory: Path) -> None:

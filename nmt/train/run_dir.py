@@ -55,18 +55,20 @@ def check_data_unchanged(run: Path, meta: dict[str, Any]) -> None:
     Raises:
         TrainingError: a corpus, the tokenizer or the teacher has changed.
     """
-    saved_meta = read_json(run / "data.json")
-    saved, teacher = saved_meta.get("recipe"), saved_meta.get("teacher") or {}
-    if not (isinstance(saved, dict) and isinstance(teacher, dict)):
-        return  # missing because training stopped early, or damaged
     current = json.loads(json.dumps(meta["recipe"]))  # converts tuples to lists
-    is_equal = all(saved.get(name) == current.get(name) for name in ("placeholders", "tokenizer"))
-    if not is_equal or _checksums(saved) != _checksums(current):
+    try:
+        saved_meta = read_json(run / "data.json")
+        saved, teacher = saved_meta["recipe"], (saved_meta.get("teacher") or {}).get("sha256")
+        is_equal = all(saved.get(name) == current.get(name) for name in ("placeholders", "tokenizer"))
+        is_equal = is_equal and _checksums(saved) == _checksums(current)
+    except (KeyError, TypeError, AttributeError, IndexError):
+        return  # missing because training stopped early, or damaged
+    if not is_equal:
         raise TrainingError(
             f"the data or the tokenizer of {run} has changed",
             f"restore it, or fine-tune on the new data: nmt train --init-from {run} --run NEW",
         )
-    if teacher.get("sha256") != meta.get("teacher", {}).get("sha256"):
+    if teacher != meta.get("teacher", {}).get("sha256"):
         raise TrainingError(
             f"train.teacher of {run} has changed",
             "restore it or name its checkpoint, or fine-tune with the new one: "

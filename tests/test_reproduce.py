@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 from commandline import CommandLine, has_content, wait_until, write
 
+from nmt.errors import TrainingError
+from nmt.train.reproduce import _check_data
+
 
 @pytest.mark.slow
 def test_reproduced_weights_are_bitwise_identical(nmt: CommandLine) -> None:
@@ -59,6 +62,18 @@ def test_changed_start_model_raises(nmt: CommandLine) -> None:
     shutil.rmtree(start)
     assert nmt.train("runs/start", seed="2").code == 0
     nmt("reproduce", "runs/tuned").assert_fails(1, "the start model has changed since runs/tuned was trained")
+
+
+def test_swapped_corpora_have_changed(tmp_path: Path) -> None:
+    meta = {"recipe": {"train": [("a", "1"), ("b", "2")], "valid": ("c", "3")}, "tokenizer": "4"}
+    (tmp_path / "data.json").write_text(json.dumps(meta))
+    renamed = {"recipe": {"train": [("d", "1"), ("b", "2")], "valid": ("c", "3")}, "tokenizer": "4"}
+    _check_data(tmp_path, renamed, allow_changed_data=False)
+    swapped = {"recipe": {"train": [("a", "2"), ("b", "1")], "valid": ("c", "3")}, "tokenizer": "4"}
+    with pytest.raises(TrainingError, match="a and b have changed since"):
+        _check_data(tmp_path, swapped, allow_changed_data=False)
+    with pytest.raises(TrainingError, match="b has changed since"):
+        _check_data(tmp_path, meta | {"recipe": {"train": [("a", "1")], "valid": ("c", "3")}}, allow_changed_data=False)
 
 
 def test_an_interrupted_run_with_patience_is_not_one_that_stopped_early(nmt: CommandLine) -> None:

@@ -184,6 +184,10 @@ def test_ruby_annotations_stay_with_their_words() -> None:
     assert texts(document) == ["dog in a house"]
     expected = "<ruby>house<rt>ie</ruby> a in <ruby>dog<rt>inu</rt></ruby>"
     assert expected in translated(document, reverse_words).decode()
+    adjacent = "a <ruby>b<rt>x</rt></ruby><ruby>c<rt>y</ruby> <ruby>d<rt>z</rt></ruby>"
+    document = parse(f"WEBVTT\n\n00:01.000 --> 00:02.000\n{adjacent}\n")
+    expected = adjacent.replace("a <", "A <").replace(">b<", ">B<").replace(">c<", ">C<").replace(">d<", ">D<")
+    assert expected in translated(document).decode()
     document = parse("WEBVTT\n\n00:01.000 --> 00:02.000\na <ruby>b<rt>x</rt>c<rt>y</rt></ruby> d<rt>z</rt>\n")
     assert "A <ruby>B<rt>x</rt>C<rt>y</rt></ruby> D<rt>z</rt>" in translated(document).decode()
 

@@ -235,8 +235,10 @@ def test_attributes_of_other_namespaces_are_not_those_of_xliff() -> None:
 
 
 def test_the_source_language_of_multilingual_models_is_unknown() -> None:
-    for language in ("mul", "fr_fr_BE_es", ""):
+    for language in ("mul", "fr_fr_BE_es", "", "EN", "en-Latn-GB"):
         assert texts(parse(V2, src=language)) == texts(parse(V2))
+    with pytest.raises(DataError, match="srcLang is 'en', but the model's is 'zh-Hant-TW'"):
+        parse(V2, src="zh-Hant-TW")
 
 
 @pytest.mark.parametrize("encoding", ["iso-8859-1", "utf-16"])

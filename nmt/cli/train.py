@@ -72,6 +72,7 @@ def train(
       nmt train --init-from runs/small --set "data.train=files(train='my/corpus')" --set data.replay=tatoeba
       nmt train --config tatoeba --set "data.train=files(train='my/corpus')" --run runs/mine
     """
+    from nmt.config import config_io
     from nmt.paths import runs_dir
 
     if init_from is not None and resume:
@@ -83,7 +84,7 @@ def train(
     if batch_tokens is not None and not fit_batch:
         overrides.append(f"train.batch_tokens={batch_tokens}")
     resolved = _load_config(config, directory if resume else None, init_from, overrides)
-    _check_unused_options(resolved, overrides, is_fine_tuned=init_from is not None)
+    config_io.check_unused(resolved, overrides, is_fine_tuned=init_from is not None)
 
     from nmt.train import session
 
@@ -161,24 +162,6 @@ def _fine_tuning_config(path: Path, init_from: Path, overrides: list[str]) -> Co
         )
     config_io.check(config)
     return config
-
-
-def _check_unused_options(config: Config, overrides: list[str], *, is_fine_tuned: bool) -> None:
-    """Raise a UsageError for options of the command line that have no effect."""
-    names = {text.partition("=")[0].strip() for text in overrides}
-    data, unused = config.data, dict[str, str]()
-    if config.tokenizer.model:
-        reason = (
-            "--init-from keeps the tokenizer of the model" if is_fine_tuned else "tokenizer.model is trained already"
-        )
-        kept = set() if is_fine_tuned else {"tokenizer.model"}
-        unused = {name: reason for name in names - kept if name.startswith("tokenizer.")}
-    if data.temperature != 1 and len(data.train) == 1 and len(data.replay) < 2:
-        unused["data.temperature"] = "there is a single corpus"
-    if data.general_test and not config.train.init_from:
-        unused["data.general_test"] = "there is no start model to compare with"
-    for name in sorted(names & unused.keys()):
-        raise UsageError(f"{name} has no effect: {unused[name]}", f"leave out {name}")
 
 
 def _describe(estimate: Estimate, steps: int, limit: float | None) -> dict[str, str]:

@@ -318,6 +318,33 @@ def _check_relations(config: Config) -> None:
         raise ConfigError(f"data.src and data.tgt are both '{config.data.src}'")
 
 
+def check_unused(config: Config, overrides: Sequence[str], *, is_fine_tuned: bool = False) -> None:
+    """Check that overrides have an effect.
+
+    Args:
+        config: the config with the overrides.
+        overrides: `KEY=VALUE` strings of the user.
+        is_fine_tuned: whether the tokenizer is that of the model to fine-tune.
+
+    Raises:
+        ConfigError: an option has no effect.
+    """
+    names = {text.partition("=")[0].strip() for text in overrides}
+    data, unused = config.data, dict[str, str]()
+    if config.tokenizer.model:
+        reason = (
+            "--init-from keeps the tokenizer of the model" if is_fine_tuned else "tokenizer.model is trained already"
+        )
+        kept = set() if is_fine_tuned else {"tokenizer.model"}
+        unused = {name: reason for name in names - kept if name.startswith("tokenizer.")}
+    if data.temperature != 1 and len(data.train) == 1 and len(data.replay) < 2:
+        unused["data.temperature"] = "there is a single corpus"
+    if data.general_test and not config.train.init_from:
+        unused["data.general_test"] = "there is no start model to compare with"
+    for name in sorted(names & unused.keys()):
+        raise ConfigError(f"{name} has no effect: {unused[name]}", f"leave out {name}")
+
+
 def _choice(path: str, value: str, choices: Sequence[str]) -> None:
     if value not in choices:
         raise ConfigError(f"{path}: unknown value '{value}'", suggest(value, choices))

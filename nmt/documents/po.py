@@ -376,7 +376,7 @@ class _Label:
         is_label = len(matches) == 1 and len(text) <= MAX_LABEL_LENGTH and text.count(matches[0][0]) == 1
         if is_label and not re.search(r"[=/<{%]", text):
             self.mark, self.key = matches[0][0], text[matches[0].end()]
-            rest, *shortcut = re.split(r"(?<=\S)(?=\t[^\t\n]+\Z)", text[matches[0].end() :], maxsplit=1)
+            rest, *shortcut = re.split(r"(?<=\S)(?=[ \t]*\t[^\t\n]+\n*\Z)", text[matches[0].end() :], maxsplit=1)
             text, self.shortcut = text[: matches[0].start()] + rest, "".join(shortcut)
         self.lines = StringLines(text, protected)
 

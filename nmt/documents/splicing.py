@@ -12,6 +12,8 @@ from nmt.documents.document import RichText
 from nmt.documents.text_file import TextFile
 from nmt.inference.segments import FixedSpan
 
+_WHOLE = ("url", "email", "path")
+"""Kinds of protected spans that stay whole."""
 _LINE = re.compile(r"(?:[-*•–][ \t]+)?(?P<text>\S(?:[^\t\r\n]*\S)?)")
 
 
@@ -70,8 +72,9 @@ class StringLines:
 
 
 def _fixed(text: str, pattern: re.Pattern[str] | None) -> tuple[FixedSpan, ...]:
-    """Return the matches that are not a part of another protected span, such as a tag or a URL."""
-    others = {i: span for span in find_spans(text) for i in range(span.start, span.end)} if pattern else {}
+    """Return the matches that are not a part of a tag, URL, address or path."""
+    spans = [span for span in find_spans(text) if span.kind in _WHOLE or text[span.start] == "<"] if pattern else []
+    others = {i: span for span in spans for i in range(span.start, span.end)}
     fixed = []
     for start, end in (match.span() for match in (pattern.finditer(text) if pattern else ())):
         other = others.get(start)

@@ -186,6 +186,7 @@ class Subtitles:
                 closed = open_tags.pop()[1]
                 tags[closed] = replace(tags[closed], end=len(text))
                 self.markup[tags[closed].id] = (self.markup[tags[closed].id][0], match[0])
+                closed = None if match["ruby_end"] else closed  # the next one has another annotation
                 continue
             if (
                 closed is not None

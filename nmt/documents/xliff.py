@@ -47,7 +47,7 @@ _LINE_BREAK = re.compile(r"\s(?:ctype\s*=\s*[\"']lb|subType\s*=\s*[\"']xlf:lb|id
 _BREAK = "\u2028"
 """Character that stands for an element with a line break, which separates sentences."""
 _SEPARATOR = rf"[\t\r\n{_BREAK}]"
-_PLAIN_LANGUAGE = re.compile(r"[a-z]{2}(?:[-_]\w{2,4})?")
+_PLAIN_LANGUAGE = re.compile(r"[a-z]{2}(?:[-_][a-z]{4})?(?:[-_][a-z]{2})?", re.IGNORECASE)
 _WORD_START, _WORD_END = re.compile(r"\w"), re.compile(r"\w\Z")
 _INHERITED = {"translate", "space"}
 """Attributes that hold for the elements inside."""
@@ -87,7 +87,7 @@ def parse(data: bytes, options: DocumentOptions) -> SplicedDocument:
     root = _Parser(file).parse()
     if root.name != "xliff":
         raise DataError(f"not XLIFF: the file has <{root.name}> in place of <xliff>")
-    # Models for several source languages have other codes, such as mul.
+    # Models for several source languages have other codes, such as mul, roa or fr_fr_BE_es.
     source_language = options.src if _PLAIN_LANGUAGE.fullmatch(options.src) else ""
     if root.attributes.get("version", "").startswith("2"):
         segments = list(_elements(root, "segment"))

@@ -152,9 +152,14 @@ def _corpora(recipe: dict[str, Any], mix: list[dict[str, Any]]) -> dict[str, lis
     """Return the training and the replay corpora, with the number of their pairs in an epoch if it is recorded."""
     corpora, entries = {}, iter(mix)
     for split in ("train", "replay"):
-        named = ({"name": name, "sha256": checksum} for name, checksum in recipe.get(split, []))
+        named = ({"name": name, "sha256": checksum} for name, checksum in _pairs(recipe.get(split)))
         corpora[split] = [corpus | next(entries, {}) for corpus in named]
     return corpora
+
+
+def _pairs(entries: Any) -> list[list[Any]]:
+    """Return the entries of a damaged list that are pairs."""
+    return [each for each in entries if isinstance(each, list) and len(each) == 2] if isinstance(entries, list) else []
 
 
 def _model_options(config: ModelConfig) -> dict[str, Any]:

@@ -127,8 +127,8 @@ def _check_data(run: Path, meta: dict[str, Any], allow_changed_data: bool) -> No
     except (OSError, ValueError, KeyError, TypeError):
         raise CheckpointError(f"{run / 'data.json'} is damaged", checkpoint.RESTORE_FILE) from None
     current = _checksums(meta)
-    equal = {checksum for _, checksum in saved} & {checksum for _, checksum in current}
-    changed = sorted({name for name, checksum in saved | current if checksum not in equal})
+    both = {key: (saved.get(key, ("", "")), current.get(key, ("", ""))) for key in saved | current}
+    changed = sorted({old[0] or new[0] for old, new in both.values() if old[1] != new[1]})
     if not changed:
         return
     message = f"{' and '.join(changed)} {'has' if len(changed) == 1 else 'have'} changed since {run} was trained"
@@ -137,15 +137,22 @@ def _check_data(run: Path, meta: dict[str, Any], allow_changed_data: bool) -> No
     log(message)
 
 
-def _checksums(meta: dict[str, Any]) -> set[tuple[str, str]]:
-    """Return name and checksum of each corpus, of the tokenizer, the teacher and the start model."""
+def _checksums(meta: dict[str, Any]) -> dict[tuple[str, int], tuple[str, str]]:
+    """Return name and checksum of the corpora, the tokenizer, the teacher and the start models, by kind and index."""
     recipe = meta["recipe"]
-    corpora = [*recipe["train"], *recipe.get("replay", []), recipe["valid"]]
-    models = [("the tokenizer", meta["tokenizer"])]
-    if "teacher" in meta:
-        models.append(("the teacher", meta["teacher"]["sha256"]))
-    models += [("the start model", start["sha256"]) for start in meta.get("derived_from", [])]
-    return {(str(name), str(checksum)) for name, checksum in (*corpora, *models)}
+    entries = {
+        "train": recipe["train"],
+        "replay": recipe.get("replay", []),
+        "valid": [recipe["valid"]],
+        "tokenizer": [("the tokenizer", meta["tokenizer"])],
+        "teacher": [("the teacher", meta["teacher"]["sha256"])] if "teacher" in meta else [],
+        "start": [("the start model", start["sha256"]) for start in meta.get("derived_from", [])],
+    }
+    return {
+        (kind, i): (str(name), str(checksum))
+        for kind, pairs in entries.items()
+        for i, (name, checksum) in enumerate(pairs)
+    }
 
 
 def _differences(old_sessions: list[dict[str, Any]], new_sessions: list[dict[str, Any]]) -> list[str]:

@@ -160,7 +160,9 @@ def run_sweep(sweep: Sweep, directory: Path, jobs: int = 1) -> Iterator[RunResul
     complete = {result.name for result in read_results(directory) if not result.exit_code}
     tests = set()
     for options, seed in sweep.runs():
-        config = config_io.load(config_io.find(sweep.config), _overrides(sweep, options, seed))
+        overrides = _overrides(sweep, options, seed)
+        config = config_io.load(config_io.find(sweep.config), overrides)
+        config_io.check_unused(config, overrides)
         check_specs(config)
         data = config.data
         if _name(options, seed) not in complete:

@@ -45,8 +45,9 @@ _VARIABLES = {"x", "ph"}
 """Elements that may stand for a word, such as a name or number that a program inserts."""
 _LINE_BREAK = re.compile(r"\s(?:ctype\s*=\s*[\"']lb|subType\s*=\s*[\"']xlf:lb|id\s*=\s*[\"']LINE_BREAK(?:_\d+)?)[\"']")
 _BREAK = "\u2028"
-"""Character that stands for an element with a line break, which separates sentences."""
+"""Character that represents an element with a line break."""
 _SEPARATOR = rf"[\t\r\n{_BREAK}]"
+"""Characters that separate sentences."""
 _PLAIN_LANGUAGE = re.compile(r"[a-z]{2}(?:[-_][a-z]{4})?(?:[-_][a-z]{2})?", re.IGNORECASE)
 _WORD_START, _WORD_END = re.compile(r"\w"), re.compile(r"\w\Z")
 _INHERITED = {"translate", "space"}
@@ -383,9 +384,8 @@ class InlineContent:
             if name not in _CONTAINERS and name not in _STARTS:
                 is_word = self._has_words and not (_WORD_END.search(self._text[-1:]) or _WORD_START.match(following))
                 native = f"{{{value}}}" if is_word and name in _VARIABLES else ""
-            if native and not re.search(
-                rf"\A\s|\s\Z|{_SEPARATOR}", native
-            ):  # these would be cut, and the text written twice
+            # Text that would be cut stays in the markup: it would be written twice.
+            if native and not re.search(rf"\A\s|\s\Z|{_SEPARATOR}", native):
                 self._fixed.append(FixedSpan(len(self._text), len(self._text) + len(native), native))
                 self._set_text(index, native)
 

@@ -39,7 +39,7 @@ def select_fastest(task: str, version: str, candidates: Mapping[str, Callable[[]
             with suppress(OSError, RuntimeError):  # the cache directory is not writable
                 stack.enter_context(locked(cache_dir() / "rates.lock", lambda: None))
             rates = _cached(key, candidates) or _measure_and_cache(key, task, candidates, flops)
-    return _fastest(rates)
+    return max(rates, key=rates.__getitem__)
 
 
 def _cached(key: str, candidates: Mapping[str, object]) -> dict[str, float] | None:
@@ -56,7 +56,7 @@ def _measure_and_cache(
         cache_dir().mkdir(parents=True, exist_ok=True)
         write_text(_cache_file(), json.dumps(cached_rates() | _process_cache, indent=1))
     summary = ", ".join(f"{name} {rate:,.0f} GFLOP/s" for name, rate in rates.items())
-    log(f"{_fastest(rates)} is the fastest for {task} ({summary})")
+    log(f"{max(rates, key=rates.__getitem__)} is the fastest for {task} ({summary})")
     return rates
 
 
@@ -74,10 +74,6 @@ def _measure_seconds(candidates: Mapping[str, Callable[[], object]]) -> dict[str
         if time.perf_counter() > end:
             break
     return shortest
-
-
-def _fastest(rates: Mapping[str, float]) -> str:
-    return max(rates, key=lambda name: rates[name])
 
 
 def cached_rates() -> dict[str, dict[str, float]]:

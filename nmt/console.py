@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
     from tqdm import tqdm
-
-T = TypeVar("T")
 
 SILENT = (os.environ.get("WORLD_SIZE") or "1") != "1" and (os.environ.get("RANK") or "0") != "0"
 """Whether this process logs nothing: under torchrun only rank 0 logs."""
@@ -71,21 +69,14 @@ def log(message: str, *, every_rank: bool = False) -> None:
         print(f"nmt: {message}", file=LOG, flush=True)
 
 
-def with_progress(items: Iterable[T], on_progress: Callable[[], object]) -> Iterator[T]:
-    """Yield items and call `on_progress` after each."""
-    for item in items:
-        yield item
-        on_progress()
-
-
-def progress(total: float | None, description: str, unit: str, **options: Any) -> tqdm[Any]:
+def progress(total: float | None, description: str, unit: str, *, disable: bool = False, **options: Any) -> tqdm[Any]:
     """Open a progress bar. If stderr is not a terminal, it prints one line per minute."""
     from tqdm import tqdm  # slow to import
 
     is_terminal = sys.stderr.isatty()
     has_size = is_terminal and os.get_terminal_size(sys.stderr.fileno()).columns > 0
     return tqdm(
-        disable=options.pop("disable", False) or SILENT,
+        disable=disable or SILENT,
         total=total,
         desc=description,
         unit=unit,

@@ -16,7 +16,7 @@ NMTError            exit code 1: the request is valid but failed
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 
 class NMTError(Exception):
@@ -69,3 +69,9 @@ def suggest(word: str, choices: Iterable[str]) -> str:
     names = sorted(choices)[:MAX_CHOICES]
     matches = difflib.get_close_matches(word, names, n=1)
     return f"did you mean '{matches[0]}'?" if matches else f"choose from: {', '.join(names)}"
+
+
+def check_choice(kind: str, name: str, choices: Collection[str]) -> None:
+    """Raise a UsageError for a name that is not one of the choices, such as the `kind` "precision"."""
+    if name not in choices:
+        raise UsageError(f"unknown {kind} '{name}'", suggest(name, choices))

@@ -184,8 +184,8 @@ def write_bytes(path: Path, content: bytes) -> None:
         work.unlink(missing_ok=True)
 
 
-def check_not_overwriting(outputs: Iterable[Path], inputs: Iterable[Path]) -> None:
-    """Check that no output file is also an input file, following links.
+def check_not_overwriting(outputs: Iterable[Path | None], inputs: Iterable[Path | None]) -> None:
+    """Check that no output file is also an input file, following links. None is no file.
 
     Raises:
         UsageError: an output is an input, or has no name.
@@ -195,8 +195,8 @@ def check_not_overwriting(outputs: Iterable[Path], inputs: Iterable[Path]) -> No
         info = path.stat()
         return info.st_dev, info.st_ino  # what samefile compares
 
-    existing = {identity(path) for path in inputs if path.exists()}
-    for output in outputs:
+    existing = {identity(path) for path in inputs if path and path.exists()}
+    for output in filter(None, outputs):
         if not output.name:
             raise UsageError(f"{output} names no file", "choose a name such as report.html")
         if output.is_file() and identity(output) in existing:

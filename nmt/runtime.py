@@ -1,4 +1,4 @@
-"""Device, precision, threads and seeds. PyTorch is imported only where it is used."""
+"""Device, precision and threads. PyTorch is imported only where it is used."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from nmt.errors import UsageError, suggest
+from nmt.errors import UsageError, check_choice, suggest
 
 if TYPE_CHECKING:
     import torch
@@ -62,13 +62,6 @@ def resolve_device(name: str) -> str:
     return f"cuda:{int(index)}"
 
 
-def torch_device(name: str) -> torch.device:
-    """Resolve a device name to a `torch.device`; see `resolve_device`."""
-    import torch
-
-    return torch.device(resolve_device(name))
-
-
 def _may_have_gpu() -> bool:
     """Return whether a CUDA GPU may exist, without importing PyTorch, which takes a second."""
     try:
@@ -85,8 +78,7 @@ def check_precision(name: str, device: str, *, inference: bool = False) -> None:
         UsageError: the precision is unknown, or the device does not support it.
     """
     choices = ("auto", *PRECISIONS, *(("int8",) if inference else ()))
-    if name not in choices:
-        raise UsageError(f"unknown precision '{name}'", suggest(name, choices))
+    check_choice("precision", name, choices)
     if name == "fp16" and device == "cpu":
         raise UsageError("fp16 needs a GPU", "use --precision auto, which selects fp32 or bf16")
     if name == "int8" and device != "cpu":
@@ -153,15 +145,3 @@ def out_of_memory_as(error: Exception) -> Iterator[None]:
             raise error from None
         finally:
             del error  # otherwise a reference cycle keeps the tensors of the failed call
-
-
-def seed_everything(seed: int) -> None:
-    """Seed the random number generators of Python, NumPy and PyTorch."""
-    import random
-
-    import numpy as np
-    import torch
-
-    random.seed(seed)
-    np.random.seed(seed % 2**32)
-    torch.manual_seed(seed)

@@ -69,7 +69,8 @@ OPERATOR_GROUPS = {  # regular expressions of PyTorch operator names; the first 
 def main() -> None:
     """Run the benchmark and print a table."""
     arguments = _arguments()
-    device = runtime.torch_device(arguments.device or ("cuda" if arguments.workload == "gpu" else "cpu"))
+    default = "cuda" if arguments.workload == "gpu" else "cpu"
+    device = torch.device(runtime.resolve_device(arguments.device or default))
     process_settings.tune_malloc_for_training()
     name, changes = WORKLOADS[arguments.workload]
     config = config_io.load(config_io.find(name), [*changes, *arguments.set])

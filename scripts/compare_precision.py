@@ -25,7 +25,6 @@ from torch import Tensor, nn
 
 from bench_train import WORKLOADS
 from command_errors import error_messages
-from nmt import runtime
 from nmt.config import Config, config_io
 from nmt.data.prepare import PreparedData, prepare
 from nmt.model.layers import Dropout
@@ -43,7 +42,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--precision", default="auto")
     arguments = parser.parse_args()
-    device = runtime.torch_device("cpu")
+    device = torch.device("cpu")
     dtype = training_dtype(arguments.precision, device, config_io.load(config_io.find("multi30k"), WORKLOAD))
     process_settings.tune_malloc_for_training()
     differences = []

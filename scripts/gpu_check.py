@@ -87,7 +87,7 @@ def _device(emulate: bool) -> Iterator[torch.device]:
     if not emulate:
         if not torch.cuda.is_available():
             raise UsageError("no CUDA GPU is available", "scripts/gpu_check.sh --emulate tries the script without one")
-        yield runtime.torch_device("cuda")
+        yield torch.device(runtime.resolve_device("cuda"))
         return
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
     try:

@@ -347,7 +347,7 @@ def test_resume_rejects_an_empty_config(nmt: CommandLine) -> None:
 
 def test_plan_output() -> None:
     estimate = Estimate(
-        parameters=2_500_000, pairs=1000, corpora="1,000 pairs",
+        parameters=2_500_000, corpora="1,000 pairs",
         tokens_per_epoch=20_000, updates_per_epoch=50, padding=0.125,
         measured_updates=9, tokens_per_second=800.0, seconds_per_update=0.5, memory=1_500_000_000, disk=30_000_000,
     )  # fmt: skip

@@ -9,7 +9,7 @@ import typer
 
 from nmt.cli.options import ModelOption, SearchOption
 from nmt.cli.output import write_file
-from nmt.errors import UsageError, suggest
+from nmt.errors import UsageError, check_choice
 
 MAX_LOG_CHARACTERS = 120
 
@@ -51,8 +51,8 @@ def attention(
 
     check_figure_format(output, ".html", ".json")
     suffix = output.suffix.lower()
-    if part is not None and part not in PARTS:
-        raise UsageError(f"unknown part '{part}'", suggest(part, PARTS))
+    if part is not None:
+        check_choice("part", part, PARTS)
     if suffix in (".html", ".json") and (part or layer):
         raise UsageError("--part and --layer apply to images only", f"a {suffix} file includes all parts and layers")
     if target is not None and search:

@@ -88,7 +88,7 @@ def calibrate(
     from nmt.evaluate.test_sets import file_test_set, named_test_set, sample
     from nmt.paths import check_not_overwriting
 
-    check_not_overwriting([html] if html else [], [path for path in (src, *(ref or ())) if path])
+    check_not_overwriting([html], [src, *(ref or ())])
     translator = load_translator(model, device, precision)
     metric = comet_quality(comet) if comet else CHRF
     languages = translator.config.data.src, translator.config.data.tgt

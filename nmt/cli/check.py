@@ -13,8 +13,8 @@ import typer
 from nmt.cli.options import EncodingErrorsOption, SetOption
 from nmt.cli.output import show, write_file
 from nmt.config.config_io import LANGUAGE_CODE
-from nmt.console import log, progress, with_progress
-from nmt.errors import DataError, NMTError, UsageError, suggest
+from nmt.console import log, progress
+from nmt.errors import DataError, NMTError, UsageError, check_choice
 
 if TYPE_CHECKING:
     from nmt.data.check import Report
@@ -77,8 +77,7 @@ def check(
 
     names = [each.name for each in CHECKS]
     for name in ignore or []:
-        if name not in names:
-            raise UsageError(f"unknown check '{name}'", suggest(name, names))
+        check_choice("check", name, names)
     if (src is None) == (config is None) or (src is not None and tgt is None and not pair_format(src)):
         raise UsageError(
             "pass either two files, a .tsv or .tmx file, or --config", "for example nmt data check mine.en mine.de"
@@ -105,7 +104,7 @@ def check(
         *(path for text in corpora for path in text.files),
         *(path for name in test or [] for path in test_files(name)),
     ]
-    check_not_overwriting([*outputs, *([html] if html else [])], inputs)
+    check_not_overwriting([*outputs, html], inputs)
     if html in outputs:
         raise UsageError(f"--html and --fix would both write {html}", "choose another name for --html")
     for code in languages:
@@ -136,8 +135,8 @@ def _write_repaired(corpora: list[Split], report: Report, outputs: list[Path]) -
     pairs = len(report.problems_N)
     try:
         outputs[0].parent.mkdir(parents=True, exist_ok=True)
-        with progress(pairs, "repairing", " pairs", unit_scale=True) as bar:
-            kept = write_pairs(outputs[0], outputs[1], with_progress(repair(corpora, report), bar.update))
+        with progress(pairs, "repairing", " pairs", unit_scale=True, iterable=repair(corpora, report)) as repaired:
+            kept = write_pairs(outputs[0], outputs[1], repaired)
     except OSError as error:
         raise NMTError(f"cannot write {outputs[0]}: {error.strerror}", "name another prefix") from None
     log(f"wrote {kept:,} of {pairs:,} pairs to {outputs[0]} and {outputs[1]}")

@@ -88,7 +88,7 @@ def compare(
     paths = (first, second)
     translators = _load_translators(paths, device, precision)
     translator = translators[0] or translators[1]
-    check_not_overwriting([html] if html else [], [path for path in (*paths, src, *(ref or ()), train) if path])
+    check_not_overwriting([html], [*paths, src, *(ref or ()), train])
     if translator is None and src is None:
         raise UsageError("translation files require --src and --ref", "for example --src test.en --ref test.de")
     if translator is None and search:
@@ -146,7 +146,7 @@ def _training_counts(
     train: Path | None, translator: Translator | None, test_sets: list[TestSet], encoding_errors: str
 ) -> Counter[str] | None:
     """Count the test sets' words in --train, or in the prepared training data of the model if it still exists."""
-    from nmt.console import log, progress, with_progress
+    from nmt.console import log, progress
     from nmt.data.normalization import words_without_punctuation as words
     from nmt.data.pairs import read_lines
     from nmt.data.prepare import find_prepared_text
@@ -156,8 +156,9 @@ def _training_counts(
         log("no comparison by word frequency: pass the training data with --train")
         return None
     vocabulary = {word for test in test_sets for source in test.sources for word in words(source)}
-    with progress(None, "counting words", " lines", unit_scale=True) as bar:
-        lines = with_progress(read_lines(path, encoding_errors), bar.update)
+    with progress(
+        None, "counting words", " lines", unit_scale=True, iterable=read_lines(path, encoding_errors)
+    ) as lines:
         return Counter(word for line in lines for word in words(line) if word in vocabulary)
 
 

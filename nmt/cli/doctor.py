@@ -81,7 +81,7 @@ def _system_info() -> dict[str, Any]:
 def _format_rates(key: str, rates: dict[str, float]) -> str:
     task, _, _, threads = key.split("; ")
     all_rates = ", ".join(f"{name} {rate:,.0f} GFLOP/s" for name, rate in rates.items())
-    return f"{task}: {max(rates, key=lambda name: rates[name])} ({all_rates}; {threads})"
+    return f"{task}: {max(rates, key=rates.__getitem__)} ({all_rates}; {threads})"
 
 
 def _describe_directory(find: Callable[[], Path]) -> str:

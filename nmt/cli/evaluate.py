@@ -94,7 +94,7 @@ def evaluate(
     directory = output or _default_output(translator, model[0] if model else None)
     stems = [directory / safe_filename(test_set.name) for test_set in test_sets]
     outputs = [stem.with_name(stem.name + suffix) for stem in stems for suffix in (".hyp", ".json")]
-    check_not_overwriting(outputs, [path for path in (src, *(ref or ())) if path])
+    check_not_overwriting(outputs, [src, *(ref or ())])
     evaluations = []
     for test_set in test_sets:
         evaluation = evaluate_test_set(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 import typer
 
 from nmt.console import discard
-from nmt.errors import NMTError, UsageError, suggest
+from nmt.errors import NMTError, UsageError
 from nmt.paths import descriptor, write_bytes
 
 if TYPE_CHECKING:
@@ -23,12 +23,6 @@ if TYPE_CHECKING:
 
 WriteLine = Callable[[str], object]
 OUTPUT_FORMATS = ("text", "jsonl")
-
-
-def check_output_format(name: str) -> None:
-    """Raise a UsageError for an unknown output format."""
-    if name not in OUTPUT_FORMATS:
-        raise UsageError(f"unknown format '{name}'", suggest(name, OUTPUT_FORMATS))
 
 
 class OutputFormat(Protocol):
@@ -73,11 +67,10 @@ class TextFormat:
         return f"{score}{'' if translation.confidence is None else f'{translation.confidence:.2f}'}\t"
 
 
-@dataclass(frozen=True)
 class JsonLinesFormat:
     """One JSON object per input line, with all fields of its translations."""
 
-    lines_per_input: int = 1
+    lines_per_input = 1
 
     def matches(self, line: str) -> bool:
         """Return whether an existing output line may have this format."""
@@ -147,13 +140,12 @@ def open_output(path: Path | None, *, append: bool = False) -> Iterator[WriteLin
         yield typer.echo
         return
     check_uncompressed(path)
-    existed, append = path.exists(), append or number is not None
+    existed, keep_content = path.exists(), append or number is not None
     try:
         opened = path if number is None else os.dup(number)
         file = open(opened, "a", encoding="utf-8", newline="\n")  # noqa: SIM115
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror}", "choose another file") from None
-    keep_content = append
 
     def write(line: str) -> None:
         nonlocal keep_content

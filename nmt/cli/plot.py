@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nmt.console import log
-from nmt.errors import ConfigError, UsageError, suggest
+from nmt.errors import ConfigError, UsageError, check_choice
 from nmt.runs import pretrained
 from nmt.viz import learning_curves
 
@@ -37,8 +37,7 @@ def curves(
       nmt plot curves runs/quickstart
       nmt plot curves runs/a runs/b --by hours -o comparison.svg
     """
-    if by not in learning_curves.AXES:
-        raise UsageError(f"unknown axis '{by}'", suggest(by, learning_curves.AXES))
+    check_choice("axis", by, learning_curves.AXES)
     for run in runs:
         pretrained.reject_pretrained(run)
     learning_curves.draw(list(dict.fromkeys(runs)), output, learning_curves.AXES[by])

@@ -11,7 +11,8 @@ from typing import Annotated
 import typer
 
 from nmt.cli.options import DeviceOption, EncodingErrorsOption, ModelsOption, load_translator
-from nmt.cli.output import check_output_format, open_output
+from nmt.cli.output import OUTPUT_FORMATS, open_output
+from nmt.errors import check_choice
 
 
 def score(
@@ -40,7 +41,7 @@ def score(
       nmt score --src test.en --tgt test.de --per-token --model runs/multi30k
       nmt score --src test.en --tgt test.de --format jsonl
     """
-    check_output_format(format)
+    check_choice("format", format, OUTPUT_FORMATS)
 
     from nmt.console import progress
     from nmt.data.pairs import count_lines, open_text, read_pairs
@@ -48,7 +49,7 @@ def score(
 
     for file in (src, tgt):
         open_text(file).close()
-    check_not_overwriting([output] if output else [], [src, tgt])
+    check_not_overwriting([output], [src, tgt])
     translator = load_translator(model, device, "fp32")
     pairs, inputs = tee(read_pairs(src, tgt, errors=encoding_errors))
     with open_output(output) as write, progress(count_lines(src), "scoring", " pairs") as bar:

@@ -16,7 +16,6 @@ import math
 import shlex
 import shutil
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -30,7 +29,7 @@ from nmt.cli.check import load_test_pairs
 from nmt.cli.sharding import Shard
 from nmt.cli.translation_job import TranslationJob, translate_file
 from nmt.console import SILENT, log
-from nmt.errors import NMTError, UsageError, suggest
+from nmt.errors import NMTError, UsageError, check_choice
 from nmt.paths import locked, new_directory, write_text
 
 if TYPE_CHECKING:
@@ -75,11 +74,10 @@ ShardOption = Annotated[
 ResumeOption = Annotated[bool, typer.Option("--resume", help="Continue an interrupted command.")]
 
 
-@dataclass(frozen=True)
 class ScoredFormat:
     """All candidates of a line as a line of JSON, with their log-probabilities per token if they are known."""
 
-    lines_per_input: int = 1
+    lines_per_input = 1
 
     def matches(self, line: str) -> bool:
         """Return whether an existing line may have this format."""
@@ -136,11 +134,10 @@ def check_options(
         raise UsageError(f"{output} already exists", "choose another --output, or delete it")
     if min_score is not None and not math.isfinite(min_score):
         raise UsageError(f"--min-score must be a number, got {min_score}", "a typical value is -1.0")
-    if select and select not in SENTENCE_METRICS:
-        raise UsageError(f"unknown metric '{select}'", suggest(select, SENTENCE_METRICS))
+    if select:
+        check_choice("metric", select, SENTENCE_METRICS)
     for name in ignore:
-        if name not in NAMES:
-            raise UsageError(f"unknown filter '{name}'", suggest(name, NAMES))
+        check_choice("filter", name, NAMES)
     cleaning_pipeline((), clean_steps)
     if search and parse_search(search).n_best == 1 and select:
         raise UsageError(
@@ -308,16 +305,12 @@ def _finish(
         origin = settings | {"filters": filters, "build_command": build_command}
         origin["statistics"] = statistics | {"filtered": dropped}
         write_record(directory, options.output.name, origin, {path.name: num_pairs for path in outputs})
-    _report(options.output, num_pairs, dropped, languages)
-    log(f"train on it: {train_command(build_command)}", every_rank=True)
-    typer.echo(options.output)
-
-
-def _report(output: Path, num_pairs: int, dropped: Counter[str], languages: tuple[str, str]) -> None:
     for name, count in dropped.most_common():
         log(f"filter {name} dropped {count:,} pairs", every_rank=True)
-    names = " and ".join(str(output / f"train.{language}") for language in languages)
+    names = " and ".join(str(options.output / path.name) for path in outputs)
     log(f"wrote {num_pairs:,} of {num_pairs + dropped.total():,} pairs to {names}", every_rank=True)
+    log(f"train on it: {train_command(build_command)}", every_rank=True)
+    typer.echo(options.output)
 
 
 def _build_command() -> str:

@@ -34,11 +34,10 @@ def train(
     from nmt.config import MAX_VOCAB_SIZE
     from nmt.data import tokenizer
     from nmt.data.pairs import read_lines
-    from nmt.errors import UsageError, suggest
+    from nmt.errors import UsageError, check_choice
     from nmt.paths import check_not_overwriting, descriptor
 
-    if model_type not in ("unigram", "bpe"):
-        raise UsageError(f"unknown model type '{model_type}'", suggest(model_type, ("unigram", "bpe")))
+    check_choice("model type", model_type, ("unigram", "bpe"))
     if not 1 <= vocab_size <= MAX_VOCAB_SIZE:
         raise UsageError(f"--vocab-size must be between 1 and {MAX_VOCAB_SIZE}, got {vocab_size}")
     check_not_overwriting([output], files)

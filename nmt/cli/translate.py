@@ -21,11 +21,11 @@ from nmt.cli.options import (
     argument_lines,
     search_spec,
 )
-from nmt.cli.output import JsonLinesFormat, OutputFormat, TextFormat, check_output_format, check_uncompressed
+from nmt.cli.output import OUTPUT_FORMATS, JsonLinesFormat, OutputFormat, TextFormat, check_uncompressed
 from nmt.cli.sharding import Shard
 from nmt.cli.translation_job import TranslationJob, log_terms, translate_file, translate_stream
 from nmt.documents.formats import FORMATS, DocumentOptions
-from nmt.errors import CheckpointError, NMTError, UsageError
+from nmt.errors import CheckpointError, NMTError, UsageError, check_choice
 from nmt.paths import check_not_overwriting, descriptor
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ def translate(
       nmt translate docs/ --memory memory.tmx --resume
       curl https://example.com | nmt translate --document html > example.html
     """
-    check_output_format(format)
+    check_choice("format", format, OUTPUT_FORMATS)
     documents = _document_paths(text, document)
     is_document = bool(documents) or document is not None
     not_for: dict[str, object] = {
@@ -194,7 +194,7 @@ def translate(
     interactive = _check_input(text, input, output, is_document)
     inputs = (input, glossary, memory, None if text or input else Path("/dev/stdin"))
     outputs = [output] if output and not (is_document and output.is_dir()) else []
-    check_not_overwriting(outputs, [path for path in inputs if path])
+    check_not_overwriting(outputs, inputs)
 
     from nmt.search import parse_search
 

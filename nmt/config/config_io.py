@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import dataclasses
+import functools
 import inspect
 import itertools
 import re
-import types
 import typing
 from collections.abc import Sequence
 from operator import attrgetter
@@ -40,7 +41,17 @@ BELOW_ONE = (
     "train.beta1", "train.beta2", "train.replay_share",
 )  # fmt: skip
 LANGUAGE_CODE = re.compile(r"[A-Za-z0-9]+([-_][A-Za-z0-9]+)*")
-FIELD_TYPES = {f.name: typing.get_type_hints(Config)[f.name] for f in dataclasses.fields(Config)}
+
+
+def _option_types(section: Any = Config, prefix: str = "") -> dict[str, Any]:
+    types: dict[str, Any] = {}
+    for name, kind in typing.get_type_hints(section).items():
+        types |= _option_types(kind, f"{name}.") if dataclasses.is_dataclass(kind) else {prefix + name: kind}
+    return types
+
+
+OPTION_TYPES = _option_types()
+"""Type of each option by its full name ("train.steps")."""
 
 
 class _Loader(yaml.SafeLoader):
@@ -129,26 +140,25 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 def override(config: Config, text: str) -> Config:
     """Apply one `section.key=value`. The value is parsed as YAML unless the option is a string."""
-    path, equals, raw = text.partition("=")
-    path = path.strip()
+    name, equals, raw = (part.strip() for part in text.partition("="))
     if not equals:
         raise ConfigError(f"cannot read --set {text}", "write --set train.steps=1000")
-    section, dot, key = path.rpartition(".")
-    parent: Any = getattr(config, section, None) if dot and section in FIELD_TYPES else config if not dot else None
-    hints = typing.get_type_hints(type(parent)) if dataclasses.is_dataclass(parent) else {}
-    if key not in hints or dataclasses.is_dataclass(hints[key]):
-        raise ConfigError(f"unknown key {path}", suggest(path, keys()))
-    if hints[key] is str:
-        value: Any = raw.strip()
-    elif typing.get_origin(hints[key]) is tuple and not raw.strip().startswith("["):
-        value = [raw.strip()] if raw.strip() else []
+    if name not in OPTION_TYPES:
+        raise ConfigError(f"unknown key {name}", suggest(name, OPTION_TYPES))
+    expected = OPTION_TYPES[name]
+    if expected is str:
+        value: Any = raw
+    elif typing.get_origin(expected) is tuple and not raw.startswith("["):
+        value = [raw] if raw else []
     else:
         try:
             value = yaml.load(raw, Loader=_Loader)
         except (yaml.YAMLError, ValueError, RecursionError):
             raise ConfigError(f"cannot read the value of --set {text}") from None
-    changed = dataclasses.replace(parent, **{key: _value(hints[key], value, path)})
-    return dataclasses.replace(config, **{section: changed}) if dot else typing.cast(Config, changed)
+    section, _, key = name.rpartition(".")
+    parent: Any = getattr(config, section) if section else config
+    changed: Any = dataclasses.replace(parent, **{key: _value(expected, value, name)})
+    return dataclasses.replace(config, **{section: changed}) if section else changed
 
 
 def keys_in_file(path: Path) -> set[str]:
@@ -158,33 +168,21 @@ def keys_in_file(path: Path) -> set[str]:
     return sections | {name for name, value in tree.items() if not isinstance(value, dict)}
 
 
-def keys() -> list[str]:
-    """Return the full names of all options ("train.steps")."""
-    names = []
-    for name, kind in FIELD_TYPES.items():
-        if dataclasses.is_dataclass(kind):
-            names += [f"{name}.{f.name}" for f in dataclasses.fields(kind)]
-        else:
-            names.append(name)
-    return names
-
-
 def options() -> list[tuple[str, str, str]]:
     """Return the full name, default and documentation of all options, read from the source of the dataclasses."""
     rows = []
-    for section, prefix in [(Config, ""), *((kind, f"{name}.") for name, kind in FIELD_TYPES.items())]:
-        if not dataclasses.is_dataclass(section):
-            continue
-        defaults = dataclasses.asdict(typing.cast(type, section)())
-        for name, doc in _field_docs(typing.cast(type, section)).items():
-            default = yaml.safe_dump(defaults[name], default_flow_style=True).split("\n")[0]
-            rows.append((f"{prefix}{name}", default, doc))
+    for name in OPTION_TYPES:
+        section, _, key = name.rpartition(".")
+        parent: Any = getattr(Config(), section) if section else Config()
+        default = yaml.safe_dump(getattr(parent, key), default_flow_style=True).split("\n")[0]
+        rows.append((name, default, _field_docs(parent)[key]))
     return rows
 
 
-def _field_docs(dataclass: type) -> dict[str, str]:
-    """Return the string literal below each field."""
-    body = ast.parse(inspect.getsource(dataclass)).body[0]
+@functools.cache
+def _field_docs(section: Any) -> dict[str, str]:
+    """Return the string literal below each field of a dataclass."""
+    body = ast.parse(inspect.getsource(type(section))).body[0]
     assert isinstance(body, ast.ClassDef)
     docs = {}
     for field, doc in itertools.pairwise(body.body):
@@ -216,13 +214,9 @@ def _build(kind: type, tree: dict[str, Any], path: str) -> Any:
 
 def _value(expected: Any, value: Any, path: str) -> Any:
     """Check one value against its annotation. Lists become tuples; 1e-4, a string in YAML 1.1, becomes a float."""
-    if expected is float and isinstance(value, str):
-        try:
-            return float(value)
-        except ValueError:
-            pass
-    if expected is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
+    if expected is float and isinstance(value, str | int) and not isinstance(value, bool):
+        with contextlib.suppress(ValueError):
+            return float(str(value))  # an integer that is too large becomes infinite, which `check` rejects
     if typing.get_origin(expected) is tuple and isinstance(value, list):
         value = tuple(value)
     if not accepts(expected, value):
@@ -234,7 +228,7 @@ def _value(expected: Any, value: Any, path: str) -> Any:
 def _name(expected: Any) -> str:
     if typing.get_origin(expected) is tuple:
         return f"a list of {_name(typing.get_args(expected)[0])}"
-    return expected.__name__ if isinstance(expected, type) and not isinstance(expected, types.GenericAlias) else "value"
+    return str(expected.__name__)
 
 
 def check(config: Config) -> None:

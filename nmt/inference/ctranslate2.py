@@ -10,7 +10,7 @@ from typing import Any
 
 from nmt import runtime
 from nmt.data.tokenizer import Tokenizer
-from nmt.errors import CheckpointError, UsageError, suggest
+from nmt.errors import CheckpointError, UsageError, check_choice
 from nmt.inference import Source, TokenScores, max_target_length
 from nmt.runs import discovery, pretrained
 from nmt.search import Hypothesis, Search
@@ -53,8 +53,7 @@ class CTranslate2Engine:
             CheckpointError: the model is damaged.
         """
         ctranslate2 = runtime.require_package("CTranslate2", "ctranslate2")
-        if precision not in TYPES:
-            raise UsageError(f"unknown precision '{precision}'", suggest(precision, TYPES))
+        check_choice("precision", precision, TYPES)
         self.tokenizer = tokenizer
         kind, _, index = device.partition(":")
         threads = {"inter_threads": runtime.num_threads(), "intra_threads": 1} if kind == "cpu" else {}

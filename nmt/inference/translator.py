@@ -13,7 +13,7 @@ from nmt import runtime
 from nmt.config import Config
 from nmt.data.placeholders import PLACEHOLDERS
 from nmt.data.tokenizer import Tokenizer
-from nmt.errors import DataError, UsageError, suggest
+from nmt.errors import DataError, UsageError, check_choice
 from nmt.inference import Engine, Source, TokenScores, confidence
 from nmt.inference.chunking import chunked
 from nmt.inference.ctranslate2 import CTranslate2Engine, find_export
@@ -78,8 +78,7 @@ class Translator:
             UsageError: the device or engine does not exist or does not support the precision.
         """
         device = runtime.resolve_device(device)
-        if engine not in ENGINES:
-            raise UsageError(f"unknown engine '{engine}'", suggest(engine, ENGINES))
+        check_choice("engine", engine, ENGINES)
         paths = [Path(path)] if isinstance(path, Path | str) else list(map(Path, path))
         if engine == "ctranslate2":
             return cls._load_export(paths, device, precision)

@@ -10,7 +10,7 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
-from nmt.config import ModelConfig, config_io
+from nmt.config import config_io
 from nmt.errors import CheckpointError, UsageError
 from nmt.paths import new_directory
 from nmt.runs import checkpoint, discovery, model_card, pretrained, run_info
@@ -73,10 +73,7 @@ def _check_compatible(
         raise CheckpointError(f"{first} and {second} translate between different languages", hint)
     if first_model.tokenizer.checksum != second_model.tokenizer.checksum:
         raise CheckpointError(f"{first} and {second} have different tokenizers", hint)
-    different = [name for name, value in _architecture(one.model).items() if value != _architecture(two.model)[name]]
+    options = asdict(two.model)
+    different = [name for name, value in asdict(one.model).items() if name not in DROPOUTS and value != options[name]]
     if different:
         raise CheckpointError(f"{first} and {second} differ in model.{different[0]}", hint)
-
-
-def _architecture(config: ModelConfig) -> dict[str, object]:
-    return {name: value for name, value in asdict(config).items() if name not in DROPOUTS}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import NamedTuple
 
 from nmt.data.check.languages import LANGUAGES, language_probabilities, model_code
 from nmt.data.language_codes import NAMES, base_language
@@ -14,8 +15,16 @@ def language_name(code: str) -> str:
     return name if code == base_language(code) or name == code else f"{name} ({code})"
 
 
-def detect(text: str, codes: Collection[str]) -> list[tuple[str, float]]:
-    """Return language codes and their probabilities in percent, the most probable first.
+class Detection(NamedTuple):
+    """A possible language of a text."""
+
+    language: str
+    probability: float
+    """In percent."""
+
+
+def detect(text: str, codes: Collection[str]) -> list[Detection]:
+    """Return the probability of each language, the most probable first.
 
     Args:
         text: its first 200 characters are used.
@@ -23,9 +32,9 @@ def detect(text: str, codes: Collection[str]) -> list[tuple[str, float]]:
     """
     probabilities = language_probabilities(text, len(LANGUAGES))
     bases = set(map(base_language, codes))
-    percent = {}
+    detections = []
     for code in codes:  # the probability of no is not that of nb, too, if both are possible
         base, known = base_language(code), model_code(code)
         probability = probabilities.get(known, 0.0) if base == known or known not in bases else 0.0
-        percent[code] = round(100 * min(1.0, probability), 1)
-    return sorted(percent.items(), key=lambda item: -item[1])
+        detections.append(Detection(code, round(100 * min(1.0, probability), 1)))
+    return sorted(detections, key=lambda each: -each.probability)

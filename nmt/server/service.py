@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from itertools import chain, islice
 from typing import TypeVar
 
@@ -17,7 +16,7 @@ from nmt.inference.translation import Translation
 from nmt.registry import format_spec, parse
 from nmt.search.beam import Beam
 from nmt.server.batching import BatchTranslator, QueuedGuard, split_into_parts
-from nmt.server.languages import detect, language_name
+from nmt.server.languages import Detection, detect, language_name
 from nmt.server.metrics import Metrics
 from nmt.server.text import join_lines, split_lines
 
@@ -29,15 +28,6 @@ MIN_IDENTITY_PROBABILITY = 50.0
 """Minimum probability, in percent, that a text is in the target language already."""
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Detection:
-    """The detected language of texts."""
-
-    language: str
-    probability: float
-    """In percent."""
 
 
 class Service:
@@ -100,7 +90,7 @@ class Service:
         """Return the probable languages of the texts, the most probable first; the longest texts decide."""
         # `detect` reads the start only. A long URL is one word.
         longest_first = sorted(texts, key=lambda text: len(text.split()), reverse=True)
-        return [Detection(*each) for each in detect("\n".join(longest_first), self.languages)]
+        return detect("\n".join(longest_first), self.languages)
 
     def resolve(self, texts: Sequence[str], source: str, target: str) -> tuple[str, str, Detection | None]:
         """Return the languages of a request, and the detected language if `source` is `auto`.

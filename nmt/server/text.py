@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from itertools import chain
+from itertools import accumulate, chain
 
 from nmt.inference.translation import Part, Translation, concatenate, n_best_of_line
 
@@ -20,8 +20,9 @@ def split_lines(text: str) -> list[str]:
 
 def join_lines(text: str, n_bests: Sequence[list[Translation]]) -> list[Translation]:
     """Return the n-best list of a text from those of its lines. A translation has the warnings of all lines."""
-    lines, line_ends = _LINE_END.split(text)[::2], ["", *_LINE_END.findall(text)]
-    offsets = list(_word_offsets(lines))
+    line_ends = ["", *_LINE_END.findall(text)]
+    # Index of the first word of each line.
+    offsets = list(accumulate((len(line.split()) for line in split_lines(text)), initial=0))
     return [
         replace(
             concatenate(list(map(Part, translations, line_ends, offsets))),
@@ -29,11 +30,3 @@ def join_lines(text: str, n_bests: Sequence[list[Translation]]) -> list[Translat
         )
         for translations in n_best_of_line(n_bests)
     ]
-
-
-def _word_offsets(lines: Sequence[str]) -> Iterator[int]:
-    """Yield the index of the first word of each line."""
-    offset = 0
-    for line in lines:
-        yield offset
-        offset += len(line.split())

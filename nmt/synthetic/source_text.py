@@ -8,7 +8,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from nmt.console import progress, with_progress
+from nmt.console import progress
 from nmt.data.check.languages import is_wrong_language
 from nmt.data.clean import cleaning_pipeline
 from nmt.data.pairs import Pair, count_lines, read_lines, write_pairs
@@ -78,8 +78,8 @@ class SourceText:
         Raises:
             DataError: nothing is left.
         """
-        with progress(self.num_lines, "reading", " lines", unit_scale=True) as bar:
-            cleaned = cleaning_pipeline(with_progress(self.read(), bar.update), CLEANING)
+        with progress(self.num_lines, "reading", " lines", unit_scale=True, iterable=self.read()) as pairs:
+            cleaned = cleaning_pipeline(pairs, CLEANING)
             num_lines = write_pairs(directory / SOURCE, directory / REFERENCE, cleaned)
         if not num_lines:
             raise DataError(

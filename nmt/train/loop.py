@@ -20,10 +20,9 @@ EXCHANGE_SECONDS = 0.25
 
 
 def is_finished(trainer: Trainer) -> bool:
-    """Return whether a resumed run makes no update: it has reached its last one, or has stopped early."""
+    """Return whether a run makes no further update: it has reached its last one, or its patience is exhausted."""
     config, state = trainer.config.train, trainer.progress
-    has_stopped = config.patience and state.validations_since_best >= config.patience
-    return state.step >= config.steps or bool(has_stopped)
+    return state.step >= config.steps or 0 < config.patience <= state.validations_since_best
 
 
 def run(trainer: Trainer, metrics: MetricsLogger, stop: StopSignal, time_limit: float | None) -> bool:
@@ -73,7 +72,7 @@ def run(trainer: Trainer, metrics: MetricsLogger, stop: StopSignal, time_limit: 
                 return False
             if decision.validate:
                 stats.finish()
-                has_patience = _validate(trainer, metrics, budget, stop)
+                _validate(trainer, metrics, budget, stop)
                 stats.restart()
                 if not state.scores:
                     return False
@@ -81,7 +80,7 @@ def run(trainer: Trainer, metrics: MetricsLogger, stop: StopSignal, time_limit: 
                     if state.step < config.steps:
                         log("time limit reached")
                     return True
-                if not has_patience:
+                if is_finished(trainer):
                     log(f"early stopping: no improvement in {config.patience} validations")
                     return True
     raise AssertionError("the stream of updates is infinite")
@@ -92,15 +91,16 @@ def _position(trainer: Trainer) -> dict[str, Any]:
     return {"step": state.step, "epoch": state.epoch, "seconds": round(state.seconds, 3), "tokens": state.tokens}
 
 
-def _validate(trainer: Trainer, metrics: MetricsLogger, budget: TimeBudget, stop: StopSignal) -> bool:
-    """Validate, save a checkpoint and log the scores. Return False if patience is exhausted.
+def _validate(trainer: Trainer, metrics: MetricsLogger, budget: TimeBudget, stop: StopSignal) -> None:
+    """Validate, save a checkpoint and log the scores.
 
     If a stop signal interrupts the validation, `scores` stays empty and a resumed run repeats the validation.
     """
     state = trainer.progress
     with budget.validation():
         scores = trainer.group.broadcast(stop.interruptible(trainer.validate) if trainer.group.is_main else None)
-    has_patience = trainer.record_validation(scores) if scores else True
+    if scores:
+        trainer.record_validation(scores)
     if scores and trainer.group.is_main:  # log before saving: a run resumed from this checkpoint would not log it
         samples = {"samples": trainer.samples} if trainer.samples else {}
         metrics.write(_position(trainer) | scores | samples)
@@ -113,7 +113,6 @@ def _validate(trainer: Trainer, metrics: MetricsLogger, budget: TimeBudget, stop
         log(f"{name}: validation loss {loss:.3f}, BLEU {bleu:.1f}{chrf}{best}")
         for source, translation in trainer.samples:
             log(f"  {source} → {translation}")
-    return has_patience
 
 
 @dataclass(frozen=True)

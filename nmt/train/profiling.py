@@ -114,8 +114,6 @@ class Estimate:
     """Measured speed and memory of a training run, and figures derived from them."""
 
     parameters: int
-    pairs: int
-    """Pairs of an epoch."""
     corpora: str
     """Description of the pairs of each corpus; see `nmt.data.mixing.describe`."""
     tokens_per_epoch: int
@@ -156,7 +154,7 @@ def estimate(trainer: Trainer) -> Estimate:
     num_saved = num_parameters * (2 if config.ema else 1)  # with EMA also the non-averaged weights
     num_saved += sum(tensor.numel() for state in trainer.optimizer.state.values() for tensor in state.values())
     return Estimate(
-        num_parameters, loader.num_pairs, describe(loader.corpora), epoch_tokens,
+        num_parameters, describe(loader.corpora), epoch_tokens,
         -(-len(batches) // config.grad_accumulation),
         1 - epoch_tokens / epoch_positions, num_updates, num_tokens / seconds, seconds / num_updates,
         _peak_memory(device), 4 * num_saved * num_checkpoints,

@@ -153,7 +153,7 @@ def truncate_metrics(run: Path, step: int, *, validated: bool = True) -> None:
     def is_kept(line: str) -> bool:
         try:
             values = json.loads(line)
-            return bool(
+            return line.endswith("\n") and bool(
                 values["step"] < step or (values["step"] == step and (validated or "best_metric_value" not in values))
             )
         except (ValueError, TypeError, KeyError):  # truncated by a kill, or of another program

@@ -107,7 +107,7 @@ def train(
     start_time = time.monotonic()
     check_specs(config)
     teacher = find_teacher(config, run) if config.train.teacher else None
-    torch_device = runtime.torch_device(device)
+    torch_device = torch.device(runtime.resolve_device(device))
     if auto_batch_size:
         _check_auto_batch_size(torch_device, resume)
     require_compiler(config, torch_device)
@@ -197,7 +197,7 @@ def estimate_training(
     check_specs(config)
     if config.train.teacher:
         find_teacher(config)
-    torch_device = runtime.torch_device(device)
+    torch_device = torch.device(runtime.resolve_device(device))
     if auto_batch_size:
         _check_auto_batch_size(torch_device, resume=False)
     require_compiler(config, torch_device)
@@ -246,13 +246,9 @@ def _write_run_files(trainer: Trainer, time_limit: float | None) -> None:
         for each in trainer.loader.corpora
     ]
     write_text(run / "data.json", json.dumps(trainer.prepared.meta | {"mix": mix}, indent=2) + "\n")
+    progress = trainer.progress
     run_info.log_session(
-        run,
-        trainer.progress.step,
-        trainer.device.type,
-        trainer.group.world_size,
-        trainer.progress.precision,
-        time_limit,
+        run, progress.step, trainer.device.type, trainer.group.world_size, progress.precision, time_limit
     )
 
 

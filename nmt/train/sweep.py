@@ -28,16 +28,17 @@ from nmt.console import log, progress
 from nmt.data.sources import open_split
 from nmt.errors import UsageError
 from nmt.paths import locked, make_directory, write_text
+from nmt.runs import run_info
+from nmt.train.run_dir import CHOOSE_RUN, LOCK
 from nmt.train.stopping import handle_stop_signals
 
-RESULTS, SWEEP_FILE, LOCK = "results.jsonl", "sweep.json", ".lock"
+RESULTS, SWEEP_FILE = "results.jsonl", "sweep.json"
 TRAINED = ".trained"
 """File in a run whose training is complete; its evaluation may have failed."""
 LOG = "log.txt"
 """File in a run with its messages, if several run at the same time."""
 POLL_SECONDS = 0.1
 MAX_NAME_BYTES = 255
-CHOOSE_RUN = "choose another directory with --run"
 Options = Mapping[str, str]
 
 
@@ -156,7 +157,7 @@ def run_sweep(sweep: Sweep, directory: Path, jobs: int = 1) -> Iterator[RunResul
         )
     from nmt.train.session import check_specs
 
-    runtime.torch_device(sweep.device)  # fails before anything is trained
+    runtime.resolve_device(sweep.device)  # fails before anything is trained
     complete = {result.name for result in read_results(directory) if not result.exit_code}
     tests = set()
     for options, seed in sweep.runs():
@@ -335,8 +336,6 @@ def _commands(
     sweep: Sweep, run: Path, options: Options, seed: int, device: str
 ) -> Generator[list[str], int, RunResult]:
     """Yield the commands of a run, receive the exit code of each, and return the result."""
-    from nmt.runs import run_info
-
     failure = RunResult(run.name, dict(options), seed, exit_code=1)
     command = ["train", "--run", str(run), "--device", device]
     if (run / "config.yaml").exists():
@@ -364,8 +363,6 @@ def _commands(
 
 def _remaining_seconds(time_limit: float, run: Path) -> int:
     """Return the remaining training time of a run, at least a second."""
-    from nmt.runs import run_info
-
     last = run_info.last_progress(run)
     return max(1, round(time_limit - (last.seconds if last else 0.0)))
 

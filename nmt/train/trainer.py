@@ -53,7 +53,7 @@ class Trainer:
         dtype: torch.dtype,
         group: RankGroup | None = None,
     ) -> None:
-        """Build model, optimizer and loader with random weights, and seed the global random generators.
+        """Build model, optimizer and loader with random weights, and seed the global generators of PyTorch.
 
         Raises:
             CheckpointError: the teacher cannot be loaded.
@@ -62,7 +62,7 @@ class Trainer:
         self.group = group or RankGroup()
         self.tokenizer = prepared.tokenizer()
         self.teacher = load_teacher(config, self.tokenizer, device, dtype) if config.train.teacher else None
-        runtime.seed_everything(config.seed)  # after the teacher, whose construction draws random weights
+        torch.manual_seed(config.seed)  # after the teacher, whose construction draws random weights
         self.model = build_model(config.model, len(self.tokenizer)).to(device)
         self.model.compute_dtype = None if dtype == torch.float32 else dtype
         self.ema = copy.deepcopy(self.model).eval() if config.train.ema else None
@@ -300,15 +300,13 @@ class Trainer:
             tokens += batch.tokens
         return sum(torch.stack(losses).tolist()) / max(1, tokens) if losses else 0.0
 
-    def record_validation(self, scores: dict[str, float]) -> bool:
-        """Record the scores of a validation. Return False if patience is exhausted."""
+    def record_validation(self, scores: dict[str, float]) -> None:
+        """Record the scores of a validation."""
         self.progress.scores = scores
         if self.progress.best is None or scores["best_metric_value"] > self.progress.best:
             self.progress.best, self.progress.validations_since_best = scores["best_metric_value"], 0
         else:
             self.progress.validations_since_best += 1
-        patience = self.config.train.patience
-        return not patience or self.progress.validations_since_best < patience
 
 
 def _rng_states(device: torch.device) -> dict[str, Tensor]:

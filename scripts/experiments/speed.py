@@ -86,7 +86,7 @@ def subject(run: Path, lines: list[str]) -> Subject:
     """Load a run for translation and training."""
     loaded = discovery.load(run)
     translator = Translator.load(run)
-    device = runtime.torch_device("auto")
+    device = torch.device(runtime.resolve_device("auto"))
     model, config = loaded.model.to(device).train(), loaded.config
     dtype = training_dtype("auto", device, config)
     model.compute_dtype = None if dtype == torch.float32 else dtype

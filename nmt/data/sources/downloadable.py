@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from nmt.console import log, progress, with_progress
+from nmt.console import log, progress
 from nmt.data import download
 from nmt.data.archives import extracted_files
 from nmt.data.pairs import COMPRESSED, EncodingError, count_lines, read_pairs, write_pairs
@@ -202,8 +202,8 @@ class DownloadableCorpus:
 
     def _write(self, work: Path, split: str, read: PairReader) -> int:
         src, tgt = (work / f"{split}.{language}" for language in self.languages)
-        with progress(None, f"{self.name}/{split}", " pairs", unit_scale=True) as bar:
-            count = write_pairs(src, tgt, with_progress(read(), bar.update))
+        with progress(None, f"{self.name}/{split}", " pairs", unit_scale=True, iterable=read()) as pairs:
+            count = write_pairs(src, tgt, pairs)
         if not count:
             raise DataError(f"the {split} split of corpus '{self.name}' is empty")
         return count

@@ -67,8 +67,13 @@ MAX_CHOICES = 500
 def suggest(word: str, choices: Iterable[str]) -> str:
     """Return the hint for an unknown `word`: the closest choice, or all of them, at most `MAX_CHOICES`."""
     names = sorted(choices)[:MAX_CHOICES]
-    matches = difflib.get_close_matches(word, names, n=1)
-    return f"did you mean '{matches[0]}'?" if matches else f"choose from: {', '.join(names)}"
+    return suggest_closest(word, names) or f"choose from: {', '.join(names)}"
+
+
+def suggest_closest(word: str, choices: Iterable[str]) -> str:
+    """Return the hint with the choice that is similar to an unknown `word`; empty if there is none."""
+    matches = difflib.get_close_matches(word, sorted(choices)[:MAX_CHOICES], n=1)
+    return f"did you mean '{matches[0]}'?" if matches else ""
 
 
 def check_choice(kind: str, name: str, choices: Collection[str]) -> None:

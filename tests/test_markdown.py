@@ -83,6 +83,8 @@ def test_only_what_a_person_reads_is_translated(source: str, expected: list[str]
         ("press <kbd>a&lt;<b>b</b></kbd> or <span translate=\"no\">c</span>",
          "<span translate=\"no\">c</span> OR <kbd>a&lt;<b>b</b></kbd> PRESS"),
         ("a <kbd>b", "<kbd>B A"),  # not closed
+        ("a <kbd>b <kbd>c</kbd>", "<kbd>c</kbd> <kbd>B A"),  # the outer one is not closed
+        ("a <kbd>b<kbd>c</kbd>d</kbd>", "<kbd>b<kbd>c</kbd>d</kbd> A"),
         ("a www.b.de/c_(*d", "WWW.B.DE/C_(*D A"),
         ("see [a b]({{ x | y }}/c) `{{d}}`", "`{{d}}` [B A]({{ x | y }}/c) SEE"),
         ("[a]: {% b c %}\n\n[d][a] | {{ e | f }}\n--|--\n", "[a]: {% b c %}\n\n[D][a] | {{ e | f }}\n--|--\n"),

@@ -84,7 +84,9 @@ def test_parts_are_joined_to_the_same_text(tree: object) -> None:
     if not spans:
         return
     edges = [0, *(edge for span in spans for edge in span), len(rich.text)]
-    joined = join(cut(rich, spans), [rich.text[edges[i] : edges[i + 1]] for i in range(0, len(edges), 2)])
+    between = [RichText(rich.text[start:end]) for start, end in zip(edges[::2], edges[1::2], strict=True)]
+    pairs = zip(between, cut(rich, spans), strict=False)
+    joined = join([*(part for pair in pairs for part in pair), between[-1]])
     assert joined.text == rich.text
     assert {tag.id for tag in joined.tags} == {tag.id for tag in rich.tags}
     assert "".join(xml(joined).itertext()) == rich.text

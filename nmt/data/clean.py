@@ -90,22 +90,15 @@ def _to_ss(match: re.Match[str]) -> str:
 
 
 SCRIPTS = {
-    "arabic": ("ARABIC",),
-    "armenian": ("ARMENIAN",),
-    "bengali": ("BENGALI",),
+    name: (name.upper(),)
+    for name in "arabic armenian bengali cyrillic devanagari ethiopic georgian greek hebrew tamil thai".split()
+} | {
     "chinese": ("CJK", "BOPOMOFO"),
-    "cyrillic": ("CYRILLIC",),
-    "devanagari": ("DEVANAGARI",),
-    "ethiopic": ("ETHIOPIC",),
-    "georgian": ("GEORGIAN",),
-    "greek": ("GREEK",),
-    "hebrew": ("HEBREW",),
     "japanese": ("CJK", "HIRAGANA", "KATAKANA", "HALFWIDTH"),
     "korean": ("HANGUL", "CJK"),
     "latin": ("LATIN", "FULLWIDTH LATIN"),
-    "tamil": ("TAMIL",),
-    "thai": ("THAI",),
 }
+"""The beginnings of the Unicode names of the letters of each script."""
 
 
 def script(pairs: Iterator[Pair], *, src: str = "latin", tgt: str = "latin", min: float = 0.5) -> Iterator[Pair]:

@@ -81,32 +81,28 @@ def mirror_url(url: str) -> str:
 @contextlib.contextmanager
 def _partial_download(path: Path) -> Iterator[_PartialDownload]:
     """Open PATH.part; rename it to PATH on success, and keep it for resuming on failure."""
-    part_path = path.with_name(f"{path.name}.part")
+    part_path, validator = path.with_name(f"{path.name}.part"), path.with_name(f"{path.name}.part.tag")
     try:
         with part_path.open("ab") as file:
-            yield _PartialDownload(path, part_path, file)
+            yield _PartialDownload(path, part_path, validator, file)
             file.flush()
             os.fsync(file.fileno())
         os.replace(part_path, path)  # after closing it, as Windows requires
-        _validator_path(part_path).unlink(missing_ok=True)
+        validator.unlink(missing_ok=True)
     finally:
         if part_path.exists() and not part_path.stat().st_size:
             part_path.unlink()
-            _validator_path(part_path).unlink(missing_ok=True)
-
-
-def _validator_path(part_path: Path) -> Path:
-    """Return the file with the HTTP validator (ETag or date) of the bytes in `part_path`."""
-    return part_path.with_name(f"{part_path.name}.tag")
+            validator.unlink(missing_ok=True)
 
 
 class _PartialDownload:
     """The bytes of a file received so far."""
 
-    def __init__(self, path: Path, part_path: Path, file: IO[bytes]) -> None:
+    def __init__(self, path: Path, part_path: Path, validator: Path, file: IO[bytes]) -> None:
         self.path, self.part_path, self.file = path, part_path, file
+        self.validator = validator
+        """File with the HTTP validator (ETag or date) of the bytes."""
         self.is_server_reachable = False
-        self.validator = _validator_path(part_path)
 
     @property
     def num_bytes(self) -> int:

@@ -16,7 +16,6 @@ import itertools
 import lzma
 import os
 import re
-import stat
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -50,7 +49,7 @@ def open_text(path: Path) -> BinaryIO:
         DataError: the file is missing, unreadable, a directory or a pipe, or its content does not match its suffix.
     """
     try:
-        if path.exists() and stat.S_ISFIFO(path.stat().st_mode):  # files are read more than once
+        if path.is_fifo():  # files are read more than once
             raise DataError(f"{path} is a pipe", "write its content to a file first")
         with path.open("rb") as file:
             head = file.read(8)

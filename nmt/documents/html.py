@@ -211,8 +211,6 @@ def parse(data: bytes, options: DocumentOptions) -> HtmlDocument:
 def _declared_encoding(data: bytes) -> str:
     match = _CHARSET.search(data[:_NUM_SNIFFED_BYTES])
     name = (match[1] or match[2]).decode("ascii", "replace").lower() if match else "utf-8"
-    if name.startswith("utf-16"):  # in UTF-16, the declaration would not match
-        return "utf-8"
     return _ENCODINGS.get(name, name)
 
 

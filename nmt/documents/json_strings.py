@@ -15,7 +15,7 @@ from nmt.documents.document import RichText
 from nmt.documents.formats import DocumentOptions
 from nmt.documents.splicing import Edit, SplicedDocument, StringLines
 from nmt.documents.text_file import TextFile
-from nmt.errors import DataError, UsageError, suggest
+from nmt.errors import DataError, UsageError, suggest_closest
 
 MAX_LISTED = 10
 """Maximum number of key paths in an error message."""
@@ -62,8 +62,8 @@ def parse(data: bytes, options: DocumentOptions) -> SplicedDocument:
     for key in options.keys:
         matches = {string for string in strings if _matches(key, string.path)}
         if not matches:
-            hint = suggest(key, patterns)
-            raise UsageError(f"--key {key} matches no string", f"{hint} ({paths})" if hint.startswith("did") else paths)
+            hint = suggest_closest(key, patterns)
+            raise UsageError(f"--key {key} matches no string", f"{hint} ({paths})" if hint else paths)
         selected |= matches
     is_ascii = file.text.isascii() and "\\u" in file.text
     return SplicedDocument(file, [_Value(file.text, string, is_ascii) for string in strings if string in selected])

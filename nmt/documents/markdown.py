@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from html import unescape
@@ -333,23 +334,22 @@ def _text_pieces(content: str, start: int, end: int) -> Iterator[Piece]:
 
 def _with_fixed_elements(pieces: Sequence[Piece], content: str) -> list[Piece]:
     """Make a fixed piece of each HTML element that is not translated, such as `<kbd>`."""
-    result: list[Piece] = []
-    i = 0
-    while i < len(pieces):
-        piece = pieces[i]
-        if piece.kind is Kind.OPEN and _UNTRANSLATED_TAG.match(content[piece.start : piece.end]):
-            depth = 0
-            for end in range(i, len(pieces)):
-                if pieces[end].name == piece.name:
-                    depth += 1 if pieces[end].kind is Kind.OPEN else -1
-                if not depth:
-                    inside = pairwise(pieces[i : end + 1])
-                    text = _decode("".join(a.text + content[a.end : b.start] for a, b in inside)).strip()
-                    piece = Piece(piece.start, pieces[end].end, Kind.FIXED if text else Kind.POINT, text)
-                    i = end
-                    break
+    open_indices, ends = defaultdict[str, list[int]](list), dict[int, int]()
+    for i, piece in enumerate(pieces):
+        if piece.kind is Kind.OPEN:
+            open_indices[piece.name].append(i)
+        elif piece.kind is Kind.CLOSE and open_indices[piece.name]:
+            ends[open_indices[piece.name].pop()] = i
+    result, end = list[Piece](), -1
+    for i, piece in enumerate(pieces):
+        if i <= end:
+            continue
+        if i in ends and _UNTRANSLATED_TAG.match(content[piece.start : piece.end]):
+            end = ends[i]
+            text = "".join(a.text + content[a.end : b.start] for a, b in pairwise(pieces[i : end + 1]))
+            text = _decode(text).strip()
+            piece = Piece(piece.start, pieces[end].end, Kind.FIXED if text else Kind.POINT, text)
         result.append(piece)
-        i += 1
     return result
 
 

@@ -14,7 +14,7 @@ import io
 import re
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -58,7 +58,7 @@ class OfficeDocument:
     def __init__(self, data: bytes, language: str, max_bytes: int) -> None:
         self._data, self._language = data, language
         parts = _read_parts(data, max_bytes)
-        self._parts = [(name, root, list(_paragraphs(root))) for name, root in parts if local_name(root) != "styles"]
+        self._parts = [(name, root, _paragraphs(root)) for name, root in parts if local_name(root) != "styles"]
         self._styles = [(name, root) for name, root in parts if local_name(root) == "styles"]
         paragraphs = [paragraph for *_, each in self._parts for paragraph in each]
         self.blocks = [block for paragraph in paragraphs for block in paragraph.blocks]
@@ -168,12 +168,9 @@ def _parse(archive: zipfile.ZipFile, infos: Mapping[str, zipfile.ZipInfo], name:
     return root
 
 
-def _paragraphs(root: etree._Element) -> Iterator[Paragraph]:
-    """Yield all paragraphs with text, in document order."""
-    for element in root.iter("{*}p"):
-        paragraph = Paragraph(element)
-        if paragraph.blocks:
-            yield paragraph
+def _paragraphs(root: etree._Element) -> list[Paragraph]:
+    """Return all paragraphs with text, in document order."""
+    return [paragraph for paragraph in map(Paragraph, root.iter("{*}p")) if paragraph.blocks]
 
 
 def _serialize(root: etree._Element) -> bytes:

@@ -121,7 +121,7 @@ def parse(data: bytes, options: DocumentOptions) -> SplicedDocument:
     parts = [
         _Message(file, entry, header, layout, options.retranslate) for entry in entries if entry is not header.entry
     ]
-    return SplicedDocument(file, [header, *parts])
+    return SplicedDocument(file, parts, header.edits())
 
 
 def _entries(file: TextFile) -> Iterator[Entry]:
@@ -187,8 +187,6 @@ def _add_field(entry: Entry | None, match: re.Match[str], file: TextFile) -> Non
 class _Header:
     """The entry with an empty `msgid`, which describes the file."""
 
-    blocks: Sequence[RichText] = ()
-
     def __init__(self, file: TextFile, entries: Sequence[Entry], source_language: str, language: str) -> None:
         self.file, self.language = file, language.replace("-", "_")
         headers = (each for each in entries if each.id == "" and each.context is None and 0 in each.translations)
@@ -227,7 +225,7 @@ class _Header:
             raise DataError(f"the header has invalid Plural-Forms: '{self.plurals}'", "see msginit") from None
         return int(match[1]), index, is_shared
 
-    def edits(self, translations: Sequence[RichText]) -> Iterable[Edit]:
+    def edits(self) -> Iterator[Edit]:
         """Yield the changes of the header."""
         if self.entry is None or not self.entry.translations[0].text:
             return

@@ -7,7 +7,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
-from itertools import accumulate, repeat
+from itertools import accumulate
 
 from nmt.data.spans import apply_edits
 from nmt.documents.document import RichText, Tag, parents
@@ -119,30 +119,25 @@ def _overlaps(tag: Tag, spans: Sequence[Span]) -> list[int]:
     return [i for i in range(first, last) if max(tag.start, spans[i][0]) < min(tag.end, spans[i][1])]
 
 
-def join(parts: Iterable[RichText], separators: Iterable[str]) -> RichText:
-    """Join the parts of a text. Tags with the same id that only a separator divides become one.
-
-    Args:
-        parts: the parts.
-        separators: the text between them; the first one is before the first part, the last one after the last part.
-    """
-    separators = iter(separators)
-    text, tags = next(separators), list[Tag]()
+def join(parts: Iterable[RichText], separator: str = "") -> RichText:
+    """Join the parts of a text. Tags with the same id that only a separator divides become one."""
+    text, tags = "", list[Tag]()
     latest: dict[int, int] = {}  # index of the last tag with an id that is not a point
-    for part in parts:
+    for i, part in enumerate(parts):
+        text += separator if i else ""
         offset = len(text)
         first = (tag.id for tag in part.tags if tag.start == 0 < tag.end and tag.id in latest)
         continued = {id: latest[id] for id in first if not text[tags[latest[id]].end :].strip()}
         for tag in part.tags:
             moved = Tag(tag.start + offset, tag.end + offset, tag.id)
-            i = continued.get(tag.id)
-            if i is not None and tag.start == 0 < tag.end and _can_extend(tags, i, part, tag):
-                tags[i] = replace(tags[i], end=moved.end)
+            k = continued.get(tag.id)
+            if k is not None and tag.start == 0 < tag.end and _can_extend(tags, k, part, tag):
+                tags[k] = replace(tags[k], end=moved.end)
             else:
                 tags.append(moved)
                 if tag.start < tag.end:
                     latest[tag.id] = len(tags) - 1
-        text += part.text + next(separators)
+        text += part.text
     return RichText(text, tuple(_outer_first(tags)))
 
 
@@ -318,7 +313,7 @@ class Sections:
             return self.rich
         sections = map(self._without_separators, translations)
         parts = [part for pair in zip(self._between, sections, strict=False) for part in pair]
-        return join([*parts, self._between[-1]], repeat(""))
+        return join([*parts, self._between[-1]])
 
     def _without_separators(self, rich: RichText) -> RichText:
         """Replace separators in a translation by spaces, so that their number does not change."""

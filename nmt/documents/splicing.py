@@ -39,14 +39,16 @@ class Part(Protocol):
 class SplicedDocument:
     """A document in which the translations replace ranges of the text."""
 
-    def __init__(self, file: TextFile, parts: Sequence[Part], encoding_errors: str = "strict") -> None:
-        """Combine parts. `encoding_errors`: handling of characters that the encoding of the file does not have."""
-        self.file, self.parts, self.encoding_errors = file, parts, encoding_errors
+    def __init__(
+        self, file: TextFile, parts: Sequence[Part], edits: Iterable[Edit] = (), encoding_errors: str = "strict"
+    ) -> None:
+        """Combine parts and other edits. `encoding_errors`: handling of characters that the encoding does not have."""
+        self.file, self.parts, self.other_edits, self.encoding_errors = file, parts, list(edits), encoding_errors
         self.blocks = [block for part in parts for block in part.blocks]
 
     def render(self, translations: Sequence[RichText]) -> bytes:
         """Return the document with the translation of each block; everything else is unchanged."""
-        remaining, edits = iter(translations), list[Edit]()
+        remaining, edits = iter(translations), list(self.other_edits)
         for part in self.parts:
             edits += part.edits(list(islice(remaining, len(part.blocks))))
         return self.file.encode(apply_edits(self.file.text, edits), self.encoding_errors)

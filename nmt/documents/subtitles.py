@@ -268,7 +268,7 @@ def _continues(turn: Turn, following: Turn) -> bool:
 
 def _sentences(turns: Sequence[Turn], language: str) -> Iterator[Sentence]:
     """Yield the blocks of connected turns: neighboring sentences of one turn are one block."""
-    rich = join([_normalized(turn.source) for turn in turns], ["", *[" "] * (len(turns) - 1), ""])
+    rich = join((_normalized(turn.source) for turn in turns), " ")
     ends = list(accumulate(len(turn.source.text) + 1 for turn in turns))
 
     def turns_of(span: Span) -> tuple[int, int]:
@@ -300,8 +300,7 @@ def _source_parts(sentence: Sentence) -> list[RichText]:
 
 
 def _join_parts(parts: Sequence[RichText]) -> RichText:
-    parts = [part for part in parts if part.text or part.tags]
-    return join(parts, ["", *[" "] * (len(parts) - 1), ""]) if parts else RichText("")
+    return join((part for part in parts if part.text or part.tags), " ")
 
 
 def _divide(rich: RichText, lengths: Sequence[int]) -> list[RichText]:
@@ -335,7 +334,7 @@ def _wrap(rich: RichText) -> RichText:
     num_lines = len(_lines(words, MAX_LINE_LENGTH))
     width = next(width for width in range(1, len(rich.text) + 1) if len(_lines(words, width)) <= num_lines)
     lines = _lines(words, width)
-    return join(cut(rich, lines), ["", *["\n"] * (len(lines) - 1), ""])
+    return join(cut(rich, lines), "\n")
 
 
 def _lines(words: Sequence[Span], width: int) -> list[Span]:

@@ -16,7 +16,7 @@ from nmt.documents.document import RichText
 from nmt.documents.formats import DocumentOptions
 from nmt.documents.splicing import Edit, SplicedDocument, StringLines
 from nmt.documents.text_file import TextFile
-from nmt.errors import DataError, UsageError, suggest
+from nmt.errors import DataError, UsageError, suggest_closest
 
 DELIMITERS = (",", ";", "\t", "|")
 _SEPARATOR_LINE = re.compile(r'"?sep=([^"\r\n])"?\r?\n')
@@ -108,10 +108,10 @@ def _select(header: Sequence[str], columns: Sequence[str]) -> list[int]:
         raise UsageError("--column is required for a table with several columns", f"columns: {names}")
     for name in columns:
         if name not in header:
-            hint = suggest(name, header)
+            hint = suggest_closest(name, header)
             raise UsageError(
                 f"--column {name}: there is no such column in the first row",
-                f"{hint} (columns: {names})" if hint.startswith("did") else f"columns: {names}",
+                f"{hint} (columns: {names})" if hint else f"columns: {names}",
             )
     return [i for i, name in enumerate(header) if not columns or name in columns]
 

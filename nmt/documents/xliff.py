@@ -91,18 +91,15 @@ def parse(data: bytes, options: DocumentOptions) -> SplicedDocument:
     # Models for several source languages have other codes, such as mul, roa or fr_fr_BE_es.
     source_language = options.src if _PLAIN_LANGUAGE.fullmatch(options.src) else ""
     if root.attributes.get("version", "").startswith("2"):
-        segments = list(_elements(root, "segment"))
-        _check_language(file, root, "srcLang", source_language)
-        languages = [_LanguageAttribute(file, root, "trgLang", options.tgt)]
+        files, src, tgt, segment = [root], "srcLang", "trgLang", "segment"
     else:
-        segments = list(_elements(root, "trans-unit"))
-        files = list(_elements(root, "file"))
-        for each in files:
-            _check_language(file, each, "source-language", source_language)
-        languages = [_LanguageAttribute(file, each, "target-language", options.tgt) for each in files]
-    selected = [each for each in segments if _is_selected(file, each, options.retranslate)]
-    targets = [_Target(file, each, options.tgt) for each in selected]
-    return SplicedDocument(file, [*languages, *targets], "xmlcharrefreplace")
+        files, src, tgt, segment = list(_elements(root, "file")), "source-language", "target-language", "trans-unit"
+    for each in files:
+        _check_language(file, each, src, source_language)
+        _check_language(file, each, tgt, options.tgt)
+    edits = [_set_attributes(file, each, {tgt: options.tgt}) for each in files if not each.attributes.get(tgt)]
+    selected = [each for each in _elements(root, segment) if _is_selected(file, each, options.retranslate)]
+    return SplicedDocument(file, [_Target(file, each, options.tgt) for each in selected], edits, "xmlcharrefreplace")
 
 
 class _Parser:
@@ -209,20 +206,6 @@ def _check_language(file: TextFile, element: Element, name: str, language: str) 
             f"line {file.line(element.start)}: {name} is '{declared}', but the model's is '{language}'",
             "use a model for that language, or correct the attribute",
         )
-
-
-class _LanguageAttribute:
-    """The attribute with the target language, as a part of the file."""
-
-    blocks: Sequence[RichText] = ()
-
-    def __init__(self, file: TextFile, element: Element, name: str, language: str) -> None:
-        self.file, self.element, self.name, self.language = file, element, name, language
-        _check_language(file, element, name, language)
-
-    def edits(self, translations: Sequence[RichText]) -> Iterable[Edit]:
-        if not self.element.attributes.get(self.name):
-            yield _set_attributes(self.file, self.element, {self.name: self.language})
 
 
 def _set_attributes(file: TextFile, element: Element, attributes: dict[str, str]) -> Edit:
@@ -427,7 +410,6 @@ def _protected_range_end(tokens: Sequence[re.Match[str]], start: int) -> int:
 def _without_copies(tags: Iterable[Tag]) -> tuple[Tag, ...]:
     """Return the longest of the tags with the same id, because an id must be unique in a target."""
     longest: dict[int, Tag] = {}
-    for tag in tags:
-        if tag.id not in longest or tag.end - tag.start > longest[tag.id].end - longest[tag.id].start:
-            longest[tag.id] = tag
-    return tuple(tag for tag in tags if longest.get(tag.id) is tag)
+    for tag in sorted(tags, key=lambda tag: tag.start - tag.end):
+        longest.setdefault(tag.id, tag)
+    return tuple(tag for tag in tags if longest[tag.id] is tag)

@@ -24,7 +24,7 @@ from nmt.data.check.languages import is_wrong_language
 from nmt.data.check.minhash import NUM_HASHES, hash_words, minhash, normalized_words
 from nmt.data.check.overlap_index import OverlapIndex, Words
 from nmt.data.clean import is_blank
-from nmt.data.normalization import estimate_num_words
+from nmt.data.normalization import UNSPACED, estimate_num_words
 from nmt.data.pairs import Pair, hash_text
 
 NUM_BUCKETS = 256
@@ -52,8 +52,7 @@ the words of both sides, `words` are bitmaps of their stems, `test` is the index
 or -1."""
 Records = NDArray[Any]
 
-_UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
-"""Thai, Lao, Burmese, Khmer, kana and Han."""
+_UNSPACED = re.compile(f"[{UNSPACED}]")
 
 
 def extract_features(

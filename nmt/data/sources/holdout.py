@@ -15,10 +15,9 @@ from __future__ import annotations
 import heapq
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
-from itertools import chain
 
 from nmt.data.normalization import UNSPACED, is_mark
 from nmt.data.pairs import Pair, UnequalLineCountsError, hash_text
@@ -63,23 +62,22 @@ def hold_out(read: PairReader, splits: Sequence[str] = ("valid", "test")) -> dic
     A held-out split has 2,000 source sentences, or one in twenty if fewer than 40,000 source sentences are long
     enough. It has one pair per sentence: the first with a target that is long enough. Train has the pairs of all other
     sentences, except those whose target is held out with another source. The corpus is read once to select the
-    sentences and once or more per split.
+    sentences, once per held-out split and twice for train.
     """
 
     @cache
-    def split_of_hash() -> dict[int, str]:
+    def hashes() -> dict[str, set[int]]:
         return _select(_until_unequal(read()), splits)
 
-    readers: dict[str, PairReader] = {split: _held_out_reader(read, split_of_hash, split) for split in splits}
-    return {"train": lambda: _read_train(read, split_of_hash())} | readers
+    def held_out_reader(split: str) -> PairReader:
+        return lambda: _read_held_out(read(), hashes()[split])
+
+    readers = {split: held_out_reader(split) for split in splits}
+    return {"train": lambda: _read_train(read, set[int]().union(*hashes().values()))} | readers
 
 
-def _held_out_reader(read: PairReader, split_of_hash: Callable[[], dict[int, str]], split: str) -> PairReader:
-    return lambda: _read_held_out(read(), split_of_hash(), split)
-
-
-def _select(pairs: Iterable[Pair], splits: Sequence[str]) -> dict[int, str]:
-    """Map the hashes of the held-out sentences to their splits: the smallest hashes are test, the next ones valid.
+def _select(pairs: Iterable[Pair], splits: Sequence[str]) -> dict[str, set[int]]:
+    """Return the hashes of the sentences of the held-out splits: the smallest are test, the next ones valid.
 
     Only the 40,000 smallest hashes are kept in memory. If there are fewer, their number determines the size of the
     splits.
@@ -104,13 +102,12 @@ def _select(pairs: Iterable[Pair], splits: Sequence[str]) -> dict[int, str]:
         )
     ordered = sorted(hashes)
     held_out = {"test": ordered[:size], "valid": ordered[size : 2 * size]}
-    return {value: split for split in splits for value in held_out[split]}
+    return {split: set(held_out[split]) for split in splits}
 
 
-def _read_train(read: PairReader, split_of_hash: dict[int, str]) -> Iterator[Pair]:
-    held_out = [_read_held_out(_until_unequal(read()), split_of_hash, split) for split in set(split_of_hash.values())]
-    targets = {_hash(target) for _, target in chain.from_iterable(held_out)}
-    return (pair for pair in read() if _hash(pair[0]) not in split_of_hash and _hash(pair[1]) not in targets)
+def _read_train(read: PairReader, held_out: set[int]) -> Iterator[Pair]:
+    targets = {_hash(target) for _, target in _read_held_out(_until_unequal(read()), held_out)}
+    return (pair for pair in read() if _hash(pair[0]) not in held_out and _hash(pair[1]) not in targets)
 
 
 def _until_unequal(pairs: Iterator[Pair]) -> Iterator[Pair]:
@@ -119,14 +116,13 @@ def _until_unequal(pairs: Iterator[Pair]) -> Iterator[Pair]:
         yield from pairs
 
 
-def _read_held_out(pairs: Iterator[Pair], split_of_hash: dict[int, str], split: str) -> Iterator[Pair]:
-    seen: set[int] = set()
+def _read_held_out(pairs: Iterator[Pair], held_out: set[int]) -> Iterator[Pair]:
+    """Yield the first pair of each held-out sentence that has a target that is long enough."""
+    remaining = set(held_out)
     for source, target in pairs:
         value = _hash(source)
-        if value is None or value in seen or split_of_hash.get(value) != split:
-            continue
-        if _hash(target) is not None:
-            seen.add(value)
+        if value in remaining and _hash(target) is not None:
+            remaining.remove(value)
             yield source, target
 
 

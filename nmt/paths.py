@@ -127,7 +127,8 @@ def make_directory(path: Path, hint: str) -> None:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UsageError(f"cannot create {path}: {error.strerror}", hint) from None
+        reason = "it is a file" if path.is_file() else error.strerror
+        raise UsageError(f"cannot create {path}: {reason}", hint) from None
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import random
+import re
 import string
 
 from command_errors import error_messages
@@ -35,6 +36,9 @@ Sie wurde YEAR geboren.|Es sind NUMBER Leute im Zimmer.|Ich habe NUMBER Fragen.|
 Tom und HANDLE sind Freunde.|Kennst du HANDLE?|Der Fehler war in HASH.|Version VERSION ist neu.
 Der Zug fährt um TIME ab.|Die Stadt hat LARGE Einwohner.|Benutze die Option OPTION.""",
 }
+
+KIND = re.compile("[A-Z]{3,}")
+"""A placeholder of a template, such as EMAIL."""
 
 
 def random_span(kind: str, rng: random.Random) -> str:
@@ -84,17 +88,11 @@ def sentences(language: str, count: int) -> list[tuple[str, list[str]]]:
     """Return sentences and their spans."""
     rng = random.Random(1)
     templates = TEMPLATES[language].replace("\n", "|").split("|")
-    kinds = (
-        "EMAIL URL PATH CODE VARIABLE MONEY QUANTITY DATE TIME PHONE YEAR NUMBER LARGE HANDLE HASH VERSION OPTION"
-    ).split()
     result = []
     for i in range(count):
-        text, spans = templates[i % len(templates)], []
-        while found := [(text.index(kind), kind) for kind in kinds if kind in text]:
-            kind = min(found)[1]
-            spans.append(random_span(kind, rng))
-            text = text.replace(kind, spans[-1], 1)
-        result.append((text, spans))
+        template = templates[i % len(templates)]
+        spans = [random_span(kind, rng) for kind in KIND.findall(template)]
+        result.append((KIND.sub("{}", template).format(*spans), spans))
     return result
 
 

@@ -23,8 +23,10 @@ import time
 from collections import Counter
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from nmt.cli import process_settings
@@ -169,7 +171,7 @@ class RandomData:
         tgt_N = src_N * rng.lognormal(0.05, 0.2, pairs)
         self.lengths_N2 = np.stack((src_N, tgt_N), 1).clip(1, max_length - 1).astype(np.int64)
         self._ids = rng.integers(4, VOCABULARY, 1_000_000)
-        self.src, self.tgt = _RandomSide(self, 0), _RandomSide(self, 1)
+        self.src, self.tgt = (SimpleNamespace(ids=partial(self.ids, side=side)) for side in (0, 1))
 
     def __len__(self) -> int:
         return len(self.lengths_N2)
@@ -196,14 +198,6 @@ class _RandomTokenizer:
 
     def __len__(self) -> int:
         return VOCABULARY
-
-
-class _RandomSide:
-    def __init__(self, data: RandomData, side: int) -> None:
-        self.data, self.side = data, side
-
-    def ids(self, i: int) -> Any:
-        return self.data.ids(i, self.side)
 
 
 class Variant:

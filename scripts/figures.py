@@ -192,9 +192,9 @@ def parameters() -> Figure:
         with torch.device("meta"):
             model = build_model(config.model, config.tokenizer.vocab_size)
         total, left = count_parameters(model), 0.0
+        sizes = [("norm" if "norm" in key else key, p.numel()) for key, p in model.named_parameters()]
         for i, (label, pattern) in enumerate(patterns.items()):
-            counts = (p.numel() for key, p in model.named_parameters() if fnmatch(_match_key(key), f"{pattern}*"))
-            share = sum(counts) / total
+            share = sum(size for key, size in sizes if fnmatch(key, f"{pattern}*")) / total
             assert share, f"{name}: no parameters match {pattern}"
             axes.barh(row, share, left=left, color=f"C{i}", label=label if row == 0 else None)
             left += share
@@ -205,11 +205,6 @@ def parameters() -> Figure:
     axes.invert_yaxis()
     figure.legend(loc="outside upper center", ncols=4, fontsize=8)
     return figure
-
-
-def _match_key(key: str) -> str:
-    """Return the key of a parameter, or "norm" for the norm of a sublayer."""
-    return "norm" if "norm" in key else key
 
 
 def schedules() -> Figure:

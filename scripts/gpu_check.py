@@ -243,7 +243,9 @@ def _describe(error: Exception) -> str:
 
 def _benchmark_decoding(device: torch.device, emulate: bool) -> None:
     """Benchmark searches of the base model with random weights on random sentences of 24 tokens."""
-    sizes, rows = (ModelConfig(dim=32, heads=2, ffn_dim=64), (4, 8)) if emulate else (_base_model(), (4, 64, 768, 3072))
+    sizes, rows = config_io.load(config_io.find("wmt14-base")).model, [4, 64, 768, 3072]
+    if emulate:
+        sizes, rows = ModelConfig(dim=32, heads=2, ffn_dim=64), [4, 8]
     vocabulary = 100 if emulate else bench_train.VOCABULARY
     torch.manual_seed(0)
     model = TorchModel([build_model(sizes, vocabulary).to(device)], torch.bfloat16)
@@ -262,10 +264,6 @@ def _benchmark_decoding(device: torch.device, emulate: bool) -> None:
             speeds.append(sum(len(h[0].ids) + 1 for h in hypotheses) / statistics.median(seconds[1:]))
         print(f"| {num_rows} | " + " | ".join(f"{speed:,.0f}" for speed in speeds) + " |", flush=True)
     print()
-
-
-def _base_model() -> ModelConfig:
-    return config_io.load(config_io.find("wmt14-base")).model
 
 
 def _train_multi30k(device: torch.device, directory: Path, emulate: bool) -> None:

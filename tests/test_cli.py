@@ -435,7 +435,7 @@ def test_evaluate_checks_the_output_directory_before_translating(trained: Comman
     (trained.directory / "a.en").write_text("the dog\n")
     for directory, reason in {"a.en": "it is a file", "a.en/eval": "Not a directory"}.items():
         done = trained("evaluate", "--src", "a.en", "--ref", "a.en", "--output", directory)
-        done.assert_fails(2, f"cannot write to {directory}: {reason}", "--output")
+        done.assert_fails(2, f"cannot create {directory}: {reason}", "--output")
 
 
 # ---- nmt config

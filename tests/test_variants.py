@@ -15,6 +15,7 @@ import torch.nn.functional as F  # noqa: N812
 from test_model import PAIRS, TINY, VOCABULARY, logits
 from torch import Tensor
 
+from nmt.config import ModelConfig
 from nmt.errors import ConfigError, DataError
 from nmt.export import EXPORTS, LOADERS
 from nmt.inference import Source
@@ -123,7 +124,7 @@ def test_rms_norm_and_swiglu_match_their_formulas() -> None:
     torch.nn.init.normal_(norm.weight)
     torch.testing.assert_close(norm(x_BTD), x_BTD / x_BTD.square().mean(-1, keepdim=True).sqrt() * norm.weight)
     assert norm(x_BTD.bfloat16()).dtype == torch.bfloat16
-    ff = FeedForward(16, 24, 0.0, "swiglu")
+    ff = FeedForward(ModelConfig(dim=16, ffn_dim=24, activation="swiglu"))
     gate, up = F.linear(x_BTD, ff.up.weight, ff.up.bias).split(24, -1)
     torch.testing.assert_close(ff(x_BTD), ff.down(gate * torch.sigmoid(gate) * up))
 
@@ -142,7 +143,8 @@ def assert_half_dropped(dropped: Tensor, complete: Tensor) -> None:
 
 
 def test_dropout_follows_the_activation_of_the_feed_forward_layer() -> None:
-    ff, x_BTD = FeedForward(16, 24, 0.5, "gelu"), torch.randn(2, 3, 16)
+    ff = FeedForward(ModelConfig(dim=16, ffn_dim=24, activation="gelu", activation_dropout=0.5))
+    x_BTD = torch.randn(2, 3, 16)
     ff.down = torch.nn.Identity()  # type: ignore[assignment]
     assert_half_dropped(ff.train()(x_BTD), ff.eval()(x_BTD))
 
@@ -156,7 +158,7 @@ def test_dropout_applies_to_the_sum_of_embedding_and_position(role: str) -> None
 
 def test_residual_connection_drops_the_update_only() -> None:
     x_BTD, update_BTD = torch.randn(2, 3, 16), 1 + torch.rand(2, 3, 16)
-    total_BTD = Residual(16, 0.5, "pre").add(x_BTD, update_BTD)
+    total_BTD = Residual(ModelConfig(dim=16, dropout=0.5, norm_position="pre")).add(x_BTD, update_BTD)
     kept = (total_BTD - x_BTD).abs() > 1e-3
     assert 0 < kept.sum() < kept.numel()
     torch.testing.assert_close(total_BTD, x_BTD + 2 * update_BTD * kept)

@@ -11,12 +11,12 @@ from typing import Any
 
 from nmt import __version__
 from nmt.console import log, progress
-from nmt.errors import CheckpointError, NMTError, UsageError
+from nmt.errors import CheckpointError, NMTError
 from nmt.evaluate.metrics import METRICS, Score, comet_segments
 from nmt.evaluate.test_sets import TestSet, safe_filename
 from nmt.inference.chunking import chunked
 from nmt.inference.translator import Translator
-from nmt.paths import write_text
+from nmt.paths import make_directory, write_text
 from nmt.runs.run_info import weights_checksum
 
 RESAMPLES = 1000
@@ -71,7 +71,7 @@ def evaluate(
         UsageError: the directory cannot be created, or COMET is requested and not installed.
         NMTError: the hypotheses or the report cannot be written.
     """
-    _make_directory(output)  # fail before translating
+    make_directory(output, "choose another directory with --output")  # fail before translating
     comet_scores = comet_segments(comet) if comet else None
     hypotheses = translate_test_set(translator, test, search)
     scores = [METRICS[name](hypotheses, test.references, resamples=resamples) for name in metrics]
@@ -100,11 +100,3 @@ def evaluate(
         ) from None
     log(f"wrote hypotheses and report to {output / stem}.hyp and .json")
     return Evaluation(test.name, len(hypotheses), scores, output / f"{stem}.json")
-
-
-def _make_directory(path: Path) -> None:
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        reason = "it is a file" if path.is_file() else error.strerror
-        raise UsageError(f"cannot write to {path}: {reason}", "choose another directory with --output") from None

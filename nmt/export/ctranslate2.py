@@ -11,16 +11,16 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from nmt.data.tokenizer import BOS, EOS, UNK, Tokenizer, tokenizer_file
 from nmt.export.common import Translate, copy_run_files, num_positions, require_transformer
 from nmt.inference import Source, confidence
 from nmt.inference.ctranslate2 import CTranslate2Engine
-from nmt.model.layers import Linear
+from nmt.model.ctranslate2_names import LAYER
+from nmt.model.layers import LayerNorm
 from nmt.model.position_formulas import ROTARY_BASE
 from nmt.model.positions.absolute import SINUSOIDS, sinusoids
-from nmt.model.transformer import DecoderLayer, EncoderLayer
 from nmt.registry import parse
 from nmt.runs.discovery import LoadedModel
 from nmt.runtime import require_package
@@ -72,15 +72,16 @@ def export(loaded: LoadedModel, directory: Path) -> None:
                 positions_ND = np.pad(table_ND, ((0, padding), (0, 0)), mode="edge")
             stack.position_encodings.encodings = 0 * positions_ND if rotary else positions_ND
     if config.norm_position == "pre":
-        _norm(spec.encoder.layer_norm, model.encoder_norm)
-        _norm(spec.decoder.layer_norm, model.decoder_norm)
+        _copy(model.encoder_norm, spec.encoder.layer_norm)
+        _copy(model.decoder_norm, spec.decoder.layer_norm)
     spec.decoder.projection.weight = _array(model.output_weight_VD)
     if model.output_bias_V is not None:
         spec.decoder.projection.bias = _array(model.output_bias_V)
-    for layer_spec, encoder_layer in zip(spec.encoder.layer, model.encoder_layers, strict=True):
-        _layer(layer_spec, encoder_layer)
-    for layer_spec, decoder_layer in zip(spec.decoder.layer, model.decoder_layers, strict=True):
-        _decoder_layer(layer_spec, decoder_layer)
+    layers: dict[str, Sequence[nn.Module]] = {"encoder": model.encoder_layers, "decoder": model.decoder_layers}
+    for stack in layers:
+        for layer, layer_spec in zip(layers[stack], getattr(spec, stack).layer, strict=True):
+            for name, scope in LAYER[stack].items():
+                _copy(layer.get_submodule(name), specs.model_spec.index_spec(layer_spec, scope))
     pieces = loaded.tokenizer.ids_to_pieces(range(len(loaded.tokenizer)))
     spec.register_source_vocabulary(pieces)
     spec.register_target_vocabulary(pieces)
@@ -110,30 +111,11 @@ def load(directory: Path) -> Translate:
     return translate
 
 
-def _layer(spec: Any, layer: EncoderLayer | DecoderLayer) -> None:
-    """Copy self-attention and feed-forward."""
-    _linear(spec.self_attention.linear[0], layer.self_attention.qkv)
-    _linear(spec.self_attention.linear[1], layer.self_attention.out)
-    _norm(spec.self_attention.layer_norm, layer.attention_residual.norm)
-    _linear(spec.ffn.linear_0, layer.feed_forward.up)
-    _linear(spec.ffn.linear_1, layer.feed_forward.down)
-    _norm(spec.ffn.layer_norm, layer.ffn_residual.norm)
-
-
-def _decoder_layer(spec: Any, layer: DecoderLayer) -> None:
-    _layer(spec, layer)
-    cross = layer.cross_attention
-    for linear_spec, linear in zip(spec.attention.linear, (cross.q, cross.kv, cross.out), strict=True):
-        _linear(linear_spec, linear)
-    _norm(spec.attention.layer_norm, layer.cross_attention_residual.norm)
-
-
-def _linear(spec: Any, layer: Linear) -> None:
-    spec.weight, spec.bias = _array(layer.weight), _array(layer.bias)
-
-
-def _norm(spec: Any, norm: Any) -> None:
-    spec.gamma, spec.beta = _array(norm.weight), _array(norm.bias)
+def _copy(module: nn.Module, spec: Any) -> None:
+    """Copy weight and bias of a linear or normalization layer."""
+    names = ("gamma", "beta") if isinstance(module, LayerNorm) else ("weight", "bias")
+    for name, kind in zip(names, ("weight", "bias"), strict=True):
+        setattr(spec, name, _array(module.get_parameter(kind)))
 
 
 def _array(tensor: Tensor) -> NDArray[np.float32]:

@@ -32,6 +32,7 @@ from nmt.imports.common import (
     read_json,
     select_rows,
 )
+from nmt.model.ctranslate2_names import LAYER
 from nmt.model.positions.absolute import SINUSOIDS
 from nmt.paths import sha256
 
@@ -48,21 +49,12 @@ DEFAULT_INT16_SCALE = 1000.0
 """Scale of int16 matrices in files without scales."""
 ZERO = ""
 """A token that is not in the vocabulary, so that its embedding is zero."""
+KEPT = ("max_source_length", "max_sentences_per_line", "imported", "derived_from", "teacher")
+"""Entries of `data.json` in an export that the run of an import has, too."""
+ROTARY = ("dim", "interleave", "base")
+"""Attributes of rotary position encodings."""
 UNUSED = ("alignment_layer", "alignment_heads", "embeddings_merge", "alibi_use_positive_positions", "scale_alibi")
 """Attributes without effect on the supported models."""
-_LAYER = {
-    "self_attention.qkv": "self_attention/linear_0", "self_attention.out": "self_attention/linear_1",
-    "attention_residual.norm": "self_attention/layer_norm", "feed_forward.up": "ffn/linear_0",
-    "feed_forward.down": "ffn/linear_1", "ffn_residual.norm": "ffn/layer_norm",
-}  # fmt: skip
-LAYER = {
-    "encoder": _LAYER,
-    "decoder": _LAYER | {
-        "cross_attention.q": "attention/linear_0", "cross_attention.kv": "attention/linear_1",
-        "cross_attention.out": "attention/linear_2", "cross_attention_residual.norm": "attention/layer_norm",
-    },
-}  # fmt: skip
-"""Parts of a layer in nmt, and their names in CTranslate2."""
 
 
 class Variables(Weights):
@@ -110,10 +102,6 @@ class CTranslate2Model:
     """Ids of the source and target tokens."""
     special: list[str]
     """Tokens for PAD, UNK, BOS (the start token of the decoder) and EOS."""
-
-
-KEPT = ("max_source_length", "max_sentences_per_line", "imported", "derived_from", "teacher")
-"""Entries of `data.json` in an export that the run of an import has, too."""
 
 
 def read(directory: Path) -> ImportedModel:
@@ -270,7 +258,7 @@ def _positions(variables: Variables, layers: dict[str, int], dim: int, heads: in
     names = {stack: f"{stack}/position_encodings/encodings" for stack in LAYER}
     if "encoder/layer_0/self_attention/rotary_dim" in variables:
         rotary = {
-            tuple(variables[f"{stack}/layer_{i}/self_attention/rotary_{name}"].item() for name in _ROTARY)
+            tuple(variables[f"{stack}/layer_{i}/self_attention/rotary_{name}"].item() for name in ROTARY)
             for stack, count in layers.items() for i in range(count)
         }  # fmt: skip
         if names["encoder"] not in variables or variables[names["encoder"]].any() or names["decoder"] in variables:
@@ -290,9 +278,6 @@ def _positions(variables: Variables, layers: dict[str, int], dim: int, heads: in
     length = min(map(len, tables))
     weights = {f"{side}_positions.table_ND": t[:length] for side, t in zip(("source", "target"), tables, strict=True)}
     return f"learned(max_positions={length})", weights
-
-
-_ROTARY = ("dim", "interleave", "base")
 
 
 def _read_vocabulary(path: Path) -> dict[str, int]:

@@ -13,6 +13,7 @@ from huggingface_hub import HfApi, errors, snapshot_download, try_to_load_from_c
 from nmt.console import escape_control, log
 from nmt.data.separate_tokenizer import SOURCE, TARGET
 from nmt.errors import DownloadError
+from nmt.imports import UNKNOWN_LICENSE
 from nmt.imports.huggingface import FILES, WEIGHT_FILES, check_type
 
 HTTPError: type[Exception] = errors.HTTPError  # type: ignore[attr-defined]
@@ -50,7 +51,7 @@ def download(repository: str, revision: str | None = None) -> tuple[Path, dict[s
         if info.config:
             check_type(info.config, repository)
         files = [name for name in (*FILES, weights) if name in sizes]
-        license_ = escape_control(str(getattr(info.card_data, "license", None) or "not specified"))
+        license_ = escape_control(str(getattr(info.card_data, "license", None) or UNKNOWN_LICENSE))
         log(f"downloading {repository} ({sum(map(sizes.__getitem__, files)) / 1e6:,.0f} MB, license {license_})")
         directory = Path(snapshot_download(repository, revision=revision, allow_patterns=files))
         return directory, {"source": repository, "revision": directory.name, "license": license_}
@@ -80,4 +81,4 @@ def _from_cache(repository: str, revision: str | None, error: Exception) -> tupl
         )
     directory = Path(config).parent
     log(f"cannot reach the Hugging Face Hub; using the cached {repository}")
-    return directory, {"source": repository, "revision": directory.name, "license": "not specified"}
+    return directory, {"source": repository, "revision": directory.name, "license": UNKNOWN_LICENSE}

@@ -38,6 +38,12 @@ from nmt.imports.common import (
 from nmt.model.marian_names import LAYER
 from nmt.paths import sha256
 
+EMBEDDINGS = {
+    "source": ("model.encoder.embed_tokens.weight", "model.shared.weight"),
+    "target": ("model.decoder.embed_tokens.weight", "model.shared.weight"),
+    "output": ("lm_head.weight", "model.decoder.embed_tokens.weight", "model.shared.weight"),
+}
+"""The embeddings of nmt, and their names in Transformers: the first that is in the file."""
 FILES = (
     "config.json", "generation_config.json", "tokenizer_config.json", "vocab.json", "target_vocab.json", SOURCE, TARGET,
 )  # fmt: skip
@@ -193,11 +199,3 @@ def convert(weights: Weights, config: ModelConfig, vocabulary: Vocabulary) -> di
             for kind in ("weight", "bias"):
                 converted[f"{stack}_norm.{kind}"] = weights[f"model.{stack}.layer_norm.{kind}"]
     return converted
-
-
-EMBEDDINGS = {
-    "source": ("model.encoder.embed_tokens.weight", "model.shared.weight"),
-    "target": ("model.decoder.embed_tokens.weight", "model.shared.weight"),
-    "output": ("lm_head.weight", "model.decoder.embed_tokens.weight", "model.shared.weight"),
-}
-"""The embeddings of nmt, and their names in Transformers: the first that is in the file."""

@@ -47,12 +47,19 @@ def max_target_length(source_length: int) -> int:
     return 2 * (source_length + 1) + 10
 
 
-class Engine(Protocol):
-    """Translates and scores token ids."""
+class Scorer(Protocol):
+    """Scores given translations."""
 
     @property
     def max_positions(self) -> int | None:
         """Maximum number of tokens in a sentence, including the start or end token; None: no limit."""
+
+    def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[TokenScores]:
+        """Score given translations, without start and end tokens, in float32 if the engine supports it."""
+
+
+class Engine(Scorer, Protocol):
+    """Translates and scores token ids."""
 
     def search(
         self, sources: Sequence[Source], search: Search, on_progress: Callable[[int], object]
@@ -61,6 +68,3 @@ class Engine(Protocol):
 
         `on_progress` is called with the number of sentences finished since the previous call.
         """
-
-    def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[TokenScores]:
-        """Score given translations, in float32 if the engine supports it."""

@@ -14,7 +14,7 @@ import numpy as np
 from nmt import runtime
 from nmt.data.tokenizer import BOS, EOS, PAD, UNK, encoder_input
 from nmt.errors import NMTError
-from nmt.inference import Source, TokenScores, max_target_length
+from nmt.inference import Scorer, Source, TokenScores, max_target_length
 from nmt.search import Hypothesis, Search, SearchRequest, StepModel
 
 T = TypeVar("T")
@@ -34,15 +34,8 @@ GPU_BATCH_SCALE = 16
 """Factor of these limits on a GPU, which has more rows in flight. A batch that does not fit in memory is split."""
 
 
-class Model(StepModel, Protocol):
-    """A model that a search can decode with and that can score translations."""
-
-    @property
-    def max_positions(self) -> int | None:
-        """Maximum number of tokens in a sentence, including the start or end token; None: no limit."""
-
-    def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[TokenScores]:
-        """Score given translations of a batch. Ids do not include start and end tokens."""
+class Model(StepModel, Scorer, Protocol):
+    """A model that a search can decode with and that can score the translations of a batch."""
 
 
 class BatchEngine:
@@ -71,7 +64,6 @@ class BatchEngine:
         self.batch_scale = batch_scale
         self.model = make_model(precision)
         self.max_positions = self.model.max_positions
-        """Maximum number of tokens in a sentence, including the start or end token; None: no limit."""
         self.precision, self.detokenize, self.num_threads = precision, detokenize, num_threads
         self.source_eos = source_eos
         self._make_model = make_model
@@ -87,7 +79,7 @@ class BatchEngine:
     ) -> list[list[Hypothesis]]:
         """Return the hypotheses of each sentence, best first; see `Engine.search`."""
         lengths = [len(source.ids) + 1 for source in sources]
-        rows = max(1, search.rows)
+        rows = search.rows
         balanced = len(sources) // (BATCHES_PER_THREAD * self.num_threads)
         min_rows, max_rows = MIN_BATCH_ROWS * self.batch_scale, MAX_BATCH_ROWS * self.batch_scale
         max_sentences = max(1, min(max_rows // rows, max(min_rows // rows, balanced)))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -22,19 +23,15 @@ _STREAMS: dict[torch.device, torch.cuda.Stream] = {}
 """The stream of all captures on a GPU: PyTorch keeps a workspace of cuBLAS for every stream."""
 
 
+@dataclass(eq=False)
 class StepGraph:
     """The kernels of a step, for the rows and the reserved positions of the caches at its capture."""
 
-    def __init__(
-        self,
-        graph: torch.cuda.CUDAGraph,
-        tokens_R: Tensor,
-        log_p_RV: Tensor,
-        caches: Sequence[KVCache],
-        spare: list[torch.cuda.CUDAGraph],
-    ) -> None:
-        self._graph, self._tokens_R, self._log_p_RV, self._caches = graph, tokens_R, log_p_RV, caches
-        self._spare = spare
+    _graph: torch.cuda.CUDAGraph
+    _tokens_R: Tensor
+    _log_p_RV: Tensor
+    _caches: Sequence[KVCache]
+    _spare: list[torch.cuda.CUDAGraph]
 
     def run(self, tokens_R: Tensor) -> Tensor:
         """Read one more token per row and return log-probabilities [R, V], which the next call overwrites."""

@@ -95,19 +95,16 @@ enum { SELF_NORM, CROSS_NORM, FFN_NORM, NORMS };
 
 /* ---- numbers */
 
+typedef union { float number; uint32_t bits; } Float;
+
+INLINE uint32_t bits_of(float value) { return (Float){value}.bits; }
+
+INLINE float from_bits(uint32_t bits) { return (Float){.bits = bits}.number; }
+
 INLINE float load_scalar(const void *x, int64_t i, int bf16) {
     if (!bf16)
         return ((const float *)x)[i];
-    uint32_t bits = (uint32_t)((const uint16_t *)x)[i] << 16;
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
-INLINE uint32_t bits_of(float value) {
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return bits;
+    return from_bits((uint32_t)((const uint16_t *)x)[i] << 16);
 }
 
 /* Rounds to nearest, ties to even; NaN stays NaN. */
@@ -149,10 +146,7 @@ INLINE float exponential(float x) {
     sum = sum * remainder + 1.6666665459e-1f;
     sum = sum * remainder + 5.0000001201e-1f;
     sum = sum * remainder * remainder + remainder + 1.0f;
-    uint32_t bits = (uint32_t)((int32_t)n + 127) << 23;
-    float power;
-    memcpy(&power, &bits, sizeof power);
-    return sum * power;
+    return sum * from_bits((uint32_t)((int32_t)n + 127) << 23);
 }
 
 /* Compilers vectorize neither sums, because they must keep the order, nor maxima, so these use vectors explicitly. */
@@ -351,9 +345,7 @@ static const uint32_t *as_units(const Matrix *m, int64_t rows, const float *x_RI
             uint32_t magnitude = bits_of(x_I[i]) & 0x7fffffff;
             max_bits = magnitude > max_bits ? magnitude : max_bits;
         }
-        float max_magnitude;
-        memcpy(&max_magnitude, &max_bits, sizeof max_magnitude);
-        float inverse_scale = max_magnitude > 0 ? 127 / max_magnitude : 0;
+        float max_magnitude = from_bits(max_bits), inverse_scale = max_magnitude > 0 ? 127 / max_magnitude : 0;
         uint8_t *restrict to = (uint8_t *)(units + r * row_units);
         for (int64_t i = 0; i < inputs; i++)
             to[i] = (uint8_t)((int32_t)rintf(x_I[i] * inverse_scale) + OFFSET);
@@ -902,7 +894,7 @@ static int encode(State *s, int64_t first, int64_t sentences, const int32_t *tok
             int64_t count = s->lengths_B[first + b];
             const float *kv = s->qkv + r * 2 * kv_dim;
             pack_kv(c, kv, kv + kv_dim, 2 * kv_dim, count,
-                       (char *)s->cross_kv_B[first + b] + i * kv_bytes(c, count, bf16), bf16);
+                    (char *)s->cross_kv_B[first + b] + i * kv_bytes(c, count, bf16), bf16);
         }
     }
     return 1;
@@ -1032,11 +1024,11 @@ static int64_t insert_best(
 typedef struct {
     int64_t k, num_banned, num_gathered;
     const int32_t *banned_RX, *gather_RP;
-    float *log_p_RK;         /* log-probabilities of the k best tokens that are not banned, in descending order */
+    float *log_p_RK;          /* log-probabilities of the k best tokens that are not banned, in descending order */
     int32_t *tokens_RK;
     float *gathered_log_p_RP; /* those of the gathered tokens, banned or not */
-    float *log_p_RV;        /* those of the whole vocabulary, or null */
-    float *attention_RS;    /* cross-attention of the tracked layer, averaged over heads, [R, max S], or null */
+    float *log_p_RV;          /* those of the whole vocabulary, or null */
+    float *attention_RS;      /* cross-attention of the tracked layer, averaged over heads, [R, max S], or null */
 } Request;
 
 /* Projects hidden states to logits, block by block of the vocabulary, and writes the outputs of the request. */
@@ -1074,7 +1066,7 @@ static void project(State *s, const Request *q, int64_t first, int64_t rows, flo
             }
             if (q->k)
                 num_best_R[r] = insert_best(logits, v, count, q->k, num_best_R[r], q->log_p_RK + (first + r) * q->k,
-                                         q->tokens_RK + (first + r) * q->k);
+                                            q->tokens_RK + (first + r) * q->k);
         }
     }
     for (int64_t r = 0; r < rows; r++) {

@@ -132,7 +132,7 @@ class _GuardedChunk:
     def translate(self, lines: Lines, on_progress: Callable[[int], object] = lambda lines: None) -> list[NBest]:
         """Return the n-best list of each line."""
         requests = [line if line.prefix or line.constraints or _has_text(line) else None for line in lines]
-        translated = _search_where(requests, lambda lines: list(self._search(lines, self.spec, on_progress)))
+        translated = _search_where(requests, lambda lines: self._search(lines, self.spec, on_progress))
         on_progress(requests.count(None))
         results = [
             self._rank(line, n_best) if n_best else [_copy(line)]
@@ -157,8 +157,8 @@ class _GuardedChunk:
 
     def _search(
         self, lines: Lines, spec: str, on_progress: Callable[[int], object] = lambda lines: None
-    ) -> Iterator[NBest]:
-        return self.guard.translator.stream([lines], spec, details=self.details, on_progress=on_progress)
+    ) -> list[NBest]:
+        return list(self.guard.translator.stream([lines], spec, details=self.details, on_progress=on_progress))
 
     def _rank(self, line: Line, translations: NBest, ranked: Sequence[Translation] = ()) -> NBest:
         """Return the best translations of a line with their warnings, those with the fewest problems first.
@@ -202,7 +202,7 @@ class _GuardedChunk:
                 missing = (span.translation for span in substitution.line.fixed if is_missing(span, n_best[0].text))
                 request = replace(substitution.line, constraints=(*line.constraints, *substitution.spans, *missing))
             requests.append(request)
-        search = self._search_constrained if constrained else lambda lines: list(self._search(lines, self.spec))
+        search = self._search_constrained if constrained else lambda lines: self._search(lines, self.spec)
         for substitution, n_best in zip(substitutions, _search_where(requests, search), strict=True):
             restored = [substitution.restore(each) for each in n_best] if substitution else []
             stand_ins = substitution.spans.items() if substitution else ()
@@ -252,7 +252,7 @@ class _GuardedChunk:
         requests = [
             None if line.constraints or (not line.prefix and len(self._segments(line)) > 1) else line for line in lines
         ]
-        return _search_where(requests, lambda lines: list(self._search(lines, WIDE_BEAM)))
+        return _search_where(requests, lambda lines: self._search(lines, WIDE_BEAM))
 
     def _translate_around_spans(self, line: Line, n_best: NBest) -> NBest:
         """Translate the text around the protected spans and numbers, and keep the spans in their places."""
@@ -281,7 +281,7 @@ class _GuardedChunk:
         The other lines are found by halving, because searching them one by one is slow.
         """
         try:
-            return list(self._search(lines, CONSTRAINED))
+            return self._search(lines, CONSTRAINED)
         except UsageError:
             if len(lines) < 2:
                 return [[] for _ in lines]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from nmt import runtime
 from nmt.config import ModelConfig
@@ -13,7 +13,7 @@ from nmt.errors import CheckpointError, NMTError, UsageError
 from nmt.inference import native
 from nmt.inference.batch_engine import GPU_BATCH_SCALE, BatchEngine, Model
 from nmt.inference.ensemble import NativeEnsemble
-from nmt.inference.native import NativeModel, Weights
+from nmt.inference.native import NativeModel
 from nmt.runs import checkpoint, discovery
 from nmt.runs.discovery import ModelFiles
 
@@ -84,7 +84,8 @@ def engine_from_models(models: Sequence[Seq2Seq], device: str, precision: str, d
         return _pytorch_engine(models, device, precision, detokenize, copy=True)
 
     def load(precision: str) -> list[NativeModel]:
-        return [NativeModel(m.config, _to_numpy(m.state_dict()), precision) for m in models]
+        weights = ({name: t.float().cpu().numpy() for name, t in m.state_dict().items()} for m in models)
+        return [NativeModel(m.config, each, precision) for m, each in zip(models, weights, strict=True)]
 
     return _native_engine(configs[0], load, precision, detokenize)
 
@@ -116,10 +117,6 @@ def _load_native(files: ModelFiles, precision: str) -> NativeModel:
     if model.vocab_size != len(files.tokenizer):
         raise files.mismatch_error()
     return model
-
-
-def _to_numpy(tensors: Mapping[str, Any]) -> Weights:
-    return {name: tensor.detach().float().cpu().numpy() for name, tensor in tensors.items()}
 
 
 def _pytorch_engine(

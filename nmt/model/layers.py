@@ -14,6 +14,8 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
+from nmt.config import ModelConfig
+
 
 class Linear(nn.Linear):
     """y = xWᵀ + b in the dtype of x; weights are initialized Xavier-uniform, biases to zero."""
@@ -112,12 +114,12 @@ ACTIVATIONS: dict[str, tuple[Callable[[Tensor], Tensor], int]] = {
 class FeedForward(nn.Module):
     """f(xW₁ + b₁)W₂ + b₂; f is max(0, x) in the paper (Vaswani et al. 2017, equation 2)."""
 
-    def __init__(self, dim: int, ffn_dim: int, dropout: float, activation: str = "relu") -> None:
+    def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.activation, width_ratio = ACTIVATIONS[activation]
-        self.up = Linear(dim, width_ratio * ffn_dim, parts=[ffn_dim] * width_ratio)
-        self.down = Linear(ffn_dim, dim)
-        self.dropout = Dropout(dropout)
+        self.activation, width_ratio = ACTIVATIONS[config.activation]
+        self.up = Linear(config.dim, width_ratio * config.ffn_dim, parts=[config.ffn_dim] * width_ratio)
+        self.down = Linear(config.ffn_dim, config.dim)
+        self.dropout = Dropout(config.activation_dropout)
 
     def forward(self, x_BTD: Tensor) -> Tensor:
         """Transform each position independently."""
@@ -128,11 +130,11 @@ class FeedForward(nn.Module):
 class Residual(nn.Module):
     """Residual connection: `norm(x + dropout(f(x)))` (post-norm) or `x + dropout(f(norm(x)))` (pre-norm)."""
 
-    def __init__(self, dim: int, dropout: float, norm_position: str, norm: str = "layer") -> None:
+    def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.norm = NORMS[norm](dim)
-        self.dropout = Dropout(dropout)
-        self.pre_norm = norm_position == "pre"
+        self.norm = NORMS[config.norm](config.dim)
+        self.dropout = Dropout(config.dropout)
+        self.pre_norm = config.norm_position == "pre"
 
     def norm_input(self, x: Tensor) -> Tensor:
         """Return the input of the sublayer: normalized in pre-norm, `x` in post-norm."""

@@ -55,9 +55,9 @@ class RecurrentState:
 class Recurrent(Seq2Seq):
     """A bidirectional GRU encoder, and a GRU decoder with additive attention."""
 
-    def __init__(self, config: ModelConfig, vocab_size: int, pad: int = 0) -> None:
+    def __init__(self, config: ModelConfig, vocab_size: int) -> None:
         """Create the network with freshly initialized weights; see `Seq2Seq`."""
-        super().__init__(config, vocab_size, pad)
+        super().__init__(config, vocab_size)
         dim, layers = config.dim, config.decoder_layers
         dropout = config.dropout if config.encoder_layers > 1 else 0.0  # between layers
         self.encoder = nn.GRU(dim, dim, config.encoder_layers, batch_first=True, dropout=dropout, bidirectional=True)

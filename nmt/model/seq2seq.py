@@ -29,19 +29,13 @@ class Seq2Seq(nn.Module, ABC):
     supports_graphs = False
     """Whether `decode` works in CUDA graphs: it never waits, and its state has a `KVCache`."""
 
-    def __init__(self, config: ModelConfig, vocab_size: int, pad: int = 0) -> None:
-        """Create the embeddings with freshly initialized weights.
-
-        Args:
-            config: sizes and dropout.
-            vocab_size: V, number of tokens of the joint tokenizer.
-            pad: id whose embedding is initialized to zero.
-        """
+    def __init__(self, config: ModelConfig, vocab_size: int) -> None:
+        """Create the embeddings with freshly initialized weights; `vocab_size` is that of the joint tokenizer."""
         super().__init__()
         self.config = config
         self.compute_dtype: torch.dtype | None = None  # dtype of the activations; None: that of the weights
         tables = ("shared",) if config.tie_embeddings else ("source", "target", "output")
-        self.embeddings = nn.ParameterDict({name: _embedding(vocab_size, config.dim, pad) for name in tables})
+        self.embeddings = nn.ParameterDict({name: _embedding(vocab_size, config.dim) for name in tables})
         self.output_bias_V = nn.Parameter(torch.zeros(vocab_size)) if config.output_bias else None
         self.dropout = Dropout(config.dropout)
 
@@ -100,7 +94,7 @@ class Seq2Seq(nn.Module, ABC):
         return x_BTD if self.compute_dtype is None else x_BTD.to(self.compute_dtype)
 
 
-def _embedding(vocab_size: int, dim: int, pad: int) -> nn.Parameter:
+def _embedding(vocab_size: int, dim: int) -> nn.Parameter:
     weight_VD = torch.randn(vocab_size, dim) * dim**-0.5
-    weight_VD[pad] = 0.0
+    weight_VD[0] = 0.0  # the padding token
     return nn.Parameter(weight_VD)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 import torch
@@ -60,17 +61,14 @@ def _summarize(module: nn.Module, depth: int, outputs: Shapes) -> Iterator[Layer
 
 def _distinct_children(module: nn.Module) -> Iterator[tuple[str, nn.Module, int]]:
     """Yield name, module and count of a module's children; in a list, consecutive ones of equal shapes are merged."""
-    children = list(module.named_children())
+    children = module.named_children()
     if not isinstance(module, nn.ModuleList):
         yield from ((name, child, 1) for name, child in children)
         return
-    start = 0
-    for end in range(1, len(children) + 1):
-        if end == len(children) or _shapes(children[end][1]) != _shapes(children[start][1]):
-            first, last = int(children[start][0]) + 1, int(children[end - 1][0]) + 1
-            name = f"layer {first}" if first == last else f"layers {first} to {last}"
-            yield name, children[start][1], end - start
-            start = end
+    for _, group in groupby(children, lambda each: _shapes(each[1])):
+        (index, child), *others = group
+        first = int(index) + 1
+        yield f"layers {first} to {first + len(others)}" if others else f"layer {first}", child, 1 + len(others)
 
 
 def _shapes(module: nn.Module) -> list[tuple[str, tuple[int, ...]]]:

@@ -94,8 +94,8 @@ class EncoderLayer(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.self_attention = SelfAttention(config)
-        self.feed_forward = FeedForward(config.dim, config.ffn_dim, config.activation_dropout, config.activation)
-        self.attention_residual, self.ffn_residual = _residual(config), _residual(config)
+        self.feed_forward = FeedForward(config)
+        self.attention_residual, self.ffn_residual = Residual(config), Residual(config)
 
     def forward(self, x_BSD: Tensor, mask_B11S: Tensor, position: PositionInput) -> Tensor:
         """Run the layer over the source."""
@@ -112,10 +112,8 @@ class DecoderLayer(nn.Module):
         super().__init__()
         self.self_attention = SelfAttention(config)
         self.cross_attention = CrossAttention(config)
-        self.feed_forward = FeedForward(config.dim, config.ffn_dim, config.activation_dropout, config.activation)
-        self.attention_residual, self.cross_attention_residual, self.ffn_residual = (
-            _residual(config) for _ in range(3)
-        )
+        self.feed_forward = FeedForward(config)
+        self.attention_residual, self.cross_attention_residual, self.ffn_residual = (Residual(config) for _ in range(3))
 
     def forward(self, x_RTD: Tensor, state: DecoderState, mask: Mask | None, position: PositionInput) -> Tensor:
         """Run the layer over T new target positions."""
@@ -137,9 +135,9 @@ class DecoderLayer(nn.Module):
 class Transformer(Seq2Seq):
     """The Transformer of the paper, or one with the variants of `ModelConfig`."""
 
-    def __init__(self, config: ModelConfig, vocab_size: int, pad: int = 0) -> None:
+    def __init__(self, config: ModelConfig, vocab_size: int) -> None:
         """Create the network with freshly initialized weights; see `Seq2Seq`."""
-        super().__init__(config, vocab_size, pad)
+        super().__init__(config, vocab_size)
         encoding = resolve("position encoding", POSITION_ENCODINGS, config.position_encoding)
         self.source_positions = encoding(StackSpec(config.dim, config.heads, config.encoder_layers))
         self.target_positions = encoding(StackSpec(config.dim, config.heads, config.decoder_layers, causal=True))
@@ -177,11 +175,9 @@ class Transformer(Seq2Seq):
 
     def init_state(self, memory_BSD: Tensor, src_mask_BS: Tensor, *, use_cache: bool = True) -> DecoderState:
         """Return the initial decoder state; with `use_cache=False` (training) it caches no target tokens."""
-        projected = {
-            id(layer): layer.cross_attention.project_kv(memory_BSD)
-            for layer in cast(Iterable[DecoderLayer], self.decoder)
-        }
-        cross_kv = [projected[id(layer)] for layer in self.decoder_layers]
+        layers = cast(Iterable[DecoderLayer], self.decoder)
+        projected = [layer.cross_attention.project_kv(memory_BSD) for layer in layers]
+        cross_kv = [projected[i // self.config.layer_sharing] for i in range(self.config.decoder_layers)]
         return DecoderState(cross_kv, self._padding_mask(src_mask_BS), KVCache(len(cross_kv)) if use_cache else None)
 
     def _padding_mask(self, src_mask_BS: Tensor) -> Tensor:
@@ -214,10 +210,6 @@ class Transformer(Seq2Seq):
         encoding = self.source_positions if role == "source" else self.target_positions
         embedded: Tensor = self.dropout(encoding.add_positions(self.embed_tokens(role, ids_BT), 0, start))
         return embedded
-
-
-def _residual(config: ModelConfig) -> Residual:
-    return Residual(config.dim, config.dropout, config.norm_position, config.norm)
 
 
 def _distinct(layers: int, config: ModelConfig) -> int:

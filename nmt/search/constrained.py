@@ -157,7 +157,6 @@ def _allocate_banks(log_prob_BX: Floats, bank_BX: Ints, width: int) -> tuple[Int
     is_in_bank_BXN = bank_BX[:, :, None] == np.arange(int(bank_BX.max(initial=0)) + 1)
     rank_BX = np.take_along_axis(is_in_bank_BXN.cumsum(1), bank_BX[:, :, None], 2)[:, :, 0]
     rank_BX = np.where(log_prob_BX == -np.inf, log_prob_BX.shape[1] + 1, rank_BX)
-    selected_BW = np.argsort(rank_BX, axis=1, kind="stable")[
-        :, :width
-    ]  # stable: the more probable of equal ranks first
+    # A stable sort keeps the more probable of equal ranks first.
+    selected_BW = np.argsort(rank_BX, axis=1, kind="stable")[:, :width]
     return np.take_along_axis(order_BX, selected_BW, 1), np.take_along_axis(log_prob_BX, selected_BW, 1)

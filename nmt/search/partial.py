@@ -126,27 +126,27 @@ class PartialHypotheses:
             StepRequest(self.tokens_RT[:, -1], self.parents_R, k, banned_RX, asked_RP, all_log_probs)
         )
         gathered_log_p_RP, log_p_RV = result.gathered_log_p_RP, result.log_p_RV
-        forced_log_p_R = None if forced_R is None or gathered_log_p_RP is None else gathered_log_p_RP[:, -1].copy()
         if log_p_RV is not None:
             log_p_RV[:, list(self.request.suppressed_ids)] = -np.inf
         if banned_RX is not None:
             if log_p_RV is not None:
                 row, at = (banned_RX >= 0).nonzero()
                 log_p_RV[row, banned_RX[row, at]] = -np.inf
-            if gathered_log_p_RP is not None and asked_RP is not None:
-                gathered_log_p_RP[(asked_RP[:, :, None] == banned_RX[:, None]).any(-1)] = -np.inf
-        if (
-            forced_R is not None and forced_log_p_R is not None and gathered_log_p_RP is not None
-        ):  # a forced token overrides a ban
+            if gather_RP is not None and gathered_log_p_RP is not None:
+                is_banned_RP = (gather_RP[:, :, None] == banned_RX[:, None]).any(-1)
+                gathered_log_p_RP[:, : gather_RP.shape[1]][is_banned_RP] = -np.inf
+        if forced_R is not None:  # a forced token overrides a ban
+            assert gathered_log_p_RP is not None
             rows = (forced_R != NOT_FORCED).nonzero()[0]
+            forced_log_p_R1, forced_R1 = gathered_log_p_RP[rows, -1:], forced_R[rows, None]
             result.log_p_RK[rows] = -np.inf
-            result.log_p_RK[rows, :1], result.tokens_RK[rows, :1] = forced_log_p_R[rows, None], forced_R[rows, None]
+            result.log_p_RK[rows, :1], result.tokens_RK[rows, :1] = forced_log_p_R1, forced_R1
             if log_p_RV is not None:
                 log_p_RV[rows] = -np.inf
-                log_p_RV[rows, forced_R[rows]] = forced_log_p_R[rows]
+                log_p_RV[rows, forced_R[rows]] = forced_log_p_R1[:, 0]
             if gather_RP is not None:
-                same_RP = gather_RP[rows] == forced_R[rows, None]
-                gathered_log_p_RP[rows, :-1] = np.where(same_RP, forced_log_p_R[rows, None], np.float32(-np.inf))
+                is_forced_RP = gather_RP[rows] == forced_R1
+                gathered_log_p_RP[rows, :-1] = np.where(is_forced_RP, forced_log_p_R1, np.float32(-np.inf))
                 result = replace(result, gathered_log_p_RP=gathered_log_p_RP[:, :-1])
         return result
 

@@ -7,7 +7,7 @@ X banned tokens of a row, P gathered tokens of a row, V vocabulary.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -30,9 +30,9 @@ class SearchRequest:
     """Id of the start token."""
     eos: int
     """Id of the end token."""
-    prefixes: Sequence[Sequence[int]] = field(default=())
+    prefixes: Sequence[Sequence[int]] = ()
     """Token ids that each translation must begin with; empty: no prefixes."""
-    constraints: Sequence[Sequence[Sequence[int]]] = field(default=())
+    constraints: Sequence[Sequence[Sequence[int]]] = ()
     """Sequences of token ids that must appear in each translation; only the `constrained` search supports them."""
     detokenize: Callable[[Sequence[int]], str] = str
     """Returns the text of token ids, for searches that compare texts."""

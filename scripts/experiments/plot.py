@@ -60,7 +60,7 @@ def draw_sweep(panel: Any, directory: Path, score: str) -> None:
     panel.plot(names, [statistics.mean(scores[name]) for name in names], "_", color="C1", markersize=22)
     for name in names:
         panel.plot([name] * len(scores[name]), scores[name], "o", color="C0", markersize=4)
-    panel.set(title=directory.name.replace("_", " "), ylabel=f"test {score}" if score.isupper() else score)
+    panel.set(title=directory.name.replace("_", " "), ylabel=label(score))
     panel.tick_params(axis="x", labelsize=8)
     panel.grid(alpha=0.3)
 
@@ -79,9 +79,14 @@ def draw_joined(directories: list[Path], score: str) -> Figure:
     panel.plot([statistics.mean(scores[name]) for name in names], names, "|", color="C1", markersize=14)
     for name in names:
         panel.plot(scores[name], [name] * len(scores[name]), "o", color="C0", markersize=4)
-    panel.set(xlabel=f"test {score}" if score.isupper() else score)
+    panel.set(xlabel=label(score))
     panel.grid(alpha=0.3)
     return figure
+
+
+def label(score: str) -> str:
+    """Return the label of an axis: validation scores are named `valid_bleu`, test scores `BLEU` or `chrF2`."""
+    return score if score.startswith("valid") else f"test {score}"
 
 
 def short(value: str) -> str:

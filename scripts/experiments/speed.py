@@ -19,6 +19,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from nmt.inference.batch_engine import make_batches
+
 os.environ["NMT_ENGINE"] = "0"  # PyTorch decodes all models, because the native engine does not support some
 
 from nmt.cli import process_settings
@@ -30,8 +32,7 @@ from cost import saved_bytes
 from torch import Tensor
 
 from nmt import runtime
-from nmt.data.batching import Batch, collate
-from nmt.data.tokenizer import Tokenizer
+from nmt.data.batching import collate
 from nmt.inference.translator import Translator
 from nmt.model.build import count_parameters
 from nmt.runs import discovery
@@ -93,7 +94,11 @@ def subject(run: Path, lines: list[str]) -> Subject:
     optimizer = adamw(model, config.train)
     for group in optimizer.param_groups:
         group["lr"] = 1e-9  # do not change the model
-    batches = [each.to(device) for each in make_batches(loaded.tokenizer, lines, config.train.batch_tokens)]
+    ids = [loaded.tokenizer.encode(line) for line in lines]  # each line is its own translation
+    batches = [
+        collate([(ids[i], ids[i]) for i in batch]).to(device)
+        for batch in make_batches([len(each) + 1 for each in ids], len(ids), config.train.batch_tokens)
+    ]
 
     def train() -> int:
         for batch in batches:
@@ -110,17 +115,6 @@ def subject(run: Path, lines: list[str]) -> Subject:
 
     kept = saved_bytes(model, forward) / 1e3 / batches[0].tokens
     return Subject(run.name, count_parameters(model), kept, {"trains": train, "translates": translate})
-
-
-def make_batches(tokenizer: Tokenizer, lines: list[str], batch_tokens: int) -> list[Batch]:
-    """Return batches of lines as their own translations, longest first."""
-    ids = sorted((tokenizer.encode(line) for line in lines), key=len, reverse=True)
-    batches = []
-    while ids:
-        count = max(1, batch_tokens // (len(ids[0]) + 1))
-        batches.append(collate([(each, each) for each in ids[:count]]))
-        ids = ids[count:]
-    return batches
 
 
 if __name__ == "__main__":

@@ -3,13 +3,13 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import hypothesis
 import pytest
-from commandline import CommandLine, sentences, write
 
-from nmt.train import fine_tuning
+if TYPE_CHECKING:  # imports PyTorch, which takes seconds; the main process of pytest-xdist runs no test
+    from commandline import CommandLine
 
 # An example may take longer while the other worker is busy: no test is timed.
 hypothesis.settings.register_profile("untimed", deadline=None)
@@ -49,12 +49,14 @@ def browser() -> Iterator[Any]:
 @pytest.fixture(autouse=True)
 def few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fine-tuning in the test process ends with significance tests, which would take a second each."""
-    monkeypatch.setattr(fine_tuning, "RESAMPLES", 100)
+    monkeypatch.setattr("nmt.train.fine_tuning.RESAMPLES", 100)
 
 
 @pytest.fixture(scope="session")
 def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with text.en, text.de and runs/tiny, with a trained model. Tests copy it."""
+    from commandline import CommandLine, sentences, write
+
     nmt = CommandLine(tmp_path_factory.mktemp("pristine"))
     write(nmt.directory / "text", *sentences(400))
     done = nmt.train("runs/tiny")
@@ -66,12 +68,16 @@ def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def trained(pristine: Path, tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
     """A copy for one module. Tests may add files but must not change existing ones."""
+    from commandline import CommandLine
+
     return CommandLine(copy(pristine, tmp_path_factory.mktemp("trained")))
 
 
 @pytest.fixture
 def nmt(pristine: Path, tmp_path: Path) -> CommandLine:
     """A copy for one test, which may change any file."""
+    from commandline import CommandLine
+
     return CommandLine(copy(pristine, tmp_path / "here"))
 
 

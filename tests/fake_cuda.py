@@ -97,16 +97,14 @@ class FakeCUDA(TorchDispatchMode):
     ) -> Any:
         """Run an operator on the hosts of its tensors."""
         kwargs = dict(kwargs or {})
-        if torch.is_inference_mode_enabled():  # composite operators arrive whole, such as `to`
+        if torch.is_inference_mode_enabled() and _is_composite(func):  # composite operators arrive whole, like `to`
             with self:
-                result = func.decompose(*args, **kwargs)
-            if result is not NotImplemented:
-                return result
+                return func.decompose(*args, **kwargs)
         return self.run(func, args, kwargs)
 
     def run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run an operator on the hosts of its tensors, and return tensors of the GPU if it ran there."""
-        name = func._schema.name.split("::")[1]
+        name = func.__name__.partition(".")[0]
         if name == "is_pinned":
             return getattr(args[0], "is_pinned_memory", False)
         leaves = _leaves((args, kwargs))
@@ -320,18 +318,22 @@ class GPUTensor(Tensor):
 
 def _leaves(x: Any) -> list[Any]:
     """Return the values in lists, tuples and dicts. PyTorch's own function takes most of the time of an operator."""
-    if isinstance(x, dict):
-        x = x.values()
-    elif not isinstance(x, list | tuple):
-        return [x]
-    return [leaf for each in x for leaf in _leaves(each)]
+    leaves, remaining = [], [x]
+    for each in remaining:
+        if isinstance(each, dict):
+            remaining += each.values()
+        elif isinstance(each, list | tuple):
+            remaining += each
+        else:
+            leaves.append(each)
+    return leaves
 
 
 def _mapped(function: Callable[[Any], Any], x: Any) -> Any:
     """Return lists, tuples and dicts with the function of each value."""
     if isinstance(x, dict):
         return {key: _mapped(function, value) for key, value in x.items()}
-    return type(x)(_mapped(function, each) for each in x) if isinstance(x, list | tuple) else function(x)
+    return type(x)([_mapped(function, each) for each in x]) if isinstance(x, list | tuple) else function(x)
 
 
 def _host(x: Any) -> Any:
@@ -340,10 +342,21 @@ def _host(x: Any) -> Any:
     return CPU if isinstance(x, torch.device) else x
 
 
+@functools.cache
+def _is_composite(func: Any) -> bool:
+    can_decompose: bool = func._can_decompose()
+    return can_decompose
+
+
+@functools.cache
+def _returns_alias(func: Any) -> bool:
+    return any(result.alias_info is not None for result in func._schema.returns)
+
+
 def _views_of_normal_tensors(func: Any, inputs: Sequence[GPUTensor]) -> contextlib.AbstractContextManager[object]:
     """In inference mode, a view of a normal tensor is a normal tensor, and so must be its wrapper."""
-    is_view = any(result.alias_info is not None for result in func._schema.returns)
-    if torch.is_inference_mode_enabled() and is_view and any(not x.is_inference() for x in inputs):
+    is_inference = torch.is_inference_mode_enabled()
+    if is_inference and _returns_alias(func) and any(not x.is_inference() for x in inputs):
         return torch.inference_mode(False)
     return contextlib.nullcontext()
 

@@ -6,6 +6,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -123,11 +124,18 @@ def test_a_wide_beam_equals_exhaustive_search(seed: int, penalty: float, end_bia
         total = sum(log_p_TV[t, token].item() for t, token in enumerate([*ids, EOS]))
         return total / ((5 + len(ids) + 1) / 6) ** penalty
 
-    best = sorted(translations, key=score, reverse=True)[:5]
+    scored = sorted(((score(ids), ids) for ids in translations), reverse=True)[:5]
     spec = f"beam(beam_size={len(translations)}, top_beams=5, length_penalty={penalty})"
     (hypotheses,) = parse_search(spec)(TorchModel([model]), SearchRequest([[4, 4, 3]], np.array([limit]), BOS, EOS))
-    assert [h.ids for h in hypotheses] == best
-    assert [h.score for h in hypotheses] == pytest.approx([score(ids) for ids in best], abs=1e-4)
+    assert [h.ids for h in hypotheses] == [ids for _, ids in scored]
+    assert [h.score for h in hypotheses] == pytest.approx([score for score, _ in scored], abs=1e-4)
+
+
+@cache
+def log_probs_of_next(seed: int, row: int, ids: tuple[int, ...]) -> list[float]:
+    """Return the log-probabilities of the next tokens of the model of a narrow beam."""
+    log_p_V: list[float] = forced(make_model(seed, end_bias=1.5), SOURCES[row], list(ids))[0][-1].tolist()
+    return log_p_V
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -145,7 +153,7 @@ def test_a_narrow_beam_equals_a_reference_implementation(
         while beams and not (early_stopping and len(finished) >= size):
             candidates = []
             for log_prob, ids in beams:
-                log_p_V = forced(model, SOURCES[row], ids)[0][-1].tolist()
+                log_p_V = log_probs_of_next(seed, row, tuple(ids))
                 tokens = range(VOCABULARY) if len(ids) < limit else [EOS]
                 candidates += [(log_prob + log_p_V[token], [*ids, token]) for token in tokens]
             candidates.sort(reverse=True)

@@ -91,6 +91,11 @@ def progress(total: float | None, description: str, unit: str, *, disable: bool 
     )
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun, such as `1 pair` or `1,000 pairs`."""
+    return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
 def format_table(rows: Sequence[Sequence[str]], right: Collection[int] | None = None) -> list[str]:
     """Return the lines of a table with the columns `right` right-aligned; None: all but the first and the last."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

@@ -401,8 +401,9 @@ def test_repaired_corpus_and_html_report_are_written(nmt: CommandLine) -> None:
     done = nmt("data", "check", "bad.en", "bad.de", "--fix", "out/clean", "--html", "out/page.html")
     assert done.code == 3
     assert "wrote 599 of 600 pairs to out/clean.en and out/clean.de" in done.err
-    assert "blank: dropped 1 pairs" in done.err
-    assert "escaped-entities: rewrote 1 pairs" in done.err
+    assert "blank: dropped 1 pair\n" in done.err
+    assert "escaped-entities: rewrote 1 pair\n" in done.err
+    assert "counted more than once" not in done.err
     assert (nmt.directory / "out/clean.de").read_text().count("\n") == 599
     assert " &\n" in (nmt.directory / "out/clean.de").read_text()
     page = (nmt.directory / "out/page.html").read_text()
@@ -644,6 +645,15 @@ def test_fix_counts_count_pairs() -> None:
     bell = ("Ring the bell\x07 for me now.", "Läute für mich die Glocke.")
     report = check([*CLEAN[:50], ("\x07 &amp; so it is all the time.", ""), bell])
     assert report.fix_counts() == {"blank": 1, "control-characters": 1}
+
+
+def test_pairs_with_several_problems_are_counted_for_each(nmt: CommandLine) -> None:
+    source, target = "This is a sentence about a red dog.", "Das ist ein Satz über einen roten Hund."
+    wrong = 6 * "This is an English sentence about the weather in London. "
+    write(nmt.directory / "twice", ["yes", source, source], [wrong, target, target])
+    done = nmt("data", "check", "twice.en", "twice.de", "--fix", "once")
+    assert "wrote 1 of 3 pairs" in done.err
+    assert "nmt: pairs with several problems are counted more than once\n" in done.err
 
 
 def test_user_files_are_never_overwritten(nmt: CommandLine) -> None:

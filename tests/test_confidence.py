@@ -29,7 +29,7 @@ from nmt.inference import TokenScores, confidence
 from nmt.inference.confidence import FEATURE_SIGNS, LENGTH_RATIO, Calibration, Feature
 from nmt.inference.guard import Guard
 from nmt.inference.translation import Part, Translation, concatenate
-from nmt.runs import pretrained
+from nmt.runs import checkpoint, pretrained
 from nmt.runs.checkpoint import CALIBRATION
 from nmt.train.session import train
 
@@ -319,6 +319,24 @@ def test_translate_shows_confidence(calibrated: CommandLine) -> None:
     calibrated("translate", "-i", "in", "-o", "out", "--show-scores", "--show-confidence", "--resume").assert_fails(
         2, "out has a different output format"
     )
+
+
+@pytest.mark.slow
+def test_checkpoints_other_than_the_best_have_their_own_calibration(calibrated: CommandLine, tmp_path: Path) -> None:
+    nmt = CommandLine(Path(shutil.copytree(calibrated.directory, tmp_path / "copy")))
+    run = nmt.directory / "runs/mine"
+    (other,) = {*run.glob("step-*")} - {checkpoint.best(run)}
+    before = (run / CALIBRATION).read_bytes()
+    development = ("--src", "dev.en", "--ref", "dev.de")
+    done = nmt("calibrate", "--model", f"runs/mine/{other.name}", *development)
+    assert f"wrote runs/mine/{other.name}/calibration.json" in done.err
+    assert (run / CALIBRATION).read_bytes() == before
+    for model in ("runs/mine", f"runs/mine/{other.name}"):
+        shown = nmt("translate", "--model", model, "--show-confidence", "ba be")
+        assert (shown.code, shown.err.count("ignoring")) == (0, 0), shown.err
+    assert "calibrated on 90 sentences" in " ".join(nmt("info", "runs/mine").out.split())
+    assert "wrote runs/mine/calibration.json" in nmt("calibrate", "--model", "runs/mine", *development).err
+    assert "calibrated on 80 sentences" in " ".join(nmt("info", "runs/mine").out.split())
 
 
 def test_show_confidence_without_calibration(nmt: CommandLine) -> None:

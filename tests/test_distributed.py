@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import re
 import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -18,7 +22,9 @@ from commandline import CommandLine, training, wait_until
 from safetensors.torch import load_file
 
 from nmt.config import config_io
+from nmt.errors import UsageError
 from nmt.runs import checkpoint
+from nmt.train.distributed import RankGroup
 
 pytestmark = pytest.mark.slow
 EXACT = {
@@ -206,6 +212,29 @@ def test_ranks_with_different_data_do_not_train(nmt: CommandLine) -> None:
     assert "nmt: error: (rank 0) the ranks have different options or data" in err
     assert 'File "' not in err.split("nmt: error:")[0]
     assert not (nmt.directory / "rank0/runs/a").exists()
+
+
+def test_an_error_of_the_first_rank_ends_the_others_without_a_message() -> None:
+    class Other(RankGroup):
+        def broadcast(self, value: object) -> Any:
+            assert value is None
+            return pickle.loads(pickle.dumps(UsageError("it is locked", "wait")))
+
+    @contextmanager
+    def locked() -> Iterator[None]:
+        raise UsageError("it is locked", "wait")
+        yield
+
+    with pytest.raises(UsageError, match="it is locked"), RankGroup().on_main(locked()):
+        pass
+    with pytest.raises(SystemExit, match="2"), Other(1, 2).on_main(locked()):
+        pass
+
+
+@pytest.mark.parametrize("command", ["evaluate", "sweep"])
+def test_commands_for_a_single_process(command: str, nmt: CommandLine) -> None:
+    under_torchrun = CommandLine(nmt.directory, nmt.environment | {"WORLD_SIZE": "2", "RANK": "1"})
+    under_torchrun(command).assert_fails(2, f"(rank 1) nmt {command} supports a single process only", "torchrun")
 
 
 def test_a_world_size_without_torchrun_is_an_error(nmt: CommandLine) -> None:

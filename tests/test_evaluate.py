@@ -143,6 +143,10 @@ def test_confidence_interval_if_some_resamples_score_zero() -> None:
         assert score.value == METRICS[name](hypotheses, references).value
 
 
+def test_one_line_has_no_confidence_interval() -> None:
+    assert METRICS["bleu"](["a red dog runs"], [["a red dog ran"]], resamples=100).half_interval is None
+
+
 def test_no_confidence_interval_if_memory_is_insufficient(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -321,6 +321,13 @@ def test_glossary_files(tmp_path: Path, name: str, text: str) -> None:
     assert [span.translation for span in Glossary.load(tmp_path / name, "en", "de").find("a network")] == ["Netz"]
 
 
+def test_the_first_translation_of_a_term_is_used(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "terms.tsv"
+    path.write_text("Dog\tHund\ncat\tKatze\ndog\tKöter\nCat\tKatze\nIT\tIT\nit\tes\n")
+    assert [span.translation for span in Glossary.load(path, "en", "de").find("a dog")] == ["Hund"]
+    assert capsys.readouterr().err == f"nmt: {path}: the first translation is used for dog\n"
+
+
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [

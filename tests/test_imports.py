@@ -159,7 +159,12 @@ def test_export_import_export_is_the_identity(tmp_path: Path, norm_position: str
     first, second = (
         {path.name: path.read_bytes() for path in (tmp_path / name).iterdir()} for name in ("first", "second")
     )
+    assert "num_beams" in first["generation_config.json"].decode()
+    assert "data.json" in first
+    del first["data.json"], second["data.json"]  # the second one names the first export
     assert first == second
+    search = yaml.safe_load((tmp_path / "runs/imported/config.yaml").read_text())["search"]
+    assert search == "beam(beam_size=4, length_normalization='average')"
 
 
 @pytest.mark.slow
@@ -176,15 +181,21 @@ def test_one_sentencepiece_model_for_both_languages_is_exported_and_imported(tmp
 
 
 @pytest.mark.slow
-def test_license_of_an_export_is_that_of_the_original_model(tmp_path: Path) -> None:
+@pytest.mark.parametrize("to", ["ctranslate2", "transformers"])
+def test_origins_of_an_exported_model_are_kept(tmp_path: Path, to: str) -> None:
     nmt = CommandLine(tmp_path)
     marian(tmp_path / "opus")
     (tmp_path / "opus/README.md").write_text('---\nlicense:\n- cc-by-nc-4.0\n- "\\e[31mred"\n---\n')
-    export = ("--to", "ctranslate2", "--min-agreement", "0", "--output", "exported")
-    for command in (["import", "opus"], ["export", "runs/opus", *export], ["import", "exported"]):
+    assert nmt("import", "opus").code == 0
+    record = tmp_path / "runs/opus/data.json"
+    translators = [{"model": "a", "checkpoint": "b", "sha256": "c", "imported": [origin(tmp_path / "runs/opus")]}]
+    record.write_text(json.dumps(json.loads(record.read_text()) | {"translators": translators}))
+    export = ("--to", to, "--min-agreement", "0", "--output", "exported")
+    for command in (["export", "runs/opus", *export], ["import", "exported"]):
         done = nmt(*command)
         assert done.code == 0, done.err
     assert origin(tmp_path / "runs/exported")["license"] == "cc-by-nc-4.0, \\x1b[31mred"
+    assert "trained on translations of a/b" in nmt("info", "runs/exported").out
 
 
 def test_a_model_may_have_more_positions_than_a_batch(tmp_path: Path) -> None:

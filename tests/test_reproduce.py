@@ -33,12 +33,14 @@ def test_differences_in_versions_are_reported(nmt: CommandLine) -> None:
     sessions = nmt.directory / "runs/tiny/sessions.jsonl"
     session = json.loads(sessions.read_text())
     session["environment"]["torch"] = "1.0"
-    sessions.write_text(json.dumps(session) + "\n")
+    sessions.write_text(json.dumps(session | {"processes": 2}) + "\n" + json.dumps(session) + "\n")
     config = nmt.directory / "runs/tiny/config.yaml"
     config.write_text(config.read_text().replace("seed: 1\n", "seed: 2\n"))
     done = nmt("reproduce", "runs/tiny", "--run", "runs/other")
     assert done.code == 3, done.err
     assert "the weights differ" in done.out
+    assert "the original run took 2 sessions, the new run 1" in done.out
+    assert "the original run used processes 2 and 1, the new run 1" in done.out
     assert "the original run used torch 1.0, the new run " in done.out
     assert (nmt.directory / "runs/other/config.yaml").read_text() == config.read_text()
 

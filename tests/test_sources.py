@@ -285,10 +285,12 @@ def test_missing_splits_are_held_out_of_train(tmp_path: Path) -> None:
         assert [pair[::-1] for pair in open_split(spec, split, "de", "en").pairs()] == pairs
     spec = f"files(train='{train}', hold_out=False)"
     assert list(open_split(spec, "train", "en", "de").pairs()) == TEXT
-    with pytest.raises(DataError, match="has no test split"):
+    with pytest.raises(DataError, match="has no test split, only train") as caught:
         open_split(spec, "test", "en", "de")
-    with pytest.raises(DataError, match="has no train split"):
+    assert caught.value.hint == "add test='my/test', or leave out hold_out=False"
+    with pytest.raises(DataError, match="has no train split, only test") as caught:
         open_split(f"files(test='{dev}')", "train", "en", "de")
+    assert caught.value.hint == "add train='my/train'"
 
 
 def test_build_command_is_the_hint_for_missing_files() -> None:

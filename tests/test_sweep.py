@@ -102,6 +102,9 @@ def test_sweep_trains_all_combinations_and_can_be_extended(nmt: CommandLine) -> 
     ]  # fmt: skip
     assert all(path.stat().st_mtime_ns == time_ns for path, time_ns in before.items())
     nmt(*command, "--set", "model.dropout=0.3").assert_fails(2, "runs/sweep contains a sweep with another --set")
+    nmt(*command, "--grid", "model.dropout=0.1").assert_fails(
+        2, "a sweep with another --grid: only values may be added"
+    )
 
 
 @pytest.mark.slow
@@ -138,7 +141,8 @@ def test_failed_run_is_reported_and_the_others_continue(nmt: CommandLine) -> Non
         (["--grid", "train.labelsmoothing=0,1"], "label_smoothing"),
         (["--grid", "train.label_smoothing=0,nine"], "train.label_smoothing"),
         (["--grid", "train.optimizer=adamw,moun"], "did you mean 'muon'?"),
-        (["--grid", "model.dim=32", "--set", "model.dim=64"], "--set changes an option of --grid"),
+        (["--grid", "model.dim=32", "--set", "model.dim=64"], "--set model.dim and --grid set the same option"),
+        (["--grid", "model.dim=32", "--set", "seed=2"], "--set seed and --seeds set the same option"),
         (["--grid", "model.dim=32", "--time-limit", "soon"], "invalid --time-limit 'soon'"),
         (["--grid", "model.dim"], "cannot read --grid model.dim"),
         (["--grid", "model.dropout=0.1", "--device", "cuda:99"], "GPU"),

@@ -41,6 +41,8 @@ COMMANDS = (
 """All commands, each in a module of its name, in the order of `nmt --help`."""
 TRAINING_COMMANDS = ("train", "reproduce")
 """Commands that train in their own process."""
+SINGLE_PROCESS_COMMANDS = ("evaluate", "compare", "calibrate", "score", "average", "export", "sweep", "serve")
+"""Commands that would do the same, and write the same files, in each process of torchrun."""
 
 
 @cache
@@ -146,8 +148,13 @@ def root(
     ),
 ) -> None:
     """Train, run and evaluate neural machine translation models."""
+    command = context.invoked_subcommand
+    if command in SINGLE_PROCESS_COMMANDS and (os.environ.get("WORLD_SIZE") or "1") != "1":
+        raise UsageError(
+            f"nmt {command} supports a single process only", "run it without torchrun, or unset WORLD_SIZE"
+        )
     process_settings.set_defaults()
-    if context.invoked_subcommand in TRAINING_COMMANDS:
+    if command in TRAINING_COMMANDS:
         process_settings.tune_malloc_for_training()
 
 

@@ -142,13 +142,13 @@ def _development_set(translator: Translator, spec: str) -> TestSet:
 
 def _save(translator: Translator, calibration: Calibration) -> None:
     from nmt.console import log
-    from nmt.runs import model_card, pretrained
-    from nmt.runs.checkpoint import CALIBRATION
+    from nmt.runs import checkpoint, model_card, pretrained
 
-    directory = pretrained.output_dir(translator.run)
+    is_best = checkpoint.best(translator.run) == translator.checkpoint
+    directory = pretrained.output_dir(translator.run) if is_best else translator.checkpoint
     directory.mkdir(parents=True, exist_ok=True)
-    calibration.save(directory / CALIBRATION)
-    log(f"wrote {directory / CALIBRATION}")
+    calibration.save(directory / checkpoint.CALIBRATION)
+    log(f"wrote {directory / checkpoint.CALIBRATION}")
     if directory == translator.run:
         model_card.write_card(directory)
 

@@ -13,7 +13,7 @@ import typer
 from nmt.cli.options import EncodingErrorsOption, SetOption
 from nmt.cli.output import show, write_file
 from nmt.config.config_io import LANGUAGE_CODE
-from nmt.console import log, progress
+from nmt.console import counted, log, progress
 from nmt.errors import DataError, NMTError, UsageError, check_choice
 
 if TYPE_CHECKING:
@@ -139,10 +139,13 @@ def _write_repaired(corpora: list[Split], report: Report, outputs: list[Path]) -
             kept = write_pairs(outputs[0], outputs[1], repaired)
     except OSError as error:
         raise NMTError(f"cannot write {outputs[0]}: {error.strerror}", "name another prefix") from None
-    log(f"wrote {kept:,} of {pairs:,} pairs to {outputs[0]} and {outputs[1]}")
+    log(f"wrote {kept:,} of {counted(pairs, 'pair')} to {outputs[0]} and {outputs[1]}")
     fixes = {check.name: "dropped" if check.fix == "drop" else "rewrote" for check in CHECKS}
-    for name, count in report.fix_counts().items():
-        log(f"{name}: {fixes[name]} {count:,} pairs")
+    counts = report.fix_counts()
+    for name, count in counts.items():
+        log(f"{name}: {fixes[name]} {counted(count, 'pair')}")
+    if sum(count for name, count in counts.items() if fixes[name] == "dropped") > pairs - kept:
+        log("pairs with several problems are counted more than once")
     for finding in report.findings:
         if finding.check.name == "unequal-line-counts":
             log("unequal-line-counts: dropped the extra lines of the longer side")

@@ -190,7 +190,7 @@ def _format_comparison(comparison: Comparison) -> str:
     ):  # fmt: skip
         if buckets:
             head = [title, "sentences", "chrF A", "chrF B", "B - A", "A wins", "B wins"]
-            lines += ["", *format_table([head, *map(_bucket_row, buckets)])]
+            lines += ["", *format_table([head, *map(_bucket_row, buckets)], range(1, len(head)))]
     if comparison.differences:
         lines += ["", "largest differences"]
     for each in comparison.differences:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from nmt.cli.output import write_file
+from nmt.console import counted
 from nmt.data.language_codes import NAMES, base_language
 from nmt.documents.formats import (
     FORMATS,
@@ -73,7 +74,7 @@ class DocumentJob:
                 f"{done[0].output}{more} already {verb}", "use --resume to skip them, or --force to overwrite them"
             )
         if done and self.resume:
-            log(f"skipped {len(done):,} of {_count(len(files), 'document')}, already translated")
+            log(f"skipped {len(done):,} of {counted(len(files), 'document')}, already translated")
             skipped = set(done)
             files = [file for file in files if file not in skipped]
         num_failed = num_sentences = num_from_memory = 0
@@ -90,10 +91,10 @@ class DocumentJob:
             num_sentences += result.num_sentences
             num_from_memory += result.num_from_memory
         if self.translator.memory is not None:
-            log(f"taken from the translation memory: {num_from_memory:,} of {_count(num_sentences, 'sentence')}")
+            log(f"taken from the translation memory: {num_from_memory:,} of {counted(num_sentences, 'sentence')}")
         if num_failed:
             raise NMTError(
-                f"{num_failed:,} of {_count(len(files), 'document')} could not be translated",
+                f"{num_failed:,} of {counted(len(files), 'document')} could not be translated",
                 "see the errors above; translate the rest again with --resume",
             )
 
@@ -285,12 +286,12 @@ def _find(path: Path, output: Path | None, options: DocumentOptions) -> Iterator
     if others:
         kinds = ", ".join(f"{suffix} ({count:,})" for suffix, count in others.most_common())
         verb = "is not a document" if others.total() == 1 else "are not documents"
-        log(f"{path}: {_count(others.total(), 'file')} {verb}: {kinds}")
+        log(f"{path}: {counted(others.total(), 'file')} {verb}: {kinds}")
     if num_translations:
         verb = "is a translation of another" if num_translations == 1 else "are translations of others"
-        log(f"{path}: {_count(num_translations, 'document')} {verb}")
+        log(f"{path}: {counted(num_translations, 'document')} {verb}")
     for option, count in needed.items():
-        log(f"{path}: skipped {_count(count, 'document')} without {option}")
+        log(f"{path}: skipped {counted(count, 'document')} without {option}")
     if needed and not num_found:
         raise UsageError(f"{path} has only documents that need {' or '.join(needed)}", "add this option")
     if not num_found:
@@ -333,10 +334,6 @@ def _log_warnings(name: str, result: TranslatedBlocks) -> None:
         log(f"warning: {name}: '{_shorten(sentence)}': {', '.join(warnings)}")
     if len(result.warnings) > MAX_WARNINGS:
         log(f"{name}: {len(result.warnings):,} of {result.num_sentences:,} sentences have warnings")
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
 def _shorten(text: str) -> str:

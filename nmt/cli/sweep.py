@@ -60,8 +60,10 @@ def sweep(
     plan = sweeping.Sweep(
         config, tuple(set_ or ()), sweeping.parse_grid(grid), tuple(range(1, seeds + 1)), limit, device
     )
-    if any(change.partition("=")[0].strip() in (*plan.grid, "seed") for change in plan.common):
-        raise UsageError("--set changes an option of --grid or the seed", "use --grid and --seeds instead")
+    for name in (change.partition("=")[0].strip() for change in plan.common):
+        if name in (*plan.grid, "seed"):
+            option = "--seeds" if name == "seed" else "--grid"
+            raise UsageError(f"--set {name} and {option} set the same option", f"leave out --set {name}")
     results = []
     for result in sweeping.run_sweep(plan, run or runs_dir() / f"{Path(config).stem}-sweep", jobs):
         results.append(result)

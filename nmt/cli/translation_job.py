@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from nmt.cli.options import argument_lines
 from nmt.cli.output import OutputFormat, open_output, truncate_incomplete
 from nmt.cli.sharding import Shard
-from nmt.console import log, progress
+from nmt.console import counted, log, progress
 from nmt.errors import UsageError
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def log_terms(translator: Translator | Guard) -> None:
         missing = [f"{term} ({count})" for (term, applied), count in terms.most_common() if not applied]
         num_applied = sum(count for (_, applied), count in terms.items() if applied)
         not_applied = f"; not applied: {', '.join(missing)}" if missing else ""
-        log(f"glossary: applied {num_applied:,} of {terms.total():,} terms{not_applied}")
+        log(f"glossary: applied {num_applied:,} of {counted(terms.total(), 'term')}{not_applied}")
 
 
 def translate_stream(job: TranslationJob, text: list[str] | None, output: Path | None, encoding_errors: str) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from nmt.console import counted
 from nmt.data.sources import CorpusOptions
 
 MIXING_STREAM = 0x6D6978
@@ -64,14 +65,15 @@ class SampledCorpus:
     def describe(self) -> str:
         """Return a description, such as `100 of 360 pairs of mine/train`."""
         available, role = len(self.pair_ids_N), " (replay)" if self.corpus.is_replay else ""
-        count = "" if self.pairs_per_epoch == available else f"{self.pairs_per_epoch:,} of "
-        return f"{count}{available:,} pairs of {self.corpus.name}{role}"
+        part = f"{self.pairs_per_epoch:,} of " if self.pairs_per_epoch < available else ""
+        repeated = f", repeated to {self.pairs_per_epoch:,}" if self.pairs_per_epoch > available else ""
+        return f"{part}{counted(available, 'pair')} of {self.corpus.name}{role}{repeated}"
 
 
 def describe(corpora: Sequence[SampledCorpus]) -> str:
     """Return the pairs of an epoch as text: their number, or those of each corpus if they are sampled."""
     if all(each.pairs_per_epoch == len(each.pair_ids_N) for each in corpora):
-        return f"{sum(each.pairs_per_epoch for each in corpora):,} pairs"
+        return counted(sum(each.pairs_per_epoch for each in corpora), "pair")
     return f"{' and '.join(each.describe() for each in corpora)} per epoch"
 
 

@@ -38,7 +38,7 @@ class Score:
 
 
 Metric = Callable[..., Score]
-"""Scores hypotheses against `References`, with a confidence interval if `resamples` > 1."""
+"""Scores hypotheses against `References`, with a confidence interval for several lines if `resamples` > 1."""
 
 
 def bleu(hypotheses: Sequence[str], references: References, *, resamples: int = 0) -> Score:
@@ -82,7 +82,7 @@ def _score(name: str, metric: SacreMetric, hypotheses: Sequence[str], references
         log(f"{name}: no confidence interval, because {len(hypotheses):,} lines need too much memory")
         resamples = 0
     streams = [list(stream) for stream in references]
-    if resamples > 1:
+    if resamples > 1 and len(hypotheses) > 1:
         test = PairedTest([(name, list(hypotheses))], {name: metric}, streams, test_type="bs", n_samples=resamples)
         signatures, results = test()
         result: Any = results[name][0]  # unlike corpus_score, it averages Python and NumPy floats

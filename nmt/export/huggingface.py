@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shutil
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -27,6 +28,8 @@ from nmt.model.marian_names import LAYER
 from nmt.model.transformer import Transformer
 from nmt.runs.discovery import LoadedModel
 from nmt.runtime import require_package
+from nmt.search import parse_search
+from nmt.search.beam import Beam
 
 Weights = dict[str, Tensor]
 READERS = ("self_attention.qkv", "cross_attention.q", "cross_attention.kv", "feed_forward.up")
@@ -51,6 +54,8 @@ def export(loaded: LoadedModel, directory: Path) -> None:
         if loaded.config.model.norm_position == "post"
         else (transformers.PegasusConfig, transformers.PegasusForConditionalGeneration)
     )
+    search = parse_search(loaded.config.search)
+    shutil.copyfile(loaded.run / "data.json", directory / "data.json")  # for nmt import: the origin of the model
     with _quiet(transformers):
         hf_model = model_class(config_class(**_config(loaded)))
         weights = hf_model.state_dict()
@@ -59,8 +64,9 @@ def export(loaded: LoadedModel, directory: Path) -> None:
             computed["final_logits_bias"] = model.output_bias_V[None]
         hf_model.load_state_dict(computed | _weights(model, weights.keys()))
         hf_model.generation_config = transformers.GenerationConfig(
-            num_beams=1, do_sample=False, max_length=max_target_length(loaded.max_source_length) + 2, **_special_ids()
-        )
+            num_beams=search.beam_size if isinstance(search, Beam) else 1, do_sample=False,
+            max_length=max_target_length(loaded.max_source_length) + 2, **_special_ids(),
+        )  # fmt: skip
         hf_model.save_pretrained(directory)
         _save_tokenizer(loaded, directory, transformers)
 

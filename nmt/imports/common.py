@@ -20,6 +20,8 @@ from nmt.data.separate_tokenizer import SPECIAL_PIECES, SeparateTokenizer
 from nmt.data.tokenizer import UNK, Tokenizer
 from nmt.errors import CheckpointError, DownloadError
 
+KEPT = ("max_source_length", "max_sentences_per_line", "imported", "derived_from", "translators", "teacher")
+"""Entries of `data.json` in an export that the run of an import has, too."""
 MASKED = -1e3
 """Output bias of tokens that are never generated. It is finite, because label smoothing sums all log-probabilities."""
 RETRY = "download the model again"
@@ -121,6 +123,12 @@ def read_json(path: Path, default: dict[str, Any] | None = None) -> dict[str, An
     if not isinstance(value, dict):
         raise CheckpointError(f"{path} is not a JSON object", RETRY)
     return value
+
+
+def read_kept_data(directory: Path) -> dict[str, Any]:
+    """Return the entries of an export's `data.json` that an import keeps."""
+    data = read_json(directory / "data.json", {})
+    return {name: data[name] for name in KEPT if name in data}
 
 
 def join_vocabularies(

@@ -30,6 +30,7 @@ from nmt.imports.common import (
     position_table,
     read_bytes,
     read_json,
+    read_kept_data,
     select_rows,
 )
 from nmt.model.ctranslate2_names import LAYER
@@ -49,8 +50,6 @@ DEFAULT_INT16_SCALE = 1000.0
 """Scale of int16 matrices in files without scales."""
 ZERO = ""
 """A token that is not in the vocabulary, so that its embedding is zero."""
-KEPT = ("max_source_length", "max_sentences_per_line", "imported", "derived_from", "teacher")
-"""Entries of `data.json` in an export that the run of an import has, too."""
 ROTARY = ("dim", "interleave", "base")
 """Attributes of rotary position encodings."""
 UNUSED = ("alignment_layer", "alignment_heads", "embeddings_merge", "alibi_use_positive_positions", "scale_alibi")
@@ -127,9 +126,7 @@ def read(directory: Path) -> ImportedModel:
     read_config, weights = convert(model, Vocabulary(tokenizer, rows, rows))
     rates = {name: getattr(config.model, name) for name in ("dropout", "attention_dropout", "activation_dropout")}
     config = replace(config, model=replace(read_config, **rates))
-    data = read_json(directory / "data.json", {})
-    kept = {name: data[name] for name in KEPT if name in data}
-    return ImportedModel(config, tokenizer, weights, sha256(directory / MODEL), kept)
+    return ImportedModel(config, tokenizer, weights, sha256(directory / MODEL), read_kept_data(directory))
 
 
 def read_model(directory: Path) -> CTranslate2Model:

@@ -33,6 +33,7 @@ from nmt.imports.common import (
     join_vocabularies,
     read_bytes,
     read_json,
+    read_kept_data,
     select_rows,
 )
 from nmt.model.marian_names import LAYER
@@ -45,7 +46,8 @@ EMBEDDINGS = {
 }
 """The embeddings of nmt, and their names in Transformers: the first that is in the file."""
 FILES = (
-    "config.json", "generation_config.json", "tokenizer_config.json", "vocab.json", "target_vocab.json", SOURCE, TARGET,
+    "config.json", "generation_config.json", "tokenizer_config.json", "vocab.json", "target_vocab.json", "data.json",
+    SOURCE, TARGET,
 )  # fmt: skip
 """Files other than the weights."""
 WEIGHT_FILES = ("model.safetensors", "pytorch_model.bin")
@@ -76,7 +78,7 @@ def read(directory: Path) -> ImportedModel:
         raise CheckpointError(f"{directory / 'config.json'} is incomplete or damaged: {error}", RETRY) from None
     except IndexError:
         raise CheckpointError(f"{directory / 'vocab.json'} does not fit the weights", RETRY) from None
-    return ImportedModel(config, vocabulary.tokenizer, converted, sha256(file))
+    return ImportedModel(config, vocabulary.tokenizer, converted, sha256(file), read_kept_data(directory))
 
 
 def check_type(options: Mapping[str, Any], name: str) -> None:

@@ -138,7 +138,7 @@ def find(model: ModelFiles) -> Calibration | None:
         CheckpointError: a file is damaged.
     """
     weights = read_meta(model.checkpoint)["sha256"][WEIGHTS]
-    for path in pretrained.calibration_files(model.run):
+    for path in pretrained.calibration_files(model.checkpoint):
         calibration = load(path)
         if calibration.weights == weights:
             return calibration

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from nmt.console import log
 from nmt.data.language_codes import base_language
 from nmt.data.pairs import read_lines
 from nmt.data.tmx import read_tmx
@@ -20,6 +21,8 @@ LEAVE = "-"
 """In place of a target term: the source term is not translated."""
 _PREFIX_LENGTH = 3
 """Letters by which terms are indexed; the inflection of a term does not change them."""
+MAX_LISTED = 5
+"""Maximum number of terms in a log line."""
 _TERM_START = re.compile(r"(?<!\w)\S")
 
 
@@ -44,6 +47,11 @@ class Term:
         return re.compile(rf"{form}(?!\w)", 0 if self.is_abbreviation else re.IGNORECASE)
 
     @property
+    def key(self) -> str:
+        """The source without case, or that of an abbreviation."""
+        return self.source if self.is_abbreviation else self.source.casefold()
+
+    @property
     def is_abbreviation(self) -> bool:
         """Whether the term is an abbreviation in capitals, such as IT, which is another term than the word it."""
         return self.source.isupper() and len(self.source) > 1
@@ -55,10 +63,7 @@ class Glossary:
     def __init__(self, terms: Iterable[Term]) -> None:
         """Create a glossary; of several terms with the same source, the first is used."""
         self._terms: dict[str, list[Term]] = defaultdict(list)
-        by_source = {
-            term.source if term.is_abbreviation else term.source.casefold(): term for term in reversed(list(terms))
-        }
-        for term in by_source.values():
+        for term in {term.key: term for term in reversed(list(terms))}.values():
             stem = term.source.removesuffix("y") or term.source  # the plural of sky is skies
             first_word = next(iter(stem.split()), "")
             self._terms[first_word[:_PREFIX_LENGTH].casefold()].append(term)
@@ -76,6 +81,10 @@ class Glossary:
         terms = [Term(source, target, src) for source, target in pairs]
         if not terms:
             raise DataError(f"{path} has no terms", "each line is SOURCE TERM, a tab, TARGET TERM")
+        targets: dict[str, str] = {}
+        ambiguous = {term.source for term in terms if targets.setdefault(term.key, term.target) != term.target}
+        if ambiguous:
+            log(f"{path}: the first translation is used for {', '.join(sorted(ambiguous)[:MAX_LISTED])}")
         return cls(terms)
 
     def find(self, text: str) -> list[FixedSpan]:

@@ -60,6 +60,8 @@ class Progress:
     """Validations since the best one."""
     best: float | None = None
     """Best value of `train.best_metric` so far; higher is better (a loss is negated)."""
+    best_loss: float | None = None
+    """Validation loss with it: of checkpoints with equal scores, such as a BLEU of 0, the lower loss is better."""
     precision: str = ""
     """PyTorch name of the dtype of the activations; a resumed run keeps it unless --precision is given."""
     scores: dict[str, float] = field(default_factory=dict)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from nmt.config import ModelConfig
+from nmt.console import counted
 from nmt.errors import NMTError
 from nmt.paths import write_text
 from nmt.runs.run_info import collect
@@ -87,7 +88,7 @@ def describe(info: dict[str, Any]) -> dict[str, list[str]]:
         "comparison": _describe_comparison(info["comparison"]),
         "confidence": _describe_calibration(info["calibration"]),
         "test": [_describe_score(test, score) for test in info["tests"] for score in test["scores"]],
-        "disk": [f"{info['bytes'] / 1e6:,.0f} MB, {len(info['checkpoints'])} checkpoints"],
+        "disk": [f"{info['bytes'] / 1e6:,.0f} MB, {counted(len(info['checkpoints']), 'checkpoint')}"],
     }
     if info["imported"]:
         lines["imported"] = [_describe_import(info["imported"])]
@@ -172,7 +173,8 @@ def _describe_data(data: dict[str, Any]) -> list[str]:
 def _describe_corpus(corpus: dict[str, Any], license_: str) -> str:
     text = f"{corpus['name']} ({license_}), {_short_checksum(corpus)}"
     if (count := corpus.get("pairs_per_epoch")) is not None and count != corpus["pairs"]:
-        text += f", {count:,} of {corpus['pairs']:,} pairs per epoch"
+        share = f"{count:,} of {corpus['pairs']:,}" if count < corpus["pairs"] else f"repeated to {count:,}"
+        text += f", {share} pairs per epoch"
     return f"{text}, tagged" if corpus.get("tag") else text
 
 

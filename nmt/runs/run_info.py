@@ -8,6 +8,7 @@ import json
 import math
 import os
 import platform
+import shlex
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict
@@ -68,7 +69,12 @@ def collect(run: Path) -> dict[str, Any]:
     """
     best = checkpoint.best(run) if run.is_dir() else None
     if best is None or not (run / "config.yaml").is_file():
-        raise CheckpointError(f"{run} has no checkpoint", "choose a directory under runs/")
+        hint = "choose a directory under runs/"
+        if (run / checkpoint.META).is_file():
+            raise CheckpointError(f"{run} is a checkpoint, not a run", f"name its run: {run.parent}")
+        if (run / "config.yaml").is_file():
+            hint = f"continue its training: nmt train --run {shlex.quote(str(run))} --resume"
+        raise CheckpointError(f"{run} has no checkpoint", hint)
     data = read_json(run / "data.json")
     recipe = data.get("recipe") or {}
     last = last_progress(run) or checkpoint.read_progress(best)
@@ -109,7 +115,7 @@ def collect(run: Path) -> dict[str, Any]:
             for line in read_jsonl(run / "metrics.jsonl") if _has_numbers(line, "step", "valid_loss", "valid_bleu")
         ],
         "comparison": comparison if _is_comparison(comparison := read_json(run / COMPARISON)) else None,
-        "calibration": _calibration(run, best),
+        "calibration": _calibration(best),
         "tests": [report for report in map(read_json, report_paths) if _is_report(report, run)],
         "sessions": list(filter(_is_session, read_jsonl(run / SESSIONS))),
         "checkpoints": [path.name for path in checkpoint.checkpoints(run)],
@@ -231,10 +237,10 @@ def _is_parent(entry: Any) -> bool:
     return isinstance(entry, dict) and {"model", "checkpoint", "sha256", "imported"} <= entry.keys()
 
 
-def _calibration(run: Path, best: Path) -> dict[str, Any] | None:
+def _calibration(best: Path) -> dict[str, Any] | None:
     """Return the calibration of the best checkpoint: the user's own one of a pretrained model, or that of the run."""
     weights = weights_checksum(best)
-    for path in pretrained.calibration_files(run):
+    for path in pretrained.calibration_files(best):
         content = read_json(path)
         is_complete = {"definition", "data", "sentences", "held_out", "weights"} <= content.keys()
         if is_complete and content["weights"] == weights and _has_numbers(content["held_out"], *CALIBRATION_SCORES):

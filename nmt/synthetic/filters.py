@@ -90,7 +90,8 @@ class Filters:
         if not num_pairs:
             names = ", ".join(f"{name} {count:,}" for name, count in dropped.most_common() if count)
             raise DataError(
-                f"no pair is left after filtering; dropped: {names}", "switch a filter off and continue with --resume"
+                f"no pair is left after filtering; dropped: {names}",
+                "change --clean or --min-score, or leave out a filter with --ignore, and continue with --resume",
             )
         return num_pairs, +dropped
 

@@ -7,8 +7,9 @@ on any rank stops all. Decisions are exchanged over gloo, so that the ranks neve
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TypeVar
@@ -16,7 +17,7 @@ from typing import TypeVar
 import torch
 import torch.distributed as dist
 
-from nmt.errors import TrainingError, UsageError
+from nmt.errors import NMTError, TrainingError, UsageError
 
 T = TypeVar("T")
 TIMEOUTS = {"gloo": timedelta(days=1), "nccl": timedelta(minutes=30)}
@@ -45,6 +46,20 @@ class RankGroup:
         values = [value]
         dist.broadcast_object_list(values, src=0, group=self.object_group)
         return values[0]
+
+    @contextmanager
+    def on_main(self, context: AbstractContextManager[object]) -> Iterator[None]:
+        """Enter a context on rank 0. If that raises an NMTError, the other ranks exit without a message."""
+        error = None
+        with ExitStack() as stack:
+            try:
+                if self.is_main:
+                    stack.enter_context(context)
+            except NMTError as caught:
+                error = caught
+            if error := self.broadcast(error):
+                raise error if self.is_main else SystemExit(error.exit_code)
+            yield
 
     def all_gather(self, value: T) -> list[T]:
         """Return the values of all ranks, in order of rank."""
@@ -83,6 +98,7 @@ def process_group(device: torch.device) -> Iterator[RankGroup]:
         if not _is_connection_error(error):
             raise
         reason = (str(error).strip() or type(error).__name__).splitlines()[-1]
+        reason = re.sub(r"^\[.*?\] ", "", reason).split(". ")[0]  # without gloo's place in its source, and its advice
         raise TrainingError(
             f"another process of this training run has exited, or cannot be reached: {reason}",
             "see its error message; continue with --resume",

@@ -9,7 +9,7 @@ from typing import Any
 
 from nmt import runtime
 from nmt.config import Config, config_io
-from nmt.console import log
+from nmt.console import counted, log
 from nmt.data.prepare import prepare
 from nmt.errors import CheckpointError, TrainingError, UsageError
 from nmt.runs import checkpoint, discovery, run_info
@@ -160,13 +160,15 @@ def _differences(old_sessions: list[dict[str, Any]], new_sessions: list[dict[str
         return ["hardware and versions of the original run are not recorded"]
     differences = []
     if len(old_sessions) != len(new_sessions):
-        plural = "s" * (len(old_sessions) > 1)
-        differences = [f"the original run took {len(old_sessions)} session{plural}, the new run {len(new_sessions)}"]
-    old, new = old_sessions[-1], new_sessions[-1]
-    for name, old_value, new_value in (
-        *((name, old.get(name), new.get(name)) for name in SESSION_FIELDS),
-        *((name, old["environment"].get(name), new["environment"].get(name)) for name in ENVIRONMENT_FIELDS),
-    ):
-        if old_value != new_value:
-            differences.append(f"the original run used {name} {old_value}, the new run {new_value}")
+        differences = [
+            f"the original run took {counted(len(old_sessions), 'session')}, the new run {len(new_sessions)}"
+        ]
+
+    def values(sessions: list[dict[str, Any]], name: str) -> str:
+        found = ((each["environment"] if name in ENVIRONMENT_FIELDS else each).get(name) for each in sessions)
+        return " and ".join(dict.fromkeys(map(str, found)))
+
+    for name in (*SESSION_FIELDS, *ENVIRONMENT_FIELDS):
+        if (old := values(old_sessions, name)) != (new := values(new_sessions, name)):
+            differences.append(f"the original run used {name} {old}, the new run {new}")
     return differences

@@ -119,9 +119,9 @@ def train(
     with (
         gpu_kernels(torch_device) if torch_device.type == "cuda" else nullcontext(),
         process_group(torch_device) as group,
-        lock_run(config, run, resume) if group.is_main else nullcontext(),
+        group.on_main(lock_run(config, run, resume)),
     ):
-        dtype = group.broadcast(dtype)  # ranks may measure differently; this also waits until the run is locked
+        dtype = group.broadcast(dtype)  # ranks may measure differently
         if resume and config.tokenizer.model and not Path(config.tokenizer.model).is_file():
             # That of a start model that was moved or deleted; the run has a copy.
             config = replace(config, tokenizer=replace(config.tokenizer, model=str(tokenizer_file(run))))

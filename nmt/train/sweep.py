@@ -24,7 +24,7 @@ from typing import IO
 
 from nmt import runtime
 from nmt.config import FINE_TUNING, config_io
-from nmt.console import log, progress
+from nmt.console import counted, log, progress
 from nmt.data.sources import open_split
 from nmt.errors import UsageError
 from nmt.paths import locked, make_directory, write_text
@@ -178,7 +178,7 @@ def run_sweep(sweep: Sweep, directory: Path, jobs: int = 1) -> Iterator[RunResul
         write_text(directory / RESULTS, "".join(map(_to_json, finished.values())))  # failed runs are repeated
         yield from (finished[name] for name in names if name in finished)
         remaining = [(options, seed) for options, seed in sweep.runs() if _name(options, seed) not in finished]
-        log(f"{len(remaining)} of {len(names)} runs remaining in {directory}")
+        log(f"{len(remaining):,} of {counted(len(names), 'run')} remaining in {directory}")
         for result in _run_all(sweep, directory, remaining, min(jobs, len(names))):
             with open(directory / RESULTS, "a", encoding="utf-8") as file:
                 file.write(_to_json(result))
@@ -241,7 +241,11 @@ def _check_and_save(sweep: Sweep, directory: Path) -> None:
             saved["config"]
         except (OSError, ValueError, TypeError, KeyError):
             raise UsageError(f"{path} is damaged", f"restore it, or {CHOOSE_RUN}") from None
-        fixed = {"config": "--config", "common": "--set", "sha256": "config content", "time_limit": "--time-limit"}
+        current["options"], saved["options"] = ([*each.get("grid", ())] for each in (current, saved))
+        fixed = {
+            "config": "--config", "common": "--set", "sha256": "config content", "time_limit": "--time-limit",
+            "options": "--grid: only values may be added",
+        }  # fmt: skip
         for name, label in fixed.items():
             if saved.get(name) != current[name]:
                 raise UsageError(

@@ -302,11 +302,13 @@ class Trainer:
 
     def record_validation(self, scores: dict[str, float]) -> None:
         """Record the scores of a validation."""
-        self.progress.scores = scores
-        if self.progress.best is None or scores["best_metric_value"] > self.progress.best:
-            self.progress.best, self.progress.validations_since_best = scores["best_metric_value"], 0
+        state, best, loss = self.progress, scores["best_metric_value"], scores["valid_loss"]
+        state.scores = scores
+        is_tie = best == state.best
+        if state.best is None or best > state.best or (is_tie and loss < (state.best_loss or loss)):
+            state.best, state.best_loss, state.validations_since_best = best, loss, 0
         else:
-            self.progress.validations_since_best += 1
+            state.validations_since_best += 1
 
 
 def _rng_states(device: torch.device) -> dict[str, Tensor]:

@@ -63,7 +63,10 @@ class Files:
         self.validate()
         missing = [name for name in ("valid", "test") if name not in self.splits]
         if split not in self.splits and ("train" not in self.splits or not self.hold_out):
-            raise DataError(f"corpus 'files' has no {split} split", f"it has {', '.join(self.splits)}")
+            raise DataError(
+                f"corpus 'files' has no {split} split, only {', '.join(self.splits)}",
+                f"add {split}='my/{split}'{', or leave out hold_out=False' * ('train' in self.splits)}",
+            )
         spec = self.splits.get(split, self.splits.get("train", ""))
         name = Path(spec if isinstance(spec, str) else spec[0]).name
         try:

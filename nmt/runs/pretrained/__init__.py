@@ -43,7 +43,11 @@ def for_target(language: str) -> str | None:
     return next((name for name, (_, target) in DIRECTIONS.items() if language in ("", target)), None)
 
 
-def calibration_files(run: Path) -> list[Path]:
-    """Return the files that may have the calibration of a run: the user's own one of a pretrained model first."""
-    directories = dict.fromkeys((output_dir(run), run))
+def calibration_files(checkpoint: Path) -> list[Path]:
+    """Return the files that may have the calibration of a checkpoint: the user's own one of a pretrained model first.
+
+    The run has that of its best checkpoint, others have their own.
+    """
+    run = checkpoint.parent
+    directories = dict.fromkeys((checkpoint, output_dir(run), run))
     return [path for directory in directories if (path := directory / "calibration.json").is_file()]

@@ -45,8 +45,7 @@ def resolve_device(name: str) -> str:
         raise UsageError(f"unknown device '{name}'", suggest(name, ("auto", "cpu", "cuda")))
     if index and kind == "cuda" and int(os.environ.get("LOCAL_WORLD_SIZE") or 1) > 1:
         raise UsageError(
-            f"--device {name} would give all processes of torchrun the same GPU",
-            "use --device cuda: a GPU per process",
+            f"--device {name} would give all processes of torchrun the same GPU", "use --device cuda: a GPU per process"
         )
     if kind == "cpu" or not (kind == "cuda" or _may_have_gpu()):
         return "cpu"

@@ -18,16 +18,14 @@ def attention(
     text: Annotated[str, typer.Argument(help="Source sentence.", show_default=False)],
     model: ModelOption = None,
     output: Annotated[
-        Path,
-        typer.Option("--output", "-o", help="Output file: .html (interactive), .json (data), .png, .svg or .pdf."),
+        Path, typer.Option("--output", "-o", help="Output file: .html (interactive), .json (data), .png, .svg or .pdf.")
     ] = Path("attention.html"),
     target: Annotated[
         str | None, typer.Option(help="Target sentence to force-decode.", show_default="the search's best")
     ] = None,
     search: SearchOption = "",
     part: Annotated[
-        str | None,
-        typer.Option(help="Attention to plot in an image: encoder, decoder or cross.", show_default="cross"),
+        str | None, typer.Option(help="Attention to plot in an image: encoder, decoder or cross.", show_default="cross")
     ] = None,
     layer: Annotated[
         int | None, typer.Option(min=1, help="Layer to plot in an image, starting at 1.", show_default="the last")

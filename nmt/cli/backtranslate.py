@@ -20,8 +20,7 @@ def backtranslate(
     output: synthesis.OutputOption,
     search: SearchOption = "",
     tag: Annotated[
-        bool,
-        typer.Option(help="Tag the synthetic sources in training: tag=True in the logged command."),
+        bool, typer.Option(help="Tag the synthetic sources in training: tag=True in the logged command.")
     ] = True,
     min_score: synthesis.MinScoreOption = None,
     clean: synthesis.CleanOption = None,

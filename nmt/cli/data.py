@@ -17,9 +17,7 @@ app = typer.Typer(no_args_is_help=True, help="Download, check and prepare parall
 
 
 @app.command("list")
-def list_(
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, with sizes in bytes.")] = False,
-) -> None:
+def list_(as_json: Annotated[bool, typer.Option("--json", help="Print JSON, with sizes in bytes.")] = False) -> None:
     """List the available corpora.
 
     Shows the number of sentence pairs, download size, license and source of each corpus, and whether it is
@@ -58,8 +56,7 @@ def list_(
 def download(
     name: Annotated[str, typer.Argument(help="Corpus from `nmt data list`, optionally with options in parentheses.")],
     source: Annotated[
-        Path | None,
-        typer.Option("--from", help="Use this local archive or directory instead of downloading."),
+        Path | None, typer.Option("--from", help="Use this local archive or directory instead of downloading.")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Download again.")] = False,
     encoding_errors: EncodingErrorsOption = "strict",
@@ -88,10 +85,7 @@ def download(
 
 
 @app.command()
-def prepare(
-    config: ConfigOption = "quickstart",
-    set_: SetOption = None,
-) -> None:
+def prepare(config: ConfigOption = "quickstart", set_: SetOption = None) -> None:
     """Clean the corpora of a config, train the tokenizer and tokenize the data.
 
     Prints the directory of the prepared data. `nmt train` prepares data automatically and reuses what has been prepared

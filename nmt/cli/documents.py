@@ -15,14 +15,7 @@ import typer
 from nmt.cli.output import write_file
 from nmt.console import counted
 from nmt.data.language_codes import NAMES, base_language
-from nmt.documents.formats import (
-    FORMATS,
-    SUFFIXES_OF_OPTIONS,
-    DocumentOptions,
-    Parser,
-    ignored_option,
-    missing_option,
-)
+from nmt.documents.formats import FORMATS, SUFFIXES_OF_OPTIONS, DocumentOptions, Parser, ignored_option, missing_option
 from nmt.errors import NMTError, UsageError, suggest
 from nmt.paths import descriptor
 

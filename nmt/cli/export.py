@@ -24,8 +24,7 @@ def export(
         ),
     ] = None,
     min_agreement: Annotated[
-        float,
-        typer.Option(help="Minimum share of identical translations (0.99: 99%), else the export is discarded."),
+        float, typer.Option(help="Minimum share of identical translations (0.99: 99%), else the export is discarded.")
     ] = 0.99,
 ) -> None:
     """Export a model and verify that it reproduces the translations.

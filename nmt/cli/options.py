@@ -55,13 +55,11 @@ ModelsOption = Annotated[
 DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
 AUTO_PRECISION_HELP = "auto: the faster of fp32 and bf16; on a GPU, bf16 if it has bf16 units."
 SearchPrecisionOption = Annotated[
-    str,
-    typer.Option("--precision", help=f"auto, fp32, bf16, fp16 or int8. {AUTO_PRECISION_HELP}"),
+    str, typer.Option("--precision", help=f"auto, fp32, bf16, fp16 or int8. {AUTO_PRECISION_HELP}")
 ]
 PrecisionOption = Annotated[str, typer.Option(help=f"auto, fp32, bf16 or fp16. {AUTO_PRECISION_HELP}")]
 SearchOption = Annotated[
-    str,
-    typer.Option(help="Decoding algorithm, e.g. greedy or beam(beam_size=8).", show_default="the model's"),
+    str, typer.Option(help="Decoding algorithm, e.g. greedy or beam(beam_size=8).", show_default="the model's")
 ]
 BeamSizeOption = Annotated[int | None, typer.Option(help="Beam size.", show_default="the model's")]
 LengthPenaltyOption = Annotated[
@@ -93,10 +91,7 @@ def check_seed(resamples: int) -> int:
 ResamplesOption = Annotated[
     int,
     typer.Option(
-        min=0,
-        max=1_000_000,
-        callback=check_seed,
-        help="Bootstrap resamples for confidence intervals; 0 disables them.",
+        min=0, max=1_000_000, callback=check_seed, help="Bootstrap resamples for confidence intervals; 0 disables them."
     ),
 ]
 

@@ -47,8 +47,7 @@ def curves(
 @app.command()
 def positions(
     encodings: Annotated[
-        list[str] | None,
-        typer.Argument(help="Position encodings, optionally with options.", show_default="sinusoidal"),
+        list[str] | None, typer.Argument(help="Position encodings, optionally with options.", show_default="sinusoidal")
     ] = None,
     model: Annotated[Path | None, typer.Option("--model", "-m", help="Model whose position encoding to plot.")] = None,
     output: OutputOption = Path("positions.png"),
@@ -57,8 +56,7 @@ def positions(
     layer: Annotated[int, typer.Option(min=1, max=100, help="Layer, for encodings that differ between layers.")] = 1,
     dim: Annotated[int | None, typer.Option(min=2, max=4096, help="Model dimension.", show_default="128")] = None,
     heads: Annotated[
-        int | None,
-        typer.Option(min=1, max=64, help="Number of attention heads; must divide --dim.", show_default="4"),
+        int | None, typer.Option(min=1, max=64, help="Number of attention heads; must divide --dim.", show_default="4")
     ] = None,
 ) -> None:
     """Plot position encodings: a heat map, single dimensions or heads, and the similarity of positions.

@@ -65,8 +65,7 @@ TestOption = Annotated[
     typer.Option(help="Drop pairs that overlap with this test set: a corpus, a sacreBLEU test set, or SRC:TGT."),
 ]
 IgnoreOption = Annotated[
-    list[str] | None,
-    typer.Option(metavar="FILTER", help="Filter to disable, such as missing; may be repeated."),
+    list[str] | None, typer.Option(metavar="FILTER", help="Filter to disable, such as missing; may be repeated.")
 ]
 ShardOption = Annotated[
     str | None, typer.Option(metavar="I/N", help="Translate shard I (from 1) of N; the last one completes the corpus.")

@@ -44,8 +44,7 @@ def train(
         ),
     ] = None,
     plan: Annotated[
-        bool,
-        typer.Option("--plan", help="Estimate memory, speed and training time from a few updates, then exit."),
+        bool, typer.Option("--plan", help="Estimate memory, speed and training time from a few updates, then exit.")
     ] = False,
     tensorboard: Annotated[
         bool, typer.Option("--tensorboard", help="Also log to TensorBoard files in RUN/tensorboard.")

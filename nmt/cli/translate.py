@@ -83,8 +83,7 @@ def translate(
         Path | None, typer.Option(help="Terms and their translations: a TSV, TBX or TMX file.", show_default=False)
     ] = None,
     guard: Annotated[
-        bool,
-        typer.Option(help="Protect URLs, numbers, etc., check translations, and decode again if a check fails."),
+        bool, typer.Option(help="Protect URLs, numbers, etc., check translations, and decode again if a check fails.")
     ] = True,
     format: Annotated[
         str, typer.Option(help="Output format: text, or jsonl with scores, confidence, tokens and word alignments.")

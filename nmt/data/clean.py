@@ -25,13 +25,7 @@ def normalize(pairs: Iterator[Pair]) -> Iterator[Pair]:
         yield normalization.normalize(source), normalization.normalize(target)
 
 
-def length(
-    pairs: Iterator[Pair],
-    *,
-    max: int = 200,
-    min: int = 1,
-    max_chars: int = 2000,
-) -> Iterator[Pair]:
+def length(pairs: Iterator[Pair], *, max: int = 200, min: int = 1, max_chars: int = 2000) -> Iterator[Pair]:
     """Keep pairs whose sides have `min` to `max` words (see `count_words`) and at most `max_chars` characters."""
     if not 0 <= min <= max:
         raise ConfigError(f"cleaning step 'length': min ({min}) must be between 0 and max ({max})")

@@ -30,13 +30,7 @@ from torch import Tensor, nn
 
 from nmt.data.batching import pad_rows, token_mask
 from nmt.errors import UsageError
-from nmt.export.common import (
-    Translate,
-    copy_run_files,
-    greedy_translator,
-    num_positions,
-    require_transformer,
-)
+from nmt.export.common import Translate, copy_run_files, greedy_translator, num_positions, require_transformer
 from nmt.model.build import max_positions
 from nmt.model.cache import KVCache
 from nmt.model.positions.absolute import Floater

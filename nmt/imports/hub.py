@@ -63,8 +63,7 @@ def download(repository: str, revision: str | None = None) -> tuple[Path, dict[s
         raise DownloadError(f"{repository} has no revision {revision}", "leave out --revision") from None
     except (HTTPError, errors.LocalEntryNotFoundError, OSError, LookupError, TypeError, ValueError) as error:
         raise DownloadError(
-            f"cannot download {repository}: {_first_line(error)}",
-            "run the command again to resume",
+            f"cannot download {repository}: {_first_line(error)}", "run the command again to resume"
         ) from None
 
 

@@ -56,11 +56,7 @@ class Translator:
 
     @classmethod
     def load(
-        cls,
-        path: Path | str | Sequence[Path | str],
-        device: str = "auto",
-        precision: str = "auto",
-        engine: str = "nmt",
+        cls, path: Path | str | Sequence[Path | str], device: str = "auto", precision: str = "auto", engine: str = "nmt"
     ) -> Translator:
         """Load a model or an ensemble.
 

@@ -143,12 +143,7 @@ class Attention(nn.Module):
         """Attention weights [B, H, Q, S] of each call inside `record_attention`; None outside."""
 
     def attend_and_project(
-        self,
-        q_BHQK: Tensor,
-        k_BGSK: Tensor,
-        v_BGSK: Tensor,
-        mask: Mask | None,
-        position: PositionInput | None = None,
+        self, q_BHQK: Tensor, k_BGSK: Tensor, v_BGSK: Tensor, mask: Mask | None, position: PositionInput | None = None
     ) -> Tensor:
         """Return the projected output of the attention, [B, Q, D]."""
         context_BHQK = self.attend(q_BHQK, k_BGSK, v_BGSK, mask, position)
@@ -156,12 +151,7 @@ class Attention(nn.Module):
         return out_BQD
 
     def attend(
-        self,
-        q_BHQK: Tensor,
-        k_BGSK: Tensor,
-        v_BGSK: Tensor,
-        mask: Mask | None,
-        position: PositionInput | None = None,
+        self, q_BHQK: Tensor, k_BGSK: Tensor, v_BGSK: Tensor, mask: Mask | None, position: PositionInput | None = None
     ) -> Tensor:
         """Return the sums of the values weighted by attention, [B, H, Q, K]."""
         k_BHSK, v_BHSK = self.repeat_kv(k_BGSK), self.repeat_kv(v_BGSK)
@@ -240,12 +230,7 @@ class SelfAttention(Attention):
         return q_BTHK.transpose(1, 2), kv_BTXK.unflatten(2, (2, -1))
 
     def attend(
-        self,
-        q_BHQK: Tensor,
-        k_BGSK: Tensor,
-        v_BGSK: Tensor,
-        mask: Mask | None,
-        position: PositionInput | None = None,
+        self, q_BHQK: Tensor, k_BGSK: Tensor, v_BGSK: Tensor, mask: Mask | None, position: PositionInput | None = None
     ) -> Tensor:
         """Return the sums of the values weighted by attention, within the window if there is one."""
         num_queries, num_keys, window = q_BHQK.shape[2], k_BGSK.shape[2], self.window

@@ -82,10 +82,7 @@ BELONGINGS = [
     thing("picture", "Bild", "n", "Bilder"),
     thing("ball", "Ball", "m", "Bälle"),
 ]
-VEHICLES = [
-    thing("car", "Auto", "n", "Autos"),
-    thing("bike", "Fahrrad", "n", "Fahrräder"),
-]
+VEHICLES = [thing("car", "Auto", "n", "Autos"), thing("bike", "Fahrrad", "n", "Fahrräder")]
 FURNITURE = [
     thing("table", "Tisch", "m", "Tische"),
     thing("chair", "Stuhl", "m", "Stühle"),
@@ -102,10 +99,7 @@ DISHWARE = [
     thing("spoon", "Löffel", "m", "Löffel"),
     thing("bottle", "Flasche", "f", "Flaschen"),
 ]
-GIFTS = [
-    thing("present", "Geschenk", "n", "Geschenke"),
-    thing("flower", "Blume", "f", "Blumen"),
-]
+GIFTS = [thing("present", "Geschenk", "n", "Geschenke"), thing("flower", "Blume", "f", "Blumen")]
 ANIMALS = [
     thing("dog", "Hund", "m", "Hunde"),
     thing("cat", "Katze", "f", "Katzen"),
@@ -122,10 +116,7 @@ ROOMS = [
     thing("kitchen", "Küche", "f", "Küchen"),
     thing("bathroom", "Bad", "n", "Bäder"),
 ]
-OPENINGS = [
-    thing("door", "Tür", "f", "Türen"),
-    thing("window", "Fenster", "n", "Fenster"),
-]
+OPENINGS = [thing("door", "Tür", "f", "Türen"), thing("window", "Fenster", "n", "Fenster")]
 BROTHER = thing("brother", "Bruder", "m", "Brüder")
 SISTER = thing("sister", "Schwester", "f", "Schwestern")
 MOTHER = thing("mother", "Mutter", "f", "Mütter")

@@ -18,10 +18,7 @@ _SERVER = "https://object.pouta.csc.fi"
 
 
 def opus(
-    *,
-    corpus: str = "Tatoeba",
-    version: str = "v2023-04-12",
-    languages: tuple[str, str] = ("en", "de"),
+    *, corpus: str = "Tatoeba", version: str = "v2023-04-12", languages: tuple[str, str] = ("en", "de")
 ) -> DownloadableCorpus:
     """Any OPUS corpus; validation and test sets are held out.
 

@@ -8,19 +8,7 @@ from phrasebook import clause as c
 from phrasebook import lexicon as lex
 from phrasebook import predicates as p
 from phrasebook.clause import Clause, Pair, Predicate
-from phrasebook.patterns.forms import (
-    ASK,
-    FRONT,
-    IN_FULL,
-    NOT,
-    PAST,
-    PRESENT,
-    PROGRESSIVE,
-    SAY,
-    Form,
-    combine,
-    say,
-)
+from phrasebook.patterns.forms import ASK, FRONT, IN_FULL, NOT, PAST, PRESENT, PROGRESSIVE, SAY, Form, combine, say
 from phrasebook.sampling import draw
 from phrasebook.sense import compatible
 from phrasebook.words import Phrase

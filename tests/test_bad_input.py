@@ -409,6 +409,7 @@ def test_descriptors_are_not_truncated(trained: CommandLine) -> None:
         ("serve --trusted-proxy 10.0.0.0/99", 2, "--trusted-proxy 10.0.0.0/99 is no IP address"),
         ("serve --trusted-proxy * --trusted-proxy 10.0.0.5/8 --model none", 1, "there is no model at none"),
         ("train --init-from runs/tiny --set train.init_from=runs/x", 2, "are the same option"),
+        ("train --batch-tokens auto --set train.batch_tokens=64", 2, "are the same option"),
     ],
 )
 def test_out_of_range_values_are_one_line_errors(command: str, code: int, message: str, trained: CommandLine) -> None:

@@ -100,6 +100,18 @@ def test_webvtt_settings_notes_styles_and_identifiers_survive() -> None:
     assert translated(parse(VTT)).decode() == expected.replace("Here</c> you <u>are", "HERE</c> YOU <u>ARE")
 
 
+def test_the_language_in_the_header_of_webvtt_is_that_of_the_translation() -> None:
+    for header, expected in (
+        ("WEBVTT\nKind: captions\nLanguage: en-GB\n", "WEBVTT\nKind: captions\nLanguage: de\n"),
+        ("WEBVTT - title\r\nLanguage: en\r\n", "WEBVTT - title\r\nLanguage: de\r\n"),
+        ("WEBVTT\nLanguage: fr\n", "WEBVTT\nLanguage: fr\n"),
+        ("WEBVTT\n\nNOTE\nLanguage: en\n", "WEBVTT\n\nNOTE\nLanguage: en\n"),
+    ):
+        cue = "\n00:01.000 --> 00:02.000\nLanguage: en\n"
+        document = subtitles.parse((header + cue).encode(), DocumentOptions("en", "de"))
+        assert document.render(document.blocks).decode() == expected + cue
+
+
 def test_a_cue_of_webvtt_may_start_with_lines_of_spaces() -> None:
     source = "WEBVTT\n\n00:01.000 --> 00:02.000 align:start\n \none\n \n2\n00:03.000 --> 00:04.000\n"
     assert translated(parse(source)).decode() == source.replace("one", "ONE")

@@ -53,6 +53,7 @@ def sweep(
     from dataclasses import asdict
 
     from nmt.cli.duration import parse_duration
+    from nmt.config.config_io import override_names
     from nmt.paths import runs_dir
     from nmt.train import sweep as sweeping
 
@@ -60,10 +61,9 @@ def sweep(
     plan = sweeping.Sweep(
         config, tuple(set_ or ()), sweeping.parse_grid(grid), tuple(range(1, seeds + 1)), limit, device
     )
-    for name in (change.partition("=")[0].strip() for change in plan.common):
-        if name in (*plan.grid, "seed"):
-            option = "--seeds" if name == "seed" else "--grid"
-            raise UsageError(f"--set {name} and {option} set the same option", f"leave out --set {name}")
+    for name in override_names(plan.common) & {*plan.grid, "seed"}:
+        option = "--seeds" if name == "seed" else "--grid"
+        raise UsageError(f"--set {name} and {option} set the same option", f"leave out --set {name}")
     results = []
     for result in sweeping.run_sweep(plan, run or runs_dir() / f"{Path(config).stem}-sweep", jobs):
         results.append(result)

@@ -74,6 +74,8 @@ def train(
     from nmt.config import config_io
     from nmt.paths import runs_dir
 
+    if batch_tokens is not None and "train.batch_tokens" in config_io.override_names(set_ or ()):
+        raise UsageError("--batch-tokens and --set train.batch_tokens are the same option", "leave out one of them")
     if init_from is not None and resume:
         raise UsageError("--init-from starts a new run", "leave it out to resume, or leave out --resume")
     limit = None if time_limit is None else parse_duration(time_limit)
@@ -132,7 +134,7 @@ def _fine_tuning_config(path: Path, init_from: Path, overrides: list[str]) -> Co
     run, _ = discovery.resolve_model(init_from)
     config, start = config_io.read(path), config_io.load(run / "config.yaml")
     in_file = config_io.keys_in_file(path)
-    set_keys = in_file | {text.partition("=")[0].strip() for text in overrides}
+    set_keys = in_file | config_io.override_names(overrides)
     if "train.init_from" in set_keys - in_file:
         raise UsageError("--init-from and --set train.init_from are the same option", "leave out one of them")
     if "data.train" not in set_keys:

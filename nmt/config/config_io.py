@@ -10,7 +10,7 @@ import inspect
 import itertools
 import re
 import typing
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -160,6 +160,11 @@ def override(config: Config, text: str) -> Config:
     parent: Any = getattr(config, section) if section else config
     changed: Any = dataclasses.replace(parent, **{key: _value(expected, value, name)})
     return dataclasses.replace(config, **{section: changed}) if section else changed
+
+
+def override_names(overrides: Iterable[str]) -> set[str]:
+    """Return the full names of the options that `section.key=value` overrides set."""
+    return {text.partition("=")[0].strip() for text in overrides}
 
 
 def keys_in_file(path: Path) -> set[str]:
@@ -324,7 +329,7 @@ def check_unused(config: Config, overrides: Sequence[str], *, is_fine_tuned: boo
     Raises:
         ConfigError: an option has no effect.
     """
-    names = {text.partition("=")[0].strip() for text in overrides}
+    names = override_names(overrides)
     data, unused = config.data, dict[str, str]()
     if config.tokenizer.model:
         reason = (

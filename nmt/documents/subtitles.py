@@ -1,8 +1,8 @@
 """Subtitles: SRT and WebVTT.
 
-Only the text of the cues changes; numbers, times, settings, notes and styles are copied. A sentence that continues in
-the next cue is translated as a whole, and its translation is cut in proportion to the parts of the source. The new
-text of a cue is wrapped into lines of similar length.
+Only the text of the cues and the language in the header of WebVTT change; numbers, times, settings, notes and styles
+are copied. A sentence that continues in the next cue is translated as a whole, and its translation is cut in proportion
+to the parts of the source. The new text of a cue is wrapped into lines of similar length.
 
 Specification: WebVTT, W3C, https://www.w3.org/TR/webvtt1/. SRT has none; `{\\an8}` and similar codes are those of SSA.
 """
@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate, groupby, pairwise
 from xml.sax.saxutils import escape
 
+from nmt.data.language_codes import base_language
 from nmt.data.sentences import split_sentences
 from nmt.data.spans import apply_edits
 from nmt.documents.document import RichText, Tag
@@ -31,6 +32,7 @@ MAX_PAUSE = 3.0
 MAX_CUES = 6
 """Maximum number of cues that one sentence covers, for subtitles without punctuation."""
 
+_HEADER_LANGUAGE = re.compile(r"WEBVTT[^\n]*\n(?:\S[^\n]*\n)*?Language:[ \t]*([\w-]+)")
 _TIME = r"(?:(\d{1,5}):)?(\d{1,2}):(\d{1,2})[.,](\d{1,3})"
 _TIMING = re.compile(rf"^[ \t]*{_TIME}[ \t]*-->[ \t]*{_TIME}(?![\d:.,])[^\n]*(?:\n|\Z)", re.MULTILINE)
 _INVALID_TIMING = re.compile(r"^[ \t]*+(?:[\d:.,]+[ \t]*-->.*|[^\n]*-->[ \t]*[\d:.,]+[ \t]*\r?)$", re.MULTILINE)
@@ -95,13 +97,13 @@ def parse(data: bytes, options: DocumentOptions) -> Subtitles:
         DataError: there are no cues, a time is invalid, or the encoding is.
     """
     file = TextFile.decode(data, options.encoding_errors)
-    return Subtitles(file, options.src)
+    return Subtitles(file, options)
 
 
 class Subtitles:
     """The cues of a file, and the sentences in them."""
 
-    def __init__(self, file: TextFile, language: str) -> None:
+    def __init__(self, file: TextFile, options: DocumentOptions) -> None:
         self.file = file
         self.is_vtt = file.text.startswith("WEBVTT")
         self._line_end = "\r\n" if "\r\n" in file.text else "\n"
@@ -111,8 +113,11 @@ class Subtitles:
             raise DataError("there are no subtitles: no line has the form 00:01:02,345 --> 00:01:04,567")
         for cue in self.cues:
             cue.turns = list(self._turns(file.text[cue.start : cue.end]))
-        self.sentences = [each for turns in _connected(self.cues) for each in _sentences(turns, language)]
+        self.sentences = [each for turns in _connected(self.cues) for each in _sentences(turns, options.src)]
         self.blocks = [sentence.block for sentence in self.sentences]
+        header = _HEADER_LANGUAGE.match(file.text)
+        is_source = header and base_language(header[1]) == base_language(options.src)
+        self._language_edits = [Edit(*header.span(1), options.tgt)] if header and is_source else []
 
     def render(self, translations: Sequence[RichText]) -> bytes:
         """Return the subtitles with the translation of each block; a cue whose translation is equal is unchanged."""
@@ -127,7 +132,7 @@ class Subtitles:
                 turn.is_changed |= is_changed
         changed = [cue for cue in self.cues if any(turn.is_changed for turn in cue.turns)]
         edits = [Edit(cue.start, cue.end, self.cue_text(cue)) for cue in changed]
-        return self.file.encode(apply_edits(self.file.text, edits))
+        return self.file.encode(apply_edits(self.file.text, self._language_edits + edits))
 
     def cue_text(self, cue: Cue) -> str:
         """Return the text of a cue with its translations."""

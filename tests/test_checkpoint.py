@@ -185,6 +185,17 @@ def test_best_remaining_checkpoint_replaces_a_damaged_one(tmp_path: Path) -> Non
     assert checkpoint.best(tmp_path) == second
 
 
+def test_of_equal_scores_the_lower_loss_is_better(tmp_path: Path) -> None:
+    for step, loss in ((1, 3.0), (2, 2.0), (3, 4.0)):
+        scores = {"best_metric_value": 0.0, "valid_loss": loss}
+        checkpoint.save(tmp_path, Progress(step=step, best=9.0, scores=scores), {}, {}, "t")
+    assert checkpoint.best(tmp_path) == tmp_path / "step-000002"
+    average = (tmp_path / "step-000003").rename(tmp_path / "average-2")
+    assert checkpoint.best(tmp_path) == tmp_path / "step-000002"
+    checkpoint.write_scores(average, {"best_metric_value": 0.0, "valid_loss": 1.0})
+    assert checkpoint.best(tmp_path) == average
+
+
 def test_damaged_checkpoint_does_not_affect_others(tmp_path: Path) -> None:
     tensors = {"w": torch.zeros(1)}
     first, second, third = (

@@ -335,8 +335,15 @@ def test_checkpoints_other_than_the_best_have_their_own_calibration(calibrated: 
         shown = nmt("translate", "--model", model, "--show-confidence", "ba be")
         assert (shown.code, shown.err.count("ignoring")) == (0, 0), shown.err
     assert "calibrated on 90 sentences" in " ".join(nmt("info", "runs/mine").out.split())
-    assert "wrote runs/mine/calibration.json" in nmt("calibrate", "--model", "runs/mine", *development).err
+    best = checkpoint.best(run)
+    assert best
+    for model in (f"runs/mine/{best.name}", "runs/mine"):
+        assert re.search(r"wrote .*runs/mine/calibration.json", nmt("calibrate", "--model", model, *development).err)
     assert "calibrated on 80 sentences" in " ".join(nmt("info", "runs/mine").out.split())
+    shutil.copyfile(run / other.name / CALIBRATION, best / CALIBRATION)  # left from the time when another was the best
+    assert "ignoring" not in nmt("translate", "--model", best, "--show-confidence", "ba be").err
+    (nmt.directory / "link").symlink_to(best)
+    assert nmt("translate", "--model", "link", "--show-confidence", "ba be").code == 0
 
 
 def test_show_confidence_without_calibration(nmt: CommandLine) -> None:

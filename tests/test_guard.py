@@ -325,7 +325,10 @@ def test_the_first_translation_of_a_term_is_used(tmp_path: Path, capsys: pytest.
     path = tmp_path / "terms.tsv"
     path.write_text("Dog\tHund\ncat\tKatze\ndog\tKöter\nCat\tKatze\nIT\tIT\nit\tes\n")
     assert [span.translation for span in Glossary.load(path, "en", "de").find("a dog")] == ["Hund"]
-    assert capsys.readouterr().err == f"nmt: {path}: the first translation is used for dog\n"
+    assert capsys.readouterr().err == f"nmt: {path}: the first translation is used for Dog\n"
+    path.write_text("".join(f"{term}\tone\n{term}\ttwo\n" for term in "abcdefg"))
+    Glossary.load(path, "en", "de")
+    assert "the first translation is used for a, b, c, d, e and 2 more\n" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

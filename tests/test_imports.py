@@ -189,13 +189,30 @@ def test_origins_of_an_exported_model_are_kept(tmp_path: Path, to: str) -> None:
     assert nmt("import", "opus").code == 0
     record = tmp_path / "runs/opus/data.json"
     translators = [{"model": "a", "checkpoint": "b", "sha256": "c", "imported": [origin(tmp_path / "runs/opus")]}]
-    record.write_text(json.dumps(json.loads(record.read_text()) | {"translators": translators}))
+    changes = {"translators": [*translators, {"model": "incomplete"}], "teacher": 5}
+    record.write_text(json.dumps(json.loads(record.read_text()) | changes))
     export = ("--to", to, "--min-agreement", "0", "--output", "exported")
     for command in (["export", "runs/opus", *export], ["import", "exported"]):
         done = nmt(*command)
         assert done.code == 0, done.err
-    assert origin(tmp_path / "runs/exported")["license"] == "cc-by-nc-4.0, \\x1b[31mred"
-    assert "trained on translations of a/b" in nmt("info", "runs/exported").out
+    imported = origin(tmp_path / "runs/exported")
+    assert imported["license"] == imported["original"]["license"] == "cc-by-nc-4.0, \\x1b[31mred"
+    assert imported["original"]["source"] == "opus"
+    info = " ".join(nmt("info", "runs/exported").out.split())
+    assert "imported exported, license cc-by-nc-4.0" in info
+    assert "; an export of opus, license cc-by-nc-4.0" in info
+    assert "trained on translations of a/b" in info
+    data = json.loads((tmp_path / "runs/exported/data.json").read_text())
+    assert (data["translators"], data.get("teacher")) == (translators, None)
+
+
+@pytest.mark.parametrize("content", ['[{"en": "a", "de": "b"}]', "text", '{"derived_from": 5, "imported": []}'])
+def test_a_file_of_another_program_in_a_model_is_ignored(content: str, tmp_path: Path) -> None:
+    marian(tmp_path / "opus")
+    (tmp_path / "opus/data.json").write_text(content)
+    assert CommandLine(tmp_path)("import", "opus").code == 0
+    data = json.loads((tmp_path / "runs/opus/data.json").read_text())
+    assert data.keys() == {"max_source_length", "max_sentences_per_line", "imported"}
 
 
 def test_a_model_may_have_more_positions_than_a_batch(tmp_path: Path) -> None:

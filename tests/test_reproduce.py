@@ -40,7 +40,7 @@ def test_differences_in_versions_are_reported(nmt: CommandLine) -> None:
     assert done.code == 3, done.err
     assert "the weights differ" in done.out
     assert "the original run took 2 sessions, the new run 1" in done.out
-    assert "the original run used processes 2 and 1, the new run 1" in done.out
+    assert "the original run used processes 1 and 2, the new run 1" in done.out
     assert "the original run used torch 1.0, the new run " in done.out
     assert (nmt.directory / "runs/other/config.yaml").read_text() == config.read_text()
 

@@ -95,10 +95,13 @@ def test_info_fits_on_one_screen(trained: CommandLine) -> None:
     assert {"model", "tokenizer", "data", "training", "sessions", "curve", "best", "disk"} <= {*subjects}
     assert json.loads(trained("info", "--json").out)["name"] == "tiny"
     trained("info", "runs").assert_fails(1, "runs has no checkpoint", "choose a directory under runs/")
-    step = f"runs/tiny/{max((trained.directory / 'runs/tiny').glob('step-*')).name}"
-    trained("info", step).assert_fails(1, f"{step} is a checkpoint, not a run", "name its run: runs/tiny")
+    run = trained.directory / "runs/tiny"
+    step = max(run.glob("step-*"))
+    trained("info", step).assert_fails(1, f"{step} is a checkpoint, not a run", f"name its run: {run}")
     (trained.directory / "runs/new run").mkdir()
     (trained.directory / "runs/new run/config.yaml").touch()
+    trained("info", "runs/new run").assert_fails(1, "runs/new run has no checkpoint", "choose a directory under runs/")
+    (trained.directory / "runs/new run/sessions.jsonl").touch()
     hint = "nmt train --run 'runs/new run' --resume"
     trained("info", "runs/new run").assert_fails(1, "runs/new run has no checkpoint", hint)
 

@@ -41,7 +41,10 @@ COMMANDS = (
 """All commands, each in a module of its name, in the order of `nmt --help`."""
 TRAINING_COMMANDS = ("train", "reproduce")
 """Commands that train in their own process."""
-SINGLE_PROCESS_COMMANDS = ("evaluate", "compare", "calibrate", "score", "average", "export", "sweep", "serve")
+SINGLE_PROCESS_COMMANDS = (
+    "evaluate", "compare", "calibrate", "score", "average", "export", "attention", "sweep", "serve", "tokenizer",
+    "plot",
+)  # fmt: skip
 """Commands that would do the same, and write the same files, in each process of torchrun."""
 
 
@@ -149,7 +152,8 @@ def root(
 ) -> None:
     """Train, run and evaluate neural machine translation models."""
     command = context.invoked_subcommand
-    if command in SINGLE_PROCESS_COMMANDS and (os.environ.get("WORLD_SIZE") or "1") != "1":
+    is_single = (os.environ.get("WORLD_SIZE") or "1") == "1" or {"-h", "--help"} & {*sys.argv}
+    if command in SINGLE_PROCESS_COMMANDS and not is_single:
         raise UsageError(
             f"nmt {command} supports a single process only", "run it without torchrun, or unset WORLD_SIZE"
         )

@@ -144,7 +144,8 @@ def _save(translator: Translator, calibration: Calibration) -> None:
     from nmt.console import log
     from nmt.runs import checkpoint, model_card, pretrained
 
-    is_best = checkpoint.best(translator.run) == translator.checkpoint
+    best = checkpoint.best(translator.run)
+    is_best = best is not None and best.samefile(translator.checkpoint)
     directory = pretrained.output_dir(translator.run) if is_best else translator.checkpoint
     directory.mkdir(parents=True, exist_ok=True)
     calibration.save(directory / checkpoint.CALIBRATION)

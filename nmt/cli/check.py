@@ -243,7 +243,7 @@ def _check_language(code: str) -> None:
 
 def _table(report: Report) -> str:
     pairs = len(report.problems_N)
-    lines = [f"{pairs:,} pairs in {', '.join(name for name, _ in report.corpora)}"]
+    lines = [f"{counted(pairs, 'pair')} in {', '.join(name for name, _ in report.corpora)}"]
     if report.test_sets:
         lines.append("compared with " + ", ".join(f"{name} ({count:,})" for name, count in report.test_sets))
     if not report.findings:

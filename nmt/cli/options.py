@@ -18,21 +18,9 @@ if TYPE_CHECKING:
     from nmt.evaluate.test_sets import TestSet
     from nmt.inference.translator import Translator
 
-
-def _config_names(incomplete: str) -> list[str]:
-    from nmt.config.config_io import builtin_configs
-
-    return [name for name in builtin_configs() if name.startswith(incomplete)]
-
-
 ConfigOption = Annotated[
     str,
-    typer.Option(
-        "--config",
-        "-c",
-        help="YAML file, or the name of a built-in config such as quickstart or multi30k.",
-        autocompletion=_config_names,
-    ),
+    typer.Option("--config", "-c", help="YAML file, or the name of a built-in config such as quickstart or multi30k."),
 ]
 SetOption = Annotated[
     list[str] | None,

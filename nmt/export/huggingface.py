@@ -39,7 +39,7 @@ READERS = ("self_attention.qkv", "cross_attention.q", "cross_attention.kv", "fee
 def export(loaded: LoadedModel, directory: Path) -> None:
     """Write model and tokenizer into an existing directory, in float32.
 
-    By default, `generate` uses greedy search. Normalize text with `nmt.data.normalization.normalize`.
+    By default, `generate` has the beam size of the run. Normalize text with `nmt.data.normalization.normalize`.
 
     Raises:
         UsageError: Transformers is not installed, or does not support the model.

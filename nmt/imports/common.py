@@ -14,14 +14,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from nmt import paths
 from nmt.config import Config
 from nmt.data import archives
 from nmt.data.separate_tokenizer import SPECIAL_PIECES, SeparateTokenizer
 from nmt.data.tokenizer import UNK, Tokenizer
 from nmt.errors import CheckpointError, DownloadError
+from nmt.runs import run_info
 
-KEPT = ("max_source_length", "max_sentences_per_line", "imported", "derived_from", "translators", "teacher")
-"""Entries of `data.json` in an export that the run of an import has, too."""
+LIMITS = ("max_source_length", "max_sentences_per_line")
+"""Entries of `data.json` that limit the lines of a model."""
 MASKED = -1e3
 """Output bias of tokens that are never generated. It is finite, because label smoothing sums all log-probabilities."""
 RETRY = "download the model again"
@@ -126,9 +128,13 @@ def read_json(path: Path, default: dict[str, Any] | None = None) -> dict[str, An
 
 
 def read_kept_data(directory: Path) -> dict[str, Any]:
-    """Return the entries of an export's `data.json` that an import keeps."""
-    data = read_json(directory / "data.json", {})
-    return {name: data[name] for name in KEPT if name in data}
+    """Return the entries of an export's `data.json` that an import keeps: limits, and records of other models.
+
+    Invalid ones are left out: other programs may have a file of this name.
+    """
+    data = paths.read_json(directory / "data.json")
+    limits = {name: value for name in LIMITS if isinstance(value := data.get(name), int) and value > 0}
+    return limits | {name: records for name, records in run_info.other_models(data).items() if records}
 
 
 def join_vocabularies(

@@ -132,16 +132,17 @@ def centered(features_NF: Array, log_length_ratio: float) -> Array:
 
 
 def find(model: ModelFiles) -> Calibration | None:
-    """Load the calibration of a model, or return None. One of another checkpoint is logged and ignored.
+    """Load the calibration of a model, or return None. If there are only those of other weights, that is logged.
 
     Raises:
         CheckpointError: a file is damaged.
     """
     weights = read_meta(model.checkpoint)["sha256"][WEIGHTS]
-    for path in pretrained.calibration_files(model.checkpoint):
-        calibration = load(path)
+    found = [(path, load(path)) for path in pretrained.calibration_files(model.run, model.checkpoint)]
+    for _, calibration in found:
         if calibration.weights == weights:
             return calibration
+    for path, calibration in found:
         log(f"ignoring {path}: it belongs to other weights, those of {calibration.checkpoint}")
     return None
 

@@ -81,10 +81,12 @@ class Glossary:
         terms = [Term(source, target, src) for source, target in pairs]
         if not terms:
             raise DataError(f"{path} has no terms", "each line is SOURCE TERM, a tab, TARGET TERM")
-        targets: dict[str, str] = {}
-        ambiguous = {term.source for term in terms if targets.setdefault(term.key, term.target) != term.target}
+        first: dict[str, Term] = {}
+        ambiguous = {term.key for term in terms if first.setdefault(term.key, term).target != term.target}
         if ambiguous:
-            log(f"{path}: the first translation is used for {', '.join(sorted(ambiguous)[:MAX_LISTED])}")
+            names = ", ".join(first[key].source for key in sorted(ambiguous)[:MAX_LISTED])
+            more = f" and {len(ambiguous) - MAX_LISTED:,} more" * (len(ambiguous) > MAX_LISTED)
+            log(f"{path}: the first translation is used for {names}{more}")
         return cls(terms)
 
     def find(self, text: str) -> list[FixedSpan]:

@@ -164,7 +164,7 @@ def checkpoints(run: Path) -> list[Path]:
 
 def validated(run: Path) -> list[Path]:
     """Return the checkpoints of a run that have validation scores, oldest first: those of a stop signal have none."""
-    return [path for path in checkpoints(run) if _best_metric_value(path) > -math.inf]
+    return [path for path in checkpoints(run) if _quality(path)[0] > -math.inf]
 
 
 def _step(checkpoint: Path) -> int:
@@ -175,9 +175,9 @@ def best(run: Path) -> Path | None:
     """Return the checkpoint or average with the best validation score, else the latest checkpoint, else None."""
     paths = checkpoints(run)
     best_paths = [path for path in paths if _was_best(path)]
-    best_path = best_paths[-1] if best_paths else max(reversed(paths), key=_best_metric_value, default=None)
+    best_path = best_paths[-1] if best_paths else max(reversed(paths), key=_quality, default=None)
     for path in run.glob("average-*"):
-        if best_path and (path / META).is_file() and _best_metric_value(path) > _best_metric_value(best_path):
+        if best_path and (path / META).is_file() and _quality(path) > _quality(best_path):
             best_path = path
     return best_path
 
@@ -192,8 +192,10 @@ def _intact_progress(path: Path) -> Progress:
         return Progress()
 
 
-def _best_metric_value(path: Path) -> float:
-    return _intact_progress(path).scores.get("best_metric_value", -math.inf)
+def _quality(path: Path) -> tuple[float, float]:
+    """Return the value of `train.best_metric` and, for equal values, the negative validation loss."""
+    scores = _intact_progress(path).scores
+    return scores.get("best_metric_value", -math.inf), -scores.get("valid_loss", math.inf)
 
 
 def _was_best(path: Path) -> bool:
@@ -208,8 +210,8 @@ def prune(run: Path, keep_last: int = 2, keep_best: int = 1) -> None:
     Two validated ones are kept by default, in case one is damaged.
     """
     paths = checkpoints(run)
-    by_metric = sorted(paths, key=_best_metric_value)
-    kept = {best(run), *by_metric[-keep_best:], *paths[-1:], *(validated(run) or paths)[-keep_last:]}
+    by_quality = sorted(paths, key=_quality)
+    kept = {best(run), *by_quality[-keep_best:], *paths[-1:], *(validated(run) or paths)[-keep_last:]}
     for path in (*run.glob(".step-*"), *paths):  # the former are left by a process killed while saving or deleting
         if path not in kept:
             hidden = path.with_name(f".{path.name.removeprefix('.')}")

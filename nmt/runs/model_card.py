@@ -99,8 +99,9 @@ def describe(info: dict[str, Any]) -> dict[str, list[str]]:
 
 
 def _describe_import(origin: dict[str, Any]) -> str:
-    revision = f", revision {origin['revision'][:12]}" if origin.get("revision") else ""
-    return f"{origin['source']}{revision}, license {origin['license']}, {_short_checksum(origin)}"
+    revision = f", revision {str(origin['revision'])[:12]}" if origin.get("revision") else ""
+    text = f"{origin['source']}{revision}, license {origin['license']}, {_short_checksum(origin)}"
+    return f"{text}; an export of {_describe_import(origin['original'])}" if origin.get("original") else text
 
 
 def _describe_parents(parents: list[dict[str, Any]], translators: list[dict[str, Any]]) -> list[str]:

@@ -71,20 +71,20 @@ def collect(run: Path) -> dict[str, Any]:
     if best is None or not (run / "config.yaml").is_file():
         hint = "choose a directory under runs/"
         if (run / checkpoint.META).is_file():
-            raise CheckpointError(f"{run} is a checkpoint, not a run", f"name its run: {run.parent}")
-        if (run / "config.yaml").is_file():
+            raise CheckpointError(f"{run} is a checkpoint, not a run", f"name its run: {run.resolve().parent}")
+        if (run / SESSIONS).is_file():
             hint = f"continue its training: nmt train --run {shlex.quote(str(run))} --resume"
         raise CheckpointError(f"{run} has no checkpoint", hint)
     data = read_json(run / "data.json")
-    recipe = data.get("recipe") or {}
+    models, recipe = other_models(data), data.get("recipe") or {}
     last = last_progress(run) or checkpoint.read_progress(best)
     report_paths = sorted((pretrained.output_dir(run) / "eval").rglob("*.json"))
     config, tokenizer, max_source_length, _ = discovery.load_settings(run)
     return {
         "name": run.resolve().name,
-        "imported": data.get("imported"),
-        "derived_from": [parent for parent in data.get("derived_from") or [] if _is_parent(parent)],
-        "translators": [model for model in data.get("translators") or [] if _is_parent(model)],
+        "imported": models["imported"],
+        "derived_from": models["derived_from"],
+        "translators": models["translators"],
         "source": config.data.src,
         "target": config.data.tgt,
         "parameters": _count_parameters(best),
@@ -106,7 +106,7 @@ def collect(run: Path) -> dict[str, Any]:
             "hours": last.seconds / 3600, "precision": last.precision, "seed": config.seed,
             "batch_tokens": config.train.batch_tokens * config.train.grad_accumulation,
             "schedule": config.train.schedule, "optimizer": config.train.optimizer,
-            "teacher": teacher if _is_parent(teacher := data.get("teacher")) else None,
+            "teacher": models["teacher"],
             "distill_weight": config.train.distill_weight, "distill_top_k": config.train.distill_top_k,
         },
         "best": {"checkpoint": best.name, "validation": checkpoint.read_progress(best).scores},
@@ -115,12 +115,27 @@ def collect(run: Path) -> dict[str, Any]:
             for line in read_jsonl(run / "metrics.jsonl") if _has_numbers(line, "step", "valid_loss", "valid_bleu")
         ],
         "comparison": comparison if _is_comparison(comparison := read_json(run / COMPARISON)) else None,
-        "calibration": _calibration(best),
+        "calibration": _calibration(run, best),
         "tests": [report for report in map(read_json, report_paths) if _is_report(report, run)],
         "sessions": list(filter(_is_session, read_jsonl(run / SESSIONS))),
         "checkpoints": [path.name for path in checkpoint.checkpoints(run)],
         "bytes": sum(map(_file_size, run.rglob("*"))),
     }  # fmt: skip
+
+
+def other_models(data: dict[str, Any]) -> dict[str, Any]:
+    """Return the records of other models in the content of `data.json`, without invalid ones.
+
+    They are `imported`, the origin of an import, and those of `parent_record`: `teacher`, `derived_from` (of a
+    fine-tuned model or an average) and `translators` (of the training data).
+    """
+    imported, teacher = data.get("imported"), data.get("teacher")
+    lists = {name: data[name] for name in ("derived_from", "translators") if isinstance(data.get(name), list)}
+    return {
+        "imported": imported if _is_origin(imported) else None,
+        "teacher": teacher if _is_parent(teacher) else None,
+        **{name: list(filter(_is_parent, lists.get(name, []))) for name in ("derived_from", "translators")},
+    }
 
 
 def parent_record(model: discovery.ModelFiles) -> dict[str, Any]:
@@ -129,11 +144,9 @@ def parent_record(model: discovery.ModelFiles) -> dict[str, Any]:
     It contains the origins of all imported models among its ancestors, their teachers and the models that translated
     their training data, because their licenses apply.
     """
-    data = read_json(model.run / "data.json")
-    models = [*(data.get("derived_from") or []), data.get("teacher"), *(data.get("translators") or [])]
-    parents = filter(_is_parent, models)
-    imported = [data["imported"]] if data.get("imported") else []
-    imported += [each for parent in parents for each in parent["imported"]]
+    models = other_models(read_json(model.run / "data.json"))
+    parents = [*models["derived_from"], *filter(None, [models["teacher"]]), *models["translators"]]
+    imported = [*filter(None, [models["imported"]]), *(each for parent in parents for each in parent["imported"])]
     return {
         "model": model.run.resolve().name,
         "checkpoint": model.checkpoint.name,
@@ -234,13 +247,20 @@ def _is_report(content: dict[str, Any], run: Path) -> bool:
 
 def _is_parent(entry: Any) -> bool:
     """Return whether an entry of `derived_from` or `translators`, or `teacher`, is a record of `parent_record`."""
-    return isinstance(entry, dict) and {"model", "checkpoint", "sha256", "imported"} <= entry.keys()
+    is_complete = isinstance(entry, dict) and {"model", "checkpoint", "sha256", "imported"} <= entry.keys()
+    return is_complete and isinstance(entry["imported"], list) and all(map(_is_origin, entry["imported"]))
 
 
-def _calibration(best: Path) -> dict[str, Any] | None:
+def _is_origin(entry: Any) -> bool:
+    """Return whether an entry is the record of an import."""
+    is_complete = isinstance(entry, dict) and {"source", "license"} <= entry.keys()
+    return is_complete and ("original" not in entry or _is_origin(entry["original"]))
+
+
+def _calibration(run: Path, best: Path) -> dict[str, Any] | None:
     """Return the calibration of the best checkpoint: the user's own one of a pretrained model, or that of the run."""
     weights = weights_checksum(best)
-    for path in pretrained.calibration_files(best):
+    for path in pretrained.calibration_files(run, best):
         content = read_json(path)
         is_complete = {"definition", "data", "sentences", "held_out", "weights"} <= content.keys()
         if is_complete and content["weights"] == weights and _has_numbers(content["held_out"], *CALIBRATION_SCORES):

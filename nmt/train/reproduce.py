@@ -166,7 +166,7 @@ def _differences(old_sessions: list[dict[str, Any]], new_sessions: list[dict[str
 
     def values(sessions: list[dict[str, Any]], name: str) -> str:
         found = ((each["environment"] if name in ENVIRONMENT_FIELDS else each).get(name) for each in sessions)
-        return " and ".join(dict.fromkeys(map(str, found)))
+        return " and ".join(sorted(set(map(str, found))))
 
     for name in (*SESSION_FIELDS, *ENVIRONMENT_FIELDS):
         if (old := values(old_sessions, name)) != (new := values(new_sessions, name)):

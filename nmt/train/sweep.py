@@ -228,9 +228,9 @@ def _overrides(sweep: Sweep, options: Options, seed: int) -> list[str]:
 
 
 def _check_and_save(sweep: Sweep, directory: Path) -> None:
-    """Check that config, overrides and time limit equal the saved ones, if any, and save the sweep.
+    """Check that config, overrides, time limit and the options of the grid equal the saved ones, and save the sweep.
 
-    Grid and seeds may differ.
+    The values of the options and the seeds may differ.
     """
     path = directory / SWEEP_FILE
     base = json.dumps(config_io.read_yaml(config_io.find(sweep.config)), sort_keys=True, default=str)
@@ -238,14 +238,14 @@ def _check_and_save(sweep: Sweep, directory: Path) -> None:
     if path.exists():
         try:
             saved = json.loads(path.read_text(encoding="utf-8"))
+            is_same_grid = {*saved["grid"]} == {*current["grid"]}
             saved["config"]
         except (OSError, ValueError, TypeError, KeyError):
             raise UsageError(f"{path} is damaged", f"restore it, or {CHOOSE_RUN}") from None
-        current["options"], saved["options"] = ([*each.get("grid", ())] for each in (current, saved))
-        fixed = {
-            "config": "--config", "common": "--set", "sha256": "config content", "time_limit": "--time-limit",
-            "options": "--grid: only values may be added",
-        }  # fmt: skip
+        if not is_same_grid:
+            hint = f"only their values may change; {CHOOSE_RUN}"
+            raise UsageError(f"{directory} contains a sweep with other options in --grid", hint)
+        fixed = {"config": "--config", "common": "--set", "sha256": "config content", "time_limit": "--time-limit"}
         for name, label in fixed.items():
             if saved.get(name) != current[name]:
                 raise UsageError(

@@ -43,11 +43,10 @@ def for_target(language: str) -> str | None:
     return next((name for name, (_, target) in DIRECTIONS.items() if language in ("", target)), None)
 
 
-def calibration_files(checkpoint: Path) -> list[Path]:
+def calibration_files(run: Path, checkpoint: Path) -> list[Path]:
     """Return the files that may have the calibration of a checkpoint: the user's own one of a pretrained model first.
 
-    The run has that of its best checkpoint, others have their own.
+    The run has that of its best checkpoint, which may change; others have their own.
     """
-    run = checkpoint.parent
-    directories = dict.fromkeys((checkpoint, output_dir(run), run))
+    directories = dict.fromkeys((output_dir(run), run, checkpoint))
     return [path for directory in directories if (path := directory / "calibration.json").is_file()]

@@ -98,6 +98,11 @@ class Done:
         assert "Traceback" not in self.err, self.err
         return self
 
+    def check(self) -> Done:
+        """Check that the command succeeded, and return self."""
+        assert self.code == 0, self.err
+        return self
+
     def assert_fails(self, code: int, *texts: str) -> None:
         """Check that the command failed with this exit code, one error line with the texts, and no output."""
         assert self.code == code, self.err
@@ -132,11 +137,17 @@ class CommandLine:
         assert isinstance(end.value.code, int | None)
         return Done(end.value.code or 0, out.decode(), err.decode()).without_traceback()
 
-    def start(self, *arguments: str | Path, **options: object) -> subprocess.Popen[bytes]:
+    def run(self, *arguments: str | Path, stdin: bytes = b"") -> Done:
+        """Run a command in this process, and check that it succeeds."""
+        return self(*arguments, stdin=stdin).check()
+
+    def start(
+        self, *arguments: str | Path, program: Sequence[str] = ("-m", "nmt"), **options: object
+    ) -> subprocess.Popen[bytes]:
         """Start a process. By default, stdin, stdout and stderr are pipes."""
         defaults = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE) | {"preexec_fn": heed_interrupts}
-        command = [sys.executable, "-m", "nmt", *map(str, arguments)]
-        return subprocess.Popen(command, cwd=self.directory, env=self._variables(), **defaults | options)  # type: ignore[call-overload, no-any-return]
+        command = [sys.executable, *program, *map(str, arguments)]
+        return subprocess.Popen(command, cwd=self.directory, env=self._variables(), **defaults | options)
 
     def process(self, *arguments: str | Path, stdin: bytes = b"", **options: object) -> Done:
         """Run a process, and check that it does not print a traceback."""
@@ -167,7 +178,7 @@ class CommandLine:
 
     def train(self, run: str, corpus: str = "files(train='text')", *arguments: str, **changes: str) -> Done:
         """Train a tiny model. `changes` are config options with `__` in place of a dot."""
-        return self(*training(run, corpus, *arguments, **changes))
+        return self.run(*training(run, corpus, *arguments, **changes))
 
 
 def training(run: str, corpus: str = "files(train='text')", *arguments: str, **changes: str) -> list[str]:

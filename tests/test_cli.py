@@ -24,17 +24,11 @@ HEAVY = (*SLOW, "sentencepiece", "httpx", "numpy", "starlette", "uvicorn")
 """Modules that take 0.1 to several seconds to import."""
 
 
-@pytest.fixture(scope="module")
-def bare(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
-    """An empty directory without a model."""
-    return CommandLine(tmp_path_factory.mktemp("bare"))
-
-
 def commands() -> list[list[str]]:
     root = typer.main.get_command(app)
     names: list[list[str]] = []
-    for name in root.list_commands(None):  # type: ignore[attr-defined]
-        subcommands = getattr(root.get_command(None, name), "commands", {})  # type: ignore[attr-defined]
+    for name in root.list_commands(None):
+        subcommands = getattr(root.get_command(None, name), "commands", {})
         names += [[name, sub] for sub in subcommands] or [[name]]
     return names
 
@@ -44,8 +38,7 @@ def commands() -> list[list[str]]:
 
 @pytest.mark.parametrize("command", commands(), ids=" ".join)
 def test_every_command_has_help_with_an_example(command: list[str], bare: CommandLine) -> None:
-    done = bare(*command, "--help")
-    assert done.code == 0
+    done = bare.run(*command, "--help")
     assert done.err == ""
     assert "Example" in done.out
     assert f"nmt {' '.join(command)}" in done.out.split("Example")[1]
@@ -61,34 +54,20 @@ def test_nmt_without_command_shows_help(bare: CommandLine) -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "unused"),
+    ("unused", "commands"),
     [
-        (["--help"], HEAVY),
-        (["translate", "--help"], HEAVY),
-        (["train", "--set", "model.dimm=1"], HEAVY),
-        (["config"], HEAVY),
-        (["config", "--options"], HEAVY),
-        (["data", "list"], SLOW),
-        (["models"], SLOW),
-        (["info", "en-de-small"], SLOW),
-        (["tokenizer", "train", "text.en", "--vocab-size", "300"], SLOW),
+        (HEAVY, ["--help", "translate --help", "train --set model.dimm=1", "config", "config --options"]),
+        (SLOW, ["data list", "models", "info en-de-small", "tokenizer train text.en --vocab-size 300"]),
     ],
-    ids=" ".join,
+    ids=["heavy", "slow"],
 )
 def test_fast_commands_do_not_import_slow_modules(
-    command: list[str], unused: tuple[str, ...], bare: CommandLine
+    unused: tuple[str, ...], commands: list[str], bare: CommandLine
 ) -> None:
     (bare.directory / "text.en").write_text("the quick brown fox jumps over the lazy dog\n" * 3)
-    code = (
-        f"import sys; sys.argv = ['nmt', *{command}]\n"
-        "from nmt.cli import main\n"
-        "try: main()\n"
-        f"finally: print(*sorted({set(unused)} & set(sys.modules)), file=sys.stderr, sep=',', end='')"
-    )
-    done = subprocess.run([sys.executable, "-c", code], cwd=bare.directory, capture_output=True, text=True, timeout=60)
-    assert "Traceback" not in done.stderr
-    assert done.returncode == (2 if "model.dimm=1" in command else 0), done.stderr
-    assert done.stderr.split("\n")[-1] == ""
+    prelude = f"import sys; sys.modules.update(dict.fromkeys({unused}))\n"  # an import raises ImportError
+    done = bare.in_one_process(*map(str.split, commands), prelude=prelude)
+    assert [each.code for each in done] == [2 if "dimm" in command else 0 for command in commands], done
 
 
 def test_public_classes_are_listed_before_they_are_imported() -> None:
@@ -136,8 +115,7 @@ def test_commands_run_in_a_new_process(command: str, nmt: CommandLine) -> None:
     for word, package in {"ctranslate2": "ctranslate2", "plot": "matplotlib"}.items():
         if word in command.split():
             pytest.importorskip(package)
-    done = nmt.process(*command.split())
-    assert done.code == 0, done.err
+    nmt.process(*command.split()).check()
 
 
 # ---- usage errors: one line, a hint, exit code 2
@@ -276,12 +254,10 @@ def test_missing_and_invalid_models(trained: CommandLine) -> None:
 
 
 def test_stdout_carries_results_only(trained: CommandLine) -> None:
-    done = trained("translate", "the dog", "--beam-size", "3", "--top-beams", "2")
-    assert done.code == 0
+    done = trained.run("translate", "the dog", "--beam-size", "3", "--top-beams", "2")
     assert len(done.out.split("\n")[:-1]) == 2
     assert all(line.startswith("nmt: ") for line in done.err.split("\n")[:-1])
-    scores = trained("evaluate", "--bleu", "--chrf", "--ter", "--json", "--beam-size", "1")
-    assert scores.code == 0, scores.err
+    scores = trained.run("evaluate", "--bleu", "--chrf", "--ter", "--json", "--beam-size", "1")
     (evaluation,) = json.loads(scores.out)
     assert [score["name"] for score in evaluation["scores"]] == ["BLEU", "chrF2", "TER"]
     assert all("|bs:1000|" in score["signature"] for score in evaluation["scores"])
@@ -305,8 +281,7 @@ def test_sacrebleu_test_sets(trained: CommandLine, monkeypatch: pytest.MonkeyPat
         for name in sacrebleu.DATASETS[test].fieldnames("en-de"):
             (directory / f"{test}.en-de.{name}").write_text("the dog\nthe cat\n")
     sets = ("--test", "wmt14", "--test", "wmt13")
-    done = trained("evaluate", *sets, "--json")
-    assert done.code == 0, done.err
+    done = trained.run("evaluate", *sets, "--json")
     assert [(evaluation["test"], evaluation["lines"]) for evaluation in json.loads(done.out)] == [
         ("wmt14", 2),
         ("wmt13", 2),
@@ -330,8 +305,7 @@ def test_an_ensemble_is_evaluated(trained: CommandLine) -> None:
     models = ("--model", "runs/tiny", "--model", "runs/tiny/step-000010")
     files = ("--src", "text.en", "--ref", "text.de")
     trained("evaluate", *models, *files).assert_fails(2, "an ensemble has no directory", "hint: name one with --output")
-    done = trained("evaluate", *models, *files, "--output", "runs/tiny/eval/both")
-    assert done.code == 0, done.err
+    trained.run("evaluate", *models, *files, "--output", "runs/tiny/eval/both")
     report = trained.directory / "runs/tiny/eval/both/text.en.json"
     assert json.loads(report.read_text())["model"] == list(models[1::2])
     tests = json.loads(trained("info", "runs/tiny", "--json").out)["tests"]
@@ -341,8 +315,7 @@ def test_an_ensemble_is_evaluated(trained: CommandLine) -> None:
 def test_multiple_references(trained: CommandLine) -> None:
     write(trained.directory / "many", ["the dog", "the cat"], ["der Hund", "die Katze"])
     options = ("evaluate", "--src", "many.en", "--ref", "many.de", "--ref", "many.en", "--output", "several")
-    done = trained(*options, "--chrf")
-    assert done.code == 0, done.err
+    done = trained.run(*options, "--chrf")
     assert "nrefs:2" in done.out
     assert json.loads((trained.directory / "several/many.en.json").read_text())["references"] == 2
     write(trained.directory / "short", ["the dog"], ["der Hund"])
@@ -354,7 +327,7 @@ def test_hypotheses_are_written_to_the_run_from_any_working_directory(trained: C
     data = {"NMT_DATA": str(trained.directory / "data"), "NMT_RUNS": "none"}
     write(trained.directory / "probe", ["the dog"], ["der Hund"])
     inside = CommandLine(step, data)
-    assert inside("evaluate", "--model", ".", "--src", "../../../probe.en", "--ref", "../../../probe.de").code == 0
+    inside.run("evaluate", "--model", ".", "--src", "../../../probe.en", "--ref", "../../../probe.de")
     assert (trained.directory / "runs/tiny/eval" / step.name / "probe.en.hyp").exists()
     assert not (step / "eval").exists()
 
@@ -375,10 +348,10 @@ def test_closed_pipe_is_not_an_error(trained: CommandLine) -> None:
 @pytest.mark.slow
 def test_a_thread_that_waits_for_standard_input_does_not_abort_the_command(trained: CommandLine) -> None:
     with trained.start("translate", "--prefix", "der " * 99, stdin=subprocess.PIPE) as process:
-        process.stdin.write(b"the dog\n")  # type: ignore[union-attr]
-        process.stdin.flush()  # type: ignore[union-attr]
-        _, err = process.stdout.read(), process.stderr.read()  # type: ignore[union-attr]
-        process.stdin.close()  # type: ignore[union-attr]
+        process.stdin.write(b"the dog\n")
+        process.stdin.flush()
+        _, err = process.stdout.read(), process.stderr.read()
+        process.stdin.close()
     assert process.returncode == 2, err
     assert b"prefix and constraints are longer" in err
     assert b"Fatal" not in err
@@ -406,8 +379,7 @@ def test_invalid_utf8_of_the_command_line_is_written_as_a_question_mark(trained:
     name = os.fsdecode(b"h\xe9.en")
     (trained.directory / name).write_text("the old dog\n")
     (trained.directory / "ref.de").write_text("der alte Hund\n")
-    done = trained.process("evaluate", "--src", name, "--ref", "ref.de", "--output", "invalid")
-    assert done.code == 0, done.err
+    trained.process("evaluate", "--src", name, "--ref", "ref.de", "--output", "invalid").check()
     assert len(list((trained.directory / "invalid").glob("*.json"))) == 1
 
 
@@ -431,7 +403,10 @@ def test_translate_without_stdin(trained: CommandLine) -> None:
     assert done.stderr.startswith("nmt: error: there is nothing to translate\n     hint: run nmt translate")
 
 
-def test_evaluate_checks_the_output_directory_before_translating(trained: CommandLine) -> None:
+def test_evaluate_checks_the_output_directory_before_translating(
+    trained: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nmt.evaluate.evaluation.translate_test_set", None)
     (trained.directory / "a.en").write_text("the dog\n")
     for directory, reason in {"a.en": "it is a file", "a.en/eval": "Not a directory"}.items():
         done = trained("evaluate", "--src", "a.en", "--ref", "a.en", "--output", directory)
@@ -448,8 +423,7 @@ def test_printed_config_loads_equal(bare: CommandLine) -> None:
         "data.src=no",
         "model.dim=64",
     ]
-    done = bare("config", "tatoeba", *(word for change in changes for word in ("--set", change)))
-    assert done.code == 0, done.err
+    done = bare.run("config", "tatoeba", *(word for change in changes for word in ("--set", change)))
     path = bare.directory / "mine.yaml"
     path.write_text(done.out)
     config = config_io.load(path)
@@ -476,20 +450,17 @@ def test_paths_with_spaces_and_umlauts(nmt: CommandLine) -> None:
     (nmt.directory / "runs").rename(directory)
     (nmt.directory / "text.en").rename(nmt.directory / "mein Text ß.en")
     here = CommandLine(nmt.directory, {"NMT_RUNS": directory.name})
-    done = here("translate", "--input", "mein Text ß.en", "--output", "die Übersetzung.de", "--beam-size", "1")
-    assert done.code == 0, done.err
+    here.run("translate", "--input", "mein Text ß.en", "--output", "die Übersetzung.de", "--beam-size", "1")
     assert (nmt.directory / "die Übersetzung.de").read_text().count("\n") == 400
 
 
-@pytest.mark.parametrize("variable", ["NMT_DATA", "NMT_RUNS"])
-def test_file_in_place_of_a_directory(variable: str, trained: CommandLine) -> None:
+@pytest.mark.parametrize(
+    ("variable", "code", "hint"),
+    [("NMT_DATA", 1, "a parent of this path is a file"), ("NMT_RUNS", 2, "choose another directory with --run")],
+)
+def test_file_in_place_of_a_directory(variable: str, code: int, hint: str, trained: CommandLine) -> None:
     nmt = CommandLine(trained.directory, {"NMT_RUNS": "fresh", variable: "text.de"})
-    done = nmt("train", "--set", "data.train=files(train='text')")
-    assert done.code in (1, 2)
-    assert "text.de" in done.err
-    hint = {"NMT_DATA": "a parent of this path is a file", "NMT_RUNS": "choose another directory with --run"}
-    assert f"hint: {hint[variable]}" in done.err
-    assert len(done.errors) == 1
+    nmt("train", "--set", "data.train=files(train='text')").assert_fails(code, "text.de", f"hint: {hint}")
 
 
 def test_other_os_errors_have_a_hint(trained: CommandLine) -> None:
@@ -506,17 +477,19 @@ def drop_root_capabilities() -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux" and os.geteuid() == 0, reason="only Linux can drop capabilities of root")
-@pytest.mark.parametrize("variable", ["NMT_DATA", "NMT_RUNS"])
-def test_read_only_directory(variable: str, trained: CommandLine, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("variable", "code", "hint"),
+    [
+        ("NMT_DATA", 1, "choose another path, or change its permissions"),
+        ("NMT_RUNS", 2, "choose another directory"),
+    ],
+)
+def test_read_only_directory(variable: str, code: int, hint: str, trained: CommandLine, tmp_path: Path) -> None:
     tmp_path.chmod(0o555)
     nmt = CommandLine(trained.directory, {"NMT_RUNS": "fresh", variable: str(tmp_path)})
     limits = {"preexec_fn": drop_root_capabilities} if sys.platform == "linux" else {}
     done = nmt.process(
         "train", "--set", "data.train=files(train='text')", "--set", "tokenizer.vocab_size=321", **limits
     )
-    assert done.code in (1, 2)
-    assert "Permission denied" in done.err
-    hint = {"NMT_DATA": "choose another path, or change its permissions", "NMT_RUNS": "choose another directory"}
-    assert f"hint: {hint[variable]}" in done.err
-    assert len(done.errors) == 1
+    done.assert_fails(code, "Permission denied", f"hint: {hint}")
     assert not list(tmp_path.iterdir())

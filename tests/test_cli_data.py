@@ -6,10 +6,11 @@ import os
 import subprocess
 import sys
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from commandline import CommandLine, Done
+from commandline import CommandLine
 from loopback import loopback
 
 from nmt.data import download
@@ -23,12 +24,9 @@ def retry_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(download, "RETRY_DELAY", 0.01)
 
 
-def command_line(directory: Path, mirror: str = "http://127.0.0.1:1") -> CommandLine:
-    return CommandLine(directory, {"NMT_DATA": str(directory / "data"), "NMT_MIRROR": mirror})
-
-
-def nmt(directory: Path, *arguments: str) -> Done:
-    return command_line(directory)("data", *arguments)
+@pytest.fixture
+def nmt(tmp_path: Path) -> CommandLine:
+    return CommandLine(tmp_path, {"NMT_DATA": str(tmp_path / "data"), "NMT_MIRROR": "http://127.0.0.1:1"})
 
 
 def write_corpus(directory: Path) -> Path:
@@ -39,9 +37,8 @@ def write_corpus(directory: Path) -> Path:
     return path
 
 
-def test_list_shows_every_corpus_with_license_and_source(tmp_path: Path) -> None:
-    done = nmt(tmp_path, "list")
-    assert done.code == 0, done.err
+def test_list_shows_every_corpus_with_license_and_source(nmt: CommandLine, tmp_path: Path) -> None:
+    done = nmt.run("data", "list")
     assert done.err == ""
     rows = done.out.splitlines()
     assert rows[0].split() == ["NAME", "PAIRS", "DOWNLOAD", "INSTALLED", "LICENSE", "SOURCE"]
@@ -52,41 +49,41 @@ def test_list_shows_every_corpus_with_license_and_source(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-def test_list_json_shows_installed_corpora(tmp_path: Path) -> None:
+def test_list_json_shows_installed_corpora(nmt: CommandLine, tmp_path: Path) -> None:
     def ready() -> dict[str, bool]:
-        return {row["name"]: row["installed"] for row in json.loads(nmt(tmp_path, "list", "--json").out)}
+        return {row["name"]: row["installed"] for row in json.loads(nmt("data", "list", "--json").out)}
 
     assert list(ready()) == list(SOURCES)
     assert not ready()["multi30k"]
-    assert nmt(tmp_path, "download", "multi30k", "--from", str(write_corpus(tmp_path))).code == 0
+    nmt.run("data", "download", "multi30k", "--from", str(write_corpus(tmp_path)))
     assert ready()["multi30k"]
     assert not ready()["tatoeba"]
 
 
-def test_download_from_directory_prints_directory(tmp_path: Path) -> None:
+def test_download_from_directory_prints_directory(nmt: CommandLine, tmp_path: Path) -> None:
     source = str(write_corpus(tmp_path))
-    first = command_line(tmp_path).process("data", "download", "multi30k", "--from", source)
+    first = nmt.process("data", "download", "multi30k", "--from", source)
     assert first.out == f"{tmp_path / 'data' / 'corpora' / 'multi30k'}\n"
     assert (tmp_path / "data" / "corpora" / "multi30k" / "train.de").read_text() == "eins\nzwei\n"
-    second = nmt(tmp_path, "download", "multi30k", "--from", source)
-    assert second.code == 0
+    second = nmt.run("data", "download", "multi30k", "--from", source)
     assert second.out == first.out
     assert "already installed" in second.err
     (tmp_path / "mine" / "train.de").write_text("1\n2\n")
-    assert nmt(tmp_path, "download", "multi30k", "--from", source, "--force").code == 0
+    nmt.run("data", "download", "multi30k", "--from", source, "--force")
     assert (tmp_path / "data" / "corpora" / "multi30k" / "train.de").read_text() == "1\n2\n"
 
 
 @pytest.mark.slow
-def test_download_prints_only_the_directory_on_stdout(tmp_path: Path) -> None:
+def test_download_prints_only_the_directory_on_stdout(nmt: CommandLine, tmp_path: Path) -> None:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as file:
         file.writestr("deu.txt", "".join(f"a word {n}\tein Wort {n}\tme\n" for n in range(100)))
     with loopback() as server:
         server.serve("/www.manythings.org/anki/deu-eng.zip", buffer.getvalue(), faults=[503])
-        done = command_line(tmp_path, server.url).process("data", "download", "tatoeba")
-        assert done.code == 0, done.err
-        assert done.out == f"{tmp_path / 'data' / 'corpora' / 'tatoeba'}\n"
+        done = replace(nmt, environment=nmt.environment | {"NMT_MIRROR": server.url}).process(
+            "data", "download", "tatoeba"
+        )
+        assert done.check().out == f"{tmp_path / 'data' / 'corpora' / 'tatoeba'}\n"
         assert "CC BY" in done.err
         assert "503" in done.err
 
@@ -103,26 +100,17 @@ def test_download_prints_only_the_directory_on_stdout(tmp_path: Path) -> None:
     ],
 )
 def test_errors_are_one_line_and_a_hint(
-    arguments: list[str], code: int, message: str, hint: str, tmp_path: Path
+    arguments: list[str], code: int, message: str, hint: str, nmt: CommandLine
 ) -> None:
-    done = nmt(tmp_path, *arguments)
-    assert done.code == code
-    assert done.out == ""
-    assert message in done.err
-    assert hint in done.err
-    assert "Traceback" not in done.err
-    errors = [line for line in done.err.splitlines() if line.startswith("nmt: error:")]
-    assert len(errors) == 1
+    nmt("data", *arguments).assert_fails(code, message, hint)
 
 
-def test_encoding_errors_replace(tmp_path: Path) -> None:
+def test_encoding_errors_replace(nmt: CommandLine, tmp_path: Path) -> None:
     source = write_corpus(tmp_path)
     (source / "train.de").write_bytes(b"sch\xf6n\nzwei\n")
-    strict = nmt(tmp_path, "download", "multi30k", "--from", str(source))
-    assert strict.code == 1
-    assert "line 1, byte 4" in strict.err
-    assert "--encoding-errors replace" in strict.err
-    assert nmt(tmp_path, "download", "multi30k", "--from", str(source), "--encoding-errors", "replace").code == 0
+    command = ("data", "download", "multi30k", "--from", source)
+    nmt(*command).assert_fails(1, "line 1, byte 4", "--encoding-errors replace")
+    nmt.run(*command, "--encoding-errors", "replace")
     assert (tmp_path / "data" / "corpora" / "multi30k" / "train.de").read_text() == "sch\ufffdn\nzwei\n"
 
 
@@ -148,15 +136,8 @@ def test_full_disk_keeps_only_the_download(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["phrasebook", "files"])
-def test_download_of_local_corpus_is_unnecessary(name: str, tmp_path: Path) -> None:
-    done = nmt(tmp_path, "download", name)
-    assert done.code == 0
-    assert "does not need a download" in done.err
-
-
-def test_help_shows_examples(tmp_path: Path) -> None:
-    help_text = nmt(tmp_path, "download", "--help").out
-    assert "nmt data download multi30k --from" in help_text
+def test_download_of_local_corpus_is_unnecessary(name: str, nmt: CommandLine) -> None:
+    assert "does not need a download" in nmt.run("data", "download", name).err
 
 
 @pytest.mark.parametrize("family", [SOURCES, CLEANERS])
@@ -164,4 +145,4 @@ def test_documentation_lists_all_corpora_and_cleaning_steps(family: dict[str, ob
     page = (Path(__file__).resolve().parents[1] / "docs" / "data.md").read_text(encoding="utf-8")
     for name, function in family.items():
         assert f"`{name}" in page, name
-        assert all(f"{option}=" in page for option in options_of(function)), name  # type: ignore[arg-type]
+        assert all(f"{option}=" in page for option in options_of(function)), name

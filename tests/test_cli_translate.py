@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from commandline import CommandLine, has_content, heed_interrupts, sentences, wait_until
-from test_distributed import finish, start
+from test_distributed import TORCHRUN
 
 from nmt import Guard, Line, Translator
 from nmt.cli.options import search_spec
@@ -86,7 +86,7 @@ def test_score_equals_the_log_probability_of_translate(trained: CommandLine) -> 
     records = [json.loads(line) for line in done.out.split("\n")[:-1]]
     loaded = discovery.load(trained.directory / "runs/tiny")
     for record in records:
-        batch = collate([tuple(loaded.tokenizer.encode(record[side]) for side in ("source", "target"))])  # type: ignore[list-item]
+        batch = collate([tuple(loaded.tokenizer.encode(record[side]) for side in ("source", "target"))])
         hidden_ND = loaded.model(batch.src_BS, batch.src_mask_BS, batch.tgt_in_BT, batch.target_index_N)
         log_p_N = loaded.model.logits(hidden_ND).log_softmax(-1).gather(1, batch.labels_N[:, None])[:, 0]
         assert record["token_log_probs"] == pytest.approx(log_p_N.tolist(), abs=1e-4)
@@ -102,19 +102,15 @@ def test_score_equals_the_log_probability_of_translate(trained: CommandLine) -> 
 def test_score_rejects_files_of_different_lengths(trained: CommandLine) -> None:
     (trained.directory / "two.en").write_text("a\nb\n")
     (trained.directory / "one.de").write_text("a\n")
-    done = trained("score", "--src", "two.en", "--tgt", "one.de")
-    assert done.code == 1
-    assert len(done.errors) == 1
+    trained("score", "--src", "two.en", "--tgt", "one.de").assert_fails(1, "two.en has 2 lines and one.de has 1")
 
 
 def test_prefix_and_constraints_appear_in_the_translation(trained: CommandLine) -> None:
-    done = trained("translate", "--prefix", "das Haus", "the dog", "the bird sees the boat.")
-    assert done.code == 0, done.err
+    done = trained.run("translate", "--prefix", "das Haus", "the dog", "the bird sees the boat.")
     assert all(line.startswith("das Haus") for line in done.out.split("\n")[:-1])
-    done = trained(
+    done = trained.run(
         "translate", "--constraint", "grüne Kahn", "--constraint", "malt", "the dog", "the bird sees the boat."
     )
-    assert done.code == 0, done.err
     assert all("grüne Kahn" in line and "malt" in line for line in done.out.split("\n")[:-1])
 
 
@@ -123,8 +119,7 @@ def test_several_models_form_an_ensemble(nmt: CommandLine) -> None:
     assert len(steps) == 2
     one = nmt("translate", "--format", "jsonl", "--model", steps[1], "--model", steps[1], *SOURCE[:5])
     assert one.out == nmt("translate", "--format", "jsonl", "--model", steps[1], *SOURCE[:5]).out
-    both = nmt("translate", "--format", "jsonl", "--model", steps[0], "--model", steps[1], *SOURCE[:5])
-    assert both.code == 0, both.err
+    both = nmt.run("translate", "--format", "jsonl", "--model", steps[0], "--model", steps[1], *SOURCE[:5])
     assert both.out != one.out
     shutil.copytree(nmt.directory / "runs/tiny", nmt.directory / "runs/lower")
     config = nmt.directory / "runs/lower/config.yaml"
@@ -132,7 +127,7 @@ def test_several_models_form_an_ensemble(nmt: CommandLine) -> None:
     nmt("translate", "--model", "runs/tiny", "--model", "runs/lower", "hi").assert_fails(
         1, "runs/lower and runs/tiny differ in lowercase_all_caps"
     )
-    assert nmt.train("runs/other", tokenizer__vocab_size="300").code == 0
+    nmt.train("runs/other", tokenizer__vocab_size="300")
     nmt("translate", "--model", "runs/tiny", "--model", "runs/other", "hi").assert_fails(
         1, "have different tokenizers", "hint"
     )
@@ -140,8 +135,7 @@ def test_several_models_form_an_ensemble(nmt: CommandLine) -> None:
 
 @pytest.mark.parametrize("precision", ["int8", "fp32"] if native.is_available() else ["fp32"])
 def test_precisions(many: CommandLine, precision: str) -> None:
-    done = many("translate", "--input", "many.en", "--precision", precision)
-    assert done.code == 0, done.err
+    done = many.run("translate", "--input", "many.en", "--precision", precision)
     assert len(done.out.split("\n")) == len(lines(many.directory / "many.en")) + 1
 
 
@@ -167,8 +161,7 @@ def test_a_killed_translation_can_be_resumed(many: CommandLine) -> None:
     process.kill()
     process.communicate()
     assert 0 < len(lines(many.directory / "killed.de")) < len(SOURCE) * 30
-    done = many(*command, "killed.de", "--resume")
-    assert done.code == 0, done.err
+    done = many.run(*command, "killed.de", "--resume")
     assert "resuming killed.de after" in done.err
     assert (many.directory / "killed.de").read_bytes() == (many.directory / "complete.de").read_bytes()
 
@@ -181,7 +174,7 @@ def test_a_truncated_output_is_completed(many: CommandLine, options: list[str]) 
     output = (many.directory / "all.out").read_bytes()
     for size in (0, 1, len(output) // 2, len(output) - 1, len(output)):
         (many.directory / "cut.out").write_bytes(output[:size])
-        assert many(*command, "cut.out", "--resume").code == 0
+        many.run(*command, "cut.out", "--resume")
         # The batch may change the last digits of a score.
         assert rounded((many.directory / "cut.out").read_bytes()) == rounded(output)
 
@@ -190,9 +183,8 @@ def test_a_truncated_output_is_completed(many: CommandLine, options: list[str]) 
 def test_torchrun_processes_share_a_file(many: CommandLine) -> None:
     expected = many("translate", "--input", "many.en").out
     for extra in ([], ["--resume"]):
-        process = start(many, "translate", "--input", "many.en", "--output", "joined.de", *extra)
-        _, err = finish(process)
-        assert process.returncode == 0, err
+        command = ("translate", "--input", "many.en", "--output", "joined.de", *extra)
+        many.process(*command, program=TORCHRUN).check()
         assert (many.directory / "joined.de").read_text(encoding="utf-8") == expected
         assert [path.name for path in many.directory.glob("*joined.de*")] == ["joined.de"]
 
@@ -210,7 +202,7 @@ def test_resume_joins_finished_shards(trained: CommandLine) -> None:
     command = ("translate", "--input", "two.en", "--output", "two.de")
     ranks[0](*command).assert_fails(2, "two.de is incomplete: some of its shards are missing", "--resume")
     for rank in ranks:
-        assert rank(*command, "--resume").code == 0
+        rank.run(*command, "--resume")
     assert (trained.directory / "two.de").read_text() == "eins\nzwei\n"
     assert [path.name for path in trained.directory.glob("*two.de*")] == ["two.de"]
 
@@ -219,7 +211,7 @@ def test_resume_joins_finished_shards(trained: CommandLine) -> None:
 def test_resume_in_several_processes_completes_the_output_of_one(trained: CommandLine) -> None:
     (trained.directory / "four.en").write_text("the dog\nthe cat\nthe bird\nthe stone\n")
     command = ("translate", "--input", "four.en", "--output", "four.de")
-    assert trained(*command).code == 0
+    trained.run(*command)
     complete = (trained.directory / "four.de").read_text()
     ranks = [CommandLine(trained.directory, {"WORLD_SIZE": "2", "RANK": str(rank)}) for rank in (0, 1)]
     for existing in ("".join(complete.splitlines(keepends=True)[:3]), complete):  # of a killed process, and complete
@@ -233,7 +225,7 @@ def test_more_processes_than_lines(trained: CommandLine) -> None:
     (trained.directory / "few.en").write_text("the dog\nthe cat")
     for rank in range(4):
         nmt = CommandLine(trained.directory, {"WORLD_SIZE": "4", "RANK": str(rank)})
-        assert nmt("translate", "--input", "few.en", "--output", "few.de").code == 0
+        nmt.run("translate", "--input", "few.en", "--output", "few.de")
     assert (trained.directory / "few.de").read_text() == trained("translate", "--input", "few.en").out
 
 
@@ -254,7 +246,7 @@ def test_empty_input_gives_an_empty_file(trained: CommandLine) -> None:
     (trained.directory / "empty.en").write_text("")
     (trained.directory / "stale.de").write_text("alt\n")
     for name in ("stale.de", "fresh.de"):
-        assert trained("translate", "--input", "empty.en", "--output", name).code == 0
+        trained.run("translate", "--input", "empty.en", "--output", name)
         assert (trained.directory / name).read_bytes() == b""
 
 
@@ -277,8 +269,7 @@ the end
 
 def test_a_document_keeps_its_layout(trained: CommandLine) -> None:
     (trained.directory / "text.txt").write_text(DOCUMENT)
-    done = trained("translate", "text.txt", "--output", "-")
-    assert done.code == 0, done.err
+    done = trained.run("translate", "text.txt", "--output", "-")
     out = done.out.split("\n")
     assert out[0].startswith("# ")
     assert out[1] == ""
@@ -425,7 +416,7 @@ def test_resume_rejects_an_output_in_another_format(many: CommandLine) -> None:
     many(*command, "long.de").assert_fails(2, "long.de has 3 lines, more than the 2 lines to translate")
     assert (many.directory / "long.de").read_text() == "der Hund\n" * 3 + "incomplete"
     assert (many.directory / "plain.de").read_text() == "der Hund\n"
-    assert many(*command, "/dev/null").code == 0
+    many.run(*command, "/dev/null")
 
 
 @pytest.mark.slow
@@ -436,7 +427,7 @@ def test_a_redirected_file_is_not_truncated(trained: CommandLine) -> None:
         process = trained.start("translate", "-o", "redirected", stdin=stdin)
         assert b"redirected would be overwritten" in process.communicate()[1]
     with file.open("ab") as stdout:
-        assert trained.process("translate", "the dog", "-o", "/dev/stdout", stdout=stdout).code == 0
+        trained.process("translate", "the dog", "-o", "/dev/stdout", stdout=stdout).check()
     assert file.read_text().startswith("the dog\n")
     assert len(file.read_text().splitlines()) == 2
 
@@ -453,7 +444,7 @@ def test_invalid_arguments_raise_usage_errors(trained: CommandLine) -> None:
     translator = Translator.load(trained.directory / "runs/tiny")
     for call in (
         lambda: translator.translate("a dog"), lambda: translator.n_best("a dog"),
-        lambda: Line("a dog", constraints="Hund"), lambda: Translator.load([]),  # type: ignore[arg-type]
+        lambda: Line("a dog", constraints="Hund"), lambda: Translator.load([]),
     ):  # fmt: skip
         with pytest.raises(UsageError):
             call()

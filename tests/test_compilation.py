@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import json
 import random
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,6 @@ from typing import Any
 import pytest
 import tiny
 import torch
-from safetensors.torch import load_file
 from test_model import TINY, VARIANTS, VOCABULARY
 
 from nmt.config import Config, config_io
@@ -21,7 +19,6 @@ from nmt.errors import ConfigError, UsageError
 from nmt.model.attention import Attention, additive_mask
 from nmt.model.build import build_model
 from nmt.model.transformer import Transformer
-from nmt.runs import checkpoint
 from nmt.train import compilation
 from nmt.train import loss as loss_module
 from nmt.train.loss import compiled_logits_loss, cross_entropy, fused_logits_loss
@@ -69,7 +66,7 @@ def test_model_compiles_into_few_graphs(variant: str, path: str, monkeypatch: py
         for each in (model, compiled):
             each.zero_grad()
             losses.append(batch_loss(each, batch, smoothing=0.1))
-            losses[-1].backward()  # type: ignore[no-untyped-call]
+            losses[-1].backward()
         torch.testing.assert_close(*losses)
         for one, other in zip(model.parameters(), compiled.parameters(), strict=True):
             torch.testing.assert_close(one.grad, other.grad)
@@ -86,7 +83,7 @@ def test_compiled_loss_equals_the_plain_loss(dtype: torch.dtype) -> None:
         labels_N, results = torch.randint(301, (size,)), []
         for options in ({}, {"logits_loss": compiled_logits_loss}):
             hidden, weight = hidden_ND.clone().requires_grad_(), weight_VD.clone().requires_grad_()
-            loss = cross_entropy(hidden, weight, labels_N, smoothing=0.1, **options)  # type: ignore[arg-type]
+            loss = cross_entropy(hidden, weight, labels_N, smoothing=0.1, **options)
             (loss / size).backward()
             results.append((loss.detach(), hidden.grad, weight.grad))
         for one, other in zip(*results, strict=True):
@@ -95,11 +92,6 @@ def test_compiled_loss_equals_the_plain_loss(dtype: torch.dtype) -> None:
 
 def config(directory: Path, *changes: str) -> Config:
     return tiny.config(directory, "model.dropout=0.0", *changes)
-
-
-def losses(run: Path) -> list[float]:
-    lines = map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
-    return [line["loss"] for line in lines if "loss" in line]
 
 
 @needs_compiler
@@ -111,14 +103,11 @@ def test_compiled_training_equals_plain_training_and_resumes(tmp_path: Path, mon
     runs = {"plain": shorter, "compiled": (*shorter, compiled), "part": (*shorter, compiled, "train.steps=2")}
     for name, changes in runs.items():
         train(config(tmp_path, *changes), tmp_path / name, device="cpu", precision="fp32")
-    assert losses(tmp_path / "compiled") == pytest.approx(losses(tmp_path / "plain"), rel=1e-4)
+    assert tiny.losses(tmp_path / "compiled") == pytest.approx(tiny.losses(tmp_path / "plain"), rel=1e-4)
     resumed = config_io.load(tmp_path / "part/config.yaml", ["train.steps=4"])
     assert resumed.train.compile == ("loss", "model")
     train(resumed, tmp_path / "part", resume=True, device="cpu")
-    one, other = (
-        load_file(checkpoint.checkpoints(tmp_path / name)[-1] / checkpoint.WEIGHTS) for name in ("compiled", "part")
-    )
-    assert all(torch.equal(one[name], other[name]) for name in one)
+    assert tiny.same_weights(tmp_path / "compiled", tmp_path / "part")
 
 
 @pytest.mark.parametrize(

@@ -198,4 +198,4 @@ def test_any_string_parses_or_raises_config_error(spec: str) -> None:
 
 def test_configs_are_frozen() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
-        Config().seed = 2  # type: ignore[misc]
+        Config().seed = 2

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pickle
 import re
 import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -20,6 +18,7 @@ import pytest
 import torch
 from commandline import CommandLine, training, wait_until
 from safetensors.torch import load_file
+from tiny import losses, same_weights, weights
 
 from nmt.config import config_io
 from nmt.errors import UsageError
@@ -32,18 +31,8 @@ EXACT = {
     "train__subword_regularization": "unigram(alpha=0.2)", "data__replay": "files(train='text')",
     "data__clean": "[normalize]",  # dedup would drop the replay corpus, which equals the training corpus
 }  # fmt: skip
-
-
-def start(
-    nmt: CommandLine, *arguments: str, ranks: int = 2, program: tuple[str, ...] = ("-m", "nmt")
-) -> subprocess.Popen[bytes]:
-    """Start `nmt` under torchrun. Without --, torchrun would parse --run as an abbreviation of its own options."""
-    variables = {"NMT_DATA": "data", "NMT_RUNS": "runs", "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
-    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks), *program]
-    return subprocess.Popen(
-        [sys.executable, *torchrun, "--", *arguments],
-        cwd=nmt.directory, env=os.environ | variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    )  # fmt: skip
+TWO_RANKS = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+TORCHRUN = (*TWO_RANKS, "-m", "nmt", "--")  # without --, torchrun would parse --run as one of its own options
 
 
 def finish(process: subprocess.Popen[bytes]) -> tuple[str, str]:
@@ -52,15 +41,6 @@ def finish(process: subprocess.Popen[bytes]) -> tuple[str, str]:
     finally:
         process.kill()
     return out.decode(), err.decode()
-
-
-def weights(nmt: CommandLine, run: str) -> dict[str, torch.Tensor]:
-    return load_file(checkpoint.checkpoints(nmt.directory / run)[-1] / checkpoint.WEIGHTS)
-
-
-def losses(nmt: CommandLine, run: str) -> list[float]:
-    lines = (nmt.directory / run / "metrics.jsonl").read_text().splitlines()
-    return [line["loss"] for line in map(json.loads, lines) if "loss" in line]
 
 
 def last_step(nmt: CommandLine, run: str) -> int:
@@ -72,23 +52,21 @@ def test_two_ranks_equal_gradient_accumulation_over_two_batches(
     overlap: str, all_reduce_precision: str, nmt: CommandLine
 ) -> None:
     precision = ("--precision", "fp32")
-    alone = nmt(*training("runs/alone", "files(train='text')", *precision, train__grad_accumulation="2", **EXACT))
-    assert alone.code == 0, alone.err
+    nmt.run(*training("runs/alone", "files(train='text')", *precision, train__grad_accumulation="2", **EXACT))
     options = EXACT | {"train__overlap_all_reduce": overlap, "train__all_reduce_precision": all_reduce_precision}
-    process = start(nmt, *training("runs/two", "files(train='text')", *precision, **options))
-    out, err = finish(process)
-    assert process.returncode == 0, err
-    assert out == "runs/two/step-000020\n"  # only rank 0 prints
-    assert err.count("nmt: update 20: validation loss") == 1
-    assert "2 × cpu" in err
-    one, two = weights(nmt, "runs/alone"), weights(nmt, "runs/two")
-    difference = max(float((one[name] - two[name]).abs().max()) for name in one)
+    done = nmt.process(*training("runs/two", "files(train='text')", *precision, **options), program=TORCHRUN).check()
+    assert done.out == "runs/two/step-000020\n"  # only rank 0 prints
+    assert done.err.count("nmt: update 20: validation loss") == 1
+    assert "2 × cpu" in done.err
+    alone, two = nmt.directory / "runs/alone", nmt.directory / "runs/two"
+    first, second = weights(alone), weights(two)
+    difference = max(float((first[name] - second[name]).abs().max()) for name in first)
     if all_reduce_precision == "fp32":
         assert difference < 1e-6
-        assert losses(nmt, "runs/alone") == pytest.approx(losses(nmt, "runs/two"), abs=1e-6)
+        assert losses(alone) == pytest.approx(losses(two), abs=1e-6)
     else:
         assert difference > 1e-5
-        assert losses(nmt, "runs/alone") == pytest.approx(losses(nmt, "runs/two"), abs=1e-3)
+        assert losses(alone) == pytest.approx(losses(two), abs=1e-3)
     assert checkpoint.read_progress(nmt.directory / "runs/two/step-000020").precision == "float32"
 
 
@@ -100,23 +78,17 @@ def test_resuming_with_two_ranks_is_exact_and_the_number_of_ranks_can_change(nmt
         "train__source_noise": "lowercase_no_punctuation(p=0.3)",
         "train__subword_regularization": "unigram(alpha=0.2)",
     }
-    process = start(nmt, *training("runs/uninterrupted", "files(train='text')", **options))
-    _, err = finish(process)
-    assert process.returncode == 0, err
+    nmt.process(*training("runs/uninterrupted", **options), program=TORCHRUN).check()
     shutil.copytree(nmt.directory / "runs/uninterrupted", nmt.directory / "runs/interrupted")
     shutil.rmtree(nmt.directory / "runs/interrupted/step-000016")
-    process = start(nmt, "train", "--run", "runs/interrupted", "--resume")
-    _, err = finish(process)
-    assert process.returncode == 0, err
-    one, two = weights(nmt, "runs/uninterrupted"), weights(nmt, "runs/interrupted")
-    assert all(torch.equal(one[name], two[name]) for name in one)
-    assert losses(nmt, "runs/uninterrupted") == losses(nmt, "runs/interrupted")
-    alone = nmt("train", "--run", "runs/interrupted", "--resume", "--set", "train.steps=18")
-    assert alone.code == 0, alone.err
+    resume = ("train", "--run", "runs/interrupted", "--resume")
+    nmt.process(*resume, program=TORCHRUN).check()
+    runs = [nmt.directory / "runs" / name for name in ("uninterrupted", "interrupted")]
+    assert same_weights(*runs)
+    assert losses(runs[0]) == losses(runs[1])
+    nmt.run(*resume, "--set", "train.steps=18")
     assert last_step(nmt, "runs/interrupted") == 18
-    process = start(nmt, "train", "--run", "runs/interrupted", "--resume", "--set", "train.steps=20")
-    _, err = finish(process)
-    assert process.returncode == 0, err
+    nmt.process(*resume, "--set", "train.steps=20", program=TORCHRUN).check()
     assert last_step(nmt, "runs/interrupted") == 20
 
 
@@ -147,22 +119,12 @@ def test_muon_and_a_teacher_compute_the_same_update_on_every_rank(nmt: CommandLi
         f"tokenizer.model={nmt.directory / 'runs/tiny/spm.model'}", "train.schedule=constant(warmup=1)",
     ]  # fmt: skip
     tiny = config_io.load(nmt.directory / "runs/tiny/config.yaml").model
-    environment = os.environ | {"NMT_DATA": "data", "NMT_RUNS": "runs", "OMP_NUM_THREADS": "1"}
     (nmt.directory / "updates.py").write_text(UPDATES)
     for ranks, accumulation in ((1, 2), (2, 1)):
         config = config_io.load(None, [*options, f"train.grad_accumulation={accumulation}"])
         config = replace(config, model=replace(tiny, dropout=0.0))
         (nmt.directory / "config.yaml").write_text(config_io.dump(config))
-        torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"] if ranks > 1 else []
-        done = subprocess.run(
-            [sys.executable, *torchrun, "updates.py"],
-            cwd=nmt.directory,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
+        nmt.process(program=(*(TWO_RANKS if ranks > 1 else ()), "updates.py")).check()
     alone, one, two = (load_file(nmt.directory / f"rank-{rank}.safetensors") for rank in ("0-of-1", "0-of-2", "1-of-2"))
     assert all(torch.equal(one[name], two[name]) for name in one)
     # Orthogonalization amplifies rounding differences of small singular values.
@@ -178,7 +140,7 @@ def children(process: subprocess.Popen[bytes]) -> list[int]:
 @pytest.mark.parametrize("rank", [0, 1])
 def test_killed_rank_ends_training(rank: int, nmt: CommandLine) -> None:
     changes = {"train__steps": "1000000", "train__valid_every": "10"}
-    process = start(nmt, *training("runs/dies", "files(train='text')", **changes))
+    process = nmt.start(*training("runs/dies", "files(train='text')", **changes), program=TORCHRUN)
     wait_until(process, lambda: checkpoint.checkpoints(nmt.directory / "runs/dies"))
     os.kill(sorted(children(process))[rank], signal.SIGKILL)
     _, err = finish(process)
@@ -190,7 +152,7 @@ def test_killed_rank_ends_training(rank: int, nmt: CommandLine) -> None:
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc")
 def test_signal_to_one_rank_stops_all_ranks_and_saves(nmt: CommandLine) -> None:
     changes = {"train__steps": "1000000", "train__valid_every": "1000000", "train__log_every": "1"}
-    process = start(nmt, *training("runs/stops", "files(train='text')", **changes))
+    process = nmt.start(*training("runs/stops", "files(train='text')", **changes), program=TORCHRUN)
     wait_until(process, (nmt.directory / "runs/stops/metrics.jsonl").exists)
     os.kill(sorted(children(process))[1], signal.SIGTERM)
     _, err = finish(process)
@@ -206,7 +168,7 @@ def test_ranks_with_different_data_do_not_train(nmt: CommandLine) -> None:
         for language in ("en", "de"):
             text = (nmt.directory / f"text.{language}").read_text()
             (nmt.directory / f"rank{rank}/text.{language}").write_text(text + "one more\n" * rank)
-    process = start(nmt, *training("runs/a", "files(train='text')"), program=("main.py",))
+    process = nmt.start(*training("runs/a"), program=(*TWO_RANKS, "main.py", "--"))
     _, err = finish(process)
     assert process.returncode == 1, err
     assert "nmt: error: (rank 0) the ranks have different options or data" in err
@@ -239,6 +201,6 @@ def test_commands_for_a_single_process(command: str, nmt: CommandLine) -> None:
 
 def test_a_world_size_without_torchrun_is_an_error(nmt: CommandLine) -> None:
     lone = CommandLine(nmt.directory, nmt.environment | {"WORLD_SIZE": "2"})
-    lone.process(*training("runs/lone", "files(train='text')")).assert_fails(
+    lone(*training("runs/lone")).assert_fails(
         2, "WORLD_SIZE is 2, but torchrun did not start this process", "unset WORLD_SIZE"
     )

@@ -63,7 +63,7 @@ def test_commands_and_options_in_the_documents_exist() -> None:
             words = line.split()
             if words[0].startswith("-") or words[0].isupper():  # nmt --help, nmt COMMAND --help
                 continue
-            command = root.get_command(None, words[0])  # type: ignore[attr-defined]
+            command = root.get_command(None, words[0])
             if hasattr(command, "get_command"):
                 command = command.get_command(None, words[1])
             assert command, f"{page.name}: nmt {line}"

@@ -154,7 +154,7 @@ def test_missing_network_is_one_line_with_hint(server: Loopback, tmp_path: Path)
 def test_unexpected_file_is_rejected_and_deleted(server: Loopback, tmp_path: Path, expected: dict[str, object]) -> None:
     server.serve("/a", CONTENT)
     with pytest.raises(DownloadError, match="not the expected file"):
-        fetch(f"{server.url}/a", tmp_path / "a", **expected)  # type: ignore[arg-type]
+        fetch(f"{server.url}/a", tmp_path / "a", **expected)
     assert remaining_files(tmp_path) == []
 
 
@@ -227,7 +227,7 @@ def make_tar(path: Path, members: dict[str, bytes]) -> Path:
 
 
 @pytest.mark.parametrize(("make_archive", "name"), [(make_zip, "a.zip"), (make_tar, "a.tar.gz"), (make_tar, "a.tgz")])
-def test_extracted_files_are_temporary(make_archive, name: str, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_extracted_files_are_temporary(make_archive, name: str, tmp_path: Path) -> None:
     archive = make_archive(tmp_path / name, {"x.txt": b"one\n", "in/y.txt": b"two\n"})
     with extracted_files([archive], scratch_parent=tmp_path / "near") as files:
         assert {path.name: path.read_bytes() for path in files} == {"x.txt": b"one\n", "y.txt": b"two\n"}
@@ -236,7 +236,7 @@ def test_extracted_files_are_temporary(make_archive, name: str, tmp_path: Path) 
 
 @pytest.mark.parametrize("name", ["../evil", "/evil", "a/../../evil", "..\\evil", "C:\\evil"])
 @pytest.mark.parametrize(("make_archive", "suffix"), [(make_zip, "zip"), (make_tar, "tar.gz")])
-def test_archive_with_path_traversal_is_rejected(make_archive, suffix: str, name: str, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_archive_with_path_traversal_is_rejected(make_archive, suffix: str, name: str, tmp_path: Path) -> None:
     archive = make_archive(tmp_path / f"a.{suffix}", {"good.txt": b"x", name: b"evil"})
     with pytest.raises(DownloadError, match="outside its directory"):
         extract(archive, tmp_path / "out" / "directory")
@@ -261,7 +261,7 @@ def test_archive_with_link_is_rejected(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("make_archive", "suffix"), [(make_zip, "zip"), (make_tar, "tar.gz")])
-def test_zip_bomb_is_rejected(make_archive, suffix: str, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_zip_bomb_is_rejected(make_archive, suffix: str, tmp_path: Path) -> None:
     archive = make_archive(tmp_path / f"a.{suffix}", {"small.txt": b"x", "zeros": bytes(30 << 20)})
     with pytest.raises(DownloadError, match=r"unsafe: .* expand to"):
         extract(archive, tmp_path / "out")
@@ -290,7 +290,7 @@ def test_member_with_wrong_size_is_rejected(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("make_archive", "suffix"), [(make_zip, "zip"), (make_tar, "tar.gz")])
 @pytest.mark.parametrize("keep", [0.0, 0.3, 0.9])
-def test_truncated_archive_is_rejected(make_archive, suffix: str, keep: float, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_truncated_archive_is_rejected(make_archive, suffix: str, keep: float, tmp_path: Path) -> None:
     archive = make_archive(tmp_path / f"a.{suffix}", {"a.txt": os.urandom(50_000), "b.txt": os.urandom(50_000)})
     raw = archive.read_bytes()
     archive.write_bytes(raw[: int(len(raw) * keep)])

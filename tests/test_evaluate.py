@@ -34,8 +34,7 @@ def translator(tmp_path_factory: pytest.TempPathFactory) -> Translator:
     directory = tmp_path_factory.mktemp("evaluate")
     lines = [f"the {a} {b} thing" for a in WORDS for b in WORDS if a != b]
     for split, part in (("train", lines), ("valid", lines[:8]), ("test", lines[8:14])):
-        for code in ("en", "de"):
-            (directory / f"{split}.{code}").write_text("".join(f"{line}\n" for line in part), encoding="utf-8")
+        write(directory / split, part, part)
     corpus = ", ".join(f"{split}={str(directory / split)!r}" for split in ("train", "valid", "test"))
     config = config_io.load(None, [*TINY, f"data.train=files({corpus})"])
     train(config, directory / "run", resume=False, device="cpu", precision="fp32")
@@ -126,7 +125,10 @@ def test_multi_reference_scores_equal_the_sacrebleu_command(tmp_path: Path) -> N
     assert str(scores[0]).startswith(f"BLEU {scores[0].value:.1f} ± {scores[0].half_interval:.1f}  nrefs:2|bs:1000|")
 
 
-def test_missing_comet_fails_before_translation(translator: Translator, tmp_path: Path) -> None:
+def test_missing_comet_fails_before_translation(
+    translator: Translator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evaluate, "translate_test_set", None)
     test = test_sets.default_test_set(translator.config.data)
     with pytest.raises(UsageError, match="COMET is not installed") as caught:
         evaluate.evaluate(translator, test, "greedy", tmp_path, comet="Unbabel/wmt22-comet-da")

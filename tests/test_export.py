@@ -68,8 +68,7 @@ def loaded(
     for name in ("text.en", "text.de"):
         shutil.copyfile(trained.directory / name, nmt.directory / name)
     sizes = {"model__dim": "16", "model__encoder_layers": "2", "train__steps": "1"}
-    done = nmt.train("runs/x", model__norm_position=norm, model__tie_embeddings=str(tied == "tied").lower(), **sizes)
-    assert done.code == 0, done.err
+    nmt.train("runs/x", model__norm_position=norm, model__tie_embeddings=str(tied == "tied").lower(), **sizes)
     actual = discovery.load(nmt.directory / "runs/x")
     torch.manual_seed(1)
     with torch.no_grad():
@@ -350,8 +349,7 @@ def test_int8_weights_can_be_used_like_others(loaded: LoadedModel, tmp_path: Pat
 
 
 def test_command_exports_and_reports(to: str, nmt: CommandLine) -> None:
-    done = nmt("export", "runs/tiny", "--to", to)
-    assert done.code == 0, done.err
+    done = nmt.run("export", "runs/tiny", "--to", to)
     report = dict(line.split(maxsplit=1) for line in done.out.splitlines())
     assert list(report) == ["format", "data", "identical", "BLEU", "size", "speed"]
     assert report["format"] == f"{to}, in runs/tiny/{to}"
@@ -368,18 +366,17 @@ def test_command_exports_and_reports(to: str, nmt: CommandLine) -> None:
 
 
 def test_exported_run_translates_without_the_original(nmt: CommandLine) -> None:
-    assert nmt("export", "runs/tiny", "--to", "safetensors", "--output", "lean").code == 0
+    nmt.run("export", "runs/tiny", "--to", "safetensors", "--output", "lean")
     expected = nmt("translate", "--model", "runs/tiny", LINES[0]).out
     shutil.rmtree(nmt.directory / "runs")
     assert sorted(path.name for path in (nmt.directory / "lean").rglob("*") if path.is_file()) == [
         "config.yaml", "data.json", "meta.json", "model.safetensors", "spm.model",
     ]  # fmt: skip
-    done = nmt("translate", "--model", "lean", LINES[0])
-    assert (done.code, done.out) == (0, expected)
+    assert nmt.run("translate", "--model", "lean", LINES[0]).out == expected
 
 
 def test_ctranslate2_engine_loads_the_export(nmt: CommandLine) -> None:
-    assert nmt("export", "runs/tiny", "--to", "ctranslate2").code == 0
+    nmt.run("export", "runs/tiny", "--to", "ctranslate2")
     common = ("translate", "--no-guard", "--model", "runs/tiny", "--search", "greedy", "--precision", "fp32", *LINES)
     expected, actual = nmt(*common), nmt(*common, "--engine", "ctranslate2")
     assert actual.code == 0, actual.err
@@ -388,9 +385,8 @@ def test_ctranslate2_engine_loads_the_export(nmt: CommandLine) -> None:
 
 
 def test_average_can_be_exported(nmt: CommandLine) -> None:
-    assert nmt("average", "runs/tiny", "--last", "2").code == 0
-    done = nmt("export", "runs/tiny/average-2", "--to", "safetensors", "-o", "lean")
-    assert done.code == 0, done.err
+    nmt.run("average", "runs/tiny", "--last", "2")
+    nmt.run("export", "runs/tiny/average-2", "--to", "safetensors", "-o", "lean")
     actual, expected = (discovery.load(nmt.directory / name).model for name in ("lean", "runs/tiny/average-2"))
     assert all(map(torch.equal, actual.parameters(), expected.parameters()))
 
@@ -399,8 +395,7 @@ def test_average_can_be_exported(nmt: CommandLine) -> None:
 def test_verification_uses_the_given_file_or_the_phrasebook(nmt: CommandLine) -> None:
     tokens = json.loads((nmt.directory / "runs/tiny/data.json").read_text())["max_source_length"]
     (nmt.directory / "mine.en").write_text("the dog.\n\n  \n" + "the old cat sees. " * tokens + "\n", encoding="utf-8")
-    done = nmt("export", "runs/tiny", "--to", "safetensors", "-o", "a", "--verify-with", "mine.en")
-    assert done.code == 0, done.err
+    done = nmt.run("export", "runs/tiny", "--to", "safetensors", "-o", "a", "--verify-with", "mine.en")
     count, rest = done.out.splitlines()[1].removeprefix("data").split(maxsplit=1)
     assert int(count) > 2  # blank lines do not count, and what is too long is cut
     assert rest.startswith("sentences of mine.en, ")
@@ -549,7 +544,7 @@ class Noted:
 
 def ctranslate2_engine(noted: Noted) -> CTranslate2Engine:
     engine = CTranslate2Engine.__new__(CTranslate2Engine)
-    engine.tokenizer, engine.translator = Numbers(), noted  # type: ignore[assignment]
+    engine.tokenizer, engine.translator = Numbers(), noted
     return engine
 
 
@@ -578,7 +573,7 @@ def test_ctranslate2_keeps_the_order_of_sentences() -> None:
 
 
 def test_ctranslate2_scores_and_constraints_equal_nmt(nmt: CommandLine) -> None:
-    assert nmt("export", "runs/tiny", "--to", "ctranslate2", "--output", "ct").code == 0
+    nmt.run("export", "runs/tiny", "--to", "ctranslate2", "--output", "ct")
     ours, theirs = (
         Translator.load(nmt.directory / "runs/tiny", "cpu", "fp32"),
         Translator.load(nmt.directory / "ct", "cpu", "fp32", "ctranslate2"),
@@ -607,7 +602,6 @@ def test_ctranslate2_scores_and_constraints_equal_nmt(nmt: CommandLine) -> None:
 
 def test_models_with_placeholders_are_compared_on_the_text_itself() -> None:
     run = pretrained.find(Path("en-de-small"))
-    assert run is not None
     loaded, text = discovery.load(run), ["My address is a.b@example.com.", "See https://example.org/a now."]
     translate = greedy_translator(TorchModel([loaded.model]), loaded.tokenizer)
     assert verify._translate_with_nmt(loaded, text).translations == translate(text)

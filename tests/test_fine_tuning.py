@@ -15,7 +15,7 @@ import pytest
 import torch
 from commandline import CommandLine, Done, sentences, write
 from test_train import check_resume
-from tiny import config, copy_text
+from tiny import config, copy_text, metrics
 
 from nmt.config import Config, config_io
 from nmt.data.loader import Loader, Update
@@ -37,10 +37,7 @@ NEW = "data.train=files(train='new')"
 
 def with_replay(directory: Path, *changes: str, pairs: int = 700) -> tuple[Config, PreparedData]:
     """Return a config with `pairs` replay pairs, which have other sentences than the 300 training pairs."""
-    copy_text(directory, pairs, split="replay", longest=5)
-    for code in ("en", "de"):
-        path = directory / f"replay.{code}"
-        path.write_text("".join(f"gu {line}\n" for line in path.read_text().splitlines()))
+    copy_text(directory, pairs, split="replay", longest=5, prefix="gu ")
     replay = f"data.replay=files(train={str(directory / 'replay')!r}, hold_out=False)"
     experiment = config(directory, replay, *changes)
     return experiment, prepare(experiment)
@@ -97,8 +94,7 @@ def test_replay_does_not_affect_tokenizer_and_validation(directory: Path) -> Non
 
 
 def test_empty_replay_is_an_error(directory: Path) -> None:
-    for code in ("en", "de"):
-        (directory / f"blank.{code}").write_text("\n\n")
+    write(directory / "blank", ["", ""], ["", ""])
     blank = f"data.replay=files(train={str(directory / 'blank')!r}, hold_out=False)"
     with pytest.raises(DataError, match="no replay pair is left after cleaning"):
         prepare(config(directory, blank))
@@ -142,8 +138,10 @@ def test_a_config_file_is_checked_after_the_options(trained: CommandLine, tmp_pa
     replay = f"data.replay=files(train={str(tmp_path / 'other')!r})"
     options = ("data.train=files(train='text')", replay, "train.batch_tokens=40")
     changes = [word for option in options for word in ("--set", option)]
-    done = trained("train", "--init-from", "runs/tiny", "--config", config, "--run", "runs/x", "--plan", *changes)
-    assert done.code == 0, done.err  # the default train.max_length of the start model, 64, is limited, too
+    trained.run("train", "--init-from", "runs/tiny", "--config", config, "--run", "runs/x", "--plan", *changes)
+
+
+# the default train.max_length of the start model, 64, is limited, too
 
 
 def test_the_plan_checks_the_start_model(trained: CommandLine) -> None:
@@ -177,8 +175,7 @@ def fine_tune(nmt: CommandLine, *options: str, start: str = "runs/tiny", run: st
         write(nmt.directory / "new", source[400:500], [line.replace("sieht", "erblickt") for line in target[400:500]])
         write(nmt.directory / "general", source[500:], target[500:])
     changes = [word for change in (NEW, "train.steps=6", "train.valid_every=3", *options) for word in ("--set", change)]
-    done = nmt("train", "--init-from", start, "--run", run, *changes)
-    assert done.code == 0, done.err
+    done = nmt.run("train", "--init-from", start, "--run", run, *changes)
     return done
 
 
@@ -232,8 +229,7 @@ def test_start_and_result_are_compared(nmt: CommandLine) -> None:
     assert "general/test: BLEU" in card
     # A finished run is not compared again, and the test sets may change.
     before = (run / "comparison.json").stat().st_mtime_ns
-    again = nmt("train", "--run", "runs/tuned", "--resume", "--set", "data.general_test=")
-    assert again.code == 0, again.err
+    again = nmt.run("train", "--run", "runs/tuned", "--resume", "--set", "data.general_test=")
     assert table(again) == []
     assert (run / "comparison.json").stat().st_mtime_ns == before
     again = nmt("train", "--run", "runs/tuned", "--resume", "--set", "data.general_test=files(test='text')")
@@ -293,7 +289,7 @@ def test_result_is_never_worse_than_the_start_model(nmt: CommandLine) -> None:
     assert all(row[5:] == ["+0.0", "1.000", "not significant"] for row in table(done)[1:])
     start, tuned = (discovery.load(nmt.directory / path).model.state_dict() for path in ("runs/tiny", "runs/tuned"))
     assert all(torch.equal(start[name], tuned[name]) for name in start)
-    lines = [json.loads(line) for line in (nmt.directory / "runs/tuned/metrics.jsonl").read_text().splitlines()]
+    lines = metrics(nmt.directory / "runs/tuned")
     assert [line["step"] for line in lines if "valid_loss" in line] == [*range(0, 25, 3)]  # patience 8
     assert "early stopping: no improvement in 8 validations" in done.err
     assert [path.name for path in checkpoint.checkpoints(nmt.directory / "runs/tuned")] == [
@@ -318,8 +314,8 @@ def test_interrupted_first_validation_is_repeated(nmt: CommandLine) -> None:
     resumed = nmt("train", "--run", "runs/tuned", "--resume")
     assert resumed.out == done.out.replace("uninterrupted", "tuned")
     assert "start model: validation loss" in resumed.err
-    logs = [(nmt.directory / f"runs/{name}/metrics.jsonl").read_text() for name in ("uninterrupted", "tuned")]
-    scores = [[json.loads(line).get("valid_loss") for line in log.splitlines()] for log in logs]
+    logs = [metrics(nmt.directory / "runs" / name) for name in ("uninterrupted", "tuned")]
+    scores = [[line.get("valid_loss") for line in log] for log in logs]
     assert scores[0] == scores[1]
     assert len([score for score in scores[0] if score]) == 3
 
@@ -357,8 +353,7 @@ def test_tuned_model_can_be_tuned_again_and_exported(nmt: CommandLine) -> None:
     tokenizers = {(nmt.directory / f"runs/{name}/spm.model").read_bytes() for name in ("moved", "tuned", "again")}
     assert len(tokenizers) == 1
     assert collect(nmt.directory / "runs/again")["derived_from"][0]["model"] == "tuned"
-    done = nmt("export", "runs/again", "--to", "safetensors", "--output", "exported")
-    assert done.code == 0, done.err
+    nmt.run("export", "runs/again", "--to", "safetensors", "--output", "exported")
     lines = ["the small dog sees the old cat."]
     assert Translator.load(nmt.directory / "exported", "cpu").translate(lines) == Translator.load(
         nmt.directory / "runs/again", "cpu"
@@ -376,8 +371,7 @@ def test_missing_start_model_does_not_lose_the_result(nmt: CommandLine) -> None:
     assert "is damaged" in again.err
     assert "to compare later: nmt compare runs/tiny runs/tuned --test NAME" in again.err
     shutil.rmtree(nmt.directory / "runs/tiny")
-    longer = nmt("train", "--run", "runs/tuned", "--resume", "--set", "train.steps=9")
-    assert longer.code == 0, longer.err
+    longer = nmt.run("train", "--run", "runs/tuned", "--resume", "--set", "train.steps=9")
     assert "resuming runs/tuned at update 6" in longer.err
     assert (nmt.directory / "runs/tuned/step-000009").is_dir()
 
@@ -401,17 +395,15 @@ def test_small_corpora_work_without_tuning_options(size: int, tmp_path: Path) ->
     nmt = CommandLine(tmp_path)
     source, target = sentences(3200)
     write(tmp_path / "text", source[:700], target[:700])
-    assert nmt.train("runs/tiny", train__steps="150").code == 0
+    nmt.train("runs/tiny", train__steps="150")
     new = slice(700, 700 + size)
     write(tmp_path / "new", source[new], [line.replace("der", "ein") for line in target[new]])
     # A tiny model needs a higher learning rate, and less patience saves time.
     options = (NEW, "train.patience=2", "train.valid_every=10", "train.schedule=constant(peak=3e-2, warmup=5)")
-    done = nmt("train", "--init-from", "runs/tiny", *(word for option in options for word in ("--set", option)))
-    assert done.code == 0, done.err
+    done = nmt.run("train", "--init-from", "runs/tiny", *(word for option in options for word in ("--set", option)))
     assert "early stopping: no improvement in 2 validations" in done.err
     run = tmp_path / "runs/finetune"
-    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    scores = {line["step"]: line["best_metric_value"] for line in lines if "best_metric_value" in line}
+    scores = {line["step"]: line["best_metric_value"] for line in metrics(run) if "best_metric_value" in line}
     best = max(scores, key=lambda step: (scores[step], -step))
     assert [*scores][-1] == best + 20
     assert done.out == f"runs/finetune/step-{best:06d}\n"
@@ -444,8 +436,7 @@ def test_average_of_two_models(nmt: CommandLine) -> None:
         ["info", run],
         ["average", second.checkpoint, run, "--run", "runs/other"],
     ):
-        done = nmt(*arguments)
-        assert done.code == 0, done.err
+        nmt.run(*arguments)
     assert collect(nmt.directory / "runs/other")["derived_from"][1]["share"] == 0.5
     fine_tune(nmt, start="runs/tuned-average-0.3", run="runs/again")
 
@@ -475,5 +466,7 @@ def test_models_that_cannot_be_averaged(nmt: CommandLine) -> None:
 
 
 def test_average_with_a_pretrained_model_is_written_to_runs(trained: CommandLine) -> None:
-    done = trained("average", "en-de-small", "en-de-small", "--share", "0.25")
-    assert (done.code, done.out) == (0, "runs/pretrained/en-de-small-average-0.25\n")
+    assert (
+        trained.run("average", "en-de-small", "en-de-small", "--share", "0.25").out
+        == "runs/pretrained/en-de-small-average-0.25\n"
+    )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import json
 import os
 import re
 import subprocess
@@ -21,7 +20,6 @@ import pytest
 import tiny
 import torch
 from fake_cuda import DeviceMismatchError, FakeCUDA, GPUTensor, fake_cuda
-from safetensors.torch import load_file
 from test_model import PAIRS, TINY, VARIANTS, VOCABULARY
 from test_search import N_BEST, make_model
 from torch.amp.grad_scaler import GradScaler
@@ -40,7 +38,6 @@ from nmt.model.positions import POSITION_ENCODINGS
 from nmt.model.positions.base import GrowingTable
 from nmt.model.seq2seq import Seq2Seq
 from nmt.model.transformer import DecoderState
-from nmt.runs import checkpoint
 from nmt.runtime import is_out_of_memory, resolve_device
 from nmt.search import Hypothesis, SearchRequest, StepModel, parse_search
 from nmt.search.request import StepRequest, StepResult
@@ -69,11 +66,7 @@ def config(directory: Path, *changes: str) -> Config:
 
 
 def metrics(run: Path, name: str = "loss") -> list[float]:
-    return [line[name] for line in map(json.loads, (run / "metrics.jsonl").read_text().splitlines()) if name in line]
-
-
-def weights(run: Path) -> dict[str, torch.Tensor]:
-    return load_file(checkpoint.checkpoints(run)[-1] / checkpoint.WEIGHTS)
+    return [line[name] for line in tiny.metrics(run) if name in line]
 
 
 def test_emulation_notices_tensors_on_the_cpu(gpu: FakeCUDA) -> None:
@@ -171,8 +164,7 @@ def test_resumed_run_is_identical_to_an_uninterrupted_one(precision: str, tmp_pa
         train(config(tmp_path, *changes, "train.steps=4"), tmp_path / "run", device="cuda", precision=precision)
     with fake_cuda():  # as in a new process
         train(config(tmp_path, *changes), tmp_path / "run", resume=True, device="cuda")
-    expected = weights(tmp_path / "uninterrupted")
-    assert all(torch.equal(weight, expected[name]) for name, weight in weights(tmp_path / "run").items())
+    assert tiny.same_weights(tmp_path / "uninterrupted", tmp_path / "run")
     assert metrics(tmp_path / "run") == metrics(tmp_path / "uninterrupted")
 
 

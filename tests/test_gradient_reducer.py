@@ -53,7 +53,7 @@ def train(rank: int, path: Path, kind: str) -> tuple[list[float], list[int]]:
             num_sent.append(len(reducer._sent))
             raise torch.OutOfMemoryError("CUDA out of memory.")
 
-    model.encoder[0].feed_forward.up.weight.register_hook(fail)  # type: ignore[union-attr, index]
+    model.encoder[0].feed_forward.up.weight.register_hook(fail)
     for number, shares in enumerate(SHARES):
         tokens, fails = sum(batch.tokens for share in shares for batch in share), (number, rank) == FAILURE
         while True:
@@ -97,7 +97,7 @@ def check_bf16(rank: int) -> None:
 @pytest.mark.slow
 def test_all_reduce_in_buckets_is_bitwise_equal_to_the_plain_one(tmp_path: Path) -> None:
     """Also if a rank has no batch, or runs out of memory after it has sent some of its gradients."""
-    torch.multiprocessing.spawn(run, (tmp_path,), nprocs=2)  # type: ignore[no-untyped-call]
+    torch.multiprocessing.spawn(run, (tmp_path,), nprocs=2)
     plain, *others = (torch.load(tmp_path / f"{rank}-{kind}.pt") for rank in (0, 1) for kind in KINDS)
     assert all(torch.equal(weight, other[name]) for other in others for name, weight in plain.items())
 

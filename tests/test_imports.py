@@ -149,13 +149,12 @@ def test_log_probabilities_and_translations_equal_transformers(published: tuple[
 def test_export_import_export_is_the_identity(tmp_path: Path, norm_position: str) -> None:
     nmt = CommandLine(tmp_path)
     write(tmp_path / "text", *sentences(400))
-    assert nmt.train("runs/tiny", model__norm_position=norm_position, train__steps="2").code == 0
+    nmt.train("runs/tiny", model__norm_position=norm_position, train__steps="2")
     export = ("--to", "transformers", "--min-agreement", "0.8", "--output")  # the model is hardly trained
-    assert nmt("export", "runs/tiny", *export, "first").code == 0
-    done = nmt("import", "first", "--run", "runs/imported")
-    assert (done.code, done.out) == (0, "runs/imported\n")
+    nmt.run("export", "runs/tiny", *export, "first")
+    assert nmt.run("import", "first", "--run", "runs/imported").out == "runs/imported\n"
     assert (tmp_path / "runs/imported/spm.model").read_bytes() == (tmp_path / "runs/tiny/spm.model").read_bytes()
-    assert nmt("export", "runs/imported", *export, "second").code == 0
+    nmt.run("export", "runs/imported", *export, "second")
     first, second = (
         {path.name: path.read_bytes() for path in (tmp_path / name).iterdir()} for name in ("first", "second")
     )
@@ -174,8 +173,7 @@ def test_one_sentencepiece_model_for_both_languages_is_exported_and_imported(tmp
     shutil.copyfile(tmp_path / "opus/source.spm", tmp_path / "opus/target.spm")
     export = ("--to", "transformers", "--min-agreement", "0", "--output", "exported")
     for command in (["import", "opus"], ["export", "runs/opus", *export], ["import", "exported"]):
-        done = nmt(*command)
-        assert done.code == 0, done.err
+        nmt.run(*command)
     first, second = (next((tmp_path / "runs" / name).glob("tokenizer.*")) for name in ("opus", "exported"))
     assert first.read_bytes() == second.read_bytes()
 
@@ -186,15 +184,14 @@ def test_origins_of_an_exported_model_are_kept(tmp_path: Path, to: str) -> None:
     nmt = CommandLine(tmp_path)
     marian(tmp_path / "opus")
     (tmp_path / "opus/README.md").write_text('---\nlicense:\n- cc-by-nc-4.0\n- "\\e[31mred"\n---\n')
-    assert nmt("import", "opus").code == 0
+    nmt.run("import", "opus")
     record = tmp_path / "runs/opus/data.json"
     translators = [{"model": "a", "checkpoint": "b", "sha256": "c", "imported": [origin(tmp_path / "runs/opus")]}]
     changes = {"translators": [*translators, {"model": "incomplete"}], "teacher": 5}
     record.write_text(json.dumps(json.loads(record.read_text()) | changes))
     export = ("--to", to, "--min-agreement", "0", "--output", "exported")
     for command in (["export", "runs/opus", *export], ["import", "exported"]):
-        done = nmt(*command)
-        assert done.code == 0, done.err
+        nmt.run(*command)
     imported = origin(tmp_path / "runs/exported")
     assert imported["license"] == imported["original"]["license"] == "cc-by-nc-4.0, \\x1b[31mred"
     assert imported["original"]["source"] == "opus"
@@ -210,7 +207,7 @@ def test_origins_of_an_exported_model_are_kept(tmp_path: Path, to: str) -> None:
 def test_a_file_of_another_program_in_a_model_is_ignored(content: str, tmp_path: Path) -> None:
     marian(tmp_path / "opus")
     (tmp_path / "opus/data.json").write_text(content)
-    assert CommandLine(tmp_path)("import", "opus").code == 0
+    CommandLine(tmp_path).run("import", "opus")
     data = json.loads((tmp_path / "runs/opus/data.json").read_text())
     assert data.keys() == {"max_source_length", "max_sentences_per_line", "imported"}
 
@@ -237,7 +234,7 @@ def test_every_command_works_with_an_imported_model(tmp_path: Path) -> None:
     nmt = CommandLine(tmp_path)
     write(tmp_path / "text", *sentences(100))
     marian(tmp_path / "opus")
-    assert nmt("import", "opus").code == 0
+    nmt.run("import", "opus")
     for arguments in (
         ["translate", "the dog", "--model", "runs/opus"],
         ["score", "--model", "runs/opus", "--src", "text.en", "--tgt", "text.de"],
@@ -248,8 +245,7 @@ def test_every_command_works_with_an_imported_model(tmp_path: Path) -> None:
         ["export", "runs/opus", "--to", "transformers"],
         ["export", "runs/opus", "--to", "safetensors", "--output", "copy"],
     ):
-        done = nmt(*arguments)
-        assert done.code == 0, done.err
+        nmt.run(*arguments)
     unknown = "the training data of runs/opus, an imported model, is unknown"
     nmt("evaluate", "--model", "runs/opus").assert_fails(2, unknown, "hint: name a test set")
     nmt("compare", "runs/opus", "runs/opus").assert_fails(2, unknown, "hint: name a test set")
@@ -258,12 +254,11 @@ def test_every_command_works_with_an_imported_model(tmp_path: Path) -> None:
     for option in ("--prefix", "--constraint"):
         nmt("translate", "the dog", "--model", "runs/opus", option, "→").assert_fails(2, lacks)
     shutil.copytree(tmp_path / "runs/opus", tmp_path / "runs/other")
-    assert nmt("average", "runs/opus", "runs/other", "--share", "0.5", "--run", "runs/mean").code == 0
+    nmt.run("average", "runs/opus", "runs/other", "--share", "0.5", "--run", "runs/mean")
     nmt("evaluate", "--model", "runs/mean").assert_fails(2, "the training data of runs/mean", "hint: name a test set")
     corpus = "data.train=files(train='text', valid='text', hold_out=False)"
     steps = ("--set", "train.steps=4", "--set", "train.valid_every=2")
-    tuned = nmt("train", "--init-from", "runs/opus", "--run", "runs/tuned", "--set", corpus, *steps)
-    assert tuned.code == 0, tuned.err
+    tuned = nmt.run("train", "--init-from", "runs/opus", "--run", "runs/tuned", "--set", corpus, *steps)
     # Tokens that the imported model never generates do not dominate the loss.
     biases = [discovery.load(tmp_path / "runs" / name).model.output_bias_V for name in ("opus", "tuned")]
     assert [bias.min().item() < -900 for bias in biases if bias is not None] == [True, False]
@@ -284,11 +279,10 @@ def test_every_command_works_with_an_imported_model(tmp_path: Path) -> None:
     assert "license not specified" in (tmp_path / "runs/tuned/README.md").read_text()
     assert "no comparison on other text" in tuned.err  # not the phrasebook, which the model was not trained on
     assert nmt("average", "runs/opus", "runs/tuned", "--share", "0.3").out == "runs/tuned-average-0.3\n"
-    assert nmt("export", "runs/tuned-average-0.3", "--to", "transformers").code == 0
-    assert nmt("translate", "the dog", "--model", "runs/tuned").code == 0
-    again = nmt("train", "--init-from", "runs/tuned", "--run", "runs/again", "--set", corpus, *steps)
-    assert again.code == 0, again.err
-    assert nmt("export", "runs/again", "--to", "transformers").code == 0
+    nmt.run("export", "runs/tuned-average-0.3", "--to", "transformers")
+    nmt.run("translate", "the dog", "--model", "runs/tuned")
+    nmt.run("train", "--init-from", "runs/tuned", "--run", "runs/again", "--set", corpus, *steps)
+    nmt.run("export", "runs/again", "--to", "transformers")
 
 
 @pytest.mark.slow
@@ -296,8 +290,8 @@ def test_large_vocabularies_cannot_be_fine_tuned(tmp_path: Path) -> None:
     nmt = CommandLine(tmp_path)
     write(tmp_path / "text", *sentences(100))
     marian(tmp_path / "opus", num_unused=70_000)
-    assert nmt("import", "opus").code == 0
-    assert nmt("translate", "the dog", "--model", "runs/opus", "--search", "greedy").code == 0
+    nmt.run("import", "opus")
+    nmt.run("translate", "the dog", "--model", "runs/opus", "--search", "greedy")
     corpus = ("--set", "data.train=files(train='text', valid='text', hold_out=False)")
     tuned = nmt("train", "--init-from", "runs/opus", "--run", "runs/tuned", *corpus)
     tuned.assert_fails(2, "runs/opus/tokenizer.zip: 70,", "tokens are too many for training", "maximum is 65,536")
@@ -363,7 +357,7 @@ def test_every_sentence_of_a_line_gets_the_token_of_its_target_language(tmp_path
         scored.extend(source for source, _ in pairs)
         return score(pairs)
 
-    translator.stream, translator.score = record, record_scored  # type: ignore[method-assign]
+    translator.stream, translator.score = record, record_scored
     glossary = Glossary([Term("cat", "Kater", "eng"), Term("dog", "Hund", "eng")])
     Guard(translator, glossary=glossary).translate([">>deu<< the dog sees a@b.de today. the cat 7:30."])
     assert len(searched) > 5
@@ -387,8 +381,10 @@ def test_a_model_of_a_group_of_languages_has_unknown_languages(tmp_path: Path) -
 
 def test_the_current_directory_is_imported_by_its_name(tmp_path: Path) -> None:
     marian(tmp_path / "opus")
-    done = CommandLine(tmp_path / "opus", {"NMT_RUNS": str(tmp_path / "runs")})("import", ".")
-    assert (done.code, done.out) == (0, f"{tmp_path}/runs/opus\n"), done.err
+    assert (
+        CommandLine(tmp_path / "opus", {"NMT_RUNS": str(tmp_path / "runs")}).run("import", ".").out
+        == f"{tmp_path}/runs/opus\n"
+    )
 
 
 def _change(file: str, **options: Any) -> Callable[[Path], None]:
@@ -633,8 +629,7 @@ def test_a_published_model_is_imported_on_first_use(hub: tuple[CommandLine, list
         ["train", "--init-from", REPOSITORY, "--run", "runs/tuned", "--set", "train.steps=1",
          "--set", "data.train=files(train='text', valid='text', hold_out=False)"],
     ):  # fmt: skip
-        done = nmt(*arguments)
-        assert done.code == 0, done.err
+        nmt.run(*arguments)
     assert len(requests) == count
     models = json.loads(nmt("models", "--json").out)
     (imported,) = (model for model in models if model["path"] == "runs/opus-mt-en-de")

@@ -76,7 +76,6 @@ def test_large_logits_do_not_overflow(function: LogitsLoss) -> None:
     value = cross_entropy(hidden_ND, weight_VD, torch.tensor([0, 1]), smoothing=0.0, logits_loss=function)
     assert value.item() == pytest.approx(2e4)
     value.backward()
-    assert hidden_ND.grad is not None
     assert hidden_ND.grad.isfinite().all()
 
 

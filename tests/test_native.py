@@ -85,7 +85,6 @@ def make(seed: int = 0, vocabulary: int = VOCABULARY, noise: float = 0.2, **chan
     """Return a network with noise added to all parameters, so that no bias is zero and no norm is the identity."""
     torch.manual_seed(seed)
     network = build_model(dataclasses.replace(TINY, **changes), vocabulary).eval().requires_grad_(False)
-    assert isinstance(network, Transformer)
     for parameter in network.parameters():
         parameter += noise * torch.randn_like(parameter)
     return network
@@ -113,7 +112,6 @@ def uncached(
     state = network.init_state(network.encode(batch.src_BS, batch.src_mask_BS), batch.src_mask_BS, use_cache=False)
     state.track_attention()
     log_p_BTV = network.logits(network.decode(batch.tgt_in_BT, state)).log_softmax(-1).numpy()
-    assert state.cross_attention_RTS is not None
     lengths = [(len(source) + 1, len(target) + 1) for source, target in zip(sources, targets, strict=True)]
     return (
         [log_p_BTV[i, :t] for i, (_, t) in enumerate(lengths)],
@@ -176,7 +174,6 @@ def test_scores_equal_pytorch(changes: dict[str, Any]) -> None:
     actual = packed(network).score(sources, targets)
     for score, target, log_p_TV, attention_TS in zip(actual, targets, log_probs, attention, strict=True):
         close(np.array(score.log_probs), log_p_TV[np.arange(len(target) + 1), [*target, EOS]])
-        assert score.attention_TS is not None
         close(score.attention_TS, attention_TS, 1e-5)
 
 
@@ -203,8 +200,6 @@ def check_rows(
         histories = [(histories[parent][0], [*histories[parent][1], token])
                      for parent, token in zip(parents_R, tokens_R.tolist(), strict=True)]  # fmt: skip
         result = state.step(StepRequest(tokens_R, np.array(parents_R), 0, all_log_probs=True))
-        assert result.log_p_RV is not None
-        assert state.attention_RS is not None
         log_probs, attention = reference(network, [sources[i] for i, _ in histories], [ids[1:] for _, ids in histories])
         for row, (source, _) in enumerate(histories):
             close(result.log_p_RV[row], log_probs[row][-1])
@@ -276,8 +271,6 @@ def test_best_tokens_exclude_banned_tokens(vocabulary: int, k: int) -> None:
     gather_RP[4, 0] = banned_RX[4, 0] = 3
     request = StepRequest(np.full(rows, BOS), np.zeros(rows, np.int64), k, banned_RX, gather_RP, all_log_probs=True)
     result = model.init_search_state([[4, 4, EOS]]).step(request)
-    assert result.log_p_RV is not None
-    assert result.gathered_log_p_RP is not None
     np.testing.assert_allclose(np.exp(result.log_p_RV.astype(np.float64)).sum(1), 1, atol=1e-5)
     np.testing.assert_array_equal(result.gathered_log_p_RP, np.take_along_axis(result.log_p_RV, gather_RP, 1))
     assert result.tokens_RK.shape == result.log_p_RK.shape == (rows, allowed)
@@ -300,7 +293,6 @@ def test_ties_are_ordered_by_token_id(kind: str, k: int) -> None:
     model = packed(network)
     stepped = (model if kind == "native" else NativeEnsemble([model, model])).init_search_state([[5, EOS]])
     first = stepped.step(StepRequest(np.array([BOS]), np.array([0]), k, all_log_probs=True))
-    assert first.log_p_RV is not None
     order = np.argsort(-first.log_p_RV[0], kind="stable")[:k]
     assert first.tokens_RK[0].tolist() == order.tolist()
     assert len(set(first.log_p_RK[0])) < k
@@ -484,7 +476,6 @@ def test_search_with_nan_weights_terminates(where: str, precision: str, spec: st
     result = model.init_search_state([[5, EOS]]).step(
         StepRequest(np.array([BOS]), np.array([0]), 3, all_log_probs=True)
     )
-    assert result.log_p_RV is not None
     assert np.isnan(result.log_p_RV).all()
     assert np.isnan(result.log_p_RK).all()
     assert result.tokens_RK.tolist() == [[0, 1, 2]]
@@ -550,7 +541,7 @@ def test_weights_of_another_network_are_rejected() -> None:
 @compiled
 @pytest.mark.parametrize(("vocabulary", "dim"), [(VOCABULARY - 1, 16), (VOCABULARY + 1, 16), (VOCABULARY, 20)])
 def test_mismatched_weights_are_a_checkpoint_error(vocabulary: int, dim: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    files = ModelFiles(Path("run/step-1"), Path("run"), Config(model=TINY), range(VOCABULARY), 9, 1)  # type: ignore[arg-type]
+    files = ModelFiles(Path("run/step-1"), Path("run"), Config(model=TINY), range(VOCABULARY), 9, 1)
     fitting, other = weights_of(make()), weights_of(make(vocabulary=vocabulary, dim=dim))
     monkeypatch.setattr(checkpoint, "read_weights", lambda path: fitting)
     assert isinstance(load_engine([files], "cpu", "fp32", str).model, NativeModel)

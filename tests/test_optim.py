@@ -94,7 +94,7 @@ def test_adam_is_bitwise_equal_to_pytorch() -> None:
             weight.grad = other.grad = torch.randn_like(weight) if index <= number else None
         for each in (optimizer, reference):
             each.param_groups[0]["lr"] = 0.1 / (number + 1)
-            each.found_inf = torch.tensor(float(number == 2))  # type: ignore[union-attr]
+            each.found_inf = torch.tensor(float(number == 2))
             each.step()
         for weight, other in zip(weights, copies, strict=True):
             assert torch.equal(weight, other)

@@ -65,7 +65,7 @@ msgstr[1] ""
 
 def parse(source: str | bytes, **options: object) -> SplicedDocument:
     data = source.encode() if isinstance(source, str) else source
-    return po.parse(data, DocumentOptions(**{**OPTIONS, **options}))  # type: ignore[arg-type]
+    return po.parse(data, DocumentOptions(**{**OPTIONS, **options}))
 
 
 def copied(source: str, translate: Callable[[RichText], RichText] = lambda block: block, **options: object) -> str:

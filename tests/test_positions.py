@@ -17,7 +17,7 @@ from nmt.model.position_formulas import alibi_slopes
 from nmt.model.positions import POSITION_ENCODINGS, PositionEncoding, PositionInput, StackSpec
 from nmt.model.positions.absolute import ConcatenatedSinusoidal, Floater, Learned, Sinusoidal, sinusoids
 from nmt.model.positions.base import distances
-from nmt.model.positions.relative import T5, ALiBi, DeBERTa, Rotary, Shaw, TransformerXL
+from nmt.model.positions.relative import T5, ALiBi, Rotary
 
 WIDE = StackSpec(dim=16, heads=4, layers=2)
 RELATIVE = [
@@ -85,7 +85,6 @@ def test_floater_is_initialized_to_sinusoids() -> None:
 def test_floater_path_is_the_integral_of_its_field() -> None:
     """Compare large steps in the rotating frame with small steps along the complete field."""
     positions = made("floater")
-    assert isinstance(positions, Floater)
     with torch.no_grad():
         for parameter in positions.parameters():
             parameter.mul_(0.2)
@@ -169,7 +168,6 @@ def test_rotary_rounds_after_rotation() -> None:
 
 def test_shaw_matches_equations_3_and_4() -> None:
     positions = made("shaw")
-    assert isinstance(positions, Shaw)
     positions.clip = 2
     positions.keys_LMK, positions.values_LMK = (
         torch.nn.Parameter(each[:, :5]) for each in (positions.keys_LMK, positions.values_LMK)
@@ -177,8 +175,6 @@ def test_shaw_matches_equations_3_and_4() -> None:
     q_BHQK, k_BHSK = torch.randn(1, 4, 6, 4), torch.randn(1, 4, 6, 4)
     weights_BHQS = torch.randn(1, 4, 6, 6).softmax(-1)
     bias, value = positions.attention_bias(q_BHQK, k_BHSK, 1, 0), positions.value_bias(weights_BHQS, 1, 0)
-    assert bias is not None
-    assert value is not None
     for i in range(6):
         gathered = torch.zeros(4, 4)
         for j in range(6):
@@ -201,7 +197,6 @@ def test_shaw_values_differ_by_layer() -> None:
 
 def test_transformer_xl_is_the_sum_of_four_terms() -> None:
     positions = made("transformer_xl")
-    assert isinstance(positions, TransformerXL)
     q_BHQK, k_BHSK = torch.randn(1, 4, 5, 4), torch.randn(1, 4, 5, 4)
     actual = scores(positions, q_BHQK, k_BHSK)
     for i in range(5):
@@ -215,7 +210,6 @@ def test_transformer_xl_is_the_sum_of_four_terms() -> None:
 
 def test_deberta_is_the_sum_of_three_terms() -> None:
     positions = made("deberta")
-    assert isinstance(positions, DeBERTa)
     positions.clip = 2
     positions.table_MD = torch.nn.Parameter(positions.table_MD[:4])
     q_BHQK, k_BHSK = torch.randn(1, 4, 6, 4), torch.randn(1, 4, 6, 4)
@@ -240,9 +234,7 @@ def test_t5_buckets_are_exact_near_and_shared_far() -> None:
     assert both.bucket(torch.tensor([0, 7, 8, 127, 128, 500])).tolist() == [0, 7, 8, 15, 15, 15]
     assert both.bucket(torch.tensor([-1, -7, -500])).tolist() == [17, 23, 31]
     biased = made("t5")
-    assert isinstance(biased, T5)
     actual = biased.attention_bias(torch.randn(2, 4, 3, 4), torch.randn(2, 4, 3, 4), 0, 0)
-    assert actual is not None
     torch.testing.assert_close(actual[0, :, 0, 2], biased.bias_MH[18])
 
 
@@ -257,7 +249,6 @@ def test_alibi_penalizes_distance_by_head() -> None:
     assert alibi_slopes(8) == [2.0**-h for h in range(1, 9)]
     assert alibi_slopes(6) == [2.0**-2, 2.0**-4, 2.0**-6, 2.0**-8, 2.0**-1, 2.0**-3]
     actual = ALiBi(WIDE).attention_bias(torch.randn(1, 4, 1, 4), torch.randn(1, 4, 6, 4), 0, 5)
-    assert actual is not None
     torch.testing.assert_close(actual[0, 1, 0], -(2.0**-4) * torch.tensor([5.0, 4, 3, 2, 1, 0]))
 
 

@@ -50,12 +50,6 @@ SENTENCES = {
 }
 
 
-@pytest.fixture
-def bare(tmp_path: Path) -> CommandLine:
-    """An empty directory without runs."""
-    return CommandLine(tmp_path)
-
-
 @pytest.mark.parametrize("name", pretrained.DIRECTIONS)
 def test_model_is_complete_and_small_and_has_a_card(name: str) -> None:
     directory = pretrained.DIRECTORY / name
@@ -118,11 +112,9 @@ def test_reports_and_exports_are_written_under_runs(bare: CommandLine) -> None:
     (bare.directory / "a.en").write_text("are we done\n")
     (bare.directory / "a.de").write_text("Sind wir fertig?\n")
     (bare.directory / "loud.en").write_text("ARE WE DONE\nI LOVE YOU\n")
-    done = bare("evaluate", "-m", "en-de-small", "--src", "a.en", "--ref", "a.de", "--json", "--resamples", "0")
-    assert done.code == 0, done.err
+    done = bare.run("evaluate", "-m", "en-de-small", "--src", "a.en", "--ref", "a.de", "--json", "--resamples", "0")
     assert json.loads(done.out)[0]["scores"][0]["value"] == pytest.approx(100)
-    done = bare("export", "en-de-small", "--to", "safetensors(weights='int8')", "--verify-with", "loud.en")
-    assert done.code == 0, done.err
+    done = bare.run("export", "en-de-small", "--to", "safetensors(weights='int8')", "--verify-with", "loud.en")
     assert sorted(path.name for path in (bare.directory / "runs" / "pretrained" / "en-de-small").iterdir()) == [
         "eval",
         "safetensors",
@@ -132,10 +124,9 @@ def test_reports_and_exports_are_written_under_runs(bare: CommandLine) -> None:
     shutil.copytree(
         bare.directory / "runs" / "pretrained" / "en-de-small" / "safetensors", bare.directory / "en-de-small"
     )
-    done = bare(
+    bare.run(
         "evaluate", "-m", pretrained.DIRECTORY / "en-de-small", "--src", "a.en", "--ref", "a.de", "--resamples", "0"
     )
-    assert done.code == 0, done.err
     assert digests() == before
 
 
@@ -150,16 +141,13 @@ def test_output_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("command", ["average en-de-small", "reproduce en-de-small", "plot curves en-de-small"])
 def test_commands_that_need_a_run_raise(bare: CommandLine, command: str) -> None:
-    done = bare(*command.split())
-    assert done.code == 2
-    assert "en-de-small is a pretrained model" in done.err
-    assert "nmt train --init-from en-de-small" in done.err
+    hint = "nmt train --init-from en-de-small"
+    bare(*command.split()).assert_fails(2, "en-de-small is a pretrained model", hint)
 
 
 def test_ensemble_of_different_directions_raises(bare: CommandLine) -> None:
-    done = bare("translate", "-m", "en-de-small", "-m", "de-en-small", "hi")
-    assert done.code == 1
-    assert "de-en-small and en-de-small translate in different directions" in done.err
+    message = "de-en-small and en-de-small translate in different directions"
+    bare("translate", "-m", "en-de-small", "-m", "de-en-small", "hi").assert_fails(1, message)
 
 
 def short_texts(directory: Path, source: str, target: str, *options: str) -> dict[str, str]:
@@ -277,8 +265,6 @@ def test_names_and_numbers_are_varied_on_both_sides(tmp_path: Path) -> None:
     for source, target in zip(english[:200], german[:200], strict=True):
         read = re.fullmatch(r"(.+)'s dog number (\d{3}) bit Mary\.", source)
         written = re.fullmatch(r"(.+?)(?:s|'(?<=[sxzß]')) Hund Nummer (\d{3}) biss Maria\.", target)
-        assert read
-        assert written
         assert read[2] == written[2]
         titles = {"Mrs.": "Frau", "Ms.": "Frau", "Mr.": "Herr"}
         title, _, rest = read[1].partition(" ")
@@ -343,8 +329,7 @@ def test_scores_of_test_sets_noisy_and_short_inputs(tmp_path: Path) -> None:
 
 
 def test_info_of_a_pretrained_model(bare: CommandLine) -> None:
-    done = bare("info", "en-de-small")
-    assert done.code == 0, done.err
+    done = bare.run("info", "en-de-small")
     output = " ".join(done.out.split())
     for text in (
         "8.9 M parameters",
@@ -363,8 +348,7 @@ def test_directory_with_the_name_is_ignored_without_model_option(bare: CommandLi
 @pytest.mark.slow
 def test_ctranslate2_export_is_found_by_name(bare: CommandLine) -> None:
     pytest.importorskip("ctranslate2")
-    done = bare("export", "en-de-small", "--to", "ctranslate2")
-    assert done.code == 0, done.err
+    bare.run("export", "en-de-small", "--to", "ctranslate2")
     for arguments in ([], ["-m", "en-de-small"]):
         assert bare("translate", "--engine", "ctranslate2", *arguments, "im thirsty").out == "Ich habe Durst.\n"
 
@@ -374,8 +358,7 @@ def test_fine_tuning(trained: CommandLine) -> None:
     options = ["train.steps=1", "train.valid_pairs=5", "train.batch_tokens=256", "data.train=files(train='text')"]
     changes = [word for option in options for word in ("--set", option)]
     for name, languages in pretrained.DIRECTIONS.items():
-        done = trained("train", "--init-from", name, "--run", f"runs/{name}", *changes)
-        assert done.code == 0, done.err
+        trained.run("train", "--init-from", name, "--run", f"runs/{name}", *changes)
         config = discovery.load(trained.directory / "runs" / name).config
         assert (config.data.src, config.data.tgt) == languages
         assert config.lowercase_all_caps

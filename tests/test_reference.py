@@ -87,7 +87,6 @@ def random_model(config: ModelConfig) -> Transformer:
     """Return a model in float64 in which no bias is zero and no norm is the identity."""
     torch.manual_seed(0)
     model = build_model(config, VOCABULARY).double().eval()
-    assert isinstance(model, Transformer)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter += 0.2 * torch.randn_like(parameter)

@@ -16,8 +16,7 @@ from nmt.train.reproduce import _check_data
 
 @pytest.mark.slow
 def test_reproduced_weights_are_bitwise_identical(nmt: CommandLine) -> None:
-    done = nmt.process("reproduce", "runs/tiny")  # a new process has another hash seed
-    assert done.code == 0, done.err
+    done = nmt.process("reproduce", "runs/tiny").check()  # a new process has another hash seed
     assert "the weights are bitwise identical" in done.out
     one, other = ((nmt.directory / f"runs/{name}").glob("step-*/model.safetensors") for name in ("tiny", "tiny-again"))
     assert [path.read_bytes() for path in sorted(one)] == [path.read_bytes() for path in sorted(other)]
@@ -59,10 +58,9 @@ def test_changed_data_raises_unless_allowed(nmt: CommandLine) -> None:
 def test_changed_start_model_raises(nmt: CommandLine) -> None:
     start = nmt.directory / "runs/start"
     shutil.copytree(nmt.directory / "runs/tiny", start)
-    tuned = nmt.train("runs/tuned", "files(train='text')", "--init-from", "runs/start", train__steps="4")
-    assert tuned.code == 0, tuned.err
+    nmt.train("runs/tuned", "files(train='text')", "--init-from", "runs/start", train__steps="4")
     shutil.rmtree(start)
-    assert nmt.train("runs/start", seed="2").code == 0
+    nmt.train("runs/start", seed="2")
     nmt("reproduce", "runs/tuned").assert_fails(1, "the start model has changed since runs/tuned was trained")
 
 
@@ -87,18 +85,18 @@ def test_an_interrupted_run_with_patience_is_not_one_that_stopped_early(nmt: Com
 
 @pytest.mark.slow
 def test_an_average_with_a_fine_tuned_model_is_rejected(nmt: CommandLine) -> None:
-    assert nmt.train("runs/tuned", "files(train='text')", "--init-from", "runs/tiny", train__steps="2").code == 0
-    assert nmt("average", "runs/tiny", "runs/tuned", "--share", "0.5", "--run", "runs/mean").code == 0
+    nmt.train("runs/tuned", "files(train='text')", "--init-from", "runs/tiny", train__steps="2")
+    nmt.run("average", "runs/tiny", "runs/tuned", "--share", "0.5", "--run", "runs/mean")
     nmt("reproduce", "runs/mean").assert_fails(2, "the first weights of runs/mean were imported or averaged")
 
 
 def test_runs_that_were_not_trained_are_rejected(nmt: CommandLine) -> None:
     nmt("reproduce", "runs/tiny", "--run", "runs/../runs/tiny").assert_fails(2, "runs/tiny cannot reproduce itself")
     shutil.copytree(nmt.directory / "runs/tiny", nmt.directory / "runs/other")
-    assert nmt("average", "runs/tiny", "runs/other", "--share", "0.5", "--run", "runs/mean").code == 0
+    nmt.run("average", "runs/tiny", "runs/other", "--share", "0.5", "--run", "runs/mean")
     for _ in range(2):
         nmt("reproduce", "runs/mean").assert_fails(2, "the first weights of runs/mean were imported or averaged")
-        assert nmt("train", "--run", "runs/mean", "--resume", "--set", "train.steps=2").code == 0
+        nmt.run("train", "--run", "runs/mean", "--resume", "--set", "train.steps=2")
 
 
 def test_the_current_directory_is_reproduced_next_to_it(nmt: CommandLine) -> None:
@@ -110,7 +108,7 @@ def test_the_current_directory_is_reproduced_next_to_it(nmt: CommandLine) -> Non
 @pytest.mark.slow
 def test_a_stopped_reproduction_of_a_time_limited_run_is_no_result(nmt: CommandLine) -> None:
     corpus, long = "files(train='text')", {"train__steps": "100000", "train__valid_every": "100000"}
-    assert nmt.train("runs/limited", corpus, "--time-limit", "2s", **long).code == 0
+    nmt.train("runs/limited", corpus, "--time-limit", "2s", **long)
     process = nmt.start("reproduce", "runs/limited")
     wait_until(process, lambda: has_content(nmt.directory / "runs/limited-again/metrics.jsonl"))
     process.send_signal(signal.SIGINT)
@@ -138,7 +136,7 @@ def test_changed_tokenizer_raises(nmt: CommandLine) -> None:
 @pytest.mark.slow
 def test_interrupted_reproduction_is_resumed(nmt: CommandLine) -> None:
     corpus, long = "files(train='text')", {"train__steps": "100", "train__valid_every": "20"}
-    assert nmt.train("runs/long", corpus, **long).code == 0
+    nmt.train("runs/long", corpus, **long)
     (nmt.directory / "runs/long-again").mkdir()  # of a process that was killed before its first checkpoint
     shutil.copy(nmt.directory / "runs/long/config.yaml", nmt.directory / "runs/long-again")
     process = nmt.start("reproduce", "runs/long")
@@ -148,8 +146,7 @@ def test_interrupted_reproduction_is_resumed(nmt: CommandLine) -> None:
     assert process.returncode == 1, err
     assert out == b""
     assert b"the reproduction was stopped" in err
-    done = nmt("reproduce", "runs/long")
-    assert done.code == 0, done.err
+    done = nmt.run("reproduce", "runs/long")
     assert "the weights are bitwise identical" in done.out
 
 

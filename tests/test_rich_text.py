@@ -43,7 +43,7 @@ def build(tree: object) -> RichText:
         start = len(text)
         if isinstance(node, tuple):
             tags.append(Tag(start, start, index))
-        for child in node:  # type: ignore[attr-defined]
+        for child in node:
             add(child)
         if isinstance(node, tuple):
             tags[index] = Tag(start, len(text), index)

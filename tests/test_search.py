@@ -50,7 +50,6 @@ def make_model(seed: int, vocabulary: int = VOCABULARY, end_bias: float = 0.0) -
     torch.manual_seed(seed)
     config = ModelConfig(dim=8, heads=2, ffn_dim=16, encoder_layers=1, decoder_layers=2, tie_embeddings=False)
     model = build_model(config, vocabulary).eval()
-    assert isinstance(model, Transformer)
     with torch.no_grad():
         model.output_weight_VD.mul_(6)  # far from uniform, so that rankings are unambiguous
         # The output of the last norm has mean 0, and a constant weight would sum to 0 over it.
@@ -88,7 +87,6 @@ def forced(model: Transformer, source: list[int], ids: list[int]) -> tuple[Tenso
     state = model.init_state(model.encode(torch.tensor([source]), mask), mask, use_cache=False)
     state.track_attention()
     log_p_TV = model.logits(model.decode(torch.tensor([[BOS, *ids]]), state))[0].log_softmax(-1)
-    assert state.cross_attention_RTS is not None
     return log_p_TV, state.cross_attention_RTS[0]
 
 
@@ -522,7 +520,7 @@ def test_sample_frequencies_match_probabilities(options: str, temperature: float
 def test_a_nucleus_is_the_smallest_set_with_the_probability() -> None:
     logits_RV = np.log(np.array([[0.5, 0.25, 0.15, 0.1], [0.1, 0.2, 0.3, 0.4]], np.float32))
     for top_p, kept in ((0.35, [[0], [3]]), (0.69, [[0, 1], [2, 3]]), (0.76, [[0, 1, 2], [1, 2, 3]])):
-        filtered_RV = parse_search(f"sample(top_p={top_p})")._filter(logits_RV.copy())  # type: ignore[attr-defined]
+        filtered_RV = parse_search(f"sample(top_p={top_p})")._filter(logits_RV.copy())
         assert [[i for i, x in enumerate(row) if x > -math.inf] for row in filtered_RV.tolist()] == kept
 
 

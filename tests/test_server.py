@@ -73,6 +73,10 @@ def translate(client: Client, q: object, source: str = "en", target: str = "de",
     return response.json()
 
 
+def metric(client: Client, name: str) -> float:
+    return float(re.search(rf"^{re.escape(name)} (\S+)$", client.get("/metrics").text, re.MULTILINE)[1])
+
+
 def until(condition: Callable[[], bool]) -> None:
     """Wait for the effect of something that has happened."""
     end = time.monotonic() + 60
@@ -104,7 +108,7 @@ def test_a_list_is_answered_with_lists(client: Client) -> None:
 @pytest.mark.parametrize("kind", ["json", "form", "multipart", "query"])
 def test_every_kind_of_request_is_read(client: Client, guards: dict[str, Guard], kind: str) -> None:
     values = {"q": "Tschüß 👋", "source": "de", "target": "en", "alternatives": "1"}
-    response = client.post("/translate", **{  # type: ignore[arg-type]
+    response = client.post("/translate", **{
         "json": {"json": values}, "form": {"data": values}, "query": {"params": values},
         "multipart": {"files": {name: (None, value) for name, value in values.items()}},
     }[kind])  # fmt: skip
@@ -234,14 +238,11 @@ def test_pages_of_other_sites_may_use_the_api(client: Client) -> None:
 
 
 def test_metrics(client: Client) -> None:
-    def value(name: str) -> float:
-        return float(re.search(rf"^{re.escape(name)} (\S+)$", client.get("/metrics").text, re.MULTILINE)[1])  # type: ignore[index]
-
     translate(client, "Are we done?")
     names = ['nmt_requests_total{path="/translate",status="200"}', 'nmt_characters_total{source="en",target="de"}']
-    before = [value(name) for name in names]
+    before = [metric(client, name) for name in names]
     translate(client, "Are we done?")
-    assert [value(name) for name in names] == [before[0] + 1, before[1] + len("Are we done?")]
+    assert [metric(client, name) for name in names] == [before[0] + 1, before[1] + len("Are we done?")]
     client.get("/secret")
     assert "secret" not in client.get("/metrics").text
 
@@ -307,7 +308,7 @@ def test_the_document_of_a_client_that_left_is_not_translated_further(gated: tup
         with connect(client) as leaving:
             leaving.sendall(post(json.dumps({"q": html, "source": "en", "target": "de", "format": "html"}).encode()))
             guard.entered.wait()
-        until(lambda: "nmt_requests_in_flight 1.0" in client.get("/metrics").text)
+        until(lambda: metric(client, "nmt_requests_in_flight") == 1)
         guard.gate.set()
         translate(client, "Are we done?")
     service.close()
@@ -440,15 +441,12 @@ def test_files_are_limited_in_number_and_size(gated: tuple[GatedGuard, Service])
 
 
 def test_texts_of_html_are_translated_together_and_counted_without_markup(client: Client) -> None:
-    def count() -> float:
-        pattern = r'nmt_characters_total{source="en",target="de"} (\S+)'
-        return float(re.search(pattern, client.get("/metrics").text)[1])  # type: ignore[index]
-
+    name = 'nmt_characters_total{source="en",target="de"}'
     client.post("/translate", json={"q": "Hi", "source": "en", "target": "de"})
-    before = count()
+    before = metric(client, name)
     texts = [f"<p>I have {n} <b>dogs</b>.</p>" for n in range(2, 30)]
     expected = [translate(client, text, format="html")["translatedText"] for text in texts]
-    assert count() - before == sum(len(re.sub("<.*?>", "", text)) for text in texts)
+    assert metric(client, name) - before == sum(len(re.sub("<.*?>", "", text)) for text in texts)
     assert translate(client, texts, format="html")["translatedText"] == expected
     assert all(str(n) in text for n, text in enumerate(expected, 2))
 
@@ -474,11 +472,11 @@ def test_slow_uploads_do_not_occupy_the_places_of_translations(service: Service)
     request = b"POST /translate_file HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n"
     with serving(service, Limits(max_uploads=2, max_files=1)) as client, connect(client) as slow:
         slow.sendall(request)
-        until(lambda: "nmt_requests_in_flight 2.0" in client.get("/metrics").text)  # the upload and this one
+        until(lambda: metric(client, "nmt_requests_in_flight") == 2)  # the upload and this one
         assert send_file(client, "a.txt", b"Are we done?").is_success
         with connect(client) as second:
             second.sendall(request)
-            until(lambda: "nmt_requests_in_flight 3.0" in client.get("/metrics").text)
+            until(lambda: metric(client, "nmt_requests_in_flight") == 3)
             assert send_file(client, "a.txt", b"Are we done?").status_code == 503
 
 
@@ -580,7 +578,7 @@ def test_the_text_of_a_client_that_left_is_not_translated(gated: tuple[GatedGuar
         with connect(client) as leaving:
             leaving.sendall(post(b'{"q": "the secret", "source": "en", "target": "de"}'))
             until(lambda: queue.qsize() == 1)
-        until(lambda: "nmt_requests_in_flight 2.0" in client.get("/metrics").text)  # the first one and this one
+        until(lambda: metric(client, "nmt_requests_in_flight") == 2)  # the first one and this one
         guard.gate.set()
         assert first.result()["translatedText"] == "Sind wir fertig?"
         translate(client, "I'm tired.")
@@ -857,7 +855,7 @@ def test_a_client_that_leaves_in_its_request_is_ignored(client: Client, capfd: p
     with connect(client) as connection:
         connection.sendall(post(b"{}")[:-1])
     assert client.get("/health").is_success
-    until(lambda: "nmt_requests_in_flight 1.0" in client.get("/metrics").text)
+    until(lambda: metric(client, "nmt_requests_in_flight") == 1)
     assert capfd.readouterr().err == ""
 
 
@@ -872,7 +870,6 @@ def command(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
 def start(command: CommandLine, *arguments: str) -> tuple[subprocess.Popen[bytes], str]:
     """Start `nmt serve`, and return the process and its URL."""
     process = command.start("serve", "--port", "0", *arguments)
-    assert process.stderr
     for line in iter(process.stderr.readline, b""):
         if match := re.search(rb"listening on (http://\S+);", line):
             return process, match[1].decode()
@@ -893,7 +890,7 @@ def test_a_client_of_libretranslate_works_and_a_signal_ends_the_process(
         long_text = "\n".join(f"The {i} dogs know the private word." for i in range(200))
         with ThreadPoolExecutor(1) as pool, httpx.Client(base_url=url, timeout=60, trust_env=False) as client:
             answer = pool.submit(api.translate, long_text, "en", "de")
-            until(lambda: answer.done() or "nmt_requests_in_flight 2.0" in client.get("/metrics").text)
+            until(lambda: answer.done() or metric(client, "nmt_requests_in_flight") == 2)
             process.send_signal(number)
             assert answer.result().count("\n") == long_text.count("\n")
         out, err = process.communicate(timeout=60)
@@ -938,5 +935,4 @@ def test_the_words_of_clients_do_not_fill_the_memory() -> None:
     before = minhash._cached_alphanumeric.cache_info()
     assert minhash.normalized_words("x-" * 5000 + " y-z") == ["x" * 5000, "yz"]
     assert minhash._cached_alphanumeric.cache_info().currsize <= before.currsize + 1
-    assert before.maxsize is not None
     assert before.maxsize * minhash.MAX_CACHED_CHARACTERS < 3_000_000

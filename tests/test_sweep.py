@@ -83,8 +83,7 @@ def test_summary_has_mean_and_deviation_over_successful_seeds() -> None:
 @pytest.mark.usefixtures("in_process")
 def test_sweep_trains_all_combinations_and_can_be_extended(nmt: CommandLine) -> None:
     command = ["sweep", "--grid", "train.label_smoothing=0,0.1", "--run", "runs/sweep", *COMMON]
-    done = nmt(*command)
-    assert done.code == 0, done.err
+    done = nmt.run(*command)
     lines = done.out.splitlines()
     names = [f"label_smoothing={value}_seed=1" for value in ("0", "0.1")]
     assert [line.partition(":")[0] for line in lines[:2]] == names
@@ -114,8 +113,7 @@ def test_killed_sweep_resumes_the_current_run(nmt: CommandLine) -> None:
     wait_until(process, lambda: list(run.glob("step-*")))
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate(timeout=60)
-    done = nmt(*command)
-    assert done.code == 0, done.err
+    done = nmt.run(*command)
     assert "2 of 2 runs remaining" in done.err
     assert "resuming" in done.err
     assert len(json.loads(nmt(*command, "--json").out)) == 2
@@ -178,8 +176,7 @@ def test_remaining_seconds_subtract_the_training_time(nmt: CommandLine) -> None:
 def test_sweep_sets_seed_and_time_limit_and_skips_truncated_results(nmt: CommandLine) -> None:
     command = ["sweep", "--grid", "train.label_smoothing=0", "--run", "runs/sweep", *COMMON,
                "--set", "train.steps=1000000", "--set", "train.valid_every=1000000"]  # fmt: skip
-    done = nmt(*command, "--seeds", "2", "--time-limit", "1s")
-    assert done.code == 0, done.err
+    done = nmt.run(*command, "--seeds", "2", "--time-limit", "1s")
     for seed in (1, 2):
         assert (
             f"seed: {seed}\n" in (nmt.directory / f"runs/sweep/label_smoothing=0_seed={seed}/config.yaml").read_text()
@@ -195,11 +192,9 @@ def test_sweep_sets_seed_and_time_limit_and_skips_truncated_results(nmt: Command
 @pytest.mark.usefixtures("in_process")
 def test_options_may_need_those_of_the_grid(nmt: CommandLine) -> None:
     grid = ["--grid", "train.keep_last=3,4", "--set", "train.average_last=3", "--run", "runs/sweep"]
-    done = nmt("sweep", *grid, *COMMON)
-    assert done.code == 0, done.err
+    nmt.run("sweep", *grid, *COMMON)
     (nmt.directory / "mine.yaml").write_text("train: {average_last: 3}\n")
-    done = nmt("sweep", "--config", "mine.yaml", "--grid", "train.keep_last=3", "--run", "runs/mine", *COMMON)
-    assert done.code == 0, done.err
+    nmt.run("sweep", "--config", "mine.yaml", "--grid", "train.keep_last=3", "--run", "runs/mine", *COMMON)
 
 
 def test_two_combinations_cannot_have_one_directory(trained: CommandLine) -> None:
@@ -218,8 +213,7 @@ def test_training_is_not_repeated_after_a_failed_evaluation(nmt: CommandLine, mo
     assert nmt(*command).code == 1
     progress = (nmt.directory / "runs/sweep/label_smoothing=0_seed=1/metrics.jsonl").read_text()
     monkeypatch.setattr(sweep, "start_nmt", start)
-    done = nmt(*command)
-    assert done.code == 0, done.err
+    nmt.run(*command)
     assert (nmt.directory / "runs/sweep/label_smoothing=0_seed=1/metrics.jsonl").read_text() == progress
 
 
@@ -334,7 +328,7 @@ def test_sweep_has_one_process_and_one_config(nmt: CommandLine) -> None:
     config = nmt.directory / "mine.yaml"
     config.write_text("train: {steps: 6}\n")
     command = ["sweep", "--config", "mine.yaml", "--grid", "train.label_smoothing=0", "--run", "runs/sweep", *COMMON]
-    assert nmt(*command).code == 0
+    nmt.run(*command)
     with locked(nmt.directory / "runs/sweep" / LOCK, lambda: None):
         nmt(*command).assert_fails(2, "another process is running the sweep in runs/sweep")
     config.write_text("train: {steps: 6, clip_norm: 2.0}\n")

@@ -45,11 +45,11 @@ NO_FILTERS = [word for name in NAMES for word in ("--ignore", name)]
 
 def corpus(nmt: CommandLine, name: str) -> tuple[list[str], list[str]]:
     texts = ((nmt.directory / name / f"train.{code}").read_text(encoding="utf-8") for code in ("en", "de"))
-    return tuple(text.split("\n")[:-1] for text in texts)  # type: ignore[return-value]
+    return tuple(text.split("\n")[:-1] for text in texts)
 
 
 def record(nmt: CommandLine, name: str) -> dict[str, object]:
-    return json.loads((nmt.directory / name / "corpus.json").read_text(encoding="utf-8"))  # type: ignore[no-any-return]
+    return json.loads((nmt.directory / name / "corpus.json").read_text(encoding="utf-8"))
 
 
 def next_command(done: Done) -> list[str]:
@@ -65,8 +65,7 @@ def leftovers(nmt: CommandLine, name: str) -> list[str]:
 @pytest.fixture(scope="module")
 def reverse(trained: CommandLine) -> CommandLine:
     """The directory of `trained` with a model of the other direction, runs/de-en."""
-    done = trained.train("runs/de-en", data__src="de", data__tgt="en", train__calibration_pairs="0")
-    assert done.code == 0, done.err
+    trained.train("runs/de-en", data__src="de", data__tgt="en", train__calibration_pairs="0")
     return trained
 
 
@@ -81,7 +80,7 @@ def apply(directory: Path, filters: Filters, pairs: list[tuple[str, list[Candida
     files[0].write_text("".join(f"{source}\n" for source, _ in pairs), encoding="utf-8")
     files[1].write_text("".join(f"{GERMAN[0]}\n" for _ in pairs), encoding="utf-8")
     files[2].write_text("".join(f"{format_candidates(n_best)}\n" for _, n_best in pairs), encoding="utf-8")
-    count, dropped = filters.apply(files[0], files[1], files[2], (files[3], files[4]), tests)  # type: ignore[arg-type]
+    count, dropped = filters.apply(files[0], files[1], files[2], (files[3], files[4]), tests)
     kept = list(zip(*(file.read_text(encoding="utf-8").splitlines() for file in files[3:]), strict=True))
     assert len(kept) == count
     assert not list(directory.glob("*.draft"))
@@ -113,11 +112,11 @@ FILTERS = Filters(("en", "de"), is_reversed=False)
 def test_each_filter_drops_a_bad_pair(source: str, translation: str, name: str, tmp_path: Path) -> None:
     good = [(a, [Candidate(b, None)]) for a, b in zip(SENTENCES, GERMAN, strict=True)]
     bad = (source, [Candidate(translation, None)])
-    kept, dropped = apply(tmp_path, FILTERS, [*good, bad])  # type: ignore[misc]
+    kept, dropped = apply(tmp_path, FILTERS, [*good, bad])
     assert kept == [*zip(SENTENCES, GERMAN, strict=True)]
     assert dropped == {name: 1}
     lenient = dataclasses.replace(FILTERS, ignore=NAMES, clean=())
-    kept, dropped = apply(tmp_path, lenient, [*good, bad])  # type: ignore[misc]
+    kept, dropped = apply(tmp_path, lenient, [*good, bad])
     assert len(kept) == (6 if name == "empty" else 7)  # a blank side is always dropped
     assert dropped == ({"blank": 1} if name == "empty" else {})
 
@@ -125,7 +124,7 @@ def test_each_filter_drops_a_bad_pair(source: str, translation: str, name: str, 
 def test_unusual_length_ratios_are_dropped(tmp_path: Path) -> None:
     good = [(a, [Candidate(b, None)]) for a, b in zip(*sentences(120), strict=True)]
     bad = ("the small dog sees the old tree and", [Candidate("der kleine Hund.", None)])
-    kept, dropped = apply(tmp_path, FILTERS, [*good, bad])  # type: ignore[misc]
+    kept, dropped = apply(tmp_path, FILTERS, [*good, bad])
     assert len(kept) == 120
     assert dropped == {"length-ratio": 1}
 
@@ -136,26 +135,26 @@ def test_a_pair_is_counted_once(tmp_path: Path) -> None:
         "We have a \ufffd red house and a tree.",
         [Candidate("Wir haben ein \ufffd rotes Haus und einen Baum.", None)],
     )
-    kept, dropped = apply(tmp_path, FILTERS, [*pairs, twice, twice])  # type: ignore[misc]
+    kept, dropped = apply(tmp_path, FILTERS, [*pairs, twice, twice])
     assert len(kept) == 6
     assert dropped == {"replacement-characters": 2}  # the second one is a duplicate, too
 
 
 def test_test_sentences_are_dropped(tmp_path: Path) -> None:
     pairs = [(a, [Candidate(b, None)]) for a, b in zip(SENTENCES, GERMAN, strict=True)]
-    kept, dropped = apply(tmp_path, FILTERS, pairs, [("test", [(SENTENCES[4], GERMAN[4])])])  # type: ignore[misc]
+    kept, dropped = apply(tmp_path, FILTERS, pairs, [("test", [(SENTENCES[4], GERMAN[4])])])
     assert (SENTENCES[4], GERMAN[4]) not in kept
     assert dropped == {"test-overlap": 1}
 
 
 def test_numbers_in_another_format_are_kept(tmp_path: Path) -> None:
     pair = ("The house costs 125,000.50 dollars.", [Candidate("Das Haus kostet 125.000,50 Dollar.", None)])
-    assert apply(tmp_path, FILTERS, [pair])[1] == {}  # type: ignore[index]
+    assert apply(tmp_path, FILTERS, [pair])[1] == {}
 
 
 def test_low_scores_are_dropped(tmp_path: Path) -> None:
     scored = [(a, [Candidate(b, -float(i))]) for i, (a, b) in enumerate(zip(SENTENCES, GERMAN, strict=True))]
-    kept, dropped = apply(tmp_path, dataclasses.replace(FILTERS, min_score=-2.0), scored)  # type: ignore[misc]
+    kept, dropped = apply(tmp_path, dataclasses.replace(FILTERS, min_score=-2.0), scored)
     assert [source for source, _ in kept] == SENTENCES[:3]
     assert dropped == {"low-score": 3}
     with pytest.raises(DataError, match=r"no pair is left after filtering; dropped: low-score 6"):
@@ -165,16 +164,16 @@ def test_low_scores_are_dropped(tmp_path: Path) -> None:
 def test_reversed_pairs_have_the_translation_as_source(tmp_path: Path) -> None:
     german = [(b, [Candidate(a, None)]) for a, b in zip(SENTENCES, GERMAN, strict=True)]
     reversed_filters = Filters(("de", "en"), is_reversed=True)
-    assert apply(tmp_path, reversed_filters, german)[0] == [*zip(SENTENCES, GERMAN, strict=True)]  # type: ignore[index]
+    assert apply(tmp_path, reversed_filters, german)[0] == [*zip(SENTENCES, GERMAN, strict=True)]
 
 
 @pytest.mark.parametrize("metric", ["bleu", "chrf"])
 def test_the_hypothesis_closest_to_the_reference_is_selected(metric: str, tmp_path: Path) -> None:
     n_best = [Candidate("Ich kaufte gestern Obst auf dem Markt.", -1.0), Candidate(GERMAN[0][:-1], -2.0)]
     assert closest(n_best, GERMAN[0], metric) is n_best[1]
-    kept = apply(tmp_path, dataclasses.replace(FILTERS, select=metric), [(SENTENCES[0], n_best)])[0]  # type: ignore[index]
+    kept = apply(tmp_path, dataclasses.replace(FILTERS, select=metric), [(SENTENCES[0], n_best)])[0]
     assert kept == [(SENTENCES[0], GERMAN[0][:-1])]
-    kept = apply(tmp_path, FILTERS, [(SENTENCES[0], n_best)])[0]  # type: ignore[index]
+    kept = apply(tmp_path, FILTERS, [(SENTENCES[0], n_best)])[0]
     assert [target for _, target in kept] == [each.text for each in n_best]  # all hypotheses
 
 
@@ -200,7 +199,7 @@ def test_backtranslate(trained: CommandLine) -> None:
     assert target == GERMAN
     assert "nmt: wrote 6 of 6 pairs to data/bt/train.en and data/bt/train.de" in done.err
     assert leftovers(trained, "data/.bt") == []
-    saved: dict = record(trained, "data/bt")  # type: ignore[type-arg]
+    saved: dict = record(trained, "data/bt")
     origin = saved["origin"]
     written = trained.directory / "data/bt/train.en"
     expected = {"sha256": sha256(written), "lines": 6, "mtime_ns": written.stat().st_mtime_ns}
@@ -234,21 +233,19 @@ def test_back_translation_is_trained_with_the_logged_command(reverse: CommandLin
     text = config.read_text().replace("teacher: ''", "teacher: runs/none")
     config.write_text(text.replace("distill_weight: 0.5", "distill_weight: 0.7"))
     bt = ("backtranslate", "-i", "mono.de", "-m", "runs/de-en", "-o", "bt", "--clean", "normalize", *NO_FILTERS)
-    done = reverse(*bt, "--search", "sample(n_best=2)")
-    assert done.code == 0, done.err
+    done = reverse.run(*bt, "--search", "sample(n_best=2)")
     assert 70 < len(corpus(reverse, "bt")[0]) <= 80  # two samples of each line, without blank ones
     command = next_command(done)
     assert command[:5] == ["train", "--config", "runs/de-en/config.yaml", "--run", "runs/bt"]
     command += ["--set", "tokenizer.vocab_size=1000"]  # the samples have many different characters
-    trained = reverse(*command)
-    assert trained.code == 0, trained.err
+    reverse.run(*command)
     data = json.loads(reverse("info", "runs/bt", "--json").out)["data"]["train"]
     assert [(each["name"], each["tag"]) for each in data] == [("text/train", False), ("bt/train", True)]
     assert "trained on translations of de-en/step-0000" in reverse("info", "runs/bt").out
     assert "- trained on translations of de-en/step-0000" in (reverse.directory / "runs/bt/README.md").read_text()
     data = reverse.directory / "runs/bt/data.json"
     data.write_text(data.read_text().replace('"bt/train"', '"train/train"'))  # the name depends on the path
-    assert reverse("train", "--run", "runs/bt", "--resume").code == 0
+    reverse.run("train", "--run", "runs/bt", "--resume")
     (reverse.directory / "bt/train.en").unlink()
     reverse(*command[:4], "runs/again", *command[5:]).assert_fails(
         1, "train.en", "hint: create it with nmt backtranslate"
@@ -257,8 +254,7 @@ def test_back_translation_is_trained_with_the_logged_command(reverse: CommandLin
 
 @pytest.mark.slow
 def test_student_is_trained_with_the_logged_command(nmt: CommandLine) -> None:
-    done = nmt("distill", "-m", "runs/tiny", "-o", "distilled", "--clean", "normalize", *NO_FILTERS)
-    assert done.code == 0, done.err
+    done = nmt.run("distill", "-m", "runs/tiny", "-o", "distilled", "--clean", "normalize", *NO_FILTERS)
     source, target = corpus(nmt, "distilled")
     expected = [text for text, _ in open_text_split(nmt)]
     assert source == expected
@@ -268,8 +264,7 @@ def test_student_is_trained_with_the_logged_command(nmt: CommandLine) -> None:
         ["".join(filter(str.isprintable, text.replace(" ", ""))) for text in texts] for texts in (target, translations)
     ]
     assert visible[0] == visible[1]  # the data check removes control characters
-    student = nmt(*next_command(done), "--set", "tokenizer.vocab_size=1000")
-    assert student.code == 0, student.err
+    nmt.run(*next_command(done), "--set", "tokenizer.vocab_size=1000")
     info = json.loads(nmt("info", "runs/distilled", "--json").out)
     assert (info["model"]["encoder_layers"], info["model"]["decoder_layers"]) == (6, 1)
     assert info["data"]["valid"]["name"] == "text/valid"
@@ -330,8 +325,9 @@ def open_text_split(nmt: CommandLine) -> list[tuple[str, str]]:
 def test_distillation_with_references(trained: CommandLine) -> None:
     write(trained.directory / "pairs", SENTENCES, GERMAN)
     data = ("--data", "files(train='pairs', hold_out=False)")
-    done = trained("distill", "-m", "en-de-small", *data, "-o", "interpolated", "--select", "chrf", "--min-score", "-9")
-    assert done.code == 0, done.err
+    done = trained.run(
+        "distill", "-m", "en-de-small", *data, "-o", "interpolated", "--select", "chrf", "--min-score", "-9"
+    )
     search = trained("translate", "--no-guard", "-m", "en-de-small", "-i", "pairs.en", "--top-beams", "8",
                      "--beam-size", "8")  # fmt: skip
     n_best = search.out.splitlines()
@@ -344,12 +340,11 @@ def test_distillation_with_references(trained: CommandLine) -> None:
     assert not {"data.valid", "data.test"} & changes.keys()  # the corpus has none: they are held out
     origin = record(trained, "interpolated")["origin"]
     spec = parse(changes["data.train"])[1]
-    assert spec == {"train": "interpolated/train", "build_command": origin["build_command"]}  # type: ignore[index]
+    assert spec == {"train": "interpolated/train", "build_command": origin["build_command"]}
     assert shlex.split(spec["build_command"])[4:6] == [*data]
-    assert record(trained, "interpolated")["origin"]["filters"]["select"] == "chrf"  # type: ignore[index]
-    ensemble = trained("distill", "-m", "en-de-small", "-m", "en-de-small", *data, "-o", "ensemble")
-    assert ensemble.code == 0, ensemble.err
-    assert len(record(trained, "ensemble")["origin"]["model"]) == 2  # type: ignore[index]
+    assert record(trained, "interpolated")["origin"]["filters"]["select"] == "chrf"
+    trained.run("distill", "-m", "en-de-small", "-m", "en-de-small", *data, "-o", "ensemble")
+    assert len(record(trained, "ensemble")["origin"]["model"]) == 2
 
 
 # ---- shards and resuming
@@ -360,8 +355,7 @@ def mono(trained: CommandLine) -> CommandLine:
     """The directory of `trained` with 1,500 lines in big.de and their complete back-translation, `whole`."""
     lines = list(dict.fromkeys(target for _, target in open_split("phrasebook", "train", "en", "de").pairs()))[:1500]
     (trained.directory / "big.de").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    done = trained(*BIG, "-o", "whole")
-    assert done.code == 0, done.err
+    trained.run(*BIG, "-o", "whole")
     return trained
 
 
@@ -394,8 +388,7 @@ def test_a_killed_command_resumes(mono: CommandLine) -> None:
     mono(*BIG, "-o", "killed", "--resume").assert_fails(2, "the text of killed has changed", "restore it")
     (mono.directory / BIG[2]).write_text(text)
     assert path.read_bytes() == before
-    done = mono(*BIG, "-o", "killed", "--resume")
-    assert done.code == 0, done.err
+    done = mono.run(*BIG, "-o", "killed", "--resume")
     assert f"after {before.count(bytes([10])):,} lines" in done.err
     assert equal_corpora(mono, "killed")
     assert leftovers(mono, "killed") == []
@@ -410,8 +403,7 @@ def test_filters_may_change_after_the_translation(mono: CommandLine) -> None:
     assert path.read_text(encoding="utf-8").count("\n") == 1500  # a kill leaves the same files
     settings = mono.directory / ".filtered-part/settings.json"
     assert json.loads(settings.read_text())["settings"]["scores"] is True
-    done = mono(*command, "--resume")
-    assert done.code == 0, done.err
+    done = mono.run(*command, "--resume")
     assert "translating" not in done.err
     assert equal_corpora(mono, "filtered")
 
@@ -426,13 +418,12 @@ def test_shards_add_up_to_the_corpus(mono: CommandLine) -> None:
     assert sorted(out for out, _ in outputs) == [b"", b"ranks\n"]  # the last one completes the corpus
     assert "train on it: nmt train" in (outputs[0][1] + outputs[1][1]).decode()
     for number in (2, 1):
-        done = mono(*BIG, "-o", "shards", f"--shard={number}/2")
-        assert done.code == 0, done.err
+        mono.run(*BIG, "-o", "shards", f"--shard={number}/2")
         assert (mono.directory / "shards").exists() == (number == 1)
     assert equal_corpora(mono, "shards")
     assert leftovers(mono, "ranks") == leftovers(mono, "shards") == []
     origin = record(mono, "shards")["origin"]
-    assert origin["build_command"].endswith("-o shards")  # type: ignore[index]
+    assert origin["build_command"].endswith("-o shards")
 
 
 @pytest.mark.parametrize("resume", [False, True])

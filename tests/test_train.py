@@ -23,7 +23,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file
-from tiny import config, copy_text
+from tiny import config, copy_text, losses, metrics, same_weights
 from tqdm import tqdm
 
 from nmt.config import Config, ModelConfig, config_io
@@ -54,14 +54,6 @@ def run(
     return train(experiment, directory / name, resume=resume, device="cpu", precision="fp32", time_limit=limit)
 
 
-def metrics(directory: Path) -> list[dict[str, float]]:
-    return [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
-
-
-def losses(directory: Path) -> dict[int, float]:
-    return {int(line["step"]): line["loss"] for line in metrics(directory) if "loss" in line}
-
-
 def validations(directory: Path) -> dict[int, float]:
     return {int(line["step"]): line["valid_loss"] for line in metrics(directory) if "valid_loss" in line}
 
@@ -77,11 +69,6 @@ def stop_at(step: int, patch: pytest.MonkeyPatch) -> None:
             super().add(stats)
 
     patch.setattr(loop, "PeriodStats", Interrupting)
-
-
-def same_weights(one: Path, other: Path) -> bool:
-    a, b = (load_file(checkpoint.checkpoints(run)[-1] / checkpoint.WEIGHTS) for run in (one, other))
-    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
 
 
 def check_resume(experiment: Config, directory: Path, at: int, precision: str = "fp32") -> Path:
@@ -754,17 +741,12 @@ def test_the_estimate_of_the_last_update_continues_in_a_resumed_run(monkeypatch:
     assert new.last_step(10_000, 10**6) == 10_000
 
 
-@pytest.mark.slow
 def test_time_limit_includes_data_preparation(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    prepare = training.prepare
-
-    def slow(experiment: Config) -> Any:
-        time.sleep(0.2)
-        return prepare(experiment)
-
-    monkeypatch.setattr(training, "prepare", slow)
-    best = run(config(directory, "train.steps=100000", "train.valid_every=100000"), directory, limit=0.1)
-    assert checkpoint.read_progress(best).step == 1
+    prepare, train_loop, limits = training.prepare, loop.run, []
+    monkeypatch.setattr(training, "prepare", lambda experiment: time.sleep(0.2) or prepare(experiment))
+    monkeypatch.setattr(loop, "run", lambda *rest: limits.append(rest[-1]) or train_loop(*rest))
+    run(config(directory, "train.steps=1"), directory, limit=100)
+    assert limits[0] < 99.8
 
 
 def test_damaged_checkpoints_are_logged_and_skipped(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -265,7 +265,6 @@ def test_parallel_batches_equal_sequential_batches(translator: Translator, monke
     for count in (1, 3):
         monkeypatch.setenv("OMP_NUM_THREADS", str(count))
         loaded = Translator.load(translator.checkpoint, "cpu", "fp32")  # auto may differ between thread counts
-        assert isinstance(loaded.engine, BatchEngine)
         assert loaded.engine.num_threads == (count if native.is_available() else 1)
         results.append(list(loaded.n_best(lines, "beam(beam_size=2, top_beams=2)")))
         assert torch.get_num_threads() == threads
@@ -337,7 +336,6 @@ def test_a_batch_that_runs_out_of_memory_is_split(
     pairs = [(line, line) for line in LINES if line.strip()]
     translations, scores = texts(translator, LINES), [one.score for one in translator.score(pairs)]
     engine, sizes = translator.engine, []
-    assert isinstance(engine, BatchEngine)
     max_batch_size = 1
 
     def limit(compute: Callable[..., Any]) -> Callable[..., Any]:
@@ -365,7 +363,6 @@ def test_a_batch_that_runs_out_of_memory_is_split(
 
 def test_threads_load_the_scoring_model_once(translator: Translator) -> None:
     engine = translator.engine
-    assert isinstance(engine, BatchEngine)
     loaded: list[str] = []
 
     def make_model(precision: str) -> Any:
@@ -382,7 +379,6 @@ def test_other_errors_are_not_treated_as_out_of_memory(translator: Translator, m
     def broken(*_: object, **__: object) -> None:
         raise RuntimeError("a bug")
 
-    assert isinstance(translator.engine, BatchEngine)
     monkeypatch.setattr(translator.engine.model, "init_search_state", broken)
     with pytest.raises(RuntimeError, match="a bug"):
         texts(translator, LINES)

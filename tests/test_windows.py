@@ -70,7 +70,6 @@ def holding(directory: Path) -> Iterator[subprocess.Popen[str]]:
     """Start a process that holds a lock until its stdin is closed."""
     command, pipe = [sys.executable, "-c", HOLD], subprocess.PIPE
     with subprocess.Popen(command, cwd=directory, stdin=pipe, stdout=pipe, text=True) as holder:
-        assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
         yield holder
 

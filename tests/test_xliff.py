@@ -51,7 +51,7 @@ V2 = """\
 
 def parse(source: str | bytes, **options: object) -> SplicedDocument:
     data = source.encode() if isinstance(source, str) else source
-    return xliff.parse(data, DocumentOptions(**{**OPTIONS, **options}))  # type: ignore[arg-type]
+    return xliff.parse(data, DocumentOptions(**{**OPTIONS, **options}))
 
 
 def unit(source: str, attributes: str = "") -> str:

@@ -134,7 +134,7 @@ def test_several_models_form_an_ensemble(nmt: CommandLine) -> None:
 
 
 @pytest.mark.parametrize("precision", ["int8", "fp32"] if native.is_available() else ["fp32"])
-def test_precisions(many: CommandLine, precision: str) -> None:
+def test_every_line_is_translated_in_every_precision(many: CommandLine, precision: str) -> None:
     done = many.run("translate", "--input", "many.en", "--precision", precision)
     assert len(done.out.split("\n")) == len(lines(many.directory / "many.en")) + 1
 

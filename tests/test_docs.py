@@ -83,11 +83,6 @@ def test_config_keys_in_the_documents_exist() -> None:
             assert key in keys or key.endswith((".en", ".de", ".json", ".zip")), f"{page.name}: {key}"  # or a file
 
 
-def test_no_page_has_placeholders() -> None:
-    for page in PAGES:
-        assert "@@" not in read(page), page.name
-
-
 def test_readme_fits_on_a_few_screens() -> None:
     readme = read(ROOT / "README.md")
     assert len(readme.splitlines()) <= 150

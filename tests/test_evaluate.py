@@ -58,7 +58,7 @@ def test_scores_equal_the_sacrebleu_command(translator: Translator, tmp_path: Pa
         assert set(score.signature.split("|")) == set(entry["signature"].split("|"))
 
 
-def test_report(translator: Translator, tmp_path: Path) -> None:
+def test_report_has_search_direction_and_scores(translator: Translator, tmp_path: Path) -> None:
     test = test_sets.default_test_set(translator.config.data)
     output = tmp_path / "new" / "directory"
     evaluation = evaluate.evaluate(translator, test, "beam(beam_size=2)", output, ["chrf"], resamples=0)

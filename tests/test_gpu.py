@@ -168,7 +168,7 @@ def test_resumed_run_is_identical_to_an_uninterrupted_one(precision: str, tmp_pa
     assert metrics(tmp_path / "run") == metrics(tmp_path / "uninterrupted")
 
 
-def test_plan(gpu: FakeCUDA, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plan_measures_updates_and_memory(gpu: FakeCUDA, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(profiling, "MAX_UPDATES", 3)
     estimate = estimate_training(config(tmp_path), device="cuda")
     assert estimate.measured_updates == 3
@@ -373,7 +373,7 @@ def test_search_step_waits_once(spec: str, gpu: FakeCUDA, monkeypatch: pytest.Mo
     monkeypatch.setattr(TorchState, "step", counted)
     gpu.waits.clear()
     run_search(model, spec)
-    assert steps == [1] * len(steps)
+    assert {*steps} == {1}
     assert gpu.waits.total() == len(steps)
 
 

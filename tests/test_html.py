@@ -168,7 +168,11 @@ def test_the_encoding_is_detected_and_kept(data: bytes, text: str) -> None:
 def test_undecodable_documents_are_rejected(data: bytes) -> None:
     with pytest.raises(DataError):
         parse(data, OPTIONS)
-    assert data[:1] == b"<" or parse(data, DocumentOptions("en", "en", encoding_errors="replace"))
+
+
+def test_undecodable_bytes_may_be_replaced() -> None:
+    document = parse(b"<p>a\xff", DocumentOptions("en", "en", encoding_errors="replace"))
+    assert [block.text for block in document.blocks] == ["a\ufffd"]
 
 
 PIECES = [

@@ -130,7 +130,7 @@ def test_reports_and_exports_are_written_under_runs(bare: CommandLine) -> None:
     assert digests() == before
 
 
-def test_output_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outputs_of_pretrained_models_go_to_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NMT_RUNS", str(tmp_path / "runs"))
     monkeypatch.chdir(pretrained.DIRECTORY.parent)
     for name in (pretrained.DIRECTORY / "en-de-small", Path("pretrained/en-de-small")):

@@ -228,7 +228,7 @@ def test_as_a_corpus(tmp_path: Path, suffix: str, compress: Callable[[bytes], by
         open_split(f"files(train=('{path}', '{path}'))", "train", "en", "de")
 
 
-def test_commands(tmp_path: Path) -> None:
+def test_tmx_and_tsv_files_are_checked_and_prepared(tmp_path: Path) -> None:
     nmt = CommandLine(tmp_path)
     english, german = sentences(300)
     (tmp_path / "memory.tmx").write_bytes(memory(list(zip(english, [*german[:-1], "\ufffd"], strict=True))))

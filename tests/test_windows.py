@@ -35,7 +35,7 @@ os.open = open_file
 
 
 @pytest.mark.slow
-def test_commands(tmp_path: Path) -> None:
+def test_commands_run_without_posix_modules(tmp_path: Path) -> None:
     write(tmp_path / "text", *sentences(400))
     text = "the small dog sees the old tree."
     done = CommandLine(tmp_path, {"CC": "no-such-compiler"}).in_one_process(

@@ -115,12 +115,15 @@ def cpu_name() -> str:
         return platform.processor() or platform.machine()
 
 
+def num_cores() -> int:
+    """Return the number of CPU cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def num_threads() -> int:
     """Return the number of threads to use: OMP_NUM_THREADS, or the number of available CPU cores."""
     value = os.environ.get("OMP_NUM_THREADS", "")
-    if value.isdecimal() and int(value):
-        return int(value)
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return int(value) if value.isdecimal() and int(value) else num_cores()
 
 
 def is_out_of_memory(error: RuntimeError) -> bool:

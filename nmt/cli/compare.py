@@ -105,8 +105,8 @@ def compare(
     comparisons = []
     for test_set in test_sets:
         systems = [
-            System(str(path), _hypotheses(path, translator, test_set, search, encoding_errors))
-            for path, translator in zip(paths, translators, strict=True)
+            System(str(path), _hypotheses(path, each, test_set, search, encoding_errors))
+            for path, each in zip(paths, translators, strict=True)
         ]
         comparison = compare_systems(
             systems[0], systems[1], test_set, metrics, resamples=resamples, num_examples=examples, counts=counts

@@ -75,11 +75,13 @@ class StringLines:
 
 def _fixed(text: str, pattern: re.Pattern[str] | None) -> tuple[FixedSpan, ...]:
     """Return the matches that are not a part of a tag, URL, address or path."""
-    spans = [span for span in find_spans(text) if span.kind in _WHOLE or text[span.start] == "<"] if pattern else []
-    others = {i: span for span in spans for i in range(span.start, span.end)}
+    if pattern is None:
+        return ()
+    spans = (span for span in find_spans(text) if span.kind in _WHOLE or text[span.start] == "<")
+    span_at = {i: span for span in spans for i in range(span.start, span.end)}
     fixed = []
-    for start, end in (match.span() for match in (pattern.finditer(text) if pattern else ())):
-        other = others.get(start)
-        if other is None or end > other.end or (other.start, other.end) == (start, end):
-            fixed.append(FixedSpan(start, end, text[start:end]))
+    for match in pattern.finditer(text):
+        other = span_at.get(match.start())
+        if other is None or match.end() > other.end or (other.start, other.end) == match.span():
+            fixed.append(FixedSpan(*match.span(), match[0]))
     return tuple(fixed)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import multiprocessing
-import os
 import tempfile
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -28,6 +27,7 @@ from nmt.data.check.overlap_index import OverlapIndex
 from nmt.data.check.report import Report
 from nmt.data.pairs import Pair
 from nmt.errors import DataError, NMTError
+from nmt.runtime import num_cores
 
 if TYPE_CHECKING:
     from nmt.data.sources import Split
@@ -104,7 +104,7 @@ def _extract_parallel(pairs: Iterable[Pair], *options: *_Options) -> Iterator[Re
     """Yield records in the order of the pairs, computed by one process per CPU."""
     chunks = _chunk(pairs)
     first_chunks = list(itertools.islice(chunks, 2))
-    num_workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    num_workers = num_cores()
     if len(first_chunks) < 2 or num_workers == 1:
         yield from (extract_features(chunk, *options) for chunk in itertools.chain(first_chunks, chunks))
         return

@@ -133,7 +133,7 @@ def make_directory(path: Path, hint: str) -> None:
 
 def read_json(path: Path) -> dict[str, Any]:
     """Return the object in a JSON file, or an empty one if the file is missing or damaged."""
-    with contextlib.suppress(OSError, ValueError):
+    with contextlib.suppress(OSError, ValueError, RecursionError):
         content = json.loads(path.read_text(encoding="utf-8"))
         return content if isinstance(content, dict) else {}
     return {}

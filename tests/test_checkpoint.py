@@ -180,6 +180,8 @@ def test_of_equal_scores_the_lower_loss_is_better(tmp_path: Path) -> None:
         scores = {"best_metric_value": 0.0, "valid_loss": loss}
         checkpoint.save(tmp_path, Progress(step=step, best=9.0, scores=scores), {}, {}, "t")
     assert checkpoint.best(tmp_path) == tmp_path / "step-000002"
+    checkpoint.prune(tmp_path, keep_last=1)
+    assert names(tmp_path) == ["step-000002", "step-000003"]
     average = (tmp_path / "step-000003").rename(tmp_path / "average-2")
     assert checkpoint.best(tmp_path) == tmp_path / "step-000002"
     checkpoint.write_scores(average, {"best_metric_value": 0.0, "valid_loss": 1.0})

@@ -68,6 +68,7 @@ def test_fast_commands_do_not_import_slow_modules(
     prelude = f"import sys; sys.modules.update(dict.fromkeys({unused}))\n"  # an import raises ImportError
     done = bare.in_one_process(*map(str.split, commands), prelude=prelude)
     assert [each.code for each in done] == [2 if "dimm" in command else 0 for command in commands], done
+    assert [each.err.count("unknown key") for each in done] == ["dimm" in command for command in commands]
 
 
 def test_public_classes_are_listed_before_they_are_imported() -> None:

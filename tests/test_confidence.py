@@ -330,10 +330,16 @@ def test_checkpoints_other_than_the_best_have_their_own_calibration(calibrated: 
     for model in (f"runs/mine/{best.name}", "runs/mine"):
         assert re.search(r"wrote .*runs/mine/calibration.json", nmt("calibrate", "--model", model, *development).err)
     assert "calibrated on 80 sentences" in " ".join(nmt("info", "runs/mine").out.split())
-    shutil.copyfile(run / other.name / CALIBRATION, best / CALIBRATION)  # left from the time when another was the best
+    shutil.copyfile(run / CALIBRATION, best / CALIBRATION)  # left from the time when another was the best
+    nmt.run("calibrate", "--model", best, *development)
+    assert not (best / CALIBRATION).exists()
+    shutil.copyfile(other / CALIBRATION, best / CALIBRATION)
     assert "ignoring" not in nmt("translate", "--model", best, "--show-confidence", "ba be").err
     (nmt.directory / "link").symlink_to(best)
-    assert nmt("translate", "--model", "link", "--show-confidence", "ba be").code == 0
+    nmt.run("translate", "--model", "link", "--show-confidence", "ba be")
+    (run / CALIBRATION).write_text("{")
+    nmt.run("translate", "--model", other, "--show-confidence", "ba be")
+    nmt("translate", "--model", best, "--show-confidence", "ba be").assert_fails(1, "calibration.json is damaged")
 
 
 def test_show_confidence_without_calibration(nmt: CommandLine) -> None:

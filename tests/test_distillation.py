@@ -157,7 +157,7 @@ def test_teacher_is_recorded_and_reproduced(directory: Path) -> None:
     assert (training["distill_weight"], training["distill_top_k"]) == (0.5, 4)
     card = (directory / "run" / "README.md").read_text()
     assert "- distilled from teacher/step-0000" in card
-    assert "with weight 0.5 and the 4 most probable tokens" in card
+    assert "- distilled with weight 0.5 from the 4 most probable tokens of teacher\n" in card
     assert reproduce(directory / "run", directory / "again", device="cpu").identical_weights
     run(config(directory, "seed=2"), directory, "other")
     (directory / "teacher").rename(directory / "moved")

@@ -20,6 +20,7 @@ from commandline import CommandLine, training, wait_until
 from safetensors.torch import load_file
 from tiny import losses, same_weights, weights
 
+from nmt.cli import SINGLE_PROCESS_COMMANDS
 from nmt.config import config_io
 from nmt.errors import UsageError
 from nmt.runs import checkpoint
@@ -193,9 +194,10 @@ def test_an_error_of_the_first_rank_ends_the_others_without_a_message() -> None:
         pass
 
 
-@pytest.mark.parametrize("command", ["evaluate", "sweep"])
+@pytest.mark.parametrize("command", SINGLE_PROCESS_COMMANDS)
 def test_commands_for_a_single_process(command: str, nmt: CommandLine) -> None:
     under_torchrun = CommandLine(nmt.directory, nmt.environment | {"WORLD_SIZE": "2", "RANK": "1"})
+    under_torchrun.run(command, "--help")
     under_torchrun(command).assert_fails(2, f"(rank 1) nmt {command} supports a single process only", "torchrun")
 
 

@@ -138,10 +138,8 @@ def test_a_config_file_is_checked_after_the_options(trained: CommandLine, tmp_pa
     replay = f"data.replay=files(train={str(tmp_path / 'other')!r})"
     options = ("data.train=files(train='text')", replay, "train.batch_tokens=40")
     changes = [word for option in options for word in ("--set", option)]
+    # The default train.max_length, that of the start model, 64, is limited, too.
     trained.run("train", "--init-from", "runs/tiny", "--config", config, "--run", "runs/x", "--plan", *changes)
-
-
-# the default train.max_length of the start model, 64, is limited, too
 
 
 def test_the_plan_checks_the_start_model(trained: CommandLine) -> None:

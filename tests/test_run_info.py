@@ -76,8 +76,8 @@ def test_origins_of_imported_ancestors_teachers_and_translators_are_recorded(
     }  # fmt: skip
     (run / "data.json").write_text(json.dumps(data | models))
     assert [line.split(",")[0] for line in describe(collect(run))["derived"]] == [
-        f"fine-tuned from run/{best}", f"trained on translations of run/{best}",
-        "imported: start", "imported: translator",
+        f"fine-tuned from run/{best}", f"distilled from run/{best}", f"trained on translations of run/{best}",
+        "imported: start", "imported: teacher", "imported: translator",
     ]  # fmt: skip
     imported = parent_record(discovery.find_model(run))["imported"]
     assert [each["source"] for each in imported] == ["start", "teacher", "translator", "translator"]
@@ -104,6 +104,8 @@ def test_info_fits_on_one_screen(trained: CommandLine) -> None:
     (trained.directory / "runs/new run").mkdir()
     (trained.directory / "runs/new run/config.yaml").touch()
     trained("info", "runs/new run").assert_fails(1, "runs/new run has no checkpoint", "choose a directory under runs/")
+    shutil.copytree(step, trained.directory / "runs/incomplete" / step.name)
+    trained("info", "runs/incomplete").assert_fails(1, "runs/incomplete/config.yaml is missing", "restore")
     (trained.directory / "runs/new run/sessions.jsonl").touch()
     hint = "nmt train --run 'runs/new run' --resume"
     trained("info", "runs/new run").assert_fails(1, "runs/new run has no checkpoint", hint)

@@ -105,6 +105,8 @@ def test_the_language_in_the_header_of_webvtt_is_that_of_the_translation() -> No
         ("WEBVTT\nKind: captions\nLanguage: en-GB\n", "WEBVTT\nKind: captions\nLanguage: de\n"),
         ("WEBVTT - title\r\nLanguage: en\r\n", "WEBVTT - title\r\nLanguage: de\r\n"),
         ("WEBVTT\nLanguage: fr\n", "WEBVTT\nLanguage: fr\n"),
+        ("WEBVTT\nLanguage: en, de\n", "WEBVTT\nLanguage: en, de\n"),
+        ("WEBVTT\n00:00.000 --> 00:01.000\nLanguage: en\n", "WEBVTT\n00:00.000 --> 00:01.000\nLanguage: en\n"),
         ("WEBVTT\n\nNOTE\nLanguage: en\n", "WEBVTT\n\nNOTE\nLanguage: en\n"),
     ):
         cue = "\n00:01.000 --> 00:02.000\nLanguage: en\n"

@@ -102,6 +102,8 @@ def test_sweep_trains_all_combinations_and_can_be_extended(nmt: CommandLine) -> 
     assert all(path.stat().st_mtime_ns == time_ns for path, time_ns in before.items())
     nmt(*command, "--set", "model.dropout=0.3").assert_fails(2, "runs/sweep contains a sweep with another --set")
     nmt(*command, "--grid", "model.dropout=0.1").assert_fails(2, "a sweep with other options in --grid")
+    (nmt.directory / "runs/sweep/sweep.json").write_text('{"config": "", "grid": "x"}')
+    nmt(*command).assert_fails(2, "sweep.json is damaged")
 
 
 @pytest.mark.slow

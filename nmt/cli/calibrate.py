@@ -142,15 +142,19 @@ def _development_set(translator: Translator, spec: str) -> TestSet:
 
 def _save(translator: Translator, calibration: Calibration) -> None:
     from nmt.console import log
+    from nmt.paths import read_json
     from nmt.runs import checkpoint, model_card, pretrained
 
-    best = checkpoint.best(translator.run)
+    run, best = translator.run, checkpoint.best(translator.run)
     is_best = best is not None and best.samefile(translator.checkpoint)
-    directory = pretrained.output_dir(translator.run) if is_best else translator.checkpoint
+    directory = pretrained.output_dir(run) if is_best else translator.checkpoint
     directory.mkdir(parents=True, exist_ok=True)
     calibration.save(directory / checkpoint.CALIBRATION)
     log(f"wrote {directory / checkpoint.CALIBRATION}")
-    if directory == translator.run:
+    other = (translator.checkpoint if is_best else run) / checkpoint.CALIBRATION
+    if read_json(other).get("weights") == calibration.weights and pretrained.output_dir(run) == run:
+        other.unlink()  # of these weights, from before or after another checkpoint was the best
+    if directory == run:
         model_card.write_card(directory)
 
 

@@ -61,7 +61,7 @@ def sweep(
     plan = sweeping.Sweep(
         config, tuple(set_ or ()), sweeping.parse_grid(grid), tuple(range(1, seeds + 1)), limit, device
     )
-    for name in override_names(plan.common) & {*plan.grid, "seed"}:
+    for name in sorted(override_names(plan.common) & {*plan.grid, "seed"}):
         option = "--seeds" if name == "seed" else "--grid"
         raise UsageError(f"--set {name} and {option} set the same option", f"leave out --set {name}")
     results = []

@@ -32,7 +32,10 @@ MAX_PAUSE = 3.0
 MAX_CUES = 6
 """Maximum number of cues that one sentence covers, for subtitles without punctuation."""
 
-_HEADER_LANGUAGE = re.compile(r"WEBVTT[^\n]*\n(?:\S[^\n]*\n)*?Language:[ \t]*([\w-]+)")
+_HEADER_LANGUAGE = re.compile(
+    r"WEBVTT[^\n]*\n(?:(?![^\n]*-->)\S[^\n]*\n)*?Language:[ \t]*([\w-]+)[ \t]*\r?$", re.MULTILINE
+)
+"""The language in the header of WebVTT, which ends at a blank line or the first cue."""
 _TIME = r"(?:(\d{1,5}):)?(\d{1,2}):(\d{1,2})[.,](\d{1,3})"
 _TIMING = re.compile(rf"^[ \t]*{_TIME}[ \t]*-->[ \t]*{_TIME}(?![\d:.,])[^\n]*(?:\n|\Z)", re.MULTILINE)
 _INVALID_TIMING = re.compile(r"^[ \t]*+(?:[\d:.,]+[ \t]*-->.*|[^\n]*-->[ \t]*[\d:.,]+[ \t]*\r?)$", re.MULTILINE)

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from nmt import paths
 from nmt.config import Config
+from nmt.console import log
 from nmt.data import archives
 from nmt.data.separate_tokenizer import SPECIAL_PIECES, SeparateTokenizer
 from nmt.data.tokenizer import UNK, Tokenizer
@@ -132,8 +133,11 @@ def read_kept_data(directory: Path) -> dict[str, Any]:
 
     Invalid ones are left out: other programs may have a file of this name.
     """
-    data = paths.read_json(directory / "data.json")
-    limits = {name: value for name in LIMITS if isinstance(value := data.get(name), int) and value > 0}
+    path = directory / "data.json"
+    data = paths.read_json(path)
+    if path.is_file() and not data:
+        log(f"ignoring {path}: it is damaged, or of another program")
+    limits = {name: value for name in LIMITS if type(value := data.get(name)) is int and value > 0}
     return limits | {name: records for name, records in run_info.other_models(data).items() if records}
 
 

@@ -135,15 +135,23 @@ def find(model: ModelFiles) -> Calibration | None:
     """Load the calibration of a model, or return None. If there are only those of other weights, that is logged.
 
     Raises:
-        CheckpointError: a file is damaged.
+        CheckpointError: a file is damaged, and no other one belongs to these weights.
     """
     weights = read_meta(model.checkpoint)["sha256"][WEIGHTS]
-    found = [(path, load(path)) for path in pretrained.calibration_files(model.run, model.checkpoint)]
-    for _, calibration in found:
+    others, error = list[str](), None
+    for path in pretrained.calibration_files(model.run, model.checkpoint):
+        try:
+            calibration = load(path)
+        except CheckpointError as caught:
+            error = caught
+            continue
         if calibration.weights == weights:
             return calibration
-    for path, calibration in found:
-        log(f"ignoring {path}: it belongs to other weights, those of {calibration.checkpoint}")
+        others.append(f"ignoring {path}: it belongs to other weights, those of {calibration.checkpoint}")
+    if error:
+        raise error
+    for line in others:
+        log(line)
     return None
 
 

@@ -92,7 +92,7 @@ def describe(info: dict[str, Any]) -> dict[str, list[str]]:
     }
     if info["imported"]:
         lines["imported"] = [_describe_import(info["imported"])]
-    lines["derived"] = _describe_parents(info["derived_from"], info["translators"])
+    lines["derived"] = _describe_parents(info["derived_from"], info["training"]["teacher"], info["translators"])
     if (info["imported"] or info["derived_from"]) and not info["training"]["updates"]:
         lines |= {"data": [], "training": [], "best": []}
     return {name: entries for name, entries in lines.items() if entries}
@@ -104,17 +104,21 @@ def _describe_import(origin: dict[str, Any]) -> str:
     return f"{text}; an export of {_describe_import(origin['original'])}" if origin.get("original") else text
 
 
-def _describe_parents(parents: list[dict[str, Any]], translators: list[dict[str, Any]]) -> list[str]:
-    """Describe the models that a run was fine-tuned from or is the average of, those that translated its training data,
-    and the imported models among their ancestors.
+def _describe_parents(
+    parents: list[dict[str, Any]], teacher: dict[str, Any] | None, translators: list[dict[str, Any]]
+) -> list[str]:
+    """Describe the models that a run was fine-tuned from or is the average of, its teacher, those that translated its
+    training data, and the imported models among their ancestors.
     """
+    teachers = [teacher] if teacher else []
     lines = []
     for parent in parents:
         relation = f"average with share {parent['share']:g} of" if "share" in parent else "fine-tuned from"
         lines.append(f"{relation} {parent['model']}/{parent['checkpoint']}, {_short_checksum(parent)}")
+    lines += [f"distilled from {each['model']}/{each['checkpoint']}, {_short_checksum(each)}" for each in teachers]
     for model in translators:
         lines.append(f"trained on translations of {model['model']}/{model['checkpoint']}, {_short_checksum(model)}")
-    origins = (origin for model in (*parents, *translators) for origin in model["imported"])
+    origins = (origin for model in (*parents, *teachers, *translators) for origin in model["imported"])
     imported = dict.fromkeys(map(_describe_import, origins))
     return [*dict.fromkeys(lines)] + [f"imported: {line}" for line in imported]
 
@@ -187,11 +191,10 @@ def _describe_training(training: dict[str, Any]) -> list[str]:
         f"{training['optimizer']}, {training['schedule']}, {training['precision']}, seed {training['seed']}",
     ]
     if teacher := training["teacher"]:
-        lines += [
-            f"distilled from {teacher['model']}/{teacher['checkpoint']}, {_short_checksum(teacher)}, with weight "
-            f"{training['distill_weight']:g} and the {training['distill_top_k']} most probable tokens",
-            *(f"imported teacher: {_describe_import(origin)}" for origin in teacher["imported"]),
-        ]
+        lines.append(
+            f"distilled with weight {training['distill_weight']:g} from the {training['distill_top_k']} most probable "
+            f"tokens of {teacher['model']}"
+        )
     return lines
 
 

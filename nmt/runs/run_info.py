@@ -72,11 +72,15 @@ def collect(run: Path) -> dict[str, Any]:
         hint = "choose a directory under runs/"
         if (run / checkpoint.META).is_file():
             raise CheckpointError(f"{run} is a checkpoint, not a run", f"name its run: {run.resolve().parent}")
-        if (run / SESSIONS).is_file():
+        if best is not None:
+            raise CheckpointError(f"{run / 'config.yaml'} is missing", checkpoint.RESTORE_FILE)
+        if (run / "config.yaml").is_file() and (run / SESSIONS).is_file():
             hint = f"continue its training: nmt train --run {shlex.quote(str(run))} --resume"
         raise CheckpointError(f"{run} has no checkpoint", hint)
     data = read_json(run / "data.json")
-    models, recipe = other_models(data), data.get("recipe") or {}
+    for name, kind in (("recipe", dict), ("pairs", dict), ("dropped", dict), ("mix", list)):
+        data[name] = content if isinstance(content := data.get(name), kind) else kind()
+    models, recipe = other_models(data), data["recipe"]
     last = last_progress(run) or checkpoint.read_progress(best)
     report_paths = sorted((pretrained.output_dir(run) / "eval").rglob("*.json"))
     config, tokenizer, max_source_length, _ = discovery.load_settings(run)
@@ -91,12 +95,12 @@ def collect(run: Path) -> dict[str, Any]:
         "model": _model_options(config.model),
         "tokenizer": {"kind": tokenizer.model_type, "pieces": len(tokenizer), "sha256": tokenizer.checksum},
         "data": {
-            **_corpora(recipe, data.get("mix") or []),
+            **_corpora(recipe, data["mix"]),
             "replay_share": config.train.replay_share if config.data.replay else 0.0,
             "valid": dict(zip(("name", "sha256"), recipe.get("valid", ()), strict=False)),
-            "pairs": data.get("pairs") or {},
+            "pairs": data["pairs"],
             "cleaning": list(config.data.clean),
-            "dropped": data.get("dropped") or {},
+            "dropped": data["dropped"],
             "licenses": _licenses(config.data.train),
             "replay_licenses": _licenses(config.data.replay),
             "max_source_length": max_source_length,
@@ -248,13 +252,20 @@ def _is_report(content: dict[str, Any], run: Path) -> bool:
 def _is_parent(entry: Any) -> bool:
     """Return whether an entry of `derived_from` or `translators`, or `teacher`, is a record of `parent_record`."""
     is_complete = isinstance(entry, dict) and {"model", "checkpoint", "sha256", "imported"} <= entry.keys()
-    return is_complete and isinstance(entry["imported"], list) and all(map(_is_origin, entry["imported"]))
+    return (
+        is_complete
+        and isinstance(entry["imported"], list)
+        and all(map(_is_origin, entry["imported"]))
+        and ("share" not in entry or _has_numbers(entry, "share"))
+    )
 
 
 def _is_origin(entry: Any) -> bool:
     """Return whether an entry is the record of an import."""
-    is_complete = isinstance(entry, dict) and {"source", "license"} <= entry.keys()
-    return is_complete and ("original" not in entry or _is_origin(entry["original"]))
+    is_complete = isinstance(entry, dict) and all(isinstance(entry.get(name), str) for name in ("source", "license"))
+    if not is_complete or "original" not in entry:
+        return is_complete
+    return _is_origin(entry["original"]) and "original" not in entry["original"]
 
 
 def _calibration(run: Path, best: Path) -> dict[str, Any] | None:

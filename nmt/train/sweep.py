@@ -238,13 +238,13 @@ def _check_and_save(sweep: Sweep, directory: Path) -> None:
     if path.exists():
         try:
             saved = json.loads(path.read_text(encoding="utf-8"))
-            is_same_grid = {*saved["grid"]} == {*current["grid"]}
+            is_same_grid = [*saved["grid"].keys()] == [*current["grid"]]
             saved["config"]
-        except (OSError, ValueError, TypeError, KeyError):
+        except (OSError, ValueError, TypeError, KeyError, AttributeError):
             raise UsageError(f"{path} is damaged", f"restore it, or {CHOOSE_RUN}") from None
         if not is_same_grid:
-            hint = f"only their values may change; {CHOOSE_RUN}"
-            raise UsageError(f"{directory} contains a sweep with other options in --grid", hint)
+            problem = "contains a sweep with other options in --grid, or in another order"
+            raise UsageError(f"{directory} {problem}", f"only their values may change; {CHOOSE_RUN}")
         fixed = {"config": "--config", "common": "--set", "sha256": "config content", "time_limit": "--time-limit"}
         for name, label in fixed.items():
             if saved.get(name) != current[name]:

@@ -23,7 +23,8 @@ def find(name: Path) -> Path | None:
 
 def output_dir(run: Path) -> Path:
     """Return the directory for reports and exports: the run itself, or one under runs/ for a pretrained model."""
-    return runs_dir() / "pretrained" / run.name if run.resolve().parent == DIRECTORY.resolve() else run
+    resolved = run.resolve()
+    return runs_dir() / "pretrained" / resolved.name if resolved.parent == DIRECTORY.resolve() else run
 
 
 def reject_pretrained(run: Path) -> None:

@@ -39,7 +39,7 @@ TINY = {
     "train.valid_pairs": "5",
     "train.batch_tokens": "512",
     "train.optimizer": "adamw",  # also for the recurrent model, and for equality in two processes to 1e-6
-    "train.schedule": "linear(peak=3e-3, warmup=100)",
+    "train.schedule": "linear(peak=1e-3, warmup=100)",  # with a higher one, translations would be empty
     "train.source_noise": "",
     "train.log_every": "5",
 }
@@ -184,6 +184,8 @@ class CommandLine:
 def training(run: str, corpus: str = "files(train='text')", *arguments: str, **changes: str) -> list[str]:
     """Return the arguments to train a tiny model."""
     options = TINY | {key.replace("__", "."): value for key, value in changes.items()} | {"data.train": corpus}
+    if "--batch-tokens" in arguments:
+        del options["train.batch_tokens"]
     if "tokenizer.model" in options or "--init-from" in arguments:  # the other options have no effect
         options = {key: options[key] for key in options if key == "tokenizer.model" or "tokenizer." not in key}
     return ["train", "--run", run, *arguments, *(w for k, v in options.items() for w in ("--set", f"{k}={v}"))]

@@ -301,8 +301,8 @@ def test_average_command(nmt: CommandLine) -> None:
 
 def test_plan_leaves_no_files(nmt: CommandLine) -> None:
     before = sorted(path.name for path in (nmt.directory / "runs").iterdir())
-    options = training("runs/planned", "files(train='text')", train__steps="300", train__batch_tokens="2048")
-    done = nmt.run(*options, "--plan", "--time-limit", "10m", "--batch-tokens", "256")
+    options = ("--plan", "--time-limit", "10m", "--batch-tokens", "256")
+    done = nmt.train("runs/planned", "files(train='text')", *options, train__steps="300")
     plan = {line[:14].strip(): line[14:] for line in done.out.splitlines()}
     assert list(plan) == [
         "parameters", "data", "updates", "speed", "peak memory", "checkpoints", "time", "within limit",
@@ -351,11 +351,12 @@ def test_plan_output() -> None:
 
 
 def test_automatic_batch_size_requires_a_gpu_and_a_new_run(nmt: CommandLine) -> None:
-    nmt(*training("runs/x"), "--batch-tokens", "auto", "--device", "cpu").assert_fails(
-        2, "needs a GPU", "hint: on a CPU"
-    )
+    corpus = "files(train='text')"
+    automatic = training("runs/x", corpus, "--batch-tokens", "auto", "--device", "cpu")
+    nmt(*automatic).assert_fails(2, "needs a GPU", "hint: on a CPU")
     nmt("train", "--run", "runs/tiny", "--resume", "--batch-tokens", "auto").assert_fails(2, "is for new runs")
-    nmt(*training("runs/x"), "--batch-tokens", "many").assert_fails(2, "train.batch_tokens: expected int, got 'many'")
+    many = training("runs/x", corpus, "--batch-tokens", "many")
+    nmt(*many).assert_fails(2, "train.batch_tokens: expected int, got 'many'")
     assert not (nmt.directory / "runs/x").exists()
 
 

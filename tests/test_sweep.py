@@ -320,7 +320,7 @@ def test_failed_runs_are_repeated_and_truncated_results_ignored(nmt: CommandLine
     line = json.loads(results.read_text())
     results.write_bytes(json.dumps(line | {"exit_code": 137, "scores": None}).encode() + b'\n{"name": "\xff')
     done = nmt(*command)
-    assert "1 of 1 runs remaining" in done.err
+    assert "1 of 1 run remaining" in done.err
     assert done.out == first.out
     assert [json.loads(text)["exit_code"] for text in results.read_text().splitlines()] == [0]
 

@@ -573,7 +573,7 @@ def test_ctranslate2_keeps_the_order_of_sentences() -> None:
 
 
 def test_ctranslate2_scores_and_constraints_equal_nmt(nmt: CommandLine) -> None:
-    # At the limit, CTranslate2 does not score the end token, which does not change the order of this model's hypotheses.
+    # CTranslate2 does not score the end token at the limit; of this model, this does not change the order.
     nmt.train("runs/ended", train__steps="10", train__schedule="linear(peak=3e-3, warmup=100)")
     nmt.run("export", "runs/ended", "--to", "ctranslate2", "--output", "ct")
     ours, theirs = (

@@ -255,15 +255,16 @@ def test_back_translation_is_trained_with_the_logged_command(reverse: CommandLin
 @pytest.mark.slow
 def test_student_is_trained_with_the_logged_command(nmt: CommandLine) -> None:
     done = nmt.run("distill", "-m", "runs/tiny", "-o", "distilled", "--clean", "normalize", *NO_FILTERS)
-    source, target = corpus(nmt, "distilled")
-    expected = [text for text, _ in open_text_split(nmt)]
-    assert source == expected
-    (nmt.directory / "in.en").write_text("".join(f"{line}\n" for line in expected))
-    translations = nmt("translate", "--no-guard", "-m", "runs/tiny", "-i", "in.en").out.split("\n")[:-1]
-    visible = [
-        ["".join(filter(str.isprintable, text.replace(" ", ""))) for text in texts] for texts in (target, translations)
-    ]
-    assert visible[0] == visible[1]  # the data check removes control characters
+    texts = [text for text, _ in open_text_split(nmt)]
+    (nmt.directory / "in.en").write_text("".join(f"{line}\n" for line in texts))
+    translations = nmt.run("translate", "--no-guard", "-m", "runs/tiny", "-i", "in.en").out.split("\n")[:-1]
+
+    def visible(text: str) -> str:
+        return "".join(filter(str.isprintable, text.replace(" ", "")))
+
+    # The data check removes control characters, and pairs that are blank without them.
+    expected = [(text, visible(each)) for text, each in zip(texts, translations, strict=True) if visible(each)]
+    assert [(text, visible(each)) for text, each in zip(*corpus(nmt, "distilled"), strict=True)] == expected
     nmt.run(*next_command(done), "--set", "tokenizer.vocab_size=1000")
     info = json.loads(nmt("info", "runs/distilled", "--json").out)
     assert (info["model"]["encoder_layers"], info["model"]["decoder_layers"]) == (6, 1)

@@ -111,6 +111,20 @@ def test_info_fits_on_one_screen(trained: CommandLine) -> None:
     trained("info", "runs/new run").assert_fails(1, "runs/new run has no checkpoint", hint)
 
 
+def test_damaged_records_are_left_out(nmt: CommandLine) -> None:
+    path = nmt.directory / "runs/tiny/data.json"
+    data = json.loads(path.read_text())
+    for changes in (
+        {"recipe": [1], "mix": 5, "pairs": [1], "dropped": "x"},
+        {"recipe": {"train": 1, "valid": None}, "mix": [1, {"pairs_per_epoch": "3", "pairs": 1}], "translators": 7},
+        {"pairs": {"train": None}, "dropped": {"a": "b"}, "derived_from": [{"model": "m"}], "teacher": 5},
+        {"imported": {"source": ["a"], "license": ["mit"], "original": {"source": "b"}}},
+    ):
+        path.write_text(json.dumps(data | changes))
+        nmt.run("info", "runs/tiny")
+        write_card(nmt.directory / "runs/tiny")
+
+
 def test_card_has_hub_metadata_and_is_updated(nmt: CommandLine) -> None:
     shutil.rmtree(nmt.directory / "runs/tiny/eval", ignore_errors=True)
     card = write_card(nmt.directory / "runs/tiny")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -151,11 +152,12 @@ def _save(translator: Translator, calibration: Calibration) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     calibration.save(directory / checkpoint.CALIBRATION)
     log(f"wrote {directory / checkpoint.CALIBRATION}")
-    other = (translator.checkpoint if is_best else run) / checkpoint.CALIBRATION
-    if read_json(other).get("weights") == calibration.weights and pretrained.output_dir(run) == run:
-        other.unlink()  # of these weights, from before or after another checkpoint was the best
-    if directory == run:
-        model_card.write_card(directory)
+    if pretrained.output_dir(run) == run:
+        other = (translator.checkpoint if is_best else run) / checkpoint.CALIBRATION
+        if read_json(other).get("weights") == calibration.weights:  # from when another checkpoint was the best
+            with suppress(NMTError):
+                calibration.save(other)
+        model_card.write_card(run)
 
 
 def _format(calibration: Calibration, results: list[Reliability]) -> str:

@@ -186,7 +186,7 @@ def _write(model: ImportedModel, run: Path, record: dict[str, str]) -> None:
         if original := model.data.get("imported"):
             origin["original"] = original.get("original", original)
             if origin["license"] == UNKNOWN_LICENSE:
-                origin["license"] = escape_control(original["license"])
+                origin["license"] = str(original["license"])
         data = limits | model.data | {"imported": origin}
         (work / "data.json").write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
         checkpoint.save(work, checkpoint.Progress(), model.weights, {}, model.tokenizer.checksum)

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from nmt import paths
 from nmt.config import Config
-from nmt.console import log
+from nmt.console import escape_control, log
 from nmt.data import archives
 from nmt.data.separate_tokenizer import SPECIAL_PIECES, SeparateTokenizer
 from nmt.data.tokenizer import UNK, Tokenizer
@@ -138,7 +138,16 @@ def read_kept_data(directory: Path) -> dict[str, Any]:
     if path.is_file() and not data:
         log(f"ignoring {path}: it is damaged, or of another program")
     limits = {name: value for name in LIMITS if type(value := data.get(name)) is int and value > 0}
-    return limits | {name: records for name, records in run_info.other_models(data).items() if records}
+    return limits | {name: _escaped(records) for name, records in run_info.other_models(data).items() if records}
+
+
+def _escaped(value: Any) -> Any:
+    """Escape the control characters of all strings in a record."""
+    if isinstance(value, dict):
+        return {key: _escaped(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return list(map(_escaped, value))
+    return escape_control(value).replace("\n", "\\n") if isinstance(value, str) else value
 
 
 def join_vocabularies(

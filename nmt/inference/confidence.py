@@ -146,6 +146,8 @@ def find(model: ModelFiles) -> Calibration | None:
             error = caught
             continue
         if calibration.weights == weights:
+            if error:
+                log(f"{error.message}; using {path}")
             return calibration
         others.append(f"ignoring {path}: it belongs to other weights, those of {calibration.checkpoint}")
     if error:

@@ -10,7 +10,7 @@ from nmt.config import ModelConfig
 from nmt.console import counted
 from nmt.errors import NMTError
 from nmt.paths import write_text
-from nmt.runs.run_info import collect
+from nmt.runs.run_info import collect, is_origin
 
 CARD = "README.md"
 MAX_POINTS = 16
@@ -101,7 +101,8 @@ def describe(info: dict[str, Any]) -> dict[str, list[str]]:
 def _describe_import(origin: dict[str, Any]) -> str:
     revision = f", revision {str(origin['revision'])[:12]}" if origin.get("revision") else ""
     text = f"{origin['source']}{revision}, license {origin['license']}, {_short_checksum(origin)}"
-    return f"{text}; an export of {_describe_import(origin['original'])}" if origin.get("original") else text
+    original: Any = origin.get("original")
+    return f"{text}; an export of {_describe_import(original | {'original': None})}" if is_origin(original) else text
 
 
 def _describe_parents(

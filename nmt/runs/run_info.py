@@ -78,9 +78,7 @@ def collect(run: Path) -> dict[str, Any]:
             hint = f"continue its training: nmt train --run {shlex.quote(str(run))} --resume"
         raise CheckpointError(f"{run} has no checkpoint", hint)
     data = read_json(run / "data.json")
-    for name, kind in (("recipe", dict), ("pairs", dict), ("dropped", dict), ("mix", list)):
-        data[name] = content if isinstance(content := data.get(name), kind) else kind()
-    models, recipe = other_models(data), data["recipe"]
+    models, recipe = other_models(data), _dict(data.get("recipe"))
     last = last_progress(run) or checkpoint.read_progress(best)
     report_paths = sorted((pretrained.output_dir(run) / "eval").rglob("*.json"))
     config, tokenizer, max_source_length, _ = discovery.load_settings(run)
@@ -95,12 +93,12 @@ def collect(run: Path) -> dict[str, Any]:
         "model": _model_options(config.model),
         "tokenizer": {"kind": tokenizer.model_type, "pieces": len(tokenizer), "sha256": tokenizer.checksum},
         "data": {
-            **_corpora(recipe, data["mix"]),
+            **_corpora(recipe, data.get("mix")),
             "replay_share": config.train.replay_share if config.data.replay else 0.0,
-            "valid": dict(zip(("name", "sha256"), recipe.get("valid", ()), strict=False)),
-            "pairs": data["pairs"],
+            "valid": next(({"name": name, "sha256": sha256} for name, sha256 in _pairs([recipe.get("valid")])), {}),
+            "pairs": _counts(data.get("pairs")),
             "cleaning": list(config.data.clean),
-            "dropped": data["dropped"],
+            "dropped": _counts(data.get("dropped")),
             "licenses": _licenses(config.data.train),
             "replay_licenses": _licenses(config.data.replay),
             "max_source_length": max_source_length,
@@ -136,7 +134,7 @@ def other_models(data: dict[str, Any]) -> dict[str, Any]:
     imported, teacher = data.get("imported"), data.get("teacher")
     lists = {name: data[name] for name in ("derived_from", "translators") if isinstance(data.get(name), list)}
     return {
-        "imported": imported if _is_origin(imported) else None,
+        "imported": imported if is_origin(imported) else None,
         "teacher": teacher if _is_parent(teacher) else None,
         **{name: list(filter(_is_parent, lists.get(name, []))) for name in ("derived_from", "translators")},
     }
@@ -171,9 +169,18 @@ def check_data_is_known(run: Path, hint: str) -> None:
         raise UsageError(f"the training data of {run}, an imported model, is unknown", hint)
 
 
-def _corpora(recipe: dict[str, Any], mix: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+def _dict(content: Any) -> dict[str, Any]:
+    return content if isinstance(content, dict) else {}
+
+
+def _counts(content: Any) -> dict[str, int]:
+    return {name: count for name, count in _dict(content).items() if isinstance(count, int)}
+
+
+def _corpora(recipe: dict[str, Any], mix: Any) -> dict[str, list[dict[str, Any]]]:
     """Return the training and the replay corpora, with the number of their pairs in an epoch if it is recorded."""
-    corpora, entries = {}, iter(mix)
+    corpora, recorded = {}, mix if isinstance(mix, list) else []
+    entries = (each if _has_numbers(_dict(each), "pairs", "pairs_per_epoch") else {} for each in recorded)
     for split in ("train", "replay"):
         named = ({"name": name, "sha256": checksum} for name, checksum in _pairs(recipe.get(split)))
         corpora[split] = [corpus | next(entries, {}) for corpus in named]
@@ -255,17 +262,14 @@ def _is_parent(entry: Any) -> bool:
     return (
         is_complete
         and isinstance(entry["imported"], list)
-        and all(map(_is_origin, entry["imported"]))
+        and all(map(is_origin, entry["imported"]))
         and ("share" not in entry or _has_numbers(entry, "share"))
     )
 
 
-def _is_origin(entry: Any) -> bool:
+def is_origin(entry: Any) -> bool:
     """Return whether an entry is the record of an import."""
-    is_complete = isinstance(entry, dict) and all(isinstance(entry.get(name), str) for name in ("source", "license"))
-    if not is_complete or "original" not in entry:
-        return is_complete
-    return _is_origin(entry["original"]) and "original" not in entry["original"]
+    return isinstance(entry, dict) and {"source", "license"} <= entry.keys()
 
 
 def _calibration(run: Path, best: Path) -> dict[str, Any] | None:

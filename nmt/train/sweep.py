@@ -240,7 +240,7 @@ def _check_and_save(sweep: Sweep, directory: Path) -> None:
             saved = json.loads(path.read_text(encoding="utf-8"))
             is_same_grid = [*saved["grid"].keys()] == [*current["grid"]]
             saved["config"]
-        except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
             raise UsageError(f"{path} is damaged", f"restore it, or {CHOOSE_RUN}") from None
         if not is_same_grid:
             problem = "contains a sweep with other options in --grid, or in another order"

@@ -90,6 +90,7 @@ def test_invalid_configs_raise_errors_with_hints(text: str, message: str, hint: 
         ("search=beam(5)", "cannot read 'beam(5)'", "beam(beam_size=5)"),
         ("search=beam(beam_size=4", "cannot read", ""),
         ("search=beam(length_penalty=nan)", "cannot read", "length_penalty must be a number"),
+        (f"train.clip_norm={'9' * 400}", "train.clip_norm must be 0 or more, got inf", ""),
         ("search=beam(beam_size='x')", "search 'beam': beam_size must be int, got 'x'", ""),
         ("data.clean=[dedupe]", "unknown cleaning step 'dedupe'", "did you mean 'dedup'?"),
         ("data.train=[multi30]", "unknown corpus 'multi30'", "did you mean 'multi30k'?"),

@@ -187,7 +187,8 @@ def test_origins_of_an_exported_model_are_kept(tmp_path: Path, to: str) -> None:
     nmt.run("import", "opus")
     record = tmp_path / "runs/opus/data.json"
     translators = [{"model": "a", "checkpoint": "b", "sha256": "c", "imported": [origin(tmp_path / "runs/opus")]}]
-    changes = {"translators": [*translators, {"model": "incomplete"}], "teacher": 5}
+    damaged = translators[0] | {"model": "\x1b[31md\ne"}
+    changes = {"translators": [*translators, damaged, {"model": "incomplete"}], "teacher": 5}
     record.write_text(json.dumps(json.loads(record.read_text()) | changes))
     export = ("--to", to, "--min-agreement", "0", "--output", "exported")
     for command in (["export", "runs/opus", *export], ["import", "exported"]):
@@ -200,7 +201,8 @@ def test_origins_of_an_exported_model_are_kept(tmp_path: Path, to: str) -> None:
     assert "; an export of opus, license cc-by-nc-4.0" in info
     assert "trained on translations of a/b" in info
     data = json.loads((tmp_path / "runs/exported/data.json").read_text())
-    assert (data["translators"], data.get("teacher")) == (translators, None)
+    assert data["translators"] == [*translators, damaged | {"model": "\\x1b[31md\\ne"}]
+    assert "teacher" not in data
 
 
 @pytest.mark.parametrize("content", ['[{"en": "a", "de": "b"}]', "text", '{"derived_from": 5, "imported": []}'])

@@ -116,6 +116,7 @@ def test_damaged_records_are_left_out(nmt: CommandLine) -> None:
     data = json.loads(path.read_text())
     for changes in (
         {"recipe": [1], "mix": 5, "pairs": [1], "dropped": "x"},
+        {"mix": [{"pairs_per_epoch": "3", "pairs": 1}]},
         {"recipe": {"train": 1, "valid": None}, "mix": [1, {"pairs_per_epoch": "3", "pairs": 1}], "translators": 7},
         {"pairs": {"train": None}, "dropped": {"a": "b"}, "derived_from": [{"model": "m"}], "teacher": 5},
         {"imported": {"source": ["a"], "license": ["mit"], "original": {"source": "b"}}},

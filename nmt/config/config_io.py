@@ -98,20 +98,19 @@ def find(name: str) -> Path:
     Raises:
         ConfigError: the file does not exist.
     """
-    path, builtin = Path(name), builtin_configs()
+    path = Path(name)
     if path.is_file():
         return path
+    builtin = {file.stem: file for file in sorted(_builtin_dir().glob("*.yaml"))}
     if name not in builtin:
         problem = "is a directory, not a config file" if path.is_dir() else "does not exist"
         raise ConfigError(f"config {name} {problem}", suggest(name, builtin) if builtin else "")
     return builtin[name]
 
 
-def builtin_configs() -> dict[str, Path]:
-    """Return the files of the built-in configs by name."""
+def _builtin_dir() -> Path:
     installed = Path(__file__).parents[1] / "configs"  # in a wheel
-    directory = installed if installed.is_dir() else Path(__file__).parents[2] / "configs"
-    return {file.stem: file for file in sorted(directory.glob("*.yaml"))}
+    return installed if installed.is_dir() else Path(__file__).parents[2] / "configs"
 
 
 def read_yaml(path: Path) -> dict[str, Any]:

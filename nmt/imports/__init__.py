@@ -182,13 +182,13 @@ def _write(model: ImportedModel, run: Path, record: dict[str, str]) -> None:
         (work / "config.yaml").write_text(config_io.dump(model.config), encoding="utf-8")
         model.tokenizer.save(work)
         limits = {"max_source_length": model.config.train.max_length - 1, "max_sentences_per_line": 1}
-        origin = record | {"sha256": model.checksum}
+        imported = record | {"sha256": model.checksum}
         if original := model.data.get("imported"):
-            origin["original"] = original.get("original", original)
-            if origin["license"] == UNKNOWN_LICENSE:
-                origin["license"] = str(original["license"])
-        data = limits | model.data | {"imported": origin}
+            imported["original"] = original.get("original", original)
+            if imported["license"] == UNKNOWN_LICENSE:
+                imported["license"] = str(original["license"])
+        data = limits | model.data | {"imported": imported}
         (work / "data.json").write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
         checkpoint.save(work, checkpoint.Progress(), model.weights, {}, model.tokenizer.checksum)
     model_card.write_card(run)
-    log(f"imported {record['source']} to {run} (license {origin['license']})")
+    log(f"imported {record['source']} to {run} (license {imported['license']})")

@@ -57,10 +57,12 @@ def resumable_directory(path: Path) -> Iterator[Path]:
     """Yield a temporary directory that is renamed to `path` on success; after an interruption it is reused.
 
     The caller must hold the lock of `path`. The directory is kept after an OSError (such as a full disk) or a kill
-    and removed after any other exception.
+    and removed after any other exception. Its hidden files are temporary ones of a killed process and deleted.
     """
     work = path.with_name(f".{path.name}-part")
     work.mkdir(parents=True, exist_ok=True)
+    for file in work.glob(".*"):
+        file.unlink()
     try:
         yield work
     except OSError:

@@ -79,11 +79,19 @@ def test_later_call_resumes_partial_download(server: Loopback, tmp_path: Path) -
     assert remaining_files(tmp_path) == ["a"]
 
 
-def test_changed_file_is_downloaded_from_start(server: Loopback, tmp_path: Path) -> None:
+@pytest.mark.parametrize("etag", ['"é"', 'W/"v1"'])
+def test_etag_that_cannot_identify_a_range_is_ignored(etag: str, server: Loopback, tmp_path: Path) -> None:
+    server.serve("/a", CONTENT, etag=etag, faults=[("drop", 100_000)])
+    assert fetch(f"{server.url}/a", tmp_path / "a") == SHA
+    assert server.ranges() == [None, None]
+
+
+@pytest.mark.parametrize("if_range", [True, False])
+def test_changed_file_is_downloaded_from_start(if_range: bool, server: Loopback, tmp_path: Path) -> None:
     server.serve("/a", b"x" * 1000, faults=[("drop", 500), *[503] * 100])
     with pytest.raises(DownloadError):
         fetch(f"{server.url}/a", tmp_path / "a")
-    server.serve("/a", CONTENT, etag='"v2"')
+    server.serve("/a", CONTENT, etag='"v2"', if_range=if_range)
     assert fetch(f"{server.url}/a", tmp_path / "a") == SHA
 
 

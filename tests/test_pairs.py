@@ -44,6 +44,21 @@ def test_concatenated_files_are_read_completely(suffix: str, tmp_path: Path) -> 
     assert list(read_lines(path)) == ["one", "two"]
 
 
+@pytest.mark.parametrize("suffix", [".gz", ".bz2", ".zst", ".xz"])
+@pytest.mark.parametrize("end", [1, 5, None])
+def test_damage_after_the_first_stream_is_an_error(suffix: str, end: int | None, tmp_path: Path) -> None:
+    one, two = map(COMPRESSORS[suffix], (b"one\n", b"two\n"))
+    damaged = two[:end] if end else bytes([two[0] ^ 1]) + two[1:]
+    with pytest.raises(DataError, match="corrupted or truncated"):
+        list(read_lines(write(tmp_path / f"a{suffix}", one + damaged)))
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".bz2", ".xz"])
+def test_padding_after_a_stream_is_skipped(suffix: str, tmp_path: Path) -> None:
+    one, two, padding = COMPRESSORS[suffix](b"one\n"), COMPRESSORS[suffix](b"two\n"), bytes(20_000)
+    assert list(read_lines(write(tmp_path / f"a{suffix}", one + padding + two + padding))) == ["one", "two"]
+
+
 def test_zstandard_files_of_pzstd_are_read(tmp_path: Path) -> None:
     frames = [COMPRESSORS[".zst"](text) for text in (b"one\n", b"two\n")]
     skippable = [b"\x50\x2a\x4d\x18\x04\x00\x00\x00" + len(frame).to_bytes(4, "little") for frame in frames]

@@ -23,7 +23,7 @@ from nmt.config import config_io
 from nmt.data import download
 from nmt.data.pairs import Pair
 from nmt.data.sources import SOURCES, get_corpus, holdout, open_split, validate
-from nmt.data.sources.holdout import MAX_SENTENCES, MIN_RATIO, hold_out, sentence_key
+from nmt.data.sources.holdout import MAX_CHARACTERS, MAX_SENTENCES, MIN_RATIO, hold_out, sentence_key
 from nmt.errors import ConfigError, DataError, DownloadError, NMTError
 
 REAL = Path(__file__).resolve().parents[1].parent / "shared" / "data"
@@ -193,6 +193,14 @@ def test_size_of_held_out_splits_of_large_corpus() -> None:
 def test_held_out_sentences_are_stable() -> None:
     names = sorted(en for en, _ in split_corpus(TEXT)["test"])
     assert hashlib.sha256("\n".join(names).encode()).hexdigest()[:12] == "5eed28bf9fd9"
+
+
+def test_documents_in_a_line_are_not_held_out() -> None:
+    document = "word " * (MAX_CHARACTERS // 5 + 1)
+    for en, de in ((f"Are we done? {document}", "Sind wir fertig?"), ("Are we done?", f"Sind wir fertig? {document}")):
+        parts = split_corpus([*TEXT, *[(f"{en} {n}", f"{de} {n}") for n in range(200)]])
+        assert max(len(text) for split in ("valid", "test") for pair in parts[split] for text in pair) <= MAX_CHARACTERS
+        assert len(parts["train"]) > 200
 
 
 def test_short_sentences_are_not_held_out() -> None:
@@ -543,9 +551,14 @@ def test_interrupted_download_is_resumed(server: Loopback, data: Path) -> None:
     assert "nmt data download tatoeba --from PATH" in caught.value.hint
     assert (data / "downloads" / "tatoeba" / "deu-eng.zip.part").stat().st_size == 1000
     resource.faults.clear()
+    other, killed = data / "corpora" / ".tatoeba-x.abcdefgh", data / "corpora" / ".tatoeba.abcdefgh"
+    for directory in (other, killed):
+        directory.mkdir(parents=True)
     install("tatoeba")
     assert server.ranges()[-1] == "bytes=1000-"
     assert contents(data / "downloads") == []
+    assert other.exists()
+    assert not killed.exists()
 
 
 def test_multi30k_download(server: Loopback) -> None:

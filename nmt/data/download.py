@@ -159,10 +159,14 @@ class _PartialDownload:
                 self.restart()
                 if response.status_code == 206:
                     raise _RetryableError("the server sent a different range than requested")
-            self._save(response)
+            validator = _get_validator(response)
+            if response.status_code == 206 and validator and headers.get("If-Range", validator) != validator:
+                self.restart()  # the server ignores If-Range
+                raise _RetryableError("the file on the server has changed")
+            self._save(response, validator)
 
-    def _save(self, response: httpx.Response) -> None:
-        if validator := _get_validator(response):
+    def _save(self, response: httpx.Response, validator: str) -> None:
+        if validator:
             self.validator.write_text(validator, encoding="ascii")
         offset, length = self.num_bytes, response.headers.get("Content-Length", "")
         total = offset + int(length) if length.isdecimal() else None
@@ -205,8 +209,8 @@ def _create_client() -> httpx.Client:
 
 def _get_validator(response: httpx.Response) -> str:
     """Return the version of the file: a strong ETag, or the date of the last modification."""
-    etag = str(response.headers.get("ETag", ""))
-    return etag if etag and not etag.startswith("W/") else str(response.headers.get("Last-Modified", ""))
+    versions = (str(response.headers.get(name, "")) for name in ("ETag", "Last-Modified"))
+    return next((version for version in versions if version.isascii() and not version.startswith("W/") and version), "")
 
 
 def _range_start(response: httpx.Response) -> int | None:

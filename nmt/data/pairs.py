@@ -30,6 +30,7 @@ _MAGIC = {  # regular expressions; the second one of zstandard is a skippable fr
     "gzip": rb"\x1f\x8b", "xz": rb"\xfd7zXZ\x00", "bzip2": rb"BZh",
     "zstandard": rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18",
 }  # fmt: skip
+_DECOMPRESSORS = {"xz": lzma.LZMADecompressor, "bzip2": bz2.BZ2Decompressor}
 _READ_ERRORS = (EOFError, OSError, zlib.error, lzma.LZMAError)
 _BOM = b"\xef\xbb\xbf"
 
@@ -62,10 +63,50 @@ def open_text(path: Path) -> BinaryIO:
     compression = COMPRESSED.get(path.suffix, "")
     if compression and not re.match(_MAGIC[compression], head):
         raise DataError(f"{path} is not a {compression} file despite its suffix", "rename it, or download it again")
-    openers: dict[str, Callable[..., Any]] = {"gzip": gzip.open, "xz": lzma.open, "bzip2": bz2.open}
     if compression == "zstandard":
         return _open_zstandard(path)
-    return cast(BinaryIO, openers.get(compression, open)(path, "rb"))
+    if compression in _DECOMPRESSORS:
+        return cast(BinaryIO, io.BufferedReader(_Decompressed(path, _DECOMPRESSORS[compression])))
+    return cast(BinaryIO, (gzip.open if compression else open)(path, "rb"))
+
+
+class _Decompressed(io.RawIOBase):
+    """The content of xz or bzip2 streams. `lzma.open` and `bz2.open` would end at a damaged stream without error."""
+
+    def __init__(self, path: Path, new_decompressor: Callable[[], lzma.LZMADecompressor | bz2.BZ2Decompressor]) -> None:
+        self._file, self._new_decompressor = path.open("rb"), new_decompressor
+        self._decompressor = new_decompressor()
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Read at most as many bytes as the buffer has; 0 at the end. Raises an EOFError if the file is truncated."""
+        content = b""
+        while not content:
+            data = b""
+            if self._decompressor.eof:
+                data = self._next_stream(self._decompressor.unused_data)
+                if not data:
+                    return 0
+                self._decompressor = self._new_decompressor()
+            elif self._decompressor.needs_input and not (data := self._file.read(io.DEFAULT_BUFFER_SIZE)):
+                raise EOFError("the last stream is incomplete")
+            content = self._decompressor.decompress(data, len(buffer))
+        buffer[: len(content)] = content
+        return len(content)
+
+    def _next_stream(self, data: bytes) -> bytes:
+        """Return the start of the next stream, after the padding; empty if there is none."""
+        while not (data := data.lstrip(b"\0")) and (data := self._file.read(io.DEFAULT_BUFFER_SIZE)):
+            pass
+        return data
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+        super().close()
 
 
 def _open_zstandard(path: Path) -> BinaryIO:

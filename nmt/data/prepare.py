@@ -223,12 +223,13 @@ def _clean(config: Config, train: list[Split], replay: list[Split], valid: Split
     num_kept: list[int] = []
 
     def read() -> Iterator[Pair]:
+        readers = [split.pairs() for split in splits]  # before the progress bar: holding out reads the corpus
         sizes = [split.count() if split.count else None for split in splits]
         total = sum(size or 0 for size in sizes) if None not in sizes else None
         with progress(total, "cleaning", " pairs", unit_scale=True) as bar:
-            for split in splits:
+            for pairs in readers:
                 num_kept.append(0)
-                for pair in split.pairs():
+                for pair in pairs:
                     bar.update()
                     yield pair
 

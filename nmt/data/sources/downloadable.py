@@ -134,6 +134,8 @@ class DownloadableCorpus:
                 try:
                     if self.is_installed and not force:  # by the other process
                         return self.directory
+                    for leftover in lock.parent.glob(f".{self.directory.name}.{'?' * 8}"):  # of a killed process
+                        shutil.rmtree(leftover)
                     return self._install_from(source, errors) if source else self._download(errors, force)
                 finally:
                     with contextlib.suppress(OSError):  # Windows deletes the lock file when the lock is released
@@ -175,7 +177,7 @@ class DownloadableCorpus:
     def _build(self, sources: Sequence[Path], origin: str, checksums: Mapping[str, str], errors: str) -> Path:
         with (
             new_directory(self.directory) as work,
-            extracted_files(sources, scratch_parent=self.directory.parent) as files,
+            extracted_files(sources, scratch_parent=work) as files,
         ):
             readers, is_held_out = self._readers(files, errors, origin)
             counts = {split: self._write(work, split, read) for split, read in readers.items()}

@@ -7,7 +7,7 @@ result does not depend on the order of the corpus and changes little when the co
 sentence is held out with another source are dropped, so that the reverse direction is not contaminated.
 
 Sentences of one or two words ("Good morning", "Danke schön") are never held out: they are uninformative as test
-sentences, and every model should learn them.
+sentences, and every model should learn them. Neither are whole documents in a line, which crawled text has.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
 
+from nmt.console import progress
 from nmt.data.normalization import UNSPACED, is_mark
 from nmt.data.pairs import Pair, UnequalLineCountsError, hash_text
 from nmt.data.sources.corpus import PairReader
@@ -30,7 +31,9 @@ MIN_RATIO = 20
 """A held-out split has at most one in this many source sentences."""
 MIN_WORDS = 3
 """Minimum number of words of a held-out sentence, or of letters in scripts without spaces."""
-VERSION = "holdout-2"
+MAX_CHARACTERS = 2000
+"""Maximum length of a held-out sentence. A validation with a longer one may not fit in memory."""
+VERSION = "holdout-3"
 
 _APOSTROPHES = re.compile("['’ʼ`´‘]")
 _NON_WORD = re.compile(r"[\W_]+")
@@ -60,14 +63,15 @@ def hold_out(read: PairReader, splits: Sequence[str] = ("valid", "test")) -> dic
     """Divide a corpus into train and the held-out `splits`; return a reader for each.
 
     A held-out split has 2,000 source sentences, or one in twenty if fewer than 40,000 source sentences are long
-    enough. It has one pair per sentence: the first with a target that is long enough. Train has the pairs of all other
-    sentences, except those whose target is held out with another source. The corpus is read once to select the
-    sentences, once per held-out split and twice for train.
+    enough. It has one pair per sentence: the first with a target that is long enough and not too long. Train has the
+    pairs of all other sentences, except those whose target is held out with another source. The corpus is read once to
+    select the sentences, once per held-out split and twice for train.
     """
 
     @cache
     def hashes() -> dict[str, set[int]]:
-        return _select(_until_unequal(read()), splits)
+        with progress(None, "selecting held-out sentences", " pairs", unit_scale=True, iterable=read()) as pairs:
+            return _select(_until_unequal(pairs), splits)
 
     def held_out_reader(split: str) -> PairReader:
         return lambda: _read_held_out(read(), hashes()[split])
@@ -110,7 +114,7 @@ def _read_train(read: PairReader, held_out: set[int]) -> Iterator[Pair]:
     return (pair for pair in read() if _hash(pair[0]) not in held_out and _hash(pair[1]) not in targets)
 
 
-def _until_unequal(pairs: Iterator[Pair]) -> Iterator[Pair]:
+def _until_unequal(pairs: Iterable[Pair]) -> Iterator[Pair]:
     """Yield pairs up to the end of the shorter side. The last reading of a split raises the error, after its pairs."""
     with suppress(UnequalLineCountsError):
         yield from pairs
@@ -127,7 +131,9 @@ def _read_held_out(pairs: Iterator[Pair], held_out: set[int]) -> Iterator[Pair]:
 
 
 def _hash(sentence: str) -> int | None:
-    """Return a 64-bit hash of the sentence key, or None if the sentence is too short to be held out."""
+    """Return a 64-bit hash of the sentence key, or None if the sentence is too short or too long to be held out."""
+    if len(sentence) > MAX_CHARACTERS:
+        return None
     words = sentence_key(sentence)
     if len(_WORD_OR_LETTER.findall(words)) < MIN_WORDS:
         return None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import site
+from dataclasses import replace
+from html import escape
 from pathlib import Path
 
 import pytest
@@ -96,6 +98,8 @@ def test_only_what_a_person_reads_is_translated(source: str, expected: list[str]
         ("open **C:\\\\T\\\\** now", "NOW **C:\\T\\\\** OPEN"),
         ("a \\[^1] b", "B A \\[^1]"),
         ("a[^1] b c\n\n[^1]: d e\n\n    f g\n", "C B A[^1]\n\n[^1]: E D\n\n    G F\n"),
+        ("a [b][c].\n[c]: <d e>\n\n[^1]: f\n[g]: h 'i j'\n", "[B][c]. A\n[c]: <d e>\n\n[^1]: F\n[g]: h 'i j'\n"),
+        ("a\n[b]: c d\n", "D C\n\\[B\\]: A\n"),  # no definition
         ("![a *b* `c`\n[d](e)](x)", "![D C B A](x)"),
         ("![a *b* [c]](x)\n\n[c]: d", "![[C] \\*B\\* A](x)\n\n[c]: d"),
     ],
@@ -112,6 +116,20 @@ def test_emphasis_without_words_is_left_out() -> None:
     assert document.render([RichText("Apfelbaum", (Tag(0, 9, 0), Tag(9, 9, 1)))]) == b"**Apfelbaum**"
     document = parse(b"[apple](a) *tree*", DocumentOptions("en", "de"))
     assert document.render([RichText("Baum", (Tag(0, 0, 0), Tag(0, 4, 1)))]) == b"[](a)*Baum*"
+
+
+@pytest.mark.parametrize("text", ["dog] old", "cat [old", "house [old](new)", "[dog]", "a [b] c", "]", "[]["])
+@pytest.mark.parametrize(
+    "source", ["[one](u)", "![one](u)", "[one][r]", "![one][r]", "| [one](u) |\n|--|\n| ![a](u) |"]
+)
+def test_brackets_in_labels_do_not_end_them(source: str, text: str) -> None:
+    source += "\n\n[r]: x"
+    document = parse(source.encode(), OPTIONS)
+    output = document.render([replace(block, text=text, tags=tuple(replace(tag, end=len(text)) for tag in block.tags))
+                              for block in document.blocks])  # fmt: skip
+    assert structure(output.decode()) == structure(source)
+    rendered = MarkdownIt("commonmark").enable("table").render(output.decode())
+    assert escape(text) in rendered
 
 
 def test_blocks_that_cannot_be_located_are_reported(capsys: pytest.CaptureFixture[str]) -> None:

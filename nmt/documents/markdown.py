@@ -16,7 +16,7 @@ from itertools import accumulate, pairwise
 from typing import Any
 
 from markdown_it import MarkdownIt
-from markdown_it.rules_block import StateBlock
+from markdown_it.rules_block import StateBlock, reference
 from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 from mdit_py_plugins.footnote.index import footnote_def
@@ -48,15 +48,16 @@ REFERENCES = ("]", "][]")
 _ESCAPE_OR_ENTITY = re.compile(r"\\([!-/:-@\[-`{-~])|&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|\w{2,32});")
 _SPECIAL = re.compile(
     r"((?i:https?://|www\.)[^\s<\]`]*[^\s<\]`*_~])|"
-    r"\\(?=[!-/:-@\[-`{-~\s]|\Z)|(?<!\s)\*|\*(?!\s)|(?<!\w)_|_(?!\w)|`|~~|<(?=[a-zA-Z/!?])|\](?=[(\[:])|&(?=#?\w+;)"
+    r"\\(?=[!-/:-@\[-`{-~\s]|\Z)|(?<!\s)\*|\*(?!\s)|(?<!\w)_|_(?!\w)|`|~~|<(?=[a-zA-Z/!?])|[\[\]]|&(?=#?\w+;)"
 )
 """Characters that may be markup, with an escape in front of them. The group is a URL: many sites make links of URLs,
-and escapes would be a part of them.
+and escapes would be a part of them. `_escape` selects the brackets.
 """
 _BLOCK_START = re.compile(r"(?:#{1,6}|[-+*=]|\d{1,9}[.)])(?=[\s\0]|$)|>|={2,}|-{2,}|```|~~~|[:!?]{3}|\|")
 """What would start a block, such as a list, at the start of a line."""
 _TITLE = re.compile(r"\s(?:\"((?:[^\"\\]|\\.)*)\"|'((?:[^'\\]|\\.)*)')\s*\)\Z", re.DOTALL)
 _CELL = re.compile(r"(?:\\\||[^|])+")
+_BRACKET = re.compile(r"[\[\]]")
 _TAG = re.compile(r"<(/?)([a-zA-Z][\w-]*)[^>]*?(/?)>")
 _UNTRANSLATED_TAG = re.compile(
     r"<(?:code|kbd|samp|var)\b|<[^>]*\s(?:translate\s*=\s*[\"']?no\b|class\s*=[^>]*\bnotranslate\b)", re.IGNORECASE
@@ -169,7 +170,7 @@ class _Reader:
                 pieces.append(_html_piece(raw, start, end))
             label_end = token.meta.get("label_end", 0)
             if token.type == "image" and block.content[label_end:end] not in REFERENCES:
-                self._add_value(block, start + 2, label_end, _escape, _text_of_marked_label(token))
+                self._add_value(block, start + 2, label_end, _escape_label, _text_of_marked_label(token))
             if token.type in ("image", "link_close") and (title := _TITLE.search(block.content[:end], start)):
                 self._add_value(block, *title.span(title.lastindex or 0), _escape_title)
         return _with_fixed_elements(sorted(pieces, key=lambda piece: piece.start), block.content)
@@ -217,7 +218,9 @@ class _MarkdownText(InlineText):
     """A text whose translation is wrapped like the source."""
 
     def __init__(self, pieces: Sequence[Piece], block: _Block) -> None:
-        super().__init__(pieces, _escape_cell if block.kind in ("th_open", "td_open") else _escape_for_wrapping)
+        escape = _escape_label if any(piece.name == "link" for piece in pieces) else _escape
+        old, new = ("|", "\\|") if block.kind in ("th_open", "td_open") else (" ", _WRAP)
+        super().__init__(pieces, lambda text: escape(text).replace(old, new))
         self._source_block = block
 
     def render(self, translation: RichText, source: Callable[[int, int], str]) -> str:
@@ -254,6 +257,8 @@ def _parser() -> MarkdownIt:
     parser.disable(["inline", "text_join"])
     parser.block.ruler.before("fence", "formula", _formula, {"alt": ["paragraph", "reference", "blockquote", "list"]})
     parser.block.ruler.before("reference", "footnote_def", footnote_def, {"alt": ["paragraph", "reference"]})
+    # Python-Markdown reads link definitions directly after a text, in CommonMark they would be a part of it.
+    parser.block.ruler.at("reference", reference, {"alt": ["paragraph"]})
     parser.inline.ruler2.disable("fragments_join")  # would delete tokens, whose positions are needed
     names = parser.get_active_rules()["inline"]
     for name, rule in zip(names, parser.inline.ruler.getRules(""), strict=True):
@@ -369,16 +374,26 @@ def _decode(source: str) -> str:
     return _ESCAPE_OR_ENTITY.sub(character, re.sub(r"\s+", " ", source))
 
 
-def _escape(text: str) -> str:
-    return _SPECIAL.sub(lambda match: match[1] or f"\\{match[0]}", text)
+def _escape(text: str, *, in_label: bool = False) -> str:
+    """Escape what may be markup: of brackets, pairs that may be a link, and in a label those without a partner."""
+    brackets, opened = set[int](), list[int]()
+    for match in _BRACKET.finditer(text):
+        if match[0] == "[":
+            opened.append(match.start())
+        elif opened:
+            first = opened.pop()
+            if text.startswith(("(", "[", ":"), match.end()):
+                brackets |= {first, match.start()}
+        elif in_label:
+            brackets.add(match.start())
+    brackets |= set(opened) if in_label else set()
+    return _SPECIAL.sub(
+        lambda match: match[1] or ("" if match[0] in "[]" and match.start() not in brackets else "\\") + match[0], text
+    )
 
 
-def _escape_cell(text: str) -> str:
-    return _escape(text).replace("|", "\\|")
-
-
-def _escape_for_wrapping(text: str) -> str:
-    return _escape(text).replace(" ", _WRAP)
+def _escape_label(text: str) -> str:
+    return _escape(text, in_label=True)
 
 
 def _escape_title(text: str) -> str:

@@ -161,9 +161,12 @@ def _is_document(argument: str) -> bool:
                     f"--document FORMAT translates it as such a document, --input {argument} line by line; "
                     "to translate the file name as a sentence, use a pipe",
                 )
-            return False
+            if not argument.endswith(("/", os.sep)):
+                return False
         if not path.exists() and len(argument.split()) == 1:
-            raise UsageError(f"no such file: {argument}", "to translate the file name as a sentence, use a pipe")
+            raise UsageError(
+                f"no such file or directory: {argument}", "to translate the file name as a sentence, use a pipe"
+            )
         return path.exists()
     except PermissionError:
         if len(argument.split()) == 1 and Path(argument).suffix.lower() in FORMATS:

@@ -36,6 +36,11 @@ _NUMBER = r"[-+−]?\d+(?:[.,:/'’\u202f\u00a0-]\d+)*"
 _NAME = r"[\w@+-][\w.@+-]{0,99}"
 """The name of a file or directory. Repetitions are bounded, so that the time is linear in the length of a text."""
 
+_NESTED = r"\{[^{}]{0,199}\}"
+for _ in range(3):  # a variable in a plural message in a select message
+    _NESTED = rf"\{{(?:[^{{}}]|{_NESTED}){{0,199}}\}}"
+ICU_MESSAGE = rf"\{{\s?\w+\s?,\s?(?:plural|select|selectordinal|choice)\b(?:[^{{}}]|{_NESTED}){{1,999}}\}}"
+"""A message with variants in the formats of ICU and Java, as a regular expression."""
 _SYMBOLS = "©®™§¶†‡•\u2190-\u21ff\u2300-\u27bf\u2b00-\u2bff\U0001f000-\U0001faff"
 """Marks, arrows, pictures and emojis, as a character class."""
 
@@ -59,12 +64,12 @@ _PATTERNS = {
     ],
     "variable": [
         r"\{\{.{0,199}?\}\}|\{%.{0,199}?%\}|<%.{0,199}?%>",
-        r"\{\s?\w+\s?,\s?(?:plural|select|selectordinal)\b[^{}]{0,199}(?:\{[^{}]{0,199}\}[^{}]{0,99}){1,20}\}",  # ICU
+        ICU_MESSAGE,
         r"\$t\([^()]{0,99}\)|@:[\w.]*\w",  # of i18next and vue-i18n
         r"(?<![\w:]):[a-z][a-z0-9_+-]{1,40}:(?![\w:])",  # an emoji
         r"[$%#]?\{\{?[^{}\s]*(?: [^{}\s]+)*\}?\}",
-        r"%(?:\(\w+\)|\d+\$)?[-+#0]*(?:[1-9]\d*)?(?:\.\d+)?[sdiufgxer](?:%%|(?![^\W_]))",
-        r"(?<!\d)%(?:\d+\$)?[-+#0]*(?:[1-9]\d*)?(?:\.\d+)?(?:hh?|ll?|[jztLq])?[sdiufgxercopn@](?![^\W_])",
+        r"%(?:\(\w+\)|\d+\$)?[-+#0,]*(?:[1-9]\d*)?(?:\.\d+)?[sdiufgxer](?:%%|(?![^\W_]))",
+        r"(?<!\d)%(?:\d+\$)?[-+#0,]*(?:[1-9]\d*)?(?:\.\d+)?(?:hh?|ll?|[jztLq])?[sdiufgxercopn@](?![^\W_])",
         r"%%(?!\w+%)|(?<!\d)%L?\d{1,2}(?![\w%]|[.,]\d)",  # a percent sign, an argument of Qt
         r"\$[a-z_]\w*",
         r"%[a-z_]\w*%",

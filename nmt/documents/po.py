@@ -18,6 +18,7 @@ from gettext import c2py
 from itertools import islice
 
 from nmt.data.language_codes import base_language
+from nmt.data.spans import ICU_MESSAGE
 from nmt.documents.document import RichText
 from nmt.documents.formats import DocumentOptions
 from nmt.documents.splicing import Edit, SplicedDocument, StringLines
@@ -68,8 +69,10 @@ _CHARSET = re.compile(rb'"Content-Type:[^"\n]*charset=([\w.:-]+)')
 _PLURALS = re.compile(r"nplurals\s*=\s*(\d+)\s*;\s*plural\s*=\s*([^;]+)")
 _UNWRAPPED = re.compile(r'^[^#\n]{0,20}"(?=[^"\n]{80})[^"\n]* [^"\n]+"', re.MULTILINE)
 _FORMAT_SPECIFIER = re.compile(
-    r"(?:%L?\d{1,2}(?![\w$:.*])|[$%#]?\{\w*\}"
-    r"|%(?:\(\w+\)|<\w+>|\{\w+\}|\d+[$:])?[-+#0']*(?:[1-9.*][\d.*]*)?(?:hh?|ll?|[jztLqIv])?(?:<\w+>|[a-zA-Z%@]))+"
+    rf"(?:{ICU_MESSAGE}"
+    r"|%L?\d{1,2}(?![\w$:.*])|[$%#]?\{\w*\}|%\|[^|\s]{1,20}\||(?<!\d)% [-+#0]*\d*[diouxXeEfFgG](?![a-zA-Z])"
+    r"|%(?:\(\w+\)|<\w+>|\{\w+\}|\d+[$:])?[-+#0',(]*(?:[1-9.*][\d.*]*\$?)?(?:hh?|ll?|I(?:64|32)|[jztLqIv])?"
+    r"(?:<\w+>|[a-zA-Z%@]))+"
 )
 _FORMAT_FLAG = re.compile(r"(?<![\w-])(?!no-|impossible-)[\w+-]+-format\b")
 """Mark of a message with format specifiers of a programming language, all of which must be in its translation."""

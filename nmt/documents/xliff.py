@@ -254,6 +254,8 @@ class _Target:
             state = {}  # in XLIFF 2, targets have none
         else:
             state["state-qualifier"] = "leveraged-mt"
+            if self.segment.attributes.get("approved") == "yes":
+                yield _set_attributes(self.file, self.segment, {"approved": "no"})
         target = self.segment.find("target")
         if target is None:
             attributes = "".join(f' {name}="{value}"' for name, value in state.items())

@@ -22,6 +22,8 @@ LENGTH_SMOOTHING = 10
 MIN_REPEATS = 3
 """Minimum number of consecutive occurrences of a phrase in a repetition loop."""
 
+INVALID = "\ufffd"
+"""What the tokenizer decodes incomplete bytes of a character as."""
 _REPETITION = re.compile(rf"(?<!\w)(\w.{{0,60}}?)(?:[\s.,;:!?]+\1){{{MIN_REPEATS - 1},}}(?!\w)", re.IGNORECASE)
 _NEGATIONS = {
     "en": r"\b(?:not|never|nobody|nothing|nowhere|neither|nor|without|cannot)\b|n['’]t\b",
@@ -58,7 +60,8 @@ def find_problems(line: Line, text: str, languages: tuple[str, str]) -> tuple[st
     """
     if not line.text.strip():
         return ()
-    problems = (*_span_problems(line, text), *_crossed_tags(line, text))
+    invalid = ["replacement-characters"] if INVALID in text and INVALID not in line.text else []
+    problems = (*invalid, *_span_problems(line, text), *_crossed_tags(line, text))
     source = line.text
     for span in reversed([span for span in line.fixed if not span.is_term]):  # equal in both, so they prove nothing
         source = f"{source[: span.start]} {source[span.end :]}"

@@ -21,7 +21,7 @@ from nmt.inference.segments import FixedSpan, Line, protected_spans
 
 PROBLEMS = (
     "missing", "repeated", "misplaced", "empty", "repetition", "too-short", "too-long", "untranslated",
-    "wrong-language", "lost-negation",
+    "wrong-language", "lost-negation", "replacement-characters",
 )  # fmt: skip
 """Problems that `nmt.inference.problems.find_problems` reports without a glossary."""
 LOW_SCORE = "low-score"

@@ -546,6 +546,9 @@ def test_terms_are_applied_by_constraint_or_alignment(translator: Translator) ->
     assert guard.term_counts == {("Köter", True): 1}
     assert not is_missing(FixedSpan(0, 3, "Kind", is_term=True), "Mit den Kindern.")
     assert "Smith" in guard.translate(["Smith is here."])[0]
+    research = Guard(translator, glossary=Glossary([Term("R&D", "F&E", "en")]))
+    lines = research.translate(["We use R&D.", "The R&D is big.", "He works in R&D today."])
+    assert [re.findall("[A-Z&]{1,3}(?![a-z])", line) for line in lines] == [["F&E"]] * 3  # no R F&E
     prefix = "Ein kleiner Hund"
     assert guard.translate([Line("The dog runs in the street.", prefix=prefix)])[0].startswith(prefix)
 

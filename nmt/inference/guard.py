@@ -222,7 +222,11 @@ class _GuardedChunk:
             requests.append(replace(line, constraints=line.constraints + missing) if is_applicable else None)
         found = _search_where(requests, self._search_constrained)
         return [
-            [each for each in n_best if _count_sentence_ends(each.text) <= _count_sentence_ends(line.text)]
+            [
+                each
+                for each in n_best
+                if _count_sentence_ends(each.text) <= _count_sentence_ends(line.text) and not _has_rest(line, each.text)
+            ]
             for line, n_best in zip(lines, found, strict=True)
         ]
 
@@ -290,6 +294,16 @@ class _GuardedChunk:
 
     def _segments(self, line: Line) -> list[tuple[int, int]]:
         return self.guard.translator.segmenter.spans(line)
+
+
+def _has_rest(line: Line, text: str) -> bool:
+    """Return whether a word of a glossary term is left next to its translation, such as the R of R&D in `R F&E`."""
+    for span in line.fixed:
+        words = re.findall(r"\w+", line.text[span.start : span.end])
+        rest = "|".join(word for word in words if is_missing(FixedSpan(0, 0, word), span.translation))
+        if span.is_term and rest and re.search(rf"\b(?:{rest})\s{re.escape(span.translation)}", text):
+            return True
+    return False
 
 
 def _edits_of_aligned(

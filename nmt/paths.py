@@ -62,7 +62,8 @@ def resumable_directory(path: Path) -> Iterator[Path]:
     work = path.with_name(f".{path.name}-part")
     work.mkdir(parents=True, exist_ok=True)
     for file in work.glob(".*"):
-        file.unlink()
+        if file.is_file():
+            file.unlink()
     try:
         yield work
     except OSError:

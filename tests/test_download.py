@@ -79,6 +79,20 @@ def test_later_call_resumes_partial_download(server: Loopback, tmp_path: Path) -
     assert remaining_files(tmp_path) == ["a"]
 
 
+def test_file_that_changes_with_every_request_is_an_error(server: Loopback, tmp_path: Path) -> None:
+    resource = server.serve("/a", CONTENT, if_range=False, faults=[("drop", 100_000)] * 100)
+
+    class Changing(list[object]):
+        def pop(self, index: int = -1) -> object:
+            resource.etag += "x"
+            return super().pop(index)
+
+    resource.faults = Changing(resource.faults)
+    with pytest.raises(DownloadError, match="cannot download"):
+        fetch(f"{server.url}/a", tmp_path / "a")
+    assert len(server.requests) < 12
+
+
 @pytest.mark.parametrize("etag", ['"é"', 'W/"v1"'])
 def test_etag_that_cannot_identify_a_range_is_ignored(etag: str, server: Loopback, tmp_path: Path) -> None:
     server.serve("/a", CONTENT, etag=etag, faults=[("drop", 100_000)])

@@ -104,8 +104,10 @@ def test_only_what_a_person_reads_is_translated(source: str, expected: list[str]
         ("open **C:\\\\T\\\\** now", "NOW **C:\\T\\\\** OPEN"),
         ("a \\[^1] b", "B A \\[^1]"),
         ("a[^1] b c\n\n[^1]: d e\n\n    f g\n", "C B A[^1]\n\n[^1]: E D\n\n    G F\n"),
-        ("a [b][c].\n[c]: <d e>\n\n[^1]: f\n[g]: h 'i j'\n", "[B][c]. A\n[c]: <d e>\n\n[^1]: F\n[g]: h 'i j'\n"),
+        ("a [b][c].\n[c]: <d e>\n\n[^1]: f\n[g]: h/ 'i j'\n", "[B][c]. A\n[c]: <d e>\n\n[^1]: F\n[g]: h/ 'i j'\n"),
         ("a\n[b]: c d\n", "D C\n\\[B\\]: A\n"),  # no definition
+        ("a\n[b]: c.\n", "C.\n\\[B\\]:\nA\n"),
+        ("a **b\n[c]: d\ne** f", "F **E\nD\n\\[C\\]:\nB** A"),
         ("![a *b* `c`\n[d](e)](x)", "![D C B A](x)"),
         ("![a *b* [c]](x)\n\n[c]: d", "![[C] \\*B\\* A](x)\n\n[c]: d"),
     ],
@@ -135,6 +137,19 @@ def test_brackets_in_labels_do_not_end_them(source: str, text: str) -> None:
                               for block in document.blocks])  # fmt: skip
     assert structure(output.decode()) == structure(source)
     assert text in shown_text(MarkdownIt("commonmark").enable("table").parse(output.decode()))
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "- \\[`a`\\]: bc", "\\[*a*\\](b) c", "\\[`a`\\](b)", "\\[a ![b](c) d\\](e) f", "a \\[**b**\\]\\[1\\] c",
+        "| \\[*a*\\](b) |\n|--|", "[see http://[::1]:80/ a](u)", "\\[a\\](b) [c](d)", "a [b] [ ] c", "- [ ] a [[b]] c",
+    ],
+)  # fmt: skip
+def test_escaped_brackets_stay_text(source: str) -> None:
+    document = parse(source.encode(), OPTIONS)
+    output = document.render([replace(block, text=block.text.swapcase()) for block in document.blocks]).decode()
+    assert structure(output) == structure(source)
 
 
 def test_blocks_that_cannot_be_located_are_reported(capsys: pytest.CaptureFixture[str]) -> None:

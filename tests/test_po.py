@@ -234,6 +234,12 @@ def test_escapes_are_read_and_written() -> None:
         ("c-format", "cannot rename `%s' to `%s' or {%s and %d}", ["%s", "%s", "%s", "%d"]),
         ("c-format", "%05.1f of %0", ["%05.1f", "%0"]),
         ("c-format", "% d of %I64d and %*3$i, 50% of", ["% d", "%I64d", "%*3$i"]),
+        ("c-format", "Save 50 % e.g. now or 80\u00a0% d'x", []),
+        (
+            "python-format",
+            "%(num-files)d of %(first name)s, 100%(now) and 50%(see x)",
+            ["%(num-files)d", "%(first name)s"],
+        ),
         ("java-printf-format", "%,d and %(d dogs", ["%,d", "%(d"]),
         ("java-format", "{1,choice,0#none|1#one dog|1<{1} dogs}", ["{1,choice,0#none|1#one dog|1<{1} dogs}"]),
         ("boost-format", "%|2$s| dogs", ["%|2$s|"]),

@@ -161,7 +161,7 @@ def _is_document(argument: str) -> bool:
                     f"--document FORMAT translates it as such a document, --input {argument} line by line; "
                     "to translate the file name as a sentence, use a pipe",
                 )
-            if not argument.endswith(("/", os.sep)):
+            if not argument.endswith(("/", os.sep)) or "://" in argument:
                 return False
         if not path.exists() and len(argument.split()) == 1:
             raise UsageError(

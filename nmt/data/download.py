@@ -118,17 +118,17 @@ class _PartialDownload:
         """Download the missing bytes, with retries."""
         import httpx
 
-        num_failures = 0
+        num_failures = most_bytes = 0
         with _create_client() as client:
             while True:
-                offset = self.num_bytes
-                if offset and not self.validator.exists() and not resume_without_validator:
+                if self.num_bytes and not self.validator.exists() and not resume_without_validator:
                     self.restart()
                 try:
                     return self._attempt(client, url, hint)
                 except (httpx.TransportError, _RetryableError) as error:
                     self.file.flush()
-                    num_failures = 1 if self.num_bytes > offset else num_failures + 1
+                    num_failures = 1 if self.num_bytes > most_bytes else num_failures + 1
+                    most_bytes = max(most_bytes, self.num_bytes)
                     reason = str(error) or type(error).__name__
                     if num_failures >= (MAX_FAILURES if self.is_server_reachable else 2):  # fail fast without a network
                         raise DownloadError(f"cannot download {url}: {reason}", hint) from None

@@ -57,7 +57,8 @@ _BLOCK_START = re.compile(r"(?:#{1,6}|[-+*=]|\d{1,9}[.)])(?=[\s\0]|$)|>|={2,}|-{
 """What would start a block, such as a list, at the start of a line."""
 _TITLE = re.compile(r"\s(?:\"((?:[^\"\\]|\\.)*)\"|'((?:[^'\\]|\\.)*)')\s*\)\Z", re.DOTALL)
 _CELL = re.compile(r"(?:\\\||[^|])+")
-_BRACKET = re.compile(r"[\[\]]")
+_DEFINITION = re.compile(r"\[[^\]\n]+\]:[ \t]*(?:<\S|\S*[/#:]|\S+\.[a-z])")
+"""Start of a link definition with a destination that is clearly one."""
 _TAG = re.compile(r"<(/?)([a-zA-Z][\w-]*)[^>]*?(/?)>")
 _UNTRANSLATED_TAG = re.compile(
     r"<(?:code|kbd|samp|var)\b|<[^>]*\s(?:translate\s*=\s*[\"']?no\b|class\s*=[^>]*\bnotranslate\b)", re.IGNORECASE
@@ -257,13 +258,19 @@ def _parser() -> MarkdownIt:
     parser.disable(["inline", "text_join"])
     parser.block.ruler.before("fence", "formula", _formula, {"alt": ["paragraph", "reference", "blockquote", "list"]})
     parser.block.ruler.before("reference", "footnote_def", footnote_def, {"alt": ["paragraph", "reference"]})
-    # Python-Markdown reads link definitions directly after a text, in CommonMark they would be a part of it.
-    parser.block.ruler.at("reference", reference, {"alt": ["paragraph"]})
+    parser.block.ruler.at("reference", _definition, {"alt": ["paragraph"]})
     parser.inline.ruler2.disable("fragments_join")  # would delete tokens, whose positions are needed
     names = parser.get_active_rules()["inline"]
     for name, rule in zip(names, parser.inline.ruler.getRules(""), strict=True):
         parser.inline.ruler.at(name, _recording(name, rule))
     return parser
+
+
+def _definition(state: StateBlock, start_line: int, end_line: int, silent: bool) -> bool:
+    """Block rule for link definitions. Like Python-Markdown, and unlike CommonMark, it also ends a paragraph."""
+    if silent and not _DEFINITION.match(state.src, state.bMarks[start_line] + state.tShift[start_line]):
+        return False
+    return reference(state, start_line, end_line, silent)
 
 
 def _formula(state: StateBlock, start_line: int, end_line: int, silent: bool) -> bool:
@@ -377,14 +384,14 @@ def _decode(source: str) -> str:
 def _escape(text: str, *, in_label: bool = False) -> str:
     """Escape what may be markup: of brackets, pairs that may be a link, and in a label those without a partner."""
     brackets, opened = set[int](), list[int]()
-    for match in _BRACKET.finditer(text):
+    for match in _SPECIAL.finditer(text):  # not the brackets in URLs
+        may_end_link = text.startswith(("(", "[", ":"), match.end())
         if match[0] == "[":
             opened.append(match.start())
-        elif opened:
+        elif match[0] == "]" and opened:
             first = opened.pop()
-            if text.startswith(("(", "[", ":"), match.end()):
-                brackets |= {first, match.start()}
-        elif in_label:
+            brackets |= {first, match.start()} if may_end_link else set()
+        elif match[0] == "]" and (in_label or may_end_link):  # the opening one may be before markup
             brackets.add(match.start())
     brackets |= set(opened) if in_label else set()
     return _SPECIAL.sub(

@@ -70,9 +70,10 @@ _PLURALS = re.compile(r"nplurals\s*=\s*(\d+)\s*;\s*plural\s*=\s*([^;]+)")
 _UNWRAPPED = re.compile(r'^[^#\n]{0,20}"(?=[^"\n]{80})[^"\n]* [^"\n]+"', re.MULTILINE)
 _FORMAT_SPECIFIER = re.compile(
     rf"(?:{ICU_MESSAGE}"
-    r"|%L?\d{1,2}(?![\w$:.*])|[$%#]?\{\w*\}|%\|[^|\s]{1,20}\||(?<!\d)% [-+#0]*\d*[diouxXeEfFgG](?![a-zA-Z])"
-    r"|%(?:\(\w+\)|<\w+>|\{\w+\}|\d+[$:])?[-+#0',(]*(?:[1-9.*][\d.*]*\$?)?(?:hh?|ll?|I(?:64|32)|[jztLqIv])?"
-    r"(?:<\w+>|[a-zA-Z%@]))+"
+    r"|%L?\d{1,2}(?![\w$:.*])|[$%#]?\{\w*\}|%\|[^|\s]{1,20}\|"
+    r"|(?<!\d)(?<!\d[ \u00a0])% [-+#0]*\d*[diouxXeEfFgG](?![a-zA-Z])"  # not 50 % e.g.
+    r"|%(?:\([^()\n]{1,99}\)|<\w+>|\{\w+\}|\d+[$:])?[-+#0',]*(?:\((?=[\d.]*[a-zA-Z](?!\w)))?"
+    r"(?:[1-9.*][\d.*]*\$?)?(?:hh?|ll?|I(?:64|32)|[jztLqIv])?(?:<\w+>|[a-zA-Z%@]))+"
 )
 _FORMAT_FLAG = re.compile(r"(?<![\w-])(?!no-|impossible-)[\w+-]+-format\b")
 """Mark of a message with format specifiers of a programming language, all of which must be in its translation."""

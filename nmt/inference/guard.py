@@ -297,11 +297,11 @@ class _GuardedChunk:
 
 
 def _has_rest(line: Line, text: str) -> bool:
-    """Return whether a word of a glossary term is left next to its translation, such as the R of R&D in `R F&E`."""
+    """Return whether a part of a glossary term is left beside its translation, such as the R of R&D in `R F&E`."""
     for span in line.fixed:
-        words = re.findall(r"\w+", line.text[span.start : span.end])
-        rest = "|".join(word for word in words if is_missing(FixedSpan(0, 0, word), span.translation))
-        if span.is_term and rest and re.search(rf"\b(?:{rest})\s{re.escape(span.translation)}", text):
+        term, translation = line.text[span.start : span.end], re.escape(span.translation)
+        rest = "|".join(re.findall(r"\w+", term)) if re.search(r"\w[^\w\s]+\w", term) else ""
+        if span.is_term and rest and re.search(rf"\b(?:{rest})\s{translation}|{translation}\s(?:{rest})\b", text):
             return True
     return False
 

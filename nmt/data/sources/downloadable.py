@@ -134,8 +134,8 @@ class DownloadableCorpus:
                 try:
                     if self.is_installed and not force:  # by the other process
                         return self.directory
-                    for leftover in lock.parent.glob(f".{self.directory.name}.{'?' * 8}"):  # of a killed process
-                        shutil.rmtree(leftover)
+                    for leftover in lock.parent.glob(f".{self.directory.name}.{'[a-z0-9_]' * 8}"):
+                        shutil.rmtree(leftover, ignore_errors=True)  # of a killed process
                     return self._install_from(source, errors) if source else self._download(errors, force)
                 finally:
                     with contextlib.suppress(OSError):  # Windows deletes the lock file when the lock is released

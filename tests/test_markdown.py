@@ -104,8 +104,9 @@ def test_only_what_a_person_reads_is_translated(source: str, expected: list[str]
         ("open **C:\\\\T\\\\** now", "NOW **C:\\T\\\\** OPEN"),
         ("a \\[^1] b", "B A \\[^1]"),
         ("a[^1] b c\n\n[^1]: d e\n\n    f g\n", "C B A[^1]\n\n[^1]: E D\n\n    G F\n"),
-        ("a [b][c].\n[c]: <d e>\n\n[^1]: f\n[g]: h/ 'i j'\n", "[B][c]. A\n[c]: <d e>\n\n[^1]: F\n[g]: h/ 'i j'\n"),
+        ("a [b][c].\n[c]: <d e>\n\n[^1]: f\n[g]: ./h 'i j'\n", "[B][c]. A\n[c]: <d e>\n\n[^1]: F\n[g]: ./h 'i j'\n"),
         ("a\n[b]: c d\n", "D C\n\\[B\\]: A\n"),  # no definition
+        ("a\n[b]: c/d\n", "C/D\n\\[B\\]: A\n"),
         ("a\n[b]: c.\n", "C.\n\\[B\\]:\nA\n"),
         ("a **b\n[c]: d\ne** f", "F **E\nD\n\\[C\\]:\nB** A"),
         ("![a *b* `c`\n[d](e)](x)", "![D C B A](x)"),
@@ -143,7 +144,9 @@ def test_brackets_in_labels_do_not_end_them(source: str, text: str) -> None:
     "source",
     [
         "- \\[`a`\\]: bc", "\\[*a*\\](b) c", "\\[`a`\\](b)", "\\[a ![b](c) d\\](e) f", "a \\[**b**\\]\\[1\\] c",
-        "| \\[*a*\\](b) |\n|--|", "[see http://[::1]:80/ a](u)", "\\[a\\](b) [c](d)", "a [b] [ ] c", "- [ ] a [[b]] c",
+        "| \\[*a*\\](b) |\n|--|", "[see http://[::1]:80/ a](u)", "[http://x.y/?a[]=1&b[]=2 c](u)",
+        "![see http://x/a[1]](u)", "[see https://a.b/c[d]e now](b)", "http://x/[1](y) a",
+        "\\[a\\](b) [c](d)", "a [b] [ ] c", "- [ ] a [[b]] c",
     ],
 )  # fmt: skip
 def test_escaped_brackets_stay_text(source: str) -> None:

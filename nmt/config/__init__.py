@@ -50,7 +50,7 @@ class TokenizerConfig:
     vocab_size: int = 8000
     """Vocabulary size, including special tokens and 256 byte tokens. A small corpus may not support a large one."""
     max_training_sentences: int = 2_000_000
-    """Maximum number of sentences to train the tokenizer on; a larger corpus is sampled (unigram: 20 bytes/character)."""
+    """Maximum number of sentences to train the tokenizer on; a larger corpus is sampled."""
     model: str = ""
     """Existing SentencePiece model file, for example from `nmt tokenizer train`. Empty: train one on the corpus."""
 

@@ -38,6 +38,10 @@ class _RetryableError(Exception):
         self.delay = delay
 
 
+class _ChangedError(_RetryableError):
+    """The bytes received before are not part of the file."""
+
+
 def fetch(url: str, path: Path, *, sha256: str | None = None, size: int | None = None, corpus: str = "NAME") -> str:
     """Download a file to `path` unless it exists with the right checksum; return its SHA-256.
 
@@ -118,19 +122,21 @@ class _PartialDownload:
         """Download the missing bytes, with retries."""
         import httpx
 
-        num_failures = most_bytes = 0
+        num_failures = num_changes = 0
         with _create_client() as client:
             while True:
-                if self.num_bytes and not self.validator.exists() and not resume_without_validator:
+                offset = self.num_bytes
+                if offset and not self.validator.exists() and not resume_without_validator:
                     self.restart()
                 try:
                     return self._attempt(client, url, hint)
                 except (httpx.TransportError, _RetryableError) as error:
                     self.file.flush()
-                    num_failures = 1 if self.num_bytes > most_bytes else num_failures + 1
-                    most_bytes = max(most_bytes, self.num_bytes)
+                    num_failures = 1 if self.num_bytes > offset else num_failures + 1
+                    num_changes += isinstance(error, _ChangedError)
                     reason = str(error) or type(error).__name__
-                    if num_failures >= (MAX_FAILURES if self.is_server_reachable else 2):  # fail fast without a network
+                    max_failures = MAX_FAILURES if self.is_server_reachable else 2  # fail fast without a network
+                    if max(num_failures, num_changes) >= max_failures:
                         raise DownloadError(f"cannot download {url}: {reason}", hint) from None
                     if self.is_server_reachable:
                         log(f"{self.path.name}: {reason}; retrying")
@@ -150,7 +156,7 @@ class _PartialDownload:
                 if response.headers.get("Content-Range") == f"bytes */{offset}":
                     return  # the file is complete
                 self.restart()
-                raise _RetryableError("the file on the server has changed")
+                raise _ChangedError("the file on the server has changed")
             if response.status_code in _RETRYABLE_STATUS:
                 raise _RetryableError(status, _retry_after(response))
             if response.status_code >= 400:
@@ -158,11 +164,11 @@ class _PartialDownload:
             if not (response.status_code == 206 and _range_start(response) == offset):
                 self.restart()
                 if response.status_code == 206:
-                    raise _RetryableError("the server sent a different range than requested")
+                    raise _ChangedError("the server sent a different range than requested")
             validator = _get_validator(response)
             if response.status_code == 206 and validator and headers.get("If-Range", validator) != validator:
                 self.restart()  # the server ignores If-Range
-                raise _RetryableError("the file on the server has changed")
+                raise _ChangedError("the file on the server has changed")
             self._save(response, validator)
 
     def _save(self, response: httpx.Response, validator: str) -> None:

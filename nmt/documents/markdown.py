@@ -47,7 +47,7 @@ REFERENCES = ("]", "][]")
 """Ends of links and images whose label names their definition: a translated label would not be found."""
 _ESCAPE_OR_ENTITY = re.compile(r"\\([!-/:-@\[-`{-~])|&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|\w{2,32});")
 _SPECIAL = re.compile(
-    r"((?i:https?://|www\.)[^\s<\]`]*[^\s<\]`*_~])|"
+    r"((?i:https?://|www\.)(?:[^\s<\[\]`]|\[[^\s<\[\]`]*\](?![(\[:]))*[^\s<\[\]`*_~])|"
     r"\\(?=[!-/:-@\[-`{-~\s]|\Z)|(?<!\s)\*|\*(?!\s)|(?<!\w)_|_(?!\w)|`|~~|<(?=[a-zA-Z/!?])|[\[\]]|&(?=#?\w+;)"
 )
 """Characters that may be markup, with an escape in front of them. The group is a URL: many sites make links of URLs,
@@ -57,7 +57,7 @@ _BLOCK_START = re.compile(r"(?:#{1,6}|[-+*=]|\d{1,9}[.)])(?=[\s\0]|$)|>|={2,}|-{
 """What would start a block, such as a list, at the start of a line."""
 _TITLE = re.compile(r"\s(?:\"((?:[^\"\\]|\\.)*)\"|'((?:[^'\\]|\\.)*)')\s*\)\Z", re.DOTALL)
 _CELL = re.compile(r"(?:\\\||[^|])+")
-_DEFINITION = re.compile(r"\[[^\]\n]+\]:[ \t]*(?:<\S|\S*[/#:]|\S+\.[a-z])")
+_DEFINITION = re.compile(r"\[[^\]\n]+\]:[ \t]*(?:<\S|#|\.{0,2}/|[a-zA-Z][\w+.-]+:|\S+/\S*[./]|\S+\.[a-zA-Z])")
 """Start of a link definition with a destination that is clearly one."""
 _TAG = re.compile(r"<(/?)([a-zA-Z][\w-]*)[^>]*?(/?)>")
 _UNTRANSLATED_TAG = re.compile(

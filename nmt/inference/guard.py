@@ -300,7 +300,7 @@ def _has_rest(line: Line, text: str) -> bool:
     """Return whether a part of a glossary term is left beside its translation, such as the R of R&D in `R F&E`."""
     for span in line.fixed:
         term, translation = line.text[span.start : span.end], re.escape(span.translation)
-        rest = "|".join(re.findall(r"\w+", term)) if re.search(r"\w[^\w\s]+\w", term) else ""
+        rest = "|".join(re.findall(r"\w+", term)) if re.search(r"\w\s?[^\w\s'’-]+\s?\w", term) else ""
         if span.is_term and rest and re.search(rf"\b(?:{rest})\s{translation}|{translation}\s(?:{rest})\b", text):
             return True
     return False

@@ -216,7 +216,7 @@ def _create_client() -> httpx.Client:
 def _get_validator(response: httpx.Response) -> str:
     """Return the version of the file: a strong ETag, or the date of the last modification."""
     versions = (str(response.headers.get(name, "")) for name in ("ETag", "Last-Modified"))
-    return next((version for version in versions if version.isascii() and not version.startswith("W/") and version), "")
+    return next((each for each in versions if each and each.isascii() and not each.startswith("W/")), "")
 
 
 def _range_start(response: httpx.Response) -> int | None:

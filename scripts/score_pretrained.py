@@ -23,7 +23,7 @@ from pathlib import Path
 from random import Random
 
 from command_errors import error_messages
-from nmt.data.noise import compose
+from nmt.data.noise import SourceNoise
 from nmt.data.pairs import read_lines
 from nmt.errors import UsageError
 from nmt.evaluate.evaluation import RESAMPLES, translate_test_set
@@ -49,8 +49,8 @@ def load(model: str) -> Translator:
 
 
 def add_noise(test: TestSet, kind: str) -> TestSet:
-    noise = compose([f"{kind}(p=1.0)"])
-    sources = [noise(source, Random(f"{SEED} {i}")) for i, source in enumerate(test.sources)]
+    noise = SourceNoise([kind])
+    sources = [noise.apply(source, [True], Random(f"{SEED} {i}")) for i, source in enumerate(test.sources)]
     return replace(test, name=f"… with `{kind}`", sources=sources)
 
 

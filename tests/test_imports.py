@@ -31,7 +31,7 @@ from safetensors.torch import load_file, save_file
 
 from nmt import imports
 from nmt.data.loader import Loader
-from nmt.data.noise import compose
+from nmt.data.noise import SourceNoise
 from nmt.data.store import Store
 from nmt.data.tokenizer import EOS, UNK
 from nmt.errors import CheckpointError, UsageError
@@ -314,9 +314,9 @@ def test_source_noise_keeps_the_token_of_the_target_language(tmp_path: Path) -> 
     marian(tmp_path / "opus")
     tokenizer = discovery.load(import_model(str(tmp_path / "opus"), tmp_path / "run")).tokenizer
     store = SimpleNamespace(src=SimpleNamespace(text=lambda i: ">>deu<< The dog, now."))
-    loader: Any = SimpleNamespace(_store=store, tokenizer=tokenizer, seed=1)
+    loader: Any = SimpleNamespace(_store=store, tokenizer=tokenizer, seed=1, _noise_NK=np.ones((1, 1), bool))
     for name, expected in {"uppercase": "THE DOG, NOW.", "no_punctuation": "The dog now"}.items():
-        loader.noise = compose([f"{name}(p=1.0)"])
+        loader.noise = SourceNoise([name])
         assert Loader._noisy_source(loader, 0, 0) == f">>deu<< {expected}"
 
 

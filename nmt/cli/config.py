@@ -54,6 +54,6 @@ def _check_specs(config: Config) -> None:
 
     for spec in (config.search, config.train.valid_search, config.train.schedule, config.train.optimizer):
         parse(spec)
-    noise.compose(config.train.source_noise)
+    noise.SourceNoise(config.train.source_noise)
     cleaning_pipeline((), config.data.clean)
     validate_all(config.data)

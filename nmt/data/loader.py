@@ -20,7 +20,7 @@ from nmt.config import TrainConfig
 from nmt.console import progress
 from nmt.data.batching import Batch, Ids, collate, plan_batches
 from nmt.data.mixing import Mix, PreparedCorpus, SampledCorpus, sample_pairs
-from nmt.data.noise import compose
+from nmt.data.noise import SourceNoise
 from nmt.data.sources import CorpusOptions
 from nmt.data.store import Store
 from nmt.data.subword_regularization import SubwordSampler
@@ -29,6 +29,8 @@ from nmt.errors import DataError
 
 CHUNK_SIZE = 10_000
 """Sentences tokenized at a time."""
+NOISE_STREAM = 0x6E6F697365
+"""Distinguishes the random numbers of source noise from those of batches and samples."""
 
 
 @dataclass(frozen=True)
@@ -76,12 +78,14 @@ class Loader:
         """
         self.tokenizer, self.config, self.seed = tokenizer, config, seed
         self.rank, self.world_size, self.source_eos = rank, world_size, source_eos
-        self.noise = compose(config.source_noise) if config.source_noise else None
+        self.noise = SourceNoise(config.source_noise) if config.source_noise else None
         spec = config.subword_regularization
         self.subword_sampler = SubwordSampler(spec, tokenizer, seed) if spec else None
         self._store, self._all_lengths_N2 = store, store.lengths_N2.copy()
         self._is_tagged_N = np.zeros(len(store), bool)
         self._epoch_pairs: tuple[int, NDArray[np.int64], NDArray[np.integer]] | None = None
+        self._noise_NK = np.zeros((len(store), 0), bool)
+        """The noise functions that apply to each pair of the store in the epoch of `_epoch_pairs`."""
         self.corpora = self._select(mix or Mix([PreparedCorpus("", len(store), CorpusOptions())]))
         self.num_pairs = sum(each.pairs_per_epoch for each in self.corpora)
         """Number of pairs of an epoch."""
@@ -154,6 +158,8 @@ class Loader:
             pair_ids_N = np.concatenate(samples)
             lengths_N2 = self._all_lengths_N2[pair_ids_N]
             if self.noise:
+                rng = np.random.default_rng((self.seed, NOISE_STREAM, epoch))
+                self._noise_NK = self.noise.choose(len(self._store), rng)
                 self._update_noisy_lengths(lengths_N2, pair_ids_N, epoch)
             self._epoch_pairs = epoch, pair_ids_N, lengths_N2
         return self._epoch_pairs[1:]
@@ -163,9 +169,7 @@ class Loader:
         with progress(len(lengths_N2), "applying source noise", " pairs") as bar:
             for start in range(0, len(lengths_N2), CHUNK_SIZE):
                 pair_ids = pair_ids_N[start : start + CHUNK_SIZE].tolist()
-                texts = ((n, self._store.src.text(i), self._noisy_source(i, epoch)) for n, i in enumerate(pair_ids))
-                changed = {n: noisy for n, clean, noisy in texts if noisy != clean}
-                for n, row in zip(changed, self.tokenizer.encode_batch([*changed.values()]), strict=True):
+                for n, row in self._noisy_ids(pair_ids, epoch).items():
                     length = len(row) + self._is_tagged_N[pair_ids[n]]
                     if length < self.config.max_length:  # otherwise `_replace_too_long` applies
                         lengths_N2[start + n, 0] = length
@@ -182,8 +186,8 @@ class Loader:
             sources = self._replace_too_long(self._with_tags(src_sample, pair_ids), sources)
             targets = self._replace_too_long(tgt_sample, targets)
         elif self.noise:
-            noisy = self.tokenizer.encode_batch([self._noisy_source(i, epoch) for i in pair_ids])
-            sources = self._replace_too_long(self._with_tags(noisy, pair_ids), sources)
+            for n, row in self._noisy_ids(pair_ids, epoch).items():
+                [sources[n]] = self._replace_too_long(self._with_tags([row], [pair_ids[n]]), [sources[n]])
         return collate(list(zip(sources, targets, strict=True)), pair_ids, source_eos=self.source_eos)
 
     def _with_tags(self, rows: Sequence[Ids], pair_ids: Sequence[int]) -> list[Ids]:
@@ -191,10 +195,18 @@ class Loader:
         tag = self.tokenizer.tag_id
         return [[tag, *row] if self._is_tagged_N[i] else row for row, i in zip(rows, pair_ids, strict=True)]  # type: ignore[list-item]  # not None: see prepare
 
+    def _noisy_ids(self, pair_ids: list[int], epoch: int) -> dict[int, list[int]]:
+        """Return the ids of the sources that have noise, by index in `pair_ids`."""
+        noisy = np.flatnonzero(self._noise_NK[pair_ids].any(axis=1)).tolist()
+        rows = self.tokenizer.encode_batch([self._noisy_source(pair_ids[n], epoch) for n in noisy])
+        return dict(zip(noisy, rows, strict=True))
+
     def _noisy_source(self, i: int, epoch: int) -> str:
         text = self._store.src.text(i)
+        if not self.noise or not self._noise_NK[i].any():
+            return text
         token = self.tokenizer.language_token(text)
-        return token + self.noise(text[len(token) :], Random(f"{self.seed} {epoch} {i}")) if self.noise else text
+        return token + self.noise.apply(text[len(token) :], self._noise_NK[i], Random(f"{self.seed} {epoch} {i}"))
 
     def _replace_too_long(self, rows: Sequence[Ids], originals: Sequence[Ids]) -> list[Ids]:
         """Replace rows above `train.max_length` with the ids without noise and sampling, which are shorter."""

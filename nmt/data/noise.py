@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import re
 import string
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from inspect import signature
+from itertools import compress
 from random import Random
+
+import numpy as np
+from numpy.typing import NDArray
 
 from nmt.errors import ConfigError
 from nmt.registry import resolve
@@ -93,22 +98,32 @@ NOISES: dict[str, Noise] = {
 }
 
 
-def compose(specs: Sequence[str]) -> Callable[[str, Random], str]:
-    """Return a function that applies the noise functions in order, and keeps sentences that would become empty.
+class SourceNoise:
+    """Noise functions that are applied in order. Sentences that would become empty are kept."""
 
-    Raises:
-        ConfigError: a name or option is unknown, or a value is not a probability.
-    """
-    functions = [resolve("noise", NOISES, spec) for spec in specs]
-    for spec, function in zip(specs, functions, strict=True):
-        for name, value in getattr(function, "keywords", {}).items():
-            if not 0 <= value <= 1:
-                raise ConfigError(f"noise {spec}: {name} must be a probability between 0 and 1")
+    def __init__(self, specs: Sequence[str]) -> None:
+        """Select the functions.
 
-    def apply(text: str, rng: Random) -> str:
+        Raises:
+            ConfigError: a name or option is unknown, or a value is not a probability.
+        """
+        self._functions = [resolve("noise", NOISES, spec) for spec in specs]
+        for spec, function in zip(specs, self._functions, strict=True):
+            for name, value in getattr(function, "keywords", {}).items():
+                if not 0 <= value <= 1:
+                    raise ConfigError(f"noise {spec}: {name} must be a probability between 0 and 1")
+
+    def choose(self, num_sentences: int, rng: np.random.Generator) -> NDArray[np.bool_]:
+        """Draw the functions that apply to each sentence: [sentences, functions].
+
+        Most sentences have none, and drawing for all of them at once takes far less time than calling the functions.
+        """
+        probabilities = [signature(function).parameters["p"].default for function in self._functions]
+        return np.stack([rng.random(num_sentences, np.float32) < p for p in probabilities], axis=1)
+
+    def apply(self, text: str, is_chosen: Iterable[bool], rng: Random) -> str:
+        """Apply the chosen functions."""
         noisy = text
-        for function in functions:
-            noisy = function(noisy, rng)
+        for function in compress(self._functions, is_chosen):
+            noisy = function(noisy, rng, p=1.0)
         return noisy if noisy.strip() else text
-
-    return apply

@@ -54,7 +54,7 @@ def check_specs(config: Config) -> None:
     parse_search(config.train.valid_search)
     parse_schedule(config.train.schedule)
     parse_optimizer(config.train.optimizer, config.model.arch)
-    noise.compose(config.train.source_noise)
+    noise.SourceNoise(config.train.source_noise)
     if config.train.subword_regularization:
         model_type = None if config.tokenizer.model else config.tokenizer.model_type
         resolve_method(config.train.subword_regularization, model_type)

@@ -9,9 +9,6 @@ from inspect import signature
 from itertools import compress
 from random import Random
 
-import numpy as np
-from numpy.typing import NDArray
-
 from nmt.errors import ConfigError
 from nmt.registry import resolve
 
@@ -99,7 +96,11 @@ NOISES: dict[str, Noise] = {
 
 
 class SourceNoise:
-    """Noise functions that are applied in order. Sentences that would become empty are kept."""
+    """Noise functions that are applied in order. Sentences that would become empty are kept.
+
+    The caller draws which functions to apply: for a whole epoch at once, this takes far less time than a generator for
+    each sentence, most of which have no noise.
+    """
 
     def __init__(self, specs: Sequence[str]) -> None:
         """Select the functions.
@@ -112,14 +113,8 @@ class SourceNoise:
             for name, value in getattr(function, "keywords", {}).items():
                 if not 0 <= value <= 1:
                     raise ConfigError(f"noise {spec}: {name} must be a probability between 0 and 1")
-
-    def choose(self, num_sentences: int, rng: np.random.Generator) -> NDArray[np.bool_]:
-        """Draw the functions that apply to each sentence: [sentences, functions].
-
-        Most sentences have none, and drawing for all of them at once takes far less time than calling the functions.
-        """
-        probabilities = [signature(function).parameters["p"].default for function in self._functions]
-        return np.stack([rng.random(num_sentences, np.float32) < p for p in probabilities], axis=1)
+        self.probabilities = [float(signature(function).parameters["p"].default) for function in self._functions]
+        """Share of the sentences to which each function applies."""
 
     def apply(self, text: str, is_chosen: Iterable[bool], rng: Random) -> str:
         """Apply the chosen functions."""

@@ -159,8 +159,8 @@ class Loader:
             lengths_N2 = self._all_lengths_N2[pair_ids_N]
             if self.noise:
                 rng = np.random.default_rng((self.seed, NOISE_STREAM, epoch))
-                draws_NK = rng.random((len(self._store), len(self.noise.probabilities)), np.float32)
-                self._noise_NK = draws_NK < self.noise.probabilities
+                chosen = [rng.random(len(self._store), np.float32) < p for p in self.noise.probabilities]
+                self._noise_NK = np.stack(chosen, axis=1)
                 self._update_noisy_lengths(lengths_N2, pair_ids_N, epoch)
             self._epoch_pairs = epoch, pair_ids_N, lengths_N2
         return self._epoch_pairs[1:]

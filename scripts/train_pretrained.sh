@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Train the two pretrained models for everyday English and German on Tatoeba, a part of Europarl, the phrasebook and short
-# texts, and write them to nmt/runs/pretrained. Takes minutes on a GPU and many hours on two CPU cores. Run the script again to
-# resume after an interruption. scripts/score_pretrained.py evaluates the models.
+# Train the two pretrained models for everyday English and German on Tatoeba, a part of Europarl, the phrasebook and
+# short texts, and write them to nmt/runs/pretrained. Takes minutes on a GPU and an estimated ten hours or more on two
+# CPU cores. Run the script again to resume after an interruption. scripts/score_pretrained.py evaluates the models.
 #
 #   scripts/train_pretrained.sh
 #   TATOEBA=deu-eng.zip EUROPARL=europarl/train scripts/train_pretrained.sh   # use local data

@@ -85,7 +85,7 @@ class Loader:
         self._is_tagged_N = np.zeros(len(store), bool)
         self._epoch_pairs: tuple[int, NDArray[np.int64], NDArray[np.integer]] | None = None
         self._noise_NK = np.zeros((len(store), 0), bool)
-        """The noise functions that apply to each pair of the store in the epoch of `_epoch_pairs`."""
+        """Which noise functions apply to each pair of the store in the epoch of `_epoch_pairs`."""
         self.corpora = self._select(mix or Mix([PreparedCorpus("", len(store), CorpusOptions())]))
         self.num_pairs = sum(each.pairs_per_epoch for each in self.corpora)
         """Number of pairs of an epoch."""
@@ -166,7 +166,7 @@ class Loader:
         return self._epoch_pairs[1:]
 
     def _update_noisy_lengths(self, lengths_N2: NDArray[np.integer], pair_ids_N: NDArray[np.int64], epoch: int) -> None:
-        """Replace the source lengths of the pairs that noise changes."""
+        """Replace the source lengths of the pairs with noise."""
         with progress(len(lengths_N2), "applying source noise", " pairs") as bar:
             for start in range(0, len(lengths_N2), CHUNK_SIZE):
                 pair_ids = pair_ids_N[start : start + CHUNK_SIZE].tolist()
@@ -197,7 +197,7 @@ class Loader:
         return [[tag, *row] if self._is_tagged_N[i] else row for row, i in zip(rows, pair_ids, strict=True)]  # type: ignore[list-item]  # not None: see prepare
 
     def _noisy_ids(self, pair_ids: list[int], epoch: int) -> dict[int, list[int]]:
-        """Return the ids of the sources that have noise, by index in `pair_ids`."""
+        """Return the token ids of the sources with noise, without tags, by index in `pair_ids`."""
         noisy = np.flatnonzero(self._noise_NK[pair_ids].any(axis=1)).tolist()
         rows = self.tokenizer.encode_batch([self._noisy_source(pair_ids[n], epoch) for n in noisy])
         return dict(zip(noisy, rows, strict=True))

@@ -98,12 +98,12 @@ NOISES: dict[str, Noise] = {
 class SourceNoise:
     """Noise functions that are applied in order. Sentences that would become empty are kept.
 
-    The caller draws which functions to apply: for a whole epoch at once, this takes far less time than a generator for
-    each sentence, most of which have no noise.
+    The caller draws which functions apply to a sentence. Drawing them for an epoch at once is much faster than creating
+    a generator for each sentence.
     """
 
     def __init__(self, specs: Sequence[str]) -> None:
-        """Select the functions.
+        """Resolve the functions and check their options.
 
         Raises:
             ConfigError: a name or option is unknown, or a value is not a probability.
@@ -114,10 +114,10 @@ class SourceNoise:
                 if not 0 <= value <= 1:
                     raise ConfigError(f"noise {spec}: {name} must be a probability between 0 and 1")
         self.probabilities = [float(signature(function).parameters["p"].default) for function in self._functions]
-        """Share of the sentences to which each function applies."""
+        """Probability of each function to apply to a sentence."""
 
     def apply(self, text: str, is_chosen: Iterable[bool], rng: Random) -> str:
-        """Apply the chosen functions."""
+        """Apply the chosen functions, whatever their `p`; return `text` if the result would be blank."""
         noisy = text
         for function in compress(self._functions, is_chosen):
             noisy = function(noisy, rng, p=1.0)

@@ -401,6 +401,7 @@ def test_descriptors_are_not_truncated(trained: CommandLine) -> None:
         ("config --set train.best_metric=a\nb", 2, "train.best_metric: unknown value 'a\\nb'"),
         ("translate -i text.en -o text.gz --model runs/tiny", 2, "cannot write text.gz: the output is plain text"),
         ("data check text.en text.de --fix out --html out.en", 2, "--html and --fix would both write out.en"),
+        ("serve --rate-limit 1000001", 2, "Invalid value for '--rate-limit'"),
         ("serve --trusted-proxy localhost", 2, "--trusted-proxy localhost is no IP address"),
         ("serve --trusted-proxy 10.0.0.0/99", 2, "--trusted-proxy 10.0.0.0/99 is no IP address"),
         ("serve --trusted-proxy * --trusted-proxy 10.0.0.5/8 --model none", 1, "there is no model at none"),

@@ -31,6 +31,7 @@ from starlette.exceptions import HTTPException
 from nmt import Guard, Translation, Translator
 from nmt.data.check import minhash
 from nmt.data.check.languages import is_wrong_language
+from nmt.errors import UsageError
 from nmt.server import app, fields, files, http, languages, limits, text
 from nmt.server.batching import QueuedGuard, split_into_parts
 from nmt.server.limits import Limits, RateLimiter
@@ -660,9 +661,10 @@ def test_a_rate_is_limited_by_client(service: Service) -> None:
         forged = client.post("/translate", data=data, headers={"X-Forwarded-For": "192.0.2.1"})
         assert forged.status_code == 429
         assert client.get("/languages").is_success
-    with serving(service, Limits(rate=2), proxies=["127.0.0.1"]) as client:
-        for address, status in [("192.0.2.1", 200)] * 2 + [("192.0.2.1", 429), ("192.0.2.2", 200)]:
-            assert client.post("/detect", data=data, headers={"X-Forwarded-For": address}).status_code == status
+    for proxies in (["127.0.0.1"], ["*", "10.0.0.1"]):
+        with serving(service, Limits(rate=2), proxies=proxies) as client:
+            for address, status in [("192.0.2.1", 200)] * 2 + [("192.0.2.1", 429), ("192.0.2.2", 200)]:
+                assert client.post("/detect", data=data, headers={"X-Forwarded-For": address}).status_code == status
 
 
 @given(st.lists(st.floats(0, 100), max_size=30), st.integers(1, 10))
@@ -697,7 +699,7 @@ def test_clients_with_a_full_allowance_are_forgotten(monkeypatch: pytest.MonkeyP
 
 
 def test_requests_need_a_key(service: Service, tmp_path: Path) -> None:
-    (tmp_path / "keys").write_text("key-of-ann\n\n  key-öf-bob\n", encoding="utf-8-sig")
+    (tmp_path / "keys").write_text("# staff\nkey-of-ann\n\n  key-öf-bob\n", encoding="utf-8-sig")
     keys = limits.read_keys(tmp_path / "keys")
     with serving(service, Limits(keys=keys, rate=3)) as client:
         settings = client.get("/frontend/settings").json()
@@ -712,6 +714,28 @@ def test_requests_need_a_key(service: Service, tmp_path: Path) -> None:
         assert status(api_key="guess") == 429  # guesses count against the address
         assert client.post("/detect", data={"q": "a"}).status_code == 429
         assert client.get("/languages").is_success
+        assert client.post("/translate", content=b"{").status_code == 429
+        assert status(api_key=" key-öf-bob ") == 200
+        query = {"api_key": "key-öf-bob"}
+        assert client.post("/translate", json=VALID, params=query).is_success
+        twice = client.post("/detect", data={"q": "a"} | query, params=query)
+        assert (twice.status_code, "address" in twice.text) == (429, False)
+    with serving(service, Limits(keys=keys)) as client:
+        twice = client.post("/detect", data={"q": "a"} | query, params=query)
+        assert (twice.status_code, twice.json()["error"]) == (400, "api_key must be one string")
+        assert client.post("/detect", data={"q": "a", "api_key": "k" * 50_000}).status_code == 403
+
+
+@pytest.mark.parametrize("line", ["k1 # of ann", "k\u200b1", "k\x00", "k" * 201])
+def test_lines_that_are_no_keys_are_rejected(tmp_path: Path, line: str) -> None:
+    (tmp_path / "keys").write_text(f"# keys\ngood\n{line}\n")
+    with pytest.raises(UsageError, match="line 3: not a key"):
+        limits.read_keys(tmp_path / "keys")
+
+
+def test_clients_are_told_apart_by_address_or_network() -> None:
+    names = ["10.0.0.1", "::ffff:10.0.0.1", "2001:db8::1", "2001:DB8:0:0:1::2", "2001:db8:0:1::1", "unix:", ""]
+    assert [*map(limits.client_network, names)] == ["10.0.0.1"] * 2 + ["2001:db8::"] * 2 + ["2001:db8:0:1::", "", ""]
 
 
 # ---- hostile clients
@@ -740,7 +764,7 @@ INVALID_FIELDS: list[tuple[dict[str, Any], str]] = [
     ({"q": ["a", None]}, "q must be"),
     ({"q": "\ud800"}, "surrogate"),
     ({"source": None}, "missing source"),
-    ({"source": 5}, "source must be a string"),
+    ({"source": 5}, "source must be one string"),
     ({"source": "fr"}, "fr is not supported; choose from: de, en"),
     ({"source": "dee"}, "did you mean 'de'?"),
     ({"source": "\udfff"}, "surrogate"),
@@ -754,7 +778,7 @@ INVALID_FIELDS: list[tuple[dict[str, Any], str]] = [
     ({"alternatives": True}, "alternatives parameter is not a number"),
     ({"alternatives": float("inf")}, "alternatives parameter is not a number"),
     ({"alignment": "maybe"}, "alignment must be true or false"),
-    ({"api_key": 5}, "api_key must be a string"),
+    ({"api_key": 5}, "api_key must be one string"),
 ]
 
 
@@ -778,7 +802,7 @@ INVALID_BODIES = [
     (FORM, b"q=%FF&source=en&target=de", 400, "not valid UTF-8"),
     (FORM, b"q=\xe4&source=en&target=de", 400, "not valid UTF-8"),
     (FORM, b"a=1&" * 20_000, 400, "fields"),
-    (FORM, b"source=en&source=de&q=a&target=de", 400, "source must be a string"),
+    (FORM, b"source=en&source=de&q=a&target=de", 400, "source must be one string"),
     ("multipart/form-data", b"x", 400, "not a valid form"),
     (MULTIPART, b"x", 400, "not a valid form"),
     (MULTIPART, b'--b\r\nContent-Disposition: form-data; name="q"\r\n\r\n\xff\r\n--b--\r\n', 400, "UTF-8"),
@@ -793,6 +817,15 @@ def test_invalid_bodies_are_rejected(client: Client, content_type: str, body: by
     response = client.post("/translate", content=body, headers={"Content-Type": content_type.encode("latin-1")})
     assert response.status_code == status
     assert message in response.json()["error"]
+
+
+@pytest.mark.parametrize("extra", ["", '; filename="x"'])
+def test_number_of_parts_of_a_form_is_limited(client: Client, monkeypatch: pytest.MonkeyPatch, extra: str) -> None:
+    monkeypatch.setattr(fields, "MAX_FIELDS", 3)
+    part = f'--b\r\nContent-Disposition: form-data; name="a"{extra}\r\n\r\nx\r\n'
+    for count, message in {3: "missing q", 4: "more than"}.items():
+        response = client.post("/translate", content=part * count + "--b--\r\n", headers={"Content-Type": MULTIPART})
+        assert (response.status_code, message in response.json()["error"]) == (400, True)
 
 
 def test_malformed_forms_are_not_logged(client: Client, caplog: pytest.LogCaptureFixture) -> None:

@@ -39,7 +39,10 @@ def serve(
     max_file_length: Annotated[int, typer.Option(min=1, help="Maximum number of characters in a file.")] = 200_000,
     max_body: Annotated[float, typer.Option(min=0.01, max=1000, help="Maximum size of a file upload, in MB.")] = 10,
     rate_limit: Annotated[
-        int, typer.Option(min=0, help="Maximum number of requests per minute of a client or API key; 0: no limit.")
+        int,
+        typer.Option(
+            min=0, max=1_000_000, help="Maximum number of requests per minute of a client or API key; 0: no limit."
+        ),
     ] = 0,
     max_concurrent: Annotated[
         int, typer.Option(min=1, help="Maximum number of requests that are translated or wait at a time.")
@@ -84,7 +87,7 @@ def serve(
     if search:
         parse_search(search)
     proxies = [_parse_proxy(address) for address in trusted_proxy or ()]
-    keys: frozenset[str] = read_keys(api_keys) if api_keys else frozenset()
+    keys: frozenset[bytes] = read_keys(api_keys) if api_keys else frozenset()
     limits = Limits(max_length, round(max_body * 1e6), max_file_length, rate_limit, max_concurrent, keys=keys)
     paths = model or [Path(name) for name in pretrained.DIRECTIONS]
     with http.listen(host, port) as listener:

@@ -48,7 +48,7 @@ from nmt.server.files import (
     visible_text,
 )
 from nmt.server.languages import language_name
-from nmt.server.limits import Limits, RateLimiter, Slots, is_valid_key
+from nmt.server.limits import Limits, RateLimiter, Slots, client_network
 from nmt.server.metrics import CONTENT_TYPE_LATEST, Metrics
 from nmt.server.page import make_page
 from nmt.server.service import AUTO, Service
@@ -106,8 +106,7 @@ class Api:
 
     async def translate(self, request: Request) -> Response:
         """Translate one or several texts."""
-        fields = await read_fields(request, self._limits.max_text_body)
-        self._check_access(request, fields)
+        fields = await self._read_fields(request, self._limits.max_text_body)
         parsed = TranslationRequest.parse(fields, self._limits.max_length)
         with self._slots.use():
             is_html = parsed.format == "html"
@@ -159,8 +158,7 @@ class Api:
     async def translate_file(self, request: Request) -> Response:
         """Translate a file, and return the URL of the translation."""
         with self._upload_slots.use():
-            fields = await read_fields(request, self._limits.max_body)
-        self._check_access(request, fields)
+            fields = await self._read_fields(request, self._limits.max_body)
         upload: NamedFile | None = optional(fields, "file", NamedFile)
         if upload is None:
             raise HTTPException(400, "Invalid request: missing file parameter")
@@ -222,8 +220,7 @@ class Api:
 
     async def detect(self, request: Request) -> Response:
         """Return the probable languages of a text."""
-        fields = await read_fields(request, self._limits.max_text_body)
-        self._check_access(request, fields)
+        fields = await self._read_fields(request, self._limits.max_text_body)
         detections = self._service.detect(text_fields(fields, self._limits.max_length))
         probable = [each for each in detections if each.probability >= 1] or detections[:1]
         return JSONResponse([{"confidence": each.probability, "language": each.language} for each in probable])
@@ -264,17 +261,29 @@ class Api:
         """Return the metrics."""
         return Response(self._service.metrics.render(), media_type=CONTENT_TYPE_LATEST)
 
-    def _check_access(self, request: Request, fields: Fields) -> None:
-        """Check the API key and the rate. Requests without a valid key count against the address of the client.
+    async def _read_fields(self, request: Request, max_bytes: int) -> Fields:
+        """Return the fields of a request, after checking the API key and the rate. Requests without a valid key, also
+        malformed ones but not those that are too large or slow, count against the address of the client.
 
         Raises:
-            HTTPException: 400 without a key, 403 with an unknown one, 429 above the rate.
+            HTTPException: 400 without a key, 403 with an unknown one, 429 above the rate, and those of `read_fields`.
         """
-        key = optional(fields, "api_key", str) or ""
-        is_valid = is_valid_key(key, self._limits.keys)
-        self._rate.check(f"key {key}" if is_valid else f"address {request.client.host if request.client else ''}")
+        fields, key, malformed = Fields(), "", None
+        try:
+            fields = await read_fields(request, max_bytes)
+            key = (optional(fields, "api_key", str) or "").strip()
+        except HTTPException as error:
+            if error.headers:  # closes the connection, without reading the rest of the body
+                raise
+            malformed = error
+        is_valid = self._limits.is_valid_key(key)
+        client = client_network(request.client.host) if request.client else ""
+        self._rate.check(f"key {key}" if is_valid else f"address {client}")
+        if malformed:
+            raise malformed
         if self._limits.keys and not is_valid:
             raise HTTPException(403 if key else 400, "Invalid API key" if key else "this server requires an api_key")
+        return fields
 
 
 class Boundary:

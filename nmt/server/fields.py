@@ -20,6 +20,7 @@ from nmt.data.normalization import SURROGATES
 BODY_TIMEOUT = 30.0
 """Maximum time to receive a request, in seconds."""
 MAX_FIELDS = 10_000
+TOO_MANY_FIELDS = f"the request has more than {MAX_FIELDS:,} fields"
 MAX_ALTERNATIVES = 10
 MAX_VALUES, MAX_VALUE_LENGTH = 20, 200
 """Maximum number of values of a field that may be repeated, and of characters of each."""
@@ -37,7 +38,7 @@ class NamedFile:
 
 
 async def read_fields(request: Request, max_bytes: int) -> Fields:
-    """Return the fields of a request. A field of a form that occurs several times is a list.
+    """Return the fields of the body and the query string. A field of a form that occurs several times is a list.
 
     Raises:
         HTTPException: the request is too large, too slow, malformed or of an unknown content type.
@@ -46,8 +47,9 @@ async def read_fields(request: Request, max_bytes: int) -> Fields:
     content_type = request.headers.get("content-type", "")
     media_type = parse_options_header(content_type)[0].decode("latin-1")
     try:
+        query = _parse_urlencoded(request.scope["query_string"])
         if media_type == "application/json" or media_type.endswith("+json"):
-            return _parse_json(body)
+            return _merge(query) | _parse_json(body)
         if media_type == "multipart/form-data":
             form = await run_in_threadpool(_parse_multipart, content_type, body)
         elif media_type == "application/x-www-form-urlencoded":
@@ -60,7 +62,7 @@ async def read_fields(request: Request, max_bytes: int) -> Fields:
                 f"unknown content type '{media_type}'; use application/json, application/x-www-form-urlencoded or "
                 "multipart/form-data",
             )
-        return _merge([*_parse_urlencoded(request.scope["query_string"]), *form])
+        return _merge([*query, *form])
     except UnicodeDecodeError:
         raise HTTPException(400, "the request is not valid UTF-8") from None
 
@@ -103,20 +105,25 @@ def _parse_urlencoded(body: bytes) -> list[tuple[str, str]]:
     except UnicodeDecodeError:
         raise
     except ValueError:
-        raise HTTPException(400, f"the request has more than {MAX_FIELDS:,} fields") from None
+        raise HTTPException(400, TOO_MANY_FIELDS) from None
 
 
 def _parse_multipart(content_type: str, body: bytes) -> list[tuple[str, str | NamedFile]]:
     values: list[tuple[str, str | NamedFile]] = []
 
+    def add(name: bytes | None, value: str | NamedFile) -> None:
+        if len(values) == MAX_FIELDS:
+            raise HTTPException(400, TOO_MANY_FIELDS)
+        values.append(((name or b"").decode(), value))
+
     def add_field(field: Field) -> None:
-        values.append(((field.field_name or b"").decode(), (field.value or b"").decode()))
+        add(field.field_name, (field.value or b"").decode())
 
     def add_file(file: File) -> None:
         file.file_object.seek(0)
         content = file.file_object.read()
         file.close()
-        values.append(((file.field_name or b"").decode(), NamedFile((file.file_name or b"").decode(), content)))
+        add(file.field_name, NamedFile((file.file_name or b"").decode(), content))
 
     try:
         headers = {"Content-Type": content_type.encode("latin-1")}
@@ -208,7 +215,7 @@ def optional(fields: Fields, name: str, expected: type) -> Any:
     """
     value = fields.get(name)
     if value is not None and not isinstance(value, expected):
-        raise HTTPException(400, f"{name} must be a {'string' if expected is str else 'file'}")
+        raise HTTPException(400, f"{name} must be {'one string' if expected is str else 'a file'}")
     if isinstance(value, str) and SURROGATES.search(value):
         raise HTTPException(400, f"{name} has half of a surrogate pair")
     return value

@@ -122,7 +122,8 @@ def make_server(app: ASGIApp, proxies: Sequence[str] = ()) -> uvicorn.Server:
     """Return a server for an application; `proxies` are addresses whose headers name the address of the client."""
     config = uvicorn.Config(
         app, http=Protocol, ws="none", log_config=None, access_log=False, server_header=False,
-        proxy_headers=bool(proxies), forwarded_allow_ips=list(proxies), limit_concurrency=MAX_CONNECTIONS,
+        proxy_headers=bool(proxies), forwarded_allow_ips="*" if "*" in proxies else list(proxies),
+        limit_concurrency=MAX_CONNECTIONS,
         timeout_graceful_shutdown=SHUTDOWN_TIMEOUT, lifespan="off",
     )  # fmt: skip
     for name, level in QUIET_LOGGERS.items():

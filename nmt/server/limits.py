@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import hmac
 import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from hashlib import sha256
+from ipaddress import IPv6Address, ip_address, ip_network
 from pathlib import Path
 
 from starlette.exceptions import HTTPException
@@ -22,6 +23,9 @@ MAX_MARKUP_BYTES = 20
 """Maximum size of a file without compression, per character to translate. Parsing takes much more memory."""
 MAX_OTHER_BYTES = 64 * 1024
 """Maximum size of the rest of a request."""
+MAX_KEY_LENGTH = 200
+IPV6_PREFIX = 64
+"""Length of the prefix that IPv6 addresses of one client have in common."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +46,8 @@ class Limits:
     """Maximum number of files translated at a time."""
     max_uploads: int = 32
     """Maximum number of files received at a time."""
-    keys: frozenset[str] = field(default_factory=frozenset)
-    """API keys. If there are any, a request needs one."""
+    keys: frozenset[bytes] = field(default_factory=frozenset)
+    """SHA-256 digests of the API keys. If there are any, a request needs a key."""
 
     @property
     def max_unpacked_file(self) -> int:
@@ -55,29 +59,43 @@ class Limits:
         """Maximum size of a request without a file, in bytes; sufficient for `max_length` characters."""
         return MAX_CHARACTER_BYTES * self.max_length + MAX_OTHER_BYTES
 
+    def is_valid_key(self, key: str) -> bool:
+        """Return whether an API key is valid. Comparing digests does not reveal which characters are right."""
+        return len(key) <= MAX_KEY_LENGTH and sha256(key.encode()).digest() in self.keys
 
-def read_keys(path: Path) -> frozenset[str]:
-    """Read API keys from a file with one per line.
+
+def read_keys(path: Path) -> frozenset[bytes]:
+    """Return the SHA-256 digests of the API keys in a file with one per line. Blank lines and comments (#) are skipped.
 
     Raises:
-        UsageError: the file cannot be read or has no key.
+        UsageError: the file cannot be read, has no key, or a line is not a key.
     """
     try:
-        keys = frozenset(filter(None, map(str.strip, path.read_text(encoding="utf-8-sig").split("\n"))))
+        lines = list(map(str.strip, path.read_text(encoding="utf-8-sig").split("\n")))
     except OSError as error:
         hint = "name a file with one key per line"
         raise UsageError(f"cannot read --api-keys {path}: {error.strerror}", hint) from None
     except UnicodeDecodeError:
         raise UsageError(f"--api-keys {path} is not a text file in UTF-8", "write one key per line") from None
+    keys = {number: line for number, line in enumerate(lines, 1) if line and not line.startswith("#")}
+    for number, key in keys.items():
+        if len(key) > MAX_KEY_LENGTH or not key.isprintable() or " " in key:
+            hint = f"write one key per line, of at most {MAX_KEY_LENGTH} characters without spaces"
+            raise UsageError(f"--api-keys {path}, line {number}: not a key", hint)
     if not keys:
         raise UsageError(f"--api-keys {path} has no key", "write one key per line")
-    return keys
+    return frozenset(sha256(key.encode()).digest() for key in keys.values())
 
 
-def is_valid_key(key: str, keys: frozenset[str]) -> bool:
-    """Return whether an API key is valid, in a time that does not depend on the characters that are equal."""
-    matches = [hmac.compare_digest(key.encode(), valid.encode()) for valid in keys]  # compares with all keys
-    return any(matches)
+def client_network(host: str) -> str:
+    """Return the address of a client, for IPv6 the network that one client usually has, or "" if it is none."""
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return ""
+    if isinstance(address, IPv6Address):
+        address = address.ipv4_mapped or ip_network((int(address), IPV6_PREFIX), strict=False).network_address
+    return str(address)
 
 
 class RateLimiter:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -149,6 +150,32 @@ def test_tokenizer_without_placeholders_is_logged(directory: Path, capsys: pytes
         capsys.readouterr()
         prepare(config(directory, "data.placeholders=true", f"tokenizer.model={model}"))
         assert ("has no pieces for placeholders" in capsys.readouterr().err) is (placeholders == "false")
+
+
+def test_corpus_that_changes_while_it_is_prepared_is_an_error(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    experiment, build = config(directory), preparing._build
+
+    def change_and_build(*arguments: Any) -> dict[str, Any]:
+        copy_text(directory, 300, seed=6)
+        return build(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(preparing, "_build", change_and_build)
+        with pytest.raises(DataError, match="a corpus changed while it was prepared"):
+            prepare(experiment)
+    copy_text(directory, 300)
+    store = prepare(experiment).store("train")
+    lines = (directory / "train.en").read_text(encoding="utf-8").splitlines()
+    assert [store.src.text(i) for i in range(len(store))] == lines
+
+
+@pytest.mark.parametrize("text", ["", "\n\n", " \n\u200b\n"])
+def test_validation_split_without_text_is_an_error(directory: Path, text: str) -> None:
+    experiment = config(directory)
+    (directory / "valid.de").write_text(text, encoding="utf-8")
+    (directory / "valid.en").write_text("a\n" * text.count("\n"), encoding="utf-8")
+    with pytest.raises(DataError, match=r"the validation split of .* is empty"):
+        prepare(experiment)
 
 
 def test_prepared_data_is_cached_by_recipe(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:

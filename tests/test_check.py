@@ -25,7 +25,7 @@ from nmt.data.check.languages import LANGUAGES
 from nmt.data.check.overlap_index import OverlapIndex
 from nmt.data.pairs import Pair, read_pairs
 from nmt.data.sources import Split, open_split
-from nmt.errors import NMTError
+from nmt.errors import DataError, NMTError
 from nmt.paths import write_text
 
 PAIRS = [pair for pair in open_split("phrasebook", "train", "en", "de").pairs() if len(pair[0].split()) > 4][:4000]
@@ -641,6 +641,13 @@ def test_pairs_with_several_problems_are_counted_for_each(nmt: CommandLine) -> N
     done = nmt("data", "check", "twice.en", "twice.de", "--fix", "once")
     assert "wrote 1 of 3 pairs" in done.err
     assert "nmt: pairs with several problems are counted more than once\n" in done.err
+
+
+def test_repair_of_text_that_has_changed_is_an_error() -> None:
+    report = check(CLEAN[:20])
+    for pairs in (CLEAN[:21], CLEAN[:19]):
+        with pytest.raises(DataError, match="the text changed while it was checked"):
+            repaired(pairs, report)
 
 
 def test_user_files_are_never_overwritten(nmt: CommandLine) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gzip
 import hashlib
 import io
 import os
@@ -248,7 +249,9 @@ def make_tar(path: Path, members: dict[str, bytes]) -> Path:
     return path
 
 
-@pytest.mark.parametrize(("make_archive", "name"), [(make_zip, "a.zip"), (make_tar, "a.tar.gz"), (make_tar, "a.tgz")])
+@pytest.mark.parametrize(
+    ("make_archive", "name"), [(make_zip, "a.zip"), (make_tar, "a.tar.gz"), (make_tar, "a.tgz"), (make_tar, "a.txz")]
+)
 def test_extracted_files_are_temporary(make_archive, name: str, tmp_path: Path) -> None:
     archive = make_archive(tmp_path / name, {"x.txt": b"one\n", "in/y.txt": b"two\n"})
     with extracted_files([archive], scratch_parent=tmp_path / "near") as files:
@@ -264,6 +267,46 @@ def test_archive_with_path_traversal_is_rejected(make_archive, suffix: str, name
         extract(archive, tmp_path / "out" / "directory")
     assert remaining_files(tmp_path) == [archive.name]
     assert not (tmp_path / "out" / "directory").exists()
+
+
+def test_archive_with_two_files_of_a_name_is_rejected(tmp_path: Path) -> None:
+    make_zip(tmp_path / "a.zip", dict.fromkeys(("x", "y", "./x"), b"x"))
+    with tarfile.open(tmp_path / "a.tar", "w") as packed:
+        for name in ("x", "y", "./x"):
+            packed.addfile(tarfile.TarInfo(name))
+    for name in ("a.zip", "a.tar"):
+        with pytest.raises(DownloadError, match=r"has two files \./x"):
+            extract(tmp_path / name, tmp_path / "out")
+        assert not (tmp_path / "out").exists()
+
+
+def test_encrypted_archive_is_rejected(tmp_path: Path) -> None:
+    raw = bytearray(make_zip(tmp_path / "a.zip", {"x": b"x"}).read_bytes())
+    raw[raw.index(b"PK\x01\x02") + 8] |= 1
+    (tmp_path / "a.zip").write_bytes(raw)
+    with pytest.raises(DownloadError, match=r"a\.zip is encrypted"):
+        extract(tmp_path / "a.zip", tmp_path / "out")
+
+
+def test_bomb_in_a_compressed_file_is_rejected(tmp_path: Path) -> None:
+    bomb = gzip.compress(bytes(30 << 20))
+    (tmp_path / "a.gz").write_bytes(bomb)
+    for source in (tmp_path / "a.gz", make_zip(tmp_path / "a.zip", {"in/a.gz": bomb})):
+        with (
+            pytest.raises(DownloadError, match=r"a\.gz is unsafe: .* expand to"),
+            extracted_files([source], scratch_parent=tmp_path / "near"),
+        ):
+            pass
+        assert list((tmp_path / "near").iterdir()) == []
+
+
+def test_pipe_is_no_archive(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.zip")
+    with (
+        pytest.raises(DataError, match=r"is a pipe or a device: .*a\.zip"),
+        extracted_files([tmp_path / "a.zip"], scratch_parent=tmp_path / "near"),
+    ):
+        pass
 
 
 def test_archive_with_link_is_rejected(tmp_path: Path) -> None:

@@ -157,6 +157,21 @@ def test_write_and_read_pairs(suffix: str, tmp_path: Path) -> None:
     assert left.read_bytes() == first  # reproducible: no time stamp
 
 
+def test_files_with_unusual_lines_are_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nmt.data.pairs.MAX_LINE_BYTES", 10)
+    write(tmp_path / "long", b"123456789\n1234567890\n")
+    with pytest.raises(DataError, match="long, line 2: longer than 10 bytes"):
+        list(read_lines(tmp_path / "long"))
+    write(tmp_path / "a", b"a\rb\rc")
+    write(tmp_path / "b", b"d\re\rf\r")
+    with pytest.raises(DataError, match=r"a and .*b end in CR"):
+        list(read_pairs(tmp_path / "a", tmp_path / "b"))
+    write(tmp_path / "c", b"d")
+    assert list(read_pairs(tmp_path / "a", tmp_path / "c")) == [("a\rb\rc", "d")]
+    with pytest.raises(DataError, match="is a pipe or a device"):
+        open_text(Path("/dev/zero"))
+
+
 def test_no_file_is_replaced_if_the_other_cannot_be(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     write(tmp_path / "b", b"eins\n")

@@ -99,6 +99,9 @@ def test_of_several_variants_the_exact_one_or_the_first_is_used(tmp_path: Path) 
     assert read(tmp_path, unit(english, *variants[:2])) == [("x", "de-AT")]
     assert read(tmp_path, unit(english, *variants), "en", "de-DE") == [("x", "de-DE")]
     assert read(tmp_path, unit(*variants), "de", "de-AT") == [("de", "de-AT")]
+    empty = ('lang="de"', " ")
+    assert read(tmp_path, unit(english, empty, *variants[:2])) == [("x", "de-AT")]
+    assert read(tmp_path, unit(english, *variants[:2], empty)) == [("x", "de-AT")]
     with pytest.raises(DataError, match="source and target are both 'de'"):
         read(tmp_path, unit(*variants), "de", "DE")
 
@@ -145,6 +148,11 @@ def test_unknown_encoding(tmp_path: Path, encoding: str) -> None:
         read(tmp_path, f'<?xml version="1.0" encoding="{encoding}"?><tmx/>')
 
 
+def test_encoding_whose_errors_have_no_place(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="unknown encoding 'punycode'"):
+        read(tmp_path, '<?xml version="1.0" encoding="punycode"?><tmx version="1.4"/>')
+
+
 def test_no_dtd_is_fetched(tmp_path: Path) -> None:
     with loopback() as server:
         server.serve("/tmx14.dtd", b"<!ELEMENT tmx (header, body)>")
@@ -189,6 +197,7 @@ def test_malformed_and_dangerous_files_are_located(tmp_path: Path, doctype: str,
         ("<?xml version='1.0'?>", "line 1: not well-formed XML (no element found)", "export"),
         ("<?xml version='1.0'?><tmx>\n<body>", "line 2: not well-formed XML (no element found)", "export"),
         ("", "has no unit in en and de", "languages in the file: none"),
+        (unit(('lang="en"', "x"), ('lang="de"', " ")), "has no unit in en and de without an empty segment", ""),
         (unit(('lang="en-GB"', "x"), ('lang="fr"', "y")), "has no unit in en and de", "in the file: en-GB, fr"),
     ],
 )

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
+from nmt.data.pairs import COMPRESSED, read_blocks
 from nmt.errors import DataError, DownloadError
 
 MAX_BYTES = 100 << 30
@@ -29,7 +30,7 @@ RATIO_CHECK_BYTES = 10 << 20
 _CORRUPTION_ERRORS = (
     zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, RuntimeError, ValueError, OSError,
 )  # fmt: skip
-_ARCHIVE = re.compile(r"\.(zip|tar|tgz|tar\.(gz|bz2|xz))$")
+_ARCHIVE = re.compile(r"\.(zip|tar|tgz|tbz2?|txz|tar\.(gz|bz2|xz))$")
 
 
 @contextlib.contextmanager
@@ -40,7 +41,7 @@ def extracted_files(sources: Sequence[Path], scratch_parent: Path) -> Iterator[l
 
     Raises:
         DataError: a source does not exist.
-        DownloadError: an archive is corrupted, truncated or unsafe.
+        DownloadError: an archive is corrupted, truncated or unsafe, or a compressed file expands too much.
     """
     scratch_parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".unpack.", dir=scratch_parent) as scratch:
@@ -48,16 +49,18 @@ def extracted_files(sources: Sequence[Path], scratch_parent: Path) -> Iterator[l
         for i, source in enumerate(sources):
             if source.is_dir():
                 files += sorted(path for path in source.iterdir() if path.is_file())
-            elif not source.exists():
-                raise DataError(
-                    f"no such file or directory: {source}", "specify the archive or directory of the corpus"
-                )
+            elif not source.is_file():
+                reason = "is a pipe or a device:" if source.exists() else "no such file or directory:"
+                raise DataError(f"{reason} {source}", "specify the archive or directory of the corpus")
             elif _ARCHIVE.search(source.name.lower()):
                 directory = Path(scratch) / str(i)
                 extract(source, directory)
                 files += sorted(path for path in directory.rglob("*") if path.is_file())
             else:
                 files.append(source)
+        for path in files:
+            if path.suffix in COMPRESSED:
+                _check_compressed(path)
         yield files
 
 
@@ -94,8 +97,11 @@ def _read_zip(archive: Path, directory: Path, exclude: str) -> None:
     with zipfile.ZipFile(archive) as file:
         members = [member for member in file.infolist() if not member.is_dir()]
         members = [member for member in members if exclude not in PurePosixPath(member.filename).parts]
+        names = set[PurePosixPath]()
         for member in members:
-            _check_name(archive, member.filename)
+            _check_name(archive, member.filename, names)
+            if member.flag_bits & 1:
+                raise DownloadError(f"{archive.name} is encrypted", "extract it, and specify the directory")
             if stat.S_IFMT(member.external_attr >> 16) not in (0, stat.S_IFREG):
                 raise DownloadError(f"{archive.name} is unsafe: {member.filename} is a link or a device")
         _check_size(archive, sum(member.file_size for member in members))
@@ -123,13 +129,13 @@ class _Tar:
 
 
 def _read_tar(archive: Path, directory: Path) -> None:
-    total = 0
+    total, names = 0, set[PurePosixPath]()
     tar: Any = _Tar(archive)
     with contextlib.closing(tar), tarfile.open(fileobj=tar, mode="r:") as file:
         for member in file:
-            _check_name(archive, member.name)
             if member.isdir():
                 continue
+            _check_name(archive, member.name, names)
             if not member.isreg():
                 raise DownloadError(f"{archive.name} is unsafe: {member.name} is a link or a device")
             total += member.size
@@ -144,9 +150,20 @@ def _save(content: IO[bytes], path: Path) -> None:
         shutil.copyfileobj(content, file, 1 << 20)
 
 
-def _check_name(archive: Path, name: str) -> None:
+def _check_name(archive: Path, name: str, names: set[PurePosixPath]) -> None:
+    """Check the name of a file, and add it to the names of the files before."""
+    if PurePosixPath(name) in names:
+        raise DownloadError(f"{archive.name} has two files {name}", "extract it, and specify the directory")
+    names.add(PurePosixPath(name))
     if name.startswith(("/", "\\")) or ".." in re.split(r"[/\\]", name) or name[1:2] == ":":
         raise DownloadError(f"{archive.name} is unsafe: it would write outside its directory ({name})")
+
+
+def _check_compressed(path: Path) -> None:
+    size = 0
+    for block in read_blocks(path):
+        size += len(block)
+        _check_size(path, size)
 
 
 def _check_size(archive: Path, extracted_bytes: int) -> None:

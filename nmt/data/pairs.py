@@ -18,6 +18,7 @@ import os
 import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -30,6 +31,8 @@ _MAGIC = {  # regular expressions; the second one of zstandard is a skippable fr
     "gzip": rb"\x1f\x8b", "xz": rb"\xfd7zXZ\x00", "bzip2": rb"BZh",
     "zstandard": rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18",
 }  # fmt: skip
+MAX_LINE_BYTES = 100_000_000
+"""Limit of a line, which is read into memory at once."""
 _DECOMPRESSORS = {"xz": lzma.LZMADecompressor, "bzip2": bz2.BZ2Decompressor}
 _READ_ERRORS = (EOFError, OSError, zlib.error, lzma.LZMAError)
 _BOM = b"\xef\xbb\xbf"
@@ -47,11 +50,12 @@ def open_text(path: Path) -> BinaryIO:
     """Open a plain, .gz, .xz, .bz2 or .zst file in binary mode; iteration yields lines that end in `\\n`.
 
     Raises:
-        DataError: the file is missing, unreadable, a directory or a pipe, or its content does not match its suffix.
+        DataError: the file is missing, unreadable, a directory, a pipe or a device, or its content does not match its
+            suffix.
     """
     try:
-        if path.is_fifo():  # files are read more than once
-            raise DataError(f"{path} is a pipe", "write its content to a file first")
+        if path.is_fifo() or path.is_char_device():  # files are read more than once
+            raise DataError(f"{path} is a pipe or a device", "write its content to a file first")
         with path.open("rb") as file:
             head = file.read(8)
     except FileNotFoundError:
@@ -169,7 +173,10 @@ def read_blocks(path: Path) -> Iterator[bytes]:
 
 def _raw_lines(path: Path) -> Iterator[bytes]:
     with _reading(path) as file:
-        yield from file
+        for number, line in enumerate(iter(partial(file.readline, MAX_LINE_BYTES + 1), b""), 1):
+            if len(line) > MAX_LINE_BYTES:
+                raise DataError(f"{path}, line {number}: longer than {MAX_LINE_BYTES:,} bytes", "check the line ends")
+            yield line
 
 
 @contextlib.contextmanager
@@ -189,6 +196,7 @@ def read_pairs(src: Path, tgt: Path, *, errors: str = "strict") -> Iterator[Pair
         DataError: see `read_lines`.
     """
     sources, targets = read_lines(src, errors), read_lines(tgt, errors)
+    number = -1
     for number, (source, target) in enumerate(itertools.zip_longest(sources, targets)):
         if source is None or target is None:
             n_src = number + (source is not None) + sum(1 for _ in sources)
@@ -198,6 +206,8 @@ def read_pairs(src: Path, tgt: Path, *, errors: str = "strict") -> Iterator[Pair
                 "line n of one file must be the translation of line n of the other",
             )
         yield source, target
+    if number == 0 and source and target and "\r" in source and "\r" in target:
+        raise DataError(f"the lines of {src} and {tgt} end in CR", "convert their line ends to LF")
 
 
 def read_tsv(path: Path, errors: str = "strict") -> Iterator[Pair]:

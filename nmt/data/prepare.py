@@ -19,9 +19,9 @@ import numpy as np
 from nmt.config import MAX_VOCAB_SIZE, Config, DataConfig
 from nmt.console import log, progress
 from nmt.data import tokenizer as tokenizers
-from nmt.data.clean import cleaning_pipeline
+from nmt.data.clean import cleaning_pipeline, is_blank
 from nmt.data.mixing import Mix, PreparedCorpus
-from nmt.data.pairs import Pair, read_lines, write_pairs
+from nmt.data.pairs import Pair, read_lines, read_pairs, write_pairs
 from nmt.data.placeholders import PLACEHOLDERS, replace_spans
 from nmt.data.sentences import count_sentences
 from nmt.data.sources import Split, open_split, parse_corpus, validate_all
@@ -85,10 +85,7 @@ def prepare(config: Config) -> PreparedData:
     data = config.data
     check_data_specs(data)
     _check_tokenizer(config)
-    train, replay = (
-        [open_split(spec, "train", data.src, data.tgt) for spec in specs] for specs in (data.train, data.replay)
-    )
-    valid = open_split(data.valid or data.train[0], "valid", data.src, data.tgt)
+    train, replay, valid = _open_splits(data)
     recipe = _recipe(config, train, replay, valid)
     fingerprint = hashlib.sha256(json.dumps(recipe, sort_keys=True).encode()).hexdigest()[:16]
     directory = data_dir() / "prepared" / fingerprint
@@ -98,6 +95,8 @@ def prepare(config: Config) -> PreparedData:
             if not _is_complete(directory):
                 with resumable_directory(directory) as work:
                     meta = {"fingerprint": fingerprint, "recipe": recipe} | _build(config, train, replay, valid, work)
+                    if _recipe(config, *_open_splits(data)) != recipe:
+                        raise DataError("a corpus changed while it was prepared", "run the command again")
                     (work / "meta.json").write_text(json.dumps(meta, indent=2) + "\n", encoding="utf-8")
     try:
         meta = json.loads((directory / "meta.json").read_text(encoding="utf-8"))
@@ -107,6 +106,13 @@ def prepare(config: Config) -> PreparedData:
         ) from None
     translators = [model for split in (*train, *replay) for model in translators_of(split)]
     return PreparedData(directory, data.src, data.tgt, meta | ({"translators": translators} if translators else {}))
+
+
+def _open_splits(data: DataConfig) -> tuple[list[Split], list[Split], Split]:
+    train, replay = (
+        [open_split(spec, "train", data.src, data.tgt) for spec in specs] for specs in (data.train, data.replay)
+    )
+    return train, replay, open_split(data.valid or data.train[0], "valid", data.src, data.tgt)
 
 
 def find_prepared_text(run: Path, language: str) -> Path | None:
@@ -248,7 +254,7 @@ def _clean(config: Config, train: list[Split], replay: list[Split], valid: Split
         if counts and not sum(counts):
             raise DataError(f"no {label} pair is left after cleaning", "check data.clean, data.src and data.tgt")
     pairs["valid"] = write_pairs(work / f"valid.{src}", work / f"valid.{tgt}", valid.pairs())
-    if not pairs["valid"]:
+    if all(any(map(is_blank, pair)) for pair in read_pairs(work / f"valid.{src}", work / f"valid.{tgt}")):
         raise DataError(f"the validation split of {valid.name} is empty")
     results = {"pairs": pairs, "corpora": num_kept, "dropped": cleaned.dropped}
     write_text(work / CLEANING_FILE, json.dumps(results))

@@ -67,6 +67,8 @@ def read_tmx(path: Path, src: str, tgt: str, errors: str = "strict") -> Iterator
         for pair in parser.parse(text):
             has_pairs = True
             yield pair
+    if not has_pairs and parser.num_empty:
+        raise DataError(f"{path} has no unit in {src} and {tgt} without an empty segment")
     if not has_pairs:
         languages = ", ".join(sorted(parser.languages)) or "none"
         raise DataError(f"{path} has no unit in {src} and {tgt}", f"languages in the file: {languages}")
@@ -90,7 +92,8 @@ class _Parser:
         if self._codes[0] == self._codes[1]:
             raise DataError(f"source and target are both '{src}'")
         self._pairs: list[Pair] = []
-        self._segments: dict[str, tuple[bool, str]] = {}  # of the current unit, by code; True: the code is exact
+        self._segments: dict[str, tuple[tuple[bool, bool], str]] = {}
+        """Segments of the current unit by code, each with its rank: whether it has text and the exact code."""
         self._language = ""
         self._pieces: list[str] | None = None  # text of the current segment
         self._markup_depth = 0
@@ -158,12 +161,13 @@ class _Parser:
         if not matches:
             return
         code = max(matches, key=len)  # for the pair pt, pt-BR
-        is_exact = language == code
-        if code not in self._segments or (is_exact and not self._segments[code][0]):
-            self._segments[code] = is_exact, _clean_text(text)
+        text = _clean_text(text)
+        rank = bool(text), language == code
+        if code not in self._segments or rank > self._segments[code][0]:
+            self._segments[code] = rank, text
 
     def _end_unit(self) -> None:
-        src, tgt = (self._segments.get(code, (False, None))[1] for code in self._codes)
+        src, tgt = (self._segments[code][1] if code in self._segments else None for code in self._codes)
         if src is None or tgt is None:
             self.num_incomplete += 1
         elif not src or not tgt:
@@ -207,7 +211,9 @@ def _decode(path: Path, errors: str) -> Iterator[str]:
     for block in chain([first], blocks, [b""]):
         try:
             text = decoder.decode(block, final=not block)
-        except UnicodeDecodeError as error:
+        except UnicodeError as error:
+            if not isinstance(error, UnicodeDecodeError):  # of codecs such as punycode
+                raise DataError(f"{path}: unknown encoding '{encoding}'", "correct the XML declaration") from None
             line += error.object[: error.start].count(b"\n")
             raise DataError(
                 f"{path}, line {line}: not {encoding.upper()} (0x{error.object[error.start]:02x})",

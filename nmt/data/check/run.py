@@ -91,9 +91,11 @@ def repair(corpora: Sequence[Split], report: Report) -> Iterator[Pair]:
     """Yield the pairs after dropping or rewriting those with problems; see `Check.fix`."""
     rewrite_bits = bits_with_fix("rewrite")
     pairs = itertools.chain.from_iterable(map(TolerantReader, corpora))
-    for (source, target), problems, is_dropped in zip(
-        pairs, report.problems_N.tolist(), report.dropped_N.tolist(), strict=True
-    ):
+    rows = zip(report.problems_N.tolist(), report.dropped_N.tolist(), strict=True)
+    for pair, row in itertools.zip_longest(pairs, rows):
+        if pair is None or row is None:
+            raise DataError("the text changed while it was checked", "run the command again")
+        (source, target), (problems, is_dropped) = pair, row
         if not is_dropped:
             if problems & rewrite_bits:
                 source, target = (repair_encoding(text, report.ignored) for text in (source, target))

@@ -715,6 +715,7 @@ def test_requests_need_a_key(service: Service, tmp_path: Path) -> None:
         assert client.post("/detect", data={"q": "a"}).status_code == 429
         assert client.get("/languages").is_success
         assert client.post("/translate", content=b"{").status_code == 429
+        assert client.post("/translate", content=b"{" * 500_000).status_code == 413  # the connection ends
         assert status(api_key=" key-öf-bob ") == 200
         query = {"api_key": "key-öf-bob"}
         assert client.post("/translate", json=VALID, params=query).is_success
@@ -726,7 +727,7 @@ def test_requests_need_a_key(service: Service, tmp_path: Path) -> None:
         assert client.post("/detect", data={"q": "a", "api_key": "k" * 50_000}).status_code == 403
 
 
-@pytest.mark.parametrize("line", ["k1 # of ann", "k\u200b1", "k\x00", "k" * 201])
+@pytest.mark.parametrize("line", ["k1 # of ann", "k\u200b1", "k\x00"])
 def test_lines_that_are_no_keys_are_rejected(tmp_path: Path, line: str) -> None:
     (tmp_path / "keys").write_text(f"# keys\ngood\n{line}\n")
     with pytest.raises(UsageError, match="line 3: not a key"):

@@ -153,15 +153,15 @@ def test_tokenizer_without_placeholders_is_logged(directory: Path, capsys: pytes
 
 
 def test_corpus_that_changes_while_it_is_prepared_is_an_error(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    experiment, build = config(directory), preparing._build
+    experiment, clean = config(directory), preparing._clean
 
-    def change_and_build(*arguments: Any) -> dict[str, Any]:
+    def change_and_clean(*arguments: Any) -> dict[str, Any]:
         copy_text(directory, 300, seed=6)
-        return build(*arguments)
+        return clean(*arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(preparing, "_build", change_and_build)
-        with pytest.raises(DataError, match="a corpus changed while it was prepared"):
+        patch.setattr(preparing, "_clean", change_and_clean)
+        with pytest.raises(DataError, match="a corpus changed while it was read"):
             prepare(experiment)
     copy_text(directory, 300)
     store = prepare(experiment).store("train")
@@ -283,8 +283,9 @@ def test_source_noise_differs_between_epochs(directory: Path) -> None:
 
 def test_noise_functions_apply_to_independent_shares(directory: Path) -> None:
     _, loader = prepare_and_load(directory, "train.source_noise=[typos(p=0.6), uppercase(p=0.3), lowercase(p=0.0)]")
-    loader.batch_indices(0)
-    chosen_NK = loader._noise_NK
+    chosen_NK = loader._noise_NK(0)
+    assert (chosen_NK != loader._noise_NK(1)).any()
+    assert (chosen_NK == loader._noise_NK(0)).all()
     assert chosen_NK.mean(axis=0) == pytest.approx([0.6, 0.3, 0], abs=0.1)
     assert chosen_NK[:, :2].all(axis=1).mean() == pytest.approx(0.18, abs=0.07)
 

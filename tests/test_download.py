@@ -18,7 +18,7 @@ import pytest
 from loopback import Loopback, loopback
 
 from nmt.data import download
-from nmt.data.archives import extract, extracted_files
+from nmt.data.archives import check_expansion, extract, extracted_files
 from nmt.data.download import fetch, mirror_url
 from nmt.errors import DataError, DownloadError, UsageError
 
@@ -271,13 +271,9 @@ def test_archive_with_path_traversal_is_rejected(make_archive, suffix: str, name
 
 def test_archive_with_two_files_of_a_name_is_rejected(tmp_path: Path) -> None:
     make_zip(tmp_path / "a.zip", dict.fromkeys(("x", "y", "./x"), b"x"))
-    with tarfile.open(tmp_path / "a.tar", "w") as packed:
-        for name in ("x", "y", "./x"):
-            packed.addfile(tarfile.TarInfo(name))
-    for name in ("a.zip", "a.tar"):
-        with pytest.raises(DownloadError, match=r"has two files \./x"):
-            extract(tmp_path / name, tmp_path / "out")
-        assert not (tmp_path / "out").exists()
+    with pytest.raises(DownloadError, match=r"a\.zip has two files of one name"):
+        extract(tmp_path / "a.zip", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def test_encrypted_archive_is_rejected(tmp_path: Path) -> None:
@@ -289,21 +285,16 @@ def test_encrypted_archive_is_rejected(tmp_path: Path) -> None:
 
 
 def test_bomb_in_a_compressed_file_is_rejected(tmp_path: Path) -> None:
-    bomb = gzip.compress(bytes(30 << 20))
-    (tmp_path / "a.gz").write_bytes(bomb)
-    for source in (tmp_path / "a.gz", make_zip(tmp_path / "a.zip", {"in/a.gz": bomb})):
-        with (
-            pytest.raises(DownloadError, match=r"a\.gz is unsafe: .* expand to"),
-            extracted_files([source], scratch_parent=tmp_path / "near"),
-        ):
-            pass
-        assert list((tmp_path / "near").iterdir()) == []
+    (tmp_path / "a.gz").write_bytes(gzip.compress(bytes(30 << 20)))
+    with pytest.raises(DownloadError, match=r"a\.gz is unsafe: .* expand to"):
+        check_expansion(tmp_path / "a.gz")
+    check_expansion(Path("/dev/zero"))  # no suffix of a compressed file, so it is not read
 
 
 def test_pipe_is_no_archive(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "a.zip")
     with (
-        pytest.raises(DataError, match=r"is a pipe or a device: .*a\.zip"),
+        pytest.raises(DataError, match=r"a\.zip is a pipe or a device"),
         extracted_files([tmp_path / "a.zip"], scratch_parent=tmp_path / "near"),
     ):
         pass

@@ -168,6 +168,10 @@ def test_files_with_unusual_lines_are_rejected(tmp_path: Path, monkeypatch: pyte
         list(read_pairs(tmp_path / "a", tmp_path / "b"))
     write(tmp_path / "c", b"d")
     assert list(read_pairs(tmp_path / "a", tmp_path / "c")) == [("a\rb\rc", "d")]
+    write(tmp_path / "a", b"a\r\r\n")
+    write(tmp_path / "b", b"b\r\r\n")
+    assert list(read_pairs(tmp_path / "a", tmp_path / "b")) == [("a\r", "b\r")]
+    assert list(read_lines(Path("/dev/null"))) == []
     with pytest.raises(DataError, match="is a pipe or a device"):
         open_text(Path("/dev/zero"))
 

@@ -197,7 +197,7 @@ def test_malformed_and_dangerous_files_are_located(tmp_path: Path, doctype: str,
         ("<?xml version='1.0'?>", "line 1: not well-formed XML (no element found)", "export"),
         ("<?xml version='1.0'?><tmx>\n<body>", "line 2: not well-formed XML (no element found)", "export"),
         ("", "has no unit in en and de", "languages in the file: none"),
-        (unit(('lang="en"', "x"), ('lang="de"', " ")), "has no unit in en and de without an empty segment", ""),
+        (unit(('lang="en"', "x"), ('lang="de"', " ")), "has no unit with text in en and de", "exported"),
         (unit(('lang="en-GB"', "x"), ('lang="fr"', "y")), "has no unit in en and de", "in the file: en-GB, fr"),
     ],
 )

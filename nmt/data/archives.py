@@ -40,8 +40,8 @@ def extracted_files(sources: Sequence[Path], scratch_parent: Path) -> Iterator[l
     Archives are extracted into a temporary directory in `scratch_parent`.
 
     Raises:
-        DataError: a source does not exist.
-        DownloadError: an archive is corrupted, truncated or unsafe, or a compressed file expands too much.
+        DataError: a source does not exist, or is a pipe or a device.
+        DownloadError: an archive is corrupted, truncated or unsafe.
     """
     scratch_parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".unpack.", dir=scratch_parent) as scratch:
@@ -50,17 +50,17 @@ def extracted_files(sources: Sequence[Path], scratch_parent: Path) -> Iterator[l
             if source.is_dir():
                 files += sorted(path for path in source.iterdir() if path.is_file())
             elif not source.is_file():
-                reason = "is a pipe or a device:" if source.exists() else "no such file or directory:"
-                raise DataError(f"{reason} {source}", "specify the archive or directory of the corpus")
+                if source.exists():
+                    raise DataError(f"{source} is a pipe or a device", "write its content to a file first")
+                raise DataError(
+                    f"no such file or directory: {source}", "specify the archive or directory of the corpus"
+                )
             elif _ARCHIVE.search(source.name.lower()):
                 directory = Path(scratch) / str(i)
                 extract(source, directory)
                 files += sorted(path for path in directory.rglob("*") if path.is_file())
             else:
                 files.append(source)
-        for path in files:
-            if path.suffix in COMPRESSED:
-                _check_compressed(path)
         yield files
 
 
@@ -97,9 +97,10 @@ def _read_zip(archive: Path, directory: Path, exclude: str) -> None:
     with zipfile.ZipFile(archive) as file:
         members = [member for member in file.infolist() if not member.is_dir()]
         members = [member for member in members if exclude not in PurePosixPath(member.filename).parts]
-        names = set[PurePosixPath]()
+        if len({PurePosixPath(member.filename) for member in members}) < len(members):
+            raise DownloadError(f"{archive.name} has two files of one name", "extract it, and specify the directory")
         for member in members:
-            _check_name(archive, member.filename, names)
+            _check_name(archive, member.filename)
             if member.flag_bits & 1:
                 raise DownloadError(f"{archive.name} is encrypted", "extract it, and specify the directory")
             if stat.S_IFMT(member.external_attr >> 16) not in (0, stat.S_IFREG):
@@ -129,13 +130,13 @@ class _Tar:
 
 
 def _read_tar(archive: Path, directory: Path) -> None:
-    total, names = 0, set[PurePosixPath]()
+    total = 0
     tar: Any = _Tar(archive)
     with contextlib.closing(tar), tarfile.open(fileobj=tar, mode="r:") as file:
         for member in file:
+            _check_name(archive, member.name)
             if member.isdir():
                 continue
-            _check_name(archive, member.name, names)
             if not member.isreg():
                 raise DownloadError(f"{archive.name} is unsafe: {member.name} is a link or a device")
             total += member.size
@@ -150,18 +151,20 @@ def _save(content: IO[bytes], path: Path) -> None:
         shutil.copyfileobj(content, file, 1 << 20)
 
 
-def _check_name(archive: Path, name: str, names: set[PurePosixPath]) -> None:
-    """Check the name of a file, and add it to the names of the files before."""
-    if PurePosixPath(name) in names:
-        raise DownloadError(f"{archive.name} has two files {name}", "extract it, and specify the directory")
-    names.add(PurePosixPath(name))
+def _check_name(archive: Path, name: str) -> None:
     if name.startswith(("/", "\\")) or ".." in re.split(r"[/\\]", name) or name[1:2] == ":":
         raise DownloadError(f"{archive.name} is unsafe: it would write outside its directory ({name})")
 
 
-def _check_compressed(path: Path) -> None:
+def check_expansion(path: Path) -> None:
+    """Read a file, and check that it does not expand too much if it is compressed.
+
+    Raises:
+        DataError: the file is corrupted.
+        DownloadError: the file expands too much.
+    """
     size = 0
-    for block in read_blocks(path):
+    for block in read_blocks(path) if path.suffix in COMPRESSED else ():
         size += len(block)
         _check_size(path, size)
 
@@ -170,4 +173,7 @@ def _check_size(archive: Path, extracted_bytes: int) -> None:
     compressed_bytes = max(archive.stat().st_size, 1)
     has_high_ratio = extracted_bytes > max(RATIO_CHECK_BYTES, MAX_RATIO * compressed_bytes)
     if extracted_bytes > MAX_BYTES or has_high_ratio:
-        raise DownloadError(f"{archive.name} is unsafe: {compressed_bytes:,} bytes expand to {extracted_bytes:,}")
+        raise DownloadError(
+            f"{archive.name} is unsafe: {compressed_bytes:,} bytes expand to {extracted_bytes:,}",
+            "if you trust it, decompress it, and specify the directory",
+        )

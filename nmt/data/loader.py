@@ -84,8 +84,7 @@ class Loader:
         self._store, self._all_lengths_N2 = store, store.lengths_N2.copy()
         self._is_tagged_N = np.zeros(len(store), bool)
         self._epoch_pairs: tuple[int, NDArray[np.int64], NDArray[np.integer]] | None = None
-        self._noise_NK = np.zeros((len(store), 0), bool)
-        """Which noise functions apply to each pair of the store in the epoch of `_epoch_pairs`."""
+        self._epoch_noise: tuple[int, NDArray[np.bool_]] | None = None
         self.corpora = self._select(mix or Mix([PreparedCorpus("", len(store), CorpusOptions())]))
         self.num_pairs = sum(each.pairs_per_epoch for each in self.corpora)
         """Number of pairs of an epoch."""
@@ -158,9 +157,6 @@ class Loader:
             pair_ids_N = np.concatenate(samples)
             lengths_N2 = self._all_lengths_N2[pair_ids_N]
             if self.noise:
-                rng = np.random.default_rng((self.seed, NOISE_STREAM, epoch))
-                chosen = [rng.random(len(self._store), np.float32) < p for p in self.noise.probabilities]
-                self._noise_NK = np.stack(chosen, axis=1)
                 self._update_noisy_lengths(lengths_N2, pair_ids_N, epoch)
             self._epoch_pairs = epoch, pair_ids_N, lengths_N2
         return self._epoch_pairs[1:]
@@ -198,16 +194,25 @@ class Loader:
 
     def _noisy_ids(self, pair_ids: list[int], epoch: int) -> dict[int, list[int]]:
         """Return the token ids of the sources with noise, without tags, by index in `pair_ids`."""
-        noisy = np.flatnonzero(self._noise_NK[pair_ids].any(axis=1)).tolist()
+        noisy = np.flatnonzero(self._noise_NK(epoch)[pair_ids].any(axis=1)).tolist()
         rows = self.tokenizer.encode_batch([self._noisy_source(pair_ids[n], epoch) for n in noisy])
         return dict(zip(noisy, rows, strict=True))
 
     def _noisy_source(self, i: int, epoch: int) -> str:
         text = self._store.src.text(i)
-        if not self.noise or not self._noise_NK[i].any():
+        if not self.noise or not (is_chosen_K := self._noise_NK(epoch)[i]).any():
             return text
         token = self.tokenizer.language_token(text)
-        return token + self.noise.apply(text[len(token) :], self._noise_NK[i], Random(f"{self.seed} {epoch} {i}"))
+        return token + self.noise.apply(text[len(token) :], is_chosen_K, Random(f"{self.seed} {epoch} {i}"))
+
+    def _noise_NK(self, epoch: int) -> NDArray[np.bool_]:
+        """Return which noise functions apply to each pair of the store in an epoch."""
+        if self._epoch_noise is None or self._epoch_noise[0] != epoch:
+            assert self.noise
+            rng = np.random.default_rng((self.seed, NOISE_STREAM, epoch))
+            chosen = [rng.random(len(self._store), np.float32) < p for p in self.noise.probabilities]
+            self._epoch_noise = epoch, np.stack(chosen, axis=1)
+        return self._epoch_noise[1]
 
     def _replace_too_long(self, rows: Sequence[Ids], originals: Sequence[Ids]) -> list[Ids]:
         """Replace rows above `train.max_length` with the ids without noise and sampling, which are shorter."""

@@ -54,7 +54,7 @@ def open_text(path: Path) -> BinaryIO:
             suffix.
     """
     try:
-        if path.is_fifo() or path.is_char_device():  # files are read more than once
+        if path.is_fifo() or (path.is_char_device() and path.resolve() != Path(os.devnull)):  # files are read twice
             raise DataError(f"{path} is a pipe or a device", "write its content to a file first")
         with path.open("rb") as file:
             head = file.read(8)
@@ -129,7 +129,7 @@ def read_lines(path: Path, errors: str = "strict") -> Iterator[str]:
         errors: for bytes that are not UTF-8: "strict" raises an error, "replace" decodes them as U+FFFD.
 
     Raises:
-        DataError: the file is missing or corrupted.
+        DataError: the file is missing or corrupted, or a line has more than `MAX_LINE_BYTES`.
         EncodingError: a line is not UTF-8; the message has its line and byte, from 1.
     """
     return decode_lines(_raw_lines(path), str(path), errors)
@@ -193,7 +193,7 @@ def read_pairs(src: Path, tgt: Path, *, errors: str = "strict") -> Iterator[Pair
 
     Raises:
         UnequalLineCountsError: the files have different numbers of lines; the message has both numbers.
-        DataError: see `read_lines`.
+        DataError: the lines end in CR; see also `read_lines`.
     """
     sources, targets = read_lines(src, errors), read_lines(tgt, errors)
     number = -1
@@ -206,7 +206,7 @@ def read_pairs(src: Path, tgt: Path, *, errors: str = "strict") -> Iterator[Pair
                 "line n of one file must be the translation of line n of the other",
             )
         yield source, target
-    if number == 0 and source and target and "\r" in source and "\r" in target:
+    if number == 0 and source and target and "\r" in source.rstrip("\r") and "\r" in target.rstrip("\r"):
         raise DataError(f"the lines of {src} and {tgt} end in CR", "convert their line ends to LF")
 
 

@@ -95,8 +95,6 @@ def prepare(config: Config) -> PreparedData:
             if not _is_complete(directory):
                 with resumable_directory(directory) as work:
                     meta = {"fingerprint": fingerprint, "recipe": recipe} | _build(config, train, replay, valid, work)
-                    if _recipe(config, *_open_splits(data)) != recipe:
-                        raise DataError("a corpus changed while it was prepared", "run the command again")
                     (work / "meta.json").write_text(json.dumps(meta, indent=2) + "\n", encoding="utf-8")
     try:
         meta = json.loads((directory / "meta.json").read_text(encoding="utf-8"))
@@ -255,7 +253,9 @@ def _clean(config: Config, train: list[Split], replay: list[Split], valid: Split
             raise DataError(f"no {label} pair is left after cleaning", "check data.clean, data.src and data.tgt")
     pairs["valid"] = write_pairs(work / f"valid.{src}", work / f"valid.{tgt}", valid.pairs())
     if all(any(map(is_blank, pair)) for pair in read_pairs(work / f"valid.{src}", work / f"valid.{tgt}")):
-        raise DataError(f"the validation split of {valid.name} is empty")
+        raise DataError(f"the validation split of {valid.name} is empty", "set data.valid to another corpus")
+    if _recipe(config, *_open_splits(config.data)) != _recipe(config, train, replay, valid):
+        raise DataError("a corpus changed while it was read", "run the command again")
     results = {"pairs": pairs, "corpora": num_kept, "dropped": cleaned.dropped}
     write_text(work / CLEANING_FILE, json.dumps(results))
     return results

@@ -46,10 +46,10 @@ _SPACES = re.compile("[ \t\r\n]{2,}|[\t\r\n]")  # all but single spaces
 def read_tmx(path: Path, src: str, tgt: str, errors: str = "strict") -> Iterator[Pair]:
     """Yield the segments of all units that have both languages.
 
-    `de` matches the variants `de`, `de-DE`, `de_AT` and `DE`. Of several variants, the first one without a region is
-    used, otherwise the first one. Inline markup is removed; a placeholder (`ph`) between two letters or digits becomes
-    a space. Spaces, tabs and line breaks become single spaces. Units without one of the languages or with an empty
-    segment are skipped; a log line has their number.
+    `de` matches the variants `de`, `de-DE`, `de_AT` and `DE`. Of several variants with text, the first one without a
+    region is used, otherwise the first one. Inline markup is removed; a placeholder (`ph`) between two letters or
+    digits becomes a space. Spaces, tabs and line breaks become single spaces. Units without one of the languages or
+    with an empty segment are skipped; a log line has their number.
 
     Args:
         path: a TMX file.
@@ -68,7 +68,7 @@ def read_tmx(path: Path, src: str, tgt: str, errors: str = "strict") -> Iterator
             has_pairs = True
             yield pair
     if not has_pairs and parser.num_empty:
-        raise DataError(f"{path} has no unit in {src} and {tgt} without an empty segment")
+        raise DataError(f"{path} has no unit with text in {src} and {tgt}", "check whether it was exported completely")
     if not has_pairs:
         languages = ", ".join(sorted(parser.languages)) or "none"
         raise DataError(f"{path} has no unit in {src} and {tgt}", f"languages in the file: {languages}")

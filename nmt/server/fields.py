@@ -215,7 +215,8 @@ def optional(fields: Fields, name: str, expected: type) -> Any:
     """
     value = fields.get(name)
     if value is not None and not isinstance(value, expected):
-        raise HTTPException(400, f"{name} must be {'one string' if expected is str else 'a file'}")
+        number = "one" if isinstance(value, list) else "a"
+        raise HTTPException(400, f"{name} must be {number} {'string' if expected is str else 'file'}")
     if isinstance(value, str) and SURROGATES.search(value):
         raise HTTPException(400, f"{name} has half of a surrogate pair")
     return value

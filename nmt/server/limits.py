@@ -23,6 +23,7 @@ MAX_MARKUP_BYTES = 20
 """Maximum size of a file without compression, per character to translate. Parsing takes much more memory."""
 MAX_OTHER_BYTES = 64 * 1024
 """Maximum size of the rest of a request."""
+MAX_NAME_LENGTH = 100
 IPV6_PREFIX = 64
 """Length of the prefix that IPv6 addresses of one client have in common."""
 
@@ -86,12 +87,12 @@ def read_keys(path: Path) -> frozenset[bytes]:
 
 
 def client_network(host: str) -> str:
-    """Return the address of a client, for IPv6 the network that one client usually has, or "" if it is none."""
+    """Return the address of a client, for IPv6 the network that one client usually has, or what a proxy has instead."""
     try:
         address = ip_address(host)
     except ValueError:
-        return ""
-    if isinstance(address, IPv6Address):
+        return host[:MAX_NAME_LENGTH]
+    if isinstance(address, IPv6Address) and not address.is_link_local:
         address = address.ipv4_mapped or ip_network((int(address), IPV6_PREFIX), strict=False).network_address
     return str(address)
 

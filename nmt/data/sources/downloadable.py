@@ -20,7 +20,7 @@ from typing import Any
 
 from nmt.console import log, progress
 from nmt.data import download
-from nmt.data.archives import extracted_files
+from nmt.data.archives import check_expansion, extracted_files
 from nmt.data.pairs import COMPRESSED, EncodingError, count_lines, read_pairs, write_pairs
 from nmt.data.sources import holdout
 from nmt.data.sources.corpus import (
@@ -217,7 +217,8 @@ def find_standard_splits(
     """Find train, valid and test among files with names such as train.en.gz, val.de, test_2016.en.
 
     Raises:
-        DataError: a split is ambiguous, or one of its two files is missing.
+        DataError: a split is ambiguous, or one of its two files is missing or corrupted.
+        DownloadError: a compressed file expands too much.
     """
     paths = group_by_prefix(files, languages)
     readers: dict[str, PairReader] = {}
@@ -228,6 +229,7 @@ def find_standard_splits(
         for language in languages:
             if language not in paths[prefix]:
                 raise DataError(f"{prefix.name}.{'/'.join(paths[prefix])} exists, but not {prefix.name}.{language}")
+            check_expansion(paths[prefix][language])
         readers[split] = partial(read_pairs, *(paths[prefix][language] for language in languages), errors=errors)
     return readers
 

@@ -11,7 +11,7 @@ import pytest
 from serving import serving
 
 from nmt import Guard, Translator
-from nmt.server.limits import Limits
+from nmt.server.limits import Limits, read_keys
 from nmt.server.service import Service
 
 pytestmark = pytest.mark.slow
@@ -214,8 +214,9 @@ def test_every_control_has_a_name(page: Any) -> None:
     assert page.evaluate("document.documentElement.lang") == "en"
 
 
-def test_a_key_is_sent(browser: Any, service: Service) -> None:
-    with serving(service, Limits(keys=frozenset(["key-of-ann"]))) as client:
+def test_a_key_is_sent(browser: Any, service: Service, tmp_path: Path) -> None:
+    (tmp_path / "keys").write_text("key-of-ann\n")
+    with serving(service, Limits(keys=read_keys(tmp_path / "keys"))) as client:
         page = browser.new_page()
         page.goto(str(client.base_url))
         page.locator("#text").fill("Are we done?")

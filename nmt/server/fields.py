@@ -49,7 +49,7 @@ async def read_fields(request: Request, max_bytes: int) -> Fields:
     try:
         query = _parse_urlencoded(request.scope["query_string"])
         if media_type == "application/json" or media_type.endswith("+json"):
-            return _merge(query) | _parse_json(body)
+            return _merge(query) | {name: value for name, value in _parse_json(body).items() if value is not None}
         if media_type == "multipart/form-data":
             form = await run_in_threadpool(_parse_multipart, content_type, body)
         elif media_type == "application/x-www-form-urlencoded":

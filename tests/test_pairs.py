@@ -145,6 +145,13 @@ def test_tsv_line_without_tab_is_located(tmp_path: Path) -> None:
         list(read_tsv(write(tmp_path / "a.tsv", b"one\teins\ntwo\n")))
 
 
+def test_tsv_reads_any_two_columns(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tsv", b"news\tone\teins\tx\n\nnews\ttwo\t\n")
+    assert list(read_tsv(path, columns=(2, 1))) == [("eins", "one"), ("", ""), ("", "two")]
+    with pytest.raises(DataError, match=r"a\.tsv, line 3: 3 columns instead of 4"):
+        list(read_tsv(path, columns=(1, 3)))
+
+
 @pytest.mark.parametrize("suffix", ["", ".gz"])
 def test_write_and_read_pairs(suffix: str, tmp_path: Path) -> None:
     left, right = tmp_path / f"a{suffix}", tmp_path / f"b{suffix}"

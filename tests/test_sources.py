@@ -281,6 +281,19 @@ def test_files_as_tsv(name: str, tmp_path: Path) -> None:
     assert next(open_split(f"{spec}, columns=('de', 'en'))", "test", "en", "de").pairs()) == TEXT[0][::-1]
 
 
+def test_columns_of_a_table_have_names(tmp_path: Path) -> None:
+    content = "".join(f"tale\t{en}\t{de}\tchecked\n" for en, de in TEXT).encode()
+    (tmp_path / "a.tsv.xz").write_bytes(lzma.compress(content))
+    spec = f"files(test='{tmp_path / 'a.tsv.xz'}', columns=('source', 'en', 'de'))"
+    assert list(open_split(spec, "test", "en", "de").pairs()) == TEXT
+    assert list(open_split(spec, "test", "de", "en").pairs()) == [pair[::-1] for pair in TEXT]
+    with pytest.raises(DataError, match=r"has no columns named 'fr' in columns=\('source', 'en', 'de'\)") as caught:
+        open_split(spec, "test", "en", "fr")
+    assert caught.value.hint == "name each column of a line, for example columns=('id', 'en', 'fr')"
+    with pytest.raises(DataError, match="has 2 columns named 'en'"):
+        open_split(spec.replace("source", "en"), "test", "en", "de")
+
+
 def test_missing_splits_are_held_out_of_train(tmp_path: Path) -> None:
     train, dev = write(tmp_path / "train", TEXT), write(tmp_path / "dev", [("dev", "dev")] * 3)
     spec = f"files(train='{train}', valid='{dev}')"

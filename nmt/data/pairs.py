@@ -210,19 +210,30 @@ def read_pairs(src: Path, tgt: Path, *, errors: str = "strict") -> Iterator[Pair
         raise DataError(f"the lines of {src} and {tgt} end in CR", "convert their line ends to LF")
 
 
-def read_tsv(path: Path, errors: str = "strict") -> Iterator[Pair]:
-    """Yield the first two columns of a tab-separated file, without interpreting quotes.
+def read_tsv(path: Path, errors: str = "strict", *, columns: tuple[int, int] = (0, 1)) -> Iterator[Pair]:
+    """Yield two columns of a tab-separated file, without interpreting quotes.
 
     An empty line yields a blank pair, which cleaning drops and counts.
 
+    Args:
+        path: a plain or compressed file.
+        errors: see `read_lines`.
+        columns: indices of the source and the target column.
+
     Raises:
-        DataError: a line has no tab; see also `read_lines`.
+        DataError: a line has too few columns; see also `read_lines`.
     """
+    source_column, target_column = columns
+    num_needed = max(columns) + 1
     for number, line in enumerate(read_lines(path, errors), 1):
-        columns = line.split("\t", 2)
-        if line and len(columns) < 2:
-            raise DataError(f"{path}, line {number}: no tab", "each line is SOURCE, a tab, TARGET")
-        yield (columns[0], columns[1]) if line else ("", "")
+        if not line:
+            yield "", ""
+            continue
+        cells = line.split("\t", num_needed)
+        if len(cells) < num_needed:
+            found = "no tab" if len(cells) == 1 else f"{len(cells)} columns instead of {num_needed}"
+            raise DataError(f"{path}, line {number}: {found}", "separate the columns of each line by tabs")
+        yield cells[source_column], cells[target_column]
 
 
 def hash_text(text: str) -> int:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from nmt.data.pairs import COMPRESSED, Pair, count_lines, read_pairs, read_tsv
+from nmt.data.pairs import COMPRESSED, count_lines, read_pairs, read_tsv
 from nmt.data.sources import holdout
 from nmt.data.sources.corpus import RECORD, SPLITS, CorpusInfo, PairReader, Split, hash_files, hash_strings, swap_sides
 from nmt.data.tmx import read_tmx
@@ -27,8 +26,8 @@ class Files:
     """The validation text; default: sentences held out from train."""
     test: FileSpec | None = None
     """The test text; default: sentences held out from train."""
-    columns: tuple[str, str] | None = None
-    """Languages of the columns of a TSV file, or of two files without language suffixes; default (src, tgt)."""
+    columns: tuple[str, ...] | None = None
+    """Names of the columns of a TSV file, of which two are languages, or languages of two files; default (src, tgt)."""
     hold_out: bool = True
     """False keeps all of train for training when valid or test are in another corpus."""
     errors: str = "strict"
@@ -94,18 +93,29 @@ class Files:
             return partial(read_tmx, paths[0], src, tgt, self.errors)
         suffixes = tuple(map(language_suffix, paths))
         languages = suffixes if set(suffixes) == {src, tgt} else self.columns or (src, tgt)
+        is_table = len(paths) == 1
+        if is_table:
+            return partial(read_tsv, paths[0], self.errors, columns=_find_columns(paths[0], languages, src, tgt))
         if sorted(languages) != sorted((src, tgt)):
             raise DataError(f"{paths[0]} is {'-'.join(languages)}, not {src}-{tgt}")
-        for path, suffix, language in zip(paths, suffixes, languages, strict=False):
+        for path, suffix, language in zip(paths, suffixes, languages, strict=True):
             if suffix != language and suffix in languages and not self.columns:
                 languages_of_files = (tgt, src) if {*suffixes} > {suffix} else (src, tgt)
                 hint = f"swap the files, or name their languages: columns={languages_of_files}"
                 raise DataError(f"{path} would be read as language {language}", hint)
-
-        def read() -> Iterator[Pair]:
-            return read_tsv(paths[0], self.errors) if len(paths) == 1 else read_pairs(*paths, errors=self.errors)
-
+        read = partial(read_pairs, *paths, errors=self.errors)
         return read if tuple(languages) == (src, tgt) else swap_sides(read)
+
+
+def _find_columns(path: Path, names: tuple[str, ...], src: str, tgt: str) -> tuple[int, int]:
+    """Return the indices of the source and the target column; columns with other names are ignored."""
+    for language in (src, tgt):
+        if names.count(language) != 1:
+            raise DataError(
+                f"{path} has {names.count(language) or 'no'} columns named '{language}' in columns={names}",
+                f"name each column of a line, for example columns=('id', '{src}', '{tgt}')",
+            )
+    return names.index(src), names.index(tgt)
 
 
 def _resolve_paths(spec: FileSpec, src: str, tgt: str) -> tuple[Path, ...]:

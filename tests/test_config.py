@@ -115,6 +115,8 @@ def test_invalid_specs_raise_errors_with_hints(spec: str, message: str, hint: st
         ("data.train=[tatoeba, multi30k]", lambda c: c.data.train, ("tatoeba", "multi30k")),
         ("data.clean=", lambda c: c.data.clean, ()),
         ("data.train=files(train='a, b', valid='c')", lambda c: c.data.train, ("files(train='a, b', valid='c')",)),
+        ("data.train+=tatoeba", lambda c: c.data.train, ("phrasebook", "tatoeba")),
+        ("data.train += [tatoeba, multi30k]", lambda c: c.data.train, ("phrasebook", "tatoeba", "multi30k")),
         ("seed=7", lambda c: c.seed, 7),
         ("search=greedy", lambda c: c.search, "greedy"),
     ],
@@ -132,6 +134,7 @@ def test_overrides_set_their_option(override: str, read: Any, value: Any) -> Non
         ("train.steps=many", "train.steps: expected int, got 'many'"),
         ("train.steps=", "train.steps: expected int, got None"),
         ("a.b.c=1", "unknown key a.b.c"),
+        ("train.steps+=1", "train.steps is not a list"),
         ("train.steps=[", "cannot read the value"),
     ],
 )

@@ -196,6 +196,60 @@ def test_student_script(tmp_path: Path) -> None:
         assert script("../student.sh", *wrong, code=2, **environment) == []
 
 
+def test_general_models_from_corpora_to_packages(tmp_path: Path) -> None:
+    source, target = sentences(900)
+    rows = zip(source[:700], target[:700], strict=True)
+    (tmp_path / "prose.tsv").write_text("".join(f"tale\t{english}\t{german}\n" for english, german in rows))
+    for name, part in (("web", slice(600, 750)), ("valid", slice(750, 770)), ("test", slice(770, 790))):
+        write(tmp_path / name, source[part], target[part])
+    write(tmp_path / "mono", source[790:], target[790:])
+    prose = f"files(train='{tmp_path}/prose.tsv', columns=('kind', 'en', 'de'), weight=2, hold_out=False, license='X')"
+    web, valid, test = (f"files({split}='{tmp_path}/{name}')" for split, name in
+                        (("train", "web"), ("valid", "valid"), ("test", "test")))  # fmt: skip
+    config = {
+        "data": {"train": [prose, web], "valid": valid, "test": test, "placeholders": True, "clean": ["normalize"]},
+        "tokenizer": {"vocab_size": int(TINY["tokenizer.vocab_size"])},
+        "model": {"dim": 32, "heads": 2, "ffn_dim": 32, "encoder_layers": 1, "decoder_layers": 1},
+        "train": {
+            "steps": 100,
+            "batch_tokens": 1024,
+            "valid_every": 100,
+            "valid_pairs": 4,
+            "calibration_pairs": 0,
+            "optimizer": "muon",
+            "schedule": "linear(peak=2e-2, warmup=10)",
+        },
+    }
+    (tmp_path / "corpora.yaml").write_text(yaml.safe_dump(config))
+    directories = {"NMT_RUNS": "runs", "NMT_DATA": "data", "PRETRAINED_DIR": "pretrained"}
+    environment = {name: str(tmp_path / path) for name, path in directories.items()}
+    environment |= {"CONFIG": str(tmp_path / "corpora.yaml"), "MONO": str(tmp_path / "mono"), "TESTS": test}
+    environment |= {"TEACHER": "--set model.dim=64 --set model.ffn_dim=64", "STUDENT": "--set train.steps=8"}
+    environment["ROUNDS"] = "1"
+    trained = []
+    for _ in range(2):  # a finished run is not repeated
+        script("../train_general.sh", **environment)
+        trained.append({path: path.stat().st_mtime_ns for path in sorted((tmp_path / "runs").rglob("*.safetensors"))})
+    assert trained[0] == trained[1]
+    runs = {f"{name}/{direction}" for name in ("teacher-0", "teacher-1", "student") for direction in ("en-de", "de-en")}
+    assert {str(path.parent.relative_to(tmp_path / "runs" / "general")) for path in
+            (tmp_path / "runs").rglob("config.yaml")} == runs  # fmt: skip
+    text = tmp_path / "data" / "general"
+    cleaned = (text / "clean" / "prose.en").read_text().splitlines()
+    assert cleaned
+    assert not {*cleaned} & {*source[770:790]}  # no sentence of the test set
+    assert (text / "back-1-en-de" / "train.de").read_text().splitlines()
+    for direction in ("en-de", "de-en"):
+        saved = discovery.load(tmp_path / "pretrained" / direction)
+        assert f"{saved.config.data.src}-{saved.config.data.tgt}" == direction
+        assert str(tmp_path / "data") not in (tmp_path / "pretrained" / direction / "config.yaml").read_text()
+        student = discovery.load(tmp_path / "runs" / "general" / "student" / direction)
+        assert "weight=2" in student.config.data.train[0]
+        assert any("distilled-mono" in spec for spec in student.config.data.train)
+    assert script("../train_general.sh", code=2, **environment | {"ROUNDS": "2"}) == []
+    assert script("../train_general.sh", code=2, **environment | {"MONO": str(tmp_path / "nowhere")}) == []
+
+
 def test_pretrained_model_scripts(tmp_path: Path) -> None:
     source, target = sentences(900)
     for name, part in (("train", slice(0, 800)), ("valid", slice(800, 820)), ("test", slice(820, 840))):

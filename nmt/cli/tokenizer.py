@@ -21,6 +21,9 @@ def train(
     model_type: Annotated[str, typer.Option(help="unigram or bpe.")] = TokenizerConfig.model_type,
     vocab_size: Annotated[int, typer.Option(help="Vocabulary size.")] = TokenizerConfig.vocab_size,
     tag: Annotated[bool, typer.Option("--tag", help="Reserve a piece for training corpora with tag=True.")] = False,
+    placeholders: Annotated[
+        bool, typer.Option("--placeholders", help="Reserve pieces for placeholders, for data.placeholders=true.")
+    ] = False,
     encoding_errors: EncodingErrorsOption = "strict",
 ) -> None:
     """Train a joint tokenizer on text files.
@@ -34,6 +37,7 @@ def train(
     from nmt.config import MAX_VOCAB_SIZE
     from nmt.data import tokenizer
     from nmt.data.pairs import read_lines
+    from nmt.data.placeholders import PLACEHOLDERS
     from nmt.errors import UsageError, check_choice
     from nmt.paths import check_not_overwriting, descriptor
 
@@ -44,6 +48,7 @@ def train(
     model = tokenizer.train(
         chain.from_iterable(read_lines(file, encoding_errors) for file in files),
         TokenizerConfig(model_type=model_type, vocab_size=vocab_size),
+        PLACEHOLDERS if placeholders else (),
         tag=tag,
     )
     write_file(output, model.model)

@@ -139,13 +139,20 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 
 def override(config: Config, text: str) -> Config:
-    """Apply one `section.key=value`. The value is parsed as YAML unless the option is a string."""
-    name, equals, raw = (part.strip() for part in text.partition("="))
+    """Apply one `section.key=value`. The value is parsed as YAML unless the option is a string.
+
+    `section.key+=value` appends to a list.
+    """
+    left, equals, raw = (part.strip() for part in text.partition("="))
     if not equals:
         raise ConfigError(f"cannot read --set {text}", "write --set train.steps=1000")
+    name = left.removesuffix("+").rstrip()
     if name not in OPTION_TYPES:
         raise ConfigError(f"unknown key {name}", suggest(name, OPTION_TYPES))
     expected = OPTION_TYPES[name]
+    is_addition = left != name
+    if is_addition and typing.get_origin(expected) is not tuple:
+        raise ConfigError(f"{name} is not a list", f"write --set {name}={raw}")
     if expected is str:
         value: Any = raw
     elif typing.get_origin(expected) is tuple and not raw.startswith("["):
@@ -157,13 +164,16 @@ def override(config: Config, text: str) -> Config:
             raise ConfigError(f"cannot read the value of --set {text}") from None
     section, _, key = name.rpartition(".")
     parent: Any = getattr(config, section) if section else config
-    changed: Any = dataclasses.replace(parent, **{key: _value(expected, value, name)})
+    new_value = _value(expected, value, name)
+    if is_addition:
+        new_value = (*getattr(parent, key), *new_value)
+    changed: Any = dataclasses.replace(parent, **{key: new_value})
     return dataclasses.replace(config, **{section: changed}) if section else changed
 
 
 def override_names(overrides: Iterable[str]) -> set[str]:
     """Return the full names of the options that `section.key=value` overrides set."""
-    return {text.partition("=")[0].strip() for text in overrides}
+    return {text.partition("=")[0].rstrip("+ ").strip() for text in overrides}
 
 
 def keys_in_file(path: Path) -> set[str]:

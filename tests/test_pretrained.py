@@ -310,19 +310,25 @@ def test_scores_of_test_sets_noisy_and_short_inputs(tmp_path: Path) -> None:
     name = f"files(test='{tmp_path}/test')"
     script = [sys.executable, ROOT / "scripts" / "score_pretrained.py", "--test", name]
     done = subprocess.run([*script, "--wrong", *MODELS], capture_output=True, text=True, check=True)
-    wrong, scores, short = (text.splitlines() for text in done.stdout.split("\n\n"))
+    wrong, scores, short, names = (text.splitlines() for text in done.stdout.split("\n\n"))
     cells = {name: row for name, *row in (line.strip("| ").split(" | ") for line in scores)}
-    assert cells["test set"] == [f"{model} {metric}" for model in MODELS for metric in ("BLEU", "chrF2")]
+    columns = ("BLEU", "chrF2", "short or loop")
+    assert cells["test set"] == [f"{model} {column}" for model in MODELS for column in columns]
     kinds = ("lowercase", "uppercase", "no_punctuation", "lowercase_no_punctuation", "typos", "no_apostrophes")
     assert {name, *(f"… with `{kind}`" for kind in kinds)} <= cells.keys()
-    assert all(re.fullmatch(r"\d+\.\d ± \d+\.\d", cell) for cell in cells[name])
+    assert all(re.fullmatch(r"\d+\.\d ± \d+\.\d|\d+\.0%", cell) for cell in cells[name])
     assert cells[name] != cells["… with `typos`"]  # the noise reaches the model
-    (head, *counts, total) = [line.strip("| ").split(" | ") for line in short if "---" not in line]
-    assert head == ["short inputs", *MODELS]
-    for column, model in enumerate(MODELS, 1):
-        correct, inputs = zip(*(map(int, row[column].split(" of ")) for row in counts), strict=True)
-        assert total[column] == f"{sum(correct)} of {sum(inputs)}" == f"{sum(correct)} of 150"
-        assert sum(line.startswith(f"{model}: ") for line in wrong) == 150 - sum(correct)
+    for table, total, total_wrong in ((short, "all short inputs", 150), (names, "all names", 200)):
+        rows = dict(line.strip("| ").split(" | ", 1) for line in table if "---" not in line)
+        assert rows[table[0].strip("| ").partition(" | ")[0]] == " | ".join(MODELS)
+        assert all(cell.endswith(f" of {total_wrong}") for cell in rows[total].split(" | "))
+    for column, model in enumerate(MODELS):
+        num_wrong = 0
+        for table in (short, names):
+            rows = [line.strip("| ").split(" | ")[1:] for line in table[2:] if not line.startswith("| all")]
+            counts = [[int(number) for number in row[column].split(" of ")] for row in rows]
+            num_wrong += sum(total - correct for correct, total in counts)
+        assert sum(line.startswith(f"{model}: ") for line in wrong) == num_wrong
     done = subprocess.run([*script, "nowhere"], capture_output=True, text=True, check=False)
     assert (done.returncode, "Traceback" in done.stderr) == (1, False)
     assert "error: " in done.stderr
@@ -335,9 +341,16 @@ def test_info_of_a_pretrained_model(bare: CommandLine) -> None:
         "8.9 M parameters",
         "everyday/train (CC BY 2.0 FR (tatoeba.org), Europarl, LibreOffice help (MPL-2.0))",
         "rotary positions",
+        "license cc-by-4.0 (weights)",
     ):
         assert text in output
     assert output.endswith("card see README.md in that directory for the training history and evaluation")
+
+
+def test_models_show_license_size_and_scores_of_their_cards(bare: CommandLine) -> None:
+    lines = bare.run("models", "--src", "en", "--tgt", "de").out.splitlines()
+    (row,) = (" ".join(line.split()) for line in lines if line.startswith("en-de-small "))
+    assert re.fullmatch(r"en-de-small en-de \d+ cc-by-4.0 yes Tatoeba \d\d\.\d, newstest2013 \d\d\.\d", row)
 
 
 def test_directory_with_the_name_is_ignored_without_model_option(bare: CommandLine) -> None:

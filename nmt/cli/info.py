@@ -26,13 +26,14 @@ def info(
       nmt info runs/multi30k --json
     """
     from nmt.runs import discovery, pretrained
-    from nmt.runs.model_card import describe
+    from nmt.runs.model_card import describe, read_metadata
     from nmt.runs.run_info import collect
 
     run = run or discovery.newest_run()
     pretrained_dir = pretrained.find(run)
     run = discovery.locate(run)
-    run_info = collect(run)
+    license_of_weights = read_metadata(run).get("license", "")
+    run_info = collect(run) | {"license": license_of_weights}
     if json_:
         import json
 
@@ -46,5 +47,7 @@ def info(
                 textwrap.fill(line, WIDTH, initial_indent=f"{label:<11}", subsequent_indent=" " * 11,
                               break_long_words=False, break_on_hyphens=False)
             )  # fmt: skip
+    if license_of_weights:
+        typer.echo(f"{'license':<11}{license_of_weights} (weights)")
     if pretrained_dir:
         typer.echo(f"{'card':<11}see README.md in that directory for the training history and evaluation")

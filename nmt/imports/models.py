@@ -12,6 +12,7 @@ from nmt.errors import ConfigError
 from nmt.imports import origin
 from nmt.paths import runs_dir
 from nmt.runs import pretrained
+from nmt.runs.model_card import read_metadata
 
 TABLE = Path(__file__).with_name("models.yaml")
 
@@ -25,7 +26,7 @@ class ModelInfo:
     src: str
     tgt: str
     megabytes: int | None = None
-    """Size of the download."""
+    """Size of the download, or of the files of a pretrained model."""
     license: str = ""
     scores: dict[str, tuple[float, float]] = field(default_factory=dict)
     """Published BLEU and chrF by test set."""
@@ -37,10 +38,7 @@ class ModelInfo:
 
 def list_models(src: str = "", tgt: str = "") -> list[ModelInfo]:
     """Return the models of a source and target language (empty: any): pretrained, imported, then published."""
-    included = [
-        ModelInfo(name, *languages, path=str(pretrained.DIRECTORY / name))
-        for name, languages in pretrained.DIRECTIONS.items()
-    ]
+    included = [_included(name, *languages) for name, languages in pretrained.DIRECTIONS.items()]
     published = {
         entry["name"]: ModelInfo(**entry, source=f"https://huggingface.co/{entry['name']}")
         for entry in yaml.safe_load(TABLE.read_text(encoding="utf-8"))
@@ -56,6 +54,20 @@ def list_models(src: str = "", tgt: str = "") -> list[ModelInfo]:
             imported += _imported(run, record)
     models = [*included, *imported, *published.values()]
     return [model for model in models if src in ("", model.src) and tgt in ("", model.tgt)]
+
+
+def _included(name: str, src: str, tgt: str) -> ModelInfo:
+    """Return a pretrained model with the license and the scores in the metadata of its card."""
+    directory = pretrained.DIRECTORY / name
+    metadata = read_metadata(directory)
+    scores: dict[str, tuple[float, float]] = {}
+    for result in metadata["model-index"][0]["results"]:
+        values = {metric["type"]: metric["value"] for metric in result["metrics"]}
+        scores[result["dataset"]["name"]] = (values["bleu"], values["chrf"])
+    num_bytes = sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
+    return ModelInfo(
+        name, src, tgt, round(num_bytes / 1e6), metadata["license"], scores, "README.md in its directory", str(directory)
+    )
 
 
 def _imported(run: Path, record: dict[str, str]) -> list[ModelInfo]:

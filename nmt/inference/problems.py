@@ -24,7 +24,7 @@ MIN_REPEATS = 3
 
 INVALID = "\ufffd"
 """What the tokenizer decodes incomplete bytes of a character as."""
-_REPETITION = re.compile(rf"(?<!\w)(\w.{{0,60}}?)(?:[\s.,;:!?]+\1){{{MIN_REPEATS - 1},}}(?!\w)", re.IGNORECASE)
+REPETITION = re.compile(rf"(?<!\w)(\w.{{0,60}}?)(?:[\s.,;:!?]+\1){{{MIN_REPEATS - 1},}}(?!\w)", re.IGNORECASE)
 _NEGATIONS = {
     "en": r"\b(?:not|never|nobody|nothing|nowhere|neither|nor|without|cannot)\b|n['’]t\b",
     "de": r"\b(?:nicht|nichts|nie|niemals|niemand\w{0,2}|nirgend\w*|kein\w{0,2}|weder|ohne)\b",
@@ -135,7 +135,7 @@ def _text_problems(source: str, text: str, src: str, tgt: str) -> Iterator[str]:
         return
     words = normalized_words(text)
     is_repetitive = len(words) >= len(set(words)) + MIN_REPEATS - 1  # the pattern is slow
-    if is_repetitive and (match := _REPETITION.search(text)) and not _REPETITION.search(source):
+    if is_repetitive and (match := REPETITION.search(text)) and not REPETITION.search(source):
         yield f"repetition: {match[1]}"
     ratio = (_length(text) + LENGTH_SMOOTHING) / (_length(source) + LENGTH_SMOOTHING)
     if not MIN_LENGTH_RATIO <= ratio <= MAX_LENGTH_RATIO:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -68,6 +69,17 @@ def card(info: dict[str, Any]) -> str:
     }
     head = yaml.safe_dump(metadata, sort_keys=False, allow_unicode=True)
     return f"---\n{head}---\n\n{MARK}\n\n{render('card.md', run=info, lines=describe(info))}"
+
+
+def read_metadata(run: Path) -> dict[str, Any]:
+    """Return the YAML metadata at the start of the model card of a run; empty if it has none."""
+    import yaml
+
+    with suppress(OSError, ValueError, yaml.YAMLError):
+        _, head, _ = (run / CARD).read_text(encoding="utf-8").split("---\n", 2)
+        metadata = yaml.safe_load(head)
+        return metadata if isinstance(metadata, dict) else {}
+    return {}
 
 
 def describe(info: dict[str, Any]) -> dict[str, list[str]]:

@@ -107,7 +107,8 @@ def test_spans_are_in_order_and_do_not_overlap(text: str) -> None:
 
 def test_text_without_spaces_is_searched_in_linear_time() -> None:
     assert find_spans("a." * 100_000) == []  # with quadratic time, this would take minutes
-    assert split_to_fit("a" + "." * 100_000, "en", lambda part: count_sentences(part, "en") <= 1)
+    text = "a" + "." * 100_000
+    assert split_to_fit(text, "en", lambda start, end: count_sentences(text[start:end], "en") <= 1)
 
 
 # ---- training with placeholders

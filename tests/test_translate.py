@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from tiny import config
 
 from nmt.data.normalization import normalize, normalize_case
-from nmt.data.sentences import count_sentences, split_to_fit
+from nmt.data.sentences import count_sentences, split_sentences, split_to_fit
 from nmt.errors import ConfigError, DataError, NMTError, UsageError
 from nmt.inference import Source, batch_engine, chunking, native
 from nmt.inference.alignment import align
@@ -170,6 +170,56 @@ def test_sentences_are_counted(text: str, count: int) -> None:
     assert count_sentences(text, "en") == count
 
 
+NAME_PARTS = st.lists(st.text("ABKZabkz019_-", min_size=1, max_size=6), min_size=2, max_size=5)
+DOTTED_NAMES = NAME_PARTS.map(".".join)
+UNSPLIT = st.one_of(
+    DOTTED_NAMES,
+    NAME_PARTS.map("._".join),
+    DOTTED_NAMES.map(lambda name: f"https://example.org/{name}?q=A.B!C#Top"),
+    DOTTED_NAMES.map(lambda name: f"/srv/{name}/Read.Me.Txt"),
+    DOTTED_NAMES.map(lambda name: f"C:\\Data\\{name}.Txt"),
+    DOTTED_NAMES.map(lambda name: f"`{name}. Then {name}!`"),
+    DOTTED_NAMES.map(lambda name: f'<a title="Go. {name}? Stop.">'),
+)
+
+
+@given(UNSPLIT, st.sampled_from(["en", "de", "ja", "xx"]))
+def test_no_sentence_ends_in_a_protected_span_or_a_dotted_name(name: str, language: str) -> None:
+    first, second = f"We read {name} today.", f"They saw {name} there."
+    text = f"{first} {second}"
+    spans = split_sentences(text, language)
+    assert [text[slice(*span)] for span in spans] == [first, second]
+
+
+@given(st.lists(UNSPLIT, min_size=1, max_size=5), st.integers(1, 200))
+def test_a_long_line_is_not_split_in_a_protected_span_that_fits(names: list[str], max_length: int) -> None:
+    text = "".join(f"We, all of us, read {name} today. " for name in names)
+    longest = max(max_length, *(len(name) + 1 for name in names))
+    spans = split_to_fit(text, "en", lambda start, end: end - start <= longest)
+    borders = {position for span in spans for position in span}
+    position = 0
+    for name in names:
+        position = text.index(name, position)
+        end = position + len(name)
+        assert not borders & set(range(position + 1, end))
+        position = end
+
+
+def test_sentences_end_without_whitespace_after_marks_of_chinese_and_japanese() -> None:
+    for text in ("我看见你。|你看见我！|好。", "「私は見た。」|「彼も見た！」|はい。"):
+        sentences = text.split("|")
+        joined = "".join(sentences)
+        assert [joined[slice(*span)] for span in split_sentences(joined, "zh")] == sentences
+
+
+def test_a_line_is_not_split_in_a_fixed_span(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert translator.segmenter.max_sentences_per_line == 1
+    monkeypatch.setattr(translator.segmenter, "max_source_length", 100)
+    text = "Ba be Bi. Du gado. Ge gi!"
+    line = Line(text, fixed=(FixedSpan(6, 12, "Bi. Du"),))
+    assert [text[slice(*span)] for span in translator.segmenter.spans(line)] == ["Ba be Bi. Du gado.", "Ge gi!"]
+
+
 @hypothesis_settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.text(max_size=80), max_size=4))
 def test_any_line_has_a_translation_of_one_line(translator: Translator, lines: list[str]) -> None:
@@ -181,7 +231,7 @@ def test_any_line_has_a_translation_of_one_line(translator: Translator, lines: l
 
 @given(st.text(max_size=300), st.integers(1, 40))
 def test_segments_add_up_to_the_text(text: str, max_length: int) -> None:
-    spans = split_to_fit(text, "en", lambda part: len(part) <= max_length)
+    spans = split_to_fit(text, "en", lambda start, end: end - start <= max_length)
     assert all(end - start <= max_length for start, end in spans)
     ends = [0, *(i for span in spans for i in span), len(text)]
     assert ends == sorted(ends)
@@ -190,7 +240,8 @@ def test_segments_add_up_to_the_text(text: str, max_length: int) -> None:
 
 def test_segments_prefer_sentences_to_clauses_to_words() -> None:
     def split(text: str, language: str, fits: Callable[[str], bool]) -> list[str]:
-        return [text[slice(*span)] for span in split_to_fit(text, language, fits)]
+        spans = split_to_fit(text, language, lambda start, end: fits(text[start:end]))
+        return [text[slice(*span)] for span in spans]
 
     text = "We met Dr. Bell, who was late. He was tired, and he left early. So did I."
     sentences = split(text, "en", lambda part: len(part) <= 45)

@@ -169,14 +169,19 @@ def find_spans(text: str, custom: Iterable[re.Pattern[str]] = ()) -> list[Protec
     return list(without_overlaps([*first, *others, *matches]))
 
 
-class _HasOffsets(Protocol):
+class HasOffsets(Protocol):
+    """A range of a text."""
+
     @property
-    def start(self) -> int: ...
+    def start(self) -> int:
+        """Offset of its first character."""
+
     @property
-    def end(self) -> int: ...
+    def end(self) -> int:
+        """Offset after its last character."""
 
 
-S = TypeVar("S", bound=_HasOffsets)
+S = TypeVar("S", bound=HasOffsets)
 
 
 def without_overlaps(spans: Iterable[S]) -> Iterator[S]:

@@ -85,10 +85,9 @@ class DocumentTranslator:
         """Return a block with its sentences; it has none if it has no text, or only fixed text."""
         if not _has_words(block):
             return _Block(block)
-        spans = split_sentences(block.text, self.translator.config.data.src)
+        spans = split_sentences(block.text, self.translator.config.data.src, block.fixed)
         if self.memory and self.memory.find(block.text):
             spans = [(spans[0][0], spans[-1][1])]
-        spans = list(_without_split_spans(spans, block))
         language = self.translator.tokenizer.language_token(block.text)
         return _Block(block, spans, [_line(block, *span, language) for span in spans])
 
@@ -110,21 +109,6 @@ class DocumentTranslator:
 def _has_words(block: RichText) -> bool:
     """Return whether a block has letters or digits outside of fixed text."""
     return any(map(str.isalnum, apply_edits(block.text, ((span.start, span.end, "") for span in block.fixed))))
-
-
-def _without_split_spans(spans: Iterable[tuple[int, int]], block: RichText) -> Iterable[tuple[int, int]]:
-    """Join sentences whose boundary is inside a fixed span, such as code with a period."""
-    fixed = iter(block.fixed)
-    span = next(fixed, None)
-    joined: list[tuple[int, int]] = []
-    is_split = False
-    for start, end in spans:
-        start = joined.pop()[0] if is_split else start
-        joined.append((start, end))
-        while span and span.end <= end:
-            span = next(fixed, None)
-        is_split = span is not None and span.start < end
-    return joined
 
 
 def _line(block: RichText, start: int, end: int, language: str) -> Line:

@@ -106,10 +106,17 @@ class Segmenter:
     def spans(self, line: Line) -> list[tuple[int, int]]:
         """Return the start and end of each segment of a line."""
         language = self._target_language(line)
-        return split_to_fit(line.text, self.language, lambda part: self._fits(with_language(part, language)))
+
+        def fits(start: int, end: int) -> bool:
+            if not self._has_few_sentences(line, start, end):
+                return False
+            part = with_language(line.text[start:end], language)
+            return len(self.encode([part])[0]) <= self.max_source_length
+
+        return split_to_fit(line.text, self.language, fits, line.fixed)
 
     def _split(self, line: Line, ids: list[int]) -> Iterator[Segment]:
-        if len(ids) <= self.max_source_length and self._has_few_sentences(line.text):
+        if len(ids) <= self.max_source_length and self._has_few_sentences(line, 0, len(line.text)):
             if ids and line.text.removeprefix(self._target_language(line)).strip():
                 yield Segment(self._source(ids, line), "", -_needs_language(line.text, line.language))
             return
@@ -145,11 +152,9 @@ class Segmenter:
     def _target_language(self, line: Line) -> str:
         return line.language or self.tokenizer.language_token(line.text)
 
-    def _fits(self, text: str) -> bool:
-        return self._has_few_sentences(text) and len(self.encode([text])[0]) <= self.max_source_length
-
-    def _has_few_sentences(self, text: str) -> bool:
-        return count_sentences(text, self.language) <= self.max_sentences_per_line
+    def _has_few_sentences(self, line: Line, start: int, end: int) -> bool:
+        fixed = spans_within(line.fixed, start, end)
+        return count_sentences(line.text[start:end], self.language, fixed) <= self.max_sentences_per_line
 
 
 def _needs_language(text: str, language: str) -> bool:

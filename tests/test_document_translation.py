@@ -114,6 +114,46 @@ def test_fixed_text_is_not_found_within_longer_fixed_text() -> None:
     assert tagged(RichText(target, project(source, target, [AlignedSentence((0, 20), (0, 20))]))) == ["[a]", "[a][]"]
 
 
+@pytest.mark.parametrize(
+    ("source", "code", "target", "alignment", "expected"),
+    [
+        ("a map or `a` now", "a", "a Karte oder a jetzt", "", "a Karte oder [a] jetzt"),  # the second one
+        ("see `id` or an id", "id", "eine id oder id sehen", "1-3 4-1", "eine id oder [id] sehen"),  # the aligned one
+        ("see https://a.org/id and `id`", "id", "id und https://a.org/id sehen", "", "[id] und https://a.org/id sehen"),
+        ("the `s` is here", "s", "dies ist s", "", "dies ist [s]"),
+        ("the `s` is here", "s", "dies ist es", "", "dies ist es"),  # lost, not a letter of a word
+        ("the `user`s of it", "user", "die users davon", "", "die [user]s davon"),
+        ("use `id` or id_of", "id", "id_of oder id nutzen", "", "id_of oder [id] nutzen"),
+    ],
+)
+def test_code_is_at_its_aligned_or_nth_occurrence(
+    source: str, code: str, target: str, alignment: str, expected: str
+) -> None:
+    start = source.index("`")
+    text = source.replace("`", "")
+    span = FixedSpan(start, start + len(code), code)
+    block = RichText(text, (Tag(span.start, span.end, 0),), (span,))
+    pairs = [(int(a), int(b)) for a, b in (pair.split("-") for pair in alignment.split())]
+    (tag,) = project(block, target, [AlignedSentence((0, len(text)), (0, len(target)), tuple(pairs))])
+    is_found = tag.start < tag.end
+    marked = f"{target[: tag.start]}[{target[tag.start : tag.end]}]{target[tag.end :]}"
+    assert (marked if is_found else target) == expected
+
+
+CODE_WORDS = st.lists(st.sampled_from(["a", "id", "x.id", "https://a.org/id", "ids", "--id", "a_id"]), min_size=1)
+
+
+@given(CODE_WORDS, st.sets(st.integers(0, 20)), st.booleans())
+def test_repeated_code_keeps_its_words(words: list[str], coded: set[int], has_alignment: bool) -> None:
+    text = " ".join(words)
+    matches = list(re.finditer(r"\S+", text))
+    spans = [FixedSpan(*match.span(), match[0]) for i, match in enumerate(matches) if i in coded]
+    block = RichText(text, tuple(Tag(span.start, span.end, i) for i, span in enumerate(spans)), tuple(spans))
+    alignment = tuple((i, i) for i in range(len(words))) if has_alignment else ()
+    sentence = AlignedSentence((0, len(text)), (0, len(text)), alignment)
+    assert project(block, text, [sentence]) == block.tags
+
+
 @pytest.mark.parametrize(("at", "expected"), [(0, 0), (5, 5), (6, 12), (11, 17)])
 def test_a_position_stays_next_to_its_word(at: int, expected: int) -> None:
     block = RichText("hello small world", (Tag(at, at, 0),))  # after hello, before small, after small

@@ -13,10 +13,13 @@ from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from types import MappingProxyType
 
 from nmt.data.placeholders import occurrence_pattern
+from nmt.data.spans import ProtectedSpan, find_spans
 from nmt.documents.document import RichText, Tag, parents
+from nmt.inference.segments import FixedSpan
 
 GAP_COST = 0.5
 """Cost of a word that is not aligned with a tag's words, relative to the gain of one that is."""
@@ -24,6 +27,7 @@ PUNCTUATION_WEIGHT = 0.1
 """Weight of the punctuation next to a word, relative to a word."""
 FIXED_WEIGHT = 100.0
 """Weight of a fixed span, which the tags around it must not leave."""
+_ANY_WORD = "word"
 _PARTS = re.compile(r"(\W*)(.*?)(\W*)", re.DOTALL)
 _WORD = re.compile(r"\S+")
 
@@ -171,24 +175,32 @@ class _Projection:
 
     def _units_of(self, sentence: AlignedSentence) -> list[_Unit]:
         """Return the units of the translation of a sentence, in order."""
-        fixed = list(self._find_fixed(sentence))
+        words = list(self._word_units(sentence))
+        fixed = list(self._find_fixed(sentence, words))
         places = sorted((unit.start, unit.end) for unit in fixed)
-        units = (each for each in self._word_units(sentence) if not _overlaps_any((each.start, each.end), places))
-        return sorted([*units, *fixed], key=lambda unit: unit.start)
+        others = (word for word in words if not _overlaps_any((word.start, word.end), places))
+        return sorted([*others, *fixed], key=lambda unit: unit.start)
 
-    def _find_fixed(self, sentence: AlignedSentence) -> Iterator[_Unit]:
+    def _find_fixed(self, sentence: AlignedSentence, words: Sequence[_Unit]) -> Iterator[_Unit]:
         """Find the fixed spans of a sentence in its translation."""
-        found: list[Span] = []
         start, end = sentence.source
-        spans = (span for span in self._block.fixed if start <= span.start < end and span.translation)
-        for span in sorted(spans, key=lambda span: -len(span.translation)):  # a span may be a part of a longer one
-            patterns = (occurrence_pattern(span.translation), re.compile(re.escape(span.translation)))
-            matches = (match for pattern in patterns for match in pattern.finditer(self._target, *sentence.target))
-            place = next((match.span() for match in matches if not _overlaps_any(match.span(), found)), None)
-            self._fixed[span.start, span.end] = place
-            if place:
-                insort(found, place)
-                yield _Unit(*place, (span.start, span.end), FIXED_WEIGHT)
+        spans = [span for span in self._block.fixed if start <= span.start < end and span.translation]
+        if not spans:
+            return
+        aligned_words = words if sentence.alignment else ()
+        protected = find_spans(self._block.text[start:end])
+        protected_in_target = find_spans(self._target[slice(*sentence.target)])
+        taken: list[Span] = []
+        # A span may be a part of a longer one.
+        for text, group in groupby(sorted(spans, key=_longest_first), lambda span: span.translation):
+            originals = _find_occurrences(text, self._block.text, sentence.source, protected)
+            places = _find_occurrences(text, self._target, sentence.target, protected_in_target)
+            for span in group:
+                place = _choose(span, originals, places, taken, aligned_words)
+                self._fixed[span.start, span.end] = place
+                if place:
+                    insort(taken, place)
+                    yield _Unit(*place, (span.start, span.end), FIXED_WEIGHT)
 
     def _word_units(self, sentence: AlignedSentence) -> Iterator[_Unit]:
         source_words = [match.span() for match in _WORD.finditer(self._block.text, *sentence.source)]
@@ -219,6 +231,68 @@ class _Projection:
         ):
             if part[0] < part[1]:
                 yield _Unit(*part, source_part, weight)
+
+
+@dataclass(frozen=True)
+class _Occurrence:
+    """An occurrence of a fixed text in a sentence."""
+
+    start: int
+    end: int
+    whole: str
+    """What it is a part of: the text of a longer protected span, such as a URL, or `_ANY_WORD`; else empty."""
+
+
+def _longest_first(span: FixedSpan) -> tuple[int, str]:
+    return -len(span.translation), span.translation
+
+
+def _find_occurrences(fixed: str, text: str, sentence: Span, protected: Sequence[ProtectedSpan]) -> list[_Occurrence]:
+    """Return the occurrences of a fixed text in a sentence, whose protected spans have offsets in the sentence."""
+    starts = {match.start() for match in re.compile(re.escape(fixed)).finditer(text, *sentence)}
+    starts_of_words = {match.start() for match in occurrence_pattern(fixed).finditer(text, *sentence)}
+    occurrences: list[_Occurrence] = []
+    for start in sorted(starts | starts_of_words):
+        end = start + len(fixed)
+        whole = "" if start in starts_of_words else _ANY_WORD
+        i = bisect_right(protected, start - sentence[0], key=lambda span: span.start) - 1
+        if i >= 0:
+            whole_start = sentence[0] + protected[i].start
+            whole_end = sentence[0] + protected[i].end
+            if end <= whole_end and whole_end - whole_start > len(fixed):
+                whole = text[whole_start:whole_end]
+        occurrences.append(_Occurrence(start, end, whole))
+    return occurrences
+
+
+def _choose(
+    span: FixedSpan,
+    originals: Sequence[_Occurrence],
+    places: Sequence[_Occurrence],
+    taken: Sequence[Span],
+    words: Sequence[_Unit],
+) -> Span | None:
+    """Return the place of a fixed span in the translation: the one aligned with it, else the n-th one.
+
+    A part of another protected span or of a word is not its place, unless it is such a part in the source, too.
+    """
+    index = bisect_left(originals, span.start, key=lambda each: each.start)
+    wholes = {"", *(each.whole for each in originals[index : index + 1])}
+    best: Span | None = None
+    best_cost = (True, len(places) + index)
+    for i, place in enumerate(places):
+        cost = (not _is_aligned(span, place, words), abs(i - index))
+        if place.whole in wholes and cost < best_cost and not _overlaps_any((place.start, place.end), taken):
+            best = (place.start, place.end)
+            best_cost = cost
+    return best
+
+
+def _is_aligned(span: FixedSpan, place: _Occurrence, words: Sequence[_Unit]) -> bool:
+    """Return whether a place in the translation has a word that is aligned with a word of a fixed span."""
+    first = bisect_right(words, place.start, key=lambda word: word.end)
+    last = bisect_left(words, place.end, key=lambda word: word.start)
+    return any(_overlap(word.source, (span.start, span.end)) for word in words[first:last])
 
 
 def _core(text: str, start: int, end: int) -> Span:

@@ -6,13 +6,17 @@ such as an image, and the elements that start there, so every character of the s
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 from itertools import pairwise
 
+from nmt.data.spans import find_spans
 from nmt.documents.document import RichText, Tag, parents
+from nmt.documents.rich_text import Event, Sections, events
 from nmt.inference.segments import FixedSpan
 
 
@@ -26,7 +30,9 @@ class Kind(Enum):
     POINT = auto()
     """Markup without text, such as a comment."""
     BREAK = auto()
-    """Markup without text that separates words, such as a line break or an image."""
+    """Markup without text that separates words, such as an image."""
+    LINE_BREAK = auto()
+    """Markup that ends a sentence, such as a line break."""
     FIXED = auto()
     """An element whose text is not translated, such as code."""
 
@@ -34,6 +40,11 @@ class Kind(Enum):
 WORDS = (Kind.TEXT, Kind.FIXED)
 _EMPHASIS = {"*", "**", "_", "__", "~", "~~"}
 """Markup of Markdown that would be literal characters if it had no text."""
+_LINE_BREAK = "\n"
+"""What stands for a line break in the text of a run. Other line ends are spaces there."""
+_SYMBOL_CATEGORIES = ("So", "Sm", "Sk", "Co", "Mn", "Me", "Cf")
+"""Unicode categories of icons, arrows and the modifiers of emojis, but not of currency signs."""
+_ADDRESS_KINDS = ("url", "email")
 
 
 @dataclass(frozen=True)
@@ -59,48 +70,62 @@ class Markup:
 
 
 class InlineText:
-    """A run of text and inline markup, such as the content of a paragraph."""
+    """A run of text and inline markup, such as the content of a paragraph. A line break in it ends a block."""
 
     def __init__(self, pieces: Iterable[Piece], encode: Callable[[str], str]) -> None:
         """Find the text and its markup in adjacent pieces of the source; `encode` returns the source of a text."""
         self._encode = encode
-        run = _join_empty_elements(_unmatched_as_points(list(pieces)))
-        words = [i for i, piece in enumerate(run) if piece.kind in WORDS]
+        run = _join_elements(_unmatched_as_points(_join_line_breaks(pieces)))
+        words = [i for i, piece in enumerate(run) if piece.kind in WORDS and not _is_symbol(piece)]
         self.start = self.end = 0
-        """The range of the source that a translation replaces. Markup around all of the text is outside of it."""
-        self.block = RichText("")
+        """The range of the source that a translation replaces. Markup around all of the text is outside of it, and a
+        symbol in front of or after it that is an element, such as an arrow in a menu."""
+        self._text = RichText("")
         self._markup: list[Markup] = []
+        self._line_breaks: list[tuple[int, int]] = []
         if words:
             first, last = _range_with_partners(run, words[0], words[-1])
             self.start, self.end = run[first].start, run[last].end
             self._build(run[first : last + 1])
+        self._sections = Sections(self._text, re.compile(_LINE_BREAK))
+        self.blocks = self._sections.blocks
+        """The lines to translate."""
 
-    def render(self, translation: RichText, source: Callable[[int, int], str]) -> str:
-        """Return the source of the translation of `block`; `source` returns a range of the source."""
-        if (translation.text, translation.tags) == (self.block.text, self.block.tags):
+    def render(self, translations: Sequence[RichText], source: Callable[[int, int], str]) -> str:
+        """Return the source of the translation of each block; `source` returns a range of the source."""
+        translation = self._sections.join(translations)
+        if (translation.text, translation.tags) == (self._text.text, self._text.tags):
             return source(self.start, self.end)
-        children: dict[int | None, list[Tag]] = defaultdict(list)
-        parent_of = dict(zip((tag.id for tag in self.block.tags), parents(self.block.tags), strict=True))
-        for tag in sorted(translation.tags, key=lambda tag: (tag.start, tag.end)):
-            children[parent_of[tag.id]].append(tag)
-        output, position = list[str](), 0
-        waiting: list[Tag | tuple[int, str]] = [(len(translation.text), ""), *reversed(children[None])]
-        while waiting:  # not recursive, because markup may be nested deeply
-            item = waiting.pop()
-            start, markup_source = (item.start, source(*self._markup[item.id].open)) if isinstance(item, Tag) else item
-            is_lost = isinstance(item, Tag) and item.start == item.end and markup_source in _EMPHASIS
-            output += [self._encode(translation.text[position:start]), "" if is_lost else markup_source]
-            position = max(position, start)
-            if isinstance(item, Tag):
-                if closing := self._markup[item.id].close:
-                    waiting.append((item.end, "" if is_lost else source(*closing)))
-                else:
-                    position = max(position, item.end)
-                waiting += reversed(children[item.id])
+        ids = [tag.id for tag in self._text.tags]
+        enclosing = {
+            tag_id: parent for tag_id, parent in zip(ids, parents(self._text.tags), strict=True) if parent is not None
+        }
+        line_breaks = iter(self._line_breaks)
+        output: list[str] = []
+        is_in_fixed = False  # whether a fixed element is open, whose markup includes its text
+        tags = _points_outside_before_tags(translation.tags, enclosing)
+        for event, text, tag in events(replace(translation, tags=tags), enclosing):
+            if tag is None:
+                if not is_in_fixed:
+                    first, *others = text.split(_LINE_BREAK)
+                    output.append(self._encode(first))
+                    for line in others:
+                        output += [source(*next(line_breaks)), self._encode(line)]
+                continue
+            markup = self._markup[tag.id]
+            opening = source(*markup.open)
+            is_lost = tag.start == tag.end and opening in _EMPHASIS
+            if event is Event.OPEN and not is_lost:
+                output.append(opening)
+            elif event is Event.CLOSE and markup.close and not is_lost:
+                output.append(source(*markup.close))
+            if markup.close is None and tag.start < tag.end:
+                is_in_fixed = event is Event.OPEN
         return "".join(output)
 
     def _build(self, run: Sequence[Piece]) -> None:
-        text, gap = "", list[Piece]()
+        text = ""
+        gap = list[Piece]()
         spans: list[list[int]] = []  # start and end of each tag in the text
         fixed: list[FixedSpan] = []
         open_ids: list[int] = []
@@ -110,7 +135,7 @@ class InlineText:
             spans.append([start, end])
 
         for piece in [*run, Piece(self.end, self.end, Kind.TEXT)]:
-            if piece.kind not in WORDS:
+            if piece.kind not in WORDS and piece.kind is not Kind.LINE_BREAK:
                 gap.append(piece)
                 continue
             closing, middle, opening = _divide(gap)
@@ -128,11 +153,16 @@ class InlineText:
             for markup in opening:
                 open_ids.append(len(spans))
                 add(Markup(markup), len(text), len(text))
+            end = len(text) + len(piece.text)
+            if piece.kind is Kind.LINE_BREAK:
+                self._line_breaks.append((piece.start, piece.end))
             if piece.kind is Kind.FIXED:
-                fixed.append(FixedSpan(len(text), len(text) + len(piece.text), piece.text))
-                add(Markup((piece.start, piece.end)), len(text), len(text) + len(piece.text))
-            text, gap = text + piece.text, []
-        self.block = RichText(text, tuple(Tag(start, end, i) for i, (start, end) in enumerate(spans)), tuple(fixed))
+                add(Markup((piece.start, piece.end)), len(text), end)
+                fixed.append(FixedSpan(len(text), end, piece.text))
+            text += piece.text
+            gap = []
+        tags = tuple(Tag(start, end, i) for i, (start, end) in enumerate(spans))
+        self._text = RichText(text, tags, tuple(fixed))
 
 
 def text_piece(start: int, end: int, source: str, decode: Callable[[str], str]) -> Iterator[Piece]:
@@ -175,8 +205,23 @@ def _unmatched_as_points(pieces: list[Piece]) -> list[Piece]:
     ]
 
 
-def _join_empty_elements(pieces: list[Piece]) -> list[Piece]:
-    """Make a point of each element without text."""
+def _join_line_breaks(pieces: Iterable[Piece]) -> list[Piece]:
+    """Join each line break with the spaces and line breaks around it."""
+    joined: list[Piece] = []
+    for piece in pieces:
+        start = piece.start
+        if piece.kind is Kind.LINE_BREAK or (
+            piece.kind is Kind.SPACE and joined and joined[-1].kind is Kind.LINE_BREAK
+        ):
+            while joined and joined[-1].kind in (Kind.SPACE, Kind.LINE_BREAK):
+                start = joined.pop().start
+            piece = Piece(start, piece.end, Kind.LINE_BREAK, _LINE_BREAK)
+        joined.append(piece)
+    return joined
+
+
+def _join_elements(pieces: list[Piece]) -> list[Piece]:
+    """Make one piece of each element without text, and of each element whose text is an address."""
     joined: list[Piece] = []
     num_words = 0
     starts: list[tuple[int, int]] = []  # of the open elements: index in `joined`, and words before it
@@ -185,12 +230,55 @@ def _join_empty_elements(pieces: list[Piece]) -> list[Piece]:
         if piece.kind is Kind.OPEN:
             starts.append((len(joined), num_words))
         joined.append(piece)
-        if piece.kind is Kind.CLOSE:
-            start, num_words_before = starts.pop()
-            if num_words == num_words_before:
-                is_break = any(each.kind in (Kind.SPACE, Kind.BREAK) for each in joined[start + 1 : -1])
-                joined[start:] = [Piece(joined[start].start, piece.end, Kind.BREAK if is_break else Kind.POINT)]
+        if piece.kind is not Kind.CLOSE:
+            continue
+        start, num_words_before = starts.pop()
+        content = joined[start + 1 : -1]
+        if num_words == num_words_before:
+            joined[start:] = [_empty_element(joined[start].start, piece.end, content)]
+        elif len(content) == 1 and _is_address(content[0].text):
+            joined[start:] = [Piece(joined[start].start, piece.end, Kind.FIXED, content[0].text)]
     return joined
+
+
+def _empty_element(start: int, end: int, content: Sequence[Piece]) -> Piece:
+    kinds = {piece.kind for piece in content}
+    if Kind.LINE_BREAK in kinds:
+        return Piece(start, end, Kind.LINE_BREAK, _LINE_BREAK)
+    return Piece(start, end, Kind.BREAK if kinds & {Kind.SPACE, Kind.BREAK} else Kind.POINT)
+
+
+def _is_address(text: str) -> bool:
+    """Return whether a text is a URL or e-mail address: a link on it must not move to other words."""
+    if " " in text or "." not in text:
+        return False
+    return any(span.kind in _ADDRESS_KINDS and (span.start, span.end) == (0, len(text)) for span in find_spans(text))
+
+
+def _is_symbol(piece: Piece) -> bool:
+    """Return whether a text consists of symbols, such as an icon or an arrow."""
+    return piece.kind is Kind.TEXT and all(unicodedata.category(char) in _SYMBOL_CATEGORIES for char in piece.text)
+
+
+def _points_outside_before_tags(tags: Iterable[Tag], parents: Mapping[int, int]) -> tuple[Tag, ...]:
+    """Sort tags so that a point at the start of a tag comes before it, unless it is inside of it in the source."""
+    ordered: list[Tag] = []
+    for tag in sorted(tags, key=lambda tag: tag.start):
+        index = len(ordered)
+        if tag.start == tag.end and ordered and ordered[-1].start == tag.start:
+            outer_ids = set(_ancestors(tag.id, parents))
+            while index and ordered[index - 1].start == tag.start < ordered[index - 1].end:
+                if ordered[index - 1].id in outer_ids:
+                    break
+                index -= 1
+        ordered.insert(index, tag)
+    return tuple(ordered)
+
+
+def _ancestors(tag_id: int, parents: Mapping[int, int]) -> Iterator[int]:
+    while tag_id in parents:
+        tag_id = parents[tag_id]
+        yield tag_id
 
 
 def _range_with_partners(pieces: Sequence[Piece], first: int, last: int) -> tuple[int, int]:

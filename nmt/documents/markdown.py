@@ -166,7 +166,7 @@ class _Reader:
             elif token.nesting:
                 pieces.append(Piece(start, end, Kind.OPEN if token.nesting > 0 else Kind.CLOSE, name=name))
             elif token.type in ("image", "hardbreak"):
-                pieces.append(Piece(start, end, Kind.BREAK))
+                pieces.append(Piece(start, end, Kind.BREAK if token.type == "image" else Kind.LINE_BREAK))
             elif token.type == "html_inline":
                 pieces.append(_html_piece(raw, start, end))
             label_end = token.meta.get("label_end", 0)
@@ -224,19 +224,21 @@ class _MarkdownText(InlineText):
         super().__init__(pieces, lambda text: escape(text).replace(old, new))
         self._source_block = block
 
-    def render(self, translation: RichText, source: Callable[[int, int], str]) -> str:
+    def render(self, translations: Sequence[RichText], source: Callable[[int, int], str]) -> str:
         """Return the source of a translation, wrapped to the width of the source if that has several lines."""
-        block, words = self._source_block, super().render(translation, source).split(_WRAP)
-        is_unchanged = (translation.text, translation.tags) == (self.block.text, self.block.tags)
-        if is_unchanged or (len(block.ranges) < 2 and block.kind != "paragraph_open"):
+        block = self._source_block
+        words = super().render(translations, source).split(_WRAP)
+        if list(translations) == self.blocks or (len(block.ranges) < 2 and block.kind != "paragraph_open"):
             return " ".join(words)
-        if self.start == block.ranges[0][0] and (match := _BLOCK_START.match(words[0])):
-            words[0] = words[0][: match.end() - 1] + "\\" + words[0][match.end() - 1 :]
+        if self.start == block.ranges[0][0]:
+            words[0] = _escape_block_start(words[0])
         if len(block.ranges) < 2:
             return " ".join(words)
         (_, end), (start, _) = block.ranges[:2]
         line_break = block.source[end:start].lstrip(" \t\\")
         prefix = line_break.lstrip("\r\n")
+        after_break = re.compile(rf"([\r\n]{re.escape(prefix)})(.+)", re.DOTALL)
+        words = [after_break.sub(lambda match: match[1] + _escape_block_start(match[2]), word) for word in words]
         width = max(end - block.line_start(start) for start, end in block.ranges)
         output, column = words[0], self.start - block.line_start(self.start) + len(words[0])
         for previous, word in pairwise(words):
@@ -367,11 +369,14 @@ def _with_fixed_elements(pieces: Sequence[Piece], content: str) -> list[Piece]:
 
 def _html_piece(raw: str, start: int, end: int) -> Piece:
     match = _TAG.fullmatch(raw)
-    if not match or match[3]:
-        return Piece(start, end, Kind.BREAK if raw.lower().startswith(("<br", "<img")) else Kind.POINT)
-    if match[2].lower() in ("br", "img"):
-        return Piece(start, end, Kind.BREAK)
-    return Piece(start, end, Kind.CLOSE if match[1] else Kind.OPEN, name=f"<{match[2].lower()}>")
+    if not match:
+        return Piece(start, end, Kind.POINT)
+    name = match[2].lower()
+    if name in ("br", "img"):
+        return Piece(start, end, Kind.LINE_BREAK if name == "br" else Kind.BREAK)
+    if match[3]:
+        return Piece(start, end, Kind.POINT)
+    return Piece(start, end, Kind.CLOSE if match[1] else Kind.OPEN, name=name)
 
 
 def _decode(source: str) -> str:
@@ -397,6 +402,12 @@ def _escape(text: str, *, in_label: bool = False) -> str:
     return _SPECIAL.sub(
         lambda match: match[1] or ("" if match[0] in "[]" and match.start() not in brackets else "\\") + match[0], text
     )
+
+
+def _escape_block_start(text: str) -> str:
+    """Escape what would start a block at the start of a line."""
+    match = _BLOCK_START.match(text)
+    return f"{text[: match.end() - 1]}\\{text[match.end() - 1 :]}" if match else text
 
 
 def _escape_label(text: str) -> str:

@@ -6,6 +6,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from nmt.data.spans import apply_edits
 from nmt.documents.document import RichText
@@ -39,6 +40,11 @@ class Value:
     encode: Callable[[str], str]
     """Returns the source of its translation."""
 
+    @property
+    def blocks(self) -> Sequence[RichText]:
+        """The text, as the only block."""
+        return [self.block]
+
 
 class TranslatableSource:
     """A document with translatable ranges: texts with markup, and values, also in that markup."""
@@ -51,28 +57,29 @@ class TranslatableSource:
     ) -> None:
         """Combine texts, in the order of their starts, values, and edits outside of them."""
         self._file, self._edits = file, edits
-        self._texts = [text for text in texts if text.block.text]
-        self._values = sorted(values, key=lambda value: value.start)
-        parts: list[InlineText | Value] = [*self._values, *self._texts]
-        self._order = sorted(range(len(parts)), key=lambda i: parts[i].start)
-        self.blocks = [parts[i].block for i in self._order]
+        parts = [*values, *(text for text in texts if text.blocks)]
+        self._parts: list[InlineText | Value] = sorted(parts, key=lambda part: part.start)
+        self.blocks = [block for part in self._parts for block in part.blocks]
 
     def render(self, translations: Sequence[RichText]) -> bytes:
         """Return the document with the translation of each block."""
-        by_part = dict(zip(self._order, translations, strict=True))
-        changed = (
-            Edit(value.start, value.end, value.encode(by_part[i].text))
-            for i, value in enumerate(self._values)
-            if by_part[i].text != value.block.text
-        )
-        edits = sorted([*self._edits, *changed])
+        remaining = iter(translations)
+        edits = list(self._edits)
+        translated_texts = list[tuple[InlineText, list[RichText]]]()
+        for part in self._parts:
+            of_part = list(islice(remaining, len(part.blocks)))
+            if isinstance(part, InlineText):
+                translated_texts.append((part, of_part))
+            elif of_part[0].text != part.block.text:
+                edits.append(Edit(part.start, part.end, part.encode(of_part[0].text)))
+        edits.sort()
         output, position = list[str](), 0
 
         def source(start: int, end: int) -> str:
             return self._with_edits(start, end, edits)
 
-        for i, text in enumerate(self._texts, len(self._values)):
-            output += [source(position, text.start), text.render(by_part[i], source)]
+        for text, of_text in translated_texts:
+            output += [source(position, text.start), text.render(of_text, source)]
             position = text.end
         output.append(source(position, len(self._file.text)))
         return self._file.encode("".join(output), self.encoding_errors)

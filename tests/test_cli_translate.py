@@ -16,6 +16,9 @@ from typing import Any
 
 import pytest
 from commandline import CommandLine, has_content, heed_interrupts, sentences, wait_until
+from hypothesis import given
+from hypothesis import strategies as st
+from stub_translations import texts, translated
 from test_distributed import TORCHRUN
 
 from nmt import Guard, Line, Translator
@@ -318,6 +321,59 @@ def test_tabs_separate_columns() -> None:
     document = parse(b"- one\t two\nx\t\n", DocumentOptions("en", "de"))
     assert [block.text for block in document.blocks] == ["one", "two", "x"]
     assert document.render([RichText(each) for each in "abc"]) == b"- a\t b\nc\n"
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("Fruit     Price  Town\nApples    3      Rome\n", ["Fruit", "Price", "Town", "Apples", "3", "Rome"]),
+        ("apple  red\npeach  pink\n", ["apple", "red", "peach", "pink"]),
+        ("| red | a dog |\n|blue|a cat|\n│ x │ y │\n", ["red", "a dog", "blue", "a cat", "x", "y"]),
+        ("  -h, --help   Show it.\n  -q  Be quiet.\n", ["-h, --help", "Show it.", "-q", "Be quiet."]),
+        ("It is red.  It is big.  Is it?", ["It is red.  It is big.  Is it?"]),
+        ('He said "Go!"  Then he left.', ['He said "Go!"  Then he left.']),
+        ("This is  a typing error.", ["This is  a typing error."]),
+        ("Read {{ name | upper }} or `a | b  c` here", ["Read {{ name | upper }} or `a | b  c` here"]),
+        ("2023-01-02 03:04:05 INFO  It ran.\nMar  2 03:04:05 it ended\n", ["INFO", "It ran.", "it ended"]),
+        ("[2.1.2023 03:04:05.123Z] one dog\n", ["one dog"]),
+    ],
+)
+def test_columns_are_separate_texts(source: str, expected: list[str]) -> None:
+    document = parse(source.encode(), DocumentOptions("en", "de"))
+    assert texts(document) == expected
+    assert document.render(document.blocks) == source.encode()
+
+
+@pytest.mark.parametrize("start", ["-q", "--all=yes", "-x, --xx", "2023-01-02", "1.2.2023", "[03:04]", "03:04:05"])
+def test_options_dates_and_times_start_paragraphs(start: str) -> None:
+    lines = ["This is a line of text that is long enough to continue on the next", f"{start} shows it"]
+    assert [each.text for each in paragraphs(lines)] == lines
+    assert len(list(paragraphs([lines[0], f"x{start} shows it"]))) == 1
+
+
+def test_justified_text_is_one_paragraph() -> None:
+    lines = ["The  small dog  sees the tree  in front of", "the house, and  the bird  in it  draws his", "red boat."]
+    assert [each.text for each in paragraphs(lines)] == [" ".join(lines)]
+
+
+def test_columns_start_at_the_same_places_if_there_is_space() -> None:
+    document = parse(b"a dog     it    x\n| it  | dog |\n", DocumentOptions("en", "de"))
+    translations = {"a dog": "Hund", "it": "es", "x": "sehr", "dog": "ein großer Hund"}
+    rendered = document.render([RichText(translations[block.text]) for block in document.blocks]).decode()
+    assert rendered == "Hund      es    sehr\n| es  | ein großer Hund |\n"
+
+
+CELLS = st.text("abAB.,:5-|{}` ", min_size=1, max_size=12)
+SEPARATORS = st.sampled_from(["  ", "   ", "\t", " | ", "|", "  |  ", " "])
+
+
+@given(st.lists(st.lists(st.tuples(CELLS, SEPARATORS), min_size=1, max_size=4), min_size=1, max_size=4))
+def test_no_column_is_lost(rows: list[list[tuple[str, str]]]) -> None:
+    lines = ["".join(cell + separator for cell, separator in row) for row in rows]
+    source = "\n".join(lines)
+    document = parse(source.encode(), DocumentOptions("en", "de"))
+    assert document.render(document.blocks).decode() == source
+    assert translated(document).decode().upper().split() == source.upper().split()
 
 
 # ---- the prompt

@@ -4,17 +4,22 @@ Blank lines separate paragraphs. A paragraph continues on the next line if that 
 before is long enough to be wrapped; the lines of an address, for example, are paragraphs. The translation is wrapped to
 the width of the paragraph, unless the paragraph is a single line. A heading, the line after it, a list item, and a line
 indented further than the paragraph's text start a new paragraph. From the third line of a paragraph on, a line that is
-not indented like the second starts one, too. Tabs separate columns, which are translated separately. The marker of a
-paragraph, such as a list bullet, a number, a check box, `#` or `>`, is preserved.
+not indented like the second starts one, too, and so does a line that begins with an option, a date or a time. The
+marker of a paragraph, such as a list bullet, a number, a check box, a time stamp, `#` or `>`, is preserved.
+
+Tabs, bars, and two or more spaces separate columns, which are translated separately. Two spaces are also usual after a
+sentence, a typing error in a sentence, and frequent in justified text.
 """
 
 from __future__ import annotations
 
 import re
 import textwrap
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from nmt.data.spans import find_spans
 from nmt.documents.document import RichText
 from nmt.documents.formats import DocumentOptions
 from nmt.documents.text_file import TextFile
@@ -23,11 +28,19 @@ MIN_WRAPPED = 40
 """Minimum number of characters of a line after which a paragraph continues with an upper-case letter."""
 MIN_SHARE_OF_LONGEST = 0.6
 """Minimum length of such a line, relative to the longest line of the paragraph."""
+_DATE = r"(?:\d{4}[-/.]\d\d?[-/.]\d\d?|\d\d?[-/.]\d\d?[-/.]\d{2,4})(?!\d)"
+_TIME = r"\d\d?:\d\d(?::\d\d)?(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?(?![\w:])"
+_TIME_STAMP = rf"\[?(?:{_DATE}[T ]|[A-Z][a-zä]{{2}} [ \d]\d ){_TIME}\]?"
 _MARKER = re.compile(
     r"\s*(?:(?:[-*+•–]|\d{1,3}\.|\(?(?:\d{1,3}|[a-zA-Z]|[ivx]{2,5})\)|#{1,6}|>+)\s+)?(?:\[[ xX]\]\s+)?"
+    rf"(?:{_TIME_STAMP}\s+)?"
 )
-
-_TABS = re.compile(r"((?<!\s)\s*\t\s*)")  # with the lookbehind, the time is linear
+_START = re.compile(rf"--?[a-zA-Z?][\w-]*(?=[\s,=\[]|\Z)|[\[(]?(?:{_DATE}|{_TIME}|{_TIME_STAMP})")
+"""A command-line option, a date or a time, with which a paragraph starts."""
+# With the lookbehinds, the time is linear.
+_WIDE_SEPARATOR = re.compile(r"(?<!\s)\s*[\t|│]\s*|(?<!\s) {3,}")
+_SEPARATOR = re.compile(rf"{_WIDE_SEPARATOR.pattern}|(?<!\s) {{2,}}")
+_SENTENCE_END = re.compile(r"[.!?…]['\"”’)]?\Z")
 
 
 @dataclass
@@ -51,24 +64,93 @@ class Paragraph:
 
     def continues_with(self, indent: str, text: str) -> bool:
         """Return whether a line with this indentation and text can be the next line of the paragraph."""
-        if "\t" in self.lines[-1] + text:  # columns
+        if _START.match(text) or _has_columns(self.lines[-1], text):
             return False
-        if not text[0].islower() and len(self.lines[-1]) < max(MIN_WRAPPED, MIN_SHARE_OF_LONGEST * self.longest):
+        min_length = max(MIN_WRAPPED, MIN_SHARE_OF_LONGEST * self.longest)
+        if not text[0].islower() and len(self.lines[-1]) < min_length:
             return False
         if len(self.lines) > 1:
             return indent == self.indent
         return len(indent) <= len(self.marker) and "#" not in self.marker
+
+    def cells(self) -> list[str]:
+        """Return the cells of a row and the separators between them, alternately; usually, the text is one cell."""
+        if len(self.lines) > 1:
+            return [self.text]
+        is_entry = _START.match(self.marker.lstrip() + self.text)
+        is_sentence = _SENTENCE_END.search(self.text) and not is_entry
+        separator = _WIDE_SEPARATOR if is_sentence else _SEPARATOR
+        cells: list[str] = []
+        position = 0
+        for start, end in _find_separators(separator, self.text):
+            cells.append(self.text[position:start])
+            cells.append(self.text[start:end])
+            position = end
+        cells.append(self.text[position:])
+        return cells
 
     def format(self, text: str) -> Iterator[str]:
         """Yield the lines of `text` in the layout of this paragraph."""
         if len(self.lines) < 2:
             yield self.marker + text
             return
-        width = max(len(self.marker) + len(self.lines[0]), *(len(self.indent) + len(line) for line in self.lines[1:]))
+        first_width = len(self.marker) + len(self.lines[0])
+        width = max(first_width, *(len(self.indent) + len(line) for line in self.lines[1:]))
         yield from textwrap.wrap(
             text, width, initial_indent=self.marker, subsequent_indent=self.indent,
             break_long_words=False, break_on_hyphens=False,
         ) or [self.marker]  # fmt: skip
+
+
+def _find_separators(pattern: re.Pattern[str], text: str) -> list[tuple[int, int]]:
+    """Return the ranges between columns: those that match a pattern, but not inside a protected span, such as code, and
+    not two spaces after a sentence.
+    """
+    matches = list(pattern.finditer(text))
+    if not matches:
+        return []
+    spans = find_spans(text)
+    separators: list[tuple[int, int]] = []
+    for match in matches:
+        start, end = match.span()
+        i = bisect_left(spans, start, key=lambda span: span.start)
+        if i > 0 and end < spans[i - 1].end:
+            continue
+        text_before = text[max(0, start - 2) : start]
+        if match[0] == "  " and _SENTENCE_END.search(text_before):
+            continue
+        separators.append((start, end))
+    return separators
+
+
+def _has_columns(line: str, next_line: str) -> bool:
+    """Return whether one of two lines has columns for sure, or both have columns that start at the same places."""
+    if _find_separators(_WIDE_SEPARATOR, line) or _find_separators(_WIDE_SEPARATOR, next_line):
+        return True
+    starts = {end for _, end in _find_separators(_SEPARATOR, line)}
+    next_starts = {end for _, end in _find_separators(_SEPARATOR, next_line)}
+    if not starts or not next_starts:
+        return False
+    return starts <= next_starts or next_starts <= starts
+
+
+def _join_cells(cells: Sequence[str], translations: Sequence[str]) -> str:
+    """Join translated cells and the separators between them. A column starts where it did if there is space."""
+    text = ""
+    position = 0  # in the source
+    for source, translation in zip(cells, translations, strict=True):
+        is_separator = not source.strip(" \t|│")
+        rest = source.lstrip(" ")
+        num_spaces = len(source) - len(rest)
+        if is_separator and num_spaces > 1:
+            min_spaces = 1 if rest else 2
+            column = position + num_spaces
+            text += " " * max(min_spaces, column - len(text))
+            text += rest
+        else:
+            text += translation
+        position += len(source)
+    return text
 
 
 def paragraphs(lines: Iterable[str]) -> Iterator[Paragraph]:
@@ -97,17 +179,23 @@ class TextDocument:
 
     def __init__(self, file: TextFile) -> None:
         self._file = file
-        self._paragraphs = list(paragraphs(file.text.replace("\r\n", "\n").split("\n")))
-        self.blocks = [RichText(text) for each in self._paragraphs for text in _TABS.split(each.text)[::2] if text]
+        lines = file.text.replace("\r\n", "\n").split("\n")
+        self._paragraphs = list(paragraphs(lines))
+        self._rows = [paragraph.cells() for paragraph in self._paragraphs]
+        self.blocks: list[RichText] = []
+        for row in self._rows:
+            self.blocks += (RichText(cell) for cell in row[::2] if cell)
 
     def render(self, translations: Sequence[RichText]) -> bytes:
         """Return the document with the translation of each paragraph."""
         translated = iter(translations)
         lines: list[str] = []
-        for paragraph in self._paragraphs:
-            parts = _TABS.split(paragraph.text)
-            parts[::2] = [next(translated).text if text else "" for text in parts[::2]]
-            translation = "".join(parts)
+        for paragraph, row in zip(self._paragraphs, self._rows, strict=True):
+            cells = list(row)
+            for i in range(0, len(row), 2):
+                if row[i]:
+                    cells[i] = next(translated).text
+            translation = _join_cells(row, cells)
             is_unchanged = translation == paragraph.text
             lines += paragraph.original_lines if is_unchanged else paragraph.format(translation)
         line_end = "\r\n" if "\r\n" in self._file.text else "\n"

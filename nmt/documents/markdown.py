@@ -25,30 +25,17 @@ from nmt.console import log
 from nmt.documents.document import RichText
 from nmt.documents.formats import DocumentOptions
 from nmt.documents.inline import InlineText, Kind, Piece, text_piece
-from nmt.documents.source import FRONT_MATTER, TEMPLATE_BLOCK, TranslatableSource, Value
+from nmt.documents.markdown_extensions import EXTENSION, UNTRANSLATED, brackets, formula, hide_blocks, metadata_end
+from nmt.documents.source import TranslatableSource, Value
 from nmt.documents.text_file import TextFile
 
-MAX_FORMULA_LINES = 200
-"""Maximum number of lines of a formula. It bounds the search for the end of one that has none."""
 _LINE = re.compile(r"([^\r\n]*)(\r\n|\r|\n|\Z)")
-_UNTRANSLATED = re.compile(
-    r"!!!|\?\?\?|:::|===|\[TOC\]|\{%(?![^%\n]{0,200}%\})"
-    r"|\{%-?\s*(?:if|unless|case|for|raw|code|codeblock|mermaid|math|plantuml)\b"
-)
-"""Starts of paragraphs that belong to extensions of Markdown, such as admonitions, and to templates."""
-_EXTENSION = re.compile(
-    r"(?:(?<!\\)(?:\\\\)*\\)?(?:\[\^[^\]\s]{1,200}\]:?|\[![A-Z]+\]|(?:\A|(?<=\n))\[[ xX]\](?=\s)"
-    r"|\{[:#.][^}\n]{0,1000}\}|\{\{[^{}\n]{0,200}\}\}|\{%[^%\n]{0,200}%\}|(?<![\w$])\$\$?[^\s$](?:[^$\n]*[^\s$])?\$\$?(?!\w))"
-)
-"""Markup of widespread extensions: footnotes, alerts, check boxes, attributes, templates and formulas."""
-_TEMPLATE_LINES = re.compile(rf"^[ \t]*{TEMPLATE_BLOCK}(?=[ \t]*(?:[\r\n]|\Z))", re.DOTALL | re.MULTILINE)
-_TEMPLATE_CODE = re.compile(r"(?<=\{\{)[^{}\n`]{1,200}(?=\}\})|(?<=\{%)[^%\n`]{1,200}(?=%\})")
 REFERENCES = ("]", "][]")
 """Ends of links and images whose label names their definition: a translated label would not be found."""
 _ESCAPE_OR_ENTITY = re.compile(r"\\([!-/:-@\[-`{-~])|&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|\w{2,32});")
 _SPECIAL = re.compile(
     r"((?i:https?://|www\.)(?:[^\s<\[\]`]|\[[^\s<\[\]`]*\](?![(\[:]))*[^\s<\[\]`*_~])|"
-    r"\\(?=[!-/:-@\[-`{-~\s]|\Z)|(?<!\s)\*|\*(?!\s)|(?<!\w)_|_(?!\w)|`|~~|<(?=[a-zA-Z/!?])|[\[\]]|&(?=#?\w+;)"
+    r"\\(?=[!-/:-@\[-`{-~\s]|\Z)|(?<!\s)\*|\*(?!\s)|(?<![^\W_])_|_(?![^\W_])|`|~~|<(?=[a-zA-Z/!?])|[\[\]]|&(?=#?\w+;)"
 )
 """Characters that may be markup, with an escape in front of them. The group is a URL: many sites make links of URLs,
 and escapes would be a part of them. `_escape` selects the brackets.
@@ -77,8 +64,7 @@ def parse(data: bytes, options: DocumentOptions) -> TranslatableSource:
         DataError: the file is not UTF-8.
     """
     file = TextFile.decode(data, options.encoding_errors)
-    front_matter = FRONT_MATTER.match(file.text)
-    reader = _Reader(file.text, front_matter.end() if front_matter else 0)
+    reader = _Reader(file.text, metadata_end(file.text))
     return TranslatableSource(file, reader.texts, reader.values)
 
 
@@ -91,9 +77,7 @@ class _Reader:
         self._lines = [match.span(1) for match in _LINE.finditer(source, start)]
         self._parser = _parser()
         self._env: dict[str, Any] = {}
-        # Template blocks may have blank lines, and code spaces or markup. The offsets stay the same.
-        parsed = _TEMPLATE_LINES.sub(lambda match: re.sub(r"[^\r\n]", " ", match[0]), source)
-        self._parsed = _TEMPLATE_CODE.sub(lambda match: "x" * len(match[0]), parsed)
+        self._parsed = hide_blocks(source)
         tokens = self._parser.parse(self._parsed[start:].replace("\0", "\ufffd"), self._env)
         row, position, num_unlocated = -1, 0, 0
         for i, token in enumerate(tokens):
@@ -108,7 +92,7 @@ class _Reader:
                 else:
                     ranges = self._line_ranges(token.content, line)
                 num_unlocated += not ranges
-                if ranges and not _UNTRANSLATED.match(source, ranges[0][0]):
+                if ranges and not UNTRANSLATED.match(source, ranges[0][0]):
                     self._read(_Block(source, ranges, kind))
         if num_unlocated:
             log(f"Markdown blocks that cannot be located in the source and stay as they are: {num_unlocated:,}")
@@ -139,8 +123,13 @@ class _Reader:
         for piece in [*self._markup(block), Piece(len(block.content), len(block.content), Kind.POINT)]:
             if piece.start < position:  # overlapping markup of a broken document
                 continue
-            pieces += _text_pieces(block.content, position, piece.start)
-            pieces.append(piece)
+            for each in [*_text_pieces(block.content, position, piece.start), piece]:
+                # Attributes belong to the element directly before them.
+                is_attached = block.content.startswith("{", each.start) and each.kind is Kind.POINT
+                if is_attached and pieces and pieces[-1].kind not in (Kind.TEXT, Kind.SPACE, Kind.OPEN):
+                    pieces[-1] = replace(pieces[-1], end=each.end)
+                else:
+                    pieces.append(each)
             position = piece.end
         mapped = [replace(each, start=block.offset(each.start), end=block.offset(each.end)) for each in pieces]
         self.texts.append(_MarkdownText(mapped, block))
@@ -159,14 +148,15 @@ class _Reader:
                 start = tokens[i - 1].meta["range"][0]
             if token.type == "strong_close":
                 end = tokens[i + 1].meta["range"][1]
-            if token.type in ("code_inline", "autolink", "reference"):
-                text = raw.strip("`") if token.type == "code_inline" else raw[1:].removesuffix("[]")[:-1]
-                text = " ".join(text.split())
+            if token.type in ("code_inline", "autolink", "reference", "name"):
+                text = " ".join(_without_marks(token.type, raw).split())
                 pieces.append(Piece(start, end, Kind.FIXED if text else Kind.POINT, text))
             elif token.nesting:
                 pieces.append(Piece(start, end, Kind.OPEN if token.nesting > 0 else Kind.CLOSE, name=name))
-            elif token.type in ("image", "hardbreak"):
-                pieces.append(Piece(start, end, Kind.BREAK if token.type == "image" else Kind.LINE_BREAK))
+            elif token.type == "hardbreak":
+                pieces.append(Piece(start, end, Kind.LINE_BREAK))
+            elif token.type in ("image", "embed"):
+                pieces.append(Piece(start, end, Kind.BREAK))
             elif token.type == "html_inline":
                 pieces.append(_html_piece(raw, start, end))
             label_end = token.meta.get("label_end", 0)
@@ -183,6 +173,15 @@ class _Reader:
             is_cell = block.kind in ("th_open", "td_open")
             written = (lambda text: encode(text).replace("|", "\\|")) if is_cell else encode
             self.values.append(Value(block.offset(start), block.offset(end), RichText(text), written))
+
+
+def _without_marks(name: str, source: str) -> str:
+    """Return the text of an element that is not translated."""
+    if name == "code_inline":
+        return source.strip("`")
+    if name == "name":
+        return source if source.startswith("[!") else source[2:-2]
+    return source[1:].removesuffix("[]")[:-1]
 
 
 def _text_of_marked_label(image: Token) -> str | None:
@@ -219,7 +218,7 @@ class _MarkdownText(InlineText):
     """A text whose translation is wrapped like the source."""
 
     def __init__(self, pieces: Sequence[Piece], block: _Block) -> None:
-        escape = _escape_label if any(piece.name == "link" for piece in pieces) else _escape
+        escape = _escape_label if any(piece.name in ("link", "wiki") for piece in pieces) else _escape
         old, new = ("|", "\\|") if block.kind in ("th_open", "td_open") else (" ", _WRAP)
         super().__init__(pieces, lambda text: escape(text).replace(old, new))
         self._source_block = block
@@ -258,13 +257,14 @@ class _MarkdownText(InlineText):
 def _parser() -> MarkdownIt:
     parser = MarkdownIt("commonmark").enable(["table", "strikethrough"])
     parser.disable(["inline", "text_join"])
-    parser.block.ruler.before("fence", "formula", _formula, {"alt": ["paragraph", "reference", "blockquote", "list"]})
+    parser.block.ruler.before("fence", "formula", formula, {"alt": ["paragraph", "reference", "blockquote", "list"]})
     parser.block.ruler.before("reference", "footnote_def", footnote_def, {"alt": ["paragraph", "reference"]})
     parser.block.ruler.at("reference", _definition, {"alt": ["paragraph"]})
     parser.inline.ruler2.disable("fragments_join")  # would delete tokens, whose positions are needed
     names = parser.get_active_rules()["inline"]
     for name, rule in zip(names, parser.inline.ruler.getRules(""), strict=True):
         parser.inline.ruler.at(name, _recording(name, rule))
+    parser.inline.ruler.before("text", "brackets", brackets)
     return parser
 
 
@@ -273,29 +273,6 @@ def _definition(state: StateBlock, start_line: int, end_line: int, silent: bool)
     if silent and not _DEFINITION.match(state.src, state.bMarks[start_line] + state.tShift[start_line]):
         return False
     return reference(state, start_line, end_line, silent)
-
-
-def _formula(state: StateBlock, start_line: int, end_line: int, silent: bool) -> bool:
-    """Block rule for a formula in lines of its own, between `$$` and `$$` or `\\[` and `\\]`."""
-
-    def text(line: int) -> str:
-        return state.src[state.bMarks[line] + state.tShift[line] : state.eMarks[line]].rstrip()
-
-    first = text(start_line)
-    if not first.startswith("$$") and first[:3].rstrip() != "\\[":  # "\[" before a word is an escaped bracket
-        return False
-    end = "$$" if first[0] == "$" else "\\]"
-    for line in range(start_line, min(end_line, start_line + MAX_FORMULA_LINES)):
-        content = first[2:] if line == start_line else text(line)
-        is_outside = content.startswith(("```", "~~~")) or state.sCount[line] < state.blkIndent
-        if end in content or (content and is_outside):
-            break
-    if not content.endswith(end) or content.count(end) > 1:
-        return False
-    if not silent:
-        state.line = line + 1
-        state.push("formula", "", 0)
-    return True
 
 
 def _recording(name: str, rule: Callable[[StateInline, bool], bool]) -> Callable[[StateInline, bool], bool]:
@@ -338,10 +315,14 @@ def _recording(name: str, rule: Callable[[StateInline, bool], bool]) -> Callable
 
 def _text_pieces(content: str, start: int, end: int) -> Iterator[Piece]:
     """Yield the pieces of a range without CommonMark markup."""
-    for match in _EXTENSION.finditer(content, start, end):
+    for match in EXTENSION.finditer(content, start, end):
         yield from text_piece(start, match.start(), content[start : match.start()], _decode)
-        is_read = match[0].lstrip("\\").startswith(("{{", "$"))  # as a part of the sentence
-        yield Piece(*match.span(), Kind.FIXED if is_read else Kind.POINT, match[0])
+        if match["word"]:
+            yield Piece(*match.span(), Kind.FIXED, match[0])
+        elif match["open"] or match["close"]:
+            yield Piece(*match.span(), Kind.OPEN if match["open"] else Kind.CLOSE, name="mark")
+        else:
+            yield Piece(*match.span(), Kind.POINT)
         start = match.end()
     yield from text_piece(start, end, content[start:end], _decode)
 

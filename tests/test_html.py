@@ -8,8 +8,9 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
+from stub_translations import translated
 from test_document_translation import StubTranslator, document_translator
 
 from nmt.documents.document import RichText
@@ -56,7 +57,7 @@ class Structure(HTMLParser):
         ("<p>One <b>dog</b>.</p><p>Two</p>", ["One dog.", "Two"]),
         ("<p>One\n  dog &amp; a&nbsp;cat &lt;3</p>", ["One dog & a\xa0cat <3"]),
         ("<li>One<li>Two", ["One", "Two"]),
-        ("one<br>two<br><br>three", ["one two", "three"]),
+        ("one<br>two<br><br>three", ["one", "two", "three"]),
         ('<img alt="A &quot;dog&quot;" title=Cat><input placeholder=\'Name\'><a aria-label="Go">x</a>',
          ['A "dog"', "Cat", "Name", "Go", "x"]),
         ('<meta name="description" content="About"><meta name="viewport" content="x"><title>A &amp; b</title>',
@@ -88,6 +89,25 @@ class Structure(HTMLParser):
         ("---\ntitle: no\n...\n<p>yes</p>\n---\nyes", ["yes", "--- yes"]),
         ("<p translate=no>no <label>no</label> no</p><p lang=fr>non <button>non</button> non</p><p>yes<hr>yes",
          ["yes", "yes"]),
+        ("<p>One <b>big<br/>dog</b>.<br>\n<i>Two</i> cats", ["One big", "dog.", "Two cats"]),
+        ("<td>One dog<ul><li>Two<br>Three</ul></td>", ["One dog", "Two", "Three"]),
+        ("<td><i class=material-icons>no</i> Close it</td><mat-icon>no</mat-icon><fa-icon icon=x></fa-icon>",
+         ["Close it"]),
+        ("Home <span class='material-symbols-outlined' title=Yes>no</span> Work", ["Home", "Yes", "Work"]),
+        ("Home <i class='fa fa-cog'></i> Work<svg><title>no</title></svg>Go", ["Home", "Work", "Go"]),
+        ("Click the <i class='fa fa-cog'></i> icon, <mat-icon>no</mat-icon> or <svg></svg> that",
+         ["Click the icon, or that"]),
+        ("<a>Menu <span>▾</span></a><button><span>⚙</span> Set up</button>", ["Menu", "Set up"]),
+        ("<meta property=og:image:alt content=Dogs><meta name=twitter:image:alt content=Cats>", ["Dogs", "Cats"]),
+        ("{# no\n<p>no</p>\n#}<p>one {{!-- no {{x}} --}}two{{-- no --}} <%-- no > --%>three", ["one two three"]),
+        ("<p title='{{ a < b }} dogs'>one {{ '<b>%s</b>' % x\n }} dog</p>",
+         ["{{ a < b }} dogs", "one {{ '<b>%s</b>' % x }} dog"]),
+        (f"<p>one {{{{ '<p>no</p>{'x' * 300}' }}}} dog", ["one dog"]),
+        ("<p {% if a < 3 % 2\n %}hidden{% endif %} <?php if ($a > 3) echo 'x>' ?>>one", ["one"]),
+        ("<?php if ($a > 3): ?><p>one</p><?= f('<p>no</p>') ?>", ["one"]),
+        ("<p>{{{ one }}} dog {{'a'}} cat", ["{{{ one }}} dog {{'a'}} cat"]),
+        ("<p>Write <code>{{</code> here.</p><p>And <code>}}</code> there.</p>",
+         ["Write {{ here.", "And }} there."]),
         ("", []), ("<p> \n</p>", []),
     ],
 )  # fmt: skip
@@ -120,6 +140,12 @@ def test_only_what_a_person_reads_is_translated(source: str, expected: list[str]
         ('<input placeholder="{% trans "Search" %}">', '<input placeholder="{% trans "Search" %}">'),
         ("<p>tags: <input value='{{'> or <input value='}}'>", "<p>OR TAGS: <input value='{{'> <input value='}}'>"),
         ("<div {% if n > 3 %}hidden{% endif %}>one dog</div>", "<div {% if n > 3 %}hidden{% endif %}>DOG ONE</div>"),
+        ("<p>one dog<br>\n<b>two</b> cats", "<p>DOG ONE<br>\nCATS <b>TWO</b>"),
+        ("<p><b>one dog <br> two cats</b>.", "<p><b>DOG ONE <br> CATS. TWO</b>"),
+        ("<a>My menu <span>▾</span></a>", "<a>MENU MY <span>▾</span></a>"),
+        ("<p>My <i class=fa></i> Dog house", "<p>MY <i class=fa></i> HOUSE DOG"),
+        ("My <a><i class=fa></i> Big dog</a> house", "MY HOUSE <a><i class=fa></i> DOG BIG</a>"),
+        ("My <a>big dog <svg></svg></a> House", "<a>DOG BIG <svg></svg></a> MY HOUSE"),
     ],
 )
 def test_markup_follows_its_words(source: str, expected: str) -> None:
@@ -178,13 +204,41 @@ def test_undecodable_bytes_may_be_replaced() -> None:
 PIECES = [
     "<b>", "</b>", "<i class='a>b'>", "</i>", "<p>", "</p>", "<br>", "<img alt='one two'>", "<li>", "<code>", "</code>",
     "<!-- c -->", "<", ">", "&amp;", "&", "</", "<pre>", "</pre>", "<script>", "</script>", "<b translate=no>", "'",
-    "one", " ", "Two.", "\n", "x",
+    "one", " ", "Two.", "\n", "x", "{{", "}}", "{%", "%}", "{#", "#}", "<i class=fa></i>",
+    "<mat-icon>x</mat-icon>", "▾", "Three",
 ]  # fmt: skip
 SNIPPETS = st.lists(st.sampled_from(PIECES), max_size=25).map("".join)
 
 
 @given(SNIPPETS | st.text(alphabet="<>/='\"abp &;!-\n"))
 def test_an_unchanged_translation_reproduces_any_document(source: str) -> None:
+    document = parse(source.encode(), OPTIONS)
+    assert document.render(document.blocks).decode() == source
+
+
+CODE = st.text(alphabet="<>/='\"abp&;!% \n-", max_size=30)
+CODE_MARKS = st.sampled_from(
+    [("{{", "}}"), ("{%", "%}"), ("<%", "%>"), ("{#", "#}"), ("{{{", "}}}"), ("{{!--", "--}}")]
+)
+
+
+def test_code_in_an_attribute_is_kept() -> None:
+    source = "<img alt='my {{\n f(x) &amp; y }} dog'>"
+    expected = source.replace("my", "MY").replace("dog", "DOG")
+    assert translated(parse(source.encode(), OPTIONS)).decode() == expected
+
+
+@given(CODE, CODE_MARKS)
+def test_code_of_templates_is_never_read(code: str, marks: tuple[str, str]) -> None:
+    assume(not any(mark in code for mark in marks))
+    source = f"<p>one {marks[0]} x{code}x {marks[1]} dog</p><p>two</p>"
+    expected = f"<p>ONE {marks[0]} x{code}x {marks[1]} DOG</p><p>TWO</p>"
+    assert translated(parse(source.encode(), OPTIONS)).decode() == expected
+
+
+@pytest.mark.parametrize("start", ["{{", "{%", "<%", "{#", "{{!--", "<?php ", "{", "<a {{", "<a title='{{ "])
+def test_starts_without_an_end_take_linear_time(start: str) -> None:
+    source = f"<p>{start * 50_000}"  # quadratic time would be many minutes
     document = parse(source.encode(), OPTIONS)
     assert document.render(document.blocks).decode() == source
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from html import escape
 
@@ -17,7 +17,7 @@ from nmt.data.language_codes import base_language
 from nmt.documents.document import RichText
 from nmt.documents.formats import DocumentOptions
 from nmt.documents.inline import InlineText, Kind, Piece, text_piece
-from nmt.documents.source import FRONT_MATTER, TEMPLATE_BLOCK, TEMPLATE_CODE, TranslatableSource, Value
+from nmt.documents.source import FRONT_MATTER, TEMPLATE_BLOCK, TranslatableSource, Value
 from nmt.documents.splicing import Edit
 from nmt.documents.text_file import TextFile, unescape
 from nmt.inference.segments import FixedSpan
@@ -28,7 +28,7 @@ INLINE = frozenset(
 )
 """Elements within a sentence. All others separate sentences."""
 VOID = frozenset("area base br col embed hr img input link meta param source track wbr".split())
-BREAKS = frozenset("br embed img input picture".split())
+BREAKS = frozenset("embed img input picture".split())
 RAW_TEXT = frozenset("iframe noembed noframes plaintext script style textarea title xmp".split())
 """Elements that contain no elements."""
 UNTRANSLATED = frozenset("code iframe kbd math noembed noframes pre samp script style svg textarea var xmp".split())
@@ -40,7 +40,9 @@ BUTTONS = frozenset("button reset submit".split())
 LABELED = frozenset("optgroup option track".split())
 """Elements whose label is translated."""
 QUOTES = {'"': "&quot;", "'": "&#39;"}
-DESCRIPTIONS = frozenset("description og:title og:description twitter:title twitter:description".split())
+DESCRIPTIONS = frozenset(
+    "description og:title og:description og:image:alt twitter:title twitter:description twitter:image:alt".split()
+)
 """`<meta>` elements whose content is translated."""
 ENDS = {
     "li": {"li"}, "dt": {"dt", "dd"}, "dd": {"dt", "dd"}, "td": {"td", "th"}, "th": {"td", "th"},
@@ -53,14 +55,35 @@ ENDS_PARAGRAPH = frozenset(
     "table tbody td tfoot th thead tr ul xmp".split()
 )
 
+MAX_CODE_LENGTH = 200
+"""Characters of template code that the text contains as a word. Longer code is markup without text."""
+
 _SPACES = re.compile(r"[ \t\n\r\f]+")
-_CODE = TEMPLATE_CODE.replace("[^", "[^<")
-"""Code of templates in a tag. Without `<`, it cannot hide the start of another tag, and the time is linear."""
+_TEMPLATE_COMMENTS = ((r"\{\{!--", r"--\}\}"), (r"\{\{--", r"--\}\}"), (r"<%--", r"--%>"), (r"\{#", r"#\}"))
+_TEMPLATE_MARKS = ((r"(?<!\{)\{\{++", r"\}\}++"), (r"\{%", r"%\}"), (r"<%", r"%>"))
+_PHP_MARKS = (r"<\?", r"\?>")
+
+
+def _any_between(marks: Iterable[tuple[str, str]], stop: str) -> str:
+    """Return a pattern that matches code from its first mark to its last one.
+
+    The search for the end stops at `stop`, and at the next start, so that its time is linear.
+    """
+    return "|".join(rf"{start}(?:(?!{start}|{end}|{stop}).)*+{end}" for start, end in marks)
+
+
+_END_OF_SAMPLE = r"</(?:code|pre)\b"
+_COMMENT = _any_between(_TEMPLATE_COMMENTS, _END_OF_SAMPLE)
+_TEXT_CODE = f"{_COMMENT}|{_any_between(_TEMPLATE_MARKS, _END_OF_SAMPLE)}"
+"""Code of templates in a text. A page about templates shows a start without an end in code."""
+_CODE = _any_between((*_TEMPLATE_COMMENTS, *_TEMPLATE_MARKS, _PHP_MARKS), "<[a-zA-Z/!]")
+"""Code of templates in a tag. It cannot hide the start of another tag."""
 _DOUBLE, _SINGLE = (rf"(?:[^{quote}{{<]++|{_CODE}|[{{<])*+" for quote in "\"'")
 """Values of attributes in double and single quotes, without them."""
 _TOKEN = re.compile(
-    r"(?P<other><!--(?:>|->|.*?(?:--!?>|\Z))|<!\[CDATA\[.*?(?:\]\]>|\Z)|<[!?][^>]*(?:>|\Z)|</[^a-zA-Z>][^>]*(?:>|\Z)"
-    rf"|{TEMPLATE_BLOCK})"
+    r"(?P<other><!--(?:>|->|.*?(?:--!?>|\Z))|<!\[CDATA\[.*?(?:\]\]>|\Z)"
+    rf"|{_any_between([_PHP_MARKS], '<!')}|<[!?][^>]*(?:>|\Z)|</[^a-zA-Z>][^>]*(?:>|\Z)|{TEMPLATE_BLOCK})"
+    rf"|(?P<code>{_TEXT_CODE})"
     r"|<(?P<end>/?)(?P<name>[a-zA-Z][^\s/>]*+)"
     rf"(?P<attributes>(?:[^=>{{<]++|{_CODE}|[{{<]|=\s*+(?:\"{_DOUBLE}\"|'{_SINGLE}')?+)*+)>"
     r"|</?[a-zA-Z].*\Z",  # a tag that does not end
@@ -74,7 +97,12 @@ _ATTRIBUTE = re.compile(
 _CHARSET = re.compile(
     rb"<meta\s[^>]*?charset\s*=\s*[\"']?\s*([\w.:-]+)|\A\s*<\?xml\s[^>]*?encoding\s*=\s*[\"']([\w.:-]+)", re.IGNORECASE
 )
-_TEMPLATE = re.compile(f"({TEMPLATE_CODE})")
+_TEMPLATE = re.compile(f"({_TEXT_CODE})", re.DOTALL)
+_TEMPLATE_COMMENT = re.compile(_COMMENT, re.DOTALL)
+_ICON_FONT = re.compile(r"(?<![\w-])material-(?:icons|symbols)(?:-\w+)?(?![\w-])")
+"""Class of elements whose text is the name of an icon."""
+_ICON = re.compile(r"icon|glyph|caret|(?<![\w-])(?:fa[bdlrs]?|bi|mdi|ti)(?!\w)")
+"""Class of elements without text that show an icon."""
 _XML = re.compile(r"<\?xml\s|<html\b[^>]*\sxmlns\s*=", re.IGNORECASE)
 _NUM_SNIFFED_BYTES = 1024
 _LABELS = {
@@ -85,6 +113,8 @@ _LABELS = {
     "cp932": "shift_jis shift-jis sjis x-sjis ms_kanji windows-31j",
     "cp949": "euc-kr korean ks_c_5601-1987 windows-949",
 }
+_ICON_NAME = "icon"
+"""Name of the pieces of icons."""
 _ENCODINGS = {label: encoding for encoding, labels in _LABELS.items() for label in labels.split()}
 """The encodings that the standard defines for some names, which are extensions of the encodings with these names."""
 
@@ -129,22 +159,28 @@ class HtmlDocument(TranslatableSource):
     def _escape(self, text: str) -> str:
         return escape(text, quote=False).replace("\xa0", self._no_break_space)
 
-    def _quote(self, quote: str, templates: Sequence[str], text: str) -> str:
-        """Escape all text but the code of templates."""
-        parts = re.split(f"({'|'.join(map(re.escape, templates))})", text) if templates else [text]
-        parts[::2] = [self._escape(part).replace(quote, QUOTES[quote]) for part in parts[::2]]
-        return f"{quote}{''.join(parts)}{quote}"
+    def _quote(self, quote: str, codes: Mapping[str, str], text: str) -> str:
+        """Escape all text but the code of templates. `codes` has the source of each code in the text."""
+        parts = re.split(f"({'|'.join(map(re.escape, codes))})", text) if codes else [text]
+        output = ""
+        for part in parts:
+            output += codes.get(part) or self._escape(part).replace(quote, QUOTES[quote])
+        return f"{quote}{output}{quote}"
 
     def _attribute_values(self, tokens: Sequence[_Token]) -> Iterator[Value]:
         for token in tokens:
-            if token.is_translated or (token.name in ("iframe", "textarea") and token.is_in_translated):
-                for name, match in token.attributes.items():
-                    if _is_text(token, name) and (block := _attribute_block(_value(match))).text:
-                        start, end = match.span(match.lastgroup or 0)
-                        quoted = match.lastgroup != "bare"
-                        quote = self._source[end] if quoted else '"'
-                        encode = partial(self._quote, quote, [span.translation for span in block.fixed])
-                        yield Value(start - quoted, end + quoted, block, encode)
+            has_own_content = token.name in ("iframe", "textarea") or _is_icon_font(token)
+            if not token.is_translated and not (has_own_content and token.is_in_translated):
+                continue
+            for name, match in token.attributes.items():
+                if not _is_text(token, name):
+                    continue
+                block, codes = _attribute_block(_value(match))
+                if block.text:
+                    start, end = match.span(match.lastgroup or 0)
+                    quoted = match.lastgroup != "bare"
+                    quote = self._source[end] if quoted else '"'
+                    yield Value(start - quoted, end + quoted, block, partial(self._quote, quote, codes))
 
     def _runs(self, tokens: Sequence[_Token]) -> Iterator[list[Piece]]:
         """Yield the runs of text and inline markup."""
@@ -152,29 +188,29 @@ class HtmlDocument(TranslatableSource):
         i = 0
         while i < len(tokens):
             token = tokens[i]
-            end = self._end_of_fixed(tokens, i)
-            if end is not None:
-                run.append(self._fixed_piece(tokens[i : end + 1]))
-                i = end
+            icon_end = _end_of_icon(tokens, i)
+            fixed_end = self._end_of_fixed(tokens, i)
+            if icon_end is not None:
+                run.append(Piece(token.start, tokens[icon_end].end, Kind.BREAK, name=_ICON_NAME))
+                i = icon_end
+            elif fixed_end is not None:
+                run.append(self._fixed_piece(tokens[i : fixed_end + 1]))
+                i = fixed_end
             elif not token.is_inline or not (token.is_translated or (token.is_empty and token.is_in_translated)):
-                yield run
+                yield from _split_at_icons(run)
                 run = []
             elif token.name == "":
                 run += self._text_pieces(token.start, token.end)
             else:
-                last = next((piece.name for piece in reversed(run) if piece.kind is not Kind.SPACE), "")
                 run.append(_markup_piece(token))
-                if token.name == last == "br":  # the end of a paragraph
-                    yield run
-                    run = []
             i += 1
-        yield run
+        yield from _split_at_icons(run)
 
     def _text_pieces(self, start: int, end: int) -> Iterator[Piece]:
         """Yield the pieces of text, in which code of templates is not decoded."""
         for match in _TEMPLATE.finditer(self._source, start, end):
             yield from text_piece(start, match.start(), self._source[start : match.start()], _decode_text)
-            yield Piece(*match.span(), Kind.FIXED, match[0])
+            yield _code_piece(match)
             start = match.end()
         yield from text_piece(start, end, self._source[start:end], _decode_text)
 
@@ -190,7 +226,7 @@ class HtmlDocument(TranslatableSource):
     def _fixed_piece(self, tokens: Sequence[_Token]) -> Piece:
         first, last = tokens[0], tokens[-1]
         if first.name in WITHOUT_TEXT:
-            return Piece(first.start, last.end, Kind.BREAK if first.name == "svg" else Kind.POINT)
+            return Piece(first.start, last.end, Kind.POINT)
         text = "".join(self._source[each.start : each.end] for each in tokens if not each.name)
         text = _decode_text(text).strip()
         return Piece(first.start, last.end, Kind.FIXED if text else Kind.POINT, text)
@@ -216,32 +252,40 @@ def _declared_encoding(data: bytes) -> str:
 
 def _tokenize(source: str) -> Iterator[_Token]:
     """Yield all of the source as tokens."""
-    is_xml, position = _XML.search(source[:_NUM_SNIFFED_BYTES]) is not None, 0
+    is_xml = _XML.search(source[:_NUM_SNIFFED_BYTES]) is not None
+    position = search_start = 0
     if front_matter := FRONT_MATTER.match(source):
-        position = front_matter.end()
+        position = search_start = front_matter.end()
         yield _Token(0, position, name="!")
-    while match := _TOKEN.search(source, position):
+    while match := _TOKEN.search(source, search_start):
+        search_start = match.end()
+        if match["code"]:  # a part of the text
+            continue
         if position < match.start():
             yield _Token(position, match.start())
         position = match.end()
-        if not match["name"]:
-            yield _Token(*match.span(), name="!")
-            continue
-        name, is_end = match["name"].lower(), bool(match["end"])
-        attributes: dict[str, re.Match[str]] = {}
-        if not is_end:
-            for attribute in _ATTRIBUTE.finditer(source, *match.span("attributes")):
-                attributes.setdefault(attribute[1].lower(), attribute)
-        is_unquoted = any(each.end("bare") == match.end("attributes") for each in attributes.values())
-        is_empty = name in VOID or (is_xml and match["attributes"].endswith("/") and not is_unquoted)
-        yield _Token(*match.span(), name, is_end, attributes, is_empty=is_empty)
-        if name in RAW_TEXT and not is_end and not is_empty:
-            end = re.compile(rf"</{name}(?=[\s/>])|\Z", re.IGNORECASE).search(source, position)
+        token = _tag(source, match, is_xml) if match["name"] else _Token(*match.span(), name="!")
+        yield token
+        if token.name in RAW_TEXT and not token.is_end and not token.is_empty:
+            end = re.compile(rf"</{token.name}(?=[\s/>])|\Z", re.IGNORECASE).search(source, position)
             if end and position < end.start():
                 yield _Token(position, end.start())
-                position = end.start()
+                position = search_start = end.start()
     if position < len(source):
         yield _Token(position, len(source))
+
+
+def _tag(source: str, match: re.Match[str], is_xml: bool) -> _Token:
+    """Return the token of a tag."""
+    name = match["name"].lower()
+    is_end = bool(match["end"])
+    attributes: dict[str, re.Match[str]] = {}
+    if not is_end:
+        for attribute in _ATTRIBUTE.finditer(source, *match.span("attributes")):
+            attributes.setdefault(attribute[1].lower(), attribute)
+    is_unquoted = any(each.end("bare") == match.end("attributes") for each in attributes.values())
+    is_empty = name in VOID or (is_xml and match["attributes"].endswith("/") and not is_unquoted)
+    return _Token(*match.span(), name, is_end, attributes, is_empty=is_empty)
 
 
 def _set_translated(tokens: Sequence[_Token], src: str) -> None:
@@ -279,6 +323,7 @@ def _set_own_translation(token: _Token, src: str) -> None:
     """Set whether a token is translated and protected, from its own name and attributes and what it inherited."""
     value = (_attribute(token, "translate") or "").lower()
     is_off = value == "no" or "notranslate" in (_attribute(token, "class") or "").split() or token.name in UNTRANSLATED
+    is_off = is_off or _is_icon_font(token)
     if "translate" in token.attributes and value in ("", "yes"):
         token.is_translated, token.is_protected = True, False
     elif is_off or token.is_protected:
@@ -288,8 +333,71 @@ def _set_own_translation(token: _Token, src: str) -> None:
         token.is_translated = token.is_in_translated if not language else language == src
 
 
+def _is_icon_font(token: _Token) -> bool:
+    """Return whether the text of an element is the name of an icon."""
+    return token.name.endswith("-icon") or _ICON_FONT.search(_attribute(token, "class") or "") is not None
+
+
+def _end_of_icon(tokens: Sequence[_Token], i: int) -> int | None:
+    """Return the index of the end tag if an icon within a sentence starts at `i`."""
+    token = tokens[i]
+    if token.is_end or token.partner is None or not token.is_in_translated:
+        return None
+    if token.name == "svg" or _is_icon_font(token):
+        return token.partner
+    classes = _attribute(token, "class") or ""
+    is_empty = token.partner == i + 1 and token.is_inline
+    is_icon = is_empty and (_ICON.search(classes) or (token.name == "i" and classes))
+    return token.partner if is_icon else None
+
+
+def _icons_at_sentence_ends(run: Sequence[Piece]) -> list[int]:
+    """Return the indices of icons, except for those after which the text goes on in lower case."""
+    indices: list[int] = []
+    next_text = ""
+    for i in reversed(range(len(run))):
+        next_text = run[i].text or next_text
+        if run[i].name == _ICON_NAME and not next_text[:1].islower():
+            indices.append(i)
+    return indices[::-1]
+
+
+def _split_at_icons(run: list[Piece]) -> Iterator[list[Piece]]:
+    """Yield the parts of a run: an icon ends a sentence.
+
+    An icon stays in its element, such as a link, with the space next to it.
+    """
+    part_start = 0
+    for icon in _icons_at_sentence_ends(run):
+        first = icon
+        end = icon + 1
+        while first > part_start and run[first - 1].kind in (Kind.OPEN, Kind.SPACE):
+            first -= 1
+        while end < len(run) and run[end].kind in (Kind.CLOSE, Kind.SPACE):
+            end += 1
+        starts_element = any(piece.kind is Kind.OPEN for piece in run[first:icon])
+        part_end = first if starts_element else end
+        space = icon + 1 if starts_element else icon - 1
+        if part_start <= space < len(run) and run[space].kind is Kind.SPACE:
+            run[space] = replace(run[space], kind=Kind.BREAK)
+        yield run[part_start:part_end]
+        part_start = part_end
+    yield run[part_start:]
+
+
+def _code_piece(match: re.Match[str]) -> Piece:
+    """Return the piece of a match of code of a template."""
+    if _TEMPLATE_COMMENT.fullmatch(match[0]):
+        return Piece(*match.span(), Kind.POINT)
+    if len(match[0]) > MAX_CODE_LENGTH:
+        return Piece(*match.span(), Kind.BREAK)
+    return Piece(*match.span(), Kind.FIXED, _SPACES.sub(" ", match[0]))
+
+
 def _markup_piece(token: _Token) -> Piece:
-    if token.name in BREAKS:
+    if token.name == "br":
+        kind = Kind.LINE_BREAK
+    elif token.name in BREAKS:
         kind = Kind.BREAK
     elif token.name == "!" or token.is_empty:
         kind = Kind.POINT
@@ -338,14 +446,20 @@ def _value(match: re.Match[str]) -> str:
     return match[match.lastgroup] if match.lastgroup else ""
 
 
-def _attribute_block(value: str) -> RichText:
-    """Return the text of an attribute, in which the code of templates is fixed and not decoded."""
-    text, templates = "", []
+def _attribute_block(value: str) -> tuple[RichText, dict[str, str]]:
+    """Return the text of an attribute, and the source of each code of a template, which is fixed and not decoded."""
+    text = ""
+    fixed: list[FixedSpan] = []
+    codes: dict[str, str] = {}
     for i, part in enumerate(_TEMPLATE.split(value.strip(" \t\r\n\f"))):
         if i % 2:
-            templates.append(FixedSpan(len(text), len(text) + len(part), part))
-        text += part if i % 2 else _decode_text(part)
-    return RichText(text, (), tuple(templates))
+            code = _SPACES.sub(" ", part)
+            codes[code] = part
+            fixed.append(FixedSpan(len(text), len(text) + len(code), code))
+            text += code
+        else:
+            text += _decode_text(part)
+    return RichText(text, (), tuple(fixed)), codes
 
 
 def _decode_text(source: str) -> str:

@@ -19,8 +19,6 @@ FRONT_MATTER = re.compile(
 )
 """Metadata that generators of websites read at the start of Markdown and HTML: YAML between lines with `---`, or TOML
 between lines with `+++`. YAML may also end with `...`."""
-TEMPLATE_CODE = r"\{\{[^{}\n]{0,200}\}\}|\{%[^%\n]{0,200}%\}|<%[^%\n]{0,200}%>"
-"""Code of templates, which may contain quotes and `>`."""
 TEMPLATE_BLOCK = (
     r"\{%-?\s*(?P<block>highlight|comment)\b"
     r"(?:[^{<`]|\{(?!%-?\s*(?P=block)\b)|<(?!/(?:code|pre)\b)|`(?!``))*?\{%-?\s*end(?P=block)\b[^%]{0,200}%\}"

@@ -149,12 +149,29 @@ class HtmlDocument(TranslatableSource):
     encoding_errors = "xmlcharrefreplace"
 
     def __init__(self, file: TextFile, options: DocumentOptions) -> None:
-        self._source = file.text
-        self._no_break_space = "&nbsp;" if "&nbsp;" in file.text else "\xa0"  # XHTML may not have the entity
-        tokens = list(_tokenize(self._source))
-        _set_translated(tokens, base_language(options.src))
-        texts = (InlineText(run, self._escape) for run in self._runs(tokens))
-        super().__init__(file, texts, self._attribute_values(tokens), list(_language_edits(tokens, options)))
+        reader = HtmlReader(file.text, options)
+        reader.read(0, len(file.text))
+        super().__init__(file, reader.texts, reader.values, reader.edits)
+
+
+class HtmlReader:
+    """Finds the texts and values in HTML, and the edits that set its language."""
+
+    def __init__(self, source: str, options: DocumentOptions) -> None:
+        self.texts: list[InlineText] = []
+        self.values: list[Value] = []
+        self.edits: list[Edit] = []
+        self._source = source
+        self._options = options
+        self._no_break_space = "&nbsp;" if "&nbsp;" in source else "\xa0"  # XHTML may not have the entity
+
+    def read(self, start: int, end: int) -> None:
+        """Read a range of the source, whose elements end in it."""
+        tokens = list(_tokenize(self._source, start, end))
+        _set_translated(tokens, base_language(self._options.src))
+        self.texts += [InlineText(run, self._escape) for run in self._runs(tokens)]
+        self.values += self._attribute_values(tokens)
+        self.edits += _language_edits(tokens, self._options)
 
     def _escape(self, text: str) -> str:
         return escape(text, quote=False).replace("\xa0", self._no_break_space)
@@ -250,14 +267,14 @@ def _declared_encoding(data: bytes) -> str:
     return _ENCODINGS.get(name, name)
 
 
-def _tokenize(source: str) -> Iterator[_Token]:
-    """Yield all of the source as tokens."""
+def _tokenize(source: str, start: int, end: int) -> Iterator[_Token]:
+    """Yield a range of the source as tokens."""
     is_xml = _XML.search(source[:_NUM_SNIFFED_BYTES]) is not None
-    position = search_start = 0
-    if front_matter := FRONT_MATTER.match(source):
+    position = search_start = start
+    if front_matter := FRONT_MATTER.match(source, start, end):
         position = search_start = front_matter.end()
-        yield _Token(0, position, name="!")
-    while match := _TOKEN.search(source, search_start):
+        yield _Token(start, position, name="!")
+    while match := _TOKEN.search(source, search_start, end):
         search_start = match.end()
         if match["code"]:  # a part of the text
             continue
@@ -267,12 +284,12 @@ def _tokenize(source: str) -> Iterator[_Token]:
         token = _tag(source, match, is_xml) if match["name"] else _Token(*match.span(), name="!")
         yield token
         if token.name in RAW_TEXT and not token.is_end and not token.is_empty:
-            end = re.compile(rf"</{token.name}(?=[\s/>])|\Z", re.IGNORECASE).search(source, position)
-            if end and position < end.start():
-                yield _Token(position, end.start())
-                position = search_start = end.start()
-    if position < len(source):
-        yield _Token(position, len(source))
+            closing = re.compile(rf"</{token.name}(?=[\s/>])|\Z", re.IGNORECASE).search(source, position, end)
+            if closing and position < closing.start():
+                yield _Token(position, closing.start())
+                position = search_start = closing.start()
+    if position < end:
+        yield _Token(position, end)
 
 
 def _tag(source: str, match: re.Match[str], is_xml: bool) -> _Token:

@@ -15,8 +15,10 @@ from stub_translations import OPTIONS, texts, translated
 from nmt.documents import json_strings, tables
 from nmt.documents.document import RichText
 from nmt.documents.formats import FORMATS, DocumentOptions
-from nmt.documents.splicing import SplicedDocument, StringLines
+from nmt.documents.splicing import SplicedDocument
+from nmt.documents.strings import StringLines
 from nmt.errors import DataError, UsageError
+from nmt.inference.segments import FixedSpan
 
 CSV = """\
 id,text,note
@@ -207,6 +209,74 @@ def test_unicode_is_escaped_only_if_the_file_does() -> None:
     assert parse_json('{"a": "\\u00e9"}', "a").render([RichText("ü")]).decode() == '{"a": "\\u00fc"}'
 
 
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("{0} no dogs|{1} one dog|[2,*] :count dogs", "{0} NO DOGS|{1} ONE DOG|[2,*] :count DOGS"),
+        ("]-Inf,0[ none |[0, 19] some|{20,30} many", "]-Inf,0[ NONE |[0, 19] SOME|{20,30} MANY"),
+        ("no cats | one cat | {n} cats", "NO CATS | ONE CAT | {N} CATS"),
+        ("cat|cats", "CAT|CATS"),
+        ("a (b|c) || `d|e` {f|{g}} %|1| h", "A (B|C) || `D|E` {F|{G}} %|1| H"),
+        ("{0} is here", "{0} IS HERE"),
+        ("The :attribute is :Min: or 10:30.", "THE :attribute IS :MIN: OR 10:30."),
+        ("common.buttons.save", "common.buttons.save"),
+        ("Save this.", "SAVE THIS."),
+        ("{n, plural, =0 {no dogs} one {# dog}\n other {# big\ndogs}}",
+         "{n, plural, =0 {NO DOGS} one {# DOG}\n other {# BIG\nDOGS}}"),
+        ("You have {n, plural, offset:1 one {# dog} other {{n} dogs}} and {n} cats.",
+         "YOU HAVE {n, plural, offset:1 one {# DOG} other {{N} DOGS}} AND {N} CATS."),
+        ("{n, plural, other {a}} {n, plural, other {b}} {n, plural, other {a}}",
+         "{n, plural, other {A}} {n, plural, other {B}} {n, plural, other {A}}"),
+        ("{g, select, a {one {n, plural, one {dog} other {dogs}} x} other {y}}",
+         "{g, select, a {ONE {n, plural, one {DOG} other {DOGS}} X} other {Y}}"),
+        ("{g, select, a {see '{'b'}' c} other {}}", "{g, select, a {SEE '{'B'}' C} other {}}"),
+        ("one {n, plural, other {dogs}", "ONE {N, PLURAL, OTHER {DOGS}"),
+        ("one {n, plural, x} dog}", "ONE {N, PLURAL, X} DOG}"),
+    ],
+)  # fmt: skip
+def test_variants_are_translated_and_their_syntax_is_kept(source: str, expected: str) -> None:
+    document = parse_json(json.dumps({"a": source}), "a")
+    assert json.loads(translated(document))["a"] == expected
+
+
+def test_a_sentence_has_a_name_in_place_of_a_message() -> None:
+    document = parse_json('{"a": "I see {n, plural,\\n one {a dog} other {# dogs}} now."}', "a")
+    assert [texts(document), document.blocks[0].fixed] == [
+        ["I see {n} now.", "a dog", "# dogs"], (FixedSpan(6, 9, "{n}"),),
+    ]  # fmt: skip
+    rendered = document.render([RichText("Jetzt {n}."), RichText("ein Hund"), RichText("# Hunde")]).decode()
+    assert rendered == '{"a": "Jetzt {n, plural,\\n one {ein Hund} other {# Hunde}}."}'
+    rendered = document.render([RichText("Jetzt."), RichText("ein Hund"), RichText("# Hunde")]).decode()
+    assert "I see {n, plural,\\n one {ein Hund} other {# Hunde}} now." in rendered  # no message is lost
+
+
+MESSAGES = st.recursive(
+    st.sampled_from(["", "a dog", "# dogs", " x {y} ", "it's", "n", "{n}"]),
+    lambda inner: st.lists(inner, min_size=1, max_size=3).map(
+        lambda variants: f"b {{n, select, {' '.join(f'k{i} {{{text}}}' for i, text in enumerate(variants))}}} c"
+    ),
+    max_leaves=6,
+)
+
+
+@given(MESSAGES)
+def test_any_message_keeps_its_syntax(text: str) -> None:
+    document = parse_json(json.dumps({"a": text}), "a")
+    assert json.loads(document.render(document.blocks))["a"] == text
+    result = json.loads(translated(document))["a"]
+    assert result.casefold() == text.casefold()
+    assert result.count("{n, select, k0 {") == text.count("{n, select, k0 {")
+
+
+@pytest.mark.parametrize(
+    "piece", ["{n, plural, ", "{n, plural, a {", "{", "}", "a|", "{0}|", "(|", "'{", "{a}{", "[1,"]
+)
+def test_unfinished_messages_take_linear_time(piece: str) -> None:
+    source = json.dumps({"a": piece * 20_000})  # quadratic time would be many minutes
+    document = parse_json(source, "a")
+    assert document.render(document.blocks).decode() == source
+
+
 def test_json_lines() -> None:
     source = '{"a": "one"}\n\n{}\n"no"\n{"a": "two", "b": "x"}\r\n'
     assert translated(parse_json(source, "a")).decode() == source.replace("one", "ONE").replace("two", "TWO")
@@ -284,5 +354,5 @@ def _translated(value: object) -> object:
         return [_translated(each) for each in value]
     if not isinstance(value, str) or not value.strip():
         return value
-    plain = StringLines(value.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
+    plain = StringLines(value.encode("utf-16", "surrogatepass").decode("utf-16", "replace"), has_bars=True)
     return plain.render([RichText("T")] * len(plain.blocks))

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 from nmt.documents.document import RichText
 from nmt.documents.formats import DocumentOptions
-from nmt.documents.splicing import Edit, SplicedDocument, StringLines
+from nmt.documents.splicing import Edit, SplicedDocument
+from nmt.documents.strings import StringLines
 from nmt.documents.text_file import TextFile
 from nmt.errors import DataError, UsageError, suggest_closest
 
@@ -23,6 +24,8 @@ MAX_DEPTH = 100
 """Maximum number of open objects and arrays."""
 
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]:,]|[^\s{}\[\]:,"]+')
+_NAME = r"(?<![\w:]):[a-zA-Z_]\w+(?![\w:])"
+"""A name of Laravel, such as `:attribute`, in place of which a program inserts text."""
 _SEPARATOR = "\0"  # between the keys of a path
 
 
@@ -141,7 +144,8 @@ class _Value:
         self.string, self.is_ascii = string, is_ascii
         self.source = json.loads(text[string.start : string.end])
         # A lone surrogate is valid JSON, but not text.
-        self.lines = StringLines(self.source.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
+        source = self.source.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        self.lines = StringLines(source, [_NAME], has_bars=True)
         self.blocks = self.lines.blocks
 
     def edits(self, translations: Sequence[RichText]) -> Iterable[Edit]:

@@ -21,7 +21,8 @@ from nmt.data.language_codes import base_language
 from nmt.data.spans import ICU_MESSAGE
 from nmt.documents.document import RichText
 from nmt.documents.formats import DocumentOptions
-from nmt.documents.splicing import Edit, SplicedDocument, StringLines
+from nmt.documents.splicing import Edit, SplicedDocument
+from nmt.documents.strings import StringLines
 from nmt.documents.text_file import TextFile
 from nmt.errors import DataError
 
@@ -327,7 +328,7 @@ class _Message:
         """By plural form; only forms to translate."""
         self._surplus: list[int] = []  # plural forms that the language does not have
         has_format = any(_FORMAT_FLAG.search(file.text, *flags) for flags in entry.flags)
-        self._protected = _FORMAT_SPECIFIER if has_format else None
+        self._protected = (_FORMAT_SPECIFIER.pattern,) if has_format else ()
         if to_translate and entry.id and entry.plural is None:
             self.sources = {0: _Label(entry.id, self._protected)}
         elif to_translate and entry.id:
@@ -373,7 +374,7 @@ class _Message:
 class _Label:
     """A message. The mark of its accelerator key, as in `&File` or `_File`, is not translated, nor is its shortcut."""
 
-    def __init__(self, text: str, protected: re.Pattern[str] | None) -> None:
+    def __init__(self, text: str, protected: Iterable[str]) -> None:
         matches = list(_ACCELERATOR.finditer(text))
         self.marked_text, self.mark, self.key, self.shortcut = text, "", "", ""
         is_label = len(matches) == 1 and len(text) <= MAX_LABEL_LENGTH and text.count(matches[0][0]) == 1
@@ -381,7 +382,7 @@ class _Label:
             self.mark, self.key = matches[0][0], text[matches[0].end()]
             rest, *shortcut = re.split(r"(?<=\S)(?=[ \t]*\t[^\t\n]+\n*\Z)", text[matches[0].end() :], maxsplit=1)
             text, self.shortcut = text[: matches[0].start()] + rest, "".join(shortcut)
-        self.lines = StringLines(text, protected)
+        self.lines = StringLines(text, protected, has_bars=True)
 
     def render(self, translations: Sequence[RichText]) -> str:
         """Return the translation, with its key.

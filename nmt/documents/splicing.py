@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import NamedTuple, Protocol
 
-from nmt.data.spans import apply_edits, find_spans
+from nmt.data.spans import apply_edits
 from nmt.documents.document import RichText
 from nmt.documents.text_file import TextFile
-from nmt.inference.segments import FixedSpan
-
-_WHOLE = ("url", "email", "path")
-"""Kinds of protected spans that stay whole."""
-_LINE = re.compile(r"(?:[-*•–][ \t]+)?(?P<text>\S(?:[^\t\r\n]*\S)?)")
 
 
 class Edit(NamedTuple):
@@ -52,36 +46,3 @@ class SplicedDocument:
         for part in self.parts:
             edits += part.edits(list(islice(remaining, len(part.blocks))))
         return self.file.encode(apply_edits(self.file.text, edits), self.encoding_errors)
-
-
-class StringLines:
-    """A string such as a table cell: each line is a block, and its bullet and the whitespace around it are kept.
-
-    A tab ends a line, too: it separates columns, or a menu entry from its shortcut. Matches of `protected` are fixed.
-    """
-
-    def __init__(self, text: str, protected: re.Pattern[str] | None = None) -> None:
-        self.text = text
-        self._spans = [match.span("text") for match in _LINE.finditer(text)]
-        self.blocks = [
-            RichText(line, fixed=_fixed(line, protected)) for line in (text[slice(*span)] for span in self._spans)
-        ]
-
-    def render(self, translations: Sequence[RichText]) -> str:
-        """Return the string with the translations of its blocks."""
-        texts = (re.sub(r"[\r\n]+", " ", each.text) for each in translations)
-        return apply_edits(self.text, [Edit(*span, text) for span, text in zip(self._spans, texts, strict=True)])
-
-
-def _fixed(text: str, pattern: re.Pattern[str] | None) -> tuple[FixedSpan, ...]:
-    """Return the matches that are not a part of a tag, URL, address or path."""
-    if pattern is None:
-        return ()
-    spans = (span for span in find_spans(text) if span.kind in _WHOLE or text[span.start] == "<")
-    span_at = {i: span for span in spans for i in range(span.start, span.end)}
-    fixed = []
-    for match in pattern.finditer(text):
-        other = span_at.get(match.start())
-        if other is None or match.end() > other.end or (other.start, other.end) == match.span():
-            fixed.append(FixedSpan(*match.span(), match[0]))
-    return tuple(fixed)

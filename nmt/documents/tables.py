@@ -14,7 +14,8 @@ from dataclasses import dataclass
 
 from nmt.documents.document import RichText
 from nmt.documents.formats import DocumentOptions
-from nmt.documents.splicing import Edit, SplicedDocument, StringLines
+from nmt.documents.splicing import Edit, SplicedDocument
+from nmt.documents.strings import StringLines
 from nmt.documents.text_file import TextFile
 from nmt.errors import DataError, UsageError, suggest_closest
 

@@ -73,6 +73,8 @@ from nmt.inference.whitespace import surrounding_whitespace
         ("You have %,d dogs, %,.2f kg, 5%, die", ["%,d", "%,.2f", "5%"]),
         ("See $t(menu.file), @:link.key and <0>this</0> :smile: now: yes", [
             "$t(menu.file)", "@:link.key", "<0>", "</0>", ":smile:"]),
+        ("See @.lower:menu.file, @:(menu.file) or @.upper:{'menu.file'}.", [
+            "@.lower:menu.file", "@:(menu.file)", "@.upper:{'menu.file'}"]),
         ("© Example ¶, Step → Step ★ by R&D 👍🏽!", ["©", "¶", "→", "★", "R&D", "👍🏽"]),
     ],
 )  # fmt: skip

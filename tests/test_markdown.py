@@ -12,11 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
+from stub_translations import translated, uppercase
 from test_document_translation import StubTranslator, document_translator
 
 from nmt.documents.document import RichText, Tag
 from nmt.documents.formats import DocumentOptions
 from nmt.documents.markdown import parse
+from nmt.documents.markdown_extensions import hide_blocks
 
 OPTIONS = DocumentOptions("en", "de")
 
@@ -54,7 +56,30 @@ def structure(source: str) -> list[str]:
         ("- one\n  two\n  - three\n1. four\n", ["one two", "three", "four"]),
         ("| a | b \\| c |\n|---|---|\n| `d` e | **f** |\n", ["a", "b | c", "d e", "f"]),
         ("---\ntitle: no\n...\n\nyes\n", ["yes"]),
-        ("---\ntitle: no\n---\n\n    no\n\n```\nno\n```\n\n<div>no</div>\n\nyes\n", ["yes"]),
+        ("---\ntitle: no\n---\n\n    no\n\n```\nno\n```\n\n<pre>no</pre>\n\nyes\n", ["yes"]),
+        ("Title: no\nDate: no\nTags: no\n  no\n\nyes\n", ["yes"]),
+        ("Title: one\ntwo: three four\nfive\n", ["Title: one two: three four five"]),  # no metadata
+        ("<div>\n<p title='one'>two <b>dogs</b><br>three\n</p></div>\n\n> <p>four\n> five</p>\n\n- <p>six</p>\n",
+         ["one", "two dogs", "three", "four five", "six"]),
+        ("<div translate=no>no</div>\n\n<script>\nno\n\nno\n</script>\n\n<!-- no -->\n\n<svg>\n<text>no</text>\n</svg>",
+         []),
+        ("<div class='a' markdown>\n*one* two\n</div>\n", ["one two"]),
+        ("import {\n  no\n} from 'no';\nimport no from \"no\"\n\nexport const no = () => {\n\n  no\n};\n\none\n",
+         ["one"]),
+        ("{\n  no\n}\none\n\nexport default function no() {\n  no\n}\n\nexport default no;\n", ["one"]),
+        ("import dogs from France\n\nexport more dogs\n", ["import dogs from France", "export more dogs"]),
+        ("```js\nimport no from 'no'\n```\none\n\n```\n:::mermaid\n```\ntwo\n\n:::mermaid\nno\n\nno\n:::\n",
+         ["one", "two"]),
+        ("{{< highlight c >}}\nno\n\nno\n{{< /highlight >}}\none\n{{< figure\n  src='no' >}}\ntwo\n", ["one", "two"]),
+        ("[TOC]\n\n[[_TOC_]]\n\n--8<-- 'no.md'\n\n<<< @/no.js\n\n{: .no }\n\n::: no.no\n    no: no\n", []),
+        ("!!! note\n\n        no\n\n    one\n\n???+ tip 'Two'\n", ["one", "???+ tip 'Two'"]),
+        ("- one\n\n    !!! note\n        two\n\n    three\n", ["one", "two", "three"]),
+        ("one\n: two\n\n    three\n: four\nfive\n", ["one", "two", "three", "four five"]),
+        ("one {/* no */} two\n\n{/* no\n\nno */}\n\n<Tabs a={() => no}\n  b='no'>\nthree\n</Tabs>\n",
+         ["one two", "three"]),
+        ("one [!a [no](no)] two ![[no]]\n", ["one [!a [no](no)] two"]),
+        ("| <ul><li>one dog</li><li>two <b>cats</b></li></ul> | a<br/>b |\n|--|--|\n",
+         ["one dog", "two cats", "a", "b"]),
         ("[one](x \"two\") ![three](y) <http://no.de>", ["one http://no.de", "two", "three"]),
         ("[ref]: x\n\na [text][ref] and [ref]\n", ["a text and ref"]),
         ("[ref]: x\n\n![ref] and ![ref][] and ![text][ref]\n", ["and and", "text"]),
@@ -86,6 +111,11 @@ def test_only_what_a_person_reads_is_translated(source: str, expected: list[str]
         ("b  \na \\-\\\n**b** 1.\n", "B  \n\\- A\\\n1\\.\n**B**\n"),
         ("see [https://a.b/c](https://a.b/c) [d@e.de](mailto:d@e.de)",
          "[d@e.de](mailto:d@e.de) [https://a.b/c](https://a.b/c) SEE"),
+        ("- ```a``` one\n- ==two== ~~~b~~~", "- ONE ```a```\n- ~~~B~~~ ==TWO=="),
+        ("the \\_\\_a\\_\\_ b", "B \\_\\_A\\_\\_ THE"),
+        ("see [[a]] or [[c|d e]] | {{f}} [g](h){ i=1 } j", "J [G](h){ i=1 } {{f}} | [[c|E D]] OR [[a]] SEE"),
+        ("| a [[b\\|c d]] |\n|--|\n", "| [[b\\|D C]] A |\n|--|\n"),
+        ("a ==b *c*== ++d+e++ f ^g-1", "F ++d+e++ ==*C* B== A ^g-1"),
         ("*⚙* [one two](x) <i>▾</i>", "*⚙* [TWO ONE](x) <i>▾</i>"),
         ("a\\*b c_d", "C_D A\\*B"),
         ("dog 1.", "1\\. DOG"),  # not a list
@@ -163,9 +193,47 @@ def test_blocks_that_cannot_be_located_are_reported(capsys: pytest.CaptureFixtur
     assert "stay as they are: 1" in capsys.readouterr().err
 
 
+TEMPLATES = [
+    "::: tip\n\n{}\n:::", "{}\n:::tip[{}]\n{}\n:::", ":::: warning {}\n{}\n::::", "::: {{.note data-x=\"y\"}}\n{}\n:::",
+    ":::{{note}} {}\n{}\n:::", ":::moniker range=\">= x\"\n{}\n:::moniker-end", "> ::: tip\n> {}\n> :::",
+    "> [!tip]\n> {}", "> [!Note]- {}\n> {}", "> > [!my-kind|left] {}\n> >\n> > {}", "- > [!TIP]\n  > {}",
+    "!!! note\n    {}", "!!! note inline end \"{}\"\n\n    {}\n\n    - {}",
+    "??? tip \"{}\"\n    {}\n\n    ???+ bug\n        {}",
+    "{}\n=== \"{}\"\n\n    {}\n\n=== \"{}\"\n\n    1. {}", "[!INCLUDE [a b](c_d.md)]\n{}\n[!code-x[A](b)]",
+    "## {} {{ #a .b data-c=\"d e\" }}", "{}\n{{: .a }}", "[{}](x){{ .a .b }}", "![{}](x){{ width=\"3\" }}",
+    "{{{{< a \"b\" >}}}}\n{}\n{{{{< /a >}}}}", "{{{{% a %}}}}\n{}\n{{{{% /a %}}}}",
+    "{{% a b=\"c\" %}}\n{}\n{{% enda %}}",
+    "*[ab c]: {}", "{}\n: {}\n:   {}\n\n    {}", "- {}\n  : {}", "[[a|{}]]",
+    "<Aa b={{c}}>\n{}\n</Aa>", "<aside>\n  {}\n</aside>",
+    "<details><summary>{}</summary>\n\n{}\n\n</details>", "a | b\n--|--\n{}<br>{} | <ol><li>{}</li><li>{}</li></ol>",
+    "{}  \n{}\\\n{}", "- {}<br />\n  {}", "import A from \"a\"\n\n{}", "{{/* a */}}\n{}", "==**{}**==", "{} ^a-1",
+]  # fmt: skip
+"""Documents with markup of extensions, in which only the text at the braces is translated."""
+
+
+@given(st.lists(st.sampled_from(TEMPLATES), min_size=1, max_size=4), st.sampled_from(["one", "one two", "Three dogs."]))
+def test_extensions_keep_their_markup(templates: list[str], text: str) -> None:
+    template = "\n\n".join(templates)
+    lines = template.count("{}") - template.count("{{}}")
+    source = template.format(*[text] * lines)
+    expected = template.format(*[text.upper()] * lines)
+    column_names = source.count("a | b\n")
+    expected = expected.replace("a | b\n", "A | B\n") if column_names else expected
+    assert translated(parse(source.encode(), OPTIONS), uppercase).decode() == expected
+
+
+@given(st.text("{%}<>:!?[]()|*=+-#^/\\_ \t\r\n\"'`aA.", max_size=60))
+def test_hidden_blocks_have_the_same_length(source: str) -> None:
+    hidden = hide_blocks(source)
+    assert len(hidden) == len(source)
+    assert [char for char in hidden if char in "\r\n"] == [char for char in source if char in "\r\n"]
+
+
 PARTS = ["# ", "> ", "- ", "1. ", "    ", "\n", "\n\n", "**", "*", "_", "`", "[", "](x)", "![", "<b>", "</b>", "|",
          "\n|--|\n", "~~", "\\", "  \n", "```\n", "&amp;", "<!-- c -->", "\t", "\r\n",
-         "\n$$", "$$\n", "\n\\[ ", "\\]\n", "<kbd>", "</kbd>"]  # fmt: skip
+         "\n$$", "$$\n", "\n\\[ ", "\\]\n", "<kbd>", "</kbd>",
+         "\n::: a ", "\n!!! note \"", "\n=== \"a\"\n", "\n: ", "[[", "a|b]]", "> [!a] ", "{ .a }", "==", "{{< a >}}",
+         "<br>", "\n<p>", "</p>\n", "\n<Aa b={c}>\n", "{/* a */}", "*[a]: ", "[!a [b](c)]", "<li>"]  # fmt: skip
 
 
 @given(st.lists(st.sampled_from([*PARTS, "one", " two ", "Three.", " "]), max_size=25).map("".join))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from html import unescape
 from itertools import accumulate, pairwise
@@ -24,6 +24,7 @@ from mdit_py_plugins.footnote.index import footnote_def
 from nmt.console import log
 from nmt.documents.document import RichText
 from nmt.documents.formats import DocumentOptions
+from nmt.documents.html import ENDS_PARAGRAPH, HtmlReader
 from nmt.documents.inline import InlineText, Kind, Piece, text_piece
 from nmt.documents.markdown_extensions import EXTENSION, UNTRANSLATED, brackets, formula, hide_blocks, metadata_end
 from nmt.documents.source import TranslatableSource, Value
@@ -40,8 +41,9 @@ _SPECIAL = re.compile(
 """Characters that may be markup, with an escape in front of them. The group is a URL: many sites make links of URLs,
 and escapes would be a part of them. `_escape` selects the brackets.
 """
-_BLOCK_START = re.compile(r"(?:#{1,6}|[-+*=]|\d{1,9}[.)])(?=[\s\0]|$)|>|={2,}|-{2,}|```|~~~|[:!?]{3}|\|")
+_BLOCK_START = re.compile(r"(?:#{1,6}|[-+*=]|\d{1,9}[.)])(?=[\s\0]|$)|>|={2,}(?=[\s\0]|$)|-{2,}|```|~~~|[:!?]{3}|\|")
 """What would start a block, such as a list, at the start of a line."""
+_QUOTE_MARKERS = re.compile(r"(?<=[\r\n])[ \t]*>[ \t>]*")
 _TITLE = re.compile(r"\s(?:\"((?:[^\"\\]|\\.)*)\"|'((?:[^'\\]|\\.)*)')\s*\)\Z", re.DOTALL)
 _CELL = re.compile(r"(?:\\\||[^|])+")
 _DEFINITION = re.compile(r"\[[^\]\n]+\]:[ \t]*(?:<\S|#|\.{0,2}/|[a-zA-Z][\w+.-]+:|\S+/\S*[./]|\S+\.[a-zA-Z])")
@@ -51,6 +53,8 @@ _UNTRANSLATED_TAG = re.compile(
     r"<(?:code|kbd|samp|var)\b|<[^>]*\s(?:translate\s*=\s*[\"']?no\b|class\s*=[^>]*\bnotranslate\b)", re.IGNORECASE
 )
 """Start tag of an HTML element within a sentence that is not translated."""
+_BLOCK_ELEMENTS = {f"<{name}>" for name in ENDS_PARAGRAPH}
+"""Names of HTML elements that are no part of a sentence, such as lists in table cells."""
 _WRAP = "\0"
 """Stands for a space where a line may be wrapped. Markdown documents do not contain this character."""
 
@@ -65,7 +69,22 @@ def parse(data: bytes, options: DocumentOptions) -> TranslatableSource:
     """
     file = TextFile.decode(data, options.encoding_errors)
     reader = _Reader(file.text, metadata_end(file.text))
-    return TranslatableSource(file, reader.texts, reader.values)
+    html = HtmlReader(_without_quote_markers(file.text, reader.html_ranges), options)
+    for start, end in reader.html_ranges:
+        html.read(start, end)
+    texts = sorted([*reader.texts, *html.texts], key=lambda text: text.start)
+    return TranslatableSource(file, texts, [*reader.values, *html.values], html.edits)
+
+
+def _without_quote_markers(source: str, ranges: Iterable[Span]) -> str:
+    """Return the source with blanks for the `>` before the lines of HTML in block quotes."""
+    pieces = []
+    position = 0
+    for start, end in ranges:
+        html = _QUOTE_MARKERS.sub(lambda match: " " * len(match[0]), source[start:end])
+        pieces += [source[position:start], html]
+        position = end
+    return "".join([*pieces, source[position:]])
 
 
 class _Reader:
@@ -74,26 +93,35 @@ class _Reader:
     def __init__(self, source: str, start: int) -> None:
         self.texts: list[InlineText] = []
         self.values: list[Value] = []
+        self.html_ranges: list[Span] = []
         self._lines = [match.span(1) for match in _LINE.finditer(source, start)]
         self._parser = _parser()
         self._env: dict[str, Any] = {}
         self._parsed = hide_blocks(source)
         tokens = self._parser.parse(self._parsed[start:].replace("\0", "\ufffd"), self._env)
-        row, position, num_unlocated = -1, 0, 0
+        row = -1
+        position = num_unlocated = 0
         for i, token in enumerate(tokens):
-            if token.type == "inline" and token.map and token.content:
-                opening, line = tokens[i - 1], token.map[0]
-                # The text of an underlined heading starts its line, like that of a paragraph.
-                kind = "paragraph_open" if opening.markup in ("=", "-") else opening.type
-                if kind in ("th_open", "td_open"):
-                    position = position if line == row else self._lines[line][0]
-                    row, ranges = line, self._cell(token.content, line, position)
-                    position = ranges[-1][1] + 1 if ranges else position
-                else:
-                    ranges = self._line_ranges(token.content, line)
-                num_unlocated += not ranges
-                if ranges and not UNTRANSLATED.match(source, ranges[0][0]):
-                    self._read(_Block(source, ranges, kind))
+            if token.type == "html_block" and token.map:
+                first, last = token.map
+                self.html_ranges.append((self._parsed.index("<", self._lines[first][0]), self._lines[last - 1][1]))
+            if token.type != "inline" or not token.map or not token.content:
+                continue
+            opening = tokens[i - 1]
+            line = token.map[0]
+            # The text of an underlined heading starts its line, like that of a paragraph.
+            kind = "paragraph_open" if opening.markup in ("=", "-") else opening.type
+            if kind in ("th_open", "td_open"):
+                position = position if line == row else self._lines[line][0]
+                row = line
+                ranges = self._cell(token.content, line, position)
+                position = ranges[-1][1] + 1 if ranges else position
+            else:
+                ranges = self._line_ranges(token.content, line)
+            if not ranges:
+                num_unlocated += 1
+            elif not UNTRANSLATED.match(source, ranges[0][0]):
+                self._read(_Block(source, ranges, kind))
         if num_unlocated:
             log(f"Markdown blocks that cannot be located in the source and stay as they are: {num_unlocated:,}")
 
@@ -164,7 +192,8 @@ class _Reader:
                 self._add_value(block, start + 2, label_end, _escape_label, _text_of_marked_label(token))
             if token.type in ("image", "link_close") and (title := _TITLE.search(block.content[:end], start)):
                 self._add_value(block, *title.span(title.lastindex or 0), _escape_title)
-        return _with_fixed_elements(sorted(pieces, key=lambda piece: piece.start), block.content)
+        pieces = _with_fixed_elements(sorted(pieces, key=lambda piece: piece.start), block.content)
+        return [replace(each, kind=Kind.LINE_BREAK) if each.name in _BLOCK_ELEMENTS else each for each in pieces]
 
     def _add_value(
         self, block: _Block, start: int, end: int, encode: Callable[[str], str], text: str | None = None
@@ -357,7 +386,7 @@ def _html_piece(raw: str, start: int, end: int) -> Piece:
         return Piece(start, end, Kind.LINE_BREAK if name == "br" else Kind.BREAK)
     if match[3]:
         return Piece(start, end, Kind.POINT)
-    return Piece(start, end, Kind.CLOSE if match[1] else Kind.OPEN, name=name)
+    return Piece(start, end, Kind.CLOSE if match[1] else Kind.OPEN, name=f"<{name}>")
 
 
 def _decode(source: str) -> str:
@@ -388,6 +417,8 @@ def _escape(text: str, *, in_label: bool = False) -> str:
 def _escape_block_start(text: str) -> str:
     """Escape what would start a block at the start of a line."""
     match = _BLOCK_START.match(text)
+    if text.startswith(("`", "~")):  # markup, because these characters are escaped in text
+        return text
     return f"{text[: match.end() - 1]}\\{text[match.end() - 1 :]}" if match else text
 
 

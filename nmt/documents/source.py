@@ -55,8 +55,8 @@ class TranslatableSource:
     ) -> None:
         """Combine texts, in the order of their starts, values, and edits outside of them."""
         self._file, self._edits = file, edits
-        parts = [*values, *(text for text in texts if text.blocks)]
-        self._parts: list[InlineText | Value] = sorted(parts, key=lambda part: part.start)
+        parts: list[InlineText | Value] = [*values, *(text for text in texts if text.blocks)]
+        self._parts = sorted(parts, key=lambda part: part.start)
         self.blocks = [block for part in self._parts for block in part.blocks]
 
     def render(self, translations: Sequence[RichText]) -> bytes:

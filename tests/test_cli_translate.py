@@ -356,6 +356,18 @@ def test_justified_text_is_one_paragraph() -> None:
     assert [each.text for each in paragraphs(lines)] == [" ".join(lines)]
 
 
+@given(
+    st.lists(st.tuples(st.sampled_from(["", "Dog.", "- a cat", "two  x "]), st.sampled_from(["\n", "\r\n", "\r\r\n"])))
+)
+def test_line_ends_of_plain_text_stay(lines: list[tuple[str, str]]) -> None:
+    source = "".join(line + end for line, end in lines)
+    document = parse(source.encode(), DocumentOptions("en", "de"))
+    assert document.render(document.blocks).decode() == source
+    rendered = translated(document).decode()
+    assert re.findall(r"\r*\n", rendered) == [end for _, end in lines]
+    assert rendered.split() == source.upper().split()
+
+
 def test_columns_start_at_the_same_places_if_there_is_space() -> None:
     document = parse(b"a dog     it    x\n| it  | dog |\n", DocumentOptions("en", "de"))
     translations = {"a dog": "Hund", "it": "es", "x": "sehr", "dog": "ein großer Hund"}

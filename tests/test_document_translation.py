@@ -359,6 +359,18 @@ def test_a_broken_document_does_not_stop_the_others(site: CommandLine) -> None:
     site.run("translate", "docs/broken.html", "--encoding-errors", "replace")
 
 
+def test_documents_in_another_encoding(site: CommandLine) -> None:
+    (site.directory / "a.txt").write_bytes("the dog caf\u00e9\r\n".encode("cp1252"))
+    site("translate", "a.txt").assert_fails(1, "a.txt: line 1, byte 12 of the line: not UTF-8", "--encoding")
+    site.run("translate", "a.txt", "--encoding", "cp1252")
+    translation = (site.directory / "a.de.txt").read_bytes()
+    assert translation.endswith(b"\r\n")
+    (site.directory / "b.txt").write_text("the dog caf\u00e9\n")
+    site.run("translate", "b.txt")
+    assert translation.decode("cp1252").split() == (site.directory / "b.de.txt").read_text().split()
+    site("translate", "a.txt", "--force", "--encoding", "klingon").assert_fails(1, "unknown encoding 'klingon'")
+
+
 def test_a_translation_memory_is_used(site: CommandLine) -> None:
     unit = "<tu><tuv xml:lang='en'><seg>{}</seg></tuv><tuv xml:lang='de'><seg>{}</seg></tuv></tu>"
     units = unit.format("the small dog sees the tree.", "Wauwau!")
@@ -389,6 +401,8 @@ def test_a_translation_memory_is_used(site: CommandLine) -> None:
         ("docs/sub/image.png", "docs/sub/image.png is a file, but not a document"),
         ("docs/page.html --resume --force", "--resume keeps translations, and --force overwrites them"),
         ("hi --memory m.tmx", "--memory applies only to documents"),
+        ("hi --encoding cp1252", "--encoding applies only to documents"),
+        ("docs/page.html --encoding cp1252", "--encoding applies only to .srt, .txt, .vtt"),
         ("hi --column a --key b", "--column and --key apply only to documents"),
         ("--input docs/page.html", "--input docs/page.html is a document"),
     ],

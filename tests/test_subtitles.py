@@ -69,7 +69,7 @@ def payload(source: str) -> str:
 
 
 @pytest.mark.parametrize("source", [SRT, VTT, "", "WEBVTT\n", SRT.rstrip("\n"), VTT.replace("\n", "\n\n\n")])
-@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
+@pytest.mark.parametrize("line_end", ["\n", "\r\n", "\r\r\n"])
 @pytest.mark.parametrize("bom", ["", "\ufeff"])
 def test_untranslated_subtitles_are_unchanged(source: str, line_end: str, bom: str) -> None:
     data = (bom + source.replace("\n", line_end)).encode()
@@ -122,6 +122,23 @@ def test_a_cue_of_webvtt_may_start_with_lines_of_spaces() -> None:
 def test_an_empty_cue_of_webvtt_ends_at_an_empty_line() -> None:
     source = "WEBVTT\n\n1\n00:01.000 --> 00:02.000\n\nNOTE no\n\n2\n00:03.000 --> 00:04.000\none\n"
     assert translated(parse(source)).decode() == source.replace("one", "ONE")
+
+
+@pytest.mark.parametrize(
+    ("encoding", "text"),
+    [("cp1252", "caf\u00e9\u2026"), ("cp1251", "\u0434\u0430"), ("utf-16-le", "a \u4f60"), ("gb18030", "\u4f60")],
+)
+def test_a_named_encoding_is_read_and_written(encoding: str, text: str) -> None:
+    source = f"1\n00:00:01,000 --> 00:00:02,000\n{text}\n"
+    document = parse(source.encode(encoding), encoding=encoding)
+    assert texts(document) == [text]
+    assert translated(document).decode(encoding) == source.replace(text, text.upper())
+    assert texts(parse("\ufeff" + source, encoding=encoding)) == [text]  # the byte order mark decides
+
+
+def test_an_unknown_encoding_is_an_error() -> None:
+    with pytest.raises(DataError, match="unknown encoding 'klingon'"):
+        parse(SRT, encoding="klingon")
 
 
 def test_a_huge_character_reference_is_not_an_error() -> None:
@@ -186,10 +203,43 @@ def test_lines_are_balanced() -> None:
         ("♪ one ♪", "♪ ONE ♪"),
         ("1984", "1984"),
         ("one\n\ntwo", "ONE TWO"),
+        ("[rain]\nTOM: one,\ntwo", "[RAIN]\nTOM: ONE, TWO"),
+        ("MRS. BELL (O.S.): one\nMAN 2: two", "MRS. BELL (O.S.): ONE\nMAN 2: TWO"),
+        ("(rain\nfalls)\none", "(RAIN FALLS) ONE"),
+        ("(rain)\none", "(RAIN)\nONE"),
+        ("note this: one\nALL: TWO", "NOTE THIS: ONE ALL: TWO"),
+        ("<b>TOM:</b> one", "<b>TOM:</b> ONE"),
+        ("<i>TOM: one</i>\nANN: <i>two</i>", "<i>TOM: ONE</i>\nANN: <i>TWO</i>"),
+        ("<v Tom>one\n<v Ann>two <v Tom>three", "<v Tom>ONE\n<v Ann>TWO\n<v Tom>THREE"),
+        (r"one\Ntwo", "ONE TWO"),
+        (r"- one\n- two", r"- ONE\n- TWO"),
+        (r"open C:\name\Notes", r"OPEN C:\NAME\NOTES"),
     ],
 )
 def test_markup_in_cues(source: str, expected: str) -> None:
     assert payload(source) == expected
+
+
+@pytest.mark.parametrize("line_end", ["\n", "\r\n", "\r\r\n"])
+@pytest.mark.parametrize("source", [SRT, VTT, "WEBVTT\nLanguage: en\n\n00:01.000 --> 00:02.000\n \n\n"])
+def test_line_ends_do_not_matter(source: str, line_end: str) -> None:
+    document = parse(source.replace("\n", line_end))
+    assert texts(document) == texts(parse(source))
+    assert translated(document).decode() == translated(parse(source)).decode().replace("\n", line_end)
+
+
+def test_a_line_break_of_ssa_stays_one() -> None:
+    lines = payload(r"a very long line of words that does not\Nfit on a single line of subtitles").split(r"\N")
+    assert [len(line) for line in lines] == [35, 37]
+
+
+def test_speakers_and_sounds_are_escaped_and_end_sentences() -> None:
+    source = "WEBVTT\n\n00:01.000 --> 00:02.000\nI went\n\n00:02.000 --> 00:03.000\nTOM &amp; ANN: home &amp; back\n"
+    document = parse(source)
+    assert texts(document) == ["I went", "home & back"]
+    assert translated(document).decode() == source.replace("I went", "I WENT").replace(
+        "home &amp; back", "HOME &amp; BACK"
+    )
 
 
 def test_ruby_annotations_stay_with_their_words() -> None:

@@ -123,6 +123,10 @@ def translate(
     retranslate: Annotated[
         bool, typer.Option("--retranslate", help="Translate entries of a document that have a translation, too.")
     ] = False,
+    encoding: Annotated[
+        str | None,
+        typer.Option(help="Encoding of .txt, .srt and .vtt documents, such as cp1252.", show_default="utf-8"),
+    ] = None,
     shard: Annotated[
         str | None, typer.Option(metavar="I/N", help="Translate shard I of N of --input.", show_default=False)
     ] = None,
@@ -175,6 +179,7 @@ def translate(
     }  # fmt: skip
     only_for: dict[str, object] = {
         "--memory": memory, "--column": column, "--key": key, "--retranslate": retranslate, "--force": force,
+        "--encoding": encoding,
     }  # fmt: skip
     _check_document_options(is_document, not_for if is_document else only_for)
     if not guard and (protect or localize_numbers or glossary):
@@ -217,7 +222,7 @@ def translate(
 
         options = DocumentOptions(
             translator.config.data.src, translator.config.data.tgt, tuple(column or ()), tuple(key or ()), retranslate,
-            encoding_errors,
+            encoding_errors, encoding or "utf-8",
         )  # fmt: skip
         files = plan_documents(documents, output, document, options, is_directory=is_directory)
         known = TranslationMemory.load(memory, options.src, options.tgt, encoding_errors) if memory else None

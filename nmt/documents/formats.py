@@ -28,6 +28,8 @@ class DocumentOptions:
     """PO and XLIFF: whether to translate entries that have a translation, too."""
     encoding_errors: str = "strict"
     """Handling of invalid UTF-8: `strict` or `replace`."""
+    encoding: str = "utf-8"
+    """Plain text and subtitles: the encoding of a file without a byte order mark, and of its translation."""
     max_bytes: int = 4 * 2**30
     """DOCX and PPTX: maximum size of all parts without compression; an archive that expands to more is rejected."""
 
@@ -68,6 +70,7 @@ FORMATS: dict[str, Parser] = {
 """The parser of each suffix."""
 SUFFIXES_OF_OPTIONS = {
     "--column": (".csv", ".tsv"), "--key": (".json", ".jsonl"), "--retranslate": (".po", ".pot", ".xlf", ".xliff"),
+    "--encoding": (".srt", ".txt", ".vtt"),
 }  # fmt: skip
 """The formats that have an option."""
 
@@ -82,6 +85,9 @@ def missing_option(path: Path, options: DocumentOptions) -> str:
 
 def ignored_option(suffixes: Iterable[str], options: DocumentOptions) -> str:
     """Return an option that is set, but that none of the formats has, otherwise an empty string."""
-    is_set = {"--column": options.columns, "--key": options.keys, "--retranslate": options.retranslate}
+    is_set = {
+        "--column": options.columns, "--key": options.keys, "--retranslate": options.retranslate,
+        "--encoding": options.encoding != "utf-8",
+    }  # fmt: skip
     present = {suffix.lower() for suffix in suffixes}
     return next((name for name, value in is_set.items() if value and present.isdisjoint(SUFFIXES_OF_OPTIONS[name])), "")

@@ -1,8 +1,9 @@
 """Subtitles: SRT and WebVTT.
 
 Only the text of the cues and the language in the header of WebVTT change; numbers, times, settings, notes and styles
-are copied. A sentence that continues in the next cue is translated as a whole, and its translation is cut in proportion
-to the parts of the source. The new text of a cue is wrapped into lines of similar length.
+are copied. Each speaker and sound has lines of its own. A sentence that continues in the next cue is translated as a
+whole, and its translation is cut in proportion to the parts of the source. The new text of a cue is wrapped into lines
+of similar length.
 
 Specification: WebVTT, W3C, https://www.w3.org/TR/webvtt1/. SRT has none; `{\\an8}` and similar codes are those of SSA.
 """
@@ -10,7 +11,7 @@ Specification: WebVTT, W3C, https://www.w3.org/TR/webvtt1/. SRT has none; `{\\an
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, groupby, pairwise
 from xml.sax.saxutils import escape
@@ -33,23 +34,32 @@ MAX_CUES = 6
 """Maximum number of cues that one sentence covers, for subtitles without punctuation."""
 
 _HEADER_LANGUAGE = re.compile(
-    r"WEBVTT[^\n]*\n(?:(?![^\n]*-->)\S[^\n]*\n)*?Language:[ \t]*([\w-]+)[ \t]*\r?$", re.MULTILINE
+    r"WEBVTT[^\n]*\n(?:(?![^\n]*-->)\S[^\n]*\n)*?Language:[ \t]*([\w-]+)[ \t]*\r*$", re.MULTILINE
 )
 """The language in the header of WebVTT, which ends at a blank line or the first cue."""
 _TIME = r"(?:(\d{1,5}):)?(\d{1,2}):(\d{1,2})[.,](\d{1,3})"
 _TIMING = re.compile(rf"^[ \t]*{_TIME}[ \t]*-->[ \t]*{_TIME}(?![\d:.,])[^\n]*(?:\n|\Z)", re.MULTILINE)
-_INVALID_TIMING = re.compile(r"^[ \t]*+(?:[\d:.,]+[ \t]*-->.*|[^\n]*-->[ \t]*[\d:.,]+[ \t]*\r?)$", re.MULTILINE)
-_NEXT_NUMBER = re.compile(r"(?:^|(?<=\n))[ \t]*\d+[ \t]*\r?\n\s*\Z")
-_BLANK_LINE = re.compile(r"^[ \t]*\r?(?:\n|\Z)", re.MULTILINE)
-_BLANK_FIRST_LINES = re.compile(r"(?:[ \t]+\r?\n)*")
+_INVALID_TIMING = re.compile(r"^[ \t]*+(?:[\d:.,]+[ \t]*-->.*|[^\n]*-->[ \t]*[\d:.,]+[ \t]*\r*)$", re.MULTILINE)
+_NEXT_NUMBER = re.compile(r"(?:^|(?<=\n))[ \t]*\d+[ \t]*\r*\n\s*\Z")
+_BLANK_LINE = re.compile(r"^[ \t]*\r*(?:\n|\Z)", re.MULTILINE)
+_BLANK_FIRST_LINES = re.compile(r"(?:[ \t]+\r*\n)*")
 """Lines of spaces, with which cues of YouTube may start. An empty line ends a cue without text."""
-_LINE_END = re.compile(r"(?<![ \t])[ \t]*\r?\n\s*")
+_LINE_BREAK = re.compile(r"(?P<path>\b[a-zA-Z]:\\\S*)|(?<![ \t\r])[ \t]*(?P<break>\r*\n|\\[Nn])\s*")
+"""A line end, or `\\N` or `\\n` as in SSA, but not in a path of Windows."""
 _MARKUP = re.compile(
     r"(?:<rt\b[^<>]*>[^<]*(?:</rt>)?)?(?P<ruby_end></ruby>)|(?P<annotation><rt\b[^<>]*>[^<]*</rt>)"
     r"|</?[a-zA-Z][^<>]*>|<\d[\d:.]*>|\{\\[^{}]*\}"
 )
 _ELEMENT = re.compile(r"<(/?)([a-zA-Z]+)")
-_SPEAKER = re.compile(r"(?:\A|\n)[^\S\n]*[-–—‐][^\S\n]*(?=[^\s–—‐-])|\n[^\S\n]*(?=>>)|(?:\A|\n)[^\S\n]*(?=[♪♫])")
+_SPEAKER = re.compile(
+    r"[^\S\n]*(?:[-–—‐][^\S\n]*(?=[^\s–—‐-])|(?=>>|[♪♫])"
+    r"|[A-ZÀ-Þ][A-ZÀ-Þ0-9 .'’&#-]{0,30}(?:\([^()\n]{1,30}\))?:[^\S\n]+(?=[^\n]*[a-zß-ÿ]))"
+)
+"""What a line of another speaker starts with: a dash, a sign, or a name in capitals."""
+_SOUND = re.compile(r"\s*(?:\[[^][]*\]|\([^()]*\))\s*")
+"""A line that describes a sound."""
+_VOICE = re.compile(r"<v[ .\t]")
+"""The start of an element of WebVTT with the name of a speaker."""
 _SENTENCE_END = re.compile(r"[.!?…。！？।؟♪♫)\]:]['\"”’»“)\]]*\Z")
 _ELLIPSIS = re.compile(r"(?:…|\.\.\.)\Z")
 _CONTINUATION = re.compile(r"[^\w\s]*[a-zß-öø-ÿ]")
@@ -99,7 +109,7 @@ def parse(data: bytes, options: DocumentOptions) -> Subtitles:
     Raises:
         DataError: there are no cues, a time is invalid, or the encoding is.
     """
-    file = TextFile.decode(data, options.encoding_errors)
+    file = TextFile.decode(data, options.encoding_errors, options.encoding)
     return Subtitles(file, options)
 
 
@@ -109,7 +119,8 @@ class Subtitles:
     def __init__(self, file: TextFile, options: DocumentOptions) -> None:
         self.file = file
         self.is_vtt = file.text.startswith("WEBVTT")
-        self._line_end = "\r\n" if "\r\n" in file.text else "\n"
+        line_end = re.search(r"(?<!\r)\r*\n", file.text)
+        self._line_end = line_end[0] if line_end else "\n"
         self.markup: dict[int, tuple[str, str]] = {}
         self.cues = list(self._find_cues())
         if not self.cues and file.text.strip() and not self.is_vtt:
@@ -139,11 +150,14 @@ class Subtitles:
 
     def cue_text(self, cue: Cue) -> str:
         """Return the text of a cue with its translations."""
+        cue_source = self.file.text[cue.start : cue.end]
         texts = [
             turn.before + to_markup(_wrap(_join_parts(turn.parts)), self.markup, self._escape) + turn.after
             for turn in cue.turns
         ]
-        return "\n".join(texts).replace("\n", self._line_end)
+        first_break = next((match["break"] for match in _LINE_BREAK.finditer(cue_source) if match["break"]), "")
+        line_break = first_break if first_break.startswith("\\") else self._line_end
+        return "\n".join(texts).replace("\n", line_break)
 
     def _find_cues(self) -> Iterator[Cue]:
         text = self.file.text
@@ -167,18 +181,19 @@ class Subtitles:
             yield Cue(*_stripped(text, (start, end)), _seconds(*match.groups()[:4]), _seconds(*match.groups()[4:]))
 
     def _turns(self, source: str) -> Iterator[Turn]:
-        """Split the text of a cue at the dashes of speakers, and find the markup in it."""
-        rich = self._parse_markup(_LINE_END.sub("\n", source))
+        """Split the text of a cue at the lines of speakers and sounds, and find the markup in it."""
+        rich = self._parse_markup(_LINE_BREAK.sub(lambda match: match["path"] or "\n", source))
         if not rich.text.strip():
             return
-        dashes = [(*match.span(), match[0].strip("\n")) for match in _SPEAKER.finditer(rich.text)]
-        if not dashes or dashes[0][0] > 0:
-            dashes.insert(0, (0, 0, ""))
-        ends = [start for start, _, _ in dashes[1:]] + [len(rich.text)]
-        spans = [_stripped(rich.text, (start, end)) for (_, start, _), end in zip(dashes, ends, strict=True)]
-        for (_, _, dash), part in zip(dashes, cut(rich, spans), strict=True):
-            before, after, inner = self._without_outer_tags(part)
-            yield Turn(before + dash, after, inner)
+        voices = [tag.start for tag in rich.tags if _VOICE.match(self.markup[tag.id][0])]
+        starts = _turn_starts(rich, voices)
+        tag_starts = {tag.id: tag.start for tag in rich.tags}
+        ends = [start for start, _ in starts[1:]] + [len(rich.text)]
+        spans = [_stripped(rich.text, (start, end)) for (_, start), end in zip(starts, ends, strict=True)]
+        for (start, text_start), part in zip(starts, cut(rich, spans), strict=True):
+            speaker = self._escape(rich.text[start:text_start])
+            after_speaker = {tag.id for tag in part.tags if tag_starts[tag.id] >= text_start}
+            yield self._turn(part, speaker, after_speaker)
 
     def _parse_markup(self, source: str) -> RichText:
         """Return the text with its tags. Elements without a start or end become points; an element that ends at a line
@@ -210,20 +225,33 @@ class Subtitles:
             self.markup[len(self.markup)] = (match[0], "")
         return RichText(text + self._unescape(source[position:]), tuple(tags))
 
-    def _without_outer_tags(self, rich: RichText) -> tuple[str, str, RichText]:
-        """Return the markup before and after all of the text, and the text."""
-        before, after, tags = "", "", list[Tag]()
+    def _turn(self, rich: RichText, speaker: str, after_speaker: Container[int]) -> Turn:
+        """Return a turn, without the markup before and after all of its text.
+
+        Args:
+            rich: the text, with the markup around it.
+            speaker: dash or name before it.
+            after_speaker: ids of the tags that start after `speaker`.
+        """
+        before = after = ""
+        tags: list[Tag] = []
         for tag in rich.tags:
             opening, closing = self.markup[tag.id]
-            if tag.start <= 0 and tag.end >= len(rich.text) > 0:
-                before, after = before + opening, closing + after
-            elif tag.start == tag.end == 0:
+            is_around = tag.start <= 0 and tag.end >= len(rich.text) > 0
+            is_before = tag.start == tag.end == 0
+            if (is_around or is_before) and tag.id in after_speaker:
+                before += speaker
+                speaker = ""
+            if is_around:
+                before += opening
+                after = closing + after
+            elif is_before:
                 before += opening + closing
             elif tag.start == tag.end == len(rich.text):
                 after = opening + closing + after
             else:
                 tags.append(tag)
-        return before, after, replace(rich, tags=tuple(tags))
+        return Turn(before + speaker, after, replace(rich, tags=tuple(tags)))
 
     def _unescape(self, text: str) -> str:
         return unescape(text) if self.is_vtt else text
@@ -232,6 +260,28 @@ class Subtitles:
         if not self.is_vtt:
             return text
         return escape(text, {"\u00a0": "&nbsp;", "\u200e": "&lrm;", "\u200f": "&rlm;"})
+
+
+def _turn_starts(rich: RichText, voices: Iterable[int]) -> list[tuple[int, int]]:
+    """Return the start of each turn, and of its text after a dash or name. A sound is a turn of its own."""
+    borders = {tag.start for tag in rich.tags} | {tag.end for tag in rich.tags}
+    starts: dict[int, int] = {}
+    position = 0
+    is_start = True
+    for line in rich.text.split("\n"):
+        speaker = _SPEAKER.match(line)
+        is_sound = _SOUND.fullmatch(line) is not None
+        if speaker or is_start or is_sound:
+            text_start = position + (speaker.end() if speaker else 0)
+            has_markup = not borders.isdisjoint(range(position + 1, text_start))
+            starts[position] = position if has_markup else text_start  # markup of a name stays with its text
+        is_start = is_sound
+        position += len(line) + 1
+    length = len(rich.text.rstrip())
+    for voice in voices:
+        if voice < length:
+            starts.setdefault(voice, voice)
+    return sorted(starts.items())
 
 
 def _seconds(hours: str | None, minutes: str, seconds: str, fraction: str) -> float:
@@ -263,7 +313,9 @@ def _connected(cues: Iterable[Cue]) -> Iterator[list[Turn]]:
 
 def _continues(turn: Turn, following: Turn) -> bool:
     """Return whether the last sentence of a turn continues in the following one."""
-    if any(mark in following.before for mark in "-–—‐") or following.source.text.startswith((">>", "♪", "♫", "[", "(")):
+    if any(mark in following.before for mark in "-–—‐") or following.before.rstrip().endswith(":"):
+        return False
+    if following.source.text.startswith((">>", "♪", "♫", "[", "(")):
         return False
     if following.source.text.split("\n")[0] == turn.source.text.split("\n")[-1]:  # rolling captions repeat each line
         return False

@@ -40,6 +40,7 @@ _START = re.compile(rf"--?[a-zA-Z?][\w-]*(?=[\s,=\[]|\Z)|[\[(]?(?:{_DATE}|{_TIME
 # With the lookbehinds, the time is linear.
 _WIDE_SEPARATOR = re.compile(r"(?<!\s)\s*[\t|│]\s*|(?<!\s) {3,}")
 _SEPARATOR = re.compile(rf"{_WIDE_SEPARATOR.pattern}|(?<!\s) {{2,}}")
+_LINE_END = re.compile(r"((?<!\r)\r*\n)")
 _SENTENCE_END = re.compile(r"[.!?…]['\"”’)]?\Z")
 
 
@@ -179,7 +180,10 @@ class TextDocument:
 
     def __init__(self, file: TextFile) -> None:
         self._file = file
-        lines = file.text.replace("\r\n", "\n").split("\n")
+        # Lines and line ends alternate.
+        parts = _LINE_END.split(file.text)
+        lines = parts[::2]
+        self._line_ends = [*parts[1::2], ""]
         self._paragraphs = list(paragraphs(lines))
         self._rows = [paragraph.cells() for paragraph in self._paragraphs]
         self.blocks: list[RichText] = []
@@ -189,7 +193,8 @@ class TextDocument:
     def render(self, translations: Sequence[RichText]) -> bytes:
         """Return the document with the translation of each paragraph."""
         translated = iter(translations)
-        lines: list[str] = []
+        pieces: list[str] = []
+        line_index = 0
         for paragraph, row in zip(self._paragraphs, self._rows, strict=True):
             cells = list(row)
             for i in range(0, len(row), 2):
@@ -197,15 +202,23 @@ class TextDocument:
                     cells[i] = next(translated).text
             translation = _join_cells(row, cells)
             is_unchanged = translation == paragraph.text
-            lines += paragraph.original_lines if is_unchanged else paragraph.format(translation)
-        line_end = "\r\n" if "\r\n" in self._file.text else "\n"
-        return self._file.encode(line_end.join(lines))
+            lines = paragraph.original_lines if is_unchanged else list(paragraph.format(translation))
+            next_index = line_index + len(paragraph.original_lines)
+            first_end = self._line_ends[line_index]
+            last_end = self._line_ends[next_index - 1]
+            line_index = next_index
+            for line in lines[:-1]:
+                pieces.append(line)
+                pieces.append(first_end)
+            pieces.append(lines[-1])
+            pieces.append(last_end)
+        return self._file.encode("".join(pieces))
 
 
 def parse(data: bytes, options: DocumentOptions) -> TextDocument:
-    """Parse a plain text document in UTF-8.
+    """Parse a plain text document.
 
     Raises:
-        DataError: the file is not UTF-8.
+        DataError: the encoding is unknown, or the file is not valid in it.
     """
-    return TextDocument(TextFile.decode(data, options.encoding_errors))
+    return TextDocument(TextFile.decode(data, options.encoding_errors, options.encoding))

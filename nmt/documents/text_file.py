@@ -44,7 +44,7 @@ class TextFile:
         Raises:
             DataError: the encoding is unknown, or the file is not valid in it.
         """
-        if declared.lower().startswith("utf-16"):  # with a byte order mark; without one, the file is not in UTF-16
+        if declared.lower().startswith("utf-16") and b"\0" not in data:  # the declaration could be read as ASCII
             declared = "utf-8"
         mark, encoding = next(((m, e) for m, e in _BYTE_ORDER_MARKS.items() if data.startswith(m)), (b"", declared))
         data = data.removeprefix(mark)
@@ -57,10 +57,13 @@ class TextFile:
             raise DataError(
                 f"line {line}, byte {error.start - start + 1} of the line: not {encoding.upper()} "
                 f"(0x{data[error.start]:02x})",
-                "correct its encoding, or use --encoding-errors replace",
+                "correct its encoding, name that of a .txt, .srt or .vtt file with --encoding, or use "
+                "--encoding-errors replace",
             ) from None
         except (LookupError, UnicodeError):
-            raise DataError(f"unknown encoding '{encoding}'", "convert the file to UTF-8") from None
+            raise DataError(
+                f"unknown encoding '{encoding}'", "a typical one is cp1252, or convert the file to UTF-8"
+            ) from None
 
     def encode(self, text: str, errors: str = "strict") -> bytes:
         """Encode a changed text.

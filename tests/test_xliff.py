@@ -303,3 +303,24 @@ def test_any_content_keeps_its_elements(content: str) -> None:
     if content:
         assert target(document, *document.blocks) == content
     assert shape(translated(document, reverse_words)) == shape(copy)
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ('{VAR, plural, =0 {no dogs} =1 {one <g id="1">dog</g>} other {<x id="N"/> dogs}}',
+         '{VAR, plural, =0 {NO DOGS} =1 {ONE <g id="1">DOG</g>} other {<x id="N"/> DOGS}}'),
+        ("{VAR, select, a {one {N, plural, other {dog}} x} other {y}}",
+         "{VAR, select, a {ONE {N, plural, other {DOG}} X} other {Y}}"),
+        ('See {N, plural, one {<bx id="1"/>a dog<ex id="1"/>} other {# dogs}} now.',
+         'SEE {N, plural, one {<bx id="1"/>A DOG<ex id="1"/>} other {# DOGS}} NOW.'),
+        ("{0} no dogs|{1} one <x id='1'/> dog | [2,Inf[ dogs", "{0} NO DOGS|{1} ONE <x id='1'/> DOG | [2,Inf[ DOGS"),
+        ('<ph id="1">a|b</ph> dogs', '<ph id="1">a|b</ph> DOGS'),
+    ],
+)  # fmt: skip
+def test_variants_are_translated_and_their_syntax_is_kept(source: str, expected: str) -> None:
+    unit = '<xliff version="1.2"><file source-language="en" target-language="de"><trans-unit id="1"><source>{}</source>'
+    document = parse(f"{unit.format(source)}</trans-unit></file></xliff>")
+    assert f'leveraged-mt">{expected}</target>' in translated(document).decode()
+    signs = [block.text[span.start : span.end] for block in document.blocks for span in block.fixed]
+    assert signs.count("#") == source.count("#")

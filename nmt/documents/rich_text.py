@@ -279,14 +279,39 @@ def _is_inside(tag: Tag, span: Span, is_first: bool, is_last: bool) -> bool:
     return start <= tag.start and tag.end <= end and is_apart
 
 
+def _with_spaces(text: str, start: int, end: int) -> Span:
+    """Extend a range to the whitespace around it."""
+    while start > 0 and text[start - 1].isspace():
+        start -= 1
+    while end < len(text) and text[end].isspace():
+        end += 1
+    return start, end
+
+
+def _merge(spans: Iterable[Span]) -> list[Span]:
+    """Return ranges in order, those that overlap as one."""
+    merged: list[Span] = []
+    for start, end in sorted(spans):
+        if merged and start <= merged[-1][1]:
+            previous_start, previous_end = merged.pop()
+            merged.append((previous_start, max(previous_end, end)))
+        else:
+            merged.append((start, end))
+    return merged
+
+
 class Sections:
     """A text that is translated in sections, such as lines: what is between them, also a tag, stays in its place."""
 
-    def __init__(self, rich: RichText, separator: re.Pattern[str]) -> None:
-        """Cut a text where `separator` matches; the separators and the whitespace around them are kept."""
+    def __init__(self, rich: RichText, separator: re.Pattern[str], syntax: Iterable[Span] = ()) -> None:
+        """Cut a text where `separator` matches, and at further ranges, such as the syntax of a message.
+
+        The separators and the whitespace around them are kept.
+        """
         self.rich, self._separator = rich, separator
         pattern = re.compile(rf"(?<!\s)\s*(?:{separator.pattern})(?:\s|{separator.pattern})*|(?<!\s)\s+\Z|\A\s+")
-        gaps = [match.span() for match in pattern.finditer(rich.text)]
+        separators = [match.span() for match in pattern.finditer(rich.text)]
+        gaps = _merge(separators + [_with_spaces(rich.text, *span) for span in syntax])
         starts, ends = [0, *(end for _, end in gaps)], [*(start for start, _ in gaps), len(rich.text)]
         spans = [span for span in zip(starts, ends, strict=True) if span[0] < span[1]]
         edges = [0, *(position for span in spans for position in span), len(rich.text)]

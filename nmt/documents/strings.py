@@ -10,7 +10,7 @@ from itertools import islice
 from nmt.data.spans import ProtectedSpan, apply_edits, find_spans
 from nmt.documents.document import RichText
 from nmt.documents.splicing import Edit
-from nmt.documents.variants import MAX_DEPTH, Message, bar_spans, find_messages
+from nmt.documents.variants import MAX_DEPTH, NUMBER_SIGN, Message, bar_spans, find_messages
 from nmt.inference.segments import FixedSpan
 
 _WHOLE = ("url", "email", "path")
@@ -18,8 +18,6 @@ _WHOLE = ("url", "email", "path")
 _LINE = re.compile(r"(?:[-*•–][ \t]+)?(?P<text>\S(?:[^\t\r\n]*\S)?)")
 _KEY = re.compile(r"[a-z_][\w-]*(?:\.[\w-]+)+", re.ASCII)
 """The key of another string, such as `common.buttons.save`."""
-_NUMBER_SIGN = r"(?<![\w#])#(?![\w#])"
-"""Stands for the number in an ICU message."""
 
 
 class StringLines:
@@ -96,7 +94,7 @@ class _MessageText:
         self._source = text[message.start : message.end]
         self._variants: list[_Variant] = []
         self.blocks: list[RichText] = []
-        fixed = [_NUMBER_SIGN, *protected]
+        fixed = [NUMBER_SIGN, *protected]
         for start, end in message.variants:
             string = StringLines(text[start:end], fixed, depth=depth)
             variant = _Variant(start - message.start, end - message.start, string)

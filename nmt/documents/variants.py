@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 
 MAX_DEPTH = 5
 """Maximum number of messages within each other. The variants of deeper ones are not found."""
+NUMBER_SIGN = r"(?<![\w#])#(?![\w#])"
+"""Stands for the number in a message, as a regular expression."""
 
 _START = re.compile(r"\{\s*(?P<name>\w+)\s*,\s*(?:plural|selectordinal|select)\s*,")
 _BRACE = re.compile(r"'[{}][^']*'|[{}]")
@@ -23,9 +25,8 @@ _NUMBERS = rf"\{{{_NUMBER}(?:,{_NUMBER})*\}}|[\[\]]{_NUMBER},{_NUMBER}[\[\]]"
 """The numbers in front of a variant of Symfony and Laravel, such as `{0}`, `[1,19]` or `]1,Inf[`."""
 _GROUP = r"\([^()]*\)|\[[^\[\]]*\]|\{(?:[^{}]++|\{[^{}]*\})*+\}|`[^`]*`|%\|[^|\s]{1,20}\||\|\|+"
 """What may contain bars that do not separate variants."""
-_BAR = re.compile(rf"{_NUMBERS}|{_GROUP}|(?P<bar>\|)")
+_BAR = re.compile(rf"{_NUMBERS}|{_GROUP}|(?P<bar>(?<!\s)\s*\|(?!\|)\s*(?:(?:{_NUMBERS})\s*)?)")
 _FIRST_NUMBERS = re.compile(rf"\s*(?:{_NUMBERS})\s*")
-_NEXT_NUMBERS = re.compile(rf"\s*(?:(?:{_NUMBERS})\s*)?")
 
 Span = tuple[int, int]
 
@@ -81,11 +82,8 @@ def syntax_spans(text: str, offset: int = 0, depth: int = 0) -> Iterator[Span]:
 
 def bar_spans(text: str) -> Iterator[Span]:
     """Yield the ranges of the bars between variants, with the spaces and numbers around them."""
-    bars = [match.start() for match in _BAR.finditer(text) if match["bar"]]
+    bars = [match.span("bar") for match in _BAR.finditer(text) if match["bar"]]
     first = _FIRST_NUMBERS.match(text)
     if bars and first:
         yield first.span()
-    for bar in bars:
-        start = len(text[:bar].rstrip())
-        end = _NEXT_NUMBERS.match(text, bar + 1).end()  # type: ignore[union-attr]  # matches any text
-        yield start, end
+    yield from bars

@@ -23,6 +23,7 @@ from nmt.documents.formats import DocumentOptions
 from nmt.documents.rich_text import Event, Sections, events, with_fixed_tags
 from nmt.documents.splicing import Edit, SplicedDocument
 from nmt.documents.text_file import TextFile, unescape
+from nmt.documents.variants import NUMBER_SIGN, bar_spans, syntax_spans
 from nmt.errors import DataError
 from nmt.inference.segments import FixedSpan
 
@@ -285,7 +286,9 @@ class InlineContent:
         tokens = list(_TOKEN.finditer(source))
         self._has_words = any(re.search(r"[^\W\d_]", token[0]) for token in tokens if not token["tag"])
         self._parse(tokens)
-        self.sections = Sections(RichText(self._text, tuple(self._tags), tuple(self._fixed)), re.compile(_SEPARATOR))
+        syntax = self._syntax()
+        rich = RichText(self._text, tuple(self._tags), tuple(self._fixed))
+        self.sections = Sections(rich, re.compile(_SEPARATOR), syntax)
         self.blocks = self.sections.blocks
 
     def render(self, translations: Sequence[RichText]) -> str:
@@ -302,6 +305,19 @@ class InlineContent:
                 pieces.append(self._markup[tag.id][event is Event.CLOSE])
                 native = self._native.get(tag.id) if event is Event.OPEN else None
         return "".join(pieces)
+
+    def _syntax(self) -> list[tuple[int, int]]:
+        """Return the ranges of the text between variants, and make the number signs of messages fixed."""
+        is_fixed = bytearray(len(self._text))
+        for each in self._fixed:
+            is_fixed[each.start : each.end] = b"\1" * (each.end - each.start)
+        if spans := list(syntax_spans(self._text)):
+            for match in re.finditer(NUMBER_SIGN, self._text):
+                if not is_fixed[match.start()]:
+                    self._fixed.append(FixedSpan(*match.span(), match[0]))
+            self._fixed.sort(key=lambda each: each.start)
+            return spans
+        return [(start, end) for start, end in bar_spans(self._text) if not any(is_fixed[start:end])]
 
     def _parse(self, tokens: Sequence[re.Match[str]]) -> None:
         following = [""] * (len(tokens) + 1)  # the next text from each token on

@@ -152,6 +152,20 @@ def test_tsv_reads_any_two_columns(tmp_path: Path) -> None:
         list(read_tsv(path, columns=(1, 3)))
 
 
+def test_varying_numbers_of_columns_are_reported_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = ["one\teins", *["two\tzwei\tx", "three\tdrei", ""] * 7, "four\tvier\t\t"]
+    path = write(tmp_path / "a.tsv", "\n".join(lines).encode())
+    for _ in range(2):
+        assert len(list(read_tsv(path))) == 23
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert f"warning: {path}: 8 lines with more or fewer than 2 columns (2, 5, 8, 11, 14, ...)" in error
+    assert len(list(read_tsv(write(tmp_path / "b.tsv", b"\none\teins\tx\ntwo\tzwei\n")))) == 3
+    assert "1 line with more or fewer than 3 columns (3);" in capsys.readouterr().err
+    assert len(list(read_tsv(write(tmp_path / "c.tsv", b"one\teins\tx\n\ntwo\tzwei\tx\n"), columns=(0, 2)))) == 3
+    assert capsys.readouterr().err == ""
+
+
 @pytest.mark.parametrize("suffix", ["", ".gz"])
 def test_write_and_read_pairs(suffix: str, tmp_path: Path) -> None:
     left, right = tmp_path / f"a{suffix}", tmp_path / f"b{suffix}"

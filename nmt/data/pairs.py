@@ -22,6 +22,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
+from nmt.console import counted, log_once
 from nmt.errors import DataError
 
 Pair = tuple[str, str]
@@ -33,6 +34,7 @@ _MAGIC = {  # regular expressions; the second one of zstandard is a skippable fr
 }  # fmt: skip
 MAX_LINE_BYTES = 100_000_000
 """Limit of a line, which is read into memory at once."""
+MAX_LINES_IN_WARNING = 5
 _DECOMPRESSORS = {"xz": lzma.LZMADecompressor, "bzip2": bz2.BZ2Decompressor}
 _READ_ERRORS = (EOFError, OSError, zlib.error, lzma.LZMAError)
 _BOM = b"\xef\xbb\xbf"
@@ -213,7 +215,8 @@ def read_pairs(src: Path, tgt: Path, *, errors: str = "strict") -> Iterator[Pair
 def read_tsv(path: Path, errors: str = "strict", *, columns: tuple[int, int] = (0, 1)) -> Iterator[Pair]:
     """Yield two columns of a tab-separated file, without interpreting quotes.
 
-    An empty line yields a blank pair, which cleaning drops and counts.
+    An empty line yields a blank pair, which cleaning drops and counts. A warning tells how many lines have another
+    number of columns than the first one: a tab in a sentence moves the columns after it.
 
     Args:
         path: a plain or compressed file.
@@ -225,15 +228,33 @@ def read_tsv(path: Path, errors: str = "strict", *, columns: tuple[int, int] = (
     """
     source_column, target_column = columns
     num_needed = max(columns) + 1
+    num_columns = 0  # of the first line
+    max_splits = num_needed
+    num_different = 0
+    different: list[int] = []
     for number, line in enumerate(read_lines(path, errors), 1):
         if not line:
             yield "", ""
             continue
-        cells = line.split("\t", num_needed)
+        cells = line.split("\t", max_splits)
         if len(cells) < num_needed:
             found = "no tab" if len(cells) == 1 else f"{len(cells)} columns instead of {num_needed}"
             raise DataError(f"{path}, line {number}: {found}", "separate the columns of each line by tabs")
+        if not num_columns:
+            num_columns = line.count("\t") + 1
+            max_splits = max(num_needed, num_columns)
+        elif len(cells) != num_columns:
+            num_different += 1
+            if len(different) < MAX_LINES_IN_WARNING:
+                different.append(number)
         yield cells[source_column], cells[target_column]
+    if num_different:
+        numbers = ", ".join(f"{number:,}" for number in different)
+        more = ", ..." if num_different > len(different) else ""
+        log_once(
+            f"warning: {path}: {counted(num_different, 'line')} with more or fewer than {num_columns} columns "
+            f"({numbers}{more}); check for tabs in sentences"
+        )
 
 
 def hash_text(text: str) -> int:

@@ -42,19 +42,24 @@ UNTRANSLATED = re.compile(
     r"\{%(?![^%\n]{0,200}%\})|\{%-?\s*(?:if|unless|case|for|raw|code|codeblock|mermaid|math|plantuml)\b"
 )
 """Starts of paragraphs with templates that select or repeat text."""
+_CALL = r"\{[\w$]+(?:\.[\w$]+|\([^(){}\n]{0,100}\)|\[[^\[\]{}\n]{0,100}\])+\}|\{(?:\"[^\"{}\n]*\"|'[^'{}\n]*')\}"
+"""An expression of MDX in braces, such as `{user.name}` or `{t("key")}`."""
 EXTENSION = re.compile(
     r"(?:(?<!\\)(?:\\\\)*\\)?(?:\[\^[^\]\s]{1,200}\]:?|(?:\A|(?<=\n))\[[ xX]\](?=\s)"
     rf"|{_ALERT}|{_ATTRIBUTES}|\{{/\*[^\n]{{0,1000}}?\*/\}}|\{{%[^%\n]{{0,200}}%\}}|(?<=\s)\^[\w-]{{1,100}}(?=\s*\Z)"
-    r"|(?P<word>\{\{[^{}\n]{0,200}\}\}|(?<![\w$])\$\$?[^\s$](?:[^$\n]*[^\s$])?\$\$?(?!\w)|(?<![\w+])\+\+\w[\w+-]*\+\+(?![\w+]))"
+    r"|(?P<word>\{\{[^{}\n]{0,200}\}\}|(?<![\w$])\$\$?[^\s$](?:[^$\n]*[^\s$])?\$\$?(?!\w)"
+    rf"|(?<![\w+])\+\+\w[\w+-]*\+\+(?![\w+])|{_CALL})"
     r"|(?P<open>(?<![\w=])==(?=[\w\"']))|(?P<close>(?<=[^\s=])==(?![\w=])))"
 )
 """Inline markup without text: footnotes, check boxes, attributes, templates, comments and block identifiers; and with
-text that is read as a word: code of templates, formulas and keys; and the marks around highlighted text.
+text that is read as a word: code of templates, formulas, keys and expressions; and the marks around highlighted text.
 """
 _BRACKETS = re.compile(
-    rf"(?P<image>!)?\[\[(?!\^)[^\[\]\n|]{{1,500}}(?:\\?\|(?P<label>[^\[\]\n]{{1,500}}))?\]\](?!\()|(?P<directive>{_DIRECTIVE})"
+    r"(?P<image>!)?\[\[(?!\^)[^\[\]\n|]{1,500}(?:\\?\|(?P<label>[^\[\]\n]{1,500}))?\]\](?!\()"
+    rf"|(?P<directive>{_DIRECTIVE})"
+    rf"|(?P<tag><[a-zA-Z][\w.]*(?=[^<>\n]*=\{{)(?:[^<>{{}}\"'\n]|\"[^\"<\n]*\"|'[^'<\n]*'|\{{(?:[^{{}}<\n]|\{{[^{{}}<\n]*\}})*+\}})*+>)"
 )
-"""Wiki links such as `[[page|text]]`, embedded files such as `![[image.png]]`, and directives."""
+"""Wiki links such as `[[page|text]]`, embedded files such as `![[image.png]]`, directives, tags of MDX with code."""
 _TEMPLATE_CODE = re.compile(r"(?<=\{\{)[^{}\n`]{1,200}(?=\}\})|(?<=\{%)[^%\n`]{1,200}(?=%\})")
 
 
@@ -160,17 +165,16 @@ def metadata_end(source: str) -> int:
 
 
 def brackets(state: StateInline, silent: bool) -> bool:
-    """Inline rule for wiki links, embedded files and directives."""
+    """Inline rule for wiki links, embedded files, directives and tags of MDX."""
     match = _BRACKETS.match(state.src, state.pos, state.posMax)
     if not match:
         return False
-    if not silent:
-        if match["label"]:
-            state.push("wiki_open", "", 1).meta["range"] = (match.start(), match.start("label"))
-            state.push("wiki_close", "", -1).meta["range"] = (match.end("label"), match.end())
-        else:
-            name = "embed" if match["image"] else "name"
-            state.push(name, "", 0).meta["range"] = match.span()
+    if not silent and match["label"]:
+        state.push("wiki_open", "", 1).meta["range"] = (match.start(), match.start("label"))
+        state.push("wiki_close", "", -1).meta["range"] = (match.end("label"), match.end())
+    elif not silent:
+        name = "html_inline" if match["tag"] else "embed" if match["image"] else "name"
+        state.push(name, "", 0).meta["range"] = match.span()
     state.pos = match.end()
     return True
 

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nmt.config import config_io
+from nmt.data.scripts import foreign_spans
 from nmt.documents.document import RichText, Tag, parents
 from nmt.documents.formats import FORMATS, DocumentOptions
 from nmt.documents.memory import TranslationMemory
@@ -259,6 +260,48 @@ def test_code_with_a_period_does_not_end_a_sentence() -> None:
     document_translator(stub).translate([rich("Call it. Now? Then go.", fixed=["it. Now?"])])
     assert [line.text for line in stub.lines] == ["Call it. Now?", "Then go."]
     assert stub.lines[0].fixed == (FixedSpan(5, 13, "it. Now?"),)
+
+
+@pytest.mark.parametrize(
+    ("text", "language", "expected"),
+    [
+        ("The word is дом.", "en", ["дом"]),
+        ("See большой дом, 日本語 and «Ελλάδα»!", "en-US", ["большой дом, 日本語", "Ελλάδα"]),
+        ("Naïve Łódź ﬁne ½ µm Ⅷ ª", "en", []),
+        ("हिन्दी ok عَرَبِيّ؟", "de", ["हिन्दी", "عَرَبِيّ؟"]),
+        ("Дом, house и Ελλάδα", "ru", ["Ελλάδα"]),
+        ("日本語 に한국어", "ja", ["한국어"]),
+        ("日本語 дом", "ko", ["дом"]),
+        ("дом", "uz", []), ("дом", "", []), ("дом", "mul", []),
+    ],
+)  # fmt: skip
+def test_text_in_a_foreign_script_is_found(text: str, language: str, expected: list[str]) -> None:
+    assert [text[slice(*span)] for span in foreign_spans(text, language)] == expected
+
+
+def test_text_in_a_foreign_script_stays() -> None:
+    stub = StubTranslator()
+    source = "<option>Русский язык</option><p>The word is <b>большой</b> дом.</p><p>Größe"
+    html = FORMATS[".html"](source.encode(), DocumentOptions(src="en", tgt="de"))
+    result = document_translator(stub).translate(html.blocks)
+    assert [line.text for line in stub.lines] == ["The word is большой дом.", "Größe"]
+    assert [span.translation for span in stub.lines[0].fixed] == ["большой", "дом"]  # not across markup
+    expected = "<option>Русский язык</option><p>дом. <b>большой</b> IS WORD THE</p><p>GRÖSSE"
+    assert html.render(result.blocks).decode() == expected
+
+
+SCRIPTS = st.text("aé дом日本ελ नी ..5", max_size=30)
+
+
+@given(SCRIPTS, st.sampled_from(["en", "ru", "ja", "el"]))
+def test_foreign_text_has_no_letter_of_the_language(text: str, language: str) -> None:
+    spans = foreign_spans(text, language)
+    found = "".join(text[slice(*span)] for span in spans)
+    letters = {"en": "", "ru": "дом", "ja": "日本", "el": "ελ"}[language] + "aé"
+    assert not set(letters) & set(found)
+    assert all(end <= start for (_, end), (start, _) in pairwise(spans))
+    foreign = set("дом日本ελ") - set(letters)
+    assert sum(char in foreign for char in text) == sum(char in foreign for char in found)
 
 
 def test_a_memory_provides_blocks_and_sentences() -> None:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from nmt.data.scripts import foreign_spans
 from nmt.data.sentences import split_sentences
-from nmt.data.spans import apply_edits
+from nmt.data.spans import apply_edits, without_overlaps
 from nmt.documents.document import RichText
 from nmt.documents.memory import TranslationMemory
 from nmt.documents.projection import AlignedSentence, project
 from nmt.documents.rich_text import Marker, with_markers, without_markers
 from nmt.inference.chunking import chunked
 from nmt.inference.guard import Guard, without_added_period
-from nmt.inference.segments import Line, spans_within
+from nmt.inference.segments import FixedSpan, Line, spans_within
 from nmt.inference.translation import Translation
 from nmt.inference.translator import Translator
 from nmt.inference.whitespace import separator
@@ -61,7 +62,9 @@ class DocumentTranslator:
             progress: called with the number of sentences to translate; returns a function that is called with the
                 number of sentences translated since the previous call.
         """
-        taken = [(block, {}) if self._remembers(block.text) else without_markers(block) for block in blocks]
+        language = self.translator.config.data.src
+        fixed = [_with_foreign_text(block, language) for block in blocks]
+        taken = [(block, {}) if self._remembers(block.text) else without_markers(block) for block in fixed]
         split = [self._split(block) for block, _ in taken]
         known = self._recall(split)
         lines = list(dict.fromkeys(line for block in split for line in block.lines if line not in known))
@@ -104,6 +107,15 @@ class DocumentTranslator:
             return {}
         lines = dict.fromkeys(line for block in blocks for line in block.lines)
         return {line: Translation(text, 0.0, 0.0) for line in lines if (text := self.memory.find(line.text))}
+
+
+def _with_foreign_text(block: RichText, language: str) -> RichText:
+    """Return a block in which text in scripts that its language does not use is fixed."""
+    boundaries = {position for tag in block.tags for position in (tag.start, tag.end)}
+    fixed = list(block.fixed)
+    for start, end in foreign_spans(block.text, language, boundaries):
+        fixed.append(FixedSpan(start, end, block.text[start:end]))
+    return replace(block, fixed=tuple(without_overlaps(fixed)))
 
 
 def _has_words(block: RichText) -> bool:

@@ -56,6 +56,7 @@ FORMATS: dict[str, Parser] = {
     ".jsonl": _parser("json_strings"),
     ".markdown": _parser("markdown"),
     ".md": _parser("markdown"),
+    ".mdx": _parser("markdown"),
     ".po": _parser("po"),
     ".pot": _parser("po"),
     ".pptx": _parser("office"),

@@ -30,7 +30,7 @@ from nmt.data.noise import NOISES, SourceNoise
 from nmt.data.normalization import normalize
 from nmt.data.prepare import PreparedData, prepare
 from nmt.data.store import Store, TextStore, encode_file
-from nmt.data.tokenizer import BOS, EOS, PAD, Tokenizer, train
+from nmt.data.tokenizer import BOS, EOS, MAX_TRAINING_BYTES, PAD, SPACE, Tokenizer, _training_texts, train
 from nmt.errors import CheckpointError, ConfigError, DataError
 
 
@@ -487,6 +487,20 @@ def test_vocab_size_is_reduced_or_rejected(capsys: pytest.CaptureFixture[str]) -
         train(TEXT, TokenizerConfig(model_type="bpe", vocab_size=270))
     with pytest.raises(DataError, match="no text"):
         train([" ", ""], TokenizerConfig())
+
+
+def test_long_lines_are_training_text_of_a_tokenizer() -> None:
+    long_line = "zebra quietly " * 5000
+    trained = train([long_line, "the dog"], TokenizerConfig(model_type="bpe", vocab_size=300))
+    assert {f"{SPACE}zebra", f"{SPACE}quietly"} <= trained.piece_scores().keys()
+
+
+@given(st.text("aä本😀 ", max_size=200), st.integers(1, 400))
+def test_parts_of_long_lines_add_up(text: str, num_copies: int) -> None:
+    line = normalize(text * num_copies)
+    parts = list(_training_texts([line]))
+    assert all(0 < len(part.encode()) <= MAX_TRAINING_BYTES for part in parts)
+    assert "".join(parts).replace(" ", "") == line.replace(" ", "")
 
 
 def test_invalid_tokenizer_files_are_rejected(tmp_path: Path) -> None:

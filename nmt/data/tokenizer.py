@@ -6,7 +6,7 @@ import hashlib
 import io
 import random
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import sentencepiece as spm
@@ -24,6 +24,10 @@ SPACE = "\u2581"
 """SentencePiece's symbol for a space; it precedes every word, including the first one."""
 TRAINER_THREADS = 4
 """Fixed, because the order of floating-point sums in unigram training depends on the number of threads."""
+MAX_TRAINING_BYTES = 16_384
+"""SentencePiece skips longer lines in training."""
+_PART_OF_LINE = re.compile(rf".{{1,{MAX_TRAINING_BYTES // 4}}}(?: |\Z)|.{{1,{MAX_TRAINING_BYTES // 4}}}", re.DOTALL)
+"""A part of a longer line: words, or characters if there is no space. A character has at most four bytes."""
 MIN_VOCAB_SIZE = 4 + 256 + 1
 """Special tokens, all bytes and one character."""
 
@@ -162,7 +166,7 @@ class Tokenizer:
 def train(
     lines: Iterable[str], config: TokenizerConfig, symbols: Sequence[str] = (), *, tag: bool = False
 ) -> Tokenizer:
-    """Train a tokenizer on a random sample of at most `config.max_training_sentences` lines.
+    """Train a tokenizer on a random sample of at most `config.max_training_sentences` lines or parts of long lines.
 
     If the corpus is too small for `config.vocab_size` tokens, the vocabulary is reduced and a message is logged. Each
     of the `symbols` becomes a piece, and with `tag`, `TAG` becomes a control piece.
@@ -174,7 +178,7 @@ def train(
         raise DataError(
             f"a tokenizer needs at least {MIN_VOCAB_SIZE} tokens, got {config.vocab_size}", "a typical value is 8000"
         )
-    texts = _sample((text for line in lines if (text := normalize(line))), config.max_training_sentences)
+    texts = _sample(_training_texts(lines), config.max_training_sentences)
     if not texts:
         raise DataError("there is no text to train a tokenizer on")
     vocab_size = config.vocab_size
@@ -183,6 +187,17 @@ def train(
             return Tokenizer(_train(texts, config, vocab_size, symbols, (TAG,) if tag else ()))
         except RuntimeError as error:
             vocab_size = _reduced_vocab_size(str(error), vocab_size)
+
+
+def _training_texts(lines: Iterable[str]) -> Iterator[str]:
+    """Yield lines that are not blank, those that SentencePiece would skip in parts."""
+    for line in lines:
+        text = normalize(line)
+        if len(text.encode()) > MAX_TRAINING_BYTES:
+            for part in _PART_OF_LINE.finditer(text):
+                yield part[0].strip()
+        elif text:
+            yield text
 
 
 def _sample(texts: Iterable[str], max_texts: int) -> list[str]:
@@ -220,7 +235,7 @@ def _train(
         model_writer=model,
         model_type=config.model_type,
         vocab_size=vocab_size,
-        max_sentence_length=16384,
+        max_sentence_length=MAX_TRAINING_BYTES,
         character_coverage=0.9999,
         byte_fallback=True,
         normalization_rule_name="identity",

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from nmt.config import config_io
 from nmt.data.scripts import foreign_spans
 from nmt.documents.document import RichText, Tag, parents
-from nmt.documents.formats import FORMATS, DocumentOptions
+from nmt.documents.formats import FORMATS, DocumentOptions, conversion_hint
 from nmt.documents.memory import TranslationMemory
 from nmt.documents.projection import AlignedSentence, project
 from nmt.documents.rich_text import Sections
@@ -452,6 +452,30 @@ def test_a_translation_memory_is_used(site: CommandLine) -> None:
 )
 def test_invalid_requests_are_rejected(site: CommandLine, arguments: str, message: str) -> None:
     site("translate", *arguments.split()).assert_fails(2, message)
+
+
+@pytest.mark.parametrize(
+    ("suffix", "hint"),
+    [
+        (".doc", ".docx"), (".odt", ".docx"), (".rtf", ".docx"), (".PDF", ".docx or .txt"), (".ppt", ".pptx"),
+        (".xlsx", ".csv"), (".epub", ".xhtml"), (".tex", ".md"), (".ipynb", ".md"), (".rst", ".md"),
+        (".ts", ".po or .xliff"), (".strings", ".po or .xliff"), (".properties", ".po or .xliff"),
+        (".ass", ".srt"), (".yaml", ".json"), (".php", "--document html"),
+    ],
+)  # fmt: skip
+def test_hints_for_other_formats_say_what_to_convert_to(suffix: str, hint: str) -> None:
+    assert hint in conversion_hint(suffix)
+    assert suffix.lower() not in FORMATS
+
+
+def test_hints_are_only_for_other_formats() -> None:
+    assert not any(conversion_hint(suffix) for suffix in (*FORMATS, "", ".png"))
+
+
+def test_a_file_in_another_format_is_rejected_with_a_hint(site: CommandLine) -> None:
+    (site.directory / "a.doc").write_bytes(b"x")
+    site("translate", "a.doc").assert_fails(2, "a.doc is a file, but not a document", "convert it to .docx")
+    site("translate", "--document", "pdf").assert_fails(2, "unknown document format 'pdf'", ".docx or .txt")
 
 
 def test_a_folder_without_documents_is_rejected(site: CommandLine) -> None:

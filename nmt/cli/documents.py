@@ -15,7 +15,15 @@ import typer
 from nmt.cli.output import write_file
 from nmt.console import counted
 from nmt.data.language_codes import NAMES, base_language
-from nmt.documents.formats import FORMATS, SUFFIXES_OF_OPTIONS, DocumentOptions, Parser, ignored_option, missing_option
+from nmt.documents.formats import (
+    FORMATS,
+    SUFFIXES_OF_OPTIONS,
+    DocumentOptions,
+    Parser,
+    conversion_hint,
+    ignored_option,
+    missing_option,
+)
 from nmt.errors import NMTError, UsageError, suggest
 from nmt.paths import descriptor
 
@@ -158,7 +166,8 @@ def _is_document(argument: str) -> bool:
             if path.is_file():
                 raise UsageError(
                     f"{argument} is a file, but not a document with one of the suffixes {', '.join(FORMATS)}",
-                    f"--document FORMAT translates it as such a document, --input {argument} line by line; "
+                    conversion_hint(path.suffix)
+                    or f"--document FORMAT translates it as such a document, --input {argument} line by line; "
                     "to translate the file name as a sentence, use a pipe",
                 )
             if not argument.endswith(("/", os.sep)) or "://" in argument:
@@ -183,7 +192,8 @@ def parser_of_format(name: str) -> Parser:
         UsageError: there is no such format.
     """
     if _suffix(name) not in FORMATS:
-        raise UsageError(f"unknown document format '{name}'", suggest(name, (each[1:] for each in FORMATS)))
+        hint = conversion_hint(_suffix(name)) or suggest(name, (each[1:] for each in FORMATS))
+        raise UsageError(f"unknown document format '{name}'", hint)
     return FORMATS[_suffix(name)]
 
 

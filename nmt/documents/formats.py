@@ -69,11 +69,36 @@ FORMATS: dict[str, Parser] = {
     ".xliff": _parser("xliff"),
 }
 """The parser of each suffix."""
+_CONVERSIONS = {
+    "convert it to .docx": ".doc .docm .dot .dotx .fodt .odt .pages .rtf .wpd .wps",
+    "convert it to .docx or .txt": ".djvu .pdf .ps .xps",
+    "convert it to .pptx": ".key .odp .ppt .pptm .pps .ppsx",
+    "convert it to .csv": ".numbers .ods .xls .xlsm .xlsx",
+    "unpack it like a .zip file; its chapters are .xhtml or .html files": ".epub",
+    "convert it to .html": ".azw .azw3 .chm .fb2 .mht .mhtml .mobi .xml",
+    "convert it to .md, for example with pandoc": (
+        ".adoc .asciidoc .bib .ipynb .latex .org .qmd .rmd .rst .tex .texi .textile .wiki"
+    ),
+    "convert it to .srt or .vtt": ".ass .dfxp .lrc .sbv .scc .ssa .stl .sub .ttml",
+    "convert it to .po or .xliff, for example with the Translate Toolkit": (
+        ".ftl .ini .lang .mo .properties .resx .rc .strings .stringsdict .tmx .ts .xcstrings"
+    ),
+    "convert it to .json": ".json5 .toml .yaml .yml",
+    "use --document json": ".arb .webmanifest",
+    "use --document txt": ".log .text",
+    "use --document html": ".asp .ejs .erb .hbs .j2 .jinja .jinja2 .jsp .liquid .mustache .njk .php .shtml .twig .vue",
+}
+"""What to do with files in other formats."""
 SUFFIXES_OF_OPTIONS = {
     "--column": (".csv", ".tsv"), "--key": (".json", ".jsonl"), "--retranslate": (".po", ".pot", ".xlf", ".xliff"),
     "--encoding": (".srt", ".txt", ".vtt"),
 }  # fmt: skip
 """The formats that have an option."""
+
+
+def conversion_hint(suffix: str) -> str:
+    """Return what to do with a file that is not in one of the formats; empty if it is not known."""
+    return next((hint for hint, suffixes in _CONVERSIONS.items() if suffix.lower() in suffixes.split()), "")
 
 
 def missing_option(path: Path, options: DocumentOptions) -> str:

@@ -43,12 +43,15 @@ from nmt.config import Config, config_io
 from nmt.data.mixing import Mix, PreparedCorpus
 from nmt.data.prepare import prepare
 from nmt.data.sources import CorpusOptions
+from nmt.errors import UsageError
 from nmt.model.build import count_parameters
 from nmt.train.precision import gpu_kernels, training_dtype
 from nmt.train.trainer import Trainer
 
 VOCABULARY = 37_000
 WARMUP_UPDATES, PROFILED_UPDATES = 5, 8
+EOLE_REPORT_EVERY = 10
+"""Updates between two speeds in the log of Eole."""
 WORKLOADS = {
     "cpu": ("multi30k", [
         "model.dim=256", "model.ffn_dim=1024", "model.norm_position=post", "model.dropout=0.1",
@@ -149,6 +152,8 @@ def _arguments() -> Any:
     arguments = parser.parse_args()
     if arguments.eole and arguments.workload != "cpu":
         parser.error("--eole needs the CPU workload: the GPU workload has random data, which Eole does not read")
+    if arguments.eole and arguments.eole_updates < 2 * EOLE_REPORT_EVERY:
+        parser.error(f"--eole-updates must be at least {2 * EOLE_REPORT_EVERY}, because Eole logs few speeds")
     return arguments
 
 
@@ -310,7 +315,21 @@ def _eole(config: Config, dtype: torch.dtype, python: str, updates: int) -> floa
             )  # fmt: skip
             if done.returncode:
                 sys.exit(f"eole {command[0]} failed:\n{done.stderr[-2000:]}")
-    speeds = re.findall(r"\d+/\s*(\d+) tok/s", done.stdout + done.stderr)  # source/target
+    return _eole_speed(done.stdout + done.stderr)
+
+
+def _eole_speed(log: str) -> float:
+    """Return the median target tokens/s in the log of Eole, without the first speed, which includes its start.
+
+    Raises:
+        UsageError: the log has no other speed.
+    """
+    speeds = re.findall(r"\d+/\s*(\d+) tok/s", log)  # source/target
+    if len(speeds) < 2:
+        raise UsageError(
+            f"Eole logged {len(speeds)} of at least 2 speeds, one every {EOLE_REPORT_EVERY} updates",
+            f"set --eole-updates to {2 * EOLE_REPORT_EVERY} or more",
+        )
     return statistics.median(float(speed) for speed in speeds[1:])
 
 
@@ -324,7 +343,7 @@ def _eole_config(config: Config, dtype: torch.dtype, directory: Path, updates: i
         "src_vocab_size": 32000,
         "tgt_vocab_size": 32000,
         "overwrite": True,
-        "report_every": 10,
+        "report_every": EOLE_REPORT_EVERY,
         "training": {
             "model_path": str(directory / "model"),
             "compute_dtype": "fp32" if dtype == torch.float32 else "bf16",

@@ -11,10 +11,11 @@ import pytest
 from commandline import CommandLine, training
 
 from nmt import console
+from nmt.cli import process_settings
 from nmt.data.check import languages
 from nmt.data.pairs import read_lines
 from nmt.data.sentences import split_sentences
-from nmt.errors import DataError
+from nmt.errors import DataError, UsageError
 from nmt.inference.problems import find_problems
 from nmt.inference.segments import Line
 
@@ -59,6 +60,24 @@ def test_benchmarks_without_optional_packages(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
     assert "float32, target tokens/s, median" in done.stdout
+
+
+def test_too_few_updates_of_eole_are_an_error(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(process_settings, "set_defaults", lambda: None)  # of the environment of this process
+    import bench_train
+
+    report = "Step {}/30; acc: 9.1; lr: 1.00e-04; {}/ {} tok/s; 3 sec\n"
+    log = "".join(report.format(*numbers) for numbers in ((10, 50, 100), (20, 200, 400), (30, 300, 600)))
+    assert bench_train._eole_speed(log) == 500
+    for too_short in ("", report.format(10, 50, 100)):
+        with pytest.raises(UsageError, match=r"Eole logged [01] of at least 2 speeds"):
+            bench_train._eole_speed(too_short)
+    monkeypatch.setattr(sys, "argv", ["bench_train.py", "--eole", "python", "--eole-updates", "10"])
+    with pytest.raises(SystemExit):
+        bench_train.main()
+    assert "--eole-updates must be at least 20" in capsys.readouterr().err.splitlines()[-1]
 
 
 def test_missing_pyarrow_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,9 @@ _SENTENCE_BOUNDARY = re.compile(r"[.!?…。！？።।॥།؟۔][^\w\s]{0,20}
 """A possible end of a sentence followed by more text. The repetition is bounded, so that the time is linear."""
 _SENTENCE_END = re.compile(r"(?:(?<=[.!?…。！？।॥؟۔])|(?<=[.!?…][\"'”»)]))\s+")
 """The space after a sentence, if the rules of a language are not available."""
+_WORDS = "me no ill miss may ok art id mich".split()
+_END_AFTER_WORD = re.compile(rf"(?:{'|'.join(rf'(?<= {word}[.])' for word in _WORDS)})\s+(?=[A-ZÄÖÜ])")
+"""The space after words that sentencex takes for abbreviations, such as me for Maine."""
 _CJK_SENTENCE_MARKS = "。！？｡"
 """Marks that end a sentence without whitespace after them."""
 _CLOSING_MARKS = "」』”’）)】》〉\"'"
@@ -80,7 +83,7 @@ def _find_sentences(text: str, language: str) -> list[Span]:
         if start < 0:  # sentencex changed the text
             return _trim(text, (0, len(text)))
         end = start + len(sentence)
-        spans += _trim(text, (start, end))
+        spans += _split_at(_END_AFTER_WORD, text, (start, end))
     return spans
 
 

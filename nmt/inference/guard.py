@@ -15,14 +15,26 @@ from functools import partial
 from itertools import chain, islice, pairwise
 from typing import TYPE_CHECKING
 
+from nmt.data.language_codes import base_language
 from nmt.data.normalization import remove_invisible
+from nmt.data.sentences import split_sentences
 from nmt.data.spans import ProtectedSpan, apply_edits, find_spans, without_overlaps
 from nmt.errors import DataError, UsageError
 from nmt.inference.chunking import chunked
+from nmt.inference.content import (
+    MISSING_ITEM,
+    MISSING_SENTENCE,
+    NUMBER_ADDED,
+    NUMBER_CHANGED,
+    UNBALANCED,
+    find_items,
+    split_items,
+)
+from nmt.inference.marks import restore_marks
 from nmt.inference.numbers import equivalent_pattern, number_localizer
 from nmt.inference.problems import LETTER, count_occurrences, find_problems, is_missing
 from nmt.inference.segments import FixedSpan, Line, spans_within, with_language
-from nmt.inference.substitution import substitute
+from nmt.inference.substitution import digits_for_words, substitute
 from nmt.inference.translation import Part, Translation, concatenate, n_best_of_line
 from nmt.inference.translator import Translator, as_lines, check_lines, restore_whitespace
 from nmt.inference.whitespace import inline, separator, surrounding_whitespace
@@ -36,6 +48,8 @@ STAND_INS = ("Tom", "Peter", "Anna", "Boston", "Berlin", "Paul", "Robert", "Pari
 words."""
 WIDE_BEAM = "beam(beam_size=8, top_beams=8, no_repeat_ngram_size=4)"
 CONSTRAINED = "constrained(beam_size=8, top_beams=2)"
+CONJUNCTIONS = ({"en": "and", "de": "und"}, {"en": "or", "de": "oder"})
+SPAN_PROBLEMS = ("missing", "repeated", "misplaced")
 _NUMBERS = ("quantity", "version", "format", "number")
 """Kinds of protected spans that may be numbers in the format of the source language."""
 _AROUND_WORDS = re.compile(r"(\W*).*?(\W*)", re.DOTALL)
@@ -50,6 +64,8 @@ _SENTENCE_END = re.compile(r"[.!?…。！？।॥؟۔\u037e]['\"”’»“)\]
 
 Lines = Sequence[Line]
 NBest = list[Translation]
+Attempt = Callable[[Lines, list[NBest]], Iterable[NBest]]
+"""Returns further translations of each line; none where it does not apply."""
 Edit = tuple[int, int, str]
 """Start and end of a range of a text, and the new text."""
 
@@ -138,18 +154,23 @@ class _GuardedChunk:
             self._rank(line, n_best) if n_best else [_copy(line)]
             for line, n_best in zip(lines, translated, strict=True)
         ]
-        for attempt in (
-            partial(map, self._translate_segments),
-            partial(self._substitute, constrained=False),
-            partial(self._substitute, constrained=True),
-            self._constrain,
-            partial(map, self._replace_terms),
-            self._widen_beam,
-            partial(map, self._translate_around_spans),
-        ):
-            failed = [i for i, n_best in enumerate(results) if n_best[0].warnings]
+        attempts: tuple[tuple[Attempt, tuple[str, ...]], ...] = (  # and the problems that they repair; none: all
+            (partial(map, self._translate_segments), ()),
+            (partial(map, self._translate_sentences), (MISSING_SENTENCE,)),
+            (partial(self._substitute, constrained=False), SPAN_PROBLEMS),
+            (partial(self._substitute, constrained=True), SPAN_PROBLEMS),
+            (self._constrain, ()),
+            (partial(map, self._replace_terms), ()),
+            (self._write_digits, (NUMBER_CHANGED, NUMBER_ADDED)),
+            (self._fix_items, (MISSING_ITEM,)),
+            (self._widen_beam, ()),
+            (partial(map, self._translate_around_spans), SPAN_PROBLEMS),
+            (partial(map, self._restore_marks), (UNBALANCED,)),
+        )
+        for attempt, problems in attempts:
+            failed = [i for i, n_best in enumerate(results) if n_best[0].has_problem(problems)]
             if not failed:
-                break
+                continue
             found = attempt([lines[i] for i in failed], [results[i] for i in failed])
             for i, n_best in zip(failed, found, strict=True):
                 results[i] = self._rank(lines[i], n_best, results[i])
@@ -176,7 +197,14 @@ class _GuardedChunk:
 
     def _translate_segments(self, line: Line, n_best: NBest) -> NBest:
         """Guard each segment of a line that has several, because constraints apply to one segment."""
-        spans = self._segments(line)
+        return self._translate_parts(line, self._segments(line))
+
+    def _translate_sentences(self, line: Line, n_best: NBest) -> NBest:
+        """Translate each sentence by itself, because a model may translate one of two."""
+        return self._translate_parts(line, split_sentences(line.text, self.guard.languages[0]))
+
+    def _translate_parts(self, line: Line, spans: Sequence[tuple[int, int]]) -> NBest:
+        """Guard each part of a line; no translation if it has only one."""
         if len(spans) < 2 or line.prefix or line.constraints:
             return []
         n_best_of_parts = n_best_of_line(self.translate([_part(line, *span) for span in spans]))
@@ -194,8 +222,8 @@ class _GuardedChunk:
         for line, n_best in zip(lines, results, strict=True):
             others = (line.text, line.prefix, *line.constraints, *(span.translation for span in line.fixed))
             names = [name for name in STAND_INS if name.casefold() not in " ".join(others).casefold()]
-            is_applicable = _has_span_problem(n_best[0]) and (constrained or not line.constraints)
-            substitution = substitute(line, names) if is_applicable and len(self._segments(line)) == 1 else None
+            is_applicable = (constrained or not line.constraints) and len(self._segments(line)) == 1
+            substitution = substitute(line, names) if is_applicable else None
             substitutions.append(substitution)
             request = substitution.line if substitution else None
             if substitution and constrained:
@@ -230,6 +258,72 @@ class _GuardedChunk:
             for line, n_best in zip(lines, found, strict=True)
         ]
 
+    def _write_digits(self, lines: Lines, results: list[NBest]) -> Iterator[NBest]:
+        """Write the numbers in words as digits, which models copy, and spell them again in the translation."""
+        src, tgt = self.guard.languages
+        rewritten = [digits_for_words(line, src, tgt) if len(self._segments(line)) == 1 else None for line in lines]
+        requests = [each.line if each and not each.line.prefix else None for each in rewritten]
+        found = _search_where(requests, lambda lines: self._search(lines, self.spec))
+        constrained = [
+            replace(request, constraints=(*request.constraints, *each.spans)) if request and each else None
+            for request, each in zip(requests, rewritten, strict=True)
+        ]
+        found_constrained = _search_where(constrained, self._search_constrained)
+        for each, n_best, more in zip(rewritten, found, found_constrained, strict=True):
+            complete = [translation for translation in (*n_best, *more) if each and each.is_complete(translation)]
+            yield [each.restore(translation) for translation in complete if each]
+
+    def _fix_items(self, lines: Lines, results: list[NBest]) -> Iterator[NBest]:
+        """Translate the items of a list one by one, and copy all of them into the translation of the line."""
+        for line in lines:
+            match = find_items(line.text)
+            if not match or line.prefix or line.constraints or len(self._segments(line)) != 1:
+                yield []
+                continue
+            span = FixedSpan(match.start(), match.end(), self._translate_items(match[0]))
+            request = replace(line, fixed=tuple(without_overlaps([span, *line.fixed])))
+            names = [name for name in STAND_INS if name.casefold() not in line.text.casefold()]
+            substitution = substitute(request, names)
+            found = self._search([request], self.spec)[0]
+            if substitution:
+                candidates = self._search([substitution.line], self.spec)[0]
+                found += [substitution.restore(each) for each in candidates if substitution.is_complete(each)]
+            yield [each for each in found if span.translation in each.text]
+
+    def _translate_items(self, text: str) -> str:
+        """Translate each item of a list."""
+        items, separators = split_items(text)
+        translated = [n_best[0] for n_best in self.translate([Line(item) for item in items])]
+        result = ""
+        for item, translation, mark in zip(items, translated, [*separators, ""], strict=True):
+            without_period = without_added_period(Line(item), translation).text
+            is_copied = without_period == item
+            result += without_period if is_copied else self._inside_sentence(without_period)
+            result += self._translate_separator(mark)
+        return result
+
+    def _translate_separator(self, text: str) -> str:
+        for conjunctions in CONJUNCTIONS:
+            src, tgt = (conjunctions.get(base_language(code)) for code in self.guard.languages)
+            if src and tgt and text.strip(" ,") == src:
+                return f" {tgt} "
+        return text
+
+    def _inside_sentence(self, text: str) -> str:
+        """Return a translated item in lower case, unless the tokenizer knows its capitalized form better."""
+        in_lower_case = text[:1].lower() + text[1:]
+        lengths = [len(ids) for ids in self.guard.tokenizer.encode_batch([text, in_lower_case], target=True)]
+        return in_lower_case if lengths[1] <= lengths[0] and text[1:].islower() else text
+
+    def _restore_marks(self, line: Line, n_best: NBest) -> NBest:
+        """Put brackets and quotation marks around the words that are aligned with those of the source."""
+        translation = n_best[0]
+        try:
+            alignment = next(self.guard.translator.score([(line.text, translation.text)])).alignment
+        except DataError:  # too long to be scored
+            return []
+        return [replace(translation, text=restore_marks(line.text, translation.text, alignment))]
+
     def _replace_terms(self, line: Line, n_best: NBest) -> NBest:
         """Replace the words that are aligned with a missing term by its translation."""
         translation = n_best[0]
@@ -260,7 +354,7 @@ class _GuardedChunk:
 
     def _translate_around_spans(self, line: Line, n_best: NBest) -> NBest:
         """Translate the text around the protected spans and numbers, and keep the spans in their places."""
-        if line.prefix or line.constraints or not _has_span_problem(n_best[0]):
+        if line.prefix or line.constraints:
             return []
         spans = [span for span in line.fixed if not span.is_term]
         starts, ends = [0, *(span.end for span in spans)], [*(span.start for span in spans), len(line.text)]
@@ -355,11 +449,6 @@ def _search_where(requests: Sequence[Line | None], search: Callable[[Lines], lis
 
 def _count_sentence_ends(text: str) -> int:
     return len(_SENTENCE_BOUNDARY.findall(text))
-
-
-def _has_span_problem(translation: Translation) -> bool:
-    """Return whether a protected span is missing, repeated or misplaced."""
-    return any(warning.startswith(("missing", "repeated", "misplaced")) for warning in translation.warnings)
 
 
 def _part(line: Line, start: int, end: int) -> Line:

@@ -14,6 +14,7 @@ from nmt.data.language_codes import base_language
 from nmt.data.normalization import LETTER_OR_DIGIT
 from nmt.data.placeholders import occurrence_pattern
 from nmt.errors import UsageError
+from nmt.inference.content import content_problems, number_problems
 from nmt.inference.segments import FixedSpan, Line
 
 MIN_LENGTH_RATIO, MAX_LENGTH_RATIO = 0.4, 2.5
@@ -60,13 +61,16 @@ def find_problems(line: Line, text: str, languages: tuple[str, str]) -> tuple[st
     """
     if not line.text.strip():
         return ()
-    invalid = ["replacement-characters"] if INVALID in text and INVALID not in line.text else []
-    problems = (*invalid, *_span_problems(line, text), *_crossed_tags(line, text))
+    problems = (*_span_problems(line, text), *_crossed_tags(line, text))
+    if INVALID in text and INVALID not in line.text:
+        return ("replacement-characters", *problems)
+    if not problems:
+        problems = tuple(number_problems(line.text, text, *languages))
     source = line.text
     for span in reversed([span for span in line.fixed if not span.is_term]):  # equal in both, so they prove nothing
         source = f"{source[: span.start]} {source[span.end :]}"
         text = occurrence_pattern(span.translation).sub(" ", text, count=1) if span.translation else text
-    return (*problems, *_text_problems(source, text, *languages))
+    return (*problems, *content_problems(source, text, *languages), *_text_problems(source, text, *languages))
 
 
 def _span_problems(line: Line, text: str) -> Iterator[str]:

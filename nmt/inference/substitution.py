@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from nmt.data.language_codes import base_language
+from nmt.data.number_words import MAX_SPELLED, NumberWord, find_number_words, spell_number
 from nmt.data.placeholders import occurrence_pattern
 from nmt.inference.segments import FixedSpan, Line
 from nmt.inference.translation import Translation
@@ -20,6 +22,10 @@ class Substitution:
     """The span of each symbol."""
     source: Mapping[str, str]
     """The text of the line that each symbol replaces."""
+
+    def is_complete(self, translation: Translation) -> bool:
+        """Return whether a translation has all symbols."""
+        return all(occurrence_pattern(symbol).search(translation.text) for symbol in self.spans)
 
     def restore(self, translation: Translation) -> Translation:
         """Return the translation with the translation of each span in place of its symbol. Tokens keep the symbols."""
@@ -39,18 +45,57 @@ class Substitution:
 
 def substitute(line: Line, symbols: Sequence[str]) -> Substitution | None:
     """Replace the opaque spans of a line by symbols, as many as there are; None if the line has no such spans."""
-    unused, pairs, moved = iter(symbols), dict[str, FixedSpan](), []
+    opaque = [span for span in line.fixed if span.is_opaque]
+    spans = dict(zip(symbols, opaque, strict=False))
+    return _write_symbols(line, spans, spans) if spans else None
+
+
+def digits_for_words(line: Line, src: str, tgt: str) -> Substitution | None:
+    """Replace the numbers in words by digits, which are spelled again in the translation; None if the line has none.
+
+    Ordinals and numbers above `MAX_SPELLED` stay digits.
+    """
+    in_source: dict[str, FixedSpan] = {}
+    in_target: dict[str, FixedSpan] = {}
+    for number in find_number_words(line.text, src):
+        is_fixed = any(span.start < number.end and number.start < span.end for span in line.fixed)
+        if is_fixed:
+            continue
+        digits = _in_digits(number, tgt)
+        is_spelled = not number.is_ordinal and number.value <= MAX_SPELLED
+        spelled = spell_number(number.value, tgt) if is_spelled else digits
+        span = FixedSpan(number.start, number.end, spelled)
+        in_source[_in_digits(number, src)] = span
+        in_target[digits] = span
+    return _write_symbols(line, in_source, in_target) if in_source else None
+
+
+def _write_symbols(line: Line, in_source: Mapping[str, FixedSpan], in_target: Mapping[str, FixedSpan]) -> Substitution:
+    """Replace spans of a line by their symbols; the other fixed spans move."""
+    symbols = {span: symbol for symbol, span in in_source.items()}
     text, end = "", 0
-    for span in line.fixed:
-        text, end = text + line.text[end : span.start], span.end
-        if symbol := next(unused, "") if span.is_opaque else "":
-            pairs[symbol], text = span, text + symbol
-        else:
-            start, text = len(text), text + line.text[span.start : span.end]
+    moved: list[FixedSpan] = []
+    for span in sorted({*line.fixed, *symbols}, key=lambda span: span.start):
+        text += line.text[end : span.start]
+        start = len(text)
+        text += symbols.get(span, line.text[span.start : span.end])
+        end = span.end
+        if span not in symbols:
             moved.append(replace(span, start=start, end=len(text)))
-    source = {symbol: line.text[span.start : span.end] for symbol, span in pairs.items()}
     new = replace(line, text=text + line.text[end:], fixed=tuple(moved))
-    return Substitution(new, pairs, source) if pairs else None
+    source = {symbol: line.text[span.start : span.end] for symbol, span in in_source.items()}
+    return Substitution(new, in_target, source)
+
+
+def _in_digits(number: NumberWord, language: str) -> str:
+    """Return a number in digits: 21, or of an ordinal 21st in English and 21. in German."""
+    if not number.is_ordinal:
+        return str(number.value)
+    if base_language(language) == "de":
+        return f"{number.value}."
+    is_teen = 10 < number.value % 100 < 20
+    ending = "th" if is_teen else {1: "st", 2: "nd", 3: "rd"}.get(number.value % 10, "th")
+    return f"{number.value}{ending}"
 
 
 def _expand(text: str, replacements: Mapping[str, str]) -> str:

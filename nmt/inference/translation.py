@@ -41,6 +41,11 @@ class Translation:
     warnings: tuple[str, ...] = ()
     """Problems that remain after all retries."""
 
+    def has_problem(self, names: Sequence[str]) -> bool:
+        """Return whether one of the warnings has one of these names, or, without names, whether there is a warning."""
+        found = {warning.partition(":")[0] for warning in self.warnings}
+        return bool(found.intersection(names) if names else found)
+
 
 def n_best_of_line(n_best_of_segments: Sequence[list[T]]) -> list[list[T]]:
     """Combine the n-best lists of a line's segments: the best of each, the second best of each, and so on."""

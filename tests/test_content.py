@@ -1,0 +1,151 @@
+"""The content check of translations, and its repairs."""
+
+from __future__ import annotations
+
+import random
+import re
+
+import pytest
+
+from nmt import Guard, Translator
+from nmt.data.number_words import find_number_words, spell_number
+from nmt.inference.content import content_problems, find_items, number_problems, unbalanced_marks
+from nmt.inference.marks import restore_marks
+from nmt.inference.segments import FixedSpan, Line
+from nmt.inference.substitution import digits_for_words
+
+# ---- numbers in words
+
+
+@pytest.mark.parametrize("language", ["en", "de"])
+def test_spelled_numbers_are_found_with_their_value(language: str) -> None:
+    for value in [*range(2, 1200), 1984, 2001, 9999, 12_345, 100_001, 999_999]:
+        text = f"ab {spell_number(value, language)}, cd"
+        (number,) = find_number_words(text, language)
+        assert (number.value, number.is_ordinal) == (value, False)
+        assert text[number.start : number.end] == spell_number(value, language)
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "expected"),
+    [
+        ("en", "in nineteen eighty-four at six-thirty", {"nineteen eighty-four": 1984, "six": 6, "thirty": 30}),
+        ("en", "the twenty-first of May", {"twenty-first": 21}),
+        ("en", "one second, a hundred and two, a million", {"a hundred and two": 102, "a million": 1_000_000}),
+        ("en", "two and three, one two three", {"two": 2, "three": 3}),
+        ("en", "someone often attends", {}),
+        ("de", "neunzehnhundertvierundachtzig", {"neunzehnhundertvierundachtzig": 1984}),
+        ("de", "am dritten und einundzwanzigsten Mai", {"dritten": 3, "einundzwanzigsten": 21}),
+        ("de", "eine Million, ein Hund, zwei Millionen", {"eine Million": 1_000_000, "zwei Millionen": 2_000_000}),
+        ("de", "Achte auf Hunderte und Zweifel", {}),
+        ("fr", "deux cents", {}),
+    ],
+)
+def test_number_words_in_text(language: str, text: str, expected: dict[str, int]) -> None:
+    assert {text[each.start : each.end]: each.value for each in find_number_words(text, language)} == expected
+
+
+def test_number_words_become_digits_and_words_again() -> None:
+    text = "Two of the twenty-nine dogs came on the third at a@b.de."
+    line = Line(text, fixed=(FixedSpan(text.index("a@b"), len(text) - 1, "a@b.de"),))
+    rewritten = digits_for_words(line, "en", "de")
+    assert rewritten is not None
+    assert rewritten.line.text == "2 of the 29 dogs came on the 3rd at a@b.de."
+    (moved,) = rewritten.line.fixed
+    assert rewritten.line.text[moved.start : moved.end] == "a@b.de"
+    assert {symbol: span.translation for symbol, span in rewritten.spans.items()} == {
+        "2": "zwei", "29": "neunundzwanzig", "3.": "3.",
+    }  # fmt: skip
+    assert digits_for_words(Line("A dog."), "en", "de") is None
+
+
+# ---- problems
+
+
+@pytest.mark.parametrize(
+    ("source", "text", "expected"),
+    [
+        ("He came. She left.", "Er kam, und sie ging.", ["missing-sentence"]),
+        ("He came. She left.", "Er kam. Sie ging.", []),
+        ("He came. She left.", "Er kam. Er kam.", ["missing-sentence"]),
+        ("Come with me. The cat sleeps.", "Komm mit mir.", ["missing-sentence"]),
+        ("Go, go! Go, go!", "Los, los! Los, los!", []),
+        ("We need salt, oil, rice and tea.", "Wir brauchen Salz, Öl und Tee.", ["missing-item"]),
+        ("We need salt, oil, rice and tea.", "Wir brauchen Salz, Öl, Öl und Tee.", ["missing-item"]),
+        ("We need salt, oil, rice, and tea.", "Wir brauchen Salz, Öl, Reis und Tee.", []),
+        ("Is it that, what you want, Tom?", "Willst du das, Tom?", []),
+        ("He (my brother) sleeps.", "Er, mein Bruder, schläft.", ["unbalanced: ("]),
+        ('He said, "I sleep."', "Er sagte: „Ich schlafe.", ['unbalanced: "']),
+        ('He said, "I sleep."', "Er sagte: „Ich schlafe.“", []),
+        ('The 5" pipe.', "Das 5-Zoll-Rohr.", []),
+    ],
+)
+def test_content_problems(source: str, text: str, expected: list[str]) -> None:
+    assert list(content_problems(source, text, "en", "de")) == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "text", "expected"),
+    [
+        ("I have twenty-nine books.", "Ich habe zweiundzwanzig Bücher.", ["number-changed: 29"]),
+        ("I have twenty-nine books.", "Ich habe 29 Bücher.", []),
+        ("It costs a thousand euros.", "Es kostet 1.000 Euro.", []),
+        ("The two of them left.", "Die beiden gingen.", []),
+        ("I have three dogs.", "Ich habe vier Hunde.", ["number-changed: 3"]),
+        ("I have a dog.", "Ich habe 42 Hunde.", ["number-added: 42"]),
+        ("I have 42 dogs.", "Ich habe zweiundvierzig Hunde.", []),
+        ("Come at half past six.", "Komm um halb sieben.", []),
+        ("For the millionth time!", "Zum hundertsten Mal!", ["number-added: 100"]),
+    ],
+)
+def test_number_problems(source: str, text: str, expected: list[str]) -> None:
+    assert list(number_problems(source, text, "en", "de")) == expected
+
+
+def test_items_of_lists() -> None:
+    found = find_items("We need salt, oil, rice, tea and bread.")
+    assert found is not None
+    assert found[0] == "oil, rice, tea and bread"
+    found = find_items("We bought salt, oil, rice, tea and bread in the old town yesterday.")
+    assert found is not None
+    assert found[0] == "oil, rice, tea"
+    assert find_items("After dinner, he went home and slept.") is None
+
+
+def test_marks_are_restored_around_aligned_words() -> None:
+    alignment = [(0, 0), (1, 1), (2, 2), (3, 3)]
+    assert restore_marks("He (my brother) sleeps.", "Er mein Bruder schläft.", alignment) == "Er (mein Bruder) schläft."
+    assert restore_marks('Say "good day" now.', 'Sag "guten Tag jetzt.', alignment) == 'Sag "guten Tag" jetzt.'
+    rng = random.Random(1)
+    for _ in range(200):  # balanced, whatever the alignment
+        words = [rng.choice(["a", "(b", "c)", '"d"', "(e)", '"f', 'g"']) for _ in range(rng.randint(1, 8))]
+        source, text = " ".join(words), " ".join(rng.sample("u v w x y z".split(), rng.randint(1, 6)))
+        pairs = [(rng.randrange(8), rng.randrange(6)) for _ in range(6)]
+        restored = restore_marks(source, text, pairs)
+        assert unbalanced_marks(source, restored) == []
+        assert re.sub(r'[("“”„)]', "", restored) == text
+
+
+# ---- the guard with the pretrained models
+
+
+@pytest.mark.parametrize("model", ["en-de-small", "de-en-small"])
+def test_translations_are_complete(model: str) -> None:
+    guard = Guard(Translator.load(model))
+    src, tgt = guard.languages
+    sentences = {
+        "en": ["I am tired.", "The dog sleeps.", "Where are you?", "Call me at noon, please."],
+        "de": ["Ich bin müde.", "Der Hund schläft.", "Wo bist du?", "Ruf mich heute an."],
+    }[src]
+    frame = {"en": "I have {} books.", "de": "Ich habe {} Bücher."}[src]
+    lines = [f"{first} {second}" for first in sentences for second in sentences if first != second]
+    for line, translation in zip(lines, guard.translate(lines), strict=True):
+        assert len(re.findall(r"[.!?](?=\s|$)", translation)) >= 2, (line, translation)
+    values = range(13, 1000, 61)
+    numbers = guard.translate([frame.format(spell_number(value, src)) for value in values])
+    for value, translation in zip(values, numbers, strict=True):
+        assert value in [number.value for number in find_number_words(translation, tgt)], translation
+    names = ["Max", "Peter", "Anna", "Tom", "Lisa", "Paul"]
+    joint = {"en": "{} and {} are here.", "de": "{} und {} sind hier."}[src]
+    (listed,) = guard.translate([joint.format(", ".join(names[:-1]), names[-1])])
+    assert all(each in listed for each in names), listed

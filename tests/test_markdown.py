@@ -113,11 +113,12 @@ def test_only_what_a_person_reads_is_translated(source: str, expected: list[str]
          "[d@e.de](mailto:d@e.de) [https://a.b/c](https://a.b/c) SEE"),
         ("- ```a``` one\n- ==two== ~~~b~~~", "- ONE ```a```\n- ~~~B~~~ ==TWO=="),
         ("the \\_\\_a\\_\\_ b", "B \\_\\_A\\_\\_ THE"),
-        ("see [[a]] or [[c|d e]] | {{f}} [g](h){ i=1 } j", "J [G](h){ i=1 } {{f}} | [[c|E D]] OR [[a]] SEE"),
+        ("see [[a]] or [[c|d e]] and {{f}} [g](h){ i=1 } j", "J [G](h){ i=1 } {{f}} AND [[c|E D]] OR [[a]] SEE"),
         ("| a [[b\\|c d]] |\n|--|\n", "| [[b\\|D C]] A |\n|--|\n"),
         ("a ==b *c*== ++d+e++ f ^g-1", "F ++d+e++ ==*C* B== A ^g-1"),
         ("see <Link to={a.b(c)}>one two</Link> {d('e')} {f.g} in {h}",
          "{H} IN {f.g} {d('e')} <Link to={a.b(c)}>TWO ONE</Link> SEE"),
+        ("[one dog](a) | [two cats](b) ·\n[c](d)\n", "[DOG ONE](a) | [CATS TWO](b) ·\n[C](d)\n"),
         ("*⚙* [one two](x) <i>▾</i>", "*⚙* [TWO ONE](x) <i>▾</i>"),
         ("a\\*b c_d", "C_D A\\*B"),
         ("dog 1.", "1\\. DOG"),  # not a list

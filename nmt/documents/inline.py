@@ -42,6 +42,8 @@ _EMPHASIS = {"*", "**", "_", "__", "~", "~~"}
 """Markup of Markdown that would be literal characters if it had no text."""
 _LINE_BREAK = "\n"
 """What stands for a line break in the text of a run. Other line ends are spaces there."""
+_BARS = ("|", "·", "•")
+"""Characters that separate links."""
 _SYMBOL_CATEGORIES = ("So", "Sm", "Sk", "Co", "Mn", "Me", "Cf")
 """Unicode categories of icons, arrows and the modifiers of emojis, but not of currency signs."""
 _ADDRESS_KINDS = ("url", "email")
@@ -206,13 +208,14 @@ def _unmatched_as_points(pieces: list[Piece]) -> list[Piece]:
 
 
 def _join_line_breaks(pieces: Iterable[Piece]) -> list[Piece]:
-    """Join each line break with the spaces and line breaks around it."""
+    """Join each line break, or bar between elements, with the spaces and line breaks around it."""
     joined: list[Piece] = []
     for piece in pieces:
+        previous_kind = joined[-1].kind if joined else None
+        is_bar = piece.text in _BARS and piece.kind is Kind.TEXT and previous_kind is Kind.SPACE
+        is_after_break = piece.kind is Kind.SPACE and previous_kind is Kind.LINE_BREAK
         start = piece.start
-        if piece.kind is Kind.LINE_BREAK or (
-            piece.kind is Kind.SPACE and joined and joined[-1].kind is Kind.LINE_BREAK
-        ):
+        if piece.kind is Kind.LINE_BREAK or is_bar or is_after_break:
             while joined and joined[-1].kind in (Kind.SPACE, Kind.LINE_BREAK):
                 start = joined.pop().start
             piece = Piece(start, piece.end, Kind.LINE_BREAK, _LINE_BREAK)

@@ -62,6 +62,7 @@ from nmt.inference.whitespace import surrounding_whitespace
         ("The 1st and 21st of the 1980s, MP3, B2B and/or his/her Mr. Smith's well-known 10:30pm.", []),
         ("Am 3. Mai und im 19. Jahrhundert.", []),
         ("I don't know. Really?", []),
+        ("Call My.App.Main or A.B.X, Mr.Bell.", ["My.App.Main"]),
         ("a \ue000 b", ["\ue000"]),
         ("Hi {{ user.name }}, {% if x %}<%= y %>", ["{{ user.name }}", "{% if x %}", "<%= y %>"]),
         ("You have {n, plural, one {# dog} other {# dogs}} today.", ["{n, plural, one {# dog} other {# dogs}}"]),

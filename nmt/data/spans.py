@@ -15,8 +15,10 @@ from nmt.errors import UsageError
 
 _UNITS = (
     "km/h m/s km mm cm m kg mg g ml l °C °F kWh kW W V Ω Hz kHz MHz GHz THz kB KB MB GB TB KiB MiB GiB bit/s Mbit/s "
-    "ms s mph px pt dpi fps € $ £ ¥ EUR USD GBP CHF JPY % %%"
+    "ms s mph px pt dpi fps EUR USD GBP CHF JPY % %% ‰ µg μg mcg µm μm nm µs μs µl μl hPa kPa Pa mAh kJ kcal dB Kč zł"
 ).split()
+_CURRENCIES = "$£¥฿\u20a0-\u20bf"
+"""Signs of currencies, as a character class."""
 _FILE_TYPES = (
     "txt md rst pdf html htm css js json yaml yml toml ini cfg conf csv tsv xml py c h cpp rs go java sh bat exe zip "
     "gz tar png jpg jpeg gif svg mp3 mp4 wav doc docx xls xlsx ppt pptx odt po srt log"
@@ -41,8 +43,8 @@ for _ in range(3):  # a variable in a plural message in a select message
     _NESTED = rf"\{{(?:[^{{}}]|{_NESTED}){{0,199}}\}}"
 ICU_MESSAGE = rf"\{{\s?\w+\s?,\s?(?:plural|select|selectordinal|choice)\b(?:[^{{}}]|{_NESTED}){{1,999}}\}}"
 """A message with variants in the formats of ICU and Java, as a regular expression."""
-_SYMBOLS = "©®™§¶†‡•\u2190-\u21ff\u2300-\u27bf\u2b00-\u2bff\U0001f000-\U0001faff"
-"""Marks, arrows, pictures and emojis, as a character class."""
+_SYMBOLS = "©®™§¶†‡•±×÷¼½¾\u2150-\u215e\u2200-\u22ff\u2190-\u21ff\u2300-\u27bf\u2b00-\u2bff\U0001f000-\U0001faff"
+"""Marks, fractions, operators, arrows, pictures and emojis, as a character class."""
 
 # At one position, the first pattern that matches wins. All but the units ignore case.
 _PATTERNS = {
@@ -59,6 +61,7 @@ _PATTERNS = {
         r"\b[a-z_][\w.]{0,99}\(\)",
         rf"{_START}(?!(?<=>>)\w+<<)[a-z0-9]+(?:_[a-z0-9]+)+{_END}",  # not the >>pt_br<< of multilingual models
         rf"{_START}_+[a-z0-9]\w*",
+        rf"{_START}(?-i:[A-Z]\w{{1,60}}(?:\.[A-Z]\w{{1,60}}){{2,9}}){_END}",  # System.Console.WriteLine
         r"(?<![\w-])--[a-z][\w-]*(?:=[\w./-]*\w)?",
         r"(?<![\w-])-[a-z](?![\w-])",
     ],
@@ -80,7 +83,11 @@ _PATTERNS = {
         rf"{_START}(?:{_NAME}/){{1,20}}[\w@+-]{{1,99}}\.[a-z]\w{{0,4}}{_END}",
         rf"{_START}[\w@+-]{{1,99}}\.{_any_of(_FILE_TYPES)}{_END}",
     ],
-    "handle": [r"(?<![\w@#&])[@#][a-z_][\w-]*\w"],
+    "handle": [
+        r"(?<![\w@#&])[@#][a-z_][\w-]*\w",
+        r"(?<![\w./@#&-])(?:[\w.-]{1,39}/[\w.-]{1,99})?#\d+(?!\w)",  # an issue on GitHub
+        r"(?<![\w@#&])#(?:[0-9a-f]{8}|[0-9a-f]{6}|[0-9a-f]{3,4})(?!\w)",  # a color
+    ],
     "symbol": [
         rf"[{_SYMBOLS}][{_SYMBOLS}\ufe0f\u200d]*",
         r"(?-i:\b[A-Z]{1,5}&[A-Z]{1,5}\b)",  # R&D
@@ -91,15 +98,26 @@ _PATTERNS = {
         r"\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{7,64}\b",
     ],
     "quantity": [
-        rf"(?<![\w.,:/$€£¥+-])[-+−]?[$€£¥]\s?{_NUMBER}{_END}",
-        rf"{_NUMBER_START}{_NUMBER}(?-i:[ \u00a0\u202f]?{_any_of(_UNITS)}(?<!\ds)){_END}",  # 1980s is a decade
+        rf"(?<![\w.,:/+{_CURRENCIES}-])[-+−]?[{_CURRENCIES}]\s?{_NUMBER}{_END}",
+        rf"{_NUMBER_START}{_NUMBER}(?-i:[ \u00a0\u202f]?(?:[{_CURRENCIES}]|{_any_of(_UNITS)})(?<!\ds)){_END}",
+    ],  # 1980s is a decade
+    "version": [
+        rf"{_START}v?\d+(?:\.\d+)+[-.]?(?:alpha|beta|rc|dev|pre|preview|snapshot|final)(?:[-.]?\d+)*{_END}",
+        rf"{_START}v?\d+(?:\.\d+){{2,}}(?:[-.]?[a-z]+\d*)?(?::\d+)?{_END}",  # also 192.168.1.1, 31.12.2024
     ],
-    "version": [rf"{_START}v?\d+(?:\.\d+){{2,}}(?:[-.]?[a-z]+\d*)?(?::\d+)?{_END}"],  # also 192.168.1.1, 31.12.2024
+    "time_stamp": [
+        rf"{_NUMBER_START}\d{{4}}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:[.,]\d{{1,9}})?)?(?:Z|[+-]\d\d:?\d\d)?(?![\w:])",
+    ],
     "format": [  # telephone numbers, dates, long numbers
         r"(?<![\w.,:/(+])(?:\+\d{1,3}[ -]?)?\(?\d{2,5}\)?(?:[ -]\d{2,}){1,4}(?<=[\d ()-]{9})(?!\w|-\d)",
         rf"{_NUMBER_START}\d+(?:[./-]\d+){{2,}}{_END}",
         rf"{_NUMBER_START}\d{{5,}}{_END}",
         rf"{_NUMBER_START}\d{{1,3}}(?:[,.]\d{{3}})+(?:[.,]\d+)?{_END}",
+    ],
+    "identifier": [  # capitals and digits, such as A81-686, or up to three letters before digits, such as x86
+        r"(?-i:(?<![\w.,:/-])(?!\d{1,2}[AP]M\b|\d+(?:ST|ND|RD|TH)\b)(?=[A-Z\d-]{0,80}[A-Z])(?=[A-Z\d-]{0,80}\d)"
+        r"[A-Z\d]{1,20}(?:-[A-Z\d]{1,20}){0,5}(?![\w-]))",
+        r"(?-i:(?<![\w.,:/-])[A-Za-z]{1,3}\d{1,9}[A-Za-z]{0,2}(?:-\d[\dA-Za-z]{0,20}){0,5}(?![\w-]))",
     ],
     "number": [rf"{_NUMBER_START}{_NUMBER}(?!\w|[.,:/'’-]?\d|\. (?:{_ORDINAL_NOUNS}))"],
 }

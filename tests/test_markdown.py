@@ -119,6 +119,7 @@ def test_only_what_a_person_reads_is_translated(source: str, expected: list[str]
         ("see <Link to={a.b(c)}>one two</Link> {d('e')} {f.g} in {h}",
          "{H} IN {f.g} {d('e')} <Link to={a.b(c)}>TWO ONE</Link> SEE"),
         ("[one dog](a) | [two cats](b) ·\n[c](d)\n", "[DOG ONE](a) | [CATS TWO](b) ·\n[C](d)\n"),
+        ("one&#10;two <br> b", "TWO ONE <br> B"),
         ("*⚙* [one two](x) <i>▾</i>", "*⚙* [TWO ONE](x) <i>▾</i>"),
         ("a\\*b c_d", "C_D A\\*B"),
         ("dog 1.", "1\\. DOG"),  # not a list

@@ -82,13 +82,14 @@ class InlineText:
         self.start = self.end = 0
         """The range of the source that a translation replaces. Markup around all of the text is outside of it, and a
         symbol in front of or after it that is an element, such as an arrow in a menu."""
-        self._text = RichText("")
-        self._markup: list[Markup] = []
-        self._line_breaks: list[tuple[int, int]] = []
+        builder = _Builder()
         if words:
             first, last = _range_with_partners(run, words[0], words[-1])
             self.start, self.end = run[first].start, run[last].end
-            self._build(run[first : last + 1])
+            builder.add(run[first : last + 1])
+        self._text = builder.rich_text()
+        self._markup = builder.markup
+        self._line_breaks = builder.line_breaks
         self._sections = Sections(self._text, re.compile(_LINE_BREAK))
         self.blocks = self._sections.blocks
         """The lines to translate."""
@@ -98,73 +99,103 @@ class InlineText:
         translation = self._sections.join(translations)
         if (translation.text, translation.tags) == (self._text.text, self._text.tags):
             return source(self.start, self.end)
-        ids = [tag.id for tag in self._text.tags]
-        enclosing = {
-            tag_id: parent for tag_id, parent in zip(ids, parents(self._text.tags), strict=True) if parent is not None
-        }
+        enclosing = _enclosing_ids(self._text.tags)
+        tags = _points_outside_before_tags(translation.tags, enclosing)
         line_breaks = iter(self._line_breaks)
         output: list[str] = []
         is_in_fixed = False  # whether a fixed element is open, whose markup includes its text
-        tags = _points_outside_before_tags(translation.tags, enclosing)
         for event, text, tag in events(replace(translation, tags=tags), enclosing):
-            if tag is None:
-                if not is_in_fixed:
-                    first, *others = text.split(_LINE_BREAK)
-                    output.append(self._encode(first))
-                    for line in others:
-                        output += [source(*next(line_breaks)), self._encode(line)]
-                continue
-            markup = self._markup[tag.id]
-            opening = source(*markup.open)
-            is_lost = tag.start == tag.end and opening in _EMPHASIS
-            if event is Event.OPEN and not is_lost:
-                output.append(opening)
-            elif event is Event.CLOSE and markup.close and not is_lost:
-                output.append(source(*markup.close))
-            if markup.close is None and tag.start < tag.end:
-                is_in_fixed = event is Event.OPEN
+            if tag is not None:
+                output.append(self._markup_source(tag, event, source))
+                if self._markup[tag.id].close is None and tag.start < tag.end:
+                    is_in_fixed = event is Event.OPEN
+            elif not is_in_fixed:
+                first, *others = text.split(_LINE_BREAK)
+                output.append(self._encode(first))
+                for line in others:
+                    output += [source(*next(line_breaks)), self._encode(line)]
         return "".join(output)
 
-    def _build(self, run: Sequence[Piece]) -> None:
-        text = ""
-        gap = list[Piece]()
-        spans: list[list[int]] = []  # start and end of each tag in the text
-        fixed: list[FixedSpan] = []
-        open_ids: list[int] = []
+    def _markup_source(self, tag: Tag, event: Event, source: Callable[[int, int], str]) -> str:
+        """Return the source of the start or end of a tag. Emphasis without text is left out."""
+        markup = self._markup[tag.id]
+        opening = source(*markup.open)
+        if tag.start == tag.end and opening in _EMPHASIS:
+            return ""
+        if event is Event.OPEN:
+            return opening
+        return source(*markup.close) if markup.close else ""
 
-        def add(markup: Markup, start: int, end: int) -> None:
-            self._markup.append(markup)
-            spans.append([start, end])
 
-        for piece in [*run, Piece(self.end, self.end, Kind.TEXT)]:
-            if piece.kind not in WORDS and piece.kind is not Kind.LINE_BREAK:
+class _Builder:
+    """Builds a rich text from the pieces of a run."""
+
+    def __init__(self) -> None:
+        self.markup: list[Markup] = []
+        """The markup of each tag, by its id."""
+        self.line_breaks: list[tuple[int, int]] = []
+        """The range of each line break in the source."""
+        self._text = ""
+        self._spans: list[list[int]] = []  # start and end of each tag in the text
+        self._fixed: list[FixedSpan] = []
+        self._open_ids: list[int] = []
+
+    def rich_text(self) -> RichText:
+        """Return the text of the pieces so far."""
+        tags = tuple(Tag(start, end, i) for i, (start, end) in enumerate(self._spans))
+        return RichText(self._text, tags, tuple(self._fixed))
+
+    def add(self, run: Sequence[Piece]) -> None:
+        """Add all pieces of a run, whose tags all have a partner in it."""
+        gap: list[Piece] = []
+        for piece in run:
+            if piece.kind in WORDS or piece.kind is Kind.LINE_BREAK:
+                self._add_gap(gap, bool(piece.text))
+                self._add_word(piece)
+                gap = []
+            else:
                 gap.append(piece)
-                continue
-            closing, middle, opening = _divide(gap)
-            for markup in closing:
-                tag_id = open_ids.pop()
-                spans[tag_id][1] = len(text)
-                self._markup[tag_id] = replace(self._markup[tag_id], close=markup)
-            space = " " if text and piece.text and any(each.kind in (Kind.SPACE, Kind.BREAK) for each in gap) else ""
-            if any(each.kind is not Kind.SPACE for each in middle):
-                # Markup with a space before it only is next to the following word.
-                is_before_word = middle[0].kind is Kind.SPACE and middle[-1].kind is not Kind.SPACE
-                at = len(text) + len(space) * is_before_word
-                add(Markup(_range(middle, keep_left=not is_before_word, keep_right=is_before_word)), at, at)
-            text += space
-            for markup in opening:
-                open_ids.append(len(spans))
-                add(Markup(markup), len(text), len(text))
-            end = len(text) + len(piece.text)
-            if piece.kind is Kind.LINE_BREAK:
-                self._line_breaks.append((piece.start, piece.end))
-            if piece.kind is Kind.FIXED:
-                add(Markup((piece.start, piece.end)), len(text), end)
-                fixed.append(FixedSpan(len(text), end, piece.text))
-            text += piece.text
-            gap = []
-        tags = tuple(Tag(start, end, i) for i, (start, end) in enumerate(spans))
-        self._text = RichText(text, tags, tuple(fixed))
+        self._add_gap(gap, False)
+
+    def _add_gap(self, gap: Sequence[Piece], is_before_text: bool) -> None:
+        """Add the markup between two words."""
+        closing, middle, opening = _divide(gap)
+        for markup in closing:
+            tag_id = self._open_ids.pop()
+            self._spans[tag_id][1] = len(self._text)
+            self.markup[tag_id] = replace(self.markup[tag_id], close=markup)
+        has_space = any(piece.kind in (Kind.SPACE, Kind.BREAK) for piece in gap)
+        space = " " if self._text and is_before_text and has_space else ""
+        if any(piece.kind is not Kind.SPACE for piece in middle):
+            # Markup with a space before it only is next to the following word.
+            is_before_word = middle[0].kind is Kind.SPACE and middle[-1].kind is not Kind.SPACE
+            markup = _range(middle, keep_left=not is_before_word, keep_right=is_before_word)
+            position = len(self._text)
+            if is_before_word:
+                position += len(space)
+            self._add_tag(markup, position, position)
+        self._text += space
+        for markup in opening:
+            self._open_ids.append(len(self._spans))
+            self._add_tag(markup, len(self._text), len(self._text))
+
+    def _add_word(self, piece: Piece) -> None:
+        """Add a text, a fixed element or a line break."""
+        text = piece.text
+        if piece.kind is Kind.LINE_BREAK:
+            self.line_breaks.append((piece.start, piece.end))
+        else:
+            text = text.replace(_LINE_BREAK, " ")  # from a character reference
+        start = len(self._text)
+        end = start + len(text)
+        if piece.kind is Kind.FIXED:
+            self._add_tag((piece.start, piece.end), start, end)
+            self._fixed.append(FixedSpan(start, end, text))
+        self._text += text
+
+    def _add_tag(self, markup: tuple[int, int], start: int, end: int) -> None:
+        self.markup.append(Markup(markup))
+        self._spans.append([start, end])
 
 
 def text_piece(start: int, end: int, source: str, decode: Callable[[str], str]) -> Iterator[Piece]:
@@ -261,6 +292,15 @@ def _is_address(text: str) -> bool:
 def _is_symbol(piece: Piece) -> bool:
     """Return whether a text consists of symbols, such as an icon or an arrow."""
     return piece.kind is Kind.TEXT and all(unicodedata.category(char) in _SYMBOL_CATEGORIES for char in piece.text)
+
+
+def _enclosing_ids(tags: Sequence[Tag]) -> dict[int, int]:
+    """Return the id of the tag that contains each tag that is inside of one, by its id."""
+    enclosing: dict[int, int] = {}
+    for tag, parent in zip(tags, parents(tags), strict=True):
+        if parent is not None:
+            enclosing[tag.id] = parent
+    return enclosing
 
 
 def _points_outside_before_tags(tags: Iterable[Tag], parents: Mapping[int, int]) -> tuple[Tag, ...]:

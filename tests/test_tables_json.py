@@ -217,6 +217,7 @@ def test_unicode_is_escaped_only_if_the_file_does() -> None:
         ("no cats | one cat | {n} cats", "NO CATS | ONE CAT | {N} CATS"),
         ("cat|cats", "CAT|CATS"),
         ("a (b|c) || `d|e` {f|{g}} %|1| h", "A (B|C) || `D|E` {F|{G}} %|1| H"),
+        ("See <a title='a|b'>this</a> or http://x.y/a|b", "SEE <A TITLE='A|B'>THIS</A> OR HTTP://X.Y/A|B"),
         ("{0} is here", "{0} IS HERE"),
         ("The :attribute is :Min: or 10:30.", "THE :attribute IS :MIN: OR 10:30."),
         ("common.buttons.save", "common.buttons.save"),

@@ -59,7 +59,10 @@ MAX_CODE_LENGTH = 200
 """Characters of template code that the text contains as a word. Longer code is markup without text."""
 
 _SPACES = re.compile(r"[ \t\n\r\f]+")
-_TEMPLATE_COMMENTS = ((r"\{\{!--", r"--\}\}"), (r"\{\{--", r"--\}\}"), (r"<%--", r"--%>"), (r"\{#", r"#\}"))
+_TEMPLATE_COMMENTS = (
+    (r"\{\{!--", r"--\}\}"), (r"\{\{--", r"--\}\}"), (r"\{\{-?\s?/\*", r"\*/\s?-?\}\}"),
+    (r"<%--", r"--%>"), (r"<%#", r"%>"), (r"\{#", r"#\}"),
+)  # fmt: skip
 _TEMPLATE_MARKS = ((r"(?<!\{)\{\{++", r"\}\}++"), (r"\{%", r"%\}"), (r"<%", r"%>"))
 _PHP_MARKS = (r"<\?", r"\?>")
 
@@ -99,6 +102,10 @@ _CHARSET = re.compile(
 )
 _TEMPLATE = re.compile(f"({_TEXT_CODE})", re.DOTALL)
 _TEMPLATE_COMMENT = re.compile(_COMMENT, re.DOTALL)
+_ICON_ELEMENT = re.compile(r"[a-z]{1,4}-icon")
+"""Elements of widespread libraries, such as `mat-icon` and `v-icon`."""
+_CONTINUATION = re.compile(r"[.,;:!?)\]}…]")
+"""Start of a text that goes on after an icon."""
 _ICON_FONT = re.compile(r"(?<![\w-])material-(?:icons|symbols)(?:-\w+)?(?![\w-])")
 """Class of elements whose text is the name of an icon."""
 _ICON = re.compile(r"icon|glyph|caret|(?<![\w-])(?:fa[bdlrs]?|bi|mdi|ti)(?!\w)")
@@ -208,7 +215,7 @@ class HtmlReader:
             icon_end = _end_of_icon(tokens, i)
             fixed_end = self._end_of_fixed(tokens, i)
             if icon_end is not None:
-                run.append(Piece(token.start, tokens[icon_end].end, Kind.BREAK, name=_ICON_NAME))
+                run.append(Piece(token.start, tokens[icon_end].end, Kind.POINT, name=_ICON_NAME))
                 i = icon_end
             elif fixed_end is not None:
                 run.append(self._fixed_piece(tokens[i : fixed_end + 1]))
@@ -352,7 +359,10 @@ def _set_own_translation(token: _Token, src: str) -> None:
 
 def _is_icon_font(token: _Token) -> bool:
     """Return whether the text of an element is the name of an icon."""
-    return token.name.endswith("-icon") or _ICON_FONT.search(_attribute(token, "class") or "") is not None
+    return (
+        _ICON_ELEMENT.fullmatch(token.name) is not None
+        or _ICON_FONT.search(_attribute(token, "class") or "") is not None
+    )
 
 
 def _end_of_icon(tokens: Sequence[_Token], i: int) -> int | None:
@@ -374,7 +384,8 @@ def _icons_at_sentence_ends(run: Sequence[Piece]) -> list[int]:
     next_text = ""
     for i in reversed(range(len(run))):
         next_text = run[i].text or next_text
-        if run[i].name == _ICON_NAME and not next_text[:1].islower():
+        continues = next_text[:1].islower() or _CONTINUATION.match(next_text)
+        if run[i].name == _ICON_NAME and not continues:
             indices.append(i)
     return indices[::-1]
 

@@ -23,7 +23,9 @@ _BRACE = re.compile(r"'[{}][^']*'|[{}]")
 _NUMBER = r"\s?[-+]?(?:\d{1,20}(?:\.\d{1,20})?|Inf|\*)\s?"
 _NUMBERS = rf"\{{{_NUMBER}(?:,{_NUMBER})*\}}|[\[\]]{_NUMBER},{_NUMBER}[\[\]]"
 """The numbers in front of a variant of Symfony and Laravel, such as `{0}`, `[1,19]` or `]1,Inf[`."""
-_GROUP = r"\([^()]*\)|\[[^\[\]]*\]|\{(?:[^{}]++|\{[^{}]*\})*+\}|`[^`]*`|%\|[^|\s]{1,20}\||\|\|+"
+_GROUP = (
+    r"\([^()]*\)|\[[^\[\]]*\]|\{(?:[^{}]++|\{[^{}]*\})*+\}|`[^`]*`|<[a-zA-Z/][^<>]*>|://\S+|%\|[^|\s]{1,20}\||\|\|+"
+)
 """What may contain bars that do not separate variants."""
 _BAR = re.compile(rf"{_NUMBERS}|{_GROUP}|(?P<bar>(?<!\s)\s*\|(?!\|)\s*(?:(?:{_NUMBERS})\s*)?)")
 _FIRST_NUMBERS = re.compile(rf"\s*(?:{_NUMBERS})\s*")

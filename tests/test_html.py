@@ -97,7 +97,7 @@ class Structure(HTMLParser):
         ("Home <i class='fa fa-cog'></i> Work<svg><title>no</title></svg>Go", ["Home", "Work", "Go"]),
         ("Click the <i class='fa fa-cog'></i> icon, <mat-icon>no</mat-icon> or <svg></svg> that",
          ["Click the icon, or that"]),
-        ("Click <svg></svg>, then <i class=fa></i>. Now <v-icon>no</v-icon>", ["Click, then. Now"]),
+        ("Click <svg></svg>, then <i class=fa></i>. Now <v-icon>no</v-icon>", ["Click , then . Now"]),
         ("<x-with-icon>Yes</x-with-icon>", ["Yes"]),
         ("<p>one <%# no <p> %>two {{/* no <p> */}}three", ["one two three"]),
         ("<a>Menu <span>▾</span></a><button><span>⚙</span> Set up</button>", ["Menu", "Set up"]),

@@ -178,7 +178,7 @@ UNSPLIT = st.one_of(
     DOTTED_NAMES.map(lambda name: f"https://example.org/{name}?q=A.B!C#Top"),
     DOTTED_NAMES.map(lambda name: f"/srv/{name}/Read.Me.Txt"),
     DOTTED_NAMES.map(lambda name: f"C:\\Data\\{name}.Txt"),
-    DOTTED_NAMES.map(lambda name: f"`{name}. Then {name}!`"),
+    DOTTED_NAMES.map(lambda name: f"`{name}. Then {name}`"),
     DOTTED_NAMES.map(lambda name: f'<a title="Go. {name}? Stop.">'),
 )
 

@@ -99,6 +99,9 @@ class Structure(HTMLParser):
          ["Click the icon, or that"]),
         ("Click <svg></svg>, then <i class=fa></i>. Now <v-icon>no</v-icon>", ["Click , then . Now"]),
         ("<x-with-icon>Yes</x-with-icon>", ["Yes"]),
+        ("<p>{n, plural, =0 {No dogs} one {<b>#</b> dog} other {{{ n }} dogs}}</p>",
+         ["No dogs", "# dog", "{{ n }} dogs"]),
+        ("<p>{n, plural, other {{{n}}} one {dog}}", ["{n, plural, other {{{n}}} one {dog}}"]),
         ("<p>one <%# no <p> %>two {{/* no <p> */}}three", ["one two three"]),
         ("<a>Menu <span>▾</span></a><button><span>⚙</span> Set up</button>", ["Menu", "Set up"]),
         ("<meta property=og:image:alt content=Dogs><meta name=twitter:image:alt content=Cats>", ["Dogs", "Cats"]),
@@ -223,6 +226,12 @@ CODE = st.text(alphabet="<>/='\"abp&;!% \n-", max_size=30)
 CODE_MARKS = st.sampled_from(
     [("{{", "}}"), ("{%", "%}"), ("<%", "%>"), ("{#", "#}"), ("{{{", "}}}"), ("{{!--", "--}}")]
 )
+
+
+def test_variants_of_a_message_are_translated() -> None:
+    source = "<p>see {n, plural, one {<b>#</b> dog &amp; x} other {<i>big <b>dogs</b></i> {m}}} now"
+    expected = "<p>SEE {n, plural, one {X &amp; DOG <b>#</b>} other {{M} <i><b>DOGS</b> BIG</i>}} NOW"
+    assert reversed_words(source) == expected
 
 
 def test_code_in_an_attribute_is_kept() -> None:

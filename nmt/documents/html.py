@@ -63,7 +63,9 @@ _TEMPLATE_COMMENTS = (
     (r"\{\{!--", r"--\}\}"), (r"\{\{--", r"--\}\}"), (r"\{\{-?\s?/\*", r"\*/\s?-?\}\}"),
     (r"<%--", r"--%>"), (r"<%#", r"%>"), (r"\{#", r"#\}"),
 )  # fmt: skip
-_TEMPLATE_MARKS = ((r"(?<!\{)\{\{++", r"\}\}++"), (r"\{%", r"%\}"), (r"<%", r"%>"))
+_TEMPLATE_MARKS = ((r"\{\{(?!\{)", r"\}\}"), (r"\{%", r"%\}"), (r"<%", r"%>"))
+_TRIPLE = r"\{\{\{[^{}<]*+\}\}\}"
+"""Code of Handlebars. In ICU messages, the first brace of three is often not a part of the code."""
 _PHP_MARKS = (r"<\?", r"\?>")
 
 
@@ -77,9 +79,9 @@ def _any_between(marks: Iterable[tuple[str, str]], stop: str) -> str:
 
 _END_OF_SAMPLE = r"</(?:code|pre)\b"
 _COMMENT = _any_between(_TEMPLATE_COMMENTS, _END_OF_SAMPLE)
-_TEXT_CODE = f"{_COMMENT}|{_any_between(_TEMPLATE_MARKS, _END_OF_SAMPLE)}"
+_TEXT_CODE = f"{_COMMENT}|{_TRIPLE}|{_any_between(_TEMPLATE_MARKS, _END_OF_SAMPLE)}"
 """Code of templates in a text. A page about templates shows a start without an end in code."""
-_CODE = _any_between((*_TEMPLATE_COMMENTS, *_TEMPLATE_MARKS, _PHP_MARKS), "<[a-zA-Z/!]")
+_CODE = f"{_TRIPLE}|" + _any_between((*_TEMPLATE_COMMENTS, *_TEMPLATE_MARKS, _PHP_MARKS), "<[a-zA-Z/!]")
 """Code of templates in a tag. It cannot hide the start of another tag."""
 _DOUBLE, _SINGLE = (rf"(?:[^{quote}{{<]++|{_CODE}|[{{<])*+" for quote in "\"'")
 """Values of attributes in double and single quotes, without them."""

@@ -17,6 +17,7 @@ from itertools import pairwise
 from nmt.data.spans import find_spans
 from nmt.documents.document import RichText, Tag, parents
 from nmt.documents.rich_text import Event, Sections, events
+from nmt.documents.variants import syntax_spans
 from nmt.inference.segments import FixedSpan
 
 
@@ -90,7 +91,7 @@ class InlineText:
         self._text = builder.rich_text()
         self._markup = builder.markup
         self._line_breaks = builder.line_breaks
-        self._sections = Sections(self._text, re.compile(_LINE_BREAK))
+        self._sections = Sections(self._text, re.compile(_LINE_BREAK), _message_syntax(self._text))
         self.blocks = self._sections.blocks
         """The lines to translate."""
 
@@ -196,6 +197,15 @@ class _Builder:
     def _add_tag(self, markup: tuple[int, int], start: int, end: int) -> None:
         self.markup.append(Markup(markup))
         self._spans.append([start, end])
+
+
+def _message_syntax(rich: RichText) -> list[tuple[int, int]]:
+    """Return the ranges of the syntax of ICU messages; none if a fixed text has a part of it."""
+    spans = list(syntax_spans(rich.text))
+    for fixed in rich.fixed if spans else ():
+        if any(max(start, fixed.start) < min(end, fixed.end) for start, end in spans):
+            return []
+    return spans
 
 
 def text_piece(start: int, end: int, source: str, decode: Callable[[str], str]) -> Iterator[Piece]:

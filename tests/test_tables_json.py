@@ -240,6 +240,12 @@ def test_variants_are_translated_and_their_syntax_is_kept(source: str, expected:
     assert json.loads(translated(document))["a"] == expected
 
 
+def test_names_are_fixed_in_json() -> None:
+    document = parse_json('{"a": ":name sees @:a.b, @.lower:a.c, 10:30, a:b, ::c, :d: and (:Count)"}', "a")
+    (block,) = document.blocks
+    assert [span.translation for span in block.fixed] == [":name", ":Count"]
+
+
 def test_a_sentence_has_a_name_in_place_of_a_message() -> None:
     document = parse_json('{"a": "I see {n, plural,\\n one {a dog} other {# dogs}} now."}', "a")
     assert [texts(document), document.blocks[0].fixed] == [

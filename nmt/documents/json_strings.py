@@ -24,7 +24,7 @@ MAX_DEPTH = 100
 """Maximum number of open objects and arrays."""
 
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]:,]|[^\s{}\[\]:,"]+')
-_NAME = r"(?<![\w:]):[a-zA-Z_]\w+(?![\w:])"
+_NAME = r"(?<![\w:@]):[a-zA-Z_]\w+(?![\w:])"
 """A name of Laravel, such as `:attribute`, in place of which a program inserts text."""
 _SEPARATOR = "\0"  # between the keys of a path
 

@@ -69,6 +69,11 @@ def test_number_words_become_digits_and_words_again() -> None:
         ("He came. She left.", "Er kam. Sie ging.", []),
         ("He came. She left.", "Er kam. Er kam.", ["missing-sentence"]),
         ("Come with me. The cat sleeps.", "Komm mit mir.", ["missing-sentence"]),
+        (
+            'He said: "I am tired." Then he left.',
+            "Er sagte: „Ich bin müde.“ – „Ich bin müde.“",
+            ["missing-sentence", 'unbalanced: "'],
+        ),
         ("Go, go! Go, go!", "Los, los! Los, los!", []),
         ("We need salt, oil, rice and tea.", "Wir brauchen Salz, Öl und Tee.", ["missing-item"]),
         ("We need salt, oil, rice and tea.", "Wir brauchen Salz, Öl, Öl und Tee.", ["missing-item"]),
@@ -124,6 +129,29 @@ def test_marks_are_restored_around_aligned_words() -> None:
         restored = restore_marks(source, text, pairs)
         assert unbalanced_marks(source, restored) == []
         assert re.sub(r'[("“”„)]', "", restored) == text
+
+
+# ---- words that are copied
+
+
+def test_words_that_the_tokenizer_cannot_spell_are_copied() -> None:
+    translator = Translator.load("en-de-small")
+    find = translator.segmenter.find_spans
+
+    def found(text: str) -> list[str]:
+        return [text[span.start : span.end] for span in find(text)]
+
+    assert found("My name is Łukasz and I live in Москва.") == ["Łukasz", "Москва"]
+    assert found("The ﬁre is ｈｏｔ.") == []  # as fire and hot
+    assert found("我们去学校。Yes.") == ["我们去学校", "。"]
+    assert found("Send JSON and XHTML over USB-C, NOT STRENGTH.") == ["JSON", "XHTML", "USB-C"]
+    assert found("WHERE IS THE STATION?") == []
+    assert found("STOP!") == []
+    lines = ["The ﬁre is hot.", "I`m tired.", "- I am tired.", "\t• I am tired.", "Я живу в Москве."]
+    expected = ["The fire is hot.", "I'm tired.", "I am tired.", "I am tired."]
+    plain = Guard(translator).translate(expected)
+    translated = Guard(translator).translate(lines)
+    assert translated == [plain[0], plain[1], f"- {plain[2]}", f"\t• {plain[3]}", lines[4]]
 
 
 # ---- the guard with the pretrained models

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import unicodedata
 from collections.abc import Sequence
@@ -38,6 +39,21 @@ def normalize(text: str) -> str:
         return text
     visible = SURROGATES.sub("\ufffd", _INVISIBLE.sub("", text)).replace("\u2581", "_")
     return " ".join(unicodedata.normalize("NFC", visible).split())  # a removed character may leave two spaces
+
+
+def fold_compatibility(text: str) -> str:
+    """Replace letters that are variants of others, such as ligatures and full-width letters, by these (NFKC)."""
+    if text.isascii():
+        return text
+    return "".join(unicodedata.normalize("NFKC", c) if _is_variant(c) else c for c in text)
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_variant(character: str) -> bool:
+    is_letter_or_digit = unicodedata.category(character)[0] in "LN"
+    return is_letter_or_digit and unicodedata.decomposition(character).startswith(
+        ("<compat>", "<wide>", "<narrow>", "<font>")
+    )
 
 
 def remove_invisible(text: str) -> str:

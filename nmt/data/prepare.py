@@ -169,7 +169,7 @@ def _recipe(config: Config, train: list[Split], replay: list[Split], valid: Spli
         **({"replay": [(split.name, split.checksum) for split in replay]} if replay else {}),
         "valid": (valid.name, valid.checksum),
         "clean": config.data.clean,
-        **({"placeholders": 3} if config.data.placeholders else {}),  # version of what they replace
+        **({"placeholders": 4} if config.data.placeholders else {}),  # version of what they replace
         **({"tag": True} if _has_tag(config.data) else {}),
         "tokenizer": options,
     }

@@ -22,8 +22,8 @@ _SENTENCE_BOUNDARY = re.compile(r"[.!?…。！？።।॥།؟۔][^\w\s]{0,20}
 _SENTENCE_END = re.compile(r"(?:(?<=[.!?…。！？।॥؟۔])|(?<=[.!?…][\"'”»)]))\s+")
 """The space after a sentence, if the rules of a language are not available."""
 _WORDS = "me no ill miss may ok art id mich".split()
-_END_AFTER_WORD = re.compile(rf"(?:{'|'.join(rf'(?<= {word}[.])' for word in _WORDS)})\s+(?=[A-ZÄÖÜ])")
-"""The space after words that sentencex takes for abbreviations, such as me for Maine."""
+_END_AFTER_WORD = re.compile(rf"(?:(?<=[.][\"”“»])|{'|'.join(rf'(?<= {word}[.])' for word in _WORDS)})\s+(?=[A-ZÄÖÜ])")
+"""The space after a quoted sentence, and after words that sentencex takes for abbreviations, such as me for Maine."""
 _CJK_SENTENCE_MARKS = "。！？｡"
 """Marks that end a sentence without whitespace after them."""
 _CLOSING_MARKS = "」』”’）)】》〉\"'"

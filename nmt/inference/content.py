@@ -96,7 +96,12 @@ def _sentences(text: str, language: str) -> list[str]:
 
 
 def _count_repeated(sentences: list[str]) -> int:
-    return len(sentences) - len(set(sentences))
+    """Return how many sentences are a part of another one."""
+    count = 0
+    for i, sentence in enumerate(sentences):
+        others = [f" {other} " for other in sentences[:i] + sentences[i + 1 :]]
+        count += any(f" {sentence} " in other for other in others)
+    return count
 
 
 def has_missing_item(source: str, text: str) -> bool:

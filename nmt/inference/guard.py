@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from nmt.data.language_codes import base_language
 from nmt.data.normalization import remove_invisible
 from nmt.data.sentences import split_sentences
-from nmt.data.spans import ProtectedSpan, apply_edits, find_spans, without_overlaps
+from nmt.data.spans import ProtectedSpan, apply_edits, without_overlaps
 from nmt.errors import DataError, UsageError
 from nmt.inference.chunking import chunked
 from nmt.inference.content import (
@@ -52,6 +52,8 @@ CONJUNCTIONS = ({"en": "and", "de": "und"}, {"en": "or", "de": "oder"})
 SPAN_PROBLEMS = ("missing", "repeated", "misplaced")
 _NUMBERS = ("quantity", "version", "format", "number")
 """Kinds of protected spans that may be numbers in the format of the source language."""
+_MARKER = re.compile(r"\s*[-–—•*·▪◦‣]\s+(?=[^\W\d_])")
+_SPACES = re.compile(r"(?<=\S) {2,}(?=\S)")
 _AROUND_WORDS = re.compile(r"(\W*).*?(\W*)", re.DOTALL)
 _LEADING_PUNCTUATION = re.compile(r"[\s,;:.!?)\]}”“»'\"-]*")
 _LABEL = re.compile(
@@ -114,8 +116,13 @@ class Guard:
         """Yield the n-best list of each line, those without warnings first; see `Translator.stream`."""
 
         def translate(chunk: Sequence[str | Line]) -> list[NBest]:
-            lines = [self._with_fixed_spans(line) for line in as_lines(chunk)]
+            marked = [split_marker(line) for line in as_lines(chunk)]
+            lines = [self._with_fixed_spans(line) for _, line in marked]
             results = _GuardedChunk(self, search, details).translate(lines, on_progress)
+            results = [
+                [_with_marker(marker, translation) for translation in n_best] if marker else n_best
+                for (marker, _), n_best in zip(marked, results, strict=True)
+            ]
             for line, n_best in zip(lines, results, strict=True):
                 terms = (span for span in line.fixed if span.is_term)
                 self.term_counts.update((span.translation, not is_missing(span, n_best[0].text)) for span in terms)
@@ -125,7 +132,9 @@ class Guard:
 
     def _with_fixed_spans(self, line: Line) -> Line:
         """Return the line with its protected spans, numbers and terms."""
-        found = [self._fixed_span(line.text, span) for span in find_spans(line.text, self.protect)]
+        found = [
+            self._fixed_span(line.text, span) for span in self.translator.segmenter.find_spans(line.text, self.protect)
+        ]
         terms = self.glossary.find(line.text) if self.glossary else []
         spans = sorted([*terms, *found], key=lambda span: span.start - span.end)  # the longest first: a term or a URL
         language = line.language or self.translator.tokenizer.language_token(line.text)
@@ -135,6 +144,23 @@ class Guard:
         content = text[span.start : span.end]
         is_number = span.kind in _NUMBERS and not _LABEL.search(text[max(0, span.start - 20) : span.start])
         return FixedSpan(span.start, span.end, self.localize(content) if is_number else content, span.is_opaque)
+
+
+def split_marker(line: Line) -> tuple[str, Line]:
+    """Return the marker of a list item, with the space after it, and the rest of the line."""
+    match = _MARKER.match(line.text)
+    if not match or line.prefix:
+        return "", line
+    end = match.end()
+    rest = replace(line, text=line.text[end:], fixed=spans_within(line.fixed, end, len(line.text)))
+    return match[0], rest
+
+
+def _with_marker(marker: str, translation: Translation) -> Translation:
+    """Return the translation of a list item after its marker, which is a word of both sides."""
+    copy = Translation(marker, 0.0, 0.0, alignment=((0, 0),))
+    joined = concatenate([Part(copy), Part(translation, "", 1)])
+    return replace(translation, text=joined.text, alignment=joined.alignment)
 
 
 class _GuardedChunk:
@@ -187,7 +213,10 @@ class _GuardedChunk:
         Translations that are among those already `ranked` are left out.
         """
         checked, known = [*ranked], {each.text for each in ranked}
+        has_spaces = _SPACES.search(line.text)
         for translation in (_restore_formats(line, each) for each in translations):
+            if not has_spaces:
+                translation = replace(translation, text=_SPACES.sub(" ", translation.text))
             if translation.text not in known:
                 warnings = find_problems(line, translation.text, self.guard.languages)
                 checked.append(replace(translation, warnings=warnings))
@@ -313,7 +342,7 @@ class _GuardedChunk:
         """Return a translated item in lower case, unless the tokenizer knows its capitalized form better."""
         in_lower_case = text[:1].lower() + text[1:]
         lengths = [len(ids) for ids in self.guard.tokenizer.encode_batch([text, in_lower_case], target=True)]
-        return in_lower_case if lengths[1] <= lengths[0] and text[1:].islower() else text
+        return in_lower_case if lengths[1] < lengths[0] and text[1:].islower() else text
 
     def _restore_marks(self, line: Line, n_best: NBest) -> NBest:
         """Put brackets and quotation marks around the words that are aligned with those of the source."""

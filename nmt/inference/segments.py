@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from nmt.config import Config
-from nmt.data.normalization import normalize, normalize_case
+from nmt.data.normalization import fold_compatibility, normalize, normalize_case
 from nmt.data.sentences import count_sentences, split_to_fit
-from nmt.data.spans import find_spans
+from nmt.data.spans import ProtectedSpan, find_spans, without_overlaps
 from nmt.data.tokenizer import UNK, Tokenizer
 from nmt.errors import UsageError
 from nmt.inference import Source
+from nmt.inference.copied_words import CopiedWords
 from nmt.inference.whitespace import separator
+
+_BACKTICK = re.compile(r"(?<=[^\W\d_])[`´](?=[^\W\d_])")
+"""A backtick or accent between letters, which stands for an apostrophe."""
 
 
 @dataclass(frozen=True)
@@ -32,9 +37,12 @@ class FixedSpan:
 
 def protected_spans(text: str) -> tuple[FixedSpan, ...]:
     """Return the protected spans of a text; see `nmt.data.spans.find_spans`."""
-    return tuple(
-        FixedSpan(span.start, span.end, text[span.start : span.end], span.is_opaque) for span in find_spans(text)
-    )
+    return as_fixed_spans(text, find_spans(text))
+
+
+def as_fixed_spans(text: str, spans: Iterable[ProtectedSpan]) -> tuple[FixedSpan, ...]:
+    """Return fixed spans that keep their text."""
+    return tuple(FixedSpan(span.start, span.end, text[span.start : span.end], span.is_opaque) for span in spans)
 
 
 def spans_within(spans: Iterable[FixedSpan], start: int, end: int) -> tuple[FixedSpan, ...]:
@@ -87,10 +95,20 @@ class Segmenter:
     ) -> None:
         self.tokenizer, self.language, self.lowercase = tokenizer, config.data.src, config.lowercase_all_caps
         self.max_source_length, self.max_sentences_per_line = max_source_length, max_sentences_per_line
+        self.copied_words = CopiedWords(tokenizer)
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the token ids of source texts."""
-        return self.tokenizer.encode_batch([normalize_case(text, lowercase_all_caps=self.lowercase) for text in texts])
+        folded = (_BACKTICK.sub("'", fold_compatibility(text)) for text in texts)
+        return self.tokenizer.encode_batch([normalize_case(text, lowercase_all_caps=self.lowercase) for text in folded])
+
+    def find_spans(self, text: str, custom: Iterable[re.Pattern[str]] = ()) -> list[ProtectedSpan]:
+        """Return the protected spans of a text, and the words that the model would garble, without overlaps."""
+        return list(without_overlaps([*find_spans(text, custom), *self.copied_words.find(text)]))
+
+    def protected_spans(self, text: str) -> tuple[FixedSpan, ...]:
+        """Return `find_spans` as fixed spans."""
+        return as_fixed_spans(text, self.find_spans(text))
 
     def split(self, lines: Sequence[Line]) -> list[list[Segment]]:
         """Return the segments of each line; a blank line has none.

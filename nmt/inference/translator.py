@@ -18,7 +18,7 @@ from nmt.inference import Engine, Source, TokenScores, confidence
 from nmt.inference.chunking import chunked
 from nmt.inference.ctranslate2 import CTranslate2Engine, find_export
 from nmt.inference.load import find_models, load_engine
-from nmt.inference.segments import Line, Segment, Segmenter, protected_spans
+from nmt.inference.segments import Line, Segment, Segmenter
 from nmt.inference.substitution import Substitution, substitute
 from nmt.inference.translation import Part, Translation, concatenate, n_best_of_line, of_segment
 from nmt.inference.whitespace import surrounding_whitespace
@@ -219,7 +219,7 @@ class Translator:
         """Replace the protected spans of a line by placeholders, if the model has learned to copy them."""
         if not self.config.data.placeholders:
             return None
-        line = line if line.fixed else replace(line, fixed=protected_spans(line.text))
+        line = line if line.fixed else replace(line, fixed=self.segmenter.protected_spans(line.text))
         return substitute(line, [each for each in PLACEHOLDERS if each not in line.text])
 
     def _search(

@@ -287,7 +287,7 @@ def test_utf_16_is_read_and_written() -> None:
     assert translated(parse(data)).decode("utf-16") == translated(parse(SRT)).decode()
 
 
-WORDS = st.lists(st.text("abcAB.,-<>&{}\\i 1♪", min_size=1, max_size=8), min_size=1, max_size=12).map(" ".join)
+WORDS = st.lists(st.text("abcABNnv.,:-<>&{}[]()\\i 1♪", min_size=1, max_size=8), min_size=1, max_size=12).map(" ".join)
 LINES = WORDS.map(str.strip).filter(lambda line: line and "-->" not in line and not line.isdigit())
 
 
@@ -305,6 +305,14 @@ def test_any_subtitles_keep_their_structure(cues: list[list[str]], kind: str) ->
         assert [(cue.begin_time, cue.end_time, bool(cue.turns)) for cue in rendered.cues] == [
             (cue.begin_time, cue.end_time, bool(cue.turns)) for cue in document.cues
         ]
+
+
+@given(st.lists(st.text("abABNn.:-[]()\\\n ♪", min_size=1, max_size=30).filter(str.strip), min_size=1, max_size=4))
+def test_no_text_of_a_cue_is_lost(cues: list[str]) -> None:
+    source = "".join(f"{i}\n00:{i:02}:00,000 --> 00:{i:02}:01,000\n{text}\n\n" for i, text in enumerate(cues))
+    rendered = translated(parse(source)).decode()
+    breaks = re.compile(r"\s|\\[Nn]")
+    assert breaks.sub("", rendered.upper()) == breaks.sub("", source).upper()
 
 
 @given(st.lists(st.integers(1, 40), min_size=2, max_size=5), st.integers(2, 12))

@@ -1,0 +1,178 @@
+"""Texts of Markdown: from source to text and back, wrapped like the source."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from html import unescape
+from itertools import accumulate, pairwise
+
+from nmt.documents.document import RichText
+from nmt.documents.inline import InlineText, Piece
+
+_ESCAPE_OR_ENTITY = re.compile(r"\\([!-/:-@\[-`{-~])|&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|\w{2,32});")
+_SPECIAL = re.compile(
+    r"((?i:https?://|www\.)(?:[^\s<\[\]`]|\[[^\s<\[\]`]*\](?![(\[:]))*[^\s<\[\]`*_~])|"
+    r"\\(?=[!-/:-@\[-`{-~\s]|\Z)|(?<!\s)\*|\*(?!\s)|(?<![^\W_])_|_(?![^\W_])|`|~~|<(?=[a-zA-Z/!?])|[\[\]]|&(?=#?\w+;)"
+)
+"""Characters that may be markup, with an escape in front of them. The group is a URL: many sites make links of URLs,
+and escapes would be a part of them. `_escape` selects the brackets.
+"""
+_BLOCK_START = re.compile(r"(?:#{1,6}|[-+*=]|\d{1,9}[.)])(?=[\s\0]|$)|>|={2,}(?=[\s\0]|$)|-{2,}|```|~~~|[:!?]{3}|\|")
+"""What would start a block, such as a list, at the start of a line."""
+_WRAP = "\0"
+"""Stands for a space where a line may be wrapped. Markdown documents do not contain this character."""
+_LINE_END = re.compile(r"[\r\n]")
+CELLS = ("th_open", "td_open")
+"""Kinds of blocks that are table cells."""
+
+Span = tuple[int, int]
+
+
+class Block:
+    """The content of a paragraph, heading or cell, and its position in the source."""
+
+    def __init__(self, source: str, ranges: Sequence[Span], kind: str) -> None:
+        self.source, self.kind = source, kind
+        self.ranges = ranges
+        """Start and end of each line in the source, without the indent and markers before it."""
+        self.content = "\n".join(source[start:end] for start, end in ranges)
+        self._starts = list(accumulate((end - start + 1 for start, end in ranges[:-1]), initial=0))  # in the content
+
+    def offset(self, position: int) -> int:
+        """Return the offset in the source of a position in the content."""
+        i = bisect_right(self._starts, position) - 1
+        return self.ranges[i][0] + position - self._starts[i]
+
+    @property
+    def is_cell(self) -> bool:
+        """Whether it is a table cell."""
+        return self.kind in CELLS
+
+    @property
+    def line_break(self) -> str:
+        """What is between its lines: a line end, and the indent and markers of the next line."""
+        (_, end), (start, _) = self.ranges[:2]
+        return self.source[end:start].lstrip(" \t\\")
+
+    @property
+    def width(self) -> int:
+        """Number of characters in its longest line, with the indent and markers."""
+        return max(end - self.line_start(start) for start, end in self.ranges)
+
+    def line_start(self, position: int) -> int:
+        """Return the start of the line of a position in the source."""
+        line_feed = self.source.rfind("\n", 0, position)
+        return max(line_feed, self.source.rfind("\r", line_feed + 1, position)) + 1
+
+
+class MarkdownText(InlineText):
+    """A text whose translation is wrapped like the source."""
+
+    def __init__(self, pieces: Sequence[Piece], block: Block) -> None:
+        self._source_block = block
+        self._escape_text = escape_label if any(piece.name in ("link", "wiki") for piece in pieces) else _escape
+        super().__init__(pieces, self._source_of)
+
+    def _source_of(self, text: str) -> str:
+        escaped = self._escape_text(text)
+        return escaped.replace("|", "\\|") if self._source_block.is_cell else escaped.replace(" ", _WRAP)
+
+    def render(self, translations: Sequence[RichText], source: Callable[[int, int], str]) -> str:
+        """Return the source of a translation, wrapped to the width of the source if that has several lines."""
+        block = self._source_block
+        words = super().render(translations, source).split(_WRAP)
+        has_one_line = len(block.ranges) < 2
+        if list(translations) == self.blocks or (has_one_line and block.kind != "paragraph_open"):
+            return " ".join(words)
+        if self.start == block.ranges[0][0]:
+            words[0] = _escape_block_start(words[0])
+        return " ".join(words) if has_one_line else self._wrap(words)
+
+    def _wrap(self, words: Sequence[str]) -> str:
+        line_break = self._source_block.line_break
+        prefix = line_break.lstrip("\r\n")
+        width = self._source_block.width
+        ends_with_break = re.compile(rf"[\r\n]{re.escape(prefix)}\Z")
+        words = [_escape_after_break(word, prefix) for word in words]
+        output = [words[0]]
+        column = self.start - self._source_block.line_start(self.start) + len(words[0])
+        for previous, word in pairwise(words):
+            *_, last_line = _LINE_END.split(previous)
+            first_line, *_ = _LINE_END.split(word)
+            if last_line != previous:  # it has a line break
+                column = len(last_line)
+            if ends_with_break.search(previous):
+                separator = ""
+            elif column + 1 + len(first_line) > width and not _BLOCK_START.match(word):
+                separator = line_break
+                column = len(prefix)
+            else:
+                separator = " "
+                column += 1
+            output += [separator, word]
+            column += len(first_line)
+        return "".join(output)
+
+
+def decode(source: str) -> str:
+    """Return the text of a source, without escapes and line ends."""
+
+    def character(match: re.Match[str]) -> str:
+        return match[1] or unescape(match[0])
+
+    return _ESCAPE_OR_ENTITY.sub(character, re.sub(r"\s+", " ", source))
+
+
+def _escape(text: str, *, in_label: bool = False) -> str:
+    """Escape what may be markup: of brackets, pairs that may be a link, and in a label those without a partner."""
+    brackets: set[int] = set()
+    opened: list[int] = []
+    for match in _SPECIAL.finditer(text):  # not the brackets in URLs
+        may_end_link = text.startswith(("(", "[", ":"), match.end())
+        if match[0] == "[":
+            opened.append(match.start())
+        elif match[0] == "]" and opened:
+            first = opened.pop()
+            if may_end_link:
+                brackets |= {first, match.start()}
+        elif match[0] == "]" and (in_label or may_end_link):  # the opening one may be before markup
+            brackets.add(match.start())
+    if in_label:
+        brackets |= set(opened)
+
+    def escaped(match: re.Match[str]) -> str:
+        is_text = match[1] or (match[0] in "[]" and match.start() not in brackets)
+        return match[0] if is_text else "\\" + match[0]
+
+    return _SPECIAL.sub(escaped, text)
+
+
+def _escape_block_start(text: str) -> str:
+    """Escape what would start a block at the start of a line."""
+    match = _BLOCK_START.match(text)
+    if text.startswith(("`", "~")):  # markup, because these characters are escaped in text
+        return text
+    return f"{text[: match.end() - 1]}\\{text[match.end() - 1 :]}" if match else text
+
+
+def _escape_after_break(word: str, prefix: str) -> str:
+    """Escape what would start a block after a hard break, in a word that contains one.
+
+    Args:
+        word: text without spaces, and markup.
+        prefix: indent and markers before the lines.
+    """
+    line_start = re.compile(rf"([\r\n]{re.escape(prefix)})([^\r\n]+)")
+    return line_start.sub(lambda match: match[1] + _escape_block_start(match[2]), word)
+
+
+def escape_label(text: str) -> str:
+    """Return the source of a text in the label of a link or image."""
+    return _escape(text, in_label=True)
+
+
+def escape_title(text: str) -> str:
+    """Return the source of a text in the title of a link or image."""
+    return re.sub(r"[\"'\\]", r"\\\g<0>", text)

@@ -249,12 +249,17 @@ def read_tsv(path: Path, errors: str = "strict", *, columns: tuple[int, int] = (
                 different.append(number)
         yield cells[source_column], cells[target_column]
     if num_different:
-        numbers = ", ".join(f"{number:,}" for number in different)
-        more = ", ..." if num_different > len(different) else ""
-        log_once(
-            f"warning: {path}: {counted(num_different, 'line')} with more or fewer than {num_columns} columns "
-            f"({numbers}{more}); check for tabs in sentences"
-        )
+        _warn_about_columns(path, num_columns, num_different, different)
+
+
+def _warn_about_columns(path: Path, num_columns: int, num_lines: int, first_lines: Iterable[int]) -> None:
+    numbers = [f"{number:,}" for number in first_lines]
+    if num_lines > len(numbers):
+        numbers.append("...")
+    log_once(
+        f"warning: {path}: {counted(num_lines, 'line')} with more or fewer than {num_columns} columns "
+        f"({', '.join(numbers)}); check for tabs in sentences"
+    )
 
 
 def hash_text(text: str) -> int:

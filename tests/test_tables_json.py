@@ -225,7 +225,7 @@ def test_unicode_is_escaped_only_if_the_file_does() -> None:
         ("{n, plural, =0 {no dogs} one {# dog}\n other {# big\ndogs}}",
          "{n, plural, =0 {NO DOGS} one {# DOG}\n other {# BIG\nDOGS}}"),
         ("You have {n, plural, offset:1 one {# dog} other {{n} dogs}} and {n} cats.",
-         "YOU HAVE {n, plural, offset:1 one {# DOG} other {{N} DOGS}} AND {N} CATS."),
+         "YOU HAVE {n, plural, offset:1 one {# DOG} other {{N} DOGS}} AND {n} CATS."),
         ("{n, plural, other {a}} {n, plural, other {b}} {n, plural, other {a}}",
          "{n, plural, other {A}} {n, plural, other {B}} {n, plural, other {A}}"),
         ("{g, select, a {one {n, plural, one {dog} other {dogs}} x} other {y}}",

@@ -19,6 +19,9 @@ _LINE = re.compile(r"(?:[-*•–][ \t]+)?(?P<text>\S(?:[^\t\r\n]*\S)?)")
 _KEY = re.compile(r"[a-z_][\w-]*(?:\.[\w-]+)+", re.ASCII)
 """The key of another string, such as `common.buttons.save`."""
 
+_NAME = re.compile(r"\{\w+\}")
+"""What stands for an ICU message in the line around it."""
+
 
 class StringLines:
     """A string such as a table cell: each line is a block, and its bullet and the whitespace around it are kept.
@@ -41,7 +44,7 @@ class StringLines:
         self._outline = text
         if depth < MAX_DEPTH:
             self._replace_messages(protected, depth)
-        expressions = [*map(re.escape, self._messages), *protected]
+        expressions = [_NAME.pattern, *protected] if self._messages else protected
         pattern = re.compile("|".join(expressions)) if expressions else None
         self._spans: list[tuple[int, int]] = []
         self.blocks: list[RichText] = []
@@ -60,18 +63,18 @@ class StringLines:
         for start, end in self._spans:
             source = self._outline[start:end]
             text = re.sub(r"[\r\n]+", " ", next(remaining).text)
-            is_complete = all(name in text for name in self._messages if name in source)
-            edits.append(Edit(start, end, text if is_complete else source))
+            missing = self._messages.keys() & set(_NAME.findall(source)) - set(_NAME.findall(text))
+            edits.append(Edit(start, end, source if missing else text))
         text = apply_edits(self._outline, edits)
-        for name, message in self._messages.items():
-            text = text.replace(name, message.render(remaining))
-        return text
+        rendered = {name: message.render(remaining) for name, message in self._messages.items()}
+        return _NAME.sub(lambda match: rendered.get(match[0], match[0]), text)
 
     def _replace_messages(self, protected: Iterable[str], depth: int) -> None:
         edits: list[Edit] = []
+        other_names = set(_NAME.findall(self.text))
         for message in find_messages(self.text):
             name = f"{{{message.name}}}"
-            if name in self.text or name in self._messages:
+            if name in other_names or name in self._messages:
                 name = f"{{{message.name}_{len(edits)}_{len(self.text)}}}"
             self._messages[name] = _MessageText(self.text, message, protected, depth + 1)
             edits.append(Edit(message.start, message.end, name))

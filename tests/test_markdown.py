@@ -16,9 +16,9 @@ from stub_translations import translated, uppercase
 from test_document_translation import StubTranslator, document_translator
 
 from nmt.documents.document import RichText, Tag
-from nmt.documents.formats import DocumentOptions
+from nmt.documents.formats import FORMATS, DocumentOptions
 from nmt.documents.markdown import parse
-from nmt.documents.markdown_extensions import hide_blocks
+from nmt.documents.markdown_extensions import hide_blocks, metadata_end
 
 OPTIONS = DocumentOptions("en", "de")
 
@@ -231,6 +231,24 @@ def test_hidden_blocks_have_the_same_length(source: str) -> None:
     hidden = hide_blocks(source)
     assert len(hidden) == len(source)
     assert [char for char in hidden if char in "\r\n"] == [char for char in source if char in "\r\n"]
+
+
+@pytest.mark.parametrize(
+    "start",
+    ["{{< math >}}\n", ":::mermaid\n", "import {\n", "export const a = [\n", "{/* ", "<Aa b={", "<a b={c ", "[!a [b](c)",
+     "[[a|", "> ", "- > ", "{ a=", "=== \"a", ": a\n", "==a", "<li>", "a  \n", "Title: a\n b: c\n"],
+)  # fmt: skip
+def test_starts_without_an_end_take_linear_time(start: str) -> None:
+    source = start * 3000  # quadratic time would be minutes
+    assert len(hide_blocks(source)) == len(source)
+    assert metadata_end(source) in (0, len(source))
+    document = parse(source[:5000].encode(), OPTIONS)
+    assert document.render(document.blocks).decode() == source[:5000]
+
+
+def test_mdx_is_markdown() -> None:
+    source = b"import a from 'b';\n\none <A b={c}>two</A>\n"
+    assert [block.text for block in FORMATS[".mdx"](source, OPTIONS).blocks] == ["one two"]
 
 
 PARTS = ["# ", "> ", "- ", "1. ", "    ", "\n", "\n\n", "**", "*", "_", "`", "[", "](x)", "![", "<b>", "</b>", "|",

@@ -68,7 +68,7 @@ class _Block:
     """A block of an extension, which starts at a line."""
 
     pattern: re.Pattern[str]
-    """Its groups `title` and `label` are its text; without them, it has none, or its text follows."""
+    """Its group `title` is its text; without it, it has none, or its text follows."""
     marker: str = ""
     """What stands for the start of a block with text."""
     has_content: bool = False

@@ -147,11 +147,12 @@ def test_words_that_the_tokenizer_cannot_spell_are_copied() -> None:
     assert found("Send JSON and XHTML over USB-C, NOT STRENGTH.") == ["JSON", "XHTML", "USB-C"]
     assert found("WHERE IS THE STATION?") == []
     assert found("STOP!") == []
-    lines = ["The ﬁre is hot.", "I`m tired.", "- I am tired.", "\t• I am tired.", "Я живу в Москве."]
+    lines = ["The ﬁre is hot.", "I`m tired.", "- I am tired.", "\t• I am tired.", "<p>I am tired.</p>"]
     expected = ["The fire is hot.", "I'm tired.", "I am tired.", "I am tired."]
     plain = Guard(translator).translate(expected)
     translated = Guard(translator).translate(lines)
-    assert translated == [plain[0], plain[1], f"- {plain[2]}", f"\t• {plain[3]}", lines[4]]
+    assert translated == [plain[0], plain[1], f"- {plain[2]}", f"\t• {plain[3]}", f"<p>{plain[3]}</p>"]
+    assert Guard(translator).translate(["Я живу в Москве."]) == ["Я живу в Москве."]
 
 
 # ---- the guard with the pretrained models

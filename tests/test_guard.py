@@ -180,6 +180,18 @@ def test_substitution_restores_spans_and_alignment() -> None:
     assert len(substitution.restore(Translation("a b c d e", 0.0, 0.0, alignment=unknown)).alignment) >= 5
 
 
+def test_symbols_next_to_words_have_spaces_that_are_removed_again() -> None:
+    text = "I am <b>very tired</b>, 5<i>x</i>."
+    substitution = substitute(Line(text, fixed=protected_spans(text)), PLACEHOLDERS)
+    first, second, third, fourth = PLACEHOLDERS[:4]
+    assert substitution.line.text == f"I am {first} very tired {second}, 5 {third} x {fourth}."
+    words = tuple((i, i) for i in range(len(substitution.line.text.split())))
+    restored = substitution.restore(Translation(substitution.line.text, 0.0, 0.0, alignment=words))
+    assert restored.text == text
+    assert {target for _, target in restored.alignment} == set(range(len(text.split())))
+    assert all(source == target for source, target in restored.alignment)
+
+
 def test_visible_spans_keep_their_place() -> None:
     text = "in 1999 at a@b.de in 2001"
     substitution = substitute(Line(text, fixed=protected_spans(text)), ["X"])

@@ -53,6 +53,7 @@ SPAN_PROBLEMS = ("missing", "repeated", "misplaced")
 _NUMBERS = ("quantity", "version", "format", "number")
 """Kinds of protected spans that may be numbers in the format of the source language."""
 _MARKER = re.compile(r"\s*[-–—•*·▪◦‣]\s+(?=[^\W\d_])")
+_ENCLOSING_TAG = re.compile(r"\s*<(?P<name>[a-z][\w-]*)(?:\s[^<>]*)?>(?P<rest>(?:(?!</?(?P=name)\b).)*)</(?P=name)>\s*")
 _SPACES = re.compile(r"(?<=\S) {2,}(?=\S)")
 _AROUND_WORDS = re.compile(r"(\W*).*?(\W*)", re.DOTALL)
 _LEADING_PUNCTUATION = re.compile(r"[\s,;:.!?)\]}”“»'\"-]*")
@@ -116,17 +117,17 @@ class Guard:
         """Yield the n-best list of each line, those without warnings first; see `Translator.stream`."""
 
         def translate(chunk: Sequence[str | Line]) -> list[NBest]:
-            marked = [split_marker(line) for line in as_lines(chunk)]
-            lines = [self._with_fixed_spans(line) for _, line in marked]
+            frames = [split_frame(line) for line in as_lines(chunk)]
+            lines = [self._with_fixed_spans(line) for _, line, _ in frames]
             results = _GuardedChunk(self, search, details).translate(lines, on_progress)
-            results = [
-                [_with_marker(marker, translation) for translation in n_best] if marker else n_best
-                for (marker, _), n_best in zip(marked, results, strict=True)
-            ]
+            framed = []
+            for (before, _, after), n_best in zip(frames, results, strict=True):
+                has_frame = bool(before or after)
+                framed.append([_with_frame(before, each, after) for each in n_best] if has_frame else n_best)
             for line, n_best in zip(lines, results, strict=True):
                 terms = (span for span in line.fixed if span.is_term)
                 self.term_counts.update((span.translation, not is_missing(span, n_best[0].text)) for span in terms)
-            return results
+            return framed
 
         return chain.from_iterable(map(translate, chunks))
 
@@ -146,21 +147,26 @@ class Guard:
         return FixedSpan(span.start, span.end, self.localize(content) if is_number else content, span.is_opaque)
 
 
-def split_marker(line: Line) -> tuple[str, Line]:
-    """Return the marker of a list item, with the space after it, and the rest of the line."""
-    match = _MARKER.match(line.text)
-    if not match or line.prefix:
-        return "", line
-    end = match.end()
-    rest = replace(line, text=line.text[end:], fixed=spans_within(line.fixed, end, len(line.text)))
-    return match[0], rest
+def split_frame(line: Line) -> tuple[str, Line, str]:
+    """Return the text before the words of a line, the words, and the text after them.
+
+    The marker of a list item, and a tag around the whole line, would only disturb the translation.
+    """
+    match = None if line.prefix else _MARKER.match(line.text) or _ENCLOSING_TAG.fullmatch(line.text)
+    if not match:
+        return "", line, ""
+    start, end = match.span("rest") if "rest" in match.groupdict() else (match.end(), len(line.text))
+    rest = replace(line, text=line.text[start:end], fixed=spans_within(line.fixed, start, end))
+    return line.text[:start], rest, line.text[end:]
 
 
-def _with_marker(marker: str, translation: Translation) -> Translation:
-    """Return the translation of a list item after its marker, which is a word of both sides."""
-    copy = Translation(marker, 0.0, 0.0, alignment=((0, 0),))
-    joined = concatenate([Part(copy), Part(translation, "", 1)])
-    return replace(translation, text=joined.text, alignment=joined.alignment)
+def _with_frame(before: str, translation: Translation, after: str) -> Translation:
+    """Return the translation between the text before and after the words, which is equal in both languages."""
+    num_words = len(before.split())
+    is_word = before[-1:].isspace()  # a tag is a part of the first word
+    copy = Translation(before, 0.0, 0.0, alignment=tuple((i, i) for i in range(num_words)) if is_word else ())
+    joined = concatenate([Part(copy), Part(translation, "", num_words if is_word else max(0, num_words - 1))])
+    return replace(translation, text=joined.text + after, alignment=joined.alignment)
 
 
 class _GuardedChunk:

@@ -14,6 +14,14 @@ from nmt.inference.translation import Translation
 
 
 @dataclass(frozen=True)
+class Glued:
+    """Symbols without a space before or after them."""
+
+    before: frozenset[str] = frozenset()
+    after: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
 class Substitution:
     """A line in which symbols replace fixed spans."""
 
@@ -22,6 +30,8 @@ class Substitution:
     """The span of each symbol."""
     source: Mapping[str, str]
     """The text of the line that each symbol replaces."""
+    glued: Glued = Glued()
+    """The symbols that are next to a word in the line, and have a space between, so that a model reads the word."""
 
     def is_complete(self, translation: Translation) -> bool:
         """Return whether a translation has all symbols."""
@@ -32,15 +42,15 @@ class Substitution:
         target = {symbol: span.translation for symbol, span in self.spans.items()}
         alignment = translation.alignment
         if alignment:
-            sources = _word_ranges(self.line.text, self.source)
-            targets = _word_ranges(translation.text, target)
+            sources = _word_ranges(self.line.text, self.source, self.glued)
+            targets = _word_ranges(translation.text, target, self.glued)
             alignment = tuple(
                 (sources[source][min(i, len(sources[source]) - 1)], word)
                 for source, target_word in alignment
                 if source < len(sources) and target_word < len(targets)  # a tokenizer may count more words
                 for i, word in enumerate(targets[target_word])
             )
-        return replace(translation, text=_expand(translation.text, target), alignment=alignment)
+        return replace(translation, text=_expand(translation.text, target, self.glued), alignment=alignment)
 
 
 def substitute(line: Line, symbols: Sequence[str]) -> Substitution | None:
@@ -73,18 +83,25 @@ def digits_for_words(line: Line, src: str, tgt: str) -> Substitution | None:
 def _write_symbols(line: Line, in_source: Mapping[str, FixedSpan], in_target: Mapping[str, FixedSpan]) -> Substitution:
     """Replace spans of a line by their symbols; the other fixed spans move."""
     symbols = {span: symbol for symbol, span in in_source.items()}
+    is_glued_before = {span: line.text[: span.start][-1:].isalnum() for span in symbols}
+    is_glued_after = {span: line.text[span.end :][:1].isalnum() for span in symbols}
     text, end = "", 0
     moved: list[FixedSpan] = []
     for span in sorted({*line.fixed, *symbols}, key=lambda span: span.start):
         text += line.text[end : span.start]
-        start = len(text)
-        text += symbols.get(span, line.text[span.start : span.end])
         end = span.end
-        if span not in symbols:
+        if span in symbols:
+            space_before, space_after = " " * is_glued_before[span], " " * is_glued_after[span]
+            text += space_before + symbols[span] + space_after
+        else:
+            start = len(text)
+            text += line.text[span.start : span.end]
             moved.append(replace(span, start=start, end=len(text)))
     new = replace(line, text=text + line.text[end:], fixed=tuple(moved))
     source = {symbol: line.text[span.start : span.end] for symbol, span in in_source.items()}
-    return Substitution(new, in_target, source)
+    before = frozenset(symbols[span] for span in symbols if is_glued_before[span])
+    after = frozenset(symbols[span] for span in symbols if is_glued_after[span])
+    return Substitution(new, in_target, source, Glued(before, after))
 
 
 def _in_digits(number: NumberWord, language: str) -> str:
@@ -98,18 +115,29 @@ def _in_digits(number: NumberWord, language: str) -> str:
     return f"{number.value}{ending}"
 
 
-def _expand(text: str, replacements: Mapping[str, str]) -> str:
+def _expand(text: str, replacements: Mapping[str, str], glued: Glued) -> str:
+    """Replace symbols, and remove the spaces between glued ones and their words."""
     if not replacements:
         return text
-    pattern = "|".join(occurrence_pattern(symbol).pattern for symbol in replacements)
-    return re.sub(pattern, lambda match: replacements[match[0]], text)
+    patterns = []
+    for symbol in replacements:
+        before, after = r"\s*" * (symbol in glued.before), r"\s*" * (symbol in glued.after)
+        patterns.append(f"{before}{occurrence_pattern(symbol).pattern}{after}")
+    return re.sub("|".join(patterns), lambda match: replacements[match[0].strip()], text)
 
 
-def _word_ranges(text: str, replacements: Mapping[str, str]) -> list[range]:
+def _word_ranges(text: str, replacements: Mapping[str, str], glued: Glued) -> list[range]:
     """Return, for each word of `text`, the indices of its words after the replacements."""
-    ranges, start = [], 0
+    ranges: list[range] = []
+    start = 0
+    is_glued = False
     for word in text.split():
-        count = max(1, len(_expand(word, replacements).split()))
+        symbols = [symbol for symbol in replacements if symbol in word]
+        is_glued |= any(symbol in glued.before and word.startswith(symbol) for symbol in symbols)
+        if is_glued and start:
+            start -= 1
+        count = max(1, len(_expand(word, replacements, glued).split()))
         ranges.append(range(start, start + count))
         start += count
+        is_glued = any(symbol in glued.after and word.endswith(symbol) for symbol in symbols)
     return ranges

@@ -235,8 +235,8 @@ def test_hidden_blocks_have_the_same_length(source: str) -> None:
 
 @pytest.mark.parametrize(
     "start",
-    ["{{< math >}}\n", ":::mermaid\n", "import {\n", "export const a = [\n", "{/* ", "<Aa b={", "<a b={c ", "[!a [b](c)",
-     "[[a|", "> ", "- > ", "{ a=", "=== \"a", ": a\n", "==a", "<li>", "a  \n", "Title: a\n b: c\n"],
+    ["{{< math >}}\n", ":::mermaid\n", "import {\n", "export const a = [\n", "{/* ", "<Aa b={", "<a b={c ",
+     "[!a [b](c)", "[[a|", "> ", "- > ", "{ a=", "=== \"a", ": a\n", "==a", "<li>", "a  \n", "Title: a\n b: c\n"],
 )  # fmt: skip
 def test_starts_without_an_end_take_linear_time(start: str) -> None:
     source = start * 3000  # quadratic time would be minutes

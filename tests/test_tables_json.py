@@ -257,6 +257,35 @@ def test_a_sentence_has_a_name_in_place_of_a_message() -> None:
     assert "I see {n, plural,\\n one {ein Hund} other {# Hunde}} now." in rendered  # no message is lost
 
 
+@pytest.mark.parametrize(
+    ("variant", "translation", "expected"),
+    [
+        ("the {y}", "l'{y}", "l''{y}"),
+        ("dogs", "chiens l'", "chiens l''"),
+        ("see '{'x", "sieh '{'x", "sieh '{'x"),
+        ("the {y}", "der {y", "the {y}"),
+        ("the {y}", "der {y}}", "the {y}"),
+    ],
+)
+def test_a_translation_does_not_break_a_message(variant: str, translation: str, expected: str) -> None:
+    document = parse_json(json.dumps({"a": f"{{n, plural, other {{{variant}}}}}"}), "a")
+    rendered = document.render([RichText(translation)]).decode()
+    assert json.loads(rendered)["a"] == f"{{n, plural, other {{{expected}}}}}"
+
+
+NUMBERS = st.sampled_from(["", "{0} ", "[1,19] ", "]1,Inf[", "{0,1}", "[ 2, * ]"])
+BARS = st.sampled_from(["|", " | ", "  |\u00a0"])
+
+
+@given(st.lists(st.tuples(NUMBERS, st.sampled_from(["a dog", "{n} dogs", ":n", "x (a|b)", "3"])), min_size=2), BARS)
+def test_any_variants_are_separate(variants: list[tuple[str, str]], bar: str) -> None:
+    source = bar.join(numbers + text for numbers, text in variants)
+    document = parse_json(json.dumps({"a": source}), "a")
+    assert texts(document) == [text for _, text in variants]
+    rendered = document.render([RichText("T")] * len(document.blocks)).decode()
+    assert json.loads(rendered)["a"] == bar.join(f"{numbers}T" for numbers, _ in variants)
+
+
 MESSAGES = st.recursive(
     st.sampled_from(["", "a dog", "# dogs", " x {y} ", "it's", "n", "{n}"]),
     lambda inner: st.lists(inner, min_size=1, max_size=3).map(

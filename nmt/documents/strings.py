@@ -19,6 +19,7 @@ _LINE = re.compile(r"(?:[-*•–][ \t]+)?(?P<text>\S(?:[^\t\r\n]*\S)?)")
 _KEY = re.compile(r"[a-z_][\w-]*(?:\.[\w-]+)+", re.ASCII)
 """The key of another string, such as `common.buttons.save`."""
 
+_QUOTE = re.compile(r"(?<!')'(?=[{}#]|\Z)")
 _NAME = re.compile(r"\{\w+\}")
 """What stands for an ICU message in the line around it."""
 
@@ -63,19 +64,24 @@ class StringLines:
         for start, end in self._spans:
             source = self._outline[start:end]
             text = re.sub(r"[\r\n]+", " ", next(remaining).text)
-            missing = self._messages.keys() & set(_NAME.findall(source)) - set(_NAME.findall(text))
-            edits.append(Edit(start, end, source if missing else text))
+            names = self._messages.keys() & _NAME.findall(source)
+            if not names.issubset(_NAME.findall(text)):
+                text = source
+            edits.append(Edit(start, end, text))
         text = apply_edits(self._outline, edits)
-        rendered = {name: message.render(remaining) for name, message in self._messages.items()}
+        rendered: dict[str, str] = {}
+        for name, message in self._messages.items():
+            rendered[name] = message.render(remaining)
         return _NAME.sub(lambda match: rendered.get(match[0], match[0]), text)
 
     def _replace_messages(self, protected: Iterable[str], depth: int) -> None:
         edits: list[Edit] = []
         other_names = set(_NAME.findall(self.text))
         for message in find_messages(self.text):
-            name = f"{{{message.name}}}"
+            name = "{" + message.name + "}"
+            index = len(edits)
             if name in other_names or name in self._messages:
-                name = f"{{{message.name}_{len(edits)}_{len(self.text)}}}"
+                name = f"{{{message.name}_{index}_{len(self.text)}}}"
             self._messages[name] = _MessageText(self.text, message, protected, depth + 1)
             edits.append(Edit(message.start, message.end, name))
         self._outline = apply_edits(self.text, edits)
@@ -100,8 +106,9 @@ class _MessageText:
         fixed = [NUMBER_SIGN, *protected]
         for start, end in message.variants:
             string = StringLines(text[start:end], fixed, depth=depth)
-            variant = _Variant(start - message.start, end - message.start, string)
-            self._variants.append(variant)
+            first = start - message.start
+            last = end - message.start
+            self._variants.append(_Variant(first, last, string))
             self.blocks += string.blocks
 
     def render(self, translations: Iterator[RichText]) -> str:
@@ -109,9 +116,20 @@ class _MessageText:
         edits: list[Edit] = []
         for variant in self._variants:
             of_variant = islice(translations, len(variant.string.blocks))
-            text = variant.string.render(list(of_variant))
+            translated = variant.string.render(list(of_variant))
+            text = _valid_variant(variant.string.text, translated)
             edits.append(Edit(variant.start, variant.end, text))
         return apply_edits(self._source, edits)
+
+
+def _valid_variant(source: str, text: str) -> str:
+    """Return the translation of a variant, or its source if a brace is missing or added.
+
+    An apostrophe in front of a brace would quote it, so it is doubled.
+    """
+    if any(text.count(brace) != source.count(brace) for brace in "{}"):
+        return source
+    return text if _QUOTE.search(source) else _QUOTE.sub("''", text)
 
 
 def _translatable_spans(text: str, has_bars: bool) -> Iterator[tuple[int, int]]:
@@ -144,7 +162,8 @@ def _fixed(text: str, pattern: re.Pattern[str] | None) -> tuple[FixedSpan, ...]:
     for match in pattern.finditer(text):
         start, end = match.span()
         whole = whole_at.get(start)
-        is_part = whole is not None and end <= whole.end and (start, end) != (whole.start, whole.end)
-        if not is_part:
+        is_inside = whole is not None and end <= whole.end
+        is_whole = whole is not None and (start, end) == (whole.start, whole.end)
+        if is_whole or not is_inside:
             fixed.append(FixedSpan(start, end, match[0]))
     return tuple(fixed)

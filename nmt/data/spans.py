@@ -102,6 +102,7 @@ _PATTERNS = {
         rf"{_NUMBER_START}{_NUMBER}(?-i:[ \u00a0\u202f]?(?:[{_CURRENCIES}]|{_any_of(_UNITS)})(?<!\ds)){_END}",
     ],  # 1980s is a decade
     "version": [
+        rf"{_START}v\d+(?:\.\d+)*(?![\w-]|[.,]\d)",
         rf"{_START}v?\d+(?:\.\d+)+[-.]?(?:alpha|beta|rc|dev|pre|preview|snapshot|final)(?:[-.]?\d+)*{_END}",
         rf"{_START}v?\d+(?:\.\d+){{2,}}(?:[-.]?[a-z]+\d*)?(?::\d+)?{_END}",  # also 192.168.1.1, 31.12.2024
     ],
@@ -117,7 +118,7 @@ _PATTERNS = {
     "identifier": [  # capitals and digits, such as A81-686, or up to three letters before digits, such as x86
         r"(?-i:(?<![\w.,:/-])(?!\d{1,2}[AP]M\b|\d+(?:ST|ND|RD|TH)\b)(?=[A-Z\d-]{0,80}[A-Z])(?=[A-Z\d-]{0,80}\d)"
         r"[A-Z\d]{1,20}(?:-[A-Z\d]{1,20}){0,5}(?![\w-]))",
-        r"(?-i:(?<![\w.,:/-])[A-Za-z]{1,3}\d{1,9}[A-Za-z]{0,2}(?:-\d[\dA-Za-z]{0,20}){0,5}(?![\w-]))",
+        r"(?-i:(?<![\w.,:/-])[A-Za-z]{1,3}\d{1,9}[A-Za-z]{0,2}(?:-\d[\dA-Za-z]{0,20}){0,5}(?![\w-]|[.,]\d))",
     ],
     "number": [rf"{_NUMBER_START}{_NUMBER}(?!\w|[.,:/'’-]?\d|\. (?:{_ORDINAL_NOUNS}))"],
 }

@@ -126,8 +126,9 @@ def _read_english_run(text: str, start: int, end: int) -> list[NumberWord]:
     found = []
     for each in numbers:
         has_article = text[: each.start].lower().endswith("a ") and _EN_SCALE.match(text, each.start)
-        is_second = text[each.start : each.end].lower() == "second"
-        if each.value > 1 and not is_second:
+        word = text[each.start : each.end].lower()
+        is_multiplier = word in _EN_SCALES and text[: each.start].rstrip()[-1:].isdigit()  # 10 million
+        if each.value > 1 and word != "second" and not is_multiplier:
             start = each.start - len("a ") if has_article else each.start
             found.append(NumberWord(start, each.end, each.value, each.is_ordinal))
     return found

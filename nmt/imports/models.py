@@ -65,9 +65,9 @@ def _included(name: str, src: str, tgt: str) -> ModelInfo:
         values = {metric["type"]: metric["value"] for metric in result["metrics"]}
         scores[result["dataset"]["name"]] = (values["bleu"], values["chrf"])
     num_bytes = sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
-    return ModelInfo(
-        name, src, tgt, round(num_bytes / 1e6), metadata["license"], scores, "README.md in its directory", str(directory)
-    )
+    megabytes = round(num_bytes / 1e6)
+    source = "README.md in its directory"
+    return ModelInfo(name, src, tgt, megabytes, metadata["license"], scores, source, str(directory))
 
 
 def _imported(run: Path, record: dict[str, str]) -> list[ModelInfo]:

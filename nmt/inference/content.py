@@ -16,6 +16,7 @@ from nmt.data.sentences import count_sentences, split_sentences
 
 MISSING_SENTENCE, MISSING_ITEM, NUMBER_CHANGED = "missing-sentence", "missing-item", "number-changed"
 NUMBER_ADDED, UNBALANCED = "number-added", "unbalanced"
+NAMES = (MISSING_SENTENCE, MISSING_ITEM, NUMBER_CHANGED, NUMBER_ADDED, UNBALANCED)
 
 MAX_IDIOMATIC = 12
 """Numbers up to this one have other translations than numbers, such as both, a dozen or a pair."""
@@ -157,6 +158,8 @@ def _number_problems(source: str, text: str, src: str, tgt: str) -> Iterator[str
 def _digit_values(text: str, *patterns: re.Pattern[str]) -> Counter[int]:
     """Return the values of the numbers in digits that the patterns find."""
     values: Counter[int] = Counter()
+    if not _DIGITS.search(text):
+        return values
     for pattern in patterns:
         for match in pattern.finditer(text):
             digits = re.sub(r"\D", "", match[0])
@@ -180,6 +183,8 @@ def unbalanced_marks(source: str, text: str) -> list[str]:
 
 def bracket_pairs(text: str, opening: str, closing: str) -> list[tuple[int, int]]:
     """Return the offsets of each opening bracket and its closing one; none if one has no partner."""
+    if opening not in text:
+        return []
     pairs: list[tuple[int, int]] = []
     open_brackets: list[int] = []
     for i, character in enumerate(text):

@@ -15,13 +15,14 @@ from nmt.data.pairs import Pair, read_lines, read_pairs, write_pairs
 from nmt.data.sources import Split
 from nmt.errors import DataError
 from nmt.evaluate.metrics import SENTENCE_METRICS
+from nmt.inference import content
 from nmt.inference.numbers import equivalent_pattern
 from nmt.inference.problems import find_problems
 from nmt.inference.segments import FixedSpan, Line, protected_spans
 
 PROBLEMS = (
     "missing", "repeated", "misplaced", "empty", "repetition", "too-short", "too-long", "untranslated",
-    "wrong-language", "lost-negation", "replacement-characters",
+    "wrong-language", "lost-negation", "replacement-characters", *content.NAMES,
 )  # fmt: skip
 """Problems that `nmt.inference.problems.find_problems` reports without a glossary."""
 LOW_SCORE = "low-score"

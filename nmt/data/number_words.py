@@ -77,18 +77,32 @@ class _EnglishNumber:
     """A number that is read word by word."""
 
     def __init__(self, start: int) -> None:
-        self.start = self.end = start
-        self.millions_and_thousands = self.below_1000 = self.last = 0
+        self.start = start
+        self.end = start
+        self.millions_and_thousands = 0
+        self.below_1000 = 0
+        self.last = 0
         self.is_ordinal = False
 
     @property
     def value(self) -> int:
         return self.millions_and_thousands + self.below_1000
 
-    def accepts(self, value: int, *, is_after_and: bool, is_first: bool) -> bool:
+    def is_certain(self, text: str) -> bool:
+        """Return whether the words have no other meaning: one, a second, the million in 10 million."""
+        words = text[self.start : self.end].lower()
+        is_after_digits = text[: self.start].rstrip()[-1:].isdigit()
+        is_multiplier = is_after_digits and words in _EN_SCALES
+        return self.value > 1 and words != "second" and not is_multiplier
+
+    def in_text(self, text: str) -> NumberWord:
+        """Return the number with the article before it, as in a hundred."""
+        has_article = text[: self.start].lower().endswith("a ") and _EN_SCALE.match(text, self.start)
+        start = self.start - len("a ") if has_article else self.start
+        return NumberWord(start, self.end, self.value, self.is_ordinal)
+
+    def accepts(self, value: int, *, is_after_and: bool) -> bool:
         """Return whether a word of this value continues the number."""
-        if is_first:
-            return True
         if self.is_ordinal or (is_after_and and self.last < 100):
             return False
         if value >= 100:
@@ -105,7 +119,9 @@ class _EnglishNumber:
             self.below_1000 = 0
         else:
             self.below_1000 += value
-        self.last, self.end, self.is_ordinal = value, end, is_ordinal
+        self.last = value
+        self.end = end
+        self.is_ordinal = is_ordinal
 
 
 def _find_english(text: str) -> Iterator[NumberWord]:
@@ -119,38 +135,36 @@ def _read_english_run(text: str, start: int, end: int) -> list[NumberWord]:
         word = token[2].lower()
         is_ordinal = word not in _EN_CARDINALS
         value = _EN_ORDINALS[word] if is_ordinal else _EN_CARDINALS[word]
-        is_continued = bool(numbers) and numbers[-1].accepts(value, is_after_and=bool(token[1]), is_first=False)
-        if not is_continued:
+        is_after_and = token[1] is not None
+        if not numbers or not numbers[-1].accepts(value, is_after_and=is_after_and):
             numbers.append(_EnglishNumber(token.start(2)))
         numbers[-1].add(value, token.end(), is_ordinal=is_ordinal)
-    found = []
-    for each in numbers:
-        has_article = text[: each.start].lower().endswith("a ") and _EN_SCALE.match(text, each.start)
-        word = text[each.start : each.end].lower()
-        is_multiplier = word in _EN_SCALES and text[: each.start].rstrip()[-1:].isdigit()  # 10 million
-        if each.value > 1 and word != "second" and not is_multiplier:
-            start = each.start - len("a ") if has_article else each.start
-            found.append(NumberWord(start, each.end, each.value, each.is_ordinal))
-    return found
+    return [number.in_text(text) for number in numbers if number.is_certain(text)]
 
 
 def _merge_years(text: str, numbers: list[NumberWord]) -> Iterator[NumberWord]:
     """Join the halves of a year, such as nineteen and eighty-four."""
-    pending: NumberWord | None = None
+    century: NumberWord | None = None
     for number in numbers:
-        if pending and text[pending.end : number.start] == " " and 10 <= number.value < 100 and not pending.is_ordinal:
-            year = 100 * pending.value + number.value
-            yield NumberWord(pending.start, number.end, year, number.is_ordinal)
-            pending = None
+        if century and _is_year(text, century, number):
+            year = 100 * century.value + number.value
+            yield NumberWord(century.start, number.end, year, number.is_ordinal)
+            century = None
             continue
-        if pending:
-            yield pending
-        is_century = 10 < number.value <= 20
-        pending = number if is_century else None
-        if not is_century:
+        if century:
+            yield century
+            century = None
+        if 10 < number.value <= 20:
+            century = number
+        else:
             yield number
-    if pending:
-        yield pending
+    if century:
+        yield century
+
+
+def _is_year(text: str, century: NumberWord, number: NumberWord) -> bool:
+    is_next = text[century.end : number.start] == " "
+    return is_next and 10 <= number.value < 100 and not century.is_ordinal
 
 
 def _spell_english(value: int) -> str:

@@ -9,16 +9,24 @@ from dataclasses import dataclass
 from nmt.data.spans import apply_edits
 from nmt.inference.content import BRACKETS, QUOTE, bracket_pairs, unbalanced_marks
 
+ASCII_QUOTES = ('"', '"')
+_QUOTES_BY_FIRST = {"„": ("„", "“"), "“": ("“", "”"), "”": ("“", "”"), "»": ("»", "«"), "«": ("«", "»")}
+"""The pair of quotation marks that a text uses, by the first mark in it."""
+
 
 @dataclass(frozen=True)
-class MarkedRange:
-    """The words of a text between two marks."""
+class MarkedWords:
+    """The words of a source between two marks."""
 
     opening: str
     closing: str
     first_word: int
     last_word: int
     """Indices of words separated by whitespace."""
+
+    def contains(self, word: int) -> bool:
+        """Return whether a word is between the marks."""
+        return self.first_word <= word <= self.last_word
 
 
 def restore_marks(source: str, text: str, alignment: Iterable[tuple[int, int]]) -> str:
@@ -29,34 +37,24 @@ def restore_marks(source: str, text: str, alignment: Iterable[tuple[int, int]]) 
         text: its translation.
         alignment: pairs of source word and target word.
     """
-    missing = unbalanced_marks(source, text)
     pairs = list(alignment)
-    quotes = _target_quotes(text)
-    for opening in missing:
-        is_quote = opening == '"'
-        closing = '"' if is_quote else BRACKETS[opening]
-        offsets = _quote_pairs(source) if is_quote else bracket_pairs(source, opening, closing)
-        ranges = [_marked_range(source, *pair) for pair in offsets]
-        text = QUOTE.sub("", text) if is_quote else text.replace(opening, "").replace(closing, "")
-        words = [match.span() for match in re.finditer(r"\S+", text)]
-        if not words:
-            return text
-        edits: list[tuple[int, int, str]] = []
-        for each in ranges:
-            aligned = {target for word, target in pairs if each.first_word <= word <= each.last_word}
-            first, last = _best_range(aligned, len(words)) or _same_share(each, len(source.split()), len(words))
-            start = words[first][0]
-            end = _end_without_punctuation(text, words[last][1], each.closing)
-            marks = quotes if is_quote else (each.opening, each.closing)
-            edits += [(start, start, marks[0]), (end, end, marks[1])]
-        text = apply_edits(text, edits)
+    quotes = _quotes_of(text)
+    for mark in unbalanced_marks(source, text):
+        if mark == '"':
+            marked = [_marked_words(source, *offsets, quotes) for offsets in _quote_pairs(source)]
+            text = QUOTE.sub("", text)
+        else:
+            brackets = (mark, BRACKETS[mark])
+            marked = [_marked_words(source, *offsets, brackets) for offsets in bracket_pairs(source, *brackets)]
+            text = text.replace(brackets[0], "").replace(brackets[1], "")
+        text = _with_marks(text, marked, pairs, num_source_words=len(source.split()))
     return text
 
 
-def _target_quotes(text: str) -> tuple[str, str]:
-    """Return the kind of quotation marks that a translation uses; ASCII ones if it has none."""
-    first = next(iter(QUOTE.findall(text)), '"')
-    return {"„": ("„", "“"), "“": ("“", "”"), "”": ("“", "”"), "»": ("»", "«"), "«": ("«", "»")}.get(first, ('"', '"'))
+def _quotes_of(text: str) -> tuple[str, str]:
+    """Return the kind of quotation marks that a text uses; ASCII ones if it has none."""
+    first = QUOTE.search(text)
+    return _QUOTES_BY_FIRST.get(first[0], ASCII_QUOTES) if first else ASCII_QUOTES
 
 
 def _quote_pairs(source: str) -> list[tuple[int, int]]:
@@ -64,33 +62,57 @@ def _quote_pairs(source: str) -> list[tuple[int, int]]:
     return list(zip(offsets[::2], offsets[1::2], strict=True))
 
 
-def _marked_range(source: str, start: int, end: int) -> MarkedRange:
+def _marked_words(source: str, start: int, end: int, marks: tuple[str, str]) -> MarkedWords:
     first_word = len(source[: start + 1].split()) - 1
     last_word = len(source[:end].split()) - 1
-    return MarkedRange(source[start], source[end], first_word, last_word)
+    return MarkedWords(*marks, first_word, last_word)
+
+
+def _with_marks(
+    text: str, marked: Iterable[MarkedWords], alignment: list[tuple[int, int]], num_source_words: int
+) -> str:
+    """Return a text without marks with those of the source."""
+    words = [match.span() for match in re.finditer(r"\S+", text)]
+    if not words:
+        return text
+    edits: list[tuple[int, int, str]] = []
+    for each in marked:
+        aligned = {target for word, target in alignment if each.contains(word)}
+        found = _best_range(aligned, len(words)) or _same_share(each, num_source_words, len(words))
+        start = words[found[0]][0]
+        end = _end_without_punctuation(text[: words[found[1]][1]], each.closing)
+        edits.append((start, start, each.opening))
+        edits.append((end, end, each.closing))
+    return apply_edits(text, edits)
 
 
 def _best_range(aligned: set[int], num_words: int) -> tuple[int, int] | None:
     """Return the contiguous words with the best balance of aligned and other words (maximum subarray, Kadane)."""
     best: tuple[int, int] | None = None
-    best_balance = balance = start = 0
+    best_balance = 0
+    balance = 0
+    start = 0
     for word in range(num_words):
         if balance <= 0:
-            balance, start = 0, word
+            balance = 0
+            start = word
         balance += 1 if word in aligned else -1
         if balance > best_balance:
-            best, best_balance = (start, word), balance
+            best_balance = balance
+            best = (start, word)
     return best
 
 
-def _same_share(marked: MarkedRange, num_source_words: int, num_words: int) -> tuple[int, int]:
+def _same_share(marked: MarkedWords, num_source_words: int, num_words: int) -> tuple[int, int]:
     """Return the words at the same relative place as in the source, for words that are aligned with none."""
-    first = min(num_words - 1, marked.first_word * num_words // num_source_words)
-    last = min(num_words - 1, marked.last_word * num_words // num_source_words)
-    return first, last
+    words_per_source_word = num_words / num_source_words
+    last = num_words - 1
+    first_word = int(marked.first_word * words_per_source_word)
+    last_word = int(marked.last_word * words_per_source_word)
+    return min(last, first_word), min(last, last_word)
 
 
-def _end_without_punctuation(text: str, end: int, closing: str) -> int:
-    """Return the end of a range without final punctuation, which stays outside of brackets."""
+def _end_without_punctuation(text: str, closing: str) -> int:
+    """Return the length of a text without final punctuation; that of a sentence stays inside quotation marks."""
     is_bracket = closing in BRACKETS.values()
-    return len(text[:end].rstrip(".,;:!?")) if is_bracket else len(text[:end].rstrip(",;:"))
+    return len(text.rstrip(".,;:!?" if is_bracket else ",;:"))

@@ -20,6 +20,18 @@ class Glued:
     before: frozenset[str] = frozenset()
     after: frozenset[str] = frozenset()
 
+    def with_spaces(self, symbol: str) -> str:
+        """Return a symbol with spaces where it is glued to a word."""
+        space_before = " " if symbol in self.before else ""
+        space_after = " " if symbol in self.after else ""
+        return f"{space_before}{symbol}{space_after}"
+
+    def pattern(self, symbol: str) -> str:
+        """Return a regular expression of a symbol in a translation, with the spaces to remove."""
+        space_before = r"\s*" if symbol in self.before else ""
+        space_after = r"\s*" if symbol in self.after else ""
+        return f"{space_before}{occurrence_pattern(symbol).pattern}{space_after}"
+
 
 @dataclass(frozen=True)
 class Substitution:
@@ -83,25 +95,33 @@ def digits_for_words(line: Line, src: str, tgt: str) -> Substitution | None:
 def _write_symbols(line: Line, in_source: Mapping[str, FixedSpan], in_target: Mapping[str, FixedSpan]) -> Substitution:
     """Replace spans of a line by their symbols; the other fixed spans move."""
     symbols = {span: symbol for symbol, span in in_source.items()}
-    is_glued_before = {span: line.text[: span.start][-1:].isalnum() for span in symbols}
-    is_glued_after = {span: line.text[span.end :][:1].isalnum() for span in symbols}
-    text, end = "", 0
+    glued = _find_glued(line.text, in_source)
     moved: list[FixedSpan] = []
+    text = ""
+    end = 0
     for span in sorted({*line.fixed, *symbols}, key=lambda span: span.start):
         text += line.text[end : span.start]
         end = span.end
-        if span in symbols:
-            space_before, space_after = " " * is_glued_before[span], " " * is_glued_after[span]
-            text += space_before + symbols[span] + space_after
+        if symbol := symbols.get(span):
+            text += glued.with_spaces(symbol)
         else:
             start = len(text)
             text += line.text[span.start : span.end]
             moved.append(replace(span, start=start, end=len(text)))
     new = replace(line, text=text + line.text[end:], fixed=tuple(moved))
     source = {symbol: line.text[span.start : span.end] for symbol, span in in_source.items()}
-    before = frozenset(symbols[span] for span in symbols if is_glued_before[span])
-    after = frozenset(symbols[span] for span in symbols if is_glued_after[span])
-    return Substitution(new, in_target, source, Glued(before, after))
+    return Substitution(new, in_target, source, glued)
+
+
+def _find_glued(text: str, spans: Mapping[str, FixedSpan]) -> Glued:
+    before: set[str] = set()
+    after: set[str] = set()
+    for symbol, span in spans.items():
+        if text[: span.start][-1:].isalnum():
+            before.add(symbol)
+        if text[span.end :][:1].isalnum():
+            after.add(symbol)
+    return Glued(frozenset(before), frozenset(after))
 
 
 def _in_digits(number: NumberWord, language: str) -> str:
@@ -119,11 +139,8 @@ def _expand(text: str, replacements: Mapping[str, str], glued: Glued) -> str:
     """Replace symbols, and remove the spaces between glued ones and their words."""
     if not replacements:
         return text
-    patterns = []
-    for symbol in replacements:
-        before, after = r"\s*" * (symbol in glued.before), r"\s*" * (symbol in glued.after)
-        patterns.append(f"{before}{occurrence_pattern(symbol).pattern}{after}")
-    return re.sub("|".join(patterns), lambda match: replacements[match[0].strip()], text)
+    pattern = "|".join(map(glued.pattern, replacements))
+    return re.sub(pattern, lambda match: replacements[match[0].strip()], text)
 
 
 def _word_ranges(text: str, replacements: Mapping[str, str], glued: Glued) -> list[range]:

@@ -50,8 +50,10 @@ train_or_resume() {
   nmt train --run "$@"
 }
 
-# Create nmt's virtual environment if necessary and activate it. Arguments go to scripts/venv.sh.
+# Create nmt's virtual environment if necessary and activate it. Arguments go to scripts/venv.sh. With SKIP_VENV=1, the
+# script uses the python and the nmt of the current environment, for machines without network.
 activate() {
+  if [ -n "${SKIP_VENV:-}" ]; then return; fi
   scripts/venv.sh "$@"
   export PATH="$PWD/.venv/bin:$PATH"
 }

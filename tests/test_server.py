@@ -31,6 +31,7 @@ from starlette.exceptions import HTTPException
 from nmt import Guard, Translation, Translator
 from nmt.data.check import minhash
 from nmt.data.check.languages import is_wrong_language
+from nmt.data.scripts import is_in_other_script
 from nmt.errors import UsageError
 from nmt.server import app, fields, files, http, languages, limits, text
 from nmt.server.batching import QueuedGuard, split_into_parts
@@ -141,10 +142,40 @@ def test_the_source_language_is_detected(client: Client, q: str, target: str, la
     assert (answer["translatedText"] == q) == (is_copy or q == "👋")
 
 
-def test_the_longest_texts_decide_the_language(client: Client) -> None:
-    texts = [*["Terms and conditions"] * 20, "Ich habe noch nie davon gehört, dass er hier gewesen sein soll."]
+def test_the_longest_texts_decide_the_language_of_words(client: Client) -> None:
+    texts = [*["Taxi"] * 20, "Ich habe noch nie davon gehört, dass er hier gewesen sein soll."]
     answer = translate(client, texts, source="auto", target="en")
-    assert answer["detectedLanguage"][0]["language"] == "de"
+    assert [each["language"] for each in answer["detectedLanguage"]] == ["de"] * 21
+    terms = [*["Terms and conditions"] * 20, texts[-1]]
+    assert client.post("/detect", json={"q": terms}).json()[0]["language"] == "de"
+
+
+@pytest.mark.parametrize("format", ["text", "html"])
+def test_the_language_of_each_text_of_a_list_is_detected(client: Client, format: str) -> None:
+    english = ["We are not done yet.", "Where is the nearest station?", "Terms and conditions"]
+    german = ["Wir sind noch nicht fertig.", "Wo ist der nächste Bahnhof?", "Speichern und schließen"]
+    mixed = [english[0], german[0], german[1], "", english[1], german[2], english[2]]
+    answer = translate(client, mixed, source="auto", target="de", format=format)
+    languages = [each["language"] for each in answer["detectedLanguage"]]
+    assert languages[:3] + languages[4:] == ["en", "de", "de", "en", "de", "en"]
+    for q, translated in zip(mixed, answer["translatedText"], strict=True):
+        assert translate(client, [q], source="auto", target="de", format=format)["translatedText"] == [translated]
+        assert (translated == q) == (q not in english)
+    assert not any(answer["warnings"])
+
+
+def test_a_short_text_in_another_script_has_a_warning(client: Client) -> None:
+    foreign = ["Привет", "你好", "안녕", "שלום", "γεια σου"]
+    for source in ("en", "auto"):
+        warnings = translate(client, [*foreign, "Hello.", "Δ"], source=source)["warnings"]
+        assert ["wrong-source-language" in each for each in warnings] == [True] * 5 + [False] * 2
+
+
+@given(st.text(max_size=30), st.sampled_from(["en", "de", "ru", "el", "ja", "hi", "xx"]))
+def test_a_text_is_in_another_script_if_most_of_its_words_are(text: str, language: str) -> None:
+    assert not is_in_other_script("The sum of α + β, and 3 µg.", language)
+    assert is_in_other_script(f"{text} {'Привет' * 30}", language) == (language in ("en", "de", "el", "ja"))
+    assert not is_in_other_script(f"{text} {'hello' * 40}", language)
 
 
 def test_markup_does_not_matter_to_the_detection_of_a_language(client: Client) -> None:

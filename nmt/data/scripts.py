@@ -54,6 +54,27 @@ def foreign_spans(text: str, language: str, boundaries: Container[int] = ()) -> 
     return spans
 
 
+def is_in_other_script(text: str, language: str) -> bool:
+    """Return whether most letters of a text are in words of scripts that a language does not use.
+
+    A single letter, such as those of formulas, is no word. False if the script of the language is not known.
+    """
+    pattern = _foreign_words(base_language(language))
+    if pattern is None or text.isascii():
+        return False
+    num_foreign = 0
+    for match in pattern.finditer(text):
+        word = match[0]
+        if len(word) > 1:
+            num_foreign += count_letters(word)
+    return 2 * num_foreign > count_letters(text)
+
+
+def count_letters(text: str) -> int:
+    """Return the number of letters of a text."""
+    return sum(map(str.isalpha, text))
+
+
 def _is_continued(text: str, end: int, start: int, boundaries: Container[int]) -> bool:
     """Return whether two foreign words, the end and start of which are given, have no word between them."""
     has_boundary = any(position in boundaries for position in range(end, start + 1))

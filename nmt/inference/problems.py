@@ -10,6 +10,7 @@ from nmt.console import log_once
 from nmt.data.check.features import is_copy
 from nmt.data.check.languages import is_wrong_language
 from nmt.data.check.minhash import normalized_words
+from nmt.data.check.sides import FREQUENT_WORDS
 from nmt.data.language_codes import base_language
 from nmt.data.normalization import LETTER_OR_DIGIT
 from nmt.data.placeholders import occurrence_pattern
@@ -43,10 +44,6 @@ _HAN_OR_HANGUL = re.compile("[\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-
 _TAG = re.compile(r"<(/?)(\w[\w-]*)[^<>]*>")
 _TAG_QUESTION = re.compile(r",\s*\w+n['’]t \w+\s*\?")
 
-_FREQUENT_WORDS = {
-    "en": frozenset("the and is of to in that it was for you he she with on are this i my have be".split()),
-    "de": frozenset("der die das und ist zu den nicht von sie es ein eine mit auf ich er dem wir hat".split()),
-}
 GERMAN_ENDINGS = r"(?:e|en|n|s|es|er|ern|em|innen)?"
 """Endings of inflected nouns and adjectives. They are optional in all target languages."""
 
@@ -117,10 +114,15 @@ def count_occurrences(text: str, span: str, *, inflected: bool = False) -> int:
 
     An empty span counts once.
     """
+    return len(occurrences(text, span, inflected=inflected)) if span else 1
+
+
+def occurrences(text: str, span: str, *, inflected: bool = False) -> list[re.Match[str]]:
+    """Return what `count_occurrences` counts."""
     if inflected:
         pattern = rf"(?<!{LETTER_OR_DIGIT}){re.escape(span)}{GERMAN_ENDINGS}(?!{LETTER_OR_DIGIT})"
-        return len(re.findall(pattern, text, re.IGNORECASE))
-    return len(occurrence_pattern(span).findall(text)) if span else 1
+        return list(re.finditer(pattern, text, re.IGNORECASE))
+    return list(occurrence_pattern(span).finditer(text))
 
 
 def _is_wrong_language(text: str, code: str) -> bool:
@@ -145,10 +147,11 @@ def _text_problems(source: str, text: str, src: str, tgt: str) -> Iterator[str]:
     if not MIN_LENGTH_RATIO <= ratio <= MAX_LENGTH_RATIO:
         yield "too-short" if ratio < 1 else "too-long"
     if src != tgt:
+        frequent_words = FREQUENT_WORDS.get(base_language(tgt), frozenset())
         if is_copy(normalized_words(source), words):
             yield "untranslated"
         # Loading the language identification takes longer than translating a sentence, so it must be needed.
-        elif _FREQUENT_WORDS.get(base_language(tgt), frozenset()).isdisjoint(words) and _is_wrong_language(text, tgt):
+        elif frequent_words.isdisjoint(words) and _is_wrong_language(text, tgt):
             yield "wrong-language"
     negation, negative = _NEGATIONS.get(base_language(src)), _NEGATIVES.get(base_language(tgt))
     if negation and negative and _contains(negation, _TAG_QUESTION.sub("?", source)) and not _contains(negative, text):

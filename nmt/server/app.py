@@ -51,7 +51,7 @@ from nmt.server.languages import language_name
 from nmt.server.limits import Limits, RateLimiter, Slots, client_network
 from nmt.server.metrics import CONTENT_TYPE_LATEST, Metrics
 from nmt.server.page import make_page
-from nmt.server.service import AUTO, Service
+from nmt.server.service import AUTO, Languages, Service
 
 MAX_AGE = 20 * 24 * 60 * 60
 """Seconds for which a browser caches that pages of other sites may use the server."""
@@ -111,21 +111,44 @@ class Api:
         with self._slots.use():
             is_html = parsed.format == "html"
             texts = await run_in_threadpool(list, map(visible_text, parsed.texts)) if is_html else parsed.texts
-            source, target, detection = self._service.resolve(texts, parsed.source, parsed.target)
-            translate = self._translate_html if is_html else self._translate_text
-            answers = await _unless_disconnected(request, translate(parsed, texts, source, target))
-        for text, answer in zip(texts, answers, strict=True):
-            if source != target and is_wrong_language(text, source):
-                answer["warnings"].append("wrong-source-language")
+            languages = await run_in_threadpool(self._service.resolve_each, texts, parsed.source, parsed.target)
+            answers = await _unless_disconnected(request, self._translate_each(parsed, texts, languages))
         names = ["translatedText", "warnings"]
         names += ["confidence"] if self._service.confidence else []
         names += ["alternatives"] if parsed.alternatives else []
         names += ["alignment"] if parsed.alignment else []
         content = {name: [answer[name] for answer in answers] if parsed.is_list else answers[0][name] for name in names}
-        if detection:
-            detected = {"confidence": detection.probability, "language": detection.language}
-            content["detectedLanguage"] = [detected] * len(answers) if parsed.is_list else detected
+        if parsed.source == AUTO:
+            detected = [
+                {"confidence": each.detection.probability, "language": each.detection.language}
+                for each in languages
+                if each.detection
+            ]
+            content["detectedLanguage"] = detected if parsed.is_list else detected[0]
         return JSONResponse(content)
+
+    async def _translate_each(
+        self, parsed: TranslationRequest, texts: Sequence[str], languages: Sequence[Languages]
+    ) -> list[Fields]:
+        """Translate texts, those with the same source language together.
+
+        Args:
+            parsed: the request.
+            texts: the visible text of each of its texts.
+            languages: the languages of each.
+        """
+        translate = self._translate_html if parsed.format == "html" else self._translate_text
+        answers = dict[int, Fields]()
+        for source, target in dict.fromkeys((each.source, each.target) for each in languages):
+            indices = [i for i, each in enumerate(languages) if each.source == source]
+            group = replace(parsed, texts=[parsed.texts[i] for i in indices])
+            translated = await translate(group, [texts[i] for i in indices], source, target)
+            answers.update(zip(indices, translated, strict=True))
+        for i, text in enumerate(texts):
+            source, target, _ = languages[i]
+            if source != target and is_wrong_language(text, source):
+                answers[i]["warnings"].append("wrong-source-language")
+        return [answers[i] for i in range(len(texts))]
 
     async def _translate_text(
         self, parsed: TranslationRequest, texts: Sequence[str], source: str, target: str

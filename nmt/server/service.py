@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain, islice
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from starlette.exceptions import HTTPException
 
@@ -24,10 +24,19 @@ AUTO = "auto"
 """The source language of a request that asks for detection."""
 MAX_DOCUMENTS = 32
 """Maximum number of documents translated at a time; further ones wait."""
-MIN_IDENTITY_PROBABILITY = 50.0
-"""Minimum probability, in percent, that a text is in the target language already."""
+MIN_PROBABILITY = 50.0
+"""Minimum probability, in percent, that a text is in the target language already, or that a text of a list is in
+another language than the list."""
 
 T = TypeVar("T")
+
+
+class Languages(NamedTuple):
+    """The languages of a text, and the detected source language if it was `auto`."""
+
+    source: str
+    target: str
+    detection: Detection | None
 
 
 class Service:
@@ -92,12 +101,12 @@ class Service:
         longest_first = sorted(texts, key=lambda text: len(text.split()), reverse=True)
         return detect("\n".join(longest_first), self.languages)
 
-    def resolve(self, texts: Sequence[str], source: str, target: str) -> tuple[str, str, Detection | None]:
-        """Return the languages of a request, and the detected language if `source` is `auto`.
+    def resolve(self, texts: Sequence[str], source: str, target: str) -> Languages:
+        """Return the languages of texts that share one source language.
 
-        The source is the most probable language from which there is a translation into the target. It is the target
-        itself only if its probability is at least `MIN_IDENTITY_PROBABILITY` or no other language is possible, because
-        words such as names belong to several languages.
+        `auto` is the most probable language from which there is a translation into the target. It is the target itself
+        only if its probability is at least `MIN_PROBABILITY` or no other language is possible, because words such as
+        names belong to several languages.
 
         Raises:
             HTTPException: 400, a language or the pair is not served.
@@ -108,11 +117,30 @@ class Service:
             if target not in self.targets(source):
                 names = f"{language_name(target)} ({target})", f"{language_name(source)} ({source})"
                 raise HTTPException(400, f"{names[0]} is not available as a target language from {names[1]}")
-            return source, target, None
+            return Languages(source, target, None)
         candidates = [each for each in self.detect(texts) if target in self.targets(each.language)]
-        if candidates[0].language == target and candidates[0].probability < MIN_IDENTITY_PROBABILITY:
+        if candidates[0].language == target and candidates[0].probability < MIN_PROBABILITY:
             candidates = candidates[1:] or candidates
-        return candidates[0].language, target, candidates[0]
+        return Languages(candidates[0].language, target, candidates[0])
+
+    def resolve_each(self, texts: Sequence[str], source: str, target: str) -> list[Languages]:
+        """Return the languages of each text of a list.
+
+        With `auto`, a text whose language is less probable than `MIN_PROBABILITY`, such as a single word, is in the
+        language of the whole list.
+
+        Raises:
+            HTTPException: as for `resolve`.
+        """
+        shared = self.resolve(texts, source, target)
+        if source != AUTO:
+            return [shared] * len(texts)
+        resolved = []
+        for text in texts:
+            own = self.resolve([text], source, target)
+            is_probable = own.detection is not None and own.detection.probability >= MIN_PROBABILITY
+            resolved.append(own if is_probable else shared)
+        return resolved
 
     async def translate(
         self, texts: Sequence[str], source: str, target: str, *, alternatives: int = 0, details: bool = False

@@ -6,6 +6,7 @@ import functools
 from typing import Any
 
 from nmt.data.language_codes import base_language
+from nmt.data.scripts import count_letters, is_in_other_script
 from nmt.runtime import require_package
 
 MIN_LETTERS = 20
@@ -34,9 +35,14 @@ def model_code(code: str) -> str:
 
 
 def is_wrong_language(text: str, code: str) -> bool:
-    """Return whether a text is clearly in another language than `code`; False if it is short or `code` is unknown."""
+    """Return whether a text is clearly in another language than `code`.
+
+    A text in another script always is. Otherwise, False if it is short or `code` is unknown.
+    """
+    if is_in_other_script(text, code):
+        return True
     code = model_code(code)
-    if code not in LANGUAGES or sum(map(str.isalpha, text)) < MIN_LETTERS:
+    if code not in LANGUAGES or count_letters(text) < MIN_LETTERS:
         return False
     probabilities = language_probabilities(text, 3)
     is_other_likely = max(probabilities.values(), default=0.0) >= MIN_OTHER_PROBABILITY

@@ -1,0 +1,100 @@
+"""Text on the wrong side: a source that is in the target language, or two sides that are swapped."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import islice
+
+from nmt.data.check.languages import is_wrong_language, language_probabilities, model_code
+from nmt.data.check.minhash import normalized_words
+from nmt.data.language_codes import NAMES, base_language
+from nmt.data.scripts import is_in_other_script
+from nmt.errors import UsageError
+
+MIN_LINES = 20
+"""Minimum number of lines for the language identification: loading it takes longer than translating a sentence."""
+MAX_LINES, GROUP_SIZE = 200, 10
+"""Maximum number of lines that are judged, and number of lines that are identified together."""
+UNKNOWN = "another language"
+
+FREQUENT_WORDS = {
+    "en": frozenset(
+        "the and is of to that it for you he she on are this i my have be not what how can does did has had your his "
+        "they we there who would but or at from by".split()
+    ),
+    "de": frozenset(
+        "der das und ist zu nicht sie ein eine auf ich wir bist sind habe haben wie wo auch noch aber für wird kann "
+        "mich mir dich einen einem einer bei dass geht du ihr".split()
+    ),
+}
+"""Frequent words that are not words of the other language, as `die`, `hat`, `in` and `was` are."""
+
+
+def wrong_language(lines: Iterable[str], expected: str, other: str) -> str | None:
+    """Return the language that most lines are clearly in instead of `expected`; None if they may be in `expected`.
+
+    Args:
+        lines: a text, of which the start is judged.
+        expected: code of the language that the text should be in.
+        other: code of the other language of the pair. A few lines are recognized as `other` by their frequent words.
+    """
+    sample = list(islice((line for line in lines if any(map(str.isalpha, line))), MAX_LINES))
+    if not sample:
+        return None
+    if len(sample) < MIN_LINES:
+        guesses = [_guess(line, expected, other) for line in sample]
+    else:
+        groups = [" ".join(sample[i : i + GROUP_SIZE]) for i in range(0, len(sample), GROUP_SIZE)]
+        try:
+            guesses = [_identify(group, expected, other) for group in groups]
+        except UsageError:  # the language identification is not installed
+            return None
+    language, count = Counter(guesses).most_common(1)[0]
+    return language if 2 * count > len(guesses) else None
+
+
+def swap_warning(name: str, sources: Sequence[str], targets: Sequence[str], languages: tuple[str, str]) -> str | None:
+    """Return a warning if sentence pairs have sources in the target language; None if they do not.
+
+    Args:
+        name: what the pairs are called in the warning.
+        sources: source sentences.
+        targets: their translations.
+        languages: codes of source and target.
+    """
+    src, tgt = languages
+    if wrong_language(sources, src, tgt) != tgt:
+        return None
+    source_name, target_name = map(english_name, languages)
+    if wrong_language(targets, tgt, src) == src:
+        return (
+            f"warning: the two sides of {name} seem to be swapped: the sources are in {target_name} and the targets in "
+            f"{source_name}"
+        )
+    return f"warning: the sources of {name} seem to be in {target_name}, the target language, not in {source_name}"
+
+
+def english_name(language: str) -> str:
+    """Return the English name of a language, or its code if the name is unknown."""
+    return NAMES.get(base_language(language), language)
+
+
+def _guess(line: str, expected: str, other: str) -> str | None:
+    """Return the language of a line by its script and its frequent words; None if it may be `expected`."""
+    if is_in_other_script(line, expected):
+        return UNKNOWN if is_in_other_script(line, other) else other
+    expected_words, other_words = (FREQUENT_WORDS.get(base_language(code)) for code in (expected, other))
+    if not expected_words or not other_words:
+        return None
+    words = normalized_words(line)
+    return other if expected_words.isdisjoint(words) and not other_words.isdisjoint(words) else None
+
+
+def _identify(text: str, expected: str, other: str) -> str | None:
+    """Return the identified language of a text; None if it may be `expected`."""
+    if not is_wrong_language(text, expected):
+        return None
+    probabilities = language_probabilities(text, 1)
+    language = max(probabilities, key=probabilities.__getitem__)
+    return other if language == model_code(other) else language

@@ -174,7 +174,7 @@ def test_scores_equal_pytorch(changes: dict[str, Any]) -> None:
     actual = packed(network).score(sources, targets)
     for score, target, log_p_TV, attention_TS in zip(actual, targets, log_probs, attention, strict=True):
         close(np.array(score.log_probs), log_p_TV[np.arange(len(target) + 1), [*target, EOS]])
-        close(score.attention_TS, attention_TS, 1e-5)
+        close(score.attention_TS, attention_TS, 2e-5)  # of two layers, it is that of the last one
 
 
 @compiled

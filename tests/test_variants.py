@@ -189,14 +189,15 @@ def test_shared_layers_are_consecutive() -> None:
     assert [[*model.decoder].index(layer) for layer in model.decoder_layers] == [0, 0, 0, 1, 1]
 
 
-def test_second_to_last_layer_is_tracked_as_mean_over_heads() -> None:
-    model = build_model(dataclasses.replace(TINY, decoder_layers=3), VOCABULARY).eval()
+@pytest.mark.parametrize(("num_layers", "tracked"), [(1, 0), (2, 1), (3, 1), (6, 4)])
+def test_second_to_last_of_several_layers_is_tracked_as_mean_over_heads(num_layers: int, tracked: int) -> None:
+    model = build_model(dataclasses.replace(TINY, decoder_layers=num_layers), VOCABULARY).eval()
     mask_BS = torch.ones(1, 4, dtype=torch.bool)
     state = model.init_state(model.encode(torch.tensor([[5, 6, 7, 8]]), mask_BS), mask_BS)
     state.track_attention()
     with record_attention(model) as seen:
         model.decode(torch.tensor([[3, 4]]), state)
-    torch.testing.assert_close(state.cross_attention_RTS, seen["decoder.1.cross_attention"][0].mean(1))
+    torch.testing.assert_close(state.cross_attention_RTS, seen[f"decoder.{tracked}.cross_attention"][0].mean(1))
 
 
 def test_record_attention_records_every_attention_and_cleans_up() -> None:

@@ -901,13 +901,13 @@ static int encode(State *s, int64_t first, int64_t sentences, const int32_t *tok
 }
 
 /* Starts a batch: encodes sentences of `lengths_B` tokens, which are concatenated in `tokens`. A state can be reused
-   for other batches and keeps its memory. `track` enables recording the cross-attention of the second to last layer,
-   which aligns words best (Garg et al. 2019, section 4.1). Returns 0 if out of memory. */
+   for other batches and keeps its memory. `track` enables recording the cross-attention of the layer that aligns
+   words best: the second to last (Garg et al. 2019, section 4.1), but of two layers the last. Returns 0 if out of memory. */
 int init_search_state(State *s, int64_t sentences, const int32_t *lengths_B, const int32_t *tokens, int track) {
     const Config *c = &s->m->c;
     arena_reset(&s->batch);
     s->steps = s->max_tokens = 0;
-    s->track = track ? (c->decoder_layers > 1 ? c->decoder_layers - 2 : 0) : -1;
+    s->track = track ? (c->decoder_layers > 2 ? c->decoder_layers - 2 : c->decoder_layers - 1) : -1;
     s->lengths_B = arena_alloc(&s->batch, sentences * sizeof *s->lengths_B);
     s->cross_kv_B = arena_alloc(&s->batch, sentences * sizeof *s->cross_kv_B);
     if (s->batch.failed)

@@ -43,9 +43,12 @@ class DecoderState:
     def track_attention(self) -> None:
         """Record cross-attention from the next step on.
 
-        The tracked layer is the second to last, which aligns words best (Garg et al. 2019, section 4.1).
+        The tracked layer is the one that aligns words best: the second to last (Garg et al. 2019, section 4.1), but of
+        two layers the last. With the pretrained models, the first of two puts 18% of the tags of scripts/bench_emphasis.py
+        on wrong words, the last 7%.
         """
-        self.tracked_layer = max(0, len(self.cross_kv) - 2)
+        num_layers = len(self.cross_kv)
+        self.tracked_layer = num_layers - 2 if num_layers > 2 else num_layers - 1
 
     def record_cross_attention(self, layer: int, attention: CrossAttention, q_BHQK: Tensor, rows: int) -> None:
         """Record the attention of these queries if `layer` is tracked."""

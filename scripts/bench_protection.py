@@ -27,14 +27,19 @@ You have VARIABLE new messages.|VARIABLE wants to see you.|Tom paid MONEY for th
 I weigh QUANTITY.|The box is QUANTITY long and weighs QUANTITY.|The meeting is on DATE at TIME.|We met on DATE.
 She was born in YEAR.|There are NUMBER people in the room.|I have NUMBER questions.|NUMBER|DATE|EMAIL
 Tom and HANDLE are friends.|Do you know HANDLE?|The error was in HASH.|Version VERSION is new.|I have read HANDLE today.
-The train leaves at TIME.|The population is LARGE.|In YEAR there were LARGE of them.|Use the option OPTION.""",
+The train leaves at TIME.|The population is LARGE.|In YEAR there were LARGE of them.|Use the option OPTION.
+Use part PRODUCT for this.|We tested PRODUCT and PRODUCT last week.|The color COLOR is dark.|See ISSUE for the answer.
+VERSION is new, and PRERELEASE comes later.|The log begins at STAMP.|STAMP [main] The server is running.
+The dose is MEASURE.|The error is MEASURE.""",
     "de": """Meine E-Mail ist EMAIL.|Bitte schreibe vor dem DATE an EMAIL.|Siehe URL.|Das Buch findest du unter URL.
 Die Seite URL geht nicht.|Öffne die Datei PATH.|Das Programm ist in PATH, nicht in PATH.|Führe zuerst CODE aus.
 Die Funktion CODE gibt NUMBER zurück.|Hallo VARIABLE, wie geht es dir?|Du hast VARIABLE neue Nachrichten.
 Tom hat MONEY für das Auto bezahlt.|Es kostet MONEY.|Ich wiege QUANTITY.|Wir treffen uns am DATE um TIME.
 Sie wurde YEAR geboren.|Es sind NUMBER Leute im Zimmer.|Ich habe NUMBER Fragen.|NUMBER|DATE|EMAIL
 Tom und HANDLE sind Freunde.|Kennst du HANDLE?|Der Fehler war in HASH.|Version VERSION ist neu.
-Der Zug fährt um TIME ab.|Die Stadt hat LARGE Einwohner.|Benutze die Option OPTION.""",
+Der Zug fährt um TIME ab.|Die Stadt hat LARGE Einwohner.|Benutze die Option OPTION.
+Nimm dafür Teil PRODUCT.|Wir haben PRODUCT letzte Woche getestet.|Die Farbe COLOR ist dunkel.|Siehe ISSUE.
+VERSION ist neu, und PRERELEASE kommt später.|STAMP [main] Der Server läuft.|Die Dosis ist MEASURE.""",
 }
 
 KIND = re.compile("[A-Z]{3,}")
@@ -79,6 +84,16 @@ def random_span(kind: str, rng: random.Random) -> str:
         "HANDLE": [f"@{word()}", f"#{word()}"],
         "HASH": [f"{rng.getrandbits(40):010x}a1", f"0x{rng.getrandbits(16):04x}"],
         "VERSION": [f"{n(1, 9)}.{n(0, 20)}.{n(0, 9)}", f"v{n(1, 9)}.{n(0, 20)}.{n(0, 9)}"],
+        "PRODUCT": [
+            f"{word(1, 3).upper()}{n(10, 99)}-{n(100, 999)}", f"{word(2, 2).upper()}-{n(1000, 9999)}",
+            f"{word(1, 1)}{n(3, 9)}-{n(1000, 9999)}{word(1, 1).upper()}", f"{n(100, 999)}{word(2, 2).upper()}{n(1, 9)}",
+        ],
+        "COLOR": [f"#{rng.getrandbits(24):06x}"],
+        "ISSUE": [f"#{n(1, 999)}", f"{word()}/{word()}#{n(1, 999)}"],
+        "PRERELEASE": [f"{n(0, 9)}.{n(0, 9)}.{n(0, 9)}-beta.{n(1, 9)}", f"{n(1, 9)}.{n(0, 9)}-rc{n(1, 9)}"],
+        "STAMP": [f"2024-0{n(1, 9)}-{n(10, 28)}T{n(10, 23)}:{n(10, 59)}:{n(10, 59)}Z",
+                  f"2024-0{n(1, 9)}-{n(10, 28)} {n(10, 23)}:{n(10, 59)}:{n(10, 59)},{n(100, 999)}"],
+        "MEASURE": [f"{n(2, 99)} µg", f"± {n(2, 99)}", f"{n(2, 99)} ₹", f"₽{n(2, 99)}", f"{n(2, 99)} °C"],
         "OPTION": [f"--{word()}", f"--{word()}-{word()}", f"-{word(1, 1)}"],
     }  # fmt: skip
     return rng.choice(choices[kind])

@@ -24,11 +24,12 @@ from nmt.data.sentences import count_sentences, split_to_fit
 from nmt.data.spans import compile_patterns, find_spans
 from nmt.errors import DataError, UsageError
 from nmt.inference.glossary import Glossary, Term
-from nmt.inference.guard import _edit, _edits_of_aligned, without_added_period
+from nmt.inference.guard import _edit, without_added_period
 from nmt.inference.numbers import equivalent_pattern, number_localizer
 from nmt.inference.problems import count_occurrences, find_problems, is_missing
 from nmt.inference.segments import FixedSpan, protected_spans
 from nmt.inference.substitution import substitute
+from nmt.inference.terms import AlignedText, is_doubled, is_elsewhere, term_edits
 from nmt.inference.whitespace import surrounding_whitespace
 
 # ---- protected spans
@@ -377,11 +378,21 @@ def test_a_bad_glossary_is_an_error(tmp_path: Path, name: str, text: str, messag
 
 
 class Scripted:
-    """A translator that returns given translations and records its requests."""
+    """A translator that returns given translations and records its requests.
+
+    It aligns words of the source with words of a translation as `align` says; by default the first with the first.
+    """
+
+    align: Callable[[str, str], tuple[tuple[int, int], ...]]
 
     def __init__(self, translator: Translator, translate: Callable[[Line, str], list[str]]) -> None:
         self.config, self.tokenizer, self.segmenter = translator.config, translator.tokenizer, translator.segmenter
         self.function, self.requests = translate, []
+        self.align = lambda source, text: word_by_word(text)
+
+    def score(self, pairs: Iterable[tuple[str, str]]) -> Iterator[Translation]:
+        for source, text in pairs:
+            yield Translation(text, -1.0, -float(len(text)), alignment=self.align(source, text))
 
     def stream(
         self, chunks, search=None, *, details=False, on_progress=lambda lines: None
@@ -464,8 +475,62 @@ def test_the_alignment_follows_edits(translator: Translator) -> None:
 def test_edits_of_terms_do_not_overlap() -> None:
     spans = [FixedSpan(0, 9, "A", is_term=True), FixedSpan(2, 3, "B", is_term=True), FixedSpan(6, 9, "C", is_term=True)]
     alignment = [(0, 0), (0, 2), (1, 1), (2, 3), (3, 2), (4, 4)]
-    assert _edits_of_aligned("a b c d e", "v w x y z", spans[:2], alignment) == [(0, 9, "A")]
-    assert _edits_of_aligned("a b c d e", "v w x y z", spans, alignment) == [(0, 9, "A")]
+    translation = AlignedText("a b c d e", "v w x y z", alignment)
+    assert term_edits(translation, spans[:2]) == [(0, 9, "A")]
+    assert term_edits(translation, spans) == [(0, 9, "A")]
+
+
+def aligned_text(source: str, *words: str) -> AlignedText:
+    """Return a translation whose words each have the word that they are aligned with, as in `Hund|dog`."""
+    pairs = [word.split("|") for word in words]
+    sources = source.split()
+    alignment = [(sources.index(of), i) for i, (_, of) in enumerate(pairs)]
+    return AlignedText(source, " ".join(word for word, _ in pairs), alignment)
+
+
+FILE = FixedSpan(4, 8, "Akte", is_opaque=False, is_term=True)
+
+
+@pytest.mark.parametrize(
+    ("words", "limited", "unlimited"),
+    [
+        (("Eine|The", "große|file", "Datei,|file", "kam|came"), "Eine Akte Datei, kam", "Eine Akte, kam"),
+        (("Die|file", "Datei|file", "kam.|came"), "Die Akte kam.", "Die Akte kam."),  # an article is no translation
+        (("Da|The", "Datei|The", "kam.|came"), "Da Akte kam.", "Da Akte kam."),  # the attention is on the article
+        (("Ab|file", "kam|came", "der|in", "Ordner.|file"), "Ab kam der Akte.", "Ab kam der Akte."),  # the longer one
+        (("Das|came", "kam.|came"), None, None),
+    ],
+)  # fmt: skip
+def test_the_words_that_a_term_replaces(words: tuple[str, ...], limited: str | None, unlimited: str | None) -> None:
+    translation = aligned_text("The file came in", *words)
+    for whole_runs, expected in ((False, limited), (True, unlimited)):
+        edits = term_edits(translation, [FILE], whole_runs=whole_runs)
+        text = _edit(Translation(translation.text, 0.0, 0.0), edits).text
+        assert (text if edits else None) == expected
+
+
+@pytest.mark.parametrize(
+    ("words", "doubled"),
+    [
+        (("Die|The", "Akte|file", "kam|came"), False),
+        (("Die|The", "Akte|file", "die|file", "Datei|came", "kam|came"), True),
+        (("Die|The", "Akte|file", "der|file", "Dateien|came", "kam|came"), True),  # inflected
+        (("Die|The", "Akte|file", "Karte|file", "kam|came"), True),  # another rendering than in the original
+        (("Die|The", "Akte|file", "kam|file"), False),  # a word of the original that translates another word
+    ],
+)  # fmt: skip
+def test_a_term_beside_the_word_that_it_replaces_is_doubled(words: tuple[str, ...], doubled: bool) -> None:
+    source = "The file came in"
+    original = aligned_text(source, "Die|The", "Datei|file", "kam|came")
+    assert is_doubled(FILE, aligned_text(source, *words), original) == doubled
+
+
+def test_a_term_in_the_place_of_another_word_is_noticed() -> None:
+    source = "The file came in"
+    assert is_elsewhere(FILE, aligned_text(source, "Die|The", "Datei|file", "mit|in", "Akte|came"))
+    assert not is_elsewhere(FILE, aligned_text(source, "Die|The", "Akte|file", "kam|file"))
+    assert not is_elsewhere(FILE, aligned_text(source, "Die|file", "Akte|The", "kam|came"))  # the alignment is weak
+    assert not is_elsewhere(FILE, aligned_text(source, "Die|The", "Datei|file", "kam|came"))
 
 
 def test_a_line_of_several_segments_is_searched_again_in_its_segments_only(
@@ -573,6 +638,64 @@ def test_terms_are_applied_by_constraint_or_alignment(translator: Translator) ->
     assert [re.findall("[A-Z&]{1,3}(?![a-z])", line) for line in lines] == [["F&E"]] * 3  # no R F&E
     prefix = "Ein kleiner Hund"
     assert guard.translate([Line("The dog runs in the street.", prefix=prefix)])[0].startswith(prefix)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.sampled_from("abc def ghi jkl mno".split()), min_size=1, max_size=6), st.data())
+def test_a_term_is_in_the_place_of_the_word_that_it_replaces(
+    translator: Translator, words: list[str], data: st.DataObject
+) -> None:
+    place, beside = (data.draw(st.integers(0, len(words))) for _ in range(2))
+    source = " ".join([*words[:place], "file", *words[place:]])
+    original = [word.upper() for word in [*words[:place], "Datei", *words[place:]]]
+
+    def translate(line: Line, search: str | None) -> list[str]:
+        if not line.constraints:
+            return [" ".join(original)]
+        return [" ".join([*original[:beside], *line.constraints, *original[beside:]])]  # doubled
+
+    guard = scripted(translator, translate, glossary=Glossary([Term("file", "Akte", "en")]))
+    guard.translator.align = lambda source, text: tuple(
+        (source.upper().replace("FILE", "DATEI").split().index(word), i)
+        for i, word in enumerate(text.replace("Akte", "DATEI").split())
+    )
+    expected = [*original[:place], "Akte", *original[place + 1 :]]
+    assert guard.translate([source]) == [" ".join(expected)]
+    assert guard.term_counts == {("Akte", True): 1}
+
+
+def test_a_term_that_translates_another_word_is_doubtful(translator: Translator) -> None:
+    glossary = Glossary([Term("house", "Gebäude", "en")])
+    guard = scripted(translator, lambda line, search: ["Dieses Haus war Gebäude."], glossary=glossary)
+    [[best]] = guard.stream([["This house was big."]])
+    assert (best.text, best.warnings) == ("Dieses Haus war Gebäude.", ("term-doubtful: Gebäude",))
+    assert guard.term_counts == {("Gebäude", False): 1}
+
+    def translate(line: Line, search: str | None) -> list[str]:
+        return ["Dieses Haus war Gebäude." if "house" in line.text and len(line.text) < 90 else "Ich bin hier."]
+
+    of_segments = scripted(translator, translate, glossary=glossary)
+    [[best]] = of_segments.stream([["This house was big. " + "I am here. " * 40]])
+    assert best.warnings[-1] == "term-doubtful: Gebäude"
+    assert of_segments.term_counts == {("Gebäude", False): 1}
+
+
+@pytest.mark.parametrize(
+    ("source", "term", "translation", "others"),
+    [
+        ("Save the file before you leave.", "file", "Akte", "Datei"),
+        ("The phone in the kitchen is ringing.", "phone", "Fernsprecher", "Telefon|Handy"),
+        ("There are two keys on the table.", "key", "Schließkarte", "Schlüssel"),
+        ("The customer was angry yesterday.", "customer", "Auftraggeber", "Kund"),
+    ],
+)  # fmt: skip
+def test_a_term_replaces_the_word_of_the_model(
+    translator: Translator, source: str, term: str, translation: str, others: str
+) -> None:
+    guard = Guard(translator, glossary=Glossary([Term(term, translation, "en")]))
+    [text] = guard.translate([source])
+    assert count_occurrences(text, translation, inflected=True) == 1
+    assert not re.search(others, text)
 
 
 def test_terms_inside_protected_spans_are_not_translated(translator: Translator) -> None:

@@ -35,6 +35,7 @@ from nmt.inference.numbers import equivalent_pattern, number_localizer
 from nmt.inference.problems import LETTER, count_occurrences, find_problems, is_missing
 from nmt.inference.segments import FixedSpan, Line, spans_within, with_language
 from nmt.inference.substitution import digits_for_words, substitute
+from nmt.inference.terms import TERM_DOUBTFUL, AlignedText, Edit, is_doubled, is_elsewhere, term_edits
 from nmt.inference.translation import Part, Translation, concatenate, n_best_of_line
 from nmt.inference.translator import Translator, as_lines, check_lines, restore_whitespace
 from nmt.inference.whitespace import inline, separator, surrounding_whitespace
@@ -50,12 +51,12 @@ WIDE_BEAM = "beam(beam_size=8, top_beams=8, no_repeat_ngram_size=4)"
 CONSTRAINED = "constrained(beam_size=8, top_beams=2)"
 CONJUNCTIONS = ({"en": "and", "de": "und"}, {"en": "or", "de": "oder"})
 SPAN_PROBLEMS = ("missing", "repeated", "misplaced")
+TERM_NOT_APPLIED = "term-not-applied"
 _NUMBERS = ("quantity", "version", "format", "number")
 """Kinds of protected spans that may be numbers in the format of the source language."""
 _MARKER = re.compile(r"\s*[-–—•*·▪◦‣]\s+(?=[^\W\d_])")
 _ENCLOSING_TAG = re.compile(r"\s*<(?P<name>[a-z][\w-]*)(?:\s[^<>]*)?>(?P<rest>(?:(?!</?(?P=name)\b).)*)</(?P=name)>\s*")
 _SPACES = re.compile(r"(?<=\S) {2,}(?=\S)")
-_AROUND_WORDS = re.compile(r"(\W*).*?(\W*)", re.DOTALL)
 _LEADING_PUNCTUATION = re.compile(r"[\s,;:.!?)\]}”“»'\"-]*")
 _LABEL = re.compile(
     r"\b(?:version|release|section|chapter|figure|table|abschnitt|kapitel|abbildung|tabelle)\s$", re.IGNORECASE
@@ -69,8 +70,6 @@ Lines = Sequence[Line]
 NBest = list[Translation]
 Attempt = Callable[[Lines, list[NBest]], Iterable[NBest]]
 """Returns further translations of each line; none where it does not apply."""
-Edit = tuple[int, int, str]
-"""Start and end of a range of a text, and the new text."""
 
 
 class Guard:
@@ -125,8 +124,9 @@ class Guard:
                 has_frame = bool(before or after)
                 framed.append([_with_frame(before, each, after) for each in n_best] if has_frame else n_best)
             for line, n_best in zip(lines, results, strict=True):
-                terms = (span for span in line.fixed if span.is_term)
-                self.term_counts.update((span.translation, not is_missing(span, n_best[0].text)) for span in terms)
+                for span in line.fixed:
+                    if span.is_term:
+                        self.term_counts[span.translation, _is_applied(span, n_best[0])] += 1
             return framed
 
         return chain.from_iterable(map(translate, chunks))
@@ -145,6 +145,11 @@ class Guard:
         content = text[span.start : span.end]
         is_number = span.kind in _NUMBERS and not _LABEL.search(text[max(0, span.start - 20) : span.start])
         return FixedSpan(span.start, span.end, self.localize(content) if is_number else content, span.is_opaque)
+
+
+def _is_applied(span: FixedSpan, translation: Translation) -> bool:
+    """Return whether a term is in the translation, without doubt."""
+    return not is_missing(span, translation.text) and f"{TERM_DOUBTFUL}: {span.translation}" not in translation.warnings
 
 
 def split_frame(line: Line) -> tuple[str, Line, str]:
@@ -176,12 +181,14 @@ class _GuardedChunk:
         self.guard, self.details = guard, details
         self.spec = guard.config.search if search is None else search
         self.num_best = parse_search(self.spec).n_best
+        self.aligned: dict[tuple[str, str], AlignedText | None] = {}
 
     def translate(self, lines: Lines, on_progress: Callable[[int], object] = lambda lines: None) -> list[NBest]:
         """Return the n-best list of each line."""
         requests = [line if line.prefix or line.constraints or _has_text(line) else None for line in lines]
         translated = _search_where(requests, lambda lines: self._search(lines, self.spec, on_progress))
         on_progress(requests.count(None))
+        self._align_all(lines, translated)
         results = [
             self._rank(line, n_best) if n_best else [_copy(line)]
             for line, n_best in zip(lines, translated, strict=True)
@@ -192,7 +199,6 @@ class _GuardedChunk:
             (partial(self._substitute, constrained=False), SPAN_PROBLEMS),
             (partial(self._substitute, constrained=True), SPAN_PROBLEMS),
             (self._constrain, ()),
-            (partial(map, self._replace_terms), ()),
             (self._write_digits, (NUMBER_CHANGED, NUMBER_ADDED)),
             (self._fix_items, (MISSING_ITEM,)),
             (self._widen_beam, ()),
@@ -224,9 +230,61 @@ class _GuardedChunk:
             if not has_spaces:
                 translation = replace(translation, text=_SPACES.sub(" ", translation.text))
             if translation.text not in known:
-                warnings = find_problems(line, translation.text, self.guard.languages)
-                checked.append(replace(translation, warnings=warnings))
-        return sorted(checked, key=lambda translation: len(translation.warnings))[: self.num_best]
+                problems = find_problems(line, translation.text, self.guard.languages)
+                warnings = dict.fromkeys((*problems, *self._doubtful_terms(line, translation)))
+                checked.append(replace(translation, warnings=tuple(warnings)))
+        # The term may be right even if the alignment is doubtful.
+        checked.sort(key=lambda each: (len(each.warnings), each.has_problem((TERM_NOT_APPLIED,))))
+        return checked[: self.num_best]
+
+    def _doubtful_terms(self, line: Line, translation: Translation) -> list[str]:
+        """Return a warning for each term that is in the translation, but in the place of another word."""
+        of_parts = [warning for warning in translation.warnings if warning.startswith(TERM_DOUBTFUL)]
+        terms = [span for span in line.fixed if span.is_term and not is_missing(span, translation.text)]
+        aligned = self._align(line, translation.text) if terms else None
+        if not aligned:
+            return of_parts
+        return [f"{TERM_DOUBTFUL}: {span.translation}" for span in terms if is_elsewhere(span, aligned)]
+
+    def _align(self, line: Line, text: str) -> AlignedText | None:
+        """Align the words of a line; none if it has several segments, or if it is too long to be scored."""
+        pair = (with_language(line.text, line.language), text)
+        if pair not in self.aligned:
+            self._align_pairs({pair: line})
+        return self.aligned[pair]
+
+    def _align_all(self, lines: Lines, results: Sequence[NBest]) -> None:
+        """Align the lines with terms for `_align`, because aligning them one by one is slow."""
+        lines_of_pairs: dict[tuple[str, str], Line] = {}
+        for line, n_best in zip(lines, results, strict=True):
+            if not any(span.is_term for span in line.fixed):
+                continue
+            source = with_language(line.text, line.language)
+            for translation in n_best:
+                lines_of_pairs[source, translation.text] = line
+        self._align_pairs(lines_of_pairs)
+
+    def _align_pairs(self, lines_of_pairs: dict[tuple[str, str], Line]) -> None:
+        unknown: list[tuple[str, str]] = []
+        for pair, line in lines_of_pairs.items():
+            if pair not in self.aligned:
+                self.aligned[pair] = None
+                if len(self._segments(line)) == 1:
+                    unknown.append(pair)
+        for pair, scored in zip(unknown, self._score(unknown), strict=True):
+            if scored:
+                offset = len(pair[0]) - len(lines_of_pairs[pair].text)
+                self.aligned[pair] = AlignedText(*pair, scored.alignment, scored.log_prob, offset)
+
+    def _score(self, pairs: list[tuple[str, str]]) -> list[Translation | None]:
+        """Score translations; none for those that are too long, which are found by halving."""
+        try:
+            return list(self.guard.translator.score(pairs))
+        except DataError:
+            if len(pairs) < 2:
+                return [None]
+            middle = len(pairs) // 2
+            return self._score(pairs[:middle]) + self._score(pairs[middle:])
 
     # Attempts: each returns further translations of each line, or none where it does not apply.
 
@@ -245,7 +303,11 @@ class _GuardedChunk:
         n_best_of_parts = n_best_of_line(self.translate([_part(line, *span) for span in spans]))
         separators = ["", *(separator(line.text, end, start) for (_, end), (start, _) in pairwise(spans))]
         offsets = [_word_index(line.text, start) for start, _ in spans]
-        found = [concatenate(list(map(Part, ranked, separators, offsets))) for ranked in n_best_of_parts]
+        found = []
+        for ranked in n_best_of_parts:
+            doubtful = [warning for each in ranked for warning in each.warnings if warning.startswith(TERM_DOUBTFUL)]
+            joined = concatenate(list(map(Part, ranked, separators, offsets)))
+            found.append(replace(joined, warnings=tuple(doubtful)))
         return restore_whitespace(line.text, found)
 
     def _substitute(self, lines: Lines, results: list[NBest], *, constrained: bool) -> Iterator[NBest]:
@@ -275,7 +337,7 @@ class _GuardedChunk:
                 if not any(name in each.text and is_missing(span, each.text) for name, span in stand_ins)
             ]  # without inflected names, such as Toms
 
-    def _constrain(self, lines: Lines, results: list[NBest]) -> list[NBest]:
+    def _constrain(self, lines: Lines, results: list[NBest]) -> Iterator[NBest]:
         """Search with the missing numbers and terms as constraints, but without adding sentences that contain them."""
         requests = []
         for line, n_best in zip(lines, results, strict=True):
@@ -284,7 +346,7 @@ class _GuardedChunk:
             is_applicable = missing and not any(span.is_opaque for span in spans) and len(self._segments(line)) == 1
             requests.append(replace(line, constraints=line.constraints + missing) if is_applicable else None)
         found = _search_where(requests, self._search_constrained)
-        return [
+        constrained = [
             [
                 each
                 for each in n_best
@@ -292,6 +354,7 @@ class _GuardedChunk:
             ]
             for line, n_best in zip(lines, found, strict=True)
         ]
+        return self._place_terms(lines, results, constrained)
 
     def _write_digits(self, lines: Lines, results: list[NBest]) -> Iterator[NBest]:
         """Write the numbers in words as digits, which models copy, and spell them again in the translation."""
@@ -359,23 +422,50 @@ class _GuardedChunk:
             return []
         return [replace(translation, text=restore_marks(line.text, translation.text, alignment))]
 
-    def _replace_terms(self, line: Line, n_best: NBest) -> NBest:
-        """Replace the words that are aligned with a missing term by its translation."""
-        translation = n_best[0]
-        missing = [span for span in line.fixed if span.is_term and is_missing(span, translation.text)]
-        if not missing or len(self._segments(line)) != 1:
+    def _place_terms(self, lines: Lines, results: list[NBest], constrained: list[NBest]) -> Iterator[NBest]:
+        """Put the missing terms in the place of the words that are aligned with them in the source.
+
+        A constrained search may write a term beside the word that it replaces. Its translations compete with those in
+        which the words are replaced: the model's log-probability decides.
+        """
+        candidates: list[NBest] = []
+        for line, n_best, found in zip(lines, results, constrained, strict=True):
+            candidates.append(found + self._replace_words(line, n_best[0]))
+        self._align_all(lines, candidates)
+        for line, n_best, found in zip(lines, results, candidates, strict=True):
+            yield self._rank_by_terms(line, n_best[0], found)
+
+    def _replace_words(self, line: Line, original: Translation) -> NBest:
+        """Replace the words that are aligned with missing terms by the terms."""
+        terms = _missing_terms(line, original.text)
+        aligned = self._align(line, original.text) if terms else None
+        if not aligned:
             return []
-        source = with_language(line.text, line.language)
-        offset = len(source) - len(line.text)
-        missing = [replace(span, start=span.start + offset, end=span.end + offset) for span in missing]
-        try:
-            alignment = next(self.guard.translator.score([(source, translation.text)])).alignment
-        except DataError:  # with the spans instead of short names, it may have more tokens than the model has positions
-            return []
-        edits = _edits_of_aligned(source, translation.text, missing, alignment)
-        result = _edit(translation, edits)
-        keeps_prefix = result.text.lstrip().startswith(line.prefix)
-        return [result] if keeps_prefix and all(each in result.text for each in line.constraints) else []
+        found: NBest = []
+        for whole_runs in (False, True):
+            edits = term_edits(aligned, terms, whole_runs=whole_runs)
+            edited = _edit(original, edits)
+            keeps_prefix = edited.text.lstrip().startswith(line.prefix)
+            if edits and keeps_prefix and all(each in edited.text for each in line.constraints):
+                found.append(edited)
+        return found
+
+    def _rank_by_terms(self, line: Line, original: Translation, n_best: NBest) -> NBest:
+        """Return the translations in which no missing term is doubled, the most probable first."""
+        terms = _missing_terms(line, original.text)
+        aligned_original = self._align(line, original.text) if terms else None
+        if not aligned_original:
+            return n_best
+        log_probs: dict[str, float] = {}
+        placed: NBest = []
+        for translation in n_best:
+            aligned = self._align(line, translation.text)
+            if not aligned or translation.text in log_probs:
+                continue
+            if not any(is_doubled(span, aligned, aligned_original) for span in terms):
+                log_probs[translation.text] = aligned.log_prob
+                placed.append(translation)
+        return sorted(placed, key=lambda each: -log_probs[each.text])
 
     def _widen_beam(self, lines: Lines, results: list[NBest]) -> list[NBest]:
         """Search with a wider beam and without repetitions, and consider all of its hypotheses.
@@ -425,6 +515,10 @@ class _GuardedChunk:
         return self.guard.translator.segmenter.spans(line)
 
 
+def _missing_terms(line: Line, text: str) -> list[FixedSpan]:
+    return [span for span in line.fixed if span.is_term and is_missing(span, text)]
+
+
 def _has_rest(line: Line, text: str) -> bool:
     """Return whether a part of a glossary term is left beside its translation, such as the R of R&D in `R F&E`."""
     for span in line.fixed:
@@ -433,30 +527,6 @@ def _has_rest(line: Line, text: str) -> bool:
         if span.is_term and rest and re.search(rf"\b(?:{rest})\s{translation}|{translation}\s(?:{rest})\b", text):
             return True
     return False
-
-
-def _edits_of_aligned(
-    source: str, text: str, spans: Sequence[FixedSpan], alignment: Iterable[tuple[int, int]]
-) -> list[Edit]:
-    """Return the edits that replace the words that are aligned with source spans, but not punctuation around them."""
-    words = [match.span() for match in re.finditer(r"\S+", text)]
-    targets: dict[int, list[int]] = {}
-    for source_word, target_word in alignment:
-        if target_word < len(words):  # a tokenizer may count more words
-            targets.setdefault(source_word, []).append(target_word)
-    edits: list[Edit] = []
-    for span in spans:
-        first, last = _word_index(source, span.start), _word_index(source, span.end - 1)
-        aligned = sorted(word for i in range(first, last + 1) for word in targets.get(i, ()))
-        if aligned:
-            start, end = words[aligned[0]][0], words[min(aligned[-1], aligned[0] + last - first)][1]
-            before, after = _AROUND_WORDS.fullmatch(text[start:end]).groups()  # type: ignore[union-attr]  # matches any
-            edits.append((start + len(before), end - len(after), span.translation))
-    kept: list[Edit] = []
-    for edit in sorted(edits):
-        if not kept or edit[0] >= kept[-1][1]:  # two terms may be aligned with one compound
-            kept.append(edit)
-    return kept
 
 
 def _edit(translation: Translation, edits: Iterable[Edit]) -> Translation:

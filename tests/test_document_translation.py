@@ -15,6 +15,7 @@ from commandline import CommandLine
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nmt.cli.documents import _log_warnings
 from nmt.config import config_io
 from nmt.data.scripts import foreign_spans
 from nmt.documents.document import RichText, Tag, parents
@@ -23,6 +24,7 @@ from nmt.documents.memory import TranslationMemory
 from nmt.documents.projection import AlignedSentence, project
 from nmt.documents.rich_text import Sections
 from nmt.documents.translate import DocumentTranslator
+from nmt.inference.alignment import Link
 from nmt.inference.segments import FixedSpan, Line
 from nmt.inference.translation import Translation
 from nmt.inference.translator import Translator
@@ -67,6 +69,16 @@ def tagged(text: RichText) -> list[str]:
     return [text.text[tag.start : tag.end] for tag in text.tags]
 
 
+def links(alignment: str) -> tuple[Link, ...]:
+    """Read links such as `0-1`, or with the share of attention `0-1:0.4`."""
+    result = []
+    for text in alignment.split():
+        pair, _, share = text.partition(":")
+        source, target = pair.split("-")
+        result.append(Link(int(source), int(target), float(share or 1)))
+    return tuple(result)
+
+
 # ---- projection of tags
 
 
@@ -94,10 +106,58 @@ def tagged(text: RichText) -> list[str]:
 def test_a_tag_covers_the_aligned_words(
     source: str, tags: list[str], target: str, alignment: str, expected: list[str]
 ) -> None:
-    pairs = tuple((int(a), int(b)) for a, b in (pair.split("-") for pair in alignment.split()))
-    sentence = AlignedSentence((0, len(source)), (0, len(target)), pairs)
+    sentence = AlignedSentence((0, len(source)), (0, len(target)), links(alignment))
     projected = project(rich(source, *tags), target, [sentence])
     assert tagged(RichText(target, projected)) == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "tag", "target", "alignment", "expected", "is_doubtful"),
+    [
+        # The verb is the longer word; its auxiliary is covered, too, if it is close.
+        ("he lost the hat", "lost", "er hat da den Hut verloren", "0-0 1-1:0.5 2-3 3-4 1-5:0.4", "verloren", True),
+        ("he lost it", "lost", "er hat es verloren", "0-0 1-1:0.5 2-2 1-3:0.4", "hat es verloren", False),
+        # The word that has most of the attention, although its own best source word is another one.
+        ("das ist nicht neu", "nicht", "that isn't new", "0-0 1-1:0.9 2-1:0.8 3-2", "isn't", False),
+        # Neither a word that has little of the attention nor one that translates another word.
+        ("a tiny dog sees", "tiny", "ein kleiner Hund sieht genau", "0-0 1-1:0.7 2-2 3-3 1-4:0.2", "kleiner", False),
+        ("a very dog", "very", "ein Hund", "0-0 2-1", "Hund", True),  # the nearest word: there is no better one
+        ("see the red dog", "the red dog", "den roten Hund sehen", "1-0:0.6 2-1:0.8 3-2 0-3", "den roten Hund", False),
+    ],
+)  # fmt: skip
+def test_a_tag_covers_the_words_with_most_of_the_attention(
+    source: str, tag: str, target: str, alignment: str, expected: str, is_doubtful: bool
+) -> None:
+    sentence = AlignedSentence((0, len(source)), (0, len(target)), links(alignment))
+    (placed,) = project(rich(source, tag), target, [sentence])
+    assert (target[placed.start : placed.end], placed.is_doubtful) == (expected, is_doubtful)
+
+
+def test_a_word_of_another_tag_is_not_taken() -> None:
+    source, target = "das ist nicht neu", "that isn't new"
+    sentence = AlignedSentence((0, len(source)), (0, len(target)), links("0-0 1-1:0.9 2-1:0.8 3-2"))
+    projected = project(rich(source, "nicht", "ist"), target, [sentence])
+    assert tagged(RichText(target, projected))[1] == "isn't"
+
+
+def test_doubtful_tags_are_counted_and_logged(capsys: pytest.CaptureFixture[str]) -> None:
+    blocks = [rich("One small dog sleeps.", "small dog"), rich("A bird sings.", "A bird sings.")]
+    result = document_translator(StubTranslator()).translate(blocks)
+    assert (result.num_tags, result.num_doubtful_tags) == (2, 0)
+    _log_warnings("page.md", result)
+    assert capsys.readouterr().err == ""
+    result = document_translator(StubTranslator(has_alignment=False)).translate(blocks)
+    assert (result.num_tags, result.num_doubtful_tags) == (2, 1)  # the tag of the sentence is not doubtful
+    _log_warnings("page.md", result)
+    assert "page.md: 1 of 2 tags may be on other words" in capsys.readouterr().err
+
+
+def test_many_tags_in_a_long_sentence_are_placed_in_time() -> None:
+    text = " ".join(f"w{i}" for i in range(2000))
+    spans = [match.span() for match in re.finditer(r"\S+", text)]
+    block = RichText(text, tuple(Tag(*span, i) for i, span in enumerate(spans)))
+    (result,) = document_translator(StubTranslator()).translate([block]).blocks
+    assert tagged(result) == [f"W{i}" for i in range(2000)]
 
 
 def test_fixed_text_keeps_its_tag() -> None:
@@ -134,8 +194,7 @@ def test_code_is_at_its_aligned_or_nth_occurrence(
     text = source.replace("`", "")
     span = FixedSpan(start, start + len(code), code)
     block = RichText(text, (Tag(span.start, span.end, 0),), (span,))
-    pairs = [(int(a), int(b)) for a, b in (pair.split("-") for pair in alignment.split())]
-    (tag,) = project(block, target, [AlignedSentence((0, len(text)), (0, len(target)), tuple(pairs))])
+    (tag,) = project(block, target, [AlignedSentence((0, len(text)), (0, len(target)), links(alignment))])
     is_found = tag.start < tag.end
     marked = f"{target[: tag.start]}[{target[tag.start : tag.end]}]{target[tag.end :]}"
     assert (marked if is_found else target) == expected
@@ -150,15 +209,15 @@ def test_repeated_code_keeps_its_words(words: list[str], coded: set[int], has_al
     matches = list(re.finditer(r"\S+", text))
     spans = [FixedSpan(*match.span(), match[0]) for i, match in enumerate(matches) if i in coded]
     block = RichText(text, tuple(Tag(span.start, span.end, i) for i, span in enumerate(spans)), tuple(spans))
-    alignment = tuple((i, i) for i in range(len(words))) if has_alignment else ()
-    sentence = AlignedSentence((0, len(text)), (0, len(text)), alignment)
+    equal_words = tuple(Link(i, i, 1.0) for i in range(len(words))) if has_alignment else ()
+    sentence = AlignedSentence((0, len(text)), (0, len(text)), equal_words)
     assert project(block, text, [sentence]) == block.tags
 
 
 @pytest.mark.parametrize(("at", "expected"), [(0, 0), (5, 5), (6, 12), (11, 17)])
 def test_a_position_stays_next_to_its_word(at: int, expected: int) -> None:
     block = RichText("hello small world", (Tag(at, at, 0),))  # after hello, before small, after small
-    sentence = AlignedSentence((0, 17), (0, 17), ((0, 0), (1, 2), (2, 1)))
+    sentence = AlignedSentence((0, 17), (0, 17), links("0-0 1-2 2-1"))
     (tag,) = project(block, "HELLO WORLD SMALL", [sentence])
     assert tag.start == expected
 

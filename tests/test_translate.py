@@ -23,10 +23,11 @@ from nmt.data.normalization import normalize, normalize_case
 from nmt.data.sentences import count_sentences, split_sentences, split_to_fit
 from nmt.errors import ConfigError, DataError, NMTError, UsageError
 from nmt.inference import Source, batch_engine, chunking, native
-from nmt.inference.alignment import align
+from nmt.inference.alignment import Link, align, link_words
 from nmt.inference.batch_engine import BatchEngine
 from nmt.inference.chunking import chunk_by_arrival
 from nmt.inference.segments import FixedSpan, Line
+from nmt.inference.translation import Part, Translation, concatenate
 from nmt.inference.translator import Translator
 from nmt.search import SEARCHES, Hypothesis, Search, parse_search
 from nmt.search.beam import Beam
@@ -256,16 +257,37 @@ def test_a_target_word_is_aligned_to_the_source_word_with_the_most_attention() -
     attention_TS = np.array(
         [[0.4, 0.2, 0.1, 0.3], [0.1, 0.3, 0.4, 0.2], [0.3, 0.25, 0.0, 0.45], [0.0, 1.0, 0.0, 0.0]], np.float32
     )  # the last row and column are the end tokens
-    assert align(["▁a", "▁b", "c"], ["▁x", "y", "▁z"], attention_TS) == [(1, 0), (0, 1)]
+    assert align(link_words(["▁a", "▁b", "c"], ["▁x", "y", "▁z"], attention_TS)) == [(1, 0), (0, 1)]
 
 
 def test_alignment_ignores_attached_punctuation_and_normalizes_the_attention_to_each_word() -> None:
     attention_TS = np.array([[0.4, 0.6, 0.0], [0.3, 0.0, 0.7], [0.0, 0.0, 1.0]], np.float32)
-    assert align(["▁a", "▁b", "."], ["▁x", "▁y", "."], attention_TS) == [(1, 0), (0, 1)]
+    assert align(link_words(["▁a", "▁b", "."], ["▁x", "▁y", "."], attention_TS)) == [(1, 0), (0, 1)]
     attention_TS = np.array([[0.5, 0.4, 0.0], [0.6, 0.0, 0.3], [0.8, 0.0, 0.0]], np.float32)
-    assert align(["▁the", "▁a", "▁b"], ["▁x", "▁y", "▁z"], attention_TS) == [(1, 0), (2, 1), (0, 2)]
+    assert align(link_words(["▁the", "▁a", "▁b"], ["▁x", "▁y", "▁z"], attention_TS)) == [(1, 0), (2, 1), (0, 2)]
     attention_TS = np.array([[0.3, 0.0, 0.1], [0.1, 0.0, 0.9]], np.float32)  # punctuation that is a word
-    assert align(["▁a", "▁b", "▁!"], ["▁x", "▁!"], attention_TS) == [(0, 0), (2, 1)]
+    assert align(link_words(["▁a", "▁b", "▁!"], ["▁x", "▁!"], attention_TS)) == [(0, 0), (2, 1)]
+
+
+def test_words_are_linked_in_both_directions() -> None:
+    attention_TS = np.array([[0.9, 0.1, 0.0], [0.1, 0.5, 0.4], [0.0, 0.0, 1.0]], np.float32)
+    links = link_words(["▁this", "▁is", "▁not"], ["▁das", "▁isn't", "▁so"], attention_TS)
+    assert [(link.source, link.target) for link in links] == [(0, 0), (1, 1), (2, 2)]
+    attention_TS = np.array([[0.9, 0.1, 0.0], [0.1, 0.5, 0.4], [0.0, 0.0, 0.3]], np.float32)
+    links = link_words(["▁this", "▁is", "▁not"], ["▁it", "▁isn't", "▁so"], attention_TS)
+    assert [(link.source, link.target) for link in links] == [(0, 0), (1, 1), (2, 1), (2, 2)]  # not - isn't
+    assert [round(link.share, 2) for link in links] == [0.9, 0.83, 0.57, 0.43]
+    assert align(links) == [(0, 0), (1, 1), (2, 2)]
+
+
+def test_links_of_changed_words_are_not_used() -> None:
+    links = (Link(0, 0, 0.9), Link(1, 1, 0.5), Link(1, 0, 0.4))
+    translation = Translation("a b", 0.0, 0.0, alignment=((0, 0), (1, 1)), links=links)
+    assert translation.known_links() == links
+    assert replace(translation, alignment=((1, 0),)).known_links() == (Link(1, 0, 1.0),)
+    joined = concatenate([Part(translation), Part(translation, " ", 2)])
+    assert joined.known_links() == (*links, Link(2, 2, 0.9), Link(3, 3, 0.5), Link(3, 2, 0.4))
+    assert joined.alignment == ((0, 0), (1, 1), (2, 2), (3, 3))
 
 
 def test_lines_of_a_stream_are_returned_on_arrival() -> None:

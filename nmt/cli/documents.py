@@ -28,6 +28,7 @@ from nmt.errors import NMTError, UsageError, suggest
 from nmt.paths import descriptor
 
 if TYPE_CHECKING:
+    from nmt.cli.translation_job import LanguageCheck
     from nmt.documents.translate import DocumentTranslator, TranslatedBlocks
 
 MAX_WARNINGS = 5
@@ -53,6 +54,7 @@ class DocumentJob:
 
     translator: DocumentTranslator
     options: DocumentOptions
+    language_check: LanguageCheck
     resume: bool
     """Whether to skip documents that have a translation."""
     force: bool
@@ -109,6 +111,7 @@ class DocumentJob:
             document = file.parser(data, self.options)
         except NMTError as error:
             raise _named(error, name) from None
+        self.language_check.add([block.text for block in document.blocks])
         with progress(None, f"translating {file.path.name}", " sentences") as bar:
 
             def start(total: int) -> Callable[[int], object]:
@@ -340,6 +343,9 @@ def _log_warnings(name: str, result: TranslatedBlocks) -> None:
         log(f"warning: {name}: '{_shorten(sentence)}': {', '.join(warnings)}")
     if len(result.warnings) > MAX_WARNINGS:
         log(f"{name}: {len(result.warnings):,} of {result.num_sentences:,} sentences have warnings")
+    if result.num_doubtful_tags:
+        tags = f"{result.num_doubtful_tags:,} of {counted(result.num_tags, 'tag')}"
+        log(f"{name}: {tags} may be on other words, because the word alignment is weak")
 
 
 def _shorten(text: str) -> str:

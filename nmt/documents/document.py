@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from nmt.inference.segments import FixedSpan
@@ -20,6 +20,8 @@ class Tag:
     id: int
     """Identifies the markup within its block, or its paragraph if that has several blocks; a translation may repeat or
     move it, but not lose it."""
+    is_doubtful: bool = field(default=False, compare=False)
+    """Whether the word alignment hardly shows that these words of a translation are those of the tag."""
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,15 @@
 """Projection of inline tags onto a translation by word alignment.
 
-A tag covers the contiguous part of the translation that has most of the words aligned with its words. Tags keep their
-nesting, and no tag is lost: one whose words have no counterpart covers the word next to the place where it would be.
+A tag covers the contiguous part of the translation that has most of the attention to its words. Tags keep their
+nesting, and no tag is lost: one whose words have no counterpart covers the word next to the place where it would be. If
+other words have nearly as much of the attention, the tag also covers them if they are close.
 
 Cf. Müller, Treatment of markup in statistical machine translation, 2017, https://aclanthology.org/W17-4804
 """
 
 from __future__ import annotations
 
+import math
 import re
 from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
@@ -19,10 +21,15 @@ from types import MappingProxyType
 from nmt.data.placeholders import occurrence_pattern
 from nmt.data.spans import ProtectedSpan, find_spans
 from nmt.documents.document import RichText, Tag, parents
+from nmt.inference.alignment import Link, align
 from nmt.inference.segments import FixedSpan
 
 GAP_COST = 0.5
-"""Cost of a word that is not aligned with a tag's words, relative to the gain of one that is."""
+"""Cost of a word that is not linked with a tag's words, relative to the gain of a word of one letter that is."""
+DOUBTFUL_GAP_COST = 0.35
+"""The same for a doubtful tag, so that it also covers other words that may be meant."""
+MIN_CERTAINTY = 0.6
+"""Minimum share of the words that a tag covers in the gain of all words that are linked with its words."""
 PUNCTUATION_WEIGHT = 0.1
 """Weight of the punctuation next to a word, relative to a word."""
 FIXED_WEIGHT = 100.0
@@ -42,8 +49,17 @@ class AlignedSentence:
     """Its range in the block."""
     target: Span
     """The range of its translation in that of the block."""
-    alignment: tuple[tuple[int, int], ...] = ()
-    """Pairs of word indices (source, target) within the sentence; empty: words are aligned by their positions."""
+    links: tuple[Link, ...] = ()
+    """Links of its words; empty: words are aligned by their positions."""
+
+
+@dataclass(frozen=True)
+class _SourcePart:
+    """A part of the source that a part of the translation is linked with."""
+
+    span: Span
+    share: float
+    """Share of the attention to it."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +70,18 @@ class _Unit:
     end: int
     source: Span
     weight: float
+    parts: tuple[_SourcePart, ...] = ()
+    """All parts of the source that it is linked with."""
+    word_length: int = 1
+    """Number of letters of the word. Long words carry more of the meaning than auxiliary words (Zipf 1949)."""
+
+    def gain(self, tag: Span) -> float:
+        """Return how much the unit contributes to the translation of a range of the source."""
+        share = sum(part.share for part in self.parts if _overlap(part.span, tag))
+        return self.weight * math.sqrt(self.word_length) * share
+
+    def cost(self) -> float:
+        return min(self.weight, 1.0)
 
 
 def project(
@@ -76,10 +104,16 @@ def project(
 class _Projection:
     def __init__(self, block: RichText, translation: str, sentences: Sequence[AlignedSentence]) -> None:
         self._block, self._target, self._sentences = block, translation, sentences
+        self._doubtful: set[int] = set()
+        """Ids of the tags whose place is doubtful."""
         self._fixed: dict[Span, Span | None] = {}
         """Place of each fixed span in the translation; None: it is missing."""
         self._units = [self._units_of(sentence) for sentence in sentences]
         self._source_starts = [sentence.source[0] for sentence in sentences]
+        self._all_units = [unit for units in self._units for unit in units]
+        self._word_starts = [match.start() for match in _WORD.finditer(block.text)]
+        self._linked_units = self._link_units()
+        """By the index of a word of the block, the indices of the units that are linked with it."""
 
     def tags(self, parent_of_points: Mapping[int, int]) -> tuple[Tag, ...]:
         children: dict[int | None, list[Tag]] = defaultdict(list)
@@ -92,7 +126,7 @@ class _Projection:
             ranges = self._place(children[parent], window)
             placed |= ranges
             waiting += [(tag_id, each) for tag_id, each in ranges.items() if tag_id in children]
-        return tuple(Tag(*placed[tag.id], tag.id) for tag in self._block.tags)
+        return tuple(Tag(*placed[tag.id], tag.id, tag.id in self._doubtful) for tag in self._block.tags)
 
     def _place(self, siblings: Sequence[Tag], window: Span) -> dict[int, Span]:
         """Return the ranges of sibling tags within a window of the translation."""
@@ -129,25 +163,39 @@ class _Projection:
             and is_free(*whole)
         ):
             return whole
-        units = [unit for i in range(first, last + 1) for unit in self._units[i]]
-        aligned = [i for i, unit in enumerate(units) if _overlap(unit.source, key)]
-        candidates = units[aligned[0] : aligned[-1] + 1] if aligned else []
-        weights: list[float | None] = []
-        for unit in candidates:
-            if not is_free(unit.start, unit.end):
-                weights.append(None)
-            elif _overlap(unit.source, key):
-                weights.append(unit.weight)
-            elif _overlaps_any(unit.source, siblings):
-                weights.append(None)
-            else:
-                weights.append(-GAP_COST * min(unit.weight, 1.0))
-        if best := _best_run(weights):
-            return candidates[best[0]].start, candidates[best[1]].end
+        linked = [i for word in self._words(key) for i in self._linked_units[word] if self._all_units[i].gain(key)]
+        units = self._all_units[min(linked) : max(linked) + 1] if linked else []
+        gains: list[float | None] = []
+        for unit in units:
+            is_of_sibling = not _overlap(unit.source, key) and _overlaps_any(unit.source, siblings)
+            gains.append(None if is_of_sibling or not is_free(unit.start, unit.end) else unit.gain(key))
+        has_links = any(self._sentences[i].links for i in range(first, last + 1))
+        if run := _best_run(_weights(units, gains, GAP_COST)):
+            all_gains = sum(gain for gain in gains if gain)
+            certainty = sum(gain for gain in gains[run[0] : run[1] + 1] if gain) / all_gains
+            if certainty < MIN_CERTAINTY:
+                run = _best_run(_weights(units, gains, DOUBTFUL_GAP_COST)) or run
+            if certainty < MIN_CERTAINTY or not has_links:
+                self._doubtful.add(tag.id)
+            return units[run[0]].start, units[run[1]].end
+        self._doubtful.add(tag.id)
         position = _outside(self._position(tag.start, window), taken)
         words = [_core(self._target, *match.span()) for match in _WORD.finditer(self._target, max(low, 0), high)]
         free = [word for word in words if is_free(*word)]
         return min(free, key=lambda word: abs(word[0] - position), default=(position, position))
+
+    def _words(self, span: Span) -> range:
+        """Return the indices of the words of the block that have a character in a range."""
+        first = bisect_right(self._word_starts, span[0]) - 1
+        return range(max(0, first), bisect_left(self._word_starts, span[1]))
+
+    def _link_units(self) -> dict[int, list[int]]:
+        units_of: dict[int, list[int]] = defaultdict(list)
+        for i, unit in enumerate(self._all_units):
+            for part in unit.parts:
+                for word in self._words(part.span):
+                    units_of[word].append(i)
+        return units_of
 
     def _position(self, at: int, window: Span) -> int:
         """Return the position in the translation of a position in the source: next to the same word."""
@@ -187,7 +235,7 @@ class _Projection:
         spans = [span for span in self._block.fixed if start <= span.start < end and span.translation]
         if not spans:
             return
-        aligned_words = words if sentence.alignment else ()
+        aligned_words = words if sentence.links else ()
         protected = find_spans(self._block.text[start:end])
         protected_in_target = find_spans(self._target[slice(*sentence.target)])
         taken: list[Span] = []
@@ -200,37 +248,52 @@ class _Projection:
                 self._fixed[span.start, span.end] = place
                 if place:
                     insort(taken, place)
-                    yield _Unit(*place, (span.start, span.end), FIXED_WEIGHT)
+                    source = (span.start, span.end)
+                    yield _Unit(*place, source, FIXED_WEIGHT, (_SourcePart(source, 1.0),))
 
     def _word_units(self, sentence: AlignedSentence) -> Iterator[_Unit]:
         source_words = [match.span() for match in _WORD.finditer(self._block.text, *sentence.source)]
         target_words = [match.span() for match in _WORD.finditer(self._target, *sentence.target)]
-        alignment = {target: source for source, target in sentence.alignment}
-        if not alignment and source_words:
+        links = sentence.links
+        if not links and source_words:
             scale = len(source_words) / max(1, len(target_words))
-            alignment = {i: int(i * scale) for i in range(len(target_words))}
+            links = tuple(Link(int(i * scale), i, 1.0) for i in range(len(target_words)))
+        links = tuple(link for link in links if link.source < len(source_words))
+        links_of: dict[int, list[Link]] = defaultdict(list)
+        for link in links:
+            links_of[link.target].append(link)
+        best_source = {target: source for source, target in align(links)}
         for i, word in enumerate(target_words):
-            source_word = alignment.get(i, len(source_words))
-            if source_word < len(source_words):
-                yield from self._units_of_word(source_words[source_word], word)
+            if i in best_source:
+                parts = [_SourcePart(source_words[link.source], link.share) for link in links_of[i]]
+                yield from self._units_of_word(source_words[best_source[i]], word, parts)
             else:
                 yield _Unit(*word, (0, 0), 1.0)
 
-    def _units_of_word(self, source: Span, target: Span) -> Iterator[_Unit]:
-        """Yield the characters of a word that equals its source, else the word and the punctuation around it."""
+    def _units_of_word(self, source: Span, target: Span, parts: Sequence[_SourcePart]) -> Iterator[_Unit]:
+        """Yield the characters of a word that equals its source, else the word and the punctuation around it.
+
+        Args:
+            source: the source word of which the word has the largest share.
+            target: the word.
+            parts: all source words that it is linked with.
+        """
+        share = next(part.share for part in parts if part.span == source)
+        length = target[1] - target[0]
         if self._block.text[slice(*source)] == self._target[slice(*target)]:
-            for i in range(target[1] - target[0]):
-                start = source[0] + i
-                yield _Unit(target[0] + i, target[0] + i + 1, (start, start + 1), 1 / (target[1] - target[0]))
+            for i in range(length):
+                char = (source[0] + i, source[0] + i + 1)
+                yield _Unit(target[0] + i, target[0] + i + 1, char, 1 / length, (_SourcePart(char, share),), length)
             return
         source_core, target_core = _core(self._block.text, *source), _core(self._target, *target)
-        for part, source_part, weight in (
-            ((target[0], target_core[0]), (source[0], source_core[0]), PUNCTUATION_WEIGHT),
-            (target_core, source_core, 1.0),
-            ((target_core[1], target[1]), (source_core[1], source[1]), PUNCTUATION_WEIGHT),
-        ):
-            if part[0] < part[1]:
-                yield _Unit(*part, source_part, weight)
+        before, source_before = (target[0], target_core[0]), (source[0], source_core[0])
+        after, source_after = (target_core[1], target[1]), (source_core[1], source[1])
+        cores = tuple(_SourcePart(_core(self._block.text, *part.span), part.share) for part in parts)
+        if before[0] < before[1]:
+            yield _Unit(*before, source_before, PUNCTUATION_WEIGHT, (_SourcePart(source_before, share),))
+        yield _Unit(*target_core, source_core, 1.0, cores, target_core[1] - target_core[0])
+        if after[0] < after[1]:
+            yield _Unit(*after, source_after, PUNCTUATION_WEIGHT, (_SourcePart(source_after, share),))
 
 
 @dataclass(frozen=True)
@@ -299,6 +362,14 @@ def _core(text: str, start: int, end: int) -> Span:
     """Return the range of a word without the punctuation around it; all of it, if it consists of punctuation."""
     before, core, after = _PARTS.fullmatch(text[start:end]).groups()  # type: ignore[union-attr]  # matches any text
     return (start + len(before), end - len(after)) if core else (start, end)
+
+
+def _weights(units: Sequence[_Unit], gains: Sequence[float | None], gap_cost: float) -> list[float | None]:
+    """Return the gain of each unit, or its cost if it has none; None: it must not be in the run."""
+    weights: list[float | None] = []
+    for unit, gain in zip(units, gains, strict=True):
+        weights.append(-gap_cost * unit.cost() if gain == 0 else gain)
+    return weights
 
 
 def _best_run(weights: Sequence[float | None]) -> Span | None:

@@ -30,6 +30,10 @@ class TranslatedBlocks:
     num_sentences: int
     num_from_memory: int
     """Number of the sentences, or blocks of several, that are translations of the memory."""
+    num_tags: int
+    """Number of inline tags around text."""
+    num_doubtful_tags: int
+    """Number of the tags whose words are not clear from the word alignment."""
 
 
 @dataclass
@@ -74,14 +78,15 @@ class DocumentTranslator:
         )
         translated = {line: without_added_period(line, n_best[0]) for line, n_best in zip(lines, results, strict=True)}
         translations = known | translated
+        markers = [markers_of_block for _, markers_of_block in taken]
+        assembled = [_assemble(block, translations, each) for block, each in zip(split, markers, strict=True)]
         return TranslatedBlocks(
-            [
-                with_markers(_assemble(block, translations, markers), markers)
-                for block, (_, markers) in zip(split, taken, strict=True)
-            ],
+            [with_markers(block, each) for block, each in zip(assembled, markers, strict=True)],
             [(line.text, translations[line].warnings) for line in lines if translations[line].warnings],
             sum(len(block.lines) for block in split),
             sum(line in known for block in split for line in block.lines),
+            sum(tag.start < tag.end for block in split for tag in block.source.tags),
+            sum(tag.is_doubtful for block in assembled for tag in block.tags),
         )
 
     def _split(self, block: RichText) -> _Block:
@@ -138,7 +143,7 @@ def _assemble(block: _Block, translations: dict[Line, Translation], markers: dic
         translation = translations[line]
         text += "" if previous_end is None else separator(source, previous_end, span[0])
         start, text, previous_end = len(text), text + translation.text, span[1]
-        sentences.append(AlignedSentence(span, (start, len(text)), translation.alignment))
+        sentences.append(AlignedSentence(span, (start, len(text)), translation.known_links()))
     text += source[previous_end:]
     parents = {tag_id: marker.around[0] for tag_id, marker in markers.items() if marker.around}
     return RichText(text, project(block.source, text, sentences, parents))

@@ -5,7 +5,8 @@ Shape suffixes: T target tokens, S source tokens, V source words, U target words
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,17 +17,26 @@ MIN_ATTENTION = 1e-3
 """The shares of a source word that receives less attention in total are not normalized: they would be noise."""
 
 
-def align(source: Sequence[str], target: Sequence[str], attention_TS: Floats | None) -> list[tuple[int, int]]:
-    """Align each target word to the source word that receives most attention from it, ignoring the end token.
+class Link(NamedTuple):
+    """A source word and a target word of which at least one has the other as its best counterpart."""
 
-    The attention to each source word is normalized over the target words, because words such as articles receive much
-    from all. Punctuation next to words is ignored, because final periods attend to each other, whatever word is before
+    source: int
+    target: int
+    share: float
+    """The target word's share of the attention to the source word."""
+
+
+def link_words(source: Sequence[str], target: Sequence[str], attention_TS: Floats | None) -> list[Link]:
+    """Link each target word to the source word of which it has the largest share, and each source word vice versa.
+
+    Shares are used, because words such as articles receive much attention from all. Attention to the end token is
+    ignored, and so is punctuation next to words, because final periods attend to each other, whatever word is before
     them.
 
     Args:
         source: source tokens, without the end token.
         target: target tokens, without the end token.
-        attention_TS: cross-attention weights; None returns no alignment.
+        attention_TS: cross-attention weights; None returns no links.
     """
     if attention_TS is None or not source or not target:
         return []
@@ -35,8 +45,25 @@ def align(source: Sequence[str], target: Sequence[str], attention_TS: Floats | N
     attention_TS = attention_TS[: len(target), : len(source)] * np.outer(_is_counted(target), _is_counted(source))
     attention_TV = np.add.reduceat(attention_TS, source_starts, axis=1)
     attention_UV = np.add.reduceat(attention_TV, target_starts, axis=0)
-    share_UV = attention_UV / np.maximum(attention_UV.sum(0), MIN_ATTENTION)
-    return [(source_word, target_word) for target_word, source_word in enumerate(share_UV.argmax(1).tolist())]
+    total_V = attention_UV.sum(0)
+    share_UV = attention_UV / np.maximum(total_V, MIN_ATTENTION)
+    pairs = set(enumerate(share_UV.argmax(1).tolist()))
+    for source_word, target_word in enumerate(share_UV.argmax(0).tolist()):
+        if total_V[source_word] > MIN_ATTENTION:
+            pairs.add((target_word, source_word))
+    links = []
+    for target_word, source_word in sorted(pairs):
+        links.append(Link(source_word, target_word, float(share_UV[target_word, source_word])))
+    return links
+
+
+def align(links: Iterable[Link]) -> list[tuple[int, int]]:
+    """Return each target word with the source word of which it has the largest share, as (source, target)."""
+    best: dict[int, Link] = {}
+    for link in links:
+        if link.target not in best or link.share > best[link.target].share:
+            best[link.target] = link
+    return [(link.source, link.target) for link in best.values()]
 
 
 def _word_indices(tokens: Sequence[str]) -> list[int]:

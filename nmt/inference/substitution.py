@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from nmt.data.language_codes import base_language
 from nmt.data.number_words import MAX_SPELLED, NumberWord, find_number_words, spell_number
 from nmt.data.placeholders import occurrence_pattern
+from nmt.inference.alignment import Link, align
 from nmt.inference.segments import FixedSpan, Line
 from nmt.inference.translation import Translation
 
@@ -52,17 +53,22 @@ class Substitution:
     def restore(self, translation: Translation) -> Translation:
         """Return the translation with the translation of each span in place of its symbol. Tokens keep the symbols."""
         target = {symbol: span.translation for symbol, span in self.spans.items()}
-        alignment = translation.alignment
-        if alignment:
+        links: list[Link] = []
+        if translation.alignment:
             sources = _word_ranges(self.line.text, self.source, self.glued)
             targets = _word_ranges(translation.text, target, self.glued)
-            alignment = tuple(
-                (sources[source][min(i, len(sources[source]) - 1)], word)
-                for source, target_word in alignment
-                if source < len(sources) and target_word < len(targets)  # a tokenizer may count more words
-                for i, word in enumerate(targets[target_word])
-            )
-        return replace(translation, text=_expand(translation.text, target, self.glued), alignment=alignment)
+            for link in translation.known_links():
+                if link.source >= len(sources) or link.target >= len(targets):
+                    continue  # a tokenizer may count more words
+                source_words = sources[link.source]
+                for i, word in enumerate(targets[link.target]):
+                    links.append(Link(source_words[min(i, len(source_words) - 1)], word, link.share))
+        return replace(
+            translation,
+            text=_expand(translation.text, target, self.glued),
+            alignment=tuple(align(links)),
+            links=tuple(links),
+        )
 
 
 def substitute(line: Line, symbols: Sequence[str]) -> Substitution | None:

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from nmt.data.tokenizer import Tokenizer
 from nmt.inference import TokenScores
-from nmt.inference.alignment import align
+from nmt.inference.alignment import Link, align, link_words
 from nmt.inference.confidence import Calibration
 from nmt.inference.segments import Segment
 from nmt.search import Hypothesis
@@ -35,11 +35,19 @@ class Translation:
     alignment: tuple[tuple[int, int], ...] = ()
     """(source word, target word) as indices of words separated by whitespace: each target word with the source word
     that received the most attention. Attention is an approximation of word alignment."""
+    links: tuple[Link, ...] = ()
+    """The alignment in both directions, with shares of attention, unless the words were changed afterwards."""
     confidence: float | None = None
     """Expected quality from 0 to 1 (`nmt.inference.confidence`). None: the model is not calibrated, or the line is a
     copy, such as a blank line."""
     warnings: tuple[str, ...] = ()
     """Problems that remain after all retries."""
+
+    def known_links(self) -> tuple[Link, ...]:
+        """Return the links; in a copy or where words were changed, those of `alignment`, with all of the attention."""
+        if set(align(self.links)) == set(self.alignment):
+            return self.links
+        return tuple(Link(source, target, 1.0) for source, target in self.alignment)
 
     def has_problem(self, names: Sequence[str]) -> bool:
         """Return whether one of the warnings has one of these names, or, without names, whether there is a warning."""
@@ -68,6 +76,7 @@ def of_segment(
     if scores is None:
         return Translation(text, hypothesis.score, hypothesis.log_prob)
     tokens = tokenizer.ids_to_pieces(hypothesis.ids)
+    links = link_words(tokenizer.ids_to_pieces(segment.source.ids), tokens, scores.attention_TS)
     log_prob = sum(scores.log_probs)
     return Translation(
         text,
@@ -75,7 +84,8 @@ def of_segment(
         log_prob,
         (*tokens, END),
         tuple(scores.log_probs),
-        tuple(align(tokenizer.ids_to_pieces(segment.source.ids), tokens, scores.attention_TS)),
+        tuple(align(links)),
+        tuple(links),
         calibration.confidence(len(segment.source.ids), scores) if calibration else None,
     )
 
@@ -93,15 +103,18 @@ class Part:
 
 def concatenate(parts: Sequence[Part]) -> Translation:
     """Return the translation of a line from the translations of its parts."""
-    text, num_words, alignment = "", 0, []
+    text, num_words = "", 0
+    alignment: list[tuple[int, int]] = []
+    links: list[Link] = []
     for part in parts:
         translation = part.translation
         addition = part.separator + translation.text
         is_inside_word = bool(text and addition) and not (text[-1].isspace() or addition[0].isspace())
         target_offset = num_words - is_inside_word
-        alignment += [
-            (max(0, part.word_offset + source), target_offset + target) for source, target in translation.alignment
-        ]
+        for source, target in translation.alignment:
+            alignment.append((max(0, part.word_offset + source), target_offset + target))
+        for link in translation.known_links():
+            links.append(Link(max(0, part.word_offset + link.source), target_offset + link.target, link.share))
         num_words = target_offset + len(addition.split())
         text += addition
     translations = [part.translation for part in parts]
@@ -112,6 +125,7 @@ def concatenate(parts: Sequence[Part]) -> Translation:
         tuple(chain.from_iterable(each.tokens for each in translations)),
         tuple(chain.from_iterable(each.token_log_probs for each in translations)),
         tuple(alignment),
+        tuple(links),
         _mean_confidence(translations),
     )
 

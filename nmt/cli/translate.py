@@ -23,7 +23,7 @@ from nmt.cli.options import (
 )
 from nmt.cli.output import OUTPUT_FORMATS, JsonLinesFormat, OutputFormat, TextFormat, check_uncompressed
 from nmt.cli.sharding import Shard
-from nmt.cli.translation_job import TranslationJob, log_terms, translate_file, translate_stream
+from nmt.cli.translation_job import LanguageCheck, TranslationJob, log_terms, translate_file, translate_stream
 from nmt.documents.formats import FORMATS, DocumentOptions
 from nmt.errors import CheckpointError, NMTError, UsageError, check_choice
 from nmt.paths import check_not_overwriting, descriptor
@@ -216,6 +216,7 @@ def translate(
     )
     details = show_scores or show_confidence or format == "jsonl"
     guarded = _guard(translator, protect, localize_numbers, glossary) if guard else translator
+    language_check = LanguageCheck(translator.config.data.src, translator.config.data.tgt)
     if is_document:
         from nmt.documents.memory import TranslationMemory
         from nmt.documents.translate import DocumentTranslator
@@ -226,10 +227,10 @@ def translate(
         )  # fmt: skip
         files = plan_documents(documents, output, document, options, is_directory=is_directory)
         known = TranslationMemory.load(memory, options.src, options.tgt, encoding_errors) if memory else None
-        DocumentJob(DocumentTranslator(guarded, spec, known), options, resume, force).run(files)
+        DocumentJob(DocumentTranslator(guarded, spec, known), options, language_check, resume, force).run(files)
         log_terms(guarded)
         return
-    job = TranslationJob(guarded, spec, output_format, details, prefix, tuple(constraints))
+    job = TranslationJob(guarded, spec, output_format, details, prefix, tuple(constraints), language_check)
     if interactive:
         from nmt.cli.prompt import run_prompt
 

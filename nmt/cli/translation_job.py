@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -35,9 +35,11 @@ class TranslationJob:
     """Whether the output format needs scores, tokens and alignments."""
     prefix: str
     constraints: tuple[str, ...]
+    language_check: LanguageCheck | None = None
 
     def translate_line(self, line: str) -> list[str]:
         """Return the output lines for one input line."""
+        self._check_language([line])
         n_best = next(self.translator.stream([[self._line(line)]], self.spec, details=self.details))
         WarningLog().add(n_best)
         return self.output_format(line, n_best)
@@ -57,6 +59,7 @@ class TranslationJob:
         def constrained_chunks() -> Iterator[list[Line | str]]:
             for chunk in chunks:
                 sources.extend(chunk)
+                self._check_language(chunk)
                 yield [self._line(line) for line in chunk]
 
         with open_output(output, append=append) as write:
@@ -69,10 +72,40 @@ class TranslationJob:
                     write(line)
         warnings.finish(self.translator)
 
+    def _check_language(self, lines: list[str]) -> None:
+        if self.language_check:
+            self.language_check.add(lines)
+
     def _line(self, text: str) -> Line:
         from nmt.inference.translator import Line
 
         return Line(text, self.prefix, self.constraints)
+
+
+class LanguageCheck:
+    """Warns once if the first lines of the input are not in the source language."""
+
+    def __init__(self, src: str, tgt: str) -> None:
+        self.src, self.tgt = src, tgt
+        self.lines: list[str] = []
+        self.is_finished = False
+
+    def add(self, lines: Sequence[str]) -> None:
+        """Judge the input again with further lines, until they are enough for the language identification."""
+        if self.is_finished:
+            return
+        from nmt.data.check.sides import MAX_LINES, MIN_LINES, english_name, wrong_language
+
+        self.lines += lines[:MAX_LINES]
+        language = wrong_language(self.lines, self.src, self.tgt)
+        self.is_finished = language is not None or len(self.lines) >= MIN_LINES
+        if language is None:
+            return
+        expected = english_name(self.src)
+        hint = f"choose a model that translates into {expected}, such as that of --to {self.src}"
+        if language != self.tgt:
+            hint = "choose a model of its language"
+        log(f"warning: the input seems to be in {english_name(language)}, not in {expected}; {hint}")
 
 
 class WarningLog:

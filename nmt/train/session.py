@@ -16,8 +16,10 @@ from nmt import runtime
 from nmt.config import Config, config_io
 from nmt.console import log
 from nmt.data import noise
+from nmt.data.check.sides import MAX_LINES, swap_warning
 from nmt.data.mixing import describe
 from nmt.data.prepare import PreparedData, check_data_specs, prepare
+from nmt.data.store import TextStore
 from nmt.data.subword_regularization import resolve_method
 from nmt.data.tokenizer import tokenizer_file
 from nmt.errors import ConfigError, NMTError, TrainingError, UsageError
@@ -153,6 +155,8 @@ def train(
             _check_finished_run(run, config)
         if group.is_main:
             _write_run_files(trainer, time_limit)
+        if group.is_main and not is_restored:
+            _warn_about_swapped_sides(trainer)
         _log_summary(trainer)
         metrics = MetricsLogger(run, trainer.progress.step, tensorboard=tensorboard and group.is_main)
         with handle_stop_signals() as stop:
@@ -250,6 +254,21 @@ def _write_run_files(trainer: Trainer, time_limit: float | None) -> None:
     run_info.log_session(
         run, progress.step, trainer.device.type, trainer.group.world_size, progress.precision, time_limit
     )
+
+
+def _warn_about_swapped_sides(trainer: Trainer) -> None:
+    """Log a warning for each corpus whose sources are in the target language."""
+    prepared = trainer.prepared
+    languages = prepared.src, prepared.tgt
+    source_text, target_text = (TextStore(prepared.directory / f"train.{code}") for code in languages)
+    for sampled in trainer.loader.corpora:
+        pair_ids_N = sampled.pair_ids_N
+        step = len(pair_ids_N) // MAX_LINES + 1
+        pair_ids = pair_ids_N[::step].tolist()
+        sources = [source_text.text(i) for i in pair_ids]
+        targets = [target_text.text(i) for i in pair_ids]
+        if warning := swap_warning(sampled.corpus.name, sources, targets, languages):
+            log(warning)
 
 
 def _log_summary(trainer: Trainer) -> None:

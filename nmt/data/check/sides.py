@@ -14,7 +14,7 @@ from nmt.errors import UsageError
 
 MIN_LINES = 20
 """Minimum number of lines for the language identification: loading it takes longer than translating a sentence."""
-MAX_LINES, GROUP_SIZE = 200, 10
+MAX_LINES, GROUP_SIZE = 200, 5
 """Maximum number of lines that are judged, and number of lines that are identified together."""
 UNKNOWN = "another language"
 
@@ -34,24 +34,22 @@ FREQUENT_WORDS = {
 def wrong_language(lines: Iterable[str], expected: str, other: str) -> str | None:
     """Return the language that most lines are clearly in instead of `expected`; None if they may be in `expected`.
 
+    Scripts and frequent words decide. If they do not, at least `MIN_LINES` lines are identified by fastText's model.
+
     Args:
         lines: a text, of which the start is judged.
         expected: code of the language that the text should be in.
-        other: code of the other language of the pair. A few lines are recognized as `other` by their frequent words.
+        other: code of the other language of the pair.
     """
     sample = list(islice((line for line in lines if any(map(str.isalpha, line))), MAX_LINES))
-    if not sample:
-        return None
-    if len(sample) < MIN_LINES:
-        guesses = [_guess(line, expected, other) for line in sample]
-    else:
+    language = _majority([_guess(line, expected, other) for line in sample])
+    if language is None and len(sample) >= MIN_LINES:
         groups = [" ".join(sample[i : i + GROUP_SIZE]) for i in range(0, len(sample), GROUP_SIZE)]
         try:
-            guesses = [_identify(group, expected, other) for group in groups]
+            language = _majority([_identify(group, expected, other) for group in groups])
         except UsageError:  # the language identification is not installed
             return None
-    language, count = Counter(guesses).most_common(1)[0]
-    return language if 2 * count > len(guesses) else None
+    return None if language == expected else language
 
 
 def swap_warning(name: str, sources: Sequence[str], targets: Sequence[str], languages: tuple[str, str]) -> str | None:
@@ -80,15 +78,26 @@ def english_name(language: str) -> str:
     return NAMES.get(base_language(language), language)
 
 
+def _majority(guesses: Sequence[str | None]) -> str | None:
+    """Return the language of more than half of the guesses; None if there is none."""
+    for language, count in Counter(guesses).items():
+        if 2 * count > len(guesses):
+            return language
+    return None
+
+
 def _guess(line: str, expected: str, other: str) -> str | None:
-    """Return the language of a line by its script and its frequent words; None if it may be `expected`."""
+    """Return the language of a line by its script and its frequent words; None if they do not decide."""
     if is_in_other_script(line, expected):
         return UNKNOWN if is_in_other_script(line, other) else other
     expected_words, other_words = (FREQUENT_WORDS.get(base_language(code)) for code in (expected, other))
     if not expected_words or not other_words:
         return None
     words = normalized_words(line)
-    return other if expected_words.isdisjoint(words) and not other_words.isdisjoint(words) else None
+    has_expected, has_other = (not each.isdisjoint(words) for each in (expected_words, other_words))
+    if has_expected == has_other:
+        return None
+    return expected if has_expected else other
 
 
 def _identify(text: str, expected: str, other: str) -> str | None:

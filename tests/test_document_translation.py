@@ -570,3 +570,22 @@ def test_the_pretrained_model_keeps_markup_next_to_its_words(nmt: CommandLine) -
     done = nmt("translate", "page.html", "--model", "en-de-small", "-o", "-")
     assert "Hund" in done.out.split("<b>")[1].split("</b>")[0]
     assert '<a href="x?a=1&b=2">Garten</a>' in done.out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("model", "source", "expected"),
+    [
+        ("en-de-small", "The new printer is *not* compatible with old cables.", r"\*nicht\*"),
+        ("en-de-small", "We *sold* our old car last week.", r"\*verkauft\*"),
+        ("en-de-small", "I want to drink a glass of *milk*.", r"\*Milch\*"),
+        ("de-en-small", "Das neue Telefon ist *nicht* wasserdicht.", r"\*(?:isn't|not)\*"),
+        ("de-en-small", "Wir haben unser altes Haus *verkauft*.", r"\*sold\*"),
+    ],
+)
+def test_the_pretrained_models_emphasize_the_right_words(
+    nmt: CommandLine, model: str, source: str, expected: str
+) -> None:
+    (nmt.directory / "page.md").write_text(source + "\n")
+    done = nmt("translate", "page.md", "--model", model, "-o", "-")
+    assert re.search(expected, done.out), done.out

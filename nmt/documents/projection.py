@@ -13,7 +13,7 @@ import math
 import re
 from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from types import MappingProxyType
@@ -21,7 +21,7 @@ from types import MappingProxyType
 from nmt.data.placeholders import occurrence_pattern
 from nmt.data.spans import ProtectedSpan, find_spans
 from nmt.documents.document import RichText, Tag, parents
-from nmt.inference.alignment import Link, align
+from nmt.inference.alignment import Link
 from nmt.inference.segments import FixedSpan
 
 GAP_COST = 0.5
@@ -80,8 +80,30 @@ class _Unit:
         share = sum(part.share for part in self.parts if _overlap(part.span, tag))
         return self.weight * math.sqrt(self.word_length) * share
 
-    def cost(self) -> float:
-        return min(self.weight, 1.0)
+
+@dataclass(frozen=True)
+class _Candidate:
+    """A unit that a tag may cover."""
+
+    unit: _Unit
+    gain: float
+    is_allowed: bool
+    """Whether the unit is neither part of another tag nor outside of the tag around this one."""
+
+    def weight(self, gap_cost: float) -> float | None:
+        """Return the gain, or the cost of a gap as a negative number; None: the tag must not cover the unit."""
+        if not self.is_allowed:
+            return None
+        return self.gain or -gap_cost * min(self.unit.weight, 1.0)
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A place of a tag in the translation."""
+
+    start: int
+    end: int
+    is_doubtful: bool
 
 
 def project(
@@ -163,26 +185,40 @@ class _Projection:
             and is_free(*whole)
         ):
             return whole
-        linked = [i for word in self._words(key) for i in self._linked_units[word] if self._all_units[i].gain(key)]
-        units = self._all_units[min(linked) : max(linked) + 1] if linked else []
-        gains: list[float | None] = []
-        for unit in units:
-            is_of_sibling = not _overlap(unit.source, key) and _overlaps_any(unit.source, siblings)
-            gains.append(None if is_of_sibling or not is_free(unit.start, unit.end) else unit.gain(key))
-        has_links = any(self._sentences[i].links for i in range(first, last + 1))
-        if run := _best_run(_weights(units, gains, GAP_COST)):
-            all_gains = sum(gain for gain in gains if gain)
-            certainty = sum(gain for gain in gains[run[0] : run[1] + 1] if gain) / all_gains
-            if certainty < MIN_CERTAINTY:
-                run = _best_run(_weights(units, gains, DOUBTFUL_GAP_COST)) or run
-            if certainty < MIN_CERTAINTY or not has_links:
-                self._doubtful.add(tag.id)
-            return units[run[0]].start, units[run[1]].end
-        self._doubtful.add(tag.id)
+        place = self._most_linked(key, siblings, is_free)
+        has_links = any(sentence.links for sentence in self._sentences[first : last + 1])
+        if place is None or place.is_doubtful or not has_links:
+            self._doubtful.add(tag.id)
+        if place is not None:
+            return place.start, place.end
         position = _outside(self._position(tag.start, window), taken)
-        words = [_core(self._target, *match.span()) for match in _WORD.finditer(self._target, max(low, 0), high)]
-        free = [word for word in words if is_free(*word)]
+        words = (_core(self._target, *match.span()) for match in _WORD.finditer(self._target, low, high))
+        free = (word for word in words if is_free(*word))
         return min(free, key=lambda word: abs(word[0] - position), default=(position, position))
+
+    def _most_linked(self, tag: Span, siblings: Sequence[Span], is_free: Callable[[int, int], bool]) -> _Place | None:
+        """Return the place of the units that contribute most to the translation of a tag; None: there is none."""
+        candidates: list[_Candidate] = []
+        for unit in self._units_around(tag):
+            is_of_sibling = not _overlap(unit.source, tag) and _overlaps_any(unit.source, siblings)
+            is_allowed = not is_of_sibling and is_free(unit.start, unit.end)
+            candidates.append(_Candidate(unit, unit.gain(tag), is_allowed))
+        run = _best_run([candidate.weight(GAP_COST) for candidate in candidates])
+        if run is None:
+            return None
+        total = sum(candidate.gain for candidate in candidates if candidate.is_allowed)
+        gain = sum(candidate.gain for candidate in candidates[run[0] : run[1] + 1])
+        is_doubtful = gain < MIN_CERTAINTY * total
+        if is_doubtful:
+            run = _best_run([candidate.weight(DOUBTFUL_GAP_COST) for candidate in candidates]) or run
+        return _Place(candidates[run[0]].unit.start, candidates[run[1]].unit.end, is_doubtful)
+
+    def _units_around(self, tag: Span) -> Sequence[_Unit]:
+        """Return the units from the first to the last one that is linked with a word of a tag."""
+        linked: list[int] = []
+        for word in self._words(tag):
+            linked += [i for i in self._linked_units[word] if self._all_units[i].gain(tag) > 0]
+        return self._all_units[min(linked) : max(linked) + 1] if linked else []
 
     def _words(self, span: Span) -> range:
         """Return the indices of the words of the block that have a character in a range."""
@@ -262,38 +298,44 @@ class _Projection:
         links_of: dict[int, list[Link]] = defaultdict(list)
         for link in links:
             links_of[link.target].append(link)
-        best_source = {target: source for source, target in align(links)}
         for i, word in enumerate(target_words):
-            if i in best_source:
-                parts = [_SourcePart(source_words[link.source], link.share) for link in links_of[i]]
-                yield from self._units_of_word(source_words[best_source[i]], word, parts)
+            parts = [_SourcePart(source_words[link.source], link.share) for link in links_of[i]]
+            if parts:
+                yield from self._units_of_word(word, parts)
             else:
                 yield _Unit(*word, (0, 0), 1.0)
 
-    def _units_of_word(self, source: Span, target: Span, parts: Sequence[_SourcePart]) -> Iterator[_Unit]:
+    def _units_of_word(self, target: Span, parts: Sequence[_SourcePart]) -> Iterator[_Unit]:
         """Yield the characters of a word that equals its source, else the word and the punctuation around it.
 
         Args:
-            source: the source word of which the word has the largest share.
             target: the word.
-            parts: all source words that it is linked with.
+            parts: the source words that it is linked with. The word's source is that of which it has the largest share.
         """
-        share = next(part.share for part in parts if part.span == source)
-        length = target[1] - target[0]
-        if self._block.text[slice(*source)] == self._target[slice(*target)]:
-            for i in range(length):
-                char = (source[0] + i, source[0] + i + 1)
-                yield _Unit(target[0] + i, target[0] + i + 1, char, 1 / length, (_SourcePart(char, share),), length)
+        best = max(parts, key=lambda part: part.share)
+        source, share = best.span, best.share
+        text = self._block.text
+        if text[slice(*source)] == self._target[slice(*target)]:
+            yield from _units_of_copy(source, target, share)
             return
-        source_core, target_core = _core(self._block.text, *source), _core(self._target, *target)
-        before, source_before = (target[0], target_core[0]), (source[0], source_core[0])
-        after, source_after = (target_core[1], target[1]), (source_core[1], source[1])
-        cores = tuple(_SourcePart(_core(self._block.text, *part.span), part.share) for part in parts)
-        if before[0] < before[1]:
-            yield _Unit(*before, source_before, PUNCTUATION_WEIGHT, (_SourcePart(source_before, share),))
+        source_core, target_core = _core(text, *source), _core(self._target, *target)
+        cores = tuple(_SourcePart(_core(text, *part.span), part.share) for part in parts)
+        before = _SourcePart((source[0], source_core[0]), share)
+        after = _SourcePart((source_core[1], source[1]), share)
+        if target[0] < target_core[0]:
+            yield _Unit(target[0], target_core[0], before.span, PUNCTUATION_WEIGHT, (before,))
         yield _Unit(*target_core, source_core, 1.0, cores, target_core[1] - target_core[0])
-        if after[0] < after[1]:
-            yield _Unit(*after, source_after, PUNCTUATION_WEIGHT, (_SourcePart(source_after, share),))
+        if target_core[1] < target[1]:
+            yield _Unit(target_core[1], target[1], after.span, PUNCTUATION_WEIGHT, (after,))
+
+
+def _units_of_copy(source: Span, target: Span, share: float) -> Iterator[_Unit]:
+    """Yield the characters of a word that equals its source."""
+    length = target[1] - target[0]
+    for i in range(length):
+        source_char = (source[0] + i, source[0] + i + 1)
+        start = target[0] + i
+        yield _Unit(start, start + 1, source_char, 1 / length, (_SourcePart(source_char, share),), length)
 
 
 @dataclass(frozen=True)
@@ -362,14 +404,6 @@ def _core(text: str, start: int, end: int) -> Span:
     """Return the range of a word without the punctuation around it; all of it, if it consists of punctuation."""
     before, core, after = _PARTS.fullmatch(text[start:end]).groups()  # type: ignore[union-attr]  # matches any text
     return (start + len(before), end - len(after)) if core else (start, end)
-
-
-def _weights(units: Sequence[_Unit], gains: Sequence[float | None], gap_cost: float) -> list[float | None]:
-    """Return the gain of each unit, or its cost if it has none; None: it must not be in the run."""
-    weights: list[float | None] = []
-    for unit, gain in zip(units, gains, strict=True):
-        weights.append(-gap_cost * unit.cost() if gain == 0 else gain)
-    return weights
 
 
 def _best_run(weights: Sequence[float | None]) -> Span | None:

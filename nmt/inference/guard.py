@@ -395,8 +395,8 @@ class _GuardedChunk:
         result = ""
         for item, translation, mark in zip(items, translated, [*separators, ""], strict=True):
             without_period = without_added_period(Line(item), translation).text
-            is_copied = without_period == item
-            result += without_period if is_copied else self._inside_sentence(without_period)
+            begins_with_name = without_period.split()[:1] == item.split()[:1]
+            result += without_period if begins_with_name else self._inside_sentence(without_period)
             result += self._translate_separator(mark)
         return result
 

@@ -17,7 +17,7 @@ Span = tuple[int, int]
 
 _CLAUSE_BOUNDARY = re.compile(r"(?<=[,;:–—)])\s+")
 _WORD_BOUNDARY = re.compile(r"\s+")
-_SENTENCE_BOUNDARY = re.compile(r"[.!?…。！？።।॥།؟۔][^\w\s]{0,20}\s*[^\w\s]{0,20}\w")
+_SENTENCE_BOUNDARY = re.compile(r"[.!?…。！？።।॥།؟۔][^\w\s]{0,20}(?:\s+[^\w\s]{0,20})?\w")
 """A possible end of a sentence followed by more text. The repetition is bounded, so that the time is linear."""
 _SENTENCE_END = re.compile(r"(?:(?<=[.!?…。！？।॥؟۔])|(?<=[.!?…][\"'”»)]))\s+")
 """The space after a sentence, if the rules of a language are not available."""

@@ -410,13 +410,13 @@ def test_input_in_the_target_language_has_one_warning(trained: CommandLine, num_
             assert done.err.count("seems to be in") == done.err.count(warning) == count, done.err
 
 
-def test_test_sets_and_corpora_with_swapped_sides_have_a_warning(trained: CommandLine) -> None:
+def test_test_sets_and_corpora_with_swapped_sides_have_a_warning(nmt: CommandLine) -> None:
     source, target = sentences(60)
-    write(trained.directory / "swapped", target, source)
+    write(nmt.directory / "swapped", target, source)
     arguments = ["evaluate", "--model", "runs/tiny", "--beam-size", "1", "--src"]
-    assert "seem to be" not in trained.run(*arguments, "text.en", "--ref", "text.de").err
-    assert "two sides of text.de seem to be swapped" in trained.run(*arguments, "text.de", "--ref", "text.en").err
-    done = trained.train("runs/swapped", "[files(train='text'), files(train='swapped')]", train__steps="1")
+    assert "seem to be" not in nmt.run(*arguments, "text.en", "--ref", "text.de").err
+    assert "two sides of text.de seem to be swapped" in nmt.run(*arguments, "text.de", "--ref", "text.en").err
+    done = nmt.train("runs/swapped", "[files(train='text'), files(train='swapped')]", train__steps="1")
     assert done.err.count("seem to be") == 1
     assert "two sides of swapped/train seem to be swapped" in done.err
 

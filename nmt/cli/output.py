@@ -78,7 +78,10 @@ class JsonLinesFormat:
 
     def __call__(self, source: str, translations: Sequence[Translation]) -> list[str]:
         """Return the JSON object as a line."""
-        return [json.dumps({"source": source, "translations": [asdict(t) for t in translations]}, ensure_ascii=False)]
+        records = [asdict(translation) for translation in translations]
+        for record in records:
+            del record["links"]  # shares of attention, from which the alignment is derived
+        return [json.dumps({"source": source, "translations": records}, ensure_ascii=False)]
 
 
 def truncate_incomplete(path: Path, output_format: OutputFormat, max_inputs: int) -> int:

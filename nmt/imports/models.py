@@ -14,6 +14,8 @@ from nmt.paths import runs_dir
 from nmt.runs import pretrained
 from nmt.runs.model_card import read_metadata
 
+CARDS = "https://github.com/nmtkit/nmt/blob/main/nmt/runs/pretrained"
+"""Directory of the cards of the pretrained models."""
 TABLE = Path(__file__).with_name("models.yaml")
 
 
@@ -66,7 +68,7 @@ def _included(name: str, src: str, tgt: str) -> ModelInfo:
         scores[result["dataset"]["name"]] = (values["bleu"], values["chrf"])
     num_bytes = sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
     megabytes = round(num_bytes / 1e6)
-    source = "README.md in its directory"
+    source = f"{CARDS}/{name}/README.md"
     return ModelInfo(name, src, tgt, megabytes, metadata["license"], scores, source, str(directory))
 
 

@@ -171,7 +171,7 @@ def _with_frame(before: str, translation: Translation, after: str) -> Translatio
     is_word = before[-1:].isspace()  # a tag is a part of the first word
     copy = Translation(before, 0.0, 0.0, alignment=tuple((i, i) for i in range(num_words)) if is_word else ())
     joined = concatenate([Part(copy), Part(translation, "", num_words if is_word else max(0, num_words - 1))])
-    return replace(translation, text=joined.text + after, alignment=joined.alignment)
+    return replace(translation, text=joined.text + after, alignment=joined.alignment, links=joined.links)
 
 
 class _GuardedChunk:
@@ -416,11 +416,12 @@ class _GuardedChunk:
     def _restore_marks(self, line: Line, n_best: NBest) -> NBest:
         """Put brackets and quotation marks around the words that are aligned with those of the source."""
         translation = n_best[0]
+        source = with_language(line.text, line.language)
         try:
-            alignment = next(self.guard.translator.score([(line.text, translation.text)])).alignment
+            alignment = next(self.guard.translator.score([(source, translation.text)])).alignment
         except DataError:  # too long to be scored
             return []
-        return [replace(translation, text=restore_marks(line.text, translation.text, alignment))]
+        return [replace(translation, text=restore_marks(source, translation.text, alignment))]
 
     def _place_terms(self, lines: Lines, results: list[NBest], constrained: list[NBest]) -> Iterator[NBest]:
         """Put the missing terms in the place of the words that are aligned with them in the source.

@@ -70,6 +70,7 @@ _EN_ORDINALS = _en_ordinals()
 _EN_WORD = rf"(?:{'|'.join(sorted([*_EN_CARDINALS, *_EN_ORDINALS], key=len, reverse=True))})"
 _EN_RUN = re.compile(rf"(?<![\w-]){_EN_WORD}(?:(?:-| and | ){_EN_WORD})*(?![\w-])", re.IGNORECASE)
 _EN_SCALE = re.compile("|".join(_EN_SCALES), re.IGNORECASE)
+_EN_ARTICLE = re.compile(r"\ba $", re.IGNORECASE)
 _EN_TOKEN = re.compile(rf"(and )?({_EN_WORD})(?!\w)", re.IGNORECASE)
 
 
@@ -91,13 +92,13 @@ class _EnglishNumber:
     def is_certain(self, text: str) -> bool:
         """Return whether the words have no other meaning: one, a second, the million in 10 million."""
         words = text[self.start : self.end].lower()
-        is_after_digits = text[: self.start].rstrip()[-1:].isdigit()
+        is_after_digits = text[max(0, self.start - 2) : self.start].rstrip()[-1:].isdigit()
         is_multiplier = is_after_digits and words in _EN_SCALES
         return self.value > 1 and words != "second" and not is_multiplier
 
     def in_text(self, text: str) -> NumberWord:
         """Return the number with the article before it, as in a hundred."""
-        has_article = text[: self.start].lower().endswith("a ") and _EN_SCALE.match(text, self.start)
+        has_article = _EN_ARTICLE.search(text, max(0, self.start - 3), self.start) and _EN_SCALE.match(text, self.start)
         start = self.start - len("a ") if has_article else self.start
         return NumberWord(start, self.end, self.value, self.is_ordinal)
 

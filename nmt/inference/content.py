@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
+from itertools import pairwise
 
 from nmt.data.check.minhash import normalized_words
 from nmt.data.number_words import MAX_SPELLED, find_number_words, supports_number_words
@@ -23,6 +24,8 @@ MAX_IDIOMATIC = 12
 MIN_ITEMS = 4
 """Minimum number of items of a list that is checked. Shorter ones are hard to distinguish from clauses."""
 MAX_ITEM_WORDS = 3
+MAX_ITEMS = 100
+"""Maximum number of items that are compared with the others."""
 MAX_DIGITS = 15
 """Longer numbers are identifiers."""
 
@@ -97,11 +100,12 @@ def _sentences(text: str, language: str) -> list[str]:
 
 
 def _count_repeated(sentences: list[str]) -> int:
-    """Return how many sentences are a part of another one."""
-    count = 0
-    for i, sentence in enumerate(sentences):
-        others = [f" {other} " for other in sentences[:i] + sentences[i + 1 :]]
-        count += any(f" {sentence} " in other for other in others)
+    """Return how many sentences are equal to another one or a part of the next or previous one."""
+    count = len(sentences) - len(set(sentences))
+    for first, second in pairwise(sentences):
+        is_part = f" {first} " in f" {second} " or f" {second} " in f" {first} "
+        if is_part and first != second:
+            count += 1
     return count
 
 
@@ -119,7 +123,7 @@ def has_missing_item(source: str, text: str) -> bool:
 def _has_repeated_item(items: list[str], text: str) -> bool:
     """Return whether an item between two separators occurs again in the text."""
     words = "  ".join(normalized_words(text))
-    inner_items = ("  ".join(normalized_words(item)) for item in items[1:-1])
+    inner_items = ("  ".join(normalized_words(item)) for item in items[1:-1][:MAX_ITEMS])
     return any(f" {words} ".count(f" {item} ") > 1 for item in inner_items if item)
 
 

@@ -65,9 +65,10 @@ class CopiedWords:
 
     def _unknown_abbreviations(self, text: str) -> Iterator[ProtectedSpan]:
         """Yield abbreviations that are no piece, in capitals or lower case; not in a text that is all in capitals."""
+        has_lower_case = any(map(str.islower, text))
+        alone = text.strip(" .!?")
         for match in _ABBREVIATION.finditer(text):
-            is_alone = match[0] == text.strip(" .!?")
-            if not (is_alone or any(map(str.islower, text))):
+            if not has_lower_case and match[0] != alone:
                 continue
             forms = [match[0], match[0].lower()]
             is_word = any(len(ids) == 1 for ids in self._tokenizer.encode_batch(forms))

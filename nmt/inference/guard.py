@@ -50,6 +50,8 @@ words."""
 WIDE_BEAM = "beam(beam_size=8, top_beams=8, no_repeat_ngram_size=4)"
 CONSTRAINED = "constrained(beam_size=8, top_beams=2)"
 CONJUNCTIONS = ({"en": "and", "de": "und"}, {"en": "or", "de": "oder"})
+MAX_ALIGNED_CHARACTERS = 2000
+"""Maximum length of a line that is aligned with its translation as a whole: attention takes quadratic time."""
 SPAN_PROBLEMS = ("missing", "repeated", "misplaced")
 TERM_NOT_APPLIED = "term-not-applied"
 _NUMBERS = ("quantity", "version", "format", "number")
@@ -416,6 +418,8 @@ class _GuardedChunk:
     def _restore_marks(self, line: Line, n_best: NBest) -> NBest:
         """Put brackets and quotation marks around the words that are aligned with those of the source."""
         translation = n_best[0]
+        if len(line.text) > MAX_ALIGNED_CHARACTERS:
+            return []
         source = with_language(line.text, line.language)
         try:
             alignment = next(self.guard.translator.score([(source, translation.text)])).alignment

@@ -123,9 +123,9 @@ def _find_glued(text: str, spans: Mapping[str, FixedSpan]) -> Glued:
     before: set[str] = set()
     after: set[str] = set()
     for symbol, span in spans.items():
-        if text[: span.start][-1:].isalnum():
+        if text[max(0, span.start - 1) : span.start].isalnum():
             before.add(symbol)
-        if text[span.end :][:1].isalnum():
+        if text[span.end : span.end + 1].isalnum():
             after.add(symbol)
     return Glued(frozenset(before), frozenset(after))
 

@@ -69,6 +69,17 @@ def test_common_sentences(name: str) -> None:
     assert dict(zip(sentences, Translator.load(name).translate(sentences), strict=True)) == sentences
 
 
+def test_lines_with_elements_are_translated_as_in_documents(bare: CommandLine) -> None:
+    lines = ["I am <b>tired</b>.", "<p>I am hungry.</p>", "5 < 6 and 7 > 3", "I am tired."]
+    translated = bare.run("translate", "--model", "en-de-small", *lines).out.splitlines()
+    assert translated[0] == "Ich bin <b>müde</b>."
+    assert translated[1] == "<p>Ich habe Hunger.</p>"
+    assert translated[2].startswith("5 < 6")
+    assert translated[3] == "Ich bin müde."
+    n_best = bare.run("translate", "--model", "en-de-small", "--top-beams", "2", lines[0]).out.splitlines()
+    assert [line.count("<b>") for line in n_best] == [1, 1]
+
+
 def test_default_model_without_runs_is_pretrained(bare: CommandLine) -> None:
     done = bare("translate", "im thirsty")
     assert (done.code, done.out) == (0, "Ich habe Durst.\n")

@@ -29,6 +29,7 @@ from nmt.errors import CheckpointError, NMTError, UsageError, check_choice
 from nmt.paths import check_not_overwriting, descriptor
 
 if TYPE_CHECKING:
+    from nmt.documents.markup_lines import MarkupLines
     from nmt.inference.guard import Guard
     from nmt.inference.translator import Translator
 
@@ -230,7 +231,9 @@ def translate(
         DocumentJob(DocumentTranslator(guarded, spec, known), options, language_check, resume, force).run(files)
         log_terms(guarded)
         return
-    job = TranslationJob(guarded, spec, output_format, details, prefix, tuple(constraints), language_check)
+    job = TranslationJob(
+        _with_markup(guarded, spec), spec, output_format, details, prefix, tuple(constraints), language_check
+    )
     if interactive:
         from nmt.cli.prompt import run_prompt
 
@@ -309,6 +312,16 @@ def _guard(translator: Translator, protect: list[str] | None, localize_numbers: 
         localize_numbers=localize_numbers,
         glossary=Glossary.load(glossary, data.src, data.tgt) if glossary else None,
     )
+
+
+def _with_markup(translator: Guard | Translator, spec: str) -> Guard | Translator | MarkupLines:
+    """Return a translator of lines that places tags by word alignment, if each line has one guarded translation."""
+    from nmt.documents.markup_lines import MarkupLines
+    from nmt.inference.guard import Guard
+    from nmt.search import parse_search
+
+    has_one = parse_search(spec).n_best == 1
+    return MarkupLines(translator) if has_one and isinstance(translator, Guard) else translator
 
 
 def _load(model: list[Path] | None, to: str, device: str, precision: str, engine: str) -> Translator:

@@ -17,6 +17,7 @@ from nmt.console import counted, log, progress
 from nmt.errors import UsageError
 
 if TYPE_CHECKING:
+    from nmt.documents.markup_lines import MarkupLines
     from nmt.inference.guard import Guard
     from nmt.inference.translator import Line, Translation, Translator
 
@@ -28,7 +29,7 @@ MAX_WARNINGS = 5
 class TranslationJob:
     """Translates lines and writes them in an output format."""
 
-    translator: Translator | Guard
+    translator: Translator | Guard | MarkupLines
     spec: str
     output_format: OutputFormat
     details: bool
@@ -122,14 +123,14 @@ class WarningLog:
             if self.num_warned <= MAX_WARNINGS:
                 log(f"warning: translation {self.num_lines}: {', '.join(n_best[0].warnings)}")
 
-    def finish(self, translator: Translator | Guard) -> None:
+    def finish(self, translator: Translator | Guard | MarkupLines) -> None:
         """Log how many lines have warnings, and which glossary terms were applied."""
         if self.num_warned > MAX_WARNINGS:
             log(f"{self.num_warned:,} of {self.num_lines:,} translations have warnings; --format jsonl has all of them")
         log_terms(translator)
 
 
-def log_terms(translator: Translator | Guard) -> None:
+def log_terms(translator: Translator | Guard | MarkupLines) -> None:
     """Log which glossary terms were applied."""
     if terms := getattr(translator, "term_counts", None):
         missing = [f"{term} ({count})" for (term, applied), count in terms.most_common() if not applied]

@@ -1,0 +1,85 @@
+"""Lines of text with markup: their tags are placed by word alignment, as in documents."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from nmt.inference.guard import Guard
+from nmt.inference.segments import Line
+from nmt.inference.translation import Translation
+
+if TYPE_CHECKING:  # the parser is imported when a line has markup
+    from nmt.documents.document import Document
+    from nmt.documents.translate import TranslatedBlocks
+
+_ELEMENT = re.compile(r"<([a-z][a-z0-9]{0,20})(?:\s[^<>]{0,999})?>[^<>]*</\1>", re.IGNORECASE)
+"""An element with text, in a line that is HTML or has some of its tags."""
+
+
+class MarkupLines:
+    """Translates lines as a `Guard` does, but the text of those with elements apart from its tags."""
+
+    def __init__(self, guard: Guard) -> None:
+        self.guard = guard
+        self.config = guard.config
+        self.tokenizer = guard.tokenizer
+        self.term_counts = guard.term_counts
+
+    def stream(
+        self,
+        chunks: Iterable[Sequence[str | Line]],
+        search: str | None = None,
+        *,
+        details: bool = False,
+        on_progress: Callable[[int], object] = lambda lines: None,
+    ) -> Iterator[list[Translation]]:
+        """Yield the n-best list of each line; see `Guard.stream`. A line with elements has one translation.
+
+        With details, or if a line has a prefix or constraints, its tags are protected spans.
+        """
+        for chunk in chunks:
+            lines = [Line(line) if isinstance(line, str) else line for line in chunk]
+            has_markup = [not details and _has_markup(line) for line in lines]
+            plain = [line for line, is_markup in zip(lines, has_markup, strict=True) if not is_markup]
+            marked_up = [line.text for line, is_markup in zip(lines, has_markup, strict=True) if is_markup]
+            results = self.guard.stream([plain], search, details=details, on_progress=on_progress)
+            translated = iter(self._translate(marked_up, search))
+            on_progress(len(marked_up))
+            for is_markup in has_markup:
+                yield [next(translated)] if is_markup else next(results)
+
+    def _translate(self, texts: Sequence[str], search: str | None) -> list[Translation]:
+        if not texts:
+            return []
+        from nmt.documents import html
+        from nmt.documents.formats import DocumentOptions
+        from nmt.documents.translate import DocumentTranslator
+
+        options = DocumentOptions(*self.guard.languages)
+        documents = [html.parse(codecs.BOM_UTF8 + text.encode(), options) for text in texts]
+        blocks = [block for document in documents for block in document.blocks]
+        translated = DocumentTranslator(self.guard, search).translate(blocks)
+        results: list[Translation] = []
+        start = 0
+        for document in documents:
+            end = start + len(document.blocks)
+            results.append(_rendered(document, translated, start, end))
+            start = end
+        return results
+
+
+def _has_markup(line: Line) -> bool:
+    return not (line.prefix or line.constraints) and _ELEMENT.search(line.text) is not None
+
+
+def _rendered(document: Document, translated: TranslatedBlocks, start: int, end: int) -> Translation:
+    """Return the translation of a line, whose blocks are those from `start` to `end`, with their warnings."""
+    content = document.render(translated.blocks[start:end])
+    warnings: dict[str, None] = {}
+    for sentence, each in translated.warnings:
+        if any(sentence in block.text for block in document.blocks):
+            warnings |= dict.fromkeys(each)
+    return Translation(content.removeprefix(codecs.BOM_UTF8).decode(), 0.0, 0.0, warnings=tuple(warnings))

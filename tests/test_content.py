@@ -57,6 +57,10 @@ def test_number_words_become_digits_and_words_again() -> None:
         "2": "zwei", "29": "neunundzwanzig", "3.": "3.",
     }  # fmt: skip
     assert digits_for_words(Line("A dog."), "en", "de") is None
+    for text, src, tgt in (("Call at two-twenty.", "en", "de"), ("Ruf um zwei Uhr zwanzig an.", "de", "en")):
+        time = digits_for_words(Line(text), src, tgt)
+        assert time is not None
+        assert "2:20" in time.line.text
 
 
 # ---- problems
@@ -100,6 +104,9 @@ def test_content_problems(source: str, text: str, expected: list[str]) -> None:
         ("I have a dog.", "Ich habe 42 Hunde.", ["number-added: 42"]),
         ("I have 42 dogs.", "Ich habe zweiundvierzig Hunde.", []),
         ("Come at half past six.", "Komm um halb sieben.", []),
+        ("This is the seventh time.", "Das ist der Siebentag.", ["number-changed: 7"]),
+        ("I ate a third of it.", "Ich aß ein Drittel davon.", []),
+        ("Call me at four-forty.", "Ruf mich um vierzig an.", ["number-changed: 4"]),
         ("For the millionth time!", "Zum hundertsten Mal!", ["number-added: 100"]),
     ],
 )

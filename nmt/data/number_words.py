@@ -37,6 +37,18 @@ def find_number_words(text: str, language: str) -> list[NumberWord]:
     return list(finder(text)) if finder else []
 
 
+def is_time(text: str, hour: NumberWord, minute: NumberWord) -> bool:
+    """Return whether two numbers are a time of day, as in at two-twenty or um zwei Uhr zwanzig."""
+    between = text[hour.end : minute.start]
+    is_in_range = hour.value <= 24 and minute.value < 60 and not (hour.is_ordinal or minute.is_ordinal)
+    is_english = (
+        between in ("-", " ")
+        and minute.value >= 10
+        and _EN_BEFORE_TIME.search(text, max(0, hour.start - 8), hour.start) is not None
+    )
+    return is_in_range and (is_english or between == " Uhr ")
+
+
 def spell_number(value: int, language: str) -> str:
     """Return a number from 0 to 999,999 in words of English or German."""
     return _SPELLERS[base_language(language)](value)
@@ -70,6 +82,7 @@ _EN_ORDINALS = _en_ordinals()
 _EN_WORD = rf"(?:{'|'.join(sorted([*_EN_CARDINALS, *_EN_ORDINALS], key=len, reverse=True))})"
 _EN_RUN = re.compile(rf"(?<![\w-]){_EN_WORD}(?:(?:-| and | ){_EN_WORD})*(?![\w-])", re.IGNORECASE)
 _EN_SCALE = re.compile("|".join(_EN_SCALES), re.IGNORECASE)
+_EN_BEFORE_TIME = re.compile(r"\b(?:at|by|until|till|before|after|around|about) $", re.IGNORECASE)
 _EN_ARTICLE = re.compile(r"\ba $", re.IGNORECASE)
 _EN_TOKEN = re.compile(rf"(and )?({_EN_WORD})(?!\w)", re.IGNORECASE)
 

@@ -33,8 +33,8 @@ _DIGITS = re.compile(r"\d+")
 _GROUPED = re.compile(r"(?<![\w.,:/-])\d{1,3}(?:[., \u00a0\u202f]\d{3})+(?![\w:/-]|[.,]\d)")
 _WHOLE_NUMBER = re.compile(r"(?<![\w.,:/-])\d{1,15}(?![\w:/-]|[.,]\d)")
 _CONVERTED = re.compile(
-    r"\b(?:dozen|half|quarter|noon|midnight|score|pair|[ap]\.?m|halb\w*|viertel\w*|dreiviertel|dutzend\w*|mittag\w*"
-    r"|mitternacht|anderthalb)\b",
+    r"\b(?:dozen|half|(?:a|one|two) thirds?|quarter|noon|midnight|score|pair|[ap]\.?m|halb\w*|(?:drit|fünf|zehn)tel"
+    r"|viertel\w*|dreiviertel|dutzend\w*|mittag\w*|mitternacht|anderthalb)\b",
     re.IGNORECASE,
 )
 """Words of times and amounts whose translation may have another number: half past six is halb sieben."""
@@ -140,11 +140,14 @@ def split_items(text: str) -> tuple[list[str], list[str]]:
 
 def _number_problems(source: str, text: str, src: str, tgt: str) -> Iterator[str]:
     """Yield the numbers in words that the translation lacks, in words and digits, and the numbers that it adds."""
+    words = find_number_words(source, src)
     in_words = Counter(
         number.value
-        for number in find_number_words(source, src)
+        for number in words
         if not (number.is_ordinal and number.value > MAX_SPELLED)  # the thousandth time
     )
+    ordinals = {number.value for number in words if number.is_ordinal}
+    has_several = len(in_words) > 1  # such as a time
     translated_words = Counter(number.value for number in find_number_words(text, tgt))
     missing = in_words - (translated_words + _digit_values(text, _DIGITS, _GROUPED))
     known = in_words + _digit_values(source, _DIGITS, _GROUPED)
@@ -153,7 +156,8 @@ def _number_problems(source: str, text: str, src: str, tgt: str) -> Iterator[str
     if not (missing or added) or _CONVERTED.search(source) or _CONVERTED.search(text):
         return
     for value in missing:
-        if value > MAX_IDIOMATIC or added:
+        is_idiomatic = value <= MAX_IDIOMATIC and value not in ordinals and not has_several
+        if added or not is_idiomatic:
             yield f"{NUMBER_CHANGED}: {value}"
     if not missing:
         yield from (f"{NUMBER_ADDED}: {value}" for value in added if value > MAX_IDIOMATIC)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 
 from nmt.data.language_codes import base_language
-from nmt.data.number_words import MAX_SPELLED, NumberWord, find_number_words, spell_number
+from nmt.data.number_words import MAX_SPELLED, NumberWord, find_number_words, is_time, spell_number
 from nmt.data.placeholders import occurrence_pattern
 from nmt.inference.alignment import Link, align
 from nmt.inference.segments import FixedSpan, Line
@@ -85,9 +86,15 @@ def digits_for_words(line: Line, src: str, tgt: str) -> Substitution | None:
     """
     in_source: dict[str, FixedSpan] = {}
     in_target: dict[str, FixedSpan] = {}
-    for number in find_number_words(line.text, src):
-        is_fixed = any(span.start < number.end and number.start < span.end for span in line.fixed)
-        if is_fixed:
+    numbers = [number for number in find_number_words(line.text, src) if not _is_fixed(number, line)]
+    minutes: set[NumberWord] = set()
+    for number, following in zip_longest(numbers, numbers[1:]):
+        if number in minutes:
+            continue
+        if following and is_time(line.text, number, following):
+            minutes.add(following)
+            time = f"{number.value}:{following.value:02d}"
+            in_source[time] = in_target[time] = FixedSpan(number.start, following.end, time)
             continue
         digits = _in_digits(number, tgt)
         is_spelled = not number.is_ordinal and number.value <= MAX_SPELLED
@@ -96,6 +103,10 @@ def digits_for_words(line: Line, src: str, tgt: str) -> Substitution | None:
         in_source[_in_digits(number, src)] = span
         in_target[digits] = span
     return _write_symbols(line, in_source, in_target) if in_source else None
+
+
+def _is_fixed(number: NumberWord, line: Line) -> bool:
+    return any(span.start < number.end and number.start < span.end for span in line.fixed)
 
 
 def _write_symbols(line: Line, in_source: Mapping[str, FixedSpan], in_target: Mapping[str, FixedSpan]) -> Substitution:

@@ -189,6 +189,12 @@ def unbalanced_marks(source: str, text: str) -> list[str]:
     return marks
 
 
+def has_lone_mark(text: str) -> bool:
+    """Return whether a bracket or quotation mark of a text has no partner."""
+    is_odd = len(QUOTE.findall(text)) % 2 == 1
+    return is_odd or any(text.count(opening) != text.count(closing) for opening, closing in BRACKETS.items())
+
+
 def bracket_pairs(text: str, opening: str, closing: str) -> list[tuple[int, int]]:
     """Return the offsets of each opening bracket and its closing one; none if one has no partner."""
     if opening not in text:

@@ -28,6 +28,7 @@ from nmt.inference.content import (
     NUMBER_CHANGED,
     UNBALANCED,
     find_items,
+    has_lone_mark,
     split_items,
 )
 from nmt.inference.marks import restore_marks
@@ -52,6 +53,8 @@ CONSTRAINED = "constrained(beam_size=8, top_beams=2)"
 CONJUNCTIONS = ({"en": "and", "de": "und"}, {"en": "or", "de": "oder"})
 MAX_ALIGNED_CHARACTERS = 2000
 """Maximum length of a line that is aligned with its translation as a whole: attention takes quadratic time."""
+MIN_SHARE_OF_MARKED = 0.25
+"""Minimum share of the attention to a word between marks that its translation receives. With less, it has none."""
 SPAN_PROBLEMS = ("missing", "repeated", "misplaced")
 TERM_NOT_APPLIED = "term-not-applied"
 _NUMBERS = ("quantity", "version", "format", "number")
@@ -236,7 +239,9 @@ class _GuardedChunk:
                 warnings = dict.fromkeys((*problems, *self._doubtful_terms(line, translation)))
                 checked.append(replace(translation, warnings=tuple(warnings)))
         # The term may be right even if the alignment is doubtful.
-        checked.sort(key=lambda each: (len(each.warnings), each.has_problem((TERM_NOT_APPLIED,))))
+        checked.sort(
+            key=lambda each: (len(each.warnings), each.has_problem((TERM_NOT_APPLIED,)), has_lone_mark(each.text))
+        )
         return checked[: self.num_best]
 
     def _doubtful_terms(self, line: Line, translation: Translation) -> list[str]:
@@ -422,10 +427,11 @@ class _GuardedChunk:
             return []
         source = with_language(line.text, line.language)
         try:
-            alignment = next(self.guard.translator.score([(source, translation.text)])).alignment
+            links = next(self.guard.translator.score([(source, translation.text)])).links
         except DataError:  # too long to be scored
             return []
-        return [replace(translation, text=restore_marks(source, translation.text, alignment))]
+        pairs = [(link.source, link.target) for link in links if link.share >= MIN_SHARE_OF_MARKED]
+        return [replace(translation, text=restore_marks(source, translation.text, pairs))]
 
     def _place_terms(self, lines: Lines, results: list[NBest], constrained: list[NBest]) -> Iterator[NBest]:
         """Put the missing terms in the place of the words that are aligned with them in the source.

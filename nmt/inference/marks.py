@@ -32,6 +32,8 @@ class MarkedWords:
 def restore_marks(source: str, text: str, alignment: Iterable[tuple[int, int]]) -> str:
     """Return the translation with the unbalanced marks of the source around the words that are aligned with theirs.
 
+    Marks around words that the translation does not have are left out.
+
     Args:
         source: the source.
         text: its translation.
@@ -47,7 +49,7 @@ def restore_marks(source: str, text: str, alignment: Iterable[tuple[int, int]]) 
             brackets = (mark, BRACKETS[mark])
             marked = [_marked_words(source, *offsets, brackets) for offsets in bracket_pairs(source, *brackets)]
             text = text.replace(brackets[0], "").replace(brackets[1], "")
-        text = _with_marks(text, marked, pairs, num_source_words=len(source.split()))
+        text = _with_marks(text, marked, pairs)
     return text
 
 
@@ -68,17 +70,15 @@ def _marked_words(source: str, start: int, end: int, marks: tuple[str, str]) -> 
     return MarkedWords(*marks, first_word, last_word)
 
 
-def _with_marks(
-    text: str, marked: Iterable[MarkedWords], alignment: list[tuple[int, int]], num_source_words: int
-) -> str:
+def _with_marks(text: str, marked: Iterable[MarkedWords], alignment: list[tuple[int, int]]) -> str:
     """Return a text without marks with those of the source."""
     words = [match.span() for match in re.finditer(r"\S+", text)]
-    if not words:
-        return text
     edits: list[tuple[int, int, str]] = []
     for each in marked:
         aligned = {target for word, target in alignment if each.contains(word)}
-        found = _best_range(aligned, len(words)) or _same_share(each, num_source_words, len(words))
+        found = _best_range(aligned, len(words))
+        if found is None:
+            continue
         start = words[found[0]][0]
         end = _end_without_punctuation(text[: words[found[1]][1]], each.closing)
         edits.append((start, start, each.opening))
@@ -101,15 +101,6 @@ def _best_range(aligned: set[int], num_words: int) -> tuple[int, int] | None:
             best_balance = balance
             best = (start, word)
     return best
-
-
-def _same_share(marked: MarkedWords, num_source_words: int, num_words: int) -> tuple[int, int]:
-    """Return the words at the same relative place as in the source, for words that are aligned with none."""
-    words_per_source_word = num_words / num_source_words
-    last = num_words - 1
-    first_word = int(marked.first_word * words_per_source_word)
-    last_word = int(marked.last_word * words_per_source_word)
-    return min(last, first_word), min(last, last_word)
 
 
 def _end_without_punctuation(text: str, closing: str) -> int:

@@ -211,9 +211,9 @@ def test_general_models_from_corpora_to_packages(tmp_path: Path) -> None:
         "tokenizer": {"vocab_size": int(TINY["tokenizer.vocab_size"])},
         "model": {"dim": 32, "heads": 2, "ffn_dim": 32, "encoder_layers": 1, "decoder_layers": 1},
         "train": {
-            "steps": 100,
+            "steps": 40,
             "batch_tokens": 1024,
-            "valid_every": 100,
+            "valid_every": 40,
             "valid_pairs": 4,
             "calibration_pairs": 0,
             "optimizer": "muon",

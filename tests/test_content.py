@@ -163,6 +163,8 @@ def test_words_that_the_tokenizer_cannot_spell_are_copied() -> None:
     plain = Guard(translator).translate(expected)
     translated = Guard(translator).translate(lines)
     assert translated == [plain[0], plain[1], f"- {plain[2]}", f"\t• {plain[3]}", f"<p>{plain[3]}</p>"]
+    tabs = Guard(translator).translate(["I am tired.\tThe dog sleeps.", "\tI am tired.\t\tI am tired."])
+    assert tabs == ["Ich bin müde.\tDer Hund schläft.", "\tIch bin müde.\t\tIch bin müde."]
     assert Guard(translator).translate(["Я живу в Москве."]) == ["Я живу в Москве."]
 
 

@@ -121,9 +121,12 @@ class Guard:
         """Yield the n-best list of each line, those without warnings first; see `Translator.stream`."""
 
         def translate(chunk: Sequence[str | Line]) -> list[NBest]:
-            frames = [split_frame(line) for line in as_lines(chunk)]
+            columns = [split_columns(line) for line in as_lines(chunk)]
+            has_tabs = len(columns) < sum(map(len, columns))
+            frames = [split_frame(part) for parts in columns for part in parts]
             lines = [self._with_fixed_spans(line) for _, line, _ in frames]
-            results = _GuardedChunk(self, search, details).translate(lines, on_progress)
+            report = (lambda lines: None) if has_tabs else on_progress
+            results = _GuardedChunk(self, search, details).translate(lines, report)
             framed = []
             for (before, _, after), n_best in zip(frames, results, strict=True):
                 has_frame = bool(before or after)
@@ -132,6 +135,10 @@ class Guard:
                 for span in line.fixed:
                     if span.is_term:
                         self.term_counts[span.translation, _is_applied(span, n_best[0])] += 1
+            if has_tabs:
+                on_progress(len(columns))
+                remaining = iter(framed)
+                framed = [_join_columns(parts, list(islice(remaining, len(parts)))) for parts in columns]
             return framed
 
         return chain.from_iterable(map(translate, chunks))
@@ -155,6 +162,33 @@ class Guard:
 def _is_applied(span: FixedSpan, translation: Translation) -> bool:
     """Return whether a term is in the translation, without doubt."""
     return not is_missing(span, translation.text) and f"{TERM_DOUBTFUL}: {span.translation}" not in translation.warnings
+
+
+def split_columns(line: Line) -> list[Line]:
+    """Return the parts of a line between tabs, which separate texts that are translated one by one."""
+    if "\t" not in line.text.strip() or line.prefix or line.constraints:
+        return [line]
+    tabs = [match.start() for match in re.finditer("\t", line.text)]
+    starts, ends = [0, *(tab + 1 for tab in tabs)], [*tabs, len(line.text)]
+    return [_part(line, start, end) for start, end in zip(starts, ends, strict=True)]
+
+
+def _join_columns(parts: Sequence[Line], n_best_of_parts: list[NBest]) -> NBest:
+    """Return the n-best list of a line from those of its parts between tabs."""
+    if len(parts) == 1:
+        return n_best_of_parts[0]
+    offsets: list[int] = []
+    num_words = 0
+    for part in parts:
+        offsets.append(num_words)
+        num_words += len(part.text.split())
+    separators = ["", *("\t" for _ in parts[1:])]
+    joined: NBest = []
+    for ranked in n_best_of_line(n_best_of_parts):
+        translation = concatenate(list(map(Part, ranked, separators, offsets)))
+        warnings = dict.fromkeys(warning for each in ranked for warning in each.warnings)
+        joined.append(replace(translation, warnings=tuple(warnings)))
+    return joined
 
 
 def split_frame(line: Line) -> tuple[str, Line, str]:

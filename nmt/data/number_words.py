@@ -264,7 +264,7 @@ def _read_german(word: str) -> int | None:
 
 
 def _spell_german(value: int) -> str:
-    return "eins" if value % 100 == 1 and value == 1 else _spell_german_stem(value)
+    return "eins" if value == 1 else _spell_german_stem(value)
 
 
 def _spell_german_stem(value: int) -> str:

@@ -17,6 +17,7 @@ from typing import Any
 
 import yaml
 
+from nmt import untrusted_files
 from nmt.config import Config, TrainConfig
 from nmt.errors import ConfigError, suggest
 from nmt.registry import accepts
@@ -40,6 +41,8 @@ BELOW_ONE = (
     "model.dropout", "model.attention_dropout", "model.activation_dropout", "train.label_smoothing", "train.ema",
     "train.beta1", "train.beta2", "train.replay_share",
 )  # fmt: skip
+MAX_SHOWN = 200
+"""Maximum number of characters of a value in an error."""
 LANGUAGE_CODE = re.compile(r"[A-Za-z0-9]+([-_][A-Za-z0-9]+)*")
 
 
@@ -52,25 +55,6 @@ def _option_types(section: Any = Config, prefix: str = "") -> dict[str, Any]:
 
 OPTION_TYPES = _option_types()
 """Type of each option by its full name ("train.steps")."""
-
-
-class _Loader(yaml.SafeLoader):
-    """SafeLoader that rejects duplicate keys; YAML would silently keep the last one."""
-
-
-def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
-    seen: set[Any] = set()
-    for key_node, _ in node.value:
-        if not isinstance(key_node, yaml.ScalarNode):
-            raise ConfigError(f"line {key_node.start_mark.line + 1}: a key must be a string")
-        key = loader.construct_object(key_node)
-        if key in seen:
-            raise ConfigError(f"line {key_node.start_mark.line + 1}: duplicate key '{key}'")
-        seen.add(key)
-    return loader.construct_mapping(node)
-
-
-_Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
 
 
 def load(path: Path | None, overrides: Sequence[str] = ()) -> Config:
@@ -120,17 +104,14 @@ def read_yaml(path: Path) -> dict[str, Any]:
         ConfigError: the file cannot be read, is not YAML, or is not a mapping.
     """
     try:
-        tree = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)
+        tree = untrusted_files.read_yaml(path)
     except OSError as error:
         raise ConfigError(f"cannot read config {path}: {error.strerror}") from None
     except UnicodeDecodeError as error:
         raise ConfigError(f"config {path} is not UTF-8 (byte {error.start + 1})") from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: a date such as 2001-13-01
-        mark = getattr(error, "problem_mark", None)
-        position = f", line {mark.line + 1}" if mark else ""
-        raise ConfigError(f"config {path}{position}: {getattr(error, 'problem', None) or 'not valid YAML'}") from None
-    except ConfigError as error:
-        raise ConfigError(f"config {path}, {error.message}", error.hint) from None
+    except ValueError as error:
+        separator = ", " if str(error).startswith("line ") else ": "
+        raise ConfigError(f"config {path}{separator}{error}") from None
     if tree is None:
         return {}
     if not isinstance(tree, dict):
@@ -159,8 +140,8 @@ def override(config: Config, text: str) -> Config:
         value = [raw] if raw else []
     else:
         try:
-            value = yaml.load(raw, Loader=_Loader)
-        except (yaml.YAMLError, ValueError, RecursionError):
+            value = untrusted_files.parse_yaml(raw)
+        except ValueError:
             raise ConfigError(f"cannot read the value of --set {text}") from None
     section, _, key = name.rpartition(".")
     parent: Any = getattr(config, section) if section else config
@@ -220,7 +201,7 @@ def _build(kind: type, tree: dict[str, Any], path: str) -> Any:
             raise ConfigError(f"unknown key {full}", suggest(str(key), hints))
         if dataclasses.is_dataclass(hints[key]):
             if value is not None and not isinstance(value, dict):
-                raise ConfigError(f"{full}: expected a section, got {value!r}")
+                raise ConfigError(f"{full}: expected a section, got {repr(value)[:MAX_SHOWN]}")
             values[key] = _build(typing.cast(type, hints[key]), value or {}, f"{full}.")
         else:
             values[key] = _value(hints[key], value, full)
@@ -236,7 +217,7 @@ def _value(expected: Any, value: Any, path: str) -> Any:
         value = tuple(value)
     if not accepts(expected, value):
         hint = "quote it: YAML parses yes, no, on and off as booleans" if isinstance(value, bool) else ""
-        raise ConfigError(f"{path}: expected {_name(expected)}, got {value!r}", hint)
+        raise ConfigError(f"{path}: expected {_name(expected)}, got {repr(value)[:MAX_SHOWN]}", hint)
     return value
 
 

@@ -16,6 +16,7 @@ NMTError            exit code 1: the request is valid but failed
 from __future__ import annotations
 
 import difflib
+import errno
 from collections.abc import Collection, Iterable
 
 
@@ -58,6 +59,22 @@ class UsageError(NMTError):
 
 class ConfigError(UsageError):
     """The config is wrong: an unknown key, a value of the wrong type or out of range."""
+
+
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""Error numbers of a full disk, an exhausted quota and a file that exceeds a limit."""
+_NO_PERMISSION = "choose another path, or change its permissions"
+_HINTS = dict.fromkeys(DISK_FULL, "free some disk space") | {
+    errno.EACCES: _NO_PERMISSION,
+    errno.EPERM: _NO_PERMISSION,
+    errno.EROFS: _NO_PERMISSION,
+    errno.ENOTDIR: "a parent of this path is a file, not a directory",
+}
+
+
+def file_hint(error: OSError, default: str = "") -> str:
+    """Return the hint for an error of the file system: that for its number, or the default."""
+    return _HINTS.get(error.errno or 0, default)
 
 
 MAX_CHOICES = 500

@@ -12,10 +12,14 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
-from nmt.errors import NMTError, UsageError
+from nmt.errors import DISK_FULL, NMTError, UsageError
 
+TEMPORARY = ".nmt-"
+"""Prefix of temporary directories, in which files and directories are written before they are renamed."""
+LOCK, NEW, OLD = "lock", "new", "old"
+"""Files of a temporary directory: a file that its process locks, what it writes, and what that replaces."""
 _DESCRIPTOR = re.compile(r"/(?:dev|proc/self)/fd/(\d{1,9})|/dev/(stdout|stderr)")
 
 
@@ -42,54 +46,183 @@ def new_directory(path: Path, *, replace: bool = True) -> Iterator[Path]:
     `replace`, one that was created in the meantime raises a UsageError.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    work = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
-    try:
+    with named_errors(path), _temporary_directory(path.parent) as temporary:
+        work = temporary / NEW / path.name
+        work.mkdir()
         yield work
         if path.exists() and not replace:
             raise UsageError(f"{path} already exists", "choose another directory, or delete it")
-        _publish(work, path)
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
+        _flush(work)
+        _replace_directory(path, temporary)
+        sync(path.parent)
 
 
 @contextlib.contextmanager
 def resumable_directory(path: Path) -> Iterator[Path]:
     """Yield a temporary directory that is renamed to `path` on success; after an interruption it is reused.
 
-    The caller must hold the lock of `path`. The directory is kept after an OSError (such as a full disk) or a kill
-    and removed after any other exception. Its hidden files are temporary ones of a killed process and deleted.
+    The caller must hold the lock of `path`, and a directory at `path` must be incomplete: it is deleted. The temporary
+    directory is kept after an OSError (such as a full disk) or a kill and removed after any other exception.
     """
     work = path.with_name(f".{path.name}-part")
     work.mkdir(parents=True, exist_ok=True)
-    for file in work.glob(".*"):
-        if file.is_file():
-            file.unlink()
+    clean_up(work)
     try:
-        yield work
+        with named_errors(path):
+            yield work
     except OSError:
         raise
     except Exception:
         shutil.rmtree(work, ignore_errors=True)
         raise
-    _publish(work, path)
+    _flush(work)
+    shutil.rmtree(path, ignore_errors=True)
+    os.replace(work, path)
+    sync(path.parent)
 
 
-def _publish(work: Path, path: Path) -> None:
-    """Flush a directory to disk, set default permissions and rename it to `path`."""
+@contextlib.contextmanager
+def new_file(path: Path) -> Iterator[Path]:
+    """Yield the path of a temporary file, to be written, that is renamed to `path` on success and removed on failure.
+
+    An interrupted write leaves `path` as it was.
+    """
+    with named_errors(path), _temporary_directory(path.parent) as temporary:
+        work = temporary / NEW / path.name
+        yield work
+        sync(work)
+        os.replace(work, path)
+
+
+@contextlib.contextmanager
+def _temporary_directory(parent: Path) -> Iterator[Path]:
+    """Yield a new directory in `parent` with an empty subdirectory `NEW`; delete it at the end.
+
+    If this process is killed, the next one that writes to `parent` deletes it; see `clean_up`.
+    """
+    clean_up(parent)
+    directory, lock = _make_locked(parent)
+    try:
+        with lock:
+            (directory / NEW).mkdir()
+            yield directory
+    finally:  # after closing the lock file, as Windows requires
+        _delete_temporary(directory)
+
+
+def _make_locked(parent: Path) -> tuple[Path, IO[bytes]]:
+    """Make a temporary directory, and return it and its lock file, which this process has locked."""
+    while True:
+        directory = Path(tempfile.mkdtemp(prefix=TEMPORARY, dir=parent))
+        try:
+            lock = (directory / LOCK).open("wb")
+        except FileNotFoundError:  # another process has deleted the directory before it was locked
+            continue
+        _lock(lock, wait=True)
+        if (directory / LOCK).exists():
+            return directory, lock
+        lock.close()  # deleted while this process waited for the lock
+
+
+def _lock(file: IO[bytes], *, wait: bool) -> bool:
+    """Lock an open file until it is closed or this process ends. Return whether this process has the lock.
+
+    Windows, and some file systems, have no such locks. Temporary directories are then never taken for left-over ones.
+    """
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def clean_up(directory: Path) -> None:
+    """Delete the temporary directories of killed processes in a directory.
+
+    If such a process was replacing a directory, the old one is put back to its place.
+    """
+    for temporary in directory.glob(f"{TEMPORARY}*"):
+        with contextlib.suppress(OSError):
+            temporary.rmdir()  # its process was killed, or has not yet locked it and will make another one
+        with contextlib.suppress(OSError), (temporary / LOCK).open("r+b") as lock:
+            if _lock(lock, wait=False):  # its process does not live any more
+                _delete_temporary(temporary)
+
+
+def _delete_temporary(directory: Path) -> None:
+    """Delete a temporary directory. If `_replace_directory` was interrupted, put the old directory back first."""
+    for old in directory.glob(f"{OLD}/*"):
+        place = directory.parent / old.name
+        is_replaced = not (directory / NEW / old.name).exists()
+        if not is_replaced and not place.exists():
+            with contextlib.suppress(FileNotFoundError):  # another process has done it
+                os.replace(old, place)
+    # The lock file is deleted last, so that an interrupted deletion can be completed.
+    for each in (directory / NEW, directory / OLD, directory):
+        shutil.rmtree(each, ignore_errors=True)
+
+
+def _replace_directory(path: Path, temporary: Path) -> None:
+    """Rename the new directory in a temporary one to `path`. An existing directory is moved to the temporary one."""
+    work = temporary / NEW / path.name
+    if not path.exists():
+        os.replace(work, path)
+    elif not _exchange(work, path):
+        # `_delete_temporary` puts the old one back if this process is killed between the two calls.
+        (temporary / OLD).mkdir()
+        os.replace(path, temporary / OLD / path.name)
+        os.replace(work, path)
+
+
+def _exchange(first: Path, second: Path) -> bool:
+    """Exchange two directories in one system call. Return False if the system or the file system cannot."""
+    import ctypes
+
+    library: Any = ctypes.CDLL(None) if os.name == "posix" else None
+    names = os.fsencode(first), os.fsencode(second)
+    if sys.platform == "linux" and hasattr(library, "renameat2"):
+        current_directory, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+        status = library.renameat2(current_directory, names[0], current_directory, names[1], exchange)
+    elif sys.platform == "darwin" and hasattr(library, "renamex_np"):
+        swap = 2  # RENAME_SWAP
+        status = library.renamex_np(*names, swap)
+    else:
+        return False
+    return bool(status == 0)
+
+
+def _flush(directory: Path) -> None:
+    """Set default permissions in a directory and flush it to disk."""
     umask = os.umask(0)  # reading the umask requires setting it
     os.umask(umask)
-    work.chmod(0o777 & ~umask)  # mkdtemp and safetensors create private files
-    for file in work.rglob("*"):
+    directory.chmod(0o777 & ~umask)  # safetensors creates private files
+    for file in directory.rglob("*"):
         file.chmod((0o777 if file.is_dir() else 0o666) & ~umask)
         sync(file)
-    if path.exists():
-        old = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
-        os.replace(path, old / path.name)
-        os.replace(work, path)
-        shutil.rmtree(old)
-    else:
-        os.replace(work, path)
-    sync(path.parent)
+
+
+@contextlib.contextmanager
+def named_errors(path: Path) -> Iterator[None]:
+    """Name `path` in an error of the file system that names a temporary file, or, if the disk is full, no file."""
+    try:
+        yield
+    except OSError as error:
+        is_temporary = TEMPORARY in str(error.filename or "")
+        is_unnamed = error.filename is None and error.errno in DISK_FULL
+        if is_temporary or is_unnamed:
+            error.filename = str(path)
+            error.filename2 = None
+        raise
+
+
+def append_line(path: Path, line: str) -> None:
+    """Append a line to a text file."""
+    with named_errors(path), path.open("a", encoding="utf-8") as file:
+        file.write(line + "\n")
 
 
 @contextlib.contextmanager
@@ -173,19 +306,15 @@ def descriptor(path: Path) -> int | None:
 def write_bytes(path: Path, content: bytes) -> None:
     """Write a file atomically: write a temporary file and rename it. A device, such as /dev/stdout, is written to."""
     if (number := descriptor(path)) is not None:
-        with os.fdopen(os.dup(number), "wb") as file:
+        with named_errors(path), os.fdopen(os.dup(number), "wb") as file:
             file.write(content)
         return
     if path.exists() and not path.is_file():
-        path.write_bytes(content)
+        with named_errors(path):
+            path.write_bytes(content)
         return
-    work = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
+    with new_file(path) as work:
         work.write_bytes(content)
-        sync(work)
-        os.replace(work, path)
-    finally:
-        work.unlink(missing_ok=True)
 
 
 def check_not_overwriting(outputs: Iterable[Path | None], inputs: Iterable[Path | None]) -> None:

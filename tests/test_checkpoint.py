@@ -240,6 +240,92 @@ def test_new_directory_is_atomic(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["a"]
 
 
+KILL_EVERYWHERE = """
+import os, signal, sys
+from pathlib import Path
+from nmt import paths
+
+def write(path):  # all names, so that a mixture of old and new files would be seen
+    if sys.argv[2] == "file":
+        paths.write_text(path, "new")
+    else:
+        with paths.new_directory(path) as work:
+            for name in "bc":
+                (work / name).write_text("new")
+
+def kill_after(number):  # before the system call with this number
+    def count(event, arguments):
+        nonlocal number
+        if event.split(".")[0] in ("open", "os", "shutil", "tempfile", "fcntl", "ctypes") and event != "os.kill":
+            number -= 1
+            if number < 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+    sys.addaudithook(count)
+
+if sys.argv[2] == "two renames":
+    paths._exchange = lambda *names: False
+for number, parent in enumerate(sorted(Path(sys.argv[1]).iterdir())):
+    if not os.fork():
+        kill_after(number)
+        write(parent / "a")
+        os._exit(0)
+    _, status = os.wait()
+    print(status, flush=True)
+"""
+COMPLETE = ({"a": "old", "b": "old"}, {"b": "new", "c": "new"})
+MAX_CALLS = 90
+
+
+def contents(path: Path) -> dict[str, str] | str:
+    """Return the content of a file, or of the files in a directory; an empty one if there is nothing."""
+    return path.read_text() if path.is_file() else {each.name: each.read_text() for each in path.glob("*")}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.parametrize("kind", ["one call", "two renames", "file"])
+def test_sigkill_at_any_system_call_leaves_the_old_or_the_new_one(kind: str, tmp_path: Path) -> None:
+    complete = ("old", "new") if kind == "file" else COMPLETE
+    parents = [tmp_path / f"{number:03d}" for number in range(MAX_CALLS)]
+    for parent in parents:
+        parent.mkdir()
+        if kind == "file":
+            (parent / "a").write_text("old")
+        else:
+            (parent / "a").mkdir()
+            for name in "ab":
+                (parent / "a" / name).write_text("old")
+    command = [sys.executable, "-c", KILL_EVERYWHERE, str(tmp_path), kind]
+    statuses = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    num_killed = statuses.count(str(int(signal.SIGKILL)))
+    assert MAX_CALLS > num_killed > 10
+    assert statuses == [str(int(signal.SIGKILL))] * num_killed + ["0"] * (MAX_CALLS - num_killed)
+    before = [contents(parent / "a") for parent in parents]
+    num_missing = before.count({})
+    assert (num_missing > 0) == (kind == "two renames")
+    assert [each for each in before if each not in complete] == [{}] * num_missing
+    for parent in parents:
+        assert checkpoint.checkpoints(parent) == []  # any command that looks for checkpoints cleans up
+        assert contents(parent / "a") in complete
+        assert [path.name for path in parent.iterdir()] == ["a"]
+    assert contents(parents[0] / "a") == complete[0]
+    assert contents(parents[-1] / "a") == complete[1]
+
+
+def test_temporary_directories_of_live_processes_stay(tmp_path: Path) -> None:
+    left_over, other = tmp_path / f"{paths.TEMPORARY}left", tmp_path / ".hidden"
+    for directory in (left_over, other):
+        directory.mkdir()
+        (directory / paths.LOCK).touch()
+    with paths.new_directory(tmp_path / "a") as work, paths.new_file(tmp_path / "b") as file:
+        (work / "x").touch()
+        file.touch()
+        subprocess.run(
+            [sys.executable, "-c", f"from nmt.paths import *; clean_up(Path({str(tmp_path)!r}))"], check=True
+        )
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".hidden", "a", "b"]
+
+
 def test_inference_does_not_need_the_training_state(run: Path) -> None:
     for path in checkpoint.checkpoints(run):
         (path / TRAINING).unlink()

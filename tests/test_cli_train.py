@@ -127,7 +127,7 @@ def prepared_files(nmt: CommandLine, data: str) -> dict[str, bytes]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("moment", "sign"), [(".train.en.*", signal.SIGKILL), ("cleaned.json", signal.SIGINT)])
+@pytest.mark.parametrize(("moment", "sign"), [(".nmt-*/new/train.en", signal.SIGKILL), ("cleaned.json", signal.SIGINT)])
 def test_interrupted_preparation_resumes_with_identical_results(
     nmt: CommandLine, moment: str, sign: signal.Signals
 ) -> None:

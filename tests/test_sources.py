@@ -25,6 +25,7 @@ from nmt.data.pairs import Pair
 from nmt.data.sources import SOURCES, get_corpus, holdout, open_split, validate
 from nmt.data.sources.holdout import MAX_CHARACTERS, MAX_SENTENCES, MIN_RATIO, hold_out, sentence_key
 from nmt.errors import ConfigError, DataError, DownloadError, NMTError
+from nmt.paths import LOCK, TEMPORARY
 
 REAL = Path(__file__).resolve().parents[1].parent / "shared" / "data"
 real = pytest.mark.skipif(not REAL.is_dir(), reason="needs the shared corpora")
@@ -564,9 +565,10 @@ def test_interrupted_download_is_resumed(server: Loopback, data: Path) -> None:
     assert "nmt data download tatoeba --from PATH" in caught.value.hint
     assert (data / "downloads" / "tatoeba" / "deu-eng.zip.part").stat().st_size == 1000
     resource.faults.clear()
-    other, killed = data / "corpora" / ".tatoeba-x.abcdefgh", data / "corpora" / ".tatoeba.abcdefgh"
+    other, killed = data / "corpora" / ".tatoeba-x", data / "corpora" / f"{TEMPORARY}abcdefgh"
     for directory in (other, killed):
         directory.mkdir(parents=True)
+    (killed / LOCK).touch()
     install("tatoeba")
     assert server.ranges()[-1] == "bytes=1000-"
     assert contents(data / "downloads") == []

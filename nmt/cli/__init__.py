@@ -6,7 +6,6 @@ start fast.
 
 from __future__ import annotations
 
-import errno
 import io
 import keyword
 import os
@@ -21,18 +20,11 @@ from typer.core import TyperGroup
 from nmt import __version__
 from nmt.cli import process_settings
 from nmt.console import discard, escape_control
-from nmt.errors import NMTError, UsageError
+from nmt.errors import NMTError, UsageError, file_hint
 
 ClickUsageError = cast(type[Exception], typer.BadParameter.__base__)
 """Click's UsageError. Some versions of Typer bundle Click, so it cannot be imported from click."""
 
-DISK_FULL, NO_PERMISSION = "free some disk space", "choose another path, or change its permissions"
-HINTS = {
-    errno.ENOSPC: DISK_FULL, errno.EDQUOT: DISK_FULL, errno.EFBIG: DISK_FULL,
-    errno.EACCES: NO_PERMISSION, errno.EPERM: NO_PERMISSION, errno.EROFS: NO_PERMISSION,
-    errno.ENOTDIR: "a parent of this path is a file, not a directory",
-}  # fmt: skip
-"""Hint for each error number of the operating system."""
 COMMANDS = (
     "train", "translate", "backtranslate", "distill", "evaluate", "compare", "calibrate", "score", "average", "export",
     "import", "models", "info", "summary", "attention", "reproduce", "sweep", "serve", "config", "doctor",
@@ -98,13 +90,15 @@ class ErrorHandlingGroup(CommandGroup):
                 sys.exit(UsageError.exit_code)
             _report(UsageError(message, f"run {context.command_path if context else 'nmt'} --help"))
         except OSError as error:  # such as a full disk
+            name = error.filename
             try:
                 sys.stdout.flush()
             except OSError:
+                name = name or "standard output"
                 discard(sys.stdout)
             reason = error.strerror or str(error)
-            hint = HINTS.get(error.errno or 0, "choose another file or directory" if error.filename else "")
-            _report(NMTError(f"{error.filename}: {reason}" if error.filename else reason, hint))
+            hint = file_hint(error, "choose another file or directory" if error.filename else "")
+            _report(NMTError(f"{name}: {reason}" if name else reason, hint))
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; report an interruption."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 import typer
 
 from nmt.console import discard
-from nmt.errors import NMTError, UsageError
+from nmt.errors import NMTError, UsageError, file_hint
 from nmt.paths import descriptor, write_bytes
 
 if TYPE_CHECKING:
@@ -165,7 +165,8 @@ def open_output(path: Path | None, *, append: bool = False) -> Iterator[WriteLin
                 file.truncate(0)
             completed = True
     except OSError as error:
-        raise NMTError(f"cannot write {path}: {error.strerror}", "the file has the output written so far") from None
+        hints = (file_hint(error), "the file has the output written so far")
+        raise NMTError(f"cannot write {path}: {error.strerror}", "; ".join(filter(None, hints))) from None
     finally:
         if not (keep_content or completed or existed):
             path.unlink(missing_ok=True)
@@ -196,4 +197,4 @@ def write_file(path: Path, content: str | bytes) -> None:
     except OSError as error:
         if isinstance(error, BrokenPipeError) and descriptor(path) == 1:
             raise
-        raise NMTError(f"cannot write {path}: {error.strerror}", "choose another file") from None
+        raise NMTError(f"cannot write {path}: {error.strerror}", file_hint(error, "choose another file")) from None

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nmt.errors import UsageError
-from nmt.paths import locked, sync
+from nmt.paths import locked, named_errors, sync
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Shard:
             complete = all(path.exists() for path in paths)
             if complete:
                 joined = output.with_name(f".{output.name}.joined")
-                with joined.open("wb") as file:
+                with named_errors(output), joined.open("wb") as file:
                     for path in paths:
                         with path.open("rb") as shard:
                             shutil.copyfileobj(shard, file)

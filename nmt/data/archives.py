@@ -19,6 +19,7 @@ from typing import IO, Any
 
 from nmt.data.pairs import COMPRESSED, read_blocks
 from nmt.errors import DataError, DownloadError
+from nmt.paths import named_errors
 
 MAX_BYTES = 100 << 30
 """Maximum extracted size of an archive."""
@@ -147,7 +148,7 @@ def _read_tar(archive: Path, directory: Path) -> None:
 
 def _save(content: IO[bytes], path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("wb") as file:
+    with named_errors(path), path.open("wb") as file:
         shutil.copyfileobj(content, file, 1 << 20)
 
 

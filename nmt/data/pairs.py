@@ -24,6 +24,7 @@ from typing import Any, BinaryIO, cast
 
 from nmt.console import counted, log_once
 from nmt.errors import DataError
+from nmt.paths import new_file
 
 Pair = tuple[str, str]
 
@@ -273,19 +274,17 @@ def write_pairs(src: Path, tgt: Path, pairs: Iterable[Pair]) -> int:
     Line breaks inside sentences become spaces, so that the files stay aligned. Existing files are replaced only after
     everything is written, so `pairs` may be read from them.
     """
-    count, paths = 0, (src, tgt)
-    temporaries = [path.with_name(f".{path.name}.{os.getpid()}") for path in paths]
-    try:
-        with _writer(temporaries[0], src) as sources, _writer(temporaries[1], tgt) as targets:
-            for source, target in pairs:
-                sources.write(_encode_line(source))
-                targets.write(_encode_line(target))
-                count += 1
-        for temporary, path in zip(temporaries, paths, strict=True):
-            os.replace(temporary, path)
-    finally:
-        for temporary in temporaries:
-            temporary.unlink(missing_ok=True)
+    count = 0
+    with (
+        new_file(src) as src_work,
+        new_file(tgt) as tgt_work,
+        _writer(src_work, src) as sources,
+        _writer(tgt_work, tgt) as targets,
+    ):
+        for source, target in pairs:
+            sources.write(_encode_line(source))
+            targets.write(_encode_line(target))
+            count += 1
     return count
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 from contextlib import suppress
 from dataclasses import replace
 from importlib import import_module
@@ -21,7 +20,7 @@ import yaml
 
 from nmt.console import escape_control, log
 from nmt.errors import CheckpointError, UsageError
-from nmt.paths import locked, read_json, resumable_directory, runs_dir
+from nmt.paths import locked, new_directory, read_json, runs_dir
 from nmt.runs.discovery import REPOSITORY
 
 if TYPE_CHECKING:  # finding an imported run does not require PyTorch
@@ -177,8 +176,7 @@ def _write(model: ImportedModel, run: Path, record: dict[str, str]) -> None:
         raise CheckpointError(
             f"the weights do not fit the config of the model: {reason}", "download the model again"
         ) from None
-    shutil.rmtree(run.with_name(f".{run.name}-part"), ignore_errors=True)  # of a killed process
-    with resumable_directory(run) as work:
+    with new_directory(run) as work:
         (work / "config.yaml").write_text(config_io.dump(model.config), encoding="utf-8")
         model.tokenizer.save(work)
         limits = {"max_source_length": model.config.train.max_length - 1, "max_sentences_per_line": 1}

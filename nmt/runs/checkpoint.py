@@ -29,7 +29,7 @@ from safetensors import SafetensorError
 from nmt import __version__
 from nmt.console import log
 from nmt.errors import CheckpointError, NewerCheckpointError
-from nmt.paths import new_directory, sha256, write_text
+from nmt.paths import clean_up, new_directory, sha256, write_text
 from nmt.runs.quantization import Arrays, dequantize
 
 if TYPE_CHECKING:  # inference does not require PyTorch
@@ -158,6 +158,7 @@ def write_scores(checkpoint: Path, scores: dict[str, float]) -> None:
 
 def checkpoints(run: Path) -> list[Path]:
     """Return the complete checkpoints of a run, oldest first."""
+    clean_up(run)  # puts back a checkpoint that a killed process was replacing
     paths = (path for path in run.glob("step-*") if re.fullmatch(r"step-\d+", path.name) and (path / META).is_file())
     return sorted(paths, key=_step)
 

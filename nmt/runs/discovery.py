@@ -12,7 +12,7 @@ from nmt.config import Config, config_io
 from nmt.console import log
 from nmt.data.tokenizer import Tokenizer, tokenizer_file
 from nmt.errors import CheckpointError, ConfigError
-from nmt.paths import runs_dir
+from nmt.paths import clean_up, runs_dir
 from nmt.runs import pretrained
 from nmt.runs.checkpoint import META, RESTORE_FILE, best, checkpoints, read_meta, read_weights
 
@@ -123,6 +123,7 @@ def locate(path: Path) -> Path:
         CheckpointError: see `nmt.imports.find_or_import`.
         DownloadError: the published model cannot be downloaded.
     """
+    clean_up(path.parent)  # puts back a directory that a killed process was replacing
     if path.exists():
         return path
     is_in_directory = path.parent.exists() or path.parent == runs_dir()

@@ -18,7 +18,7 @@ from typing import Any
 from nmt import __version__, runtime
 from nmt.config import ModelConfig
 from nmt.errors import CheckpointError, NMTError, UsageError
-from nmt.paths import read_json, read_jsonl
+from nmt.paths import append_line, read_json, read_jsonl
 from nmt.runs import checkpoint, discovery, pretrained
 
 SESSIONS, COMPARISON = "sessions.jsonl", "comparison.json"
@@ -57,8 +57,7 @@ def log_session(
         "started": started, "step": step, "device": device, "processes": processes, "precision": precision,
         "time_limit": time_limit,
     }  # fmt: skip
-    with open(run / SESSIONS, "a", encoding="utf-8") as file:
-        file.write(json.dumps(session | {"environment": environment()}) + "\n")
+    append_line(run / SESSIONS, json.dumps(session | {"environment": environment()}))
 
 
 def collect(run: Path) -> dict[str, Any]:

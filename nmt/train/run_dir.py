@@ -12,7 +12,7 @@ from typing import Any
 from nmt import runtime
 from nmt.config import Config, config_io
 from nmt.errors import CheckpointError, TrainingError, UsageError
-from nmt.paths import locked, make_directory, read_json, write_text
+from nmt.paths import append_line, locked, make_directory, read_json, write_text
 from nmt.registry import parse
 from nmt.runs import checkpoint
 
@@ -125,8 +125,7 @@ class MetricsLogger:
 
     def write(self, values: dict[str, Any]) -> None:
         """Log the values of an update; `step` is its number."""
-        with open(self.run / "metrics.jsonl", "a", encoding="utf-8") as file:
-            file.write(json.dumps(values) + "\n")
+        append_line(self.run / "metrics.jsonl", json.dumps(values))
         if self._writer:
             for name, value in values.items():
                 if isinstance(value, int | float) and name != "step":

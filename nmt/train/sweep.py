@@ -27,7 +27,7 @@ from nmt.config import FINE_TUNING, config_io
 from nmt.console import counted, log, progress
 from nmt.data.sources import open_split
 from nmt.errors import UsageError
-from nmt.paths import locked, make_directory, write_text
+from nmt.paths import append_line, locked, make_directory, write_text
 from nmt.runs import run_info
 from nmt.train.run_dir import CHOOSE_RUN, LOCK
 from nmt.train.stopping import handle_stop_signals
@@ -175,18 +175,14 @@ def run_sweep(sweep: Sweep, directory: Path, jobs: int = 1) -> Iterator[RunResul
     with locked(directory / LOCK, busy):
         _check_and_save(sweep, directory)
         finished = {result.name: result for result in read_results(directory) if not result.exit_code}
-        write_text(directory / RESULTS, "".join(map(_to_json, finished.values())))  # failed runs are repeated
+        lines = [json.dumps(asdict(result)) + "\n" for result in finished.values()]
+        write_text(directory / RESULTS, "".join(lines))  # failed runs are repeated
         yield from (finished[name] for name in names if name in finished)
         remaining = [(options, seed) for options, seed in sweep.runs() if _name(options, seed) not in finished]
         log(f"{len(remaining):,} of {counted(len(names), 'run')} remaining in {directory}")
         for result in _run_all(sweep, directory, remaining, min(jobs, len(names))):
-            with open(directory / RESULTS, "a", encoding="utf-8") as file:
-                file.write(_to_json(result))
+            append_line(directory / RESULTS, json.dumps(asdict(result)))
             yield result
-
-
-def _to_json(result: RunResult) -> str:
-    return json.dumps(asdict(result)) + "\n"
 
 
 def read_results(directory: Path) -> list[RunResult]:

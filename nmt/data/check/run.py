@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,6 +28,7 @@ from nmt.data.check.overlap_index import OverlapIndex
 from nmt.data.check.report import Report
 from nmt.data.pairs import Pair
 from nmt.errors import DataError, NMTError
+from nmt.paths import named_errors
 from nmt.runtime import num_cores
 
 if TYPE_CHECKING:
@@ -60,7 +62,7 @@ def run_checks(
     overlap_index, ignored = OverlapIndex(test_sets), frozenset(ignore)
     counts = [corpus.count() if corpus.count else None for corpus in corpora]
     total = sum(count or 0 for count in counts) if None not in counts else None
-    with tempfile.TemporaryFile() as file:
+    with named_errors(Path(tempfile.gettempdir())), tempfile.TemporaryFile() as file:
         readers, sizes = [TolerantReader(corpus) for corpus in corpora], []
         with progress(total, "checking", " pairs", unit_scale=True) as bar:
             for reader in readers:

@@ -35,7 +35,7 @@ from nmt.data.sources.corpus import (
     write_record,
 )
 from nmt.errors import DataError, NMTError
-from nmt.paths import data_dir, locked, new_directory, sha256
+from nmt.paths import clean_up, data_dir, locked, new_directory, sha256
 
 SplitFinder = Callable[[Sequence[Path], str], SplitReaders]
 """Finds the splits of a corpus among files, given `errors`; returns no readers if they have another format."""
@@ -126,6 +126,7 @@ class DownloadableCorpus:
             DownloadError: the corpus cannot be downloaded, or an archive is corrupted or unsafe.
             DataError: `source` does not have the corpus, or the text is corrupted.
         """
+        clean_up(self.directory.parent)
         if self.is_installed and not force:
             return self.directory
         lock = self.directory.with_name(f".{self.name}.lock")
@@ -134,8 +135,6 @@ class DownloadableCorpus:
                 try:
                     if self.is_installed and not force:  # by the other process
                         return self.directory
-                    for leftover in lock.parent.glob(f".{self.directory.name}.{'[a-z0-9_]' * 8}"):
-                        shutil.rmtree(leftover, ignore_errors=True)  # of a killed process
                     return self._install_from(source, errors) if source else self._download(errors, force)
                 finally:
                     with contextlib.suppress(OSError):  # Windows deletes the lock file when the lock is released

@@ -84,7 +84,8 @@ class SeparateTokenizer(Tokenizer):
         prefixes = [[match[1]] if match else [] for match in languages]
         return [self.pieces_to_ids([*prefix, *row]) for prefix, row in zip(prefixes, rows, strict=True)]
 
-    def language_token(self, text: str) -> str:
+    @staticmethod
+    def language_token(text: str) -> str:
         """Return the prefix of a source text that chooses the target language; an empty string if there is none."""
         match = _LANGUAGE.match(text)
         return match[0] if match else ""

@@ -108,7 +108,8 @@ class Tokenizer:
         """Write the file of the tokenizer into a run."""
         write_bytes(directory / self.FILE, self.model)
 
-    def language_token(self, text: str) -> str:
+    @staticmethod
+    def language_token(text: str) -> str:
         """Return an empty string: source texts have no prefix that chooses the target language."""
         return ""
 

@@ -8,6 +8,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nmt.errors import DataError
+
 if TYPE_CHECKING:
     from nmt.documents.document import Document
 
@@ -32,9 +34,25 @@ class DocumentOptions:
     """Plain text and subtitles: the encoding of a file without a byte order mark, and of its translation."""
     max_bytes: int = 4 * 2**30
     """DOCX and PPTX: maximum size of all parts without compression; an archive that expands to more is rejected."""
+    max_elements: int = 2**31
+    """Maximum number of lines, and of elements of markup, in all parts that are parsed; see `check_elements`."""
 
 
 Parser = Callable[[bytes, DocumentOptions], "Document"]
+
+
+def check_elements(parts: Iterable[bytes], max_elements: int) -> None:
+    """Check the size of a document before it is parsed, because an empty element takes memory and time, too.
+
+    Raises:
+        DataError: the parts have more lines or elements of markup.
+    """
+    num_lines = num_elements = 0
+    for part in parts:
+        num_lines += max(part.count(b"\n"), part.count(b"\r"))
+        num_elements += part.count(b"<") - part.count(b"</")
+    if max(num_lines, num_elements) > max_elements:
+        raise DataError(f"the file has more than {max_elements:,} lines or elements of markup", "split it")
 
 
 def _parser(module: str, function: str = "parse") -> Parser:

@@ -19,7 +19,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from nmt.documents.document import RichText
-from nmt.documents.formats import DocumentOptions
+from nmt.documents.formats import DocumentOptions, check_elements
 from nmt.documents.office_paragraph import Paragraph, local_name, set_language
 from nmt.errors import DataError
 
@@ -49,15 +49,15 @@ def parse(data: bytes, options: DocumentOptions) -> OfficeDocument:
     Raises:
         DataError: the file is damaged, encrypted, too large, or another format.
     """
-    return OfficeDocument(data, options.tgt, options.max_bytes)
+    return OfficeDocument(data, options)
 
 
 class OfficeDocument:
     """The paragraphs of an archive."""
 
-    def __init__(self, data: bytes, language: str, max_bytes: int) -> None:
-        self._data, self._language = data, language
-        parts = _read_parts(data, max_bytes)
+    def __init__(self, data: bytes, options: DocumentOptions) -> None:
+        self._data, self._language = data, options.tgt
+        parts = _read_parts(data, options.max_bytes, options.max_elements)
         self._parts = [(name, root, _paragraphs(root)) for name, root in parts if local_name(root) != "styles"]
         self._styles = [(name, root) for name, root in parts if local_name(root) == "styles"]
         paragraphs = [paragraph for *_, each in self._parts for paragraph in each]
@@ -86,8 +86,8 @@ class OfficeDocument:
         return _write(self._data, {name: part for name, part in changed.items() if part})
 
 
-def _read_parts(data: bytes, max_bytes: int) -> list[tuple[str, etree._Element]]:
-    """Return names and roots of the parts with text; all parts have at most `max_bytes` without compression."""
+def _read_parts(data: bytes, max_bytes: int, max_elements: int) -> list[tuple[str, etree._Element]]:
+    """Return names and roots of the parts with text, after checking the limits; see `DocumentOptions`."""
     if data.startswith(_OLE):
         raise DataError(
             "the file is encrypted, or in the format of Office 2003 or earlier",
@@ -110,6 +110,7 @@ def _read_parts(data: bytes, max_bytes: int) -> list[tuple[str, etree._Element]]
                 raise DataError("the file is neither DOCX nor PPTX", "see the page Documents for the formats")
             names = _order(types)
             _check_size(infos, names, max_bytes)
+            check_elements((_read(archive, infos[name]) for name in names), max_elements)
             return [(name, _parse(archive, infos, name)) for name in names]
     except _DAMAGE as error:
         raise DataError(f"the file is not a DOCX or PPTX archive, or it is damaged ({error})", SAVE_AGAIN) from None

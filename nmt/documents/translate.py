@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 from nmt.data.scripts import foreign_spans
 from nmt.data.sentences import split_sentences
 from nmt.data.spans import apply_edits, without_overlaps
+from nmt.documents.aligned_units import AlignedSentence
 from nmt.documents.document import RichText
 from nmt.documents.memory import TranslationMemory
-from nmt.documents.projection import AlignedSentence, project
+from nmt.documents.projection import project
 from nmt.documents.rich_text import Marker, with_markers, without_markers
 from nmt.inference.chunking import chunked
 from nmt.inference.guard import Guard, without_added_period
@@ -27,6 +29,8 @@ class TranslatedBlocks:
     blocks: list[RichText]
     warnings: list[tuple[str, tuple[str, ...]]]
     """Sentences and the warnings of their translations."""
+    warnings_of_blocks: list[list[str]]
+    """The warnings of each block, each of them once."""
     num_sentences: int
     num_from_memory: int
     """Number of the sentences, or blocks of several, that are translations of the memory."""
@@ -83,6 +87,7 @@ class DocumentTranslator:
         return TranslatedBlocks(
             [with_markers(block, each) for block, each in zip(assembled, markers, strict=True)],
             [(line.text, translations[line].warnings) for line in lines if translations[line].warnings],
+            [_warnings(block, translations) for block in split],
             sum(len(block.lines) for block in split),
             sum(line in known for block in split for line in block.lines),
             sum(tag.start < tag.end for block in split for tag in block.source.tags),
@@ -130,6 +135,11 @@ def _has_words(block: RichText) -> bool:
 
 def _line(block: RichText, start: int, end: int, language: str) -> Line:
     return Line(block.text[start:end], fixed=spans_within(block.fixed, start, end), language=language)
+
+
+def _warnings(block: _Block, translations: dict[Line, Translation]) -> list[str]:
+    warnings = chain.from_iterable(translations[line].warnings for line in block.lines)
+    return list(dict.fromkeys(warnings))
 
 
 def _assemble(block: _Block, translations: dict[Line, Translation], markers: dict[int, Marker]) -> RichText:

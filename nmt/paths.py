@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import os
 import re
 import shutil
@@ -265,26 +264,6 @@ def make_directory(path: Path, hint: str) -> None:
     except OSError as error:
         reason = "it is a file" if path.is_file() else error.strerror
         raise UsageError(f"cannot create {path}: {reason}", hint) from None
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """Return the object in a JSON file, or an empty one if the file is missing or damaged."""
-    with contextlib.suppress(OSError, ValueError, RecursionError):
-        content = json.loads(path.read_text(encoding="utf-8"))
-        return content if isinstance(content, dict) else {}
-    return {}
-
-
-def read_jsonl(path: Path) -> list[dict[str, Any]]:
-    """Return the objects in the lines of a file, except damaged ones, or none if the file is missing."""
-    entries = []
-    with contextlib.suppress(OSError):
-        for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-            with contextlib.suppress(ValueError):  # truncated by a kill
-                entry = json.loads(line)
-                if isinstance(entry, dict):
-                    entries.append(entry)
-    return entries
 
 
 def write_text(path: Path, text: str) -> None:

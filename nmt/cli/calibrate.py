@@ -143,8 +143,8 @@ def _development_set(translator: Translator, spec: str) -> TestSet:
 
 def _save(translator: Translator, calibration: Calibration) -> None:
     from nmt.console import log
-    from nmt.paths import read_json
     from nmt.runs import checkpoint, model_card, pretrained
+    from nmt.untrusted_files import read_record
 
     run, best = translator.run, checkpoint.best(translator.run)
     is_best = best is not None and best.samefile(translator.checkpoint)
@@ -154,7 +154,7 @@ def _save(translator: Translator, calibration: Calibration) -> None:
     log(f"wrote {directory / checkpoint.CALIBRATION}")
     if pretrained.output_dir(run) == run:
         other = (translator.checkpoint if is_best else run) / checkpoint.CALIBRATION
-        if read_json(other).get("weights") == calibration.weights:  # from when another checkpoint was the best
+        if read_record(other).get("weights") == calibration.weights:  # from when another checkpoint was the best
             with suppress(NMTError):
                 calibration.save(other)
         model_card.write_card(run)

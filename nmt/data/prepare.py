@@ -29,7 +29,8 @@ from nmt.data.sources.corpus import translators_of
 from nmt.data.store import VERSION, Store, encode_file, is_encoded
 from nmt.data.tokenizer import Tokenizer, tokenizer_file
 from nmt.errors import ConfigError, DataError
-from nmt.paths import data_dir, locked, read_json, resumable_directory, write_text
+from nmt.paths import data_dir, locked, resumable_directory, write_text
+from nmt.untrusted_files import read_record
 
 SAMPLE_SIZE = 10_000
 """Lines whose sentences are counted."""
@@ -115,7 +116,7 @@ def _open_splits(data: DataConfig) -> tuple[list[Split], list[Split], Split]:
 
 def find_prepared_text(run: Path, language: str) -> Path | None:
     """Return the cleaned training text of a run in one language, or None if it is no longer on disk."""
-    fingerprint = read_json(run / "data.json").get("fingerprint")
+    fingerprint = read_record(run / "data.json").get("fingerprint")
     path = data_dir() / "prepared" / str(fingerprint) / f"train.{language}"
     return path if path.is_file() else None
 

@@ -20,8 +20,9 @@ import yaml
 
 from nmt.console import escape_control, log
 from nmt.errors import CheckpointError, UsageError
-from nmt.paths import locked, new_directory, read_json, runs_dir
+from nmt.paths import locked, new_directory, runs_dir
 from nmt.runs.discovery import REPOSITORY
+from nmt.untrusted_files import read_record
 
 if TYPE_CHECKING:  # finding an imported run does not require PyTorch
     from nmt.imports.common import ImportedModel
@@ -90,7 +91,7 @@ def find_or_import(repository: str) -> Path:
 
 def origin(run: Path) -> dict[str, str]:
     """Return source and license of an imported run; empty: it is not an imported run."""
-    record = read_json(run / "data.json").get("imported")
+    record = read_record(run / "data.json").get("imported")
     return record if isinstance(record, dict) else {}
 
 

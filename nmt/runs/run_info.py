@@ -18,8 +18,9 @@ from typing import Any
 from nmt import __version__, runtime
 from nmt.config import ModelConfig
 from nmt.errors import CheckpointError, NMTError, UsageError
-from nmt.paths import append_line, read_json, read_jsonl
+from nmt.paths import append_line
 from nmt.runs import checkpoint, discovery, pretrained
+from nmt.untrusted_files import read_record, read_records
 
 SESSIONS, COMPARISON = "sessions.jsonl", "comparison.json"
 RECURRENT = (
@@ -76,7 +77,7 @@ def collect(run: Path) -> dict[str, Any]:
         if (run / "config.yaml").is_file() and (run / SESSIONS).is_file():
             hint = f"continue its training: nmt train --run {shlex.quote(str(run))} --resume"
         raise CheckpointError(f"{run} has no checkpoint", hint)
-    data = read_json(run / "data.json")
+    data = read_record(run / "data.json")
     models, recipe = other_models(data), _dict(data.get("recipe"))
     last = last_progress(run) or checkpoint.read_progress(best)
     report_paths = sorted((pretrained.output_dir(run) / "eval").rglob("*.json"))
@@ -113,12 +114,12 @@ def collect(run: Path) -> dict[str, Any]:
         "best": {"checkpoint": best.name, "validation": checkpoint.read_progress(best).scores},
         "curve": [
             {name: line[name] for name in ("step", "seconds", "valid_loss", "valid_bleu", "valid_chrf") if name in line}
-            for line in read_jsonl(run / "metrics.jsonl") if _has_numbers(line, "step", "valid_loss", "valid_bleu")
+            for line in read_records(run / "metrics.jsonl") if _has_numbers(line, "step", "valid_loss", "valid_bleu")
         ],
-        "comparison": comparison if _is_comparison(comparison := read_json(run / COMPARISON)) else None,
+        "comparison": comparison if _is_comparison(comparison := read_record(run / COMPARISON)) else None,
         "calibration": _calibration(run, best),
-        "tests": [report for report in map(read_json, report_paths) if _is_report(report, run)],
-        "sessions": list(filter(_is_session, read_jsonl(run / SESSIONS))),
+        "tests": [report for report in map(read_record, report_paths) if _is_report(report, run)],
+        "sessions": list(filter(_is_session, read_records(run / SESSIONS))),
         "checkpoints": [path.name for path in checkpoint.checkpoints(run)],
         "bytes": sum(map(_file_size, run.rglob("*"))),
     }  # fmt: skip
@@ -145,7 +146,7 @@ def parent_record(model: discovery.ModelFiles) -> dict[str, Any]:
     It contains the origins of all imported models among its ancestors, their teachers and the models that translated
     their training data, because their licenses apply.
     """
-    models = other_models(read_json(model.run / "data.json"))
+    models = other_models(read_record(model.run / "data.json"))
     parents = [*models["derived_from"], *filter(None, [models["teacher"]]), *models["translators"]]
     imported = [*filter(None, [models["imported"]]), *(each for parent in parents for each in parent["imported"])]
     return {
@@ -158,7 +159,7 @@ def parent_record(model: discovery.ModelFiles) -> dict[str, Any]:
 
 def is_imported(run: Path) -> bool:
     """Return whether a run is an import without training by nmt, or an average with one: its data is unknown."""
-    data = read_json(run / "data.json")
+    data = read_record(run / "data.json")
     return bool(data.get("imported") or data.get("data_unknown"))
 
 
@@ -275,7 +276,7 @@ def _calibration(run: Path, best: Path) -> dict[str, Any] | None:
     """Return the calibration of the best checkpoint: the user's own one of a pretrained model, or that of the run."""
     weights = weights_checksum(best)
     for path in pretrained.calibration_files(run, best):
-        content = read_json(path)
+        content = read_record(path)
         is_complete = {"definition", "data", "sentences", "held_out", "weights"} <= content.keys()
         if is_complete and content["weights"] == weights and _has_numbers(content["held_out"], *CALIBRATION_SCORES):
             return content

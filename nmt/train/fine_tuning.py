@@ -17,8 +17,9 @@ from nmt.evaluate.comparison import MetricResult, System, format_p, significance
 from nmt.evaluate.evaluation import translate_test_set
 from nmt.evaluate.test_sets import TestSet, corpus_test_set, default_test_set, named_test_set, sample
 from nmt.inference.translator import Translator
-from nmt.paths import read_json, write_text
+from nmt.paths import write_text
 from nmt.runs import checkpoint, discovery, run_info
+from nmt.untrusted_files import read_record
 
 METRICS = ("bleu", "chrf")
 MAX_LINES, MAX_LINES_WITH_TIME_LIMIT = 10_000, 1_000
@@ -34,7 +35,7 @@ def inherit(prepared: PreparedData, run: Path, start: Path) -> PreparedData:
     A line that the start model translates as a unit must not be split because the new data has short lines only. A
     resumed run keeps the values in its own `data.json`, because the start model may have been deleted.
     """
-    saved, names = read_json(run / "data.json"), (*LIMITS, "derived_from")
+    saved, names = read_record(run / "data.json"), (*LIMITS, "derived_from")
     if saved.keys() >= {*names} and checkpoint.checkpoints(run):
         inherited = {name: saved[name] for name in names}
     else:  # a new run, or one without a checkpoint, which starts again
@@ -66,7 +67,7 @@ def compare_with_start(config: Config, run: Path, prepared: PreparedData, device
     if best is None:
         return
     weights = run_info.weights_checksum(best)  # a longer run replaces average-N
-    saved = read_json(path)
+    saved = read_record(path)
     if saved.get("weights") == weights and {*config.data.general_test} <= {*saved.get("general_test", [])}:
         return
     start = discovery.find_model(Path(config.train.init_from))

@@ -12,9 +12,10 @@ from typing import Any
 from nmt import runtime
 from nmt.config import Config, config_io
 from nmt.errors import CheckpointError, TrainingError, UsageError
-from nmt.paths import append_line, locked, make_directory, read_json, write_text
+from nmt.paths import append_line, locked, make_directory, write_text
 from nmt.registry import parse
 from nmt.runs import checkpoint
+from nmt.untrusted_files import read_record
 
 LOCK = ".lock"
 """Lock file of the process that trains in a run directory."""
@@ -57,7 +58,7 @@ def check_data_unchanged(run: Path, meta: dict[str, Any]) -> None:
     """
     current = json.loads(json.dumps(meta["recipe"]))  # converts tuples to lists
     try:
-        saved_meta = read_json(run / "data.json")
+        saved_meta = read_record(run / "data.json")
         saved, teacher = saved_meta["recipe"], (saved_meta.get("teacher") or {}).get("sha256")
         is_equal = all(saved.get(name) == current.get(name) for name in ("placeholders", "tokenizer"))
         is_equal = is_equal and _checksums(saved) == _checksums(current)

@@ -27,7 +27,7 @@ from nmt.evaluate.calibration import calibrate as calibrate_translator
 from nmt.evaluate.test_sets import TestSet, check_name, sample
 from nmt.inference.translator import Translator
 from nmt.model.build import check_model, count_parameters, max_positions
-from nmt.paths import read_json, write_text
+from nmt.paths import write_text
 from nmt.runs import checkpoint, discovery, model_card, run_info
 from nmt.search import parse_search
 from nmt.train import fine_tuning, loop
@@ -40,6 +40,7 @@ from nmt.train.profiling import Estimate, estimate, find_batch_size
 from nmt.train.run_dir import MetricsLogger, check_data_unchanged, lock_run, saved_precision, tensorboard_writer
 from nmt.train.stopping import handle_stop_signals
 from nmt.train.trainer import Trainer
+from nmt.untrusted_files import read_record
 
 AFTER_TRAINING = {"average_last", "calibration_pairs"}
 """Options of `train` that can be set when a finished run is resumed."""
@@ -137,7 +138,7 @@ def train(
             prepared = replace(prepared, meta=prepared.meta | {"teacher": run_info.parent_record(teacher)})
         if resume:
             check_data_unchanged(run, prepared.meta)
-            parents = read_json(run / "data.json").get("derived_from")  # of an average
+            parents = read_record(run / "data.json").get("derived_from")  # of an average
             prepared = replace(prepared, meta=prepared.meta | ({"derived_from": parents} if parents else {}))
         if config.train.init_from:
             prepared = fine_tuning.inherit(prepared, run, Path(config.train.init_from))

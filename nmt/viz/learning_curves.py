@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from nmt.errors import UsageError
-from nmt.paths import read_jsonl
+from nmt.untrusted_files import read_records
 from nmt.viz import figures
 
 
@@ -49,7 +49,7 @@ def read_log(run: Path) -> list[dict[str, Any]]:
     path = run / "metrics.jsonl"
     if not os.access(path, os.R_OK):
         raise UsageError(f"{run} has no readable metrics.jsonl", "give a run directory, such as runs/quickstart")
-    return [record for record in read_jsonl(path) if "step" in record]
+    return [record for record in read_records(path) if "step" in record]
 
 
 def points(log: Sequence[dict[str, Any]], metric: str, axis: Axis) -> tuple[list[float], list[float]]:

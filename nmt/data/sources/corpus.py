@@ -15,7 +15,8 @@ from typing import Any
 from nmt import __version__
 from nmt.data.pairs import Pair, open_text
 from nmt.errors import ConfigError
-from nmt.paths import read_json, sha256, write_text
+from nmt.paths import sha256, write_text
+from nmt.untrusted_files import read_record
 
 MAX_WEIGHT = 1000
 RECORD = "corpus.json"
@@ -74,7 +75,7 @@ class Split:
 
 def translators_of(split: Split) -> list[dict[str, Any]]:
     """Return the records of the models that translated a corpus of `nmt backtranslate` or `nmt distill`."""
-    origin = read_json(split.files[0].parent / RECORD).get("origin") if split.files else None
+    origin = read_record(split.files[0].parent / RECORD).get("origin") if split.files else None
     models = origin.get("model") if isinstance(origin, dict) else None
     return models if isinstance(models, list) else []
 

@@ -222,6 +222,24 @@ INLINE void softmax(float *scores, int64_t count) {
 
 /* ---- memory */
 
+/* A sanitizer sees only whole slabs of an arena. In a build with AddressSanitizer, all memory that is not allocated is
+   poisoned, and a poisoned redzone follows each block: one float beyond a block is an error. See CONTRIBUTING.md. */
+#ifdef __has_feature
+#if __has_feature(address_sanitizer)
+#define ASAN
+#endif
+#endif
+#ifdef __SANITIZE_ADDRESS__
+#define ASAN
+#endif
+#ifdef ASAN
+#include <sanitizer/asan_interface.h>
+#define REDZONE 64
+#else
+#define REDZONE 0
+#define ASAN_POISON_MEMORY_REGION(address, size) ((void)0)
+#endif
+
 /* Memory that is allocated sequentially and freed all at once. `failed`: an allocation failed. */
 typedef struct {
     char **slabs;
@@ -229,28 +247,58 @@ typedef struct {
     int failed;
 } Arena;
 
+/* Adds a slab for at least `bytes`. Returns 0 if out of memory. */
+static int add_slab(Arena *a, int64_t bytes) {
+    int64_t size = SLAB; /* doubled, so that a slightly larger batch fits into the slabs of the one before */
+    while (size < bytes)
+        size *= 2;
+    char **slabs = realloc(a->slabs, (a->count + 1) * sizeof *slabs);
+    if (!slabs)
+        return 0;
+    a->slabs = slabs;
+    int64_t *sizes = realloc(a->sizes, (a->count + 1) * sizeof *sizes);
+    if (!sizes)
+        return 0;
+    a->sizes = sizes;
+    char *slab = aligned_alloc(64, size);
+    if (!slab)
+        return 0;
+    ASAN_POISON_MEMORY_REGION(slab, size);
+    a->slabs[a->count] = slab;
+    a->sizes[a->count] = size;
+    a->count++;
+    a->used = 0;
+    return 1;
+}
+
 static void *arena_alloc(Arena *a, int64_t bytes) {
     if (a->failed) /* callers check once, after several allocations */
         return 0;
-    bytes = round_up(bytes, 64);
-    while (a->current < a->count && a->used + bytes > a->sizes[a->current])
-        a->current++, a->used = 0;
-    if (a->current == a->count) {
-        int64_t size = SLAB; /* doubled, so that a slightly larger batch fits into the slabs of the one before */
-        while (size < bytes)
-            size *= 2;
-        char *slab = aligned_alloc(64, size), **slabs = realloc(a->slabs, (a->count + 1) * sizeof *slabs);
-        int64_t *sizes = realloc(a->sizes, (a->count + 1) * sizeof *sizes);
-        a->slabs = slabs ? slabs : a->slabs, a->sizes = sizes ? sizes : a->sizes;
-        if (!slab || !slabs || !sizes)
-            return free(slab), a->failed = 1, (void *)0;
-        a->slabs[a->count] = slab, a->sizes[a->count++] = size, a->used = 0;
+    int64_t block_size = round_up(bytes, 64) + REDZONE;
+    while (a->current < a->count && a->used + block_size > a->sizes[a->current]) {
+        a->current++;
+        a->used = 0;
     }
-    a->used += bytes;
-    return a->slabs[a->current] + a->used - bytes;
+    if (a->current == a->count && !add_slab(a, block_size)) {
+        a->failed = 1;
+        return 0;
+    }
+    char *block = a->slabs[a->current] + a->used;
+    a->used += block_size;
+#ifdef ASAN
+    ASAN_UNPOISON_MEMORY_REGION(block, bytes);
+    memset(block, 0xff, bytes); /* NaN, so that results depend on numbers that were never written */
+#endif
+    return block;
 }
 
-static void arena_reset(Arena *a) { a->current = a->used = a->failed = 0; }
+static void arena_reset(Arena *a) {
+    a->current = 0;
+    a->used = 0;
+    a->failed = 0;
+    for (int64_t i = 0; i < a->count; i++)
+        ASAN_POISON_MEMORY_REGION(a->slabs[i], a->sizes[i]);
+}
 
 static void arena_free(Arena *a) {
     for (int64_t i = 0; i < a->count; i++)
@@ -334,8 +382,8 @@ static const uint32_t *as_units(const Matrix *m, int64_t rows, const float *x_RI
         const float *restrict x_I = x_RI + r * inputs;
         if (m->type == BF16) {
             uint16_t *restrict to = (uint16_t *)(units + r * row_units);
-            for (int64_t i = 0; i < inputs; i++) /* the NaN that arithmetic produces stays NaN */
-                to[i] = (bits_of(x_I[i]) + 0x7fff + (bits_of(x_I[i]) >> 16 & 1)) >> 16;
+            for (int64_t i = 0; i < inputs; i++)
+                to[i] = to_bf16(x_I[i]);
             for (int64_t i = inputs; i < 2 * row_units; i++)
                 to[i] = 0;
             continue;
@@ -393,25 +441,29 @@ typedef struct {
 
 /* Writes the sums of a tile, [rows, panels]. Not inlined: all callers round alike, and the engine compiles faster. */
 static __attribute__((noinline)) void store_outputs(
-    const Product *p, int64_t r, int64_t o, int64_t rows, int64_t panels, const Floats *sums
+    const Product *product, int64_t r, int64_t o, int64_t rows, int64_t panels, const Floats *sums
 ) {
-    const Matrix *m = p->m;
-    for (int64_t j = 0; j < panels && o + j * LANES < p->end; j++) {
-        int64_t at = o + j * LANES, count = p->end - at;
-        Floats scale = load(m->scale_O, at, 0), bias = load(m->bias, at, 0);
+    const Product p = *product; /* a copy, which stores cannot change */
+    const Matrix *m = p.m;
+    const int type = m->type;
+    for (int64_t j = 0; j < panels && o + j * LANES < p.end; j++) {
+        int64_t at = o + j * LANES;
+        int64_t count = p.end - at;
+        Floats scale = load(m->scale_O, at, 0);
+        Floats bias = load(m->bias, at, 0);
         Ints excess;
         memcpy(&excess, m->excess_O + at, sizeof excess);
         for (int64_t i = 0; i < rows; i++) {
-            float *y = p->y + (r + i) * p->stride + at - p->first;
+            float *y = p.y + (r + i) * p.stride + at - p.first;
             Floats values = sums[i * panels + j];
-            if (m->type == INT8)
-                values = __builtin_convertvector((Ints)values - excess, Floats) * scale * p->scale_R[r + i];
+            if (type == INT8)
+                values = __builtin_convertvector((Ints)values - excess, Floats) * scale * p.scale_R[r + i];
             values += bias;
             if (count >= LANES)
-                store(y, p->add ? values + load(y, 0, 0) : values);
+                store(y, p.add ? values + load(y, 0, 0) : values);
             else
                 for (int64_t k = 0; k < count; k++)
-                    y[k] = p->add ? y[k] + values[k] : values[k];
+                    y[k] = p.add ? y[k] + values[k] : values[k];
         }
     }
 }
@@ -606,11 +658,17 @@ Model *model_new(const Config *config, const float *const *weights) {
 /* ---- layers */
 
 INLINE void normalize(const Config *c, const Norm *n, int64_t rows, const float *x_RD, float *out_RD) {
-    int64_t dim = c->dim, vectors = dim - dim % LANES;
+    int64_t dim = c->dim;
+    int64_t vectors = dim - dim % LANES;
+    int centers = !c->rms_norm;
+    float epsilon = (float)c->epsilon;
+    const float *gain = n->gain;
+    const float *bias = n->bias;
     for (int64_t r = 0; r < rows; r++) {
         const float *x = x_RD + r * dim;
         float *out = out_RD + r * dim;
-        float mean = c->rms_norm ? 0 : sum_of(x, dim) / dim, square = 0;
+        float mean = centers ? sum_of(x, dim) / dim : 0;
+        float square = 0;
         Floats squares = {0};
         for (int64_t i = 0; i < vectors; i += LANES) {
             Floats centered = load(x, i, 0) - mean;
@@ -618,13 +676,13 @@ INLINE void normalize(const Config *c, const Norm *n, int64_t rows, const float 
         }
         for (int64_t i = vectors; i < dim; i++)
             square += (x[i] - mean) * (x[i] - mean);
-        float scale = 1 / sqrtf((hsum(squares) + square) / dim + (float)c->epsilon);
-        if (n->bias)
+        float scale = 1 / sqrtf((hsum(squares) + square) / dim + epsilon);
+        if (bias)
             for (int64_t i = 0; i < dim; i++)
-                out[i] = (x[i] - mean) * scale * n->gain[i] + n->bias[i];
+                out[i] = (x[i] - mean) * scale * gain[i] + bias[i];
         else
             for (int64_t i = 0; i < dim; i++)
-                out[i] = (x[i] - mean) * scale * n->gain[i];
+                out[i] = (x[i] - mean) * scale * gain[i];
     }
 }
 
@@ -639,7 +697,8 @@ INLINE float silu(float x) { return x / (1 + exponential(-x)); }
 
 /* Applies the activation in place; SwiGLU halves the width (Shazeer 2020, equation 5), so the row stride becomes F. */
 static void activate(const Config *c, int64_t rows, float *x) {
-    int64_t count = rows * c->ffn_dim;
+    int64_t ffn_dim = c->ffn_dim;
+    int64_t count = rows * ffn_dim;
     if (c->activation == RELU)
         for (int64_t i = 0; i < count; i++)
             x[i] = x[i] < 0 ? 0 : x[i]; /* keeps NaN */
@@ -651,8 +710,8 @@ static void activate(const Config *c, int64_t rows, float *x) {
             x[i] = silu(x[i]);
     else
         for (int64_t r = 0; r < rows; r++)
-            for (int64_t i = 0; i < c->ffn_dim; i++)
-                x[r * c->ffn_dim + i] = silu(x[2 * r * c->ffn_dim + i]) * x[(2 * r + 1) * c->ffn_dim + i];
+            for (int64_t i = 0; i < ffn_dim; i++)
+                x[r * ffn_dim + i] = silu(x[2 * r * ffn_dim + i]) * x[(2 * r + 1) * ffn_dim + i];
 }
 
 /* The rotations of dimensions 2i and 2i+1 by position / base^(2i/K) (Su et al. 2021, equation 34). */
@@ -692,8 +751,9 @@ INLINE void embed(const Model *m, int stack, int32_t token, const float *positio
     int64_t dim = m->c.dim;
     int bf16 = m->c.type != FP32;
     float scale = sqrtf((float)dim);
+    const void *embeddings = m->embeddings[stack];
     for (int64_t i = 0; i < dim; i++)
-        x_D[i] = load_scalar(m->embeddings[stack], token * dim + i, bf16) * scale + position_D[i];
+        x_D[i] = load_scalar(embeddings, token * dim + i, bf16) * scale + position_D[i];
 }
 
 /* The bias of the score of a key that is `distance` positions before the query: ALiBi (Press et al. 2022, section 3) or
@@ -765,9 +825,13 @@ INLINE void attend_heads(
     float *out_HK, int bf16
 ) {
     const Config *c = &m->c;
-    int64_t width = c->dim / c->heads, size = round_up(tokens, LANES), padded_width = round_up(width, LANES);
-    for (int64_t h = 0; h < c->heads; h++) {
-        int64_t first = h / (c->heads / c->kv_heads) * (width * size + tokens * padded_width);
+    int64_t heads = c->heads;
+    int64_t group = heads / c->kv_heads;
+    int64_t width = c->dim / heads;
+    int64_t size = round_up(tokens, LANES);
+    int64_t padded_width = round_up(width, LANES);
+    for (int64_t h = 0; h < heads; h++) {
+        int64_t first = h / group * (width * size + tokens * padded_width);
         const char *k = (const char *)kv + first * (bf16 ? 2 : 4);
         attend(q_HK + h * width, width, k, k + width * size * (bf16 ? 2 : 4), tokens, size, padded_width,
                bias_HS ? bias_HS + h * size : 0, weights_HS + h * size, out_HK + h * width, bf16);
@@ -936,42 +1000,57 @@ static void decoder_self_attention(
 ) {
     const Model *m = s->m;
     const Config *c = &m->c;
-    int64_t width = c->dim / c->heads, kv_dim = c->kv_heads * width, stride = c->dim + 2 * kv_dim, steps = s->steps;
-    int64_t size = round_up(steps, LANES), group = c->heads / c->kv_heads;
-    const Step *current = &s->steps_T[steps - 1];
-    float scale = 1.0f / sqrtf((float)width), *weights_HT = s->attention, *cos_sin = weights_HT + c->heads * size;
+    int64_t dim = c->dim;
+    int64_t heads = c->heads;
+    int64_t width = dim / heads;
+    int64_t kv_dim = c->kv_heads * width;
+    int64_t stride = dim + 2 * kv_dim;
+    int64_t group = heads / c->kv_heads;
+    int64_t steps = s->steps;
+    int64_t size = round_up(steps, LANES);
+    const Step *steps_T = s->steps_T;
+    const Step current = steps_T[steps - 1];
+    float scale = 1.0f / sqrtf((float)width);
+    float *weights_HT = s->attention;
+    float *cos_sin = weights_HT + heads * size;
+    int rotary = c->positions == ROTARY;
     int biased = c->positions == ALIBI || c->positions == T5;
-    if (c->positions == ROTARY)
+    if (rotary)
         rotations(c, steps - 1, cos_sin);
     for (int64_t r = 0; r < rows; r++) {
-        float *qkv = s->qkv + r * stride, *out = s->context + r * c->dim;
-        if (c->positions == ROTARY)
-            rotate(qkv, c->heads + c->kv_heads, width, cos_sin);
+        float *qkv = s->qkv + r * stride;
+        float *out = s->context + r * dim;
+        if (rotary)
+            rotate(qkv, heads + c->kv_heads, width, cos_sin);
+        int64_t k_at = (2 * layer * current.rows + first + r) * kv_dim;
+        int64_t v_at = ((2 * layer + 1) * current.rows + first + r) * kv_dim;
         for (int64_t i = 0; i < kv_dim; i++) {
-            store_scalar(current->kv, (2 * layer * current->rows + first + r) * kv_dim + i, qkv[c->dim + i], bf16);
-            store_scalar(current->kv, ((2 * layer + 1) * current->rows + first + r) * kv_dim + i,
-                         qkv[c->dim + kv_dim + i], bf16);
+            store_scalar(current.kv, k_at + i, qkv[dim + i], bf16);
+            store_scalar(current.kv, v_at + i, qkv[dim + kv_dim + i], bf16);
         }
-        for (int64_t i = 0; i < c->dim; i++)
-            qkv[i] *= scale, out[i] = 0;
+        for (int64_t i = 0; i < dim; i++) {
+            qkv[i] *= scale;
+            out[i] = 0;
+        }
         const int32_t *ancestors_T = ancestors_RT + r * steps;
         for (int64_t t = 0; t < steps; t++) {
-            const Step *past = &s->steps_T[t];
-            int64_t at = (2 * layer * past->rows + ancestors_T[t]) * kv_dim;
-            for (int64_t h = 0; h < c->heads; h++) {
-                float score = dot(qkv + h * width, past->kv, at + h / group * width, width, bf16);
+            const Step past = steps_T[t];
+            int64_t at = (2 * layer * past.rows + ancestors_T[t]) * kv_dim;
+            for (int64_t h = 0; h < heads; h++) {
+                float score = dot(qkv + h * width, past.kv, at + h / group * width, width, bf16);
                 weights_HT[h * size + t] = biased ? score + distance_bias(m, DECODER, h, steps - 1 - t) : score;
             }
         }
-        for (int64_t h = 0; h < c->heads; h++)
+        for (int64_t h = 0; h < heads; h++)
             softmax(weights_HT + h * size, steps);
         for (int64_t t = 0; t < steps; t++) {
-            const Step *past = &s->steps_T[t];
-            int64_t at = ((2 * layer + 1) * past->rows + ancestors_T[t]) * kv_dim;
-            for (int64_t h = 0; h < c->heads; h++) {
-                float weight = weights_HT[h * size + t], *restrict to = out + h * width;
+            const Step past = steps_T[t];
+            int64_t at = ((2 * layer + 1) * past.rows + ancestors_T[t]) * kv_dim;
+            for (int64_t h = 0; h < heads; h++) {
+                float weight = weights_HT[h * size + t];
+                float *restrict to = out + h * width;
                 for (int64_t i = 0; i < width; i++)
-                    to[i] += weight * load_scalar(past->kv, at + h / group * width + i, bf16);
+                    to[i] += weight * load_scalar(past.kv, at + h / group * width + i, bf16);
             }
         }
     }
@@ -1031,6 +1110,12 @@ typedef struct {
     float *attention_RS;      /* cross-attention of the tracked layer, averaged over heads, [R, max S], or null */
 } Request;
 
+/* Subtracts a value from a row of numbers. */
+static void subtract(float *x_RN, int64_t row, int64_t count, float value) {
+    for (int64_t i = 0; i < count; i++)
+        x_RN[row * count + i] -= value;
+}
+
 /* Projects hidden states to logits, block by block of the vocabulary, and writes the outputs of the request. */
 static void project(State *s, const Request *q, int64_t first, int64_t rows, float *chunk) {
     const Model *m = s->m;
@@ -1071,12 +1156,10 @@ static void project(State *s, const Request *q, int64_t first, int64_t rows, flo
     }
     for (int64_t r = 0; r < rows; r++) {
         float log_sum = max_R[r] + logf(sum_R[r]);
-        for (int64_t i = 0; i < q->k; i++)
-            q->log_p_RK[(first + r) * q->k + i] -= log_sum;
-        for (int64_t i = 0; i < q->num_gathered; i++)
-            q->gathered_log_p_RP[(first + r) * q->num_gathered + i] -= log_sum;
-        for (int64_t i = 0; q->log_p_RV && i < vocabulary; i++)
-            q->log_p_RV[(first + r) * vocabulary + i] -= log_sum;
+        subtract(q->log_p_RK, first + r, q->k, log_sum);
+        subtract(q->gathered_log_p_RP, first + r, q->num_gathered, log_sum);
+        if (q->log_p_RV)
+            subtract(q->log_p_RV, first + r, vocabulary, log_sum);
     }
 }
 

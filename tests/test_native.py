@@ -9,9 +9,12 @@ import itertools
 import math
 import os
 import platform
+import re
+import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -28,8 +31,8 @@ from nmt.cli.doctor import _describe_directory
 from nmt.config import Config, ModelConfig
 from nmt.data.batching import collate
 from nmt.data.tokenizer import BOS, EOS
-from nmt.errors import CheckpointError, NMTError
-from nmt.inference import Source, native
+from nmt.errors import CheckpointError, ConfigError, NMTError, UsageError
+from nmt.inference import Source, engine_library, native
 from nmt.inference.batch_engine import BatchEngine
 from nmt.inference.ensemble import NativeEnsemble, mean_log_prob
 from nmt.inference.load import engine_from_models, load_engine
@@ -139,7 +142,7 @@ def library_for(options: str, cache: Path) -> tuple[ctypes.CDLL | None, str]:
         patch.setenv("CC", f"cc {options}")
         patch.setenv("XDG_CACHE_HOME", str(cache))
         if "CI" not in os.environ:  # compiles three times as fast
-            patch.setattr(native, "FLAGS", native.FLAGS.replace("-O3", "-O1"))
+            patch.setattr(engine_library, "FLAGS", engine_library.FLAGS.replace("-O3", "-O1"))
         return native._compiled_library.__wrapped__()
 
 
@@ -151,7 +154,7 @@ def instruction_set(
     if request.param == "all":
         return
     options, lanes, needed = INSTRUCTION_SETS[request.param]
-    if platform.machine() != "x86_64" or not needed <= set(native.cpu_flags().split()):
+    if platform.machine() != "x86_64" or not needed <= set(engine_library.cpu_flags().split()):
         pytest.skip("this processor lacks the instructions")
     library = library_for(options, tmp_path_factory.getbasetemp().parent)  # the directory is the same for all workers
     monkeypatch.setattr(native, "_compiled_library", lambda: library)
@@ -387,11 +390,12 @@ def test_a_rows_product_does_not_depend_on_the_number_of_rows(precision: str) ->
 
 @instruction_sets
 @precisions
-@pytest.mark.parametrize("value", [math.nan, -math.nan, math.inf])
-def test_nan_and_infinity_propagate_in_products(precision: str, value: float) -> None:
+@pytest.mark.parametrize("bits", [0x7F800000, 0x7FC00000, 0xFFC00000, 0x7F800001, 0x7FFFFFFF, 0xFFFFFFFF])
+def test_nan_and_infinity_propagate_in_products(precision: str, bits: int) -> None:
     x_RI, weight_OI, bias_O = factors(7, 32, 70)
     broken_RI, broken_OI = x_RI.copy(), weight_OI.copy()
-    broken_RI[2, 17] = broken_OI[5, 9] = value
+    broken_RI.view(np.uint32)[2, 17] = bits  # the first one is infinity, and all others are NaN
+    broken_OI.view(np.uint32)[5, 9] = bits
     finite_RO = np.isfinite(Matrix(weight_OI, bias_O, precision).multiply(broken_RI))
     assert finite_RO.all(1).tolist() == [True, True, False, True, True, True, True]
     assert not finite_RO[2].any()
@@ -523,6 +527,71 @@ def test_ids_outside_the_vocabulary_are_rejected(bad_id: int) -> None:
 
 
 @compiled
+def test_arrays_of_another_shape_or_type_are_rejected() -> None:
+    state = packed(make()).init_search_state([[5, EOS], [6, EOS]])
+    two_R = np.array([0, 1])
+    mistakes = [
+        {"tokens_R": two_R[:, None]},
+        {"tokens_R": two_R.astype(np.float64)},
+        {"parents_R": two_R[:1]},
+        {"parents_R": np.array([0, 1, 1])},
+        {"parents_R": two_R[:, None]},
+        {"banned_RX": two_R},
+        {"banned_RX": two_R[:1, None]},
+        {"banned_RX": two_R[None]},
+        {"banned_RX": np.zeros((2, 1))},
+        {"gather_RP": np.array(0)},
+        {"gather_RP": np.zeros((3, 1), np.int64)},
+        {"gather_RP": np.zeros((2, 1, 1), np.int64)},
+    ]
+    arrays = {"tokens_R": two_R, "parents_R": two_R, "k": 2}
+    for mistake in mistakes:
+        with pytest.raises(ValueError, match="must be integers of shape"):
+            state.step(StepRequest(**(arrays | mistake)))
+    for bad_id in (-2, VOCABULARY, 2**32):
+        with pytest.raises(ValueError, match="banned token ids must be between -1 and 36"):
+            state.step(StepRequest(**arrays, banned_RX=np.full((2, 1), bad_id)))
+    state.step(StepRequest(**arrays))
+    matrix = Matrix(np.ones((3, 2), np.float32), None, "fp32")
+    with pytest.raises(ValueError, match=r"expected an array of shape \(1, 2\)"):
+        matrix.multiply(np.ones((1, 3), np.float32))
+    with pytest.raises(ValueError, match=r"expected an array of shape \(3,\)"):
+        Matrix(np.ones((3, 2), np.float32), np.ones(2, np.float32), "fp32")
+
+
+@compiled
+def test_arrays_of_any_layout_are_read() -> None:
+    network = make()
+    tokens_R = np.array([5, 9, 6, 9])
+    state = packed(network).init_search_state([[5, EOS], [6, EOS]])
+    expected = state.step(StepRequest(np.array([5, 6]), np.array([0, 1]), 3))
+    state = packed(network).init_search_state([[5, EOS], [6, EOS]])
+    actual = state.step(StepRequest(tokens_R[::2].astype(np.int16), np.array([1, 0], np.uint8)[::-1], 3))
+    np.testing.assert_array_equal(actual.log_p_RK, expected.log_p_RK)
+    bytes_OI = np.eye(3, dtype=np.float64)[:, ::-1]
+    np.testing.assert_array_equal(Matrix(bytes_OI, None, "fp32").multiply(bytes_OI), np.eye(3))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"kv_heads": 3},
+        {"heads": 16, "position_encoding": "rotary"},
+        {"position_encoding": "t5(num_buckets=8, max_distance=2)"},
+        {"position_encoding": "t5(max_distance=10000000)"},
+        {"position_encoding": "t5(max_distance='far')"},
+    ],
+)
+def test_networks_with_invalid_options_are_left_to_pytorch_which_rejects_them(changes: dict[str, Any]) -> None:
+    config = dataclasses.replace(TINY, **changes)
+    assert not native.supports(config)
+    with pytest.raises(ValueError, match="does not support this network"):
+        NativeModel(config, {}, "fp32")
+    with pytest.raises(ConfigError):
+        build_model(config, VOCABULARY)
+
+
+@compiled
 def test_weights_of_another_network_are_rejected() -> None:
     network = make()
     weights = weights_of(network)
@@ -632,15 +701,17 @@ def test_engine_is_compiled_once_even_by_concurrent_processes(
         for _ in range(2)
     ]
     assert [process.communicate()[0] for process in several] == ["True\n"] * 2
-    (library,) = tmp_path.glob("nmt/*.so")
+    (library,) = tmp_path.glob("nmt/engine/*.so")
     written = library.stat().st_mtime_ns
     assert translated(tmp_path, **compiler) == (NATIVE, "")
     assert library.stat().st_mtime_ns == written
     assert library.stat().st_mode & 0o777 == 0o755
+    intact = library.read_bytes()
     library.unlink()  # this process has mapped it
-    library.write_bytes(b"")  # as after a power failure
-    assert subprocess.check_output([sys.executable, "-c", COMPILATION], env=variables, text=True) == "True\n"
-    assert library.stat().st_size > 0
+    for damaged in (b"", intact[: len(intact) // 2], b"garbage"):  # loading the half would end the process
+        library.write_bytes(damaged)
+        assert subprocess.check_output([sys.executable, "-c", COMPILATION], env=variables, text=True) == "True\n"
+        assert library.read_bytes() == intact
 
 
 @compiled
@@ -658,13 +729,17 @@ def test_without_a_working_compiler_pytorch_is_used_and_logged_once(
     assert output == PYTORCH
     assert len(logged.splitlines()) == 1
     assert "the native engine is not available" in logged
-    assert not list(tmp_path.glob("nmt/*.so"))
+    assert not list(tmp_path.glob("nmt/engine/*.so"))
 
 
 @pytest.mark.slow
-def test_without_a_cache_directory_pytorch_is_used(tmp_path: Path, translated: Callable[..., tuple[str, str]]) -> None:
+def test_without_a_cache_and_a_temporary_directory_pytorch_is_used(
+    tmp_path: Path, translated: Callable[..., tuple[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "file").write_text("")
-    output, logged = translated(tmp_path / "file")
+    with monkeypatch.context() as patch:  # pytest itself uses temporary files
+        patch.setattr(tempfile, "tempdir", str(tmp_path / "file"))
+        output, logged = translated(tmp_path / "file")
     assert output == PYTORCH
     assert len(logged.splitlines()) == 1
 
@@ -688,44 +763,165 @@ def test_without_a_home_directory_engine_is_unavailable(monkeypatch: pytest.Monk
 def test_cache_key_depends_on_compiler_source_and_processor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     copy = tmp_path / "engine.c"
-    copy.write_text(native.SOURCE.read_text())
+    copy.write_text(engine_library.SOURCE.read_text())
     compiler = [str(shutil.which("sh")), "-c", 'while [ "$1" != -o ]; do shift; done; echo made > "$2"', "sh"]
 
     def build_library(*options: str) -> Path:
-        native.engine_id.cache_clear()
-        return native._compile([*compiler, *options])
+        engine_library.engine_id.cache_clear()
+        return engine_library.find_or_compile([*compiler, *options])
 
     first = build_library()
     assert first.read_text() == "made\n"
     assert build_library() == first
-    monkeypatch.setattr(native, "SOURCE", copy)
+    monkeypatch.setattr(engine_library, "SOURCE", copy)
     assert build_library() == first
     copy.write_text("another")
     assert len({first, build_library(), build_library("-O2")}) == 3
     with monkeypatch.context() as patch:
         second = build_library()
-        patch.setattr(native, "cpu_flags", lambda: "another processor")
+        patch.setattr(engine_library, "cpu_flags", lambda: "another processor")
         assert build_library() != second
-    native.engine_id.cache_clear()
+    engine_library.engine_id.cache_clear()
 
 
 def test_concurrent_processes_compile_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     script = f'echo >> {tmp_path}/compilations; sleep 0.1; while [ "$1" != -o ]; do shift; done; echo made > "$2"'
     with ThreadPoolExecutor(4) as threads:
-        paths = list(threads.map(native._compile, [[str(shutil.which("sh")), "-c", script, "sh"]] * 4))
+        paths = list(threads.map(engine_library.find_or_compile, [[str(shutil.which("sh")), "-c", script, "sh"]] * 4))
     assert paths[0].read_text() == "made\n"
     assert (tmp_path / "compilations").read_text() == "\n"
-    assert {path.name for path in paths[0].parent.iterdir()} == {paths[0].name, paths[0].with_suffix(".lock").name}
-    native.engine_id.cache_clear()
+    assert {path.name for path in paths[0].parent.iterdir()} == {paths[0].name, "lock"}
+    engine_library.engine_id.cache_clear()
+
+
+@pytest.fixture
+def fake_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """A compiler that writes a line per compilation to `compilations`, and fails if there is a file `broken`."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    (tmp_path / "tmp").mkdir()
+    script = f'''cd {tmp_path}; echo >> compilations; test ! -e broken || exit 1
+        while [ "$1" != -o ]; do shift; done; echo made > "$2"'''
+    engine_library.engine_id.cache_clear()
+    yield [str(shutil.which("sh")), "-c", script, "sh"]
+    engine_library.engine_id.cache_clear()
+
+
+def num_compilations(tmp_path: Path) -> int:
+    return len((tmp_path / "compilations").read_text())
+
+
+def test_damaged_libraries_are_compiled_again(tmp_path: Path, fake_compiler: list[str]) -> None:
+    library = engine_library.find_or_compile(fake_compiler)
+    for number, damaged in enumerate((b"", b"ma", b"made", b"mode\n", b"made\nmade\n", bytes(5), b"\x7fELF"), 1):
+        library.write_bytes(damaged)
+        assert engine_library.find_or_compile(fake_compiler).read_text() == "made\n"
+        assert num_compilations(tmp_path) == number + 1
+        assert engine_library.find_or_compile(fake_compiler) == library
+        assert num_compilations(tmp_path) == number + 1
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no permission bits")
+def test_libraries_that_others_could_have_written_are_compiled_again(tmp_path: Path, fake_compiler: list[str]) -> None:
+    library = engine_library.find_or_compile(fake_compiler)
+
+    def link() -> None:
+        (tmp_path / "copy").write_text("made\n")
+        library.unlink()
+        library.symlink_to(tmp_path / "copy")
+
+    def pipe() -> None:
+        library.unlink()
+        os.mkfifo(library, 0o600)
+
+    changes: list[Callable[[], object]] = [lambda: library.chmod(0o775), lambda: library.chmod(0o757), link, pipe]
+    if os.geteuid() == 0:
+        changes.append(lambda: os.chown(library, 12345, 0))
+    for number, change in enumerate(changes, 1):
+        change()
+        assert engine_library.find_or_compile(fake_compiler) == library
+        assert num_compilations(tmp_path) == number + 1
+        assert library.stat().st_mode & 0o777 == 0o755
+        assert library.stat().st_uid == os.geteuid()
+        assert not library.is_symlink()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no permission bits")
+@pytest.mark.parametrize("kind", ["a file", "others may write", "a link", "another user"])
+def test_a_cache_that_cannot_be_used_is_replaced_by_a_private_directory(
+    kind: str, tmp_path: Path, fake_compiler: list[str], monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    library = engine_library.find_or_compile(fake_compiler)
+    cache = library.parent
+    if kind == "a file":
+        shutil.rmtree(cache)
+        cache.write_text("")
+    elif kind == "others may write":
+        cache.chmod(0o777)
+    elif kind == "a link":
+        cache.rename(tmp_path / "elsewhere")
+        cache.symlink_to(tmp_path / "elsewhere")
+    elif os.geteuid() == 0:
+        os.chown(cache, 12345, 0)
+    else:
+        pytest.skip("only root can give a directory to another user")
+    capfd.readouterr()
+    private = engine_library.find_or_compile(fake_compiler)
+    assert private.parent == tmp_path / f"tmp/nmt-engine-{os.getuid()}"
+    assert private.read_text() == "made\n"
+    (message,) = capfd.readouterr().err.splitlines()
+    assert f"the native engine is not kept in {cache}" in message
+    assert engine_library.find_or_compile(fake_compiler) == private
+    assert num_compilations(tmp_path) == 2
+    private.parent.chmod(0o777)  # someone else may have created it before
+    with pytest.raises(PermissionError, match="others may write to it"):
+        engine_library.find_or_compile(fake_compiler)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no permission bits")
+def test_groups_cannot_write_to_the_library_whatever_the_umask(tmp_path: Path, fake_compiler: list[str]) -> None:
+    previous = os.umask(0o002)  # common where each user has a group of their own
+    try:
+        library = engine_library.find_or_compile(fake_compiler)
+        assert engine_library.find_or_compile(fake_compiler) == library
+    finally:
+        os.umask(previous)
+    assert num_compilations(tmp_path) == 1
+    assert library.stat().st_mode & 0o777 == library.parent.stat().st_mode & 0o777 == 0o755
+
+
+def test_only_the_latest_libraries_are_kept(tmp_path: Path, fake_compiler: list[str]) -> None:
+    libraries = [engine_library.find_or_compile([*fake_compiler, str(number)]) for number in range(12)]
+    for time, library in enumerate(libraries):
+        if library.exists():
+            os.utime(library, (time, time))
+    leftover = libraries[0].parent / ".engine-killed"
+    leftover.mkdir()
+    os.utime(leftover, (0, 0))
+    libraries.append(engine_library.find_or_compile([*fake_compiler, "another"]))
+    latest = {library.name for library in libraries[-engine_library.MAX_LIBRARIES :]}
+    assert {path.name for path in libraries[0].parent.iterdir()} == {*latest, "lock"}
+
+
+def test_failed_compilations_are_not_remembered(tmp_path: Path, fake_compiler: list[str]) -> None:
+    (tmp_path / "broken").write_text("")
+    for _ in range(2):
+        with pytest.raises(subprocess.SubprocessError):
+            engine_library.find_or_compile(fake_compiler)
+    (tmp_path / "broken").unlink()
+    library = engine_library.find_or_compile(fake_compiler)
+    assert num_compilations(tmp_path) == 3
+    assert {path.name for path in library.parent.iterdir()} == {library.name, "lock"}
 
 
 @pytest.mark.slow
 @compiled
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="x86 compiler options")
 def test_engine_compiles_for_avx512_with_256_bit_vnni(tmp_path: Path) -> None:
-    command = ["cc", *native.FLAGS.split(), "-O0", "-march=skylake-avx512", "-mavxvnni", str(native.SOURCE), "-lm"]
-    subprocess.run([*command, "-o", str(tmp_path / "engine.so")], check=True)
+    flags = [*engine_library.FLAGS.split(), "-O0", "-march=skylake-avx512", "-mavxvnni"]
+    subprocess.run(["cc", *flags, str(engine_library.SOURCE), "-lm", "-o", str(tmp_path / "engine.so")], check=True)
 
 
 @compiled
@@ -754,8 +950,88 @@ def test_nan_weights_are_reported() -> None:
 
 
 @compiled
-def test_a_sentence_beyond_the_positions_is_rejected() -> None:
-    model = packed(make(position_encoding="learned(max_positions=8)"))
-    model.init_search_state([[4] * 8])
-    with pytest.raises(ValueError, match="8 positions, and a sentence 9 tokens"):
-        model.init_search_state([[4] * 9])
+@pytest.mark.parametrize("kind", ["native", "PyTorch"])
+def test_sentences_beyond_the_learned_positions_are_rejected(kind: str) -> None:
+    network = make(position_encoding="learned(max_positions=8)")
+    model = packed(network) if kind == "native" else TorchModel([network])
+    engine = BatchEngine(lambda precision: model, "fp32", str)
+
+    def search(source: Source, spec: str) -> list[list[Hypothesis]]:
+        return engine.search([Source([5]), source], parse_search(spec), lambda _: None)
+
+    for length in (7, 8):
+        ids = [4] * length
+        inputs = [  # each has one more token than `ids`: the end token or the start token
+            (Source(ids), "greedy"),
+            (Source([5], prefix=ids), "greedy"),
+            (Source([5], prefix=ids), "beam"),
+            (Source([5], constraints=[ids]), "constrained"),
+            (Source([5], prefix=ids[:3], constraints=[ids[3:5], ids[5:]]), "constrained"),
+        ]
+        for source, spec in inputs:
+            if length == 7:
+                assert search(source, spec)[1]
+                continue
+            with pytest.raises(UsageError, match=r"^9 tokens exceed the 8 learned positions of the model$") as raised:
+                search(source, spec)
+            assert "max_positions=9" in raised.value.hint
+    with pytest.raises(UsageError, match="9 tokens exceed the 8 learned positions"):
+        engine.score([[4] * 8], [[5]])
+    with pytest.raises(UsageError, match="9 tokens exceed the 8 learned positions"):
+        engine.score([[5]], [[4] * 8])
+
+
+SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+FUZZ_STEPS = int(os.environ.get("NMT_FUZZ_STEPS", "500"))
+FUZZING = """
+import sys
+from pathlib import Path
+from nmt.inference import engine_library
+engine_library.SOURCE = Path(sys.argv[1])
+import engine_fuzz
+engine_fuzz.main(int(sys.argv[2]), int(sys.argv[3]))
+"""
+
+
+def fuzz(source: Path, cache: Path, num_steps: int) -> subprocess.CompletedProcess[str]:
+    """Run `engine_fuzz.py` with the engine compiled from this source with sanitizers."""
+    probe = ["cc", "-shared", *SANITIZERS, "-x", "c", os.devnull, "-o", str(cache / "probe.so")]
+    if subprocess.run(probe, check=False, capture_output=True).returncode or not shutil.which("ldd"):
+        pytest.skip("the C compiler lacks the sanitizers")
+    variables = {"CC": shlex.join(["cc", "-O1", "-g1", *SANITIZERS]), "XDG_CACHE_HOME": str(cache)}
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in variables.items():
+            patch.setenv(name, value)
+        patch.setattr(engine_library, "SOURCE", source)
+        engine_library.engine_id.cache_clear()
+        library = engine_library.find_or_compile(engine_library.compiler_command())
+        engine_library.engine_id.cache_clear()
+    linked = subprocess.check_output(["ldd", str(library)], text=True)
+    sanitizer = re.search(r"libasan\S* => (\S+)", linked)  # it must be loaded before all other libraries
+    if sanitizer is None:
+        pytest.skip("the C compiler links the sanitizers statically")
+    variables |= {"LD_PRELOAD": sanitizer[1], "ASAN_OPTIONS": "detect_leaks=0", "OMP_NUM_THREADS": "1"}
+    variables["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    command = [sys.executable, "-c", FUZZING, str(source), str(num_steps), os.environ.get("NMT_FUZZ_SEED", "0")]
+    return subprocess.run(command, env=os.environ | variables, check=False, capture_output=True, text=True)
+
+
+@compiled
+@pytest.mark.slow
+def test_fuzzed_searches_access_only_their_memory(tmp_path_factory: pytest.TempPathFactory) -> None:
+    result = fuzz(engine_library.SOURCE, tmp_path_factory.getbasetemp(), FUZZ_STEPS)
+    assert result.returncode == 0, result.stderr
+    assert int(result.stdout.split()[0]) >= FUZZ_STEPS
+
+
+@compiled
+@pytest.mark.slow
+def test_fuzzing_reports_an_overflow_of_one_float(tmp_path: Path) -> None:
+    correct = "    for (int64_t i = 0; i < dim; i++)\n        x_D[i] = load_scalar("
+    text = engine_library.SOURCE.read_text(encoding="utf-8")
+    assert text.count(correct) == 1
+    planted = tmp_path / "engine.c"
+    planted.write_text(text.replace(correct, correct.replace("i < dim", "i <= dim")), encoding="utf-8")
+    result = fuzz(planted, tmp_path, FUZZ_STEPS)
+    assert result.returncode != 0
+    assert "AddressSanitizer: use-after-poison" in result.stderr

@@ -44,17 +44,17 @@ def _system_info() -> dict[str, Any]:
 
     from nmt import __version__, autotune, paths, runtime
     from nmt.config import ModelConfig
-    from nmt.inference import native
+    from nmt.inference import engine_library, native
     from nmt.runs.run_info import memory_gb
 
-    flags = native.cpu_flags().split()
+    flags = engine_library.cpu_flags().split()
     engine, versions = f"not available: {native.unavailable_reason()}", [f"torch {torch.__version__}"]
     if native.is_available():
         native.fastest_precision(ModelConfig())  # measures if necessary
         support = ("emulated", "in hardware", "in the matrix unit (AMX)")
         library = native.library()
         types = ", ".join(f"{name} {support[library.hardware_support(i) - 1]}" for i, name in enumerate(native.TYPES))
-        versions.append(native.engine_id(*native.compiler_command()))
+        versions.append(engine_library.engine_id(*engine_library.compiler_command()))
         engine = f"compiled, {library.lanes()}-lane vectors; {types}"
     cpu = runtime.cpu_name()
     current = [f"; {cpu}; {version}; " for version in versions]

@@ -1,4 +1,4 @@
-"""The native engine: `engine.c`, compiled on demand, and models packed for it. It does not need PyTorch.
+"""The native engine: models packed for the library of `engine.c`. It does not need PyTorch.
 
 Shape suffixes: B sentences, S source tokens, R rows (partial hypotheses), K best tokens, P gathered tokens, X banned
 tokens, V vocabulary, I inputs and O outputs of a matrix, M distances or buckets of distances, H heads.
@@ -8,43 +8,35 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import hashlib
 import os
-import platform
-import shlex
-import shutil
 import subprocess
-import tempfile
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
 from ctypes import POINTER, c_double, c_int, c_int64, c_void_p
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt import autotune, paths
+from nmt import autotune
 from nmt.config import ModelConfig
 from nmt.console import log
 from nmt.data.tokenizer import BOS, EOS, encoder_input
 from nmt.inference import TokenScores
+from nmt.inference.engine_library import compiler_command, engine_id, find_or_compile
 from nmt.model.position_formulas import (
     LEARNED_POSITIONS,
     ROTARY_BASE,
     T5_BUCKETS,
+    T5_DISTANCE_LIMIT,
     T5_MAX_DISTANCE,
     alibi_slopes,
+    check_positions,
     t5_buckets,
 )
 from nmt.registry import parse
 from nmt.search.request import Floats, Ints, StepRequest, StepResult
 
-SOURCE = Path(__file__).with_name("engine.c")
-# No flag may let the compiler reorder sums, or assume that infinity and NaN do not occur.
-FLAGS = "-std=gnu11 -O3 -march=native -ffp-contract=fast -fno-trapping-math -fno-math-errno -shared -fPIC"
-COMPILE_SECONDS = 60
 # The next five tuples have the order of the enums in engine.c.
 TYPES = ("fp32", "bf16", "int8")
 ACTIVATION_NAMES = ("relu", "gelu", "silu", "swiglu")
@@ -106,7 +98,10 @@ class NativeModel:
             MemoryError: the weights do not fit into memory.
             ValueError: the names or shapes of the weights do not match the config.
         """
-        self.library, self.source_eos = library(), config.source_eos
+        if not supports(config):
+            raise ValueError("the engine does not support this network")
+        self.library = library()
+        self.source_eos = config.source_eos
         output = weights.get("embeddings.output", weights.get("embeddings.shared"))
         self.vocab_size = 0 if output is None else len(output)
         encoding, options = parse(config.position_encoding)
@@ -119,16 +114,26 @@ class NativeModel:
         self.max_positions = None if learned is None else len(learned)
         max_distance = options.get("max_distance", T5_MAX_DISTANCE)
         arrays = [None if entry is None else _array(entry[0], weights[entry[0]], max_distance) for entry in layout]
-        self._handle = self.library.model_new(
-            _Config(
-                config.dim, config.heads, config.kv_heads or config.heads, config.ffn_dim, config.encoder_layers,
-                config.decoder_layers, config.layer_sharing, self.vocab_size, TYPES.index(precision),
-                config.norm_position == "pre", config.norm == "rms", ACTIVATION_NAMES.index(config.activation),
-                POSITIONS.index(encoding), self.max_positions or max_distance,  # engine.c reads one of both
-                1e-6 if config.norm == "rms" else 1e-5, options.get("base", ROTARY_BASE),
-            ),
-            (c_void_p * len(arrays))(*map(_pointer, arrays)),
-        )  # fmt: skip
+        packed_config = _Config(
+            dim=config.dim,
+            heads=config.heads,
+            kv_heads=config.kv_heads or config.heads,
+            ffn_dim=config.ffn_dim,
+            encoder_layers=config.encoder_layers,
+            decoder_layers=config.decoder_layers,
+            layer_sharing=config.layer_sharing,
+            vocab_size=self.vocab_size,
+            type=TYPES.index(precision),
+            pre_norm=config.norm_position == "pre",
+            rms_norm=config.norm == "rms",
+            activation=ACTIVATION_NAMES.index(config.activation),
+            positions=POSITIONS.index(encoding),
+            max_positions=self.max_positions or max_distance,  # engine.c reads one of both
+            epsilon=1e-6 if config.norm == "rms" else 1e-5,
+            rotary_base=options.get("base", ROTARY_BASE),
+        )
+        pointers = (c_void_p * len(arrays))(*map(_pointer, arrays))
+        self._handle = self.library.model_new(packed_config, pointers)
         self._free_states: list[int] = []
         """States of finished batches, which later batches reuse with their memory."""
         weakref.finalize(self, _free, self.library, self._handle, self._free_states).atexit = False
@@ -138,13 +143,14 @@ class NativeModel:
 
         Raises:
             MemoryError: out of memory.
-            ValueError: a token id is not in the vocabulary, or a sentence is longer than the table of positions.
+            UsageError: a sentence has more tokens than the model has learned positions.
+            ValueError: a token id is not in the vocabulary.
         """
         lengths_B = np.fromiter(map(len, sources), np.int32, len(sources))
-        if self.max_positions is not None and lengths_B.max(initial=0) > self.max_positions:
-            raise ValueError(f"the model has {self.max_positions} positions, and a sentence {lengths_B.max()} tokens")
-        ids = np.fromiter((token for source in sources for token in source), np.int64, int(lengths_B.sum()))
-        tokens = _checked(ids, self.vocab_size, "source token ids")
+        check_positions(int(lengths_B.max(initial=0)), self.max_positions)
+        num_tokens = int(lengths_B.sum())
+        ids = np.fromiter((token for source in sources for token in source), np.int64, num_tokens)
+        tokens = _indices(ids, (num_tokens,), self.vocab_size, "source token ids")
         try:
             handle = self._free_states.pop()
         except IndexError:
@@ -161,18 +167,21 @@ class NativeModel:
         state = self.init_search_state(inputs, track_attention=True)
         log_probs: list[list[float]] = [[] for _ in order]
         attention: list[list[Floats]] = [[] for _ in order]
-        parents_R, tokens_R = np.array(order), np.full(len(order), BOS)
+        parents_R = np.array(order)
+        tokens_R = np.full(len(order), BOS)
         for t in range(len(targets[order[0]]) + 1):
             running = [i for i in order if len(targets[i]) >= t]
-            next_R = np.array([targets[i][t] if t < len(targets[i]) else EOS for i in running])
             rows = len(running)
-            result = state.step(StepRequest(tokens_R[:rows], parents_R[:rows], 0, gather_RP=next_R[:, None]))
-            assert result.gathered_log_p_RP is not None
+            next_R = np.array([targets[i][t] if t < len(targets[i]) else EOS for i in running])
+            request = StepRequest(tokens_R[:rows], parents_R[:rows], 0, gather_RP=next_R[:, None])
+            gathered_log_p_RP = state.step(request).gathered_log_p_RP
+            assert gathered_log_p_RP is not None
             assert state.attention_RS is not None
             for row, i in enumerate(running):
-                log_probs[i].append(float(result.gathered_log_p_RP[row, 0]))
+                log_probs[i].append(float(gathered_log_p_RP[row, 0]))
                 attention[i].append(state.attention_RS[row, : len(inputs[i])])
-            parents_R, tokens_R = np.arange(rows), next_R
+            parents_R = np.arange(rows)
+            tokens_R = next_R
         return [TokenScores(*each) for each in zip(log_probs, map(np.array, attention), strict=True)]
 
 
@@ -193,7 +202,8 @@ def _layout(config: ModelConfig, vocab_size: int) -> Iterator[tuple[str, tuple[i
     ):  # fmt: skip
         for layer in range(-(-layers // config.layer_sharing)):
             for part, shape in zip(MATRICES, shapes, strict=True):
-                exists, name = stack == "decoder" or "cross" not in part, f"{stack}.{layer}.{part}"
+                exists = stack == "decoder" or "cross" not in part
+                name = f"{stack}.{layer}.{part}"
                 yield (f"{name}.weight", shape) if exists else None
                 yield (f"{name}.bias", shape[:1]) if exists else None
             for part in NORM_MODULES:
@@ -231,8 +241,12 @@ class NativeState:
     """The state of one batch; see `nmt.search.request.State`."""
 
     def __init__(self, model: NativeModel, handle: int, lengths_B: NDArray[np.int32], track_attention: bool) -> None:
-        self.model, self._handle, self._track_attention = model, handle, track_attention
-        self._max_tokens, self._num_parents = int(lengths_B.max(initial=0)), len(lengths_B)
+        self.model = model
+        self._handle = handle
+        self._track_attention = track_attention
+        self._max_tokens = int(lengths_B.max(initial=0))
+        self._num_parents = len(lengths_B)
+        self._num_steps = 0
         self.attention_RS: Floats | None = None
 
     def step(self, request: StepRequest) -> StepResult:
@@ -240,18 +254,26 @@ class NativeState:
 
         Raises:
             MemoryError: out of memory.
-            ValueError: a token id is not in the vocabulary, or a parent does not exist.
+            UsageError: the model has learned no position for this token.
+            ValueError: a token id is not in the vocabulary, a parent does not exist, or an array has another shape.
         """
-        model, rows, vocab_size = self.model, len(request.tokens_R), self.model.vocab_size
-        tokens_R = _checked(request.tokens_R, vocab_size, "token ids")
-        parents_R = _checked(request.parents_R, self._num_parents, "parents")
-        banned_RX = None if request.banned_RX is None else np.ascontiguousarray(request.banned_RX, np.int32)
-        gather_RP, gathered_log_p_RP = None, None
+        model = self.model
+        vocab_size = model.vocab_size
+        rows = len(request.tokens_R)
+        check_positions(self._num_steps + 1, model.max_positions)
+        tokens_R = _indices(request.tokens_R, (rows,), vocab_size, "token ids")
+        parents_R = _indices(request.parents_R, (rows,), self._num_parents, "parents")
+        banned_RX = None
+        if request.banned_RX is not None:
+            banned_RX = _indices(request.banned_RX, (rows, -1), vocab_size, "banned token ids", minimum=-1)
+        gather_RP = None
+        gathered_log_p_RP = None
         if request.gather_RP is not None:
-            gather_RP = _checked(request.gather_RP, vocab_size, "token ids to gather")
+            gather_RP = _indices(request.gather_RP, (rows, -1), vocab_size, "token ids to gather")
             gathered_log_p_RP = np.empty(gather_RP.shape, np.float32)
         k = min(request.k, vocab_size)
-        log_p_RK, tokens_RK = np.empty((rows, k), np.float32), np.empty((rows, k), np.int32)
+        log_p_RK = np.empty((rows, k), np.float32)
+        tokens_RK = np.empty((rows, k), np.int32)
         log_p_RV = np.empty((rows, vocab_size), np.float32) if request.all_log_probs else None
         if self._track_attention:
             self.attention_RS = np.empty((rows, self._max_tokens), np.float32)
@@ -259,6 +281,7 @@ class NativeState:
         arguments = _Request(k, _width(banned_RX), _width(gather_RP), *map(_pointer, arrays))
         model.library.decode_step(self._handle, rows, _pointer(tokens_R), _pointer(parents_R), arguments)
         self._num_parents = rows
+        self._num_steps += 1
         return StepResult(log_p_RK, tokens_RK, gathered_log_p_RP, log_p_RV)
 
 
@@ -267,37 +290,55 @@ class Matrix:
 
     def __init__(self, weight_OI: Floats, bias_O: Floats | None, precision: str) -> None:
         """Pack the matrix."""
-        self.outputs, inputs = weight_OI.shape
+        self.outputs, self.inputs = weight_OI.shape
         self._library = library()
-        self._handle = self._library.matrix_new(
-            self.outputs, inputs, TYPES.index(precision), _pointer(weight_OI), _pointer(bias_O)
-        )
+        weight_OI = _floats(weight_OI, (self.outputs, self.inputs))
+        bias_O = None if bias_O is None else _floats(bias_O, (self.outputs,))
+        kind = TYPES.index(precision)
+        pointers = _pointer(weight_OI), _pointer(bias_O)
+        self._handle = self._library.matrix_new(self.outputs, self.inputs, kind, *pointers)
         weakref.finalize(self, self._library.model_free, self._handle).atexit = False
 
     def multiply(self, x_RI: Floats) -> Floats:
         """Return xWᵀ + b."""
+        x_RI = _floats(x_RI, (len(x_RI), self.inputs))
         y_RO = np.empty((len(x_RI), self.outputs), np.float32)
         self._library.matrix_multiply(self._handle, len(x_RI), _pointer(x_RI), _pointer(y_RO))
         return y_RO
 
 
 def supports(config: ModelConfig) -> bool:
-    """Return whether the engine supports this network; PyTorch runs the others."""
+    """Return whether the engine supports this network; PyTorch runs the others, or says why they are invalid."""
     return (
         config.arch == "transformer"
         and config.attention_score == "dot"
         and not config.attention_window
         and config.activation in ACTIVATION_NAMES
         and config.norm in ("layer", "rms")
-        and parse(config.position_encoding)[0] in POSITIONS
+        and config.dim % config.heads == 0
+        and config.heads % (config.kv_heads or config.heads) == 0
+        and _supports_positions(config)
     )
+
+
+def _supports_positions(config: ModelConfig) -> bool:
+    encoding, options = parse(config.position_encoding)
+    if encoding == "rotary":
+        return config.dim // config.heads % 2 == 0
+    if encoding == "t5":
+        num_buckets = options.get("num_buckets", T5_BUCKETS)
+        max_distance = options.get("max_distance", T5_MAX_DISTANCE)
+        are_integers = isinstance(num_buckets, int) and isinstance(max_distance, int)
+        return are_integers and 4 <= num_buckets <= max_distance <= T5_DISTANCE_LIMIT
+    return encoding in POSITIONS
 
 
 def fastest_precision(config: ModelConfig) -> str:
     """Return the faster of fp32 and bf16 for the engine's matrix products of this size."""
-    rows, shape = 96, (config.ffn_dim, config.dim)  # BLOCK_ROWS in engine.c
+    rows = 96  # BLOCK_ROWS in engine.c
     generator = np.random.default_rng(0)
-    weight_OI, x_RI = (generator.standard_normal(size, np.float32) for size in (shape, (rows, config.dim)))
+    weight_OI = generator.standard_normal((config.ffn_dim, config.dim), np.float32)
+    x_RI = generator.standard_normal((rows, config.dim), np.float32)
 
     def product(precision: str) -> Callable[[], object]:
         matrix = Matrix(weight_OI, None, precision)
@@ -305,9 +346,8 @@ def fastest_precision(config: ModelConfig) -> str:
 
     candidates = {precision: product(precision) for precision in ("fp32", "bf16")}
     task = f"decoding, matrix product {rows}x{config.dim} by {config.dim}x{config.ffn_dim}"
-    return autotune.select_fastest(
-        task, engine_id(*compiler_command()), candidates, 2.0 * rows * config.dim * config.ffn_dim
-    )
+    flops = 2.0 * rows * config.dim * config.ffn_dim
+    return autotune.select_fastest(task, engine_id(*compiler_command()), candidates, flops)
 
 
 def is_available() -> bool:
@@ -335,14 +375,7 @@ def _library() -> tuple[ctypes.CDLL | None, str]:
 def _compiled_library() -> tuple[ctypes.CDLL | None, str]:
     try:
         command = compiler_command()
-        path = _compile(command)
-        try:
-            loaded = ctypes.CDLL(str(path))
-        except OSError:
-            if path.read_bytes()[:4].strip(b"\0"):
-                raise
-            path.unlink(missing_ok=True)  # empty or zero after a power failure
-            loaded = ctypes.CDLL(str(_compile(command)))
+        loaded = ctypes.CDLL(str(find_or_compile(command)))
         for name, (result_type, argument_types) in _FUNCTIONS.items():
             function = getattr(loaded, name)
             function.restype, function.argtypes = result_type, argument_types
@@ -368,63 +401,6 @@ def _unavailable(reason: str) -> tuple[None, str]:
     return None, reason
 
 
-def compiler_command() -> list[str]:
-    """Return the command of the compiler: `$CC`, which may start with a wrapper such as ccache, around nmt's options.
-
-    Raises:
-        FileNotFoundError: there is no such compiler.
-        ValueError: CC is malformed.
-    """
-    words = shlex.split(os.environ.get("CC", "")) or ["cc"]
-    if not (program := shutil.which(words[0])):
-        raise FileNotFoundError(f"C compiler '{words[0]}' not found")
-    num_programs = next((i for i, word in enumerate(words) if word.startswith("-")), len(words))
-    return [program, *words[1:num_programs], *FLAGS.split(), *words[num_programs:]]
-
-
-def _compile(command: list[str]) -> Path:
-    """Return the path of the compiled library; compile it unless it is in the cache.
-
-    Concurrent processes wait for the first one, because all compilations together may exceed the time limit.
-    """
-    path = paths.cache_dir() / f"engine-{engine_id(*command)}.so"
-    if path.exists():
-        return path
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with ExitStack() as stack:
-        with suppress(OSError, RuntimeError):  # a file system without locks
-            waiting = functools.partial(log, "another process compiles the native engine; waiting for it")
-            stack.enter_context(paths.locked(path.with_suffix(".lock"), waiting))
-        if path.exists():
-            return path
-        temporary = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=path.parent)), path.name)
-        subprocess.run(
-            [*command, str(SOURCE), "-o", str(temporary), "-lm"],
-            check=True, timeout=COMPILE_SECONDS, stdin=subprocess.DEVNULL, capture_output=True,
-        )  # fmt: skip
-        temporary.chmod(0o755)  # other users may share the cache
-        paths.sync(temporary)
-        temporary.replace(path)  # atomic, because the process may be killed
-    return path
-
-
-@functools.cache
-def engine_id(*command: str) -> str:
-    """Return a hash of the engine's source code, the compiler command and the processor."""
-    compiler = os.stat(command[0]).st_mtime_ns  # another version has another time
-    identity = (SOURCE.read_text(encoding="utf-8"), command, compiler, platform.platform(), cpu_flags())
-    return hashlib.sha256(repr(identity).encode()).hexdigest()[:16]
-
-
-def cpu_flags() -> str:
-    """Return the instruction sets of the processor, as named by Linux; empty on other systems."""
-    try:
-        with open("/proc/cpuinfo", encoding="ascii", errors="ignore") as file:
-            return next((line for line in file if line.startswith(("flags", "Features"))), "")
-    except OSError:
-        return ""
-
-
 def _pointer(array: NDArray[Any] | None) -> int | None:
     """Return the address of a contiguous array."""
     if array is None:
@@ -438,12 +414,30 @@ def _width(array_RX: NDArray[Any] | None) -> int:
     return 0 if array_RX is None else array_RX.shape[1]
 
 
-def _checked(array: Ints, limit: int, name: str) -> NDArray[np.int32]:
-    """Return the array as the engine reads it if all numbers are from 0 to limit-1, which the engine does not check.
+def _indices(array: Ints, shape: tuple[int, ...], limit: int, name: str, minimum: int = 0) -> NDArray[np.int32]:
+    """Return an array as the engine reads it. The engine itself checks neither shapes nor numbers.
+
+    Args:
+        array: integers from `minimum` to limit - 1.
+        shape: the shape of the array; -1 is any length.
+        limit: see `array`.
+        name: of the array, for errors.
+        minimum: see `array`.
 
     Raises:
-        ValueError: a number is out of range.
+        ValueError: the array has another shape or type, or a number is out of range.
     """
-    if array.size and not (array.min() >= 0 and array.max() < limit):
-        raise ValueError(f"{name} must be between 0 and {limit - 1}, got {array.min()} to {array.max()}")
+    if shape[-1] == -1:
+        shape = (*shape[:-1], *array.shape[-1:])
+    if array.shape != shape or array.dtype.kind not in "iu":
+        raise ValueError(f"{name} must be integers of shape {shape}, got {array.dtype} of shape {array.shape}")
+    if array.size and not (array.min() >= minimum and array.max() < limit):
+        raise ValueError(f"{name} must be between {minimum} and {limit - 1}, got {array.min()} to {array.max()}")
     return np.ascontiguousarray(array, np.int32)
+
+
+def _floats(array: Floats, shape: tuple[int, ...]) -> Floats:
+    """Return an array as the engine reads it; raise a ValueError if its shape is another."""
+    if array.shape != shape:
+        raise ValueError(f"expected an array of shape {shape}, got {array.shape}")
+    return np.ascontiguousarray(array, np.float32)

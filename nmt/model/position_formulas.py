@@ -8,10 +8,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nmt.errors import UsageError
+
 ROTARY_BASE = 10_000.0
 LEARNED_POSITIONS = 1024
 T5_BUCKETS, T5_MAX_DISTANCE = 32, 128
 """Defaults of the options of position encodings, which exports and the native engine need without PyTorch."""
+T5_DISTANCE_LIMIT = 1_000_000
+"""Largest valid `max_distance`."""
+
+
+def check_positions(num_tokens: int, max_positions: int | None) -> None:
+    """Raise a UsageError if a sentence has more tokens than the model has learned positions; None: no maximum."""
+    if max_positions is not None and num_tokens > max_positions:
+        raise UsageError(
+            f"{num_tokens} tokens exceed the {max_positions} learned positions of the model",
+            f"shorten the input, or train with an unlimited encoding or with learned(max_positions={num_tokens})",
+        )
 
 
 def alibi_slopes(heads: int) -> list[float]:

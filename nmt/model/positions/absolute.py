@@ -12,9 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from nmt.errors import UsageError
 from nmt.model.layers import Linear
-from nmt.model.position_formulas import LEARNED_POSITIONS
+from nmt.model.position_formulas import LEARNED_POSITIONS, check_positions
 from nmt.model.positions.base import (
     GrowingTable,
     Position,
@@ -106,11 +105,8 @@ class Learned(PositionEncoding):
         """
         if layer:
             return x_BTD
-        if not isinstance(start, Tensor) and (end := start + x_BTD.shape[1]) > len(self.table_ND):
-            raise UsageError(
-                f"{end} tokens exceed the {len(self.table_ND)} learned positions of the model",
-                f"shorten the input, or train with an unlimited encoding or with learned(max_positions={end})",
-            )
+        if not isinstance(start, Tensor):
+            check_positions(start + x_BTD.shape[1], len(self.table_ND))
         return x_BTD + rows(self.table_ND, start, x_BTD.shape[1]).to(x_BTD.dtype)
 
 

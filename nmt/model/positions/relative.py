@@ -16,7 +16,14 @@ from torch import Tensor, nn
 
 from nmt.errors import ConfigError
 from nmt.model.layers import Linear
-from nmt.model.position_formulas import ROTARY_BASE, T5_BUCKETS, T5_MAX_DISTANCE, alibi_slopes, t5_buckets
+from nmt.model.position_formulas import (
+    ROTARY_BASE,
+    T5_BUCKETS,
+    T5_DISTANCE_LIMIT,
+    T5_MAX_DISTANCE,
+    alibi_slopes,
+    t5_buckets,
+)
 from nmt.model.positions.absolute import sinusoids_at
 from nmt.model.positions.base import (
     Constant,
@@ -185,7 +192,9 @@ class T5(PositionEncoding):
             max_distance: distance from which all larger distances share a bucket.
         """
         super().__init__(stack)
-        check_range("t5", num_buckets=(num_buckets, 4, 65_536), max_distance=(max_distance, num_buckets, 1_000_000))
+        check_range(
+            "t5", num_buckets=(num_buckets, 4, 65_536), max_distance=(max_distance, num_buckets, T5_DISTANCE_LIMIT)
+        )
         self.num_buckets, self.max_distance = num_buckets, max_distance
         self.bias_MH = nn.Parameter(torch.zeros(num_buckets, stack.heads))
         distance_M = np.arange(-max_distance, max_distance + 1)

@@ -18,10 +18,11 @@ from hypothesis import strategies as st
 from nmt.cli.documents import _log_warnings
 from nmt.config import config_io
 from nmt.data.scripts import foreign_spans
+from nmt.documents.aligned_units import AlignedSentence
 from nmt.documents.document import RichText, Tag, parents
 from nmt.documents.formats import FORMATS, DocumentOptions, conversion_hint
 from nmt.documents.memory import TranslationMemory
-from nmt.documents.projection import AlignedSentence, project
+from nmt.documents.projection import project
 from nmt.documents.rich_text import Sections
 from nmt.documents.translate import DocumentTranslator
 from nmt.inference.alignment import Link

@@ -22,6 +22,8 @@ SHARE_OF_WORD_PAIRS = 0.05
 names. Many corpora have few URLs, and a name occurs in similar contexts."""
 _SHARED_WORD = re.compile(r"(?<!\w)(?:[^\W\d_a-z]\w+|\d+)(?!\w)")
 """A word that does not begin with a lowercase ASCII letter, or a number."""
+_WORD_START = re.compile(rf"(?<!{LETTER_OR_DIGIT})(?<!\d[.,:/])")
+_WORD_END = re.compile(rf"(?!{LETTER_OR_DIGIT}|[.,:/]\d)")
 
 
 def replace_spans(pairs: Iterable[Pair]) -> Iterator[Pair]:
@@ -49,6 +51,12 @@ def _replace(source: str, target: str, spans: Iterable[str]) -> Pair:
 
 def occurrence_pattern(span: str) -> re.Pattern[str]:
     """Return a pattern that finds a span in a text, but not inside a longer word or number."""
-    before = rf"(?<!{LETTER_OR_DIGIT})(?<!\d[.,:/])" if span[0].isalnum() else ""
-    after = rf"(?!{LETTER_OR_DIGIT}|[.,:/]\d)" if span[-1].isalnum() else ""
+    before = _WORD_START.pattern if span[0].isalnum() else ""
+    after = _WORD_END.pattern if span[-1].isalnum() else ""
     return re.compile(before + re.escape(span) + after)
+
+
+def is_separate(text: str, start: int, end: int, text_end: int) -> bool:
+    """Return whether a span of a text that ends at `text_end` is not inside a longer word or number."""
+    starts_word = not text[start].isalnum() or _WORD_START.match(text, start) is not None
+    return starts_word and (not text[end - 1].isalnum() or _WORD_END.match(text, end, text_end) is not None)

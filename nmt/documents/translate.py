@@ -15,7 +15,8 @@ from nmt.documents.memory import TranslationMemory
 from nmt.documents.projection import project
 from nmt.documents.rich_text import Marker, with_markers, without_markers
 from nmt.inference.chunking import chunked
-from nmt.inference.guard import Guard, without_added_period
+from nmt.inference.gaps import without_added_period
+from nmt.inference.guard import Guard
 from nmt.inference.segments import FixedSpan, Line, spans_within
 from nmt.inference.translation import Translation
 from nmt.inference.translator import Translator

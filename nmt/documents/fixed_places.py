@@ -1,0 +1,147 @@
+"""The places of fixed texts, such as inline code, in the translation of a sentence."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from nmt.data.placeholders import is_separate
+from nmt.data.spans import ProtectedSpan, find_spans
+from nmt.documents.aligned_units import AlignedSentence, SourceIndex, Unit
+from nmt.documents.ranges import Nearest, Span, overlaps_any
+from nmt.inference.segments import FixedSpan
+
+_ANY_WORD = "word"
+
+
+@dataclass(frozen=True)
+class _Occurrence:
+    """An occurrence of a fixed text in a sentence."""
+
+    start: int
+    end: int
+    whole: str
+    """What it is a part of: the text of a longer protected span, such as a URL, or `_ANY_WORD`; else empty."""
+
+
+def find_places(
+    spans: Sequence[FixedSpan],
+    text: str,
+    target: str,
+    sentence: AlignedSentence,
+    words: Sequence[Unit],
+    word_starts: Sequence[int],
+) -> dict[Span, Span | None]:
+    """Return the place of each fixed span of a sentence: the one aligned with it, else the n-th one.
+
+    A part of another protected span or of a word is not its place, unless it is such a part in the source, too.
+
+    Args:
+        spans: the fixed spans of the sentence.
+        text: the text of the block.
+        target: its translation.
+        sentence: the sentence.
+        words: the units of the sentence.
+        word_starts: the starts of the words of the block.
+    """
+    places: dict[Span, Span | None] = {}
+    if not spans:
+        return places
+    source_text = _Text(text, sentence.source)
+    target_text = _Text(target, sentence.target)
+    aligned_words = words if sentence.links else ()
+    taken: list[Span] = []
+    # A span may be a part of a longer one.
+    for fixed, group in groupby(sorted(spans, key=_longest_first), lambda span: span.translation):
+        originals = source_text.occurrences(fixed)
+        candidates = _Candidates(target_text.occurrences(fixed), aligned_words, word_starts)
+        for span in group:
+            index = bisect_left(originals, span.start, key=lambda each: each.start)
+            wholes = {"", *(each.whole for each in originals[index : index + 1])}
+            place = candidates.choose((span.start, span.end), index, wholes, taken)
+            places[span.start, span.end] = place
+            if place:
+                insort(taken, place)
+    return places
+
+
+def _longest_first(span: FixedSpan) -> tuple[int, str]:
+    return -len(span.translation), span.translation
+
+
+class _Text:
+    """A sentence or its translation, as a range of a text."""
+
+    def __init__(self, text: str, span: Span) -> None:
+        self._text = text
+        self._start, self._end = span
+        self._protected: list[ProtectedSpan] = find_spans(text[slice(*span)])
+
+    def occurrences(self, fixed: str) -> list[_Occurrence]:
+        """Return the occurrences of a fixed text, in order."""
+        found: list[_Occurrence] = []
+        start = self._text.find(fixed, self._start, self._end)
+        while start >= 0:
+            end = start + len(fixed)
+            is_word = is_separate(self._text, start, end, self._end)
+            whole = self._protected_text(start, end) or ("" if is_word else _ANY_WORD)
+            found.append(_Occurrence(start, end, whole))
+            start = self._text.find(fixed, end if is_word else start + 1, self._end)
+        return found
+
+    def _protected_text(self, start: int, end: int) -> str:
+        """Return the text of the protected span that is longer than a range and contains it; empty: there is none."""
+        i = bisect_right(self._protected, start - self._start, key=lambda span: span.start) - 1
+        if i < 0:
+            return ""
+        whole_start = self._start + self._protected[i].start
+        whole_end = self._start + self._protected[i].end
+        is_part = end <= whole_end and whole_end - whole_start > end - start
+        return self._text[whole_start:whole_end] if is_part else ""
+
+
+class _Candidates:
+    """The occurrences of a fixed text in a translation, of which each fixed span takes one."""
+
+    def __init__(self, occurrences: Sequence[_Occurrence], words: Sequence[Unit], word_starts: Sequence[int]) -> None:
+        self._occurrences = occurrences
+        by_whole: dict[str, list[int]] = defaultdict(list)
+        by_source: dict[tuple[Span, str], list[int]] = defaultdict(list)
+        for i, occurrence in enumerate(occurrences):
+            by_whole[occurrence.whole].append(i)
+            # A place is aligned with a span if one of its words is.
+            first = bisect_right(words, occurrence.start, key=lambda word: word.end)
+            last = bisect_left(words, occurrence.end, key=lambda word: word.start)
+            for span in dict.fromkeys(word.source for word in words[first:last]):
+                by_source[span, occurrence.whole].append(i)
+        self._by_whole = {whole: Nearest(indices) for whole, indices in by_whole.items()}
+        self._aligned = SourceIndex[tuple[str, Nearest]](word_starts)
+        for (span, whole), indices in by_source.items():
+            self._aligned.add(span, (whole, Nearest(indices)))
+
+    def choose(self, span: Span, index: int, wholes: Iterable[str], taken: Sequence[Span]) -> Span | None:
+        """Return the place of a fixed span, which is the occurrence with this index in the source.
+
+        Args:
+            span: the fixed span.
+            index: the index.
+            wholes: what the place may be a part of.
+            taken: ranges of the translation that are the places of other spans, in order.
+        """
+
+        def is_free(i: int) -> bool:
+            occurrence = self._occurrences[i]
+            return not overlaps_any((occurrence.start, occurrence.end), taken)
+
+        aligned = [nearest for whole, nearest in self._aligned.find(span) if whole in wholes]
+        others = [self._by_whole[whole] for whole in wholes if whole in self._by_whole]
+        for candidates in (aligned, others):
+            found = [nearest.find(index, is_free) for nearest in candidates]
+            indices = [i for i in found if i is not None]
+            if indices:
+                best = self._occurrences[min(indices, key=lambda i: (abs(i - index), i))]
+                return best.start, best.end
+        return None

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +21,55 @@ hypothesis.settings.load_profile("untimed")
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Start with the longest tests, so that no worker waits for them at the end."""
     items.sort(key=lambda item: item.path.name != "test_experiments.py")
+
+
+ALLOWED_SKIPS = re.compile(r"processor|GPU|shared corpora|needs the weights themselves|Windows-1252")
+"""Reasons to skip a test that hold on a machine with everything installed."""
+
+
+class StrictSkips:
+    """Lets the run fail if a test was skipped for another reason: CI must not lose tests silently."""
+
+    def __init__(self) -> None:
+        self.unexpected: set[str] = set()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Collect the reason of a skipped test."""
+        self._collect(report)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Collect the reason of a skipped module."""
+        self._collect(report)
+
+    def _collect(self, report: pytest.TestReport | pytest.CollectReport) -> None:
+        if not report.skipped or hasattr(report, "wasxfail") or not isinstance(report.longrepr, tuple):
+            return
+        reason = report.longrepr[2]
+        if not ALLOWED_SKIPS.search(reason):
+            self.unexpected.add(f"{report.nodeid}: {reason}")
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        """Collect what a worker of pytest-xdist has found."""
+        self.unexpected.update(getattr(node, "workeroutput", {}).get("unexpected_skips", []))
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Send the tests to the main process of pytest-xdist, or set the exit status there."""
+        if hasattr(session.config, "workeroutput"):
+            session.config.workeroutput["unexpected_skips"] = sorted(self.unexpected)
+        elif self.unexpected and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """List the tests."""
+        for line in sorted(self.unexpected):
+            terminalreporter.write_line(f"skipped, but must run: {line}", red=True)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Check the skipped tests of CI."""
+    if os.environ.get("NMT_TEST_SKIPS") == "strict":
+        config.pluginmanager.register(StrictSkips())
 
 
 @pytest.fixture(scope="session", autouse=True)

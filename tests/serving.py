@@ -10,6 +10,7 @@ import httpx
 
 from nmt import Guard, Line, Translation
 from nmt.server import http
+from nmt.server.access import Access
 from nmt.server.app import create_app
 from nmt.server.limits import Limits
 from nmt.server.service import Service
@@ -45,10 +46,12 @@ class GatedGuard(Guard):
 
 
 @contextlib.contextmanager
-def serving(service: Service, limits: Limits | None = None, proxies: Sequence[str] = ()) -> Iterator[httpx.Client]:
+def serving(
+    service: Service, limits: Limits | None = None, proxies: Sequence[str] = (), access: Access | None = None
+) -> Iterator[httpx.Client]:
     """Run a server until the block ends, and yield a client for it."""
     with http.listen("127.0.0.1", 0) as listener:
-        server = http.make_server(create_app(service, limits or Limits()), proxies)
+        server = http.make_server(create_app(service, limits or Limits(), access), proxies)
         thread = threading.Thread(target=server.run, args=([listener],))
         thread.start()
         try:

@@ -34,6 +34,7 @@ from nmt.data.check.languages import is_wrong_language
 from nmt.data.scripts import is_in_other_script
 from nmt.errors import UsageError
 from nmt.server import app, fields, files, http, languages, limits, text
+from nmt.server.access import Access
 from nmt.server.batching import QueuedGuard, split_into_parts
 from nmt.server.limits import Limits, RateLimiter
 from nmt.server.service import Service
@@ -260,13 +261,93 @@ def test_detect(client: Client) -> None:
     assert best["confidence"] > 90
 
 
-def test_pages_of_other_sites_may_use_the_api(client: Client) -> None:
+@pytest.mark.parametrize("origins", ["*", "https://example.org"])
+def test_pages_of_other_sites_may_use_the_api_if_they_are_named(service: Service, origins: str) -> None:
     headers = {"Origin": "https://example.org", "Access-Control-Request-Method": "POST"}
-    preflight = client.options("/translate", headers=headers | {"Access-Control-Request-Headers": "content-type"})
-    assert preflight.status_code == 200
-    for response in (preflight, client.get("/languages", headers=headers), client.get("/nowhere", headers=headers)):
-        assert response.headers["access-control-allow-origin"] == "*"
-        assert "access-control-allow-credentials" not in response.headers
+    with serving(service, access=Access(origins=frozenset([origins]))) as client:
+        preflight = client.options("/translate", headers=headers | {"Access-Control-Request-Headers": "content-type"})
+        assert preflight.status_code == 200
+        for response in (preflight, client.get("/languages", headers=headers), client.get("/nowhere", headers=headers)):
+            assert response.headers["access-control-allow-origin"] == origins
+            assert "access-control-allow-credentials" not in response.headers
+        other = client.get("/languages", headers={"Origin": "https://example.net"})
+        assert other.is_success == (origins == "*")
+
+
+@pytest.mark.parametrize(
+    "origin",
+    ["https://example.org", "null", "http://localhost", "http://127.0.0.1:1", "http://127.0.0.1.example.org", "", "*"],
+)
+def test_pages_of_other_sites_may_not_use_the_server(client: Client, origin: str) -> None:
+    translate(client, "Are we done?")
+    before = metric(client, 'nmt_characters_total{source="en",target="de"}')
+    headers = {"Origin": origin}
+    simple = [
+        client.post("/translate", data=VALID, headers=headers),
+        client.post("/translate", params=VALID, headers=headers),
+        client.post("/translate_file", files={"file": ("a.txt", b"Hi")}, data=VALID, headers=headers),
+        client.get("/languages", headers=headers),
+        client.options("/translate", headers=headers | {"Access-Control-Request-Method": "POST"}),
+    ]
+    for response in simple:
+        assert response.status_code == 403
+        assert "--cors" in response.json()["error"]
+        assert "access-control-allow-origin" not in response.headers
+    assert metric(client, 'nmt_characters_total{source="en",target="de"}') == before
+
+
+def test_pages_of_the_server_may_use_it(client: Client) -> None:
+    netloc = f"{client.base_url.host}:{client.base_url.port}"
+    for scheme in ("http", "https"):  # behind a proxy with TLS
+        response = client.post("/translate", json=VALID, headers={"Origin": f"{scheme}://{netloc}"})
+        assert response.json()["translatedText"] == "Sind wir fertig?"
+
+
+def test_requests_to_other_names_are_refused(service: Service) -> None:
+    own = [
+        "localhost", "LOCALHOST:80", "localhost.", "127.0.0.1", "[::1]", "[0:0::1]:99", "translate.example",
+        "[fe80::1]",
+    ]  # fmt: skip
+    foreign = [
+        "example.org", "localhost.example.org", "127.0.0.2", "[::2]", "[::1", "", "a b", "user@localhost",
+        "localhost@example.org", "localhost/a", "localhost:1:2", "localhost:a", "[localhost]",
+        "127.0.0.1.example.org", "é", "127.1", "2130706433",
+    ]  # fmt: skip
+    access = Access.parse("0.0.0.0", ["Translate.example", "[FE80:0::1]"], [])
+    with serving(service, access=access) as client:
+        for host in own:
+            assert client.get("/health", headers={"Host": host}).is_success, host
+        for host in foreign:
+            response = client.get("/health", headers={"Host": host.encode()})
+            assert response.status_code in (400, 421), host  # 400 for what is not valid HTTP
+            file = {"file": ("a.txt", b"Hi"), "source": (None, "en"), "target": (None, "en")}
+            answer = client.post("/translate_file", files=file, headers={"Host": host.encode()})
+            assert "translatedFileUrl" not in answer.text
+        error = client.get("/", headers={"Host": "example.org"}).json()["error"]
+        assert error == "this server does not have the name 'example.org'; see its option --allow-host"
+    with serving(service, access=Access(hosts=frozenset(["*"]))) as client:
+        assert client.get("/health", headers={"Host": "example.org"}).is_success
+
+
+def test_the_address_of_a_connection_is_a_name_of_the_server(service: Service) -> None:
+    with serving(service, access=Access(hosts=frozenset())) as client:
+        assert client.get("/health").is_success  # 127.0.0.1
+        assert client.get("/health", headers={"Host": "localhost"}).status_code == 421
+
+
+@pytest.mark.parametrize(
+    ("hosts", "origins", "message"),
+    [
+        (["http://a"], [], "--allow-host http://a is not a host name"),
+        (["a:80"], [], "--allow-host a:80"),
+        ([""], [], "--allow-host "),
+        ([], ["example.org"], "--cors example.org is not the origin of a page"),
+        ([], ["https://example.org/"], "--cors https://example.org/"),
+    ],
+)
+def test_invalid_names_and_origins(hosts: list[str], origins: list[str], message: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(message)):
+        Access.parse("127.0.0.1", hosts, origins)
 
 
 def test_metrics(client: Client) -> None:
@@ -458,7 +539,8 @@ def test_unclosed_tags_do_not_stop_the_server(client: Client) -> None:
 
 def test_files_are_limited_in_number_and_size(gated: tuple[GatedGuard, Service]) -> None:
     guard, service = gated
-    with serving(service, Limits(max_body=2000, max_files=1)) as client, ThreadPoolExecutor(1) as pool:
+    limits = Limits(max_body=2000, max_files=1, max_wait=0.05)
+    with serving(service, limits) as client, ThreadPoolExecutor(1) as pool:
         assert send_file(client, "a.txt", b"a" * 2000).status_code == 413
         assert translate(client, "Hallo! " * 1000, "de", "de")["translatedText"]  # has its own limit
         response = client.post("/translate_file", data={"file": "a", "source": "en", "target": "de"})
@@ -501,7 +583,7 @@ def test_connections_beyond_the_maximum_are_refused(service: Service, monkeypatc
 
 
 def test_slow_uploads_do_not_occupy_the_places_of_translations(service: Service) -> None:
-    request = b"POST /translate_file HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n"
+    request = b"POST /translate_file HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n"
     with serving(service, Limits(max_uploads=2, max_files=1)) as client, connect(client) as slow:
         slow.sendall(request)
         until(lambda: metric(client, "nmt_requests_in_flight") == 2)  # the upload and this one
@@ -569,11 +651,13 @@ def test_a_failure_does_not_affect_other_requests_of_its_batch(
     guard, service = gated
     guard.gate.clear()
     guard.error_on = "poison"
-    with serving(service) as client, ThreadPoolExecutor(20) as pool:
+    headers = {"Origin": "https://example.org"}
+    access = Access(origins=frozenset(["*"]))
+    with serving(service, access=access) as client, ThreadPoolExecutor(20) as pool:
         first = pool.submit(translate, client, "Are we done?")
         guard.entered.wait()
         content = {"q": "the poison", "source": "en", "target": "de"}
-        bad = pool.submit(client.post, "/translate", json=content, headers={"Origin": "https://example.org"})
+        bad = pool.submit(client.post, "/translate", json=content, headers=headers)
         good = pool.submit(translate, client, "I'm tired.")
         until(lambda: service._translators["en", "de"]._queue.qsize() == 2)
         guard.gate.set()
@@ -778,7 +862,7 @@ def test_clients_are_told_apart_by_address_or_network() -> None:
 
 
 def post(body: bytes, headers: bytes = b"Content-Type: application/json\r\n") -> bytes:
-    return b"POST /translate HTTP/1.1\r\nHost: x\r\n%bContent-Length: %d\r\n\r\n%b" % (headers, len(body), body)
+    return b"POST /translate HTTP/1.1\r\nHost: localhost\r\n%bContent-Length: %d\r\n\r\n%b" % (headers, len(body), body)
 
 
 def connect(client: Client) -> socket.socket:
@@ -873,9 +957,8 @@ def test_wrong_methods_and_paths(client: Client) -> None:
     for method, path, status in [("GET", "/translate", 405), ("POST", "/languages", 405), ("GET", "/x", 404)]:
         response = client.request(method, path)
         assert (response.status_code, response.json().keys()) == (status, {"error"})
-    assert exchange(client, b"GET /../../etc/passwd HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").startswith(
-        b"HTTP/1.1 404"
-    )
+    request = b"GET /../../etc/passwd HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    assert exchange(client, request).startswith(b"HTTP/1.1 404")
 
 
 @pytest.mark.parametrize(
@@ -883,10 +966,10 @@ def test_wrong_methods_and_paths(client: Client) -> None:
     [
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",  # TLS
         b"GET / HTTP/1.1\r\n\r\n",  # no host
-        b"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
-        b"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nabcde",
-        b"POST /translate HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nZZ\r\n",
-        b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"a" * 100_000,
+        b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n",
+        b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nabcde",
+        b"POST /translate HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nZZ\r\n",
+        b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"a" * 100_000,
     ],
 )
 def test_malformed_http_is_rejected(client: Client, request_: bytes) -> None:
@@ -915,7 +998,7 @@ def test_slow_requests_are_closed(client: Client, monkeypatch: pytest.MonkeyPatc
 
 def test_connections_that_do_not_read_are_closed(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http, "WRITE_TIMEOUT", 0.05)
-    requests = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n" * 1_000_000
+    requests = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n" * 1_000_000
     with connect(client) as connection, pytest.raises(ConnectionError):
         connection.sendall(requests)
 
@@ -946,7 +1029,7 @@ def start(command: CommandLine, *arguments: str) -> tuple[subprocess.Popen[bytes
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP], ids=lambda number: number.name)
 def test_a_client_of_libretranslate_works_and_a_signal_ends_the_process(
     command: CommandLine, number: signal.Signals
 ) -> None:

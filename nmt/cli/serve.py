@@ -59,6 +59,22 @@ def serve(
             help="Reverse proxy whose X-Forwarded-For is used: an address, a network or *; may be repeated.",
         ),
     ] = None,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Name in the URL of the server, for example behind a proxy, or * for any; may be repeated.",
+            show_default="this machine and --host",
+        ),
+    ] = None,
+    cors: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ORIGIN",
+            help="Site whose pages may use the server, such as https://example.org, or * for all; may be repeated.",
+            show_default="* with --api-keys, otherwise none",
+        ),
+    ] = None,
     device: DeviceOption = "auto",
     precision: SearchPrecisionOption = "auto",
 ) -> None:
@@ -80,7 +96,9 @@ def serve(
     from nmt.runs import pretrained
     from nmt.search import parse_search
     from nmt.server import http
+    from nmt.server.access import ANY, Access
     from nmt.server.app import create_app
+    from nmt.server.files import start_processes
     from nmt.server.limits import Limits, read_keys
     from nmt.server.service import Service
 
@@ -89,15 +107,17 @@ def serve(
     proxies = [_parse_proxy(address) for address in trusted_proxy or ()]
     keys: frozenset[bytes] = read_keys(api_keys) if api_keys else frozenset()
     limits = Limits(max_length, round(max_body * 1e6), max_file_length, rate_limit, max_concurrent, keys=keys)
+    access = Access.parse(host, allow_host or (), cors or ([ANY] if keys else []))
     paths = model or [Path(name) for name in pretrained.DIRECTIONS]
     with http.listen(host, port) as listener:
+        start_processes()
         guards = [Guard(Translator.load(path, device, precision)) for path in paths]
         service = Service(guards, search=search, max_batch=max_batch, confidence=confidence)
         service.warm_up()
         for path, guard in zip(paths, guards, strict=True):
             log(f"serving {path} ({' to '.join(guard.languages)})")
         log(f"listening on {http.url(listener)}; press Ctrl-C to stop")
-        http.serve(http.make_server(create_app(service, limits), proxies), listener)
+        http.serve(http.make_server(create_app(service, limits, access), proxies), listener)
     log("stopped")
     os._exit(0)  # without waiting for a thread that works on a request that has exceeded SHUTDOWN_TIMEOUT
 

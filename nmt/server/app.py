@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import traceback
-from collections.abc import Coroutine, Sequence
-from dataclasses import replace
+import codecs
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
-from itertools import starmap
-from pathlib import Path, PurePath
+from pathlib import PurePath
 from time import perf_counter
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -25,10 +24,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nmt.console import log
 from nmt.data.check.languages import is_wrong_language
-from nmt.documents.formats import FORMATS, DocumentOptions, Parser
+from nmt.documents.formats import FORMATS, DocumentOptions, conversion_hint
 from nmt.errors import DataError, NMTError, UsageError
-from nmt.inference.chunking import chunked
 from nmt.inference.translation import Translation
+from nmt.server.access import Access, AccessCheck
 from nmt.server.fields import (
     Fields,
     NamedFile,
@@ -39,31 +38,35 @@ from nmt.server.fields import (
     strings_field,
     text_fields,
 )
-from nmt.server.files import (
-    MAX_UNPACKED_BYTES,
-    TranslatedDocument,
-    TranslatedFiles,
-    translate_document,
-    translate_html,
-    visible_text,
-)
+from nmt.server.files import MAX_UNPACKED_BYTES, DocumentProcess, TranslatedFiles, open_documents
 from nmt.server.languages import language_name
-from nmt.server.limits import Limits, RateLimiter, Slots, client_network
+from nmt.server.limits import (
+    FILE_MEMORY,
+    PARSE_SECONDS,
+    SMALL_FILE,
+    FairSlots,
+    Limits,
+    RateLimiter,
+    Slots,
+    client_network,
+)
 from nmt.server.metrics import CONTENT_TYPE_LATEST, Metrics
 from nmt.server.page import make_page
 from nmt.server.service import AUTO, Languages, Service
+from nmt.server.worker import OFFICE, Task, TranslatedDocument, places
 
 MAX_AGE = 20 * 24 * 60 * 60
 """Seconds for which a browser caches that pages of other sites may use the server."""
-MAX_HTML_TEXTS = 8
-"""Maximum number of HTML texts of a request that are translated at a time."""
 SECURITY_HEADERS = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer"}
 
 T = TypeVar("T")
+TranslateGroup = Callable[[Sequence[int], str, str], Awaitable[list[Fields]]]
+"""Translates the texts with some indices from one language into another."""
 
 
-def create_app(service: Service, limits: Limits) -> Starlette:
-    """Return the application. As in LibreTranslate, pages of any site may use it, without cookies."""
+def create_app(service: Service, limits: Limits, access: Access | None = None) -> Starlette:
+    """Return the application. Without `access`, it has the names of this machine only, and no other site may use it."""
+    access = access or Access()
     api = Api(service, limits)
     routes = [
         Route("/", api.page),
@@ -76,14 +79,19 @@ def create_app(service: Service, limits: Limits) -> Starlette:
         Route("/health", api.health),
         Route("/metrics", api.metrics),
     ]
+    # There are no cookies.
     cors = Middleware(
-        CORSMiddleware, allow_origins=["*"], allow_methods=["GET", "POST"],
+        CORSMiddleware, allow_origins=sorted(access.origins), allow_methods=["GET", "POST"],
         allow_headers=["Authorization", "Content-Type"], expose_headers=["Retry-After"], max_age=MAX_AGE,
     )  # fmt: skip
     paths = frozenset(route.path for route in routes)
     app = Starlette(
         routes=routes,
-        middleware=[cors, Middleware(Boundary, metrics=service.metrics, paths=paths)],
+        middleware=[
+            *([cors] if access.origins else []),
+            Middleware(Boundary, metrics=service.metrics, paths=paths),
+            Middleware(AccessCheck, access=access),
+        ],
         exception_handlers={HTTPException: _error},
     )
     app.router.redirect_slashes = False  # behind a proxy with TLS, a client would repeat its request without TLS
@@ -96,7 +104,9 @@ class Api:
     def __init__(self, service: Service, limits: Limits) -> None:
         self._service, self._limits = service, limits
         self._rate, self._slots = RateLimiter(limits.rate), Slots(limits.max_concurrent)
-        self._upload_slots, self._file_slots = Slots(limits.max_uploads), Slots(limits.max_files)
+        self._upload_slots = Slots(limits.max_uploads)
+        self._file_slots = FairSlots(limits.max_files, limits.max_waiting_files, limits.max_wait)
+        self._html_slots = FairSlots(limits.max_html, limits.max_concurrent, limits.max_wait)
         self._files = TranslatedFiles()
         self._page, self._page_headers = make_page(service, limits)
 
@@ -106,13 +116,12 @@ class Api:
 
     async def translate(self, request: Request) -> Response:
         """Translate one or several texts."""
-        fields = await self._read_fields(request, self._limits.max_text_body)
+        fields, client = await self._read_fields(request, self._limits.max_text_body)
         parsed = TranslationRequest.parse(fields, self._limits.max_length)
-        with self._slots.use():
-            is_html = parsed.format == "html"
-            texts = await run_in_threadpool(list, map(visible_text, parsed.texts)) if is_html else parsed.texts
-            languages = await run_in_threadpool(self._service.resolve_each, texts, parsed.source, parsed.target)
-            answers = await _unless_disconnected(request, self._translate_each(parsed, texts, languages))
+        with self._slots.use(), _client_errors():
+            translate = self._translate_html if parsed.format == "html" else self._translate_texts
+            work = translate(parsed, client)
+            languages, answers = await _unless_disconnected(request, work)
         names = ["translatedText", "warnings"]
         names += ["confidence"] if self._service.confidence else []
         names += ["alternatives"] if parsed.alternatives else []
@@ -127,108 +136,117 @@ class Api:
             content["detectedLanguage"] = detected if parsed.is_list else detected[0]
         return JSONResponse(content)
 
+    async def _translate_texts(self, parsed: TranslationRequest, client: str) -> tuple[list[Languages], list[Fields]]:
+        async def translate(indices: Sequence[int], source: str, target: str) -> list[Fields]:
+            texts = [parsed.texts[i] for i in indices]
+            n_bests = await self._service.translate(
+                texts, source, target, alternatives=parsed.alternatives, details=parsed.alignment
+            )
+            return [_answer(*n_best) for n_best in n_bests]
+
+        return await self._translate_each(parsed, parsed.texts, translate)
+
+    async def _translate_html(self, parsed: TranslationRequest, client: str) -> tuple[list[Languages], list[Fields]]:
+        """Translate HTML. There are no alternatives, as in LibreTranslate, and no confidence."""
+        contents = [codecs.BOM_UTF8 + text.encode() for text in parsed.texts]  # before an encoding that it declares
+        task = self._task(".html", self._limits.max_length, parsed.source, parsed.target)
+        async with self._html_slots.use(client), open_documents(contents, task) as documents:
+
+            async def translate(indices: Sequence[int], source: str, target: str) -> list[Fields]:
+                if source == target:
+                    return [_answer(Translation(parsed.texts[i], 0.0, 0.0)) for i in indices]
+                answers = list[Fields]()
+                for each in await self._translate_documents(documents, indices, source, target):
+                    text = each.content.removeprefix(codecs.BOM_UTF8).decode()
+                    answers.append(_answer(Translation(text, 0.0, 0.0, warnings=tuple(each.warnings))))
+                return answers
+
+            return await self._translate_each(parsed, [sample.text for sample in documents.samples], translate)
+
     async def _translate_each(
-        self, parsed: TranslationRequest, texts: Sequence[str], languages: Sequence[Languages]
-    ) -> list[Fields]:
-        """Translate texts, those with the same source language together.
+        self, parsed: TranslationRequest, texts: Sequence[str], translate: TranslateGroup
+    ) -> tuple[list[Languages], list[Fields]]:
+        """Translate the texts of a request, those with the same source language together.
 
         Args:
             parsed: the request.
-            texts: the visible text of each of its texts.
-            languages: the languages of each.
+            texts: its texts without markup.
+            translate: translates the texts with some indices.
         """
-        translate = self._translate_html if parsed.format == "html" else self._translate_text
-        answers = dict[int, Fields]()
-        for source, target in dict.fromkeys((each.source, each.target) for each in languages):
-            indices = [i for i, each in enumerate(languages) if each.source == source]
-            group = replace(parsed, texts=[parsed.texts[i] for i in indices])
-            translated = await translate(group, [texts[i] for i in indices], source, target)
-            answers.update(zip(indices, translated, strict=True))
+        languages = await run_in_threadpool(self._service.resolve_each, texts, parsed.source, parsed.target)
+        groups: dict[tuple[str, str], list[int]] = {}
+        for i, each in enumerate(languages):
+            groups.setdefault((each.source, each.target), []).append(i)
+        answers: dict[int, Fields] = {}
+        for (source, target), indices in groups.items():
+            answers.update(zip(indices, await translate(indices, source, target), strict=True))
         for i, text in enumerate(texts):
             source, target, _ = languages[i]
             if source != target and is_wrong_language(text, source):
                 answers[i]["warnings"].append("wrong-source-language")
-        return [answers[i] for i in range(len(texts))]
-
-    async def _translate_text(
-        self, parsed: TranslationRequest, texts: Sequence[str], source: str, target: str
-    ) -> list[Fields]:
-        n_bests = await self._service.translate(
-            texts, source, target, alternatives=parsed.alternatives, details=parsed.alignment
-        )
-        return [_answer(*n_best) for n_best in n_bests]
-
-    async def _translate_html(
-        self, parsed: TranslationRequest, texts: Sequence[str], source: str, target: str
-    ) -> list[Fields]:
-        """Translate HTML, whose visible texts are `texts`. There are no alternatives, as in LibreTranslate, and no
-        confidence.
-        """
-        if source == target:
-            return [_answer(Translation(text, 0.0, 0.0)) for text in parsed.texts]
-
-        async def translate(html: str, text: str) -> Fields:
-            translated, warnings = await self._service.translate_document(
-                partial(translate_html, html), source, target, len(text)
-            )
-            return _answer(Translation(translated, 0.0, 0.0, warnings=tuple(warnings)))
-
-        answers = list[Fields]()
-        for pairs in chunked(zip(parsed.texts, texts, strict=True), MAX_HTML_TEXTS):  # together, as one batch
-            answers += await asyncio.gather(*starmap(translate, pairs))
-        return answers
+        return languages, [answers[i] for i in range(len(texts))]
 
     async def translate_file(self, request: Request) -> Response:
         """Translate a file, and return the URL of the translation."""
         with self._upload_slots.use():
-            fields = await self._read_fields(request, self._limits.max_body)
+            fields, client = await self._read_fields(request, self._limits.max_body)
         upload: NamedFile | None = optional(fields, "file", NamedFile)
         if upload is None:
             raise HTTPException(400, "Invalid request: missing file parameter")
-        suffix = PurePath(upload.name).suffix.lower()
-        parse = FORMATS.get(suffix)
-        if parse is None:
-            choices = ", ".join(sorted(FORMATS))
-            raise HTTPException(400, f"Invalid request: file format not supported; choose from: {choices}")
+        suffix = _format(upload.name)
         limit = self._limits.max_unpacked_file
-        if len(upload.content) > limit and suffix not in (".docx", ".pptx"):  # those have `MAX_UNPACKED_BYTES`
+        if len(upload.content) > limit and suffix not in OFFICE:  # those have `MAX_UNPACKED_BYTES`
             raise HTTPException(400, f"Invalid request: the file is larger than {limit:,} bytes")
         source, target = language_field(fields, "source"), language_field(fields, "target")
-        options = DocumentOptions(
-            "", self._service.language(target), strings_field(fields, "column"), strings_field(fields, "key"),
-            max_bytes=MAX_UNPACKED_BYTES,
-        )  # fmt: skip
-        with self._file_slots.use():
-            translated = await self._translate_upload(request, upload.content, parse, options, source)
+        columns, keys = strings_field(fields, "column"), strings_field(fields, "key")
+        task = self._task(suffix, self._limits.max_file_length, source, target, columns, keys)
+        with _client_errors():
+            work = self._translate_upload(upload.content, task, source, target, client)
+            translated = await _unless_disconnected(request, work)
         name = self._files.add(NamedFile(upload.name, translated.content))
         url = str(request.url_for("download_file", name=name))
         return JSONResponse({"translatedFileUrl": url, "warnings": translated.warnings})
 
     async def _translate_upload(
-        self, request: Request, content: bytes, parse: Parser, options: DocumentOptions, source: str
+        self, content: bytes, task: Task, source: str, target: str, client: str
     ) -> TranslatedDocument:
-        def texts(source: str) -> list[str]:
-            return [block.text for block in parse(content, replace(options, src=source)).blocks]
-
-        try:
-            # Parsing cannot be interrupted, so it holds the slot even if the client has gone.
-            known = "" if source == AUTO else self._service.language(source)
-            found = await run_in_threadpool(texts, known)
-            source, target, _ = await run_in_threadpool(self._service.resolve, found, source, options.tgt)
+        is_small = len(content) <= SMALL_FILE
+        async with self._file_slots.use(client, is_small=is_small), open_documents([content], task) as documents:
+            texts = [sample.text for sample in documents.samples]
+            source, target, _ = await run_in_threadpool(self._service.resolve, texts, source, target)
             if source == target:
                 return TranslatedDocument(content, [])
-            if not known:  # the language determines which text is translated
-                found = await run_in_threadpool(texts, source)
-            if (length := sum(map(len, found))) > (limit := self._limits.max_file_length):
-                raise HTTPException(400, f"Invalid request: file ({length}) exceeds text limit ({limit})")
-            translate = partial(translate_document, content, parse, replace(options, src=source))
-            translating = self._service.translate_document(translate, source, target, length)
-            return await _unless_disconnected(request, translating)
-        except DataError as error:
-            raise HTTPException(400, f"Invalid request: {error.message}") from None
-        except UsageError as error:  # of the options --key and --column, which are fields here
-            message = f"{error.message.removeprefix('--')}; {error.hint}"
-            raise HTTPException(400, f"Invalid request: {message}") from None
+            (translated,) = await self._translate_documents(documents, [0], source, target)
+            return translated
+
+    async def _translate_documents(
+        self, documents: DocumentProcess, indices: Sequence[int], source: str, target: str
+    ) -> list[TranslatedDocument]:
+        num_characters = sum(documents.samples[i].num_characters for i in indices)
+        translate = partial(documents.translate, indices)
+        return await self._service.translate_document(translate, source, target, num_characters)
+
+    def _task(
+        self,
+        suffix: str,
+        max_length: int,
+        source: str,
+        target: str,
+        columns: tuple[str, ...] = (),
+        keys: tuple[str, ...] = (),
+    ) -> Task:
+        """Return how to read documents.
+
+        Raises:
+            HTTPException: 400 for a language that is not served.
+        """
+        known = "" if source == AUTO else self._service.language(source)
+        options = DocumentOptions(
+            known, self._service.language(target), columns, keys,
+            max_bytes=MAX_UNPACKED_BYTES, max_elements=self._limits.max_elements,
+        )  # fmt: skip
+        scale = self._limits.file_scale
+        return Task(suffix, options, max_length, round(scale * PARSE_SECONDS), round(scale * FILE_MEMORY))
 
     async def download_file(self, request: Request) -> Response:
         """Return a translated file as an attachment."""
@@ -243,7 +261,7 @@ class Api:
 
     async def detect(self, request: Request) -> Response:
         """Return the probable languages of a text."""
-        fields = await self._read_fields(request, self._limits.max_text_body)
+        fields, _ = await self._read_fields(request, self._limits.max_text_body)
         detections = self._service.detect(text_fields(fields, self._limits.max_length))
         probable = [each for each in detections if each.probability >= 1] or detections[:1]
         return JSONResponse([{"confidence": each.probability, "language": each.language} for each in probable])
@@ -284,9 +302,11 @@ class Api:
         """Return the metrics."""
         return Response(self._service.metrics.render(), media_type=CONTENT_TYPE_LATEST)
 
-    async def _read_fields(self, request: Request, max_bytes: int) -> Fields:
-        """Return the fields of a request, after checking the API key and the rate. Requests without a valid key, also
-        malformed ones but not those that are too large or slow, count against the address of the client.
+    async def _read_fields(self, request: Request, max_bytes: int) -> tuple[Fields, str]:
+        """Return the fields of a request and what identifies its client, after checking the API key and the rate.
+
+        Requests without a valid key, also malformed ones but not those that are too large or slow, count against the
+        address of the client.
 
         Raises:
             HTTPException: 400 without a key, 403 with an unknown one, 429 above the rate, and those of `read_fields`.
@@ -299,14 +319,20 @@ class Api:
             if error.headers:  # closes the connection, without reading the rest of the body
                 raise
             malformed = error
-        is_valid = self._limits.is_valid_key(key)
-        client = client_network(request.client.host) if request.client else ""
-        self._rate.check(f"key {key}" if is_valid else f"address {client}")
+        client = self._client(request, key)
+        self._rate.check(client)
         if malformed:
             raise malformed
-        if self._limits.keys and not is_valid:
+        if self._limits.keys and not self._limits.is_valid_key(key):
             raise HTTPException(403 if key else 400, "Invalid API key" if key else "this server requires an api_key")
-        return fields
+        return fields, client
+
+    def _client(self, request: Request, key: str) -> str:
+        """Return what identifies the client: its key, if that is valid, otherwise its address."""
+        if self._limits.is_valid_key(key):
+            return f"key {key}"
+        address = client_network(request.client.host) if request.client else ""
+        return f"address {address}"
 
 
 class Boundary:
@@ -358,15 +384,39 @@ def _answer(best: Translation, *others: Translation) -> Fields:
 
 def _log(error: Exception, path: str) -> None:
     """Log an unexpected exception without its message, which may contain text of the user."""
-    frames = traceback.extract_tb(error.__traceback__)[-5:]
-    places = ", ".join(f"{Path(frame.filename).name}:{frame.lineno}" for frame in frames)
-    log(f"error: {type(error).__name__} in {path} ({places})")
+    log(f"error: {type(error).__name__} in {path} ({places(error)})")
 
 
 async def _error(request: Request, error: Exception) -> Response:
     """Return the answer for an HTTPException."""
     assert isinstance(error, HTTPException)
     return JSONResponse({"error": error.detail}, error.status_code, dict(error.headers or {}))
+
+
+def _format(name: str) -> str:
+    """Return the suffix of a file with a supported format.
+
+    Raises:
+        HTTPException: 400 for any other file.
+    """
+    suffix = PurePath(name).suffix.lower()
+    if suffix not in FORMATS:
+        hint = conversion_hint(suffix).replace("use --document ", "rename it to .")
+        hint = hint or f"choose from: {', '.join(sorted(FORMATS))}"
+        raise HTTPException(400, f"Invalid request: file format not supported; {hint}")
+    return suffix
+
+
+@contextmanager
+def _client_errors() -> Iterator[None]:
+    """Turn errors of documents into answers."""
+    try:
+        yield
+    except DataError as error:
+        raise HTTPException(400, f"Invalid request: {error.message}") from None
+    except UsageError as error:  # of the options --key and --column, which are fields here
+        message = f"{error.message.removeprefix('--')}; {error.hint}"
+        raise HTTPException(400, f"Invalid request: {message}") from None
 
 
 async def _unless_disconnected(request: Request, work: Coroutine[Any, Any, T]) -> T:

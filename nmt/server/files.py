@@ -1,18 +1,24 @@
-"""Documents: their translation with `nmt.documents`, and translated files until they are downloaded."""
+"""Documents: the process that reads and writes them, and translated files until they are downloaded."""
 
 from __future__ import annotations
 
 import asyncio
-import codecs
+import multiprocessing
 import secrets
-from dataclasses import dataclass
+import signal
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from functools import cache
 from pathlib import PurePath
+from time import monotonic
+from typing import Any
 
-from nmt.documents import html
-from nmt.documents.formats import DocumentOptions, Parser
-from nmt.documents.translate import DocumentTranslator
+from anyio.to_thread import run_sync
+
+from nmt.errors import DataError
 from nmt.inference.guard import Guard
 from nmt.server.fields import NamedFile
+from nmt.server.worker import Order, Request, Sample, Task, TranslatedDocument, work
 
 LIFETIME = 30 * 60
 """Time for which a translated file can be downloaded, in seconds."""
@@ -20,43 +26,122 @@ MAX_UNPACKED_BYTES = 200 * 2**20
 """Maximum size of an Office file without compression."""
 MAX_STORED_BYTES = 200_000_000
 """Maximum size of all translated files. If it is exceeded, the oldest ones are deleted."""
+WALL_TIME = 10
+"""Maximum time for which the server waits for a process, relative to the processor time of parsing."""
+PRELOADED = (
+    "nmt.cli", "nmt.server.worker", "nmt.documents.html", "nmt.documents.json_strings", "nmt.documents.markdown",
+    "nmt.documents.office", "nmt.documents.po", "nmt.documents.subtitles", "nmt.documents.tables",
+    "nmt.documents.text", "nmt.documents.xliff", "lxml.etree",
+)  # fmt: skip
+"""Modules that all processes of documents share. Each of them imports the main module, which imports `nmt.cli`."""
 
 
-@dataclass(frozen=True)
-class TranslatedDocument:
-    """A translated document, and the warnings of its sentences."""
+@cache
+def start_processes() -> Any:
+    """Start the process that those of documents are forked from, and return the context that creates them.
 
-    content: bytes
-    warnings: list[str]
+    Where processes cannot be forked, as on Windows, each of them imports the modules again.
+    """
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return multiprocessing.get_context("spawn")
+    from multiprocessing import forkserver
+
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(list(PRELOADED))
+    forkserver.ensure_running()
+    return context
 
 
-def translate_document(
-    content: bytes, parse: Parser, options: DocumentOptions, guard: Guard, search: str
-) -> TranslatedDocument:
-    """Translate a document.
+class DocumentProcess:
+    """A process that reads documents. Its methods wait for it, so they run in threads."""
+
+    def __init__(self, contents: Sequence[bytes], task: Task) -> None:
+        self.samples: list[Sample] = []
+        self._contents = contents
+        self._seconds_left: float = WALL_TIME * task.max_seconds
+        self._is_ended = False
+        self._connection, self._other_end = multiprocessing.Pipe()
+        self._process = start_processes().Process(target=work, args=(self._other_end, task), daemon=True)
+
+    def read(self) -> None:
+        """Start the process, and read samples of the documents.
+
+        Raises:
+            NMTError: see the parser; or a limit is exceeded.
+        """
+        self._process.start()
+        self._other_end.close()  # otherwise, the end of the process would not close the connection
+        if self._is_ended:  # meanwhile
+            self.end()
+        self._send(list(self._contents))
+        self._contents = ()
+        self.samples = self._receive()
+
+    def translate(self, indices: Sequence[int], guard: Guard, search: str) -> list[TranslatedDocument]:
+        """Translate some of the documents.
+
+        Raises:
+            NMTError: a limit is exceeded, or the request was cancelled.
+        """
+        self._send(Order(indices, guard.config, guard.tokenizer.language_token))
+        while True:
+            answer = self._receive()
+            if not isinstance(answer, Request):
+                translated: list[TranslatedDocument] = answer
+                return translated
+            n_bests = guard.stream([answer.lines], search, details=answer.details)
+            self._send([n_best[:1] for n_best in n_bests])
+
+    def end(self) -> None:
+        """End the process. A thread that waits for it gets an error and closes the connection."""
+        self._is_ended = True
+        if self._process.is_alive():
+            self._process.kill()
+
+    def _send(self, message: object) -> None:
+        try:
+            self._connection.send(message)
+        except OSError:
+            raise self._reason() from None
+
+    def _receive(self) -> Any:
+        start = monotonic()
+        try:
+            if not self._connection.poll(self._seconds_left):
+                raise _too_slow()
+            message = self._connection.recv()
+        except (EOFError, OSError):
+            raise self._reason() from None
+        self._seconds_left = max(0.0, self._seconds_left - (monotonic() - start))
+        if isinstance(message, Exception):
+            raise message
+        return message
+
+    def _reason(self) -> DataError:
+        """Return why the process has ended."""
+        self._process.join(1)
+        if self._process.exitcode == -getattr(signal, "SIGXCPU", 0):
+            return _too_slow()
+        return DataError("the file cannot be read; it may need too much memory", "split it")
+
+
+def _too_slow() -> DataError:
+    return DataError("reading the file takes too long", "split it")
+
+
+@asynccontextmanager
+async def open_documents(contents: Sequence[bytes], task: Task) -> AsyncIterator[DocumentProcess]:
+    """Read documents in a process, which ends with the block.
 
     Raises:
-        NMTError: see the parser; or the request was cancelled.
+        NMTError: see `DocumentProcess.read`.
     """
-    document = parse(content, options)
-    translated = DocumentTranslator(guard, search).translate(document.blocks)
-    warnings = dict.fromkeys(warning for _, each in translated.warnings for warning in each)
-    return TranslatedDocument(document.render(translated.blocks), list(warnings))
-
-
-def translate_html(text: str, guard: Guard, search: str) -> tuple[str, list[str]]:
-    """Translate HTML, a document or a part of one, and return it with the warnings of its sentences."""
-    translated = translate_document(_encode(text), html.parse, DocumentOptions(*guard.languages), guard, search)
-    return translated.content.removeprefix(codecs.BOM_UTF8).decode(), translated.warnings
-
-
-def visible_text(text: str) -> str:
-    """Return the text of HTML that is translated, without markup."""
-    return " ".join(block.text for block in html.parse(_encode(text), DocumentOptions("", "")).blocks)
-
-
-def _encode(text: str) -> bytes:
-    return codecs.BOM_UTF8 + text.encode()  # takes precedence over an encoding that the text declares
+    process = DocumentProcess(contents, task)
+    try:
+        await run_sync(process.read, abandon_on_cancel=True)
+        yield process
+    finally:
+        process.end()
 
 
 class TranslatedFiles:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
 from ipaddress import IPv6Address, ip_address, ip_network
@@ -21,6 +23,14 @@ MAX_CHARACTER_BYTES = 12
 """Maximum size of a character in a request: an escaped one outside of the Basic Multilingual Plane."""
 MAX_MARKUP_BYTES = 20
 """Maximum size of a file without compression, per character to translate. Parsing takes much more memory."""
+MAX_ELEMENTS_PER_CHARACTER = 2
+"""Maximum number of lines, and of elements of markup, in a file, per character to translate."""
+PARSE_SECONDS = 10
+"""Maximum processor time to parse a file of the default maximum length. Usual ones take less than a second."""
+FILE_MEMORY = 2**30
+"""Maximum memory for such a file, in bytes."""
+SMALL_FILE = 64 * 1024
+"""Maximum size of a file, in bytes, for which a slot is kept free of larger files."""
 MAX_OTHER_BYTES = 64 * 1024
 """Maximum size of the rest of a request."""
 MAX_NAME_LENGTH = 100
@@ -44,6 +54,12 @@ class Limits:
     """Maximum number of requests translated or waiting at a time."""
     max_files: int = 4
     """Maximum number of files translated at a time."""
+    max_waiting_files: int = 16
+    """Maximum number of files that wait to be translated."""
+    max_wait: float = 60
+    """Maximum time for which they wait, in seconds."""
+    max_html: int = 8
+    """Maximum number of requests with HTML that are translated at a time."""
     max_uploads: int = 32
     """Maximum number of files received at a time."""
     keys: frozenset[bytes] = field(default_factory=frozenset)
@@ -53,6 +69,16 @@ class Limits:
     def max_unpacked_file(self) -> int:
         """Maximum size of a file in a format without compression, in bytes."""
         return MAX_MARKUP_BYTES * self.max_file_length
+
+    @property
+    def max_elements(self) -> int:
+        """Maximum number of lines, and of elements of markup, in a file."""
+        return MAX_ELEMENTS_PER_CHARACTER * self.max_file_length
+
+    @property
+    def file_scale(self) -> float:
+        """How many times longer a file may be than by default."""
+        return max(1.0, self.max_file_length / Limits.max_file_length)
 
     @property
     def max_text_body(self) -> int:
@@ -136,6 +162,11 @@ class RateLimiter:
         self._max_clients = max(MAX_CLIENTS, 2 * len(self._buckets))  # rarely, because it takes time
 
 
+def busy() -> HTTPException:
+    """Return the error of a request for which there is no slot."""
+    return HTTPException(503, "the server is busy", {"Retry-After": "1"})
+
+
 class Slots:
     """Limits how many requests are handled at a time."""
 
@@ -150,9 +181,74 @@ class Slots:
             HTTPException: 503 with `Retry-After`, if all are occupied.
         """
         if not self._free:
-            raise HTTPException(503, "the server is busy", {"Retry-After": "1"})
+            raise busy()
         self._free -= 1
         try:
             yield
         finally:
             self._free += 1
+
+
+@dataclass(eq=False)
+class _Waiting:
+    client: str
+    is_small: bool
+    has_slot: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class FairSlots:
+    """Limits how many files are handled at a time. Others wait, and the client with the fewest slots is the next.
+
+    If there are several slots, the last free one is for a small file, so that large ones cannot occupy all of them.
+    """
+
+    def __init__(self, count: int, max_waiting: int, max_wait: float) -> None:
+        """Create slots; at most `max_waiting` files wait, for at most `max_wait` seconds."""
+        self._count, self._max_waiting, self._max_wait = count, max_waiting, max_wait
+        self._waiting: list[_Waiting] = []
+        self._occupied: Counter[str] = Counter()
+        """Number of slots of each client."""
+
+    @asynccontextmanager
+    async def use(self, client: str, *, is_small: bool = True) -> AsyncIterator[None]:
+        """Wait for a slot, and occupy it.
+
+        Raises:
+            HTTPException: 503 with `Retry-After`, if too many files wait or if the wait takes too long.
+        """
+        waiting = _Waiting(client, is_small)
+        self._waiting.append(waiting)
+        self._assign()
+        try:
+            if len(self._waiting) > self._max_waiting:
+                raise busy()
+            try:
+                await asyncio.wait_for(waiting.has_slot.wait(), self._max_wait)
+            except TimeoutError:
+                raise busy() from None
+            yield
+        finally:
+            if waiting in self._waiting:
+                self._waiting.remove(waiting)
+            else:
+                self._occupied[client] -= 1
+                self._occupied += Counter()  # forgets clients without slots
+            self._assign()
+
+    def _assign(self) -> None:
+        """Give free slots to files that wait."""
+        waiting = self._next()
+        while waiting:
+            self._waiting.remove(waiting)
+            self._occupied[waiting.client] += 1
+            waiting.has_slot.set()
+            waiting = self._next()
+
+    def _next(self) -> _Waiting | None:
+        """Return the file that gets a free slot; None if there is no slot or no file for it."""
+        num_free = self._count - self._occupied.total()
+        is_kept = num_free == 1 and self._count > 1
+        candidates = [each for each in self._waiting if each.is_small or not is_kept]
+        if not num_free or not candidates:
+            return None
+        return min(candidates, key=lambda each: self._occupied[each.client])  # the first of several

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TypedDict
 
 from nmt.config import Config, DataConfig, TokenizerConfig, TrainConfig
 from nmt.errors import CheckpointError
@@ -18,30 +19,41 @@ MAX_LENGTH = 512
 """Maximum number of tokens: packages do not state that of their training."""
 
 
+class Metadata(TypedDict, total=False):
+    """The content of metadata.json that an import reads."""
+
+    from_code: str | None
+    to_code: str | None
+
+
 def read(directory: Path) -> ImportedModel:
     """Read the directory of a package.
 
     Raises:
         CheckpointError: a file is missing or damaged, or the model is not supported.
     """
-    metadata = read_json(directory / METADATA)
+    metadata = read_json(directory / METADATA, Metadata)
     if prefix := metadata.get("target_prefix"):
         raise CheckpointError(f"target_prefix={prefix} of {directory} is not supported", "use another package")
     if not (directory / TOKENIZER).exists() and (directory / "bpe.model").exists():
         raise CheckpointError(f"{directory} has no {TOKENIZER}: BPE models are not supported", "use a newer package")
-    model, tokenizer = ctranslate2.read_model(directory / MODEL), read_bytes(directory / TOKENIZER)
+    model = ctranslate2.read_model(directory / MODEL)
+    tokenizer = read_bytes(directory / TOKENIZER)
     special = [[ids.get(token, -1) for token in model.special] for ids in model.vocabularies]
     vocabulary = join_vocabularies(tokenizer, tokenizer, *model.vocabularies, *special)
     config, weights = ctranslate2.convert(model, vocabulary)
-    languages = [metadata.get(name) for name in ("from_code", "to_code")]
-    src, tgt = (str(code or name) for code, name in zip(languages, UNKNOWN_LANGUAGES, strict=True))
+    unknown_src, unknown_tgt = UNKNOWN_LANGUAGES
+    src = metadata.get("from_code") or unknown_src
+    tgt = metadata.get("to_code") or unknown_tgt
     return ImportedModel(
-        Config(
+        config=Config(
             search=SEARCH,
             data=DataConfig(src, tgt),
             tokenizer=TokenizerConfig(vocab_size=len(vocabulary.tokenizer)),
             model=config,
             train=TrainConfig(max_length=min(MAX_LENGTH, max_positions(config) or MAX_LENGTH)),
         ),
-        vocabulary.tokenizer, weights, sha256(directory / MODEL / ctranslate2.MODEL),
-    )  # fmt: skip
+        tokenizer=vocabulary.tokenizer,
+        weights=weights,
+        checksum=sha256(directory / MODEL / ctranslate2.MODEL),
+    )

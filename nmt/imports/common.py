@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nmt import paths
+from nmt import untrusted_files
 from nmt.config import Config
 from nmt.console import escape_control, log
 from nmt.data import archives
@@ -22,6 +21,7 @@ from nmt.data.separate_tokenizer import SPECIAL_PIECES, SeparateTokenizer
 from nmt.data.tokenizer import UNK, Tokenizer
 from nmt.errors import CheckpointError, DownloadError
 from nmt.runs import run_info
+from nmt.untrusted_files import Size
 
 LIMITS = ("max_source_length", "max_sentences_per_line")
 """Entries of `data.json` that limit the lines of a model."""
@@ -100,32 +100,49 @@ def extracted(file: Path) -> Iterator[Path]:
 
 
 def read_bytes(path: Path) -> bytes:
-    """Read a file.
+    """Read a file other than the weights.
 
     Raises:
-        CheckpointError: the file cannot be read.
+        CheckpointError: the file cannot be read, or is too large.
     """
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise CheckpointError(f"cannot read {path}: {error.strerror}", RETRY) from None
+    with untrusted_files.errors_of(path, RETRY):
+        return untrusted_files.read_bytes(path)
 
 
-def read_json(path: Path, default: dict[str, Any] | None = None) -> dict[str, Any]:
+def read_json(path: Path, schema: Any, default: Any = None) -> Any:
     """Read a JSON object; return `default` if the file does not exist and there is a default.
 
     Raises:
-        CheckpointError: the file cannot be read or is not a JSON object.
+        CheckpointError: the file cannot be read, is not a JSON object, or does not have the types of the schema.
     """
     if default is not None and not path.exists():
         return default
     try:
-        value = json.loads(read_bytes(path))
+        value = untrusted_files.parse_json(read_bytes(path))
     except ValueError:
         value = None
     if not isinstance(value, dict):
         raise CheckpointError(f"{path} is not a JSON object", RETRY)
+    with untrusted_files.errors_of(path, RETRY):
+        untrusted_files.check(value, schema)
     return value
+
+
+@contextlib.contextmanager
+def conversion_errors(file: Path, vocabulary: str) -> Iterator[None]:
+    """Raise a CheckpointError for the errors of the conversion of a damaged model.
+
+    Args:
+        file: the file of the options.
+        vocabulary: name of the files whose ids select the rows of the embeddings.
+    """
+    try:
+        yield
+    except IndexError:
+        raise CheckpointError(f"{vocabulary} does not fit the weights", RETRY) from None
+    except (KeyError, TypeError, ValueError, RuntimeError, ArithmeticError) as error:
+        reason = str(error).split("\n")[0]
+        raise CheckpointError(f"{file} is incomplete or damaged: {reason}", RETRY) from None
 
 
 def read_kept_data(directory: Path) -> dict[str, Any]:
@@ -134,11 +151,17 @@ def read_kept_data(directory: Path) -> dict[str, Any]:
     Invalid ones are left out: other programs may have a file of this name.
     """
     path = directory / "data.json"
-    data = paths.read_json(path)
+    data = untrusted_files.read_record(path)
     if path.is_file() and not data:
         log(f"ignoring {path}: it is damaged, or of another program")
-    limits = {name: value for name in LIMITS if type(value := data.get(name)) is int and value > 0}
-    return limits | {name: _escaped(records) for name, records in run_info.other_models(data).items() if records}
+    kept: dict[str, Any] = {}
+    for name in LIMITS:
+        if untrusted_files.matches(data.get(name), Size):
+            kept[name] = data[name]
+    for name, records in run_info.other_models(data).items():
+        if records:
+            kept[name] = _escaped(records)
+    return kept
 
 
 def _escaped(value: Any) -> Any:
@@ -184,7 +207,13 @@ def join_vocabularies(
 
 
 def select_rows(table: Tensor, rows_V: Tensor) -> Tensor:
-    """Return these rows of a matrix or vector; zeros for row -1."""
+    """Return these rows of a matrix or vector; zeros for row -1.
+
+    Raises:
+        IndexError: the table does not have these rows.
+    """
+    if len(rows_V) > 2 * len(table) + len(SPECIAL_PIECES):  # the union of two vocabularies
+        raise IndexError("the vocabulary has more pieces than the table has rows")
     selected = table[rows_V.clamp(min=0)].clone()
     selected[rows_V < 0] = 0.0
     return selected

@@ -8,16 +8,17 @@ learned encoding.
 
 from __future__ import annotations
 
-import json
+import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 import torch
 from torch import Tensor
 
+from nmt import untrusted_files
 from nmt.config import ModelConfig, config_io
 from nmt.data.tokenizer import BOS, Tokenizer, tokenizer_file
 from nmt.errors import CheckpointError, ConfigError
@@ -36,6 +37,7 @@ from nmt.imports.common import (
 from nmt.model.ctranslate2_names import LAYER
 from nmt.model.positions.absolute import SINUSOIDS
 from nmt.paths import sha256
+from nmt.untrusted_files import Number
 
 MODEL = "model.bin"
 VERSIONS, MAX_REVISION = range(4, 7), 7
@@ -44,13 +46,16 @@ TYPES = (torch.float32, torch.int8, torch.int16, torch.int32, torch.float16, tor
 ACTIVATIONS = {0: "relu", 2: "silu", 3: "gelu"}
 TOLERANCE = 5e-3
 """Rounding error of a table of sinusoids in bfloat16."""
+MIN_DIM = 4
+"""Minimum dimension of the formula of `position_table`."""
+POSITIONS = "position_encodings/encodings"
 NUM_POSITIONS = 1024
 """Number of positions if CTranslate2 computes them."""
 DEFAULT_INT16_SCALE = 1000.0
 """Scale of int16 matrices in files without scales."""
 ZERO = ""
 """A token that is not in the vocabulary, so that its embedding is zero."""
-ROTARY = ("dim", "interleave", "base")
+ROTARY = ("rotary_dim", "rotary_interleave", "rotary_base")
 """Attributes of rotary position encodings."""
 UNUSED = ("alignment_layer", "alignment_heads", "embeddings_merge", "alibi_use_positive_positions", "scale_alibi")
 """Attributes without effect on the supported models."""
@@ -69,14 +74,25 @@ class Variables(Weights):
 
     def attribute(self, *names: str, default: float) -> float:
         """Return the first of these scalars that exists."""
-        return next((self[name].item() for name in names if name in self), default)
+        for name in names:
+            if name in self:
+                return self[name].item()
+        return default
 
     def weight(self, name: str) -> Tensor:
         """Return a variable in float32; dequantize it if necessary."""
-        tensor, scale = self[name], f"{name}_scale"
-        if tensor.dtype == torch.int8 or scale in self:
-            return tensor.float() / self[scale].float().view(-1, *[1] * (tensor.ndim - 1))
+        tensor = self[name]
+        scale_name = f"{name}_scale"
+        if tensor.dtype == torch.int8 or scale_name in self:
+            scale = self[scale_name].float()
+            if scale.numel() not in (1, len(tensor)):  # another one would expand the tensor
+                raise ValueError(f"{scale_name} has {scale.numel()} numbers")
+            return tensor.float() / scale.view(-1, *[1] * (tensor.ndim - 1))
         return tensor.float() / (DEFAULT_INT16_SCALE if tensor.dtype == torch.int16 else 1.0)
+
+    def optional_weight(self, name: str) -> Tensor | None:
+        """Return a variable in float32; None: it does not exist."""
+        return self.weight(name) if name in self else None
 
     def check(self, option: str, value: object, supported: object) -> None:
         """Raise a CheckpointError if an option of the model has an unsupported value."""
@@ -85,9 +101,20 @@ class Variables(Weights):
 
     def check_all_used(self) -> None:
         """Raise a CheckpointError for variables that the conversion does not understand."""
-        unknown = sorted(name for name in self.keys() - self.used if name.rpartition("/")[2] not in UNUSED)
-        if unknown:
-            raise CheckpointError(f"{unknown[0]} of {self.file} is not supported", "use another model")
+        for name in sorted(self.keys() - self.used):
+            if name.rpartition("/")[2] not in UNUSED:
+                raise CheckpointError(f"{name} of {self.file} is not supported", "use another model")
+
+
+class Options(TypedDict, total=False):
+    """The content of config.json that an import reads."""
+
+    unk_token: str
+    eos_token: str
+    decoder_start_token: str
+    layer_norm_epsilon: Number | None
+    add_source_bos: bool
+    add_source_eos: bool
 
 
 @dataclass(frozen=True)
@@ -95,7 +122,7 @@ class CTranslate2Model:
     """The content of a directory of CTranslate2."""
 
     variables: Variables
-    options: dict[str, Any]
+    options: Options
     """Content of config.json; empty in old models."""
     vocabularies: tuple[dict[str, int], dict[str, int]]
     """Ids of the source and target tokens."""
@@ -114,7 +141,8 @@ def read(directory: Path) -> ImportedModel:
             f"{directory} is a model of CTranslate2 without its tokenizer",
             "import a package of Argos Translate, or an export of nmt",
         )
-    model, tokenizer = read_model(directory), Tokenizer.load(tokenizer_file(directory))
+    model = read_model(directory)
+    tokenizer = Tokenizer.load(tokenizer_file(directory))
     try:
         config = config_io.load(directory / "config.yaml")
     except ConfigError as error:
@@ -136,19 +164,22 @@ def read_model(directory: Path) -> CTranslate2Model:
         CheckpointError: a file is missing or damaged, or of an unsupported version.
     """
     variables = _read_variables(directory / MODEL)
-    options = read_json(directory / "config.json", default={})
-    shared = [directory / f"shared_vocabulary.{suffix}" for suffix in ("json", "txt")]
-    separate = [[directory / f"{side}_vocabulary.{s}" for s in ("json", "txt")] for side in ("source", "target")]
-    files = [shared, shared] if any(path.exists() for path in shared) else separate
-    source, target = (_read_vocabulary(next((p for p in paths if p.exists()), paths[0])) for paths in files)
-    end = str(options.get("eos_token", "</s>"))
-    start = options.get("decoder_start_token", "<s>") if variables.attribute("with_target_bos", default=1) else end
+    options: Options = read_json(directory / "config.json", Options, default={})
+    if any(path.exists() for path in _vocabulary_files(directory, "shared")):
+        source = target = _read_vocabulary(directory, "shared")
+    else:
+        source = _read_vocabulary(directory, "source")
+        target = _read_vocabulary(directory, "target")
+    end = options.get("eos_token", "</s>")
+    start = end
+    if variables.attribute("with_target_bos", default=1):
+        start = options.get("decoder_start_token", "<s>")
     if variables.attribute("decoder/start_from_zero_embedding", default=0):
         start = ZERO
     elif start not in target or end not in target:
         raise CheckpointError(f"the target vocabulary of {variables.file} lacks {start} or {end}", RETRY)
     pad = next((token for token in ("<blank>", "<pad>") if token in target), ZERO)
-    special = [pad, str(options.get("unk_token", "<unk>")), start, end]
+    special = [pad, options.get("unk_token", "<unk>"), start, end]
     return CTranslate2Model(variables, options, (source, target), special)
 
 
@@ -161,59 +192,98 @@ def convert(model: CTranslate2Model, vocabulary: Vocabulary) -> tuple[ModelConfi
     variables = model.variables
     try:
         config, weights = _convert(model, vocabulary)
-    except (RuntimeError, IndexError, ValueError) as error:  # a shape
-        reason = str(error).splitlines()[0]
+    except (RuntimeError, LookupError, ValueError, ArithmeticError, TypeError) as error:  # a shape
+        reason = str(error).split("\n")[0]
         raise CheckpointError(f"{variables.file} does not fit its vocabulary or is damaged: {reason}", RETRY) from None
     variables.check_all_used()
     return config, weights
 
 
 def _convert(model: CTranslate2Model, vocabulary: Vocabulary) -> tuple[ModelConfig, dict[str, Tensor]]:
-    variables, options = model.variables, model.options
+    variables = model.variables
+    has_source_eos = _check_options(model)
+    tables, bias_V = _embeddings(model, vocabulary)
+    weights = {f"embeddings.{name}": table_VD for name, table_VD in tables.items()}
+    if bias_V is not None:
+        weights["output_bias_V"] = bias_V
+    dim = next(iter(tables.values())).shape[1]
+    if dim < MIN_DIM:
+        raise ValueError(f"embeddings of {dim} dimensions")
+    heads = _common_attribute(variables, "num_heads", default=8)
+    pre_norm = _common_attribute(variables, "pre_norm", default=1)
+    activation = _common_attribute(variables, "activation", default=0)
+    if activation not in ACTIVATIONS:
+        variables.check("activation", activation, None)
+    num_layers = {stack: _count_layers(variables, stack) for stack in LAYER}
+    for stack in LAYER:
+        weights |= _convert_stack(variables, stack, num_layers[stack], has_last_norm=bool(pre_norm))
+    encoding, position_weights = _positions(variables, num_layers, dim, heads)
+    config = ModelConfig(
+        dim=dim,
+        heads=heads,
+        ffn_dim=len(variables["encoder/layer_0/ffn/linear_0/weight"]),
+        encoder_layers=num_layers["encoder"],
+        decoder_layers=num_layers["decoder"],
+        norm_position="pre" if pre_norm else "post",
+        activation=ACTIVATIONS[activation],
+        position_encoding=encoding,
+        tie_embeddings="shared" in tables,
+        output_bias=bias_V is not None,
+        source_eos=has_source_eos,
+    )
+    return config, weights | position_weights
+
+
+def _check_options(model: CTranslate2Model) -> bool:
+    """Check that the options of a model are supported, and return whether its sources end with EOS."""
+    variables = model.variables
+    options = model.options
     variables.check("layer_norm_epsilon", options.get("layer_norm_epsilon") or 1e-5, 1e-5)
     has_source_bos = variables.attribute("with_source_bos", default=0)
     variables.check("add_source_bos", bool(options.get("add_source_bos", has_source_bos)), False)
-    has_source_eos = variables.attribute("with_source_eos", default=0)
     for name in ("encoder/multi_query_attention", "decoder/alibi"):
         variables.check(name, variables.attribute(name, default=0), 0)
-    tables, bias_V = _embeddings(model, vocabulary)
-    weights = {f"embeddings.{name}": table for name, table in tables.items()}
-    dim = next(iter(tables.values())).shape[1]
-    values = []
-    for name, default in (("num_heads", 8), ("pre_norm", 1), ("activation", 0)):
-        encoder, decoder = (int(variables.attribute(f"{s}/{name}", name, default=default)) for s in LAYER)
-        variables.check(f"decoder/{name}", decoder, encoder)
-        values.append(encoder)
-    heads, pre_norm, activation = values
-    variables.check("activation", activation, activation if activation in ACTIVATIONS else None)
-    layers = dict.fromkeys(LAYER, 0)
-    for stack, parts in LAYER.items():
-        while f"{stack}/layer_{layers[stack]}/ffn/linear_0/weight" in variables:
-            scope = f"layer_{layers[stack]}"
-            for name, part in parts.items():
-                weights |= _affine(variables, f"{stack}.{layers[stack]}.{name}", f"{stack}/{scope}/{part}")
-            layers[stack] += 1
-        if pre_norm:
-            weights |= _affine(variables, f"{stack}_norm", f"{stack}/layer_norm")
-    encoding, position_weights = _positions(variables, layers, dim, heads)
-    weights |= position_weights | ({} if bias_V is None else {"output_bias_V": bias_V})
-    config = ModelConfig(
-        dim=dim, heads=heads, ffn_dim=len(variables["encoder/layer_0/ffn/linear_0/weight"]),
-        encoder_layers=layers["encoder"], decoder_layers=layers["decoder"],
-        norm_position="pre" if pre_norm else "post", activation=ACTIVATIONS[activation], position_encoding=encoding,
-        tie_embeddings="shared" in tables, output_bias=bias_V is not None,
-        source_eos=bool(options.get("add_source_eos", has_source_eos)),
-    )  # fmt: skip
-    return config, weights
+    has_source_eos = variables.attribute("with_source_eos", default=0)
+    return bool(options.get("add_source_eos", has_source_eos))
+
+
+def _common_attribute(variables: Variables, name: str, default: int) -> int:
+    """Return an attribute that encoder and decoder must have in common."""
+    encoder = int(variables.attribute(f"encoder/{name}", name, default=default))
+    decoder = int(variables.attribute(f"decoder/{name}", name, default=default))
+    variables.check(f"decoder/{name}", decoder, encoder)
+    return encoder
+
+
+def _count_layers(variables: Variables, stack: str) -> int:
+    for layer in itertools.count():
+        if f"{stack}/layer_{layer}/ffn/linear_0/weight" not in variables:
+            break
+    return layer
+
+
+def _convert_stack(variables: Variables, stack: str, num_layers: int, *, has_last_norm: bool) -> dict[str, Tensor]:
+    weights: dict[str, Tensor] = {}
+    for layer in range(num_layers):
+        for name, part in LAYER[stack].items():
+            scope = f"{stack}/layer_{layer}/{part}"
+            weights |= _affine(variables, f"{stack}.{layer}.{name}", scope)
+    if has_last_norm:
+        weights |= _affine(variables, f"{stack}_norm", f"{stack}/layer_norm")
+    return weights
 
 
 def _affine(variables: Variables, name: str, scope: str) -> dict[str, Tensor]:
     """Return weight and bias of a linear or normalization layer."""
     if f"{scope}/gamma" in variables:
-        variables.check(scope, "LayerNorm" if f"{scope}/beta" in variables else "RMSNorm", "LayerNorm")
-        return {f"{name}.weight": variables.weight(f"{scope}/gamma"), f"{name}.bias": variables.weight(f"{scope}/beta")}
-    weight = variables.weight(f"{scope}/weight")
-    bias = variables.weight(f"{scope}/bias") if f"{scope}/bias" in variables else torch.zeros(len(weight))
+        kind = "LayerNorm" if f"{scope}/beta" in variables else "RMSNorm"
+        variables.check(scope, kind, "LayerNorm")
+        weight = variables.weight(f"{scope}/gamma")
+        bias = variables.weight(f"{scope}/beta")
+    else:
+        weight = variables.weight(f"{scope}/weight")
+        stored_bias = variables.optional_weight(f"{scope}/bias")
+        bias = torch.zeros(len(weight)) if stored_bias is None else stored_bias
     return {f"{name}.weight": weight, f"{name}.bias": bias}
 
 
@@ -222,88 +292,128 @@ def _embeddings(model: CTranslate2Model, vocabulary: Vocabulary) -> tuple[dict[s
 
     The input embeddings are scaled so that nmt's factor √D gives the scale of the model.
     """
-    variables, (source_ids, target_ids) = model.variables, model.vocabularies
-    rows = {"source": vocabulary.source_rows_V, "target": vocabulary.target_rows_V}
-    tables = {}
-    for stack, role, ids in (("encoder", "source", source_ids), ("decoder", "target", target_ids)):
-        names = (f"{stack}/embeddings/weight", f"{stack}/embeddings_0/weight")
-        table_VD = variables.weight(next((name for name in names if name in variables), names[0]))
-        if len(table_VD) != len(ids):
-            raise ValueError(f"{len(table_VD)} embeddings for {len(ids)} tokens")
-        flags = (f"{stack}/scale_embeddings", f"{stack}/embeddings/multiply_by_sqrt_depth")
-        flag = next((variables[name] for name in flags if name in variables), torch.tensor(1, dtype=torch.int8))
-        sqrt_dim = math.sqrt(table_VD.shape[1])
-        scale = flag.item() if flag.dtype != torch.int8 else sqrt_dim if flag.item() else 1.0
-        tables[role] = select_rows(table_VD, rows[role]) * (scale / sqrt_dim)
-    output_VD = variables.weight("decoder/projection/weight")
-    bias_V = variables.weight("decoder/projection/bias") if "decoder/projection/bias" in variables else None
-    output_rows_V = rows["target"].clone()
-    if (output_rows_V == output_rows_V[BOS]).sum() > 1:  # decoding starts from the token of another id
-        output_rows_V[BOS] = -1
-    is_missing_V = output_rows_V < 0
-    tables["output"] = select_rows(output_VD, rows["target"])
-    if bias_V is not None or is_missing_V.any():
-        bias_V = select_rows(torch.zeros(len(output_VD)) if bias_V is None else bias_V, output_rows_V)
-        bias_V[is_missing_V] = MASKED
-    if all(torch.equal(tables[role], tables["output"]) for role in rows):
+    source_ids, target_ids = model.vocabularies
+    target_rows_V = vocabulary.target_rows_V
+    source_VD = _input_embeddings(model.variables, "encoder", source_ids)
+    target_VD = _input_embeddings(model.variables, "decoder", target_ids)
+    output_VD = model.variables.weight("decoder/projection/weight")
+    tables = {
+        "source": select_rows(source_VD, vocabulary.source_rows_V),
+        "target": select_rows(target_VD, target_rows_V),
+        "output": select_rows(output_VD, target_rows_V),
+    }
+    bias_V = _output_bias(model.variables, len(output_VD), target_rows_V)
+    if all(torch.equal(tables[role], tables["output"]) for role in ("source", "target")):
         return {"shared": tables["output"]}, bias_V
     return tables, bias_V
 
 
-def _positions(variables: Variables, layers: dict[str, int], dim: int, heads: int) -> tuple[str, dict[str, Tensor]]:
+def _input_embeddings(variables: Variables, stack: str, ids: Mapping[str, int]) -> Tensor:
+    """Return the embeddings of one side with the scale of nmt."""
+    names = (f"{stack}/embeddings/weight", f"{stack}/embeddings_0/weight")
+    table_VD = variables.weight(next((name for name in names if name in variables), names[0]))
+    if len(table_VD) != len(ids):
+        raise ValueError(f"{len(table_VD)} embeddings for {len(ids)} tokens")
+    sqrt_dim = math.sqrt(table_VD.shape[1])
+    scale = sqrt_dim
+    for name in (f"{stack}/scale_embeddings", f"{stack}/embeddings/multiply_by_sqrt_depth"):
+        if name in variables:
+            flag = variables[name]
+            is_number = flag.dtype != torch.int8
+            if is_number or not flag.item():
+                scale = flag.item() if is_number else 1.0
+            break
+    return table_VD * (scale / sqrt_dim)
+
+
+def _output_bias(variables: Variables, num_rows: int, target_rows_V: Tensor) -> Tensor | None:
+    """Return the bias of the output projection by the ids of nmt; None: there is none, and all tokens exist."""
+    rows_V = target_rows_V.clone()
+    if (rows_V == rows_V[BOS]).sum() > 1:  # decoding starts from the token of another id
+        rows_V[BOS] = -1
+    is_missing_V = rows_V < 0
+    stored_bias = variables.optional_weight("decoder/projection/bias")
+    if stored_bias is None and not is_missing_V.any():
+        return None
+    bias_V = select_rows(torch.zeros(num_rows) if stored_bias is None else stored_bias, rows_V)
+    bias_V[is_missing_V] = MASKED
+    return bias_V
+
+
+def _positions(variables: Variables, num_layers: dict[str, int], dim: int, heads: int) -> tuple[str, dict[str, Tensor]]:
     """Return the spec string of the position encoding, and its weights."""
-    names = {stack: f"{stack}/position_encodings/encodings" for stack in LAYER}
     if "encoder/layer_0/self_attention/rotary_dim" in variables:
-        rotary = {
-            tuple(variables[f"{stack}/layer_{i}/self_attention/rotary_{name}"].item() for name in ROTARY)
-            for stack, count in layers.items() for i in range(count)
-        }  # fmt: skip
-        if names["encoder"] not in variables or variables[names["encoder"]].any() or names["decoder"] in variables:
-            variables.check("rotary", "with other encodings", None)
-        (width, is_interleaved, base), *others = rotary
-        variables.check("rotary_dim", width or dim // heads, dim // heads)
-        variables.check("rotary_interleave", is_interleaved, 1)
-        variables.check("other rotary layers", others, [])
-        return f"rotary(base={base})", {}
-    tables = [
-        variables.weight(name).view(-1, dim) if name in variables else position_table(NUM_POSITIONS, dim, first=1)
-        for name in names.values()
-    ]
+        return _rotary_positions(variables, num_layers, dim // heads), {}
+    tables = {}
+    for stack, side in (("encoder", "source"), ("decoder", "target")):
+        table_ND = variables.optional_weight(f"{stack}/{POSITIONS}")
+        if table_ND is None:
+            table_ND = position_table(NUM_POSITIONS, dim, first=1)
+        tables[side] = table_ND.view(-1, dim)
     for name, formula in SINUSOIDS.items():
-        if all(torch.allclose(table, formula(len(table), dim), atol=TOLERANCE) for table in tables):
+        differences = [(table_ND - formula(len(table_ND), dim)).abs().max() for table_ND in tables.values()]
+        if max(differences) < TOLERANCE:
             return name, {}
-    length = min(map(len, tables))
-    weights = {f"{side}_positions.table_ND": t[:length] for side, t in zip(("source", "target"), tables, strict=True)}
+    length = min(map(len, tables.values()))
+    weights = {}
+    for side, table_ND in tables.items():
+        weights[f"{side}_positions.table_ND"] = table_ND[:length]
     return f"learned(max_positions={length})", weights
 
 
-def _read_vocabulary(path: Path) -> dict[str, int]:
+def _rotary_positions(variables: Variables, num_layers: dict[str, int], head_dim: int) -> str:
+    """Return the spec string of rotary position encodings, which all layers must have in common."""
+    encoder_table, decoder_table = f"encoder/{POSITIONS}", f"decoder/{POSITIONS}"
+    is_empty = encoder_table in variables and not variables[encoder_table].any()
+    if not is_empty or decoder_table in variables:
+        variables.check("rotary", "with other encodings", None)
+    values = set()
+    for stack, count in num_layers.items():
+        for layer in range(count):
+            scope = f"{stack}/layer_{layer}/self_attention"
+            attributes = [variables[f"{scope}/{name}"].item() for name in ROTARY]
+            values.add(tuple(attributes))
+    (width, is_interleaved, base), *others = values
+    variables.check("rotary_dim", width or head_dim, head_dim)
+    variables.check("rotary_interleave", is_interleaved, 1)
+    variables.check("other rotary layers", others, [])
+    return f"rotary(base={base})"
+
+
+def _vocabulary_files(directory: Path, side: str) -> list[Path]:
+    """Return the files that may have the source, target or shared vocabulary."""
+    return [directory / f"{side}_vocabulary.json", directory / f"{side}_vocabulary.txt"]
+
+
+def _read_vocabulary(directory: Path, side: str) -> dict[str, int]:
+    """Return the ids of the tokens of the source, target or shared vocabulary."""
+    json_file, text_file = _vocabulary_files(directory, side)
+    path = text_file if text_file.exists() and not json_file.exists() else json_file
+    content = read_bytes(path)
     try:
-        text = read_bytes(path).decode("utf-8")
-        tokens = json.loads(text) if path.suffix == ".json" else text.removesuffix("\n").split("\n")
-        ids = {str(token): i for i, token in enumerate(tokens)}
-    except (ValueError, TypeError):
-        tokens, ids = [], {}
+        if path.suffix == ".json":
+            tokens = untrusted_files.parse_json(content)
+        else:
+            tokens = content.decode("utf-8").removesuffix("\n").split("\n")
+        untrusted_files.check(tokens, list[str])
+    except ValueError:
+        tokens = []
+    ids = {token: i for i, token in enumerate(tokens)}
     if not ids or len(ids) != len(tokens):
         raise CheckpointError(f"{path} is not a vocabulary, or it has repeated tokens", RETRY)
     return ids
 
 
 def _read_variables(file: Path) -> Variables:
-    reader = _Reader(read_bytes(file))
+    with untrusted_files.errors_of(file, RETRY):
+        untrusted_files.check_regular(file)
+        reader = _Reader(file.read_bytes())
     try:
-        version, name = reader.integer(4), ""
-        if version in VERSIONS:
-            name, revision = reader.string(), reader.integer(4)
-        if version not in VERSIONS or not 2 <= revision <= MAX_REVISION:
-            raise CheckpointError(
-                f"{file} has an unsupported version", f"CTranslate2 formats {VERSIONS[0]} to {VERSIONS[-1]} are read"
-            )
-        if name != "TransformerSpec":
-            raise CheckpointError(f"{file} has a model of type '{name}'", "import an encoder-decoder Transformer")
+        _check_version(file, reader)
         tensors = dict(reader.variable() for _ in range(reader.integer(4)))
         for _ in range(reader.integer(4)):
-            alias, target = reader.string(), reader.string()
+            alias = reader.string()
+            target = reader.string()
             tensors[alias] = tensors[target]
             if f"{target}_scale" in tensors:
                 tensors[f"{alias}_scale"] = tensors[f"{target}_scale"]
@@ -314,11 +424,26 @@ def _read_variables(file: Path) -> Variables:
     return Variables(file, tensors)
 
 
+def _check_version(file: Path, reader: _Reader) -> None:
+    """Read the version of the format, the type of the model and the revision of its names, and check them."""
+    version = reader.integer(4)
+    if version in VERSIONS:
+        name = reader.string()
+        revision = reader.integer(4)
+    if version not in VERSIONS or not 2 <= revision <= MAX_REVISION:
+        raise CheckpointError(
+            f"{file} has an unsupported version", f"CTranslate2 formats {VERSIONS[0]} to {VERSIONS[-1]} are read"
+        )
+    if name != "TransformerSpec":
+        raise CheckpointError(f"{file} has a model of type '{name}'", "import an encoder-decoder Transformer")
+
+
 class _Reader:
     """Reads little-endian values one after the other."""
 
     def __init__(self, content: bytes) -> None:
-        self.content, self.position = content, 0
+        self.content = content
+        self.position = 0
 
     def integer(self, size: int) -> int:
         """Read an integer of some bytes."""
@@ -326,7 +451,8 @@ class _Reader:
 
     def bytes(self, count: int) -> bytes:
         """Read bytes."""
-        start, self.position = self.position, self.position + count
+        start = self.position
+        self.position += count
         if self.position > len(self.content):
             raise ValueError("the file is too short")
         return self.content[start : self.position]
@@ -338,7 +464,9 @@ class _Reader:
     def variable(self) -> tuple[str, Tensor]:
         """Read the name and the values of a variable."""
         name = self.string()
-        shape = [self.integer(4) for _ in range(self.integer(1))]
+        num_dimensions = self.integer(1)
+        shape = [self.integer(4) for _ in range(num_dimensions)]
         dtype = TYPES[self.integer(1)]
-        content = bytearray(self.bytes(self.integer(4)))
+        num_bytes = self.integer(4)
+        content = bytearray(self.bytes(num_bytes))
         return name, torch.frombuffer(content, dtype=dtype).view(shape)

@@ -13,13 +13,15 @@ import re
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
+from nmt import untrusted_files
 from nmt.config import Config, DataConfig, ModelConfig, TokenizerConfig, TrainConfig
+from nmt.config.config_io import MAXIMA
 from nmt.data.separate_tokenizer import SOURCE, TARGET, SeparateTokenizer
 from nmt.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 from nmt.errors import CheckpointError
@@ -30,6 +32,7 @@ from nmt.imports.common import (
     ImportedModel,
     Vocabulary,
     Weights,
+    conversion_errors,
     join_vocabularies,
     read_bytes,
     read_json,
@@ -38,6 +41,7 @@ from nmt.imports.common import (
 )
 from nmt.model.marian_names import LAYER
 from nmt.paths import sha256
+from nmt.untrusted_files import Number, Range, Size
 
 EMBEDDINGS = {
     "source": ("model.encoder.embed_tokens.weight", "model.shared.weight"),
@@ -60,24 +64,58 @@ SUPPORTED = {
 """Options of config.json with the only supported value, which is also that of a missing option."""
 
 
+Id = Annotated[int, Range(0, MAXIMA["tokenizer.vocab_size"])]
+"""Id of a piece."""
+
+
+class Options(TypedDict, total=False):
+    """The numbers of config.json and generation_config.json that an import reads."""
+
+    d_model: Size
+    encoder_layers: Size
+    decoder_layers: Size
+    encoder_attention_heads: Size
+    decoder_attention_heads: Size
+    encoder_ffn_dim: Size
+    decoder_ffn_dim: Size
+    max_position_embeddings: Size
+    dropout: Number
+    attention_dropout: Number
+    activation_dropout: Number
+    pad_token_id: Id
+    eos_token_id: Id
+    decoder_start_token_id: Id
+
+
+class Generation(TypedDict, total=False):
+    """The content of generation_config.json that an import reads."""
+
+    num_beams: Size | None
+
+
+class TokenizerOptions(TypedDict, total=False):
+    """The content of tokenizer_config.json that an import reads."""
+
+    source_lang: str | None
+    target_lang: str | None
+    model_max_length: float
+
+
 def read(directory: Path) -> ImportedModel:
     """Read a model in Hugging Face format.
 
     Raises:
         CheckpointError: a file is missing or damaged, or the model is not supported.
     """
-    options = read_json(directory / "config.json")
+    options = read_json(directory / "config.json", Options)
     check_type(options, str(directory))
     file, weights = _read_weights(directory)
-    try:
+    with conversion_errors(directory / "config.json", str(directory / "vocab.json")):
         vocabulary = _read_vocabulary(directory, options)
-        has_bias = isinstance(vocabulary.tokenizer, SeparateTokenizer) or bool(weights["final_logits_bias"].any())
+        is_separate = isinstance(vocabulary.tokenizer, SeparateTokenizer)
+        has_bias = is_separate or bool(weights["final_logits_bias"].any())
         config = _config(directory, options, vocabulary.tokenizer, output_bias=has_bias)
         converted = convert(weights, config.model, vocabulary)
-    except (KeyError, TypeError, ValueError, RuntimeError) as error:
-        raise CheckpointError(f"{directory / 'config.json'} is incomplete or damaged: {error}", RETRY) from None
-    except IndexError:
-        raise CheckpointError(f"{directory / 'vocab.json'} does not fit the weights", RETRY) from None
     return ImportedModel(config, vocabulary.tokenizer, converted, sha256(file), read_kept_data(directory))
 
 
@@ -88,24 +126,28 @@ def check_type(options: Mapping[str, Any], name: str) -> None:
 
 
 def _config(directory: Path, options: dict[str, Any], tokenizer: Tokenizer, *, output_bias: bool) -> Config:
-    tokenizer_options = read_json(directory / "tokenizer_config.json", default={})
-    named = (tokenizer_options.get("source_lang"), tokenizer_options.get("target_lang"))
-    source, target = (  # the languages of multilingual models are joined by +
-        re.sub(r"[^A-Za-z0-9-]+", "_", str(name or "")).strip("_") or unknown
-        for name, unknown in zip(named, UNKNOWN_LANGUAGES, strict=True)
-    )
+    tokenizer_options = read_json(directory / "tokenizer_config.json", TokenizerOptions, default={})
+    unknown_source, unknown_target = UNKNOWN_LANGUAGES
+    source = _language(tokenizer_options.get("source_lang")) or unknown_source
+    target = _language(tokenizer_options.get("target_lang")) or unknown_target
     if source == target:  # a group of languages
         source, target = UNKNOWN_LANGUAGES
-    num_positions = int(options.get("max_position_embeddings", 512))
-    max_length = min(num_positions, int(tokenizer_options.get("model_max_length", num_positions)))
-    generation = options | read_json(directory / "generation_config.json", default={})
+    num_positions = options.get("max_position_embeddings", 512)
+    max_length = int(min(num_positions, tokenizer_options.get("model_max_length", num_positions)))
+    generation = options | read_json(directory / "generation_config.json", Generation, default={})
+    num_beams = int(generation.get("num_beams") or 1)
     return Config(
-        search=f"beam(beam_size={max(1, int(generation.get('num_beams') or 1))}, length_normalization='average')",
+        search=f"beam(beam_size={max(1, num_beams)}, length_normalization='average')",
         data=DataConfig(source, target),
         tokenizer=TokenizerConfig(vocab_size=len(tokenizer)),
         model=model_config(options, output_bias=output_bias),
         train=TrainConfig(max_length=max_length, batch_tokens=max(max_length, TrainConfig.batch_tokens)),
     )
+
+
+def _language(name: str | None) -> str:
+    """Return a language code. The languages of multilingual models are joined by +."""
+    return re.sub(r"[^A-Za-z0-9-]+", "_", name or "").strip("_")
 
 
 def model_config(options: dict[str, Any], *, output_bias: bool) -> ModelConfig:
@@ -121,7 +163,7 @@ def model_config(options: dict[str, Any], *, output_bias: bool) -> ModelConfig:
             raise CheckpointError(f"{name}={options[name]} of the model is not supported", "use another model")
     sizes = {}
     for name in ("attention_heads", "ffn_dim"):
-        encoder, decoder = (int(options[f"{stack}_{name}"]) for stack in ("encoder", "decoder"))
+        encoder, decoder = options[f"encoder_{name}"], options[f"decoder_{name}"]
         if encoder != decoder:
             raise CheckpointError(f"encoder_{name}={encoder} and decoder_{name}={decoder} differ", "use another model")
         sizes[name] = encoder
@@ -130,17 +172,17 @@ def model_config(options: dict[str, Any], *, output_bias: bool) -> ModelConfig:
     if activation not in ACTIVATIONS:
         raise CheckpointError(f"activation_function={activation} of the model is not supported", "use another model")
     return ModelConfig(
-        dim=int(options["d_model"]),
+        dim=options["d_model"],
         heads=sizes["attention_heads"],
         ffn_dim=sizes["ffn_dim"],
-        encoder_layers=int(options["encoder_layers"]),
-        decoder_layers=int(options["decoder_layers"]),
+        encoder_layers=options["encoder_layers"],
+        decoder_layers=options["decoder_layers"],
         norm_position="pre" if is_pegasus else "post",
         activation=ACTIVATIONS[activation],
         position_encoding="sinusoidal_concatenated",
-        dropout=float(options.get("dropout", 0.1)),
-        attention_dropout=float(options.get("attention_dropout", 0.0)),
-        activation_dropout=float(options.get("activation_dropout", 0.0)),
+        dropout=options.get("dropout", 0.1),
+        attention_dropout=options.get("attention_dropout", 0.0),
+        activation_dropout=options.get("activation_dropout", 0.0),
         tie_embeddings=all(ties),
         output_bias=output_bias,
     )
@@ -151,9 +193,9 @@ def _read_weights(directory: Path) -> tuple[Path, Weights]:
     if file is None:
         raise CheckpointError(f"{directory} has neither {' nor '.join(WEIGHT_FILES)}", RETRY)
     try:
-        tensors = load_file(file) if file.suffix == ".safetensors" else torch.load(file, "cpu", weights_only=True)
-        return file, Weights(file, {name: tensor.float() for name, tensor in tensors.items()})
-    except MemoryError:
+        with untrusted_files.errors_of(file, RETRY):
+            return file, Weights(file, _load_tensors(file))
+    except (MemoryError, CheckpointError):
         raise
     except Exception as error:  # a damaged pickle raises almost anything
         with file.open("rb") as content:
@@ -166,10 +208,27 @@ def _read_weights(directory: Path) -> tuple[Path, Weights]:
         raise CheckpointError(f"{file} is damaged", RETRY) from None
 
 
+def _load_tensors(file: Path) -> dict[str, Tensor]:
+    """Return the tensors of a file in float32.
+
+    Raises:
+        ValueError: a tensor is larger than its part of the file.
+    """
+    untrusted_files.check_zip_expansion(file)
+    tensors = load_file(file) if file.suffix == ".safetensors" else torch.load(file, "cpu", weights_only=True)
+    loaded = {}
+    for name, tensor in tensors.items():
+        if tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes():  # an expanded one
+            raise ValueError(f"{name} has a damaged shape")
+        loaded[name] = tensor.float()
+    return loaded
+
+
 def _read_vocabulary(directory: Path, options: dict[str, Any]) -> Vocabulary:
-    source_model, target_model = (read_bytes(directory / name) for name in (SOURCE, TARGET))
-    source_ids = read_json(directory / "vocab.json")
-    target_ids = read_json(directory / "target_vocab.json", default=source_ids)
+    source_model = read_bytes(directory / SOURCE)
+    target_model = read_bytes(directory / TARGET)
+    source_ids = read_json(directory / "vocab.json", dict[str, Id])
+    target_ids = read_json(directory / "target_vocab.json", dict[str, Id], default=source_ids)
     special = [options["pad_token_id"], source_ids["<unk>"], options["decoder_start_token_id"], options["eos_token_id"]]
     if special == [PAD, UNK, BOS, EOS] and source_model == target_model:
         with suppress(CheckpointError):  # a SentencePiece model with other ids, which `vocab.json` maps
@@ -180,12 +239,19 @@ def _read_vocabulary(directory: Path, options: dict[str, Any]) -> Vocabulary:
 
 
 def convert(weights: Weights, config: ModelConfig, vocabulary: Vocabulary) -> dict[str, Tensor]:
-    """Return the weights by the names of nmt."""
-    if config.tie_embeddings:
-        converted = {"embeddings.shared": select_rows(weights.first(*EMBEDDINGS["source"]), vocabulary.source_rows_V)}
-    else:
-        rows = {name: vocabulary.source_rows_V if name == "source" else vocabulary.target_rows_V for name in EMBEDDINGS}
-        converted = {f"embeddings.{name}": select_rows(weights.first(*EMBEDDINGS[name]), rows[name]) for name in rows}
+    """Return the weights by the names of nmt.
+
+    Raises:
+        CheckpointError: a tensor is missing.
+        IndexError: the vocabulary does not fit the embeddings.
+        RuntimeError: tensors that are concatenated have different shapes.
+    """
+    converted = {}
+    names = ("shared",) if config.tie_embeddings else tuple(EMBEDDINGS)
+    for name in names:
+        role = "source" if name == "shared" else name
+        rows_V = vocabulary.source_rows_V if role == "source" else vocabulary.target_rows_V
+        converted[f"embeddings.{name}"] = select_rows(weights.first(*EMBEDDINGS[role]), rows_V)
     if config.output_bias:
         bias_V = select_rows(weights["final_logits_bias"].view(-1), vocabulary.target_rows_V)
         bias_V[vocabulary.target_rows_V < 0] = MASKED
@@ -193,11 +259,17 @@ def convert(weights: Weights, config: ModelConfig, vocabulary: Vocabulary) -> di
         converted["output_bias_V"] = bias_V
     for stack, layers in (("encoder", config.encoder_layers), ("decoder", config.decoder_layers)):
         for layer in range(layers):
-            for name, parts in LAYER[stack].items():
-                for kind in ("weight", "bias"):
-                    tensors = [weights[f"model.{stack}.layers.{layer}.{part}.{kind}"] for part in parts]
-                    converted[f"{stack}.{layer}.{name}.{kind}"] = torch.cat(tensors)
+            converted |= _convert_layer(weights, stack, layer)
         if config.norm_position == "pre":
             for kind in ("weight", "bias"):
                 converted[f"{stack}_norm.{kind}"] = weights[f"model.{stack}.layer_norm.{kind}"]
+    return converted
+
+
+def _convert_layer(weights: Weights, stack: str, layer: int) -> dict[str, Tensor]:
+    converted = {}
+    for name, parts in LAYER[stack].items():
+        for kind in ("weight", "bias"):
+            tensors = [weights[f"model.{stack}.layers.{layer}.{part}.{kind}"] for part in parts]
+            converted[f"{stack}.{layer}.{name}.{kind}"] = torch.cat(tensors)
     return converted

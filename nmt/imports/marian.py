@@ -8,19 +8,17 @@ training under the name `special:model.yml`. Its parameters are renamed to those
 
 from __future__ import annotations
 
-import zipfile
-import zlib
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 import torch
-import yaml
 from torch import Tensor
 
-from nmt.config import Config, DataConfig, TokenizerConfig, TrainConfig
+from nmt import untrusted_files
+from nmt.config import Config, DataConfig, ModelConfig, TokenizerConfig, TrainConfig
 from nmt.data.separate_tokenizer import SOURCE, TARGET
 from nmt.data.tokenizer import UNK
 from nmt.errors import CheckpointError
@@ -30,12 +28,14 @@ from nmt.imports.common import (
     UNKNOWN_LANGUAGES,
     ImportedModel,
     Weights,
+    conversion_errors,
     join_vocabularies,
     position_table,
     read_bytes,
 )  # fmt: skip
-from nmt.imports.huggingface import convert, model_config
+from nmt.imports.huggingface import Id, Options, convert, model_config
 from nmt.paths import sha256
+from nmt.untrusted_files import MAX_CONFIG_BYTES
 
 DECODER = "decoder.yml"
 OPTIONS = "special:model.yml"
@@ -73,96 +73,131 @@ TABLES = {
 }  # fmt: skip
 
 
+class Decoder(TypedDict):
+    """The names of files in decoder.yml. It has options of the search, too."""
+
+    models: list[str]
+    vocabs: list[str]
+
+
 def read(directory: Path) -> ImportedModel:
     """Read a release in a directory.
 
     Raises:
         CheckpointError: a file is missing or damaged, or the model is not supported.
     """
-    decoder = _yaml(directory / DECODER, read_bytes(directory / DECODER))
-    names = decoder.get("models"), decoder.get("vocabs")
-    if not all(isinstance(each, list) and each and all(isinstance(n, str) for n in each) for each in names):
-        raise CheckpointError(f"{directory / DECODER} names no models and vocabs", RETRY)
-    (model, *others), vocabularies = names[0] or [], names[1] or []
-    if others or len(vocabularies) != 2:
-        raise CheckpointError(f"{directory} is not one model with two vocabularies", "use another model")
-    if not (directory / SOURCE).exists():
-        raise CheckpointError(f"{directory} has no {SOURCE}: BPE models are not supported", "use a SentencePiece model")
-    file = directory / Path(model).name
-    arrays = _arrays(file)
-    options = _yaml(file, bytes(arrays.pop(OPTIONS).tobytes()).rstrip(b"\0"))
-    for name, values in SUPPORTED.items():
-        if options.get(name, values[0]) not in values:
-            raise CheckpointError(f"{name}={options[name]} of the model is not supported", "use another model")
-    source_ids, target_ids = (_vocabulary(directory / Path(name).name) for name in vocabularies)
-    try:
+    decoder = _read_decoder(directory)
+    file = directory / Path(decoder["models"][0]).name
+    arrays, options = _read_model(file)
+    source_ids, target_ids = (_read_vocabulary(directory / Path(name).name) for name in decoder["vocabs"])
+    with conversion_errors(file, f"the vocabulary of {directory}"):
         special = [-1, source_ids["<unk>"], -1, source_ids["</s>"]]
-        model_options = _model_options(options)
-        source_model, target_model = read_bytes(directory / SOURCE), read_bytes(directory / TARGET)
-        vocabulary = join_vocabularies(source_model, target_model, source_ids, target_ids, special, special)
-        config = replace(
-            model_config(model_options, output_bias=True), position_encoding=f"learned(max_positions={MAX_LENGTH})"
+        vocabulary = join_vocabularies(
+            read_bytes(directory / SOURCE), read_bytes(directory / TARGET), source_ids, target_ids, special, special
         )
-        sides = ("source", "target")
-        positions = {f"{side}_positions.table_ND": position_table(MAX_LENGTH, config.dim) for side in sides}
-        weights = {**convert(Weights(file, _rename(arrays)), config, vocabulary), **positions}
+        config = _model_config(options)
+        weights = convert(Weights(file, _rename(arrays)), config, vocabulary)
+        dim = next(iter(weights.values())).shape[-1]  # of the embeddings, because that of the options may be wrong
+        table_ND = position_table(MAX_LENGTH, dim)
+        weights |= {"source_positions.table_ND": table_ND, "target_positions.table_ND": table_ND.clone()}
         if not decoder.get("allow-unk"):
             weights["output_bias_V"][UNK] = MASKED
-        beam_size, length_penalty = max(1, int(decoder.get("beam-size", 12))), float(decoder.get("normalize", 0))
-        if float(decoder.get("word-penalty", 0)):
-            raise CheckpointError("word-penalty of decoder.yml is not supported", "use another model")
-    except (KeyError, TypeError, ValueError, RuntimeError) as error:
-        raise CheckpointError(f"{file} is incomplete or damaged: {error}", RETRY) from None
-    except IndexError:
-        raise CheckpointError(f"the vocabularies do not fit {file}", RETRY) from None
+        search = _search(decoder)
     return ImportedModel(
-        Config(
-            search=f"beam(beam_size={beam_size}, length_penalty={length_penalty}, length_normalization='average')",
+        config=Config(
+            search=search,
             data=DataConfig(*UNKNOWN_LANGUAGES),
             tokenizer=TokenizerConfig(vocab_size=len(vocabulary.tokenizer)),
             model=config,
             train=TrainConfig(max_length=MAX_LENGTH),
         ),
-        vocabulary.tokenizer, weights, sha256(file),
-    )  # fmt: skip
+        tokenizer=vocabulary.tokenizer,
+        weights=weights,
+        checksum=sha256(file),
+    )
 
 
-def _vocabulary(path: Path) -> dict[str, int]:
-    """Read a vocabulary as text: otherwise YAML reads `no` as a boolean and `10` as a number."""
-    ids = _yaml(path, read_bytes(path), "BaseLoader")
+def _read_decoder(directory: Path) -> dict[str, Any]:
+    """Read decoder.yml, and check that it is one of a supported model."""
+    path = directory / DECODER
+    with untrusted_files.errors_of(path, RETRY):
+        decoder = _as_mapping(path, untrusted_files.read_bytes(path, MAX_CONFIG_BYTES))
+    if not untrusted_files.matches(decoder, Decoder) or not decoder["models"] or not decoder["vocabs"]:
+        raise CheckpointError(f"{path} names no models and vocabs", RETRY)
+    if len(decoder["models"]) != 1 or len(decoder["vocabs"]) != 2:
+        raise CheckpointError(f"{directory} is not one model with two vocabularies", "use another model")
+    if not (directory / SOURCE).exists():
+        raise CheckpointError(f"{directory} has no {SOURCE}: BPE models are not supported", "use a SentencePiece model")
+    return decoder
+
+
+def _search(decoder: Mapping[str, Any]) -> str:
+    """Return the search of decoder.yml.
+
+    Raises:
+        CheckpointError: an option is not supported.
+        ValueError: an option is not a number.
+    """
+    if float(decoder.get("word-penalty", 0)):
+        raise CheckpointError("word-penalty of decoder.yml is not supported", "use another model")
+    beam_size = max(1, int(decoder.get("beam-size", 12)))
+    length_penalty = float(decoder.get("normalize", 0))
+    return f"beam(beam_size={beam_size}, length_penalty={length_penalty}, length_normalization='average')"
+
+
+def _read_model(file: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Read the parameters and the options of a model, and check that the options are supported."""
     try:
-        return {str(piece): int(i) for piece, i in ids.items()}
+        arrays = untrusted_files.read_arrays(file)
+    except (OSError, ValueError):
+        raise CheckpointError(f"{file} is missing or damaged", RETRY) from None
+    if OPTIONS not in arrays:
+        raise CheckpointError(f"{file} has no {OPTIONS}: it is not a Marian model", "use another model")
+    options = _as_mapping(file, arrays.pop(OPTIONS).tobytes().rstrip(b"\0"))
+    for name, values in SUPPORTED.items():
+        if options.get(name, values[0]) not in values:
+            raise CheckpointError(f"{name}={options[name]} of the model is not supported", "use another model")
+    return arrays, options
+
+
+def _read_vocabulary(path: Path) -> dict[str, int]:
+    """Read a vocabulary as text: otherwise YAML reads `no` as a boolean and `10` as a number."""
+    pieces = _as_mapping(path, read_bytes(path), as_text=True)
+    try:
+        ids = {piece: int(i) for piece, i in pieces.items()}
+        untrusted_files.check(ids, dict[str, Id])
     except (ValueError, TypeError):
         raise CheckpointError(f"{path} is not a vocabulary", RETRY) from None
+    return ids
 
 
-def _yaml(path: Path, content: bytes, loader: str = "SafeLoader") -> dict[str, Any]:
+def _as_mapping(path: Path, content: bytes, *, as_text: bool = False) -> dict[str, Any]:
+    """Parse the YAML mapping of a file."""
     try:
-        value = yaml.load(content, Loader=getattr(yaml, f"C{loader}", getattr(yaml, loader)))
-    except (yaml.YAMLError, ValueError):  # such as a date 2001-13-01
+        value = untrusted_files.parse_yaml(content.decode("utf-8"), as_text=as_text)
+    except ValueError:
         value = None
     if not isinstance(value, dict):
         raise CheckpointError(f"{path} is not valid YAML", RETRY)
     return value
 
 
-def _arrays(file: Path) -> dict[str, Any]:
-    try:
-        with np.load(file) as arrays:
-            loaded = {name: arrays[name] for name in arrays.files}
-    except (OSError, ValueError, TypeError, AttributeError, EOFError, zipfile.BadZipFile, zlib.error):
-        raise CheckpointError(f"{file} is missing or damaged", RETRY) from None
-    if OPTIONS not in loaded:
-        raise CheckpointError(f"{file} has no {OPTIONS}: it is not a Marian model", "use another model")
-    return loaded
+def _model_config(options: dict[str, Any]) -> ModelConfig:
+    config = model_config(_model_options(options), output_bias=True)
+    return replace(config, position_encoding=f"learned(max_positions={MAX_LENGTH})")
 
 
 def _model_options(options: dict[str, Any]) -> dict[str, Any]:
-    """Return the options of MarianMT in Transformers."""
+    """Return the options of MarianMT in Transformers.
+
+    Raises:
+        KeyError: an option is missing.
+        ValueError: an option is not a number, or out of range.
+    """
     ties = options.get("tied-embeddings-all", False)
     model = {
-        "model_type": "marian", "d_model": options["dim-emb"], "encoder_layers": options["enc-depth"],
-        "decoder_layers": options["dec-depth"],
+        "model_type": "marian", "d_model": options["dim-emb"],
+        "encoder_layers": options["enc-depth"], "decoder_layers": options["dec-depth"],
         "activation_function": options.get("transformer-ffn-activation", "swish"),
         "tie_word_embeddings": ties, "share_encoder_decoder_embeddings": ties,
         "dropout": options.get("transformer-dropout", 0.1),
@@ -172,6 +207,7 @@ def _model_options(options: dict[str, Any]) -> dict[str, Any]:
     for stack in ("encoder", "decoder"):
         model[f"{stack}_attention_heads"] = options["transformer-heads"]
         model[f"{stack}_ffn_dim"] = options["transformer-dim-ffn"]
+    untrusted_files.check(model, Options)
     return model
 
 

@@ -9,6 +9,7 @@ NMTError            exit code 1: the request is valid but failed
 │   │               or another model; or a model to import is damaged or not supported
 │   └── NewerCheckpointError a later version of nmt wrote the checkpoint
 ├── TrainingError   training cannot continue (non-finite loss, out of memory, changed data)
+├── StoppedError    exit code 75: a signal has stopped a training run, which is saved and can be resumed
 └── UsageError      exit code 2: the command line or the config is wrong
     └── ConfigError an unknown key, a value of the wrong type or out of range
 """
@@ -49,6 +50,13 @@ class NewerCheckpointError(CheckpointError):
 
 class TrainingError(NMTError):
     """Training cannot continue; the latest checkpoint is intact."""
+
+
+class StoppedError(NMTError):
+    """A signal has stopped a training run. It is saved, and the same command with --resume continues it."""
+
+    exit_code = 75
+    """EX_TEMPFAIL of sysexits.h: try again later. A shell does not run the command after `&&`."""
 
 
 class UsageError(NMTError):

@@ -6,6 +6,7 @@ import ctypes
 import importlib
 import os
 import platform
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +19,17 @@ if TYPE_CHECKING:
 
 PRECISIONS = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 """Training precisions and their PyTorch dtypes. Inference also supports int8."""
+
+
+def stop_signals() -> list[signal.Signals]:
+    """Return the signals that ask a process to stop: Ctrl-C, SIGTERM and SIGHUP, which the end of a terminal sends.
+
+    SIGHUP stays ignored in a process that `nohup` has started. Windows does not have it.
+    """
+    signals = [signal.SIGINT, signal.SIGTERM]
+    if sys.platform != "win32" and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+        signals.append(signal.SIGHUP)
+    return signals
 
 
 def require_package(name: str, package: str, module: str = "") -> Any:

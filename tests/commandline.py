@@ -242,7 +242,8 @@ def _process_settings() -> tuple[object, ...]:
         torch.get_num_threads(), torch.are_deterministic_algorithms_enabled(), torch.get_default_dtype(),
         torch.is_grad_enabled(), torch.is_inference_mode_enabled(),
     )  # fmt: skip
-    return os.getcwd(), *map(signal.getsignal, (signal.SIGINT, signal.SIGTERM, signal.SIGPIPE)), *torch_settings
+    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE)
+    return os.getcwd(), *map(signal.getsignal, signals), *torch_settings
 
 
 def _print_warning(message: Warning | str, category: type[Warning], filename: str, lineno: int, *rest: object) -> None:

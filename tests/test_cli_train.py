@@ -7,6 +7,7 @@ import json
 import os
 import random
 import resource
+import shlex
 import signal
 import stat
 import subprocess
@@ -24,6 +25,7 @@ from nmt.cli.train import _describe
 from nmt.runs import checkpoint
 from nmt.train.profiling import Estimate
 
+STOPPED = 75
 FOREVER = {"train__steps": "100000", "train__schedule": "inverse_sqrt"}
 
 
@@ -53,17 +55,18 @@ def check_resumes(nmt: CommandLine, run: str, extra: int = 5) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_stopped_training_saves_and_can_be_resumed(number: signal.Signals, nmt: CommandLine) -> None:
     run = nmt.directory / "runs/a run"
     process = nmt.start(*training("runs/a run", train__valid_every="1000", train__log_every="1", **FOREVER))
     wait_until(process, (run / "metrics.jsonl").exists)  # training without a checkpoint yet
     process.send_signal(number)
-    if number == signal.SIGTERM:  # torchrun forwards the signal that the process group has already received
+    if number != signal.SIGINT:  # torchrun forwards the signal that the process group has already received
         time.sleep(0.01)
         process.send_signal(number)
     out, err = process.communicate(timeout=60)
-    assert process.returncode == 0, err.decode()
+    assert process.returncode == STOPPED, err.decode()
+    assert "error" not in err.decode()
     stopped = step(run)
     assert out.decode() == f"runs/a run/step-{stopped:06d}\n"
     assert (
@@ -71,6 +74,54 @@ def test_stopped_training_saves_and_can_be_resumed(number: signal.Signals, nmt: 
     )
     assert "Traceback" not in err.decode()
     check_resumes(nmt, "runs/a run")
+
+
+@pytest.mark.slow
+def test_the_end_of_the_terminal_saves_and_stops(nmt: CommandLine) -> None:
+    terminal, other_end = os.openpty()
+    run = nmt.directory / "runs/new"
+    often = {"train__valid_every": "1000", "train__log_every": "1"}
+    process = nmt.start(
+        *training("runs/new", **FOREVER, **often),
+        stdin=other_end, stdout=other_end, stderr=other_end, preexec_fn=lambda: os.login_tty(0),
+    )  # fmt: skip
+    os.close(other_end)
+    wait_until(process, (run / "metrics.jsonl").exists)
+    os.close(terminal)  # the kernel sends SIGHUP, and no output can be written any more
+    assert process.wait(timeout=60) == STOPPED
+    assert step(run) > 0
+    check_resumes(nmt, "runs/new")
+
+
+@pytest.mark.slow
+def test_a_run_that_ignores_sighup_goes_on_after_the_end_of_the_terminal(nmt: CommandLine) -> None:
+    def ignore() -> None:  # as nohup does
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    metrics_file = nmt.directory / "runs/new/metrics.jsonl"
+    process = nmt.start(*training("runs/new", train__log_every="1", train__steps="200"), preexec_fn=ignore)
+    wait_until(process, metrics_file.exists)
+    process.send_signal(signal.SIGHUP)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err.decode()
+    assert step(nmt.directory / "runs/new") == 200
+
+
+@pytest.mark.slow
+def test_commands_after_a_stopped_run_do_not_run_but_those_after_a_finished_one_do(nmt: CommandLine) -> None:
+    train = shlex.join([sys.executable, "-m", "nmt", *training("runs/new", train__valid_every="1000", **FOREVER)])
+    and_then = f"{train} --time-limit 1000s && echo next"
+    shell = nmt.start("-c", and_then, program=(), executable="/bin/sh", start_new_session=True)
+    wait_until(shell, (nmt.directory / "runs/new/sessions.jsonl").exists)
+    time.sleep(1)
+    trainer = Path(f"/proc/{shell.pid}/task/{shell.pid}/children")
+    os.kill(int(trainer.read_text().split()[0]), signal.SIGTERM)
+    out, err = shell.communicate(timeout=60)
+    assert (shell.returncode, b"next" in out) == (STOPPED, False), err
+    limited = nmt.process("train", "--run", "runs/new", "--resume", "--time-limit", "1s")
+    assert "time limit reached" in limited.err
+    assert limited.code == 0
 
 
 @pytest.mark.slow
@@ -84,7 +135,7 @@ def test_interrupt_cancels_validation(nmt: CommandLine) -> None:
     time.sleep(0.2)  # in the validation
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=10)
-    assert process.returncode == 0
+    assert process.returncode == STOPPED
     assert out.decode() == "runs/new/step-000002\n"
     assert "stopped and saved at update 2; continue with" in err.decode()
 
@@ -237,7 +288,7 @@ def test_non_finite_loss_stops_before_the_update(nmt: CommandLine) -> None:
         *("--set", "train.schedule=inverse_sqrt(peak=1e30, warmup=1)", "--set", "train.steps=40"),
     )
     location = ("in a batch of ", "pairs (lines ", "prepared data")
-    done.assert_fails(1, "the loss is nan", *location, "lower the learning rate")
+    done.assert_fails(1, "the loss is nan", *location, "lower the learning rate, which was 2.1e+29")
     assert step(run) == 20
     check_translates(nmt, "runs/tiny")
     again = ["--resume", "--set", "train.schedule=inverse_sqrt(peak=1e-3)", "--set", "train.steps=30"]

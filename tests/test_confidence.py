@@ -22,7 +22,7 @@ from commandline import CommandLine, sentences, write
 
 from nmt import Translator
 from nmt.config import config_io
-from nmt.errors import CheckpointError, ConfigError, DataError, NMTError, UsageError
+from nmt.errors import CheckpointError, ConfigError, DataError, NMTError, StoppedError, UsageError
 from nmt.evaluate import calibration, test_sets
 from nmt.evaluate.calibration import Observations
 from nmt.inference import TokenScores, confidence
@@ -232,9 +232,11 @@ def test_a_signal_during_calibration_also_skips_the_comparison(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("nmt.train.session.calibrate_translator", lambda *_, **__: os.kill(os.getpid(), signal.SIGTERM))
-    train(tiny.config(tmp_path, "train.steps=2", "train.valid_every=2"), tmp_path / "start")
+    with pytest.raises(StoppedError):
+        train(tiny.config(tmp_path, "train.steps=2", "train.valid_every=2"), tmp_path / "start")
     tuned = tiny.config(tmp_path, "train.steps=2", "train.valid_every=2", f"train.init_from={tmp_path / 'start'}")
-    train(tuned, tmp_path / "tuned")
+    with pytest.raises(StoppedError):
+        train(tuned, tmp_path / "tuned")
     logged = capfd.readouterr().err
     assert logged.count("no calibration: interrupted") == 2
     assert "comparison" not in logged

@@ -151,14 +151,28 @@ def test_killed_rank_ends_training(rank: int, nmt: CommandLine) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc")
-def test_signal_to_one_rank_stops_all_ranks_and_saves(nmt: CommandLine) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_signal_to_one_rank_stops_all_ranks_and_saves(number: signal.Signals, nmt: CommandLine) -> None:
     changes = {"train__steps": "1000000", "train__valid_every": "1000000", "train__log_every": "1"}
     process = nmt.start(*training("runs/stops", "files(train='text')", **changes), program=TORCHRUN)
     wait_until(process, (nmt.directory / "runs/stops/metrics.jsonl").exists)
-    os.kill(sorted(children(process))[1], signal.SIGTERM)
+    os.kill(sorted(children(process))[1], number)
     _, err = finish(process)
-    assert process.returncode == 0, err
+    assert process.returncode == 1, err  # of torchrun; its commands ended with exit code 75
+    assert "exitcode  : 75" in err
     assert re.search(r"stopped and saved at update .*; continue with: torchrun OPTIONS -m nmt -- train --run", err)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_signal_to_torchrun_saves(number: signal.Signals, nmt: CommandLine) -> None:
+    changes = {"train__steps": "1000000", "train__valid_every": "1000000", "train__log_every": "1"}
+    process = nmt.start(*training("runs/stops", "files(train='text')", **changes), program=TORCHRUN)
+    wait_until(process, (nmt.directory / "runs/stops/metrics.jsonl").exists)
+    os.kill(process.pid, number)
+    _, err = finish(process)
+    assert process.returncode != 0, err
+    assert "stopped and saved at update" in err
+    assert last_step(nmt, "runs/stops") > 0
 
 
 def test_ranks_with_different_data_do_not_train(nmt: CommandLine) -> None:

@@ -165,14 +165,17 @@ def test_run_with_replay_resumes_exactly(directory: Path) -> None:
 # ---- the command
 
 
-def fine_tune(nmt: CommandLine, *options: str, start: str = "runs/tiny", run: str = "runs/tuned") -> Done:
+def fine_tune(
+    nmt: CommandLine, *options: str, start: str = "runs/tiny", run: str = "runs/tuned", code: int = 0
+) -> Done:
     """Fine-tune with few updates; the domain is `new`, 100 sentences that the start model has not seen."""
     if not (nmt.directory / "new.en").exists():
         source, target = sentences(600)
         write(nmt.directory / "new", source[400:500], [line.replace("sieht", "erblickt") for line in target[400:500]])
         write(nmt.directory / "general", source[500:], target[500:])
     changes = [word for change in (NEW, "train.steps=6", "train.valid_every=3", *options) for word in ("--set", change)]
-    done = nmt.run("train", "--init-from", start, "--run", run, *changes)
+    done = nmt("train", "--init-from", start, "--run", run, *changes)
+    assert done.code == code, done.err
     return done
 
 
@@ -305,7 +308,7 @@ def test_interrupted_first_validation_is_repeated(nmt: CommandLine) -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Trainer, "validate", interrupted)
-        stopped = fine_tune(nmt)
+        stopped = fine_tune(nmt, code=75)
     assert "stopped and saved at update 0" in stopped.err
     assert not (nmt.directory / "runs/tuned/comparison.json").exists()
     resumed = nmt("train", "--run", "runs/tuned", "--resume")

@@ -113,7 +113,7 @@ def test_a_stopped_reproduction_of_a_time_limited_run_is_no_result(nmt: CommandL
     wait_until(process, lambda: has_content(nmt.directory / "runs/limited-again/metrics.jsonl"))
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
-    assert (process.returncode, out) == (1, b""), err
+    assert (process.returncode, out) == (75, b""), err
     assert b"the reproduction was stopped" in err
 
 
@@ -143,7 +143,7 @@ def test_interrupted_reproduction_is_resumed(nmt: CommandLine) -> None:
     wait_until(process, lambda: list((nmt.directory / "runs/long-again").glob("step-*")))
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
-    assert process.returncode == 1, err
+    assert process.returncode == 75, err
     assert out == b""
     assert b"the reproduction was stopped" in err
     done = nmt.run("reproduce", "runs/long")

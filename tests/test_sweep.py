@@ -304,7 +304,7 @@ def test_a_run_whose_training_is_stopped_has_failed(nmt: CommandLine, monkeypatc
         content = json.loads(meta.read_text())
         content["progress"]["scores"] = {}  # as after SIGTERM
         meta.write_text(json.dumps(content))
-        return SimpleNamespace(poll=lambda: 0)
+        return SimpleNamespace(poll=lambda: 75)
 
     monkeypatch.setattr(sweep, "start_nmt", stop)
     assert nmt("sweep", "--grid", "train.label_smoothing=0", "--run", "runs/sweep", *COMMON).code == 1

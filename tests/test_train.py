@@ -9,6 +9,7 @@ import itertools
 import json
 import math
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -30,7 +31,7 @@ from nmt.config import Config, ModelConfig, config_io
 from nmt.data.batching import Batch, collate
 from nmt.data.loader import Loader
 from nmt.data.prepare import prepare
-from nmt.errors import CheckpointError, TrainingError, UsageError
+from nmt.errors import CheckpointError, StoppedError, TrainingError, UsageError
 from nmt.evaluate.metrics import bleu, chrf
 from nmt.inference.translator import Translator
 from nmt.model.build import build_model
@@ -77,7 +78,8 @@ def check_resume(experiment: Config, directory: Path, at: int, precision: str = 
     train(experiment, directory / "uninterrupted", device="cpu", precision=precision)
     with pytest.MonkeyPatch.context() as patch:
         stop_at(at, patch)
-        train(experiment, interrupted, device="cpu", precision=precision)
+        with pytest.raises(StoppedError):
+            train(experiment, interrupted, device="cpu", precision=precision)
     progress = checkpoint.read_progress(checkpoint.checkpoints(interrupted)[-1])
     assert progress.step == at
     assert progress.batches_in_epoch > 0
@@ -134,7 +136,8 @@ def test_resumed_run_makes_the_interrupted_validation(directory: Path, at: int) 
     run(experiment, directory, "uninterrupted")
     with pytest.MonkeyPatch.context() as patch:
         stop_at(at, patch)
-        run(experiment, directory, "interrupted")
+        with pytest.raises(StoppedError):
+            run(experiment, directory, "interrupted")
     last = checkpoint.checkpoints(directory / "interrupted")[-1]
     assert (checkpoint.read_progress(last).step, checkpoint.read_progress(last).scores) == (at, {})
     best = run(experiment, directory, "interrupted", resume=True)
@@ -398,6 +401,43 @@ def test_non_finite_update_raises_and_keeps_the_weights(directory: Path, name: s
         torch.testing.assert_close(a, b, equal_nan=True, rtol=0, atol=0)
 
 
+@pytest.mark.parametrize(
+    ("peak", "problem"),
+    [(1e39, "the weights are not finite after update 3"), (1e30, "the validation loss is nan after update 3")],
+)
+def test_divergence_in_the_last_update_before_a_validation(directory: Path, peak: float, problem: str) -> None:
+    run(config(directory, "train.steps=2", "train.valid_every=2"), directory)
+    changes = ("train.steps=9", "train.valid_every=3", f"train.schedule=constant(peak={peak}, warmup=1)")
+    with pytest.raises(TrainingError, match=problem) as caught:
+        run(config(directory, *changes), directory, resume=True)
+    assert "lower the learning rate, which was 1.0e+" in caught.value.hint
+    assert [path.name for path in checkpoint.checkpoints(directory / "run")] == ["step-000002"]
+    run(config(directory, "train.steps=3", "train.valid_every=3"), directory, resume=True)  # as the hint says
+
+
+def test_a_stop_signal_does_not_save_a_diverged_model(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stop_at(1, monkeypatch)
+    with pytest.raises(TrainingError, match="the weights are not finite after update 1"):
+        run(config(directory, "train.schedule=constant(peak=1e39, warmup=1)"), directory)
+    assert checkpoint.checkpoints(directory / "run") == []
+
+
+def test_resuming_a_diverged_model_names_the_checkpoint_and_the_schedule(directory: Path) -> None:
+    experiment = config(directory, "train.steps=4", "train.valid_every=2")
+    run(experiment, directory)
+    last = checkpoint.checkpoints(directory / "run")[-1]
+    weights, training_state = checkpoint.load(last)
+    next(iter(weights.values())).fill_(math.inf)
+    progress, tokenizer = checkpoint.read_progress(last), checkpoint.read_meta(last)["tokenizer"]
+    checkpoint.save(directory / "run", progress, weights, training_state, tokenizer)
+    longer = config(directory, "train.steps=6", "train.valid_every=2", "train.schedule=constant(peak=2.0)")
+    with pytest.raises(TrainingError, match="step-000004 are not finite: training has diverged") as caught:
+        run(longer, directory, resume=True)
+    assert f"delete {last}, lower the learning rate of train.schedule=constant(peak=2.0)" in caught.value.hint
+    shutil.rmtree(last)
+    run(experiment, directory, resume=True)
+
+
 def test_fp16_overflow_skips_the_update(directory: Path) -> None:
     from torch.amp.grad_scaler import GradScaler
 
@@ -646,7 +686,8 @@ def test_an_interruption_does_not_change_the_average(directory: Path, monkeypatc
     experiment = config(directory, "train.valid_every=4", "train.keep_last=2", "train.average_last=2")
     run(experiment, directory, "whole")
     stop_at(10, monkeypatch)
-    run(experiment, directory, "parts")
+    with pytest.raises(StoppedError):
+        run(experiment, directory, "parts")
     assert checkpoint.checkpoints(directory / "parts")[-1].name == "step-000010"
     monkeypatch.undo()
     run(experiment, directory, "parts", resume=True)

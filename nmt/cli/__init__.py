@@ -20,7 +20,7 @@ from typer.core import TyperGroup
 from nmt import __version__
 from nmt.cli import process_settings
 from nmt.console import discard, escape_control
-from nmt.errors import NMTError, UsageError, file_hint
+from nmt.errors import NMTError, StoppedError, UsageError, file_hint
 
 ClickUsageError = cast(type[Exception], typer.BadParameter.__base__)
 """Click's UsageError. Some versions of Typer bundle Click, so it cannot be imported from click."""
@@ -81,6 +81,8 @@ class ErrorHandlingGroup(CommandGroup):
         """Run the command and exit with its code."""
         try:
             sys.exit(super().main(*args, **kwargs | {"standalone_mode": False}))
+        except StoppedError as error:  # not an error, and logged
+            sys.exit(error.exit_code)
         except NMTError as error:
             _report(error)
         except ClickUsageError as error:

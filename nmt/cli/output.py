@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import re
@@ -173,11 +174,13 @@ def open_output(path: Path | None, *, append: bool = False) -> Iterator[WriteLin
 
 
 def show(text: str) -> None:
-    """Print results. A closed pipe (`| head -1`) does not change the exit code of the command."""
+    """Print results. A closed pipe (`| head -1`) or terminal does not change the exit code of the command."""
     try:
         typer.echo(text)
         sys.stdout.flush()
-    except BrokenPipeError:
+    except OSError as error:
+        if error.errno not in (errno.EPIPE, errno.EIO):
+            raise
         discard(sys.stdout)
 
 

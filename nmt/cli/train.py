@@ -11,9 +11,10 @@ import typer
 
 from nmt.cli.duration import format_duration, parse_duration
 from nmt.cli.options import ConfigOption, DeviceOption, PrecisionOption, SetOption
+from nmt.cli.output import show
 from nmt.config import FINE_TUNING, Config
 from nmt.console import SILENT
-from nmt.errors import UsageError
+from nmt.errors import StoppedError, UsageError
 
 if TYPE_CHECKING:  # imports torch
     from nmt.train.profiling import Estimate
@@ -56,8 +57,11 @@ def train(
     """Train a translation model.
 
     Downloads and prepares the data, trains, validates and saves checkpoints. Without options, trains the quickstart
-    config on the built-in phrasebook, which takes 90 seconds on two CPU cores. Ctrl-C saves a checkpoint and stops.
-    Use --resume to continue. At the end, nmt calibrates the confidence of the best checkpoint (nmt calibrate).
+    config on the built-in phrasebook, which takes 90 seconds on two CPU cores. At the end, nmt calibrates the
+    confidence of the best checkpoint (nmt calibrate).
+
+    Ctrl-C, SIGTERM and the end of the terminal save a checkpoint and stop. The exit code is then 75, and --resume
+    continues the run. The exit code of a finished run is 0, also if --time-limit ended it.
 
     --init-from fine-tunes a model on other data. The best checkpoint is never worse than the start model on the
     validation set, and both are compared at the end. Its default config stops when the score no longer improves.
@@ -98,12 +102,22 @@ def train(
         for name, text in _describe(estimate, resolved.train.steps, limit).items():
             typer.echo(f"{name:<14}{text}")
         return
-    best = session.train(
-        resolved, directory, resume=resume, device=device, precision=precision,
-        time_limit=limit, auto_batch_size=fit_batch, tensorboard=tensorboard,
-    )  # fmt: skip
+    try:
+        session.train(
+            resolved, directory, resume=resume, device=device, precision=precision,
+            time_limit=limit, auto_batch_size=fit_batch, tensorboard=tensorboard,
+        )  # fmt: skip
+    except StoppedError:
+        _show_best(directory)
+        raise
+    _show_best(directory)
+
+
+def _show_best(run: Path) -> None:
+    from nmt.runs import checkpoint
+
     if not SILENT:
-        typer.echo(best)
+        show(str(checkpoint.best(run)))
 
 
 def _load_config(name: str, resumed_run: Path | None, init_from: Path | None, overrides: list[str]) -> Config:

@@ -15,6 +15,7 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from nmt import runtime
 from nmt.errors import NMTError
 
 HEAD_TIMEOUT = 10.0
@@ -143,11 +144,16 @@ def _allow_open_files(count: int) -> None:
 
 
 def serve(server: uvicorn.Server, listener: socket.socket) -> None:
-    """Answer requests until SIGINT or SIGTERM, then finish those that have begun, for at most `SHUTDOWN_TIMEOUT`."""
+    """Answer requests until a stop signal, then finish those that have begun, for at most `SHUTDOWN_TIMEOUT`."""
     _allow_open_files(2 * (MAX_CONNECTIONS + MAX_REFUSALS))
-    # uvicorn raises the signals again after it has handled them; ignored, they let the process end with exit code 0.
-    signals = (signal.SIGINT, signal.SIGTERM)
-    handlers: list[Any] = [signal.signal(number, lambda *_: None) for number in signals]
+
+    def stop(number: int, frame: Any) -> None:
+        server.should_exit = True
+
+    # uvicorn does not handle SIGHUP. It handles SIGINT and SIGTERM, and raises them again when it has ended: with this
+    # handler, the exit code is 0.
+    signals = runtime.stop_signals()
+    handlers: list[Any] = [signal.signal(number, stop) for number in signals]
     try:
         server.run([listener])
     finally:

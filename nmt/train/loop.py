@@ -54,7 +54,7 @@ def run(trainer: Trainer, metrics: MetricsLogger, stop: StopSignal, time_limit: 
             if state.scores:
                 bleu = f", BLEU {state.scores['valid_bleu']:.1f}"
             state.scores = {}
-            lr = trainer.optimizer.param_groups[0]["lr"]
+            lr = trainer.lr
             bar.set_postfix_str(f"{stats}, lr {lr:.1e}{bleu}", refresh=False)
             bar.update()
             if state.step % config.log_every == 0:
@@ -97,6 +97,7 @@ def _validate(trainer: Trainer, metrics: MetricsLogger, budget: TimeBudget, stop
     If a stop signal interrupts the validation, `scores` stays empty and a resumed run repeats the validation.
     """
     state = trainer.progress
+    trainer.check_weights()
     with budget.validation():
         scores = trainer.group.broadcast(stop.interruptible(trainer.validate) if trainer.group.is_main else None)
     if scores:
@@ -188,7 +189,8 @@ class StatsReader:
             self._loss = stats.loss
             self._running.add(stats)
             if self._spikes.update(stats):
-                log(f"update {step:,}: the loss rose to {stats.loss:.2f} from about {self._spikes.mean:.2f}")
+                rise = f"the loss rose to {stats.loss:.2f} from about {self._spikes.mean:.2f}"
+                log(f"update {step:,}: {rise}; if it stays high, lower the learning rate, now {pending.lr:.1e}")
 
 
 class PeriodStats:

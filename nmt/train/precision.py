@@ -43,8 +43,11 @@ def gpu_kernels(device: torch.device) -> Iterator[None]:
     """Select a GPU, on whose stream events are recorded, and its kernels for training; restore the kernels at the end.
 
     In fp32, matrix products use TF32 tensor cores: 10-bit mantissas, with sums in float32, at up to eight times the
-    speed.
+    speed. On another device, nothing changes.
     """
+    if device.type != "cuda":
+        yield
+        return
     torch.cuda.set_device(device)
     matmul_precision = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("high")

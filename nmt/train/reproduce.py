@@ -11,7 +11,7 @@ from nmt import runtime
 from nmt.config import Config, config_io
 from nmt.console import counted, log
 from nmt.data.prepare import prepare
-from nmt.errors import CheckpointError, TrainingError, UsageError
+from nmt.errors import CheckpointError, StoppedError, TrainingError, UsageError
 from nmt.runs import checkpoint, discovery, run_info
 from nmt.train.distillation import find_teacher
 from nmt.train.session import train
@@ -50,7 +50,8 @@ def reproduce(run: Path, new_run: Path, *, device: str = "auto", allow_changed_d
     Raises:
         CheckpointError: `run` has no checkpoint, or a record is damaged.
         UsageError: `new_run` contains another run, or `run` was stopped before its last update.
-        TrainingError: the data or the tokenizer has changed; or the reproduction was stopped.
+        TrainingError: the data or the tokenizer has changed.
+        StoppedError: a signal stopped the reproduction.
     """
     if new_run.resolve() == run.resolve():
         raise UsageError(f"{run} cannot reproduce itself", "choose another directory with --run")
@@ -78,11 +79,12 @@ def reproduce(run: Path, new_run: Path, *, device: str = "auto", allow_changed_d
         if resume and checkpoint.checkpoints(new_run):
             time_limit = max(1.0, time_limit - 3600 * run_info.collect(new_run)["training"]["hours"])
     precision = runtime.precision_name(training["precision"])
-    train(config, new_run, resume=resume, device=device, precision=precision, time_limit=time_limit)
+    try:
+        train(config, new_run, resume=resume, device=device, precision=precision, time_limit=time_limit)
+    except StoppedError:
+        log("the reproduction was stopped; run the command again to resume it")
+        raise
     new = run_info.collect(new_run)
-    is_finished = _stopped_early(new_run, config) or new["training"]["updates"] >= config.train.steps
-    if not (is_finished or (time_limit is not None and _is_validated(new_run))):
-        raise TrainingError("the reproduction was stopped", "run the command again to resume it")
     old_scores, new_scores = (info["best"]["validation"] for info in (original, new))
     scores = {name: (old_scores[name], new_scores[name]) for name in old_scores if name in new_scores}
     latest_checkpoints = [checkpoint.checkpoints(each)[-1] for each in (run, new_run)]

@@ -6,7 +6,6 @@ import json
 import shlex
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -22,7 +21,7 @@ from nmt.data.prepare import PreparedData, check_data_specs, prepare
 from nmt.data.store import TextStore
 from nmt.data.subword_regularization import resolve_method
 from nmt.data.tokenizer import tokenizer_file
-from nmt.errors import ConfigError, NMTError, TrainingError, UsageError
+from nmt.errors import ConfigError, NMTError, StoppedError, TrainingError, UsageError
 from nmt.evaluate.calibration import calibrate as calibrate_translator
 from nmt.evaluate.test_sets import TestSet, check_name, sample
 from nmt.inference.translator import Translator
@@ -87,7 +86,7 @@ def train(
 ) -> Path:
     """Train `config` in the directory `run` and return its best checkpoint.
 
-    Ctrl-C (SIGINT) and SIGTERM stop the training after a checkpoint, as the time limit does.
+    Ctrl-C (SIGINT), SIGTERM and SIGHUP stop the training after a checkpoint.
 
     Args:
         config: the experiment.
@@ -103,7 +102,8 @@ def train(
     Raises:
         UsageError: the run directory cannot be used (see `lock_run`); `auto_batch_size` is set without a GPU or for a
             resumed run; or TensorBoard is not installed.
-        TrainingError: the data has changed, a loss is not finite, memory is too small, or another rank has exited.
+        TrainingError: the data has changed, training has diverged, memory is too small, or another rank has exited.
+        StoppedError: a signal ended the training, after a checkpoint, or the steps after it.
         CheckpointError: a checkpoint cannot be read or saved.
         DataError: the data cannot be prepared.
     """
@@ -113,79 +113,149 @@ def train(
     torch_device = torch.device(runtime.resolve_device(device))
     if auto_batch_size:
         _check_auto_batch_size(torch_device, resume)
-    require_compiler(config, torch_device)
     if tensorboard:
         tensorboard_writer()
-    if resume and precision == "auto":
-        precision = saved_precision(run, torch_device.type)
-    dtype = training_dtype(precision, torch_device, config)
+    dtype = _choose_dtype(config, run, resume, torch_device, precision)
     with (
-        gpu_kernels(torch_device) if torch_device.type == "cuda" else nullcontext(),
+        gpu_kernels(torch_device),
         process_group(torch_device) as group,
         group.on_main(lock_run(config, run, resume)),
     ):
         dtype = group.broadcast(dtype)  # ranks may measure differently
-        if resume and config.tokenizer.model and not Path(config.tokenizer.model).is_file():
-            # That of a start model that was moved or deleted; the run has a copy.
-            config = replace(config, tokenizer=replace(config.tokenizer, model=str(tokenizer_file(run))))
-        prepared = prepare(config)
-        identity = (config.train, config.model, config.seed, prepared.meta["fingerprint"], prepared.meta["tokenizer"])
-        if any(other != identity for other in group.all_gather(identity)):
-            raise TrainingError(
-                "the ranks have different options or data", "share NMT_DATA, or copy it to all machines"
-            )
-        if teacher:
-            prepared = replace(prepared, meta=prepared.meta | {"teacher": run_info.parent_record(teacher)})
         if resume:
-            check_data_unchanged(run, prepared.meta)
-            parents = read_record(run / "data.json").get("derived_from")  # of an average
-            prepared = replace(prepared, meta=prepared.meta | ({"derived_from": parents} if parents else {}))
-        if config.train.init_from:
-            prepared = fine_tuning.inherit(prepared, run, Path(config.train.init_from))
+            config = _with_existing_tokenizer(config, run)
+        prepared = _prepare_data(config, run, resume, teacher, group)
         if auto_batch_size:
             config = find_batch_size(config, prepared, torch_device, dtype, group)
         trainer = _build_trainer(config, run, prepared, torch_device, dtype, group)
-        # Before config, data.json and tokenizer are replaced, because it may raise.
-        with runtime.out_of_memory_as(TrainingError("the optimizer does not fit in memory", "use another --device")):
-            is_restored = resume and trainer.restore()
-        if is_restored:
-            log(f"resuming {run} at update {trainer.progress.step:,}")
-        elif config.train.init_from:
-            trainer.init_from(Path(config.train.init_from))
-        if is_restored and loop.is_finished(trainer):
-            _check_finished_run(run, config)
-        if group.is_main:
-            _write_run_files(trainer, time_limit)
-        if group.is_main and not is_restored:
-            _warn_about_swapped_sides(trainer)
-        _log_summary(trainer)
-        metrics = MetricsLogger(run, trainer.progress.step, tensorboard=tensorboard and group.is_main)
-        with handle_stop_signals() as stop:
-            finished = loop.run(trainer, metrics, stop, time_limit and time_limit - (time.monotonic() - start_time))
-        if finished and config.train.average_last and group.is_main and checkpoint.validated(run):
-            _average_checkpoints(trainer)
-        is_interrupted = False
-        if finished and config.train.calibration_pairs and group.is_main:
-            is_interrupted = _calibrate(trainer, start_time + time_limit if time_limit else None)
-        if finished and config.train.init_from and group.is_main and not is_interrupted:
-            _compare_with_start(trainer, has_time_limit=time_limit is not None)
+        _start_run(trainer, resume, time_limit)
+        deadline = start_time + time_limit if time_limit else None
+        is_stopped = not _run_to_end(trainer, deadline, device, tensorboard)
+    if is_stopped:
+        raise StoppedError(f"a signal has stopped the training in {run}")
     best = checkpoint.best(run)
     if best is None:
         raise TrainingError("training ended before its first checkpoint", "increase --time-limit")
-    if group.is_main:
-        try:
-            model_card.write_card(run)
-        except NMTError as error:  # the checkpoints are saved
-            log(f"no model card: {error.message}")
-    if not finished:
-        program = "nmt" if group.world_size == 1 else "torchrun OPTIONS -m nmt --"
-        command = f"{program} train --run {shlex.quote(str(run))} --resume"
-        if device != "auto":
-            command += f" --device {device}"
-        if time_limit:
-            command += f" --time-limit {max(1, round(time_limit - (time.monotonic() - start_time)))}s"
-        log(f"stopped and saved at update {trainer.progress.step:,}; continue with: {command}")
     return best
+
+
+def _choose_dtype(config: Config, run: Path, resume: bool, device: torch.device, precision: str) -> torch.dtype:
+    """Return the dtype of the activations; a resumed run keeps its own unless another precision is given.
+
+    Raises:
+        UsageError: the device does not support it, or a compiler that the config needs is missing.
+    """
+    require_compiler(config, device)
+    if resume and precision == "auto":
+        precision = saved_precision(run, device.type)
+    return training_dtype(precision, device, config)
+
+
+def _with_existing_tokenizer(config: Config, run: Path) -> Config:
+    """Return the config of a run to resume with the run's copy of a start model's tokenizer that no longer exists."""
+    if not config.tokenizer.model or Path(config.tokenizer.model).is_file():
+        return config
+    return replace(config, tokenizer=replace(config.tokenizer, model=str(tokenizer_file(run))))
+
+
+def _prepare_data(
+    config: Config, run: Path, resume: bool, teacher: discovery.ModelFiles | None, group: RankGroup
+) -> PreparedData:
+    """Prepare the data, check it, and add the records of the models that the run is derived from to its metadata.
+
+    Raises:
+        TrainingError: the ranks have different options or data; or the data of a run to resume has changed.
+    """
+    prepared = prepare(config)
+    identity = (config.train, config.model, config.seed, prepared.meta["fingerprint"], prepared.meta["tokenizer"])
+    if any(other != identity for other in group.all_gather(identity)):
+        raise TrainingError("the ranks have different options or data", "share NMT_DATA, or copy it to all machines")
+    records = {}
+    if teacher:
+        records["teacher"] = run_info.parent_record(teacher)
+    if resume:
+        check_data_unchanged(run, prepared.meta | records)
+        if parents := read_record(run / "data.json").get("derived_from"):  # of an average
+            records["derived_from"] = parents
+    prepared = replace(prepared, meta=prepared.meta | records)
+    if config.train.init_from:
+        prepared = fine_tuning.inherit(prepared, run, Path(config.train.init_from))
+    return prepared
+
+
+def _start_run(trainer: Trainer, resume: bool, time_limit: float | None) -> None:
+    """Restore the latest checkpoint or load the start model, if there is one, and write the files of the run.
+
+    Raises:
+        UsageError: the run is finished, and an option that only further updates would use has changed.
+    """
+    config, run = trainer.config, trainer.run
+    # Before config, data.json and tokenizer are replaced, because it may raise.
+    with runtime.out_of_memory_as(TrainingError("the optimizer does not fit in memory", "use another --device")):
+        is_restored = resume and trainer.restore()
+    if is_restored:
+        log(f"resuming {run} at update {trainer.progress.step:,}")
+        if loop.is_finished(trainer):
+            _check_finished_run(run, config)
+    elif config.train.init_from:
+        trainer.init_from(Path(config.train.init_from))
+    if trainer.group.is_main:
+        _write_run_files(trainer, time_limit)
+        if not is_restored:
+            _warn_about_swapped_sides(trainer)
+    _log_summary(trainer)
+
+
+def _run_to_end(trainer: Trainer, deadline: float | None, device: str, tensorboard: bool) -> bool:
+    """Train and complete the run. Return False if a stop signal ends it before."""
+    metrics = MetricsLogger(trainer.run, trainer.progress.step, tensorboard=tensorboard and trainer.group.is_main)
+    with handle_stop_signals() as stop:
+        time_limit = deadline - time.monotonic() if deadline else None
+        is_finished = loop.run(trainer, metrics, stop, time_limit)
+    if not is_finished:
+        _log_how_to_continue(trainer, device, deadline)
+        return False
+    return _complete_run(trainer, deadline)
+
+
+def _complete_run(trainer: Trainer, deadline: float | None) -> bool:
+    """Average, calibrate, compare and describe a finished run, on rank 0.
+
+    Return False if a stop signal interrupts it on this rank.
+    """
+    if not trainer.group.is_main:
+        return True
+    config, is_interrupted = trainer.config.train, False
+    if config.average_last and checkpoint.validated(trainer.run):
+        _average_checkpoints(trainer)
+    if config.calibration_pairs:
+        is_interrupted = _calibrate(trainer, deadline)
+    if config.init_from and not is_interrupted:
+        is_interrupted = _compare_with_start(trainer, has_time_limit=deadline is not None)
+    _write_model_card(trainer.run)
+    return not is_interrupted
+
+
+def _log_how_to_continue(trainer: Trainer, device: str, deadline: float | None) -> None:
+    """Describe a stopped run, and log the command that resumes it for the rest of the time limit."""
+    if trainer.group.is_main:
+        _write_model_card(trainer.run)
+    program = "nmt" if trainer.group.world_size == 1 else "torchrun OPTIONS -m nmt --"
+    command = f"{program} train --run {shlex.quote(str(trainer.run))} --resume"
+    if device != "auto":
+        command += f" --device {device}"
+    if deadline:
+        remaining_seconds = round(deadline - time.monotonic())
+        command += f" --time-limit {max(1, remaining_seconds)}s"
+    log(f"stopped and saved at update {trainer.progress.step:,}; continue with: {command}")
+    trainer.group.broadcast(None)  # torchrun ends all ranks when one exits: not before rank 0 has logged this
+
+
+def _write_model_card(run: Path) -> None:
+    try:
+        model_card.write_card(run)
+    except NMTError as error:  # the checkpoints are saved
+        log(f"no model card: {error.message}")
 
 
 def estimate_training(
@@ -208,7 +278,7 @@ def estimate_training(
     require_compiler(config, torch_device)
     dtype = training_dtype(precision, torch_device, config)
     prepared = prepare(config)
-    with gpu_kernels(torch_device) if torch_device.type == "cuda" else nullcontext():
+    with gpu_kernels(torch_device):
         if auto_batch_size:
             config = find_batch_size(config, prepared, torch_device, dtype, RankGroup())
         trainer = _build_trainer(config, Path(), prepared, torch_device, dtype, RankGroup())
@@ -308,11 +378,11 @@ def _calibrate(trainer: Trainer, deadline: float | None) -> bool:
     )
 
 
-def _compare_with_start(trainer: Trainer, *, has_time_limit: bool) -> None:
-    """Compare the start model with the result."""
+def _compare_with_start(trainer: Trainer, *, has_time_limit: bool) -> bool:
+    """Compare the start model with the result. Return whether a stop signal interrupted it."""
     config, run = trainer.config, trainer.run
     command = f"nmt compare {shlex.quote(config.train.init_from)} {shlex.quote(str(run))} --test NAME"
-    _run_optional(
+    return _run_optional(
         lambda: fine_tuning.compare_with_start(
             config, run, trainer.prepared, _device_name(trainer), has_time_limit=has_time_limit
         ),

@@ -37,7 +37,9 @@ class UpdateStats:
 class PendingStats:
     """The statistics of an update that a GPU may still be computing."""
 
-    def __init__(self, values: Tensor, losses: Sequence[Tensor], microbatches: Sequence[Batch], tokens: int) -> None:
+    def __init__(
+        self, values: Tensor, losses: Sequence[Tensor], microbatches: Sequence[Batch], tokens: int, lr: float
+    ) -> None:
         """Start the transfer from the GPU.
 
         Args:
@@ -45,8 +47,10 @@ class PendingStats:
             losses: the contribution of each microbatch to the loss.
             microbatches: this rank's batches.
             tokens: target tokens of all ranks.
+            lr: learning rate of the update.
         """
-        self.tokens, self._losses = tokens, losses
+        self.tokens, self.lr = tokens, lr
+        self._losses = losses
         self._pair_ids = [batch.pair_ids for batch in microbatches]
         self._values = values.to("cpu", non_blocking=True)
         self._transferred = None
@@ -65,8 +69,29 @@ class PendingStats:
         loss, grad_norm, loss_scale = self._values.tolist()
         has_overflow = not math.isfinite(grad_norm)
         if has_overflow and loss_scale <= 1:  # 1 unless the precision is fp16
-            raise _not_finite_error(self._losses, grad_norm, self._pair_ids)
+            raise self._not_finite_error(grad_norm)
         return UpdateStats(loss, self.tokens, grad_norm, skipped=has_overflow)
+
+    def _not_finite_error(self, grad_norm: float) -> TrainingError:
+        """Return the error for the first microbatch whose loss is not finite, or for the gradient of all of them."""
+        name, value = "gradient", grad_norm
+        pair_ids = [i for ids in self._pair_ids for i in ids]
+        for ids, loss in zip(self._pair_ids, self._losses, strict=True):
+            if not loss.isfinite():
+                name, value = "loss", loss.item()
+                pair_ids = list(ids)
+                break
+        lines = ", ".join(str(i + 1) for i in pair_ids[:5])
+        if len(pair_ids) > 5:
+            lines += ", ..."
+        problem = f"the {name} is {value} in a batch of {len(pair_ids)} pairs (lines {lines} of the prepared data)"
+        return divergence_error(problem, self.lr, "the update was discarded")
+
+
+def divergence_error(problem: str, lr: float, consequence: str = "training has diverged") -> TrainingError:
+    """Return the error for a training run that has diverged at a learning rate."""
+    change = f"lower the learning rate, which was {lr:.1e}, or use --precision fp32"
+    return TrainingError(problem, f"{consequence}; {change}, then continue with --resume")
 
 
 def train_step(
@@ -135,7 +160,8 @@ def _update(
         optimizer.found_inf = (~norm.isfinite()).float()
     scaler.step(optimizer)  # type: ignore[arg-type]
     scaler.update()
-    return PendingStats(torch.stack((total, norm, loss_scale)), losses, microbatches, tokens)
+    lr = optimizer.param_groups[0]["lr"]
+    return PendingStats(torch.stack((total, norm, loss_scale)), losses, microbatches, tokens, lr)
 
 
 def _backward(
@@ -146,17 +172,6 @@ def _backward(
     loss = batch_loss(model, batch, smoothing=config.label_smoothing, logits_loss=function, teacher=teacher) / tokens
     scaler.scale(loss).backward()
     return loss.detach()
-
-
-def _not_finite_error(losses: Sequence[Tensor], grad_norm: float, pair_ids: Sequence[tuple[int, ...]]) -> TrainingError:
-    bad = [(ids, loss.item()) for ids, loss in zip(pair_ids, losses, strict=True) if not math.isfinite(loss)]
-    name, value = ("loss", bad[0][1]) if bad else ("gradient", grad_norm)
-    pairs = [i for ids in ([bad[0][0]] if bad else pair_ids) for i in ids]
-    lines = ", ".join(str(i + 1) for i in pairs[:5]) + (", ..." if len(pairs) > 5 else "")
-    return TrainingError(
-        f"the {name} is {value} in a batch of {len(pairs)} pairs (lines {lines} of the prepared data)",
-        "the update was discarded; lower the learning rate or use --precision fp32, then continue with --resume",
-    )
 
 
 def batch_loss(

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+from nmt import runtime
 from nmt.runs.checkpoint import Progress
 
 T = TypeVar("T")
@@ -21,8 +22,8 @@ class _InterruptedError(BaseException):
 class StopSignal:
     """Signal handler. The first signal requests a stop, and ends a function that runs in `interruptible`.
 
-    Ctrl-C (SIGINT) a second time raises KeyboardInterrupt. SIGTERM does not: a process group may get it, and the parent
-    process may then forward it, torchrun as SIGTERM and other programs as SIGINT.
+    Ctrl-C (SIGINT) a second time raises KeyboardInterrupt. SIGTERM and SIGHUP do not: a process group may get them, and
+    the parent process may then forward them, torchrun as they are and other programs as SIGINT.
     """
 
     def __init__(self) -> None:
@@ -54,7 +55,7 @@ class StopSignal:
 
 @contextmanager
 def handle_stop_signals() -> Iterator[StopSignal]:
-    """Handle SIGINT (Ctrl-C) and SIGTERM, and restore the previous handlers at the end.
+    """Handle Ctrl-C, SIGTERM and SIGHUP, and restore the previous handlers at the end; see `runtime.stop_signals`.
 
     Only the main thread of a program can handle signals; in another one, training cannot be stopped by them.
     """
@@ -62,7 +63,7 @@ def handle_stop_signals() -> Iterator[StopSignal]:
     if threading.current_thread() is not threading.main_thread():
         yield stop
         return
-    previous = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    previous = {number: signal.signal(number, stop) for number in runtime.stop_signals()}
     try:
         yield stop
     finally:

@@ -348,8 +348,6 @@ def _commands(
     if not (run / TRAINED).exists():
         if code := (yield command):
             return replace(failure, exit_code=code)
-        if not ((last := run_info.last_progress(run)) and last.scores):  # a signal stopped only the training
-            return failure
         (run / TRAINED).touch()
     if code := (yield ["evaluate", "--model", str(run), "--bleu", "--chrf", "--device", device]):
         return replace(failure, exit_code=code)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -34,7 +35,7 @@ from nmt.train.distributed import RankGroup
 from nmt.train.gradient_reducer import GradientReducer
 from nmt.train.optim import Schedule, parse_optimizer, parse_schedule
 from nmt.train.run_dir import truncate_metrics
-from nmt.train.step import PendingStats, batch_loss, train_step
+from nmt.train.step import PendingStats, batch_loss, divergence_error, train_step
 
 MIN_OUTPUT_BIAS = -20.0
 """Minimum output bias at the start of fine-tuning. Imported models have -1000 for tokens that they never generate. It
@@ -95,11 +96,35 @@ class Trainer:
         torch.manual_seed(self.config.seed + 7919 * self.group.rank + 104729 * self.progress.step)
 
     def save(self) -> None:
-        """Save a checkpoint and delete old ones. All ranks must call this."""
+        """Save a checkpoint and delete old ones. All ranks must call this.
+
+        Raises:
+            TrainingError: the weights are not finite; earlier checkpoints are kept.
+        """
+        self.check_weights()
         rng_states = self.group.all_gather(_rng_states(self.device))
         if self.group.is_main:
             self._write(rng_states)
         self.group.broadcast(None)  # no rank continues or exits before the checkpoint is complete
+
+    def check_weights(self) -> None:
+        """Check that the updates have not made a weight infinite or NaN.
+
+        Raises:
+            TrainingError: they have.
+        """
+        if not self._has_finite_weights():
+            raise divergence_error(f"the weights are not finite after update {self.progress.step:,}", self.lr)
+
+    def _has_finite_weights(self) -> bool:
+        is_finite = [parameter.isfinite().all() for parameter in self.model.parameters()]
+        return bool(torch.stack(is_finite).all())
+
+    @property
+    def lr(self) -> float:
+        """The learning rate of the last update."""
+        lr: float = self.optimizer.param_groups[0]["lr"]
+        return lr
 
     def _write(self, rng_states: list[dict[str, Tensor]]) -> None:
         training = {f"raw.{name}": t for name, t in self.model.state_dict().items()} if self.ema else {}
@@ -139,7 +164,8 @@ class Trainer:
 
         Raises:
             CheckpointError: all checkpoints are damaged.
-            TrainingError: the tokenizer of the checkpoint differs from that of the prepared data.
+            TrainingError: the tokenizer of the checkpoint differs from that of the prepared data; or its weights are
+                not finite.
         """
         saved = checkpoint.load_latest_intact(self.run) if self.group.is_main else None
         path = self.group.broadcast(saved and saved[0])
@@ -162,6 +188,12 @@ class Trainer:
         # The same share of the epoch remains if the batches have another size.
         self.progress.batches_in_epoch = self.progress.batches_in_epoch * old_batch_tokens // batch_tokens
         self._restore_model(weights, training)
+        if not self._has_finite_weights():
+            raise TrainingError(
+                f"the weights in {path} are not finite: training has diverged",
+                f"delete {path}, lower the learning rate of train.schedule={self.config.train.schedule}, and continue "
+                "with --resume",
+            )
         self._restore_optimizer(training)
         self._restore_rng_states(training)
         if self.group.is_main:
@@ -267,11 +299,16 @@ class Trainer:
 
         Args:
             model: the model to validate; None: the model that `save` saves.
+
+        Raises:
+            TrainingError: the loss is not finite, or a line does not fit in memory.
         """
         model = (model or self.ema or self.model).eval()
         hint = "shorten the lines of the validation set"
         with runtime.out_of_memory_as(TrainingError("a line of the validation set does not fit in memory", hint)):
             loss = self._validation_loss(model)
+        if not math.isfinite(loss):
+            raise divergence_error(f"the validation loss is {loss} after update {self.progress.step:,}", self.lr)
         test = TestSet("valid", self.valid_src, [self.valid_tgt])
         test = sample(test, self.config.train.valid_pairs or len(self.valid_src))
         max_source_length = min(self.prepared.meta["max_source_length"], self.config.train.max_length - 1)

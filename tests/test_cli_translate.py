@@ -7,6 +7,7 @@ import os
 import pty
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -23,6 +24,7 @@ from test_distributed import TORCHRUN
 
 from nmt import Guard, Line, Translator
 from nmt.cli.options import search_spec
+from nmt.data import spans
 from nmt.data.batching import collate
 from nmt.documents.document import RichText
 from nmt.documents.formats import DocumentOptions
@@ -143,6 +145,41 @@ def test_every_line_is_translated_in_every_precision(many: CommandLine, precisio
 
 
 # ---- shards and resuming
+
+
+SLOW_PATTERNS = [
+    (r"(a+)+$", "a" * 40 + "b"), (r"(\w+\s?)*:", "many words " * 30), (r"(?:x|x)*y", "x" * 60),
+    (r".*.*.*.*=", "no sign " * 400), (r"(?=(a+)+$)b", "a" * 40 + "b"), (r"(a*)*\d", "a" * 60),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("pattern", "text"), SLOW_PATTERNS)
+def test_a_slow_pattern_is_an_error(
+    pattern: str, text: str, trained: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spans, "MAX_PATTERN_SECONDS", 0.1)
+    previous = signal.getsignal(signal.SIGALRM)
+    (trained.directory / "slow.txt").write_text(f"the dog\n{text}\n")
+    (trained.directory / "slow.md").write_text(f"the dog\n\n{text}\n")
+    # A fast pattern before and after it does not matter.
+    options = ("--model", "runs/tiny", "--protect", "v[0-9]", "--protect", pattern, "--protect", "w[0-9]")
+    for arguments in ((text,), ("--input", "slow.txt"), ("slow.md", "--to", "de")):
+        done = trained("translate", *options, *arguments)
+        done.assert_fails(2, f"--protect {pattern!r} takes more than 0.1 seconds in one line", "hint: ")
+    assert signal.getsignal(signal.SIGALRM) == previous
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
+@given(
+    st.text("ab12 .:é\u0301", max_size=40), st.sampled_from([r"\w+", r"(?i)A\d*", r"\b1.", r"[^ ]+:", "é", "(a|b)+"])
+)
+def test_the_time_limit_does_not_change_what_patterns_match(text: str, pattern: str) -> None:
+    compiled = spans.compile_patterns([pattern])
+    expected = [match.span() for match in re.finditer(pattern, text) if match[0]]
+    assert [(span.start, span.end) for span in spans._find_custom(text, compiled[0])] == expected
+    with ThreadPoolExecutor(1) as pool:  # which has no time limit
+        found = pool.submit(spans._find_custom, text, compiled[0]).result()
+    assert [(span.start, span.end) for span in found] == expected
 
 
 @pytest.mark.parametrize("count", [1, 3, 200])

@@ -8,9 +8,11 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
+from nmt import runtime
 from nmt.errors import UsageError
 
 _UNITS = (
@@ -122,6 +124,8 @@ _PATTERNS = {
     ],
     "number": [rf"{_NUMBER_START}{_NUMBER}(?!\w|[.,:/'’-]?\d|\. (?:{_ORDINAL_NOUNS}))"],
 }
+MAX_PATTERN_SECONDS = 5.0
+"""Maximum time in which a pattern of the user must find its matches in one text. Most take microseconds."""
 _PATTERN = re.compile("|".join(f"(?P<{kind}>{'|'.join(each)})" for kind, each in _PATTERNS.items()), re.IGNORECASE)
 _MAY_MATCH = re.compile(
     rf"[\d@#/\\{{}}%$<>&`_~\ue000-\uf8ff{_SYMBOLS}]|--|www|\w\.\w|:\w|\(\)|(?<!\w)-[a-z]\b", re.IGNORECASE
@@ -150,7 +154,7 @@ def compile_patterns(expressions: Sequence[str]) -> list[re.Pattern[str]]:
     """Compile the regular expressions of `--protect`.
 
     Raises:
-        UsageError: an expression is invalid, or it matches the empty string.
+        UsageError: an expression is invalid, takes too long, or matches the empty string.
     """
     patterns = []
     for expression in expressions:
@@ -158,7 +162,9 @@ def compile_patterns(expressions: Sequence[str]) -> list[re.Pattern[str]]:
             pattern = re.compile(expression)
         except (re.error, OverflowError, RecursionError) as error:
             raise UsageError(f"--protect {expression!r} is not a regular expression: {error}") from None
-        if pattern.match(""):
+        with _pattern_time_limit(pattern):
+            matches_nothing = pattern.match("")
+        if matches_nothing:
             raise UsageError(f"--protect {expression!r} matches the empty string", "name the text to protect")
         patterns.append(pattern)
     return patterns
@@ -170,20 +176,38 @@ def _is_inside(span: ProtectedSpan, other: ProtectedSpan) -> bool:
     return is_shorter and other.start <= span.start and span.end <= other.end
 
 
+def _pattern_time_limit(pattern: re.Pattern[str]) -> AbstractContextManager[None]:
+    """Limit the time of a pattern of the user in one text to `MAX_PATTERN_SECONDS`; see `runtime.time_limit`."""
+    error = UsageError(
+        f"--protect {pattern.pattern!r} takes more than {MAX_PATTERN_SECONDS:g} seconds in one line",
+        "avoid repetitions in repetitions, such as (a+)+, and repetitions of the same characters after each other",
+    )
+    return runtime.time_limit(MAX_PATTERN_SECONDS, error)
+
+
+def _find_custom(text: str, pattern: re.Pattern[str]) -> list[ProtectedSpan]:
+    """Return the matches of a pattern of the user that are not empty.
+
+    Raises:
+        UsageError: finding them takes too long.
+    """
+    with _pattern_time_limit(pattern):
+        matches = [match for match in pattern.finditer(text) if match[0]]
+    return [ProtectedSpan(match.start(), match.end(), "custom") for match in matches]
+
+
 def find_spans(text: str, custom: Iterable[re.Pattern[str]] = ()) -> list[ProtectedSpan]:
     """Return the protected spans of a text, in order and without overlaps.
 
     `custom` patterns take precedence, except over a longer span around their match, such as a URL.
+
+    Raises:
+        UsageError: a custom pattern takes too long; see `_find_custom`.
     """
     others: list[ProtectedSpan] = []
     if _MAY_MATCH.search(text):
         others += (ProtectedSpan(match.start(), match.end(), str(match.lastgroup)) for match in _PATTERN.finditer(text))
-    matches = [
-        ProtectedSpan(match.start(), match.end(), "custom")
-        for pattern in custom
-        for match in pattern.finditer(text)
-        if match[0]
-    ]
+    matches = [span for pattern in custom for span in _find_custom(text, pattern)]
     first = [match for match in matches if not any(_is_inside(match, span) for span in others)]
     return list(without_overlaps([*first, *others, *matches]))
 

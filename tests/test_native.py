@@ -548,10 +548,7 @@ def test_arrays_of_another_shape_or_type_are_rejected() -> None:
     for mistake in mistakes:
         with pytest.raises(ValueError, match="must be integers of shape"):
             state.step(StepRequest(**(arrays | mistake)))
-    for bad_id in (-2, VOCABULARY, 2**32):
-        with pytest.raises(ValueError, match="banned token ids must be between -1 and 36"):
-            state.step(StepRequest(**arrays, banned_RX=np.full((2, 1), bad_id)))
-    state.step(StepRequest(**arrays))
+    state.step(StepRequest(**arrays, banned_RX=np.array([[-(2**31)], [2**31 - 1]])))  # these exclude no token
     matrix = Matrix(np.ones((3, 2), np.float32), None, "fp32")
     with pytest.raises(ValueError, match=r"expected an array of shape \(1, 2\)"):
         matrix.multiply(np.ones((1, 3), np.float32))

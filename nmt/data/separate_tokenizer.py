@@ -15,6 +15,7 @@ from pathlib import Path
 
 import sentencepiece as spm
 
+from nmt import untrusted_files
 from nmt.data.normalization import SURROGATES
 from nmt.data.tokenizer import EOS, UNK, Tokenizer, one_line
 from nmt.errors import CheckpointError
@@ -54,14 +55,16 @@ class SeparateTokenizer(Tokenizer):
         Raises:
             CheckpointError: the file is missing or damaged.
         """
+        hint = "restore the original file"
         try:
-            with zipfile.ZipFile(path) as archive:
-                source, target, vocabulary = (archive.read(name) for name in (SOURCE, TARGET, VOCABULARY))
-            return cls(source, target, json.loads(vocabulary))
+            source, target, vocabulary = untrusted_files.read_zip(path, (SOURCE, TARGET, VOCABULARY))
+            pieces = untrusted_files.parse_json(vocabulary)
+            untrusted_files.check(pieces, list[str])
+            return cls(source, target, pieces)
         except OSError as error:
-            raise CheckpointError(f"cannot read tokenizer {path}: {error.strerror}", "restore the file") from None
-        except (zipfile.BadZipFile, KeyError, ValueError, TypeError):
-            raise CheckpointError(f"{path} is damaged", "restore the original file") from None
+            raise CheckpointError(f"cannot read tokenizer {path}: {error.strerror}", hint) from None
+        except (ValueError, CheckpointError):
+            raise CheckpointError(f"{path} is damaged", hint) from None
 
     def _to_zip(self) -> bytes:
         """Return all parts in one file, without time stamps: equal tokenizers have equal files."""

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import sentencepiece as spm
 
+from nmt import untrusted_files
 from nmt.config import TokenizerConfig
 from nmt.console import log
 from nmt.data.normalization import normalize
@@ -71,9 +72,12 @@ class Tokenizer:
 
             return SeparateTokenizer.load(path)
         try:
-            return cls.parse(path.read_bytes(), path)
+            model = untrusted_files.read_bytes(path)
         except OSError as error:
             raise CheckpointError(f"cannot read tokenizer {path}: {error.strerror}", "restore the file") from None
+        except ValueError as error:
+            raise CheckpointError(f"{path} is not a SentencePiece model: {error}", "restore the file") from None
+        return cls.parse(model, path)
 
     @classmethod
     def parse(cls, model: bytes, path: Path) -> Tokenizer:

@@ -14,11 +14,12 @@ import json
 import math
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from nmt import untrusted_files
 from nmt.console import log
 from nmt.errors import CheckpointError, NMTError
 from nmt.inference import TokenScores
@@ -26,6 +27,7 @@ from nmt.paths import sha256, write_text
 from nmt.runs import pretrained
 from nmt.runs.checkpoint import CALIBRATION, WEIGHTS, read_meta
 from nmt.runs.discovery import ModelFiles
+from nmt.untrusted_files import Count, Number, Range
 
 Array = NDArray[np.float64]
 FORMAT = 1
@@ -45,17 +47,17 @@ MAX_LOGIT = 30.0
 class Feature:
     """Mean and standard deviation of a feature on the development set, and the weight of the standardized feature."""
 
-    mean: float
-    std: float
-    weight: float
+    mean: Number
+    std: Annotated[float, Range(1e-30, 1e30)]
+    weight: Number
 
 
 @dataclass(frozen=True)
 class ConfidenceModel:
     """A logistic regression from features to expected quality."""
 
-    bias: float
-    log_length_ratio: float
+    bias: Number
+    log_length_ratio: Number
     """Median of log(T / S) on the development set. The feature `length_ratio` is the distance from it."""
     features: dict[str, Feature]
     """The features by name, in the order of `FEATURE_SIGNS`."""
@@ -85,7 +87,7 @@ class Calibration(ConfidenceModel):
     search: str
     data: str
     """Name of the development set."""
-    sentences: int
+    sentences: Count
     """Number of sentences of the development set."""
     held_out: dict[str, float]
     """Correlations and calibration error in cross-validation on the development set."""
@@ -186,22 +188,16 @@ def load(path: Path) -> Calibration:
     """
     hint = "fit a new one with nmt calibrate, or delete the file"
     try:
-        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        if content.pop("format") != FORMAT:
+        content = untrusted_files.parse_json(untrusted_files.read_bytes(path))
+        untrusted_files.check(content, dict[str, Any])
+        if content.pop("format", None) != FORMAT:
             raise CheckpointError(f"{path} was written by another version of nmt", hint)
-        content["features"] = {name: Feature(**values) for name, values in content["features"].items()}
-        calibration = Calibration(**content)
-        numbers = [calibration.bias, calibration.log_length_ratio]
-        numbers += [value for feature in calibration.features.values() for value in asdict(feature).values()]
-        is_valid = (
-            list(calibration.features) == list(FEATURE_SIGNS)
-            and all(isinstance(number, int | float) and math.isfinite(number) for number in numbers)
-            and all(feature.std > 0 for feature in calibration.features.values())
-        )
+        untrusted_files.check(content, Calibration)
+        if list(content["features"]) != list(FEATURE_SIGNS):
+            raise ValueError("other features")
     except OSError as error:
         raise CheckpointError(f"cannot read {path}: {error.strerror}", hint) from None
-    except (ValueError, KeyError, TypeError, AttributeError):
-        is_valid = False
-    if not is_valid:
-        raise CheckpointError(f"{path} is damaged", hint)
-    return calibration
+    except ValueError:
+        raise CheckpointError(f"{path} is damaged", hint) from None
+    features = {name: Feature(**values) for name, values in content["features"].items()}
+    return Calibration(**content | {"features": features})

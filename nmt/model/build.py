@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import torch
 
 from nmt.config import ModelConfig
@@ -47,6 +49,23 @@ def check_model(config: ModelConfig) -> None:
             "model.position_encoding=rotary requires dot-product attention",
             "set model.attention_score=dot, or choose another position encoding",
         )
+
+
+def check_shapes(config: ModelConfig, vocab_size: int, shapes: Mapping[str, Sequence[int]]) -> None:
+    """Check the shapes of weights before a network for them is built, whose memory only its config limits.
+
+    Raises:
+        ConfigError: an option is unknown, or options are incompatible.
+        ValueError: a weight is missing or unknown, or has another shape.
+    """
+    check_model(config)
+    with torch.device("meta"):  # allocates no memory
+        expected = MODELS[config.arch](config, vocab_size).state_dict()
+    for name in sorted(expected.keys() ^ shapes.keys()):
+        raise ValueError(f"{name} is {'missing' if name in expected else 'unknown'}")
+    for name, weight in expected.items():
+        if tuple(shapes[name]) != tuple(weight.shape):
+            raise ValueError(f"{name} has the shape {tuple(shapes[name])}, not {tuple(weight.shape)}")
 
 
 def max_positions(config: ModelConfig) -> int | None:

@@ -20,17 +20,18 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError
 
-from nmt import __version__
+from nmt import __version__, untrusted_files
 from nmt.console import log
 from nmt.errors import CheckpointError, NewerCheckpointError
 from nmt.paths import clean_up, new_directory, sha256, write_text
-from nmt.runs.quantization import Arrays, dequantize
+from nmt.runs.quantization import SCALE, Arrays, dequantize
+from nmt.untrusted_files import Count, Number, TensorEntry
 
 if TYPE_CHECKING:  # inference does not require PyTorch
     from torch import Tensor
@@ -48,15 +49,15 @@ CALIBRATION = "calibration.json"
 class Progress:
     """Training progress. Together with the tensors of a checkpoint, it suffices to resume training."""
 
-    step: int = 0
-    epoch: int = 0
-    batches_in_epoch: int = 0
+    step: Count = 0
+    epoch: Count = 0
+    batches_in_epoch: Count = 0
     """Completed batches of this epoch, over all ranks; a resumed run may have another number of ranks."""
-    seconds: float = 0.0
+    seconds: Number = 0.0
     """Training time over all sessions."""
-    tokens: int = 0
+    tokens: Count = 0
     """Target tokens trained on."""
-    validations_since_best: int = 0
+    validations_since_best: Count = 0
     """Validations since the best one."""
     best: float | None = None
     """Best value of `train.best_metric` so far; higher is better (a loss is negated)."""
@@ -66,8 +67,25 @@ class Progress:
     """PyTorch name of the dtype of the activations; a resumed run keeps it unless --precision is given."""
     scores: dict[str, float] = field(default_factory=dict)
     """Scores of the validation at this step; empty if there was none."""
-    batch_tokens: int = 0
+    batch_tokens: Count = 0
     """`train.batch_tokens` of the completed batches; 0 in checkpoints of older versions."""
+
+
+class Meta(TypedDict):
+    """The content of `meta.json`."""
+
+    tokenizer: str
+    """SHA-256 of the tokenizer."""
+    progress: Progress
+    sha256: dict[str, str]
+    """SHA-256 of each file."""
+
+
+class Version(TypedDict):
+    """The content of `meta.json` of any version of nmt."""
+
+    format: int
+    nmt: str
 
 
 def save(
@@ -159,8 +177,14 @@ def write_scores(checkpoint: Path, scores: dict[str, float]) -> None:
 def checkpoints(run: Path) -> list[Path]:
     """Return the complete checkpoints of a run, oldest first."""
     clean_up(run)  # puts back a checkpoint that a killed process was replacing
-    paths = (path for path in run.glob("step-*") if re.fullmatch(r"step-\d+", path.name) and (path / META).is_file())
+    paths = [path for path in run.glob("step-*") if is_name(path.name) and (path / META).is_file()]
     return sorted(paths, key=_step)
+
+
+def is_name(name: str) -> bool:
+    """Return whether a directory of this name is a checkpoint: `step-N` with at least six digits, as `save` writes."""
+    match = re.fullmatch(r"step-([0-9]{6,18})", name)
+    return match is not None and name == f"step-{int(match[1]):06d}"
 
 
 def validated(run: Path) -> list[Path]:
@@ -228,18 +252,17 @@ def read_meta(checkpoint: Path) -> dict[str, Any]:
         CheckpointError: it is missing or damaged.
     """
     try:
-        meta: dict[str, Any] = json.loads((checkpoint / META).read_text(encoding="utf-8"))
-        is_newer, version = meta["format"] > FORMAT, meta["nmt"]
-        if not is_newer:  # a newer format may have other fields
-            Progress(**meta["progress"])
-            if missing := {"tokenizer", "sha256"} - meta.keys():
-                raise KeyError(missing)
+        meta: dict[str, Any] = untrusted_files.parse_json(untrusted_files.read_bytes(checkpoint / META))
+        untrusted_files.check(meta, Version)
+        if meta["format"] > FORMAT:  # it may have other fields
+            raise NewerCheckpointError(
+                f"{checkpoint} was written by a newer version of nmt ({meta['nmt']})", "upgrade nmt"
+            )
+        untrusted_files.check(meta, Meta)
     except OSError as error:
         raise CheckpointError(f"cannot read {checkpoint / META}: {error.strerror}", USE_ANOTHER) from None
-    except (ValueError, KeyError, TypeError):
+    except ValueError:
         raise CheckpointError(f"{checkpoint / META} is damaged", USE_ANOTHER) from None
-    if is_newer:
-        raise NewerCheckpointError(f"{checkpoint} was written by a newer version of nmt ({version})", "upgrade nmt")
     return meta
 
 
@@ -267,17 +290,32 @@ def read_weights(checkpoint: Path) -> Arrays:
     """
 
     def load(path: Path) -> Arrays:
+        header, start = untrusted_files.read_safetensors_header(path)
         # Mapped rather than read, because a large model would be in memory twice. "c": changes stay in memory.
         content = np.asarray(np.memmap(path, np.uint8, "c"))
-        start = 8 + int.from_bytes(content[:8].tobytes(), "little")
-        header = json.loads(content[8:start].tobytes())
-        header.pop("__metadata__", None)
-        return dequantize({name: _array(tensor, content[start:]) for name, tensor in header.items()})
+        return dequantize({name: _array(entry, content[start:]) for name, entry in header.items()})
 
     return _load_verified(checkpoint, WEIGHTS, load)
 
 
-def _array(tensor: Mapping[str, Any], content: NDArray[np.uint8]) -> NDArray[Any]:
+def read_shapes(checkpoint: Path) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of the weights of a checkpoint by name, without reading the weights.
+
+    Raises:
+        CheckpointError: the file is missing or damaged.
+    """
+    path = checkpoint / WEIGHTS
+    try:
+        header, _ = untrusted_files.read_safetensors_header(path)
+    except OSError as error:
+        raise CheckpointError(f"cannot read {path}: {error.strerror}", USE_ANOTHER) from None
+    except ValueError:
+        raise CheckpointError(f"{path} is damaged", USE_ANOTHER) from None
+    scales = {name + SCALE for name in header}  # of int8 matrices
+    return {name: tuple(entry["shape"]) for name, entry in header.items() if name not in scales}
+
+
+def _array(tensor: TensorEntry, content: NDArray[np.uint8]) -> NDArray[Any]:
     first, end = tensor["data_offsets"]
     data, shape = content[first:end], tensor["shape"]
     if tensor["dtype"] == "BF16":  # the upper 16 bits of a float32
@@ -290,6 +328,7 @@ def _array(tensor: Mapping[str, Any], content: NDArray[np.uint8]) -> NDArray[Any
 def _load_verified(checkpoint: Path, name: str, load: Callable[[Path], T]) -> T:
     path = checkpoint / name
     try:
+        untrusted_files.check_regular(path)
         if sha256(path) != read_meta(checkpoint)["sha256"][name]:
             raise CheckpointError(f"{path} is damaged: its checksum differs", USE_ANOTHER)
         return load(path)

@@ -2,25 +2,45 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
+from nmt import untrusted_files
 from nmt.config import Config, config_io
 from nmt.console import log
 from nmt.data.tokenizer import Tokenizer, tokenizer_file
 from nmt.errors import CheckpointError, ConfigError
 from nmt.paths import clean_up, runs_dir
 from nmt.runs import pretrained
-from nmt.runs.checkpoint import META, RESTORE_FILE, best, checkpoints, read_meta, read_weights
+from nmt.runs.checkpoint import (
+    META,
+    RESTORE_FILE,
+    best,
+    checkpoints,
+    is_name,
+    read_meta,
+    read_shapes,
+    read_weights,
+)
+from nmt.untrusted_files import Size
 
 if TYPE_CHECKING:  # inference does not require PyTorch
     from nmt.model.seq2seq import Seq2Seq
 
 REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
 """Name of a repository on the Hugging Face Hub."""
+
+
+class _RequiredLimits(TypedDict):
+    max_source_length: Size
+
+
+class Limits(_RequiredLimits, total=False):
+    """The limits of a line in `data.json`; see `ModelFiles`."""
+
+    max_sentences_per_line: Size
 
 
 @dataclass(frozen=True)
@@ -58,9 +78,13 @@ def load(path: Path) -> LoadedModel:
     """
     import torch
 
-    from nmt.model.build import build_model
+    from nmt.model.build import build_model, check_shapes
 
     files = find_model(path)
+    try:
+        check_shapes(files.config.model, len(files.tokenizer), read_shapes(files.checkpoint))
+    except ValueError:
+        raise files.mismatch_error() from None
     model = build_model(files.config.model, len(files.tokenizer))
     weights = {name: torch.from_numpy(weight) for name, weight in read_weights(files.checkpoint).items()}
     try:
@@ -91,7 +115,8 @@ def load_settings(run: Path) -> tuple[Config, Tokenizer, int, int]:
         CheckpointError: a file is missing or damaged.
     """
     file = run / "config.yaml"
-    if file.is_file() and not file.read_bytes().strip():
+    is_small = file.is_file() and file.stat().st_size <= untrusted_files.MAX_CONFIG_BYTES
+    if is_small and not file.read_bytes().strip():
         raise CheckpointError(f"{file} is empty", RESTORE_FILE)
     try:
         config = config_io.load(file)
@@ -102,15 +127,9 @@ def load_settings(run: Path) -> tuple[Config, Tokenizer, int, int]:
 
 
 def _load_limits(run: Path, config: Config) -> tuple[int, int]:
-    try:
-        data = json.loads((run / "data.json").read_text(encoding="utf-8"))
-        max_source_length = int(data["max_source_length"])
-        max_sentences_per_line = int(data.get("max_sentences_per_line", 1))
-    except OSError as error:
-        raise CheckpointError(f"cannot read {run / 'data.json'}: {error.strerror}", RESTORE_FILE) from None
-    except (ValueError, KeyError, TypeError):
-        raise CheckpointError(f"{run / 'data.json'} is damaged", RESTORE_FILE) from None
-    return max(1, min(max_source_length, config.train.max_length - 1)), max(1, max_sentences_per_line)
+    limits: Limits = untrusted_files.read_json(run / "data.json", Limits, RESTORE_FILE)
+    max_source_length = min(limits["max_source_length"], config.train.max_length - 1)
+    return max(1, max_source_length), limits.get("max_sentences_per_line", 1)
 
 
 def locate(path: Path) -> Path:
@@ -152,7 +171,7 @@ def resolve_model(path: Path) -> tuple[Path, Path]:
         return path.resolve().parent, path
     checkpoint = best(path) if path.is_dir() else None
     for step in sorted(path.glob("step-*")):
-        if re.fullmatch(r"step-\d+", step.name):
+        if is_name(step.name):
             try:
                 read_meta(step)
             except CheckpointError:

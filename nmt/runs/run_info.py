@@ -13,22 +13,138 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 from nmt import __version__, runtime
 from nmt.config import ModelConfig
 from nmt.errors import CheckpointError, NMTError, UsageError
 from nmt.paths import append_line
 from nmt.runs import checkpoint, discovery, pretrained
-from nmt.untrusted_files import read_record, read_records
+from nmt.untrusted_files import Count, Number, Range, matches, read_record, read_records
 
 SESSIONS, COMPARISON = "sessions.jsonl", "comparison.json"
 RECURRENT = (
     "arch", "dim", "encoder_layers", "decoder_layers", "dropout", "tie_embeddings", "output_bias", "source_eos",
 )  # fmt: skip
 """Model options that the recurrent architecture uses."""
-CALIBRATION_SCORES = ("pearson", "calibration_error")
 PACKAGES = ("torch", "sentencepiece", "sacrebleu", "numpy")
+
+
+class _Point(TypedDict):
+    """A validation in `metrics.jsonl`."""
+
+    step: Count
+    valid_loss: Number
+    valid_bleu: Number
+
+
+class _Environment(TypedDict):
+    nmt: str
+    torch: str
+    processor: str
+    cores: Count | None
+
+
+class _KnownEnvironment(_Environment, total=False):
+    gpus: list[str]
+
+
+class _Session(TypedDict):
+    """A line of `sessions.jsonl`."""
+
+    started: str
+    step: Count
+    device: str
+    processes: Count
+    precision: str
+    environment: _KnownEnvironment
+
+
+class _Origin(TypedDict):
+    """`imported` in `data.json`: the record of an import."""
+
+    source: str
+    license: str
+
+
+class _Parent(TypedDict):
+    model: str
+    checkpoint: str
+    sha256: str
+    imported: list[_Origin]
+
+
+class _SharedParent(_Parent, total=False):
+    """A record of `parent_record`; that of an average has the share of the model."""
+
+    share: Number
+
+
+class _Metric(TypedDict):
+    name: str
+    first_score: Number
+    second_score: Number
+    p: Number
+    better: Annotated[int, Range(-1, 1)]
+
+
+class _TestComparison(TypedDict):
+    test: str
+    metrics: list[_Metric]
+
+
+class _Comparison(TypedDict):
+    """`comparison.json`: a comparison of a fine-tuned model with its start model."""
+
+    start: str
+    checkpoint: str
+    search: str
+    tests: list[_TestComparison]
+
+
+class _Score(TypedDict):
+    name: str
+    value: Number
+    signature: str
+
+
+class _ScoreWithInterval(_Score, total=False):
+    half_interval: Number | None
+
+
+class _UnweightedReport(TypedDict):
+    model: str
+    test: str
+    search: str
+    scores: list[_ScoreWithInterval]
+
+
+class _Report(_UnweightedReport, total=False):
+    """A report of `nmt evaluate` on one model."""
+
+    weights: str | None
+
+
+class _HeldOut(TypedDict):
+    pearson: Number
+    calibration_error: Number
+
+
+class _Calibration(TypedDict):
+    """The part of `calibration.json` that is shown."""
+
+    definition: str
+    data: str
+    sentences: Count
+    weights: str
+    held_out: _HeldOut
+
+
+class _Mix(TypedDict):
+    """An entry of `mix` in `data.json`."""
+
+    pairs: Count
+    pairs_per_epoch: Count
 
 
 def environment() -> dict[str, Any]:
@@ -78,7 +194,9 @@ def collect(run: Path) -> dict[str, Any]:
             hint = f"continue its training: nmt train --run {shlex.quote(str(run))} --resume"
         raise CheckpointError(f"{run} has no checkpoint", hint)
     data = read_record(run / "data.json")
-    models, recipe = other_models(data), _dict(data.get("recipe"))
+    comparison = read_record(run / COMPARISON)
+    models = other_models(data)
+    recipe = _dict(data.get("recipe"))
     last = last_progress(run) or checkpoint.read_progress(best)
     report_paths = sorted((pretrained.output_dir(run) / "eval").rglob("*.json"))
     config, tokenizer, max_source_length, _ = discovery.load_settings(run)
@@ -114,12 +232,12 @@ def collect(run: Path) -> dict[str, Any]:
         "best": {"checkpoint": best.name, "validation": checkpoint.read_progress(best).scores},
         "curve": [
             {name: line[name] for name in ("step", "seconds", "valid_loss", "valid_bleu", "valid_chrf") if name in line}
-            for line in read_records(run / "metrics.jsonl") if _has_numbers(line, "step", "valid_loss", "valid_bleu")
+            for line in read_records(run / "metrics.jsonl") if matches(line, _Point)
         ],
-        "comparison": comparison if _is_comparison(comparison := read_record(run / COMPARISON)) else None,
+        "comparison": comparison if matches(comparison, _Comparison) else None,
         "calibration": _calibration(run, best),
         "tests": [report for report in map(read_record, report_paths) if _is_report(report, run)],
-        "sessions": list(filter(_is_session, read_records(run / SESSIONS))),
+        "sessions": [each for each in read_records(run / SESSIONS) if matches(each, _Session)],
         "checkpoints": [path.name for path in checkpoint.checkpoints(run)],
         "bytes": sum(map(_file_size, run.rglob("*"))),
     }  # fmt: skip
@@ -131,13 +249,14 @@ def other_models(data: dict[str, Any]) -> dict[str, Any]:
     They are `imported`, the origin of an import, and those of `parent_record`: `teacher`, `derived_from` (of a
     fine-tuned model or an average) and `translators` (of the training data).
     """
-    imported, teacher = data.get("imported"), data.get("teacher")
-    lists = {name: data[name] for name in ("derived_from", "translators") if isinstance(data.get(name), list)}
-    return {
-        "imported": imported if is_origin(imported) else None,
-        "teacher": teacher if _is_parent(teacher) else None,
-        **{name: list(filter(_is_parent, lists.get(name, []))) for name in ("derived_from", "translators")},
+    models: dict[str, Any] = {
+        "imported": data.get("imported") if is_origin(data.get("imported")) else None,
+        "teacher": data.get("teacher") if matches(data.get("teacher"), _SharedParent) else None,
     }
+    for name in ("derived_from", "translators"):
+        records = data.get(name)
+        models[name] = [each for each in records if matches(each, _SharedParent)] if isinstance(records, list) else []
+    return models
 
 
 def parent_record(model: discovery.ModelFiles) -> dict[str, Any]:
@@ -174,13 +293,13 @@ def _dict(content: Any) -> dict[str, Any]:
 
 
 def _counts(content: Any) -> dict[str, int]:
-    return {name: count for name, count in _dict(content).items() if isinstance(count, int)}
+    return {name: count for name, count in _dict(content).items() if matches(count, Count)}
 
 
 def _corpora(recipe: dict[str, Any], mix: Any) -> dict[str, list[dict[str, Any]]]:
     """Return the training and the replay corpora, with the number of their pairs in an epoch if it is recorded."""
     corpora, recorded = {}, mix if isinstance(mix, list) else []
-    entries = (each if _has_numbers(_dict(each), "pairs", "pairs_per_epoch") else {} for each in recorded)
+    entries = (each if matches(each, _Mix) else {} for each in recorded)
     for split in ("train", "replay"):
         named = ({"name": name, "sha256": checksum} for name, checksum in _pairs(recipe.get(split)))
         corpora[split] = [corpus | next(entries, {}) for corpus in named]
@@ -220,20 +339,7 @@ def last_progress(run: Path) -> checkpoint.Progress | None:
 
 
 def _count_parameters(path: Path) -> int:
-    from safetensors import SafetensorError, safe_open
-
-    from nmt.runs.quantization import SCALE
-
-    path = path / checkpoint.WEIGHTS
-    try:
-        with safe_open(path, "np") as file:
-            shapes = {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118
-        scales = {name + SCALE for name in shapes}  # scales of int8 matrices
-        return sum(math.prod(shape) for name, shape in shapes.items() if name not in scales)
-    except SafetensorError:
-        raise CheckpointError(f"{path} is damaged", checkpoint.USE_ANOTHER) from None
-    except OSError as error:
-        raise CheckpointError(f"cannot read {path}: {error.strerror or error}", checkpoint.USE_ANOTHER) from None
+    return sum(map(math.prod, checkpoint.read_shapes(path).values()))
 
 
 def weights_checksum(path: Path) -> str:
@@ -243,33 +349,18 @@ def weights_checksum(path: Path) -> str:
 
 def _is_report(content: dict[str, Any], run: Path) -> bool:
     """Return whether the content of a JSON file is a report of `nmt evaluate` on one model with its current weights."""
-    scores = content.get("scores")
+    if not matches(content, _Report):
+        return False
     if content.get("weights"):
-        with suppress(CheckpointError, TypeError, KeyError):  # deleted, or a file of another program
-            if weights_checksum(run / Path(content["model"]).name) != content["weights"]:
-                return False  # a longer run has replaced average-N
-    return (
-        {"model", "test", "search"} <= content.keys()
-        and isinstance(content["model"], str)
-        and isinstance(scores, list)
-        and all(_has_numbers(score, "value") and {"name", "signature"} <= score.keys() for score in scores)
-    )
-
-
-def _is_parent(entry: Any) -> bool:
-    """Return whether an entry of `derived_from` or `translators`, or `teacher`, is a record of `parent_record`."""
-    is_complete = isinstance(entry, dict) and {"model", "checkpoint", "sha256", "imported"} <= entry.keys()
-    return (
-        is_complete
-        and isinstance(entry["imported"], list)
-        and all(map(is_origin, entry["imported"]))
-        and ("share" not in entry or _has_numbers(entry, "share"))
-    )
+        with suppress(CheckpointError):  # deleted
+            # A longer run has replaced average-N.
+            return bool(weights_checksum(run / Path(content["model"]).name) == content["weights"])
+    return True
 
 
 def is_origin(entry: Any) -> bool:
     """Return whether an entry is the record of an import."""
-    return isinstance(entry, dict) and {"source", "license"} <= entry.keys()
+    return matches(entry, _Origin)
 
 
 def _calibration(run: Path, best: Path) -> dict[str, Any] | None:
@@ -277,35 +368,9 @@ def _calibration(run: Path, best: Path) -> dict[str, Any] | None:
     weights = weights_checksum(best)
     for path in pretrained.calibration_files(run, best):
         content = read_record(path)
-        is_complete = {"definition", "data", "sentences", "held_out", "weights"} <= content.keys()
-        if is_complete and content["weights"] == weights and _has_numbers(content["held_out"], *CALIBRATION_SCORES):
+        if matches(content, _Calibration) and content["weights"] == weights:
             return content
     return None
-
-
-def _is_comparison(content: dict[str, Any]) -> bool:
-    """Return whether the content of a JSON file is a comparison of a fine-tuned model with its start model."""
-    if not {"start", "checkpoint", "search", "tests"} <= content.keys() or not isinstance(content["tests"], list):
-        return False
-    metrics = [test.get("metrics") if isinstance(test, dict) and "test" in test else None for test in content["tests"]]
-    return all(
-        isinstance(each, list) and all(_has_numbers(m, "first_score", "second_score", "p", "better") for m in each)
-        for each in metrics
-    )
-
-
-def _is_session(entry: dict[str, Any]) -> bool:
-    environment = entry.get("environment")
-    return (
-        {"started", "device", "processes", "precision"} <= entry.keys()
-        and _has_numbers(entry, "step")
-        and isinstance(environment, dict)
-        and {"nmt", "torch", "processor", "cores"} <= environment.keys()
-    )
-
-
-def _has_numbers(entry: Any, *names: str) -> bool:
-    return isinstance(entry, dict) and all(isinstance(entry.get(name), int | float) for name in names)
 
 
 def _file_size(path: Path) -> int:

@@ -23,9 +23,10 @@ from nmt.data.prepare import prepare
 from nmt.data.sentences import count_sentences, split_to_fit
 from nmt.data.spans import compile_patterns, find_spans
 from nmt.errors import DataError, UsageError
+from nmt.inference.gaps import without_added_period
 from nmt.inference.glossary import Glossary, Term
-from nmt.inference.guard import _edit, without_added_period
 from nmt.inference.numbers import equivalent_pattern, number_localizer
+from nmt.inference.placement import edit_words
 from nmt.inference.problems import count_occurrences, find_problems, is_missing
 from nmt.inference.segments import FixedSpan, protected_spans
 from nmt.inference.substitution import substitute
@@ -467,7 +468,7 @@ def test_the_alignment_follows_edits(translator: Translator) -> None:
     assert best.text == "Der Umsatz stieg um 20% im März."
     assert best.alignment == (*word_by_word("Der Umsatz stieg um"), (4, 4), (5, 4), (6, 5), (7, 6))
     translation = Translation("ein Hund hier", 0.0, 0.0, alignment=word_by_word("a b c"))
-    longer = _edit(translation, [(4, 8, "sehr großer Hund")])
+    longer = edit_words(translation, [(4, 8, "sehr großer Hund")])
     assert longer.text == "ein sehr großer Hund hier"
     assert longer.alignment == ((0, 0), (1, 1), (1, 2), (1, 3), (2, 4))
 
@@ -505,7 +506,7 @@ def test_the_words_that_a_term_replaces(words: tuple[str, ...], limited: str | N
     translation = aligned_text("The file came in", *words)
     for whole_runs, expected in ((False, limited), (True, unlimited)):
         edits = term_edits(translation, [FILE], whole_runs=whole_runs)
-        text = _edit(Translation(translation.text, 0.0, 0.0), edits).text
+        text = edit_words(Translation(translation.text, 0.0, 0.0), edits).text
         assert (text if edits else None) == expected
 
 
@@ -533,7 +534,7 @@ def test_a_term_in_the_place_of_another_word_is_noticed() -> None:
     assert not is_elsewhere(FILE, aligned_text(source, "Die|The", "Datei|file", "kam|came"))
 
 
-def test_a_line_of_several_segments_is_searched_again_in_its_segments_only(
+def test_a_line_of_several_segments_is_searched_in_its_segments_only(
     translator: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = " ".join(["Is Tom here?"] * 60)
@@ -549,7 +550,8 @@ def test_a_line_of_several_segments_is_searched_again_in_its_segments_only(
     monkeypatch.setattr("nmt.inference.guard.find_problems", lambda *_: ("untranslated",))
     (n_best,) = Guard(translator).stream([[text]])
     assert n_best[0].warnings == ("untranslated",)
-    assert searched.count(len(text)) == 1
+    assert max(searched) < 100
+    assert searched.count(len("Is Tom here? Is Tom here?")) >= 30
 
 
 def test_whitespace_around_the_segments_of_a_line_is_kept(translator: Translator) -> None:

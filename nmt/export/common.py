@@ -12,7 +12,7 @@ import numpy as np
 from nmt.config import ModelConfig
 from nmt.data.tokenizer import BOS, EOS, Tokenizer, encoder_input, tokenizer_file
 from nmt.errors import UsageError
-from nmt.inference import max_target_length
+from nmt.inference import Source, max_target_length
 from nmt.inference.ctranslate2 import LENGTH_MULTIPLE
 from nmt.model.transformer import Transformer
 from nmt.registry import parse
@@ -91,7 +91,8 @@ def greedy_translator(
 
     def translate(batch: list[str]) -> list[str]:
         sources = [tokenizer.encode(text) for text in batch]
-        max_length_B = np.array([max_target_length(len(ids)) for ids in sources]).clip(max=(max_positions or 2**31) - 1)
+        max_lengths = [Source(ids).max_output_length for ids in sources]
+        max_length_B = np.array(max_lengths).clip(max=(max_positions or 2**31) - 1)
         inputs = [encoder_input(ids, source_eos) for ids in sources]
         hypotheses = greedy(model, SearchRequest(inputs, max_length_B, BOS, EOS))
         return [tokenizer.decode(n_best[0].ids) for n_best in hypotheses]

@@ -17,6 +17,10 @@ from typing import Protocol
 from nmt.search import Hypothesis, Search
 from nmt.search.request import Floats
 
+MIN_REPETITIVE_TOKENS = 24
+MAX_REPEATS = 2
+"""Maximum number of occurrences of a token, on average, in a source that is not repetitive."""
+
 
 @dataclass(frozen=True)
 class Source:
@@ -27,6 +31,15 @@ class Source:
     """Token ids that the translation must begin with."""
     constraints: Sequence[Sequence[int]] = ()
     """Sequences of token ids that must appear in the translation."""
+
+    @property
+    def max_output_length(self) -> int:
+        """Maximum number of tokens of the translation; less if the source repeats few tokens, as in a loop."""
+        length = len(self.ids)
+        is_repetitive = length >= MIN_REPETITIVE_TOKENS and length > MAX_REPEATS * len(set(self.ids))
+        if is_repetitive and not (self.prefix or self.constraints):
+            return length + length // 4 + 10
+        return max_target_length(length)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import numpy as np
 from nmt import runtime
 from nmt.data.tokenizer import BOS, EOS, PAD, UNK, encoder_input
 from nmt.errors import NMTError
-from nmt.inference import Scorer, Source, TokenScores, max_target_length
+from nmt.inference import Scorer, Source, TokenScores
 from nmt.search import Hypothesis, Search, SearchRequest, StepModel
 
 T = TypeVar("T")
@@ -124,7 +124,7 @@ class BatchEngine:
         return self._pool
 
     def _search(self, sources: list[Source], search: Search) -> list[list[Hypothesis]]:
-        max_length_B = np.array([max_target_length(len(source.ids)) for source in sources])
+        max_length_B = np.array([source.max_output_length for source in sources])
         if self.max_positions is not None:
             max_length_B = max_length_B.clip(max=self.max_positions - 1)  # one position is for the start token
         hypotheses = search(
@@ -136,7 +136,8 @@ class BatchEngine:
             ),
         )  # fmt: skip
         if not all(hypotheses) or any(math.isnan(n_best[0].log_prob) for n_best in hypotheses):
-            raise NMTError("the model's scores are NaN or infinite", "its weights are damaged; use another checkpoint")
+            hint = "its training has diverged, or its weights are damaged; use another checkpoint"
+            raise NMTError("the model's scores are NaN or infinite", hint)
         return hypotheses
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from nmt import runtime
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import CheckpointError, UsageError, check_choice
-from nmt.inference import Source, TokenScores, max_target_length
+from nmt.inference import Source, TokenScores
 from nmt.runs import discovery, pretrained
 from nmt.search import Hypothesis, Search
 from nmt.search.beam import Beam
@@ -148,7 +148,7 @@ class CTranslate2Engine:
 def _length_limits(source: Source, search: Beam) -> tuple[int, int]:
     """Return the minimum and maximum number of target tokens, as in the other engines."""
     length = len(source.ids)
-    max_length = max_target_length(length)
+    max_length = source.max_output_length
     if search.max_length_ratio:
         max_length = math.ceil(min(max_length, search.max_length_ratio * length - ROUNDING))
     return math.floor(min(max_length, search.min_length_ratio * length + ROUNDING)), max(

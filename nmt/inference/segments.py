@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from statistics import mean
 
 from nmt.config import Config
 from nmt.data.normalization import fold_compatibility, normalize, normalize_case
 from nmt.data.sentences import count_sentences, split_to_fit
-from nmt.data.spans import ProtectedSpan, find_spans, without_overlaps
+from nmt.data.spans import ProtectedSpan, apply_edits, find_spans, without_overlaps
 from nmt.data.tokenizer import UNK, Tokenizer
 from nmt.errors import UsageError
 from nmt.inference import Source
-from nmt.inference.copied_words import CopiedWords
+from nmt.inference.budget import Budget, count_extra_letters
+from nmt.inference.copied_words import CopiedWords, is_byte
 from nmt.inference.whitespace import separator
 
+MIN_SPELLED_PIECES = 40
+"""Minimum number of pieces with letters in a text that is spelled letter by letter."""
+MIN_SHARE_OF_PIECE = 0.25
+"""Minimum mean length of the pieces of a text, as a share of that of all pieces of the vocabulary."""
 _BACKTICK = re.compile(r"(?<=[^\W\d_])[`´](?=[^\W\d_])")
 """A backtick or accent between letters, which stands for an apostrophe."""
 
@@ -45,10 +53,11 @@ def as_fixed_spans(text: str, spans: Iterable[ProtectedSpan]) -> tuple[FixedSpan
     return tuple(FixedSpan(span.start, span.end, text[span.start : span.end], span.is_opaque) for span in spans)
 
 
-def spans_within(spans: Iterable[FixedSpan], start: int, end: int) -> tuple[FixedSpan, ...]:
-    """Return the fixed spans of a part of a text, with their offsets in the part."""
-    inside = (span for span in spans if start <= span.start and span.end <= end)
-    return tuple(replace(span, start=span.start - start, end=span.end - start) for span in inside)
+def spans_within(spans: Sequence[FixedSpan], start: int, end: int) -> tuple[FixedSpan, ...]:
+    """Return the fixed spans of a part of a text, which are in order, with their offsets in the part."""
+    first = bisect_left(spans, start, key=lambda span: span.start)
+    last = bisect_right(spans, end, lo=first, key=lambda span: span.end)
+    return tuple(replace(span, start=span.start - start, end=span.end - start) for span in spans[first:last])
 
 
 @dataclass(frozen=True)
@@ -64,6 +73,8 @@ class Line:
     """Spans whose translation is given, in order and without overlaps."""
     language: str = ""
     """Token that chooses the target language of a multilingual model, if the text is a part of a line that has one."""
+    budget: Budget | None = field(default=None, compare=False, repr=False)
+    """Limit of the work of its repairs, which parts of a line share."""
 
     def __post_init__(self) -> None:
         """Raise a UsageError if `constraints` is a string, whose characters would be constraints, or for fixed spans
@@ -109,6 +120,29 @@ class Segmenter:
     def protected_spans(self, text: str) -> tuple[FixedSpan, ...]:
         """Return `find_spans` as fixed spans."""
         return as_fixed_spans(text, self.find_spans(text))
+
+    def is_readable(self, line: Line) -> bool:
+        """Return whether a text is made of words, as far as the tokenizer knows.
+
+        It is not if most letters have no piece, or if nearly all pieces are single letters, which a model neither
+        translates nor copies well: `x x x`, codes, random letters. A short text always is.
+        """
+        if not self.copied_words.can_spell(line.text):
+            return False
+        if len(line.text) < MIN_SPELLED_PIECES:
+            return True
+        opaque = ((span.start, span.end, " ") for span in line.fixed if span.is_opaque)
+        pieces = self.tokenizer.ids_to_pieces(self.encode([apply_edits(line.text, opaque)])[0])
+        lengths = [_count_letters(piece) for piece in pieces if not is_byte(piece)]
+        num_pieces = sum(length > 0 for length in lengths)
+        return num_pieces < MIN_SPELLED_PIECES or sum(lengths) >= self._min_piece_length * num_pieces
+
+    @cached_property
+    def _min_piece_length(self) -> float:
+        """Minimum mean number of letters of the pieces of a text, which depends on the vocabulary."""
+        pieces = self.tokenizer.ids_to_pieces(range(len(self.tokenizer)))
+        lengths = [_count_letters(piece) for piece in pieces if not is_byte(piece)]
+        return MIN_SHARE_OF_PIECE * mean(filter(None, lengths))
 
     def split(self, lines: Sequence[Line]) -> list[list[Segment]]:
         """Return the segments of each line; a blank line has none.
@@ -173,6 +207,11 @@ class Segmenter:
     def _has_few_sentences(self, line: Line, start: int, end: int) -> bool:
         fixed = spans_within(line.fixed, start, end)
         return count_sentences(line.text[start:end], self.language, fixed) <= self.max_sentences_per_line
+
+
+def _count_letters(piece: str) -> int:
+    """Return the number of letters of a piece."""
+    return sum(map(str.isalpha, piece)) + count_extra_letters(piece)
 
 
 def _needs_language(text: str, language: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from operator import mul
 from typing import TypeVar
@@ -128,6 +128,29 @@ def concatenate(parts: Sequence[Part]) -> Translation:
         tuple(links),
         _mean_confidence(translations),
     )
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a part is in a text."""
+
+    separator: str
+    """Text between the previous part and this one, in the translation."""
+    word_offset: int
+    """Index of its first word in the source."""
+
+
+def join(n_best_of_parts: Sequence[list[Translation]], places: Sequence[Place]) -> list[Translation]:
+    """Return the n-best list of a text from those of its parts. A translation has the warnings of all parts."""
+    joined: list[Translation] = []
+    for ranked in n_best_of_line(n_best_of_parts):
+        parts: list[Part] = []
+        warnings: dict[str, None] = {}
+        for translation, place in zip(ranked, places, strict=True):
+            parts.append(Part(translation, place.separator, place.word_offset))
+            warnings |= dict.fromkeys(translation.warnings)
+        joined.append(replace(concatenate(parts), warnings=tuple(warnings)))
+    return joined
 
 
 def _mean_confidence(translations: Sequence[Translation]) -> float | None:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
-from itertools import accumulate, chain
 
-from nmt.inference.translation import Part, Translation, concatenate, n_best_of_line
+from nmt.inference.translation import Place, Translation, join
 
 _LINE_END = re.compile(r"(\r\n|[\n\v\f\r\x1c-\x1f\x85\u2028\u2029])")
 """Everything that `str.splitlines` splits at, so that no control character is lost between or inside of lines."""
@@ -20,13 +18,9 @@ def split_lines(text: str) -> list[str]:
 
 def join_lines(text: str, n_bests: Sequence[list[Translation]]) -> list[Translation]:
     """Return the n-best list of a text from those of its lines. A translation has the warnings of all lines."""
-    line_ends = ["", *_LINE_END.findall(text)]
-    # Index of the first word of each line.
-    offsets = list(accumulate((len(line.split()) for line in split_lines(text)), initial=0))
-    return [
-        replace(
-            concatenate(list(map(Part, translations, line_ends, offsets))),
-            warnings=tuple(dict.fromkeys(chain.from_iterable(each.warnings for each in translations))),
-        )
-        for translations in n_best_of_line(n_bests)
-    ]
+    places: list[Place] = []
+    num_words = 0
+    for line, line_end in zip(split_lines(text), ["", *_LINE_END.findall(text)], strict=True):
+        places.append(Place(line_end, num_words))
+        num_words += len(line.split())
+    return join(n_bests, places)

@@ -11,6 +11,7 @@ from lxml import etree
 from stub_translations import reverse_words
 
 from nmt.documents.document import RichText, Tag
+from nmt.documents.markers import with_markers, without_markers
 from nmt.documents.rich_text import (
     Event,
     Sections,
@@ -19,8 +20,6 @@ from nmt.documents.rich_text import (
     join,
     to_markup,
     with_fixed_tags,
-    with_markers,
-    without_markers,
 )
 from nmt.inference.segments import FixedSpan
 

@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
+from functools import lru_cache
 from itertools import pairwise
 
 from nmt.data.spans import find_spans
@@ -136,7 +137,8 @@ class _Builder:
         """The markup of each tag, by its id."""
         self.line_breaks: list[tuple[int, int]] = []
         """The range of each line break in the source."""
-        self._text = ""
+        self._texts: list[str] = []
+        self._length = 0
         self._spans: list[list[int]] = []  # start and end of each tag in the text
         self._fixed: list[FixedSpan] = []
         self._open_ids: list[int] = []
@@ -144,7 +146,7 @@ class _Builder:
     def rich_text(self) -> RichText:
         """Return the text of the pieces so far."""
         tags = tuple(Tag(start, end, i) for i, (start, end) in enumerate(self._spans))
-        return RichText(self._text, tags, tuple(self._fixed))
+        return RichText("".join(self._texts), tags, tuple(self._fixed))
 
     def add(self, run: Sequence[Piece]) -> None:
         """Add all pieces of a run, whose tags all have a partner in it."""
@@ -163,22 +165,22 @@ class _Builder:
         closing, middle, opening = _divide(gap)
         for markup in closing:
             tag_id = self._open_ids.pop()
-            self._spans[tag_id][1] = len(self._text)
+            self._spans[tag_id][1] = self._length
             self.markup[tag_id] = replace(self.markup[tag_id], close=markup)
         has_space = any(piece.kind in (Kind.SPACE, Kind.BREAK) for piece in gap)
-        space = " " if self._text and is_before_text and has_space else ""
+        space = " " if self._length and is_before_text and has_space else ""
         if any(piece.kind is not Kind.SPACE for piece in middle):
             # Markup with a space before it only is next to the following word.
             is_before_word = middle[0].kind is Kind.SPACE and middle[-1].kind is not Kind.SPACE
             markup = _range(middle, keep_left=not is_before_word, keep_right=is_before_word)
-            position = len(self._text)
+            position = self._length
             if is_before_word:
                 position += len(space)
             self._add_tag(markup, position, position)
-        self._text += space
+        self._add_text(space)
         for markup in opening:
             self._open_ids.append(len(self._spans))
-            self._add_tag(markup, len(self._text), len(self._text))
+            self._add_tag(markup, self._length, self._length)
 
     def _add_word(self, piece: Piece) -> None:
         """Add a text, a fixed element or a line break."""
@@ -187,12 +189,16 @@ class _Builder:
             self.line_breaks.append((piece.start, piece.end))
         else:
             text = text.replace(_LINE_BREAK, " ")  # from a character reference
-        start = len(self._text)
+        start = self._length
         end = start + len(text)
         if piece.kind is Kind.FIXED:
             self._add_tag((piece.start, piece.end), start, end)
             self._fixed.append(FixedSpan(start, end, text))
-        self._text += text
+        self._add_text(text)
+
+    def _add_text(self, text: str) -> None:
+        self._texts.append(text)
+        self._length += len(text)
 
     def _add_tag(self, markup: tuple[int, int], start: int, end: int) -> None:
         self.markup.append(Markup(markup))
@@ -277,11 +283,11 @@ def _join_elements(pieces: list[Piece]) -> list[Piece]:
         if piece.kind is not Kind.CLOSE:
             continue
         start, num_words_before = starts.pop()
-        content = joined[start + 1 : -1]
+        first = joined[start].start
         if num_words == num_words_before:
-            joined[start:] = [_empty_element(joined[start].start, piece.end, content)]
-        elif len(content) == 1 and _is_address(content[0].text):
-            joined[start:] = [Piece(joined[start].start, piece.end, Kind.FIXED, content[0].text)]
+            joined[start:] = [_empty_element(first, piece.end, joined[start + 1 : -1])]
+        elif len(joined) == start + 3 and _is_address(joined[start + 1].text):
+            joined[start:] = [Piece(first, piece.end, Kind.FIXED, joined[start + 1].text)]
     return joined
 
 
@@ -292,6 +298,7 @@ def _empty_element(start: int, end: int, content: Sequence[Piece]) -> Piece:
     return Piece(start, end, Kind.BREAK if kinds & {Kind.SPACE, Kind.BREAK} else Kind.POINT)
 
 
+@lru_cache(maxsize=1)  # it is asked for each element around a text
 def _is_address(text: str) -> bool:
     """Return whether a text is a URL or e-mail address: a link on it must not move to other words."""
     if " " in text or "." not in text:
@@ -316,22 +323,24 @@ def _enclosing_ids(tags: Sequence[Tag]) -> dict[int, int]:
 def _points_outside_before_tags(tags: Iterable[Tag], parents: Mapping[int, int]) -> tuple[Tag, ...]:
     """Sort tags so that a point at the start of a tag comes before it, unless it is inside of it in the source."""
     ordered: list[Tag] = []
+    group: list[Tag] = []  # tags with text that start at one position, after which there is no point so far
+    indices: dict[int, int] = {}  # of them, by id
+    first = 0  # of them that is not in `ordered`
     for tag in sorted(tags, key=lambda tag: tag.start):
-        index = len(ordered)
-        if tag.start == tag.end and ordered and ordered[-1].start == tag.start:
-            outer_ids = set(_ancestors(tag.id, parents))
-            while index and ordered[index - 1].start == tag.start < ordered[index - 1].end:
-                if ordered[index - 1].id in outer_ids:
-                    break
-                index -= 1
-        ordered.insert(index, tag)
-    return tuple(ordered)
-
-
-def _ancestors(tag_id: int, parents: Mapping[int, int]) -> Iterator[int]:
-    while tag_id in parents:
-        tag_id = parents[tag_id]
-        yield tag_id
+        if group and group[0].start < tag.start:
+            ordered += group[first:]
+            group = []
+            indices = {}
+            first = 0
+        if tag.start < tag.end:
+            indices[tag.id] = len(group)
+            group.append(tag)
+            continue
+        end = indices.get(parents.get(tag.id, -1), -1) + 1
+        ordered += group[first:end]
+        ordered.append(tag)
+        first = max(first, end)
+    return (*ordered, *group[first:])
 
 
 def _range_with_partners(pieces: Sequence[Piece], first: int, last: int) -> tuple[int, int]:

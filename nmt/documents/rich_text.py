@@ -4,32 +4,14 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
-from itertools import accumulate
 
-from nmt.data.spans import apply_edits
-from nmt.documents.document import RichText, Tag, parents
+from nmt.documents.document import RichText, Tag
+from nmt.documents.ranges import Span
 from nmt.inference.segments import FixedSpan
-
-Span = tuple[int, int]
-_MARKER = re.compile(r"\[(?:\d[\d,;–-]*|[a-z]{1,2})\]|[*†‡§¶]+")
-"""Text of a note marker."""
-_NUMBER = re.compile(r"\(?\d{1,3}(?:[,;–-]\d{1,3})*\)?")
-"""Text of a note marker after a lower-case word, or of an exponent, as in m²."""
-_WORD_END = re.compile(r"(\w)[.,;:!?'\"”’)\]]*\Z")
-
-
-@dataclass(frozen=True)
-class Marker:
-    """Markup with a text that is not translated, next to a word: a note marker or an exponent."""
-
-    text: str
-    inside: list[Tag]
-    """The tags in it; their positions are relative to its start."""
-    around: list[int]
-    """Ids of the tags around it, the innermost one first."""
 
 
 class Event(Enum):
@@ -48,7 +30,9 @@ def events(rich: RichText, parents: Mapping[int, int] | None = None) -> Iterator
         parents: by the id of a tag, the id of the tag that contains it in the source. A point at the end of a tag is
             inside of it only if it was there in the source.
     """
-    position, open_tags = 0, list[Tag]()
+    parent_of = parents or {}
+    position = 0
+    open_tags: list[Tag] = []
 
     def text_until(end: int) -> Iterator[tuple[Event, str, Tag | None]]:
         nonlocal position
@@ -56,24 +40,29 @@ def events(rich: RichText, parents: Mapping[int, int] | None = None) -> Iterator
             yield Event.TEXT, rich.text[position:end], None
             position = end
 
-    for tag in sorted(rich.tags, key=lambda tag: tag.start):
-        while open_tags and (open_tags[-1].end < tag.start or _closes_before(open_tags[-1], tag, parents or {})):
-            yield from text_until(open_tags[-1].end)
+    for tag in sorted(rich.tags, key=_start):
+        is_point = tag.start == tag.end
+        while open_tags:
+            last = open_tags[-1]
+            is_inside = is_point and parent_of.get(tag.id) == last.id
+            if last.end > tag.start or (last.end == tag.start and is_inside):
+                break
+            yield from text_until(last.end)
             yield Event.CLOSE, "", open_tags.pop()
         yield from text_until(tag.start)
         yield Event.OPEN, "", tag
-        if tag.end > tag.start:
-            open_tags.append(tag)
-        else:
+        if is_point:
             yield Event.CLOSE, "", tag
+        else:
+            open_tags.append(tag)
     for tag in reversed(open_tags):
         yield from text_until(tag.end)
         yield Event.CLOSE, "", tag
     yield from text_until(len(rich.text))
 
 
-def _closes_before(outer: Tag, tag: Tag, parents: Mapping[int, int]) -> bool:
-    return outer.end == tag.start and not (tag.start == tag.end and parents.get(tag.id) == outer.id)
+def _start(tag: Tag) -> int:
+    return tag.start
 
 
 def to_markup(rich: RichText, markup: Mapping[int, tuple[str, str]], escape: Callable[[str], str] = str) -> str:
@@ -93,23 +82,42 @@ def cut(rich: RichText, spans: Sequence[Span]) -> list[RichText]:
     A tag that spans several parts is in each of them. A point between two parts, and a tag of text that is in no part,
     becomes a point at the end of the previous part.
     """
-    tags: list[list[Tag]] = [[] for _ in spans]
-    fixed: list[list[FixedSpan]] = [[] for _ in spans]
-    starts = [start for start, _ in spans]
+    parts = [_Part(*span) for span in spans]
+    starts = [part.start for part in parts]
     for tag in rich.tags:
         overlaps = _overlaps(tag, spans)
         for i in overlaps:
-            start, end = spans[i]
-            tags[i].append(Tag(max(tag.start, start) - start, min(tag.end, end) - start, tag.id))
+            parts[i].add(tag)
         if not overlaps:
-            i = max(0, bisect_right(starts, tag.start) - 1)
-            at = min(max(tag.start, spans[i][0]), spans[i][1]) - spans[i][0]
-            tags[i].append(Tag(at, at, tag.id))
-    for each in rich.fixed:
-        i = bisect_right(starts, each.start) - 1
-        if i >= 0 and each.end <= spans[i][1]:
-            fixed[i].append(replace(each, start=each.start - starts[i], end=each.end - starts[i]))
-    return [RichText(rich.text[slice(*span)], tuple(tags[i]), tuple(fixed[i])) for i, span in enumerate(spans)]
+            previous = parts[max(0, bisect_right(starts, tag.start) - 1)]
+            at = min(max(tag.start, previous.start), previous.end)
+            previous.add(replace(tag, start=at, end=at))
+    for fixed in rich.fixed:
+        i = bisect_right(starts, fixed.start) - 1
+        if i >= 0 and fixed.end <= parts[i].end:
+            first = fixed.start - starts[i]
+            parts[i].fixed.append(replace(fixed, start=first, end=fixed.end - starts[i]))
+    return [part.of(rich.text) for part in parts]
+
+
+@dataclass
+class _Part:
+    """A part of a text, as a range."""
+
+    start: int
+    end: int
+    tags: list[Tag] = field(default_factory=list)
+    fixed: list[FixedSpan] = field(default_factory=list)
+
+    def add(self, tag: Tag) -> None:
+        """Add what is in the part of a tag of the text."""
+        start = max(tag.start, self.start)
+        end = min(tag.end, self.end)
+        self.tags.append(Tag(start - self.start, end - self.start, tag.id))
+
+    def of(self, text: str) -> RichText:
+        """Return the part."""
+        return RichText(text[self.start : self.end], tuple(self.tags), tuple(self.fixed))
 
 
 def _overlaps(tag: Tag, spans: Sequence[Span]) -> list[int]:
@@ -121,108 +129,46 @@ def _overlaps(tag: Tag, spans: Sequence[Span]) -> list[int]:
 
 def join(parts: Iterable[RichText], separator: str = "") -> RichText:
     """Join the parts of a text. Tags with the same id that only a separator divides become one."""
-    text, tags = "", list[Tag]()
-    latest: dict[int, int] = {}  # index of the last tag with an id that is not a point
-    for i, part in enumerate(parts):
-        text += separator if i else ""
-        offset = len(text)
-        first = (tag.id for tag in part.tags if tag.start == 0 < tag.end and tag.id in latest)
-        continued = {id: latest[id] for id in first if not text[tags[latest[id]].end :].strip()}
-        for tag in part.tags:
-            moved = Tag(tag.start + offset, tag.end + offset, tag.id)
-            k = continued.get(tag.id)
-            if k is not None and tag.start == 0 < tag.end and _can_extend(tags, k, part, tag):
-                tags[k] = replace(tags[k], end=moved.end)
-            else:
-                tags.append(moved)
-                if tag.start < tag.end:
-                    latest[tag.id] = len(tags) - 1
-        text += part.text
-    return RichText(text, tuple(_outer_first(tags)))
-
-
-def without_markers(rich: RichText) -> tuple[RichText, dict[int, Marker]]:
-    """Make a point of each marker, because a model translates `park[1]` as another word.
-
-    Returns:
-        the text without the markers, and the markers by the ids of their tags.
-    """
-    parent_of = dict(zip((tag.id for tag in rich.tags), parents(rich.tags), strict=True))
-    starts = {tag.start for tag in rich.tags}
-    markers: dict[int, Marker] = {}
-    marker_of: dict[int | None, Tag] = {}  # of the tags in it
-    spans, kept = list[Span](), list[Tag]()
-    chain = 0  # start of the markers that end at `spans[-1][1]`
-    for tag in rich.tags:
-        if outer := marker_of.get(parent_of[tag.id]):
-            marker_of[tag.id] = outer
-            markers[outer.id].inside.append(Tag(tag.start - outer.start, tag.end - outer.start, tag.id))
-            continue
-        kept.append(tag)
-        is_in_chain = bool(spans) and spans[-1][1] == tag.start
-        if _is_marker(rich, tag, chain if is_in_chain else tag.start, starts):
-            chain = chain if is_in_chain else tag.start
-            around, outer_id = list[int](), parent_of[tag.id]
-            while outer_id is not None:
-                around.append(outer_id)
-                outer_id = parent_of[outer_id]
-            markers[tag.id], marker_of[tag.id] = Marker(rich.text[tag.start : tag.end], [], around), tag
-            spans.append((tag.start, tag.end))
-    ends, removed = [end for _, end in spans], [0, *accumulate(end - start for start, end in spans)]
-
-    def moved(position: int) -> int:
-        i = bisect_left(ends, position)  # the spans before it end before the position
-        return position - removed[i] - max(0, position - spans[i][0] if i < len(spans) else 0)
-
-    fixed = tuple(replace(each, start=moved(each.start), end=moved(each.end)) for each in rich.fixed)
-    tags = tuple(Tag(moved(tag.start), moved(tag.end), tag.id) for tag in kept)
-    return RichText(apply_edits(rich.text, ((*span, "") for span in spans)), tags, fixed), markers
-
-
-def _is_marker(rich: RichText, tag: Tag, start: int, starts: Container[int]) -> bool:
-    """Return whether a tag is a marker.
-
-    Args:
-        rich: the text.
-        tag: the tag.
-        start: its start, or that of the adjacent markers before it.
-        starts: the positions where tags start.
-    """
-    text = rich.text[tag.start : tag.end]
-    is_separator = start < tag.start and text in (",", ";")
-    if not (is_separator or _MARKER.fullmatch(text)):
-        word_end = _WORD_END.search(rich.text[max(0, start - 5) : start])
-        if not (word_end and word_end[1].islower() and _NUMBER.fullmatch(text)):  # not CO2 or $50
-            return False
-    is_word_end = tag.end in starts or not rich.text[tag.end : tag.end + 1].isalnum()
-    is_fixed = any(max(span.start, tag.start) < min(span.end, tag.end) for span in rich.fixed)
-    return rich.text[:start][-1:].strip() != "" and is_word_end and not is_fixed
-
-
-def with_markers(rich: RichText, markers: Mapping[int, Marker]) -> RichText:
-    """Insert the text of markers, whose tags are points."""
-    placed = [(tag.start, i, markers[tag.id]) for i, tag in enumerate(rich.tags) if tag.id in markers]
-    placed.sort(key=lambda each: each[:2])
-    positions, added = [at for at, _, _ in placed], [0, *accumulate(len(marker.text) for _, _, marker in placed)]
-    order = {i: k for k, (_, i, _) in enumerate(placed)}
+    pieces: list[str] = []
+    length = 0
     tags: list[Tag] = []
-    for i, tag in enumerate(rich.tags):
-        if i in order:
-            at, _, marker = placed[order[i]]
-            start = at + added[order[i]]
-            tags.append(Tag(start, start + len(marker.text), tag.id))
-            tags += [Tag(start + each.start, start + each.end, each.id) for each in marker.inside]
-            continue
-        start, end = (position + added[bisect_left(positions, position)] for position in (tag.start, tag.end))
-        for at, j, marker in placed[bisect_left(positions, tag.start) : bisect_right(positions, tag.start)]:
-            start += len(marker.text) * (tag.id not in marker.around and (i > j or tag.end > at))
-        for _, j, marker in placed[bisect_left(positions, tag.end) : bisect_right(positions, tag.end)]:
-            end += len(marker.text) * (tag.id in marker.around or i > j)
-        tags.append(Tag(start, end, tag.id))
-    text, end = "", 0
-    for at, _, marker in placed:
-        text, end = text + rich.text[end:at] + marker.text, at
-    return replace(rich, text=text + rich.text[end:], tags=tuple(tags))
+    last: dict[int, int] = {}
+    """Indices of the tags after which there is only space so far, by id."""
+    for part in parts:
+        if pieces:
+            pieces.append(separator)
+            length += len(separator)
+        if separator.strip():
+            last = {}
+        added: dict[int, int] = {}
+        outer: Tag | None = None  # the innermost tag so far that starts at the start of the part
+        for tag in part.tags:
+            is_first = tag.start == 0 < tag.end
+            i = last.get(tag.id) if is_first else None
+            # A tag that goes on must stay inside the tag around it.
+            if i is not None and (outer is None or _encloses(tags, added[outer.id], i)):
+                tags[i] = replace(tags[i], end=length + tag.end)
+            else:
+                i = len(tags)
+                tags.append(Tag(length + tag.start, length + tag.end, tag.id))
+            if tag.start < tag.end:
+                added[tag.id] = i
+            outer = tag if is_first else outer
+        pieces.append(part.text)
+        length += len(part.text)
+        text_end = length - len(part.text) + len(part.text.rstrip())
+        if part.text.strip():
+            last = {}
+        for tag_id, i in added.items():
+            if tags[i].end >= text_end:
+                last[tag_id] = i
+    return RichText("".join(pieces), tuple(_outer_first(tags)))
+
+
+def _encloses(tags: Sequence[Tag], outer: int, inner: int) -> bool:
+    """Return whether a tag comes before another one and encloses it."""
+    is_before = outer < inner and tags[outer].start <= tags[inner].start
+    return is_before and tags[inner].end <= tags[outer].end
 
 
 def with_fixed_tags(rich: RichText, fixed: Mapping[int, str]) -> RichText:
@@ -232,44 +178,46 @@ def with_fixed_tags(rich: RichText, fixed: Mapping[int, str]) -> RichText:
         rich: a translation.
         fixed: by the id of a tag, its text.
     """
-    tags, used, places = list(rich.tags), set[int](), dict[str, list[int]]()
+    tags = list(rich.tags)
+    borders = Counter(position for tag in tags for position in (tag.start, tag.end))
+    used: set[int] = set()
+    places: dict[str, list[int]] = {}
     for i, tag in enumerate(tags):
         text = fixed.get(tag.id)
-        if not text or rich.text[tag.start : tag.end] == text:
-            used |= {tag.start} if text else set()
+        if not text:
+            continue
+        if rich.text.startswith(text, tag.start) and tag.end - tag.start == len(text):
+            used.add(tag.start)
             continue
         if text not in places:  # the last one first
             places[text] = [match.start() for match in re.finditer(re.escape(text), rich.text)][::-1]
         starts = places[text]
         while starts and starts[-1] in used:
             starts.pop()
-        if starts and not (len(text) > 1 and any(_crosses(tag, starts[-1], starts[-1] + len(text)) for tag in tags)):
-            used.add(starts[-1])
-            tags[i] = Tag(starts[-1], starts[-1] + len(text), tag.id)
+        if not starts:
+            continue
+        moved = Tag(starts[-1], starts[-1] + len(text), tag.id)
+        if not any(borders[position] for position in range(moved.start + 1, moved.end)):
+            used.add(moved.start)
+            borders.subtract((tag.start, tag.end))
+            borders.update((moved.start, moved.end))
+            tags[i] = moved
     return replace(rich, tags=tuple(_outer_first(tags)))
-
-
-def _crosses(tag: Tag, start: int, end: int) -> bool:
-    """Return whether a tag starts or ends within a range."""
-    return start < tag.start < end or start < tag.end < end
-
-
-def _can_extend(tags: Sequence[Tag], i: int, part: RichText, tag: Tag) -> bool:
-    """Return whether tag `i` of the text so far can include a tag of the next part without crossing another."""
-    outer = [each.id for each in part.tags if each.start == 0 and each.end > tag.end]
-    ends_later = {each.id for each in tags[:i] if each.start <= tags[i].start and each.end >= tags[i].end}
-    return all(each in ends_later for each in outer)
 
 
 def _outer_first(tags: Iterable[Tag]) -> list[Tag]:
     """Sort tags; those that start at the same position stay in order, except for an inner tag before an outer tag."""
-    ordered: list[Tag] = []
-    for tag in sorted(tags, key=lambda tag: tag.start):
-        i = len(ordered)
-        while i and ordered[i - 1].start == tag.start < ordered[i - 1].end < tag.end:
-            i -= 1
-        ordered.insert(i, tag)
-    return ordered
+    keys: list[tuple[int, int, int]] = []
+    ordered = sorted(tags, key=_start)
+    group = 0
+    for tag in ordered:
+        if tag.start == tag.end:  # no tag passes a point
+            keys.append((tag.start, group + 1, 0))
+            group += 2
+        else:
+            keys.append((tag.start, group, -tag.end))
+    order = sorted(range(len(ordered)), key=keys.__getitem__)
+    return [ordered[i] for i in order]
 
 
 def _is_inside(tag: Tag, span: Span, is_first: bool, is_last: bool) -> bool:
@@ -329,7 +277,7 @@ class Sections:
             end_of_sections = max(end_of_sections, tag.end if has_section else -1)
         self.blocks = cut(replace(rich, tags=tuple(in_sections)), spans) if spans else []
         self._between = [
-            cut(replace(rich, tags=tuple(tags)), [gap])[0] for tags, gap in zip(free, between, strict=True)
+            cut(RichText(rich.text, tuple(tags)), [gap])[0] for tags, gap in zip(free, between, strict=True)
         ]
 
     def join(self, translations: Sequence[RichText]) -> RichText:

@@ -21,7 +21,8 @@ from nmt.data.sentences import split_sentences
 from nmt.data.spans import apply_edits
 from nmt.documents.document import RichText, Tag
 from nmt.documents.formats import DocumentOptions
-from nmt.documents.rich_text import Span, cut, join, to_markup
+from nmt.documents.ranges import Span
+from nmt.documents.rich_text import cut, join, to_markup
 from nmt.documents.splicing import Edit
 from nmt.documents.text_file import TextFile, unescape
 from nmt.errors import DataError

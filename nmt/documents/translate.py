@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -11,9 +12,9 @@ from nmt.data.sentences import split_sentences
 from nmt.data.spans import apply_edits, without_overlaps
 from nmt.documents.aligned_units import AlignedSentence
 from nmt.documents.document import RichText
+from nmt.documents.markers import Marker, with_markers, without_markers
 from nmt.documents.memory import TranslationMemory
 from nmt.documents.projection import project
-from nmt.documents.rich_text import Marker, with_markers, without_markers
 from nmt.inference.chunking import chunked
 from nmt.inference.gaps import without_added_period
 from nmt.inference.guard import Guard
@@ -135,7 +136,9 @@ def _has_words(block: RichText) -> bool:
 
 
 def _line(block: RichText, start: int, end: int, language: str) -> Line:
-    return Line(block.text[start:end], fixed=spans_within(block.fixed, start, end), language=language)
+    first = bisect_left(block.fixed, start, key=lambda span: span.start)
+    last = bisect_left(block.fixed, end, key=lambda span: span.start)
+    return Line(block.text[start:end], fixed=spans_within(block.fixed[first:last], start, end), language=language)
 
 
 def _warnings(block: _Block, translations: dict[Line, Translation]) -> list[str]:
@@ -148,13 +151,21 @@ def _assemble(block: _Block, translations: dict[Line, Translation], markers: dic
     if not block.spans:
         return block.source
     source = block.source.text
-    text, previous_end = source[: block.spans[0][0]], None
-    sentences = []
+    pieces = [source[: block.spans[0][0]]]
+    length = len(pieces[0])
+    sentences: list[AlignedSentence] = []
     for span, line in zip(block.spans, block.lines, strict=True):
         translation = translations[line]
-        text += "" if previous_end is None else separator(source, previous_end, span[0])
-        start, text, previous_end = len(text), text + translation.text, span[1]
-        sentences.append(AlignedSentence(span, (start, len(text)), translation.known_links()))
-    text += source[previous_end:]
-    parents = {tag_id: marker.around[0] for tag_id, marker in markers.items() if marker.around}
+        space = separator(source, sentences[-1].source[1], span[0]) if sentences else ""
+        start = length + len(space)
+        length = start + len(translation.text)
+        pieces += [space, translation.text]
+        sentences.append(AlignedSentence(span, (start, length), translation.known_links()))
+    pieces.append(source[block.spans[-1][1] :])
+    text = "".join(pieces)
+    parents: dict[int, int] = {}
+    for tag_id, marker in markers.items():
+        parent = marker.parents[tag_id]
+        if parent is not None:
+            parents[tag_id] = parent
     return RichText(text, project(block.source, text, sentences, parents))

@@ -27,10 +27,10 @@ from nmt.model.build import build_model
 from nmt.model.transformer import Transformer
 from nmt.search import SEARCHES, Hypothesis, SearchRequest, StepModel, parse_search
 from nmt.search import beam as beam_module
-from nmt.search.beam import best_candidates
-from nmt.search.constrained import Constraints, _allocate_banks
+from nmt.search.candidates import allocate_banks, extend
+from nmt.search.constraints import Constraints
 from nmt.search.mbr import expected_chrf
-from nmt.search.request import Floats, Ints, StepRequest, StepResult, best_tokens
+from nmt.search.request import Floats, StepRequest, StepResult, best_tokens
 from nmt.search.sample import draw
 
 compiled = pytest.mark.skipif(not native.is_available(), reason="needs a C compiler")
@@ -448,20 +448,22 @@ def test_a_prefix_may_repeat_ngrams(spec: str) -> None:
 
 def test_an_interrupted_constraint_may_start_again() -> None:
     constraints = Constraints(SearchRequest(SOURCES[:1], np.array([6]), BOS, EOS, constraints=[[[4, 5, 6]]]))
-    met_RP: Ints = np.zeros_like(constraints.length_RP)
-    for token, met, missing in ((4, 1, 2), (5, 2, 1), (4, 1, 2), (6, 0, 3), (4, 1, 2), (5, 2, 1), (6, 3, 0), (4, 3, 0)):
-        met_RCP = constraints.advance(met_RP, np.array([[token]]))
+    steps = [(4, 1, 2), (5, 2, 1), (4, 1, 2), (6, 0, 3), (4, 1, 2), (5, 2, 1), (6, 3, 0), (4, 3, 0)]
+    for token, met, missing in steps:
+        met_RCP = constraints.met_after(np.array([[token]]))
         assert met_RCP.tolist() == [[[met]]]
-        assert constraints.num_missing(met_RCP).item() == constraints.num_required(met_RCP).item() == missing
-        met_RP = met_RCP[:, 0]
+        assert constraints.num_missing(met_RCP).item() == missing
+        assert constraints.num_required(met_RCP).item() == missing
+        constraints.advance(np.array([0]), np.array([token]))
+        assert constraints.met_RP.tolist() == [[met]]
 
 
 def test_banks_alternate_and_impossible_candidates_rank_last() -> None:
     log_prob_BX = np.array([[-1.0, -2.0, -3.0, -4.0, -np.inf, -np.inf]], np.float32)
     bank_BX = np.array([[0, 0, 0, 2, 1, 0]])
-    index_BW, log_prob_BW = _allocate_banks(log_prob_BX, bank_BX, 5)
+    index_BW = allocate_banks(log_prob_BX, bank_BX, 5)
     assert index_BW[0, :4].tolist() == [0, 3, 1, 2]
-    assert log_prob_BW[0].tolist() == [-1.0, -4.0, -2.0, -3.0, -math.inf]
+    assert log_prob_BX[0, index_BW[0]].tolist() == [-1.0, -4.0, -2.0, -3.0, -math.inf]
 
 
 def test_the_bound_uses_the_length_norm_of_the_longest_translation() -> None:
@@ -659,7 +661,12 @@ def test_best_candidates_are_selected_from_all_rows(seed: int, sentences: int, w
     log_prob_BW = rng.integers(-9, 0, (sentences, width)).astype(np.float32)
     log_prob_BW[:, 1:][log_prob_BW[:, 1:] < -6] = -np.inf
     total_BX = (log_p_RK.reshape(sentences, width, k) + log_prob_BW[:, :, None]).reshape(sentences, -1)
-    best_BC, index_BC = best_candidates(log_prob_BW, log_p_RK, count)
+    tokens_RK = np.arange(k)[None].repeat(sentences * width, 0)
+    candidates = extend(log_prob_BW.ravel(), log_p_RK, tokens_RK).of_beams(sentences)
+    best = candidates.best(count)
+    best_BC = best.log_prob_NC
+    first_row_B1 = np.arange(sentences)[:, None] * width
+    index_BC = (best.rows_NC - first_row_B1) * k + best.tokens_NC
     assert best_BC.shape == index_BC.shape == (sentences, count)
     num_real = min(count, width * k)
     for total_X, best_C, index_C in zip(total_BX.tolist(), best_BC.tolist(), index_BC.tolist(), strict=True):

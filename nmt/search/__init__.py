@@ -6,7 +6,6 @@ Each is a frozen dataclass whose fields are its options. Options are validated o
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
 
 from nmt.registry import resolve
 from nmt.search.beam import Beam
@@ -14,35 +13,18 @@ from nmt.search.constrained import Constrained
 from nmt.search.diverse import Diverse
 from nmt.search.greedy import Greedy
 from nmt.search.mbr import MBR
-from nmt.search.request import Hypothesis, SearchRequest, StepModel
+from nmt.search.request import Hypothesis, Search, SearchRequest, StepModel
 from nmt.search.sample import Sample
 
-
-class Search(Protocol):
-    """Searches for the best translations of a batch."""
-
-    @property
-    def rows(self) -> int:
-        """Number of rows per sentence in a batch."""
-
-    @property
-    def n_best(self) -> int:
-        """Maximum number of hypotheses returned per sentence."""
-
-    def __call__(self, model: StepModel, request: SearchRequest) -> list[list[Hypothesis]]:
-        """Return the hypotheses of each sentence, best first."""
-
-
-SEARCHES: dict[str, Callable[..., Search]] = {
-    "greedy": Greedy,
-    "beam": Beam,
-    "diverse": Diverse,
-    "constrained": Constrained,
-    "sample": Sample,
-    "mbr": MBR,
-}
-
-__all__ = ["SEARCHES", "Constrained", "Hypothesis", "Search", "SearchRequest", "StepModel", "parse_search"]
+__all__ = [
+    "SEARCHES",
+    "Constrained",
+    "Hypothesis",
+    "Search",
+    "SearchRequest",
+    "StepModel",
+    "parse_search",
+]
 
 
 def parse_search(spec: str) -> Search:
@@ -52,3 +34,18 @@ def parse_search(spec: str) -> Search:
         ConfigError: unknown search or option, or an option is out of range.
     """
     return resolve("search", SEARCHES, spec)()
+
+
+def _mbr(*, candidates: str = "sample(n_best=32)", n_best: int = 1) -> MBR:
+    """Return an MBR search of the candidates of another search, which a spec string describes."""
+    return MBR(candidates=parse_search(candidates), n_best=n_best)
+
+
+SEARCHES: dict[str, Callable[..., Search]] = {
+    "greedy": Greedy,
+    "beam": Beam,
+    "diverse": Diverse,
+    "constrained": Constrained,
+    "sample": Sample,
+    "mbr": _mbr,
+}

@@ -1,18 +1,31 @@
-"""Beam search.
+"""Beam search: the loop of all variants, and plain beam search.
 
-Shape suffixes: B unfinished sentences, W rows (partial hypotheses) of each beam, R = B*W, T target tokens, C
-candidates.
+Shape suffixes: B unfinished sentences, G beams of each (one, except in diverse beam search), N = B*G beams, W rows
+(partial hypotheses) of each beam, R = N*W rows, S source tokens, C candidates of a beam.
 """
 
 from __future__ import annotations
 
+import bisect
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
 
 from nmt.errors import ConfigError
+from nmt.search.candidates import IMPOSSIBLE, Candidates, extend
 from nmt.search.partial import PartialHypotheses, SearchOptions, check_range
-from nmt.search.request import Bools, Floats, Hypothesis, Ints, SearchRequest, StepModel
+from nmt.search.request import (
+    Bools,
+    Floats,
+    Hypothesis,
+    Ints,
+    NBestLists,
+    SearchRequest,
+    StepModel,
+    best_first,
+    rank,
+)
 
 MAX_BEAMS = 1000
 NORMALIZATIONS = ("gnmt", "average")
@@ -20,10 +33,10 @@ NORMALIZATIONS = ("gnmt", "average")
 
 @dataclass(frozen=True, kw_only=True)
 class BeamOptions(SearchOptions):
-    """Options of all beam searches."""
+    """The options and the loop of all beam searches. `start` returns what distinguishes them."""
 
     beam_size: int = 4
-    """W, the number of partial hypotheses kept per step."""
+    """Number of partial hypotheses kept per step and sentence."""
     top_beams: int = 1
     """Number of translations returned per sentence."""
     length_penalty: float = 1.0
@@ -57,22 +70,122 @@ class BeamOptions(SearchOptions):
         """Maximum number of hypotheses returned per sentence."""
         return self.top_beams
 
+    @property
+    def width(self) -> int:
+        """W, the number of rows of each beam."""
+        return self.beam_size
+
+    def start(self, model: StepModel, request: SearchRequest) -> PartialHypotheses:
+        """Encode the sources, with up to `beam_size` rows per sentence."""
+        raise NotImplementedError
+
+    def candidates(self, partial: PartialHypotheses) -> Candidates:
+        """Read the last token of each row, and return candidates of each beam, [N, C].
+
+        They include the W best that do not end. All hypotheses that end are ranked by `score`.
+        """
+        raise NotImplementedError
+
+    def score(self, best: Candidates, partial: PartialHypotheses) -> Floats:
+        """Return the scores of candidates that end."""
+        score_NW: Floats = best.log_prob_NC / self.length_norm(partial.length + 1)
+        return score_NW
+
+    def __call__(self, model: StepModel, request: SearchRequest) -> NBestLists:
+        """Return the `top_beams` best distinct hypotheses of each sentence, best first."""
+        partial = self.start(model, request)
+        num_groups = self.beam_size // self.width
+        # The finished hypotheses of all beams and of those that run, best first.
+        finished: NBestLists = [[] for _ in range(len(partial) * num_groups)]
+        finished_N = finished
+        # The rows of a beam are equal at first, so all but the first are impossible.
+        rows_per_beam = max(1, partial.width // num_groups)
+        partial.log_prob_R[:] = IMPOSSIBLE
+        partial.log_prob_R[::rows_per_beam] = 0.0
+        while len(partial):
+            candidates = self.candidates(partial)
+            ends_NC = candidates.tokens_NC == request.eos
+            # Of the W best candidates, those that end are finished hypotheses.
+            if ends_NC.any():
+                self._finish(candidates.best(self.width), partial, finished_N)
+            # The W best candidates that do not end are the new beam.
+            beam = candidates.without(ends_NC).best(self.width)
+            # A sentence runs while any of its beams does.
+            is_running_N = self._is_running(beam, partial, finished_N)
+            is_running_B: Bools = np.any(is_running_N.reshape(-1, num_groups), axis=1)
+            is_kept_N = is_running_B.repeat(num_groups)
+            finished_N = list(itertools.compress(finished_N, is_kept_N))
+            log_prob_R = beam.log_prob_NC[is_kept_N].ravel()
+            rows_R = beam.rows_NC[is_kept_N].ravel()
+            tokens_R = beam.tokens_NC[is_kept_N].ravel()
+            partial.advance(rows_R, tokens_R, log_prob_R, is_running_B)
+        distinct = merge_groups(finished, num_groups)
+        return [hypotheses[: self.top_beams] for hypotheses in distinct]
+
+    def _finish(self, best: Candidates, partial: PartialHypotheses, finished_N: NBestLists) -> None:
+        """Add the candidates that end to the finished hypotheses."""
+        ends_NW = best.tokens_NC == partial.request.eos
+        ends_NW &= np.isfinite(best.log_prob_NC)
+        if self.early_stopping:
+            ends_NW &= ~self._is_full(finished_N)[:, None]
+        score_NW = self.score(best, partial)
+        length_norm = float(self.length_norm(partial.length + 1))
+        for beam, place in np.argwhere(ends_NW):
+            row = best.rows_NC[beam, place]
+            hypothesis = Hypothesis(
+                ids=partial.tokens_RT[row, 1:].tolist(),
+                log_prob=float(best.log_prob_NC[beam, place]),
+                score=float(score_NW[beam, place]),
+                length_norm=length_norm,
+            )
+            bisect.insort(finished_N[beam], hypothesis, key=rank)
+
+    def _is_full(self, finished_N: NBestLists) -> Bools:
+        """Return whether each beam has W finished hypotheses, [N]. With early stopping, it is then complete."""
+        return np.array([len(finished) >= self.width for finished in finished_N])
+
+    def _is_running(self, beam: Candidates, partial: PartialHypotheses, finished_N: NBestLists) -> Bools:
+        """Return whether the search of each beam continues, [N]."""
+        max_length_N = partial.max_length_B.repeat(self.beam_size // self.width)
+        max_length_norm_N = self.length_norm(max_length_N + 1)
+        n_best = min(self.top_beams, self.width)
+        min_score_N = np.full(len(finished_N), IMPOSSIBLE)
+        for n, finished in enumerate(finished_N):
+            if len(finished) >= n_best:
+                min_score_N[n] = finished[n_best - 1].score
+        is_running_N = can_improve(beam.log_prob_NC.max(1), max_length_norm_N, min_score_N)
+        if self.early_stopping:
+            is_running_N &= ~self._is_full(finished_N)
+        return is_running_N
+
     def length_norm(self, length: Ints | int) -> Floats:
         """Return the divisor of the log-probability of a translation. The length includes the end token."""
-        base = (5 + np.asarray(length)) / 6 if self.length_normalization == "gnmt" else np.asarray(length)
+        base = np.asarray(length)
+        if self.length_normalization == "gnmt":
+            base = (5 + base) / 6
         return np.asarray(base.astype(np.float64) ** self.length_penalty, np.float32)
 
-    def is_running(self, log_prob_B: Floats, max_length_B: Ints, finished: FinishedHypotheses, n_best: int) -> Bools:
-        """Return whether the search continues for each sentence, [B].
 
-        Args:
-            log_prob_B: log-probability of the best partial hypothesis.
-            max_length_B: maximum number of target tokens, not including the end token.
-            finished: finished hypotheses.
-            n_best: number of hypotheses to return.
-        """
-        running_B = can_improve(log_prob_B, self.length_norm(max_length_B + 1), finished.score_BW[:, n_best - 1])
-        return running_B & ~finished.is_full_B if self.early_stopping else running_B
+def merge_groups(hypotheses: NBestLists, num_groups: int) -> NBestLists:
+    """Return the distinct hypotheses of each sentence, best first, given those of each of its beams."""
+    merged = []
+    for first in range(0, len(hypotheses), num_groups):
+        groups = hypotheses[first : first + num_groups]
+        by_ids = {tuple(h.ids): h for h in itertools.chain.from_iterable(groups)}
+        merged.append(best_first(by_ids.values()))
+    return merged
+
+
+def can_improve(log_prob_N: Floats, max_length_norm_N: Floats, min_score_N: Floats) -> Bools:
+    """Return whether a partial hypothesis of each beam can still enter the n-best list.
+
+    The bound is admissible: stopping never changes the n-best list. Log-probabilities decrease and length norms
+    increase with the length, and a coverage penalty is at most 0. A final score is therefore at most the current
+    log-probability divided by the length norm of the longest translation.
+    """
+    with np.errstate(invalid="ignore"):
+        max_score_N = log_prob_N / max_length_norm_N
+    return (log_prob_N > IMPOSSIBLE) & (max_score_N > min_score_N)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,126 +206,32 @@ class Beam(BeamOptions):
         super().__post_init__()
         check_range("coverage_penalty", self.coverage_penalty, 0, 10, "a typical value is 0.2")
 
-    def __call__(self, model: StepModel, request: SearchRequest) -> list[list[Hypothesis]]:
-        """Return the `top_beams` best hypotheses of each sentence, best first."""
-        # One row per sentence at the start token; its extensions fill the beam.
-        partial = PartialHypotheses(model, request, self, track_attention=bool(self.coverage_penalty))
-        finished = FinishedHypotheses(len(partial), self.beam_size)
-        coverage_RS: Floats | None = None
-        log_prob_BW = np.zeros((len(partial), 1), np.float32)
-        while len(partial):
-            # At most one extension per row ends, so at least W of the 2W best do not.
-            result = partial.step(2 * self.beam_size)
-            width, k = partial.width, result.tokens_RK.shape[1]
-            log_prob_BC, index_BC = best_candidates(log_prob_BW, result.log_p_RK, 2 * self.beam_size)
-            at_B1 = np.arange(len(partial))[:, None]  # to index with: np.take_along_axis is slow for small arrays
-            rows_BC = at_B1 * width + index_BC // k
-            tokens_BC = result.tokens_RK[rows_BC, index_BC % k]
-            ends_BC = tokens_BC == request.eos
+    def start(self, model: StepModel, request: SearchRequest) -> PartialHypotheses:
+        """Encode the sources, with one row per sentence. Its extensions fill the beam."""
+        return PartialHypotheses(model, request, self, track_coverage=bool(self.coverage_penalty))
 
-            # The extensions of an impossible row, at -inf, are not hypotheses.
-            finishes_BC = ends_BC & np.isfinite(log_prob_BC)
-            finishes_BC[:, self.beam_size :] = False
-            penalty_BC = None
-            if self.coverage_penalty:
-                assert partial.state.attention_RS is not None
-                attention_RS = partial.state.attention_RS
-                coverage_RS = attention_RS if coverage_RS is None else coverage_RS + attention_RS
-                lengths_R = request.source_length_B[partial.sentence_B].repeat(width)
-                penalty_BC = self.coverage_penalty * coverage_penalty(coverage_RS, lengths_R)[rows_BC]
-            length_norm = self.length_norm(partial.length + 1)
-            finished.add(finishes_BC, rows_BC, partial, log_prob_BC, length_norm, penalty_BC)
+    def candidates(self, partial: PartialHypotheses) -> Candidates:
+        """Return the 2W best candidates of each beam. At most one per row ends, so at least W do not."""
+        result = partial.step(2 * self.width)
+        extensions = extend(partial.log_prob_R, result.log_p_RK, result.tokens_RK)
+        return extensions.of_beams(len(partial)).best(2 * self.width)
 
-            # Continue the others; -inf pads the beam if there are too few (first step, length limit).
-            continues_BC = np.where(ends_BC, np.float32(-np.inf), log_prob_BC)
-            order_BW = np.argsort(-continues_BC, axis=1, kind="stable")[:, : self.beam_size]
-            log_prob_BW = continues_BC[at_B1, order_BW]
-            is_running_B = self.is_running(log_prob_BW[:, 0], partial.max_length_B, finished, self.top_beams)
-            rows_R = rows_BC[at_B1, order_BW][is_running_B].ravel()
-            tokens_R = tokens_BC[at_B1, order_BW][is_running_B].ravel()
-            log_prob_BW = log_prob_BW[is_running_B]
-            coverage_RS = None if coverage_RS is None else coverage_RS[rows_R]
-            finished.keep(is_running_B)
-            partial.advance(rows_R, tokens_R, is_running_B)
-        return finished.best(self.top_beams)
+    def score(self, best: Candidates, partial: PartialHypotheses) -> Floats:
+        """Return the scores of candidates that end, with the coverage penalty."""
+        score_NW = super().score(best, partial)
+        if not self.coverage_penalty:
+            return score_NW
+        length_B = partial.request.source_length_B[partial.sentence_B]
+        penalty_R = coverage_penalty(partial.coverage_RS, length_B.repeat(partial.width))
+        return score_NW + self.coverage_penalty * penalty_R[best.rows_NC]
 
 
-def best_candidates(log_prob_BW: Floats, log_p_RK: Floats, count: int) -> tuple[Floats, Ints]:
-    """Return the log-probabilities of the `count` best candidates of each sentence, best first, and their indices.
-
-    Candidate w*K + k extends row w with its k-th best token. Log-probabilities are padded with -inf.
-    """
-    log_prob_BX = (log_prob_BW.reshape(-1, 1) + log_p_RK).reshape(len(log_prob_BW), -1)
-    index_BC = np.argsort(-log_prob_BX, axis=1, kind="stable")[:, :count]
-    log_prob_BC = log_prob_BX[np.arange(len(log_prob_BX))[:, None], index_BC]
-    if missing := count - index_BC.shape[1]:
-        log_prob_BC = np.pad(log_prob_BC, ((0, 0), (0, missing)), constant_values=-np.inf)
-        index_BC = np.pad(index_BC, ((0, 0), (0, missing)))
-    return log_prob_BC, index_BC
-
-
-def initial_log_probs(num_sentences: int, width: int) -> Floats:
-    """Return the log-probabilities of equal initial rows, [B, W]: -inf for all but one, to avoid duplicates."""
-    log_prob_BW = np.full((num_sentences, width), -np.inf, np.float32)
-    log_prob_BW[:, 0] = 0.0
-    return log_prob_BW
-
-
-def can_improve(log_prob_B: Floats, max_length_norm_B: Floats, min_score_B: Floats) -> Bools:
-    """Return whether a partial hypothesis of each sentence can still enter the n-best list.
-
-    The bound is admissible: stopping never changes the n-best list. Log-probabilities decrease and length norms
-    increase with the length, and a coverage penalty is at most 0. A final score is therefore at most the current
-    log-probability divided by the length norm of the longest translation.
-    """
-    with np.errstate(invalid="ignore"):
-        return (log_prob_B > -np.inf) & (log_prob_B / max_length_norm_B > min_score_B)
-
-
-def coverage_penalty(coverage_RS: Floats, lengths_R: Ints) -> Floats:
+def coverage_penalty(coverage_RS: Floats, length_R: Ints) -> Floats:
     """Return Σ_i log min(Σ_j p_ij, 1) over the source tokens of each row (Wu et al. 2016, equation 14), [R]."""
     tiny = np.finfo(np.float32).tiny  # a weight may underflow, and log 0 would exclude the hypothesis
-    is_source_RS = np.arange(coverage_RS.shape[1]) < lengths_R[:, None]
-    log_RS = np.where(is_source_RS, np.log(coverage_RS.clip(tiny, 1.0)), np.float32(0.0))
-    penalty_R: Floats = log_RS.cumsum(1)[:, -1]  # sequential, so that padding does not change the rounding
-    return penalty_R
-
-
-class FinishedHypotheses:
-    """The finished hypotheses of every sentence."""
-
-    def __init__(self, num_sentences: int, width: int) -> None:
-        self.hypotheses: list[list[Hypothesis]] = [[] for _ in range(num_sentences)]
-        self.score_BW = np.full((num_sentences, width), -np.inf, np.float32)
-        """The W best scores of each unfinished sentence, best first."""
-
-    @property
-    def is_full_B(self) -> Bools:
-        """Whether each unfinished sentence has W finished hypotheses."""
-        return self.score_BW[:, -1] > -np.inf
-
-    def add(
-        self, finishes_BC: Bools, rows_BC: Ints, partial: PartialHypotheses, log_prob_BC: Floats, length_norm: Floats,
-        penalty_BC: Floats | None = None,
-    ) -> None:  # fmt: skip
-        """Add the rows of the candidates selected by `finishes_BC`, with the score log_prob / length_norm + penalty."""
-        if not finishes_BC.any():
-            return
-        score_BC = log_prob_BC / length_norm
-        if penalty_BC is not None:
-            score_BC = score_BC + penalty_BC
-        all_BX = np.concatenate((self.score_BW, np.where(finishes_BC, score_BC, np.float32(-np.inf))), 1)
-        self.score_BW = -np.sort(-all_BX, axis=1)[:, : self.score_BW.shape[1]]
-        for sentence, ids, log_prob, score in zip(
-            partial.sentence_B[finishes_BC.nonzero()[0]].tolist(), partial.tokens_RT[rows_BC[finishes_BC], 1:].tolist(),
-            log_prob_BC[finishes_BC].tolist(), score_BC[finishes_BC].tolist(), strict=True,
-        ):  # fmt: skip
-            self.hypotheses[sentence].append(Hypothesis(ids, log_prob, score, float(length_norm)))
-
-    def keep(self, is_running_B: Bools) -> None:
-        """Remove sentences that no longer run."""
-        self.score_BW = self.score_BW[is_running_B]
-
-    def best(self, count: int) -> list[list[Hypothesis]]:
-        """Return the best hypotheses of each sentence, best first."""
-        return [sorted(hypotheses, key=lambda h: -h.score)[:count] for hypotheses in self.hypotheses]
+    log_RS = np.log(coverage_RS.clip(tiny, 1.0))
+    is_source_RS = np.arange(coverage_RS.shape[1]) < length_R[:, None]
+    log_RS[~is_source_RS] = 0.0
+    # The sum is sequential, so that padding does not change the rounding.
+    sum_R: Floats = log_RS.cumsum(1)[:, -1]
+    return sum_R

@@ -1,19 +1,29 @@
 """The partial hypotheses of a search, with its length limits, forced prefixes and banned tokens.
 
-Shape suffixes: B unfinished sentences, W rows of each, R = B*W rows, T target tokens including the start token, K best
-tokens of a row, P gathered tokens of a row, X banned tokens of a row, G n-grams of a row, N tokens of an n-gram, V
+Shape suffixes: B unfinished sentences, W rows of each, R = B*W rows, S source tokens, T target tokens including the
+start token, K best tokens of a row, P gathered tokens of a row, X banned tokens of a row, G n-grams of a row, V
 vocabulary.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from nmt.errors import ConfigError
-from nmt.search.request import Bools, Ints, SearchRequest, StepModel, StepRequest, StepResult
+from nmt.search.constraints import Constraints
+from nmt.search.request import (
+    Bools,
+    Floats,
+    Ints,
+    SearchRequest,
+    StepModel,
+    StepRequest,
+    StepResult,
+    ban,
+)
 
 NOT_FORCED = -1
 """Marks a row whose next token is not forced."""
@@ -34,21 +44,24 @@ class SearchOptions:
 
     def __post_init__(self) -> None:
         """Raise a ConfigError for options out of range."""
-        for name in ("min_length_ratio", "max_length_ratio"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise ConfigError(f"{name} must be 0 or more, got {getattr(self, name)}")
+        for name in ("min_length_ratio", "max_length_ratio", "no_repeat_ngram_size"):
+            check_not_negative(name, getattr(self, name))
         if self.max_length_ratio and self.min_length_ratio > self.max_length_ratio:
             raise ConfigError(
                 f"min_length_ratio ({self.min_length_ratio}) exceeds max_length_ratio ({self.max_length_ratio})"
             )
-        if self.no_repeat_ngram_size < 0:
-            raise ConfigError(f"no_repeat_ngram_size must be 0 or more, got {self.no_repeat_ngram_size}")
 
 
 def check_range(name: str, value: float, minimum: float, maximum: float, hint: str = "") -> None:
     """Raise a ConfigError if an option is out of range."""
     if not minimum <= value <= maximum:
         raise ConfigError(f"{name} must be between {minimum} and {maximum}, got {value}", hint)
+
+
+def check_not_negative(name: str, value: float) -> None:
+    """Raise a ConfigError if an option is negative or infinite."""
+    if not 0 <= value < math.inf:
+        raise ConfigError(f"{name} must be 0 or more, got {value}")
 
 
 class PartialHypotheses:
@@ -61,8 +74,8 @@ class PartialHypotheses:
         options: SearchOptions,
         *,
         width: int = 1,
-        reserved_B: Ints | int = 0,
-        track_attention: bool = False,
+        constraints: Constraints | None = None,
+        track_coverage: bool = False,
     ) -> None:
         """Encode the sources, and start each sentence with `width` equal rows.
 
@@ -71,34 +84,30 @@ class PartialHypotheses:
             request: the sentences.
             options: options of the search.
             width: initial W.
-            reserved_B: number of tokens besides the prefix that the length limit must allow.
-            track_attention: whether to record cross-attention; see `State`.
+            constraints: constraints of each sentence. The length limit always allows their tokens.
+            track_coverage: whether to sum the cross-attention of each row.
         """
-        length_B = request.source_length_B - [source[-1] == request.eos for source in request.sources]
-        self.request, self.no_repeat_ngram_size = request, options.no_repeat_ngram_size
+        self.request = request
+        self.no_repeat_ngram_size = options.no_repeat_ngram_size
         self.sentence_B = np.arange(len(request.sources))
-        self.max_length_B = request.max_length_B.astype(np.int64)
-        if options.max_length_ratio:
-            self.max_length_B = np.minimum(
-                self.max_length_B, np.ceil(float(options.max_length_ratio) * length_B - ROUNDING)
-            ).astype(np.int64)
-        self.min_length_B = np.minimum(
-            self.max_length_B, np.floor(float(options.min_length_ratio) * length_B + ROUNDING)
-        ).astype(np.int64)
-        max_prefix_length = max(map(len, request.prefixes), default=0)
-        self.prefix_BT = np.full((len(length_B), max_prefix_length), NOT_FORCED)
-        for prefix_T, prefix in zip(self.prefix_BT, request.prefixes, strict=False):
-            prefix_T[: len(prefix)] = prefix
-        # A prefix counts toward the length limits but is never truncated.
-        self.max_length_B = np.maximum(
-            self.max_length_B, (self.prefix_BT != NOT_FORCED).sum(1, dtype=np.int64) + reserved_B
-        )
-        # Between these lengths, no token is forced.
-        self._forces_until = max_prefix_length
-        self._forces_from = min(self.max_length_B.tolist(), default=0)
+        """Index of each unfinished sentence in the request."""
         self.parents_R: Ints = self.sentence_B.repeat(width)
         self.tokens_RT = np.full((len(self.parents_R), 1), request.bos)
-        self.state = model.init_search_state(request.sources, track_attention=track_attention)
+        self.log_prob_R = np.zeros(len(self.parents_R), np.float32)
+        self.coverage_RS = np.zeros((len(self.sentence_B), 1), np.float32)
+        """Σ cross-attention weights of each source token, if tracked."""
+        self.constraints = constraints
+        self._min_length, max_length = length_limits(request, options)
+        # Prefixes and constraints count toward the length limit but are never truncated.
+        required_length = np.zeros_like(max_length)
+        if request.prefixes:
+            required_length += list(map(len, request.prefixes))
+        if constraints:
+            required_length += constraints.length_RP.sum(1)
+            constraints.select(self.parents_R)
+        self._max_length = np.maximum(max_length, required_length)
+        self._forced_tokens = forced_tokens(request, self._max_length)
+        self.state = model.init_search_state(request.sources, track_attention=track_coverage)
 
     def __len__(self) -> int:
         return len(self.sentence_B)
@@ -113,75 +122,118 @@ class PartialHypotheses:
         """Number of tokens of each partial hypothesis, not including the start token."""
         return self.tokens_RT.shape[1] - 1
 
+    @property
+    def is_too_short_B(self) -> Bools:
+        """Whether the partial hypotheses of each sentence must not end."""
+        return self._min_length[self.sentence_B] > self.length
+
+    @property
+    def max_length_B(self) -> Ints:
+        """Maximum number of target tokens of each unfinished sentence, not including the end token."""
+        return self._max_length[self.sentence_B]
+
     def step(self, k: int, *, gather_RP: Ints | None = None, all_log_probs: bool = False) -> StepResult:
         """Return the model's best next tokens, with -inf for tokens that prefix, length limits or bans exclude.
 
         Log-probabilities are not renormalized over the allowed tokens.
+
+        Args:
+            k: number of best tokens of each row.
+            gather_RP: tokens whose log-probabilities to return, too.
+            all_log_probs: whether to return the log-probabilities of the whole vocabulary.
         """
-        forced_R, banned_RX, asked_RP = self._forced(), self._banned(), gather_RP
+        forced_R = self._forced()
+        banned_RX = self._banned()
+        # The log-probabilities of forced tokens are gathered in an additional column.
+        asked_RP = gather_RP
         if forced_R is not None:
-            forced_R1 = np.maximum(forced_R, 0)[:, None]
-            asked_RP = forced_R1 if gather_RP is None else np.concatenate((gather_RP, forced_R1), 1)
-        result = self.state.step(
-            StepRequest(self.tokens_RT[:, -1], self.parents_R, k, banned_RX, asked_RP, all_log_probs)
-        )
-        gathered_log_p_RP, log_p_RV = result.gathered_log_p_RP, result.log_p_RV
-        if log_p_RV is not None:
-            log_p_RV[:, list(self.request.suppressed_ids)] = -np.inf
-        if banned_RX is not None:
-            if log_p_RV is not None:
-                row, at = (banned_RX >= 0).nonzero()
-                log_p_RV[row, banned_RX[row, at]] = -np.inf
-            if gather_RP is not None and gathered_log_p_RP is not None:
-                is_banned_RP = (gather_RP[:, :, None] == banned_RX[:, None]).any(-1)
-                gathered_log_p_RP[:, : gather_RP.shape[1]][is_banned_RP] = -np.inf
+            asked_R1 = np.maximum(forced_R, 0)[:, None]
+            asked_RP = asked_R1 if gather_RP is None else np.concatenate((gather_RP, asked_R1), 1)
+        request = StepRequest(self.tokens_RT[:, -1], self.parents_R, k, banned_RX, asked_RP, all_log_probs)
+        result = self.state.step(request)
+        if result.log_p_RV is not None:
+            result.log_p_RV[:, list(self.request.suppressed_ids)] = -np.inf
+            if banned_RX is not None:
+                ban(result.log_p_RV, banned_RX)
         if forced_R is not None:  # a forced token overrides a ban
-            assert gathered_log_p_RP is not None
-            rows = (forced_R != NOT_FORCED).nonzero()[0]
-            forced_log_p_R1, forced_R1 = gathered_log_p_RP[rows, -1:], forced_R[rows, None]
-            result.log_p_RK[rows] = -np.inf
-            result.log_p_RK[rows, :1], result.tokens_RK[rows, :1] = forced_log_p_R1, forced_R1
-            if log_p_RV is not None:
-                log_p_RV[rows] = -np.inf
-                log_p_RV[rows, forced_R[rows]] = forced_log_p_R1[:, 0]
-            if gather_RP is not None:
-                is_forced_RP = gather_RP[rows] == forced_R1
-                gathered_log_p_RP[rows, :-1] = np.where(is_forced_RP, forced_log_p_R1, np.float32(-np.inf))
-                result = replace(result, gathered_log_p_RP=gathered_log_p_RP[:, :-1])
+            _force(result, forced_R)
+        if self.state.attention_RS is not None:
+            self.coverage_RS = self.coverage_RS[self.parents_R] + self.state.attention_RS
         return result
 
-    def advance(self, rows_R: Ints, tokens_R: Ints, is_running_B: Bools) -> None:
+    def advance(self, rows_R: Ints, tokens_R: Ints, log_prob_R: Floats, is_running_B: Bools) -> None:
         """Extend rows by one token.
 
         Args:
             rows_R: index of the row that each new row extends, for unfinished sentences only.
             tokens_R: the token that extends it.
+            log_prob_R: log-probability of the new row.
             is_running_B: which sentences continue.
         """
-        if not is_running_B.all():
-            self.sentence_B, self.prefix_BT = self.sentence_B[is_running_B], self.prefix_BT[is_running_B]
-            self.max_length_B, self.min_length_B = self.max_length_B[is_running_B], self.min_length_B[is_running_B]
+        self.sentence_B = self.sentence_B[is_running_B]
         self.parents_R = rows_R
+        self.log_prob_R = log_prob_R
         self.tokens_RT = np.concatenate((self.tokens_RT[rows_R], tokens_R[:, None]), 1)
+        if self.constraints:
+            self.constraints.advance(rows_R, tokens_R)
 
     def _forced(self) -> Ints | None:
         """Return the forced next token of each row, or NOT_FORCED; None: no row has one."""
-        length = self.length
-        if self._forces_until <= length < self._forces_from:
+        forced_B: Ints = self._forced_tokens[self.sentence_B, self.length]
+        if (forced_B == NOT_FORCED).all():
             return None
-        forced_B = np.where(self.max_length_B <= length, self.request.eos, NOT_FORCED)
-        if length < self.prefix_BT.shape[1]:
-            forced_B = np.where(self.prefix_BT[:, length] == NOT_FORCED, forced_B, self.prefix_BT[:, length])
-        return forced_B.repeat(self.width) if (forced_B != NOT_FORCED).any() else None
+        return forced_B.repeat(self.width)
 
     def _banned(self) -> Ints | None:
         """Return the banned next tokens of each row, padded with -1."""
         banned = []
-        if (self.min_length_B > self.length).any():
-            banned.append(np.where(self.min_length_B > self.length, self.request.eos, -1).repeat(self.width)[:, None])
+        if self.is_too_short_B.any():
+            banned_B = np.where(self.is_too_short_B, self.request.eos, -1)
+            banned.append(banned_B.repeat(self.width)[:, None])
         if self.no_repeat_ngram_size:
             banned.append(repeated_ngrams(self.tokens_RT, self.no_repeat_ngram_size))
         return np.concatenate(banned, 1) if banned else None
+
+
+def length_limits(request: SearchRequest, options: SearchOptions) -> tuple[Ints, Ints]:
+    """Return the minimum and maximum number of target tokens of each sentence, [B] each."""
+    has_end_B = [source[-1] == request.eos for source in request.sources]
+    length_B = request.source_length_B - has_end_B
+    max_length_B = request.max_length_B.astype(np.int64)
+    if options.max_length_ratio:
+        ratio_limit_B = np.ceil(float(options.max_length_ratio) * length_B - ROUNDING)
+        max_length_B = np.minimum(max_length_B, ratio_limit_B).astype(np.int64)
+    ratio_limit_B = np.floor(float(options.min_length_ratio) * length_B + ROUNDING)
+    min_length_B = np.minimum(max_length_B, ratio_limit_B).astype(np.int64)
+    return min_length_B, max_length_B
+
+
+def forced_tokens(request: SearchRequest, max_length_B: Ints) -> Ints:
+    """Return the forced token of each sentence and target length, or NOT_FORCED, [B, T].
+
+    These are the tokens of the prefix, and the end token at the length limit.
+    """
+    max_length = max(max_length_B.tolist(), default=0)
+    forced_BT = np.full((len(max_length_B), max_length + 1), NOT_FORCED)
+    for sentence, prefix in enumerate(request.prefixes):
+        forced_BT[sentence, : len(prefix)] = prefix
+    forced_BT[np.arange(len(forced_BT)), max_length_B] = request.eos
+    return forced_BT
+
+
+def _force(result: StepResult, forced_R: Ints) -> None:
+    """Set all log-probabilities to -inf but those of the forced tokens, which become the best of their rows."""
+    assert result.gathered_log_p_RP is not None
+    rows = (forced_R != NOT_FORCED).nonzero()[0]
+    token_R1 = forced_R[rows, None]
+    log_p_R1 = result.gathered_log_p_RP[rows, -1:]
+    result.tokens_RK[rows, :1] = token_R1
+    result.log_p_RK[rows] = -np.inf
+    result.log_p_RK[rows, :1] = log_p_R1
+    result.gathered_log_p_RP[rows] = -np.inf
+    if result.log_p_RV is not None:
+        result.log_p_RV[rows] = -np.inf
+        result.log_p_RV[rows[:, None], token_R1] = log_p_R1
 
 
 def repeated_ngrams(tokens_RT: Ints, size: int) -> Ints:
@@ -190,9 +242,10 @@ def repeated_ngrams(tokens_RT: Ints, size: int) -> Ints:
     `tokens_RT` begins with the start token, which does not belong to an n-gram.
     """
     target_RT = tokens_RT[:, 1:]
-    if target_RT.shape[1] < size:
-        return np.full((len(tokens_RT), 0), -1)
-    grams_RGN = np.lib.stride_tricks.sliding_window_view(target_RT, size, axis=1)
-    last_R1N = target_RT[:, None, target_RT.shape[1] - size + 1 :]
-    repeated_RG = (grams_RGN[:, :, :-1] == last_R1N).all(-1)
-    return np.where(repeated_RG, grams_RGN[:, :, -1], -1)
+    num_ngrams = max(0, target_RT.shape[1] - size + 1)
+    # The last token of an n-gram would repeat it if its other tokens are the last ones of the row.
+    repeats_RG = np.ones((len(target_RT), num_ngrams), bool)
+    for n in range(size - 1):
+        place = num_ngrams + n
+        repeats_RG &= target_RT[:, n:place] == target_RT[:, place : place + 1]
+    return np.where(repeats_RG, target_RT[:, size - 1 :], -1)

@@ -6,7 +6,7 @@ X banned tokens of a row, P gathered tokens of a row, V vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -56,6 +56,10 @@ class Hypothesis:
     """Score that hypotheses are ranked by, such as the log-probability after length normalization."""
     length_norm: float = 1.0
     """Divisor of the log-probability in the score; infinity if the score does not depend on the log-probability."""
+
+
+NBestLists = list[list[Hypothesis]]
+"""The hypotheses of each sentence, best first."""
 
 
 @dataclass(frozen=True)
@@ -109,22 +113,74 @@ class StepModel(Protocol):
         """Encode source sentences and return the initial decoder state."""
 
 
+class Search(Protocol):
+    """Searches for the best translations of a batch."""
+
+    @property
+    def rows(self) -> int:
+        """Number of rows per sentence in a batch."""
+
+    @property
+    def n_best(self) -> int:
+        """Maximum number of hypotheses returned per sentence."""
+
+    def __call__(self, model: StepModel, request: SearchRequest) -> NBestLists:
+        """Return the hypotheses of each sentence, best first."""
+
+
+def best_first(hypotheses: Iterable[Hypothesis]) -> list[Hypothesis]:
+    """Sort hypotheses by their scores."""
+    return sorted(hypotheses, key=rank)
+
+
+def rank(hypothesis: Hypothesis) -> float:
+    """Return the key that sorts hypotheses, best first."""
+    return -hypothesis.score
+
+
+def ban(log_p_RV: Floats, banned_RX: Ints) -> None:
+    """Set the log-probabilities of banned tokens to -inf."""
+    row, column = (banned_RX >= 0).nonzero()
+    log_p_RV[row, banned_RX[row, column]] = -np.inf
+
+
 def best_tokens(log_p_RV: Floats, request: StepRequest) -> StepResult:
     """Return the result of `State.step` from all log-probabilities."""
-    banned_RX, gather_RP = request.banned_RX, request.gather_RP
-    rows_R1 = np.arange(len(log_p_RV))[:, None]
-    gathered_log_p_RP = None if gather_RP is None else log_p_RV[rows_R1, gather_RP]
+    row_R1 = np.arange(len(log_p_RV))[:, None]
+    gathered_log_p_RP = None
+    if request.gather_RP is not None:
+        gathered_log_p_RP = log_p_RV[row_R1, request.gather_RP]
     allowed_RV = log_p_RV
-    if banned_RX is not None:
+    if request.banned_RX is not None:
         allowed_RV = log_p_RV.copy()
-        row, column = (banned_RX >= 0).nonzero()
-        allowed_RV[row, banned_RX[row, column]] = -np.inf
-    k = min(request.k, log_p_RV.shape[1])
-    ranked_RV = np.where(np.isnan(allowed_RV), np.inf, allowed_RV)
-    worst_R1 = -np.partition(-ranked_RV, max(k - 1, 0), axis=1)[:, max(k - 1, 0), None]
-    above_RV, equal_RV = ranked_RV > worst_R1, ranked_RV == worst_R1
-    chosen_RV = above_RV | (equal_RV & (equal_RV.cumsum(1) <= k - above_RV.sum(1, keepdims=True)))
-    tokens_RK = chosen_RV.nonzero()[1].reshape(-1, k) if k else np.empty((len(log_p_RV), 0), np.int64)
-    order_RK = np.argsort(-ranked_RV[rows_R1, tokens_RK], axis=1, kind="stable")
-    tokens_RK = tokens_RK[rows_R1, order_RK]
-    return StepResult(allowed_RV[rows_R1, tokens_RK], tokens_RK, gathered_log_p_RP, log_p_RV)
+        ban(allowed_RV, request.banned_RX)
+    tokens_RK = _top_k(allowed_RV, request.k)
+    return StepResult(allowed_RV[row_R1, tokens_RK], tokens_RK, gathered_log_p_RP, log_p_RV)
+
+
+def _top_k(log_p_RV: Floats, k: int) -> Ints:
+    """Return the k best tokens of each row, best first, without sorting the whole vocabulary."""
+    num_rows, num_tokens = log_p_RV.shape
+    k = min(k, num_tokens)
+    tokens_RK = np.empty((num_rows, k), np.int64)
+    if k == 0:
+        return tokens_RK
+    rank_RV = np.where(np.isnan(log_p_RV), np.inf, log_p_RV)
+    is_candidate_RV = rank_RV >= kth_best(rank_RV, k)
+    for row in range(num_rows):
+        # More than k tokens if several are equal. They are in the order of their ids.
+        candidates = is_candidate_RV[row].nonzero()[0]
+        order = best_order(rank_RV[row, candidates])
+        tokens_RK[row] = candidates[order[:k]]
+    return tokens_RK
+
+
+def kth_best(values_RV: Floats, k: int) -> Floats:
+    """Return the k-th largest value of each row, [R, 1]."""
+    place = values_RV.shape[1] - k
+    return np.partition(values_RV, place, axis=1)[:, place, None]
+
+
+def best_order(values: Floats) -> Ints:
+    """Return the indices that sort the last axis, best first. Equal values keep their order."""
+    return np.argsort(-values, axis=-1, kind="stable")

@@ -1,4 +1,5 @@
-"""Sampling from the model's distribution. Shape suffixes: B sentences, R rows, T steps, V vocabulary.
+"""Sampling from the model's distribution. Shape suffixes: B unfinished sentences, W samples of each,
+R = B*W rows, T steps, V vocabulary.
 
 The random numbers depend only on the seed, `n_best` and the sentence, not on the batch or the machine.
 """
@@ -6,15 +7,26 @@ The random numbers depend only on the seed, `n_best` and the sentence, not on th
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.errors import ConfigError
-from nmt.search.partial import PartialHypotheses, SearchOptions, check_range
-from nmt.search.request import Bools, Floats, Hypothesis, Ints, SearchRequest, StepModel
+from nmt.search.partial import PartialHypotheses, SearchOptions, check_not_negative, check_range
+from nmt.search.request import (
+    Floats,
+    Ints,
+    NBestLists,
+    SearchRequest,
+    StepModel,
+    best_first,
+    best_order,
+    kth_best,
+)
+from nmt.search.rows import decode_rows
 
+Doubles = NDArray[np.float64]
 MAX_SAMPLES = 1000
 MIN_VALUE = 1e-4
 """Minimum temperature and top_p. Smaller values are equivalent to greedy search, and could overflow float32."""
@@ -40,8 +52,7 @@ class Sample(SearchOptions):
         super().__post_init__()
         check_range("n_best", self.n_best, 1, MAX_SAMPLES)
         check_range("temperature", self.temperature, MIN_VALUE, 100, "a typical value is 1.0")
-        if self.top_k < 0:
-            raise ConfigError(f"top_k must be 0 or more, got {self.top_k}")
+        check_not_negative("top_k", self.top_k)
         check_range("top_p", self.top_p, MIN_VALUE, 1, "a typical value is 0.9")
 
     @property
@@ -49,64 +60,59 @@ class Sample(SearchOptions):
         """Number of rows per sentence in a batch."""
         return self.n_best
 
-    def __call__(self, model: StepModel, request: SearchRequest) -> list[list[Hypothesis]]:
+    def __call__(self, model: StepModel, request: SearchRequest) -> NBestLists:
         """Return the samples of each sentence, most probable first.
 
         Log-probabilities are those of the model, without temperature, top_k and top_p.
         """
         partial = PartialHypotheses(model, request, self, width=self.n_best)
-        samples: list[list[Hypothesis]] = [[] for _ in range(len(partial))]
-        uniform_RT = self._uniform(request, int(partial.max_length_B.max(initial=0)) + 1)
-        log_prob_R = np.zeros(len(uniform_RT), np.float32)
-        is_finished_R = np.zeros(len(uniform_RT), bool)
-        while len(partial):
+        num_steps = int(partial.max_length_B.max(initial=0)) + 1
+        uniform_BTW = np.array([self._uniform(source, num_steps) for source in request.sources])
+
+        def select_tokens(partial: PartialHypotheses) -> tuple[Ints, Floats]:
             log_p_RV = partial.step(0, all_log_probs=True).log_p_RV
             assert log_p_RV is not None
-            logits_RV = log_p_RV / np.float32(self.temperature)
-            tokens_R = draw(self._filter(logits_RV), uniform_RT[:, partial.length])
-            log_prob_R = log_prob_R + log_p_RV[np.arange(len(tokens_R)), tokens_R]  # used only for rows that end here
-            ends_R = ~is_finished_R & (tokens_R == request.eos)
-            sentence_R = partial.sentence_B.repeat(self.n_best)
-            for sentence, ids, log_prob in zip(
-                sentence_R[ends_R].tolist(), partial.tokens_RT[ends_R, 1:].tolist(), log_prob_R[ends_R].tolist(),
-                strict=True,
-            ):  # fmt: skip
-                samples[sentence].append(Hypothesis(ids, log_prob, log_prob))
-            is_finished_R |= ends_R
-            is_running_B: Bools = np.logical_not(is_finished_R.reshape(-1, self.n_best).all(1))
-            rows_R = is_running_B.repeat(self.n_best).nonzero()[0]
-            log_prob_R, is_finished_R, uniform_RT = log_prob_R[rows_R], is_finished_R[rows_R], uniform_RT[rows_R]
-            partial.advance(rows_R, tokens_R[rows_R], is_running_B)
-        return [sorted(hypotheses, key=lambda h: -h.score) for hypotheses in samples]
+            logits_RV = self._filter(log_p_RV / np.float32(self.temperature))
+            uniform_BW = uniform_BTW[partial.sentence_B, partial.length]
+            tokens_R = draw(logits_RV, uniform_BW.ravel())
+            return tokens_R, log_p_RV[np.arange(len(tokens_R)), tokens_R]
 
-    def _uniform(self, request: SearchRequest, num_steps: int) -> NDArray[np.float64]:
-        """Return a random number in [0, 1) for each row and step."""
-        uniform = [np.empty((0, num_steps))]
-        for source in request.sources:
-            digest = hashlib.sha256(f"{self.seed} {list(source)}".encode()).digest()
-            generator = np.random.Generator(np.random.PCG64(int.from_bytes(digest[:16], "big")))
-            # The first axis is steps, so that the number of steps, which depends on the batch, does not change them.
-            uniform.append(generator.random((num_steps, self.n_best)).T)
-        return np.concatenate(uniform)
+        samples = decode_rows(partial, select_tokens)
+        return [best_first(hypotheses) for hypotheses in samples]
+
+    def _uniform(self, source: Sequence[int], num_steps: int) -> Doubles:
+        """Return a random number in [0, 1) for each step and sample of a sentence, [T, W].
+
+        Steps are the first axis, because their number, which depends on the batch, must not change the numbers.
+        """
+        digest = hashlib.sha256(f"{self.seed} {list(source)}".encode()).digest()
+        seed = int.from_bytes(digest[:16], "big")
+        generator = np.random.Generator(np.random.PCG64(seed))
+        return generator.random((num_steps, self.n_best))
 
     def _filter(self, logits_RV: Floats) -> Floats:
+        """Set the logits of tokens that top_k and top_p exclude to -inf."""
         if 0 < self.top_k < logits_RV.shape[1]:
-            threshold_R1 = -np.partition(-logits_RV, self.top_k - 1, axis=1)[:, self.top_k - 1, None]
-            logits_RV = np.where(logits_RV < threshold_R1, np.float32(-np.inf), logits_RV)
+            worst_R1 = kth_best(logits_RV, self.top_k)
+            logits_RV = np.where(logits_RV < worst_R1, np.float32(-np.inf), logits_RV)
         if self.top_p < 1:
-            order_RV = np.argsort(-logits_RV, axis=1, kind="stable")
+            order_RV = best_order(logits_RV)
             sorted_RV = np.take_along_axis(logits_RV, order_RV, 1)
             p_RV = np.exp(sorted_RV - sorted_RV[:, :1])
-            cumulative_p_RV = (p_RV / p_RV.sum(1, keepdims=True)).cumsum(1)
-            sorted_RV[:, 1:][cumulative_p_RV[:, :-1] >= self.top_p] = -np.inf  # always keeps the most probable token
+            p_RV /= p_RV.sum(1, keepdims=True)
+            # A token is excluded if those before it have the probability; the first token never is.
+            is_excluded_RV = p_RV.cumsum(1)[:, :-1] >= self.top_p
+            sorted_RV[:, 1:][is_excluded_RV] = -np.inf
             np.put_along_axis(logits_RV, order_RV, sorted_RV, 1)
         return logits_RV
 
 
-def draw(logits_RV: Floats, uniform_R: NDArray[np.float64]) -> Ints:
+def draw(logits_RV: Floats, uniform_R: Doubles) -> Ints:
     """Return a token of each row by inverse transform sampling of numbers in [0, 1)."""
-    cumulative_p_RV = np.exp(logits_RV - logits_RV.max(1, keepdims=True)).cumsum(1, dtype=np.float64)
-    total_R = cumulative_p_RV[:, -1]
-    tokens_R: Ints = (cumulative_p_RV <= (uniform_R * total_R)[:, None]).sum(1)
+    p_RV = np.exp(logits_RV - logits_RV.max(1, keepdims=True))
+    cumulative_p_RV = p_RV.cumsum(1, dtype=np.float64)
+    total_R1 = cumulative_p_RV[:, -1:]
+    threshold_R1 = uniform_R[:, None] * total_R1
+    tokens_R: Ints = (cumulative_p_RV <= threshold_R1).sum(1)
     # argmax selects NaN: the end token that a length limit forces may have any log-probability.
-    return np.where(np.isnan(total_R), logits_RV.argmax(1), tokens_R)
+    return np.where(np.isnan(total_R1[:, 0]), logits_RV.argmax(1), tokens_R)

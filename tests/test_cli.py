@@ -391,8 +391,9 @@ def test_full_disk_is_a_one_line_error(trained: CommandLine) -> None:
     with open("/dev/full", "wb") as full:
         for command in (["translate", "the dog"], ["config"], ["--help"]):
             trained.process(*command, stdout=full).assert_fails(
-                1, "No space left on device", "hint: free some disk space"
+                1, "standard output: No space left on device", "hint: free some disk space"
             )
+        assert trained.process("config", "none", stderr=full).code == 2  # without the message, but as with it
 
 
 def test_translate_without_stdin(trained: CommandLine) -> None:

@@ -6,12 +6,15 @@ import itertools
 import json
 import os
 import random
+import re
 import resource
 import shlex
+import shutil
 import signal
 import stat
 import subprocess
 import sys
+import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -276,6 +279,53 @@ def test_full_disk_while_saving_keeps_the_last_checkpoint(nmt: CommandLine) -> N
     assert sorted(path.name for path in run.iterdir()) == before
     check_translates(nmt, "runs/tiny")
     nmt.run(*again)
+
+
+PREPARE = ["data", "prepare", "--set", "data.train=files(train='text')", "--set", "tokenizer.vocab_size=360"]
+TRANSLATE = ["translate", "--model", "runs/tiny", "--beam-size", "1"]
+FULL_DISK = [
+    (training("runs/new"), "runs/new/spm.model"),
+    (PREPARE, "data/prepared/"),
+    (["tokenizer", "train", "text.en", "text.de", "--vocab-size", "350", "--output", "spm.model"], "spm.model"),
+    ([*TRANSLATE, "--input", "many.txt", "--output", "out.txt"], "out.txt"),
+    ([*TRANSLATE, "--input", "many.txt"], "standard output"),
+    ([*TRANSLATE, "many.md", "--to", "de", "--output", "out.md"], "out.md"),
+    (["evaluate", "--model", "runs/tiny", "--src", "many.txt", "--ref", "many.txt", "--output", "scores"], "scores"),
+    (["export", "runs/tiny", "--to", "safetensors", "--output", "exported"], "exported"),
+    (["average", "runs/tiny", "--last", "2"], "runs/tiny/average-2"),
+    (["average", "runs/tiny", "runs/tiny", "--share", "0.5", "--run", "runs/mean"], "runs/mean"),
+    (["data", "check", "text.en", "text.de"], tempfile.gettempdir()),
+    (["data", "download", "tatoeba", "--from", "text"], "data/corpora/tatoeba"),
+    (["distill", "--model", "runs/tiny", "--data", "files(train='text')", "--output", "made"], ".made-part/"),
+    (["attention", "the dog", "--model", "runs/tiny", "--output", "map.html"], "map.html"),
+    (["reproduce", "runs/tiny"], "runs/tiny-again/spm.model"),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("command", "name"), FULL_DISK, ids=[" ".join(words[:2]) for words, _ in FULL_DISK])
+def test_an_error_of_a_full_disk_names_the_file(command: list[str], name: str, nmt: CommandLine) -> None:
+    (nmt.directory / "many.txt").write_text("the dog sees the cat\n" * 300)
+    (nmt.directory / "many.md").write_text("the dog sees the cat\n\n" * 300)
+    (nmt.directory / "text").mkdir()
+    for language in ("en", "de"):
+        shutil.copy(nmt.directory / f"text.{language}", nmt.directory / f"text/train.{language}")
+    before = {path for path in nmt.directory.rglob("*") if path.is_file()}
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(
+        resource.RLIMIT_FSIZE, (3000, limits[1])
+    )  # larger files are errors, but for messages it suffices
+    try:
+        done = nmt(*command)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert done.code == 1
+    assert len(done.errors) == 1
+    assert f"{name}: " in done.errors[0] or (name.endswith("/") and f"{name}" in done.errors[0])
+    assert "File too large" in done.errors[0]
+    assert re.search("hint: .*disk space", done.err)
+    assert not list(nmt.directory.rglob(".nmt-*"))
+    assert before <= set(nmt.directory.rglob("*"))
 
 
 # ---- loss

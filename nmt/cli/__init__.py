@@ -19,7 +19,7 @@ from typer.core import TyperGroup
 
 from nmt import __version__
 from nmt.cli import process_settings
-from nmt.console import discard, escape_control
+from nmt.console import LOG, discard, escape_control, log
 from nmt.errors import NMTError, StoppedError, UsageError, file_hint
 
 ClickUsageError = cast(type[Exception], typer.BadParameter.__base__)
@@ -116,9 +116,9 @@ class ErrorHandlingGroup(CommandGroup):
 def _report(error: NMTError) -> NoReturn:
     rank = os.environ.get("RANK", "")  # torchrun mixes the output of its processes
     message = error.message.replace("\n", "\\n")  # of an argument
-    typer.echo(escape_control(f"nmt: error: {f'(rank {rank}) ' if rank else ''}{message}"), err=True)
+    log(f"error: {f'(rank {rank}) ' if rank else ''}{message}", every_rank=True)
     if error.hint:
-        typer.echo(escape_control(f"     hint: {error.hint}"), err=True)
+        print(f"     hint: {escape_control(error.hint)}", file=LOG, flush=True)
     sys.exit(error.exit_code)
 
 

@@ -14,7 +14,7 @@ from nmt.cli.options import EncodingErrorsOption, SetOption
 from nmt.cli.output import show, write_file
 from nmt.config.config_io import LANGUAGE_CODE
 from nmt.console import counted, log, progress
-from nmt.errors import DataError, NMTError, UsageError, check_choice
+from nmt.errors import DataError, NMTError, UsageError, check_choice, file_hint
 
 if TYPE_CHECKING:
     from nmt.data.check import Report
@@ -138,7 +138,9 @@ def _write_repaired(corpora: list[Split], report: Report, outputs: list[Path]) -
         with progress(pairs, "repairing", " pairs", unit_scale=True, iterable=repair(corpora, report)) as repaired:
             kept = write_pairs(outputs[0], outputs[1], repaired)
     except OSError as error:
-        raise NMTError(f"cannot write {outputs[0]}: {error.strerror}", "name another prefix") from None
+        raise NMTError(
+            f"cannot write {outputs[0]}: {error.strerror}", file_hint(error, "name another prefix")
+        ) from None
     log(f"wrote {kept:,} of {counted(pairs, 'pair')} to {outputs[0]} and {outputs[1]}")
     fixes = {check.name: "dropped" if check.fix == "drop" else "rewrote" for check in CHECKS}
     counts = report.fix_counts()

@@ -24,7 +24,7 @@ from nmt.documents.formats import (
     ignored_option,
     missing_option,
 )
-from nmt.errors import NMTError, UsageError, suggest
+from nmt.errors import NMTError, UsageError, file_hint, suggest
 from nmt.paths import descriptor
 
 if TYPE_CHECKING:
@@ -330,7 +330,9 @@ def _prepare_output(output: Path) -> None:
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise NMTError(f"cannot write {output}: {error.strerror}", "choose another --output") from None
+        raise NMTError(
+            f"cannot write {output}: {error.strerror}", file_hint(error, "choose another --output")
+        ) from None
     if output.is_dir() or not os.access(output.parent, os.W_OK):
         reason = "it is a directory" if output.is_dir() else f"{output.parent} is not writable"
         raise NMTError(f"cannot write {output}: {reason}", "choose another --output")

@@ -11,7 +11,7 @@ from typing import Any
 
 from nmt import __version__
 from nmt.console import log, progress
-from nmt.errors import CheckpointError, NMTError
+from nmt.errors import CheckpointError, NMTError, file_hint
 from nmt.evaluate.metrics import METRICS, Score, comet_segments
 from nmt.evaluate.test_sets import TestSet, safe_filename
 from nmt.inference.chunking import chunked
@@ -96,7 +96,7 @@ def evaluate(
         write_text(output / f"{stem}.json", json.dumps(report, indent=2, ensure_ascii=False) + "\n")
     except OSError as error:
         raise NMTError(
-            f"cannot write to {output}: {error.strerror}", "choose another directory with --output"
+            f"cannot write to {output}: {error.strerror}", file_hint(error, "choose another directory with --output")
         ) from None
     log(f"wrote hypotheses and report to {output / stem}.hyp and .json")
     return Evaluation(test.name, len(hypotheses), scores, output / f"{stem}.json")

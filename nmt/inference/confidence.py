@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from nmt import untrusted_files
 from nmt.console import log
-from nmt.errors import CheckpointError, NMTError
+from nmt.errors import CheckpointError, NMTError, file_hint
 from nmt.inference import TokenScores
 from nmt.paths import sha256, write_text
 from nmt.runs import pretrained
@@ -105,7 +105,9 @@ class Calibration(ConfidenceModel):
         try:
             write_text(path, json.dumps({"format": FORMAT} | asdict(self), indent=2, ensure_ascii=False) + "\n")
         except OSError as error:
-            raise NMTError(f"cannot write {path}: {error.strerror}", "check that the directory is writable") from None
+            raise NMTError(
+                f"cannot write {path}: {error.strerror}", file_hint(error, "check that the directory is writable")
+            ) from None
 
 
 def features(source_length: int, scores: TokenScores) -> list[float]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from nmt.config import ModelConfig
 from nmt.console import counted
-from nmt.errors import NMTError
+from nmt.errors import NMTError, file_hint
 from nmt.paths import write_text
 from nmt.runs.run_info import collect, is_origin
 
@@ -38,7 +38,9 @@ def write_card(run: Path) -> Path | None:
             return None
         write_text(path, card(collect(run)))
     except OSError as error:
-        raise NMTError(f"cannot write {path}: {error.strerror}", "check that the run directory is writable") from None
+        raise NMTError(
+            f"cannot write {path}: {error.strerror}", file_hint(error, "check that the run directory is writable")
+        ) from None
     return path
 
 

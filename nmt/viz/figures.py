@@ -6,7 +6,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from nmt.errors import NMTError, UsageError
+from nmt.errors import NMTError, UsageError, file_hint
 from nmt.paths import write_bytes
 from nmt.runtime import require_package
 
@@ -47,4 +47,6 @@ def save(figure: Any, output: Path) -> None:
         output.parent.mkdir(parents=True, exist_ok=True)
         write_bytes(output, image.getvalue())
     except OSError as error:
-        raise NMTError(f"cannot write {output}: {error.strerror}", "choose another file with --output") from None
+        raise NMTError(
+            f"cannot write {output}: {error.strerror}", file_hint(error, "choose another file with --output")
+        ) from None

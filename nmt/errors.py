@@ -20,6 +20,9 @@ import difflib
 import errno
 from collections.abc import Collection, Iterable
 
+MAX_MESSAGE = 1000
+"""Maximum number of characters of a message: it may quote a value from a file."""
+
 
 class NMTError(Exception):
     """An error that the user can fix: `message` says what is wrong, `hint` how to fix it."""
@@ -27,6 +30,8 @@ class NMTError(Exception):
     exit_code = 1
 
     def __init__(self, message: str, hint: str = "") -> None:
+        if len(message) > MAX_MESSAGE:
+            message = f"{message[:MAX_MESSAGE]}..."
         super().__init__(message)
         self.message = message
         self.hint = hint

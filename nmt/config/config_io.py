@@ -41,8 +41,6 @@ BELOW_ONE = (
     "model.dropout", "model.attention_dropout", "model.activation_dropout", "train.label_smoothing", "train.ema",
     "train.beta1", "train.beta2", "train.replay_share",
 )  # fmt: skip
-MAX_SHOWN = 200
-"""Maximum number of characters of a value in an error."""
 LANGUAGE_CODE = re.compile(r"[A-Za-z0-9]+([-_][A-Za-z0-9]+)*")
 
 
@@ -201,7 +199,7 @@ def _build(kind: type, tree: dict[str, Any], path: str) -> Any:
             raise ConfigError(f"unknown key {full}", suggest(str(key), hints))
         if dataclasses.is_dataclass(hints[key]):
             if value is not None and not isinstance(value, dict):
-                raise ConfigError(f"{full}: expected a section, got {repr(value)[:MAX_SHOWN]}")
+                raise ConfigError(f"{full}: expected a section, got {value!r}")
             values[key] = _build(typing.cast(type, hints[key]), value or {}, f"{full}.")
         else:
             values[key] = _value(hints[key], value, full)
@@ -217,7 +215,7 @@ def _value(expected: Any, value: Any, path: str) -> Any:
         value = tuple(value)
     if not accepts(expected, value):
         hint = "quote it: YAML parses yes, no, on and off as booleans" if isinstance(value, bool) else ""
-        raise ConfigError(f"{path}: expected {_name(expected)}, got {repr(value)[:MAX_SHOWN]}", hint)
+        raise ConfigError(f"{path}: expected {_name(expected)}, got {value!r}", hint)
     return value
 
 

@@ -13,11 +13,9 @@ import zipfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-import sentencepiece as spm
-
 from nmt import untrusted_files
 from nmt.data.normalization import SURROGATES
-from nmt.data.tokenizer import EOS, UNK, Tokenizer, one_line
+from nmt.data.tokenizer import EOS, UNK, Tokenizer, load_processor, one_line
 from nmt.errors import CheckpointError
 
 SOURCE, TARGET, VOCABULARY = "source.spm", "target.spm", "vocab.json"
@@ -38,13 +36,16 @@ class SeparateTokenizer(Tokenizer):
         Raises:
             CheckpointError: a model is not a SentencePiece model, or the vocabulary is invalid.
         """
-        self.source, self.target, self.pieces = source, target, [*pieces]
+        self.source = source
+        self.target = target
+        self.pieces = [*pieces]
         self._ids = {piece: i for i, piece in enumerate(self.pieces)}
         if tuple(pieces[: len(SPECIAL_PIECES)]) != SPECIAL_PIECES or len(self._ids) != len(self.pieces):
             raise CheckpointError("the vocabulary has repeated pieces or lacks special pieces", "restore the file")
         try:
-            self._source, self._target = (spm.SentencePieceProcessor(model_proto=side) for side in (source, target))
-        except RuntimeError:
+            self._source = load_processor(source)
+            self._target = load_processor(target)
+        except ValueError:
             raise CheckpointError(f"{SOURCE} or {TARGET} is not a SentencePiece model", "restore the file") from None
         self.model = self._to_zip()
 

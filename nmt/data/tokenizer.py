@@ -50,6 +50,20 @@ def one_line(text: str) -> str:
     return text.replace("\n", " ").replace("\r", " ")
 
 
+def load_processor(model: bytes) -> spm.SentencePieceProcessor:
+    """Load the content of a SentencePiece model file.
+
+    Raises:
+        ValueError: it is not a SentencePiece model.
+    """
+    processor = spm.SentencePieceProcessor()
+    try:
+        processor.LoadFromSerializedProto(model)  # the argument `model_proto` of the constructor accepts an empty file
+    except (RuntimeError, UnicodeDecodeError):  # the latter from a piece that the message quotes
+        raise ValueError("not a SentencePiece model") from None
+    return processor
+
+
 class Tokenizer:
     """Convert text to piece ids and back. Unknown characters are encoded as bytes."""
 
@@ -58,7 +72,7 @@ class Tokenizer:
 
     def __init__(self, model: bytes) -> None:
         self.model = model
-        self._spm = spm.SentencePieceProcessor(model_proto=model)
+        self._spm = load_processor(model)
 
     @classmethod
     def load(cls, path: Path) -> Tokenizer:
@@ -88,7 +102,7 @@ class Tokenizer:
         """
         try:
             tokenizer = cls(model)
-        except RuntimeError:
+        except ValueError:
             raise CheckpointError(
                 f"{path} is not a SentencePiece model, or it is corrupted", "restore the original file"
             ) from None

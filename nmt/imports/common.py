@@ -92,6 +92,8 @@ def extracted(file: Path) -> Iterator[Path]:
     """
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name) / "content"
+        with untrusted_files.errors_of(file, RETRY):
+            untrusted_files.check_zip_expansion(file)
         try:
             archives.extract(file, directory, exclude=SENTENCE_SPLITTER)
         except DownloadError as error:

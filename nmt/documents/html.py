@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from html import escape
+from itertools import accumulate
 
 from nmt.data.language_codes import base_language
 from nmt.documents.document import RichText
@@ -211,11 +212,12 @@ class HtmlReader:
     def _runs(self, tokens: Sequence[_Token]) -> Iterator[list[Piece]]:
         """Yield the runs of text and inline markup."""
         run: list[Piece] = []
+        num_blocks = [0, *accumulate(not token.is_inline for token in tokens)]
         i = 0
         while i < len(tokens):
             token = tokens[i]
             icon_end = _end_of_icon(tokens, i)
-            fixed_end = self._end_of_fixed(tokens, i)
+            fixed_end = _end_of_fixed(tokens, i, num_blocks)
             if icon_end is not None:
                 run.append(Piece(token.start, tokens[icon_end].end, Kind.POINT, name=_ICON_NAME))
                 i = icon_end
@@ -239,15 +241,6 @@ class HtmlReader:
             yield _code_piece(match)
             start = match.end()
         yield from text_piece(start, end, self._source[start:end], _decode_text)
-
-    def _end_of_fixed(self, tokens: Sequence[_Token], i: int) -> int | None:
-        """Return the index of the end tag if an untranslated element within a sentence starts at `i`."""
-        token = tokens[i]
-        if token.is_translated or not token.is_in_translated or not token.is_inline or token.partner is None:
-            return None
-        is_text = token.name not in WITHOUT_TEXT and token.name != "math"
-        inside = tokens[i + 1 : token.partner]
-        return None if is_text and not all(each.is_inline for each in inside) else token.partner
 
     def _fixed_piece(self, tokens: Sequence[_Token]) -> Piece:
         first, last = tokens[0], tokens[-1]
@@ -357,6 +350,22 @@ def _set_own_translation(token: _Token, src: str) -> None:
     else:
         language = _language_of(token) if src and token.name != "html" else ""  # without src, it is to be detected
         token.is_translated = token.is_in_translated if not language else language == src
+
+
+def _end_of_fixed(tokens: Sequence[_Token], i: int, num_blocks: Sequence[int]) -> int | None:
+    """Return the index of the end tag if an untranslated element within a sentence starts at `i`.
+
+    Args:
+        tokens: the tokens.
+        i: the index.
+        num_blocks: the number of tokens before each one that separate sentences.
+    """
+    token = tokens[i]
+    if token.is_translated or not token.is_in_translated or not token.is_inline or token.partner is None:
+        return None
+    is_text = token.name not in WITHOUT_TEXT and token.name != "math"
+    has_blocks = num_blocks[i + 1] < num_blocks[token.partner]
+    return None if is_text and has_blocks else token.partner
 
 
 def _is_icon_font(token: _Token) -> bool:

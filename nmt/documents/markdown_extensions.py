@@ -189,7 +189,10 @@ def formula(state: StateBlock, start_line: int, end_line: int, silent: bool) -> 
     if not first.startswith("$$") and first[:3].rstrip() != "\\[":  # "\[" before a word is an escaped bracket
         return False
     end = "$$" if first[0] == "$" else "\\]"
-    for line in range(start_line, min(end_line, start_line + MAX_FORMULA_LINES)):
+    last_line = min(end_line, start_line + MAX_FORMULA_LINES)
+    if _next_mark(state, end, state.bMarks[start_line] + state.tShift[start_line] + 2) > state.eMarks[last_line - 1]:
+        return False
+    for line in range(start_line, last_line):
         content = first[2:] if line == start_line else text(line)
         is_outside = content.startswith(("```", "~~~")) or state.sCount[line] < state.blkIndent
         if end in content or (content and is_outside):
@@ -200,3 +203,14 @@ def formula(state: StateBlock, start_line: int, end_line: int, silent: bool) -> 
         state.line = line + 1
         state.push("formula", "", 0)
     return True
+
+
+def _next_mark(state: StateBlock, mark: str, position: int) -> int:
+    """Return where a mark is next from a position on, or the length of the source. Each part is searched once."""
+    searches: dict[str, range] = state.env.setdefault("searches", {})
+    searched = searches.get(mark, range(0))
+    if position not in searched:
+        end = state.src.find(mark, position)
+        searched = range(position, (end if end >= 0 else len(state.src)) + 1)
+        searches[mark] = searched
+    return searched.stop - 1

@@ -32,7 +32,7 @@ class MarkupLines:
         search: str | None = None,
         *,
         details: bool = False,
-        on_progress: Callable[[int], object] = lambda lines: None,
+        on_progress: Callable[[float], object] = lambda lines: None,
     ) -> Iterator[list[Translation]]:
         """Yield the n-best list of each line; see `Guard.stream`. A line with elements has one translation.
 

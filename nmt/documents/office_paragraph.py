@@ -10,6 +10,7 @@ import copy
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain, islice
 from typing import TYPE_CHECKING, cast
 
 from nmt.data.language_codes import base_language
@@ -32,6 +33,8 @@ BREAKS = {"tab": "\t", "ptab": "\t", "br": "\n", "cr": "\n"}
 """Elements that separate the sections of a paragraph, which are translated one by one."""
 DROPPED = {"proofErr", "lastRenderedPageBreak"}
 """Results of spelling checks and layout, which do not apply to a translation."""
+MAX_CODE_ELEMENTS = 100
+"""Maximum number of elements that have the code of a field."""
 NOT_FORMATTING = {"lang", "noProof", "dirty", "err", "smtClean", "altLang", "bmk"}
 """Properties that do not make runs different."""
 
@@ -99,11 +102,13 @@ class Paragraph:
 
     def _add_children(self, parent: etree._Element) -> None:
         """Add the content of a paragraph, or of an element around runs."""
+        field_ends = _field_ends(parent)
         for child in parent:
             name = local_name(child)
             if name in DROPPED or name.endswith("Pr") or name == "endParaRPr":
                 continue
-            if self._field_depth or _starts_field(child):
+            end = field_ends.get(child)
+            if self._field_depth or (end is not None and _is_untranslated_field(child, end)):
                 self._add_to_field(child)
             elif name == "r" and child.tag.startswith(self._namespace):
                 self._add_run(child)
@@ -411,19 +416,42 @@ def _text_box(element: etree._Element) -> etree._Element | None:
     return next(element.iterancestors("{*}txbxContent"), None)
 
 
-def _starts_field(element: etree._Element) -> bool:
-    """Return whether a field starts here that ends in the same paragraph and whose result is not translated.
+def _field_ends(elements: Sequence[etree._Element]) -> dict[etree._Element, etree._Element]:
+    """Return the last element of each field that starts in one of neighboring elements and ends in one of them."""
+    depths = [0]  # after each element
+    starts: list[int] = []
+    for i, element in enumerate(elements):
+        types = _field_types(element)
+        if "begin" in types:
+            starts.append(i)
+        depths.append(depths[-1] + types.count("begin") - types.count("end"))
+    # A field ends where as many are open as before it.
+    next_at: dict[int, int] = {}
+    ends: dict[etree._Element, etree._Element] = {}
+    i = len(elements)
+    for start in reversed(starts):
+        while i > start:
+            next_at[depths[i]] = i - 1
+            i -= 1
+        if depths[start] in next_at:
+            ends[elements[start]] = elements[next_at[depths[start]]]
+    return ends
 
-    A container with complete fields, such as an entry of a table of contents with its page number, does not start one.
+
+def _is_untranslated_field(element: etree._Element, end: etree._Element) -> bool:
+    """Return whether a field that starts in an element and ends in one of those after it has a result that stays.
+
+    A container with complete fields, such as an entry of a table of contents with its page number, is translated.
     """
-    if "begin" not in _field_types(element):
+    if element is end and local_name(element) in CONTAINERS:
         return False
-    depth, code = 0, ""
-    for sibling in (element, *element.itersiblings()):
+    depth = 0
+    code = ""
+    for sibling in islice(chain([element], element.itersiblings()), MAX_CODE_ELEMENTS):
         for each in _field_elements(sibling):
             code += (each.text or "") if depth == 1 else ""
             types = _field_types(each)
             depth += types.count("begin") - types.count("end")
-        if depth == 0:
-            return "HYPERLINK" not in code and not (sibling is element and local_name(element) in CONTAINERS)
-    return False
+        if sibling is end:
+            break
+    return "HYPERLINK" not in code

@@ -234,25 +234,27 @@ class Subtitles:
             speaker: dash or name before it.
             after_speaker: ids of the tags that start after `speaker`.
         """
-        before = after = ""
+        before: list[str] = []
+        after: list[str] = []  # the last one first
         tags: list[Tag] = []
         for tag in rich.tags:
             opening, closing = self.markup[tag.id]
             is_around = tag.start <= 0 and tag.end >= len(rich.text) > 0
             is_before = tag.start == tag.end == 0
             if (is_around or is_before) and tag.id in after_speaker:
-                before += speaker
+                before.append(speaker)
                 speaker = ""
             if is_around:
-                before += opening
-                after = closing + after
+                before.append(opening)
+                after.append(closing)
             elif is_before:
-                before += opening + closing
+                before.append(opening + closing)
             elif tag.start == tag.end == len(rich.text):
-                after = opening + closing + after
+                after.append(opening + closing)
             else:
                 tags.append(tag)
-        return Turn(before + speaker, after, replace(rich, tags=tuple(tags)))
+        before.append(speaker)
+        return Turn("".join(before), "".join(reversed(after)), replace(rich, tags=tuple(tags)))
 
     def _unescape(self, text: str) -> str:
         return unescape(text) if self.is_vtt else text
@@ -375,7 +377,7 @@ def _divide(rich: RichText, lengths: Sequence[int]) -> list[RichText]:
 
         def cost(index: int, ideal: float = ideal) -> float:
             end = words[index - 1][1] if index else 0
-            is_clause_end = _CLAUSE_END.search(rich.text[:end][-4:]) is not None
+            is_clause_end = _CLAUSE_END.search(rich.text[max(0, end - 4) : end]) is not None
             return abs(end - ideal) - 8 * is_clause_end  # characters
 
         borders.append(min(candidates, key=cost))

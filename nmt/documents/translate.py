@@ -63,7 +63,7 @@ class DocumentTranslator:
     def translate(
         self,
         blocks: Sequence[RichText],
-        progress: Callable[[int], Callable[[int], object]] = lambda total: lambda count: None,
+        progress: Callable[[int], Callable[[float], object]] = lambda total: lambda count: None,
     ) -> TranslatedBlocks:
         """Translate blocks. Equal sentences are translated once.
 

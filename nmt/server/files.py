@@ -26,13 +26,9 @@ MAX_UNPACKED_BYTES = 200 * 2**20
 """Maximum size of an Office file without compression."""
 MAX_STORED_BYTES = 200_000_000
 """Maximum size of all translated files. If it is exceeded, the oldest ones are deleted."""
-WALL_TIME = 10
+WALL_TIME = 3
 """Maximum time for which the server waits for a process, relative to the processor time of parsing."""
-PRELOADED = (
-    "nmt.cli", "nmt.server.worker", "nmt.documents.html", "nmt.documents.json_strings", "nmt.documents.markdown",
-    "nmt.documents.office", "nmt.documents.po", "nmt.documents.subtitles", "nmt.documents.tables",
-    "nmt.documents.text", "nmt.documents.xliff", "lxml.etree",
-)  # fmt: skip
+PRELOADED = ["nmt.cli", "nmt.server.preload"]
 """Modules that all processes of documents share. Each of them imports the main module, which imports `nmt.cli`."""
 
 
@@ -47,7 +43,7 @@ def start_processes() -> Any:
     from multiprocessing import forkserver
 
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(list(PRELOADED))
+    context.set_forkserver_preload(PRELOADED)
     forkserver.ensure_running()
     return context
 

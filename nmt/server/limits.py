@@ -25,8 +25,8 @@ MAX_MARKUP_BYTES = 20
 """Maximum size of a file without compression, per character to translate. Parsing takes much more memory."""
 MAX_ELEMENTS_PER_CHARACTER = 2
 """Maximum number of lines, and of elements of markup, in a file, per character to translate."""
-PARSE_SECONDS = 10
-"""Maximum processor time to parse a file of the default maximum length. Usual ones take less than a second."""
+PARSE_SECONDS = 20
+"""Maximum processor time to parse a file of the default maximum length. Usual ones take a few seconds at most."""
 FILE_MEMORY = 2**30
 """Maximum memory for such a file, in bytes."""
 SMALL_FILE = 64 * 1024

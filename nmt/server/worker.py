@@ -29,12 +29,11 @@ from nmt.errors import DataError, NMTError
 from nmt.inference.guard import Guard
 from nmt.inference.segments import Line
 from nmt.inference.translation import Translation
+from nmt.runtime import stop_signals
 
 OFFICE = (".docx", ".pptx")
 MAX_SAMPLE = 10_000
 """Maximum number of characters of a document that the server gets to detect its language."""
-TRANSLATION_SHARE = 3
-"""Processor time for all that follows the parsing, relative to that of parsing."""
 _LANGUAGE_MATTERS = (".srt", ".vtt")
 """Formats in which the source language determines the blocks."""
 _LANGUAGE_IS_NAMED = (".htm", ".html", ".markdown", ".md", ".mdx", ".po", ".pot", ".xhtml", ".xlf", ".xliff")
@@ -51,7 +50,7 @@ class Task:
     max_length: int
     """Maximum number of characters to translate."""
     max_seconds: int
-    """Maximum processor time to parse the documents."""
+    """Maximum processor time to parse the documents, and for everything after that."""
     max_memory: int
     """Maximum size of the memory that the process allocates, in bytes; only on Linux."""
 
@@ -117,9 +116,9 @@ class RemoteGuard:
 
 def work(connection: Connection, task: Task) -> None:
     """Read and translate the documents that the server sends, until it closes the connection."""
-    # Ctrl-C, and SIGTERM of a service manager, reach all processes. The server still finishes its requests.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    # Ctrl-C in a terminal, and SIGTERM of a service manager, reach all processes. The server finishes its requests.
+    for number in stop_signals():
+        signal.signal(number, signal.SIG_IGN)
     _limit_memory(task.max_memory)
     _limit_seconds(task.max_seconds)
     failure: Exception
@@ -147,7 +146,7 @@ def _answer_orders(connection: Connection, task: Task) -> NoReturn:
     contents: list[bytes] = connection.recv()
     documents = [_parse(content, task.suffix, task.options) for content in contents]
     connection.send([_sample(document) for document in documents])
-    _limit_seconds(TRANSLATION_SHARE * task.max_seconds)
+    _limit_seconds(task.max_seconds)
     while True:
         order: Order = connection.recv()
         selected: list[Document] = []

@@ -312,6 +312,20 @@ def test_sigkill_at_any_system_call_leaves_the_old_or_the_new_one(kind: str, tmp
     assert contents(parents[-1] / "a") == complete[1]
 
 
+@pytest.mark.parametrize("is_published", [False, True])
+def test_the_next_command_puts_back_what_a_killed_process_was_replacing(is_published: bool, run: Path) -> None:
+    old, new = save(run, 99, 1.0, value=1.0), save(run, 98, 1.0, value=2.0)
+    temporary = run / f"{paths.TEMPORARY}killed"
+    for name in (paths.NEW, paths.OLD):
+        (temporary / name).mkdir(parents=True)
+    (temporary / paths.LOCK).touch()
+    old.rename(temporary / paths.OLD / "step-000099")
+    new.rename(run / "step-000099" if is_published else temporary / paths.NEW / "step-000099")
+    found = discovery.resolve_model(run / "step-000099")[1]  # as every command does for --model
+    assert checkpoint.read_tensors(found, WEIGHTS)["w"].tolist() == [2.0 if is_published else 1.0] * 3
+    assert not temporary.exists()
+
+
 def test_temporary_directories_of_live_processes_stay(tmp_path: Path) -> None:
     left_over, other = tmp_path / f"{paths.TEMPORARY}left", tmp_path / ".hidden"
     for directory in (left_over, other):

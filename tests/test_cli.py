@@ -388,9 +388,10 @@ def test_invalid_utf8_of_the_command_line_is_written_as_a_question_mark(trained:
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no /dev/full")
 def test_full_disk_is_a_one_line_error(trained: CommandLine) -> None:
     trained("translate", "the dog", "--output", "/dev/full").assert_fails(1, "cannot write /dev/full: No space left")
+    buffered = CommandLine(trained.directory, {"PYTHONUNBUFFERED": ""})
     with open("/dev/full", "wb") as full:
         for command in (["translate", "the dog"], ["config"], ["--help"]):
-            trained.process(*command, stdout=full).assert_fails(
+            buffered.process(*command, stdout=full).assert_fails(
                 1, "standard output: No space left on device", "hint: free some disk space"
             )
         assert trained.process("config", "none", stderr=full).code == 2  # without the message, but as with it

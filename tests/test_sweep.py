@@ -229,7 +229,12 @@ def test_runs_with_long_options_have_short_names() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("send", "signal_number", "jobs"),
-    [(os.kill, signal.SIGINT, 1), (os.kill, signal.SIGTERM, 2), (os.killpg, signal.SIGTERM, 1)],
+    [
+        (os.kill, signal.SIGINT, 1),
+        (os.kill, signal.SIGTERM, 2),
+        (os.killpg, signal.SIGTERM, 1),
+        (os.killpg, signal.SIGHUP, 1),
+    ],
 )
 def test_interrupted_sweep_saves_checkpoints(
     nmt: CommandLine, send: Callable[[int, int], None], signal_number: int, jobs: int

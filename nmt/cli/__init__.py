@@ -109,7 +109,7 @@ class ErrorHandlingGroup(CommandGroup):
         except BrokenPipeError:  # `nmt ... | head -1`
             discard(sys.stdout)
         except KeyboardInterrupt:
-            typer.echo("nmt: interrupted", err=True)
+            log("interrupted", every_rank=True)
             raise
 
 

@@ -237,7 +237,7 @@ def prune(run: Path, keep_last: int = 2, keep_best: int = 1) -> None:
     paths = checkpoints(run)
     by_quality = sorted(paths, key=_quality)
     kept = {best(run), *by_quality[-keep_best:], *paths[-1:], *(validated(run) or paths)[-keep_last:]}
-    for path in (*run.glob(".step-*"), *paths):  # the former are left by a process killed while saving or deleting
+    for path in (*run.glob(".step-*"), *paths):  # the former are left by a process killed while deleting
         if path not in kept:
             hidden = path.with_name(f".{path.name.removeprefix('.')}")
             path.rename(hidden)  # an interrupted deletion must not leave a damaged checkpoint

@@ -36,13 +36,19 @@ from nmt.search.sample import draw
 compiled = pytest.mark.skipif(not native.is_available(), reason="needs a C compiler")
 VOCABULARY = 7
 N_BEST = [
-    "greedy", "beam(beam_size=4, top_beams=4)", "diverse(beam_size=6, groups=3, top_beams=4)",
-    "constrained(beam_size=4, top_beams=3)", "sample(n_best=3)",
+    "greedy",
+    "beam(beam_size=4, top_beams=4)",
+    "diverse(beam_size=6, groups=3, top_beams=4)",
+    "constrained(beam_size=4, top_beams=3)",
+    "sample(n_best=3)",
     "beam(beam_size=4, top_beams=2, coverage_penalty=0.3)",
-]  # fmt: skip
+]
 WITH_OPTIONS = [
-    "greedy({})", "beam(beam_size=4, top_beams=4, {})", "diverse(beam_size=4, top_beams=4, {})", "sample(n_best=4, {})",
-]  # fmt: skip
+    "greedy({})",
+    "beam(beam_size=4, top_beams=4, {})",
+    "diverse(beam_size=4, top_beams=4, {})",
+    "sample(n_best=4, {})",
+]
 SOURCES = [[4, 5, 6, 3], [6, 4, 3], [5, 3]]
 
 
@@ -77,7 +83,49 @@ def run(
 def forced_log_prob(model: Transformer, row: int, ids: list[int]) -> float:
     """Return the log-probability of a translation and its end token from an uncached forward pass."""
     log_p_TV, _ = forced(model, SOURCES[row], ids)
-    return float(sum(log_p_TV[t, token] for t, token in enumerate([*ids, EOS])))
+    return log_prob_of(log_p_TV, ids)
+
+
+def log_prob_of(log_p_TV: Tensor, ids: list[int]) -> float:
+    """Return the log-probability of a translation and its end token, given those of all tokens."""
+    log_p_T = log_p_TV[range(len(ids) + 1), [*ids, EOS]]
+    return log_p_T.sum().item()
+
+
+def all_translations(vocabulary: int, limit: int) -> list[list[int]]:
+    """Return all translations that are not longer than a limit."""
+    words = [token for token in range(vocabulary) if token != EOS]
+    translations = []
+    for length in range(limit + 1):
+        translations += map(list, itertools.product(words, repeat=length))
+    return translations
+
+
+def all_hypotheses(results: list[list[Hypothesis]]) -> list[Hypothesis]:
+    return list(itertools.chain.from_iterable(results))
+
+
+def ids_of(hypotheses: list[Hypothesis]) -> list[list[int]]:
+    return [h.ids for h in hypotheses]
+
+
+def scores_of(hypotheses: list[Hypothesis]) -> list[float]:
+    return [h.score for h in hypotheses]
+
+
+def assert_equal_ids(results: list[list[Hypothesis]], expected: list[list[Hypothesis]]) -> None:
+    for one, other in zip(results, expected, strict=True):
+        assert ids_of(one) == ids_of(other)
+
+
+def assert_equal(
+    results: list[list[Hypothesis]],
+    expected: list[list[Hypothesis]],
+    tolerance: float = 1e-5,
+) -> None:
+    assert_equal_ids(results, expected)
+    for one, other in zip(results, expected, strict=True):
+        assert scores_of(one) == pytest.approx(scores_of(other), abs=tolerance)
 
 
 @torch.inference_mode()
@@ -96,15 +144,16 @@ def forced(model: Transformer, source: list[int], ids: list[int]) -> tuple[Tenso
     [
         ("beam(beam_size=1, length_penalty=0.0)", "greedy"),
         ("diverse(beam_size=4, groups=1, top_beams=3)", "beam(beam_size=4, top_beams=3)"),
-        ("diverse(beam_size=6, groups=2, top_beams=3, diversity_penalty=0.0)", "beam(beam_size=3, top_beams=3)"),
+        (
+            "diverse(beam_size=6, groups=2, top_beams=3, diversity_penalty=0.0)",
+            "beam(beam_size=3, top_beams=3)",
+        ),
         ("constrained(beam_size=4, top_beams=3)", "beam(beam_size=4, top_beams=3)"),
     ],
 )
 def test_special_cases_equal_other_searches(spec: str, equal: str, seed: int) -> None:
     model = make_model(seed)
-    for one, other in zip(run(model, spec), run(model, equal), strict=True):
-        assert [h.ids for h in one] == [h.ids for h in other]
-        assert [h.score for h in one] == pytest.approx([h.score for h in other], abs=1e-5)
+    assert_equal(run(model, spec), run(model, equal))
 
 
 @pytest.mark.slow
@@ -112,21 +161,22 @@ def test_special_cases_equal_other_searches(spec: str, equal: str, seed: int) ->
 @pytest.mark.parametrize("penalty", [0.0, 1.0])
 @pytest.mark.parametrize("end_bias", [-0.5, 0.0, 1.0])
 def test_a_wide_beam_equals_exhaustive_search(seed: int, penalty: float, end_bias: float) -> None:
-    limit, vocabulary = 3, 5
+    limit = 3
+    vocabulary = 5
+    source = [4, 4, 3]
     model = make_model(seed, vocabulary, end_bias)
-    words = [token for token in range(vocabulary) if token != EOS]
-    translations = [list(ids) for length in range(limit + 1) for ids in itertools.product(words, repeat=length)]
-
-    def score(ids: list[int]) -> float:
-        log_p_TV, _ = forced(model, [4, 4, 3], ids)
-        total = sum(log_p_TV[t, token].item() for t, token in enumerate([*ids, EOS]))
-        return total / ((5 + len(ids) + 1) / 6) ** penalty
-
-    scored = sorted(((score(ids), ids) for ids in translations), reverse=True)[:5]
-    spec = f"beam(beam_size={len(translations)}, top_beams=5, length_penalty={penalty})"
-    (hypotheses,) = parse_search(spec)(TorchModel([model]), SearchRequest([[4, 4, 3]], np.array([limit]), BOS, EOS))
-    assert [h.ids for h in hypotheses] == [ids for _, ids in scored]
-    assert [h.score for h in hypotheses] == pytest.approx([score for score, _ in scored], abs=1e-4)
+    translations = all_translations(vocabulary, limit)
+    scored = []
+    for ids in translations:
+        log_p_TV, _ = forced(model, source, ids)
+        length_norm = ((5 + len(ids) + 1) / 6) ** penalty
+        scored.append((log_prob_of(log_p_TV, ids) / length_norm, ids))
+    scored.sort(reverse=True)
+    search = parse_search(f"beam(beam_size={len(translations)}, top_beams=5, length_penalty={penalty})")
+    request = SearchRequest([source], np.array([limit]), BOS, EOS)
+    (hypotheses,) = search(TorchModel([model]), request)
+    assert ids_of(hypotheses) == [ids for _, ids in scored[:5]]
+    assert scores_of(hypotheses) == pytest.approx([score for score, _ in scored[:5]], abs=1e-4)
 
 
 @cache
@@ -141,31 +191,53 @@ def log_probs_of_next(seed: int, row: int, ids: tuple[int, ...]) -> list[float]:
 @pytest.mark.parametrize("early_stopping", [True, False])
 @pytest.mark.parametrize("penalty", [0.0, 2.0])
 def test_a_narrow_beam_equals_a_reference_implementation(
-    seed: int, size: int, early_stopping: bool, penalty: float
+    seed: int,
+    size: int,
+    early_stopping: bool,
+    penalty: float,
 ) -> None:
-    model, limit = make_model(seed, end_bias=1.5), 6
-    spec = f"beam(beam_size={size}, top_beams={size}, length_penalty={penalty}, early_stopping={early_stopping})"
-    for row, hypotheses in enumerate(run(model, spec, [limit] * 3)):
-        beams: list[tuple[float, list[int]]] = [(0.0, [])]
-        finished: list[tuple[float, list[int]]] = []
-        while beams and not (early_stopping and len(finished) >= size):
-            candidates = []
-            for log_prob, ids in beams:
-                log_p_V = log_probs_of_next(seed, row, tuple(ids))
-                tokens = range(VOCABULARY) if len(ids) < limit else [EOS]
-                candidates += [(log_prob + log_p_V[token], [*ids, token]) for token in tokens]
-            candidates.sort(reverse=True)
-            length_norm = ((5 + len(candidates[0][1])) / 6) ** penalty
-            finished += [(log_prob / length_norm, ids[:-1]) for log_prob, ids in candidates[:size] if ids[-1] == EOS]
-            beams = [candidate for candidate in candidates if candidate[1][-1] != EOS][:size]
-        finished.sort(reverse=True)
-        assert [h.ids for h in hypotheses] == [ids for _, ids in finished[:size]]
+    model = make_model(seed, end_bias=1.5)
+    options = f"length_penalty={penalty}, early_stopping={early_stopping}"
+    results = run(model, f"beam(beam_size={size}, top_beams={size}, {options})", [6, 6, 6])
+    for row, hypotheses in enumerate(results):
+        max_finished = size if early_stopping else math.inf
+        finished = reference_beam_search(seed, row, size, penalty, max_finished)
+        assert ids_of(hypotheses) == [ids for _, ids in finished[:size]]
+
+
+def reference_beam_search(
+    seed: int,
+    row: int,
+    size: int,
+    penalty: float,
+    max_finished: float,
+) -> list[tuple[float, list[int]]]:
+    """Return the scores and tokens of all finished hypotheses of at most six tokens, best first."""
+    beams: list[tuple[float, list[int]]] = [(0.0, [])]
+    finished: list[tuple[float, list[int]]] = []
+    for length in range(7):
+        if not beams or len(finished) >= max_finished:
+            break
+        candidates = []
+        for log_prob, ids in beams:
+            log_p_V = log_probs_of_next(seed, row, tuple(ids))
+            tokens = range(VOCABULARY) if length < 6 else [EOS]
+            candidates += [(log_prob + log_p_V[token], [*ids, token]) for token in tokens]
+        candidates.sort(reverse=True)
+        length_norm = ((5 + length + 1) / 6) ** penalty
+        for log_prob, ids in candidates[:size]:
+            if ids[-1] == EOS:
+                finished.append((log_prob / length_norm, ids[:-1]))
+        continuing = [candidate for candidate in candidates if candidate[1][-1] != EOS]
+        beams = continuing[:size]
+    return sorted(finished, reverse=True)
 
 
 @pytest.mark.parametrize("size", [6, 12, 40])
 def test_impossible_beams_never_become_hypotheses(size: int) -> None:
-    request = SearchRequest([[4, 4, 3]], np.array([3]), BOS, EOS)
-    (hypotheses,) = parse_search(f"beam(beam_size={size}, top_beams={size})")(TorchModel([make_model(0, 5)]), request)
+    model = TorchModel([make_model(0, 5)])
+    search = parse_search(f"beam(beam_size={size}, top_beams={size})")
+    (hypotheses,) = search(model, SearchRequest([[4, 4, 3]], np.array([3]), BOS, EOS))
     assert len(hypotheses) == size  # of 85 possible translations
     assert all(h.log_prob > -math.inf for h in hypotheses)
 
@@ -182,27 +254,32 @@ def test_log_probs_equal_teacher_forced_log_probs(seed: int, spec: str) -> None:
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("normalization", ["gnmt", "average"])
 def test_n_best_list_is_sorted_distinct_and_normalized(seed: int, normalization: str) -> None:
-    spec = f"beam(beam_size=6, top_beams=6, length_penalty=0.6, length_normalization='{normalization}')"
-    for hypotheses in run(make_model(seed), spec):
-        scores = [h.score for h in hypotheses]
+    options = f"length_penalty=0.6, length_normalization='{normalization}'"
+    for hypotheses in run(make_model(seed), f"beam(beam_size=6, top_beams=6, {options})"):
+        scores = scores_of(hypotheses)
         assert scores == sorted(scores, reverse=True)
-        assert len({tuple(h.ids) for h in hypotheses}) == len(hypotheses)
+        distinct = set(map(tuple, ids_of(hypotheses)))
+        assert len(distinct) == len(hypotheses)
         for h in hypotheses:
             length = len(h.ids) + 1  # with the end token
-            norm = (length if normalization == "average" else (5 + length) / 6) ** 0.6
-            assert h.score == pytest.approx(h.log_prob / norm, rel=1e-5)
+            base = length if normalization == "average" else (5 + length) / 6
+            assert h.score == pytest.approx(h.log_prob / base**0.6, rel=1e-5)
 
 
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize(
     "spec",
     [
-        "beam(beam_size=3)", "beam(beam_size=5, top_beams=3)", "beam(beam_size=4, length_penalty=0.0)",
+        "beam(beam_size=3)",
+        "beam(beam_size=5, top_beams=3)",
+        "beam(beam_size=4, length_penalty=0.0)",
         "beam(beam_size=4, length_penalty=2.0)",
-        "beam(beam_size=4, coverage_penalty=0.5)", "beam(beam_size=4, top_beams=2, length_normalization='average')",
-        "diverse(beam_size=6, groups=3, top_beams=2)", "constrained(beam_size=5, top_beams=2)",
+        "beam(beam_size=4, coverage_penalty=0.5)",
+        "beam(beam_size=4, top_beams=2, length_normalization='average')",
+        "diverse(beam_size=6, groups=3, top_beams=2)",
+        "constrained(beam_size=5, top_beams=2)",
     ],
-)  # fmt: skip
+)
 def test_the_stopping_criterion_does_not_change_the_result(
     seed: int, spec: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -211,9 +288,7 @@ def test_the_stopping_criterion_does_not_change_the_result(
     stopped = run(model, spec, [12, 12, 12], constraints=constraints)
     disable_stopping(monkeypatch)
     exhausted = run(model, spec, [12, 12, 12], constraints=constraints)
-    assert [[h.ids for h in hypotheses] for hypotheses in stopped] == [
-        [h.ids for h in hypotheses] for hypotheses in exhausted
-    ]
+    assert_equal_ids(stopped, exhausted)
 
 
 def disable_stopping(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -223,17 +298,17 @@ def disable_stopping(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("name", ["beam", "diverse", "constrained"])
 def test_early_stopping_is_not_better_than_the_exact_bound(name: str) -> None:
-    differences = 0
+    num_differences = 0
     for seed in range(8):
         model = make_model(seed, 11, end_bias=2.0)
-        exact, early = (
-            run(model, f"{name}(beam_size=2, length_penalty=3.0, early_stopping={value})", [12, 12, 12])
-            for value in (False, True)
-        )
+        spec = f"{name}(beam_size=2, length_penalty=3.0, early_stopping=%s)"
+        exact = run(model, spec % False, [12, 12, 12])
+        early = run(model, spec % True, [12, 12, 12])
         for (best, *_), (other, *_) in zip(exact, early, strict=True):
             assert best.score >= other.score
-            differences += best.score > other.score + 1e-6
-    assert differences
+            if best.score > other.score + 1e-6:
+                num_differences += 1
+    assert num_differences
 
 
 class Scripted:
@@ -257,9 +332,12 @@ def test_a_beam_that_wins_only_at_the_length_limit_is_continued(spec: str) -> No
     limit = 12
     max_length_norm = (5 + limit + 1) / 6
     logits_TV = torch.full((limit + 1, VOCABULARY), -100.0)
-    logits_TV[0, [EOS, 4]] = torch.tensor([-0.41, -0.4 * max_length_norm])  # all other steps have probability 1
-    logits_TV[0, 5] = (1 - logits_TV[0].exp().sum()).log()
-    logits_TV[1:limit, 4] = logits_TV[limit, EOS] = 0.0
+    logits_TV[0, EOS] = -0.41
+    logits_TV[0, 4] = -0.4 * max_length_norm
+    rest = 1 - logits_TV[0].exp().sum()
+    logits_TV[0, 5] = rest.log()
+    logits_TV[1:limit, 4] = 0.0  # all other steps have probability 1
+    logits_TV[limit, EOS] = 0.0
     (best,) = run(Scripted(logits_TV), spec, [limit], slice(1))[0]
     assert best.ids == [4] * limit
     assert best.score == pytest.approx(-0.4, abs=1e-5)
@@ -267,20 +345,20 @@ def test_a_beam_that_wins_only_at_the_length_limit_is_continued(spec: str) -> No
 
 def test_the_stopping_criterion_saves_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     model = make_model(0, 11, end_bias=10.0)
-    steps: list[int] = []
     decode = model.decode
+    num_steps: Counter[str] = Counter()
+    phase = "stopped"
 
     def count_steps(tgt_RT: Tensor, state: Any) -> Tensor:
-        steps[-1] += 1
+        num_steps[phase] += 1
         return decode(tgt_RT, state)
 
     monkeypatch.setattr(model, "decode", count_steps)
-    steps.append(0)
     run(model, "beam(beam_size=4, length_penalty=0.0)", [30, 30, 30])
     disable_stopping(monkeypatch)
-    steps.append(0)
+    phase = "exhausted"
     run(model, "beam(beam_size=4, length_penalty=0.0)", [30, 30, 30])
-    assert steps[0] < steps[1]
+    assert num_steps["stopped"] < num_steps["exhausted"]
 
 
 @pytest.mark.parametrize("spec", N_BEST)
@@ -288,9 +366,8 @@ def test_hypotheses_do_not_depend_on_the_batch(spec: str) -> None:
     model = make_model(1)
     batched = run(model, spec, [6, 4, 2])
     for row in range(3):
-        (single,) = run(model, spec, [6, 4, 2], slice(row, row + 1))
-        assert [h.ids for h in single] == [h.ids for h in batched[row]]
-        assert [h.score for h in single] == pytest.approx([h.score for h in batched[row]], abs=1e-5)
+        single = run(model, spec, [6, 4, 2], slice(row, row + 1))
+        assert_equal(single, [batched[row]])
 
 
 @pytest.mark.parametrize("spec", N_BEST)
@@ -305,38 +382,40 @@ def test_length_limit(spec: str, limit: int) -> None:
 @pytest.mark.parametrize("spec", WITH_OPTIONS)
 @pytest.mark.parametrize("end_bias", [-3.0, 3.0])
 def test_length_ratios(seed: int, spec: str, end_bias: float) -> None:
-    results = run(
-        make_model(seed, end_bias=end_bias), spec.format("min_length_ratio=1.0, max_length_ratio=2.0"), [20, 20, 20]
-    )
+    model = make_model(seed, end_bias=end_bias)
+    spec = spec.format("min_length_ratio=1.0, max_length_ratio=2.0")
+    results = run(model, spec, [20, 20, 20])
     for hypotheses, source_length in zip(results, (3, 2, 1), strict=True):
-        assert all(source_length <= len(h.ids) <= 2 * source_length for h in hypotheses)
         assert hypotheses
+        for h in hypotheses:
+            assert source_length <= len(h.ids) <= 2 * source_length
 
 
 @pytest.mark.parametrize("spec", WITH_OPTIONS)
 def test_fractional_length_limits_are_rounded_down_and_up(spec: str) -> None:
-    ratios = spec.format("min_length_ratio=1.5, max_length_ratio=1.5")
+    spec = spec.format("min_length_ratio=1.5, max_length_ratio=1.5")
     for end_bias, lengths in ((99.0, [4, 3, 1]), (-99.0, [5, 3, 2])):
-        assert [len(best.ids) for best, *_ in run(make_model(0, end_bias=end_bias), ratios, [20, 20, 20])] == lengths
+        results = run(make_model(0, end_bias=end_bias), spec, [20, 20, 20])
+        assert [len(best.ids) for best, *_ in results] == lengths
 
 
 def test_length_limits_ignore_rounding_errors() -> None:
-    model, sources = TorchModel([make_model(0, end_bias=-99.0)]), [[5] * 50, [5] * 100]
+    model = TorchModel([make_model(0, end_bias=-99.0)])
+    request = SearchRequest([[5] * 50, [5] * 100], np.full(2, 200), BOS, EOS)
     for ratio, lengths in ((1.1, [55, 110]), (0.29, [15, 29])):
         search = parse_search(f"greedy(min_length_ratio={ratio}, max_length_ratio={ratio})")
-        results = search(model, SearchRequest(sources, np.full(2, 200), BOS, EOS))
+        results = search(model, request)
         assert [len(best.ids) for best, *_ in results] == lengths
 
 
 @pytest.mark.parametrize("spec", WITH_OPTIONS)
 def test_length_ratios_do_not_exceed_the_limit_of_the_request(spec: str) -> None:
     model = make_model(1)
-    unlimited, limited = (run(model, spec.format(f"max_length_ratio={ratio}")) for ratio in ("0.0", "1e30"))
-    assert [[h.ids for h in hypotheses] for hypotheses in limited] == [
-        [h.ids for h in hypotheses] for hypotheses in unlimited
-    ]
-    for hypotheses in run(model, spec.format("min_length_ratio=1e30")):
-        assert all(len(h.ids) == 6 for h in hypotheses)
+    unlimited = run(model, spec.format("max_length_ratio=0.0"))
+    limited = run(model, spec.format("max_length_ratio=1e30"))
+    assert_equal_ids(limited, unlimited)
+    for h in all_hypotheses(run(model, spec.format("min_length_ratio=1e30"))):
+        assert len(h.ids) == 6
 
 
 @pytest.mark.slow
@@ -345,16 +424,15 @@ def test_length_ratios_do_not_exceed_the_limit_of_the_request(spec: str) -> None
 def test_no_repeat_ngram_size(spec: str, size: int) -> None:
     def num_repeats(option: int) -> int:
         """Count the repeated n-grams in the hypotheses of several models."""
-        count = 0
+        num_repeats = 0
         for seed in range(6):
-            for hypotheses in run(
-                make_model(seed, end_bias=-2.0), spec.format(f"no_repeat_ngram_size={option}"), [12, 12, 12]
-            ):
-                assert hypotheses
-                for h in hypotheses:
-                    grams = [tuple(h.ids[i : i + size]) for i in range(len(h.ids) - size + 1)]
-                    count += len(grams) - len(set(grams))
-        return count
+            model = make_model(seed, end_bias=-2.0)
+            results = run(model, spec.format(f"no_repeat_ngram_size={option}"), [12, 12, 12])
+            assert all(results)
+            for h in all_hypotheses(results):
+                grams = [tuple(h.ids[i : i + size]) for i in range(len(h.ids) - size + 1)]
+                num_repeats += len(grams) - len(set(grams))
+        return num_repeats
 
     assert num_repeats(size) == 0
     assert num_repeats(0) > 0
@@ -362,27 +440,28 @@ def test_no_repeat_ngram_size(spec: str, size: int) -> None:
 
 @pytest.mark.parametrize("spec", N_BEST)
 def test_translations_begin_with_the_prefix(spec: str) -> None:
-    model, prefixes = make_model(2), [[4, 6, 4], [], [5]]
+    model = make_model(2)
+    prefixes = [[4, 6, 4], [], [5]]
     results = run(model, spec, [6, 6, 2], prefixes=prefixes)
-    for row, (hypotheses, prefix) in enumerate(zip(results, prefixes, strict=True)):
-        for h in hypotheses:
+    for row, prefix in enumerate(prefixes):
+        for h in results[row]:
             assert h.ids[: len(prefix)] == prefix
             assert h.log_prob == pytest.approx(forced_log_prob(model, row, h.ids), abs=1e-4)
     unconstrained = run(model, spec, [6, 6, 2])
-    assert [h.ids for h in results[1]] == [h.ids for h in unconstrained[1]]
+    assert ids_of(results[1]) == ids_of(unconstrained[1])
 
 
 @pytest.mark.parametrize("seed", range(12))
 def test_coverage_penalty(seed: int) -> None:
-    model, weight = make_model(seed), 0.7
-    for row, hypotheses in enumerate(
-        run(model, f"beam(beam_size=5, top_beams=5, length_penalty=0.6, coverage_penalty={weight})", [10] * 3)
-    ):
-        scores = [h.score for h in hypotheses]
+    model = make_model(seed)
+    spec = "beam(beam_size=5, top_beams=5, length_penalty=0.6, coverage_penalty=0.7)"
+    for row, hypotheses in enumerate(run(model, spec, [10, 10, 10])):
+        scores = scores_of(hypotheses)
         assert scores == sorted(scores, reverse=True)
         for h in hypotheses:
             _, attention_TS = forced(model, SOURCES[row], h.ids)
-            penalty = weight * attention_TS.sum(0).clamp(max=1).log().sum().item()
+            coverage_S = attention_TS.sum(0).clamp(max=1)
+            penalty = 0.7 * coverage_S.log().sum().item()
             length_norm = ((5 + len(h.ids) + 1) / 6) ** 0.6
             assert h.score == pytest.approx(h.log_prob / length_norm + penalty, abs=1e-4)
             assert h.length_norm == pytest.approx(length_norm)
@@ -390,17 +469,19 @@ def test_coverage_penalty(seed: int) -> None:
 
 def test_a_high_diversity_penalty_changes_the_first_token() -> None:
     def num_first_tokens(spec: str) -> int:
-        return sum(
-            len({h.ids[0] for h in hypotheses if h.ids}) for s in range(6) for hypotheses in run(make_model(s), spec)
-        )
+        num_tokens = 0
+        for seed in range(6):
+            for hypotheses in run(make_model(seed), spec):
+                num_tokens += len({h.ids[0] for h in hypotheses if h.ids})
+        return num_tokens
 
-    assert num_first_tokens("diverse(beam_size=4, groups=4, top_beams=4, diversity_penalty=50.0)") > num_first_tokens(
-        "beam(beam_size=4, top_beams=4)"
-    )
+    diverse = num_first_tokens("diverse(beam_size=4, groups=4, top_beams=4, diversity_penalty=50.0)")
+    assert diverse > num_first_tokens("beam(beam_size=4, top_beams=4)")
 
 
 def contains(ids: list[int], constraint: list[int]) -> bool:
-    return any(ids[i : i + len(constraint)] == constraint for i in range(len(ids) - len(constraint) + 1))
+    size = len(constraint)
+    return any(ids[start : start + size] == constraint for start in range(len(ids) - size + 1))
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -418,32 +499,39 @@ def test_constraints_appear(seed: int, limit: int) -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_constrained_search_with_a_wide_beam_equals_exhaustive_search(seed: int) -> None:
-    model, limit, constraints = make_model(seed), 4, [[4, 5], [6]]
-    words = [token for token in range(VOCABULARY) if token != EOS]
-    translations = [list(ids) for length in range(limit + 1) for ids in itertools.product(words, repeat=length)]
-    allowed = [ids for ids in translations if all(contains(ids, constraint) for constraint in constraints)]
-    best = max(allowed, key=lambda ids: forced_log_prob(model, 0, ids) / ((5 + len(ids) + 1) / 6))
-    (hypotheses, *_) = run(model, "constrained(beam_size=300)", [limit] * 3, constraints=[constraints, [], []])
-    assert hypotheses[0].ids == best
+    model = make_model(seed)
+    best_ids: list[int] = []
+    best_score = -math.inf
+    for ids in all_translations(VOCABULARY, 4):
+        if contains(ids, [4, 5]) and contains(ids, [6]):
+            score = forced_log_prob(model, 0, ids) / ((5 + len(ids) + 1) / 6)
+            if score > best_score:
+                best_ids = ids
+                best_score = score
+    constraints = [[[4, 5], [6]], [], []]
+    (hypotheses, *_) = run(model, "constrained(beam_size=300)", [4, 4, 4], constraints=constraints)
+    assert hypotheses[0].ids == best_ids
 
 
 @pytest.mark.parametrize("size", [1, 2, 4])
 @pytest.mark.parametrize("limit", [0, 4, 5, 6])
 def test_constraints_with_the_same_first_token_appear(size: int, limit: int) -> None:
-    constraints = [[[4, 5], [4, 6]]] * 3
+    constraints = [[4, 5], [4, 6]]
+    spec = f"constrained(beam_size={size})"
     for seed in range(10):
-        for hypotheses in run(make_model(seed), f"constrained(beam_size={size})", [limit] * 3, constraints=constraints):
-            assert all(contains(hypotheses[0].ids, constraint) for constraint in constraints[0])
+        results = run(make_model(seed), spec, [limit] * 3, constraints=[constraints] * 3)
+        for best, *_ in results:
+            assert all(contains(best.ids, constraint) for constraint in constraints)
 
 
 @pytest.mark.parametrize("spec", WITH_OPTIONS)
 def test_a_prefix_may_repeat_ngrams(spec: str) -> None:
     prefix = [4, 4, 4]
-    for hypotheses in run(make_model(0), spec.format("no_repeat_ngram_size=1"), prefixes=[prefix] * 3):
-        for h in hypotheses:
-            assert h.ids[:3] == prefix
-            assert math.isfinite(h.log_prob)
-            assert len(set(h.ids[2:])) == len(h.ids[2:])
+    results = run(make_model(0), spec.format("no_repeat_ngram_size=1"), prefixes=[prefix] * 3)
+    for h in all_hypotheses(results):
+        assert h.ids[:3] == prefix
+        assert math.isfinite(h.log_prob)
+        assert len(set(h.ids[2:])) == len(h.ids[2:])
 
 
 def test_an_interrupted_constraint_may_start_again() -> None:
@@ -469,23 +557,29 @@ def test_banks_alternate_and_impossible_candidates_rank_last() -> None:
 def test_the_bound_uses_the_length_norm_of_the_longest_translation() -> None:
     log_prob_B, min_score_B = np.array([-6.0, -6.0, -np.inf]), np.array([-2.0, -2.0, -np.inf])
     max_length_norm_B = np.array([3.1, 2.9, 9.0])
-    assert beam_module.can_improve(log_prob_B, max_length_norm_B, min_score_B).tolist() == [True, False, False]
+    assert beam_module.can_improve(log_prob_B, max_length_norm_B, min_score_B).tolist() == [
+        True,
+        False,
+        False,
+    ]
 
 
 def test_special_tokens_are_not_sampled() -> None:
-    sampled = [
-        i for seed in range(5) for hypotheses in run(make_model(seed), "sample(n_best=50)", suppressed_ids=(0, 1, 2))
-        for h in hypotheses for i in h.ids
-    ]  # fmt: skip
-    assert set(sampled) == {4, 5, 6}
+    sampled: set[int] = set()
+    for seed in range(5):
+        results = run(make_model(seed), "sample(n_best=50)", suppressed_ids=(0, 1, 2))
+        for h in all_hypotheses(results):
+            sampled.update(h.ids)
+    assert sampled == {4, 5, 6}
 
 
 def test_a_prefix_may_have_suppressed_tokens() -> None:
-    results = run(make_model(0), "sample(n_best=4)", prefixes=[[1]] * 3, suppressed_ids=(0, 1, 2))
-    for hypothesis in (h for hypotheses in results for h in hypotheses):
-        assert math.isfinite(hypothesis.log_prob)
-        assert hypothesis.ids[0] == 1
-        assert not {0, 1, 2} & {*hypothesis.ids[1:]}
+    suppressed = (0, 1, 2)
+    results = run(make_model(0), "sample(n_best=4)", prefixes=[[1]] * 3, suppressed_ids=suppressed)
+    for h in all_hypotheses(results):
+        assert math.isfinite(h.log_prob)
+        assert h.ids[0] == 1
+        assert not set(suppressed) & set(h.ids[1:])
 
 
 def test_constraints_follow_the_prefix() -> None:
@@ -497,11 +591,12 @@ def test_constraints_follow_the_prefix() -> None:
 @pytest.mark.parametrize("spec", ["sample(top_k=1)", "sample(top_p=1e-4)", "sample(temperature=1e-4)"])
 def test_sampling_from_the_most_probable_token_equals_greedy(spec: str) -> None:
     model = make_model(1)
-    assert [best[0].ids for best in run(model, spec)] == [best[0].ids for best in run(model, "greedy")]
+    assert_equal_ids(run(model, spec), run(model, "greedy"))
 
 
 @pytest.mark.parametrize(
-    ("options", "temperature", "kept"), [("", 1.0, 7), ("temperature=0.5", 0.5, 7), ("top_k=3", 1.0, 3)]
+    ("options", "temperature", "kept"),
+    [("", 1.0, 7), ("temperature=0.5", 0.5, 7), ("top_k=3", 1.0, 3)],
 )
 def test_sample_frequencies_match_probabilities(options: str, temperature: float, kept: int) -> None:
     model, samples = make_model(4), 1000
@@ -521,19 +616,25 @@ def test_sample_frequencies_match_probabilities(options: str, temperature: float
 
 def test_a_nucleus_is_the_smallest_set_with_the_probability() -> None:
     logits_RV = np.log(np.array([[0.5, 0.25, 0.15, 0.1], [0.1, 0.2, 0.3, 0.4]], np.float32))
-    for top_p, kept in ((0.35, [[0], [3]]), (0.69, [[0, 1], [2, 3]]), (0.76, [[0, 1, 2], [1, 2, 3]])):
+    kept = {
+        0.35: [[0], [3]],
+        0.69: [[0, 1], [2, 3]],
+        0.76: [[0, 1, 2], [1, 2, 3]],
+    }
+    for top_p, expected in kept.items():
         filtered_RV = parse_search(f"sample(top_p={top_p})")._filter(logits_RV.copy())
-        assert [[i for i, x in enumerate(row) if x > -math.inf] for row in filtered_RV.tolist()] == kept
+        for filtered_V, expected_tokens in zip(filtered_RV, expected, strict=True):
+            assert np.isfinite(filtered_V).nonzero()[0].tolist() == expected_tokens
 
 
 def test_samples_depend_on_the_seed() -> None:
     model = make_model(4)
     model.output_weight_VD.data.div_(4)
-    first, same_seed, other_seed = (
-        [h.ids for hypotheses in run(model, f"sample(n_best=5, seed={seed})") for h in hypotheses] for seed in (1, 1, 2)
-    )
-    assert first == same_seed
-    assert first != other_seed
+    first = run(model, "sample(n_best=5, seed=1)")
+    same_seed = run(model, "sample(n_best=5, seed=1)")
+    other_seed = run(model, "sample(n_best=5, seed=2)")
+    assert_equal_ids(first, same_seed)
+    assert ids_of(all_hypotheses(first)) != ids_of(all_hypotheses(other_seed))
 
 
 @given(st.lists(st.floats(-5, 5), min_size=1, max_size=9), st.floats(0, 1, exclude_max=True))
@@ -556,40 +657,48 @@ def test_mbr_selects_the_highest_expected_chrf() -> None:
     def text(ids: Sequence[int]) -> str:
         return "".join(words[i] for i in ids).strip()
 
+    def expected_utility(candidate: str, texts: list[str]) -> float:
+        total = 0.0
+        for other in texts:
+            equal = candidate == other
+            total += 100.0 if equal else sacrebleu.sentence_chrf(candidate, [other]).score
+        return total / len(texts)
+
     model = make_model(4)
     model.output_weight_VD.data.div_(3)
-    samples, results = (
-        run(model, spec, detokenize=text)
-        for spec in ("sample(n_best=12)", "mbr(candidates='sample(n_best=12)', n_best=3)")
-    )
+    samples = run(model, "sample(n_best=12)", detokenize=text)
+    results = run(model, "mbr(candidates='sample(n_best=12)', n_best=3)", detokenize=text)
     for candidates, best in zip(samples, results, strict=True):
         texts = [text(h.ids) for h in candidates]
-        utility = {
-            t: sum(100.0 if t == o else sacrebleu.sentence_chrf(t, [o]).score for o in texts) / len(texts)
-            for t in texts
-        }
+        utility = {each: expected_utility(each, texts) for each in texts}
         expected = sorted(utility.values(), reverse=True)[: len(best)]
-        assert [h.score for h in best] == pytest.approx(expected)
+        assert scores_of(best) == pytest.approx(expected)
         assert [utility[text(h.ids)] for h in best] == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("spec", N_BEST)
 def test_an_ensemble_of_equal_models_equals_the_model(spec: str) -> None:
     model = make_model(3)
-    for one, other in zip(run(model, spec), run(TorchModel([model, model]), spec), strict=True):
-        assert [h.ids for h in one] == [h.ids for h in other]
-        assert [h.score for h in one] == pytest.approx([h.score for h in other], abs=1e-4)
+    ensemble = TorchModel([model, model])
+    assert_equal(run(model, spec), run(ensemble, spec), tolerance=1e-4)
 
 
 @pytest.mark.parametrize("engine", ["PyTorch", pytest.param("native", marks=compiled)])
 def test_an_ensemble_averages_probabilities(engine: str) -> None:
     models = [make_model(5), make_model(6)]
-    ensemble = TorchModel(models) if engine == "PyTorch" else NativeEnsemble([make_native(model) for model in models])
+    if engine == "PyTorch":
+        ensemble: Any = TorchModel(models)
+    else:
+        ensemble = NativeEnsemble(list(map(make_native, models)))
     for row, hypotheses in enumerate(run(ensemble, "beam(beam_size=4, top_beams=4)")):
-        scores = ensemble.score([SOURCES[row][:-1]] * 4, [h.ids for h in hypotheses])
+        source = SOURCES[row]
+        scores = ensemble.score([source[:-1]] * 4, ids_of(hypotheses))
         for h, score in zip(hypotheses, scores, strict=True):
-            p_TV, other_TV = (forced(model, SOURCES[row], h.ids)[0].double().exp() for model in models)
-            expected_T = [math.log((p_TV[t, i] + other_TV[t, i]) / 2) for t, i in enumerate([*h.ids, EOS])]
+            p_TV = torch.zeros(len(h.ids) + 1, VOCABULARY, dtype=torch.float64)
+            for model in models:
+                log_p_TV, _ = forced(model, source, h.ids)
+                p_TV += log_p_TV.double().exp() / 2
+            expected_T = p_TV.log()[range(len(p_TV)), [*h.ids, EOS]].tolist()
             assert h.log_prob == pytest.approx(sum(expected_T), abs=1e-4)
             assert score.log_probs == pytest.approx(expected_T, abs=1e-4)
 
@@ -597,10 +706,11 @@ def test_an_ensemble_averages_probabilities(engine: str) -> None:
 REQUESTS: dict[str, dict[str, Any]] = {
     "unconstrained": {},
     "prefixes and constraints": {
-        "prefixes": [[4, 6, 4], [], [5]], "constraints": [[], [[4, 4, 5], [6]], [[5, 6, 5]]],
+        "prefixes": [[4, 6, 4], [], [5]],
+        "constraints": [[], [[4, 4, 5], [6]], [[5, 6, 5]]],
         "suppressed_ids": (0, 1, 2),
     },
-}  # fmt: skip
+}
 
 
 @pytest.mark.slow
@@ -612,40 +722,60 @@ REQUESTS: dict[str, dict[str, Any]] = {
         *N_BEST,
         *(spec.format("min_length_ratio=1.0, max_length_ratio=2.0, no_repeat_ngram_size=2") for spec in WITH_OPTIONS),
         "beam(beam_size=3, top_beams=3, length_penalty=0.6, length_normalization='average', early_stopping=True)",
-        "beam(beam_size=40, top_beams=40, min_length_ratio=1.0)", "sample(n_best=3, top_k=3, temperature=0.7)",
+        "beam(beam_size=40, top_beams=40, min_length_ratio=1.0)",
+        "sample(n_best=3, top_k=3, temperature=0.7)",
         "sample(n_best=3, top_p=0.8)",
         "mbr(candidates='beam(beam_size=4, top_beams=4)', n_best=2)",
     ],
-)  # fmt: skip
+)
 def test_the_native_engine_equals_pytorch(spec: str, request_name: str) -> None:
+    options = REQUESTS[request_name]
+    other_model = make_model(9, 11)
+    other_native_model = make_native(other_model)
     for seed in range(4):
         model = make_model(seed, 11)
-        other_model, native_model = make_model(9, 11), make_native(model)
-        torch_ensemble = TorchModel([model, other_model])
-        native_ensemble = NativeEnsemble([native_model, make_native(other_model)])
-        for models in ((model, native_model), (torch_ensemble, native_ensemble)):
-            expected, results = (run(each, spec, [6, 9, 2], **REQUESTS[request_name]) for each in models)
-            for one, other in zip(results, expected, strict=True):
-                assert [h.ids for h in one] == [h.ids for h in other]
-                assert [h.log_prob for h in one] == pytest.approx([h.log_prob for h in other], abs=1e-4)
-                assert [h.score for h in one] == pytest.approx([h.score for h in other], abs=1e-4)
+        native_model = make_native(model)
+        pairs: list[tuple[Any, Any]] = [
+            (model, native_model),
+            (TorchModel([model, other_model]), NativeEnsemble([native_model, other_native_model])),
+        ]
+        for torch_model, tested_model in pairs:
+            expected = run(torch_model, spec, [6, 9, 2], **options)
+            results = run(tested_model, spec, [6, 9, 2], **options)
+            assert_equal(results, expected, tolerance=1e-4)
+            log_probs = [h.log_prob for h in all_hypotheses(results)]
+            assert log_probs == pytest.approx([h.log_prob for h in all_hypotheses(expected)], abs=1e-4)
 
 
-@given(seed=st.integers(0, 2**32), rows=st.integers(1, 5), vocabulary=st.integers(1, 700), k=st.integers(0, 16))
-def test_best_tokens_are_ranked_by_probability_then_id(seed: int, rows: int, vocabulary: int, k: int) -> None:
+@given(
+    seed=st.integers(0, 2**32),
+    rows=st.integers(1, 5),
+    vocabulary=st.integers(1, 700),
+    k=st.integers(0, 16),
+)
+def test_best_tokens_are_ranked_by_probability_then_id(
+    seed: int,
+    rows: int,
+    vocabulary: int,
+    k: int,
+) -> None:
     rng = np.random.default_rng(seed)
     log_p_RV = rng.integers(-20, 0, (rows, vocabulary)).astype(np.float32)  # with ties
     log_p_RV[rng.random((rows, vocabulary)) < 0.01] = np.nan
-    banned_RX, gather_RP = rng.integers(-1, vocabulary, (rows, 3)), rng.integers(0, vocabulary, (rows, 4))
+    banned_RX = rng.integers(-1, vocabulary, (rows, 3))
+    gather_RP = rng.integers(0, vocabulary, (rows, 4))
     rows_R = np.arange(rows)
     result = best_tokens(log_p_RV, StepRequest(rows_R, rows_R, k, banned_RX, gather_RP))
     for row in range(rows):
+        banned_X = banned_RX[row]
         allowed_V = log_p_RV[row].copy()
-        allowed_V[banned_RX[row][banned_RX[row] >= 0]] = -np.inf
-        order = sorted(range(vocabulary), key=lambda v: (-np.inf if np.isnan(allowed_V[v]) else -allowed_V[v], v))[:k]
+        allowed_V[banned_X[banned_X >= 0]] = -np.inf
+        rank_V = np.nan_to_num(allowed_V, nan=np.inf, neginf=-np.inf)
+        order = sorted(range(vocabulary), key=lambda token: (-rank_V[token], token))[:k]
         assert result.tokens_RK[row].tolist() == order
         np.testing.assert_array_equal(result.log_p_RK[row], allowed_V[order])
-        np.testing.assert_array_equal(result.gathered_log_p_RP[row], log_p_RV[row, gather_RP[row]])
+        gathered_P = result.gathered_log_p_RP[row]
+        np.testing.assert_array_equal(gathered_P, log_p_RV[row, gather_RP[row]])
 
 
 @given(
@@ -655,23 +785,32 @@ def test_best_tokens_are_ranked_by_probability_then_id(seed: int, rows: int, voc
     k=st.integers(1, 20),
     count=st.integers(1, 16),
 )
-def test_best_candidates_are_selected_from_all_rows(seed: int, sentences: int, width: int, k: int, count: int) -> None:
+def test_best_candidates_are_selected_from_all_rows(
+    seed: int,
+    sentences: int,
+    width: int,
+    k: int,
+    count: int,
+) -> None:
     rng = np.random.default_rng(seed)
     log_p_RK = rng.integers(-9, 0, (sentences * width, k)).astype(np.float32)  # with ties
     log_prob_BW = rng.integers(-9, 0, (sentences, width)).astype(np.float32)
     log_prob_BW[:, 1:][log_prob_BW[:, 1:] < -6] = -np.inf
-    total_BX = (log_p_RK.reshape(sentences, width, k) + log_prob_BW[:, :, None]).reshape(sentences, -1)
-    tokens_RK = np.arange(k)[None].repeat(sentences * width, 0)
-    candidates = extend(log_prob_BW.ravel(), log_p_RK, tokens_RK).of_beams(sentences)
-    best = candidates.best(count)
-    best_BC = best.log_prob_NC
-    first_row_B1 = np.arange(sentences)[:, None] * width
-    index_BC = (best.rows_NC - first_row_B1) * k + best.tokens_NC
-    assert best_BC.shape == index_BC.shape == (sentences, count)
+    log_prob_R = log_prob_BW.ravel()
+    tokens_RK = np.tile(np.arange(k), (len(log_prob_R), 1))
+    best = extend(log_prob_R, log_p_RK, tokens_RK).of_beams(sentences).best(count)
+    assert best.log_prob_NC.shape == (sentences, count)
+    assert best.rows_NC.shape == best.tokens_NC.shape == (sentences, count)
+    total_BX = (log_prob_R[:, None] + log_p_RK).reshape(sentences, -1)
+    index_BC = best.rows_NC * k + best.tokens_NC
     num_real = min(count, width * k)
-    for total_X, best_C, index_C in zip(total_BX.tolist(), best_BC.tolist(), index_BC.tolist(), strict=True):
-        assert index_C[:num_real] == sorted(range(width * k), key=lambda x: -total_X[x])[:num_real]
-        assert best_C == [*(total_X[x] for x in index_C[:num_real]), *[-math.inf] * (count - num_real)]
+    padding = [-math.inf] * (count - num_real)
+    for sentence, total_X in enumerate(total_BX.tolist()):
+        first = sentence * width * k
+        index_C = (index_BC[sentence, :num_real] - first).tolist()
+        assert index_C == sorted(range(width * k), key=lambda x: -total_X[x])[:num_real]
+        expected = [total_X[x] for x in index_C] + padding
+        assert best.log_prob_NC[sentence].tolist() == expected
 
 
 @pytest.mark.parametrize(
@@ -697,7 +836,10 @@ def test_best_candidates_are_selected_from_all_rows(seed: int, sentences: int, w
         ("sample(top_p=2.0)", "top_p must be between"),
         ("mbr(candidates='beem')", "unknown search 'beem'"),
         ("mbr(candidates='mbr')", "must come from another search"),
-        ("mbr(candidates='beam(beam_size=4, top_beams=2)', n_best=3)", "between 1 and the number of candidates .2."),
+        (
+            "mbr(candidates='beam(beam_size=4, top_beams=2)', n_best=3)",
+            "between 1 and the number of candidates .2.",
+        ),
         ("greedy(min_length_ratio=-1.0)", "min_length_ratio must be 0 or more"),
         ("greedy(min_length_ratio=2.0, max_length_ratio=1.0)", "exceeds max_length_ratio"),
         ("beam(no_repeat_ngram_size=-1)", "no_repeat_ngram_size must be 0 or more"),

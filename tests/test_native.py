@@ -609,9 +609,14 @@ def test_weights_of_another_network_are_rejected() -> None:
 def test_mismatched_weights_are_a_checkpoint_error(vocabulary: int, dim: int, monkeypatch: pytest.MonkeyPatch) -> None:
     files = ModelFiles(Path("run/step-1"), Path("run"), Config(model=TINY), range(VOCABULARY), 9, 1)
     fitting, other = weights_of(make()), weights_of(make(vocabulary=vocabulary, dim=dim))
-    monkeypatch.setattr(checkpoint, "read_weights", lambda path: fitting)
+
+    def store(weights: dict[str, Floats]) -> None:
+        monkeypatch.setattr(checkpoint, "read_weights", lambda path: weights)
+        monkeypatch.setattr(checkpoint, "read_shapes", lambda path: {name: w.shape for name, w in weights.items()})
+
+    store(fitting)
     assert isinstance(load_engine([files], "cpu", "fp32", str).model, NativeModel)
-    monkeypatch.setattr(checkpoint, "read_weights", lambda path: other)
+    store(other)
     with pytest.raises(CheckpointError, match=r"the weights in run/step-1 do not fit run/config\.yaml"):
         load_engine([files], "cpu", "fp32", str)
 

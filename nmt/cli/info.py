@@ -25,6 +25,7 @@ def info(
       nmt info
       nmt info runs/multi30k --json
     """
+    from nmt.console import escape_control
     from nmt.runs import discovery, pretrained
     from nmt.runs.model_card import describe, read_metadata
     from nmt.runs.run_info import collect
@@ -43,11 +44,12 @@ def info(
     for subject, lines in describe(run_info).items():
         for i, line in enumerate(lines):
             label = "" if i else subject
-            typer.echo(
-                textwrap.fill(line, WIDTH, initial_indent=f"{label:<11}", subsequent_indent=" " * 11,
-                              break_long_words=False, break_on_hyphens=False)
+            text = textwrap.fill(
+                line, WIDTH, initial_indent=f"{label:<11}", subsequent_indent=" " * 11, break_long_words=False,
+                break_on_hyphens=False,
             )  # fmt: skip
+            typer.echo(escape_control(text))
     if license_of_weights:
-        typer.echo(f"{'license':<11}{license_of_weights} (weights)")
+        typer.echo(escape_control(f"{'license':<11}{license_of_weights} (weights)"))
     if pretrained_dir:
         typer.echo(f"{'card':<11}see README.md in that directory for the training history and evaluation")

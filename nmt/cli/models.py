@@ -27,7 +27,7 @@ def models(
     import json
     from dataclasses import asdict
 
-    from nmt.console import log
+    from nmt.console import escape_control, log
     from nmt.imports.models import list_models
 
     found = list_models(src, tgt)
@@ -42,4 +42,4 @@ def models(
         rows.append([model.name, f"{model.src}-{model.tgt}", size, model.license, on_disk, scores])
     if not found:
         log("no known model for these languages; --model OWNER/NAME uses any MarianMT model of the Hugging Face Hub")
-    show("\n".join(format_table(rows)))
+    show("\n".join(map(escape_control, format_table(rows))))

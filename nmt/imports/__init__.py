@@ -9,20 +9,17 @@ from __future__ import annotations
 
 import json
 import os
-import re
-from contextlib import suppress
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-import yaml
+from typing import TYPE_CHECKING, Any
 
 from nmt.console import escape_control, log
 from nmt.errors import CheckpointError, UsageError
 from nmt.paths import locked, new_directory, runs_dir
+from nmt.runs import run_info
 from nmt.runs.discovery import REPOSITORY
-from nmt.untrusted_files import read_record
+from nmt.untrusted_files import read_front_matter, read_record
 
 if TYPE_CHECKING:  # finding an imported run does not require PyTorch
     from nmt.imports.common import ImportedModel
@@ -57,9 +54,12 @@ def import_model(
     from nmt.config import Config, DataConfig, config_io
     from nmt.imports.common import UNKNOWN_LANGUAGES
 
-    config_io.check(Config(data=DataConfig(src or UNKNOWN_LANGUAGES[0], tgt or UNKNOWN_LANGUAGES[1])))
+    unknown_src, unknown_tgt = UNKNOWN_LANGUAGES
+    languages = DataConfig(src or unknown_src, tgt or unknown_tgt)
+    config_io.check(Config(data=languages))
     path = Path(os.path.expanduser(source))
-    run = run or runs_dir() / (path.stem if path.suffix in ARCHIVES else os.path.basename(os.path.abspath(path)))
+    name = path.stem if path.suffix in ARCHIVES else os.path.basename(os.path.abspath(path))
+    run = run or runs_dir() / name
     if run.exists():
         raise UsageError(f"{run} already exists", "choose another directory with --run, or delete it")
     if revision and path.exists():
@@ -91,8 +91,8 @@ def find_or_import(repository: str) -> Path:
 
 def origin(run: Path) -> dict[str, str]:
     """Return source and license of an imported run; empty: it is not an imported run."""
-    record = read_record(run / "data.json").get("imported")
-    return record if isinstance(record, dict) else {}
+    record: Any = read_record(run / "data.json").get("imported")
+    return record if run_info.is_origin(record) else {}
 
 
 def read(directory: Path) -> ImportedModel:
@@ -124,8 +124,10 @@ def _import(
         is_new = not run.exists()
         if is_new:
             model, record = _read_source(source, path, revision)
-            data = replace(model.config.data, src=src or model.config.data.src, tgt=tgt or model.config.data.tgt)
-            _write(replace(model, config=replace(model.config, data=data)), run, record)
+            named = model.config.data
+            data = replace(named, src=src or named.src, tgt=tgt or named.tgt)
+            config = replace(model.config, data=data)
+            _write(replace(model, config=config), run, record)
     return is_new
 
 
@@ -152,42 +154,42 @@ def _read_source(source: str, path: Path, revision: str | None) -> tuple[Importe
 
 def _license(directory: Path) -> str:
     """Return the license in the model card of a directory."""
-    card = directory / "README.md"
-    text = card.read_text("utf-8", errors="replace") if card.is_file() else ""
-    match = re.match(r"---\n(.*?)^---", text, re.M | re.S)
-    with suppress(yaml.YAMLError, AttributeError):
-        licenses = yaml.safe_load(match[1]).get("license") if match else None
-        licenses = licenses if isinstance(licenses, list) else [licenses or UNKNOWN_LICENSE]
-        return escape_control(", ".join(map(str, licenses)).strip())
-    return UNKNOWN_LICENSE
+    stated = read_front_matter(directory / "README.md").get("license")
+    licenses = stated if isinstance(stated, list) else [stated or UNKNOWN_LICENSE]
+    return escape_control(", ".join(map(str, licenses)).strip())
 
 
 def _write(model: ImportedModel, run: Path, record: dict[str, str]) -> None:
     """Write the run of an imported model. The caller holds the lock of the run."""
     from nmt.config import config_io
-    from nmt.model.build import build_model
+    from nmt.model.build import check_shapes
     from nmt.runs import checkpoint, model_card
 
     config_io.check(model.config)
-    network = build_model(model.config.model, len(model.tokenizer))
+    shapes = {name: weight.shape for name, weight in model.weights.items()}
     try:
-        network.load_state_dict(model.weights)
-    except RuntimeError as error:
-        reason = str(error).splitlines()[-1].strip()
+        check_shapes(model.config.model, len(model.tokenizer), shapes)
+    except ValueError as error:
         raise CheckpointError(
-            f"the weights do not fit the config of the model: {reason}", "download the model again"
+            f"the weights do not fit the config of the model: {error}", "download the model again"
         ) from None
     with new_directory(run) as work:
         (work / "config.yaml").write_text(config_io.dump(model.config), encoding="utf-8")
         model.tokenizer.save(work)
         limits = {"max_source_length": model.config.train.max_length - 1, "max_sentences_per_line": 1}
-        imported = record | {"sha256": model.checksum}
-        if original := model.data.get("imported"):
-            imported["original"] = original.get("original", original)
-            if imported["license"] == UNKNOWN_LICENSE:
-                imported["license"] = str(original["license"])
+        imported = _full_record(model, record)
         data = limits | model.data | {"imported": imported}
         (work / "data.json").write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
         checkpoint.save(work, checkpoint.Progress(), model.weights, {}, model.tokenizer.checksum)
     model_card.write_card(run)
     log(f"imported {record['source']} to {run} (license {imported['license']})")
+
+
+def _full_record(model: ImportedModel, record: dict[str, str]) -> dict[str, Any]:
+    """Return the record of an import with its checksum, and, of an export of an imported model, that of the import."""
+    imported: dict[str, Any] = record | {"sha256": model.checksum}
+    if original := model.data.get("imported"):
+        imported["original"] = original.get("original", original)
+        if imported["license"] == UNKNOWN_LICENSE:
+            imported["license"] = original["license"]
+    return imported

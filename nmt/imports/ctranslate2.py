@@ -55,8 +55,6 @@ DEFAULT_INT16_SCALE = 1000.0
 """Scale of int16 matrices in files without scales."""
 ZERO = ""
 """A token that is not in the vocabulary, so that its embedding is zero."""
-ROTARY = ("rotary_dim", "rotary_interleave", "rotary_base")
-"""Attributes of rotary position encodings."""
 UNUSED = ("alignment_layer", "alignment_heads", "embeddings_merge", "alibi_use_positive_positions", "scale_alibi")
 """Attributes without effect on the supported models."""
 
@@ -87,7 +85,8 @@ class Variables(Weights):
             scale = self[scale_name].float()
             if scale.numel() not in (1, len(tensor)):  # another one would expand the tensor
                 raise ValueError(f"{scale_name} has {scale.numel()} numbers")
-            return tensor.float() / scale.view(-1, *[1] * (tensor.ndim - 1))
+            other_dimensions = [1] * (tensor.ndim - 1)
+            return tensor.float() / scale.view(-1, *other_dimensions)
         return tensor.float() / (DEFAULT_INT16_SCALE if tensor.dtype == torch.int16 else 1.0)
 
     def optional_weight(self, name: str) -> Tensor | None:
@@ -147,13 +146,20 @@ def read(directory: Path) -> ImportedModel:
         config = config_io.load(directory / "config.yaml")
     except ConfigError as error:
         raise CheckpointError(f"cannot load the config of the export: {error.message}", RETRY) from None
-    pieces = {piece: i for i, piece in enumerate(tokenizer.ids_to_pieces(range(len(tokenizer))))}
+    ids = range(len(tokenizer))
+    pieces = dict(zip(tokenizer.ids_to_pieces(ids), ids, strict=True))
     if model.vocabularies != (pieces, pieces):
         raise CheckpointError(f"{tokenizer_file(directory)} is not the tokenizer of the model", RETRY)
     rows = torch.arange(len(tokenizer))
     read_config, weights = convert(model, Vocabulary(tokenizer, rows, rows))
-    rates = {name: getattr(config.model, name) for name in ("dropout", "attention_dropout", "activation_dropout")}
-    config = replace(config, model=replace(read_config, **rates))
+    trained = config.model
+    network = replace(
+        read_config,
+        dropout=trained.dropout,
+        attention_dropout=trained.attention_dropout,
+        activation_dropout=trained.activation_dropout,
+    )
+    config = replace(config, model=network)
     return ImportedModel(config, tokenizer, weights, sha256(directory / MODEL), read_kept_data(directory))
 
 
@@ -178,8 +184,12 @@ def read_model(directory: Path) -> CTranslate2Model:
         start = ZERO
     elif start not in target or end not in target:
         raise CheckpointError(f"the target vocabulary of {variables.file} lacks {start} or {end}", RETRY)
-    pad = next((token for token in ("<blank>", "<pad>") if token in target), ZERO)
-    special = [pad, options.get("unk_token", "<unk>"), start, end]
+    pad = ZERO
+    for token in ("<pad>", "<blank>"):
+        if token in target:
+            pad = token
+    unknown = options.get("unk_token", "<unk>")
+    special = [pad, unknown, start, end]
     return CTranslate2Model(variables, options, (source, target), special)
 
 
@@ -211,9 +221,6 @@ def _convert(model: CTranslate2Model, vocabulary: Vocabulary) -> tuple[ModelConf
         raise ValueError(f"embeddings of {dim} dimensions")
     heads = _common_attribute(variables, "num_heads", default=8)
     pre_norm = _common_attribute(variables, "pre_norm", default=1)
-    activation = _common_attribute(variables, "activation", default=0)
-    if activation not in ACTIVATIONS:
-        variables.check("activation", activation, None)
     num_layers = {stack: _count_layers(variables, stack) for stack in LAYER}
     for stack in LAYER:
         weights |= _convert_stack(variables, stack, num_layers[stack], has_last_norm=bool(pre_norm))
@@ -225,7 +232,7 @@ def _convert(model: CTranslate2Model, vocabulary: Vocabulary) -> tuple[ModelConf
         encoder_layers=num_layers["encoder"],
         decoder_layers=num_layers["decoder"],
         norm_position="pre" if pre_norm else "post",
-        activation=ACTIVATIONS[activation],
+        activation=_activation(variables),
         position_encoding=encoding,
         tie_embeddings="shared" in tables,
         output_bias=bias_V is not None,
@@ -249,10 +256,17 @@ def _check_options(model: CTranslate2Model) -> bool:
 
 def _common_attribute(variables: Variables, name: str, default: int) -> int:
     """Return an attribute that encoder and decoder must have in common."""
-    encoder = int(variables.attribute(f"encoder/{name}", name, default=default))
-    decoder = int(variables.attribute(f"decoder/{name}", name, default=default))
+    encoder = variables.attribute(f"encoder/{name}", name, default=default)
+    decoder = variables.attribute(f"decoder/{name}", name, default=default)
     variables.check(f"decoder/{name}", decoder, encoder)
-    return encoder
+    return int(encoder)
+
+
+def _activation(variables: Variables) -> str:
+    activation = _common_attribute(variables, "activation", default=0)
+    if activation not in ACTIVATIONS:
+        variables.check("activation", activation, None)
+    return ACTIVATIONS[activation]
 
 
 def _count_layers(variables: Variables, stack: str) -> int:
@@ -303,15 +317,15 @@ def _embeddings(model: CTranslate2Model, vocabulary: Vocabulary) -> tuple[dict[s
         "output": select_rows(output_VD, target_rows_V),
     }
     bias_V = _output_bias(model.variables, len(output_VD), target_rows_V)
-    if all(torch.equal(tables[role], tables["output"]) for role in ("source", "target")):
-        return {"shared": tables["output"]}, bias_V
-    return tables, bias_V
+    is_shared = torch.equal(tables["source"], tables["output"]) and torch.equal(tables["target"], tables["output"])
+    return {"shared": tables["output"]} if is_shared else tables, bias_V
 
 
 def _input_embeddings(variables: Variables, stack: str, ids: Mapping[str, int]) -> Tensor:
     """Return the embeddings of one side with the scale of nmt."""
-    names = (f"{stack}/embeddings/weight", f"{stack}/embeddings_0/weight")
-    table_VD = variables.weight(next((name for name in names if name in variables), names[0]))
+    table_VD = variables.optional_weight(f"{stack}/embeddings_0/weight")
+    if table_VD is None:
+        table_VD = variables.weight(f"{stack}/embeddings/weight")
     if len(table_VD) != len(ids):
         raise ValueError(f"{len(table_VD)} embeddings for {len(ids)} tokens")
     sqrt_dim = math.sqrt(table_VD.shape[1])
@@ -335,7 +349,9 @@ def _output_bias(variables: Variables, num_rows: int, target_rows_V: Tensor) -> 
     stored_bias = variables.optional_weight("decoder/projection/bias")
     if stored_bias is None and not is_missing_V.any():
         return None
-    bias_V = select_rows(torch.zeros(num_rows) if stored_bias is None else stored_bias, rows_V)
+    if stored_bias is None:
+        stored_bias = torch.zeros(num_rows)
+    bias_V = select_rows(stored_bias, rows_V)
     bias_V[is_missing_V] = MASKED
     return bias_V
 
@@ -351,7 +367,10 @@ def _positions(variables: Variables, num_layers: dict[str, int], dim: int, heads
             table_ND = position_table(NUM_POSITIONS, dim, first=1)
         tables[side] = table_ND.view(-1, dim)
     for name, formula in SINUSOIDS.items():
-        differences = [(table_ND - formula(len(table_ND), dim)).abs().max() for table_ND in tables.values()]
+        differences = []
+        for table_ND in tables.values():
+            difference_ND = table_ND - formula(len(table_ND), dim)
+            differences.append(difference_ND.abs().max())
         if max(differences) < TOLERANCE:
             return name, {}
     length = min(map(len, tables.values()))
@@ -371,8 +390,10 @@ def _rotary_positions(variables: Variables, num_layers: dict[str, int], head_dim
     for stack, count in num_layers.items():
         for layer in range(count):
             scope = f"{stack}/layer_{layer}/self_attention"
-            attributes = [variables[f"{scope}/{name}"].item() for name in ROTARY]
-            values.add(tuple(attributes))
+            width = variables[f"{scope}/rotary_dim"].item()
+            is_interleaved = variables[f"{scope}/rotary_interleave"].item()
+            base = variables[f"{scope}/rotary_base"].item()
+            values.add((width, is_interleaved, base))
     (width, is_interleaved, base), *others = values
     variables.check("rotary_dim", width or head_dim, head_dim)
     variables.check("rotary_interleave", is_interleaved, 1)
@@ -410,8 +431,13 @@ def _read_variables(file: Path) -> Variables:
         reader = _Reader(file.read_bytes())
     try:
         _check_version(file, reader)
-        tensors = dict(reader.variable() for _ in range(reader.integer(4)))
-        for _ in range(reader.integer(4)):
+        tensors = {}
+        num_variables = reader.integer(4)
+        for _ in range(num_variables):
+            name, tensor = reader.variable()
+            tensors[name] = tensor
+        num_aliases = reader.integer(4)
+        for _ in range(num_aliases):
             alias = reader.string()
             target = reader.string()
             tensors[alias] = tensors[target]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from nmt.console import counted
 from nmt.errors import NMTError, file_hint
 from nmt.paths import write_text
 from nmt.runs.run_info import collect, is_origin
+from nmt.untrusted_files import read_bytes, read_front_matter
 
 CARD = "README.md"
 MAX_POINTS = 16
@@ -34,7 +34,7 @@ def write_card(run: Path) -> Path | None:
     """
     path = run / CARD
     try:
-        if path.is_file() and MARK not in path.read_text(encoding="utf-8", errors="replace"):
+        if path.is_file() and not _is_generated(path):
             return None
         write_text(path, card(collect(run)))
     except OSError as error:
@@ -42,6 +42,14 @@ def write_card(run: Path) -> Path | None:
             f"cannot write {path}: {error.strerror}", file_hint(error, "check that the run directory is writable")
         ) from None
     return path
+
+
+def _is_generated(path: Path) -> bool:
+    """Return whether nmt has written a model card. A card that is too large to read is of another program."""
+    try:
+        return MARK.encode() in read_bytes(path)
+    except ValueError:
+        return False
 
 
 def card(info: dict[str, Any]) -> str:
@@ -75,13 +83,7 @@ def card(info: dict[str, Any]) -> str:
 
 def read_metadata(run: Path) -> dict[str, Any]:
     """Return the YAML metadata at the start of the model card of a run; empty if it has none."""
-    import yaml
-
-    with suppress(OSError, ValueError, yaml.YAMLError):
-        _, head, _ = (run / CARD).read_text(encoding="utf-8").split("---\n", 2)
-        metadata = yaml.safe_load(head)
-        return metadata if isinstance(metadata, dict) else {}
-    return {}
+    return read_front_matter(run / CARD)
 
 
 def describe(info: dict[str, Any]) -> dict[str, list[str]]:

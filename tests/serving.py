@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import socket
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 
 import httpx
 
-from nmt import Guard, Line, Translation
+from nmt import Translator
+from nmt.inference import Source, TokenScores
+from nmt.search import Hypothesis, Search
 from nmt.server import http
 from nmt.server.access import Access
 from nmt.server.app import create_app
@@ -16,33 +20,33 @@ from nmt.server.limits import Limits
 from nmt.server.service import Service
 
 
-class GatedGuard(Guard):
-    """A model that translates only while its gate is open, and remembers its batches."""
+class GatedEngine:
+    """An engine that searches only while its gate is open, and remembers its batches."""
 
-    def __init__(self, guard: Guard) -> None:
-        super().__init__(guard.translator)
+    def __init__(self, translator: Translator) -> None:
+        self._engine, self._tokenizer = translator.engine, translator.tokenizer
+        self.max_positions = self._engine.max_positions
         self.gate = threading.Event()
         self.gate.set()
         self.entered = threading.Event()
-        self.batches: list[tuple[list[str], str | None, bool]] = []
+        self.batches: list[tuple[list[str], Search]] = []
+        self.num_scored = 0
         self.error_on = ""
 
-    def stream(
-        self,
-        chunks: Iterable[Sequence[str | Line]],
-        search: str | None = None,
-        *,
-        details: bool = False,
-        on_progress: Callable[[int], object] = lambda lines: None,
-    ) -> Iterator[list[Translation]]:
-        chunks = [list(chunk) for chunk in chunks]
-        texts = [line if isinstance(line, str) else line.text for chunk in chunks for line in chunk]
-        self.batches.append((texts, search, details))
+    def search(
+        self, sources: Sequence[Source], search: Search, on_progress: Callable[[int], object]
+    ) -> list[list[Hypothesis]]:
+        texts = self._tokenizer.decode_batch([source.ids for source in sources])
+        self.batches.append((texts, search))
         self.entered.set()
         self.gate.wait()
         if self.error_on and any(self.error_on in text for text in texts):
             raise RuntimeError(f"cannot translate {self.error_on}")
-        return super().stream(chunks, search, details=details, on_progress=on_progress)
+        return self._engine.search(sources, search, on_progress)
+
+    def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[TokenScores]:
+        self.num_scored += len(sources)
+        return self._engine.score(sources, targets)
 
 
 @contextlib.contextmanager
@@ -60,3 +64,16 @@ def serving(
         finally:
             server.should_exit = True
             thread.join()
+
+
+def connect(client: httpx.Client) -> socket.socket:
+    """Return another connection to the server of a client."""
+    return socket.create_connection((client.base_url.host, client.base_url.port or 80), timeout=60)
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Wait for the effect of something that has happened."""
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.002)

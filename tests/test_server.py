@@ -10,10 +10,10 @@ import signal
 import socket
 import subprocess
 import threading
-import time
 import urllib.parse
 import zipfile
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -25,17 +25,19 @@ from commandline import CommandLine
 from hypothesis import given
 from hypothesis import strategies as st
 from libretranslatepy import LibreTranslateAPI
-from serving import GatedGuard, serving
+from serving import GatedEngine, connect, serving, until
 from starlette.exceptions import HTTPException
 
 from nmt import Guard, Translation, Translator
 from nmt.data.check import minhash
 from nmt.data.check.languages import is_wrong_language
 from nmt.data.scripts import is_in_other_script
-from nmt.errors import UsageError
-from nmt.server import app, fields, files, http, languages, limits, text
+from nmt.errors import NMTError, UsageError
+from nmt.inference import Engine, Source, TokenScores
+from nmt.search import Search, parse_search
+from nmt.server import app, batching, fields, files, http, languages, limits, text
 from nmt.server.access import Access
-from nmt.server.batching import QueuedGuard, split_into_parts
+from nmt.server.batching import Job, ModelQueue, QueuedEngine, Sentence
 from nmt.server.limits import Limits, RateLimiter
 from nmt.server.service import Service
 
@@ -61,12 +63,13 @@ def client(service: Service) -> Iterator[Client]:
 
 
 @pytest.fixture
-def gated(guards: dict[str, Guard]) -> Iterator[tuple[GatedGuard, Service]]:
+def gated(guards: dict[str, Guard]) -> Iterator[tuple[GatedEngine, Service]]:
     """A model whose translations a test can hold, and its service."""
-    guard = GatedGuard(guards["en-de-small"])
-    service = Service([guard], max_batch=8)
-    yield guard, service
-    guard.gate.set()
+    translator = guards["en-de-small"].translator
+    engine = GatedEngine(translator)
+    service = Service([Guard(translator.with_engine(engine))], max_batch=8)
+    yield engine, service
+    engine.gate.set()
     service.close()
 
 
@@ -78,14 +81,6 @@ def translate(client: Client, q: object, source: str = "en", target: str = "de",
 
 def metric(client: Client, name: str) -> float:
     return float(re.search(rf"^{re.escape(name)} (\S+)$", client.get("/metrics").text, re.MULTILINE)[1])
-
-
-def until(condition: Callable[[], bool]) -> None:
-    """Wait for the effect of something that has happened."""
-    end = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.002)
 
 
 # ---- the API
@@ -240,7 +235,7 @@ def test_languages_are_those_of_the_models(client: Client) -> None:
     assert client.get("/health").json() == {"status": "ok"}
 
 
-def test_one_direction_has_one_source(gated: tuple[GatedGuard, Service]) -> None:
+def test_one_direction_has_one_source(gated: tuple[GatedEngine, Service]) -> None:
     with serving(gated[1]) as client:
         assert [each["targets"] for each in client.get("/languages").json()] == [["de"], ["de", "en"]]
         response = client.post("/translate", json={"q": "Ja.", "source": "de", "target": "en"})
@@ -366,16 +361,18 @@ def test_answers_are_sent_at_once() -> None:
 
 
 def test_confidence_can_be_left_out(guards: dict[str, Guard]) -> None:
-    guard = GatedGuard(guards["en-de-small"])
-    service = Service([guard], search="greedy", confidence=False)
+    translator = guards["en-de-small"].translator
+    engine = GatedEngine(translator)
+    service = Service([Guard(translator.with_engine(engine))], search="greedy", confidence=False)
     with serving(service) as client:
         assert translate(client, "Are we done?").keys() == {"translatedText", "warnings"}
+        assert engine.num_scored == 0
         assert translate(client, "Are we done?", alignment=True)["alignment"]
         translate(client, "Are we done?", alternatives=5)
     service.close()
-    assert [(search, details) for _, search, details in guard.batches] == [
-        ("greedy", False), ("greedy", True), ("beam(beam_size=6, top_beams=6)", False),
-    ]  # fmt: skip
+    assert engine.num_scored == 1
+    searches = ("greedy", "greedy", "beam(beam_size=6, top_beams=6)")
+    assert [search for _, search in engine.batches] == list(map(parse_search, searches))
 
 
 # ---- documents
@@ -398,34 +395,35 @@ def test_the_encoding_that_html_declares_does_not_matter(client: Client) -> None
     assert answer["translatedText"] == html.format(translate(client, "Ich bin müde.", "de", "en")["translatedText"])
 
 
-def test_sentences_of_html_are_translated_with_other_requests(gated: tuple[GatedGuard, Service]) -> None:
-    guard, service = gated
-    guard.gate.clear()
+def test_sentences_of_html_are_translated_with_other_requests(gated: tuple[GatedEngine, Service]) -> None:
+    engine, service = gated
+    engine.gate.clear()
     with serving(service) as client, ThreadPoolExecutor(2) as pool:
         first = pool.submit(translate, client, "Are we done?")
-        guard.entered.wait()
+        engine.entered.wait()
         html = pool.submit(translate, client, "".join(f"<p>I see {i} dogs.</p>" for i in range(20)), format="html")
-        queue = service._translators["en", "de"]._queue
-        until(lambda: queue.qsize() == 1)
-        guard.gate.set()
+        queue = service._models["en", "de"].queue
+        until(lambda: queue.num_waiting == 1)
+        engine.gate.set()
         assert html.result()["translatedText"].count("<p>") == 20
         assert first.result()["translatedText"] == "Sind wir fertig?"
-    assert [len(texts) for texts, _, _ in guard.batches] == [1, 8, 8, 4]
+    sizes = [len(texts) for texts, search in engine.batches if search == parse_search("beam(beam_size=4)")]
+    assert (sizes[:2], sum(sizes), max(sizes)) == ([1, 8], 21, 8)  # the scoring of the first request had a turn
 
 
-def test_the_document_of_a_client_that_left_is_not_translated_further(gated: tuple[GatedGuard, Service]) -> None:
-    guard, service = gated
-    guard.gate.clear()
+def test_the_document_of_a_client_that_left_is_not_translated_further(gated: tuple[GatedEngine, Service]) -> None:
+    engine, service = gated
+    engine.gate.clear()
     html = "".join(f"<p>I see {i} dogs.</p>" for i in range(200))
     with serving(service) as client:
         with connect(client) as leaving:
             leaving.sendall(post(json.dumps({"q": html, "source": "en", "target": "de", "format": "html"}).encode()))
-            guard.entered.wait()
+            engine.entered.wait()
         until(lambda: metric(client, "nmt_requests_in_flight") == 1)
-        guard.gate.set()
+        engine.gate.set()
         translate(client, "Are we done?")
     service.close()
-    assert sum(len(texts) for texts, _, _ in guard.batches) <= 3 * 8
+    assert sum(len(texts) for texts, _ in engine.batches) <= 3 * 8
 
 
 def send_file(client: Client, name: str, content: bytes, **fields: Any) -> httpx.Response:
@@ -497,6 +495,11 @@ def test_a_file_in_the_target_language_is_unchanged(client: Client) -> None:
     [
         ("a.exe", b"a", {}, "file format not supported; choose from: "),
         ("html", b"a", {}, "file format not supported"),
+        ("a.ODT", b"a", {}, "file format not supported; convert it to .docx"),
+        ("a.log", b"a", {}, "file format not supported; rename it to .txt"),
+        ("a.txt", b"a\n" * 801, {}, "the file has more than 800 lines or elements of markup"),
+        ("a.md", b"a\r" * 801, {}, "the file has more than 800 lines or elements of markup"),
+        ("a.html", b"<p>" * 801, {}, "the file has more than 800 lines or elements of markup"),
         ("a.txt", b"\xff", {}, "line 1, byte 1 of the line: not UTF-8"),
         ("a.txt", b"a", {"source": "fr"}, "fr is not supported"),
         ("a.txt", b"a", {"target": ""}, "missing target"),
@@ -537,8 +540,8 @@ def test_unclosed_tags_do_not_stop_the_server(client: Client) -> None:
     assert response.content == b"<p>Sind wir fertig?</p>" + b"<a " * 300_000
 
 
-def test_files_are_limited_in_number_and_size(gated: tuple[GatedGuard, Service]) -> None:
-    guard, service = gated
+def test_files_are_limited_in_number_and_size(gated: tuple[GatedEngine, Service]) -> None:
+    engine, service = gated
     limits = Limits(max_body=2000, max_files=1, max_wait=0.05)
     with serving(service, limits) as client, ThreadPoolExecutor(1) as pool:
         assert send_file(client, "a.txt", b"a" * 2000).status_code == 413
@@ -546,11 +549,11 @@ def test_files_are_limited_in_number_and_size(gated: tuple[GatedGuard, Service])
         response = client.post("/translate_file", data={"file": "a", "source": "en", "target": "de"})
         assert response.json() == {"error": "file must be a file"}
         assert client.post("/translate_file").json() == {"error": "Invalid request: missing file parameter"}
-        guard.gate.clear()
+        engine.gate.clear()
         first = pool.submit(send_file, client, "a.txt", b"Are we done?")
-        guard.entered.wait()
+        engine.entered.wait()
         assert send_file(client, "a.txt", b"I'm tired.").status_code == 503
-        guard.gate.set()
+        engine.gate.set()
         assert first.result().is_success
 
 
@@ -619,48 +622,48 @@ def test_translated_files_are_deleted(client: Client, service: Service, monkeypa
 # ---- batches
 
 
-def test_requests_that_wait_are_translated_together(gated: tuple[GatedGuard, Service]) -> None:
-    guard, service = gated
-    guard.gate.clear()
+def test_requests_that_wait_are_translated_together(gated: tuple[GatedEngine, Service]) -> None:
+    engine, service = gated
+    engine.gate.clear()
     with serving(service) as client, ThreadPoolExecutor(20) as pool:
         first = pool.submit(translate, client, "Are we done?")
-        guard.entered.wait()
+        engine.entered.wait()
         waiting = [pool.submit(translate, client, f"I see {i} dogs.") for i in range(10, 15)]
         other = pool.submit(translate, client, "I'm tired.", alternatives=1)
-        until(lambda: service._translators["en", "de"]._queue.qsize() == 6)
-        guard.gate.set()
+        until(lambda: service._models["en", "de"].queue.num_waiting == 6)
+        engine.gate.set()
         answers = [each.result()["translatedText"] for each in waiting]
         assert first.result()["translatedText"] == "Sind wir fertig?"
         assert other.result()["translatedText"] == "Ich bin müde."
     assert [re.findall(r"\d+", answer) for answer in answers] == [[str(i)] for i in range(10, 15)]
-    assert sorted(len(texts) for texts, _, _ in guard.batches) == [1, 1, 5]  # one group per search
+    searches = [parse_search(f"beam(beam_size=4, top_beams={count})") for count in (1, 2)]
+    assert sorted(len(texts) for texts, search in engine.batches if search in searches) == [1, 1, 5]  # one per search
 
 
-def test_a_long_text_leaves_room_for_other_requests(gated: tuple[GatedGuard, Service]) -> None:
-    guard, service = gated
+def test_a_long_text_leaves_room_for_other_requests(gated: tuple[GatedEngine, Service]) -> None:
+    engine, service = gated
     with serving(service) as client:
         answer = translate(client, "\n".join(["Are we done?"] * 20))
     assert answer["translatedText"] == "\n".join(["Sind wir fertig?"] * 20)
-    assert [len(texts) for texts, _, _ in guard.batches] == [8, 8, 4]
-    assert list(map(len, split_into_parts(["a" * 4000] * 3 + ["b" * 20000], 8))) == [2, 1, 1]
+    assert [len(texts) for texts, _ in engine.batches] == [8, 8, 4]
 
 
 def test_a_failure_does_not_affect_other_requests_of_its_batch(
-    gated: tuple[GatedGuard, Service], capfd: pytest.CaptureFixture[str]
+    gated: tuple[GatedEngine, Service], capfd: pytest.CaptureFixture[str]
 ) -> None:
-    guard, service = gated
-    guard.gate.clear()
-    guard.error_on = "poison"
+    engine, service = gated
+    engine.gate.clear()
+    engine.error_on = "poison"
     headers = {"Origin": "https://example.org"}
     access = Access(origins=frozenset(["*"]))
     with serving(service, access=access) as client, ThreadPoolExecutor(20) as pool:
         first = pool.submit(translate, client, "Are we done?")
-        guard.entered.wait()
+        engine.entered.wait()
         content = {"q": "the poison", "source": "en", "target": "de"}
         bad = pool.submit(client.post, "/translate", json=content, headers=headers)
         good = pool.submit(translate, client, "I'm tired.")
-        until(lambda: service._translators["en", "de"]._queue.qsize() == 2)
-        guard.gate.set()
+        until(lambda: service._models["en", "de"].queue.num_waiting == 2)
+        engine.gate.set()
         assert first.result()["translatedText"] == "Sind wir fertig?"
         assert good.result()["translatedText"] == "Ich bin müde."
         assert (bad.result().status_code, bad.result().json()) == (500, {"error": "internal error"})
@@ -670,81 +673,169 @@ def test_a_failure_does_not_affect_other_requests_of_its_batch(
     assert "poison" not in log
 
 
-def test_a_full_server_says_when_to_try_again(gated: tuple[GatedGuard, Service]) -> None:
-    guard, service = gated
-    guard.gate.clear()
+def test_a_full_server_says_when_to_try_again(gated: tuple[GatedEngine, Service]) -> None:
+    engine, service = gated
+    engine.gate.clear()
     with serving(service, Limits(max_concurrent=1)) as client, ThreadPoolExecutor(1) as pool:
         first = pool.submit(translate, client, "Are we done?")
-        guard.entered.wait()
+        engine.entered.wait()
         second = client.post("/translate", json={"q": "I'm tired.", "source": "en", "target": "de"})
         assert (second.status_code, second.headers["retry-after"]) == (503, "1")
         assert second.json() == {"error": "the server is busy"}
-        guard.gate.set()
+        engine.gate.set()
         assert first.result()["translatedText"] == "Sind wir fertig?"
         assert translate(client, "I'm tired.")["translatedText"] == "Ich bin müde."
 
 
-def test_the_text_of_a_client_that_left_is_not_translated(gated: tuple[GatedGuard, Service]) -> None:
-    guard, service = gated
-    guard.gate.clear()
+def test_the_text_of_a_client_that_left_is_not_translated(gated: tuple[GatedEngine, Service]) -> None:
+    engine, service = gated
+    engine.gate.clear()
     with serving(service) as client, ThreadPoolExecutor(1) as pool:
         first = pool.submit(translate, client, "Are we done?")
-        guard.entered.wait()
-        queue = service._translators["en", "de"]._queue
+        engine.entered.wait()
+        queue = service._models["en", "de"].queue
         with connect(client) as leaving:
             leaving.sendall(post(b'{"q": "the secret", "source": "en", "target": "de"}'))
-            until(lambda: queue.qsize() == 1)
+            until(lambda: queue.num_waiting == 1)
         until(lambda: metric(client, "nmt_requests_in_flight") == 2)  # the first one and this one
-        guard.gate.set()
+        engine.gate.set()
         assert first.result()["translatedText"] == "Sind wir fertig?"
         translate(client, "I'm tired.")
-    assert "the secret" not in [line for texts, _, _ in guard.batches for line in texts]
+    assert "the secret" not in [line for texts, _ in engine.batches for line in texts]
 
 
-def test_the_waiting_document_of_a_client_that_left_is_not_translated(gated: tuple[GatedGuard, Service]) -> None:
-    guard, service = gated
-    guard.gate.clear()
-    translator = service._translators["en", "de"]
-    first = translator.submit(["Are we done?"], "greedy", details=False)
-    guard.entered.wait()
-    document = QueuedGuard(translator)
+def source_of(service: Service, text: str) -> Source:
+    return Source(service._models["en", "de"].guard.tokenizer.encode(text))
+
+
+def submit(service: Service, *texts: str) -> Job:
+    """Submit sentences to the queue."""
+    job = Job(parse_search("greedy"), [Sentence((source_of(service, text),), 1) for text in texts])
+    service._models["en", "de"].queue.submit(job)
+    return job
+
+
+def test_the_waiting_sentences_of_a_client_that_left_are_not_translated(gated: tuple[GatedEngine, Service]) -> None:
+    engine, service = gated
+    engine.gate.clear()
+    queue = service._models["en", "de"].queue
+    first = submit(service, "Are we done?")
+    engine.entered.wait()
+    leaving = QueuedEngine(queue)
+    guard = service._models["en", "de"].guard.for_request(leaving)
     with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(lambda: list(document.stream([["the secret"]])))
+        waiting = pool.submit(lambda: list(guard.stream([["the secret"]])))
         try:
-            until(lambda: translator._queue.qsize() == 1)
-            document.stop()
+            until(lambda: queue.num_waiting == 1)
+            leaving.stop()
             with pytest.raises(CancelledError):
                 waiting.result(60)
         finally:
-            guard.gate.set()  # the pool waits for its thread
-    first.result()
-    translator.submit(["I'm tired."], "greedy", details=False).result()
-    assert "the secret" not in [line for texts, _, _ in guard.batches for line in texts]
+            engine.gate.set()  # the pool waits for its thread
+    first.future.result()
+    submit(service, "I'm tired.").future.result()
+    assert "the secret" not in [line for texts, _ in engine.batches for line in texts]
+    with pytest.raises(NMTError, match="cancelled"):
+        list(guard.stream([["the secret"]]))
 
 
-def test_a_cancelled_job_takes_no_place_in_a_batch(gated: tuple[GatedGuard, Service]) -> None:
-    guard, service = gated
-    guard.gate.clear()
-    translator = service._translators["en", "de"]
-    first = translator.submit(["Are we done?"], "greedy", details=False)
-    guard.entered.wait()
-    before, cancelled, after = (
-        translator.submit(["I'm tired."] * count, "greedy", details=False) for count in (1, 8, 1)
-    )
-    assert cancelled.cancel()
-    guard.gate.set()
+def test_a_cancelled_job_takes_no_place_in_a_batch(gated: tuple[GatedEngine, Service]) -> None:
+    engine, service = gated
+    engine.gate.clear()
+    first = submit(service, "Are we done?")
+    engine.entered.wait()
+    before, cancelled, after = (submit(service, *["I'm tired."] * count) for count in (1, 8, 1))
+    assert cancelled.future.cancel()
+    engine.gate.set()
     for job in (first, before, after):
-        assert len(job.result()) == 1
-    assert [len(texts) for texts, _, _ in guard.batches] == [1, 2]
+        assert len(job.future.result()) == 1
+    assert [len(texts) for texts, _ in engine.batches] == [1, 2]
 
 
-def test_a_failure_to_count_a_batch_does_not_end_the_thread(gated: tuple[GatedGuard, Service]) -> None:
-    translator = gated[1]._translators["en", "de"]
-    translator.on_batch = lambda lines: [][lines]
+def test_a_failure_to_count_a_batch_does_not_end_the_thread(gated: tuple[GatedEngine, Service]) -> None:
+    service = gated[1]
+    queue = service._models["en", "de"].queue
+    queue.on_batch = lambda size: [][size]
     with pytest.raises(IndexError):
-        translator.submit(["Are we done?"], "greedy", details=False).result(60)
-    translator.on_batch = lambda lines: None
-    assert translator.submit(["I'm tired."], "greedy", details=False).result(60)[0][0].text == "Ich bin müde."
+        submit(service, "Are we done?").future.result(60)
+    queue.on_batch = lambda size: None
+    assert submit(service, "I'm tired.").future.result(60)
+
+
+def test_requests_have_turns(gated: tuple[GatedEngine, Service]) -> None:
+    engine, service = gated
+    engine.gate.clear()
+    first = submit(service, "Are we done?")
+    engine.entered.wait()
+    long = submit(service, *["I'm tired."] * 30)
+    other = submit(service, *["The dog sleeps."] * 30)
+    short = [submit(service, f"I see {name}.") for name in ("Tom", "Anna")]
+    engine.gate.set()
+    for job in (first, long, other, *short):
+        job.future.result(60)
+    assert [len(texts) for texts, _ in engine.batches] == [1, *[8] * 7, 6]
+    second = engine.batches[1][0]
+    assert sorted(set(second)) == ["I see Anna.", "I see Tom.", "I'm tired.", "The dog sleeps."]
+    assert [second.count(text) for text in ("I'm tired.", "The dog sleeps.")] == [3, 3]
+
+
+@given(st.lists(st.lists(st.integers(1, batching.MAX_BATCH_WORK * 2), min_size=1, max_size=30), min_size=1, max_size=9))
+def test_batches_are_bounded_and_every_request_has_a_turn(works: list[list[int]]) -> None:
+    queue = ModelQueue.__new__(ModelQueue)  # without a thread
+    queue.max_sentences, queue._waiting = 16, deque()
+    for work_of_job in works:
+        queue._waiting.append(Job(None, [Sentence((), work) for work in work_of_job]))
+    taken: list[tuple[int, int]] = []
+    jobs = list(queue._waiting)
+    while batch := queue._take_batch():
+        work = [turn.sentence.work for turn in batch]
+        assert len(batch) <= 16
+        assert sum(work) <= batching.MAX_BATCH_WORK or len(work) == 1
+        taken += [(jobs.index(turn.job), turn.index) for turn in batch]
+    rounds = [index for _, index in taken]
+    assert rounds == sorted(rounds)  # no request has its next turn before the others
+    assert sorted(taken) == [(i, j) for i, work_of_job in enumerate(works) for j in range(len(work_of_job))]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x " * 2500, "k" * 5000, "e\u0323\u0301 " * 1200, "\u4eca\u5929" * 2500, '"a" (b [c] ' * 450, "a, b, " * 800,
+        "twenty-one dogs and thirty-two cats saw four hundred birds. " * 80, "foo_bar(x) && `y z` | {n} " * 190,
+        "ha! \U0001f600 12 http://a.de " * 200, "1a\n" * 1600, "Go. " * 1250, "b\t" * 2500, "ha " * 1600,
+    ],
+)  # fmt: skip
+def test_no_text_takes_much_more_work_than_prose(guards: dict[str, Guard], text: str) -> None:
+    """Count source tokens and target tokens times rows, and what is scored."""
+    prose = "The old baker opened his small shop before sunrise, and many neighbors came early to buy bread. " * 50
+    assert work_of_request(guards["en-de-small"], text) <= 3.5 * work_of_request(guards["en-de-small"], prose[:5000])
+
+
+def work_of_request(guard: Guard, text: str) -> int:
+    """Return the work of a text that a client sends."""
+    engine = CountingEngine(guard.translator.engine)
+    list(guard.for_request(engine).stream([text.split("\n")], "beam(beam_size=4)", details=True))
+    return engine.work
+
+
+class CountingEngine:
+    """An engine that answers at once, as long as the model may, and counts its work."""
+
+    max_positions = None
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self.work = 0
+
+    def search(self, sources: Sequence[Source], search: Search, on_progress: Callable[[int], object]) -> Any:
+        results = self._engine.search(sources, parse_search("greedy"), lambda count: None) if sources else []
+        for source, n_best in zip(sources, results, strict=True):
+            self.work += (len(source.ids) + len(n_best[0].ids)) * search.rows
+        return results
+
+    def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[TokenScores]:
+        self.work += sum(map(len, targets))
+        return self._engine.score(sources, targets) if sources else []
 
 
 # ---- limits
@@ -863,10 +954,6 @@ def test_clients_are_told_apart_by_address_or_network() -> None:
 
 def post(body: bytes, headers: bytes = b"Content-Type: application/json\r\n") -> bytes:
     return b"POST /translate HTTP/1.1\r\nHost: localhost\r\n%bContent-Length: %d\r\n\r\n%b" % (headers, len(body), body)
-
-
-def connect(client: Client) -> socket.socket:
-    return socket.create_connection((client.base_url.host, client.base_url.port or 80), timeout=60)
 
 
 def exchange(client: Client, request: bytes) -> bytes:

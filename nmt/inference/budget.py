@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 
 from nmt.data.normalization import UNSPACED
 
-TOKENS_PER_CHARACTER = 0.35
-"""Prose has a token in four characters."""
-MIN_TOKENS = 2000
-REPAIRS_PER_CHARACTER = 0.8
-"""Repairs may take about as long as the translation of prose, with a beam of 4."""
-MIN_REPAIRS = 8000
-"""A line of up to 140 tokens has all attempts."""
+TOKENS_PER_LETTER = 0.33
+"""Prose has a token in four letters."""
+MIN_TOKENS = 500
+REPAIRS_PER_LETTER = 0.3
+MIN_REPAIRS = 5000
+"""Nearly all sentences have all attempts."""
 LETTERS_OF_SIGN = 3
 """Number of letters that a sign of a script without spaces, such as Han, counts as."""
 _SIGN = re.compile(f"[{UNSPACED}]")
@@ -22,13 +20,17 @@ _SIGN = re.compile(f"[{UNSPACED}]")
 class Budget:
     """The work that a line may take. All of its parts share it, and on a server all lines of a request."""
 
-    def __init__(self, texts: Iterable[str]) -> None:
-        """Return the budget of a line, or of the texts of a request."""
-        num_letters = sum(len(text) + count_extra_letters(text) for text in texts)
-        self.tokens = max(MIN_TOKENS, TOKENS_PER_CHARACTER * num_letters)
+    def __init__(self) -> None:
+        self.tokens: float = MIN_TOKENS
         """Source tokens that may be searched with the search of the user. The others have the greedy search."""
-        self.repairs = max(MIN_REPAIRS, REPAIRS_PER_CHARACTER * num_letters)
+        self.repairs: float = MIN_REPAIRS
         """Work of repairs, in source tokens times the rows that are searched and scored."""
+
+    def extend(self, text: str) -> None:
+        """Add the work that the translation of a text may take."""
+        num_letters = len(text) + count_extra_letters(text)
+        self.tokens += TOKENS_PER_LETTER * num_letters
+        self.repairs += REPAIRS_PER_LETTER * num_letters
 
     def take_tokens(self, count: int) -> bool:
         """Subtract tokens and return True, or return False if fewer remain."""

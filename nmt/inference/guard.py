@@ -48,6 +48,7 @@ from nmt.inference.whitespace import surrounding_whitespace
 from nmt.search import parse_search
 
 if TYPE_CHECKING:
+    from nmt.inference import Engine
     from nmt.inference.glossary import Glossary
 
 STAND_INS = ("Tom", "Peter", "Anna", "Boston", "Berlin", "Paul", "Robert", "Paris")
@@ -116,11 +117,11 @@ class Guard:
         """How often each glossary term occurred, and whether it was applied."""
         self.localize = number_localizer(*self.languages) if localize_numbers else str
 
-    def for_request(self, translator: Translator, budget: Budget) -> Guard:
-        """Return a guard with the same settings whose lines share a budget."""
+    def for_request(self, engine: Engine) -> Guard:
+        """Return a guard with the same settings and another engine, whose lines share a budget."""
         guard = copy(self)
-        guard.translator = translator
-        guard.budget = budget
+        guard.translator = self.translator.with_engine(engine)
+        guard.budget = Budget()
         guard.term_counts = Counter()
         return guard
 
@@ -166,7 +167,8 @@ class Guard:
 
     def _divide(self, line: Line) -> list[Column]:
         """Return the columns of a line, with the budget of its repairs."""
-        budget = line.budget or self.budget or Budget([line.text])
+        budget = line.budget or self.budget or Budget()
+        budget.extend(line.text)
         return divide(replace(line, budget=budget), self._with_fixed_spans, self._segments)
 
     def _segments(self, line: Line) -> list[tuple[int, int]]:
@@ -237,6 +239,8 @@ class _GuardedChunk:
             else:
                 others.append(i)
         for indices, spec in ((repaired, self.spec), (others, QUICK)):
+            if not indices:
+                continue
             searched = [lines[i] for i in indices]
             found = self._search(searched, spec, on_progress)
             self.terms.align_all(searched, found)

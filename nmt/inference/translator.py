@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import cached_property, partial
 from itertools import chain, repeat
@@ -53,6 +54,13 @@ class Translator:
     def calibration(self) -> confidence.Calibration | None:
         """The calibration of confidences; None if there is none, and for an ensemble."""
         return self._find_calibration()
+
+    def with_engine(self, engine: Engine) -> Translator:
+        """Return a translator of the same model with another engine."""
+        translator = copy(self)
+        translator.engine = engine
+        translator._find_calibration = lambda: self.calibration  # which is loaded once
+        return translator
 
     @classmethod
     def load(

@@ -1,153 +1,221 @@
-"""Translates lines of several requests together: one thread per model takes everything that waits in its queue."""
+"""The queue of a model, whose thread searches and scores sentences of all requests in turns.
+
+Each request is translated in a thread of its own, with a `QueuedEngine`, so a long one is divided into its sentences,
+and all attempts to repair a translation wait for their turn, too.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import chain
-from queue import SimpleQueue
-from threading import Event, Thread
-from typing import TypeVar
+from threading import Condition, Lock, Thread
+from typing import Any
 
 from nmt.errors import NMTError
-from nmt.inference.guard import Guard
-from nmt.inference.segments import Line
-from nmt.inference.translation import Translation
+from nmt.inference import Engine, Source, TokenScores
+from nmt.search import Hypothesis, Search
 
-MAX_BATCH_CHARACTERS = 10_000
-"""A batch with more characters takes no further job. Limits the time that later requests wait."""
-
-NBest = list[Translation]
-L = TypeVar("L", bound=str | Line)
+MAX_BATCH_WORK = 3072
+"""Maximum number of source tokens in a batch times the rows per sentence, unless one sentence has more. Limits the time
+that later requests wait."""
 
 
 @dataclass(frozen=True)
+class Sentence:
+    """What the model computes at once."""
+
+    arguments: tuple[Any, ...]
+    """The source, or to score it, its token ids and those of its translation."""
+    work: int
+    """Number of tokens times rows."""
+
+
+@dataclass
 class Job:
-    """Lines to translate."""
+    """Sentences of one request."""
 
-    lines: Sequence[str | Line]
-    search: str
-    num_characters: int
-    details: bool
-    """Whether the translations need confidences and alignments."""
-    future: Future[list[NBest]] = field(default_factory=Future)
-    """The n-best list of each line. A cancelled job is not translated."""
+    search: Search | None
+    """None: the sentences are scored."""
+    sentences: Sequence[Sentence]
+    future: Future[list[Any]] = field(default_factory=Future)
+    """The result of each sentence. The rest of a job that is done, because it failed or was cancelled, is skipped."""
+    num_taken: int = 0
+    results: dict[int, Any] = field(default_factory=dict)
+
+    def add_result(self, index: int, result: object) -> None:
+        """Set the result of a sentence."""
+        self.results[index] = result
+        if len(self.results) == len(self.sentences):
+            with suppress(InvalidStateError):  # the job was cancelled
+                self.future.set_result([self.results[i] for i in range(len(self.sentences))])
+
+    def fail(self, error: Exception) -> None:
+        """Set an exception as the result of the job."""
+        with suppress(InvalidStateError):
+            self.future.set_exception(error)
 
 
-class BatchTranslator:
-    """Translates jobs with one model in a thread. Jobs that wait are translated as one batch."""
+@dataclass(frozen=True)
+class Turn:
+    """A sentence of a job in a batch."""
 
-    def __init__(self, guard: Guard, max_lines: int, on_batch: Callable[[int], object] = lambda lines: None) -> None:
+    job: Job
+    index: int
+
+    @property
+    def sentence(self) -> Sentence:
+        """The sentence."""
+        return self.job.sentences[self.index]
+
+
+class ModelQueue:
+    """Computes jobs with one engine in a thread. Each batch has a sentence of every job in turn."""
+
+    def __init__(
+        self, engine: Engine, max_sentences: int, on_batch: Callable[[int], object] = lambda size: None
+    ) -> None:
         """Start the thread.
 
-        A batch with `max_lines` lines takes no further job. `on_batch` gets the number of lines of each batch.
+        A batch has at most `max_sentences` sentences. `on_batch` gets the number of sentences of each search.
         """
-        self.guard, self.max_lines, self.on_batch = guard, max_lines, on_batch
-        self._queue: SimpleQueue[Job | None] = SimpleQueue()
+        self.engine, self.max_sentences, self.on_batch = engine, max_sentences, on_batch
+        self._waiting: deque[Job] = deque()
+        self._is_closed = False
+        self._changed = Condition()
         self._thread = Thread(target=self._run, name="translate", daemon=True)
         self._thread.start()
 
-    def submit(self, lines: Sequence[str | Line], search: str, *, details: bool) -> Future[list[NBest]]:
-        """Add lines to the queue, at most `max_lines` of them."""
-        num_characters = sum(len(line if isinstance(line, str) else line.text) for line in lines)
-        job = Job(lines, search, num_characters, details)
-        self._queue.put(job)
-        return job.future
+    @property
+    def num_waiting(self) -> int:
+        """Number of jobs of which no batch has all sentences yet."""
+        return len(self._waiting)
+
+    def submit(self, job: Job) -> None:
+        """Add a job to the queue."""
+        with self._changed:
+            self._waiting.append(job)
+            self._changed.notify()
 
     def close(self) -> None:
-        """Translate the jobs that were submitted, and end the thread."""
-        self._queue.put(None)
+        """Compute the jobs that were submitted, and end the thread."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify()
         self._thread.join()
 
     def _run(self) -> None:
-        for batch in self._batches():
-            groups: dict[tuple[str, bool], list[Job]] = {}
-            for job in batch:
-                groups.setdefault((job.search, job.details), []).append(job)
-            for group in groups.values():
-                self._translate(group)
+        while batch := self._next_batch():
+            turns_of_searches: dict[Search | None, list[Turn]] = {}
+            for turn in batch:
+                turns_of_searches.setdefault(turn.job.search, []).append(turn)
+            for turns in turns_of_searches.values():
+                self._compute(turns)
 
-    def _batches(self) -> Iterator[list[Job]]:
-        """Yield the jobs in the queue that are not cancelled, until it is closed."""
-        batch, num_lines, num_characters = list[Job](), 0, 0
-        while job := self._queue.get():
-            if job.future.set_running_or_notify_cancel():
-                batch.append(job)
-                num_lines += len(job.lines)
-                num_characters += job.num_characters
-            is_full = num_lines >= self.max_lines or num_characters >= MAX_BATCH_CHARACTERS
-            if batch and (is_full or self._queue.empty()):
-                yield batch
-                batch, num_lines, num_characters = [], 0, 0
-        yield batch
+    def _next_batch(self) -> list[Turn]:
+        """Wait for sentences and take those of the next batch; none if the queue is closed."""
+        with self._changed:
+            while True:
+                batch = self._take_batch()
+                if batch or self._is_closed:
+                    return batch
+                self._changed.wait()
 
-    def _translate(self, jobs: Sequence[Job]) -> None:
-        """Translate jobs with the same search, and set their results. If that fails, translate each separately."""
-        lines = [line for job in jobs for line in job.lines]
+    def _take_batch(self) -> list[Turn]:
+        batch: list[Turn] = []
+        work = 0
+        while self._waiting and len(batch) < self.max_sentences:
+            job = self._waiting.popleft()
+            if job.future.done():
+                continue
+            turn = Turn(job, job.num_taken)
+            work += turn.sentence.work
+            if batch and work > MAX_BATCH_WORK:
+                self._waiting.appendleft(job)
+                break
+            batch.append(turn)
+            job.num_taken += 1
+            if job.num_taken < len(job.sentences):
+                self._waiting.append(job)  # after the others
+        return batch
+
+    def _compute(self, turns: Sequence[Turn]) -> None:
+        """Compute sentences with the same search. If that fails, compute those of each job separately."""
+        search = turns[0].job.search
+        arguments = [turn.sentence.arguments for turn in turns]
         try:
-            self.on_batch(len(lines))
-            n_bests = self.guard.stream([lines], jobs[0].search, details=jobs[0].details)
-            results = iter([n_best for _, n_best in zip(lines, n_bests, strict=True)])
+            results: Sequence[object]
+            if search is None:
+                sources, targets = zip(*arguments, strict=True)
+                results = self.engine.score(sources, targets)
+            else:
+                self.on_batch(len(turns))
+                results = self.engine.search([source for (source,) in arguments], search, lambda count: None)
         except Exception as error:  # of any job; the thread must not end
-            if len(jobs) == 1:
-                jobs[0].future.set_exception(error)
-                return
-            for job in jobs:
-                self._translate([job])
+            self._compute_separately(turns, error)
             return
-        for job in jobs:
-            job.future.set_result([next(results) for _ in job.lines])
+        for turn, result in zip(turns, results, strict=True):
+            turn.job.add_result(turn.index, result)
+
+    def _compute_separately(self, turns: Sequence[Turn], error: Exception) -> None:
+        turns_of_jobs: dict[int, list[Turn]] = {}
+        for turn in turns:
+            turns_of_jobs.setdefault(id(turn.job), []).append(turn)
+        if len(turns_of_jobs) == 1:
+            turns[0].job.fail(error)
+            return
+        for each in turns_of_jobs.values():
+            self._compute(each)
 
 
-def split_into_parts(lines: Iterable[L], max_lines: int) -> Iterator[list[L]]:
-    """Yield parts between which other requests get their turn, with at most `max_lines` lines.
+class QueuedEngine:
+    """An engine for one request, which waits for its turns in the queue of a model."""
 
-    They have at most `MAX_BATCH_CHARACTERS` characters unless a line is longer.
-    """
-    part, num_characters = list[L](), 0
-    for line in lines:
-        length = len(line if isinstance(line, str) else line.text)
-        if part and (len(part) == max_lines or num_characters + length > MAX_BATCH_CHARACTERS):
-            yield part
-            part, num_characters = [], 0
-        part.append(line)
-        num_characters += length
-    if part:
-        yield part
-
-
-class QueuedGuard(Guard):
-    """Translates in the thread of a model of the server, together with the lines of other requests."""
-
-    def __init__(self, translator: BatchTranslator) -> None:
-        super().__init__(translator.guard.translator)
-        self._batch_translator, self._stopped = translator, Event()
-        self._future: Future[list[list[Translation]]] = Future()
+    def __init__(self, queue: ModelQueue) -> None:
+        self.max_positions = queue.engine.max_positions
+        self._queue = queue
+        self._lock = Lock()
+        self._is_stopped = False
+        self._job: Job | None = None
 
     def stop(self) -> None:
-        """Translate no further lines, and none that wait for other requests."""
-        self._stopped.set()
-        self._future.cancel()
+        """Compute no further sentences, and none that wait for their turn."""
+        with self._lock:
+            self._is_stopped = True
+            if self._job:
+                self._job.future.cancel()
 
-    def stream(
-        self,
-        chunks: Iterable[Sequence[str | Line]],
-        search: str | None = None,
-        *,
-        details: bool = False,
-        on_progress: Callable[[int], object] = lambda lines: None,
-    ) -> Iterator[list[Translation]]:
-        """Yield the n-best list of each line; see `Guard.stream`.
+    def search(
+        self, sources: Sequence[Source], search: Search, on_progress: Callable[[int], object]
+    ) -> list[list[Hypothesis]]:
+        """Return the hypotheses of each sentence, best first; see `Engine.search`.
 
         Raises:
             NMTError: `stop` was called.
+            CancelledError: `stop` was called meanwhile.
         """
-        for part in split_into_parts(chain.from_iterable(chunks), self._batch_translator.max_lines):
-            if self._stopped.is_set():
+        sentences = [Sentence((source,), (len(source.ids) + 1) * search.rows) for source in sources]
+        hypotheses = self._compute(search, sentences)
+        if sources:
+            on_progress(len(sources))
+        return hypotheses
+
+    def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[TokenScores]:
+        """Score given translations; see `Engine.score`. Raises as `search` does."""
+        sentences: list[Sentence] = []
+        for source, target in zip(sources, targets, strict=True):
+            sentences.append(Sentence((source, target), len(source) + len(target) + 1))
+        return self._compute(None, sentences)
+
+    def _compute(self, search: Search | None, sentences: Sequence[Sentence]) -> list[Any]:
+        if not sentences:
+            return []
+        job = Job(search, sentences)
+        with self._lock:
+            if self._is_stopped:
                 raise NMTError("the translation was cancelled")
-            self._future = self._batch_translator.submit(part, search or self.config.search, details=details)
-            if self._stopped.is_set():  # since the line before
-                self._future.cancel()
-            yield from self._future.result()
-            on_progress(len(part))
+            self._job = job
+            self._queue.submit(job)
+        return job.future.result()

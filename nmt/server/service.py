@@ -15,7 +15,7 @@ from nmt.inference.guard import Guard
 from nmt.inference.translation import Translation
 from nmt.registry import format_spec, parse
 from nmt.search.beam import Beam
-from nmt.server.batching import BatchTranslator, QueuedGuard, split_into_parts
+from nmt.server.batching import ModelQueue, QueuedEngine
 from nmt.server.languages import Detection, detect, language_name
 from nmt.server.metrics import Metrics
 from nmt.server.text import join_lines, split_lines
@@ -24,6 +24,8 @@ AUTO = "auto"
 """The source language of a request that asks for detection."""
 MAX_DOCUMENTS = 32
 """Maximum number of documents translated at a time; further ones wait."""
+MAX_TEXTS = 128
+"""Maximum number of requests with texts translated at a time; further ones wait."""
 MIN_PROBABILITY = 50.0
 """Minimum probability, in percent, that a text is in the target language already, or that a text of a list is in
 another language than the list."""
@@ -39,8 +41,15 @@ class Languages(NamedTuple):
     detection: Detection | None
 
 
+class _Model(NamedTuple):
+    """The model of a language pair."""
+
+    guard: Guard
+    queue: ModelQueue
+
+
 class Service:
-    """Translates texts. Each model translates one language pair, in its own thread."""
+    """Translates texts. Each model translates one language pair, whose queue has its own thread."""
 
     def __init__(
         self, guards: Iterable[Guard], *, search: str = "", max_batch: int = 64, confidence: bool = True
@@ -50,7 +59,7 @@ class Service:
         Args:
             guards: the models.
             search: spec string of the search; empty for that of each model's config.
-            max_batch: maximum number of lines translated together, if each request has one line.
+            max_batch: maximum number of sentences translated together.
             confidence: whether each translation has a confidence, which takes another forward pass.
 
         Raises:
@@ -58,31 +67,34 @@ class Service:
         """
         self.metrics = Metrics()
         self._search, self.confidence = search, confidence
-        self._translators: dict[tuple[str, str], BatchTranslator] = {}
+        self._models: dict[tuple[str, str], _Model] = {}
         for guard in guards:
-            if guard.languages in self._translators:
+            if guard.languages in self._models:
                 raise UsageError(f"two models translate from {' to '.join(guard.languages)}", "leave out one --model")
             count_lines = self.metrics.batch_lines.labels(*guard.languages).observe
-            self._translators[guard.languages] = BatchTranslator(guard, max_batch, count_lines)
+            queue = ModelQueue(guard.translator.engine, max_batch, count_lines)
+            self._models[guard.languages] = _Model(guard, queue)
         self._document_threads = ThreadPoolExecutor(MAX_DOCUMENTS, "document")
-        self.languages = sorted({code for pair in self._translators for code in pair})
-        self.default_pair = next(iter(self._translators))
+        self._text_threads = ThreadPoolExecutor(MAX_TEXTS, "text")
+        self.languages = sorted({code for pair in self._models for code in pair})
+        self.default_pair = next(iter(self._models))
 
     def warm_up(self) -> None:
         """Translate a word with each model and load the language identification, so that no request waits for it."""
-        for translator in self._translators.values():
-            translator.submit(["Hello."], self._search_spec(translator.guard, 0), details=self.confidence).result()
+        for model in self._models.values():
+            list(model.guard.stream([["Hello."]], self._search_spec(model.guard, 0), details=self.confidence))
         self.detect(["Hello."])
 
     def close(self) -> None:
         """Translate everything that was submitted, and end the threads."""
         self._document_threads.shutdown()
-        for translator in self._translators.values():
-            translator.close()
+        self._text_threads.shutdown()
+        for model in self._models.values():
+            model.queue.close()
 
     def targets(self, source: str) -> list[str]:
         """Return the languages into which texts in a language can be translated, including the language itself."""
-        return [code for code in self.languages if code == source or (source, code) in self._translators]
+        return [code for code in self.languages if code == source or (source, code) in self._models]
 
     def language(self, code: str) -> str:
         """Return the language with this code in any case.
@@ -154,19 +166,22 @@ class Service:
             alternatives: number of further translations.
             details: whether to compute alignments even if `confidence` is off.
         """
-        translator = self._translators.get((source, target))
-        if translator is None:
+        model = self._models.get((source, target))
+        if model is None:
             return [[Translation(text, 0.0, 0.0)] for text in texts]
         self.metrics.characters.labels(source, target).inc(sum(map(len, texts)))
-        lines = [split_lines(text) for text in texts]
-        search = self._search_spec(translator.guard, alternatives)
-        n_bests: list[list[Translation]] = []
-        for chunk in split_into_parts(chain.from_iterable(lines), translator.max_lines):
-            future = translator.submit(chunk, search, details=details or self.confidence)
-            results = await asyncio.wrap_future(future)
-            n_bests += results
-        remaining = iter(n_bests)
-        return [join_lines(text, list(islice(remaining, len(each)))) for text, each in zip(texts, lines, strict=True)]
+        search = self._search_spec(model.guard, alternatives)
+        needs_details = details or self.confidence
+
+        def translate(guard: Guard) -> list[list[Translation]]:
+            lines = [split_lines(text) for text in texts]
+            n_bests = guard.stream([list(chain.from_iterable(lines))], search, details=needs_details)
+            joined: list[list[Translation]] = []
+            for text, lines_of_text in zip(texts, lines, strict=True):
+                joined.append(join_lines(text, list(islice(n_bests, len(lines_of_text)))))
+            return joined
+
+        return await _run(self._text_threads, model, translate)
 
     async def translate_document(
         self, translate: Callable[[Guard, str], T], source: str, target: str, num_characters: int
@@ -175,15 +190,10 @@ class Service:
 
         `target` is one of the targets of `source`, but not the same language.
         """
-        translator = self._translators[source, target]
+        model = self._models[source, target]
         self.metrics.characters.labels(source, target).inc(num_characters)
-        guard = QueuedGuard(translator)
-        search = self._search_spec(guard, 0)
-        try:
-            loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(self._document_threads, _without_stop, translate, guard, search)
-        finally:
-            guard.stop()  # if the client has left
+        search = self._search_spec(model.guard, 0)
+        return await _run(self._document_threads, model, lambda guard: translate(guard, search))
 
     def _search_spec(self, guard: Guard, alternatives: int) -> str:
         """Return the search, or a beam search that finds the alternatives."""
@@ -196,9 +206,19 @@ class Service:
         return format_spec("beam", options | {"beam_size": beam_size, "top_beams": alternatives + 1})
 
 
-def _without_stop(translate: Callable[[Guard, str], T], guard: Guard, search: str) -> T:
+async def _run(threads: ThreadPoolExecutor, model: _Model, translate: Callable[[Guard], T]) -> T:
+    """Return the result of `translate`, which runs in a thread, and stop it if this is cancelled."""
+    engine = QueuedEngine(model.queue)
+    guard = model.guard.for_request(engine)
+    try:
+        return await asyncio.get_running_loop().run_in_executor(threads, _without_stop, translate, guard)
+    finally:
+        engine.stop()  # if the client has left
+
+
+def _without_stop(translate: Callable[[Guard], T], guard: Guard) -> T:
     """Call `translate`. A StopIteration becomes a RuntimeError, because a future of asyncio never raises it."""
     try:
-        return translate(guard, search)
+        return translate(guard)
     except StopIteration as error:
         raise RuntimeError("StopIteration").with_traceback(error.__traceback__) from None

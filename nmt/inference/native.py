@@ -47,6 +47,7 @@ MATRICES = (
 )  # fmt: skip
 NORM_MODULES = ("attention_residual.norm", "cross_attention_residual.norm", "ffn_residual.norm")
 Weights = Mapping[str, NDArray[np.float32]]
+NamedShape = tuple[str, tuple[int, ...]]
 
 
 class _Config(ctypes.Structure):
@@ -114,24 +115,8 @@ class NativeModel:
         self.max_positions = None if learned is None else len(learned)
         max_distance = options.get("max_distance", T5_MAX_DISTANCE)
         arrays = [None if entry is None else _array(entry[0], weights[entry[0]], max_distance) for entry in layout]
-        packed_config = _Config(
-            dim=config.dim,
-            heads=config.heads,
-            kv_heads=config.kv_heads or config.heads,
-            ffn_dim=config.ffn_dim,
-            encoder_layers=config.encoder_layers,
-            decoder_layers=config.decoder_layers,
-            layer_sharing=config.layer_sharing,
-            vocab_size=self.vocab_size,
-            type=TYPES.index(precision),
-            pre_norm=config.norm_position == "pre",
-            rms_norm=config.norm == "rms",
-            activation=ACTIVATION_NAMES.index(config.activation),
-            positions=POSITIONS.index(encoding),
-            max_positions=self.max_positions or max_distance,  # engine.c reads one of both
-            epsilon=1e-6 if config.norm == "rms" else 1e-5,
-            rotary_base=options.get("base", ROTARY_BASE),
-        )
+        # Of the maximum distance and the number of learned positions, engine.c reads the one that the model has.
+        packed_config = _packed_config(config, precision, self.vocab_size, self.max_positions or max_distance)
         pointers = (c_void_p * len(arrays))(*map(_pointer, arrays))
         self._handle = self.library.model_new(packed_config, pointers)
         self._free_states: list[int] = []
@@ -185,42 +170,75 @@ class NativeModel:
         return [TokenScores(*each) for each in zip(log_probs, map(np.array, attention), strict=True)]
 
 
-def _layout(config: ModelConfig, vocab_size: int) -> Iterator[tuple[str, tuple[int, ...]] | None]:
-    """Yield name and shape of the weights in the order of `model_new`; None: the network does not have this one."""
-    dim, ffn_dim = config.dim, config.ffn_dim
-    kv = 2 * (config.kv_heads or config.heads) * (dim // config.heads)
-    up = 2 * ffn_dim if config.activation == "swiglu" else ffn_dim
-    shapes = ((dim + kv, dim), (dim, dim), (dim, dim), (kv, dim), (dim, dim), (up, dim), (dim, ffn_dim))
+def _packed_config(config: ModelConfig, precision: str, vocab_size: int, max_positions: int) -> _Config:
     encoding, options = parse(config.position_encoding)
+    return _Config(
+        dim=config.dim,
+        heads=config.heads,
+        kv_heads=config.kv_heads or config.heads,
+        ffn_dim=config.ffn_dim,
+        encoder_layers=config.encoder_layers,
+        decoder_layers=config.decoder_layers,
+        layer_sharing=config.layer_sharing,
+        vocab_size=vocab_size,
+        type=TYPES.index(precision),
+        pre_norm=config.norm_position == "pre",
+        rms_norm=config.norm == "rms",
+        activation=ACTIVATION_NAMES.index(config.activation),
+        positions=POSITIONS.index(encoding),
+        max_positions=max_positions,
+        epsilon=1e-6 if config.norm == "rms" else 1e-5,
+        rotary_base=options.get("base", ROTARY_BASE),
+    )
 
-    def norm(name: str) -> Iterator[tuple[str, tuple[int, ...]] | None]:
-        yield f"{name}.weight", (dim,)
-        yield None if config.norm == "rms" else (f"{name}.bias", (dim,))
 
-    for stack, side, layers in (
-        ("encoder", "source", config.encoder_layers), ("decoder", "target", config.decoder_layers),
-    ):  # fmt: skip
-        for layer in range(-(-layers // config.layer_sharing)):
-            for part, shape in zip(MATRICES, shapes, strict=True):
-                exists = stack == "decoder" or "cross" not in part
-                name = f"{stack}.{layer}.{part}"
-                yield (f"{name}.weight", shape) if exists else None
-                yield (f"{name}.bias", shape[:1]) if exists else None
-            for part in NORM_MODULES:
-                exists = stack == "decoder" or "cross" not in part
-                yield from norm(f"{stack}.{layer}.{part}") if exists else (None, None)
-        yield from norm(f"{stack}_norm") if config.norm_position == "pre" else (None, None)
-        if config.tie_embeddings:
-            yield ("embeddings.shared", (vocab_size, dim)) if side == "source" else None
+def _layout(config: ModelConfig, vocab_size: int) -> Iterator[NamedShape | None]:
+    """Yield name and shape of the weights in the order of `model_new`; None: the network does not have this one."""
+    embedding_shape = vocab_size, config.dim
+    stacks = ("encoder", "source", config.encoder_layers), ("decoder", "target", config.decoder_layers)
+    for stack, side, num_layers in stacks:
+        for layer in range(-(-num_layers // config.layer_sharing)):
+            yield from _layer_layout(config, f"{stack}.{layer}", has_cross_attention=stack == "decoder")
+        yield from _norm_layout(config, f"{stack}_norm", exists=config.norm_position == "pre")
+        if not config.tie_embeddings:
+            yield f"embeddings.{side}", embedding_shape
+        elif stack == "encoder":
+            yield "embeddings.shared", embedding_shape
         else:
-            yield f"embeddings.{side}", (vocab_size, dim)
-        yield {
-            "learned": (f"{side}_positions.table_ND", (options.get("max_positions", LEARNED_POSITIONS), dim)),
-            "t5": (f"{side}_positions.bias_MH", (options.get("num_buckets", T5_BUCKETS), config.heads)),
-            "alibi": ("alibi_slopes", (config.heads,)),
-        }.get(encoding)
-    yield f"embeddings.{'shared' if config.tie_embeddings else 'output'}", (vocab_size, dim)
+            yield None
+        yield _position_layout(config, side)
+    yield f"embeddings.{'shared' if config.tie_embeddings else 'output'}", embedding_shape
     yield ("output_bias_V", (vocab_size,)) if config.output_bias else None
+
+
+def _layer_layout(config: ModelConfig, name: str, *, has_cross_attention: bool) -> Iterator[NamedShape | None]:
+    dim = config.dim
+    kv = 2 * (config.kv_heads or config.heads) * (dim // config.heads)
+    up = 2 * config.ffn_dim if config.activation == "swiglu" else config.ffn_dim
+    shapes = ((dim + kv, dim), (dim, dim), (dim, dim), (kv, dim), (dim, dim), (up, dim), (dim, config.ffn_dim))
+    for part, shape in zip(MATRICES, shapes, strict=True):
+        exists = has_cross_attention or "cross" not in part
+        yield (f"{name}.{part}.weight", shape) if exists else None
+        yield (f"{name}.{part}.bias", shape[:1]) if exists else None
+    for part in NORM_MODULES:
+        yield from _norm_layout(config, f"{name}.{part}", exists=has_cross_attention or "cross" not in part)
+
+
+def _norm_layout(config: ModelConfig, name: str, *, exists: bool) -> Iterator[NamedShape | None]:
+    has_bias = exists and config.norm != "rms"
+    yield (f"{name}.weight", (config.dim,)) if exists else None
+    yield (f"{name}.bias", (config.dim,)) if has_bias else None
+
+
+def _position_layout(config: ModelConfig, side: str) -> NamedShape | None:
+    encoding, options = parse(config.position_encoding)
+    if encoding == "learned":
+        return f"{side}_positions.table_ND", (options.get("max_positions", LEARNED_POSITIONS), config.dim)
+    if encoding == "t5":
+        return f"{side}_positions.bias_MH", (options.get("num_buckets", T5_BUCKETS), config.heads)
+    if encoding == "alibi":
+        return "alibi_slopes", (config.heads,)
+    return None
 
 
 def _array(name: str, weight: Floats, max_distance: int) -> Floats:
@@ -267,22 +285,28 @@ class NativeState:
         if request.banned_RX is not None:
             banned_RX = _integers(request.banned_RX, (rows, -1), "banned token ids")  # compared, not used as indices
         gather_RP = None
-        gathered_log_p_RP = None
         if request.gather_RP is not None:
             gather_RP = _indices(request.gather_RP, (rows, -1), vocab_size, "token ids to gather")
-            gathered_log_p_RP = np.empty(gather_RP.shape, np.float32)
-        k = min(request.k, vocab_size)
-        log_p_RK = np.empty((rows, k), np.float32)
-        tokens_RK = np.empty((rows, k), np.int32)
-        log_p_RV = np.empty((rows, vocab_size), np.float32) if request.all_log_probs else None
         if self._track_attention:
             self.attention_RS = np.empty((rows, self._max_tokens), np.float32)
-        arrays = (banned_RX, gather_RP, log_p_RK, tokens_RK, gathered_log_p_RP, log_p_RV, self.attention_RS)
-        arguments = _Request(k, _width(banned_RX), _width(gather_RP), *map(_pointer, arrays))
+        result = _new_result(rows, min(request.k, vocab_size), gather_RP, vocab_size if request.all_log_probs else None)
+        outputs = (result.log_p_RK, result.tokens_RK, result.gathered_log_p_RP, result.log_p_RV, self.attention_RS)
+        pointers = map(_pointer, (banned_RX, gather_RP, *outputs))
+        arguments = _Request(result.log_p_RK.shape[1], _width(banned_RX), _width(gather_RP), *pointers)
         model.library.decode_step(self._handle, rows, _pointer(tokens_R), _pointer(parents_R), arguments)
         self._num_parents = rows
         self._num_steps += 1
-        return StepResult(log_p_RK, tokens_RK, gathered_log_p_RP, log_p_RV)
+        return result
+
+
+def _new_result(rows: int, k: int, gather_RP: Ints | None, vocab_size: int | None) -> StepResult:
+    """Return the arrays that the engine writes; `vocab_size`: None without the log-probabilities of all tokens."""
+    return StepResult(
+        np.empty((rows, k), np.float32),
+        np.empty((rows, k), np.int32),
+        None if gather_RP is None else np.empty(gather_RP.shape, np.float32),
+        None if vocab_size is None else np.empty((rows, vocab_size), np.float32),
+    )
 
 
 class Matrix:

@@ -30,7 +30,7 @@ from nmt.search import beam as beam_module
 from nmt.search.candidates import allocate_banks, extend
 from nmt.search.constraints import Constraints
 from nmt.search.mbr import expected_chrf
-from nmt.search.request import Floats, StepRequest, StepResult, best_tokens
+from nmt.search.request import Floats, NBestLists, StepRequest, StepResult, best_tokens
 from nmt.search.sample import draw
 
 compiled = pytest.mark.skipif(not native.is_available(), reason="needs a C compiler")
@@ -54,7 +54,14 @@ SOURCES = [[4, 5, 6, 3], [6, 4, 3], [5, 3]]
 
 def make_model(seed: int, vocabulary: int = VOCABULARY, end_bias: float = 0.0) -> Transformer:
     torch.manual_seed(seed)
-    config = ModelConfig(dim=8, heads=2, ffn_dim=16, encoder_layers=1, decoder_layers=2, tie_embeddings=False)
+    config = ModelConfig(
+        dim=8,
+        heads=2,
+        ffn_dim=16,
+        encoder_layers=1,
+        decoder_layers=2,
+        tie_embeddings=False,
+    )
     model = build_model(config, vocabulary).eval()
     with torch.no_grad():
         model.output_weight_VD.mul_(6)  # far from uniform, so that rankings are unambiguous
@@ -65,7 +72,8 @@ def make_model(seed: int, vocabulary: int = VOCABULARY, end_bias: float = 0.0) -
 
 
 def make_native(model: Transformer) -> NativeModel:
-    return NativeModel(model.config, {name: weight.numpy() for name, weight in model.state_dict().items()}, "fp32")
+    weights = {name: weight.numpy() for name, weight in model.state_dict().items()}
+    return NativeModel(model.config, weights, "fp32")
 
 
 def run(
@@ -73,11 +81,19 @@ def run(
     spec: str,
     limits: list[int] | None = None,
     rows: slice = slice(None),
-    **requests: Any,
-) -> list[list[Hypothesis]]:
-    length_B = np.array(limits or [6, 6, 6])[rows]
-    steps = TorchModel([model]) if isinstance(model, Transformer) else model
-    return parse_search(spec)(steps, SearchRequest(SOURCES[rows], length_B, BOS, EOS, **requests))
+    **options: Any,
+) -> NBestLists:
+    request = SearchRequest(
+        SOURCES[rows],
+        np.array(limits or [6, 6, 6])[rows],
+        BOS,
+        EOS,
+        **options,
+    )
+    search = parse_search(spec)
+    if isinstance(model, Transformer):
+        return search(TorchModel([model]), request)
+    return search(model, request)
 
 
 def forced_log_prob(model: Transformer, row: int, ids: list[int]) -> float:
@@ -88,8 +104,19 @@ def forced_log_prob(model: Transformer, row: int, ids: list[int]) -> float:
 
 def log_prob_of(log_p_TV: Tensor, ids: list[int]) -> float:
     """Return the log-probability of a translation and its end token, given those of all tokens."""
-    log_p_T = log_p_TV[range(len(ids) + 1), [*ids, EOS]]
-    return log_p_T.sum().item()
+    return sum(log_probs_of(log_p_TV, ids))
+
+
+def log_probs_of(log_p_TV: Tensor, ids: list[int]) -> list[float]:
+    """Return the log-probabilities of the tokens of a translation and of its end token."""
+    tokens = [*ids, EOS]
+    log_p_T = log_p_TV[range(len(tokens)), tokens]
+    return log_p_T.tolist()
+
+
+def gnmt_norm(length: int, penalty: float = 1.0) -> float:
+    """Return the length norm of a translation, whose length includes the end token."""
+    return float((5 + length) / 6) ** penalty
 
 
 def all_translations(vocabulary: int, limit: int) -> list[list[int]]:
@@ -101,7 +128,7 @@ def all_translations(vocabulary: int, limit: int) -> list[list[int]]:
     return translations
 
 
-def all_hypotheses(results: list[list[Hypothesis]]) -> list[Hypothesis]:
+def all_hypotheses(results: NBestLists) -> list[Hypothesis]:
     return list(itertools.chain.from_iterable(results))
 
 
@@ -113,14 +140,14 @@ def scores_of(hypotheses: list[Hypothesis]) -> list[float]:
     return [h.score for h in hypotheses]
 
 
-def assert_equal_ids(results: list[list[Hypothesis]], expected: list[list[Hypothesis]]) -> None:
+def assert_equal_ids(results: NBestLists, expected: NBestLists) -> None:
     for one, other in zip(results, expected, strict=True):
         assert ids_of(one) == ids_of(other)
 
 
 def assert_equal(
-    results: list[list[Hypothesis]],
-    expected: list[list[Hypothesis]],
+    results: NBestLists,
+    expected: NBestLists,
     tolerance: float = 1e-5,
 ) -> None:
     assert_equal_ids(results, expected)
@@ -131,11 +158,14 @@ def assert_equal(
 @torch.inference_mode()
 def forced(model: Transformer, source: list[int], ids: list[int]) -> tuple[Tensor, Tensor]:
     """Return the log-probabilities and cross-attention of a translation from an uncached forward pass."""
-    mask = torch.ones(1, len(source), dtype=torch.bool)
-    state = model.init_state(model.encode(torch.tensor([source]), mask), mask, use_cache=False)
+    source_1S = torch.tensor([source])
+    mask_1S = torch.ones_like(source_1S, dtype=torch.bool)
+    hidden_1SD = model.encode(source_1S, mask_1S)
+    state = model.init_state(hidden_1SD, mask_1S, use_cache=False)
     state.track_attention()
-    log_p_TV = model.logits(model.decode(torch.tensor([[BOS, *ids]]), state))[0].log_softmax(-1)
-    return log_p_TV, state.cross_attention_RTS[0]
+    hidden_1TD = model.decode(torch.tensor([[BOS, *ids]]), state)
+    log_p_1TV = model.logits(hidden_1TD).log_softmax(-1)
+    return log_p_1TV[0], state.cross_attention_RTS[0]
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -169,20 +199,23 @@ def test_a_wide_beam_equals_exhaustive_search(seed: int, penalty: float, end_bia
     scored = []
     for ids in translations:
         log_p_TV, _ = forced(model, source, ids)
-        length_norm = ((5 + len(ids) + 1) / 6) ** penalty
-        scored.append((log_prob_of(log_p_TV, ids) / length_norm, ids))
+        score = log_prob_of(log_p_TV, ids) / gnmt_norm(len(ids) + 1, penalty)
+        scored.append((score, ids))
     scored.sort(reverse=True)
     search = parse_search(f"beam(beam_size={len(translations)}, top_beams=5, length_penalty={penalty})")
     request = SearchRequest([source], np.array([limit]), BOS, EOS)
     (hypotheses,) = search(TorchModel([model]), request)
-    assert ids_of(hypotheses) == [ids for _, ids in scored[:5]]
-    assert scores_of(hypotheses) == pytest.approx([score for score, _ in scored[:5]], abs=1e-4)
+    for h, (score, ids) in zip(hypotheses, scored[:5], strict=True):
+        assert h.ids == ids
+        assert h.score == pytest.approx(score, abs=1e-4)
 
 
 @cache
 def log_probs_of_next(seed: int, row: int, ids: tuple[int, ...]) -> list[float]:
     """Return the log-probabilities of the next tokens of the model of a narrow beam."""
-    log_p_V: list[float] = forced(make_model(seed, end_bias=1.5), SOURCES[row], list(ids))[0][-1].tolist()
+    model = make_model(seed, end_bias=1.5)
+    log_p_TV, _ = forced(model, SOURCES[row], list(ids))
+    log_p_V: list[float] = log_p_TV[-1].tolist()
     return log_p_V
 
 
@@ -224,7 +257,7 @@ def reference_beam_search(
             tokens = range(VOCABULARY) if length < 6 else [EOS]
             candidates += [(log_prob + log_p_V[token], [*ids, token]) for token in tokens]
         candidates.sort(reverse=True)
-        length_norm = ((5 + length + 1) / 6) ** penalty
+        length_norm = gnmt_norm(length + 1, penalty)
         for log_prob, ids in candidates[:size]:
             if ids[-1] == EOS:
                 finished.append((log_prob / length_norm, ids[:-1]))
@@ -236,10 +269,12 @@ def reference_beam_search(
 @pytest.mark.parametrize("size", [6, 12, 40])
 def test_impossible_beams_never_become_hypotheses(size: int) -> None:
     model = TorchModel([make_model(0, 5)])
+    request = SearchRequest([[4, 4, 3]], np.array([3]), BOS, EOS)
     search = parse_search(f"beam(beam_size={size}, top_beams={size})")
-    (hypotheses,) = search(model, SearchRequest([[4, 4, 3]], np.array([3]), BOS, EOS))
+    (hypotheses,) = search(model, request)
     assert len(hypotheses) == size  # of 85 possible translations
-    assert all(h.log_prob > -math.inf for h in hypotheses)
+    for h in hypotheses:
+        assert h.log_prob > -math.inf
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -262,8 +297,10 @@ def test_n_best_list_is_sorted_distinct_and_normalized(seed: int, normalization:
         assert len(distinct) == len(hypotheses)
         for h in hypotheses:
             length = len(h.ids) + 1  # with the end token
-            base = length if normalization == "average" else (5 + length) / 6
-            assert h.score == pytest.approx(h.log_prob / base**0.6, rel=1e-5)
+            length_norm = gnmt_norm(length, 0.6)
+            if normalization == "average":
+                length_norm = length**0.6
+            assert h.score == pytest.approx(h.log_prob / length_norm, rel=1e-5)
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -329,17 +366,16 @@ class Scripted:
 
 @pytest.mark.parametrize("spec", ["beam(beam_size=2)", "diverse(beam_size=2, groups=1)", "constrained(beam_size=2)"])
 def test_a_beam_that_wins_only_at_the_length_limit_is_continued(spec: str) -> None:
-    limit = 12
-    max_length_norm = (5 + limit + 1) / 6
-    logits_TV = torch.full((limit + 1, VOCABULARY), -100.0)
-    logits_TV[0, EOS] = -0.41
-    logits_TV[0, 4] = -0.4 * max_length_norm
-    rest = 1 - logits_TV[0].exp().sum()
-    logits_TV[0, 5] = rest.log()
-    logits_TV[1:limit, 4] = 0.0  # all other steps have probability 1
-    logits_TV[limit, EOS] = 0.0
-    (best,) = run(Scripted(logits_TV), spec, [limit], slice(1))[0]
-    assert best.ids == [4] * limit
+    max_length_norm = gnmt_norm(13)
+    p_TV = torch.full((13, VOCABULARY), math.exp(-100))
+    p_TV[0, EOS] = math.exp(-0.41)
+    p_TV[0, 4] = math.exp(-0.4 * max_length_norm)
+    p_TV[0, 5] = 1 - p_TV[0].sum()
+    p_TV[1:12, 4] = 1.0
+    p_TV[12, EOS] = 1.0
+    results = run(Scripted(p_TV.log()), spec, [12], slice(1))
+    (best,) = all_hypotheses(results)
+    assert best.ids == [4] * 12
     assert best.score == pytest.approx(-0.4, abs=1e-5)
 
 
@@ -373,9 +409,11 @@ def test_hypotheses_do_not_depend_on_the_batch(spec: str) -> None:
 @pytest.mark.parametrize("spec", N_BEST)
 @pytest.mark.parametrize("limit", [0, 1, 5])
 def test_length_limit(spec: str, limit: int) -> None:
-    for hypotheses in run(make_model(3, end_bias=-3.0), spec, [limit] * 3):
-        assert hypotheses
-        assert all(len(h.ids) <= limit and EOS not in h.ids for h in hypotheses)
+    results = run(make_model(3, end_bias=-3.0), spec, [limit] * 3)
+    assert all(results)
+    for h in all_hypotheses(results):
+        assert len(h.ids) <= limit
+        assert EOS not in h.ids
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -394,18 +432,22 @@ def test_length_ratios(seed: int, spec: str, end_bias: float) -> None:
 @pytest.mark.parametrize("spec", WITH_OPTIONS)
 def test_fractional_length_limits_are_rounded_down_and_up(spec: str) -> None:
     spec = spec.format("min_length_ratio=1.5, max_length_ratio=1.5")
-    for end_bias, lengths in ((99.0, [4, 3, 1]), (-99.0, [5, 3, 2])):
-        results = run(make_model(0, end_bias=end_bias), spec, [20, 20, 20])
-        assert [len(best.ids) for best, *_ in results] == lengths
+    shortest = run(make_model(0, end_bias=99.0), spec, [20, 20, 20])
+    longest = run(make_model(0, end_bias=-99.0), spec, [20, 20, 20])
+    assert best_lengths(shortest) == [4, 3, 1]
+    assert best_lengths(longest) == [5, 3, 2]
 
 
-def test_length_limits_ignore_rounding_errors() -> None:
+def best_lengths(results: NBestLists) -> list[int]:
+    return [len(best.ids) for best, *_ in results]
+
+
+@pytest.mark.parametrize(("ratio", "lengths"), [(1.1, [55, 110]), (0.29, [15, 29])])
+def test_length_limits_ignore_rounding_errors(ratio: float, lengths: list[int]) -> None:
     model = TorchModel([make_model(0, end_bias=-99.0)])
     request = SearchRequest([[5] * 50, [5] * 100], np.full(2, 200), BOS, EOS)
-    for ratio, lengths in ((1.1, [55, 110]), (0.29, [15, 29])):
-        search = parse_search(f"greedy(min_length_ratio={ratio}, max_length_ratio={ratio})")
-        results = search(model, request)
-        assert [len(best.ids) for best, *_ in results] == lengths
+    search = parse_search(f"greedy(min_length_ratio={ratio}, max_length_ratio={ratio})")
+    assert best_lengths(search(model, request)) == lengths
 
 
 @pytest.mark.parametrize("spec", WITH_OPTIONS)
@@ -462,7 +504,7 @@ def test_coverage_penalty(seed: int) -> None:
             _, attention_TS = forced(model, SOURCES[row], h.ids)
             coverage_S = attention_TS.sum(0).clamp(max=1)
             penalty = 0.7 * coverage_S.log().sum().item()
-            length_norm = ((5 + len(h.ids) + 1) / 6) ** 0.6
+            length_norm = gnmt_norm(len(h.ids) + 1, 0.6)
             assert h.score == pytest.approx(h.log_prob / length_norm + penalty, abs=1e-4)
             assert h.length_norm == pytest.approx(length_norm)
 
@@ -481,20 +523,23 @@ def test_a_high_diversity_penalty_changes_the_first_token() -> None:
 
 def contains(ids: list[int], constraint: list[int]) -> bool:
     size = len(constraint)
-    return any(ids[start : start + size] == constraint for start in range(len(ids) - size + 1))
+    ngrams = [ids[start : start + size] for start in range(len(ids))]
+    return constraint in ngrams
 
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("limit", [0, 4, 9])
 def test_constraints_appear(seed: int, limit: int) -> None:
     constraints = [[[4, 4, 5], [6]], [], [[5, 6, 5]]]
-    spec = "constrained(beam_size=6, top_beams=2)"
-    results = run(make_model(seed, end_bias=2.0), spec, [limit] * 3, constraints=constraints)
+    model = make_model(seed, end_bias=2.0)
+    results = run(model, "constrained(beam_size=6, top_beams=2)", [limit] * 3, constraints=constraints)
+    assert all(results)
     for hypotheses, expected in zip(results, constraints, strict=True):
-        assert hypotheses
+        num_required = sum(map(len, expected))
         for h in hypotheses:
-            assert all(contains(h.ids, constraint) for constraint in expected)
-            assert len(h.ids) <= max(limit, sum(map(len, expected)))
+            assert len(h.ids) <= max(limit, num_required)
+            for constraint in expected:
+                assert contains(h.ids, constraint)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -504,7 +549,7 @@ def test_constrained_search_with_a_wide_beam_equals_exhaustive_search(seed: int)
     best_score = -math.inf
     for ids in all_translations(VOCABULARY, 4):
         if contains(ids, [4, 5]) and contains(ids, [6]):
-            score = forced_log_prob(model, 0, ids) / ((5 + len(ids) + 1) / 6)
+            score = forced_log_prob(model, 0, ids) / gnmt_norm(len(ids) + 1)
             if score > best_score:
                 best_ids = ids
                 best_score = score
@@ -516,12 +561,13 @@ def test_constrained_search_with_a_wide_beam_equals_exhaustive_search(seed: int)
 @pytest.mark.parametrize("size", [1, 2, 4])
 @pytest.mark.parametrize("limit", [0, 4, 5, 6])
 def test_constraints_with_the_same_first_token_appear(size: int, limit: int) -> None:
-    constraints = [[4, 5], [4, 6]]
+    constraints = [[[4, 5], [4, 6]]] * 3
     spec = f"constrained(beam_size={size})"
     for seed in range(10):
-        results = run(make_model(seed), spec, [limit] * 3, constraints=[constraints] * 3)
+        results = run(make_model(seed), spec, [limit] * 3, constraints=constraints)
         for best, *_ in results:
-            assert all(contains(best.ids, constraint) for constraint in constraints)
+            assert contains(best.ids, [4, 5])
+            assert contains(best.ids, [4, 6])
 
 
 @pytest.mark.parametrize("spec", WITH_OPTIONS)
@@ -535,23 +581,36 @@ def test_a_prefix_may_repeat_ngrams(spec: str) -> None:
 
 
 def test_an_interrupted_constraint_may_start_again() -> None:
-    constraints = Constraints(SearchRequest(SOURCES[:1], np.array([6]), BOS, EOS, constraints=[[[4, 5, 6]]]))
-    steps = [(4, 1, 2), (5, 2, 1), (4, 1, 2), (6, 0, 3), (4, 1, 2), (5, 2, 1), (6, 3, 0), (4, 3, 0)]
-    for token, met, missing in steps:
-        met_RCP = constraints.met_after(np.array([[token]]))
+    request = SearchRequest(SOURCES[:1], np.array([6]), BOS, EOS, constraints=[[[4, 5, 6]]])
+    constraints = Constraints(request)
+    met_and_missing = [
+        (4, 1, 2),
+        (5, 2, 1),
+        (4, 1, 2),
+        (6, 0, 3),
+        (4, 1, 2),
+        (5, 2, 1),
+        (6, 3, 0),
+        (4, 3, 0),
+    ]
+    for token, met, missing in met_and_missing:
+        tokens_R = np.array([token])
+        met_RCP = constraints.met_after(tokens_R[:, None])
         assert met_RCP.tolist() == [[[met]]]
         assert constraints.num_missing(met_RCP).item() == missing
         assert constraints.num_required(met_RCP).item() == missing
-        constraints.advance(np.array([0]), np.array([token]))
+        constraints.advance(np.array([0]), tokens_R)
         assert constraints.met_RP.tolist() == [[met]]
 
 
 def test_banks_alternate_and_impossible_candidates_rank_last() -> None:
-    log_prob_BX = np.array([[-1.0, -2.0, -3.0, -4.0, -np.inf, -np.inf]], np.float32)
-    bank_BX = np.array([[0, 0, 0, 2, 1, 0]])
-    index_BW = allocate_banks(log_prob_BX, bank_BX, 5)
-    assert index_BW[0, :4].tolist() == [0, 3, 1, 2]
-    assert log_prob_BX[0, index_BW[0]].tolist() == [-1.0, -4.0, -2.0, -3.0, -math.inf]
+    log_prob_X = [-1.0, -2.0, -3.0, -4.0, -math.inf, -math.inf]
+    bank_X = [0, 0, 0, 2, 1, 0]
+    log_prob_BX = np.array([log_prob_X], np.float32)
+    index_BW = allocate_banks(log_prob_BX, np.array([bank_X]), 5)
+    (index_W,) = index_BW.tolist()
+    assert index_W[:4] == [0, 3, 1, 2]
+    assert log_prob_X[index_W[4]] == -math.inf
 
 
 def test_the_bound_uses_the_length_norm_of_the_longest_translation() -> None:
@@ -596,22 +655,26 @@ def test_sampling_from_the_most_probable_token_equals_greedy(spec: str) -> None:
 
 @pytest.mark.parametrize(
     ("options", "temperature", "kept"),
-    [("", 1.0, 7), ("temperature=0.5", 0.5, 7), ("top_k=3", 1.0, 3)],
+    [("", 1.0, 7), (", temperature=0.5", 0.5, 7), (", top_k=3", 1.0, 3)],
 )
 def test_sample_frequencies_match_probabilities(options: str, temperature: float, kept: int) -> None:
-    model, samples = make_model(4), 1000
+    model = make_model(4)
     model.output_weight_VD.data.div_(4)
     log_p_TV, _ = forced(model, SOURCES[0], [])
     expected_V = (log_p_TV[0] / temperature).softmax(-1)
-    expected_V[expected_V < expected_V.topk(kept).values[-1]] = 0.0
+    worst = expected_V.topk(kept).values[-1]
+    expected_V[expected_V < worst] = 0.0
     expected_V /= expected_V.sum()
     counts: Counter[int] = Counter()
     for seed in range(4):
-        spec = f"sample(n_best={samples}, seed={seed}{', ' if options else ''}{options})"
-        counts.update([*h.ids, EOS][0] for h in run(model, spec)[0])
+        samples, *_ = run(model, f"sample(n_best=1000, seed={seed}{options})")
+        for h in samples:
+            first, *_ = [*h.ids, EOS]
+            counts[first] += 1
     for token, p in enumerate(expected_V.tolist()):
         assert counts[token] / counts.total() == pytest.approx(p, abs=0.03)
-        assert p > 0 or counts[token] == 0
+        if p == 0:
+            assert counts[token] == 0
 
 
 def test_a_nucleus_is_the_smallest_set_with_the_probability() -> None:
@@ -639,7 +702,8 @@ def test_samples_depend_on_the_seed() -> None:
 
 @given(st.lists(st.floats(-5, 5), min_size=1, max_size=9), st.floats(0, 1, exclude_max=True))
 def test_impossible_tokens_are_not_drawn(logits: list[float], uniform: float) -> None:
-    logits_RV = np.array([[-np.inf, *logits, -np.inf, -np.inf]], np.float32)
+    logits_V = [-math.inf, *logits, -math.inf, -math.inf]
+    logits_RV = np.array([logits_V], np.float32)
     (token,) = draw(logits_RV, np.array([uniform]))
     assert 1 <= token <= len(logits)
 
@@ -694,13 +758,12 @@ def test_an_ensemble_averages_probabilities(engine: str) -> None:
         source = SOURCES[row]
         scores = ensemble.score([source[:-1]] * 4, ids_of(hypotheses))
         for h, score in zip(hypotheses, scores, strict=True):
-            p_TV = torch.zeros(len(h.ids) + 1, VOCABULARY, dtype=torch.float64)
-            for model in models:
-                log_p_TV, _ = forced(model, source, h.ids)
-                p_TV += log_p_TV.double().exp() / 2
-            expected_T = p_TV.log()[range(len(p_TV)), [*h.ids, EOS]].tolist()
-            assert h.log_prob == pytest.approx(sum(expected_T), abs=1e-4)
-            assert score.log_probs == pytest.approx(expected_T, abs=1e-4)
+            log_p_TV, _ = forced(models[0], source, h.ids)
+            other_log_p_TV, _ = forced(models[1], source, h.ids)
+            mean_TV = log_p_TV.logaddexp(other_log_p_TV) - math.log(2)
+            expected = log_probs_of(mean_TV, h.ids)
+            assert h.log_prob == pytest.approx(sum(expected), abs=1e-4)
+            assert score.log_probs == pytest.approx(expected, abs=1e-4)
 
 
 REQUESTS: dict[str, dict[str, Any]] = {
@@ -793,24 +856,25 @@ def test_best_candidates_are_selected_from_all_rows(
     count: int,
 ) -> None:
     rng = np.random.default_rng(seed)
-    log_p_RK = rng.integers(-9, 0, (sentences * width, k)).astype(np.float32)  # with ties
+    num_rows = sentences * width
+    log_p_RK = rng.integers(-9, 0, (num_rows, k)).astype(np.float32)  # with ties
     log_prob_BW = rng.integers(-9, 0, (sentences, width)).astype(np.float32)
     log_prob_BW[:, 1:][log_prob_BW[:, 1:] < -6] = -np.inf
     log_prob_R = log_prob_BW.ravel()
-    tokens_RK = np.tile(np.arange(k), (len(log_prob_R), 1))
+    tokens_RK = np.tile(np.arange(k), (num_rows, 1))
     best = extend(log_prob_R, log_p_RK, tokens_RK).of_beams(sentences).best(count)
-    assert best.log_prob_NC.shape == (sentences, count)
     assert best.rows_NC.shape == best.tokens_NC.shape == (sentences, count)
-    total_BX = (log_prob_R[:, None] + log_p_RK).reshape(sentences, -1)
-    index_BC = best.rows_NC * k + best.tokens_NC
-    num_real = min(count, width * k)
-    padding = [-math.inf] * (count - num_real)
-    for sentence, total_X in enumerate(total_BX.tolist()):
-        first = sentence * width * k
-        index_C = (index_BC[sentence, :num_real] - first).tolist()
-        assert index_C == sorted(range(width * k), key=lambda x: -total_X[x])[:num_real]
-        expected = [total_X[x] for x in index_C] + padding
-        assert best.log_prob_NC[sentence].tolist() == expected
+    total_RK = log_prob_R[:, None] + log_p_RK
+    for sentence in range(sentences):
+        first_row = sentence * width
+        rows = range(first_row, first_row + width)
+        expected = sorted(itertools.product(rows, range(k)), key=lambda pair: -total_RK[pair])[:count]
+        num_real = len(expected)
+        assert best.rows_NC[sentence, :num_real].tolist() == [row for row, _ in expected]
+        assert best.tokens_NC[sentence, :num_real].tolist() == [token for _, token in expected]
+        padding = [-math.inf] * (count - num_real)
+        expected_log_probs = [total_RK[pair] for pair in expected]
+        assert best.log_prob_NC[sentence].tolist() == expected_log_probs + padding
 
 
 @pytest.mark.parametrize(

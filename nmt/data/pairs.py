@@ -69,7 +69,10 @@ def open_text(path: Path) -> BinaryIO:
         raise DataError(f"cannot read {path}: {error.strerror}") from None
     compression = COMPRESSED.get(path.suffix, "")
     if compression and not re.match(_MAGIC[compression], head):
-        raise DataError(f"{path} is not a {compression} file despite its suffix", "rename it, or download it again")
+        raise DataError(
+            f"{path} is not a {compression} file despite its suffix",
+            "rename it, or download it again",
+        )
     if compression == "zstandard":
         return _open_zstandard(path)
     if compression in _DECOMPRESSORS:
@@ -80,7 +83,11 @@ def open_text(path: Path) -> BinaryIO:
 class _Decompressed(io.RawIOBase):
     """The content of xz or bzip2 streams. `lzma.open` and `bz2.open` would end at a damaged stream without error."""
 
-    def __init__(self, path: Path, new_decompressor: Callable[[], lzma.LZMADecompressor | bz2.BZ2Decompressor]) -> None:
+    def __init__(
+        self,
+        path: Path,
+        new_decompressor: Callable[[], lzma.LZMADecompressor | bz2.BZ2Decompressor],
+    ) -> None:
         self._file, self._new_decompressor = path.open("rb"), new_decompressor
         self._decompressor = new_decompressor()
 
@@ -178,7 +185,10 @@ def _raw_lines(path: Path) -> Iterator[bytes]:
     with _reading(path) as file:
         for number, line in enumerate(iter(partial(file.readline, MAX_LINE_BYTES + 1), b""), 1):
             if len(line) > MAX_LINE_BYTES:
-                raise DataError(f"{path}, line {number}: longer than {MAX_LINE_BYTES:,} bytes", "check the line ends")
+                raise DataError(
+                    f"{path}, line {number}: longer than {MAX_LINE_BYTES:,} bytes",
+                    "check the line ends",
+                )
             yield line
 
 
@@ -266,6 +276,11 @@ def _warn_about_columns(path: Path, num_columns: int, num_lines: int, first_line
 def hash_text(text: str) -> int:
     """Return a 64-bit hash of a text. For ten million texts, the probability of any collision is 3 in a million."""
     return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=8).digest())
+
+
+def hash_pair(source: str, target: str) -> int:
+    """Return a 64-bit hash of a sentence pair."""
+    return hash_text(f"{len(source)} {source}{target}")
 
 
 def write_pairs(src: Path, tgt: Path, pairs: Iterable[Pair]) -> int:

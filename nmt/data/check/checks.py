@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import cache
 
 
 class Severity(IntEnum):
@@ -27,7 +28,12 @@ class Check:
     fix: str
     """What `--fix` does: drop or rewrite the pair, truncate the longer side, or keep the pair."""
     is_corpus_level: bool = False
-    """Whether the check concerns a whole corpus; such a check has no bit."""
+    """Whether the check concerns a whole corpus, not single pairs."""
+
+    @property
+    def bit(self) -> int:
+        """The bit of the check in a pair's `problems`; 0 for a check of a whole corpus."""
+        return BITS.get(self.name, 0)
 
 
 BLANK = Check("blank", Severity.WARNING, "a side has no visible characters", "drop")
@@ -36,7 +42,10 @@ WRONG_LANGUAGE = Check("wrong-language", Severity.WARNING, "a side is in another
 LENGTH_RATIO = Check("length-ratio", Severity.WARNING, "the length ratio is unusual for this corpus", "drop")
 MOJIBAKE = Check("mojibake", Severity.WARNING, "text was decoded with the wrong encoding", "rewrite")
 REPLACEMENT_CHARACTERS = Check(
-    "replacement-characters", Severity.WARNING, "U+FFFD in place of bytes that could not be decoded", "drop"
+    "replacement-characters",
+    Severity.WARNING,
+    "U+FFFD in place of bytes that could not be decoded",
+    "drop",
 )
 CONTROL_CHARACTERS = Check("control-characters", Severity.WARNING, "control characters in the text", "rewrite")
 ESCAPED_ENTITIES = Check("escaped-entities", Severity.WARNING, "HTML entities such as &quot; in the text", "rewrite")
@@ -46,20 +55,43 @@ MULTIPLE_TARGETS = Check("multiple-targets", Severity.NOTE, "the source has anot
 TEST_OVERLAP = Check("test-overlap", Severity.ERROR, "the pair, or one side of it, is in a test set", "drop")
 NEAR_TEST_OVERLAP = Check("near-test-overlap", Severity.WARNING, "a side is almost equal to one in a test set", "drop")
 UNEQUAL_LINE_COUNTS = Check(
-    "unequal-line-counts", Severity.ERROR, "the sides have different numbers of lines", "truncate", is_corpus_level=True
+    "unequal-line-counts",
+    Severity.ERROR,
+    "the sides have different numbers of lines",
+    "truncate",
+    is_corpus_level=True,
 )
 MISALIGNED = Check(
-    "misaligned", Severity.ERROR, "targets are translations of other lines or of none", "drop", is_corpus_level=True
+    "misaligned",
+    Severity.ERROR,
+    "targets are translations of other lines or of none",
+    "drop",
+    is_corpus_level=True,
 )
 
 CHECKS = (
-    UNEQUAL_LINE_COUNTS, MISALIGNED, TEST_OVERLAP, NEAR_TEST_OVERLAP, BLANK, UNTRANSLATED, WRONG_LANGUAGE, LENGTH_RATIO,
-    REPLACEMENT_CHARACTERS, MOJIBAKE, CONTROL_CHARACTERS, ESCAPED_ENTITIES, DUPLICATE, NEAR_DUPLICATE, MULTIPLE_TARGETS,
-)  # fmt: skip
-BITS = {check.name: 1 << i for i, check in enumerate(check for check in CHECKS if not check.is_corpus_level)}
-"""The bit of each check in a pair's `problems`."""
+    UNEQUAL_LINE_COUNTS,
+    MISALIGNED,
+    TEST_OVERLAP,
+    NEAR_TEST_OVERLAP,
+    BLANK,
+    UNTRANSLATED,
+    WRONG_LANGUAGE,
+    LENGTH_RATIO,
+    REPLACEMENT_CHARACTERS,
+    MOJIBAKE,
+    CONTROL_CHARACTERS,
+    ESCAPED_ENTITIES,
+    DUPLICATE,
+    NEAR_DUPLICATE,
+    MULTIPLE_TARGETS,
+)
+_PAIR_CHECKS = [check for check in CHECKS if not check.is_corpus_level]
+BITS = {check.name: 1 << i for i, check in enumerate(_PAIR_CHECKS)}
+"""The bit of each check of pairs in a pair's `problems`."""
 
 
+@cache
 def bits_with_fix(fix: str) -> int:
     """Return the bits of all checks with a given fix."""
-    return sum(BITS[check.name] for check in CHECKS if not check.is_corpus_level and check.fix == fix)
+    return sum(check.bit for check in CHECKS if check.fix == fix)

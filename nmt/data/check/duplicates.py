@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nmt.data.arrays import Bools, Hashes, Indices
 from nmt.data.check.features import Records
 from nmt.data.check.minhash import band_keys
 
@@ -23,38 +23,44 @@ CHUNK_SIZE = 1 << 16
 class Duplicates:
     """For each pair, the index of the earlier pair that it duplicates, or -1."""
 
-    exact_N: NDArray[np.int64]
-    near_N: NDArray[np.int64]
-    same_source_N: NDArray[np.int64]
+    exact_N: Indices
+    near_N: Indices
+    same_source_N: Indices
     """The earlier pair has the same source and another target."""
 
 
-def find_duplicates(records: Records, mask_N: NDArray[np.bool_]) -> Duplicates:
+def find_duplicates(records: Records, mask_N: Bools) -> Duplicates:
     """Find exact duplicates, near duplicates and repeated sources among the pairs in `mask_N`."""
     exact_N = _first_occurrence(records["pair"], mask_N)
     unique_N = mask_N & (exact_N < 0)
-    near_N = np.full(len(records), -1)
-    for band in BANDS:
-        first_N = _first_occurrence(band_keys(records["digest"], band), unique_N & (near_N < 0))
-        candidates = np.flatnonzero(first_N >= 0)
-        for start in range(0, len(candidates), CHUNK_SIZE):
-            index_M = candidates[start : start + CHUNK_SIZE]
-            similarity_M = (records["digest"][index_M] == records["digest"][first_N[index_M]]).mean(1)
-            index_M = index_M[similarity_M >= MIN_SIMILARITY]
-            near_N[index_M] = first_N[index_M]
+    near_N = _find_near(records["digest"], unique_N)
     same_source_N = _first_occurrence(records["source"], unique_N)
     same_source_N[near_N >= 0] = -1  # the target is not a different one
     return Duplicates(exact_N, near_N, same_source_N)
 
 
-def _first_occurrence(key_N: NDArray[np.uint64], mask_N: NDArray[np.bool_]) -> NDArray[np.int64]:
+def _find_near(digest_NP: Records, mask_N: Bools) -> Indices:
+    """Return the first pair that agrees with each pair in a band and is similar (Broder 1997), or -1."""
+    near_N = np.full(len(mask_N), -1)
+    for band in BANDS:
+        keys_N = band_keys(digest_NP, band)
+        first_N = _first_occurrence(keys_N, mask_N & (near_N < 0))
+        candidates = np.flatnonzero(first_N >= 0)
+        for start in range(0, len(candidates), CHUNK_SIZE):
+            pair_M = candidates[start : start + CHUNK_SIZE]
+            first_M = first_N[pair_M]
+            # The fraction of equal hash values estimates the Jaccard similarity.
+            is_equal_MP = digest_NP[pair_M] == digest_NP[first_M]
+            is_near_M = is_equal_MP.mean(1) >= MIN_SIMILARITY
+            near_N[pair_M[is_near_M]] = first_M[is_near_M]
+    return near_N
+
+
+def _first_occurrence(key_N: Hashes, mask_N: Bools) -> Indices:
     """Return the first index in `mask_N` with the same key, or -1 for the first one and outside the mask."""
-    indices = np.flatnonzero(mask_N)
-    key_M = key_N[indices]
-    order = np.argsort(key_M, kind="stable")
-    sorted_M = key_M[order]
-    is_first_M = np.r_[True, sorted_M[1:] != sorted_M[:-1]] if len(order) else np.empty(0, bool)
-    first_M = order[np.maximum.accumulate(np.where(is_first_M, np.arange(len(order)), 0))]
+    index_M = np.flatnonzero(mask_N)
+    _, first, inverse_M = np.unique(key_N[index_M], return_index=True, return_inverse=True)
+    first_M = index_M[first[inverse_M]]
     earlier_N = np.full(len(key_N), -1)
-    earlier_N[indices[order[~is_first_M]]] = indices[first_M[~is_first_M]]
+    earlier_N[index_M] = np.where(first_M < index_M, first_M, -1)
     return earlier_N

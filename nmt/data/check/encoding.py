@@ -7,7 +7,14 @@ import html.entities
 import re
 from collections.abc import Container
 
-from nmt.data.check.checks import BITS, CONTROL_CHARACTERS, ESCAPED_ENTITIES, MOJIBAKE, REPLACEMENT_CHARACTERS
+from nmt.data.check.checks import (
+    CONTROL_CHARACTERS,
+    ESCAPED_ENTITIES,
+    MOJIBAKE,
+    REPLACEMENT_CHARACTERS,
+    bits_with_fix,
+)
+from nmt.data.pairs import Pair
 
 _ENTITY = re.compile(r"&(?:[a-zA-Z][a-zA-Z0-9]{1,23}|#\d{2,7}|#x[0-9a-fA-F]{2,6});")
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ufeff]")
@@ -18,34 +25,60 @@ _MOJIBAKE = re.compile(
     f"(?<![{_BOX}])(?:[┬├─┼╞╟╚╔╩╦╠═╬╧╨╤╥╙╘╒╓╫╪┘┌█▄▌▐▀][^\x00-\x7f]|[ΓÔ][ÇéäåêâÆîôÉ][^\x00-\x7f])+(?![{_BOX}])"
     "|(?:√[^\x00-\x7fπΩµ])+"
 )
+_CODECS = ("cp437", "cp850", "mac_roman")
+_BOXES = re.compile(f"[{_BOX}]+")
 _MOJIBAKE_START = re.compile(f"[{_BOX}ΓÔ√]")
 
 
 def encoding_problems(text: str) -> int:
     """Return the bits of the encoding problems of a text."""
-    problems = BITS[CONTROL_CHARACTERS.name] if _CONTROL.search(text) else 0
+    problems = 0
+    if _CONTROL.search(text):
+        problems |= CONTROL_CHARACTERS.bit
     if "\ufffd" in text:
-        problems |= BITS[REPLACEMENT_CHARACTERS.name]
-    if "&" in text and any(entity[1] == "#" or entity[1:] in html.entities.html5 for entity in _ENTITY.findall(text)):
-        problems |= BITS[ESCAPED_ENTITIES.name]
+        problems |= REPLACEMENT_CHARACTERS.bit
+    if "&" in text and any(map(_is_known_entity, _ENTITY.findall(text))):
+        problems |= ESCAPED_ENTITIES.bit
     if not text.isascii() and _is_mojibake(text):
-        problems |= BITS[MOJIBAKE.name]
+        problems |= MOJIBAKE.bit
     return problems
+
+
+def _is_known_entity(entity: str) -> bool:
+    is_number = entity[1] == "#"
+    return is_number or entity[1:] in html.entities.html5
 
 
 def repair_encoding(text: str, ignored: Container[str] = ()) -> str:
     """Decode mojibake, unescape HTML entities and remove control characters, except for the checks in `ignored`."""
     import ftfy
 
-    has_mojibake, has_control = (check.name not in ignored for check in (MOJIBAKE, CONTROL_CHARACTERS))
+    decodes = MOJIBAKE.name not in ignored
+    removes_control = CONTROL_CHARACTERS.name not in ignored
     config = ftfy.TextFixerConfig(
-        unescape_html=ESCAPED_ENTITIES.name not in ignored, fix_encoding=has_mojibake, fix_c1_controls=has_control,
-        remove_control_chars=has_control, remove_terminal_escapes=has_control, fix_latin_ligatures=False,
-        fix_character_width=False, uncurl_quotes=False, fix_line_breaks=False, normalization=None,
-    )  # fmt: skip
+        unescape_html=ESCAPED_ENTITIES.name not in ignored,
+        fix_encoding=decodes,
+        fix_c1_controls=removes_control,
+        remove_control_chars=removes_control,
+        remove_terminal_escapes=removes_control,
+        fix_latin_ligatures=False,
+        fix_character_width=False,
+        uncurl_quotes=False,
+        fix_line_breaks=False,
+        normalization=None,
+    )
     text = ftfy.fix_text(text, config)
-    text = _decode_mojibake(text) if has_mojibake else text
-    return _CONTROL.sub("", text) if has_control else text
+    if decodes:
+        text = _decode_mojibake(text)
+    return _CONTROL.sub("", text) if removes_control else text
+
+
+def repair_pair(pair: Pair, problems: int, ignored: Container[str] = ()) -> Pair:
+    """Return a pair with the given problems after `repair_encoding`, if it can repair one of them."""
+    if not problems & bits_with_fix("rewrite"):
+        return pair
+    source, target = pair
+    return repair_encoding(source, ignored), repair_encoding(target, ignored)
 
 
 def _is_mojibake(text: str) -> bool:
@@ -57,15 +90,21 @@ def _is_mojibake(text: str) -> bool:
 
 def _decode_mojibake(text: str) -> str:
     """Decode UTF-8 that was read as code page 437, 850 or Mac Roman; ftfy leaves short runs unchanged."""
+    return _MOJIBAKE.sub(_decode_run, text) if _MOJIBAKE_START.search(text) else text
 
-    def decode(match: re.Match[str]) -> str:
-        run = match[0]
-        in_word = any(char.isalpha() for char in (text[match.start() - 1 : match.start()], text[match.end() :][:1]))
-        if not in_word and (run[0] == "√" or all("\u2500" <= char <= "\u259f" for char in run)):
-            return run  # a square root or a box drawing
-        for codec in ("cp437", "cp850", "mac_roman"):
-            with contextlib.suppress(UnicodeError):
-                return run.encode(codec).decode()
-        return run
 
-    return _MOJIBAKE.sub(decode, text) if _MOJIBAKE_START.search(text) else text
+def _decode_run(match: re.Match[str]) -> str:
+    run = match[0]
+    if not _touches_letter(match) and (run[0] == "√" or _BOXES.fullmatch(run)):
+        return run  # a square root or a box drawing
+    for codec in _CODECS:
+        with contextlib.suppress(UnicodeError):
+            return run.encode(codec).decode()
+    return run
+
+
+def _touches_letter(match: re.Match[str]) -> bool:
+    start, end = match.span()
+    before = match.string[start - 1 : start]
+    after = match.string[end : end + 1]
+    return before.isalpha() or after.isalpha()

@@ -11,65 +11,107 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from nmt.data.arrays import Bools, Bytes, Hashes
 from nmt.data.normalization import is_mark
-from nmt.data.pairs import hash_text
+from nmt.data.pairs import Pair, hash_text
 
 NUM_HASHES = 64
 """P: the standard error of an estimated similarity is at most 1 / (2 sqrt(P))."""
-
+MIN_NEAR_WORDS = 6
+"""Minimum number of words of a sentence that may be almost equal to one of a test set."""
 MAX_CACHED_CHARACTERS = 40
 """Longer words are not cached, because a server would keep those of its clients."""
 
 _DIGITS = re.compile(r"\d+")
 
+Band = tuple[int, int]
+"""First hash value and number of hash values of a part of the digests."""
+Words = Sequence[str]
+"""The normalized words of a sentence."""
+
+
+class Side:
+    """One side of several pairs: the words of its sentences and their MinHash values."""
+
+    def __init__(self, pairs: Sequence[Pair], side: int) -> None:
+        """Normalize the words of a side, which is 0 for sources and 1 for targets."""
+        texts = [pair[side] for pair in pairs]
+        self.num_characters = list(map(len, texts))
+        self.sentences: list[Words] = list(map(normalized_words, texts))
+        self.hashes_NP = minhash(self.sentences, side)
+
+    @functools.cached_property
+    def digest_NP(self) -> Bytes:
+        """Lowest byte of each hash value (b-bit MinHash, Li and König 2010)."""
+        return self.hashes_NP.astype(np.uint8)
+
+    @functools.cached_property
+    def is_long_N(self) -> Bools:
+        """Whether each sentence has at least `MIN_NEAR_WORDS` words."""
+        num_words_N = np.fromiter(map(len, self.sentences), np.int64)
+        return num_words_N >= MIN_NEAR_WORDS
+
 
 def normalized_words(text: str) -> list[str]:
     """Return the case-folded words of a text in Unicode NFC without punctuation."""
-    text = text if text.isascii() else unicodedata.normalize("NFC", text)
-    return list(filter(None, map(_alphanumeric, text.casefold().split())))
+    if not text.isascii():
+        text = unicodedata.normalize("NFC", text)
+    words = map(_alphanumeric, text.casefold().split())
+    return list(filter(None, words))
 
 
 def _alphanumeric(word: str) -> str:
-    return _cached_alphanumeric(word) if len(word) <= MAX_CACHED_CHARACTERS else _without_punctuation(word)
+    if len(word) > MAX_CACHED_CHARACTERS:
+        return _without_punctuation(word)
+    return _cached_alphanumeric(word)
 
 
 def _without_punctuation(word: str) -> str:
     """Remove all characters but letters, digits and marks, such as the vowel signs of Hindi."""
-    return word if word.isalnum() else "".join(c for c in word if c.isalnum() or is_mark(c))
+    if word.isalnum():
+        return word
+    kept = [c for c in word if c.isalnum() or is_mark(c)]
+    return "".join(kept)
 
 
 _cached_alphanumeric = functools.lru_cache(maxsize=1 << 16)(_without_punctuation)
 
 
-def hash_words(words: Sequence[str]) -> int:
+def hash_words(words: Words) -> int:
     """Return a 64-bit hash of the words of a sentence."""
     return hash_text(" ".join(words))
 
 
-def hash_word_pair(source: Sequence[str], target: Sequence[str]) -> int:
+def hash_word_pair(source: Words, target: Words) -> int:
     """Return a 64-bit hash of the words of a sentence pair."""
     return hash_text(f"{' '.join(source)}\t{' '.join(target)}")
 
 
-def minhash(sentences: Sequence[Sequence[str]], side: int) -> NDArray[np.uint32]:
-    """Return the MinHash digests of the words and word bigrams of sentences, [N, P].
+def minhash(sentences: Sequence[Words], side: int) -> NDArray[np.uint32]:
+    """Return the MinHash values (Broder 1997) of the words and word bigrams of sentences, [N, P].
 
-    Equal words of different sides are different tokens. Numbers are replaced with 0, so that sentences that differ only
-    in numbers are similar.
+    Equal words of different sides are different tokens.
     """
     import rensa
 
-    sentences = [[_DIGITS.sub("0", word) if word[0].isdigit() else word for word in words] for words in sentences]
-    tokens = [
-        [*(f"{side}{word}" for word in words), *(f"{side}{first} {second}" for first, second in pairwise(words))]
-        for words in sentences
-    ]
-    return np.array(rensa.RMinHash.digests_from_token_sets(tokens, NUM_HASHES, 1), np.uint32)
+    tokens = [_tokens(words, side) for words in sentences]
+    hashes = rensa.RMinHash.digests_from_token_sets(tokens, NUM_HASHES, 1)
+    return np.array(hashes, np.uint32)
 
 
-def band_keys(digest_NP: NDArray[np.uint8], band: tuple[int, int]) -> NDArray[np.uint64]:
+def _tokens(words: Words, side: int) -> list[str]:
+    # Numbers are replaced with 0, so that sentences that differ only in numbers are similar.
+    words = [_DIGITS.sub("0", word) if word[0].isdigit() else word for word in words]
+    bigrams = [f"{side}{first} {second}" for first, second in pairwise(words)]
+    unigrams = [f"{side}{word}" for word in words]
+    return unigrams + bigrams
+
+
+def band_keys(digest_NP: Bytes, band: Band) -> Hashes:
     """Return the hash values of a band of each digest as one integer."""
     start, width = band
     bytes_N8 = np.zeros((len(digest_NP), 8), np.uint8)
-    bytes_N8[:, :width] = digest_NP[:, start : start + width]
-    return bytes_N8.view(np.uint64)[:, 0]
+    end = start + width
+    bytes_N8[:, :width] = digest_NP[:, start:end]
+    keys_N1 = bytes_N8.view(np.uint64)
+    return keys_N1[:, 0]

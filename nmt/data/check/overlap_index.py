@@ -1,16 +1,25 @@
 """Index of test sentences, to find training pairs that overlap with a test set.
 
-Shape suffixes: N pairs, T test sentences, C candidates.
+Shape suffixes: N pairs, L pairs with a long side, T test sentences, P hash functions, C candidates: a pair and a test
+sentence.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-from nmt.data.check.minhash import NUM_HASHES, band_keys, hash_word_pair, hash_words, minhash, normalized_words
+from nmt.data.arrays import Doubles, Indices
+from nmt.data.check.minhash import (
+    NUM_HASHES,
+    Band,
+    Side,
+    Words,
+    band_keys,
+    hash_word_pair,
+    hash_words,
+)
 from nmt.data.normalization import estimate_num_words
 from nmt.data.pairs import Pair
 
@@ -21,14 +30,85 @@ MIN_SIDE_SIMILARITY = 0.7
 a sentence of ten words already reduces the similarity to about 0.7."""
 MIN_PAIR_SIMILARITY = 0.45
 """Minimum similarity of both sides. Two words changed in a sentence of ten words leave a similarity of about 0.55."""
-MIN_EXACT_WORDS, MIN_NEAR_WORDS = 4, 6
+MIN_EXACT_WORDS = 4
 """Minimum number of words of one overlapping side; shorter sentences ("Thank you") overlap by chance."""
 CHUNK_SIZE = 1 << 16
 """Candidates compared at a time."""
 
-Digests = NDArray[np.uint8]
-Words = Sequence[Sequence[str]]
-_Band = tuple[NDArray[np.uint64], NDArray[np.int64]]
+Candidates = tuple[Indices, Indices]
+"""Indices of pairs, [C], and of the test sentences to compare them with, [C]."""
+Matches = dict[int, tuple[float, int]]
+"""For each pair, the similarity and index of the most similar test sentence."""
+
+
+class _Band:
+    """The keys of test sentences in one band, in ascending order."""
+
+    def __init__(self, tests: Side, distinct: Indices, band: Band) -> None:
+        """Take the long ones of the sentences `distinct`."""
+        self.band = band
+        is_long_T = tests.is_long_N[distinct]
+        long_T = distinct[is_long_T]
+        digest_TP = tests.digest_NP[long_T]
+        key_T = band_keys(digest_TP, band)
+        order_T = np.argsort(key_T, kind="stable")
+        self.key_T = key_T[order_T]
+        self.index_T = long_T[order_T]
+        """Index of the sentence of each key."""
+
+    def candidates(self, side: Side) -> Iterator[Candidates]:
+        """Yield parts of all candidates whose sides are long and agree in the band."""
+        pair_L = np.flatnonzero(side.is_long_N)
+        digest_LP = side.digest_NP[pair_L]
+        key_L = band_keys(digest_LP, self.band)
+        start_L = np.searchsorted(self.key_T, key_L, "left")
+        end_L = np.searchsorted(self.key_T, key_L, "right")
+        count_L = end_L - start_L
+        # The candidates of a pair come after those of the pairs before it; they are the keys from its start on.
+        num_before_L = np.cumsum(count_L) - count_L
+        pair_C = np.repeat(pair_L, count_L)
+        offset_C = np.repeat(start_L - num_before_L, count_L)
+        place_C = offset_C + np.arange(len(offset_C))
+        test_C = self.index_T[place_C]
+        for start in range(0, len(pair_C), CHUNK_SIZE):
+            end = start + CHUNK_SIZE
+            yield pair_C[start:end], test_C[start:end]
+
+
+class _SideIndex:
+    """One side of the test sentences."""
+
+    def __init__(self, tests: Side, distinct: Indices) -> None:
+        """Index all sentences for exact overlap, and the sentences `distinct` for near overlap."""
+        self.tests = tests
+        self.bands = [_Band(tests, distinct, band) for band in BANDS]
+        self.hashes: dict[int, int] = {}
+        """Map from the hash of a sentence to its index."""
+        for i, words in enumerate(tests.sentences):
+            if words:
+                self.hashes.setdefault(hash_words(words), i)
+
+    def find(self, words: Words) -> int:
+        """Return the index of the sentence with these words, or -1."""
+        if not words:
+            return -1
+        return self.hashes.get(hash_words(words), -1)
+
+    def candidates(self, side: Side) -> Iterator[Candidates]:
+        """Yield the candidates of all bands."""
+        for band in self.bands:
+            yield from band.candidates(side)
+
+    def similarity_C(self, side: Side, candidates: Candidates) -> Doubles:
+        """Return the similarities of this side of pairs and test sentences; 0 if one of them is short."""
+        pair_C, test_C = candidates
+        pair_digest_CP = side.digest_NP[pair_C]
+        test_digest_CP = self.tests.digest_NP[test_C]
+        is_equal_CP = pair_digest_CP == test_digest_CP
+        is_long_C = side.is_long_N[pair_C]
+        is_long_C &= self.tests.is_long_N[test_C]
+        similarity_C = is_equal_CP.mean(1)
+        return np.where(is_long_C, similarity_C, 0.0)
 
 
 class OverlapIndex:
@@ -39,75 +119,64 @@ class OverlapIndex:
 
     def __init__(self, test_sets: Sequence[tuple[str, Sequence[Pair]]]) -> None:
         """Index test sets, each given as its name and pairs."""
-        self.places = [f"line {number:,} of {name}" for name, pairs in test_sets for number, _ in enumerate(pairs, 1)]
+        self.places: list[str] = []
         """Line and test set of each sentence."""
-        if not self.places:  # nothing is looked up
+        all_pairs: list[Pair] = []
+        for name, pairs in test_sets:
+            all_pairs += pairs
+            for number, _ in enumerate(pairs, 1):
+                self.places.append(f"line {number:,} of {name}")
+        if not all_pairs:  # nothing is looked up
             return
-        pairs = [pair for _, pairs in test_sets for pair in pairs]
-        sides = [[normalized_words(pair[side]) for pair in pairs] for side in (0, 1)]
-        self.is_long_2T = _is_long(sides)
-        """Whether each side has at least `MIN_NEAR_WORDS` words."""
-        self.pair_hashes = set(map(hash_word_pair, *sides))
-        self.digests = [minhash(sentences, side).astype(np.uint8) for side, sentences in enumerate(sides)]
-        self.hashes: list[dict[int, int]] = [{}, {}]
-        """For each side, a map from the hash of a sentence to its index."""
-        self.bands: list[list[_Band]] = [[], []]
-        """For each side and band, the sorted keys and the indices of their sentences."""
-        # Sentences that differ only in numbers have equal digests; one of them represents all.
-        _, distinct = np.unique(np.hstack((*self.digests, self.is_long_2T.T)), axis=0, return_index=True)
-        for side, sentences in enumerate(sides):
-            for i, words in enumerate(sentences):
-                if words:
-                    self.hashes[side].setdefault(hash_words(words), i)
-            indices = np.sort(distinct[self.is_long_2T[side][distinct]])
-            for band in BANDS:
-                keys = band_keys(self.digests[side], band)[indices]
-                order = np.argsort(keys, kind="stable")
-                self.bands[side].append((keys[order], indices[order]))
+        source = Side(all_pairs, 0)
+        target = Side(all_pairs, 1)
+        self.pair_hashes = set(map(hash_word_pair, source.sentences, target.sentences))
+        # Sentences that differ only in numbers have equal digests; the first one represents all.
+        is_long_T2 = np.stack([source.is_long_N, target.is_long_N], axis=1)
+        digests = (source.digest_NP, target.digest_NP)
+        features = np.hstack([*digests, is_long_T2])
+        _, distinct = np.unique(features, axis=0, return_index=True)
+        distinct.sort()
+        self.source = _SideIndex(source, distinct)
+        self.target = _SideIndex(target, distinct)
 
-    def find_exact(self, source: Sequence[str], target: Sequence[str]) -> int:
+    def find_exact(self, source: Words, target: Words) -> int:
         """Return the index of the test sentence that overlaps with a pair on a long side or on both sides, or -1."""
-        matches = [self._find_side(side, words) for side, words in enumerate((source, target))]
-        for match, words in zip(matches, (source, target), strict=True):
-            if match >= 0 and estimate_num_words(words) >= MIN_EXACT_WORDS:
-                return match
-        is_test_pair = min(matches) >= 0 and hash_word_pair(source, target) in self.pair_hashes
-        return matches[0] if is_test_pair else -1
+        source_match = self.source.find(source)
+        if source_match >= 0 and _is_long(source):
+            return source_match
+        target_match = self.target.find(target)
+        if target_match >= 0 and _is_long(target):
+            return target_match
+        if source_match < 0 or target_match < 0:
+            return -1
+        is_test_pair = hash_word_pair(source, target) in self.pair_hashes
+        return source_match if is_test_pair else -1
 
-    def _find_side(self, side: int, words: Sequence[str]) -> int:
-        return self.hashes[side].get(hash_words(words), -1) if words else -1
-
-    def find_near(self, sides: Sequence[Words], digests: Sequence[Digests]) -> dict[int, int]:
+    def find_near(self, source: Side, target: Side) -> dict[int, int]:
         """Map each pair that is similar to a test sentence, on one side or on both, to the most similar one."""
-        is_long_2N = _is_long(sides)
-        best: dict[int, tuple[float, int]] = {}
-        for side in (0, 1):
-            for band, (keys_T, indices_T) in zip(BANDS, self.bands[side], strict=True):
-                keys_N = band_keys(digests[side], band)
-                start_N, end_N = (np.searchsorted(keys_T, keys_N, edge) for edge in ("left", "right"))
-                counts_N = (end_N - start_N) * is_long_2N[side]
-                pair_C = np.repeat(np.arange(len(keys_N)), counts_N)
-                offset_C = np.repeat(np.cumsum(counts_N) - counts_N - start_N, counts_N)
-                test_C = indices_T[np.arange(len(pair_C)) - offset_C]
-                for start in range(0, len(pair_C), CHUNK_SIZE):
-                    chunk = slice(start, start + CHUNK_SIZE)
-                    self._compare(digests, is_long_2N, pair_C[chunk], test_C[chunk], best)
-        return {pair: test for pair, (_, test) in best.items()}
+        matches: Matches = {}
+        for index, side in ((self.source, source), (self.target, target)):
+            for candidates in index.candidates(side):
+                self._compare(source, target, candidates, matches)
+        return {pair: test for pair, (_, test) in matches.items()}
 
-    def _compare(
-        self, digests: Sequence[Digests], is_long_2N: NDArray[np.bool_], pair_C: NDArray[np.int64],
-        test_C: NDArray[np.int64], best: dict[int, tuple[float, int]],
-    ) -> None:  # fmt: skip
-        """Update `best`, the similarity and index of the most similar test sentence of each pair."""
-        similarity_2C = np.stack([(digests[side][pair_C] == self.digests[side][test_C]).mean(1) for side in (0, 1)])
-        similarity_2C *= is_long_2N[:, pair_C] & self.is_long_2T[:, test_C]
-        is_side_near_C = similarity_2C.max(0) >= MIN_SIDE_SIMILARITY
-        is_near_C = is_side_near_C | (similarity_2C.min(0) >= MIN_PAIR_SIMILARITY)
-        near = (pair_C[is_near_C].tolist(), test_C[is_near_C].tolist(), similarity_2C.sum(0)[is_near_C].tolist())
-        for pair, test, similarity in zip(*near, strict=True):
-            best[pair] = max(best.get(pair, (0.0, -1)), (similarity, test))
+    def _compare(self, source: Side, target: Side, candidates: Candidates, matches: Matches) -> None:
+        """Add the candidates that are near to `matches`, if they are better."""
+        source_C = self.source.similarity_C(source, candidates)
+        target_C = self.target.similarity_C(target, candidates)
+        higher_C = np.maximum(source_C, target_C)
+        lower_C = np.minimum(source_C, target_C)
+        is_side_near_C = higher_C >= MIN_SIDE_SIMILARITY
+        is_pair_near_C = lower_C >= MIN_PAIR_SIMILARITY
+        similarity_C = source_C + target_C
+        pair_C, test_C = candidates
+        for i in np.flatnonzero(is_side_near_C | is_pair_near_C):
+            pair = int(pair_C[i])
+            similarity = float(similarity_C[i])
+            match = (similarity, int(test_C[i]))
+            matches[pair] = max(match, matches.get(pair, match))
 
 
-def _is_long(sides: Sequence[Words]) -> NDArray[np.bool_]:
-    """Return which sides have enough words for near overlap, [2, N]."""
-    return np.array([[len(words) >= MIN_NEAR_WORDS for words in sentences] for sentences in sides], bool)
+def _is_long(words: Words) -> bool:
+    return estimate_num_words(words) >= MIN_EXACT_WORDS

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.data.check.checks import BITS, CHECKS, Check, Severity, bits_with_fix
+from nmt.data.arrays import Bools
+from nmt.data.check.checks import CHECKS, Check, Severity, bits_with_fix
 
 
 @dataclass(frozen=True)
@@ -18,8 +19,8 @@ class Example:
 
     corpus: str
     line: int
-    source: str
-    target: str
+    source: str = ""
+    target: str = ""
     detail: str = ""
 
 
@@ -28,7 +29,7 @@ class Finding:
     """The number of pairs with a problem, and the first of them."""
 
     check: Check
-    count: int
+    count: int = 0
     examples: list[Example] = field(default_factory=list)
 
 
@@ -44,7 +45,7 @@ class Report:
     """In the order of `CHECKS`; checks without problems are omitted."""
     problems_N: NDArray[np.uint32]
     """Bits of the problems of each pair."""
-    misaligned_N: NDArray[np.bool_]
+    misaligned_N: Bools
     ignored: Container[str] = ()
     """Names of the checks that were skipped."""
 
@@ -54,44 +55,38 @@ class Report:
         return max((finding.check.severity for finding in self.findings), default=None)
 
     @property
-    def dropped_N(self) -> NDArray[np.bool_]:
+    def dropped_N(self) -> Bools:
         """Mask of the pairs that `repair` drops."""
-        is_dropped_N: NDArray[np.bool_] = (self.problems_N & np.uint32(bits_with_fix("drop")) > 0) | self.misaligned_N
-        return is_dropped_N
+        return self.misaligned_N | self._has_problem_N(bits_with_fix("drop"))
 
     def fix_counts(self) -> dict[str, int]:
         """Return the numbers of pairs that `repair` drops or rewrites per check; a pair may have several problems."""
         counts = {}
         for finding in self.findings:
             check = finding.check
-            if check.is_corpus_level:
-                count = int(self.misaligned_N.sum()) if check.fix == "drop" else 0
-            else:
-                has_N = self.problems_N & np.uint32(BITS[check.name]) > 0
-                count = int((has_N & ~self.dropped_N if check.fix == "rewrite" else has_N).sum())
-            if count and check.fix != "keep":
+            is_fixed_N = self.misaligned_N if check.is_corpus_level else self._has_problem_N(check.bit)
+            if check.fix == "rewrite":
+                is_fixed_N = is_fixed_N & ~self.dropped_N
+            count = int(is_fixed_N.sum())
+            if count and check.fix in ("drop", "rewrite"):
                 counts[check.name] = count
         return counts
 
+    def _has_problem_N(self, bits: int) -> Bools:
+        has_problem_N: Bools = self.problems_N & np.uint32(bits) > 0
+        return has_problem_N
+
     def to_dict(self) -> dict[str, Any]:
         """Return the report as a JSON object with all checks, including those without problems."""
-        findings = {finding.check.name: finding for finding in self.findings}
-        empty = {check.name: Finding(check, 0) for check in CHECKS}
+        severity = self.severity.name.lower() if self.severity is not None else "none"
+        found = {finding.check: finding for finding in self.findings}
+        findings = [found.get(check, Finding(check)) for check in CHECKS]
         return {
-            "corpora": [{"name": name, "pairs": pairs} for name, pairs in self.corpora],
-            "test_sets": [{"name": name, "pairs": pairs} for name, pairs in self.test_sets],
+            "corpora": _sizes(self.corpora),
+            "test_sets": _sizes(self.test_sets),
             "languages": list(self.languages),
-            "severity": self.severity.name.lower() if self.severity is not None else "none",
-            "findings": [
-                {
-                    "check": name,
-                    "severity": finding.check.severity.name.lower(),
-                    "description": finding.check.description,
-                    "count": finding.count,
-                    "examples": [asdict(example) for example in finding.examples],
-                }
-                for name, finding in (empty | findings).items()
-            ],
+            "severity": severity,
+            "findings": list(map(_finding_to_dict, findings)),
         }
 
     def to_html(self) -> str:
@@ -99,3 +94,17 @@ class Report:
         from nmt.templates import render
 
         return render("check.html", report=self.to_dict())
+
+
+def _sizes(corpora: Sequence[tuple[str, int]]) -> list[dict[str, object]]:
+    return [{"name": name, "pairs": pairs} for name, pairs in corpora]
+
+
+def _finding_to_dict(finding: Finding) -> dict[str, Any]:
+    return {
+        "check": finding.check.name,
+        "severity": finding.check.severity.name.lower(),
+        "description": finding.check.description,
+        "count": finding.count,
+        "examples": list(map(asdict, finding.examples)),
+    }

@@ -13,17 +13,17 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
 from nmt.console import progress
-from nmt.data.check.checks import bits_with_fix
 from nmt.data.check.corpus import TolerantReader
-from nmt.data.check.encoding import repair_encoding
+from nmt.data.check.encoding import repair_pair
 from nmt.data.check.features import RECORD, Records, extract_features
-from nmt.data.check.findings import FindingCollector
+from nmt.data.check.findings import CheckedCorpus, FindingCollector
 from nmt.data.check.overlap_index import OverlapIndex
 from nmt.data.check.report import Report
 from nmt.data.pairs import Pair
@@ -34,9 +34,20 @@ from nmt.runtime import num_cores
 if TYPE_CHECKING:
     from nmt.data.sources import Split
 
-_Options = tuple[tuple[str, str], OverlapIndex, frozenset[str]]
 CHUNK_SIZE = 5_000
 """Pairs per task of a worker."""
+
+
+@dataclass(frozen=True)
+class _Extractor:
+    """Extracts the features of pairs."""
+
+    languages: tuple[str, str]
+    overlap_index: OverlapIndex
+    ignored: frozenset[str]
+
+    def __call__(self, pairs: Sequence[Pair]) -> Records:
+        return extract_features(pairs, self.languages, self.overlap_index, self.ignored)
 
 
 def run_checks(
@@ -59,65 +70,73 @@ def run_checks(
     Raises:
         DataError: there are no pairs, or a corpus is corrupted.
     """
-    overlap_index, ignored = OverlapIndex(test_sets), frozenset(ignore)
-    counts = [corpus.count() if corpus.count else None for corpus in corpora]
-    total = sum(count or 0 for count in counts) if None not in counts else None
+    extractor = _Extractor(languages, OverlapIndex(test_sets), frozenset(ignore))
     with named_errors(Path(tempfile.gettempdir())), tempfile.TemporaryFile() as file:
-        readers, sizes = [TolerantReader(corpus) for corpus in corpora], []
-        with progress(total, "checking", " pairs", unit_scale=True) as bar:
-            for reader in readers:
-                size = 0
-                for records in _extract_parallel(reader, languages, overlap_index, ignored):
-                    file.write(records.tobytes())
-                    size += len(records)
-                    bar.update(len(records))
-                sizes.append(size)
-        if not sum(sizes):
-            raise DataError("there are no pairs to check", "check whether a file is empty")
-        file.flush()
+        checked = _write_records(corpora, extractor, file)
         records = np.memmap(file, RECORD, mode="r")
-        errors = [reader.line_count_error for reader in readers]
-        findings = FindingCollector(records, corpora, sizes, overlap_index, ignore=ignored, max_examples=max_examples)
-        return Report(
-            [(corpus.name, size) for corpus, size in zip(corpora, sizes, strict=True)],
-            [(name, len(pairs)) for name, pairs in test_sets],
-            languages,
-            findings.collect(errors),
-            findings.problems_N,
-            findings.misaligned_N,
-            findings.ignore,
-        )
+        collector = FindingCollector(records, checked, extractor.overlap_index, extractor.ignored, max_examples)
+        findings = collector.collect()
+    return Report(
+        [(corpus.name, len(corpus)) for corpus in checked],
+        [(name, len(pairs)) for name, pairs in test_sets],
+        languages,
+        findings,
+        collector.problems_N,
+        collector.misaligned_N,
+        extractor.ignored,
+    )
+
+
+def _write_records(corpora: Sequence[Split], extractor: _Extractor, file: BinaryIO) -> list[CheckedCorpus]:
+    """Write the records of all pairs to a file, and return the place of each corpus."""
+    from nmt.data.sources.corpus import (
+        total_pairs,
+    )  # on use, because translation imports this package, too
+
+    checked = []
+    end = 0
+    with progress(total_pairs(corpora), "checking", " pairs", unit_scale=True) as bar:
+        for corpus in corpora:
+            start = end
+            reader = TolerantReader(corpus)
+            for records in _extract_parallel(reader, extractor):
+                file.write(records.tobytes())
+                end += len(records)
+                bar.update(len(records))
+            checked.append(CheckedCorpus(corpus, start, end, reader.line_count_error))
+    if not end:
+        raise DataError("there are no pairs to check", "check whether a file is empty")
+    file.flush()
+    return checked
 
 
 def repair(corpora: Sequence[Split], report: Report) -> Iterator[Pair]:
     """Yield the pairs after dropping or rewriting those with problems; see `Check.fix`."""
-    rewrite_bits = bits_with_fix("rewrite")
     pairs = itertools.chain.from_iterable(map(TolerantReader, corpora))
-    rows = zip(report.problems_N.tolist(), report.dropped_N.tolist(), strict=True)
-    for pair, row in itertools.zip_longest(pairs, rows):
-        if pair is None or row is None:
+    all_problems = report.problems_N.tolist()
+    all_dropped = report.dropped_N.tolist()
+    for pair, problems, is_dropped in itertools.zip_longest(pairs, all_problems, all_dropped):
+        if pair is None or problems is None:
             raise DataError("the text changed while it was checked", "run the command again")
-        (source, target), (problems, is_dropped) = pair, row
         if not is_dropped:
-            if problems & rewrite_bits:
-                source, target = (repair_encoding(text, report.ignored) for text in (source, target))
-            yield source, target
+            yield repair_pair(pair, problems, report.ignored)
 
 
-def _extract_parallel(pairs: Iterable[Pair], *options: *_Options) -> Iterator[Records]:
+def _extract_parallel(pairs: Iterable[Pair], extractor: _Extractor) -> Iterator[Records]:
     """Yield records in the order of the pairs, computed by one process per CPU."""
     chunks = _chunk(pairs)
     first_chunks = list(itertools.islice(chunks, 2))
+    chunks = itertools.chain(first_chunks, chunks)
     num_workers = num_cores()
     if len(first_chunks) < 2 or num_workers == 1:
-        yield from (extract_features(chunk, *options) for chunk in itertools.chain(first_chunks, chunks))
+        yield from map(extractor, chunks)
         return
     context = multiprocessing.get_context("spawn")  # fork is unsafe with threads
-    with ProcessPoolExecutor(num_workers, context, _init_worker, options) as pool:
+    with ProcessPoolExecutor(num_workers, context, _init_worker, (extractor,)) as pool:
         pending: deque[Future[Records]] = deque()
         try:
             pool.submit(int).result()  # raises if processes cannot start; submitting data would block forever
-            for chunk in itertools.chain(first_chunks, chunks):
+            for chunk in chunks:
                 pending.append(pool.submit(_extract, chunk))
                 if len(pending) > 2 * num_workers:  # limit the text in memory
                     yield pending.popleft().result()
@@ -136,13 +155,14 @@ def _chunk(pairs: Iterable[Pair]) -> Iterator[tuple[Pair, ...]]:
         yield chunk
 
 
-_options: _Options
+_extractor: _Extractor
+"""Of a worker process: sent once, because the index of test sentences is large."""
 
 
-def _init_worker(*options: *_Options) -> None:
-    global _options
-    _options = options
+def _init_worker(extractor: _Extractor) -> None:
+    global _extractor
+    _extractor = extractor
 
 
 def _extract(pairs: Sequence[Pair]) -> Records:
-    return extract_features(pairs, *_options)
+    return _extractor(pairs)

@@ -6,7 +6,7 @@ import datetime
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,6 +71,16 @@ class Split:
     """Returns the approximate number of pairs, if that is faster than reading them."""
     files: tuple[Path, ...] = ()
     """The files that are read, unless they are part of nmt."""
+
+
+def total_pairs(splits: Iterable[Split]) -> int | None:
+    """Return the approximate number of pairs of several splits; None if that of one is not known."""
+    total = 0
+    for split in splits:
+        if split.count is None:
+            return None
+        total += split.count()
+    return total
 
 
 def translators_of(split: Split) -> list[dict[str, Any]]:

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from nmt.console import counted
+from nmt.data.arrays import Indices
 from nmt.data.sources import CorpusOptions
 
 MIXING_STREAM = 0x6D6978
@@ -29,6 +29,11 @@ class PreparedCorpus:
     options: CorpusOptions
     is_replay: bool = False
 
+    @property
+    def role(self) -> str:
+        """`training` or `replay`."""
+        return "replay" if self.is_replay else "training"
+
 
 @dataclass(frozen=True)
 class Mix:
@@ -41,17 +46,26 @@ class Mix:
 
     def pairs_per_epoch(self, num_pairs: Sequence[int]) -> list[int]:
         """Return the number of pairs of each corpus in an epoch, given the number of each that can be used."""
-        largest = max(n for corpus, n in zip(self.corpora, num_pairs, strict=True) if not corpus.is_replay)
-        counts = [
-            corpus.options.weight * n * (largest / n) ** (1 - 1 / self.temperature) if n else 0.0
-            for corpus, n in zip(self.corpora, num_pairs, strict=True)
-        ]
-        replay = [i for i, corpus in enumerate(self.corpora) if corpus.is_replay]
-        if replay:
-            num_new = sum(counts) - (replayed := sum(counts[i] for i in replay))
-            scale = num_new * self.replay_share / (1 - self.replay_share) / replayed
-            counts = [count * scale if i in replay else count for i, count in enumerate(counts)]
+        sizes = list(zip(self.corpora, num_pairs, strict=True))
+        largest = max(size for corpus, size in sizes if not corpus.is_replay)
+        counts = [self._upsampled(corpus, size, largest) for corpus, size in sizes]
+        # Scale the replay corpora together, so that they have their share r of all pairs: r / (1 - r) of the new pairs.
+        num_replayed = sum(count for corpus, count in zip(self.corpora, counts, strict=True) if corpus.is_replay)
+        if num_replayed:
+            num_new = sum(counts) - num_replayed
+            scale = num_new * self.replay_share / (1 - self.replay_share) / num_replayed
+            for i, corpus in enumerate(self.corpora):
+                if corpus.is_replay:
+                    counts[i] *= scale
         return [max(1, round(count)) if count else 0 for count in counts]
+
+    def _upsampled(self, corpus: PreparedCorpus, size: int, largest: int) -> float:
+        """Return the pairs of a corpus after upsampling (Arivazhagan et al. 2019), without replay."""
+        if not size:
+            return 0.0
+        exponent = 1 - 1 / self.temperature
+        factor: float = (largest / size) ** exponent
+        return corpus.options.weight * size * factor
 
 
 @dataclass(frozen=True)
@@ -59,25 +73,31 @@ class SampledCorpus:
     """The pairs of a corpus that training uses, and how many of them an epoch has."""
 
     corpus: PreparedCorpus
-    pair_ids_N: NDArray[np.int64]
+    pair_ids_N: Indices
     pairs_per_epoch: int
 
     def describe(self) -> str:
         """Return a description, such as `100 of 360 pairs of mine/train`."""
-        available, role = len(self.pair_ids_N), " (replay)" if self.corpus.is_replay else ""
-        part = f"{self.pairs_per_epoch:,} of " if self.pairs_per_epoch < available else ""
-        repeated = f", repeated to {self.pairs_per_epoch:,}" if self.pairs_per_epoch > available else ""
-        return f"{part}{counted(available, 'pair')} of {self.corpus.name}{role}{repeated}"
+        available = len(self.pair_ids_N)
+        text = f"{counted(available, 'pair')} of {self.corpus.name}"
+        if self.corpus.is_replay:
+            text += " (replay)"
+        if self.pairs_per_epoch < available:
+            return f"{self.pairs_per_epoch:,} of {text}"
+        if self.pairs_per_epoch > available:
+            return f"{text}, repeated to {self.pairs_per_epoch:,}"
+        return text
 
 
 def describe(corpora: Sequence[SampledCorpus]) -> str:
     """Return the pairs of an epoch as text: their number, or those of each corpus if they are sampled."""
     if all(each.pairs_per_epoch == len(each.pair_ids_N) for each in corpora):
         return counted(sum(each.pairs_per_epoch for each in corpora), "pair")
-    return f"{' and '.join(each.describe() for each in corpora)} per epoch"
+    parts = " and ".join(each.describe() for each in corpora)
+    return f"{parts} per epoch"
 
 
-def sample_pairs(num_available: int, num_sampled: int, seed: int, corpus: int, epoch: int) -> NDArray[np.int64]:
+def sample_pairs(num_available: int, num_sampled: int, seed: int, corpus: int, epoch: int) -> Indices:
     """Return the indices of the pairs of a corpus in an epoch: a pure function of the arguments.
 
     The epochs take consecutive parts of an infinite sequence of shuffles of all pairs, so that all pairs are used
@@ -85,8 +105,14 @@ def sample_pairs(num_available: int, num_sampled: int, seed: int, corpus: int, e
     """
     if num_sampled == num_available:
         return np.arange(num_available)
-    start, end = epoch * num_sampled, (epoch + 1) * num_sampled
-    shuffles = range(start // num_available, -(-end // num_available))
-    order = [np.random.default_rng((seed, MIXING_STREAM, corpus, i)).permutation(num_available) for i in shuffles]
-    offset = shuffles.start * num_available
-    return np.concatenate(order)[start - offset : end - offset]
+    # Draw the shuffles that contain the places start to end of the sequence.
+    start = epoch * num_sampled
+    end = start + num_sampled
+    first_shuffle = start // num_available
+    last_shuffle = (end - 1) // num_available
+    order = []
+    for i in range(first_shuffle, last_shuffle + 1):
+        rng = np.random.default_rng((seed, MIXING_STREAM, corpus, i))
+        order.append(rng.permutation(num_available))
+    offset = start - first_shuffle * num_available
+    return np.concatenate(order)[offset : offset + num_sampled]

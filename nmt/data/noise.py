@@ -6,7 +6,7 @@ import re
 import string
 from collections.abc import Callable, Iterable, Sequence
 from inspect import signature
-from itertools import compress
+from itertools import compress, pairwise
 from random import Random
 
 from nmt.errors import ConfigError
@@ -14,7 +14,8 @@ from nmt.registry import resolve
 
 Noise = Callable[..., str]
 
-_NO_PUNCTUATION = str.maketrans("", "", string.punctuation.replace("'", "").replace("-", "") + "„“”«»…¿¡")
+_ASCII_PUNCTUATION = string.punctuation.replace("'", "").replace("-", "")
+_NO_PUNCTUATION = str.maketrans("", "", _ASCII_PUNCTUATION + "„“”«»…¿¡")
 _NO_APOSTROPHES = str.maketrans("", "", "'’‘`´")
 _UMLAUTS_TO_DIGRAPHS = str.maketrans(
     {"ä": "ae", "ö": "oe", "ü": "ue", "Ä": "Ae", "Ö": "Oe", "Ü": "Ue", "ß": "ss", "ẞ": "SS"}
@@ -22,12 +23,19 @@ _UMLAUTS_TO_DIGRAPHS = str.maketrans(
 _UMLAUTS_TO_VOWELS = str.maketrans({"ä": "a", "ö": "o", "ü": "u", "Ä": "A", "Ö": "O", "Ü": "U", "ß": "ss", "ẞ": "SS"})
 _WORD = re.compile(r"[^\W\d_]{3,}")
 _KEYBOARD_ROWS = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
-_ADJACENT_KEYS = {
-    letter: "".join(row[max(0, i - 1) : i] + row[i + 1 : i + 2])
-    for row in _KEYBOARD_ROWS
-    for i, letter in enumerate(row)
-}
-"""Horizontally adjacent keys on an English keyboard."""
+
+
+def _adjacent_keys() -> dict[str, str]:
+    """Return the horizontally adjacent keys of each letter on an English keyboard."""
+    adjacent: dict[str, str] = dict.fromkeys(string.ascii_lowercase, "")
+    for row in _KEYBOARD_ROWS:
+        for left, right in pairwise(row):
+            adjacent[left] += right
+            adjacent[right] += left
+    return adjacent
+
+
+_ADJACENT_KEYS = _adjacent_keys()
 
 
 def lowercase(text: str, rng: Random, *, p: float = 0.1) -> str:
@@ -52,36 +60,48 @@ def no_apostrophes(text: str, rng: Random, *, p: float = 0.1) -> str:
 
 def lowercase_no_punctuation(text: str, rng: Random, *, p: float = 0.1) -> str:
     """Lowercase the sentence and remove punctuation and apostrophes, as in a search query."""
-    return text.lower().translate(_NO_PUNCTUATION).translate(_NO_APOSTROPHES) if rng.random() < p else text
+    if rng.random() >= p:
+        return text
+    return text.lower().translate(_NO_PUNCTUATION | _NO_APOSTROPHES)
 
 
 def typos(text: str, rng: Random, *, p: float = 0.1, word_fraction: float = 0.15) -> str:
     """Add a typo to a fraction of the words: a letter is deleted, doubled, swapped or replaced with an adjacent key."""
     if rng.random() >= p:
         return text
-    return _WORD.sub(lambda match: _add_typo(match[0], rng) if rng.random() < word_fraction else match[0], text)
+
+    def change(match: re.Match[str]) -> str:
+        return _add_typo(match[0], rng) if rng.random() < word_fraction else match[0]
+
+    return _WORD.sub(change, text)
 
 
 def _add_typo(word: str, rng: Random) -> str:
     i = rng.randrange(1, len(word))  # the first letter is rarely mistyped
     kind = rng.randrange(4)
+    if kind == 2:  # swap two letters after the first one
+        i = max(i, 2)
+        return word[: i - 1] + word[i] + word[i - 1] + word[i + 1 :]
+    before = word[:i]
+    letter = word[i]
+    after = word[i + 1 :]
     if kind == 0:
-        return word[:i] + word[i + 1 :]
+        return before + after
     if kind == 1:
-        return word[:i] + word[i] + word[i:]
-    if kind == 2:
-        second = max(i, 2)
-        return word[: second - 1] + word[second] + word[second - 1] + word[second + 1 :]
-    keys = _ADJACENT_KEYS.get(word[i].lower(), word[i])
+        return before + 2 * letter + after
+    keys = _ADJACENT_KEYS.get(letter.lower(), letter)
     key = keys[rng.randrange(len(keys))]
-    return word[:i] + (key.upper() if word[i].isupper() else key) + word[i + 1 :]
+    if letter.isupper():
+        key = key.upper()
+    return before + key + after
 
 
 def no_umlauts(text: str, rng: Random, *, p: float = 0.1) -> str:
     """Replace umlauts and ß with ASCII letters, as on an English keyboard: "moechte" or "mochte", "gross"."""
     if rng.random() >= p:
         return text
-    return text.translate(_UMLAUTS_TO_DIGRAPHS if rng.random() < 0.5 else _UMLAUTS_TO_VOWELS)
+    table = _UMLAUTS_TO_DIGRAPHS if rng.random() < 0.5 else _UMLAUTS_TO_VOWELS
+    return text.translate(table)
 
 
 NOISES: dict[str, Noise] = {
@@ -108,13 +128,18 @@ class SourceNoise:
         Raises:
             ConfigError: a name or option is unknown, or a value is not a probability.
         """
-        self._functions = [resolve("noise", NOISES, spec) for spec in specs]
-        for spec, function in zip(specs, self._functions, strict=True):
-            for name, value in getattr(function, "keywords", {}).items():
+        self._functions: list[Noise] = []
+        self.probabilities: list[float] = []
+        """Probability of each function to apply to a sentence."""
+        for spec in specs:
+            function = resolve("noise", NOISES, spec)
+            options = getattr(function, "keywords", {})
+            for name, value in options.items():
                 if not 0 <= value <= 1:
                     raise ConfigError(f"noise {spec}: {name} must be a probability between 0 and 1")
-        self.probabilities = [float(signature(function).parameters["p"].default) for function in self._functions]
-        """Probability of each function to apply to a sentence."""
+            probability = signature(function).parameters["p"].default
+            self._functions.append(function)
+            self.probabilities.append(float(probability))
 
     def apply(self, text: str, is_chosen: Iterable[bool], rng: Random) -> str:
         """Apply the chosen functions, whatever their `p`; return `text` if the result would be blank."""

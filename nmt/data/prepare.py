@@ -6,9 +6,8 @@ the store, which stands for the code.
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from itertools import chain, islice
 from pathlib import Path
@@ -25,7 +24,7 @@ from nmt.data.pairs import Pair, read_lines, read_pairs, write_pairs
 from nmt.data.placeholders import PLACEHOLDERS, replace_spans
 from nmt.data.sentences import count_sentences
 from nmt.data.sources import Split, open_split, parse_corpus, validate_all
-from nmt.data.sources.corpus import translators_of
+from nmt.data.sources.corpus import hash_strings, total_pairs, translators_of
 from nmt.data.store import VERSION, Store, encode_file, is_encoded
 from nmt.data.tokenizer import Tokenizer, tokenizer_file
 from nmt.errors import ConfigError, DataError
@@ -34,8 +33,14 @@ from nmt.untrusted_files import read_record
 
 SAMPLE_SIZE = 10_000
 """Lines whose sentences are counted."""
+META_FILE = "meta.json"
 CLEANING_FILE = "cleaned.json"
 """Results of the cleaning; present during preparation once the text is complete."""
+
+PLACEHOLDERS_VERSION = 4
+"""Version of what placeholders replace."""
+_OPTIONAL_KEYS = ("replay", "placeholders", "tag")
+"""Entries of a recipe that are left out if they are not used, so that earlier fingerprints stay."""
 
 
 @dataclass(frozen=True)
@@ -53,13 +58,15 @@ class PreparedData:
 
     def mix(self, config: Config) -> Mix:
         """Return the corpora of the training text and the options that mix them."""
-        specs, num_train = (*config.data.train, *config.data.replay), len(config.data.train)
+        specs = (*config.data.train, *config.data.replay)
         recipe = self.meta["recipe"]
-        names = [name for name, _ in (*recipe["train"], *recipe.get("replay", ()))]
-        corpora = [
-            PreparedCorpus(name, num_pairs, parse_corpus(spec)[1], is_replay=i >= num_train)
-            for i, (name, spec, num_pairs) in enumerate(zip(names, specs, self.meta["corpora"], strict=True))
-        ]
+        replay = recipe.get("replay", [])
+        checksums = [*recipe["train"], *replay]
+        corpora: list[PreparedCorpus] = []
+        for spec, (name, _), num_pairs in zip(specs, checksums, self.meta["corpora"], strict=True):
+            is_replay = len(corpora) >= len(config.data.train)
+            _, options = parse_corpus(spec)
+            corpora.append(PreparedCorpus(name, num_pairs, options, is_replay))
         return Mix(corpora, config.data.temperature, config.train.replay_share)
 
     def store(self, split: str) -> Store:
@@ -68,7 +75,9 @@ class PreparedData:
 
     def lines(self, split: str) -> tuple[list[str], list[str]]:
         """Read the source and target sentences of a split."""
-        return tuple(list(read_lines(self.directory / f"{split}.{code}")) for code in (self.src, self.tgt))  # type: ignore[return-value]
+        sources = read_lines(self.directory / f"{split}.{self.src}")
+        targets = read_lines(self.directory / f"{split}.{self.tgt}")
+        return list(sources), list(targets)
 
     def tokenizer(self) -> Tokenizer:
         """Load the tokenizer."""
@@ -83,41 +92,61 @@ def prepare(config: Config) -> PreparedData:
         DataError: a corpus is missing, corrupted, or empty after cleaning.
         DownloadError: a corpus cannot be downloaded.
     """
-    data = config.data
-    check_data_specs(data)
+    check_data_specs(config.data)
     _check_tokenizer(config)
-    train, replay, valid = _open_splits(data)
-    recipe = _recipe(config, train, replay, valid)
-    fingerprint = hashlib.sha256(json.dumps(recipe, sort_keys=True).encode()).hexdigest()[:16]
+    splits = _Splits.open(config.data)
+    recipe = _recipe(config, splits)
+    sorted_recipe = json.dumps(recipe, sort_keys=True)
+    fingerprint = hash_strings(sorted_recipe)[:16]
     directory = data_dir() / "prepared" / fingerprint
     if not _is_complete(directory):  # take no lock if it is: the directory may be read-only
         lock = directory.with_name(f".{fingerprint}.lock")
-        with locked(lock, lambda: log(f"another process is preparing the same data; waiting for {directory}")):
+        waiting = f"another process is preparing the same data; waiting for {directory}"
+        with locked(lock, lambda: log(waiting)):
             if not _is_complete(directory):
                 with resumable_directory(directory) as work:
-                    meta = {"fingerprint": fingerprint, "recipe": recipe} | _build(config, train, replay, valid, work)
-                    (work / "meta.json").write_text(json.dumps(meta, indent=2) + "\n", encoding="utf-8")
+                    meta = {"fingerprint": fingerprint, "recipe": recipe}
+                    meta |= _build(config, splits, work)
+                    text = json.dumps(meta, indent=2)
+                    (work / META_FILE).write_text(text + "\n", encoding="utf-8")
     try:
-        meta = json.loads((directory / "meta.json").read_text(encoding="utf-8"))
+        meta = json.loads((directory / META_FILE).read_text(encoding="utf-8"))
     except ValueError:
-        raise DataError(
-            f"{directory / 'meta.json'} is damaged", "delete its directory and re-run the command"
-        ) from None
-    translators = [model for split in (*train, *replay) for model in translators_of(split)]
-    return PreparedData(directory, data.src, data.tgt, meta | ({"translators": translators} if translators else {}))
+        raise DataError(f"{directory / META_FILE} is damaged", "delete its directory and re-run the command") from None
+    translators = list(chain.from_iterable(map(translators_of, splits.training)))
+    if translators:
+        meta["translators"] = translators
+    return PreparedData(directory, config.data.src, config.data.tgt, meta)
 
 
-def _open_splits(data: DataConfig) -> tuple[list[Split], list[Split], Split]:
-    train, replay = (
-        [open_split(spec, "train", data.src, data.tgt) for spec in specs] for specs in (data.train, data.replay)
-    )
-    return train, replay, open_split(data.valid or data.train[0], "valid", data.src, data.tgt)
+@dataclass(frozen=True)
+class _Splits:
+    """The corpora that are prepared."""
+
+    train: list[Split]
+    replay: list[Split]
+    valid: Split
+
+    @classmethod
+    def open(cls, data: DataConfig) -> _Splits:
+        """Open the corpora of a config."""
+        train = [open_split(spec, "train", data.src, data.tgt) for spec in data.train]
+        replay = [open_split(spec, "train", data.src, data.tgt) for spec in data.replay]
+        valid_spec = data.valid or data.train[0]
+        valid = open_split(valid_spec, "valid", data.src, data.tgt)
+        return cls(train, replay, valid)
+
+    @property
+    def training(self) -> list[Split]:
+        """The corpora of the training text, in its order."""
+        return [*self.train, *self.replay]
 
 
 def find_prepared_text(run: Path, language: str) -> Path | None:
     """Return the cleaned training text of a run in one language, or None if it is no longer on disk."""
     fingerprint = read_record(run / "data.json").get("fingerprint")
-    path = data_dir() / "prepared" / str(fingerprint) / f"train.{language}"
+    directory = data_dir() / "prepared" / str(fingerprint)
+    path = directory / f"train.{language}"
     return path if path.is_file() else None
 
 
@@ -133,147 +162,204 @@ def check_data_specs(data: DataConfig) -> None:
 
 def _has_tag(data: DataConfig) -> bool:
     """Return whether the sources of a training corpus begin with a tag."""
-    return any(parse_corpus(spec)[1].tag for spec in (*data.train, *data.replay))
+    for spec in (*data.train, *data.replay):
+        _, options = parse_corpus(spec)
+        if options.tag:
+            return True
+    return False
 
 
 def _check_tokenizer(config: Config) -> None:
-    options = config.tokenizer
-    tokenizer = Tokenizer.load(Path(options.model)) if options.model else None
-    if tokenizer and tokenizer.tag_id is None and _has_tag(config.data):
-        raise ConfigError(
-            f"{options.model} has no piece for tag=True in data.train",
-            "leave out tag=True"
-            + ("" if config.train.init_from else ", or use a tokenizer that has it: nmt tokenizer train --tag"),
-        )
-    size = len(tokenizer) if tokenizer else options.vocab_size
+    path = config.tokenizer.model
+    name = "tokenizer.vocab_size"
+    size = config.tokenizer.vocab_size
+    if path:
+        tokenizer = Tokenizer.load(Path(path))
+        name = path
+        size = len(tokenizer)
+        if tokenizer.tag_id is None and _has_tag(config.data):
+            hint = "leave out tag=True"
+            if not config.train.init_from:
+                hint += ", or use a tokenizer that has it: nmt tokenizer train --tag"
+            raise ConfigError(f"{path} has no piece for tag=True in data.train", hint)
     if size > MAX_VOCAB_SIZE:
         raise ConfigError(
-            f"{options.model or 'tokenizer.vocab_size'}: {size:,} tokens are too many for training",
+            f"{name}: {size:,} tokens are too many for training",
             f"the maximum is {MAX_VOCAB_SIZE:,}; a larger imported model can translate, but it cannot be fine-tuned",
         )
 
 
 def _is_complete(directory: Path) -> bool:
-    return (directory / "meta.json").is_file()
+    return (directory / META_FILE).is_file()
 
 
-def _recipe(config: Config, train: list[Split], replay: list[Split], valid: Split) -> dict[str, Any]:
+def _recipe(config: Config, splits: _Splits) -> dict[str, Any]:
     """Return all that determines the prepared data. Its hash is the fingerprint."""
-    options = asdict(config.tokenizer)
+    tokenizer = asdict(config.tokenizer)
     if config.tokenizer.model:
-        options["model"] = Tokenizer.load(Path(config.tokenizer.model)).checksum
-    return {
+        tokenizer["model"] = Tokenizer.load(Path(config.tokenizer.model)).checksum
+    recipe = {
         "version": VERSION,
         "src": config.data.src,
         "tgt": config.data.tgt,
-        "train": [(split.name, split.checksum) for split in train],
-        **({"replay": [(split.name, split.checksum) for split in replay]} if replay else {}),
-        "valid": (valid.name, valid.checksum),
+        "train": list(map(_identify, splits.train)),
+        "replay": list(map(_identify, splits.replay)),
+        "valid": _identify(splits.valid),
         "clean": config.data.clean,
-        **({"placeholders": 4} if config.data.placeholders else {}),  # version of what they replace
-        **({"tag": True} if _has_tag(config.data) else {}),
-        "tokenizer": options,
+        "placeholders": PLACEHOLDERS_VERSION if config.data.placeholders else None,
+        "tag": _has_tag(config.data),
+        "tokenizer": tokenizer,
     }
+    return {key: value for key, value in recipe.items() if value or key not in _OPTIONAL_KEYS}
 
 
-def _build(config: Config, train: list[Split], replay: list[Split], valid: Split, work: Path) -> dict[str, Any]:
+def _identify(split: Split) -> tuple[str, str]:
+    return split.name, split.checksum
+
+
+def _build(config: Config, splits: _Splits, work: Path) -> dict[str, Any]:
     """Write all files to `work`, skipping steps that an interrupted preparation has completed; return the metadata."""
-    src, tgt = config.data.src, config.data.tgt
-    cleaned = _clean(config, train, replay, valid, work)
+    cleaned = _clean(config, splits, work)
     pairs: dict[str, int] = cleaned["pairs"]
-    num_train = sum(cleaned["corpora"][: len(train)])
+    num_train = sum(cleaned["corpora"][: len(splits.train)])
     if not tokenizer_file(work).is_file():
         _get_tokenizer(config, work, num_train).save(work)
     tokenizer = Tokenizer.load(tokenizer_file(work))
-    with progress(2 * sum(pairs.values()), "tokenizing", " sentences", unit_scale=True) as bar:
-        for split, num_pairs in pairs.items():
-            for code in (src, tgt):
-                if is_encoded(work / f"{split}.{code}"):
-                    bar.update(num_pairs)
-                    continue
-                for num_sentences in encode_file(work / f"{split}.{code}", tokenizer, target=code == tgt):
-                    bar.update(num_sentences)
+    _encode(config.data, pairs, tokenizer, work)
     (work / CLEANING_FILE).unlink()
-    store = Store(work, "train", src, tgt)
-    replayed = f", {pairs['train'] - num_train:,} replay" if replay else ""
+    num_replay = pairs["train"] - num_train
+    replayed = f", {num_replay:,} replay" if splits.replay else ""
     counts = f"{num_train:,} training{replayed} and {pairs['valid']:,} validation pairs"
     log(f"prepared {counts}, a vocabulary of {len(tokenizer):,} tokens")
+    store = Store(work, "train", config.data.src, config.data.tgt)
+    source_lengths_N = store.lengths_N2[:num_train, 0]
     return cleaned | {
         "vocab_size": len(tokenizer),
         # Translation splits input that is longer than almost all training sentences.
-        "max_source_length": int(np.percentile(store.lengths_N2[:num_train, 0], 99.9, method="higher")),
-        "max_sentences_per_line": _max_sentences_per_line(store, src, num_train),
+        "max_source_length": int(np.percentile(source_lengths_N, 99.9, method="higher")),
+        "max_sentences_per_line": _max_sentences_per_line(store, config.data.src, num_train),
         "tokenizer": tokenizer.checksum,
     }
 
 
+def _encode(data: DataConfig, pairs: dict[str, int], tokenizer: Tokenizer, work: Path) -> None:
+    """Write the token ids of all text, given the number of pairs of each split."""
+    num_sentences = 2 * sum(pairs.values())
+    with progress(num_sentences, "tokenizing", " sentences", unit_scale=True) as bar:
+        for split, num_pairs in pairs.items():
+            for code in (data.src, data.tgt):
+                text = work / f"{split}.{code}"
+                if is_encoded(text):
+                    bar.update(num_pairs)
+                    continue
+                for num_encoded in encode_file(text, tokenizer, target=code == data.tgt):
+                    bar.update(num_encoded)
+
+
 def _max_sentences_per_line(store: Store, language: str, num_lines: int) -> int:
     """Return the maximum number of sentences per source line of the first lines, ignoring the top one percent."""
-    sample = range(0, num_lines, max(1, num_lines // SAMPLE_SIZE))
-    counts = [count_sentences(store.src.text(i), language) for i in sample]
+    step = max(1, num_lines // SAMPLE_SIZE)
+    lines = map(store.src.text, range(0, num_lines, step))
+    counts = [count_sentences(line, language) for line in lines]
     return int(np.percentile(counts, 99, method="higher"))
 
 
-def _clean(config: Config, train: list[Split], replay: list[Split], valid: Split, work: Path) -> dict[str, Any]:
-    """Write the text; return the pairs per split, per training corpus, and those that each cleaning step dropped.
+class _TrainingText:
+    """The cleaned pairs of all training corpora one after the other, and their number per corpus."""
 
-    The validation split is not cleaned.
-    """
-    if (work / CLEANING_FILE).is_file():
-        log(f"resuming the interrupted preparation in {work}")
-        completed: dict[str, Any] = json.loads((work / CLEANING_FILE).read_text(encoding="utf-8"))
-        return completed
-    src, tgt = config.data.src, config.data.tgt
-    splits = [*train, *replay]
-    num_kept: list[int] = []
+    def __init__(self, config: Config, splits: list[Split]) -> None:
+        self.num_kept: list[int] = []
+        self._splits = splits
+        self._cleaned = cleaning_pipeline(self._read(), config.data.clean)
+        self._pairs = replace_spans(self._cleaned) if config.data.placeholders else self._cleaned
 
-    def read() -> Iterator[Pair]:
-        readers = [split.pairs() for split in splits]  # before the progress bar: holding out reads the corpus
-        sizes = [split.count() if split.count else None for split in splits]
-        total = sum(size or 0 for size in sizes) if None not in sizes else None
-        with progress(total, "cleaning", " pairs", unit_scale=True) as bar:
+    @property
+    def dropped(self) -> dict[str, int]:
+        """The pairs that each cleaning step dropped."""
+        return self._cleaned.dropped
+
+    def __iter__(self) -> Iterator[Pair]:
+        for pair in self._pairs:  # a cleaning step does not read ahead, so the pair is from the corpus read last
+            self.num_kept[-1] += 1
+            yield pair
+
+    def log_dropped(self) -> None:
+        """Log the numbers of pairs that were dropped."""
+        for step, num_dropped in self.dropped.items():
+            if num_dropped:
+                log(f"cleaning step {step} dropped {num_dropped:,} pairs")
+
+    def _read(self) -> Iterator[Pair]:
+        readers = [split.pairs() for split in self._splits]  # before the progress bar: holding out reads the corpus
+        with progress(total_pairs(self._splits), "cleaning", " pairs", unit_scale=True) as bar:
             for pairs in readers:
-                num_kept.append(0)
+                self.num_kept.append(0)
                 for pair in pairs:
                     bar.update()
                     yield pair
 
-    def count(pairs: Iterable[Pair]) -> Iterator[Pair]:
-        for pair in pairs:  # a cleaning step does not read ahead, so the pair is from the corpus that was read last
-            num_kept[-1] += 1
-            yield pair
 
-    cleaned = cleaning_pipeline(read(), config.data.clean)
-    text = count(replace_spans(cleaned) if config.data.placeholders else cleaned)
-    pairs = {"train": write_pairs(work / f"train.{src}", work / f"train.{tgt}", text)}
-    for step, num_dropped in cleaned.dropped.items():
-        if num_dropped:
-            log(f"cleaning step {step} dropped {num_dropped:,} pairs")
-    for label, counts in (("training", num_kept[: len(train)]), ("replay", num_kept[len(train) :])):
-        if counts and not sum(counts):
-            raise DataError(f"no {label} pair is left after cleaning", "check data.clean, data.src and data.tgt")
-    pairs["valid"] = write_pairs(work / f"valid.{src}", work / f"valid.{tgt}", valid.pairs())
-    if all(any(map(is_blank, pair)) for pair in read_pairs(work / f"valid.{src}", work / f"valid.{tgt}")):
-        raise DataError(f"the validation split of {valid.name} is empty", "set data.valid to another corpus")
-    if _recipe(config, *_open_splits(config.data)) != _recipe(config, train, replay, valid):
+def _clean(config: Config, splits: _Splits, work: Path) -> dict[str, Any]:
+    """Write the text; return the pairs per split, per training corpus, and those that each cleaning step dropped.
+
+    The validation split is not cleaned.
+    """
+    file = work / CLEANING_FILE
+    if file.is_file():
+        log(f"resuming the interrupted preparation in {work}")
+        completed: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        return completed
+    src = config.data.src
+    tgt = config.data.tgt
+    text = _TrainingText(config, splits.training)
+    sources = work / f"train.{src}"
+    targets = work / f"train.{tgt}"
+    num_train = write_pairs(sources, targets, text)
+    text.log_dropped()
+    num_new = len(splits.train)
+    _check_not_empty("training", text.num_kept[:num_new])
+    _check_not_empty("replay", text.num_kept[num_new:])
+    num_valid = _write_validation(splits.valid, work / f"valid.{src}", work / f"valid.{tgt}")
+    reopened = _Splits.open(config.data)
+    if _recipe(config, reopened) != _recipe(config, splits):
         raise DataError("a corpus changed while it was read", "run the command again")
-    results = {"pairs": pairs, "corpora": num_kept, "dropped": cleaned.dropped}
-    write_text(work / CLEANING_FILE, json.dumps(results))
+    results = {
+        "pairs": {"train": num_train, "valid": num_valid},
+        "corpora": text.num_kept,
+        "dropped": text.dropped,
+    }
+    write_text(file, json.dumps(results))
     return results
+
+
+def _check_not_empty(label: str, num_kept: list[int]) -> None:
+    """Check that a pair is left of some corpora."""
+    if num_kept and not sum(num_kept):
+        raise DataError(f"no {label} pair is left after cleaning", "check data.clean, data.src and data.tgt")
+
+
+def _write_validation(split: Split, src: Path, tgt: Path) -> int:
+    """Write the validation split, and return the number of its pairs."""
+    num_pairs = write_pairs(src, tgt, split.pairs())
+    for source, target in read_pairs(src, tgt):
+        if not is_blank(source) and not is_blank(target):
+            return num_pairs
+    raise DataError(f"the validation split of {split.name} is empty", "set data.valid to another corpus")
 
 
 def _get_tokenizer(config: Config, work: Path, num_train: int) -> Tokenizer:
     """Load `tokenizer.model`, or train a tokenizer on the training text, which has `num_train` pairs before replay."""
     options = config.tokenizer
+    symbols = PLACEHOLDERS if config.data.placeholders else ()
     if options.model:
         tokenizer = Tokenizer.load(Path(options.model))
         pieces = tokenizer.ids_to_pieces(range(len(tokenizer)))
-        if config.data.placeholders and not set(PLACEHOLDERS) <= set(pieces):
+        if not set(symbols) <= set(pieces):
             log(f"{options.model} has no pieces for placeholders, so the model may not copy them")
         return tokenizer
     num_sentences = min(2 * num_train, options.max_training_sentences)
     log(f"training a {options.model_type} tokenizer on {num_sentences:,} sentences")
-    files = (work / f"train.{code}" for code in (config.data.src, config.data.tgt))
-    lines = chain.from_iterable(islice(read_lines(file), num_train) for file in files)
-    symbols = PLACEHOLDERS if config.data.placeholders else ()
+    sources = read_lines(work / f"train.{config.data.src}")
+    targets = read_lines(work / f"train.{config.data.tgt}")
+    lines = chain(islice(sources, num_train), islice(targets, num_train))
     return tokenizers.train(lines, options, symbols, tag=_has_tag(config.data))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import TypeVar
 
@@ -25,6 +25,7 @@ give another result for the same options."""
 CHUNK_SIZE = 20_000
 """Sentences tokenized at a time."""
 
+Tokens = NDArray[np.uint16]
 Number = TypeVar("Number", bound=np.generic)
 
 
@@ -39,38 +40,54 @@ class TextStore:
         """
         hint = "delete its directory and re-run the command"
         try:
-            self._ids = _map(text.with_name(text.name + ".ids"), np.uint16)
-            self._ends_N2 = _map(text.with_name(text.name + ".ends"), np.int64).reshape(-1, 2)
+            self._ids = _map(_beside(text, ".ids"), np.uint16)
+            ends = _map(_beside(text, ".ends"), np.int64)
+            self._ends_N2 = ends.reshape(-1, 2)
             self._text = _map(text, np.uint8)
         except (OSError, ValueError) as error:
             raise DataError(f"prepared text {text} is corrupted: {error}", hint) from None
-        last = self._ends_N2[-1] if len(self._ends_N2) else (0, 0)
-        if tuple(last) != (len(self._ids), len(self._text)):
+        sizes = (len(self._ids), len(self._text))
+        last_ends = self._ends_N2[-1] if len(self) else (0, 0)
+        if tuple(last_ends) != sizes:
             raise DataError(f"prepared text {text} is truncated or was modified", hint)
 
     def __len__(self) -> int:
         return len(self._ends_N2)
 
-    def ids(self, i: int) -> NDArray[np.uint16]:
+    def ids(self, i: int) -> Tokens:
         """Return the token ids of sentence `i`."""
-        return self._ids[self._start(i, 0) : self._ends_N2[i, 0]]
+        start = self._start(i, 0)
+        end = self._ends_N2[i, 0]
+        return self._ids[start:end]
 
     def text(self, i: int) -> str:
         """Return sentence `i`."""
-        return bytes(self._text[self._start(i, 1) : self._ends_N2[i, 1]]).decode().rstrip("\n")
+        start = self._start(i, 1)
+        end = self._ends_N2[i, 1]
+        line = bytes(self._text[start:end])
+        return line.decode().rstrip("\n")
 
     def lengths(self) -> NDArray[np.int32]:
         """Return the token counts of all sentences."""
-        return np.diff(self._ends_N2[:, 0], prepend=0).astype(np.int32)
+        ends_N = self._ends_N2[:, 0]
+        lengths_N = np.diff(ends_N, prepend=0)
+        return lengths_N.astype(np.int32)
 
     def _start(self, i: int, column: int) -> int:
-        return int(self._ends_N2[i - 1, column]) if i else 0
+        if not i:
+            return 0
+        return int(self._ends_N2[i - 1, column])
+
+
+def _beside(text: Path, suffix: str) -> Path:
+    return text.with_name(text.name + suffix)
 
 
 def _map(path: Path, dtype: type[Number]) -> NDArray[Number]:
     if path.stat().st_size == 0:  # an empty file cannot be mapped
         return np.empty(0, dtype)
-    return np.asarray(np.memmap(path, dtype, mode="r"))  # slices of a memmap object take ten times as long
+    mapped = np.memmap(path, dtype, mode="r")
+    return np.asarray(mapped)  # slices of a memmap object take ten times as long
 
 
 class Store:
@@ -79,12 +96,13 @@ class Store:
     def __init__(self, directory: Path, split: str, src: str, tgt: str) -> None:
         self.src = TextStore(directory / f"{split}.{src}")
         self.tgt = TextStore(directory / f"{split}.{tgt}")
-        self.lengths_N2 = np.stack((self.src.lengths(), self.tgt.lengths()), axis=1)
+        lengths = (self.src.lengths(), self.tgt.lengths())
+        self.lengths_N2 = np.stack(lengths, axis=1)
 
     def __len__(self) -> int:
         return len(self.src)
 
-    def __getitem__(self, i: int) -> tuple[NDArray[np.uint16], NDArray[np.uint16]]:
+    def __getitem__(self, i: int) -> tuple[Tokens, Tokens]:
         return self.src.ids(i), self.tgt.ids(i)
 
 
@@ -93,26 +111,30 @@ def encode_file(text: Path, tokenizer: Tokenizer, *, target: bool) -> Iterator[i
 
     The tokenizer must have at most `MAX_VOCAB_SIZE` tokens.
     """
-    id_end = byte_end = 0
-    ids_path, ends_path = (text.with_name(text.name + suffix) for suffix in (".ids", ".ends"))
-    ids_part, ends_part = (path.with_name(path.name + ".part") for path in (ids_path, ends_path))
+    ends = np.zeros(2, np.int64)  # of the last sentence, in the ids and in the text
+    ids_part = _beside(text, ".ids.part")
+    ends_part = _beside(text, ".ends.part")
     with (
         open(text, "rb") as lines,  # binary: `ends` counts every byte, including a byte order mark
         open(ids_part, "wb") as ids_file,
         open(ends_part, "wb") as ends_file,
     ):
         while chunk := list(islice(lines, CHUNK_SIZE)):
-            ids = tokenizer.encode_batch([line.decode().removesuffix("\n") for line in chunk], target=target)
-            ids_file.write(np.fromiter((i for row in ids for i in row), np.uint16).tobytes())
-            counts = np.array([(len(row), len(line)) for row, line in zip(ids, chunk, strict=True)])
-            ends = np.cumsum(counts, axis=0, dtype=np.int64) + (id_end, byte_end)
-            ends_file.write(ends.tobytes())
-            id_end, byte_end = ends[-1].tolist()
+            sentences = [line.decode().removesuffix("\n") for line in chunk]
+            rows = tokenizer.encode_batch(sentences, target=target)
+            ids = np.fromiter(chain.from_iterable(rows), np.uint16)
+            ids_file.write(ids.tobytes())
+            num_ids = list(map(len, rows))
+            num_bytes = list(map(len, chunk))
+            lengths_2N = np.array([num_ids, num_bytes])
+            ends_N2 = ends + lengths_2N.T.cumsum(axis=0)
+            ends_file.write(ends_N2.tobytes())
+            ends = ends_N2[-1]
             yield len(chunk)
-    os.replace(ids_part, ids_path)
-    os.replace(ends_part, ends_path)  # last, because `is_encoded` tests for this file
+    os.replace(ids_part, _beside(text, ".ids"))
+    os.replace(ends_part, _beside(text, ".ends"))  # last, because `is_encoded` tests for this file
 
 
 def is_encoded(text: Path) -> bool:
     """Return whether `encode_file` has finished for a text file."""
-    return text.with_name(text.name + ".ends").is_file()
+    return _beside(text, ".ends").is_file()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from itertools import chain, pairwise
 from random import Random
 
 import numpy as np
@@ -35,43 +36,53 @@ class SubwordVocabulary:
         self.unknown_score = min(scores.values(), default=0.0) - 10.0
         """Score of a character that is not in the vocabulary, as in SentencePiece."""
 
+    def last_pieces(self, word: str, end: int) -> dict[int, float]:
+        """Map the starts of all pieces that end at a place of a word to their scores."""
+        scores = {}
+        first = max(0, end - self.max_piece_length)
+        for start in range(first, end):
+            score = self.scores.get(word[start:end])
+            if score is not None:
+                scores[start] = score
+        scores.setdefault(end - 1, self.unknown_score)
+        return scores
+
 
 def bpe_dropout(word: str, vocabulary: SubwordVocabulary, rng: Random, *, p: float = 0.1) -> list[str]:
     """Apply BPE merges, skipping each with probability `p` (Provilkov et al. 2020, algorithm 1)."""
-    symbols, scores = list(word), vocabulary.scores
+    symbols = list(word)
     while True:
-        merges = [
-            (-scores[pair], i)
-            for i, pair in enumerate(map(str.__add__, symbols, symbols[1:]))
-            if pair in scores and rng.random() >= p
-        ]
+        merges = []
+        for i, (first, second) in enumerate(pairwise(symbols)):
+            score = vocabulary.scores.get(first + second)
+            if score is not None and rng.random() >= p:
+                merges.append((-score, i))
         if not merges:
             return symbols
         _, i = min(merges)
-        symbols[i : i + 2] = [symbols[i] + symbols[i + 1]]
+        symbols[i] += symbols.pop(i + 1)
 
 
 def unigram(word: str, vocabulary: SubwordVocabulary, rng: Random, *, alpha: float = 0.2) -> list[str]:
-    """Sample a segmentation x with probability proportional to P(x)^alpha (Kudo 2018, section 3.3, with l = ∞).
-
-    Forward filtering, backward sampling: `log_sums[e]` is the log of the sum over all segmentations of word[:e].
-    """
-    log_sums, candidates = [0.0], []
+    """Sample a segmentation x with probability proportional to P(x)^alpha (Kudo 2018, section 3.3, with l = ∞)."""
+    # Forward filtering: the log of the sum over all segmentations of each prefix, and the starts and weights of the
+    # last piece of each prefix.
+    log_sums = [0.0]
+    last_pieces: list[tuple[list[int], list[float]]] = []
     for end in range(1, len(word) + 1):
-        starts, log_weights = [], []
-        for start in range(max(0, end - vocabulary.max_piece_length), end):
-            default = vocabulary.unknown_score if end - start == 1 else None
-            score = vocabulary.scores.get(word[start:end], default)
-            if score is not None:
-                starts.append(start)
-                log_weights.append(log_sums[start] + alpha * score)
+        scores = vocabulary.last_pieces(word, end)
+        log_weights = [log_sums[start] + alpha * score for start, score in scores.items()]
         highest = max(log_weights)
         weights = [math.exp(log_weight - highest) for log_weight in log_weights]
-        log_sums.append(highest + math.log(sum(weights)))
-        candidates.append((starts, weights))
-    pieces, end = [], len(word)
+        log_sum = math.log(sum(weights))
+        log_sums.append(highest + log_sum)
+        last_pieces.append((list(scores), weights))
+    # Backward sampling: draw the last piece of the word, then the one before it.
+    pieces: list[str] = []
+    end = len(word)
     while end:
-        (start,) = rng.choices(*candidates[end - 1])
+        starts, weights = last_pieces[end - 1]
+        [start] = rng.choices(starts, weights)
         pieces.append(word[start:end])
         end = start
     return pieces[::-1]
@@ -93,10 +104,12 @@ def resolve_method(spec: str, model_type: str | None) -> SamplingMethod:
         ConfigError: the name or an option is unknown, a value is out of range, or the tokenizer has another type.
     """
     method = resolve("sampling method", SAMPLING_METHODS, spec)
-    for name, value in getattr(method, "keywords", {}).items():
+    options = getattr(method, "keywords", {})
+    for name, value in options.items():
         if not 0 < value <= 1:
             raise ConfigError(f"train.subword_regularization {spec}: {name} must be above 0 and at most 1")
-    required = MODEL_TYPES[getattr(method, "func", method)]
+    function = getattr(method, "func", method)
+    required = MODEL_TYPES[function]
     if model_type not in (None, required):
         raise ConfigError(f"train.subword_regularization {spec} needs a {required} tokenizer, not {model_type}")
     return method
@@ -116,12 +129,19 @@ class SubwordSampler:
 
         @lru_cache(CACHE_SIZE)
         def variant(word: str, variant_index: int) -> list[int]:
-            return tokenizer.pieces_to_ids(sample(SPACE + word, vocabulary, Random(f"{seed} {variant_index} {word}")))
+            rng = Random(f"{seed} {variant_index} {word}")
+            pieces = sample(SPACE + word, vocabulary, rng)
+            return tokenizer.pieces_to_ids(pieces)
 
         self._variant = variant
 
     def encode_batch(self, lines: Sequence[str], rng: np.random.Generator) -> list[list[int]]:
         """Return the piece ids of each line, without BOS and EOS; `rng` selects the variant of each word."""
         words = [normalize(line).split() for line in lines]
-        variants = iter(rng.integers(NUM_VARIANTS, size=sum(map(len, words))).tolist())
-        return [[i for word in line for i in self._variant(word, next(variants))] for line in words]
+        num_words = sum(map(len, words))
+        variants = iter(rng.integers(NUM_VARIANTS, size=num_words).tolist())
+        rows = []
+        for line in words:
+            ids = map(self._variant, line, variants)  # takes as many variants as the line has words
+            rows.append(list(chain.from_iterable(ids)))
+        return rows

@@ -54,7 +54,8 @@ def extracted_files(sources: Sequence[Path], scratch_parent: Path) -> Iterator[l
                 if source.exists():
                     raise DataError(f"{source} is a pipe or a device", "write its content to a file first")
                 raise DataError(
-                    f"no such file or directory: {source}", "specify the archive or directory of the corpus"
+                    f"no such file or directory: {source}",
+                    "specify the archive or directory of the corpus",
                 )
             elif _ARCHIVE.search(source.name.lower()):
                 directory = Path(scratch) / str(i)
@@ -118,10 +119,18 @@ class _Tar:
     def __init__(self, archive: Path) -> None:
         with archive.open("rb") as file:
             start = file.read(6)
-        openers: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\0": lzma.open}
+        openers: dict[bytes, Any] = {
+            b"\x1f\x8b": gzip.open,
+            b"BZh": bz2.open,
+            b"\xfd7zXZ\0": lzma.open,
+        }
         opener = next((opener for magic, opener in openers.items() if start.startswith(magic)), open)
         self._archive, self._content = archive, opener(archive, "rb")
-        self.seek, self.tell, self.close = self._content.seek, self._content.tell, self._content.close
+        self.seek, self.tell, self.close = (
+            self._content.seek,
+            self._content.tell,
+            self._content.close,
+        )
 
     def read(self, size: int) -> bytes:
         """Read bytes, unless the archive would have expanded too much."""

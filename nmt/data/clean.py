@@ -11,7 +11,7 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from nmt.data import normalization
-from nmt.data.pairs import Pair, hash_text
+from nmt.data.pairs import Pair, hash_pair, hash_text
 from nmt.errors import ConfigError, suggest
 from nmt.registry import resolve
 
@@ -22,16 +22,21 @@ Cleaner = Callable[..., Iterator[Pair]]
 def normalize(pairs: Iterator[Pair]) -> Iterator[Pair]:
     """Apply Unicode NFC, collapse whitespace, strip, and remove control characters."""
     for source, target in pairs:
-        yield normalization.normalize(source), normalization.normalize(target)
+        source = normalization.normalize(source)
+        target = normalization.normalize(target)
+        yield source, target
 
 
 def length(pairs: Iterator[Pair], *, max: int = 200, min: int = 1, max_chars: int = 2000) -> Iterator[Pair]:
     """Keep pairs whose sides have `min` to `max` words (see `count_words`) and at most `max_chars` characters."""
     if not 0 <= min <= max:
         raise ConfigError(f"cleaning step 'length': min ({min}) must be between 0 and max ({max})")
-    for pair in pairs:
-        if all(len(side) <= max_chars and min <= normalization.count_words(side) <= max for side in pair):
-            yield pair
+    for source, target in pairs:
+        if len(source) > max_chars or len(target) > max_chars:
+            continue
+        has_source = min <= normalization.count_words(source) <= max
+        if has_source and min <= normalization.count_words(target) <= max:
+            yield source, target
 
 
 def ratio(pairs: Iterator[Pair], *, max: float = 3.0, smoothing: float = 2.0) -> Iterator[Pair]:
@@ -42,14 +47,17 @@ def ratio(pairs: Iterator[Pair], *, max: float = 3.0, smoothing: float = 2.0) ->
     if max < 1.0:
         raise ConfigError(f"cleaning step 'ratio': max must be at least 1, got {max}")
     for pair in pairs:
-        shorter, longer = sorted(normalization.count_words(side) + smoothing for side in pair)
-        if longer <= max * shorter:
+        num_words = map(normalization.count_words, pair)
+        shorter, longer = sorted(num_words)
+        if longer + smoothing <= max * (shorter + smoothing):
             yield pair
 
 
 def drop_identical(pairs: Iterator[Pair]) -> Iterator[Pair]:
     """Drop pairs with identical sides, because untranslated text teaches copying."""
-    return (pair for pair in pairs if pair[0].strip() != pair[1].strip())
+    for source, target in pairs:
+        if source.strip() != target.strip():
+            yield source, target
 
 
 def dedup(pairs: Iterator[Pair], *, by: str = "pair") -> Iterator[Pair]:
@@ -58,8 +66,8 @@ def dedup(pairs: Iterator[Pair], *, by: str = "pair") -> Iterator[Pair]:
         raise ConfigError(f"cleaning step 'dedup': by must be 'pair', 'source' or 'target', got '{by}'")
     seen: set[int] = set()
     for source, target in pairs:
-        text = {"pair": f"{len(source)} {source}{target}", "source": source, "target": target}[by]
-        key = hash_text(text)
+        side = {"source": source, "target": target}.get(by)
+        key = hash_pair(source, target) if side is None else hash_text(side)
         if key not in seen:
             seen.add(key)
             yield source, target
@@ -68,7 +76,9 @@ def dedup(pairs: Iterator[Pair], *, by: str = "pair") -> Iterator[Pair]:
 def german_reformed_ss(pairs: Iterator[Pair]) -> Iterator[Pair]:
     """Replace German ß with ss where the 1996 spelling reform requires it, on both sides."""
     for source, target in pairs:
-        yield _PRE_1996_SS.sub(_to_ss, source), _PRE_1996_SS.sub(_to_ss, target)
+        source = _PRE_1996_SS.sub(_to_ss, source)
+        target = _PRE_1996_SS.sub(_to_ss, target)
+        yield source, target
 
 
 _PRE_1996_SS = re.compile(
@@ -80,13 +90,13 @@ _PRE_1996_SS = re.compile(
 
 
 def _to_ss(match: re.Match[str]) -> str:
-    return match[0][:-1] + ("ss" if match[0][-1] == "ß" else "SS")
+    stem = match[0][:-1]
+    is_lowercase = match[0].endswith("ß")
+    return stem + ("ss" if is_lowercase else "SS")
 
 
-SCRIPTS = {
-    name: (name.upper(),)
-    for name in "arabic armenian bengali cyrillic devanagari ethiopic georgian greek hebrew tamil thai".split()
-} | {
+_SCRIPTS = "arabic armenian bengali cyrillic devanagari ethiopic georgian greek hebrew tamil thai".split()
+SCRIPTS = {name: (name.upper(),) for name in _SCRIPTS} | {
     "chinese": ("CJK", "BOPOMOFO"),
     "japanese": ("CJK", "HIRAGANA", "KATAKANA", "HALFWIDTH"),
     "korean": ("HANGUL", "CJK"),
@@ -101,7 +111,8 @@ def script(pairs: Iterator[Pair], *, src: str = "latin", tgt: str = "latin", min
         if name not in SCRIPTS:
             raise ConfigError(f"cleaning step 'script': unknown script '{name}'", suggest(name, SCRIPTS))
     for source, target in pairs:
-        if _script_ratio(source, SCRIPTS[src]) >= min and _script_ratio(target, SCRIPTS[tgt]) >= min:
+        has_source = _script_ratio(source, SCRIPTS[src]) >= min
+        if has_source and _script_ratio(target, SCRIPTS[tgt]) >= min:
             yield source, target
 
 
@@ -128,10 +139,12 @@ class CleaningPipeline:
         self.dropped: dict[str, int] = {}
 
     def __iter__(self) -> Iterator[Pair]:
-        self.dropped = dict.fromkeys((name for name, _ in self._steps), 0)
+        names = [name for name, _ in self._steps]
+        self.dropped = dict.fromkeys(names, 0)
         stream: Iterator[Pair] = iter(self._pairs)
         for name, step in self._steps:
-            stream = self._count(step(self._count(stream, name, 1)), name, -1)  # drops are inputs without outputs
+            inputs = self._count(stream, name, 1)
+            stream = self._count(step(inputs), name, -1)  # drops are inputs without outputs
         return stream
 
     def _count(self, pairs: Iterator[Pair], step: str, change: int) -> Iterator[Pair]:
@@ -158,14 +171,19 @@ def is_blank(text: str) -> bool:
 
 
 def _drop_blank(pairs: Iterator[Pair]) -> Iterator[Pair]:
-    return (pair for pair in pairs if not is_blank(pair[0]) and not is_blank(pair[1]))
+    for pair in pairs:
+        if not any(map(is_blank, pair)):
+            yield pair
 
 
 def _script_ratio(text: str, script: tuple[str, ...]) -> float:
     if text.isascii() and "LATIN" in script:
         return 1.0
-    letters = [c for c in text if c.isalpha()]
-    return sum(_character_name(c).startswith(script) for c in letters) / len(letters) if letters else 1.0
+    letters = list(filter(str.isalpha, text))
+    if not letters:
+        return 1.0
+    num_in_script = sum(_character_name(c).startswith(script) for c in letters)
+    return num_in_script / len(letters)
 
 
 @functools.lru_cache(maxsize=1 << 16)

@@ -42,7 +42,14 @@ class _ChangedError(_RetryableError):
     """The bytes received before are not part of the file."""
 
 
-def fetch(url: str, path: Path, *, sha256: str | None = None, size: int | None = None, corpus: str = "NAME") -> str:
+def fetch(
+    url: str,
+    path: Path,
+    *,
+    sha256: str | None = None,
+    size: int | None = None,
+    corpus: str = "NAME",
+) -> str:
     """Download a file to `path` unless it exists with the right checksum; return its SHA-256.
 
     Incomplete downloads are kept in PATH.part. The next call resumes them if the server supports it and its file has
@@ -85,7 +92,10 @@ def mirror_url(url: str) -> str:
 @contextlib.contextmanager
 def _partial_download(path: Path) -> Iterator[_PartialDownload]:
     """Open PATH.part; rename it to PATH on success, and keep it for resuming on failure."""
-    part_path, validator = path.with_name(f"{path.name}.part"), path.with_name(f"{path.name}.part.tag")
+    part_path, validator = (
+        path.with_name(f"{path.name}.part"),
+        path.with_name(f"{path.name}.part.tag"),
+    )
     try:
         with part_path.open("ab") as file:
             yield _PartialDownload(path, part_path, validator, file)
@@ -203,7 +213,10 @@ class _PartialDownload:
 def _create_client() -> httpx.Client:
     import httpx
 
-    headers = {"User-Agent": f"Mozilla/5.0 (compatible; nmt/{__version__})", "Accept-Encoding": "identity"}
+    headers = {
+        "User-Agent": f"Mozilla/5.0 (compatible; nmt/{__version__})",
+        "Accept-Encoding": "identity",
+    }
     try:
         return httpx.Client(follow_redirects=True, timeout=httpx.Timeout(30.0, connect=10.0), headers=headers)
     except (ImportError, ValueError, OSError, httpx.InvalidURL) as error:

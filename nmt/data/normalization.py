@@ -24,8 +24,11 @@ _ABUGIDA_WORD = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]{1,4}")
 
 def normalize_case(text: str, *, lowercase_all_caps: bool) -> str:
     """Lowercase a text that is all caps if `lowercase_all_caps`; texts with fewer than four capitals are kept."""
-    is_all_caps = text.replace("ß", "").isupper() and sum(map(str.isupper, text)) >= 4
-    return text.lower() if lowercase_all_caps and is_all_caps else text
+    if not lowercase_all_caps:
+        return text
+    num_capitals = sum(map(str.isupper, text))
+    is_all_caps = text.replace("ß", "").isupper() and num_capitals >= 4
+    return text.lower() if is_all_caps else text
 
 
 def normalize(text: str) -> str:
@@ -37,28 +40,31 @@ def normalize(text: str) -> str:
     text = " ".join(text.split())
     if text.isascii() and text.isprintable():
         return text
-    visible = SURROGATES.sub("\ufffd", _INVISIBLE.sub("", text)).replace("\u2581", "_")
-    return " ".join(unicodedata.normalize("NFC", visible).split())  # a removed character may leave two spaces
+    text = _INVISIBLE.sub("", text)
+    text = SURROGATES.sub("\ufffd", text).replace("\u2581", "_")
+    words = unicodedata.normalize("NFC", text).split()  # a removed character may leave two spaces
+    return " ".join(words)
 
 
 def fold_compatibility(text: str) -> str:
     """Replace letters that are variants of others, such as ligatures and full-width letters, by these (NFKC)."""
     if text.isascii():
         return text
-    return "".join(unicodedata.normalize("NFKC", c) if _is_variant(c) else c for c in text)
+    characters = [unicodedata.normalize("NFKC", c) if _is_variant(c) else c for c in text]
+    return "".join(characters)
 
 
 @functools.lru_cache(maxsize=4096)
 def _is_variant(character: str) -> bool:
     is_letter_or_digit = unicodedata.category(character)[0] in "LN"
-    return is_letter_or_digit and unicodedata.decomposition(character).startswith(
-        ("<compat>", "<wide>", "<narrow>", "<font>")
-    )
+    decomposition = unicodedata.decomposition(character)
+    return is_letter_or_digit and decomposition.startswith(("<compat>", "<wide>", "<narrow>", "<font>"))
 
 
 def remove_invisible(text: str) -> str:
     """Replace tabs and line breaks by spaces, and remove control characters and invisible characters."""
-    return _INVISIBLE.sub("", _CONTROL_SPACES.sub(" ", text))
+    text = _CONTROL_SPACES.sub(" ", text)
+    return _INVISIBLE.sub("", text)
 
 
 def words(text: str) -> list[str]:
@@ -68,11 +74,15 @@ def words(text: str) -> list[str]:
 
 def words_without_punctuation(text: str) -> list[str]:
     """Return the words without punctuation and symbols at their edges."""
-    return [bare for word in words(text) if (bare := word if word.isalnum() else _strip_punctuation(word))]
+    stripped = map(_strip_punctuation, words(text))
+    return list(filter(None, stripped))
 
 
 def _strip_punctuation(word: str) -> str:
-    return word.strip("".join(c for c in set(word) if unicodedata.category(c)[0] in "PS"))
+    if word.isalnum():
+        return word
+    punctuation = [c for c in set(word) if unicodedata.category(c).startswith(("P", "S"))]
+    return word.strip("".join(punctuation))
 
 
 def is_mark(character: str) -> bool:
@@ -83,9 +93,12 @@ def is_mark(character: str) -> bool:
 
 def estimate_num_words(words: Sequence[str]) -> int:
     """Estimate the number of words of a tokenized sentence. In text without spaces, twice as many are counted."""
-    return max(len(words), sum(map(count_words, words)) // 2)
+    num_counted = sum(map(count_words, words))
+    return max(len(words), num_counted // 2)
 
 
 def count_words(text: str) -> int:
     """Return the number of words; see `words`. Four letters of Thai, Lao, Burmese or Khmer count as one."""
-    return len(words(text if text.isascii() else _ABUGIDA_WORD.sub("\u0e01", text)))
+    if not text.isascii():
+        text = _ABUGIDA_WORD.sub("\u0e01", text)
+    return len(words(text))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from nmt.data.language_codes import base_language
@@ -40,18 +40,24 @@ def find_number_words(text: str, language: str) -> list[NumberWord]:
 def is_time(text: str, hour: NumberWord, minute: NumberWord) -> bool:
     """Return whether two numbers are a time of day, as in at two-twenty or um zwei Uhr zwanzig."""
     between = text[hour.end : minute.start]
-    is_in_range = hour.value <= 24 and minute.value < 60 and not (hour.is_ordinal or minute.is_ordinal)
-    is_english = (
-        between in ("-", " ")
-        and minute.value >= 10
-        and _EN_BEFORE_TIME.search(text, max(0, hour.start - 8), hour.start) is not None
-    )
-    return is_in_range and (is_english or between == " Uhr ")
+    if hour.is_ordinal or minute.is_ordinal or hour.value > 24 or minute.value >= 60:
+        return False
+    if between == " Uhr ":
+        return True
+    if minute.value < 10 or between not in ("-", " "):
+        return False
+    return _EN_BEFORE_TIME.search(text, max(0, hour.start - 8), hour.start) is not None
 
 
 def spell_number(value: int, language: str) -> str:
     """Return a number from 0 to 999,999 in words of English or German."""
     return _SPELLERS[base_language(language)](value)
+
+
+def _one_of(words: Iterable[str]) -> str:
+    """Return a pattern of words, longer ones first."""
+    longest_first = sorted(words, key=len, reverse=True)
+    return f"(?:{'|'.join(longest_first)})"
 
 
 # English
@@ -73,13 +79,16 @@ _EN_SECOND_PARTS = {"first": 1, "second": 2}
 
 
 def _en_ordinals() -> dict[str, int]:
-    ordinals = {f"{word}th": value for word, value in _EN_CARDINALS.items() if not word.endswith("y")}
-    ordinals |= {f"{word.removesuffix('y')}ieth": value for word, value in _EN_CARDINALS.items() if word[-1] == "y"}
+    ordinals = {}
+    for word, value in _EN_CARDINALS.items():
+        stem = word.removesuffix("y")
+        ordinal = f"{word}th" if stem == word else f"{stem}ieth"
+        ordinals[ordinal] = value
     return ordinals | _EN_IRREGULAR_ORDINALS | _EN_SECOND_PARTS
 
 
 _EN_ORDINALS = _en_ordinals()
-_EN_WORD = rf"(?:{'|'.join(sorted([*_EN_CARDINALS, *_EN_ORDINALS], key=len, reverse=True))})"
+_EN_WORD = _one_of([*_EN_CARDINALS, *_EN_ORDINALS])
 _EN_RUN = re.compile(rf"(?<![\w-]){_EN_WORD}(?:(?:-| and | ){_EN_WORD})*(?![\w-])", re.IGNORECASE)
 _EN_SCALE = re.compile("|".join(_EN_SCALES), re.IGNORECASE)
 _EN_BEFORE_TIME = re.compile(r"\b(?:at|by|until|till|before|after|around|about) $", re.IGNORECASE)
@@ -105,14 +114,16 @@ class _EnglishNumber:
     def is_certain(self, text: str) -> bool:
         """Return whether the words have no other meaning: one, a second, the million in 10 million."""
         words = text[self.start : self.end].lower()
-        is_after_digits = text[max(0, self.start - 2) : self.start].rstrip()[-1:].isdigit()
-        is_multiplier = is_after_digits and words in _EN_SCALES
+        before = text[max(0, self.start - 2) : self.start].rstrip()
+        is_multiplier = before[-1:].isdigit() and words in _EN_SCALES
         return self.value > 1 and words != "second" and not is_multiplier
 
     def in_text(self, text: str) -> NumberWord:
         """Return the number with the article before it, as in a hundred."""
-        has_article = _EN_ARTICLE.search(text, max(0, self.start - 3), self.start) and _EN_SCALE.match(text, self.start)
-        start = self.start - len("a ") if has_article else self.start
+        start = self.start
+        is_scale = _EN_SCALE.match(text, start)
+        if is_scale and _EN_ARTICLE.search(text, max(0, start - 3), start):
+            start -= len("a ")
         return NumberWord(start, self.end, self.value, self.is_ordinal)
 
     def accepts(self, value: int, *, is_after_and: bool) -> bool:
@@ -208,11 +219,12 @@ _DE_VALUES = {word: value for value, word in enumerate(_DE_SMALL)} | {
 }
 _DE_OTHER_SPELLINGS = {"eins": 1, "zwo": 2, "dreissig": 30}
 _DE_IRREGULAR_ORDINALS = {"dritte": 3, "siebte": 7}
-_DE_PART = "|".join(sorted([*_DE_VALUES, *_DE_OTHER_SPELLINGS, "hundert", "tausend", "und"], key=len, reverse=True))
-_DE_REGULAR = rf"(?P<number>(?:{_DE_PART})+)(?:(?P<ordinal>s?te[nrsm]?)|e[rn]?(?= Million))?"
-_DE_IRREGULAR = rf"(?P<irregular>(?:{_DE_PART})*(?:{'|'.join(_DE_IRREGULAR_ORDINALS)}))[nrsm]?"
+_DE_PART = _one_of([*_DE_VALUES, *_DE_OTHER_SPELLINGS, "hundert", "tausend", "und"])
+_DE_REGULAR = rf"(?P<number>{_DE_PART}+)(?:(?P<ordinal>s?te[nrsm]?)|e[rn]?(?= Million))?"
+_DE_IRREGULAR = rf"(?P<irregular>{_DE_PART}*{_one_of(_DE_IRREGULAR_ORDINALS)})[nrsm]?"
 _DE_WORD = re.compile(
-    rf"(?<![\w-])(?:{_DE_REGULAR}|{_DE_IRREGULAR})(?P<million> Million(?:en)?)?(?![\w-])", re.IGNORECASE
+    rf"(?<![\w-])(?:{_DE_REGULAR}|{_DE_IRREGULAR})(?P<million> Million(?:en)?)?(?![\w-])",
+    re.IGNORECASE,
 )
 _DE_AMBIGUOUS = re.compile(r"achte[nrsm]?", re.IGNORECASE)
 """An ordinal that is also a verb."""
@@ -279,5 +291,8 @@ def _spell_german_stem(value: int) -> str:
     return f"{head}{_spell_german(rest)}" if rest else head
 
 
-_FINDERS: dict[str, Callable[[str], Iterator[NumberWord]]] = {"en": _find_english, "de": _find_german}
+_FINDERS: dict[str, Callable[[str], Iterator[NumberWord]]] = {
+    "en": _find_english,
+    "de": _find_german,
+}
 _SPELLERS: dict[str, Callable[[int], str]] = {"en": _spell_english, "de": _spell_german}

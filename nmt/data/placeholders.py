@@ -30,11 +30,18 @@ def replace_spans(pairs: Iterable[Pair]) -> Iterator[Pair]:
     """Replace protected spans that both sides contain with placeholders. The result depends on each pair only."""
     for source, target in pairs:
         spans = [source[span.start : span.end] for span in find_spans(source) if span.is_opaque]
-        if not spans and (draw := zlib.crc32(f"{source}\t{target}".encode())) < SHARE_OF_WORD_PAIRS * 2**32:
-            words = [word for word in _SHARED_WORD.findall(source) if word in target]
-            first = draw % max(1, len(words))
-            spans = words[first : first + 1 + draw % 3]
-        yield _replace(source, target, spans)
+        yield _replace(source, target, spans or _shared_words(source, target))
+
+
+def _shared_words(source: str, target: str) -> list[str]:
+    """Return up to three words that both sides have, for `SHARE_OF_WORD_PAIRS` of all pairs; none for the others."""
+    draw = zlib.crc32(f"{source}\t{target}".encode())
+    if draw >= SHARE_OF_WORD_PAIRS * 2**32:
+        return []
+    words = [word for word in _SHARED_WORD.findall(source) if word in target]
+    first = draw % max(1, len(words))
+    end = first + 1 + draw % 3
+    return words[first:end]
 
 
 def _replace(source: str, target: str, spans: Iterable[str]) -> Pair:
@@ -43,9 +50,11 @@ def _replace(source: str, target: str, spans: Iterable[str]) -> Pair:
         pattern = occurrence_pattern(span)
         if not (pattern.search(source) and pattern.search(target)):
             continue
-        if (placeholder := next(placeholders, None)) is None:
+        placeholder = next(placeholders, None)
+        if placeholder is None:
             break
-        source, target = (pattern.sub(placeholder, side, count=1) for side in (source, target))
+        source = pattern.sub(placeholder, source, count=1)
+        target = pattern.sub(placeholder, target, count=1)
     return source, target
 
 
@@ -58,5 +67,6 @@ def occurrence_pattern(span: str) -> re.Pattern[str]:
 
 def is_separate(text: str, start: int, end: int, text_end: int) -> bool:
     """Return whether a span of a text that ends at `text_end` is not inside a longer word or number."""
-    starts_word = not text[start].isalnum() or _WORD_START.match(text, start) is not None
-    return starts_word and (not text[end - 1].isalnum() or _WORD_END.match(text, end, text_end) is not None)
+    if text[start].isalnum() and not _WORD_START.match(text, start):
+        return False
+    return not text[end - 1].isalnum() or _WORD_END.match(text, end, text_end) is not None

@@ -68,7 +68,10 @@ def read_tmx(path: Path, src: str, tgt: str, errors: str = "strict") -> Iterator
             has_pairs = True
             yield pair
     if not has_pairs and parser.num_empty:
-        raise DataError(f"{path} has no unit with text in {src} and {tgt}", "check whether it was exported completely")
+        raise DataError(
+            f"{path} has no unit with text in {src} and {tgt}",
+            "check whether it was exported completely",
+        )
     if not has_pairs:
         languages = ", ".join(sorted(parser.languages)) or "none"
         raise DataError(f"{path} has no unit in {src} and {tgt}", f"languages in the file: {languages}")

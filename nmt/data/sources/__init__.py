@@ -12,9 +12,18 @@ from nmt.errors import ConfigError, DataError
 from nmt.registry import format_spec, options_of, parse, resolve
 
 __all__ = [
-    "SOURCES", "SPLITS", "Corpus", "CorpusOptions", "Split", "get_corpus", "open_split", "parse_corpus", "validate",
-    "validate_all", "without_corpus_options",
-]  # fmt: skip
+    "SOURCES",
+    "SPLITS",
+    "Corpus",
+    "CorpusOptions",
+    "Split",
+    "get_corpus",
+    "open_split",
+    "parse_corpus",
+    "validate",
+    "validate_all",
+    "without_corpus_options",
+]
 
 Corpus = phrasebook.Phrasebook | DownloadableCorpus | files.Files
 """A corpus with its options. Creating one reads no files and opens no connections."""

@@ -40,7 +40,11 @@ from nmt.paths import clean_up, data_dir, locked, new_directory, sha256
 SplitFinder = Callable[[Sequence[Path], str], SplitReaders]
 """Finds the splits of a corpus among files, given `errors`; returns no readers if they have another format."""
 
-_SPLIT_STEMS = {"train": ("train",), "valid": ("valid", "val", "validation", "dev"), "test": ("test",)}
+_SPLIT_STEMS = {
+    "train": ("train",),
+    "valid": ("valid", "val", "validation", "dev"),
+    "test": ("test",),
+}
 
 
 @dataclass(frozen=True)
@@ -91,14 +95,18 @@ class DownloadableCorpus:
         if f"{split}.{src}" not in entries:
             available = [name for name in SPLITS if f"{name}.{src}" in entries]
             raise DataError(f"corpus '{self.name}' has no {split} split", f"it has {', '.join(available)}")
-        paths = (self.directory / f"{split}.{src}", self.directory / f"{split}.{tgt}")
+        sources = self.directory / f"{split}.{src}"
+        targets = self.directory / f"{split}.{tgt}"
+        paths = (sources, targets)
         # Hash the files only if the user may have changed them.
-        is_changed = any(
-            not path.exists() or path.stat().st_mtime_ns != entries[path.name].get("mtime_ns") for path in paths
-        )
-        checksum = hash_strings(*(hash_files(paths) if is_changed else (entries[p.name]["sha256"] for p in paths)))
+        is_unchanged = all(_is_unchanged(path, entries[path.name]) for path in paths)
+        checksums = [entries[path.name]["sha256"] for path in paths] if is_unchanged else hash_files(paths)
         return Split(
-            f"{self.name}/{split}", checksum, partial(read_pairs, *paths), partial(count_lines, paths[0]), paths
+            f"{self.name}/{split}",
+            hash_strings(*checksums),
+            partial(read_pairs, sources, targets),
+            partial(count_lines, sources),
+            paths,
         )
 
     def _entries(self) -> dict[str, dict[str, Any]]:
@@ -147,7 +155,9 @@ class DownloadableCorpus:
 
     def _install_from(self, source: Path, errors: str) -> Path:
         archive = source / self.archive
-        return self._build([archive if self.archive and archive.is_file() else source], str(source), {}, errors)
+        is_in_directory = self.archive and archive.is_file()
+        path = archive if is_in_directory else source
+        return self._build([path], str(source), {}, errors)
 
     def _download(self, errors: str, force: bool) -> Path:
         downloads = data_dir() / "downloads" / self.name
@@ -155,13 +165,15 @@ class DownloadableCorpus:
             shutil.rmtree(downloads, ignore_errors=True)
         log(f"downloading {self.name} ({self.info.license}) to {self.directory}")
         try:
-            checksums = {file.name: self._fetch(file, downloads / file.name) for file in self.list_files()}
+            files = self.list_files()
+            checksums = {file.name: self._fetch(file, downloads / file.name) for file in files}
         except NMTError:
             with contextlib.suppress(OSError):
                 downloads.rmdir()  # only if it is empty
             raise
         try:
-            directory = self._build([downloads / name for name in checksums], self.info.source, checksums, errors)
+            sources = [downloads / name for name in checksums]
+            directory = self._build(sources, self.info.source, checksums, errors)
         except EncodingError:  # the next command may have another `errors`
             raise
         except NMTError:  # the downloaded files are bad; they are kept after an OSError such as a full disk
@@ -179,13 +191,21 @@ class DownloadableCorpus:
             extracted_files(sources, scratch_parent=work) as files,
         ):
             readers, is_held_out = self._readers(files, errors, origin)
-            counts = {split: self._write(work, split, read) for split, read in readers.items()}
-            archives = checksums or {path.name: sha256(path) for path in sources if path.is_file()}
-            lines = {f"{split}.{language}": count for split, count in counts.items() for language in self.languages}
+            lines: dict[str, int] = {}
+            for split, read in readers.items():
+                count = self._write(work, split, read)
+                lines |= {f"{split}.{language}": count for language in self.languages}
+            if not checksums:
+                checksums = {path.name: sha256(path) for path in sources if path.is_file()}
             write_record(
-                work, self.name, origin, lines, archives=dict(archives),
-                held_out=holdout.VERSION if is_held_out else "", license=self.info.license,
-            )  # fmt: skip
+                work,
+                self.name,
+                origin,
+                lines,
+                archives=dict(checksums),
+                held_out=holdout.VERSION if is_held_out else "",
+                license=self.info.license,
+            )
         return self.directory
 
     def _readers(self, files: Sequence[Path], errors: str, origin: str) -> tuple[SplitReaders, bool]:
@@ -202,12 +222,17 @@ class DownloadableCorpus:
         return (holdout.hold_out(readers["train"]) if is_held_out else readers), is_held_out
 
     def _write(self, work: Path, split: str, read: PairReader) -> int:
-        src, tgt = (work / f"{split}.{language}" for language in self.languages)
+        src, tgt = [work / f"{split}.{language}" for language in self.languages]
         with progress(None, f"{self.name}/{split}", " pairs", unit_scale=True, iterable=read()) as pairs:
             count = write_pairs(src, tgt, pairs)
         if not count:
             raise DataError(f"the {split} split of corpus '{self.name}' is empty")
         return count
+
+
+def _is_unchanged(path: Path, entry: dict[str, Any]) -> bool:
+    """Return whether a file has the modification time of its entry in the record."""
+    return path.exists() and path.stat().st_mtime_ns == entry.get("mtime_ns")
 
 
 def find_standard_splits(
@@ -225,34 +250,41 @@ def find_standard_splits(
         prefix = _find_prefix(paths, split, split_stems.get(split, ""))
         if not prefix:
             continue
+        group = paths[prefix]
         for language in languages:
-            if language not in paths[prefix]:
-                raise DataError(f"{prefix.name}.{'/'.join(paths[prefix])} exists, but not {prefix.name}.{language}")
-            check_expansion(paths[prefix][language])
-        readers[split] = partial(read_pairs, *(paths[prefix][language] for language in languages), errors=errors)
+            if language not in group:
+                raise DataError(f"{prefix.name}.{'/'.join(group)} exists, but not {prefix.name}.{language}")
+            check_expansion(group[language])
+        src, tgt = [group[language] for language in languages]
+        readers[split] = partial(read_pairs, src, tgt, errors=errors)
     return readers
 
 
 def group_by_prefix(files: Sequence[Path], languages: Sequence[str]) -> dict[Path, dict[str, Path]]:
     """Group files with names PREFIX.LANGUAGE, plain or compressed, by prefix and language."""
-    suffix = re.compile(rf"\.({'|'.join(map(re.escape, languages))})({'|'.join(map(re.escape, COMPRESSED))})?$")
+    language = "|".join(map(re.escape, languages))
+    compression = "|".join(map(re.escape, COMPRESSED))
+    suffix = re.compile(rf"\.({language})({compression})?$")
     groups: dict[Path, dict[str, Path]] = {}
     for path in sorted(files):
-        if not path.name.startswith(".") and (match := suffix.search(path.name)):
-            groups.setdefault(path.with_name(path.name[: match.start()]), {}).setdefault(match[1], path)
+        match = suffix.search(path.name)
+        if match is None or path.name.startswith("."):
+            continue
+        prefix = path.with_name(path.name[: match.start()])
+        group = groups.setdefault(prefix, {})
+        group.setdefault(match[1], path)
     return groups
 
 
 def _find_prefix(paths: Mapping[Path, Mapping[str, Path]], split: str, published_stem: str) -> Path | None:
     """Return the prefix of a split, preferably one with both languages."""
     stems = _SPLIT_STEMS[split]
-    exact = [[prefix for prefix in paths if prefix.name == stem] for stem in (*stems, published_stem)]
-    for prefixes in (*exact, [prefix for prefix in paths if prefix.name.startswith(stems)]):
-        complete = [prefix for prefix in prefixes if len(paths[prefix]) == 2]
-        if len(complete) > 1:
-            parent = os.path.commonpath([prefix.parent for prefix in complete])
-            names = ", ".join(prefix.relative_to(parent).as_posix() for prefix in complete)
-            raise DataError(f"the {split} split is ambiguous: {names}", f"keep one of them and name it {stems[0]}")
-        if prefixes:
-            return (complete or prefixes)[0]
-    return None
+    candidates = [[prefix for prefix in paths if prefix.name == stem] for stem in (*stems, published_stem)]
+    candidates.append([prefix for prefix in paths if prefix.name.startswith(stems)])
+    prefixes = next(filter(None, candidates), [])  # of the first stem that a file has
+    complete = [prefix for prefix in prefixes if len(paths[prefix]) == 2]
+    if len(complete) > 1:
+        parent = os.path.commonpath([prefix.parent for prefix in complete])
+        names = ", ".join(prefix.relative_to(parent).as_posix() for prefix in complete)
+        raise DataError(f"the {split} split is ambiguous: {names}", f"keep one of them and name it {stems[0]}")
+    return next(iter(complete or prefixes), None)

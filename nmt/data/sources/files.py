@@ -9,7 +9,16 @@ from pathlib import Path
 
 from nmt.data.pairs import COMPRESSED, count_lines, read_pairs, read_tsv
 from nmt.data.sources import holdout
-from nmt.data.sources.corpus import RECORD, SPLITS, CorpusInfo, PairReader, Split, hash_files, hash_strings, swap_sides
+from nmt.data.sources.corpus import (
+    RECORD,
+    SPLITS,
+    CorpusInfo,
+    PairReader,
+    Split,
+    hash_files,
+    hash_strings,
+    swap_sides,
+)
 from nmt.data.tmx import read_tmx
 from nmt.errors import ConfigError, DataError
 
@@ -60,59 +69,97 @@ class Files:
     def open(self, split: str, src: str, tgt: str) -> Split:
         """Return a split that is specified or held out from train."""
         self.validate()
-        missing = [name for name in ("valid", "test") if name not in self.splits]
-        if split not in self.splits and ("train" not in self.splits or not self.hold_out):
-            raise DataError(
-                f"corpus 'files' has no {split} split, only {', '.join(self.splits)}",
-                f"add {split}='my/{split}'{', or leave out hold_out=False' * ('train' in self.splits)}",
-            )
+        if split not in self.splits:
+            self._check_held_out(split)
+        paths, name, checksums = self._files(split, src, tgt)
+        read = self._reader(paths, src, tgt)
+        checksum = hash_strings(src, tgt, str(self.columns), self.errors, *checksums)
+        missing = [held_out for held_out in ("valid", "test") if held_out not in self.splits]
+        if self.hold_out and missing and split in ("train", *missing):
+            sides = holdout.sides(src, tgt)
+            checksum = hash_strings(holdout.VERSION, *sides, split, *missing, checksum)
+            read = _hold_out(read, missing, split, is_swapped=sides != (src, tgt))
+        is_memory = pair_format(paths[0]) == "tmx"
+        count = None if is_memory else partial(count_lines, paths[0])
+        return Split(f"{name}/{split}", checksum, read, count, paths)
+
+    def _check_held_out(self, split: str) -> None:
+        """Raise a DataError if a split cannot be held out from train."""
+        has_train = "train" in self.splits
+        if has_train and self.hold_out:
+            return
+        names = ", ".join(self.splits)
+        hint = f"add {split}='my/{split}'"
+        if has_train:
+            hint += ", or leave out hold_out=False"
+        raise DataError(f"corpus 'files' has no {split} split, only {names}", hint)
+
+    def _files(self, split: str, src: str, tgt: str) -> tuple[tuple[Path, ...], str, list[str]]:
+        """Return the files of a split, or those it is held out from, the name of the corpus, and the checksums."""
         spec = self.splits.get(split, self.splits.get("train", ""))
-        name = Path(spec if isinstance(spec, str) else spec[0]).name
         try:
             paths = _resolve_paths(spec, src, tgt)
-            if name in SPLITS and (paths[0].parent / RECORD).is_file():  # a corpus written by nmt
-                name = Path(os.path.abspath(paths[0])).parent.name
-            checksums = hash_files(paths)
+            return paths, _name(spec, paths[0]), hash_files(paths)
         except DataError as error:
             if self.build_command:
                 error.hint = f"create it with {self.build_command}"
             raise
-        read = self._reader(paths, src, tgt)
-        checksum = hash_strings(src, tgt, str(self.columns), self.errors, *checksums)
-        if self.hold_out and missing and (split == "train" or split in missing):
-            sides = holdout.sides(src, tgt)
-            swap = swap_sides if sides == (tgt, src) else lambda reader: reader
-            read = swap(holdout.hold_out(swap(read), missing)[split])
-            checksum = hash_strings(holdout.VERSION, *sides, split, *missing, checksum)
-        count = None if pair_format(paths[0]) == "tmx" else partial(count_lines, paths[0])
-        return Split(f"{name}/{split}", checksum, read, count, paths)
 
     def _reader(self, paths: tuple[Path, ...], src: str, tgt: str) -> PairReader:
         """Return a reader of (source, target); the languages are in the TMX file, the suffixes or `columns`."""
         if pair_format(paths[0]) == "tmx":
             return partial(read_tmx, paths[0], src, tgt, self.errors)
         suffixes = tuple(map(language_suffix, paths))
-        languages = suffixes if set(suffixes) == {src, tgt} else self.columns or (src, tgt)
-        is_table = len(paths) == 1
-        if is_table:
-            return partial(read_tsv, paths[0], self.errors, columns=_find_columns(paths[0], languages, src, tgt))
+        languages = self.columns or (src, tgt)
+        if set(suffixes) == {src, tgt}:
+            languages = suffixes
+        if len(paths) == 1:
+            columns = _find_columns(paths[0], languages, src, tgt)
+            return partial(read_tsv, paths[0], self.errors, columns=columns)
         if sorted(languages) != sorted((src, tgt)):
-            raise DataError(f"{paths[0]} is {'-'.join(languages)}, not {src}-{tgt}")
-        for path, suffix, language in zip(paths, suffixes, languages, strict=True):
-            if suffix != language and suffix in languages and not self.columns:
-                languages_of_files = (tgt, src) if {*suffixes} > {suffix} else (src, tgt)
-                hint = f"swap the files, or name their languages: columns={languages_of_files}"
-                raise DataError(f"{path} would be read as language {language}", hint)
+            found = "-".join(languages)
+            raise DataError(f"{paths[0]} is {found}, not {src}-{tgt}")
+        if not self.columns:
+            _check_suffixes(paths, suffixes, (src, tgt))
         read = partial(read_pairs, *paths, errors=self.errors)
         return read if tuple(languages) == (src, tgt) else swap_sides(read)
+
+
+def _check_suffixes(paths: tuple[Path, ...], suffixes: tuple[str, ...], languages: tuple[str, ...]) -> None:
+    """Check that no file has the suffix of the other language."""
+    if set(suffixes) == set(languages):
+        return
+    for path, suffix, language in zip(paths, suffixes, languages, strict=True):
+        if suffix != language and suffix in languages:
+            have_suffixes = len(set(suffixes)) > 1
+            names = languages[::-1] if have_suffixes else languages
+            hint = f"swap the files, or name their languages: columns={names}"
+            raise DataError(f"{path} would be read as language {language}", hint)
+
+
+def _hold_out(read: PairReader, missing: list[str], split: str, *, is_swapped: bool) -> PairReader:
+    """Return the reader of a split after holding out sentences of the source, or if it is swapped, of the target."""
+    if not is_swapped:
+        return holdout.hold_out(read, missing)[split]
+    return swap_sides(holdout.hold_out(swap_sides(read), missing)[split])
+
+
+def _name(spec: FileSpec, path: Path) -> str:
+    """Return the name of a corpus: that of its first file, or of the directory of a corpus that nmt wrote."""
+    first_file = spec if isinstance(spec, str) else spec[0]
+    name = Path(first_file).name
+    if name in SPLITS and (path.parent / RECORD).is_file():
+        return Path(os.path.abspath(path)).parent.name
+    return name
 
 
 def _find_columns(path: Path, names: tuple[str, ...], src: str, tgt: str) -> tuple[int, int]:
     """Return the indices of the source and the target column; columns with other names are ignored."""
     for language in (src, tgt):
-        if names.count(language) != 1:
+        count = names.count(language)
+        if count != 1:
             raise DataError(
-                f"{path} has {names.count(language) or 'no'} columns named '{language}' in columns={names}",
+                f"{path} has {count or 'no'} columns named '{language}' in columns={names}",
                 f"name each column of a line, for example columns=('id', '{src}', '{tgt}')",
             )
     return names.index(src), names.index(tgt)
@@ -122,8 +169,9 @@ def _resolve_paths(spec: FileSpec, src: str, tgt: str) -> tuple[Path, ...]:
     """Return the TSV or TMX file or the two files of a split."""
     if not isinstance(spec, str):
         paths = tuple(Path(os.path.expanduser(name)) for name in spec)
-        if memories := [path for path in paths if pair_format(path) == "tmx"]:
-            raise DataError(f"{memories[0]} has both languages", f"specify one file: files(train='{memories[0]}')")
+        for path in paths:
+            if pair_format(path) == "tmx":
+                raise DataError(f"{path} has both languages", f"specify one file: files(train='{path}')")
         return paths
     path = Path(os.path.expanduser(spec))  # leaves unknown users unchanged
     if pair_format(path):
@@ -138,7 +186,8 @@ def find_language_file(prefix: Path, language: str) -> Path:
         DataError: the file does not exist.
     """
     plain = Path(f"{prefix}.{language}")
-    for path in (plain, *(plain.with_name(plain.name + suffix) for suffix in COMPRESSED)):
+    for suffix in ("", *COMPRESSED):
+        path = plain.with_name(plain.name + suffix)
         if path.is_file():
             return path
     raise DataError(
@@ -155,4 +204,6 @@ def pair_format(path: Path) -> str:
 
 def language_suffix(path: Path) -> str:
     """Return the suffix of a file name without compression: "en" for a.en.gz."""
-    return (path.with_suffix("") if path.suffix in COMPRESSED else path).suffix[1:]
+    if path.suffix in COMPRESSED:
+        path = path.with_suffix("")
+    return path.suffix[1:]

@@ -43,7 +43,9 @@ _WORD_OR_LETTER = re.compile(rf"[{UNSPACED}]|\S+")
 def sentence_key(sentence: str) -> str:
     """Return the words of a sentence: NFKC-normalized and case-folded, without punctuation."""
     text = unicodedata.normalize("NFKC", sentence).casefold()
-    return " ".join(_NON_WORD.sub(_remove_punctuation, _APOSTROPHES.sub("", text)).split()) or " ".join(text.split())
+    without_apostrophes = _APOSTROPHES.sub("", text)
+    words = _NON_WORD.sub(_remove_punctuation, without_apostrophes).split()
+    return " ".join(words or text.split())
 
 
 def _remove_punctuation(match: re.Match[str]) -> str:
@@ -56,7 +58,8 @@ def _remove_punctuation(match: re.Match[str]) -> str:
 
 def sides(first: str, second: str) -> tuple[str, str]:
     """Return two languages, the one whose sentences are held out first: English, or the first in alphabetical order."""
-    return (second, first) if (second != "en", second) < (first != "en", first) else (first, second)
+    held_out, other = sorted((first, second), key=lambda language: (language != "en", language))
+    return held_out, other
 
 
 def hold_out(read: PairReader, splits: Sequence[str] = ("valid", "test")) -> dict[str, PairReader]:
@@ -76,8 +79,10 @@ def hold_out(read: PairReader, splits: Sequence[str] = ("valid", "test")) -> dic
     def held_out_reader(split: str) -> PairReader:
         return lambda: _read_held_out(read(), hashes()[split])
 
-    readers = {split: held_out_reader(split) for split in splits}
-    return {"train": lambda: _read_train(read, set[int]().union(*hashes().values()))} | readers
+    def read_train() -> Iterator[Pair]:
+        return _read_train(read, set[int]().union(*hashes().values()))
+
+    return {"train": read_train} | {split: held_out_reader(split) for split in splits}
 
 
 def _select(pairs: Iterable[Pair], splits: Sequence[str]) -> dict[str, set[int]]:
@@ -90,8 +95,10 @@ def _select(pairs: Iterable[Pair], splits: Sequence[str]) -> dict[str, set[int]]
     heap: list[int] = []  # the same hashes, negated, so that the largest is at the top
     for source, target in pairs:
         value = _hash(source)
+        if value is None or _hash(target) is None or value in hashes:
+            continue
         is_full = len(heap) == MAX_SENTENCES * MIN_RATIO
-        if value is None or _hash(target) is None or value in hashes or (is_full and value >= -heap[0]):
+        if is_full and value >= -heap[0]:
             continue
         hashes.add(value)
         if is_full:
@@ -110,7 +117,9 @@ def _select(pairs: Iterable[Pair], splits: Sequence[str]) -> dict[str, set[int]]
 
 
 def _read_train(read: PairReader, held_out: set[int]) -> Iterator[Pair]:
-    targets = {_hash(target) for _, target in _read_held_out(_until_unequal(read()), held_out)}
+    """Yield the pairs of which no side is held out."""
+    held_out_pairs = _read_held_out(_until_unequal(read()), held_out)
+    targets = {_hash(target) for _, target in held_out_pairs}
     return (pair for pair in read() if _hash(pair[0]) not in held_out and _hash(pair[1]) not in targets)
 
 

@@ -48,7 +48,8 @@ def _list_files(name: str, repository: str) -> list[RemoteFile]:
         files = [_remote_file(entry, f"{endpoint}/datasets/{repository}/resolve/main") for entry in entries]
     except (ValueError, KeyError, TypeError, AttributeError):
         raise DownloadError(
-            f"{url} is not a listing of files", f"use local files: nmt data download {name} --from PATH"
+            f"{url} is not a listing of files",
+            f"use local files: nmt data download {name} --from PATH",
         ) from None
     finally:
         listing.unlink()
@@ -57,15 +58,18 @@ def _list_files(name: str, repository: str) -> list[RemoteFile]:
 
 def _remote_file(entry: dict[str, object], base: str) -> RemoteFile:
     """Convert an entry of the listing; only files in Git LFS have a SHA-256."""
-    path, lfs = str(entry["path"]), entry.get("lfs")
+    path = str(entry["path"])
+    lfs = entry.get("lfs")
     checksum = str(lfs["oid"]) if isinstance(lfs, dict) else None
-    size = entry["size"]
-    return RemoteFile(Path(path).name, f"{base}/{path}", checksum, size if isinstance(size, int) else None)
+    size = entry["size"] if isinstance(entry["size"], int) else None
+    return RemoteFile(Path(path).name, f"{base}/{path}", checksum, size)
 
 
 def _split_of(name: str) -> str:
     """Return the split of a parquet file, or "" for other files."""
-    match = _SPLIT_PATTERN.search(name) if name.endswith(".parquet") and not name.startswith(".") else None
+    if name.startswith(".") or not name.endswith(".parquet"):
+        return ""
+    match = _SPLIT_PATTERN.search(name)
     return _SPLIT_NAMES[match[1]] if match else ""
 
 
@@ -81,11 +85,16 @@ def _find_splits(files: Sequence[Path], errors: str) -> SplitReaders:
 
 def _check_complete(paths: Sequence[Path]) -> None:
     """Raise a DataError if a file NAME-00001-of-00003.parquet is missing."""
-    numbers = [(int(match[1]), int(match[2])) for path in paths if (match := _NUMBER_PATTERN.search(path.name))]
-    for number in range(max((count for _, count in numbers), default=0)):
-        if number not in dict(numbers):
-            name = _NUMBER_PATTERN.sub(f"-{number:05}-of-{numbers[0][1]:05}.", paths[0].name)
-            raise DataError(f"{paths[0].parent / name} is missing", "a split is read from all of its files")
+    counts: dict[int, int] = {}  # number of files, by the number of each file
+    for path in paths:
+        if match := _NUMBER_PATTERN.search(path.name):
+            counts[int(match[1])] = int(match[2])
+    first = paths[0]
+    for number in range(max(counts.values(), default=0)):
+        if number not in counts:
+            count = next(iter(counts.values()))
+            name = _NUMBER_PATTERN.sub(f"-{number:05}-of-{count:05}.", first.name)
+            raise DataError(f"{first.parent / name} is missing", "a split is read from all of its files")
 
 
 def _read_parquet(files: Sequence[Path]) -> Iterator[Pair]:

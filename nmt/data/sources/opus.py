@@ -18,7 +18,10 @@ _SERVER = "https://object.pouta.csc.fi"
 
 
 def opus(
-    *, corpus: str = "Tatoeba", version: str = "v2023-04-12", languages: tuple[str, str] = ("en", "de")
+    *,
+    corpus: str = "Tatoeba",
+    version: str = "v2023-04-12",
+    languages: tuple[str, str] = ("en", "de"),
 ) -> DownloadableCorpus:
     """Any OPUS corpus; validation and test sets are held out.
 
@@ -57,11 +60,20 @@ def news_commentary() -> DownloadableCorpus:
 def opus100() -> DownloadableCorpus:
     """A sample of one million pairs of OPUS, with validation and test sets of 2,000 pairs (Zhang et al. 2020)."""
     page = "https://huggingface.co/datasets/Helsinki-NLP/opus-100"
-    return hub("opus100", "Helsinki-NLP/opus-100", CorpusInfo(1_004_000, 116_680_890, "varies by source corpus", page))
+    return hub(
+        "opus100",
+        "Helsinki-NLP/opus-100",
+        CorpusInfo(1_004_000, 116_680_890, "varies by source corpus", page),
+    )
 
 
 def _moses(
-    name: str, corpus: str, version: str, info: CorpusInfo, languages: tuple[str, str] = ("en", "de"), spec: str = ""
+    name: str,
+    corpus: str,
+    version: str,
+    info: CorpusInfo,
+    languages: tuple[str, str] = ("en", "de"),
+    spec: str = "",
 ) -> DownloadableCorpus:
     archive = f"{'-'.join(sorted(languages))}.txt.zip"
     url = f"{_SERVER}/OPUS-{corpus}/{version}/moses/{archive}"

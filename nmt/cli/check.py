@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -17,9 +18,12 @@ from nmt.console import counted, log, progress
 from nmt.errors import DataError, NMTError, UsageError, check_choice, file_hint
 
 if TYPE_CHECKING:
-    from nmt.data.check import Report
+    from nmt.config import DataConfig
+    from nmt.data.check import Example, Report
     from nmt.data.pairs import Pair
     from nmt.data.sources import Split
+
+    TestSet = tuple[str, list[Pair]]
 
 MAX_CHARACTERS = 60
 """Maximum length of a sentence in an example."""
@@ -71,57 +75,96 @@ def check(
       nmt data check mine.en mine.de --fix clean --ignore length-ratio
       nmt data check memory.tmx --src-lang en --tgt-lang de
     """
-    from nmt.data.check import CHECKS, run_checks
+    _check_options(src, tgt, config, set_ or [], test or [], ignore or [], src_lang, tgt_lang, encoding_errors)
+    if src is not None:
+        inputs = _file_corpora(src, tgt, src_lang, tgt_lang, encoding_errors)
+    else:
+        inputs = _config_corpora(str(config), set_ or [], with_tests=test is None)
+    for name in test or []:
+        inputs.test_sets += load_test_pairs(name, inputs.languages, encoding_errors)
+        inputs.files += test_files(name)
+    report = _run(inputs, fix, html, ignore or [], examples)
+    if json_:
+        show(json.dumps(report.to_dict(), indent=2, ensure_ascii=False))
+    else:
+        show(_table(report))
+    if report.severity is not None:
+        raise typer.Exit(EXIT_CODES[report.severity.name.lower()])
+
+
+@dataclass
+class _Inputs:
+    """The corpora to check, and the test sets that they must not overlap with."""
+
+    languages: tuple[str, str]
+    corpora: list[Split]
+    test_sets: list[TestSet] = field(default_factory=list)
+    files: list[Path] = field(default_factory=list)
+    """Files of held-out sets, which must not be overwritten, either."""
+
+
+def _check_options(
+    src: Path | None,
+    tgt: Path | None,
+    config: str | None,
+    overrides: list[str],
+    tests: list[str],
+    ignore: list[str],
+    src_lang: str,
+    tgt_lang: str,
+    encoding_errors: str,
+) -> None:
+    from nmt.data.check import CHECKS
     from nmt.data.sources.files import pair_format
-    from nmt.paths import check_not_overwriting
 
     names = [each.name for each in CHECKS]
-    for name in ignore or []:
+    for name in ignore:
         check_choice("check", name, names)
-    if (src is None) == (config is None) or (src is not None and tgt is None and not pair_format(src)):
+    has_one_source = (src is None) != (config is None)
+    lacks_target = src is not None and tgt is None and not pair_format(src)
+    if lacks_target or not has_one_source:
         raise UsageError(
-            "pass either two files, a .tsv or .tmx file, or --config", "for example nmt data check mine.en mine.de"
+            "pass either two files, a .tsv or .tmx file, or --config",
+            "for example nmt data check mine.en mine.de",
         )
-    if set_ and config is None:
+    if overrides and config is None:
         raise UsageError("--set requires --config", "add --config CONFIG")
     if config is not None and (src_lang or tgt_lang):
         raise UsageError("--src-lang and --tgt-lang are for files", "set data.src and data.tgt in the config")
-    if config is not None and encoding_errors != "strict" and not any(map(test_files, test or ())):
+    if config is not None and encoding_errors != "strict" and not any(map(test_files, tests)):
         raise UsageError("--encoding-errors is for files", "use errors='replace' in files(...) of the config")
     for code in filter(None, (src_lang, tgt_lang)):
         if not LANGUAGE_CODE.fullmatch(code):
             raise UsageError(f"'{code}' is not a language code", "for example de or pt-BR")
-    tests: list[tuple[str, list[Pair]]] = []
-    held_out_files: list[Path] = []
-    if src is not None:
-        languages, corpora = _file_corpora(src, tgt, src_lang, tgt_lang, encoding_errors)
-    else:
-        languages, corpora, tests, held_out_files = _config_corpora(str(config), set_ or [], with_tests=test is None)
-    tests += chain.from_iterable(load_test_pairs(name, languages, encoding_errors) for name in test or [])
-    outputs = _outputs(fix, languages) if fix is not None else []
-    inputs = [
-        *held_out_files,
-        *(path for text in corpora for path in text.files),
-        *(path for name in test or [] for path in test_files(name)),
-    ]
-    check_not_overwriting([*outputs, html], inputs)
+
+
+def _run(inputs: _Inputs, fix: Path | None, html: Path | None, ignore: list[str], max_examples: int) -> Report:
+    """Check the corpora, and write the page and the repaired corpus."""
+    from nmt.data.check import run_checks
+    from nmt.paths import check_not_overwriting
+
+    outputs = _outputs(fix, inputs.languages) if fix is not None else []
+    corpus_files = chain.from_iterable(corpus.files for corpus in inputs.corpora)
+    check_not_overwriting([*outputs, html], [*inputs.files, *corpus_files])
     if html in outputs:
         raise UsageError(f"--html and --fix would both write {html}", "choose another name for --html")
-    for code in languages:
+    for code in inputs.languages:
         _check_language(code)
-    report = run_checks(corpora, tests, languages, ignore=ignore or [], max_examples=examples)
+    report = run_checks(inputs.corpora, inputs.test_sets, inputs.languages, ignore=ignore, max_examples=max_examples)
     if html:
         write_file(html, report.to_html())
     if outputs:
-        _write_repaired(corpora, report, outputs)
-    show(json.dumps(report.to_dict(), indent=2, ensure_ascii=False) if json_ else _table(report))
-    raise typer.Exit(EXIT_CODES[report.severity.name.lower()] if report.severity is not None else 0)
+        _write_repaired(inputs.corpora, report, outputs)
+    return report
 
 
 def _outputs(prefix: Path, languages: tuple[str, str]) -> list[Path]:
     """Return the two files of the repaired corpus."""
     if prefix.name in ("", ".."):
-        raise UsageError(f"--fix {prefix} names no files", "for example, --fix clean writes clean.en and clean.de")
+        raise UsageError(
+            f"--fix {prefix} names no files",
+            "for example, --fix clean writes clean.en and clean.de",
+        )
     endings = [code or side for code, side in zip(languages, ("src", "tgt"), strict=True)]
     if endings[0] == endings[1]:
         endings = ["src", "tgt"]
@@ -142,82 +185,98 @@ def _write_repaired(corpora: list[Split], report: Report, outputs: list[Path]) -
             f"cannot write {outputs[0]}: {error.strerror}", file_hint(error, "name another prefix")
         ) from None
     log(f"wrote {kept:,} of {counted(pairs, 'pair')} to {outputs[0]} and {outputs[1]}")
-    fixes = {check.name: "dropped" if check.fix == "drop" else "rewrote" for check in CHECKS}
+    verbs = {"drop": "dropped", "rewrite": "rewrote"}
+    fixes = {check.name: verbs.get(check.fix) for check in CHECKS}
     counts = report.fix_counts()
     for name, count in counts.items():
         log(f"{name}: {fixes[name]} {counted(count, 'pair')}")
-    if sum(count for name, count in counts.items() if fixes[name] == "dropped") > pairs - kept:
+    num_dropped = sum(count for name, count in counts.items() if fixes[name] == "dropped")
+    if num_dropped > pairs - kept:
         log("pairs with several problems are counted more than once")
     for finding in report.findings:
         if finding.check.name == "unequal-line-counts":
             log("unequal-line-counts: dropped the extra lines of the longer side")
 
 
-def _file_corpora(
-    src: Path, tgt: Path | None, src_lang: str, tgt_lang: str, encoding_errors: str
-) -> tuple[tuple[str, str], list[Split]]:
+def _file_corpora(src: Path, tgt: Path | None, src_lang: str, tgt_lang: str, encoding_errors: str) -> _Inputs:
     from nmt.data.pairs import count_lines, open_text, read_pairs, read_tsv
     from nmt.data.sources import Split
     from nmt.data.sources.files import language_suffix, pair_format
     from nmt.data.tmx import read_tmx
 
     open_text(src).close()  # before test sets are downloaded
+    count = partial(count_lines, src)
     if tgt is None and pair_format(src) == "tsv":
         read_table = partial(read_tsv, src, encoding_errors)
-        return (src_lang, tgt_lang), [Split(str(src), "", read_table, partial(count_lines, src), (src,))]
+        corpus = Split(str(src), "", read_table, count, (src,))
+        return _Inputs((src_lang, tgt_lang), [corpus])
     if tgt is None:
         if not src_lang or not tgt_lang:
             raise UsageError(f"the languages to read from {src} are unknown", "set --src-lang and --tgt-lang")
         read_memory = partial(read_tmx, src, src_lang, tgt_lang, encoding_errors)
-        return (src_lang, tgt_lang), [Split(str(src), "", read_memory, files=(src,))]
+        corpus = Split(str(src), "", read_memory, files=(src,))
+        return _Inputs((src_lang, tgt_lang), [corpus])
     for path in (src, tgt):
         if pair_format(path) == "tmx":
             raise UsageError(f"{path} has both languages", f"pass one file: nmt data check {path}")
     languages = (src_lang or language_suffix(src), tgt_lang or language_suffix(tgt))
-    pairs = partial(read_pairs, src, tgt, errors=encoding_errors)
-    return languages, [Split(str(src), "", pairs, partial(count_lines, src), (src, tgt))]
+    read_files = partial(read_pairs, src, tgt, errors=encoding_errors)
+    corpus = Split(str(src), "", read_files, count, (src, tgt))
+    return _Inputs(languages, [corpus])
 
 
-def _config_corpora(
-    name: str, overrides: list[str], *, with_tests: bool
-) -> tuple[tuple[str, str], list[Split], list[tuple[str, list[Pair]]], list[Path]]:
-    """Return the languages, the training corpora, the held-out sets with `with_tests`, and the files of these sets."""
+def _config_corpora(name: str, overrides: list[str], *, with_tests: bool) -> _Inputs:
+    """Return the training corpora of a config, the files of its held-out sets, and these sets with `with_tests`."""
     from nmt.config import config_io
-    from nmt.data.sources import get_corpus, open_split
-    from nmt.data.sources.files import Files
+    from nmt.data.sources import open_split
 
     data = config_io.load(config_io.find(name), overrides).data
-    splits = [open_split(spec, "train", data.src, data.tgt) for spec in (*data.train, *data.replay)]
-    tests: list[tuple[str, list[Pair]]] = []
-    files: list[Path] = []
+    specs = (*data.train, *data.replay)
+    corpora = [open_split(spec, "train", data.src, data.tgt) for spec in specs]
+    inputs = _Inputs((data.src, data.tgt), corpora)
     missing: dict[str, list[str]] = {}
-    for split, spec in (("valid", data.valid), ("test", data.test)):
-        spec_or_default = spec or data.train[0]
-        corpus = get_corpus(spec_or_default)
-        if not with_tests and not corpus.is_installed:
-            continue
-        try:
-            held_out = open_split(spec_or_default, split, data.src, data.tgt)
-            files += held_out.files
-            if with_tests:
-                tests.append((held_out.name, list(held_out.pairs())))
-        except DataError as error:
-            is_specified = spec or (isinstance(corpus, Files) and split in corpus.splits)
-            if is_specified and with_tests:
-                raise
-            missing.setdefault(error.message, []).append(split)
-    for message, names in missing.items() if with_tests else ():
-        log(f"not checking for overlap with the {' and '.join(names)} data: {message}")
-    return (data.src, data.tgt), splits, tests, files
+    for split in ("valid", "test"):
+        message = _add_held_out(inputs, data, split, with_tests=with_tests)
+        if message:
+            missing.setdefault(message, []).append(split)
+    for message, splits in missing.items():
+        names = " and ".join(splits)
+        log(f"not checking for overlap with the {names} data: {message}")
+    return inputs
+
+
+def _add_held_out(inputs: _Inputs, data: DataConfig, split: str, *, with_tests: bool) -> str:
+    """Add the files of a held-out set, and with `with_tests` the set; return why it cannot be read, or ""."""
+    from nmt.data.sources import get_corpus
+    from nmt.data.sources.files import Files
+
+    spec = data.valid if split == "valid" else data.test
+    corpus = get_corpus(spec or data.train[0])
+    if not with_tests and not corpus.is_installed:
+        return ""
+    try:
+        held_out = corpus.open(split, data.src, data.tgt)
+        inputs.files += held_out.files
+        if with_tests:
+            pairs = list(held_out.pairs())
+            inputs.test_sets.append((held_out.name, pairs))
+    except DataError as error:
+        has_split = isinstance(corpus, Files) and split in corpus.splits
+        if with_tests and (spec or has_split):
+            raise
+        return error.message if with_tests else ""
+    return ""
 
 
 def test_files(name: str) -> tuple[()] | tuple[Path, Path]:
     """Return the two files of SRC:TGT, or an empty tuple for other test set names."""
     src, colon, tgt = name.partition(":")
-    return (Path(src), Path(tgt)) if colon and "(" not in name else ()
+    if not colon or "(" in name:
+        return ()
+    return Path(src), Path(tgt)
 
 
-def load_test_pairs(name: str, languages: tuple[str, str], encoding_errors: str) -> list[tuple[str, list[Pair]]]:
+def load_test_pairs(name: str, languages: tuple[str, str], encoding_errors: str) -> list[TestSet]:
     """Return name and pairs, for each reference, of a test set that training data must not overlap with.
 
     `name` is that of a test set or SRC:TGT.
@@ -225,13 +284,18 @@ def load_test_pairs(name: str, languages: tuple[str, str], encoding_errors: str)
     from nmt.data.pairs import read_pairs
 
     if files := test_files(name):
-        return [(str(files[0]), list(read_pairs(*files, errors=encoding_errors)))]
+        pairs = list(read_pairs(*files, errors=encoding_errors))
+        return [(str(files[0]), pairs)]
     from nmt.evaluate.test_sets import named_test_set
 
     if not all(languages):
         raise UsageError(f"the languages to read from {name} are unknown", "set --src-lang and --tgt-lang")
     test = named_test_set(name, *languages)
-    return [(test.name, list(zip(test.sources, reference, strict=True))) for reference in test.references]
+    test_sets = []
+    for reference in test.references:
+        pairs = list(zip(test.sources, reference, strict=True))
+        test_sets.append((test.name, pairs))
+    return test_sets
 
 
 def _check_language(code: str) -> None:
@@ -244,25 +308,36 @@ def _check_language(code: str) -> None:
 
 
 def _table(report: Report) -> str:
-    pairs = len(report.problems_N)
-    lines = [f"{counted(pairs, 'pair')} in {', '.join(name for name, _ in report.corpora)}"]
+    names = ", ".join(name for name, _ in report.corpora)
+    lines = [f"{counted(len(report.problems_N), 'pair')} in {names}"]
     if report.test_sets:
-        lines.append("compared with " + ", ".join(f"{name} ({count:,})" for name, count in report.test_sets))
+        test_sets = [f"{name} ({count:,})" for name, count in report.test_sets]
+        lines.append(f"compared with {', '.join(test_sets)}")
     if not report.findings:
-        return "\n".join([*lines, "no problems found"])
+        lines.append("no problems found")
     for finding in report.findings:
         check = finding.check
-        lines.append(f"\n{check.name}: {finding.count:,} ({check.severity.name.lower()}: {check.description})")
+        severity = check.severity.name.lower()
+        lines.append(f"\n{check.name}: {finding.count:,} ({severity}: {check.description})")
         for example in finding.examples:
-            location = f"{example.corpus}:{example.line}" if len(report.corpora) > 1 else f"line {example.line:,}"
-            pair = (
-                f"{_shorten(example.source)} | {_shorten(example.target)}" if example.source or example.target else ""
-            )
-            lines.append("  " + "  ".join(filter(None, (location, pair, example.detail))))
+            lines.append(_example_line(example, with_corpus=len(report.corpora) > 1))
     return "\n".join(lines)
+
+
+def _example_line(example: Example, *, with_corpus: bool) -> str:
+    location = f"line {example.line:,}"
+    if with_corpus:
+        location = f"{example.corpus}:{example.line}"
+    pair = f"{_shorten(example.source)} | {_shorten(example.target)}"
+    has_text = example.source or example.target
+    parts = [location, pair if has_text else "", example.detail]
+    return "  " + "  ".join(filter(None, parts))
 
 
 def _shorten(text: str) -> str:
     """Escape unprintable characters and truncate the text."""
-    text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-    return text if len(text) <= MAX_CHARACTERS else text[: MAX_CHARACTERS - 1] + "…"
+    characters = [c if c.isprintable() else c.encode("unicode_escape").decode() for c in text]
+    text = "".join(characters)
+    if len(text) <= MAX_CHARACTERS:
+        return text
+    return text[: MAX_CHARACTERS - 1] + "…"

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
-from types import SimpleNamespace
+from types import FrameType, SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -25,6 +27,7 @@ from nmt.documents.memory import TranslationMemory
 from nmt.documents.projection import project
 from nmt.documents.rich_text import Sections
 from nmt.documents.translate import DocumentTranslator
+from nmt.errors import DataError
 from nmt.inference.alignment import Link
 from nmt.inference.segments import FixedSpan, Line
 from nmt.inference.translation import Translation
@@ -279,6 +282,113 @@ def test_long_runs_of_spaces_or_markup_are_parsed_in_linear_time(suffix: str, so
     document = FORMATS[suffix](source.encode(), options)  # quadratic time would be many minutes
     assert document.render(document.blocks) == source.encode()
     Sections(RichText(f"a{' ' * 200_000}b"), re.compile("[\t\n]"))
+
+
+SRT_START = "1\n00:00:01,000 --> 00:00:02,000\n"
+XLIFF = (
+    '<xliff version="1.2"><file source-language="en" target-language="de"><body><trans-unit id="1">'
+    "<source>{}</source></trans-unit></body></file></xliff>"
+)
+PO = 'msgid ""\nmsgstr "Content-Type: text/plain; charset=UTF-8\\n"\n\nmsgid "{}"\nmsgstr ""\n'
+
+
+def count_steps(function: Callable[[], object]) -> int:
+    """Return the number of lines of Python that a function runs."""
+    num_steps = 0
+
+    def trace(frame: FrameType, event: str, argument: object) -> Any:
+        nonlocal num_steps
+        num_steps += 1
+        return trace
+
+    previous = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        function()
+    finally:
+        sys.settrace(previous)
+    return num_steps
+
+
+def translate_file(suffix: str, source: str) -> bytes:
+    """Translate a document with the stub."""
+    columns = ("a",) if suffix == ".csv" else ()
+    document = FORMATS[suffix](source.encode(), DocumentOptions("en", "de", columns, ("**",)))
+    return document.render(document_translator(StubTranslator()).translate(document.blocks).blocks)
+
+
+@pytest.mark.parametrize(
+    ("suffix", "template", "repeated"),
+    [
+        *((".html", "<p>{}</p>", each) for each in (
+            "<b>a</b> ", "<b>a</b>", "<br>a", "<p>a", "a<sup>1</sup> ", "a <img src=x>", "a <wbr>b", "<b>a ", "a</b> ",
+            "<code>a</code> ", "<code>a</code> b ", "a<code>b</code>", "<b>a<i>b</b>c</i> ", "{% a %} b ", "a <svg/>",
+            "<i class='fa fa-x'></i> A ", "<b>a<br>b</b> ", "<b>A dog sees.</b> A cat. ", "\u0416 <b>a</b> ",
+            "a<sup>1</sup><sup>,</sup><sup>2</sup> ", "<wbr><b>a</b>", "{n, plural, one {a} other {b}} ", "&amp;", "<",
+        )),
+        (".html", "<b>{}</b>", "a<sup>2</sup> "),
+        *((".md", "{}", each) for each in (
+            "**a** ", "**a**", "_a*", "~~a", "~~a~~ ", "a  \n", "\\[\n", "\\[ a\n", "* a\n", "> a\n\n", "- a\n\n",
+            "`a` ", "[a](b) ", "![a](b) ", "a <b>c</b> ", "a\n\n", "[a] ", "<p>a\n\n", "==a== ", "::: a\n",
+            "!!! note\n    a\n",
+            "a|b\n-|-\na|b\n\n", "[a]: x\n", "*", "_", "`", "[", "]", "\\", "~", "$$ a\n", "# a\n", "{a.b} ",
+        )),
+        *((".srt", SRT_START + "{}\n", each) for each in (
+            "- a\n", "a\n", "<i>a</i> ", "<i>a</i>\n", "<i>a ", "{{\\an8}}a ", "[a]\n", "MARY: a\n", "A dog sees. ",
+        )),
+        (".srt", "{}", SRT_START + "a\n\n"),
+        *((".xlf", XLIFF, each) for each in (
+            '<g id="1">a</g> ', '<x id="1"/>a ', 'a <x id="1"/> ', 'a <ph id="1">%s</ph> ',
+            "<mrk mtype='protected'>a b</mrk> c ", 'a<x id="1" ctype="lb"/>', "{n, plural, other {# a}} ", "a | b ",
+            'a<bpt id="2">[</bpt>b<ept id="2">]</ept> ',
+        )),
+        *((".po", PO, each) for each in (
+            "<b>a</b> ", "%s a ", "a|b ", "a\\n", "&a ", "{n, plural, one {a} other {b}} ",
+        )),
+        *((".json", '[{}"a"]', each) for each in ('"a b",', '{"a": "b"},', '"a|b\\tc",')),
+        *((".csv", "a\n{}", each) for each in ("b\n", '"b c"\n')),
+        *((".txt", "{}", each) for each in ("a\n", "a b ", "A dog. ", "a | b ", "a\n\n", "\u0416 ", "a/", "{")),
+    ],
+)  # fmt: skip
+def test_steps_are_proportional_to_the_size(suffix: str, template: str, repeated: str) -> None:
+    before, after = template.replace("{{", "{").split("{}")
+    translate_file(suffix, f"{before}{repeated * 2}{after}")  # imports, compiles
+    small, large = (
+        count_steps(lambda count=count: translate_file(suffix, f"{before}{repeated * count}{after}"))  # type: ignore[misc]
+        for count in (80, 320)
+    )
+    assert large < 4.8 * small, (small, large)  # 16 times, if it were quadratic
+
+
+@pytest.mark.parametrize(
+    ("suffix", "template", "opening", "closing"),
+    [
+        (".html", "<p>{}</p>", "<b>", "</b>"), (".html", "<p>{}</p>", "<b>a ", " b</b>"),
+        (".html", "<p>{}</p>", "<b>a<br>", "</b>"), (".html", "<p>{}</p>", "<b><wbr>", "</b>"),
+        (".html", "<p>{}</p>", "<b>a<sup>1</sup>", "</b>"), (".html", "{}", "<div>", "</div>"),
+        (".html", "{}", "<code>", "<div></div></code>"), (".html", "{}", "{n, plural, other {", "}}"),
+        (".md", "{}", "*a ", "*"), (".md", "{}", "**a ", "**"), (".md", "{}", "[", "](b)"), (".md", "{}", "> ", ""),
+        (".md", "{}", "* ", ""), (".md", "{}", "> * ", ""),
+        (".srt", SRT_START + "{}\n", "<i>a ", " b</i>"), (".xlf", XLIFF, '<g id="1">a ', " b</g>"),
+        (".xlf", XLIFF, '<g id="1">a<x id="2" ctype="lb"/>', "</g>"), (".json", "{}", "[", "]"),
+        (".json", '["{}"]', "{n, plural, other {", "}}"), (".po", PO, "{n, plural, other {", "}}"),
+    ],
+)  # fmt: skip
+def test_steps_are_proportional_to_the_nesting(suffix: str, template: str, opening: str, closing: str) -> None:
+    before, after = template.split("{}")
+
+    def translate(depth: int) -> None:
+        content = (
+            f"{opening * depth}x{closing * depth}" if suffix != ".json" else f'{opening * depth}"x"{closing * depth}'
+        )
+        with suppress(DataError):  # a limit, which the message names
+            translate_file(suffix, f"{before}{content}{after}")
+
+    translate(2)
+    small = count_steps(lambda: translate(80))
+    large = count_steps(lambda: translate(320))
+    assert large < 4.8 * small, (small, large)
+    translate(3000)  # no RecursionError
 
 
 # ---- sentences and translation memories

@@ -114,7 +114,7 @@ class DocumentJob:
         self.language_check.add([block.text for block in document.blocks])
         with progress(None, f"translating {file.path.name}", " sentences") as bar:
 
-            def start(total: int) -> Callable[[int], object]:
+            def start(total: int) -> Callable[[float], object]:
                 bar.total = total
                 return bar.update
 

@@ -51,7 +51,7 @@ class TranslationJob:
         output: Path | None,
         *,
         append: bool = False,
-        on_progress: Callable[[int], object] = lambda lines: None,
+        on_progress: Callable[[float], object] = lambda lines: None,
     ) -> None:
         """Translate chunks of lines and write the output; `on_progress` gets numbers of finished lines."""
         sources: deque[str] = deque()

@@ -8,6 +8,9 @@ from typing import Protocol
 
 from nmt.inference.segments import FixedSpan
 
+MAX_NESTING = 20
+"""Maximum number of tags around a tag that is placed by word alignment, and that is in several parts of a text."""
+
 
 @dataclass(frozen=True)
 class Tag:

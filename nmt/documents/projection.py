@@ -23,7 +23,7 @@ from itertools import groupby
 from types import MappingProxyType
 
 from nmt.documents.aligned_units import WORD, AlignedSentence, SourceIndex, SourcePart, Unit, core, word_units
-from nmt.documents.document import RichText, Tag, parents
+from nmt.documents.document import MAX_NESTING, RichText, Tag, parents
 from nmt.documents.fixed_places import find_places
 from nmt.documents.ranges import Nearest, Span, outside, overlap, overlaps_any
 from nmt.inference.segments import FixedSpan
@@ -36,8 +36,6 @@ MIN_CERTAINTY = 0.6
 """Minimum share of the words that a tag covers in the gain of all words that are linked with its words."""
 FIXED_WEIGHT = 100.0
 """Weight of a fixed span, which the tags around it must not leave."""
-MAX_NESTING = 20
-"""Maximum number of tags around a tag that is placed by word alignment."""
 
 
 def project(

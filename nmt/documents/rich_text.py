@@ -8,8 +8,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
+from itertools import islice
 
-from nmt.documents.document import RichText, Tag
+from nmt.documents.document import MAX_NESTING, RichText, Tag
 from nmt.documents.ranges import Span
 from nmt.inference.segments import FixedSpan
 
@@ -80,12 +81,17 @@ def cut(rich: RichText, spans: Sequence[Span]) -> list[RichText]:
     """Return the parts of a text, in order, without what is between them.
 
     A tag that spans several parts is in each of them. A point between two parts, and a tag of text that is in no part,
-    becomes a point at the end of the previous part.
+    becomes a point at the end of the previous part. A tag in many others is only in its first part.
     """
     parts = [_Part(*span) for span in spans]
     starts = [part.start for part in parts]
+    ends: list[int] = []  # of the tags around a tag
     for tag in rich.tags:
-        overlaps = _overlaps(tag, spans)
+        while ends and ends[-1] <= tag.start:
+            ends.pop()
+        max_parts = len(parts) if len(ends) < MAX_NESTING else 1
+        ends.append(tag.end)
+        overlaps = list(islice(_overlaps(tag, spans), max_parts))
         for i in overlaps:
             parts[i].add(tag)
         if not overlaps:
@@ -120,11 +126,14 @@ class _Part:
         return RichText(text[self.start : self.end], tuple(self.tags), tuple(self.fixed))
 
 
-def _overlaps(tag: Tag, spans: Sequence[Span]) -> list[int]:
-    """Return the indices of the spans that have a character of a tag. Spans are in order and do not overlap."""
+def _overlaps(tag: Tag, spans: Sequence[Span]) -> Iterator[int]:
+    """Yield the indices of the spans that have a character of a tag. Spans are in order and do not overlap."""
     first = bisect_right(spans, tag.start, key=lambda span: span[1])
     last = bisect_left(spans, tag.end, key=lambda span: span[0])
-    return [i for i in range(first, last) if max(tag.start, spans[i][0]) < min(tag.end, spans[i][1])]
+    for i in range(first, last):
+        start, end = spans[i]
+        if max(tag.start, start) < min(tag.end, end):
+            yield i
 
 
 def join(parts: Iterable[RichText], separator: str = "") -> RichText:
@@ -269,7 +278,7 @@ class Sections:
         end_of_sections = -1  # of the tags so far that have text of a section
         for tag in sorted(rich.tags, key=lambda tag: tag.start):  # an outer tag comes before the tags in it
             i = bisect_right(between, tag.start, key=lambda gap: gap[0]) - 1
-            has_section = bool(_overlaps(tag, spans))
+            has_section = any(True for _ in _overlaps(tag, spans))
             if has_section or tag.end <= end_of_sections or not _is_inside(tag, between[i], i == 0, i == len(spans)):
                 in_sections.append(tag)
             else:

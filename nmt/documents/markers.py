@@ -42,9 +42,8 @@ def without_markers(rich: RichText) -> tuple[RichText, dict[int, Marker]]:
     Returns:
         the text without the markers, and the markers by the ids of their tags.
     """
-    parent_of: dict[int, int | None] = {}
-    for tag, parent in zip(rich.tags, parents(rich.tags), strict=True):
-        parent_of[tag.id] = parent
+    ids = (tag.id for tag in rich.tags)
+    parent_of = dict(zip(ids, parents(rich.tags), strict=True))
     starts = {tag.start for tag in rich.tags}
     fixed = sorted((span.start, span.end) for span in rich.fixed)
     markers: dict[int, Marker] = {}
@@ -110,13 +109,18 @@ def _is_marker(text: str, tag: Tag, start: int, starts: Container[int]) -> bool:
 
 def with_markers(rich: RichText, markers: Mapping[int, Marker]) -> RichText:
     """Insert the text of markers, whose tags are points."""
+    if not markers:
+        return rich
     inserted = _Insertion(rich, markers)
     tags: list[Tag] = []
     for i, tag in enumerate(rich.tags):
         start = inserted.start(tag, i)
-        tags.append(Tag(start, inserted.end(tag, i), tag.id))
-        if tag.id in markers:
-            tags += [Tag(start + each.start, start + each.end, each.id) for each in markers[tag.id].inside]
+        end = inserted.end(tag, i)
+        tags.append(Tag(start, end, tag.id))
+        if tag.id not in markers:
+            continue
+        for inner in markers[tag.id].inside:
+            tags.append(Tag(start + inner.start, start + inner.end, inner.id))
     return replace(rich, text=inserted.text, tags=tuple(tags))
 
 
@@ -124,38 +128,59 @@ class _Insertion:
     """The positions in a text with markers."""
 
     def __init__(self, rich: RichText, markers: Mapping[int, Marker]) -> None:
-        self._places = sorted((tag.start, i) for i, tag in enumerate(rich.tags) if tag.id in markers)
+        places: list[tuple[int, int]] = []
+        for i, tag in enumerate(rich.tags):
+            if tag.id in markers:
+                places.append((tag.start, i))
+        self._places = sorted(places)
         """Position of each marker, and the index of its tag."""
-        texts = [markers[rich.tags[i].id].text for _, i in self._places]
-        self._lengths = [0, *accumulate(map(len, texts))]
+        self._lengths = [0]
+        """Length of the markers before each one, and of all."""
         pieces: list[str] = []
         position = 0
-        for (start, _), text in zip(self._places, texts, strict=True):
-            pieces += [rich.text[position:start], text]
+        for start, i in self._places:
+            text = markers[rich.tags[i].id].text
+            self._lengths.append(self._lengths[-1] + len(text))
+            pieces.append(rich.text[position:start])
+            pieces.append(text)
             position = start
-        self.text = "".join([*pieces, rich.text[position:]])
-        # A marker at the start or end of a tag is inside of the tag if it was in the source.
-        self._inside: dict[tuple[int, int], int] = defaultdict(int)
-        """By id and position, the length of the markers inside of a tag at its start or end."""
-        parents_of = [marker.parents for marker in markers.values()]  # the same for all
-        for tag in reversed(rich.tags):  # a tag comes before the tags in it
-            if tag.id in markers:
-                self._inside[tag.id, tag.start] += len(markers[tag.id].text)
-            parent = parents_of[0].get(tag.id) if parents_of else None
-            if parent is not None:
-                for position in {tag.start, tag.end}:
-                    self._inside[parent, position] += self._inside.get((tag.id, position), 0)
+        pieces.append(rich.text[position:])
+        self.text = "".join(pieces)
+        self._inside = _lengths_inside(rich.tags, markers)
 
     def start(self, tag: Tag, i: int) -> int:
         """Return the start of the tag with index `i`."""
         if tag.start == tag.end:
             return tag.start + self._length_before((tag.start, i))
-        return tag.start + self._length_before((tag.start + 1, -1)) - self._inside.get((tag.id, tag.start), 0)
+        # Of the markers at its start, only those inside of it come after the start.
+        length = self._length_before((tag.start + 1, -1))
+        return tag.start + length - self._inside.get((tag.id, tag.start), 0)
 
     def end(self, tag: Tag, i: int) -> int:
         """Return the end of the tag with index `i`."""
-        return tag.end + self._length_before((tag.end, i)) + self._inside.get((tag.id, tag.end), 0)
+        length = self._length_before((tag.end, i))
+        return tag.end + length + self._inside.get((tag.id, tag.end), 0)
 
     def _length_before(self, place: tuple[int, int]) -> int:
         """Return the length of the markers before a position and the index of a tag there."""
         return self._lengths[bisect_left(self._places, place)]
+
+
+def _lengths_inside(tags: Sequence[Tag], markers: Mapping[int, Marker]) -> dict[tuple[int, int], int]:
+    """Return the length of the markers inside of a tag at its start or end, by the id of the tag and the position.
+
+    A marker is inside of the tag if it was in the source.
+    """
+    parent_of = next(iter(markers.values())).parents  # the same for all
+    lengths: dict[tuple[int, int], int] = defaultdict(int)
+    for tag in reversed(tags):  # a tag comes before the tags in it
+        if tag.id in markers:
+            lengths[tag.id, tag.start] += len(markers[tag.id].text)
+        parent = parent_of.get(tag.id)
+        if parent is None:
+            continue
+        for position in {tag.start, tag.end}:
+            length = lengths.get((tag.id, position), 0)
+            if length:
+                lengths[parent, position] += length
+    return lengths

@@ -98,10 +98,7 @@ class BeamOptions(SearchOptions):
         # The finished hypotheses of all beams and of those that run, best first.
         finished: NBestLists = [[] for _ in range(len(partial) * num_groups)]
         finished_N = finished
-        # The rows of a beam are equal at first, so all but the first are impossible.
-        rows_per_beam = max(1, partial.width // num_groups)
-        partial.log_prob_R[:] = IMPOSSIBLE
-        partial.log_prob_R[::rows_per_beam] = 0.0
+        exclude_duplicates(partial, num_groups)
         while len(partial):
             candidates = self.candidates(partial)
             ends_NC = candidates.tokens_NC == request.eos
@@ -119,10 +116,14 @@ class BeamOptions(SearchOptions):
             rows_R = beam.rows_NC[is_kept_N].ravel()
             tokens_R = beam.tokens_NC[is_kept_N].ravel()
             partial.advance(rows_R, tokens_R, log_prob_R, is_running_B)
-        distinct = merge_groups(finished, num_groups)
-        return [hypotheses[: self.top_beams] for hypotheses in distinct]
+        return merge_groups(finished, num_groups, self.top_beams)
 
-    def _finish(self, best: Candidates, partial: PartialHypotheses, finished_N: NBestLists) -> None:
+    def _finish(
+        self,
+        best: Candidates,
+        partial: PartialHypotheses,
+        finished_N: NBestLists,
+    ) -> None:
         """Add the candidates that end to the finished hypotheses."""
         ends_NW = best.tokens_NC == partial.request.eos
         ends_NW &= np.isfinite(best.log_prob_NC)
@@ -144,7 +145,12 @@ class BeamOptions(SearchOptions):
         """Return whether each beam has W finished hypotheses, [N]. With early stopping, it is then complete."""
         return np.array([len(finished) >= self.width for finished in finished_N])
 
-    def _is_running(self, beam: Candidates, partial: PartialHypotheses, finished_N: NBestLists) -> Bools:
+    def _is_running(
+        self,
+        beam: Candidates,
+        partial: PartialHypotheses,
+        finished_N: NBestLists,
+    ) -> Bools:
         """Return whether the search of each beam continues, [N]."""
         max_length_N = partial.max_length_B.repeat(self.beam_size // self.width)
         max_length_norm_N = self.length_norm(max_length_N + 1)
@@ -166,17 +172,33 @@ class BeamOptions(SearchOptions):
         return np.asarray(base.astype(np.float64) ** self.length_penalty, np.float32)
 
 
-def merge_groups(hypotheses: NBestLists, num_groups: int) -> NBestLists:
-    """Return the distinct hypotheses of each sentence, best first, given those of each of its beams."""
+def exclude_duplicates(partial: PartialHypotheses, num_groups: int) -> None:
+    """Make all rows of a beam but the first impossible, because the rows are equal at first."""
+    rows_per_beam = max(1, partial.width // num_groups)
+    partial.log_prob_R[:] = IMPOSSIBLE
+    partial.log_prob_R[::rows_per_beam] = 0.0
+
+
+def merge_groups(
+    hypotheses: NBestLists,
+    num_groups: int,
+    count: int,
+) -> NBestLists:
+    """Return the `count` best distinct hypotheses of each sentence, given those of each of its beams."""
     merged = []
     for first in range(0, len(hypotheses), num_groups):
         groups = hypotheses[first : first + num_groups]
         by_ids = {tuple(h.ids): h for h in itertools.chain.from_iterable(groups)}
-        merged.append(best_first(by_ids.values()))
+        distinct = best_first(by_ids.values())
+        merged.append(distinct[:count])
     return merged
 
 
-def can_improve(log_prob_N: Floats, max_length_norm_N: Floats, min_score_N: Floats) -> Bools:
+def can_improve(
+    log_prob_N: Floats,
+    max_length_norm_N: Floats,
+    min_score_N: Floats,
+) -> Bools:
     """Return whether a partial hypothesis of each beam can still enter the n-best list.
 
     The bound is admissible: stopping never changes the n-best list. Log-probabilities decrease and length norms

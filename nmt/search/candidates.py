@@ -1,11 +1,11 @@
 """The candidates of a step of beam search: partial hypotheses, each extended by one token.
 
-Shape suffixes: N beams, R rows (partial hypotheses), C candidates of a beam or row, X selected candidates of a beam, A
-banks.
+Shape suffixes: N beams, R rows (partial hypotheses), C candidates of a beam or row, X selected candidates of a beam.
 """
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -43,15 +43,18 @@ class Candidates:
             index_NX = allocate_banks(rank_NC, self.bank_NC, count)
         num_beams, num_selected = index_NX.shape
         if num_selected < count:
-            index_NX = np.pad(index_NX, ((0, 0), (0, count - num_selected)))
-        beam_N1 = np.arange(num_beams)[:, None]  # np.take_along_axis is slow for small arrays
-        best = self.map(lambda x_NC: x_NC[beam_N1, index_NX])
+            padding = (0, count - num_selected)
+            index_NX = np.pad(index_NX, ((0, 0), padding))
+        # Like np.take_along_axis, which is slow for small arrays.
+        beam_N1 = np.arange(num_beams)[:, None]
+        best = self.map(operator.itemgetter((beam_N1, index_NX)))
         best.log_prob_NC[:, num_selected:] = IMPOSSIBLE
         return best
 
     def without(self, is_excluded_NC: Bools) -> Candidates:
         """Make some candidates impossible."""
-        return replace(self, log_prob_NC=np.where(is_excluded_NC, IMPOSSIBLE, self.log_prob_NC))
+        log_prob_NC = np.where(is_excluded_NC, IMPOSSIBLE, self.log_prob_NC)
+        return replace(self, log_prob_NC=log_prob_NC)
 
     def of_beams(self, num_beams: int) -> Candidates:
         """Return the candidates of each beam, given those of each row."""
@@ -59,11 +62,18 @@ class Candidates:
 
     def map(self, function: Callable[[Any], Any]) -> Candidates:
         """Apply a function to each array."""
-        arrays = {name: function(array) for name, array in vars(self).items() if array is not None}
+        arrays = dict(vars(self))
+        for name, array in arrays.items():
+            if array is not None:
+                arrays[name] = function(array)
         return Candidates(**arrays)
 
 
-def extend(log_prob_R: Floats, log_p_RC: Floats, tokens_RC: Ints) -> Candidates:
+def extend(
+    log_prob_R: Floats,
+    log_p_RC: Floats,
+    tokens_RC: Ints,
+) -> Candidates:
     """Return the extensions of each row by one of several tokens."""
     num_rows, num_tokens = tokens_RC.shape
     rows_R1 = np.arange(num_rows)[:, None]
@@ -74,20 +84,25 @@ def extend(log_prob_R: Floats, log_p_RC: Floats, tokens_RC: Ints) -> Candidates:
     )
 
 
-def allocate_banks(log_prob_NC: Floats, bank_NC: Ints, count: int) -> Ints:
+def allocate_banks(
+    log_prob_NC: Floats,
+    bank_NC: Ints,
+    count: int,
+) -> Ints:
     """Select the best candidate of each bank, then the second best of each, and so on, up to `count` candidates.
 
     Returns:
         Indices of the selected candidates, [N, X]. Impossible candidates come last.
     """
     order_NC = best_order(log_prob_NC)
-    bank_NC1 = np.take_along_axis(bank_NC, order_NC, 1)[:, :, None]
-    # The place of a candidate is the number of candidates of its bank up to it.
-    num_banks = int(bank_NC.max(initial=0)) + 1
-    is_in_bank_NCA = bank_NC1 == np.arange(num_banks)
-    place_NC = np.take_along_axis(is_in_bank_NCA.cumsum(1), bank_NC1, 2)[:, :, 0]
-    is_impossible_NC = np.take_along_axis(log_prob_NC, order_NC, 1) == IMPOSSIBLE
-    place_NC[is_impossible_NC] = place_NC.shape[1] + 1
+    sorted_bank_NC = np.take_along_axis(bank_NC, order_NC, 1)
+    sorted_log_prob_NC = np.take_along_axis(log_prob_NC, order_NC, 1)
+    # The place of a candidate in its bank is the number of candidates of the bank up to it.
+    place_NC = np.empty_like(order_NC)
+    for bank in range(int(bank_NC.max(initial=0)) + 1):
+        is_in_bank_NC = sorted_bank_NC == bank
+        np.copyto(place_NC, is_in_bank_NC.cumsum(1), where=is_in_bank_NC)
+    place_NC[sorted_log_prob_NC == IMPOSSIBLE] = place_NC.shape[1] + 1
     # The sort is stable: the better of two candidates with the same place stays first.
     selected_NX = np.argsort(place_NC, axis=1, kind="stable")[:, :count]
     return np.take_along_axis(order_NC, selected_NX, 1)

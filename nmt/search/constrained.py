@@ -66,7 +66,12 @@ class Constrained(BeamOptions):
         candidates = replace(candidates, bank_NC=constraints.num_missing(met_RCP))
         return candidates.of_beams(len(partial))
 
-    def _is_impossible(self, partial: PartialHypotheses, tokens_RC: Ints, met_RCP: Ints) -> Bools:
+    def _is_impossible(
+        self,
+        partial: PartialHypotheses,
+        tokens_RC: Ints,
+        met_RCP: Ints,
+    ) -> Bools:
         """Return whether each candidate cannot become a hypothesis that meets all constraints, [R, C]."""
         constraints = partial.constraints
         assert constraints is not None

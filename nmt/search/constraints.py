@@ -18,17 +18,19 @@ class Constraints:
     def __init__(self, request: SearchRequest) -> None:
         """Collect the constraints, with one row per sentence."""
         constraints = request.constraints or [()] * len(request.sources)
-        all_constraints = itertools.chain.from_iterable(constraints)
+        all_constraints = list(itertools.chain.from_iterable(constraints))
+        max_constraints = max(map(len, constraints), default=0)
         max_length = max(map(len, all_constraints), default=0)
-        shape = (len(constraints), max(map(len, constraints), default=0))
+        shape = (len(constraints), max_constraints)
         self.tokens_RPM = np.full((*shape, max_length + 1), request.eos)
         """The tokens of each constraint, followed by the end token."""
         self.length_RP = np.zeros(shape, np.int64)
         self.met_RP: Ints = np.zeros(shape, np.int64)
         for row, constraints_of_row in enumerate(constraints):
-            for p, constraint in enumerate(constraints_of_row):
-                self.tokens_RPM[row, p, : len(constraint)] = constraint
-                self.length_RP[row, p] = len(constraint)
+            for p, tokens in enumerate(constraints_of_row):
+                length = len(tokens)
+                self.length_RP[row, p] = length
+                self.tokens_RPM[row, p, :length] = tokens
 
     def select(self, rows_R: Ints) -> None:
         """Replace the rows by copies of some of them."""
@@ -39,11 +41,13 @@ class Constraints:
     def advance(self, rows_R: Ints, tokens_R: Ints) -> None:
         """Extend rows by one token; see `PartialHypotheses.advance`."""
         self.select(rows_R)
-        self.met_RP = self.met_after(tokens_R[:, None])[:, 0]
+        met_R1P = self.met_after(tokens_R[:, None])
+        self.met_RP = met_R1P[:, 0]
 
     def next_tokens(self) -> Ints:
         """Return the next token of each constraint; the end token if it is met."""
-        tokens_RP1: Ints = np.take_along_axis(self.tokens_RPM, self.met_RP[:, :, None], 2)
+        met_RP1 = self.met_RP[:, :, None]
+        tokens_RP1: Ints = np.take_along_axis(self.tokens_RPM, met_RP1, 2)
         return tokens_RP1[:, :, 0]
 
     def met_after(self, tokens_RC: Ints) -> Ints:
@@ -53,15 +57,21 @@ class Constraints:
         """
         token_RC1 = tokens_RC[:, :, None]
         met_R1P = self.met_RP[:, None]
-        is_complete_R1P = met_R1P == self.length_RP[:, None]
-        is_next_RCP = token_RC1 == self.next_tokens()[:, None]
-        is_first_RCP = token_RC1 == self.tokens_RPM[:, None, :, 0]
-        met_RCP = np.where(is_next_RCP, met_R1P + 1, is_first_RCP)
-        return np.where(is_complete_R1P, met_R1P, met_RCP)
+        length_R1P = self.length_RP[:, None]
+        next_R1P = self.next_tokens()[:, None]
+        first_R1P = self.tokens_RPM[:, None, :, 0]
+        met_RCP = np.where(
+            token_RC1 == next_R1P,
+            met_R1P + 1,
+            token_RC1 == first_R1P,
+        )
+        return np.where(met_R1P == length_R1P, met_R1P, met_RCP)
 
     def num_missing(self, met_RCP: Ints) -> Ints:
         """Return the number of constraint tokens that are not met, [R, C]."""
-        missing_RC: Ints = (self.length_RP[:, None] - met_RCP).sum(-1)
+        length_R1P = self.length_RP[:, None]
+        missing_RCP = length_R1P - met_RCP
+        missing_RC: Ints = missing_RCP.sum(-1)
         return missing_RC
 
     def num_required(self, met_RCP: Ints) -> Ints:
@@ -71,7 +81,8 @@ class Constraints:
         """
         length_R1P = self.length_RP[:, None]
         is_unmet_RCP = met_RCP < length_R1P
-        unmet_length_RC = (length_R1P * is_unmet_RCP).sum(-1)
-        continued_RC = (met_RCP * is_unmet_RCP).max(-1, initial=0)
-        required_RC: Ints = unmet_length_RC - continued_RC
+        length_RCP = np.where(is_unmet_RCP, length_R1P, 0)
+        started_RCP = np.where(is_unmet_RCP, met_RCP, 0)
+        longest_started_RC = started_RCP.max(-1, initial=0)
+        required_RC: Ints = length_RCP.sum(-1) - longest_started_RC
         return required_RC

@@ -15,7 +15,7 @@ from nmt.errors import ConfigError
 from nmt.search.beam import BeamOptions
 from nmt.search.candidates import Candidates, extend
 from nmt.search.partial import PartialHypotheses, check_range
-from nmt.search.request import SearchRequest, StepModel
+from nmt.search.request import Floats, Ints, SearchRequest, StepModel
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,20 +54,26 @@ class Diverse(BeamOptions):
         # The other groups may have selected beam_size - W of the tokens, and W more may end.
         result = partial.step(self.beam_size + self.width)
         extensions = extend(partial.log_prob_R, result.log_p_RK, result.tokens_RK)
-        candidates = extensions.of_beams(len(partial) * self.groups)
+        num_sentences = len(partial)
+        candidates = extensions.of_beams(num_sentences * self.groups)
         penalty_NC = np.zeros_like(candidates.log_prob_NC)
         candidates = replace(candidates, penalty_NC=penalty_NC)
-        selected_BX = np.empty((len(partial), 0), np.int64)
+        selected_BX = np.empty((num_sentences, 0), np.int64)
         for first in range(self.groups):
             beams = slice(first, None, self.groups)
             group = candidates.map(operator.itemgetter(beams))
-            # Each previous selection of its token costs a candidate λ (Hamming diversity).
-            is_same_BCX = group.tokens_NC[:, :, None] == selected_BX[:, None]
-            num_selections_BC = is_same_BCX.sum(-1).astype(np.float32)
-            penalty_NC[beams] = np.float32(self.diversity_penalty) * num_selections_BC
+            penalty_NC[beams] = self._penalty(group.tokens_NC, selected_BX)
             # The tokens of the new beam are penalized in the next groups.
             group = group.best(2 * self.width)
             ends_BC = group.tokens_NC == partial.request.eos
             beam = group.without(ends_BC).best(self.width)
             selected_BX = np.concatenate((selected_BX, beam.tokens_NC), 1)
         return candidates.best(2 * self.width)
+
+    def _penalty(self, tokens_BC: Ints, selected_BX: Ints) -> Floats:
+        """Return λ for each previous selection of a token (Hamming diversity, algorithm 1), [B, C]."""
+        is_same_BCX = tokens_BC[:, :, None] == selected_BX[:, None]
+        num_selections_BC = is_same_BCX.sum(-1)
+        penalty_BC: Floats = num_selections_BC.astype(np.float32)
+        penalty_BC *= np.float32(self.diversity_penalty)
+        return penalty_BC

@@ -52,7 +52,13 @@ class SearchOptions:
             )
 
 
-def check_range(name: str, value: float, minimum: float, maximum: float, hint: str = "") -> None:
+def check_range(
+    name: str,
+    value: float,
+    minimum: float,
+    maximum: float,
+    hint: str = "",
+) -> None:
     """Raise a ConfigError if an option is out of range."""
     if not minimum <= value <= maximum:
         raise ConfigError(f"{name} must be between {minimum} and {maximum}, got {value}", hint)
@@ -132,7 +138,13 @@ class PartialHypotheses:
         """Maximum number of target tokens of each unfinished sentence, not including the end token."""
         return self._max_length[self.sentence_B]
 
-    def step(self, k: int, *, gather_RP: Ints | None = None, all_log_probs: bool = False) -> StepResult:
+    def step(
+        self,
+        k: int,
+        *,
+        gather_RP: Ints | None = None,
+        all_log_probs: bool = False,
+    ) -> StepResult:
         """Return the model's best next tokens, with -inf for tokens that prefix, length limits or bans exclude.
 
         Log-probabilities are not renormalized over the allowed tokens.
@@ -149,7 +161,14 @@ class PartialHypotheses:
         if forced_R is not None:
             asked_R1 = np.maximum(forced_R, 0)[:, None]
             asked_RP = asked_R1 if gather_RP is None else np.concatenate((gather_RP, asked_R1), 1)
-        request = StepRequest(self.tokens_RT[:, -1], self.parents_R, k, banned_RX, asked_RP, all_log_probs)
+        request = StepRequest(
+            tokens_R=self.tokens_RT[:, -1],
+            parents_R=self.parents_R,
+            k=k,
+            banned_RX=banned_RX,
+            gather_RP=asked_RP,
+            all_log_probs=all_log_probs,
+        )
         result = self.state.step(request)
         if result.log_p_RV is not None:
             result.log_p_RV[:, list(self.request.suppressed_ids)] = -np.inf
@@ -161,7 +180,13 @@ class PartialHypotheses:
             self.coverage_RS = self.coverage_RS[self.parents_R] + self.state.attention_RS
         return result
 
-    def advance(self, rows_R: Ints, tokens_R: Ints, log_prob_R: Floats, is_running_B: Bools) -> None:
+    def advance(
+        self,
+        rows_R: Ints,
+        tokens_R: Ints,
+        log_prob_R: Floats,
+        is_running_B: Bools,
+    ) -> None:
         """Extend rows by one token.
 
         Args:

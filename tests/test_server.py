@@ -12,11 +12,11 @@ import subprocess
 import threading
 import urllib.parse
 import zipfile
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import httpx
@@ -779,22 +779,38 @@ def test_requests_have_turns(gated: tuple[GatedEngine, Service]) -> None:
     assert [second.count(text) for text in ("I'm tired.", "The dog sleeps.")] == [3, 3]
 
 
-@given(st.lists(st.lists(st.integers(1, batching.MAX_BATCH_WORK * 2), min_size=1, max_size=30), min_size=1, max_size=9))
-def test_batches_are_bounded_and_every_request_has_a_turn(works: list[list[int]]) -> None:
-    queue = ModelQueue.__new__(ModelQueue)  # without a thread
-    queue.max_sentences, queue._waiting = 16, deque()
-    for work_of_job in works:
-        queue._waiting.append(Job(None, [Sentence((), work) for work in work_of_job]))
+@given(st.lists(st.lists(st.integers(1, 3000), min_size=1, max_size=30), max_size=9), st.integers(0, 1000))
+def test_batches_are_bounded_and_every_request_has_turns(works: list[list[int]], seed: int) -> None:
+    random = Random(seed)
+    queue = ModelQueue(None, 16)  # type: ignore[arg-type]
+    queue.close()  # the test takes the batches
+    jobs = [Job(None, [Sentence((), work) for work in works_of_job]) for works_of_job in works]
     taken: list[tuple[int, int]] = []
-    jobs = list(queue._waiting)
-    while batch := queue._take_batch():
-        work = [turn.sentence.work for turn in batch]
+    num_submitted = 0
+    while num_submitted < len(jobs) or queue.num_waiting:
+        waiting = list(queue._continued)
+        for job in jobs[num_submitted : num_submitted + random.randint(0, 3)]:
+            queue.submit(job)
+            num_submitted += 1
+        batch = queue._take_batch()
         assert len(batch) <= 16
-        assert sum(work) <= batching.MAX_BATCH_WORK or len(work) == 1
+        assert sum(turn.sentence.work for turn in batch) <= queue.max_work or len(batch) == 1
+        assert not waiting or batch[0].job is waiting[0]  # none waits forever
+        continued = [turn for turn in batch[1:] if turn.index]
+        assert not (continued and queue._new)  # new ones come first
         taken += [(jobs.index(turn.job), turn.index) for turn in batch]
-    rounds = [index for _, index in taken]
-    assert rounds == sorted(rounds)  # no request has its next turn before the others
-    assert sorted(taken) == [(i, j) for i, work_of_job in enumerate(works) for j in range(len(work_of_job))]
+    assert sorted(taken) == [(i, j) for i, works_of_job in enumerate(works) for j in range(len(works_of_job))]
+
+
+def test_the_size_of_batches_follows_the_speed_of_the_model() -> None:
+    queue = ModelQueue(None, 16)  # type: ignore[arg-type]
+    queue.close()
+    for _ in range(20):
+        queue._adapt(1000, 0.1)
+    assert queue.max_work == pytest.approx(4000, rel=0.01)
+    for _ in range(20):
+        queue._adapt(1000, 10.0)
+    assert queue.max_work == batching.MIN_BATCH_WORK
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,9 @@ class Translator:
         run: Path = Path(),
         find_calibration: Callable[[], confidence.Calibration | None] = lambda: None,
     ) -> None:
-        """Create a translator that splits lines of more tokens or sentences than these limits."""
+        """Create a translator that splits lines of more tokens or sentences than these limits, or than positions."""
+        if engine.max_positions is not None:
+            max_source_length = min(max_source_length, engine.max_positions - 1)  # one is for the end token
         self.engine, self.tokenizer, self.config = engine, tokenizer, config
         self.segmenter = Segmenter(tokenizer, config, max_source_length, max_sentences_per_line)
         self.checkpoint, self.run, self._find_calibration = checkpoint, run, find_calibration

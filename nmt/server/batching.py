@@ -12,15 +12,17 @@ from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import dataclass, field
 from threading import Condition, Lock, Thread
+from time import perf_counter
 from typing import Any
 
 from nmt.errors import NMTError
 from nmt.inference import Engine, Source, TokenScores
 from nmt.search import Hypothesis, Search
 
-MAX_BATCH_WORK = 3072
-"""Maximum number of source tokens in a batch times the rows per sentence, unless one sentence has more. Limits the time
-that later requests wait."""
+SECONDS_PER_BATCH = 0.4
+"""Time that a batch should take. A request waits for at most one other batch before each of its first turns."""
+MIN_BATCH_WORK = 512
+"""Minimum number of source tokens in a full batch times the rows per sentence, however slow the model is."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,11 @@ class Turn:
 
 
 class ModelQueue:
-    """Computes jobs with one engine in a thread. Each batch has a sentence of every job in turn."""
+    """Computes jobs with one engine in a thread.
+
+    A new job comes first with its first sentence, and then has turns with the others, so short requests are answered
+    soon. Each batch begins with a turn of a job that had one before, so none waits forever.
+    """
 
     def __init__(
         self, engine: Engine, max_sentences: int, on_batch: Callable[[int], object] = lambda size: None
@@ -82,7 +88,10 @@ class ModelQueue:
         A batch has at most `max_sentences` sentences. `on_batch` gets the number of sentences of each search.
         """
         self.engine, self.max_sentences, self.on_batch = engine, max_sentences, on_batch
-        self._waiting: deque[Job] = deque()
+        self.max_work: float = 2 * MIN_BATCH_WORK
+        """Maximum work of a batch, unless one sentence has more; follows the speed of the model."""
+        self._new: deque[Job] = deque()
+        self._continued: deque[Job] = deque()
         self._is_closed = False
         self._changed = Condition()
         self._thread = Thread(target=self._run, name="translate", daemon=True)
@@ -91,12 +100,12 @@ class ModelQueue:
     @property
     def num_waiting(self) -> int:
         """Number of jobs of which no batch has all sentences yet."""
-        return len(self._waiting)
+        return len(self._new) + len(self._continued)
 
     def submit(self, job: Job) -> None:
         """Add a job to the queue."""
         with self._changed:
-            self._waiting.append(job)
+            self._new.append(job)
             self._changed.notify()
 
     def close(self) -> None:
@@ -111,8 +120,15 @@ class ModelQueue:
             turns_of_searches: dict[Search | None, list[Turn]] = {}
             for turn in batch:
                 turns_of_searches.setdefault(turn.job.search, []).append(turn)
+            start = perf_counter()
             for turns in turns_of_searches.values():
                 self._compute(turns)
+            self._adapt(sum(turn.sentence.work for turn in batch), perf_counter() - start)
+
+    def _adapt(self, work: int, seconds: float) -> None:
+        """Adapt the size of batches to the speed of the last one."""
+        possible_work = work * SECONDS_PER_BATCH / max(seconds, 1e-6)
+        self.max_work = max(MIN_BATCH_WORK, (self.max_work + possible_work) / 2)
 
     def _next_batch(self) -> list[Turn]:
         """Wait for sentences and take those of the next batch; none if the queue is closed."""
@@ -126,19 +142,23 @@ class ModelQueue:
     def _take_batch(self) -> list[Turn]:
         batch: list[Turn] = []
         work = 0
-        while self._waiting and len(batch) < self.max_sentences:
-            job = self._waiting.popleft()
-            if job.future.done():
-                continue
-            turn = Turn(job, job.num_taken)
-            work += turn.sentence.work
-            if batch and work > MAX_BATCH_WORK:
-                self._waiting.appendleft(job)
+        while len(batch) < self.max_sentences:
+            queue = self._new if batch and self._new else self._continued or self._new
+            if not queue:
                 break
+            job = queue[0]
+            turn = Turn(job, job.num_taken)
+            if job.future.done():
+                queue.popleft()
+                continue
+            work += turn.sentence.work
+            if batch and work > self.max_work:
+                break
+            queue.popleft()
             batch.append(turn)
             job.num_taken += 1
             if job.num_taken < len(job.sentences):
-                self._waiting.append(job)  # after the others
+                self._continued.append(job)  # after the others
         return batch
 
     def _compute(self, turns: Sequence[Turn]) -> None:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import json
 import os
 import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+import yaml
 from commandline import CommandLine, sentences, training, write
 
-from nmt import console
+from nmt import console, untrusted_files
 
 SOURCE, TARGET = sentences(400)
 ODD = ["a\u0085b c", "d\u2028e f", "g\x0ch i", "j\x0bk l", "m\rn o", "p\x1cq r"]
@@ -251,6 +254,146 @@ def test_missing_gpu_is_a_one_line_error(command: str, trained: CommandLine) -> 
     text = ["the dog"] if command == "translate" else []
     done = trained(command, *text, "--device", "cuda")
     done.assert_fails(2, "no CUDA GPU is available", "hint: use --device auto")
+
+
+# ---- files of strangers
+
+
+def devices(directory: Path) -> list[Path]:
+    """Make what can be named like a file and is none."""
+    directory.mkdir()
+    os.mkfifo(directory / "fifo")
+    (directory / "folder").mkdir()
+    (directory / "loop").symlink_to(directory / "loop")
+    (directory / "endless").symlink_to("/dev/zero")
+    return sorted(directory.iterdir())
+
+
+def test_only_regular_files_are_read(tmp_path: Path) -> None:
+    for path in devices(tmp_path / "devices"):
+        for read in (untrusted_files.read_bytes, untrusted_files.read_safetensors_header, untrusted_files.read_yaml):
+            with pytest.raises(OSError, match=r"it is a|Too many levels"):
+                read(path)
+        assert untrusted_files.read_record(path) == {}
+        assert untrusted_files.read_records(path) == []
+        assert untrusted_files.read_front_matter(path) == {}
+
+
+@pytest.mark.parametrize("name", ["config.yaml", "spm.model", "data.json", "step-*/model.safetensors"])
+def test_a_model_with_a_pipe_or_a_device_is_one_line(name: str, nmt: CommandLine) -> None:
+    run = nmt.directory / "runs/tiny"
+    for device in devices(nmt.directory / "devices"):
+        for path in run.glob(name):
+            path.unlink()
+            path.symlink_to(device)
+        done = nmt("translate", "the dog", "-m", "runs/tiny")
+        done.assert_fails(1, Path(name).name, "hint: ")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 100_000, '{"a":' * 100_000, "[" * 51 + "]" * 51, '{"a": 1, "a": 2}', "9" * 5000, f"[{2**64}]", "{", "",
+        '"\\x"',
+    ],
+    ids=lambda text: text[:12],
+)  # fmt: skip
+def test_json_has_limits(text: str) -> None:
+    with pytest.raises(ValueError, match=r"it |Expect|Invalid"):
+        untrusted_files.parse_json(text)
+    assert untrusted_files.parse_json("[" * 50 + "]" * 50)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[" * 100_000, "line 1: not valid YAML: nested too deeply"),
+        ("{a: " * 100_000, "line 1: not valid YAML: nested too deeply"),
+        ("- " * 100_000, "line 1: not valid YAML: nested too deeply"),
+        ("a: 1\nb: &b [1]\nc: *b", "line 3: aliases are not supported"),
+        ("a: " + "1:" * 20_000 + "1", "line 1: a value of more than 10,000 characters"),
+        ("a: 1\na: 2", "line 2: duplicate key 'a'"),
+        ("a: !!bool 5", "not valid YAML"),
+        ("a: !!timestamp x", "not valid YAML"),
+        ("a: \0", "not valid YAML"),
+        ("a: !!python/name:os.system", "could not determine a constructor"),
+    ],
+)
+def test_yaml_has_limits(text: str, message: str) -> None:
+    for as_text in (False, True):
+        if as_text and "!!" in text:
+            continue
+        with pytest.raises(ValueError, match=r"line|not valid") as error:
+            untrusted_files.parse_yaml(text, as_text=as_text)
+        assert message in str(error.value)
+    assert untrusted_files.parse_yaml("a: 0x" + "f" * 99) == {"a": float("inf")}
+
+
+def test_the_events_of_deep_yaml_are_not_all_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    events = []
+    parse = yaml.parse
+
+    def count(*arguments: object, **options: object) -> object:
+        for event in parse(*arguments, **options):
+            events.append(event)
+            yield event
+
+    monkeypatch.setattr(yaml, "parse", count)
+    with pytest.raises(ValueError, match="nested too deeply"):
+        untrusted_files.parse_yaml("[" * 1_000_000)
+    assert len(events) < 100
+
+
+def test_schemas_check_types_and_ranges() -> None:
+    from nmt.runs.checkpoint import Meta
+    from nmt.runs.discovery import Limits
+
+    progress = {"step": 1, "scores": {"a": 1.0}, "best": None}
+    meta = {"tokenizer": "a", "progress": progress, "sha256": {"b": "c"}, "other": [1]}
+    untrusted_files.check(meta, Meta)
+    wrong = [
+        [], None, meta | {"tokenizer": 1}, meta | {"sha256": []}, meta | {"sha256": {"b": None}},
+        meta | {"progress": progress | {"step": -1}}, meta | {"progress": progress | {"step": 2**63}},
+        meta | {"progress": progress | {"step": True}}, meta | {"progress": progress | {"unknown": 1}},
+        meta | {"progress": progress | {"seconds": float("nan")}}, meta | {"progress": progress | {"scores": [1]}},
+        {name: value for name, value in meta.items() if name != "sha256"},
+    ]  # fmt: skip
+    for content in wrong:
+        assert not untrusted_files.matches(content, Meta), content
+    assert untrusted_files.matches({"max_source_length": 5, "max_sentences_per_line": 1}, Limits)
+    for limits in ({}, {"max_source_length": 0}, {"max_source_length": 1.5}, {"max_source_length": 2**31}):
+        assert not untrusted_files.matches(limits, Limits)
+
+
+def load_fuzzer() -> Any:
+    specification = importlib.util.spec_from_file_location("fuzz_files", Path("scripts/fuzz_files.py").resolve())
+    module = importlib.util.module_from_spec(specification)
+    sys.modules["fuzz_files"] = module
+    specification.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="each case is a child process")
+@pytest.mark.parametrize("num_cases", [5, pytest.param(210, marks=pytest.mark.slow)])
+def test_mutated_models_raise_errors_of_nmt(num_cases: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NMT_RUNS", str(tmp_path / "runs"))
+    fuzzer = load_fuzzer()
+    names = ["run"] if num_cases < 10 else list(fuzzer.SAMPLES)
+    cases = fuzzer.fuzz(tmp_path, num_cases, seed=num_cases, names=names)
+    violations = [case for case in cases if case.outcome.kind in fuzzer.VIOLATIONS]
+    assert violations == []
+    assert {case.outcome.kind for case in cases} == {"loaded", "error"}
+
+
+def test_control_characters_of_a_model_are_not_printed(nmt: CommandLine) -> None:
+    path = nmt.directory / "runs/tiny/data.json"
+    record = {"source": "\x1b[31mred", "license": "\x9b0m\nfree"}
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"imported": record}))
+    for command in (["info", "runs/tiny"], ["models"]):
+        out = nmt.run(*command).out
+        assert "\\x9b0m free" in out
+        assert not {"\x1b", "\x9b"} & {*out}
+    nmt("translate", "x", "-m", "no\x1b[31m").assert_fails(1, "no\\x1b[31m")
 
 
 # ---- existing files

@@ -10,14 +10,18 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+import yaml
 from tiny import config
 
 from nmt import paths
 from nmt.errors import CheckpointError, NewerCheckpointError
+from nmt.inference.translator import Translator
 from nmt.runs import checkpoint, discovery, pretrained
 from nmt.runs.checkpoint import META, TRAINING, WEIGHTS, Progress
 from nmt.train.session import train
@@ -384,3 +388,83 @@ def test_average_of_the_latest_checkpoints(tmp_path: Path) -> None:
         assert checkpoint.read_tensors(checkpoint.average(tmp_path, last), WEIGHTS)["w"].tolist() == [mean] * 3
     save(tmp_path, 4, 1.0, value=7.0)  # trained again
     assert checkpoint.read_tensors(checkpoint.average(tmp_path, 2), WEIGHTS)["w"].tolist() == [5.0] * 3
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "step-9",
+        "step-000000000000000000001",
+        f"step-{2**63}",
+        "step-\u0661\u0661\u0661\u0661\u0661\u0661",
+        "step--00001",
+    ],
+)
+def test_names_that_save_does_not_write_are_no_checkpoints(tmp_path: Path, name: str) -> None:
+    saved = save(tmp_path, 1)
+    shutil.copytree(saved, tmp_path / name)
+    assert names(tmp_path) == ["step-000001"]
+    assert names(save(tmp_path, 1_234_567).parent) == ["step-000001", "step-1234567"]
+
+
+@pytest.mark.parametrize("change", ["step: -1", "tokens: -5", "step: 1.5", "scores: [1]", "seconds: .nan", "epoch: x"])
+def test_progress_has_types_and_ranges(tmp_path: Path, change: str) -> None:
+    saved = save(tmp_path, 1)
+    meta = json.loads((saved / META).read_text())
+    meta["progress"] |= yaml.safe_load(change)
+    (saved / META).write_text(json.dumps(meta))
+    with pytest.raises(CheckpointError, match="is damaged"):
+        checkpoint.read_progress(saved)
+
+
+def with_header(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """Change the header of a safetensors file and the checksum in `meta.json`."""
+    content = path.read_bytes()
+    start = 8 + int.from_bytes(content[:8], "little")
+    header = json.loads(content[8:start])
+    change(header)
+    text = json.dumps(header).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + content[start:])
+    meta = json.loads((path.parent / META).read_text())
+    meta["sha256"][path.name] = paths.sha256(path)
+    (path.parent / META).write_text(json.dumps(meta))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"shape": [2**62, 2**62]}, {"shape": [-3]}, {"shape": "3"}, {"shape": [[3]]}, {"dtype": "F9"}, {"dtype": 5},
+        {"data_offsets": [0, 2**62]}, {"data_offsets": [12, 0]}, {"data_offsets": [0]}, {"data_offsets": None},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_header_that_does_not_fit_the_file_raises(tmp_path: Path, change: dict[str, Any]) -> None:
+    saved = save(tmp_path, 1)
+    with_header(saved / WEIGHTS, lambda header: header["w"].update(change))
+    for read in (checkpoint.read_weights, checkpoint.read_shapes):
+        with pytest.raises(CheckpointError, match=f"{WEIGHTS} is damaged"):
+            read(saved)
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["dim: 65536", "ffn_dim: 65536", "encoder_layers: 1000", "position_encoding: learned(max_positions=999999)"],
+)
+@pytest.mark.parametrize("engine", ["pytorch", "native"])
+def test_shapes_are_compared_before_memory_is_allocated(
+    run: Path, change: str, engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def allocate(*_: object) -> None:
+        pytest.fail("built a network, or measured products of its matrices")
+
+    from nmt.inference import load, native
+    from nmt.model import build
+
+    monkeypatch.setattr(build, "build_model", allocate)
+    monkeypatch.setattr(native, "fastest_precision", allocate)
+    monkeypatch.setattr(load, "runs_natively", lambda *_: engine == "native" and "position" not in change)
+    config = yaml.safe_load((run / "config.yaml").read_text())
+    config["model"] |= yaml.safe_load(change)
+    (run / "config.yaml").write_text(yaml.safe_dump(config))
+    with pytest.raises(CheckpointError, match="do not fit"):
+        Translator.load(run, "cpu", "fp32" if "layers" in change else "auto")

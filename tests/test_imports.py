@@ -29,9 +29,10 @@ import yaml
 from commandline import CommandLine, sentences, wait_until, write
 from safetensors.torch import load_file, save_file
 
-from nmt import imports
+from nmt import imports, untrusted_files
 from nmt.data.loader import Loader
 from nmt.data.noise import SourceNoise
+from nmt.data.separate_tokenizer import SeparateTokenizer
 from nmt.data.store import Store
 from nmt.data.tokenizer import EOS, UNK
 from nmt.errors import CheckpointError, UsageError
@@ -42,6 +43,7 @@ from nmt.inference.glossary import Glossary, Term
 from nmt.inference.guard import Guard
 from nmt.inference.segments import Line
 from nmt.inference.translator import Translator
+from nmt.paths import LOCK, NEW, TEMPORARY
 from nmt.registry import parse
 from nmt.runs import discovery, pretrained
 
@@ -603,8 +605,10 @@ def test_a_published_model_is_imported_on_first_use(hub: tuple[CommandLine, list
     killed.kill()
     killed.communicate()
     is_complete.set()
-    part = nmt.directory / "runs/.opus-mt-en-de-part"  # as if it was killed while it wrote the run
+    temporary = nmt.directory / f"runs/{TEMPORARY}killed"  # as if it was killed while it wrote the run
+    part = temporary / NEW / "opus-mt-en-de"
     (part / "step-000000").mkdir(parents=True)
+    (temporary / LOCK).touch()
     (part / "leftover").write_text("")
     (part / "step-000000/meta.json").write_text("{}")
     (part / "data.json").write_text('{"origin": {"source": "someone/else"}}')
@@ -825,3 +829,81 @@ def test_unsafe_archives_are_rejected(tmp_path: Path) -> None:
     nmt = CommandLine(tmp_path)
     nmt("import", "evil.zip").assert_fails(1, "would write outside its directory (../outside)")
     nmt("import", "text.zip").assert_fails(1, "text.zip is corrupted or truncated: File is not a zip file")
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "models: " + "{a: " * 100_000, "- " * 100_000])
+def test_a_release_with_deep_yaml_is_one_line(tmp_path: Path, text: str) -> None:
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep/decoder.yml").write_text(text)
+    with pytest.raises(CheckpointError, match=r"decoder\.yml is not valid YAML"):
+        import_model(str(tmp_path / "deep"), tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"d_model": 65536}, "the weights do not fit"),
+        ({"encoder_ffn_dim": 65536, "decoder_ffn_dim": 65536}, "the weights do not fit"),
+        ({"encoder_layers": 10**9}, "has no tensor"),
+        ({"d_model": 10**30}, r"config\.json is not a JSON object"),
+        ({"d_model": -1}, "d_model is out of range"),
+        ({"d_model": "32"}, "d_model has the wrong type"),
+        ({"pad_token_id": [1]}, "pad_token_id has the wrong type"),
+        ({"dropout": float("inf")}, "dropout is out of range"),
+    ],
+)
+def test_numbers_of_a_config_are_compared_before_memory_is_allocated(
+    tmp_path: Path, options: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    marian(tmp_path / "opus")
+    monkeypatch.setattr("nmt.model.build.build_model", lambda *_: pytest.fail("built the network"))
+    _change("config.json", **options)(tmp_path / "opus")
+    with pytest.raises(CheckpointError, match=message):
+        import_model(str(tmp_path / "opus"), tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    "name", ["config.json", "vocab.json", "source.spm", "model.safetensors", "tokenizer_config.json", "data.json"]
+)
+def test_a_model_with_a_pipe_or_a_device_is_not_read(tmp_path: Path, name: str) -> None:
+    marian(tmp_path / "opus")
+    path = tmp_path / "opus" / name
+    path.unlink(missing_ok=True)
+    path.symlink_to("/dev/zero")
+    if name == "data.json":  # of another program
+        assert import_model(str(tmp_path / "opus"), tmp_path / "run")
+        return
+    with pytest.raises(CheckpointError, match=rf"cannot read .*{re.escape(name)}: it is a pipe or a device"):
+        import_model(str(tmp_path / "opus"), tmp_path / "run")
+
+
+def test_archives_that_expand_are_rejected(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "bomb.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("decoder.yml", bytes(20 << 20))
+    np.savez_compressed(tmp_path / "model.npz", Wemb=np.zeros(5 << 20, np.float32))
+    with pytest.raises(CheckpointError, match="bytes expand to"):
+        import_model(str(tmp_path / "bomb.zip"), tmp_path / "run")
+    with pytest.raises(ValueError, match="bytes expand to"):
+        untrusted_files.read_arrays(tmp_path / "model.npz")
+
+
+def test_an_expanded_tensor_is_rejected(tmp_path: Path) -> None:
+    marian(tmp_path / "opus")
+    weights = load_file(tmp_path / "opus/model.safetensors")
+    weights["final_logits_bias"] = torch.zeros(1, dtype=torch.float16).expand(10**9)
+    (tmp_path / "opus/model.safetensors").unlink()
+    torch.save(weights, tmp_path / "opus/pytorch_model.bin")
+    with pytest.raises(CheckpointError, match="final_logits_bias has a damaged shape"):
+        import_model(str(tmp_path / "opus"), tmp_path / "run")
+
+
+def test_a_tokenizer_archive_has_limits(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "tokenizer.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in ("source.spm", "target.spm", "vocab.json"):
+            archive.writestr(name, bytes(12 << 20))
+    with pytest.raises(ValueError, match="its content has more than 32 MB"):
+        untrusted_files.read_zip(tmp_path / "tokenizer.zip", ["source.spm", "target.spm", "vocab.json"])
+    with pytest.raises(CheckpointError, match=r"tokenizer\.zip is damaged"):
+        SeparateTokenizer.load(tmp_path / "tokenizer.zip")
+    with pytest.raises(CheckpointError, match="not a SentencePiece model"):
+        SeparateTokenizer(b"", b"", ["<pad>", "<unk>", "<s>", "</s>"])

@@ -39,7 +39,8 @@ def models(
         scores = ", ".join(f"{test} {bleu:.1f}" for test, (bleu, _) in model.scores.items())
         size = str(model.megabytes or "")
         on_disk = "yes" if model.path else ""
-        rows.append([model.name, f"{model.src}-{model.tgt}", size, model.license, on_disk, scores])
+        license_ = " ".join(model.license.split())
+        rows.append([model.name, f"{model.src}-{model.tgt}", size, license_, on_disk, scores])
     if not found:
         log("no known model for these languages; --model OWNER/NAME uses any MarianMT model of the Hugging Face Hub")
     show("\n".join(map(escape_control, format_table(rows))))

@@ -219,7 +219,7 @@ def test_the_memory_of_the_server_stays_small(service: Service) -> None:
             stack.enter_context(connect(client)).sendall(upload_request(name, slow_file(name)))
         for _ in range(3):
             assert send_file(client, "a.txt", b"Are we done?").is_success
-        until(lambda: any(memory(each.pid or 0, "VmRSS") > 300 for each in multiprocessing.active_children()))
+        until(lambda: any(memory(each.pid or 0, "VmRSS") > 150 for each in multiprocessing.active_children()))
         assert memory(os.getpid(), "VmRSS") < before + 100
     until(lambda: multiprocessing.active_children() == [])
 

@@ -54,13 +54,13 @@ class Limits:
     """Maximum number of requests translated or waiting at a time."""
     max_files: int = 4
     """Maximum number of files translated at a time."""
-    max_waiting_files: int = 16
+    max_waiting_files: int = 8
     """Maximum number of files that wait to be translated."""
     max_wait: float = 60
     """Maximum time for which they wait, in seconds."""
     max_html: int = 8
     """Maximum number of requests with HTML that are translated at a time."""
-    max_uploads: int = 32
+    max_uploads: int = 16
     """Maximum number of files received at a time."""
     keys: frozenset[bytes] = field(default_factory=frozenset)
     """SHA-256 digests of the API keys. If there are any, a request needs a key."""

@@ -130,7 +130,7 @@ def train(
         trainer = _build_trainer(config, run, prepared, torch_device, dtype, group)
         _start_run(trainer, resume, time_limit)
         deadline = start_time + time_limit if time_limit else None
-        is_stopped = not _run_to_end(trainer, deadline, device, tensorboard)
+        is_stopped = _run_to_end(trainer, deadline, device, tensorboard)
     if is_stopped:
         raise StoppedError(f"a signal has stopped the training in {run}")
     best = checkpoint.best(run)
@@ -207,24 +207,21 @@ def _start_run(trainer: Trainer, resume: bool, time_limit: float | None) -> None
 
 
 def _run_to_end(trainer: Trainer, deadline: float | None, device: str, tensorboard: bool) -> bool:
-    """Train and complete the run. Return False if a stop signal ends it before."""
+    """Train and complete the run. Return whether a stop signal has ended one of them."""
     metrics = MetricsLogger(trainer.run, trainer.progress.step, tensorboard=tensorboard and trainer.group.is_main)
     with handle_stop_signals() as stop:
         time_limit = deadline - time.monotonic() if deadline else None
         is_finished = loop.run(trainer, metrics, stop, time_limit)
     if not is_finished:
         _log_how_to_continue(trainer, device, deadline)
-        return False
+        return True
     return _complete_run(trainer, deadline)
 
 
 def _complete_run(trainer: Trainer, deadline: float | None) -> bool:
-    """Average, calibrate, compare and describe a finished run, on rank 0.
-
-    Return False if a stop signal interrupts it on this rank.
-    """
+    """Average, calibrate, compare and describe a finished run on rank 0; return whether a signal interrupts this."""
     if not trainer.group.is_main:
-        return True
+        return False
     config, is_interrupted = trainer.config.train, False
     if config.average_last and checkpoint.validated(trainer.run):
         _average_checkpoints(trainer)
@@ -233,7 +230,7 @@ def _complete_run(trainer: Trainer, deadline: float | None) -> bool:
     if config.init_from and not is_interrupted:
         is_interrupted = _compare_with_start(trainer, has_time_limit=deadline is not None)
     _write_model_card(trainer.run)
-    return not is_interrupted
+    return is_interrupted
 
 
 def _log_how_to_continue(trainer: Trainer, device: str, deadline: float | None) -> None:

@@ -80,7 +80,7 @@ def serve(
 ) -> None:
     """Serve translations over HTTP, with the API of LibreTranslate and a page at /.
 
-    Requests that arrive together are translated together. Stop the server with Ctrl-C or SIGTERM: it finishes the
+    Requests that arrive together are translated together. Stop the server with Ctrl-C, SIGTERM or SIGHUP: it ends the
     requests that it has received. Requires additional packages: pip install starlette uvicorn python-multipart
     prometheus-client.
 

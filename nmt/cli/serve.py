@@ -80,9 +80,9 @@ def serve(
 ) -> None:
     """Serve translations over HTTP, with the API of LibreTranslate and a page at /.
 
-    Requests that arrive together are translated together. Stop the server with Ctrl-C, SIGTERM or SIGHUP: it ends the
-    requests that it has received. Requires additional packages: pip install starlette uvicorn python-multipart
-    prometheus-client.
+    Requests that arrive together are translated together. Stop the server with Ctrl-C, SIGTERM or SIGHUP: it
+    finishes the requests that it has received. Requires additional packages: pip install starlette uvicorn
+    python-multipart prometheus-client.
 
     Examples:
       nmt serve

@@ -6,6 +6,7 @@ padding.
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -118,9 +119,10 @@ def _by_length(lengths_N2: Integers) -> Indices:
 
     Neighbors thus have similar lengths on both sides. Pairs of equal lengths keep their order.
     """
-    longest_N = lengths_N2.max(axis=1).astype(np.int64)
     source_N = lengths_N2[:, 0].astype(np.int64)
-    difference_N = source_N - lengths_N2[:, 1]
+    target_N = lengths_N2[:, 1].astype(np.int64)
+    longest_N = np.maximum(source_N, target_N)
+    difference_N = source_N - target_N
     tie_breaker_N = np.where(longest_N % 2, -difference_N, difference_N)
     key_N = (longest_N << 32) + tie_breaker_N
     return np.argsort(key_N, kind="stable")
@@ -130,15 +132,19 @@ def _divide(pool: Indices, sizes: Integers, max_tokens: int) -> list[Indices]:
     """Divide a pool in ascending order of size into batches with a padded size of at most `max_tokens`."""
     batches = []
     first = 0
+
+    def padded_size(num_pairs: int) -> int:
+        longest = int(sizes[first + num_pairs - 1])
+        return num_pairs * longest
+
     while first < len(pool):
-        smallest = int(sizes[first])
-        max_pairs = max(1, max_tokens // smallest)
-        longest = sizes[first : first + max_pairs]  # of a batch that ends at each pair
-        padded_sizes = longest * np.arange(1, len(longest) + 1)
-        num_pairs = int(np.searchsorted(padded_sizes, max_tokens, "right"))
+        # Sizes are ascending, so the padded size grows with the number of pairs, and binary search applies.
+        max_pairs = max(1, max_tokens // int(sizes[first]))
+        max_pairs = min(max_pairs, len(pool) - first)
+        counts = range(1, max_pairs + 1)
+        num_pairs = bisect.bisect_right(counts, max_tokens, key=padded_size)
         end = first + max(1, num_pairs)
-        batch = pool[first:end]
-        batches.append(batch)
+        batches.append(pool[first:end])
         first = end
     return batches
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -23,6 +24,7 @@ from nmt.data.prepare import prepare
 from nmt.data.sentences import count_sentences, split_to_fit
 from nmt.data.spans import compile_patterns, find_spans
 from nmt.errors import DataError, UsageError
+from nmt.inference.budget import Budget
 from nmt.inference.gaps import without_added_period
 from nmt.inference.glossary import Glossary, Term
 from nmt.inference.numbers import equivalent_pattern, number_localizer
@@ -32,6 +34,7 @@ from nmt.inference.segments import FixedSpan, protected_spans
 from nmt.inference.substitution import substitute
 from nmt.inference.terms import AlignedText, is_doubled, is_elsewhere, term_edits
 from nmt.inference.whitespace import surrounding_whitespace
+from nmt.search import parse_search
 
 # ---- protected spans
 
@@ -786,6 +789,75 @@ def test_a_prefix_and_constraints_are_kept(translator: Translator) -> None:
     assert best.text.startswith("Wir")
     assert "Katze" in best.text
     assert "12" in best.text
+
+
+# ---- work
+
+
+def test_text_that_the_model_cannot_read_is_not_searched(translator: Translator) -> None:
+    guard = scripted(translator, lambda line, search: ["Hallo."])
+    lines = [
+        "\u4eca\u5929\u5929\u6c14\u5f88\u597d " * 30, "e\u0323\u0301o\u0302\u0323\u0301 " * 90, "x y z " * 90,
+        "k" * 500, "a" + "\u0301" * 500, "\u0e04\u0e19\u0e17\u0e33\u0e02\u0e19\u0e21 " * 90,
+    ]  # fmt: skip
+    for line, (best, *_) in zip(lines, guard.stream([lines]), strict=True):
+        assert best.text == line
+    assert guard.translator.requests == []
+    [[chinese], _, [spelled], *_] = guard.stream([lines])
+    assert chinese.warnings == spelled.warnings == ("untranslated",)
+    guard.translate(["My friend \u4eca\u5929 lives in \u6c14\u5929.", "Options a, b, c, d, e and f are new."])
+    assert len(guard.translator.requests) >= 2
+
+
+def test_every_kind_of_character_of_unread_text_stays(translator: Translator) -> None:
+    guard = scripted(translator, lambda line, search: ["Hallo."])
+    text = "Tom saw this: " + "".join(map(chr, range(0x4E00, 0x5200))) + " and then he left."
+    [[best]] = guard.stream([[text]])
+    assert "".join(map(chr, range(0x4E00, 0x5200))) in best.text
+    url = "https://example.org/" + "abcdefg/" * 200
+    assert url in guard.translate([f"Please see {url} for more."])[0]
+
+
+@pytest.mark.parametrize(
+    "sentence", ["I do not know a@b.de.", 'He said "no (never)" to {name}.', "Call x@y.org at 7:30."]
+)
+def test_repairs_stay_within_the_budget_of_a_line(translator: Translator, sentence: str) -> None:
+    guard = scripted(translator, lambda line, search: ["Ja."])
+
+    def count_rows(text: str) -> int:
+        guard.translator.requests.clear()
+        list(guard.stream([[text]]))
+        requests = guard.translator.requests
+        return sum((len(line.text) // 4) * parse_search(search or "beam").rows for line, search in requests)
+
+    few, many = count_rows(sentence), count_rows(f"{sentence} " * 200)
+    assert few > 4 * len(sentence) / 4 * 4  # all attempts
+    assert many < len(sentence) * 200 * 2
+    budget = Budget()
+    budget.extend("a" * 100)
+    assert budget.take_repair(int(budget.repairs))
+    assert not budget.take_repair(1)
+
+
+def test_lines_beyond_the_budget_are_searched_quickly(translator: Translator) -> None:
+    guard = scripted(translator, lambda line, search: ["Ja."])
+    dense = [f"{i}a {i}b." for i in range(700)]
+    shared = Guard(guard.translator)
+    shared.budget = Budget()
+    list(shared.stream([dense]))
+    searches = Counter(search for _, search in guard.translator.requests)
+    assert searches["greedy"] > 300
+    guard.translator.requests.clear()
+    list(guard.stream([dense]))  # each line has its own budget
+    assert "greedy" not in {search for _, search in guard.translator.requests}
+
+
+def test_the_progress_of_a_line_is_that_of_its_segments(translator: Translator) -> None:
+    done: list[float] = []
+    text = "I see a dog. The cat sleeps. We are tired. " * 40
+    assert list(Guard(translator).stream([[text]], "greedy", on_progress=done.append))
+    assert sum(done) == pytest.approx(1)
+    assert len(done) > 1
 
 
 # ---- command line

@@ -8,6 +8,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from dataclasses import replace
 from typing import Any
 
@@ -22,7 +23,7 @@ from tiny import config
 from nmt.data.normalization import normalize, normalize_case
 from nmt.data.sentences import count_sentences, split_sentences, split_to_fit
 from nmt.errors import ConfigError, DataError, NMTError, UsageError
-from nmt.inference import Source, batch_engine, chunking, native
+from nmt.inference import Source, batch_engine, chunking, max_target_length, native
 from nmt.inference.alignment import Link, align, link_words
 from nmt.inference.batch_engine import BatchEngine
 from nmt.inference.chunking import chunk_by_arrival
@@ -149,6 +150,22 @@ def test_a_long_line_is_split_without_losing_text(translator: Translator) -> Non
     joined = "".join(translator.tokenizer.decode(ids) for ids in source_ids)
     assert joined.replace(" ", "") == line.replace(" ", "")
     assert "\n" not in text
+
+
+def test_a_source_longer_than_the_positions_of_the_model_is_split(translator: Translator) -> None:
+    engine = copy(translator.engine)
+    engine.max_positions = 12
+    few = Translator(engine, translator.tokenizer, translator.config, 1000, 1)
+    (text,), source_ids = translate_and_record(few, ["ba be bi do du ga ge gi go gu " * 9])
+    assert max(map(len, source_ids)) <= 11  # and the end token
+    assert text
+
+
+def test_a_source_that_repeats_few_tokens_has_a_shorter_translation() -> None:
+    assert Source([5, 6] * 30).max_output_length == 60 + 15 + 10
+    assert Source([5, 6] * 30, prefix=[7]).max_output_length == max_target_length(60)
+    for ids in (range(60), [5, 6] * 10, [*range(30), *range(30)]):
+        assert Source(list(ids)).max_output_length == max_target_length(len(ids))
 
 
 def test_a_line_with_more_sentences_than_the_training_data_is_split(

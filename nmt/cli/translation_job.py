@@ -195,7 +195,7 @@ def translate_file(
         log(f"resuming {path} after {num_done:,} lines")
     lines = islice(read_lines(input, errors=encoding_errors), start + num_done, end if shard else None)
     quiet = output is None and sys.stdout.isatty()  # a progress bar would mix with the output
-    with progress(end - start - num_done, "translating", " lines", disable=quiet) as bar:
+    with progress(end - start - num_done, "translating", " lines", disable=quiet, unit_scale=True) as bar:
         job.translate_chunks(chunked(lines), path, append=resume, on_progress=bar.update)
     if join and shard and output:
         shard.finish(output)

@@ -36,7 +36,7 @@ from nmt.inference.gaps import join_gaps, split_at_spans
 from nmt.inference.items import join_items
 from nmt.inference.marks import restore_marks
 from nmt.inference.numbers import equivalent_pattern, number_localizer
-from nmt.inference.pieces import Column, divide, join_columns, join_parts, part_of_line
+from nmt.inference.pieces import Column, divide, join_columns, join_parts, part_of_line, segment_around_long_spans
 from nmt.inference.placement import TermPlacement, edit_words, has_rest
 from nmt.inference.problems import LETTER, count_occurrences, find_problems, is_missing
 from nmt.inference.segments import FixedSpan, Line, with_language
@@ -173,7 +173,7 @@ class Guard:
 
     def _segments(self, line: Line) -> list[tuple[int, int]]:
         """Return the segments of a text; none if it is not translated."""
-        return self.translator.segmenter.spans(line) if _is_translated(line) else []
+        return segment_around_long_spans(line, self.translator.segmenter.spans) if _is_translated(line) else []
 
     def _count_terms(self, lines: Lines, results: Sequence[NBest]) -> None:
         for line, n_best in zip(lines, results, strict=True):

@@ -7,18 +7,19 @@ more tokens or sentences than the model translates as a unit is divided into seg
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from nmt.inference.segments import FixedSpan, Line, spans_within
+from nmt.inference.segments import Line, spans_within
 from nmt.inference.translation import Part, Place, Translation, concatenate, join
 from nmt.inference.whitespace import separator, surrounding_whitespace
 
 _MARKER = re.compile(r"\s*[-–—•*·▪◦‣]\s+(?=[^\W\d_])")
 _ENCLOSING_TAG = re.compile(r"\s*<(?P<name>[a-z][\w-]*)(?:\s[^<>]*)?>(?P<rest>(?:(?!</?(?P=name)\b).)*)</(?P=name)>\s*")
 
+MAX_SPAN = 100
+"""Maximum number of characters of a protected span that is translated with the text around it if it is divided."""
 Span = tuple[int, int]
 NBest = list[Translation]
 
@@ -93,19 +94,27 @@ def join_parts(text: str, spans: Sequence[Span], n_best_of_parts: Sequence[NBest
 def part_of_line(line: Line, start: int, end: int) -> Line:
     """Return a part of a line with its fixed spans, without a prefix and constraints."""
     text = line.text[start:end]
-    fixed = spans_within(line.fixed, start, end)
-    if not fixed and _is_kept(line, start, end):
-        fixed = (FixedSpan(0, len(text), text),)
-    return replace(line, text=text, prefix="", constraints=(), fixed=fixed)
+    return replace(line, text=text, prefix="", constraints=(), fixed=spans_within(line.fixed, start, end))
 
 
-def _is_kept(line: Line, start: int, end: int) -> bool:
-    """Return whether a range of a line is in an opaque span that stays as it is, such as a long URL."""
-    index = bisect_right(line.fixed, start, key=lambda span: span.start) - 1
-    if start == end or index < 0:
-        return False
-    span = line.fixed[index]
-    return end <= span.end and span.is_opaque and span.translation == line.text[span.start : span.end]
+def segment_around_long_spans(line: Line, segment: Callable[[Line], Sequence[Span]]) -> list[Span]:
+    """Return the segments of a text. If it has several, each long span that stays as it is is one of them.
+
+    Otherwise, a URL with more tokens than the model translates as a unit would be divided.
+    """
+    segments = list(segment(line))
+    long_spans = [span for span in line.fixed if span.is_opaque and span.end - span.start > MAX_SPAN]
+    if len(segments) < 2 or not long_spans:
+        return segments
+    divided: list[Span] = []
+    starts = [0, *(span.end for span in long_spans)]
+    ends = [*(span.start for span in long_spans), len(line.text)]
+    for i, start in enumerate(starts):
+        for segment_start, segment_end in segment(part_of_line(line, start, ends[i])):
+            divided.append((start + segment_start, start + segment_end))
+        if i < len(long_spans):
+            divided.append((long_spans[i].start, long_spans[i].end))
+    return divided
 
 
 def word_indices_at(text: str, starts: Iterable[int]) -> list[int]:

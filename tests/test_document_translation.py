@@ -333,6 +333,7 @@ def translate_file(suffix: str, source: str) -> bytes:
             "!!! note\n    a\n",
             "a|b\n-|-\na|b\n\n", "[a]: x\n", "*", "_", "`", "[", "]", "\\", "~", "$$ a\n", "# a\n", "{a.b} ",
         )),
+        (".md", "[a]: x\n\n{}", "[a] "),
         *((".srt", SRT_START + "{}\n", each) for each in (
             "- a\n", "a\n", "<i>a</i> ", "<i>a</i>\n", "<i>a ", "{{\\an8}}a ", "[a]\n", "MARY: a\n", "A dog sees. ",
         )),

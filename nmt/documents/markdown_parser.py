@@ -83,10 +83,12 @@ def _record_link(state: StateInline, added: Sequence[Token], start: int) -> None
     """Record the ranges of the marks around the label; a link that is found by its label becomes one token."""
     end = state.pos
     label_end = state.md.helpers.parseLinkLabel(state, start, True)
-    opening = next(token for token in added if token.type == "link_open" and "range" not in token.meta)
+    first = next(i for i, token in enumerate(added) if token.type == "link_open" and "range" not in token.meta)
+    opening = added[first]
     if state.src[label_end:end] in REFERENCES:
-        del state.tokens[state.tokens.index(opening) :]
-        del state.tokens_meta[len(state.tokens) :]
+        num_kept = len(state.tokens) - len(added) + first
+        del state.tokens[num_kept:]
+        del state.tokens_meta[num_kept:]
         state.push("reference", "", 0).meta["range"] = (start, end)
     else:
         opening.meta["range"] = (start, start + 1)

@@ -172,7 +172,8 @@ def parse_json(content: bytes | str) -> Any:
     """Return the value of a JSON document.
 
     Raises:
-        ValueError: it is not JSON, is nested too deeply, or has a repeated key or a number of more than 64 bits.
+        ValueError: it is not JSON, is nested too deeply, or has a repeated key, a number of more than 64 bits or half
+            of a surrogate pair.
     """
     text = content if isinstance(content, str) else content.decode("utf-8-sig")
     try:
@@ -180,7 +181,17 @@ def parse_json(content: bytes | str) -> Any:
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     _check_depth(value)
+    if "\\u" in text:
+        _check_characters(value)
     return value
+
+
+def _check_characters(value: Any) -> None:
+    """Check that no string has half of a surrogate pair, which could not be written to a file."""
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise ValueError("it has half of a surrogate pair") from None
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -35,7 +35,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from nmt.config import Config, config_io
-from nmt.data.tokenizer import Tokenizer
+from nmt.data.tokenizer import Tokenizer, tokenizer_file
 from nmt.data.tokenizer import train as train_tokenizer
 from nmt.errors import NMTError
 from nmt.imports import import_model
@@ -64,6 +64,9 @@ RAW = (
 """Values that are written into a document as they are."""
 WORDS = (0, 1, 2**16, 2**31 - 1, 2**31, 2**32 - 1)
 """Numbers of 32 bits that replace those of a binary file."""
+
+ARRAY_SHAPES = ((0,), (1,), (2, 3), (0, 10**9), (1, 16), (500_000,))
+ARRAY_TYPES = ("f4", "f8", "i1", "c8", "?", "U10", "datetime64[s]", "f4,i4")
 
 Mutate = Callable[[random.Random, Path], None]
 
@@ -109,43 +112,66 @@ def _network(config: Config, vocab_size: int) -> dict[str, torch.Tensor]:
     return {name: tensor.detach() for name, tensor in build_model(config.model, vocab_size).state_dict().items()}
 
 
+DATA = """{
+  "max_source_length": 60, "max_sentences_per_line": 2, "pairs": {"train": 300}, "dropped": {"blank": 1},
+  "recipe": {"train": [["files", "0"]], "valid": ["files", "0"]}, "mix": [{"pairs": 300, "pairs_per_epoch": 300}],
+  "derived_from": [{"model": "m", "checkpoint": "step-000002", "sha256": "0", "imported": []}],
+  "translators": [
+    {"model": "m", "checkpoint": "c", "sha256": "0", "imported": [{"source": "s", "license": "l"}], "share": 0.5}
+  ]
+}"""
+METRICS = """{"step": 1, "loss": 3.0}
+{"step": 2, "seconds": 1.0, "loss": 3.0, "valid_loss": 2.0, "valid_bleu": 1.0, "valid_chrf": 1.0}
+"""
+REPORT = """{
+  "model": "step-000002", "test": "t", "search": "greedy", "weights": "",
+  "scores": [{"name": "BLEU", "value": 1.0, "signature": "s", "half_interval": 0.5}]
+}"""
+COMPARISON = """{
+  "start": "s", "checkpoint": "step-000002", "search": "greedy",
+  "tests": [
+    {"test": "t", "metrics": [{"name": "BLEU", "first_score": 1.0, "second_score": 2.0, "p": 0.1, "better": 1}]}
+  ]
+}"""
+
+
 def make_run(directory: Path) -> Sample:
     """Write a run with all its files."""
-    config, tokenizer = config_io.load(None, SIZES), _tokenizer()
-    directory.mkdir(parents=True)
+    config = config_io.load(None, SIZES)
+    tokenizer = _tokenizer()
+    (directory / "eval").mkdir(parents=True)
     (directory / "config.yaml").write_text(config_io.dump(config))
     tokenizer.save(directory)
-    parent = {"model": "m", "checkpoint": STEP, "sha256": "0", "imported": [{"source": "s", "license": "l"}]}
-    data = {
-        "max_source_length": 60, "max_sentences_per_line": 2, "pairs": {"train": 300}, "dropped": {"blank": 1},
-        "recipe": {"train": [["files", "0"]], "valid": ["files", "0"]},
-        "mix": [{"pairs": 300, "pairs_per_epoch": 300}], "derived_from": [parent], "translators": [parent],
-    }  # fmt: skip
-    (directory / "data.json").write_text(json.dumps(data))
-    scores = {"best_metric_value": 1.0, "valid_loss": 2.0}
     weights = _network(config, len(tokenizer))
     training = {"optimizer": torch.zeros(3)}
+    scores = {"best_metric_value": 1.0, "valid_loss": 2.0}
     for step in (1, 2):
         progress = Progress(step=step, best=1.0, best_loss=2.0, scores=scores)
-        path = checkpoint.save(directory, progress, weights, training, tokenizer.checksum)
+        saved = checkpoint.save(directory, progress, weights, training, tokenizer.checksum)
     run_info.log_session(directory, 0, "cpu", 1, "float32")
-    line = {"step": 2, "seconds": 1.0, "loss": 3.0, "valid_loss": 2.0, "valid_bleu": 1.0, "valid_chrf": 1.0}
-    (directory / "metrics.jsonl").write_text(f"{json.dumps(line)}\n" * 2)
-    features = {name: Feature(0.0, 1.0, 0.1) for name in FEATURE_SIGNS}
-    held_out = {"pearson": 0.5, "calibration_error": 0.1}
-    calibration = Calibration(
-        0.0, 0.0, features, "d", "chrf", path.name, sha256(path / WEIGHTS), "greedy", "valid", 20, held_out
-    )
-    calibration.save(directory / checkpoint.CALIBRATION)
-    score = {"name": "BLEU", "value": 1.0, "signature": "s", "half_interval": 0.5}
-    report = {"model": STEP, "test": "t", "search": "greedy", "scores": [score], "weights": calibration.weights}
-    (directory / "eval").mkdir()
-    (directory / "eval" / "t.json").write_text(json.dumps(report))
-    metric = {"name": "BLEU", "first_score": 1.0, "second_score": 2.0, "p": 0.1, "better": 1}
-    comparison = {"start": "s", "checkpoint": STEP, "search": "greedy", "tests": [{"test": "t", "metrics": [metric]}]}
-    (directory / run_info.COMPARISON).write_text(json.dumps(comparison))
+    (directory / "data.json").write_text(DATA)
+    (directory / "metrics.jsonl").write_text(METRICS)
+    (directory / "eval" / "t.json").write_text(REPORT)
+    (directory / run_info.COMPARISON).write_text(COMPARISON)
+    _calibration(saved).save(directory / checkpoint.CALIBRATION)
     model_card.write_card(directory)
     return Sample(directory, use_run)
+
+
+def _calibration(saved: Path) -> Calibration:
+    return Calibration(
+        bias=0.0,
+        log_length_ratio=0.0,
+        features={name: Feature(0.0, 1.0, 0.1) for name in FEATURE_SIGNS},
+        definition="d",
+        metric="chrf",
+        checkpoint=saved.name,
+        weights=sha256(saved / WEIGHTS),
+        search="greedy",
+        data="valid",
+        sentences=20,
+        held_out={"pearson": 0.5, "calibration_error": 0.1},
+    )
 
 
 def _marian_weights(config: Config, vocab_size: int) -> dict[str, torch.Tensor]:
@@ -173,21 +199,23 @@ def _marian_files(directory: Path, special: Sequence[str]) -> tuple[dict[str, in
     return ids, _marian_weights(config, len(ids))
 
 
+HUGGING_FACE_CONFIG = """{
+  "model_type": "marian", "activation_function": "swish", "d_model": 16, "max_position_embeddings": 64,
+  "encoder_layers": 1, "encoder_ffn_dim": 32, "encoder_attention_heads": 2,
+  "decoder_layers": 1, "decoder_ffn_dim": 32, "decoder_attention_heads": 2,
+  "pad_token_id": 2, "eos_token_id": 0, "decoder_start_token_id": 2
+}"""
+TOKENIZER_CONFIG = '{"source_lang": "en", "target_lang": "de", "model_max_length": 64}'
+
+
 def make_huggingface(directory: Path) -> Sample:
     """Write a MarianMT model of Hugging Face."""
     ids, weights = _marian_files(directory, ("</s>", "<unk>", "<pad>"))
-    sizes = {"d_model": 16, "encoder_layers": 1, "decoder_layers": 1, "max_position_embeddings": 64}
-    for stack in ("encoder", "decoder"):
-        sizes |= {f"{stack}_ffn_dim": 32, f"{stack}_attention_heads": 2}
-    special = {"pad_token_id": 2, "eos_token_id": 0, "decoder_start_token_id": 2}
-    options = {"model_type": "marian", "activation_function": "swish", **sizes, **special}
-    files = {
-        "config.json": options, "vocab.json": ids, "generation_config.json": {"num_beams": 2},
-        "tokenizer_config.json": {"source_lang": "en", "target_lang": "de", "model_max_length": 64},
-        "data.json": {"max_source_length": 60},
-    }  # fmt: skip
-    for name, content in files.items():
-        (directory / name).write_text(json.dumps(content))
+    (directory / "config.json").write_text(HUGGING_FACE_CONFIG)
+    (directory / "vocab.json").write_text(json.dumps(ids))
+    (directory / "generation_config.json").write_text('{"num_beams": 2}')
+    (directory / "tokenizer_config.json").write_text(TOKENIZER_CONFIG)
+    (directory / "data.json").write_text('{"max_source_length": 60}')
     (directory / "README.md").write_text("---\nlicense: [apache-2.0]\n---\n")
     save_file(weights, directory / "model.safetensors")
     return Sample(directory, use_import)
@@ -202,6 +230,13 @@ def make_pickle(directory: Path) -> Sample:
     return Sample(directory, use_import)
 
 
+MARIAN_OPTIONS = """{
+  "type": "transformer", "dim-emb": 16, "enc-depth": 1, "dec-depth": 1, "transformer-heads": 2,
+  "transformer-dim-ffn": 32, "transformer-ffn-activation": "swish", "tied-embeddings-all": true,
+  "transformer-preprocess": "", "transformer-postprocess": "dan", "transformer-postprocess-emb": "d"
+}"""
+
+
 def make_marian(directory: Path) -> Sample:
     """Write a release of Marian."""
     ids, weights = _marian_files(directory, ("</s>", "<unk>"))
@@ -214,45 +249,49 @@ def make_marian(directory: Path) -> Sample:
             tensor = weights.get(f"model.{stack}.layers.0.{part}")
             if tensor is not None:
                 arrays[f"{stack}_l1_{name}"] = tensor.t() if tensor.ndim == 2 else tensor[None]
-    options = {
-        "type": "transformer", "dim-emb": 16, "enc-depth": 1, "dec-depth": 1, "transformer-heads": 2,
-        "transformer-dim-ffn": 32, "transformer-ffn-activation": "swish", "tied-embeddings-all": True,
-        "transformer-preprocess": "", "transformer-postprocess": "dan", "transformer-postprocess-emb": "d",
-    }  # fmt: skip
-    text = np.frombuffer(json.dumps(options).encode() + b"\0", np.int8)
-    np.savez(directory / "model.npz", **{name: t.numpy() for name, t in arrays.items()}, **{"special:model.yml": text})
+    stored = {name: tensor.numpy() for name, tensor in arrays.items()}
+    stored["special:model.yml"] = np.frombuffer(MARIAN_OPTIONS.encode() + b"\0", np.int8)
+    np.savez(directory / "model.npz", **stored)
     return Sample(directory, use_import)
 
 
 def make_argos(directory: Path) -> Sample:
     """Write a package of Argos Translate."""
-    (directory / "model").mkdir(parents=True)
+    model = directory / "model"
+    model.mkdir(parents=True)
     tokenizer = _tokenizer()
     (directory / "sentencepiece.model").write_bytes(tokenizer.model)
-    (directory / "metadata.json").write_text(json.dumps({"from_code": "en", "to_code": "de"}))
+    (directory / "metadata.json").write_text('{"from_code": "en", "to_code": "de"}')
     pieces = ["<unk>", "<blank>", "<s>", "</s>", *tokenizer.ids_to_pieces(range(4, len(tokenizer)))]
-    (directory / "model" / "shared_vocabulary.json").write_text(json.dumps(pieces))
-    (directory / "model" / "config.json").write_text(json.dumps({"add_source_eos": False, "layer_norm_epsilon": None}))
-    network = _network(config_io.load(None, SIZES), len(pieces))
-    embeddings = network["embeddings.shared"].numpy()
-    variables: dict[str, np.ndarray] = {
-        "encoder/num_heads": np.array(2, np.int8), "decoder/num_heads": np.array(2, np.int8),
-        "encoder/embeddings_0/weight": embeddings, "decoder/embeddings/weight": embeddings,
-        "decoder/projection/weight": embeddings,
-    }  # fmt: skip
-    for stack, parts in ctranslate2_names.LAYER.items():
-        scopes = {f"{stack}.0.{name}": f"{stack}/layer_0/{part}" for name, part in parts.items()}
-        for name, scope in (scopes | {f"{stack}_norm": f"{stack}/layer_norm"}).items():
-            kinds = ("gamma", "beta") if "norm" in name else ("weight", "bias")
-            for target, kind in zip(kinds, ("weight", "bias"), strict=True):
-                variables[f"{scope}/{target}"] = network[f"{name}.{kind}"].numpy()
+    (model / "shared_vocabulary.json").write_text(json.dumps(pieces))
+    (model / "config.json").write_text('{"add_source_eos": false, "layer_norm_epsilon": null}')
+    variables = _ctranslate2_variables(len(pieces))
     content = struct.pack("<I", 6) + _text("TransformerSpec") + struct.pack("<II", 7, len(variables))
     for name, array in variables.items():
         type_id = 1 if array.dtype == np.int8 else 0
         shape = struct.pack(f"<B{array.ndim}I", array.ndim, *array.shape)
-        content += _text(name) + shape + struct.pack("<BI", type_id, array.nbytes) + array.tobytes()
-    (directory / "model" / "model.bin").write_bytes(content + struct.pack("<I", 0))
+        content += _text(name) + shape
+        content += struct.pack("<BI", type_id, array.nbytes) + array.tobytes()
+    (model / "model.bin").write_bytes(content + struct.pack("<I", 0))
     return Sample(directory, use_import)
+
+
+def _ctranslate2_variables(vocab_size: int) -> dict[str, np.ndarray]:
+    """Return random weights by the names of CTranslate2."""
+    network = _network(config_io.load(None, SIZES), vocab_size)
+    variables = {}
+    for name in ("encoder/embeddings_0", "decoder/embeddings", "decoder/projection"):
+        variables[f"{name}/weight"] = network["embeddings.shared"].numpy()
+    for stack, parts in ctranslate2_names.LAYER.items():
+        variables[f"{stack}/num_heads"] = np.array(2, np.int8)
+        scopes = {f"{stack}_norm": f"{stack}/layer_norm"}
+        for name, part in parts.items():
+            scopes[f"{stack}.0.{name}"] = f"{stack}/layer_0/{part}"
+        for name, scope in scopes.items():
+            weight, bias = ("gamma", "beta") if "norm" in name else ("weight", "bias")
+            variables[f"{scope}/{weight}"] = network[f"{name}.weight"].numpy()
+            variables[f"{scope}/{bias}"] = network[f"{name}.bias"].numpy()
+    return variables
 
 
 def _text(value: str) -> bytes:
@@ -288,8 +327,10 @@ def use_run(run: Path) -> Loaded:
     """Read all files of a run, and translate with it."""
     model = discovery.load(run)
     digest = hashlib.sha256(model.tokenizer.model)
-    for name, tensor in sorted(model.model.state_dict().items()):
-        digest.update(name.encode() + tensor.contiguous().numpy().tobytes())
+    weights = model.model.state_dict()
+    for name in sorted(weights):
+        digest.update(name.encode())
+        digest.update(weights[name].contiguous().numpy().tobytes())
     meta = checkpoint.read_meta(model.checkpoint)
     translator = Translator.load(run, "cpu", "fp32")
     translator.translate(["ba be bi bo"], "greedy")
@@ -321,21 +362,31 @@ def truncate(rng: random.Random, file: Path) -> None:
     file.write_bytes(content[: rng.randrange(len(content) + 1)])
 
 
+def _last_position(rng: random.Random, content: bytearray) -> int:
+    """Return where the bytes to change end: at the end of a file, or of its headers."""
+    if rng.random() < 0.5:
+        return len(content)
+    return min(len(content), 200)
+
+
 def flip_bits(rng: random.Random, file: Path) -> None:
     """Change bits, often at the start, where the headers are."""
     content = bytearray(file.read_bytes())
-    end = len(content) if rng.random() < 0.5 else min(len(content), 200)
-    for _ in range(rng.choice((1, 1, 4, 16)) if end else 0):
-        content[rng.randrange(end)] ^= 1 << rng.randrange(8)
+    end = _last_position(rng, content)
+    num_bits = rng.choice((1, 1, 4, 16)) if end else 0
+    for _ in range(num_bits):
+        bit = rng.randrange(8)
+        content[rng.randrange(end)] ^= 1 << bit
     file.write_bytes(content)
 
 
 def change_word(rng: random.Random, file: Path) -> None:
     """Replace 32 bits by an extreme number."""
     content = bytearray(file.read_bytes())
-    end = len(content) if rng.random() < 0.5 else min(len(content), 200)
+    end = _last_position(rng, content)
     if end > 4:
-        struct.pack_into("<I", content, rng.randrange(end - 3), rng.choice(WORDS))
+        position = rng.randrange(end - 3)
+        struct.pack_into("<I", content, position, rng.choice(WORDS))
     file.write_bytes(content)
 
 
@@ -352,30 +403,32 @@ def replace_file(rng: random.Random, file: Path) -> None:
     others = [path for path in file.parent.rglob("*") if path.is_file()]
     other = rng.choice(others).read_bytes()
     file.unlink()
-    kind = rng.randrange(9)
-    if kind == 0:
+    kind = rng.choice(("fifo", "directory", "loop", "device", "socket", "descriptor", "empty", "other", "missing"))
+    if kind == "fifo":
         os.mkfifo(file)
-    elif kind == 1:
+    elif kind == "directory":
         file.mkdir()
-    elif kind == 2:
+    elif kind == "loop":
         file.symlink_to(file)
-    elif kind == 3:
+    elif kind == "device":
         file.symlink_to("/dev/zero")
-    elif kind == 4:
+    elif kind == "socket":
         with contextlib.closing(socket.socket(socket.AF_UNIX)) as listener, contextlib.suppress(OSError):
             listener.bind(str(file))
-    elif kind == 5:
-        file.symlink_to(f"/dev/fd/{os.open(os.devnull, os.O_RDONLY)}")
-    elif kind == 6:
-        file.write_bytes(b"")
-    elif kind == 7:
-        file.write_bytes(other)
+    elif kind == "descriptor":
+        file.symlink_to("/dev/fd/0")
+    elif kind in ("empty", "other"):
+        file.write_bytes(other if kind == "other" else b"")
 
 
 def _positions(value: Any) -> Iterator[tuple[Any, Any]]:
     """Yield each container in a document with each of its keys or indices."""
-    keys = list(value) if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
-    for key in list(keys)[:50]:
+    keys: list[Any] = []
+    if isinstance(value, dict):
+        keys = list(value)
+    elif isinstance(value, list):
+        keys = list(range(len(value)))
+    for key in keys[:50]:
         yield value, key
         yield from _positions(value[key])
 
@@ -448,19 +501,18 @@ def _mutate_arrays(rng: random.Random, file: Path) -> None:
     with np.load(file) as content:
         arrays = dict(content)
     name = rng.choice(list(arrays))
-    shapes: tuple[Any, ...] = ((0,), (1,), (2, 3), (0, 10**9), (1, 16), (500_000,))
-    kinds = (np.float32, np.float64, np.int8, np.complex64, np.bool_, "U10", "datetime64[s]", "f4,i4")
     choice = rng.random()
     if choice < 0.2:
         del arrays[name]
     elif choice < 0.4:
-        options = json.loads(bytes(arrays["special:model.yml"]).rstrip(b"\0"))
-        text = mutate_json(rng, json.dumps(options)).encode(errors="replace") + b"\0"
-        arrays["special:model.yml"] = np.frombuffer(text, np.int8)
+        text = mutate_json(rng, MARIAN_OPTIONS).encode(errors="replace")
+        arrays["special:model.yml"] = np.frombuffer(text + b"\0", np.int8)
     elif choice < 0.6:
-        arrays[f"{name}{rng.choice(('', '_x', '9' * 50))}"] = arrays.pop(name)
+        suffix = rng.choice(("", "_x", "9" * 50))
+        arrays[name + suffix] = arrays.pop(name)
     else:
-        arrays[name] = np.zeros(rng.choice(shapes), rng.choice(kinds))
+        shape = rng.choice(ARRAY_SHAPES)
+        arrays[name] = np.zeros(shape, rng.choice(ARRAY_TYPES))
     save = np.savez_compressed if rng.random() < 0.3 else np.savez
     save(file, **arrays)
 
@@ -470,26 +522,33 @@ def _mutate_archive(rng: random.Random, file: Path) -> None:
         members = {name: archive.read(name) for name in archive.namelist()}
     name = rng.choice(list(members))
     content = members.pop(name)
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED if rng.random() < 0.7 else zipfile.ZIP_STORED) as archive:
+    compression = zipfile.ZIP_DEFLATED if rng.random() < 0.7 else zipfile.ZIP_STORED
+    with zipfile.ZipFile(file, "w", compression) as archive:
         for other, data in members.items():
             archive.writestr(other, data)
-        kind = rng.randrange(6)
-        if kind == 0:
+        kind = rng.choice(("bomb", "outside", "link", "random", "change", "missing"))
+        if kind == "bomb":
             with archive.open(name, "w", force_zip64=True) as member:
                 for _ in range(200):
                     member.write(bytes(1 << 20))
-        elif kind == 1:
+        elif kind == "outside":
             archive.writestr(f"../{name}", content)
-        elif kind == 2:
+        elif kind == "link":
             link = zipfile.ZipInfo(name)
-            link.external_attr = (stat.S_IFLNK | 0o777) << 16
+            mode = stat.S_IFLNK | 0o777
+            link.external_attr = mode << 16
             archive.writestr(link, "/etc/passwd")
-        elif kind == 3:
+        elif kind == "random":
             archive.writestr(name, rng.randbytes(200))
-        elif kind == 4:
-            with contextlib.suppress(ValueError):
-                content = mutate_json(rng, content.decode()).encode(errors="replace")
-            archive.writestr(name, content)
+        elif kind == "change":
+            archive.writestr(name, _mutate_member(rng, content))
+
+
+def _mutate_member(rng: random.Random, content: bytes) -> bytes:
+    try:
+        return mutate_json(rng, content.decode()).encode(errors="replace")
+    except ValueError:  # not JSON
+        return content
 
 
 def rename_step(rng: random.Random, file: Path) -> None:
@@ -516,8 +575,7 @@ def repair_checksums(run: Path) -> None:
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
             meta = json.loads(meta_file.read_text())
             meta["sha256"][WEIGHTS] = sha256(meta_file.with_name(WEIGHTS))
-            tokenizer = run / "tokenizer.zip" if (run / "tokenizer.zip").is_file() else run / Tokenizer.FILE
-            meta["tokenizer"] = hashlib.sha256(tokenizer.read_bytes()).hexdigest()
+            meta["tokenizer"] = sha256(tokenizer_file(run))
             meta_file.write_text(json.dumps(meta))
 
 
@@ -606,10 +664,24 @@ def fuzz(directory: Path, num_cases: int, seed: int, names: Sequence[str] = tupl
         rng = random.Random(f"{seed} {number}")
         name = names[number % len(names)]
         weights = [weight for _, weight in MUTATIONS.values()]
-        mutation = rng.choices(list(MUTATIONS), weights)[0]
+        [mutation] = rng.choices(list(MUTATIONS), weights)
         outcome = run_case(samples[name], mutation, rng, expected[name])
         cases.append(Case(number, name, mutation, outcome))
     return cases
+
+
+def _print_table(cases: Sequence[Case]) -> None:
+    kinds = ("loaded", "error", *VIOLATIONS)
+    header = "".join(f"{kind:>10}" for kind in kinds)
+    print(f"{'sample':16}{header}  max s  max MB")
+    for sample in SAMPLES:
+        outcomes = [case.outcome for case in cases if case.sample == sample]
+        counts = collections.Counter(outcome.kind for outcome in outcomes)
+        if outcomes:
+            row = "".join(f"{counts[kind]:10}" for kind in kinds)
+            slowest = max(outcome.seconds for outcome in outcomes)
+            largest = max(outcome.megabytes for outcome in outcomes)
+            print(f"{sample:16}{row}{slowest:7.1f}{largest:8.0f}")
 
 
 def main() -> int:
@@ -621,14 +693,7 @@ def main() -> int:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         cases = fuzz(Path(name), arguments.cases, arguments.seed)
-    kinds = ("loaded", "error", *VIOLATIONS)
-    print("sample          " + "".join(f"{kind:>10}" for kind in kinds) + "  max s  max MB")
-    for sample in SAMPLES:
-        outcomes = [case.outcome for case in cases if case.sample == sample]
-        counts = collections.Counter(outcome.kind for outcome in outcomes)
-        slowest = max((outcome.seconds for outcome in outcomes), default=0.0)
-        largest = max((outcome.megabytes for outcome in outcomes), default=0.0)
-        print(f"{sample:16}" + "".join(f"{counts[kind]:10}" for kind in kinds) + f"{slowest:7.1f}{largest:8.0f}")
+    _print_table(cases)
     violations = [case for case in cases if case.outcome.kind in VIOLATIONS]
     for case in violations[: arguments.details]:
         print(

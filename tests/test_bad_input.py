@@ -294,6 +294,7 @@ def test_a_model_with_a_pipe_or_a_device_is_one_line(name: str, nmt: CommandLine
     "text",
     [
         "[" * 100_000, '{"a":' * 100_000, "[" * 51 + "]" * 51, '{"a": 1, "a": 2}', "9" * 5000, f"[{2**64}]", "{", "",
+        '["\\ud800"]', '{"\\ud800": 1}',
         '"\\x"',
     ],
     ids=lambda text: text[:12],

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 
 from nmt.data.normalization import LETTER_OR_DIGIT
 from nmt.data.pairs import Pair
@@ -58,6 +59,7 @@ def _replace(source: str, target: str, spans: Iterable[str]) -> Pair:
     return source, target
 
 
+@lru_cache(maxsize=4096)  # compiling takes as long as translating a word
 def occurrence_pattern(span: str) -> re.Pattern[str]:
     """Return a pattern that finds a span in a text, but not inside a longer word or number."""
     before = _WORD_START.pattern if span[0].isalnum() else ""

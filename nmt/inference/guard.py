@@ -58,6 +58,8 @@ WIDE_BEAM = "beam(beam_size=8, top_beams=8, no_repeat_ngram_size=4)"
 QUICK = "greedy"
 """Search of lines beyond their budget."""
 CONSTRAINED = "constrained(beam_size=8, top_beams=2)"
+ROWS_OF_SCORE = 2
+"""Number of rows of a search that take as long as scoring a translation in float32."""
 MIN_SHARE_OF_MARKED = 0.25
 """Minimum share of the attention to a word between marks that its translation receives. With less, it has none."""
 SPAN_PROBLEMS = ("missing", "repeated", "misplaced")
@@ -218,50 +220,56 @@ class _GuardedChunk:
         )
 
     def translate(self, lines: Lines, on_progress: Callable[[int], object] = lambda lines: None) -> list[NBest]:
-        """Return the n-best list of each line; those beyond the budget are searched quickly, and not repaired."""
-        return self._translate(lines, self._is_within_budget, on_progress)
+        """Return the n-best list of each line. Beyond its budget, a line is searched quickly, or copied."""
+        return self._translate(lines, self._search_within_budget, on_progress)
 
     def _translate(
         self,
         lines: Lines,
-        is_repaired: Callable[[Line], bool] = lambda line: True,
+        choose_search: Callable[[Line], str | None] | None = None,
         on_progress: Callable[[int], object] = lambda lines: None,
     ) -> list[NBest]:
+        """Return the n-best list of each line; `choose_search` returns None for one to copy."""
         results: dict[int, NBest] = {}
-        repaired: list[int] = []
-        others: list[int] = []
+        searched: dict[str, list[int]] = {}
         for i, line in enumerate(lines):
-            if copied := self._copy_if_not_translated(line):
-                results[i] = [copied]
+            copied = self._copy_if_not_translated(line)
+            spec = choose_search(line) if choose_search and not copied else self.spec
+            if copied or spec is None:
+                results[i] = [copied or _copy(line, (UNTRANSLATED,))]
                 on_progress(1)
-            elif is_repaired(line):
-                repaired.append(i)
             else:
-                others.append(i)
-        for indices, spec in ((repaired, self.spec), (others, QUICK)):
-            if not indices:
-                continue
-            searched = [lines[i] for i in indices]
-            found = self._search(searched, spec, on_progress)
-            self.terms.align_all(searched, found)
+                searched.setdefault(spec, []).append(i)
+        for spec, indices in searched.items():
+            requests = [lines[i] for i in indices]
+            found = self._search(requests, spec, on_progress)
+            self.terms.align_all(requests, found)
             for i, n_best in zip(indices, found, strict=True):
                 results[i] = self._rank(lines[i], n_best)
-        for attempt in self.attempts:
-            failed = [i for i in repaired if results[i][0].has_problem(attempt.problems)]
-            if failed:
-                further = attempt.repair([lines[i] for i in failed], [results[i] for i in failed])
-                for i, n_best in zip(failed, further, strict=True):
-                    results[i] = self._rank(lines[i], n_best, results[i])
+        self._repair(lines, results, searched.get(self.spec, []))
         return [results[i] for i in range(len(lines))]
 
-    def _is_within_budget(self, line: Line) -> bool:
-        """Return whether the tokens of a line are within its budget, and subtract them."""
+    def _repair(self, lines: Lines, results: dict[int, NBest], indices: Sequence[int]) -> None:
+        """Replace the results of lines that fail a check by better ones, as far as the attempts find any."""
+        for attempt in self.attempts:
+            failed = [i for i in indices if results[i][0].has_problem(attempt.problems)]
+            if not failed:
+                continue
+            further = attempt.repair([lines[i] for i in failed], [results[i] for i in failed])
+            for i, n_best in zip(failed, further, strict=True):
+                results[i] = self._rank(lines[i], n_best, results[i])
+
+    def _search_within_budget(self, line: Line) -> str | None:
+        """Return the search of a line, and subtract its tokens from its budget; None if too few remain."""
         if line.budget is None or line.constraints:  # which the quick search does not support
-            return True
-        return line.budget.take_tokens(self._count_tokens(line))
+            return self.spec
+        num_tokens = self._count_tokens(line)
+        if line.budget.take_tokens(num_tokens):
+            return self.spec
+        return QUICK if line.budget.take_quick_tokens(num_tokens) else None
 
     def _count_tokens(self, line: Line) -> int:
-        return len(self.guard.translator.segmenter.encode([line.text])[0]) + 1
+        return len(self.guard.translator.segmenter.encode([line.text])[0])
 
     def _copy_if_not_translated(self, line: Line) -> Translation | None:
         """Return the line as its own translation if it has no text, or none that the model can read."""
@@ -305,10 +313,12 @@ class _GuardedChunk:
 
     def _may_search(self, line: Line, spec: str) -> bool:
         """Return whether a search is within the budget of a line, and subtract its work."""
-        return self._take_repair(line, parse_search(spec).rows + self.details)
+        search = parse_search(spec)
+        num_scored = search.n_best if self.details else 0
+        return self._take_repair(line, search.rows + ROWS_OF_SCORE * num_scored)
 
     def _take_repair(self, line: Line, rows: int) -> bool:
-        return line.budget is None or line.budget.take_repair(self._count_tokens(line) * rows)
+        return line.budget is None or line.budget.take_repair((self._count_tokens(line) + 1) * rows)
 
     def _rank(self, line: Line, translations: NBest, ranked: Sequence[Translation] = ()) -> NBest:
         """Return the best translations of a line with their warnings, those with the fewest problems first.
@@ -426,7 +436,7 @@ class _GuardedChunk:
         """Put brackets and quotation marks around the words that are aligned with those of the source."""
         pairs: dict[int, tuple[str, str]] = {}
         for i, line in enumerate(lines):
-            if self._take_repair(line, 1):
+            if self._take_repair(line, ROWS_OF_SCORE):
                 pairs[i] = (with_language(line.text, line.language), results[i][0].text)
         scored = dict(zip(pairs, self.terms.score(list(pairs.values())), strict=True))
         for i, n_best in enumerate(results):

@@ -31,7 +31,8 @@ class NMTError(Exception):
 
     def __init__(self, message: str, hint: str = "") -> None:
         if len(message) > MAX_MESSAGE:
-            message = f"{message[:MAX_MESSAGE]}..."
+            half = MAX_MESSAGE // 2
+            message = f"{message[:half]}...{message[-half:]}"  # says what is wrong at either end
         super().__init__(message)
         self.message = message
         self.hint = hint

@@ -299,7 +299,7 @@ def _tag(source: str, match: re.Match[str], is_xml: bool) -> _Token:
     name = match["name"].lower()
     is_end = bool(match["end"])
     attributes: dict[str, re.Match[str]] = {}
-    if not is_end:
+    if match["attributes"] and not is_end:
         for attribute in _ATTRIBUTE.finditer(source, *match.span("attributes")):
             attributes.setdefault(attribute[1].lower(), attribute)
     is_unquoted = any(each.end("bare") == match.end("attributes") for each in attributes.values())
@@ -340,6 +340,10 @@ def _ends(token: _Token, element: _Token) -> bool:
 
 def _set_own_translation(token: _Token, src: str) -> None:
     """Set whether a token is translated and protected, from its own name and attributes and what it inherited."""
+    is_plain = not token.attributes and token.name not in UNTRANSLATED and not _is_icon_font(token)
+    if is_plain:  # like most tokens
+        token.is_translated = token.is_in_translated
+        return
     value = (_attribute(token, "translate") or "").lower()
     is_off = value == "no" or "notranslate" in (_attribute(token, "class") or "").split() or token.name in UNTRANSLATED
     is_off = is_off or _is_icon_font(token)
@@ -370,10 +374,9 @@ def _end_of_fixed(tokens: Sequence[_Token], i: int, num_blocks: Sequence[int]) -
 
 def _is_icon_font(token: _Token) -> bool:
     """Return whether the text of an element is the name of an icon."""
-    return (
-        _ICON_ELEMENT.fullmatch(token.name) is not None
-        or _ICON_FONT.search(_attribute(token, "class") or "") is not None
-    )
+    classes = _attribute(token, "class") if token.attributes else None
+    is_named = _ICON_ELEMENT.fullmatch(token.name) is not None
+    return is_named or bool(classes and _ICON_FONT.search(classes))
 
 
 def _end_of_icon(tokens: Sequence[_Token], i: int) -> int | None:
@@ -460,6 +463,8 @@ def _language_edits(tokens: Sequence[_Token], options: DocumentOptions) -> Itera
     html = next((token for token in tokens if token.name == "html" and not token.is_end), None)
     src, tgt = base_language(options.src), base_language(options.tgt)
     for token in tokens:
+        if not token.attributes and token is not html:
+            continue
         language = _language_of(token)
         if token is html and not {"lang", "xml:lang"} & token.attributes.keys():
             yield Edit(token.start + len("<html"), token.start + len("<html"), f' lang="{options.tgt}"')

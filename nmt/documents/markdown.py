@@ -113,9 +113,12 @@ class _Reader:
 
     def _line_ranges(self, content: str, line: int) -> list[Span]:
         """Return the ranges of the lines of a paragraph or heading, without indents and markers."""
-        ranges = []
-        for text, (start, end) in zip(content.split("\n"), self._lines[line:], strict=False):
-            text = text.lstrip(" \t")
+        ranges: list[Span] = []
+        for index, indented in enumerate(content.split("\n"), line):
+            if index == len(self._lines):
+                break
+            start, end = self._lines[index]
+            text = indented.lstrip(" \t")
             found = self._parsed.rfind(text, start, end)
             if found < 0:
                 return []

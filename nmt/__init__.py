@@ -8,22 +8,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from nmt.inference.guard import Guard
-    from nmt.inference.translator import Line, Translation, Translator
+from nmt.core.version import __version__
 
-__version__ = "0.1.0"
+if TYPE_CHECKING:
+    from nmt.translation.guard import Guard
+    from nmt.translation.translator import Line, Translation, Translator
+
 __all__ = ["Guard", "Line", "Translation", "Translator", "__version__"]
 
 
 def __getattr__(name: str) -> Any:
     """Import the public classes on first access, so that `import nmt` does not load PyTorch."""
     if name in ("Line", "Translation", "Translator"):
-        from nmt.inference import translator
+        from nmt.translation import translator
 
         return getattr(translator, name)
     if name == "Guard":
-        from nmt.inference.guard import Guard
+        from nmt.translation.guard import Guard
 
         return Guard
     raise AttributeError(f"module 'nmt' has no attribute '{name}'")

@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from itertools import product
 
 from command_errors import error_messages
-from nmt.data.number_words import find_number_words, spell_number
 from nmt.data.sources import open_split
 from nmt.evaluate.test_sets import named_test_set
-from nmt.inference.content import unbalanced_marks
-from nmt.inference.guard import Guard
-from nmt.inference.translator import Translator
+from nmt.text.number_words import find_number_words, spell_number
+from nmt.translation.content import unbalanced_marks
+from nmt.translation.guard import Guard
+from nmt.translation.translator import Translator
 
 MAX_LINES = 400
 MAX_CHARACTERS = 250

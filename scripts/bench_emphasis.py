@@ -23,11 +23,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from command_errors import error_messages
-from nmt.data.language_codes import base_language
 from nmt.documents.document import RichText, Tag
-from nmt.documents.translate import DocumentTranslator
-from nmt.inference.guard import Guard
-from nmt.inference.translator import Translator
+from nmt.documents.document_translator import DocumentTranslator
+from nmt.text.language_codes import base_language
+from nmt.translation.guard import Guard
+from nmt.translation.translator import Translator
 
 SENTENCES = Path(__file__).with_name("emphasis_sentences.tsv")
 MAX_NEIGHBORS = 4

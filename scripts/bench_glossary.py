@@ -26,12 +26,12 @@ import sacrebleu
 from aligned_words import aligned_words
 from command_errors import error_messages
 from nmt.data.pairs import read_lines, read_pairs
-from nmt.inference.glossary import Glossary, Term
-from nmt.inference.guard import Guard
-from nmt.inference.problems import count_occurrences, is_missing
-from nmt.inference.segments import FixedSpan, Line
-from nmt.inference.translation import Translation
-from nmt.inference.translator import Translator
+from nmt.translation.checks import count_occurrences, is_missing
+from nmt.translation.glossary import Glossary, Term
+from nmt.translation.guard import Guard
+from nmt.translation.result import Translation
+from nmt.translation.segments import FixedSpan, Line
+from nmt.translation.translator import Translator
 
 OWN_TEST = Path(__file__).parent / "glossary"
 TERM_PROBLEMS = ("term-not-applied", "term-doubtful")

@@ -4,7 +4,7 @@
     scripts/bench_protection.py --model en-de-small --model runs/multi30k
 
 The sentences are generated: templates, with random spans. A translation is intact if each span of its source occurs in
-it unchanged. Prints the share of intact translations of the search alone and of `nmt.inference.guard.Guard`.
+it unchanged. Prints the share of intact translations of the search alone and of `nmt.translation.guard.Guard`.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import re
 import string
 
 from command_errors import error_messages
-from nmt.inference.guard import Guard
-from nmt.inference.problems import count_occurrences
-from nmt.inference.translator import Translator
+from nmt.translation.checks import count_occurrences
+from nmt.translation.guard import Guard
+from nmt.translation.translator import Translator
 
 TEMPLATES = {
     "en": """My email is EMAIL.|Please write to EMAIL before DATE.|Send it to EMAIL or call PHONE.|See URL for details.

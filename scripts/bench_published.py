@@ -217,9 +217,9 @@ def _serve(arguments: Any) -> None:
 def _nmt(arguments: Any, kind: str) -> list[Translate]:
     import numpy as np
 
-    from nmt.inference import Source
-    from nmt.inference.translator import Translator
+    from nmt.engines import Source
     from nmt.search import parse_search
+    from nmt.translation.translator import Translator
 
     translator = Translator.load(arguments.directory / "nmt", precision=kind)
 

@@ -29,7 +29,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from nmt.cli import process_settings
+from nmt.jobs import process_settings
 
 process_settings.set_defaults()  # before importing torch, like the nmt command
 
@@ -38,12 +38,12 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from command_errors import error_messages
-from nmt import runtime
-from nmt.config import Config, config_io
+from nmt.core import runtime
+from nmt.core.config import Config, config_io
+from nmt.core.errors import UsageError
 from nmt.data.mixing import Mix, PreparedCorpus
 from nmt.data.prepare import prepare
 from nmt.data.sources import CorpusOptions
-from nmt.errors import UsageError
 from nmt.model.build import count_parameters
 from nmt.train.precision import gpu_kernels, training_dtype
 from nmt.train.trainer import Trainer

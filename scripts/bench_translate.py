@@ -54,7 +54,7 @@ def main() -> None:
 
 def _export(arguments: Any, directory: Path) -> None:
     from nmt.export import ctranslate2
-    from nmt.runs import discovery
+    from nmt.models import discovery
 
     loaded = discovery.load(arguments.model)
     shutil.copy(loaded.run / "spm.model", directory)
@@ -104,7 +104,7 @@ def _serve(arguments: Any) -> None:
 
 
 def _nmt(arguments: Any, kind: str) -> list[Translate]:
-    from nmt.inference.translator import Translator
+    from nmt.translation.translator import Translator
 
     translator = Translator.load(arguments.model, precision=kind)
 

@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Any
 
 from command_errors import error_messages
-from nmt.config import config_io
+from nmt.core.config import config_io
+from nmt.core.errors import DataError
+from nmt.core.registry import format_spec, parse
 from nmt.data.pairs import read_pairs, write_pairs
 from nmt.data.sources import open_split, parse_corpus
 from nmt.data.sources.holdout import sentence_key
-from nmt.errors import DataError
-from nmt.registry import format_spec, parse
 from vary_names import vary
 
 FOUND = (0, 3, 4)

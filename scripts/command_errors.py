@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn
 
-from nmt.errors import NMTError
+from nmt.core.errors import NMTError
 
 
 @contextmanager

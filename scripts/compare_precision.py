@@ -15,7 +15,7 @@ import tempfile
 from itertools import islice
 from pathlib import Path
 
-from nmt.cli import process_settings
+from nmt.jobs import process_settings
 
 process_settings.set_defaults()  # before importing torch, like the nmt command
 
@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from bench_train import WORKLOADS
 from command_errors import error_messages
-from nmt.config import Config, config_io
+from nmt.core.config import Config, config_io
 from nmt.data.prepare import PreparedData, prepare
 from nmt.model.layers import Dropout
 from nmt.model.seq2seq import Seq2Seq

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from nmt import runtime
+from nmt.core import runtime
 
 THREADS = runtime.num_threads()
 SEARCHES = {"greedy": 1, "beam 4": 4}

@@ -23,7 +23,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from torch import Tensor
 
-from nmt.config import ModelConfig, config_io
+from nmt.core.config import ModelConfig, config_io
 from nmt.model.attention import ATTENTION_SCORES, SelfAttention, masked_softmax, record_attention
 from nmt.model.build import build_model, count_parameters
 from nmt.model.transformer import Transformer

@@ -34,19 +34,21 @@ import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 
-from nmt.config import Config, config_io
-from nmt.data.tokenizer import Tokenizer, tokenizer_file
-from nmt.data.tokenizer import train as train_tokenizer
-from nmt.errors import NMTError
-from nmt.imports import import_model
-from nmt.imports.marian import NAMES
-from nmt.inference.confidence import FEATURE_SIGNS, Calibration, Feature
-from nmt.inference.translator import Translator
+from nmt.core.config import Config, config_io
+from nmt.core.errors import NMTError
+from nmt.core.paths import sha256
 from nmt.model import ctranslate2_names, marian_names
 from nmt.model.build import build_model
-from nmt.paths import sha256
-from nmt.runs import checkpoint, discovery, model_card, run_info
+from nmt.models import discovery
+from nmt.models.importers import import_model
+from nmt.models.importers.marian import NAMES
+from nmt.runs import checkpoint, model_card, run_info
 from nmt.runs.checkpoint import META, WEIGHTS, Progress
+from nmt.text.tokenizer import Tokenizer
+from nmt.text.tokenizer import train as train_tokenizer
+from nmt.text.tokenizers import tokenizer_file
+from nmt.translation.confidence import FEATURE_SIGNS, Calibration, Feature
+from nmt.translation.translator import Translator
 
 MAX_SECONDS, MAX_MEGABYTES = 10, 1500
 VIOLATIONS = ("traceback", "crash", "timeout", "memory", "changed")
@@ -249,7 +251,7 @@ def make_marian(directory: Path) -> Sample:
             tensor = weights.get(f"model.{stack}.layers.0.{part}")
             if tensor is not None:
                 arrays[f"{stack}_l1_{name}"] = tensor.t() if tensor.ndim == 2 else tensor[None]
-    stored = {name: tensor.numpy() for name, tensor in arrays.items()}
+    stored: dict[str, Any] = {name: tensor.numpy() for name, tensor in arrays.items()}
     stored["special:model.yml"] = np.frombuffer(MARIAN_OPTIONS.encode() + b"\0", np.int8)
     np.savez(directory / "model.npz", **stored)
     return Sample(directory, use_import)

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 from unittest import SkipTest, mock
 
-from nmt.cli import process_settings
+from nmt.jobs import process_settings
 
 process_settings.set_defaults()  # before importing torch, like the nmt command
 
@@ -33,22 +33,22 @@ from safetensors.torch import load_file
 
 import bench_train
 from command_errors import error_messages
-from nmt import runtime
-from nmt.config import Config, ModelConfig, TrainConfig, config_io
-from nmt.console import log
+from nmt.core import runtime
+from nmt.core.config import Config, ModelConfig, TrainConfig, config_io
+from nmt.core.console import log
+from nmt.core.errors import NMTError, UsageError
 from nmt.data.batching import collate
-from nmt.data.tokenizer import BOS, EOS
-from nmt.errors import NMTError, UsageError
-from nmt.inference.pytorch import TorchModel
-from nmt.inference.translator import Translator
+from nmt.engines.pytorch import TorchModel
 from nmt.model.build import build_model
 from nmt.model.positions import POSITION_ENCODINGS
 from nmt.model.seq2seq import Seq2Seq
 from nmt.runs import checkpoint
 from nmt.search import SearchRequest, parse_search
+from nmt.text.tokenizer import BOS, EOS
 from nmt.train.optim import adamw
 from nmt.train.session import train
 from nmt.train.step import train_step
+from nmt.translation.translator import Translator
 
 SMALL = [
     "model.dim=32", "model.heads=2", "model.ffn_dim=64", "model.encoder_layers=1", "model.decoder_layers=1",

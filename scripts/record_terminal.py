@@ -24,7 +24,7 @@ from rich.terminal_theme import MONOKAI
 from rich.text import Text
 
 from command_errors import error_messages
-from nmt.errors import NMTError
+from nmt.core.errors import NMTError
 
 COMMANDS = (
     'nmt translate "im thirsty" "are we done"',

@@ -17,7 +17,7 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 from nmt.cli import app
-from nmt.config import config_io
+from nmt.core.config import config_io
 
 PACKAGE = Path(__file__).resolve().parent.parent / "nmt"
 LINK = re.compile(r"(\]\()(\.\./[^)\s]+)(\))")

@@ -25,15 +25,15 @@ from pathlib import Path
 from random import Random
 
 from command_errors import error_messages
+from nmt.core.errors import UsageError
 from nmt.data.noise import SourceNoise
 from nmt.data.pairs import read_lines
-from nmt.errors import UsageError
 from nmt.evaluate.evaluation import RESAMPLES, translate_test_set
 from nmt.evaluate.metrics import bleu, chrf
 from nmt.evaluate.test_sets import TestSet, named_test_set
-from nmt.inference.guard import Guard
-from nmt.inference.problems import REPETITION
-from nmt.inference.translator import Translator
+from nmt.translation.checks import REPETITION
+from nmt.translation.guard import Guard
+from nmt.translation.translator import Translator
 
 DATA = Path(__file__).resolve().parent.parent / "data"
 INPUTS = (DATA / "short_inputs.tsv", DATA / "first_sentences.tsv")

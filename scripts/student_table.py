@@ -12,14 +12,14 @@ import argparse
 import statistics
 import time
 
-from nmt.cli import process_settings
+from nmt.jobs import process_settings
 
 process_settings.set_defaults()  # before importing torch, like the nmt command
 
 from command_errors import error_messages
 from nmt.evaluate.metrics import bleu
 from nmt.evaluate.test_sets import named_test_set
-from nmt.inference.translator import Translator
+from nmt.translation.translator import Translator
 
 SETTINGS = (("fp32", "beam(beam_size=4)"), ("int8", "beam(beam_size=4)"), ("int8", "greedy"))
 """Precisions and searches."""

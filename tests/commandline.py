@@ -24,7 +24,7 @@ import pytest
 import torch
 
 from nmt import cli
-from nmt.cli import process_settings
+from nmt.jobs import process_settings
 
 T = TypeVar("T")
 TINY = {

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from nmt.config import ModelConfig
-from nmt.errors import UsageError
-from nmt.inference import native
-from nmt.inference.native import NativeModel, NativeState
+from nmt.core.config import ModelConfig
+from nmt.core.errors import UsageError
+from nmt.engines import native
+from nmt.engines.native import NativeModel, NativeState
 from nmt.search import SearchRequest, parse_search
 from nmt.search.request import StepRequest, StepResult
 

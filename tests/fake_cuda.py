@@ -42,7 +42,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import nmt
-from nmt.inference import cuda_graphs
+from nmt.engines import cuda_graphs
 
 if not torch.__version__.startswith("2.13."):
     raise unittest.SkipTest("the emulated GPU uses private interfaces of PyTorch 2.13")

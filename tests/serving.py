@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 import httpx
 
 from nmt import Translator
-from nmt.inference import Source, TokenScores
+from nmt.engines import Source, TokenScores
 from nmt.search import Hypothesis, Search
 from nmt.server import http
 from nmt.server.access import Access

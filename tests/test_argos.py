@@ -18,11 +18,12 @@ import pytest
 import sentencepiece as spm
 from commandline import CommandLine, sentences, write
 
-from nmt.imports import import_model
-from nmt.inference.pytorch import TorchModel
-from nmt.inference.translator import Translator
+from nmt.engines.pytorch import TorchModel
 from nmt.model.positions.absolute import sinusoids
-from nmt.runs import discovery
+from nmt.models import discovery
+from nmt.models.importers import import_model
+from nmt.runs.model_files import load_settings
+from nmt.translation.translator import Translator
 
 pytestmark = pytest.mark.slow
 
@@ -131,7 +132,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
 def test_translations_and_log_probabilities_equal_ctranslate2(tmp_path: Path, name: str) -> None:
     directory = package(tmp_path, **CONFIGS[name])
     run = import_model(str(tmp_path / "translate-en_de.argosmodel"), tmp_path / "run")
-    config = discovery.load_settings(run)[0]
+    config = load_settings(run)[0]
     assert (config.data.src, config.data.tgt) == ("en", "de")
     assert config.model.tie_embeddings == (bool(CONFIGS[name].get("tied")) and name != "unscaled")
     reference = ctranslate2.Translator(str(directory), compute_type="float32", intra_threads=1)

@@ -15,18 +15,19 @@ import torch
 from commandline import CommandLine
 
 from nmt.cli.attention import attention
+from nmt.core.errors import UsageError
 from nmt.data.batching import collate
-from nmt.errors import UsageError
-from nmt.inference.translator import Translator
 from nmt.model.attention import record_attention
-from nmt.runs import discovery
+from nmt.models import discovery
+from nmt.runs.model_files import LoadedModel
 from nmt.search import Hypothesis
 from nmt.train.session import train
+from nmt.translation.translator import Translator
 from nmt.viz.attention_maps import AttentionMaps, attention_maps, draw
 
 
 @pytest.fixture(scope="module", params=["transformer", "rnn"])
-def loaded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> discovery.LoadedModel:
+def loaded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> LoadedModel:
     directory = tmp_path_factory.mktemp("attention")
     changes = [
         f"model.arch={request.param}",
@@ -39,7 +40,7 @@ def loaded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return discovery.load(run)
 
 
-def test_all_caps_sentences_are_lowercased(loaded: discovery.LoadedModel) -> None:
+def test_all_caps_sentences_are_lowercased(loaded: LoadedModel) -> None:
     lowercasing = replace(loaded, config=replace(loaded.config, lowercase_all_caps=True))
     lowercased = attention_maps(lowercasing, "BA BE BI DO").source_tokens
     assert lowercased == attention_maps(loaded, "ba be bi do").source_tokens
@@ -55,7 +56,7 @@ def test_sentences_beyond_the_positions_are_rejected(tmp_path: Path) -> None:
         assert error.value.hint == "shorten it to at most 63"
 
 
-def test_weights_and_probabilities_are_those_of_the_model(loaded: discovery.LoadedModel) -> None:
+def test_weights_and_probabilities_are_those_of_the_model(loaded: LoadedModel) -> None:
     maps = attention_maps(loaded, "ba be bi do")
     (best, *_) = next(iter(Translator.load(loaded.run).n_best(["ba be bi do"], "beam(beam_size=4)")))
     assert maps.translation == best.text
@@ -81,7 +82,7 @@ def test_weights_and_probabilities_are_those_of_the_model(loaded: discovery.Load
         assert (maps.weights["decoder"].triu(1) == 0).all()
 
 
-def test_n_best_list_equals_that_of_the_translator(loaded: discovery.LoadedModel) -> None:
+def test_n_best_list_equals_that_of_the_translator(loaded: LoadedModel) -> None:
     translator = Translator.load(loaded.run, precision="fp32")
     (*n_best,) = next(iter(translator.n_best(["ba be"], "beam(beam_size=3, top_beams=3)")))
     maps = attention_maps(loaded, "ba be", search="beam(beam_size=3)")
@@ -90,13 +91,13 @@ def test_n_best_list_equals_that_of_the_translator(loaded: discovery.LoadedModel
     assert len(attention_maps(loaded, "ba be", search="beam(beam_size=3, top_beams=1)").n_best) == 1
 
 
-def test_impossible_hypotheses_are_left_out(loaded: discovery.LoadedModel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_impossible_hypotheses_are_left_out(loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> None:
     hypotheses = [Hypothesis([5], -1.0, -1.0), Hypothesis([6], -1.0, -math.inf), Hypothesis([7], -math.inf, -1.0)]
-    monkeypatch.setattr("nmt.inference.batch_engine.BatchEngine.search", lambda *_: [hypotheses])
+    monkeypatch.setattr("nmt.engines.batch_engine.BatchEngine.search", lambda *_: [hypotheses])
     assert [each.log_prob for each in attention_maps(loaded, "ba be").n_best] == [-1.0]
 
 
-def test_weights_are_in_the_order_of_the_layers(loaded: discovery.LoadedModel) -> None:
+def test_weights_are_in_the_order_of_the_layers(loaded: LoadedModel) -> None:
     maps = attention_maps(loaded, "ba be", target="du gi")
     assert (maps.languages, maps.source_tokens[-1], maps.target_tokens[-1]) == (("en", "de"), "</s>", "</s>")
     batch = collate([(loaded.tokenizer.encode("ba be"), loaded.tokenizer.encode("du gi"))])
@@ -140,7 +141,7 @@ def test_a_figure_has_a_heat_map_per_head_labeled_with_tokens(tmp_path: Path, mo
 
 
 def test_the_default_layer_is_the_last(
-    loaded: discovery.LoadedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    loaded: LoadedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drawn: list[int] = []
     monkeypatch.setattr("nmt.viz.attention_maps.draw", lambda maps, output, part, layer: drawn.append(layer))
@@ -149,7 +150,7 @@ def test_the_default_layer_is_the_last(
     assert drawn == [3 if loaded.config.model.arch == "transformer" else 1, 1]
 
 
-def test_a_given_translation_is_used(loaded: discovery.LoadedModel) -> None:
+def test_a_given_translation_is_used(loaded: LoadedModel) -> None:
     maps = attention_maps(loaded, "ba be", target="du gi")
     assert (maps.translation, maps.n_best) == ("du gi", [])
     (scored,) = Translator.load(loaded.run).score([("ba be", "du gi")])
@@ -157,7 +158,7 @@ def test_a_given_translation_is_used(loaded: discovery.LoadedModel) -> None:
     torch.testing.assert_close(log_probs, torch.tensor(scored.token_log_probs), atol=1e-4, rtol=1e-4)
 
 
-def test_blank_and_long_sentences_are_rejected(loaded: discovery.LoadedModel) -> None:
+def test_blank_and_long_sentences_are_rejected(loaded: LoadedModel) -> None:
     with pytest.raises(UsageError, match="the sentence is blank"):
         attention_maps(loaded, "  ")
     with pytest.raises(UsageError, match="tokens"):

@@ -17,7 +17,7 @@ import torch
 import yaml
 from commandline import CommandLine, sentences, training, write
 
-from nmt import console, untrusted_files
+from nmt.core import console, untrusted_files
 
 SOURCE, TARGET = sentences(400)
 ODD = ["a\u0085b c", "d\u2028e f", "g\x0ch i", "j\x0bk l", "m\rn o", "p\x1cq r"]
@@ -144,7 +144,7 @@ def test_line_of_3000_words_is_translated(trained: CommandLine) -> None:
 
 
 def test_segments_of_a_long_line_cover_the_line(trained: CommandLine) -> None:
-    from nmt.inference.translator import Line, Translator
+    from nmt.translation.translator import Line, Translator
 
     translator = Translator.load(trained.directory / "runs/tiny", "cpu")
     for line in (" ".join(SOURCE), "word, " * 3000, "x" * 5000):
@@ -346,8 +346,8 @@ def test_the_events_of_deep_yaml_are_not_all_read(monkeypatch: pytest.MonkeyPatc
 
 
 def test_schemas_check_types_and_ranges() -> None:
+    from nmt.models.discovery import Limits
     from nmt.runs.checkpoint import Meta
-    from nmt.runs.discovery import Limits
 
     progress = {"step": 1, "scores": {"a": 1.0}, "best": None}
     meta = {"tokenizer": "a", "progress": progress, "sha256": {"b": "c"}, "other": [1]}

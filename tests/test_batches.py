@@ -20,18 +20,18 @@ from hypothesis import strategies as st
 from test_subword import TEXT, tokenizer
 from tiny import config, copy_text
 
-from nmt.config import TokenizerConfig
+from nmt.core.config import TokenizerConfig
+from nmt.core.errors import CheckpointError, ConfigError, DataError
 from nmt.data import batching
 from nmt.data import loader as loading
 from nmt.data import prepare as preparing
 from nmt.data.batching import Batch, collate, plan_batches
 from nmt.data.loader import Loader, Update, prefetch
 from nmt.data.noise import NOISES, SourceNoise
-from nmt.data.normalization import normalize
 from nmt.data.prepare import PreparedData, prepare
 from nmt.data.store import Store, TextStore, encode_file
-from nmt.data.tokenizer import BOS, EOS, MAX_TRAINING_BYTES, PAD, SPACE, Tokenizer, _training_texts, train
-from nmt.errors import CheckpointError, ConfigError, DataError
+from nmt.text.normalization import normalize
+from nmt.text.tokenizer import BOS, EOS, MAX_TRAINING_BYTES, PAD, SPACE, Tokenizer, _training_texts, train
 
 
 @pytest.fixture

@@ -20,17 +20,18 @@ from commandline import CommandLine, sentences, write
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmt.data.check import BITS, CHECKS, Finding, Report, Severity, languages, repair, run_checks
+from nmt.core.errors import DataError, NMTError
+from nmt.core.paths import write_text
+from nmt.data.check import BITS, CHECKS, Finding, Report, Severity, repair, run_checks
 from nmt.data.check.duplicates import find_duplicates
 from nmt.data.check.encoding import encoding_problems, repair_encoding
 from nmt.data.check.features import RECORD
-from nmt.data.check.languages import LANGUAGES
 from nmt.data.check.overlap_index import OverlapIndex
 from nmt.data.check.sides import UNKNOWN, swap_warning, wrong_language
 from nmt.data.pairs import Pair, read_pairs
 from nmt.data.sources import Split, open_split
-from nmt.errors import DataError, NMTError
-from nmt.paths import write_text
+from nmt.text import language_identification as languages
+from nmt.text.language_identification import LANGUAGES
 
 PAIRS = [pair for pair in open_split("phrasebook", "train", "en", "de").pairs() if len(pair[0].split()) > 4][:4000]
 TEST_PAIRS = [pair for pair in open_split("phrasebook", "test", "en", "de").pairs() if len(pair[0].split()) > 6][:50]

@@ -19,12 +19,13 @@ import torch
 import yaml
 from tiny import config
 
-from nmt import paths
-from nmt.errors import CheckpointError, NewerCheckpointError
-from nmt.inference.translator import Translator
-from nmt.runs import checkpoint, discovery, pretrained
+from nmt.core import paths
+from nmt.core.errors import CheckpointError, NewerCheckpointError
+from nmt.models import discovery
+from nmt.runs import checkpoint, pretrained
 from nmt.runs.checkpoint import META, TRAINING, WEIGHTS, Progress
 from nmt.train.session import train
+from nmt.translation.translator import Translator
 
 SAVE = """
 import os, sys, torch
@@ -339,7 +340,7 @@ def test_temporary_directories_of_live_processes_stay(tmp_path: Path) -> None:
         (work / "x").touch()
         file.touch()
         subprocess.run(
-            [sys.executable, "-c", f"from nmt.paths import *; clean_up(Path({str(tmp_path)!r}))"], check=True
+            [sys.executable, "-c", f"from nmt.core.paths import *; clean_up(Path({str(tmp_path)!r}))"], check=True
         )
     assert sorted(path.name for path in tmp_path.iterdir()) == [".hidden", "a", "b"]
 
@@ -457,7 +458,7 @@ def test_shapes_are_compared_before_memory_is_allocated(
     def allocate(*_: object) -> None:
         pytest.fail("built a network, or measured products of its matrices")
 
-    from nmt.inference import load, native
+    from nmt.engines import load, native
     from nmt.model import build
 
     monkeypatch.setattr(build, "build_model", allocate)

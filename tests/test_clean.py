@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nmt.core.errors import ConfigError
 from nmt.data.clean import CLEANERS, cleaning_pipeline, is_blank
-from nmt.data.normalization import count_words, normalize
 from nmt.data.pairs import Pair
-from nmt.errors import ConfigError
+from nmt.text.normalization import count_words, normalize
 
 
 def run_clean(pairs: list[Pair], *specs: str) -> list[Pair]:

@@ -14,10 +14,11 @@ import sacrebleu
 import typer
 from commandline import CommandLine, write
 
-from nmt.cli import app, process_settings
+from nmt.cli import app
 from nmt.cli.duration import parse_duration
-from nmt.config import Config, config_io
-from nmt.errors import UsageError
+from nmt.core.config import Config, config_io
+from nmt.core.errors import UsageError
+from nmt.jobs import process_settings
 
 SLOW = ("torch", "datasets", "sacrebleu", "pyarrow", "pandas")
 HEAVY = (*SLOW, "sentencepiece", "httpx", "numpy", "starlette", "uvicorn")

@@ -13,10 +13,10 @@ import pytest
 from commandline import CommandLine
 from loopback import loopback
 
+from nmt.core.registry import options_of
 from nmt.data import download
 from nmt.data.clean import CLEANERS
 from nmt.data.sources import SOURCES
-from nmt.registry import options_of
 
 
 @pytest.fixture(autouse=True)

@@ -24,15 +24,15 @@ from test_distributed import TORCHRUN
 
 from nmt import Guard, Line, Translator
 from nmt.cli.options import search_spec
-from nmt.data import spans
+from nmt.core.errors import UsageError
 from nmt.data.batching import collate
 from nmt.documents.document import RichText
 from nmt.documents.formats import DocumentOptions
 from nmt.documents.text import paragraphs, parse
-from nmt.errors import UsageError
-from nmt.inference import native
-from nmt.inference.whitespace import separator
-from nmt.runs import discovery
+from nmt.engines import native
+from nmt.models import discovery
+from nmt.text import spans
+from nmt.text.whitespace import separator
 
 SOURCE = sentences(120)[0]
 

@@ -14,7 +14,7 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.significance import PairedTest
 
 from nmt.cli.compare import _bucket_row, _format_comparison
-from nmt.errors import DataError, UsageError
+from nmt.core.errors import DataError, UsageError
 from nmt.evaluate.comparison import (
     COUNT_LIMITS,
     LENGTH_LIMITS,
@@ -263,7 +263,7 @@ def test_punctuation_is_not_part_of_a_word_for_its_frequency() -> None:
 
 def test_invalid_seed_is_reported_before_translating(trained: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SACREBLEU_SEED", "abc")
-    monkeypatch.setattr("nmt.inference.translator.Translator.stream", None)
+    monkeypatch.setattr("nmt.translation.translator.Translator.stream", None)
     for command in (["compare", "runs/tiny", "runs/tiny"], ["evaluate"]):
         trained(*command).assert_fails(2, "SACREBLEU_SEED must be a number or none, got 'abc'")
 

@@ -13,9 +13,9 @@ import tiny
 import torch
 from test_model import TINY, VARIANTS, VOCABULARY
 
-from nmt.config import Config, config_io
+from nmt.core.config import Config, config_io
+from nmt.core.errors import ConfigError, UsageError
 from nmt.data.batching import Batch, collate
-from nmt.errors import ConfigError, UsageError
 from nmt.model.attention import Attention, additive_mask
 from nmt.model.build import build_model
 from nmt.model.transformer import Transformer

@@ -21,17 +21,18 @@ import tiny
 from commandline import CommandLine, sentences, write
 
 from nmt import Translator
-from nmt.config import config_io
-from nmt.errors import CheckpointError, ConfigError, DataError, NMTError, StoppedError, UsageError
+from nmt.core.config import config_io
+from nmt.core.errors import CheckpointError, ConfigError, DataError, NMTError, StoppedError, UsageError
+from nmt.engines import TokenScores
 from nmt.evaluate import calibration, test_sets
 from nmt.evaluate.calibration import Observations
-from nmt.inference import TokenScores, confidence
-from nmt.inference.confidence import FEATURE_SIGNS, LENGTH_RATIO, Calibration, Feature
-from nmt.inference.guard import Guard
-from nmt.inference.translation import Part, Translation, concatenate
 from nmt.runs import checkpoint, pretrained
 from nmt.runs.checkpoint import CALIBRATION
 from nmt.train.session import train
+from nmt.translation import confidence
+from nmt.translation.confidence import FEATURE_SIGNS, LENGTH_RATIO, Calibration, Feature
+from nmt.translation.guard import Guard
+from nmt.translation.result import Part, Translation, concatenate
 
 SENTENCES = [
     "Ich habe Durst.", "Wo ist der Bahnhof?", "Guten Morgen!", "Wie geht es dir?", "Ich liebe dich.",

@@ -12,9 +12,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmt.config import Config, config_io
-from nmt.errors import ConfigError
-from nmt.registry import format_spec, parse, resolve
+from nmt.core.config import Config, config_io
+from nmt.core.errors import ConfigError
+from nmt.core.registry import format_spec, parse, resolve
 from nmt.train.session import check_specs
 
 CONFIGS = sorted((Path(__file__).parent.parent / "configs").glob("*.yaml"))

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from nmt import Guard, Translation, Translator
-from nmt.data.number_words import find_number_words, spell_number
-from nmt.inference.content import content_problems, find_items, has_lone_mark, number_problems, unbalanced_marks
-from nmt.inference.marks import restore_marks
-from nmt.inference.segments import FixedSpan, Line
-from nmt.inference.substitution import digits_for_words
+from nmt.text.number_words import find_number_words, spell_number
+from nmt.translation.content import content_problems, find_items, has_lone_mark, number_problems, unbalanced_marks
+from nmt.translation.marks import restore_marks
+from nmt.translation.segments import FixedSpan, Line
+from nmt.translation.stand_ins import digits_for_words
 
 # ---- numbers in words
 

@@ -12,18 +12,18 @@ from test_train import check_resume, run
 from tiny import config, losses
 from torch.amp.grad_scaler import GradScaler
 
-from nmt.config import ModelConfig, TrainConfig, config_io
+from nmt.core.config import ModelConfig, TrainConfig, config_io
+from nmt.core.errors import CheckpointError, ConfigError, NMTError, TrainingError
 from nmt.data.batching import Batch, collate
-from nmt.errors import CheckpointError, ConfigError, NMTError, TrainingError
 from nmt.model.build import build_model
 from nmt.model.seq2seq import Seq2Seq
 from nmt.runs import run_info
 from nmt.train import loss as loss_module
 from nmt.train import session
-from nmt.train.distillation import Teacher
 from nmt.train.optim import adamw
 from nmt.train.reproduce import reproduce
 from nmt.train.step import batch_loss, train_step
+from nmt.train.word_distillation import Teacher
 
 VOCABULARY = 23
 PAIRS = [([5, 6, 7], [8, 9]), ([10, 11], [12]), ([13] * 5, [14] * 7), ([15], [16, 17, 18])]

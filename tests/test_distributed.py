@@ -21,8 +21,8 @@ from safetensors.torch import load_file
 from tiny import losses, same_weights, weights
 
 from nmt.cli import SINGLE_PROCESS_COMMANDS
-from nmt.config import config_io
-from nmt.errors import UsageError
+from nmt.core.config import config_io
+from nmt.core.errors import UsageError
 from nmt.runs import checkpoint
 from nmt.train.distributed import RankGroup
 
@@ -99,7 +99,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import save_file
 
-from nmt.config import config_io
+from nmt.core.config import config_io
 from nmt.data.prepare import prepare
 from nmt.train.distributed import process_group
 from nmt.train.trainer import Trainer

@@ -12,7 +12,7 @@ import typer
 from test_cli import commands
 
 from nmt.cli import app
-from nmt.config import config_io
+from nmt.core.config import config_io
 from reference import modules
 
 ROOT = Path(__file__).parent.parent

@@ -17,21 +17,21 @@ from commandline import CommandLine
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmt.cli.documents import _log_warnings
-from nmt.config import config_io
-from nmt.data.scripts import foreign_spans
+from nmt.core.config import config_io
+from nmt.core.errors import DataError
 from nmt.documents.aligned_units import AlignedSentence
 from nmt.documents.document import RichText, Tag, parents
+from nmt.documents.document_translator import DocumentTranslator
 from nmt.documents.formats import FORMATS, DocumentOptions, conversion_hint
 from nmt.documents.memory import TranslationMemory
 from nmt.documents.projection import project
 from nmt.documents.rich_text import Sections
-from nmt.documents.translate import DocumentTranslator
-from nmt.errors import DataError
-from nmt.inference.alignment import Link
-from nmt.inference.segments import FixedSpan, Line
-from nmt.inference.translation import Translation
-from nmt.inference.translator import Translator
+from nmt.jobs.documents import _log_warnings
+from nmt.text.scripts import foreign_spans
+from nmt.translation.alignment import Link
+from nmt.translation.result import Translation
+from nmt.translation.segments import FixedSpan, Line
+from nmt.translation.translator import Translator
 
 
 class StubTranslator:

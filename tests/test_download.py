@@ -17,10 +17,10 @@ from pathlib import Path
 import pytest
 from loopback import Loopback, loopback
 
+from nmt.core.errors import DataError, DownloadError, UsageError
 from nmt.data import download
 from nmt.data.archives import check_expansion, extract, extracted_files
 from nmt.data.download import fetch, mirror_url
-from nmt.errors import DataError, DownloadError, UsageError
 
 CONTENT = bytes(range(256)) * 2000  # 512,000 bytes
 SHA = hashlib.sha256(CONTENT).hexdigest()

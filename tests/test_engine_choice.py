@@ -12,7 +12,7 @@ import pytest
 import tiny
 from commandline import CommandLine, sentences, write
 
-from nmt.inference import native
+from nmt.engines import native
 from nmt.train.session import train
 
 compiled = pytest.mark.skipif(not native.is_available(), reason="no C compiler here")

@@ -12,15 +12,15 @@ from types import SimpleNamespace
 import pytest
 from commandline import write
 
-from nmt.cli.check import load_test_pairs
-from nmt.config import config_io
+from nmt.core.config import config_io
+from nmt.core.errors import ConfigError, DataError, UsageError
 from nmt.data.sources import open_split
-from nmt.errors import ConfigError, DataError, UsageError
 from nmt.evaluate import evaluation as evaluate
 from nmt.evaluate import metrics, test_sets
 from nmt.evaluate.metrics import METRICS
-from nmt.inference.translator import Translator
+from nmt.evaluate.test_sets import load_test_pairs
 from nmt.train.session import train
+from nmt.translation.translator import Translator
 
 WORDS = "red blue green small big old new round flat long".split()
 TINY = [

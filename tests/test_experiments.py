@@ -16,7 +16,8 @@ from commandline import TINY, sentences, write
 
 from engine_processes import EngineProcess
 from nmt.data.sources import open_split
-from nmt.runs import checkpoint, discovery
+from nmt.models import discovery
+from nmt.runs import checkpoint
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parent.parent

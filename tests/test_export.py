@@ -20,25 +20,26 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from nmt.cli import app
+from nmt.core.errors import NMTError, UsageError
 from nmt.data.batching import collate
-from nmt.data.normalization import normalize
-from nmt.data.tokenizer import BOS, EOS
-from nmt.errors import NMTError, UsageError
+from nmt.engines import Source, max_target_length
+from nmt.engines.ctranslate2 import CTranslate2Engine
+from nmt.engines.pytorch import TorchModel
 from nmt.export import EXPORTS, LOADERS, safetensors, verify
 from nmt.export.common import greedy_translator
 from nmt.export.onnx import OnnxModel, graphs
-from nmt.inference import Source, max_target_length
-from nmt.inference.ctranslate2 import CTranslate2Engine
-from nmt.inference.pytorch import TorchModel
-from nmt.inference.translator import Line, Translator
 from nmt.model.build import build_model
 from nmt.model.positions import POSITION_ENCODINGS
 from nmt.model.seq2seq import Seq2Seq
-from nmt.runs import checkpoint, discovery, pretrained
-from nmt.runs.discovery import LoadedModel
+from nmt.models import discovery
+from nmt.runs import checkpoint, pretrained
+from nmt.runs.model_files import LoadedModel
 from nmt.runs.run_info import collect
 from nmt.search import SearchRequest, parse_search
 from nmt.search.request import StepRequest
+from nmt.text.normalization import normalize
+from nmt.text.tokenizer import BOS, EOS
+from nmt.translation.translator import Line, Translator
 
 LINES = ["the small dog sees the old tree.", "the heavy bird carries the green stone.", "the dog.", "Ça 🐕!"]
 PACKAGES = {

@@ -17,17 +17,18 @@ from commandline import CommandLine, Done, sentences, write
 from test_train import check_resume
 from tiny import config, copy_text, metrics
 
-from nmt.config import Config, config_io
+from nmt.core.config import Config, config_io
+from nmt.core.errors import ConfigError, DataError
 from nmt.data.loader import Loader, Update
 from nmt.data.prepare import PreparedData, prepare
-from nmt.errors import ConfigError, DataError
 from nmt.evaluate.test_sets import TestSet, sample
-from nmt.inference.translator import Translator
-from nmt.runs import checkpoint, discovery
+from nmt.models import discovery
+from nmt.runs import checkpoint
 from nmt.runs.run_info import collect
 from nmt.train import fine_tuning
 from nmt.train.session import estimate_training
 from nmt.train.trainer import Trainer
+from nmt.translation.translator import Translator
 
 NEW = "data.train=files(train='new')"
 

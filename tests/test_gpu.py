@@ -24,23 +24,22 @@ from test_model import PAIRS, TINY, VARIANTS, VOCABULARY
 from test_search import N_BEST, make_model
 from torch.amp.grad_scaler import GradScaler
 
-from nmt.config import Config, TrainConfig
+from nmt.core.config import Config, TrainConfig
+from nmt.core.errors import CheckpointError, TrainingError, UsageError
+from nmt.core.runtime import is_out_of_memory, resolve_device
 from nmt.data.batching import Batch, collate
-from nmt.data.tokenizer import BOS, EOS
-from nmt.errors import CheckpointError, TrainingError, UsageError
-from nmt.inference import Source
-from nmt.inference.load import engine_from_models
-from nmt.inference.pytorch import TorchModel, TorchState, top_tokens
-from nmt.inference.translator import Translator
+from nmt.engines import Source
+from nmt.engines.load import engine_from_models
+from nmt.engines.pytorch import TorchModel, TorchState, top_tokens
 from nmt.model.build import build_model
 from nmt.model.layers import Residual
 from nmt.model.positions import POSITION_ENCODINGS
 from nmt.model.positions.base import GrowingTable
 from nmt.model.seq2seq import Seq2Seq
 from nmt.model.transformer import DecoderState
-from nmt.runtime import is_out_of_memory, resolve_device
 from nmt.search import Hypothesis, SearchRequest, StepModel, parse_search
 from nmt.search.request import StepRequest, StepResult
+from nmt.text.tokenizer import BOS, EOS
 from nmt.train import compilation, profiling, session
 from nmt.train import step as step_module
 from nmt.train import trainer as trainer_module
@@ -48,6 +47,7 @@ from nmt.train.distributed import process_group
 from nmt.train.optim import adamw
 from nmt.train.session import estimate_training, train
 from nmt.train.step import train_step
+from nmt.translation.translator import Translator
 
 SCRIPT = Path(__file__).parent.parent / "scripts" / "gpu_check.sh"
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}

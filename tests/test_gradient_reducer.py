@@ -12,7 +12,7 @@ import torch.distributed as dist
 from test_model import TINY, VOCABULARY
 from torch import Tensor
 
-from nmt.config import TrainConfig
+from nmt.core.config import TrainConfig
 from nmt.data.batching import collate
 from nmt.model.build import build_model
 from nmt.train import gradient_reducer

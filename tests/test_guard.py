@@ -19,22 +19,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmt import Guard, Line, Translation, Translator
+from nmt.core.errors import DataError, UsageError
 from nmt.data.placeholders import PLACEHOLDERS, replace_spans
 from nmt.data.prepare import prepare
-from nmt.data.sentences import count_sentences, split_to_fit
-from nmt.data.spans import compile_patterns, find_spans
-from nmt.errors import DataError, UsageError
-from nmt.inference.budget import Budget
-from nmt.inference.gaps import without_added_period
-from nmt.inference.glossary import Glossary, Term
-from nmt.inference.numbers import equivalent_pattern, number_localizer
-from nmt.inference.placement import edit_words
-from nmt.inference.problems import count_occurrences, find_problems, is_missing
-from nmt.inference.segments import FixedSpan, protected_spans
-from nmt.inference.substitution import substitute
-from nmt.inference.terms import AlignedText, is_doubled, is_elsewhere, term_edits
-from nmt.inference.whitespace import surrounding_whitespace
 from nmt.search import parse_search
+from nmt.text.numbers import equivalent_pattern, number_localizer
+from nmt.text.sentences import count_sentences, split_to_fit
+from nmt.text.spans import compile_patterns, find_spans
+from nmt.text.whitespace import surrounding_whitespace
+from nmt.translation.budget import Budget
+from nmt.translation.checks import count_occurrences, find_problems, is_missing
+from nmt.translation.gaps import without_added_period
+from nmt.translation.glossary import Glossary, Term
+from nmt.translation.placement import edit_words
+from nmt.translation.segments import FixedSpan, protected_spans
+from nmt.translation.stand_ins import substitute
+from nmt.translation.terms import AlignedText, is_doubled, is_elsewhere, term_edits
 
 # ---- protected spans
 
@@ -550,7 +550,7 @@ def test_a_line_of_several_segments_is_searched_in_its_segments_only(
         return search(self, chunks, *rest, **options)
 
     monkeypatch.setattr(type(translator), "stream", recording)
-    monkeypatch.setattr("nmt.inference.guard.find_problems", lambda *_: ("untranslated",))
+    monkeypatch.setattr("nmt.translation.guard.find_problems", lambda *_: ("untranslated",))
     (n_best,) = Guard(translator).stream([[text]])
     assert n_best[0].warnings == ("untranslated",)
     assert max(searched) < 100

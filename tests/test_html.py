@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from stub_translations import translated
 from test_document_translation import StubTranslator, document_translator
 
+from nmt.core.errors import DataError
 from nmt.documents.document import RichText
 from nmt.documents.formats import DocumentOptions
 from nmt.documents.html import parse
-from nmt.errors import DataError
 
 OPTIONS = DocumentOptions("en", "en")
 

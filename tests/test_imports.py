@@ -29,23 +29,25 @@ import yaml
 from commandline import CommandLine, sentences, wait_until, write
 from safetensors.torch import load_file, save_file
 
-from nmt import imports, untrusted_files
+from nmt.core import untrusted_files
+from nmt.core.errors import CheckpointError, UsageError
+from nmt.core.paths import LOCK, NEW, TEMPORARY
+from nmt.core.registry import parse
 from nmt.data.loader import Loader
 from nmt.data.noise import SourceNoise
-from nmt.data.separate_tokenizer import SeparateTokenizer
 from nmt.data.store import Store
-from nmt.data.tokenizer import EOS, UNK
-from nmt.errors import CheckpointError, UsageError
-from nmt.imports import import_model, origin
-from nmt.imports.common import MASKED, UNKNOWN_LANGUAGES
-from nmt.imports.marian import NAMES
-from nmt.inference.glossary import Glossary, Term
-from nmt.inference.guard import Guard
-from nmt.inference.segments import Line
-from nmt.inference.translator import Translator
-from nmt.paths import LOCK, NEW, TEMPORARY
-from nmt.registry import parse
-from nmt.runs import discovery, pretrained
+from nmt.models import discovery
+from nmt.models import importers as imports
+from nmt.models.importers import import_model, origin
+from nmt.models.importers.common import MASKED, UNKNOWN_LANGUAGES
+from nmt.models.importers.marian import NAMES
+from nmt.runs import pretrained
+from nmt.text.separate_tokenizer import SeparateTokenizer
+from nmt.text.tokenizer import EOS, UNK
+from nmt.translation.glossary import Glossary, Term
+from nmt.translation.guard import Guard
+from nmt.translation.segments import Line
+from nmt.translation.translator import Translator
 
 transformers = pytest.importorskip("transformers")
 

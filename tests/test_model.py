@@ -10,17 +10,17 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt.config import ModelConfig, config_io
+from nmt.core.config import ModelConfig, config_io
+from nmt.core.errors import ConfigError
 from nmt.data.batching import collate
-from nmt.data.tokenizer import BOS, EOS, PAD
-from nmt.errors import ConfigError
-from nmt.inference.pytorch import TorchModel
+from nmt.engines.pytorch import TorchModel
 from nmt.model.attention import masked_softmax
 from nmt.model.build import build_model, check_model, count_parameters
 from nmt.model.layers import Dropout
 from nmt.model.positions import POSITION_ENCODINGS
 from nmt.model.seq2seq import Seq2Seq
 from nmt.search.request import StepRequest
+from nmt.text.tokenizer import BOS, EOS, PAD
 
 VOCABULARY = 23
 TINY = ModelConfig(dim=16, heads=4, ffn_dim=32, encoder_layers=2, decoder_layers=2)

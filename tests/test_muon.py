@@ -12,9 +12,9 @@ from test_train import check_resume, run
 from tiny import config, losses
 from torch.amp.grad_scaler import GradScaler
 
-from nmt.config import ModelConfig, TrainConfig
+from nmt.core.config import ModelConfig, TrainConfig
+from nmt.core.errors import ConfigError, TrainingError, UsageError
 from nmt.data.batching import collate
-from nmt.errors import ConfigError, TrainingError, UsageError
 from nmt.model.build import build_model
 from nmt.model.transformer import Transformer
 from nmt.runs import checkpoint, run_info

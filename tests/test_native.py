@@ -26,24 +26,24 @@ import numpy as np
 import pytest
 import torch
 
-from nmt import paths
 from nmt.cli.doctor import _describe_directory
-from nmt.config import Config, ModelConfig
+from nmt.core import paths
+from nmt.core.config import Config, ModelConfig
+from nmt.core.errors import CheckpointError, ConfigError, NMTError, UsageError
 from nmt.data.batching import collate
-from nmt.data.tokenizer import BOS, EOS
-from nmt.errors import CheckpointError, ConfigError, NMTError, UsageError
-from nmt.inference import Source, engine_library, native
-from nmt.inference.batch_engine import BatchEngine
-from nmt.inference.ensemble import NativeEnsemble, mean_log_prob
-from nmt.inference.load import engine_from_models, load_engine
-from nmt.inference.native import Matrix, NativeModel
-from nmt.inference.pytorch import TorchModel
+from nmt.engines import Source, engine_library, native
+from nmt.engines.batch_engine import BatchEngine
+from nmt.engines.ensemble import NativeEnsemble, mean_log_prob
+from nmt.engines.load import engine_from_models, load_engine
+from nmt.engines.native import Matrix, NativeModel
+from nmt.engines.pytorch import TorchModel
 from nmt.model.build import build_model
 from nmt.model.transformer import Transformer
 from nmt.runs import checkpoint
-from nmt.runs.discovery import ModelFiles
+from nmt.runs.model_files import ModelFiles
 from nmt.search import SEARCHES, Hypothesis, SearchRequest, parse_search
 from nmt.search.request import Floats, StepRequest
+from nmt.text.tokenizer import BOS, EOS
 
 compiled = pytest.mark.skipif(not native.is_available(), reason="no C compiler here")
 precisions = pytest.mark.parametrize("precision", native.TYPES)
@@ -655,10 +655,10 @@ def test_supported_networks_use_the_native_engine(changes: dict[str, Any]) -> No
 TRANSLATION = """
 import logging, sys
 import torch
-from nmt.config import ModelConfig
-from nmt.inference import Source
-from nmt.inference import native
-from nmt.inference.load import engine_from_models
+from nmt.core.config import ModelConfig
+from nmt.engines import Source
+from nmt.engines import native
+from nmt.engines.load import engine_from_models
 from nmt.model.build import build_model, check_model, count_parameters, max_positions
 from nmt.search import parse_search
 torch.manual_seed(0)
@@ -668,7 +668,7 @@ found = [engine.search([Source([5, 6, 7])], parse_search("beam"), lambda _: None
 print(native.is_available(), type(engines[0].model).__name__, len(found[0][0]))
 """
 NATIVE, PYTORCH = "True NativeModel 1", "False TorchModel 1"
-COMPILATION = "from nmt.inference import native; print(native.is_available())"
+COMPILATION = "from nmt.engines import native; print(native.is_available())"
 
 
 @pytest.fixture
@@ -988,7 +988,7 @@ FUZZ_STEPS = int(os.environ.get("NMT_FUZZ_STEPS", "500"))
 FUZZING = """
 import sys
 from pathlib import Path
-from nmt.inference import engine_library
+from nmt.engines import engine_library
 engine_library.SOURCE = Path(sys.argv[1])
 import engine_fuzz
 engine_fuzz.main(int(sys.argv[2]), int(sys.argv[3]))

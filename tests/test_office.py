@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from lxml import etree
 from stub_translations import OPTIONS, reverse_words, texts, translated, uppercase
 
+from nmt.core.errors import DataError
 from nmt.documents import office
 from nmt.documents.document import RichText, Tag
 from nmt.documents.formats import DocumentOptions
-from nmt.errors import DataError
 
 W = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 A = "http://schemas.openxmlformats.org/drawingml/2006/main"

@@ -7,8 +7,8 @@ import math
 import pytest
 import torch
 
-from nmt.config import ModelConfig, TrainConfig
-from nmt.errors import ConfigError
+from nmt.core.config import ModelConfig, TrainConfig
+from nmt.core.errors import ConfigError
 from nmt.model.build import build_model
 from nmt.train.adamw import AdamW
 from nmt.train.optim import adamw, parse_schedule

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nmt.core.errors import DataError
 from nmt.data.pairs import Pair, open_text, read_lines, read_pairs, read_tsv, write_pairs
-from nmt.errors import DataError
 
 ZSTANDARD = pyarrow.Codec("zstd", compression_level=3)
 COMPRESSORS: dict[str, Callable[[bytes], bytes]] = {

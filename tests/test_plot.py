@@ -11,7 +11,7 @@ import torch
 from commandline import CommandLine
 
 from nmt.cli.plot import _build, _load, _table
-from nmt.errors import UsageError
+from nmt.core.errors import UsageError
 from nmt.model.positions import POSITION_ENCODINGS, EncodingTable, PositionEncoding, StackSpec
 from nmt.viz import position_plots as positions
 from nmt.viz.learning_curves import AXES, draw, points, read_log

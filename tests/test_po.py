@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from stub_translations import OPTIONS, texts, translated
 
+from nmt.core.errors import DataError
 from nmt.documents import po
 from nmt.documents.document import RichText
 from nmt.documents.formats import DocumentOptions
 from nmt.documents.splicing import SplicedDocument
-from nmt.errors import DataError
 
 HEADER = """\
 # Translations of an example.

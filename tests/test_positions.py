@@ -11,7 +11,7 @@ import torch
 from test_model import TINY, VOCABULARY
 from torch import Tensor
 
-from nmt.errors import ConfigError, UsageError
+from nmt.core.errors import ConfigError, UsageError
 from nmt.model.build import build_model, check_model
 from nmt.model.position_formulas import alibi_slopes
 from nmt.model.positions import POSITION_ENCODINGS, PositionEncoding, PositionInput, StackSpec

@@ -16,7 +16,8 @@ import pytest
 from commandline import CommandLine
 
 from nmt import Translator
-from nmt.runs import discovery, pretrained
+from nmt.models import discovery
+from nmt.runs import pretrained
 
 ROOT = Path(__file__).resolve().parent.parent
 MEGABYTES = 12

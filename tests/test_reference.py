@@ -13,7 +13,7 @@ import torch
 from test_model import PAIRS, TINY, VOCABULARY
 from torch import Tensor, nn
 
-from nmt.config import ModelConfig
+from nmt.core.config import ModelConfig
 from nmt.data.batching import collate
 from nmt.model.build import build_model
 from nmt.model.transformer import Transformer

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from commandline import CommandLine, has_content, wait_until, write
 
-from nmt.errors import TrainingError
+from nmt.core.errors import TrainingError
 from nmt.train.reproduce import _check_data
 
 

@@ -21,7 +21,7 @@ from nmt.documents.rich_text import (
     to_markup,
     with_fixed_tags,
 )
-from nmt.inference.segments import FixedSpan
+from nmt.translation.segments import FixedSpan
 
 TREES = st.recursive(
     st.text("ab \n", max_size=5), lambda inner: st.lists(inner, max_size=4) | st.tuples(inner), max_leaves=10

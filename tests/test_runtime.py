@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from nmt import autotune, runtime
-from nmt.config import Config, ModelConfig
-from nmt.errors import UsageError
-from nmt.inference import native
+from nmt.core import autotune, runtime
+from nmt.core.config import Config, ModelConfig
+from nmt.core.errors import UsageError
+from nmt.engines import native
 from nmt.train.precision import training_dtype
 
 

@@ -16,13 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from nmt.config import ModelConfig
-from nmt.data.tokenizer import BOS, EOS
-from nmt.errors import ConfigError
-from nmt.inference import native
-from nmt.inference.ensemble import NativeEnsemble
-from nmt.inference.native import NativeModel
-from nmt.inference.pytorch import TorchModel
+from nmt.core.config import ModelConfig
+from nmt.core.errors import ConfigError
+from nmt.engines import native
+from nmt.engines.ensemble import NativeEnsemble
+from nmt.engines.native import NativeModel
+from nmt.engines.pytorch import TorchModel
 from nmt.model.build import build_model
 from nmt.model.transformer import Transformer
 from nmt.search import SEARCHES, Hypothesis, SearchRequest, StepModel, parse_search
@@ -32,6 +31,7 @@ from nmt.search.constraints import Constraints
 from nmt.search.mbr import expected_chrf
 from nmt.search.request import Floats, NBestLists, StepRequest, StepResult, best_tokens
 from nmt.search.sample import draw
+from nmt.text.tokenizer import BOS, EOS
 
 compiled = pytest.mark.skipif(not native.is_available(), reason="needs a C compiler")
 VOCABULARY = 7

@@ -29,17 +29,17 @@ from serving import GatedEngine, connect, serving, until
 from starlette.exceptions import HTTPException
 
 from nmt import Guard, Translation, Translator
+from nmt.core.errors import NMTError, UsageError
 from nmt.data.check import minhash
-from nmt.data.check.languages import is_wrong_language
-from nmt.data.scripts import is_in_other_script
-from nmt.errors import NMTError, UsageError
-from nmt.inference import Engine, Source, TokenScores
+from nmt.engines import Engine, Source, TokenScores
 from nmt.search import Search, parse_search
 from nmt.server import app, batching, fields, files, http, languages, limits, text
 from nmt.server.access import Access
 from nmt.server.batching import Job, ModelQueue, QueuedEngine, Sentence
 from nmt.server.limits import Limits, RateLimiter
 from nmt.server.service import Service
+from nmt.text.language_identification import is_wrong_language
+from nmt.text.scripts import is_in_other_script
 
 Client = httpx.Client
 

@@ -24,8 +24,8 @@ from serving import connect, serving, until
 from starlette.exceptions import HTTPException
 
 from nmt import Guard, Translator
+from nmt.core.errors import DataError
 from nmt.documents.formats import FORMATS, DocumentOptions
-from nmt.errors import DataError
 from nmt.server import app, files, worker
 from nmt.server.limits import FairSlots, Limits
 from nmt.server.service import Service

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from nmt.config import config_io
+from nmt.core.config import config_io
 
 pytestmark = pytest.mark.slow
 

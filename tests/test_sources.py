@@ -19,13 +19,13 @@ from pathlib import Path
 import pytest
 from loopback import Loopback, loopback
 
-from nmt.config import config_io
+from nmt.core.config import config_io
+from nmt.core.errors import ConfigError, DataError, DownloadError, NMTError
+from nmt.core.paths import LOCK, TEMPORARY
 from nmt.data import download
 from nmt.data.pairs import Pair
 from nmt.data.sources import SOURCES, get_corpus, holdout, open_split, validate
 from nmt.data.sources.holdout import MAX_CHARACTERS, MAX_SENTENCES, MIN_RATIO, hold_out, sentence_key
-from nmt.errors import ConfigError, DataError, DownloadError, NMTError
-from nmt.paths import LOCK, TEMPORARY
 
 REAL = Path(__file__).resolve().parents[1].parent / "shared" / "data"
 real = pytest.mark.skipif(not REAL.is_dir(), reason="needs the shared corpora")

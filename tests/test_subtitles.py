@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from stub_translations import OPTIONS, reverse_words, texts, translated, uppercase
 
+from nmt.core.errors import DataError
 from nmt.documents import subtitles
 from nmt.documents.document import RichText
 from nmt.documents.formats import DocumentOptions
-from nmt.errors import DataError
 
 SRT = """\
 1

@@ -15,11 +15,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmt.config import TokenizerConfig
-from nmt.data.normalization import normalize
+from nmt.core.config import TokenizerConfig
+from nmt.core.errors import ConfigError
 from nmt.data.subword_regularization import SubwordSampler, SubwordVocabulary, bpe_dropout, resolve_method, unigram
-from nmt.data.tokenizer import SPACE, Tokenizer, train
-from nmt.errors import ConfigError
+from nmt.text.normalization import normalize
+from nmt.text.tokenizer import SPACE, Tokenizer, train
 
 TEXT = ["the red bird sings", "der rote Vogel singt", "ein großer Baum", "a tall tree", "Äpfel, Öl und Übung!"] * 20
 SPECS = {"bpe": "bpe_dropout(p=0.3)", "unigram": "unigram(alpha=0.2)"}

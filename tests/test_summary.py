@@ -9,7 +9,7 @@ from commandline import CommandLine
 from test_model import TINY, VARIANTS, VOCABULARY
 
 from nmt.cli.summary import _table
-from nmt.config import ModelConfig
+from nmt.core.config import ModelConfig
 from nmt.model.build import build_model, count_parameters
 from nmt.model.summary import summarize
 

@@ -14,8 +14,8 @@ from typing import IO
 import pytest
 from commandline import TINY, CommandLine, wait_until
 
-from nmt.errors import UsageError
-from nmt.paths import locked
+from nmt.core.errors import UsageError
+from nmt.core.paths import locked
 from nmt.train import sweep
 from nmt.train.sweep import (
     LOCK,
@@ -254,7 +254,7 @@ def test_interrupted_sweep_saves_checkpoints(
 
 @pytest.mark.slow
 def test_runs_at_the_same_time_share_the_cores(nmt: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nmt.runtime.num_threads", lambda: 4)
+    monkeypatch.setattr("nmt.core.runtime.num_threads", lambda: 4)
     environments, start = [], sweep.start_nmt
 
     def record(words: Sequence[str], stderr: IO[str] | None, environment: Mapping[str, str]) -> object:

@@ -16,16 +16,16 @@ import yaml
 from commandline import CommandLine, Done, has_content, sentences, wait_until, write
 
 from nmt import Translator
-from nmt.cli import synthesis
-from nmt.cli.sharding import Shard
-from nmt.config import config_io
+from nmt.core.config import config_io
+from nmt.core.errors import DataError, UsageError
+from nmt.core.paths import sha256
+from nmt.core.registry import parse
 from nmt.data import download
 from nmt.data.sources import open_split
-from nmt.errors import DataError, UsageError
 from nmt.evaluate.metrics import sentence_bleu
-from nmt.paths import sha256
-from nmt.registry import parse
-from nmt.runs.discovery import ModelFiles
+from nmt.jobs import synthesis
+from nmt.jobs.sharding import Shard
+from nmt.runs.model_files import ModelFiles
 from nmt.synthetic.corpus import back_translation_command, distillation_command
 from nmt.synthetic.filters import NAMES, Candidate, Filters, closest, format_candidates
 from nmt.synthetic.source_text import SourceText

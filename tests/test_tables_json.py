@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from stub_translations import OPTIONS, texts, translated
 
+from nmt.core.errors import DataError, UsageError
 from nmt.documents import json_strings, tables
 from nmt.documents.document import RichText
 from nmt.documents.formats import FORMATS, DocumentOptions
 from nmt.documents.splicing import SplicedDocument
 from nmt.documents.strings import StringLines
-from nmt.errors import DataError, UsageError
-from nmt.inference.segments import FixedSpan
+from nmt.translation.segments import FixedSpan
 
 CSV = """\
 id,text,note

@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from loopback import loopback
 
+from nmt.core.errors import DataError
 from nmt.data.pairs import Pair, read_lines
 from nmt.data.sources import open_split
 from nmt.data.tmx import read_tmx
-from nmt.errors import DataError
 
 SEGMENT = st.text(st.characters(exclude_categories=("Cs", "Cc"), exclude_characters="\ufffe\uffff"), min_size=1)
 SENTENCE = SEGMENT.map(lambda text: " ".join(text.split(" ")).strip(" ")).filter(lambda text: text and "  " not in text)

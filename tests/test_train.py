@@ -27,26 +27,27 @@ from safetensors.torch import load_file
 from tiny import config, copy_text, losses, metrics, same_weights
 from tqdm import tqdm
 
-from nmt.config import Config, ModelConfig, config_io
+from nmt.core.config import Config, ModelConfig, config_io
+from nmt.core.errors import CheckpointError, StoppedError, TrainingError, UsageError
+from nmt.core.runtime import out_of_memory_as
 from nmt.data.batching import Batch, collate
 from nmt.data.loader import Loader
 from nmt.data.prepare import prepare
-from nmt.errors import CheckpointError, StoppedError, TrainingError, UsageError
 from nmt.evaluate.metrics import bleu, chrf
-from nmt.inference.translator import Translator
 from nmt.model.build import build_model
-from nmt.runs import checkpoint, discovery
-from nmt.runtime import out_of_memory_as
+from nmt.models import discovery
+from nmt.runs import checkpoint
 from nmt.train import loop, profiling, stopping
 from nmt.train import session as training
 from nmt.train import step as step_module
 from nmt.train import trainer as trainer_module
 from nmt.train.loss import cross_entropy
 from nmt.train.optim import adamw, parse_schedule
-from nmt.train.run_dir import check_data_unchanged, saved_precision
+from nmt.train.run_directory import check_data_unchanged, saved_precision
 from nmt.train.session import train
 from nmt.train.step import UpdateStats, train_step
 from nmt.train.trainer import Trainer
+from nmt.translation.translator import Translator
 
 
 def run(
@@ -580,7 +581,7 @@ import torch
 
 from nmt.data.prepare import prepare
 from nmt.train.distributed import RankGroup
-from nmt.config.config_io import load
+from nmt.core.config.config_io import load
 from nmt.train import profiling
 
 config = load(Path("config.yaml"))

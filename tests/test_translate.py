@@ -20,20 +20,21 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from tiny import config
 
-from nmt.data.normalization import normalize, normalize_case
-from nmt.data.sentences import count_sentences, split_sentences, split_to_fit
-from nmt.errors import ConfigError, DataError, NMTError, UsageError
-from nmt.inference import Source, batch_engine, chunking, max_target_length, native
-from nmt.inference.alignment import Link, align, link_words
-from nmt.inference.batch_engine import BatchEngine
-from nmt.inference.chunking import chunk_by_arrival
-from nmt.inference.segments import FixedSpan, Line
-from nmt.inference.translation import Part, Translation, concatenate
-from nmt.inference.translator import Translator
+from nmt.core.errors import ConfigError, DataError, NMTError, UsageError
+from nmt.engines import Source, batch_engine, max_target_length, native
+from nmt.engines.batch_engine import BatchEngine
 from nmt.search import SEARCHES, Hypothesis, Search, parse_search
 from nmt.search.beam import Beam
 from nmt.search.greedy import Greedy
+from nmt.text.normalization import normalize, normalize_case
+from nmt.text.sentences import count_sentences, split_sentences, split_to_fit
 from nmt.train.session import train
+from nmt.translation import chunking
+from nmt.translation.alignment import Link, align, link_words
+from nmt.translation.chunking import chunk_by_arrival
+from nmt.translation.result import Part, Translation, concatenate
+from nmt.translation.segments import FixedSpan, Line
+from nmt.translation.translator import Translator
 
 
 @pytest.fixture(scope="module")

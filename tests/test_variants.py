@@ -15,20 +15,20 @@ import torch.nn.functional as F  # noqa: N812
 from test_model import PAIRS, TINY, VOCABULARY, logits
 from torch import Tensor
 
-from nmt.config import ModelConfig
-from nmt.errors import ConfigError, DataError
+from nmt.core.config import ModelConfig
+from nmt.core.errors import ConfigError, DataError
+from nmt.engines import Source
 from nmt.export import EXPORTS, LOADERS
-from nmt.inference import Source
-from nmt.inference.translator import Translator
 from nmt.model.attention import CausalMask, Mask, SelfAttention, additive_mask, boolean_mask, record_attention
 from nmt.model.build import build_model, check_model, count_parameters
 from nmt.model.layers import FeedForward, Residual, RMSNorm
 from nmt.model.positions import POSITION_ENCODINGS, PositionInput, StackSpec
 from nmt.model.positions.relative import Rotary, Shaw
 from nmt.model.recurrent import gru_cell
-from nmt.runs import discovery
+from nmt.models import discovery
 from nmt.search import parse_search
 from nmt.train.session import train
+from nmt.translation.translator import Translator
 
 
 def attention(**changes: object) -> SelfAttention:

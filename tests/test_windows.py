@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from commandline import CommandLine, sentences, training, write
 
-from nmt import paths
+from nmt.core import paths
 
 WINDOWS = """
 import os, sys, warnings
@@ -58,7 +58,7 @@ def test_commands_run_without_posix_modules(tmp_path: Path) -> None:
 HOLD = """
 import sys
 from pathlib import Path
-from nmt.paths import locked
+from nmt.core.paths import locked
 with locked(Path("lock"), lambda: sys.exit("busy")):
     print("held", flush=True)
     sys.stdin.read()

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from lxml import etree
 from stub_translations import OPTIONS, reverse_words, texts, translated, uppercase
 
+from nmt.core.errors import DataError
 from nmt.documents import xliff
 from nmt.documents.document import RichText, Tag
 from nmt.documents.formats import DocumentOptions
 from nmt.documents.splicing import SplicedDocument
-from nmt.errors import DataError
 
 V1 = """\
 <?xml version="1.0" encoding="UTF-8" ?>

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file
 
-from nmt.config import Config, config_io
+from nmt.core.config import Config, config_io
 from nmt.runs import checkpoint
 
 WORDS = "ba be bi bo bu da de di do du ga ge gi go gu".split()

@@ -17,10 +17,10 @@ from typing import Any, NoReturn, cast
 import typer
 from typer.core import TyperGroup
 
-from nmt import __version__
-from nmt.cli import process_settings
-from nmt.console import LOG, discard, escape_control, log
-from nmt.errors import NMTError, StoppedError, UsageError, file_hint
+from nmt.core.console import LOG, discard, escape_control, log
+from nmt.core.errors import NMTError, StoppedError, UsageError, file_hint
+from nmt.core.version import __version__
+from nmt.jobs import process_settings
 
 ClickUsageError = cast(type[Exception], typer.BadParameter.__base__)
 """Click's UsageError. Some versions of Typer bundle Click, so it cannot be imported from click."""

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from nmt.cli.options import ModelOption, SearchOption
-from nmt.cli.output import write_file
-from nmt.errors import UsageError, check_choice
+from nmt.core.errors import UsageError, check_choice
+from nmt.jobs.output import write_file
 
 MAX_LOG_CHARACTERS = 120
 
@@ -42,8 +42,8 @@ def attention(
     """
     import json
 
-    from nmt.console import log
-    from nmt.runs import discovery
+    from nmt.core.console import log
+    from nmt.models import discovery
     from nmt.viz.attention_maps import PARTS, attention_maps, draw
     from nmt.viz.figures import check_figure_format
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from nmt.errors import UsageError
+from nmt.core.errors import UsageError
 
 
 def average(
@@ -43,9 +43,12 @@ def average(
     if second is not None:
         if last is not None:
             raise UsageError("--last averages the checkpoints of one run", "leave out --last or the second run")
+        from nmt.models.discovery import find_model
         from nmt.runs.interpolation import interpolate_models
 
-        typer.echo(interpolate_models(first, second, 0.5 if share is None else share, run))
+        first_model = find_model(first)
+        second_model = find_model(second)
+        typer.echo(interpolate_models(first_model, second_model, 0.5 if share is None else share, run))
         return
     for name, value in (("--share", share), ("--run", run)):
         if value is not None:
@@ -54,10 +57,11 @@ def average(
     if last < 2:
         raise UsageError(f"--last must be at least 2, got {last}")
 
-    from nmt.runs import checkpoint, discovery, pretrained
+    from nmt.runs import checkpoint, pretrained
+    from nmt.runs.model_files import load_settings
 
     pretrained.reject_pretrained(first)
-    if checkpoint.checkpoints(first) and last > (keep_last := discovery.load_settings(first)[0].train.keep_last):
+    if checkpoint.checkpoints(first) and last > (keep_last := load_settings(first)[0].train.keep_last):
         raise UsageError(
             f"{first} keeps its {keep_last} latest checkpoints", f"reduce --last, or train with train.keep_last={last}"
         )

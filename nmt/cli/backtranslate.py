@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from nmt.cli import synthesis
 from nmt.cli.options import DeviceOption, EncodingErrorsOption, SearchOption, SearchPrecisionOption, load_translator
+from nmt.jobs import synthesis
 
 
 def backtranslate(

@@ -18,14 +18,14 @@ from nmt.cli.options import (
     check_test_options,
     load_translator,
 )
-from nmt.cli.output import show, write_file
-from nmt.errors import CheckpointError, NMTError, UsageError
+from nmt.core.errors import CheckpointError, NMTError, UsageError
+from nmt.jobs.output import show, write_file
 
 if TYPE_CHECKING:
     from nmt.evaluate.calibration import Reliability
     from nmt.evaluate.test_sets import TestSet
-    from nmt.inference.confidence import Calibration
-    from nmt.inference.translator import Translator
+    from nmt.translation.confidence import Calibration
+    from nmt.translation.translator import Translator
 
 
 def calibrate(
@@ -84,10 +84,10 @@ def calibrate(
     if evaluate_only and src is None and not test:
         raise UsageError("--evaluate-only needs a test set", "add --test, or --src and --ref")
 
+    from nmt.core.paths import check_not_overwriting
     from nmt.evaluate.calibration import CHRF, comet_quality, measure_reliability
     from nmt.evaluate.calibration import calibrate as calibrate_translator
     from nmt.evaluate.test_sets import file_test_set, named_test_set, sample
-    from nmt.paths import check_not_overwriting
 
     check_not_overwriting([html], [src, *(ref or ())])
     translator = load_translator(model, device, precision)
@@ -120,7 +120,7 @@ def calibrate(
     else:
         show(_format(calibration, results))
     if html:
-        from nmt.templates import render
+        from nmt.core.templates import render
 
         name = f"{translator.run.resolve().name}/{calibration.checkpoint}"
         write_file(html, render("calibration.html", calibration=calibration, results=results, model=name))
@@ -142,9 +142,9 @@ def _development_set(translator: Translator, spec: str) -> TestSet:
 
 
 def _save(translator: Translator, calibration: Calibration) -> None:
-    from nmt.console import log
+    from nmt.core.console import log
+    from nmt.core.untrusted_files import read_record
     from nmt.runs import checkpoint, model_card, pretrained
-    from nmt.untrusted_files import read_record
 
     run, best = translator.run, checkpoint.best(translator.run)
     is_best = best is not None and best.samefile(translator.checkpoint)
@@ -161,7 +161,7 @@ def _save(translator: Translator, calibration: Calibration) -> None:
 
 
 def _format(calibration: Calibration, results: list[Reliability]) -> str:
-    from nmt.console import format_table
+    from nmt.core.console import format_table
 
     head = ["", "sentences", "confidence", "quality", "Pearson", "Spearman", "Kendall", "calibration error"]
     rows = [head]

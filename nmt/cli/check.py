@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nmt.cli.options import EncodingErrorsOption, SetOption
-from nmt.cli.output import show, write_file
-from nmt.config.config_io import LANGUAGE_CODE
-from nmt.console import counted, log, progress
-from nmt.errors import DataError, NMTError, UsageError, check_choice, file_hint
+from nmt.core.config.config_io import LANGUAGE_CODE
+from nmt.core.console import counted, log, progress
+from nmt.core.errors import DataError, NMTError, UsageError, check_choice, file_hint
+from nmt.jobs.output import show, write_file
 
 if TYPE_CHECKING:
-    from nmt.config import DataConfig
+    from nmt.core.config import DataConfig
     from nmt.data.check import Example, Report
     from nmt.data.pairs import Pair
     from nmt.data.sources import Split
@@ -80,9 +80,11 @@ def check(
         inputs = _file_corpora(src, tgt, src_lang, tgt_lang, encoding_errors)
     else:
         inputs = _config_corpora(str(config), set_ or [], with_tests=test is None)
+    from nmt.evaluate.test_sets import files_of_name, load_test_pairs
+
     for name in test or []:
         inputs.test_sets += load_test_pairs(name, inputs.languages, encoding_errors)
-        inputs.files += test_files(name)
+        inputs.files += files_of_name(name)
     report = _run(inputs, fix, html, ignore or [], examples)
     if json_:
         show(json.dumps(report.to_dict(), indent=2, ensure_ascii=False))
@@ -131,7 +133,9 @@ def _check_options(
         raise UsageError("--set requires --config", "add --config CONFIG")
     if config is not None and (src_lang or tgt_lang):
         raise UsageError("--src-lang and --tgt-lang are for files", "set data.src and data.tgt in the config")
-    if config is not None and encoding_errors != "strict" and not any(map(test_files, tests)):
+    from nmt.evaluate.test_sets import files_of_name
+
+    if config is not None and encoding_errors != "strict" and not any(map(files_of_name, tests)):
         raise UsageError("--encoding-errors is for files", "use errors='replace' in files(...) of the config")
     for code in filter(None, (src_lang, tgt_lang)):
         if not LANGUAGE_CODE.fullmatch(code):
@@ -140,8 +144,8 @@ def _check_options(
 
 def _run(inputs: _Inputs, fix: Path | None, html: Path | None, ignore: list[str], max_examples: int) -> Report:
     """Check the corpora, and write the page and the repaired corpus."""
+    from nmt.core.paths import check_not_overwriting
     from nmt.data.check import run_checks
-    from nmt.paths import check_not_overwriting
 
     outputs = _outputs(fix, inputs.languages) if fix is not None else []
     corpus_files = chain.from_iterable(corpus.files for corpus in inputs.corpora)
@@ -227,7 +231,7 @@ def _file_corpora(src: Path, tgt: Path | None, src_lang: str, tgt_lang: str, enc
 
 def _config_corpora(name: str, overrides: list[str], *, with_tests: bool) -> _Inputs:
     """Return the training corpora of a config, the files of its held-out sets, and these sets with `with_tests`."""
-    from nmt.config import config_io
+    from nmt.core.config import config_io
     from nmt.data.sources import open_split
 
     data = config_io.load(config_io.find(name), overrides).data
@@ -268,38 +272,8 @@ def _add_held_out(inputs: _Inputs, data: DataConfig, split: str, *, with_tests: 
     return ""
 
 
-def test_files(name: str) -> tuple[()] | tuple[Path, Path]:
-    """Return the two files of SRC:TGT, or an empty tuple for other test set names."""
-    src, colon, tgt = name.partition(":")
-    if not colon or "(" in name:
-        return ()
-    return Path(src), Path(tgt)
-
-
-def load_test_pairs(name: str, languages: tuple[str, str], encoding_errors: str) -> list[TestSet]:
-    """Return name and pairs, for each reference, of a test set that training data must not overlap with.
-
-    `name` is that of a test set or SRC:TGT.
-    """
-    from nmt.data.pairs import read_pairs
-
-    if files := test_files(name):
-        pairs = list(read_pairs(*files, errors=encoding_errors))
-        return [(str(files[0]), pairs)]
-    from nmt.evaluate.test_sets import named_test_set
-
-    if not all(languages):
-        raise UsageError(f"the languages to read from {name} are unknown", "set --src-lang and --tgt-lang")
-    test = named_test_set(name, *languages)
-    test_sets = []
-    for reference in test.references:
-        pairs = list(zip(test.sources, reference, strict=True))
-        test_sets.append((test.name, pairs))
-    return test_sets
-
-
 def _check_language(code: str) -> None:
-    from nmt.data.check.languages import LANGUAGES, model_code
+    from nmt.text.language_identification import LANGUAGES, model_code
 
     if not code:
         log("the language of a file is unknown and not checked; set --src-lang and --tgt-lang")

@@ -24,14 +24,14 @@ from nmt.cli.options import (
     check_test_options,
     load_test_sets,
 )
-from nmt.cli.output import show, write_file
-from nmt.console import format_table
-from nmt.errors import UsageError
+from nmt.core.console import format_table
+from nmt.core.errors import UsageError
+from nmt.jobs.output import show, write_file
 
 if TYPE_CHECKING:
     from nmt.evaluate.comparison import Bucket, Comparison
     from nmt.evaluate.test_sets import TestSet
-    from nmt.inference.translator import Translator
+    from nmt.translation.translator import Translator
 
 
 def compare(
@@ -81,9 +81,9 @@ def compare(
     check_test_options(src, ref, test)
     import json
 
+    from nmt.core.paths import check_not_overwriting
     from nmt.evaluate.comparison import System, check_resamples
     from nmt.evaluate.comparison import compare as compare_systems
-    from nmt.paths import check_not_overwriting
 
     paths = (first, second)
     translators = _load_translators(paths, device, precision)
@@ -122,7 +122,7 @@ def compare(
 
 def _load_translators(paths: tuple[Path, Path], device: str, precision: str) -> list[Translator | None]:
     """Load the models among the systems; None for a file of translations."""
-    from nmt.inference.translator import Translator
+    from nmt.translation.translator import Translator
 
     translators = [None if path.is_file() else Translator.load(path, device, precision) for path in paths]
     if len({(each.config.data.src, each.config.data.tgt) for each in translators if each}) > 1:
@@ -146,10 +146,10 @@ def _training_counts(
     train: Path | None, translator: Translator | None, test_sets: list[TestSet], encoding_errors: str
 ) -> Counter[str] | None:
     """Count the test sets' words in --train, or in the prepared training data of the model if it still exists."""
-    from nmt.console import log, progress
-    from nmt.data.normalization import words_without_punctuation as words
+    from nmt.core.console import log, progress
     from nmt.data.pairs import read_lines
     from nmt.data.prepare import find_prepared_text
+    from nmt.text.normalization import words_without_punctuation as words
 
     path = train or (find_prepared_text(translator.run, translator.config.data.src) if translator else None)
     if path is None:

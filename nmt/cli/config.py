@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 
 from nmt.cli.options import SetOption
-from nmt.config import Config
-from nmt.errors import UsageError
-from nmt.registry import parse
+from nmt.core.config import Config
+from nmt.core.errors import UsageError
+from nmt.core.registry import parse
 
 
 def config(
@@ -30,7 +30,7 @@ def config(
       nmt config --set model.dim=512 --set model.heads=8 > mine.yaml
       nmt config --options
     """
-    from nmt.config import config_io
+    from nmt.core.config import config_io
 
     if options and (name or set_):
         raise UsageError("--options does not take other arguments", "run nmt config --options")

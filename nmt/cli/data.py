@@ -10,8 +10,8 @@ import typer
 
 from nmt.cli.check import check
 from nmt.cli.options import ConfigOption, EncodingErrorsOption, SetOption
-from nmt.console import format_table, log
-from nmt.errors import UsageError
+from nmt.core.console import format_table, log
+from nmt.core.errors import UsageError
 
 app = typer.Typer(no_args_is_help=True, help="Download, check and prepare parallel data.")
 
@@ -95,7 +95,7 @@ def prepare(config: ConfigOption = "quickstart", set_: SetOption = None) -> None
       nmt data prepare --config multi30k
       nmt data prepare --config multi30k --set tokenizer.vocab_size=4000
     """
-    from nmt.config import config_io
+    from nmt.core.config import config_io
     from nmt.data.prepare import prepare as prepare_data
 
     typer.echo(prepare_data(config_io.load(config_io.find(config), set_ or [])).directory)

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nmt.cli import synthesis
-from nmt.cli.check import test_files
 from nmt.cli.options import DeviceOption, EncodingErrorsOption, SearchOption, SearchPrecisionOption, load_translator
-from nmt.errors import DataError, UsageError
+from nmt.core.errors import DataError, UsageError
+from nmt.jobs import synthesis
 
 if TYPE_CHECKING:
-    from nmt.inference.translator import Translator
     from nmt.synthetic.source_text import SourceText
+    from nmt.translation.translator import Translator
 
 N_BEST_SEARCH = "beam(beam_size=8, top_beams=8)"
 """Default search of --select."""
@@ -62,13 +61,14 @@ def distill(
       nmt distill --model Helsinki-NLP/opus-mt-en-de --input news.en --output data/distilled
     """
     from nmt.data.pairs import open_text
+    from nmt.evaluate.test_sets import files_of_name
 
     parsed_shard = synthesis.parse_shard(shard)
     if input and (data or select):
         raise UsageError(
             f"{'--data' if data else '--select'} does not apply to --input, which has no references", "leave it out"
         )
-    if not input and encoding_errors != "strict" and not any(map(test_files, test or ())):
+    if not input and encoding_errors != "strict" and not any(map(files_of_name, test or ())):
         raise UsageError("--encoding-errors is for --input", "use errors='replace' in files(...) of --data")
     if input:
         open_text(input).close()

@@ -42,9 +42,10 @@ def doctor(json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = 
 def _system_info() -> dict[str, Any]:
     import torch
 
-    from nmt import __version__, autotune, paths, runtime
-    from nmt.config import ModelConfig
-    from nmt.inference import engine_library, native
+    from nmt.core import autotune, paths, runtime
+    from nmt.core.config import ModelConfig
+    from nmt.core.version import __version__
+    from nmt.engines import engine_library, native
     from nmt.runs.run_info import memory_gb
 
     flags = engine_library.cpu_flags().split()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from nmt.errors import UsageError
+from nmt.core.errors import UsageError
 
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 

@@ -28,11 +28,11 @@ from nmt.cli.options import (
     load_translator,
     search_spec,
 )
-from nmt.cli.output import show
-from nmt.errors import UsageError
+from nmt.core.errors import UsageError
+from nmt.jobs.output import show
 
 if TYPE_CHECKING:
-    from nmt.inference.translator import Translator
+    from nmt.translation.translator import Translator
 
 
 def evaluate(
@@ -80,11 +80,11 @@ def evaluate(
 
     import json
 
-    from nmt.console import log
+    from nmt.core.console import log
+    from nmt.core.paths import check_not_overwriting
     from nmt.data.check.sides import swap_warning
     from nmt.evaluate.evaluation import evaluate as evaluate_test_set
     from nmt.evaluate.test_sets import safe_filename
-    from nmt.paths import check_not_overwriting
     from nmt.runs.model_card import write_card
 
     translator = load_translator(model, device, precision)

@@ -31,6 +31,6 @@ def import_(
       nmt import opus-2020-02-26.zip --run runs/opus --src-lang en --tgt-lang de
       nmt train --init-from runs/opus --run runs/mine --set "data.train=files(train='mine')" --set data.replay=europarl
     """
-    from nmt.imports import import_model
+    from nmt.models.importers import import_model
 
     typer.echo(import_model(source, run, revision, src_lang, tgt_lang))

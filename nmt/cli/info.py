@@ -25,8 +25,9 @@ def info(
       nmt info
       nmt info runs/multi30k --json
     """
-    from nmt.console import escape_control
-    from nmt.runs import discovery, pretrained
+    from nmt.core.console import escape_control
+    from nmt.models import discovery
+    from nmt.runs import pretrained
     from nmt.runs.model_card import describe, read_metadata
     from nmt.runs.run_info import collect
 

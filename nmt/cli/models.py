@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from nmt.cli.output import show
-from nmt.console import format_table
+from nmt.core.console import format_table
+from nmt.jobs.output import show
 
 
 def models(
@@ -27,8 +27,8 @@ def models(
     import json
     from dataclasses import asdict
 
-    from nmt.console import escape_control, log
-    from nmt.imports.models import list_models
+    from nmt.core.console import escape_control, log
+    from nmt.models.catalog import list_models
 
     found = list_models(src, tgt)
     if json_:

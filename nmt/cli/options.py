@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nmt.console import log
-from nmt.errors import UsageError
-from nmt.registry import format_spec, parse
+from nmt.core.console import log
+from nmt.core.errors import UsageError
+from nmt.core.registry import format_spec, parse
 
 if TYPE_CHECKING:
     from nmt.evaluate.test_sets import TestSet
-    from nmt.inference.translator import Translator
+    from nmt.translation.translator import Translator
 
 ConfigOption = Annotated[
     str,
@@ -111,7 +110,7 @@ def load_test_sets(
     encoding_errors: str,
 ) -> list[TestSet]:
     """Load the test sets: --src and --ref, --test, or the default test set of a model."""
-    from nmt.config import DataConfig
+    from nmt.core.config import DataConfig
     from nmt.evaluate import test_sets
     from nmt.runs.run_info import check_data_is_known
 
@@ -132,14 +131,6 @@ def check_file_names(tests: list[TestSet]) -> None:
     names = [safe_filename(test.name) for test in tests]
     if same := [name for name in names if names.count(name) > 1]:
         raise UsageError(f"two test sets have the file name {same[0]}", "use them one by one, with other outputs")
-
-
-def argument_lines(arguments: list[str], encoding_errors: str) -> Iterator[str]:
-    """Yield the lines of command-line arguments. Python decodes their invalid UTF-8 to surrogates."""
-    from nmt.data.pairs import decode_lines
-
-    raw = (line.encode("utf-8", "surrogateescape") for argument in arguments for line in argument.split("\n"))
-    return decode_lines(raw, "the command line", encoding_errors)
 
 
 def search_spec(
@@ -186,8 +177,8 @@ def search_spec(
 
 def load_translator(model: Path | list[Path] | None, device: str, precision: str) -> Translator:
     """Load the model of --model, or the newest run, whose checkpoint is logged."""
-    from nmt.inference.translator import Translator
-    from nmt.runs import discovery
+    from nmt.models import discovery
+    from nmt.translation.translator import Translator
 
     translator = Translator.load(model or discovery.newest_run(), device, precision)
     if model is None:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nmt.console import log
-from nmt.errors import ConfigError, UsageError, check_choice
+from nmt.core.console import log
+from nmt.core.errors import ConfigError, UsageError, check_choice
 from nmt.runs import pretrained
 from nmt.viz import learning_curves
 
@@ -87,8 +87,8 @@ def positions(
 def _build(specs: list[str], dim: int, heads: int, layer: int, decoder: bool) -> dict[str, PositionEncoding]:
     import torch
 
+    from nmt.core.registry import resolve
     from nmt.model.positions import POSITION_ENCODINGS, StackSpec
-    from nmt.registry import resolve
 
     if dim % heads or dim % 2:
         raise ConfigError(
@@ -101,7 +101,7 @@ def _build(specs: list[str], dim: int, heads: int, layer: int, decoder: bool) ->
 
 def _load(path: Path, decoder: bool) -> dict[str, PositionEncoding]:
     from nmt.model.transformer import Transformer
-    from nmt.runs import discovery
+    from nmt.models import discovery
 
     loaded = discovery.load(path)
     if not isinstance(loaded.model, Transformer):

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from nmt.cli.options import DeviceOption
-from nmt.cli.output import show
-from nmt.console import SILENT, format_table
+from nmt.core.console import SILENT, format_table
+from nmt.jobs.output import show
 
 
 def reproduce(

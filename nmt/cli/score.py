@@ -11,8 +11,8 @@ from typing import Annotated
 import typer
 
 from nmt.cli.options import DeviceOption, EncodingErrorsOption, ModelsOption, load_translator
-from nmt.cli.output import OUTPUT_FORMATS, open_output
-from nmt.errors import check_choice
+from nmt.core.errors import check_choice
+from nmt.jobs.output import OUTPUT_FORMATS, open_output
 
 
 def score(
@@ -43,9 +43,9 @@ def score(
     """
     check_choice("format", format, OUTPUT_FORMATS)
 
-    from nmt.console import progress
+    from nmt.core.console import progress
+    from nmt.core.paths import check_not_overwriting
     from nmt.data.pairs import count_lines, open_text, read_pairs
-    from nmt.paths import check_not_overwriting
 
     for file in (src, tgt):
         open_text(file).close()

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from nmt.cli.options import DeviceOption, SearchOption, SearchPrecisionOption
-from nmt.errors import UsageError
+from nmt.core.errors import UsageError
 
 PACKAGES = {
     "starlette": "starlette", "uvicorn": "uvicorn", "python_multipart": "python-multipart",
@@ -90,9 +90,7 @@ def serve(
       nmt serve --host 0.0.0.0 --api-keys keys.txt --rate-limit 60 --max-length 2000
     """
     _check_packages()
-    from nmt.console import log
-    from nmt.inference.guard import Guard
-    from nmt.inference.translator import Translator
+    from nmt.core.console import log
     from nmt.runs import pretrained
     from nmt.search import parse_search
     from nmt.server import http
@@ -101,6 +99,8 @@ def serve(
     from nmt.server.files import start_processes
     from nmt.server.limits import Limits, read_keys
     from nmt.server.service import Service
+    from nmt.translation.guard import Guard
+    from nmt.translation.translator import Translator
 
     if search:
         parse_search(search)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nmt.cli.options import ConfigOption, SetOption
-from nmt.cli.output import show
-from nmt.console import format_table
-from nmt.errors import UsageError
+from nmt.core.console import format_table
+from nmt.core.errors import UsageError
+from nmt.jobs.output import show
 
 if TYPE_CHECKING:
     from nmt.model.seq2seq import Seq2Seq
@@ -44,10 +44,10 @@ def summary(
 
     if model is not None and (config or set_):
         raise UsageError("pass either a model, or --config and --set", "for example nmt summary runs/quickstart")
-    from nmt.config import config_io
+    from nmt.core.config import config_io
     from nmt.model.build import build_model
     from nmt.model.summary import summarize
-    from nmt.runs import discovery
+    from nmt.models import discovery
 
     if model is not None:
         module = discovery.load(model).model

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nmt.cli.options import ConfigOption, DeviceOption, SetOption
-from nmt.cli.output import show
-from nmt.console import format_table
-from nmt.errors import UsageError
+from nmt.core.console import format_table
+from nmt.core.errors import UsageError
+from nmt.jobs.output import show
 
 if TYPE_CHECKING:
     from nmt.train.sweep import RunResult, SummaryRow
@@ -53,8 +53,8 @@ def sweep(
     from dataclasses import asdict
 
     from nmt.cli.duration import parse_duration
-    from nmt.config.config_io import override_names
-    from nmt.paths import runs_dir
+    from nmt.core.config.config_io import override_names
+    from nmt.core.paths import runs_dir
     from nmt.train import sweep as sweeping
 
     limit = parse_duration(time_limit) if time_limit is not None else None

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from nmt.cli.options import EncodingErrorsOption, argument_lines
-from nmt.cli.output import write_file
-from nmt.config import TokenizerConfig
+from nmt.cli.options import EncodingErrorsOption
+from nmt.core.config import TokenizerConfig
+from nmt.jobs.output import write_file
 
 app = typer.Typer(help="Train or inspect a SentencePiece tokenizer.", no_args_is_help=True)
 
@@ -34,12 +34,12 @@ def train(
     """
     from itertools import chain
 
-    from nmt.config import MAX_VOCAB_SIZE
-    from nmt.data import tokenizer
+    from nmt.core.config import MAX_VOCAB_SIZE
+    from nmt.core.errors import UsageError, check_choice
+    from nmt.core.paths import check_not_overwriting, descriptor
     from nmt.data.pairs import read_lines
     from nmt.data.placeholders import PLACEHOLDERS
-    from nmt.errors import UsageError, check_choice
-    from nmt.paths import check_not_overwriting, descriptor
+    from nmt.text import tokenizer
 
     check_choice("model type", model_type, ("unigram", "bpe"))
     if not 1 <= vocab_size <= MAX_VOCAB_SIZE:
@@ -67,8 +67,9 @@ def encode(
     Examples:
       nmt tokenizer encode runs/quickstart/spm.model "Are we done?"
     """
-    from nmt.data.tokenizer import Tokenizer
+    from nmt.jobs.argument_lines import argument_lines
+    from nmt.text.tokenizers import load_tokenizer
 
-    tokenizer = Tokenizer.load(model)
+    tokenizer = load_tokenizer(model)
     for line in argument_lines(text, encoding_errors):
         typer.echo(" ".join(tokenizer.ids_to_pieces(tokenizer.encode(line))))

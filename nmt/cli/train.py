@@ -11,10 +11,10 @@ import typer
 
 from nmt.cli.duration import format_duration, parse_duration
 from nmt.cli.options import ConfigOption, DeviceOption, PrecisionOption, SetOption
-from nmt.cli.output import show
-from nmt.config import FINE_TUNING, Config
-from nmt.console import SILENT
-from nmt.errors import StoppedError, UsageError
+from nmt.core.config import FINE_TUNING, Config
+from nmt.core.console import SILENT
+from nmt.core.errors import StoppedError, UsageError
+from nmt.jobs.output import show
 
 if TYPE_CHECKING:  # imports torch
     from nmt.train.profiling import Estimate
@@ -75,8 +75,8 @@ def train(
       nmt train --init-from runs/small --set "data.train=files(train='my/corpus')" --set data.replay=tatoeba
       nmt train --config tatoeba --set "data.train=files(train='my/corpus')" --run runs/mine
     """
-    from nmt.config import config_io
-    from nmt.paths import runs_dir
+    from nmt.core.config import config_io
+    from nmt.core.paths import runs_dir
 
     if batch_tokens is not None and "train.batch_tokens" in config_io.override_names(set_ or ()):
         raise UsageError("--batch-tokens and --set train.batch_tokens are the same option", "leave out one of them")
@@ -122,7 +122,7 @@ def _show_best(run: Path) -> None:
 
 def _load_config(name: str, resumed_run: Path | None, init_from: Path | None, overrides: list[str]) -> Config:
     """Load the config named on the command line, or that of the run to resume, and apply the overrides."""
-    from nmt.config import config_io
+    from nmt.core.config import config_io
 
     if resumed_run and not name and (path := resumed_run / "config.yaml").is_file():
         if not path.read_bytes().strip():
@@ -140,10 +140,11 @@ def _fine_tuning_config(path: Path, init_from: Path, overrides: list[str]) -> Co
 
     `search` is that of the run, too, and `train.max_length` at least that of the run, unless the config file has them.
     """
-    from nmt.config import config_io
-    from nmt.data.tokenizer import tokenizer_file
+    from nmt.core.config import config_io
     from nmt.model.build import max_positions
-    from nmt.runs import discovery
+    from nmt.models import discovery
+    from nmt.text.tokenizers import tokenizer_file
+
 
     run, _ = discovery.resolve_model(init_from)
     config, start = config_io.read(path), config_io.load(run / "config.yaml")

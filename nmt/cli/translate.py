@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nmt.cli.documents import DocumentJob, document_arguments, parser_of_format, plan_documents
 from nmt.cli.options import (
     MODELS_HELP,
     BeamSizeOption,
@@ -18,20 +17,20 @@ from nmt.cli.options import (
     LengthPenaltyOption,
     SearchOption,
     SearchPrecisionOption,
-    argument_lines,
     search_spec,
 )
-from nmt.cli.output import OUTPUT_FORMATS, JsonLinesFormat, OutputFormat, TextFormat, check_uncompressed
-from nmt.cli.sharding import Shard
-from nmt.cli.translation_job import LanguageCheck, TranslationJob, log_terms, translate_file, translate_stream
+from nmt.core.errors import CheckpointError, NMTError, UsageError, check_choice
+from nmt.core.paths import check_not_overwriting, descriptor
 from nmt.documents.formats import FORMATS, DocumentOptions
-from nmt.errors import CheckpointError, NMTError, UsageError, check_choice
-from nmt.paths import check_not_overwriting, descriptor
+from nmt.jobs.documents import DocumentJob, document_arguments, parser_of_format, plan_documents
+from nmt.jobs.output import OUTPUT_FORMATS, JsonLinesFormat, OutputFormat, TextFormat, check_uncompressed
+from nmt.jobs.sharding import Shard
+from nmt.jobs.translation_job import LanguageCheck, TranslationJob, log_terms, translate_file, translate_stream
 
 if TYPE_CHECKING:
     from nmt.documents.markup_lines import MarkupLines
-    from nmt.inference.guard import Guard
-    from nmt.inference.translator import Translator
+    from nmt.translation.guard import Guard
+    from nmt.translation.translator import Translator
 
 LINE_SUFFIXES = {".csv", ".tsv", ".txt"}
 """Suffixes of document formats that files with one sentence per line have, too."""
@@ -201,6 +200,7 @@ def translate(
     outputs = [output] if output and not (is_document and output.is_dir()) else []
     check_not_overwriting(outputs, inputs)
 
+    from nmt.jobs.argument_lines import argument_lines
     from nmt.search import parse_search
 
     translator = _load(model, to, device, precision, engine)
@@ -219,8 +219,8 @@ def translate(
     guarded = _guard(translator, protect, localize_numbers, glossary) if guard else translator
     language_check = LanguageCheck(translator.config.data.src, translator.config.data.tgt)
     if is_document:
+        from nmt.documents.document_translator import DocumentTranslator
         from nmt.documents.memory import TranslationMemory
-        from nmt.documents.translate import DocumentTranslator
 
         options = DocumentOptions(
             translator.config.data.src, translator.config.data.tgt, tuple(column or ()), tuple(key or ()), retranslate,
@@ -301,9 +301,9 @@ def _check_input(text: list[str] | None, input: Path | None, output: Path | None
 
 
 def _guard(translator: Translator, protect: list[str] | None, localize_numbers: bool, glossary: Path | None) -> Guard:
-    from nmt.data.spans import compile_patterns
-    from nmt.inference.glossary import Glossary
-    from nmt.inference.guard import Guard
+    from nmt.text.spans import compile_patterns
+    from nmt.translation.glossary import Glossary
+    from nmt.translation.guard import Guard
 
     data = translator.config.data
     return Guard(
@@ -317,8 +317,8 @@ def _guard(translator: Translator, protect: list[str] | None, localize_numbers: 
 def _with_markup(translator: Guard | Translator, spec: str) -> Guard | Translator | MarkupLines:
     """Return a translator of lines that places tags by word alignment, if each line has one guarded translation."""
     from nmt.documents.markup_lines import MarkupLines
-    from nmt.inference.guard import Guard
     from nmt.search import parse_search
+    from nmt.translation.guard import Guard
 
     has_one = parse_search(spec).n_best == 1
     return MarkupLines(translator) if has_one and isinstance(translator, Guard) else translator
@@ -326,9 +326,10 @@ def _with_markup(translator: Guard | Translator, spec: str) -> Guard | Translato
 
 def _load(model: list[Path] | None, to: str, device: str, precision: str, engine: str) -> Translator:
     """Load the models, and check that they translate into the language of --to."""
-    from nmt.console import log
-    from nmt.inference.translator import Translator
-    from nmt.runs import discovery, pretrained
+    from nmt.core.console import log
+    from nmt.models import discovery
+    from nmt.runs import pretrained
+    from nmt.translation.translator import Translator
 
     paths = model or [discovery.newest_model(to)]
     translator = Translator.load(paths, device, precision, engine)

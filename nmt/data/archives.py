@@ -17,9 +17,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
+from nmt.core.errors import DataError, DownloadError
+from nmt.core.paths import named_errors
 from nmt.data.pairs import COMPRESSED, read_blocks
-from nmt.errors import DataError, DownloadError
-from nmt.paths import named_errors
 
 MAX_BYTES = 100 << 30
 """Maximum extracted size of an archive."""

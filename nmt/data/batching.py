@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from nmt.data.arrays import Indices, Integers
-from nmt.data.tokenizer import BOS, EOS, PAD, encoder_input
+from nmt.text.tokenizer import BOS, EOS, PAD, encoder_input
 
 POOL_SIZE = 2_000_000
 """Pairs that are sorted by length together, in 130 MB. In batches of 25,000 tokens of Europarl, 1.3% of the source

@@ -10,10 +10,10 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from nmt.data import normalization
+from nmt.core.errors import ConfigError, suggest
+from nmt.core.registry import resolve
 from nmt.data.pairs import Pair, hash_pair, hash_text
-from nmt.errors import ConfigError, suggest
-from nmt.registry import resolve
+from nmt.text import normalization
 
 Cleaner = Callable[..., Iterator[Pair]]
 """Keeps, changes or drops each pair before it reads the next one."""

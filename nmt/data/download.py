@@ -13,9 +13,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from nmt import __version__, paths
-from nmt.console import log, progress
-from nmt.errors import DownloadError, UsageError
+from nmt.core import paths
+from nmt.core.console import log, progress
+from nmt.core.errors import DownloadError, UsageError
+from nmt.core.version import __version__
 
 if TYPE_CHECKING:  # imported on use, because importing httpx takes 0.1 s
     import httpx

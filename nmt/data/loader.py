@@ -16,8 +16,9 @@ from random import Random
 
 import numpy as np
 
-from nmt.config import TrainConfig
-from nmt.console import progress
+from nmt.core.config import TrainConfig
+from nmt.core.console import progress
+from nmt.core.errors import DataError
 from nmt.data.arrays import Bools, Indices, Integers
 from nmt.data.batching import Batch, Ids, collate, plan_batches
 from nmt.data.mixing import Mix, PreparedCorpus, SampledCorpus, sample_pairs
@@ -25,8 +26,7 @@ from nmt.data.noise import SourceNoise
 from nmt.data.sources import CorpusOptions
 from nmt.data.store import Store
 from nmt.data.subword_regularization import SubwordSampler
-from nmt.data.tokenizer import Tokenizer
-from nmt.errors import DataError
+from nmt.text.tokenizer import Tokenizer
 
 CHUNK_SIZE = 10_000
 """Sentences tokenized at a time."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nmt.console import counted
+from nmt.core.console import counted
 from nmt.data.arrays import Indices
 from nmt.data.sources import CorpusOptions
 

@@ -9,8 +9,8 @@ from inspect import signature
 from itertools import compress, pairwise
 from random import Random
 
-from nmt.errors import ConfigError
-from nmt.registry import resolve
+from nmt.core.errors import ConfigError
+from nmt.core.registry import resolve
 
 Noise = Callable[..., str]
 

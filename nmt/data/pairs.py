@@ -22,9 +22,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from nmt.console import counted, log_once
-from nmt.errors import DataError
-from nmt.paths import new_file
+from nmt.core.console import counted, log_once
+from nmt.core.errors import DataError
+from nmt.core.paths import new_file
 
 Pair = tuple[str, str]
 

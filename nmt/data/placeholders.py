@@ -12,9 +12,9 @@ import zlib
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
-from nmt.data.normalization import LETTER_OR_DIGIT
 from nmt.data.pairs import Pair
-from nmt.data.spans import find_spans
+from nmt.text.normalization import LETTER_OR_DIGIT
+from nmt.text.spans import find_spans
 
 PLACEHOLDERS = tuple(chr(0xE000 + i) for i in range(8))
 """The characters, in the order of their use in a sentence. Further spans of a sentence are not replaced."""

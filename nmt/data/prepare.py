@@ -15,21 +15,22 @@ from typing import Any
 
 import numpy as np
 
-from nmt.config import MAX_VOCAB_SIZE, Config, DataConfig
-from nmt.console import log, progress
-from nmt.data import tokenizer as tokenizers
+from nmt.core.config import MAX_VOCAB_SIZE, Config, DataConfig
+from nmt.core.console import log, progress
+from nmt.core.errors import ConfigError, DataError
+from nmt.core.paths import data_dir, locked, resumable_directory, write_text
+from nmt.core.untrusted_files import read_record
 from nmt.data.clean import cleaning_pipeline, is_blank
 from nmt.data.mixing import Mix, PreparedCorpus
 from nmt.data.pairs import Pair, read_lines, read_pairs, write_pairs
 from nmt.data.placeholders import PLACEHOLDERS, replace_spans
-from nmt.data.sentences import count_sentences
 from nmt.data.sources import Split, open_split, parse_corpus, validate_all
 from nmt.data.sources.corpus import hash_strings, total_pairs, translators_of
 from nmt.data.store import VERSION, Store, encode_file, is_encoded
-from nmt.data.tokenizer import Tokenizer, tokenizer_file
-from nmt.errors import ConfigError, DataError
-from nmt.paths import data_dir, locked, resumable_directory, write_text
-from nmt.untrusted_files import read_record
+from nmt.text import tokenizer as tokenizers
+from nmt.text.sentences import count_sentences
+from nmt.text.tokenizer import Tokenizer
+from nmt.text.tokenizers import load_tokenizer, tokenizer_file
 
 SAMPLE_SIZE = 10_000
 """Lines whose sentences are counted."""
@@ -81,7 +82,7 @@ class PreparedData:
 
     def tokenizer(self) -> Tokenizer:
         """Load the tokenizer."""
-        return Tokenizer.load(tokenizer_file(self.directory))
+        return load_tokenizer(tokenizer_file(self.directory))
 
 
 def prepare(config: Config) -> PreparedData:
@@ -174,7 +175,7 @@ def _check_tokenizer(config: Config) -> None:
     name = "tokenizer.vocab_size"
     size = config.tokenizer.vocab_size
     if path:
-        tokenizer = Tokenizer.load(Path(path))
+        tokenizer = load_tokenizer(Path(path))
         name = path
         size = len(tokenizer)
         if tokenizer.tag_id is None and _has_tag(config.data):
@@ -197,7 +198,7 @@ def _recipe(config: Config, splits: _Splits) -> dict[str, Any]:
     """Return all that determines the prepared data. Its hash is the fingerprint."""
     tokenizer = asdict(config.tokenizer)
     if config.tokenizer.model:
-        tokenizer["model"] = Tokenizer.load(Path(config.tokenizer.model)).checksum
+        tokenizer["model"] = load_tokenizer(Path(config.tokenizer.model)).checksum
     recipe = {
         "version": VERSION,
         "src": config.data.src,
@@ -224,7 +225,7 @@ def _build(config: Config, splits: _Splits, work: Path) -> dict[str, Any]:
     num_train = sum(cleaned["corpora"][: len(splits.train)])
     if not tokenizer_file(work).is_file():
         _get_tokenizer(config, work, num_train).save(work)
-    tokenizer = Tokenizer.load(tokenizer_file(work))
+    tokenizer = load_tokenizer(tokenizer_file(work))
     _encode(config.data, pairs, tokenizer, work)
     (work / CLEANING_FILE).unlink()
     num_replay = pairs["train"] - num_train
@@ -352,7 +353,7 @@ def _get_tokenizer(config: Config, work: Path, num_train: int) -> Tokenizer:
     options = config.tokenizer
     symbols = PLACEHOLDERS if config.data.placeholders else ()
     if options.model:
-        tokenizer = Tokenizer.load(Path(options.model))
+        tokenizer = load_tokenizer(Path(options.model))
         pieces = tokenizer.ids_to_pieces(range(len(tokenizer)))
         if not set(symbols) <= set(pieces):
             log(f"{options.model} has no pieces for placeholders, so the model may not copy them")

@@ -16,8 +16,8 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.data.tokenizer import Tokenizer
-from nmt.errors import DataError
+from nmt.core.errors import DataError
+from nmt.text.tokenizer import Tokenizer
 
 VERSION = 5
 """Part of every fingerprint. Increase it when the file format changes, or when cleaning, placeholders or tokenization

@@ -14,10 +14,10 @@ from random import Random
 
 import numpy as np
 
-from nmt.data.normalization import normalize
-from nmt.data.tokenizer import SPACE, Tokenizer
-from nmt.errors import ConfigError
-from nmt.registry import resolve
+from nmt.core.errors import ConfigError
+from nmt.core.registry import resolve
+from nmt.text.normalization import normalize
+from nmt.text.tokenizer import SPACE, Tokenizer
 
 NUM_VARIANTS = 64
 """Segmentations per word: enough to include rare ones, few enough to be cached."""

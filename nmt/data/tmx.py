@@ -18,9 +18,9 @@ from itertools import chain
 from pathlib import Path
 from xml.parsers import expat
 
-from nmt.console import log_once
+from nmt.core.console import log_once
+from nmt.core.errors import DataError
 from nmt.data.pairs import Pair, read_blocks
-from nmt.errors import DataError
 
 MARKUP = {"bpt", "ept", "ph", "it", "ut", "sub"}
 """Inline elements whose content is not text of the sentence. The text of `hi` and of unknown elements is."""

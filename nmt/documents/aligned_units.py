@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from nmt.documents.ranges import Span, overlap
-from nmt.inference.alignment import Link
+from nmt.translation.alignment import Link
 
 PUNCTUATION_WEIGHT = 0.1
 """Weight of the punctuation next to a word, relative to a word."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from nmt.inference.segments import FixedSpan
+from nmt.translation.segments import FixedSpan
 
 MAX_NESTING = 20
 """Maximum number of tags around a tag that is placed by word alignment, and that is in several parts of a text."""

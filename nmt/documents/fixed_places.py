@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from nmt.data.placeholders import is_separate
-from nmt.data.spans import ProtectedSpan, find_spans
 from nmt.documents.aligned_units import AlignedSentence, SourceIndex, Unit
 from nmt.documents.ranges import Nearest, Span, overlaps_any
-from nmt.inference.segments import FixedSpan
+from nmt.text.spans import ProtectedSpan, find_spans
+from nmt.translation.segments import FixedSpan
 
 _ANY_WORD = "word"
 

@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nmt.errors import DataError
+from nmt.core.errors import DataError
 
 if TYPE_CHECKING:
     from nmt.documents.document import Document

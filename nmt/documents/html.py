@@ -14,14 +14,14 @@ from functools import partial
 from html import escape
 from itertools import accumulate
 
-from nmt.data.language_codes import base_language
 from nmt.documents.document import RichText
 from nmt.documents.formats import DocumentOptions
 from nmt.documents.inline import InlineText, Kind, Piece, text_piece
 from nmt.documents.source import FRONT_MATTER, TEMPLATE_BLOCK, TranslatableSource, Value
 from nmt.documents.splicing import Edit
 from nmt.documents.text_file import TextFile, unescape
-from nmt.inference.segments import FixedSpan
+from nmt.text.language_codes import base_language
+from nmt.translation.segments import FixedSpan
 
 INLINE = frozenset(
     "a abbr acronym b bdi bdo big br cite code data del dfn em embed font i img input ins kbd mark math nobr output "

@@ -15,11 +15,11 @@ from enum import Enum, auto
 from functools import lru_cache
 from itertools import pairwise
 
-from nmt.data.spans import find_spans
 from nmt.documents.document import RichText, Tag, parents
 from nmt.documents.rich_text import Event, Sections, events
 from nmt.documents.variants import syntax_spans
-from nmt.inference.segments import FixedSpan
+from nmt.text.spans import find_spans
+from nmt.translation.segments import FixedSpan
 
 
 class Kind(Enum):

@@ -11,12 +11,12 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from nmt.core.errors import DataError, UsageError, suggest_closest
 from nmt.documents.document import RichText
 from nmt.documents.formats import DocumentOptions
 from nmt.documents.splicing import Edit, SplicedDocument
 from nmt.documents.strings import StringLines
 from nmt.documents.text_file import TextFile
-from nmt.errors import DataError, UsageError, suggest_closest
 
 MAX_LISTED = 10
 """Maximum number of key paths in an error message."""

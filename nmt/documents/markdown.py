@@ -15,7 +15,7 @@ from typing import Any
 
 from markdown_it.token import Token
 
-from nmt.console import log
+from nmt.core.console import log
 from nmt.documents.document import RichText
 from nmt.documents.formats import DocumentOptions
 from nmt.documents.html import ENDS_PARAGRAPH, HtmlReader

@@ -9,9 +9,9 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
-from nmt.data.spans import apply_edits
 from nmt.documents.document import RichText, Tag, parents
 from nmt.documents.ranges import Span, overlaps_any
+from nmt.text.spans import apply_edits
 
 MAX_LENGTH = 100
 """Maximum number of characters of a marker."""

@@ -7,13 +7,13 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from nmt.inference.guard import Guard
-from nmt.inference.segments import Line
-from nmt.inference.translation import Translation
+from nmt.translation.guard import Guard
+from nmt.translation.result import Translation
+from nmt.translation.segments import Line
 
 if TYPE_CHECKING:  # the parser is imported when a line has markup
     from nmt.documents.document import Document
-    from nmt.documents.translate import TranslatedBlocks
+    from nmt.documents.document_translator import TranslatedBlocks
 
 _ELEMENT = re.compile(r"<([a-z][a-z0-9]{0,20})(?:\s[^<>]{0,999})?>[^<>]*</\1>", re.IGNORECASE)
 """An element with text, in a line that is HTML or has some of its tags."""
@@ -53,8 +53,8 @@ class MarkupLines:
         if not texts:
             return []
         from nmt.documents import html
+        from nmt.documents.document_translator import DocumentTranslator
         from nmt.documents.formats import DocumentOptions
-        from nmt.documents.translate import DocumentTranslator
 
         options = DocumentOptions(*self.guard.languages)
         documents = [html.parse(codecs.BOM_UTF8 + text.encode(), options) for text in texts]

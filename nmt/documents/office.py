@@ -18,10 +18,10 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from nmt.core.errors import DataError
 from nmt.documents.document import RichText
 from nmt.documents.formats import DocumentOptions, check_elements
 from nmt.documents.office_paragraph import Paragraph, local_name, set_language
-from nmt.errors import DataError
 
 if TYPE_CHECKING:
     from lxml import etree

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import TYPE_CHECKING, cast
 
-from nmt.data.language_codes import base_language
-from nmt.data.spans import apply_edits
 from nmt.documents.document import RichText, Tag
 from nmt.documents.rich_text import Event, Sections, events, with_fixed_tags
-from nmt.inference.segments import FixedSpan
+from nmt.text.language_codes import base_language
+from nmt.text.spans import apply_edits
+from nmt.translation.segments import FixedSpan
 
 if TYPE_CHECKING:
     from lxml import etree

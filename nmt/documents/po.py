@@ -17,14 +17,14 @@ from functools import cached_property
 from gettext import c2py
 from itertools import islice
 
-from nmt.data.language_codes import base_language
-from nmt.data.spans import ICU_MESSAGE
+from nmt.core.errors import DataError
 from nmt.documents.document import RichText
 from nmt.documents.formats import DocumentOptions
 from nmt.documents.splicing import Edit, SplicedDocument
 from nmt.documents.strings import StringLines
 from nmt.documents.text_file import TextFile
-from nmt.errors import DataError
+from nmt.text.language_codes import base_language
+from nmt.text.spans import ICU_MESSAGE
 
 PLURAL_FORMS = {
     "nplurals=1; plural=0;": "id ja ko lo ms my th vi zh",

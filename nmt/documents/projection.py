@@ -26,7 +26,7 @@ from nmt.documents.aligned_units import WORD, AlignedSentence, SourceIndex, Sour
 from nmt.documents.document import MAX_NESTING, RichText, Tag, parents
 from nmt.documents.fixed_places import find_places
 from nmt.documents.ranges import Nearest, Span, outside, overlap, overlaps_any
-from nmt.inference.segments import FixedSpan
+from nmt.translation.segments import FixedSpan
 
 GAP_COST = 0.5
 """Cost of a word that is not linked with a tag's words, relative to the gain of a word of one letter that is."""

@@ -12,7 +12,7 @@ from itertools import islice
 
 from nmt.documents.document import MAX_NESTING, RichText, Tag
 from nmt.documents.ranges import Span
-from nmt.inference.segments import FixedSpan
+from nmt.translation.segments import FixedSpan
 
 
 class Event(Enum):

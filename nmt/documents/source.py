@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from nmt.data.spans import apply_edits
 from nmt.documents.document import RichText
 from nmt.documents.inline import InlineText
 from nmt.documents.splicing import Edit
 from nmt.documents.text_file import TextFile
+from nmt.text.spans import apply_edits
 
 FRONT_MATTER = re.compile(
     r"\A(?:---[ \t]*\r?\n.*?^(?:---|\.\.\.)|\+\+\+[ \t]*\r?\n.*?^\+\+\+)[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import NamedTuple, Protocol
 
-from nmt.data.spans import apply_edits
 from nmt.documents.document import RichText
 from nmt.documents.text_file import TextFile
+from nmt.text.spans import apply_edits
 
 
 class Edit(NamedTuple):

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from nmt.data.spans import ProtectedSpan, apply_edits, find_spans
 from nmt.documents.document import RichText
 from nmt.documents.splicing import Edit
 from nmt.documents.variants import MAX_DEPTH, NUMBER_SIGN, Message, bar_spans, find_messages
-from nmt.inference.segments import FixedSpan
+from nmt.text.spans import ProtectedSpan, apply_edits, find_spans
+from nmt.translation.segments import FixedSpan
 
 _WHOLE = ("url", "email", "path")
 """Kinds of protected spans that stay whole."""

@@ -16,16 +16,16 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate, groupby, pairwise
 from xml.sax.saxutils import escape
 
-from nmt.data.language_codes import base_language
-from nmt.data.sentences import split_sentences
-from nmt.data.spans import apply_edits
+from nmt.core.errors import DataError
 from nmt.documents.document import RichText, Tag
 from nmt.documents.formats import DocumentOptions
 from nmt.documents.ranges import Span
 from nmt.documents.rich_text import cut, join, to_markup
 from nmt.documents.splicing import Edit
 from nmt.documents.text_file import TextFile, unescape
-from nmt.errors import DataError
+from nmt.text.language_codes import base_language
+from nmt.text.sentences import split_sentences
+from nmt.text.spans import apply_edits
 
 MAX_LINE_LENGTH = 42
 """Characters; the usual limit of television and streaming services."""

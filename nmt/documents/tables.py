@@ -12,12 +12,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+from nmt.core.errors import DataError, UsageError, suggest_closest
 from nmt.documents.document import RichText
 from nmt.documents.formats import DocumentOptions
 from nmt.documents.splicing import Edit, SplicedDocument
 from nmt.documents.strings import StringLines
 from nmt.documents.text_file import TextFile
-from nmt.errors import DataError, UsageError, suggest_closest
 
 DELIMITERS = (",", ";", "\t", "|")
 _SEPARATOR_LINE = re.compile(r'"?sep=([^"\r\n])"?\r?\n')

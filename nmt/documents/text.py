@@ -19,10 +19,10 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from nmt.data.spans import find_spans
 from nmt.documents.document import RichText
 from nmt.documents.formats import DocumentOptions
 from nmt.documents.text_file import TextFile
+from nmt.text.spans import find_spans
 
 MIN_WRAPPED = 40
 """Minimum number of characters of a line after which a paragraph continues with an upper-case letter."""

@@ -7,7 +7,7 @@ import html
 import re
 from dataclasses import dataclass
 
-from nmt.errors import DataError
+from nmt.core.errors import DataError
 
 _BYTE_ORDER_MARKS = {
     codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF32_LE: "utf-32-le", codecs.BOM_UTF32_BE: "utf-32-be",

@@ -17,15 +17,15 @@ from dataclasses import dataclass, field, replace
 from xml.parsers import expat
 from xml.sax.saxutils import escape, quoteattr
 
-from nmt.data.language_codes import base_language
+from nmt.core.errors import DataError
 from nmt.documents.document import RichText, Tag
 from nmt.documents.formats import DocumentOptions
 from nmt.documents.rich_text import Event, Sections, events, with_fixed_tags
 from nmt.documents.splicing import Edit, SplicedDocument
 from nmt.documents.text_file import TextFile, unescape
 from nmt.documents.variants import NUMBER_SIGN, bar_spans, syntax_spans
-from nmt.errors import DataError
-from nmt.inference.segments import FixedSpan
+from nmt.text.language_codes import base_language
+from nmt.translation.segments import FixedSpan
 
 MAX_PROTECTED_RANGE = 100
 """Maximum number of tags and texts between the markers of a protected range. It bounds the search for its end."""

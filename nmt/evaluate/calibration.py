@@ -15,12 +15,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nmt.console import progress
-from nmt.errors import DataError, UsageError
+from nmt.core.console import progress
+from nmt.core.errors import DataError, UsageError
 from nmt.evaluate.metrics import comet_segments, sentence_chrf
 from nmt.evaluate.test_sets import TestSet
-from nmt.inference.chunking import chunked
-from nmt.inference.confidence import (
+from nmt.runs.checkpoint import WEIGHTS, read_meta
+from nmt.search import parse_search
+from nmt.translation.chunking import chunked
+from nmt.translation.confidence import (
     FEATURE_SIGNS,
     LENGTH_RATIO,
     Array,
@@ -30,10 +32,8 @@ from nmt.inference.confidence import (
     centered,
     features,
 )
-from nmt.inference.segments import Line, protected_spans
-from nmt.inference.translator import Translator
-from nmt.runs.checkpoint import WEIGHTS, read_meta
-from nmt.search import parse_search
+from nmt.translation.segments import Line, protected_spans
+from nmt.translation.translator import Translator
 
 MIN_SENTENCES = 50
 """Minimum number of sentences of a development set."""

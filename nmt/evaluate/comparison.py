@@ -12,11 +12,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from nmt.console import progress
-from nmt.data.normalization import words, words_without_punctuation
-from nmt.errors import DataError, UsageError
+from nmt.core.console import progress
+from nmt.core.errors import DataError, UsageError
 from nmt.evaluate.metrics import LOWER_IS_BETTER, MAX_RESAMPLED_LINES, SACREBLEU_METRICS, chrf, sentence_chrf
 from nmt.evaluate.test_sets import TestSet
+from nmt.text.normalization import words, words_without_punctuation
 
 LENGTH_LIMITS = (10, 20, 30, 50)
 """Upper limits of the source length buckets, in words. A last bucket has all longer sentences."""
@@ -108,7 +108,7 @@ class Comparison:
 
     def page(self) -> str:
         """Return the comparison as a self-contained HTML page."""
-        from nmt.templates import render
+        from nmt.core.templates import render
 
         return render("compare.html", comparison=self.as_dict())
 

@@ -9,15 +9,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from nmt import __version__
-from nmt.console import log, progress
-from nmt.errors import CheckpointError, NMTError, file_hint
+from nmt.core.console import log, progress
+from nmt.core.errors import CheckpointError, NMTError, file_hint
+from nmt.core.paths import make_directory, write_text
+from nmt.core.version import __version__
 from nmt.evaluate.metrics import METRICS, Score, comet_segments
 from nmt.evaluate.test_sets import TestSet, safe_filename
-from nmt.inference.chunking import chunked
-from nmt.inference.translator import Translator
-from nmt.paths import make_directory, write_text
 from nmt.runs.run_info import weights_checksum
+from nmt.translation.chunking import chunked
+from nmt.translation.translator import Translator
 
 RESAMPLES = 1000
 """Bootstrap resamples for confidence intervals; the default of sacreBLEU."""

@@ -12,9 +12,9 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 from sacrebleu.significance import PairedTest
 
-from nmt.console import log
-from nmt.errors import UsageError
-from nmt.runtime import require_package
+from nmt.core.console import log
+from nmt.core.errors import UsageError
+from nmt.core.runtime import require_package
 
 MAX_RESAMPLED_LINES = 20_000_000
 """Maximum resamples times lines for a confidence interval. sacreBLEU keeps about 70 bytes for each in memory."""

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from nmt.config import DataConfig
-from nmt.data.pairs import read_lines, read_pairs
+from nmt.core.config import DataConfig
+from nmt.core.errors import ConfigError, DataError, UsageError, suggest
+from nmt.core.registry import parse
+from nmt.data.pairs import Pair, read_lines, read_pairs
 from nmt.data.sources import SOURCES, open_split, validate
-from nmt.errors import ConfigError, DataError, UsageError, suggest
-from nmt.registry import parse
 
 MAX_FILENAME_BYTES = 120
 """Most file systems limit file names, with all that is added, to 255 bytes."""
@@ -120,3 +120,29 @@ def _from_pairs(name: str, pairs: list[tuple[str, str]]) -> TestSet:
     if not pairs:
         raise DataError(f"the test set {name} is empty")
     return TestSet(name, [src for src, _ in pairs], [[tgt for _, tgt in pairs]])
+
+
+def files_of_name(name: str) -> tuple[()] | tuple[Path, Path]:
+    """Return the two files of SRC:TGT, or an empty tuple for other test set names."""
+    src, colon, tgt = name.partition(":")
+    if not colon or "(" in name:
+        return ()
+    return Path(src), Path(tgt)
+
+
+def load_test_pairs(name: str, languages: tuple[str, str], encoding_errors: str) -> list[tuple[str, list[Pair]]]:
+    """Return name and pairs, for each reference, of a test set that training data must not overlap with.
+
+    `name` is that of a test set or SRC:TGT.
+    """
+    if files := files_of_name(name):
+        pairs = list(read_pairs(*files, errors=encoding_errors))
+        return [(str(files[0]), pairs)]
+    if not all(languages):
+        raise UsageError(f"the languages to read from {name} are unknown", "set --src-lang and --tgt-lang")
+    test = named_test_set(name, *languages)
+    test_sets = []
+    for reference in test.references:
+        pairs = list(zip(test.sources, reference, strict=True))
+        test_sets.append((test.name, pairs))
+    return test_sets

@@ -9,15 +9,16 @@ from typing import cast
 
 import numpy as np
 
-from nmt.config import ModelConfig
-from nmt.data.tokenizer import BOS, EOS, Tokenizer, encoder_input, tokenizer_file
-from nmt.errors import UsageError
-from nmt.inference import Source, max_target_length
-from nmt.inference.ctranslate2 import LENGTH_MULTIPLE
+from nmt.core.config import ModelConfig
+from nmt.core.errors import UsageError
+from nmt.core.registry import parse
+from nmt.engines import Source, max_target_length
+from nmt.engines.ctranslate2 import LENGTH_MULTIPLE
 from nmt.model.transformer import Transformer
-from nmt.registry import parse
-from nmt.runs.discovery import LoadedModel
+from nmt.runs.model_files import LoadedModel
 from nmt.search import SearchRequest, StepModel, parse_search
+from nmt.text.tokenizer import BOS, EOS, Tokenizer, encoder_input
+from nmt.text.tokenizers import tokenizer_file
 
 Translate = Callable[[Sequence[str]], list[str]]
 """Translates normalized sentences of at most the model's maximum length. All engines use greedy search on the CPU in

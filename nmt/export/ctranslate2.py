@@ -13,18 +13,20 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from nmt.data.tokenizer import BOS, EOS, UNK, Tokenizer, tokenizer_file
+from nmt.core.registry import parse
+from nmt.core.runtime import require_package
+from nmt.engines import Source
+from nmt.engines.ctranslate2 import CTranslate2Engine
 from nmt.export.common import Translate, copy_run_files, num_positions, require_transformer
-from nmt.inference import Source, confidence
-from nmt.inference.ctranslate2 import CTranslate2Engine
 from nmt.model.ctranslate2_names import LAYER
 from nmt.model.layers import LayerNorm
 from nmt.model.position_formulas import ROTARY_BASE
 from nmt.model.positions.absolute import SINUSOIDS, sinusoids
-from nmt.registry import parse
-from nmt.runs.discovery import LoadedModel
-from nmt.runtime import require_package
+from nmt.runs.model_files import LoadedModel
 from nmt.search import parse_search
+from nmt.text.tokenizer import BOS, EOS, UNK
+from nmt.text.tokenizers import load_tokenizer, tokenizer_file
+from nmt.translation import confidence
 
 ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH"}
 """Activation functions of nmt, and their names in CTranslate2."""
@@ -33,7 +35,7 @@ ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH"}
 def export(loaded: LoadedModel, directory: Path) -> None:
     """Write the model in float32 and the files of the run into an existing directory; CTranslate2 quantizes on loading.
 
-    CTranslate2 reads and writes pieces. Normalize text with `nmt.data.normalization.normalize`, and split and join it
+    CTranslate2 reads and writes pieces. Normalize text with `nmt.text.normalization.normalize`, and split and join it
     with the `spm.model` of the run.
 
     Raises:
@@ -100,7 +102,7 @@ def load(directory: Path) -> Translate:
     Raises:
         UsageError: CTranslate2 is not installed.
     """
-    tokenizer = Tokenizer.load(tokenizer_file(directory))
+    tokenizer = load_tokenizer(tokenizer_file(directory))
     ctranslate2_engine = CTranslate2Engine(directory, tokenizer, "cpu", "fp32")
 
     def translate(sentences: Sequence[str]) -> list[str]:

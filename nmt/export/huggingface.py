@@ -19,17 +19,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from nmt.data.separate_tokenizer import SOURCE, TARGET, VOCABULARY, SeparateTokenizer
-from nmt.data.tokenizer import BOS, EOS, PAD, UNK
+from nmt.core.runtime import require_package
+from nmt.engines import max_target_length
 from nmt.export import common
 from nmt.export.common import Translate, num_positions, require_transformer
-from nmt.inference import max_target_length
 from nmt.model.marian_names import LAYER
 from nmt.model.transformer import Transformer
-from nmt.runs.discovery import LoadedModel
-from nmt.runtime import require_package
+from nmt.runs.model_files import LoadedModel
 from nmt.search import parse_search
 from nmt.search.beam import Beam
+from nmt.text.separate_tokenizer import SOURCE, TARGET, VOCABULARY, SeparateTokenizer
+from nmt.text.tokenizer import BOS, EOS, PAD, UNK
 
 Weights = dict[str, Tensor]
 READERS = ("self_attention.qkv", "cross_attention.q", "cross_attention.kv", "feed_forward.up")
@@ -39,7 +39,7 @@ READERS = ("self_attention.qkv", "cross_attention.q", "cross_attention.kv", "fee
 def export(loaded: LoadedModel, directory: Path) -> None:
     """Write model and tokenizer into an existing directory, in float32.
 
-    By default, `generate` has the beam size of the run. Normalize text with `nmt.data.normalization.normalize`.
+    By default, `generate` has the beam size of the run. Normalize text with `nmt.text.normalization.normalize`.
 
     Raises:
         UsageError: Transformers is not installed, or does not support the model.

@@ -28,17 +28,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from nmt.core.errors import UsageError
+from nmt.core.runtime import num_threads, require_package
 from nmt.data.batching import pad_rows, token_mask
-from nmt.errors import UsageError
 from nmt.export.common import Translate, copy_run_files, greedy_translator, num_positions, require_transformer
 from nmt.model.build import max_positions
 from nmt.model.cache import KVCache
 from nmt.model.positions.absolute import Floater
 from nmt.model.positions.base import GrowingTable, Position, PositionEncoding
 from nmt.model.transformer import DecoderState, Transformer
-from nmt.runs import discovery
-from nmt.runs.discovery import LoadedModel
-from nmt.runtime import num_threads, require_package
+from nmt.runs.model_files import LoadedModel, load_settings
 from nmt.search.request import Floats, StepRequest, StepResult, best_tokens
 
 ENCODER, DECODER = "encoder.onnx", "decoder.onnx"
@@ -81,7 +80,7 @@ def load(directory: Path) -> Translate:
     Raises:
         UsageError: ONNX Runtime is not installed.
     """
-    config, tokenizer, *_ = discovery.load_settings(directory)
+    config, tokenizer, *_ = load_settings(directory)
     model = OnnxModel.load(directory)
     return greedy_translator(model, tokenizer, max_positions(config.model), source_eos=config.model.source_eos)
 

@@ -10,15 +10,16 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from nmt.errors import ConfigError, suggest
+from nmt.core.errors import ConfigError, suggest
+from nmt.core.paths import sha256
+from nmt.engines.pytorch import TorchModel
 from nmt.export.common import Translate, copy_run_files, greedy_translator
-from nmt.inference import confidence
-from nmt.inference.pytorch import TorchModel
-from nmt.paths import sha256
-from nmt.runs import checkpoint, discovery
+from nmt.models import discovery
+from nmt.runs import checkpoint
 from nmt.runs.checkpoint import META, WEIGHTS
-from nmt.runs.discovery import LoadedModel
+from nmt.runs.model_files import LoadedModel
 from nmt.runs.quantization import SCALE, quantize
+from nmt.translation import confidence
 
 Weights = Mapping[str, Tensor]
 WEIGHT_TYPES: dict[str, Callable[[Weights], Weights]] = {

@@ -14,23 +14,24 @@ from pathlib import Path
 
 from safetensors import SafetensorError
 
-from nmt.config import DataConfig
-from nmt.console import log
-from nmt.data.normalization import normalize, normalize_case
+from nmt.core.config import DataConfig
+from nmt.core.console import log
+from nmt.core.errors import DataError, NMTError, UsageError
+from nmt.core.paths import new_directory
+from nmt.core.registry import parse, resolve
 from nmt.data.pairs import read_lines
 from nmt.data.sources import get_corpus
-from nmt.data.tokenizer import Tokenizer
-from nmt.errors import DataError, NMTError, UsageError
 from nmt.evaluate.metrics import bleu
 from nmt.export import EXPORTS, LOADERS, Translate
 from nmt.export.common import run_files
-from nmt.inference.segments import Line, Segmenter
-from nmt.inference.translator import Translator
-from nmt.paths import new_directory
-from nmt.registry import parse, resolve
-from nmt.runs import discovery, pretrained
+from nmt.models import discovery
+from nmt.runs import pretrained
 from nmt.runs.checkpoint import META, WEIGHTS
-from nmt.runs.discovery import LoadedModel
+from nmt.runs.model_files import LoadedModel
+from nmt.text.normalization import normalize, normalize_case
+from nmt.text.tokenizer import Tokenizer
+from nmt.translation.segments import Line, Segmenter
+from nmt.translation.translator import Translator
 
 MAX_LINES = 100
 """Number of corpus lines to translate if the user names no file."""

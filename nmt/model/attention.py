@@ -17,7 +17,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from nmt.config import ModelConfig
+from nmt.core.config import ModelConfig
 from nmt.model.layers import Dropout, Linear
 from nmt.model.positions import PositionInput, distances
 

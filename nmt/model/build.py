@@ -6,16 +6,16 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
-from nmt.config import ModelConfig
-from nmt.errors import ConfigError, suggest
+from nmt.core.config import ModelConfig
+from nmt.core.errors import ConfigError, suggest
+from nmt.core.registry import resolve
+from nmt.core.runtime import out_of_memory_as
 from nmt.model.attention import ATTENTION_SCORES
 from nmt.model.layers import ACTIVATIONS, NORMS
 from nmt.model.positions import POSITION_ENCODINGS, PositionEncoding, StackSpec
 from nmt.model.recurrent import Recurrent
 from nmt.model.seq2seq import Seq2Seq
 from nmt.model.transformer import Transformer
-from nmt.registry import resolve
-from nmt.runtime import out_of_memory_as
 
 MODELS: dict[str, type[Seq2Seq]] = {"transformer": Transformer, "rnn": Recurrent}
 

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from nmt.config import ModelConfig
+from nmt.core.config import ModelConfig
 
 
 class Linear(nn.Linear):

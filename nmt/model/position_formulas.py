@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.errors import UsageError
+from nmt.core.errors import UsageError
 
 ROTARY_BASE = 10_000.0
 LEARNED_POSITIONS = 1024

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from nmt.config import ModelConfig
+from nmt.core.config import ModelConfig
 from nmt.model.attention import Additive, masked_softmax
 from nmt.model.layers import Linear
 from nmt.model.seq2seq import Seq2Seq

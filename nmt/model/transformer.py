@@ -14,13 +14,13 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from nmt.config import ModelConfig
+from nmt.core.config import ModelConfig
+from nmt.core.registry import resolve
 from nmt.model.attention import CausalMask, CrossAttention, Mask, SelfAttention, additive_mask, select_mask, split_kv
 from nmt.model.cache import KVCache
 from nmt.model.layers import NORMS, FeedForward, Residual
 from nmt.model.positions import POSITION_ENCODINGS, Position, PositionEncoding, PositionInput, StackSpec
 from nmt.model.seq2seq import Seq2Seq
-from nmt.registry import resolve
 
 KeysValues = tuple[Tensor, Tensor]
 

@@ -26,12 +26,13 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError
 
-from nmt import __version__, untrusted_files
-from nmt.console import log
-from nmt.errors import CheckpointError, NewerCheckpointError
-from nmt.paths import clean_up, new_directory, sha256, write_text
+from nmt.core import untrusted_files
+from nmt.core.console import log
+from nmt.core.errors import CheckpointError, NewerCheckpointError
+from nmt.core.paths import clean_up, new_directory, sha256, write_text
+from nmt.core.untrusted_files import Count, Number, TensorEntry
+from nmt.core.version import __version__
 from nmt.runs.quantization import SCALE, Arrays, dequantize
-from nmt.untrusted_files import Count, Number, TensorEntry
 
 if TYPE_CHECKING:  # inference does not require PyTorch
     from torch import Tensor

@@ -10,23 +10,24 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
-from nmt.config import config_io
-from nmt.errors import CheckpointError, UsageError
-from nmt.paths import new_directory
-from nmt.runs import checkpoint, discovery, model_card, pretrained, run_info
+from nmt.core.config import config_io
+from nmt.core.errors import CheckpointError, UsageError
+from nmt.core.paths import new_directory
+from nmt.runs import checkpoint, model_card, pretrained, run_info
 from nmt.runs.checkpoint import Progress
+from nmt.runs.model_files import ModelFiles
 
 DROPOUTS = ("dropout", "attention_dropout", "activation_dropout")
 """Model options that do not change the meaning of the weights."""
 
 
-def interpolate_models(first: Path, second: Path, share: float, run: Path | None = None) -> Path:
+def interpolate_models(first: ModelFiles, second: ModelFiles, share: float, run: Path | None = None) -> Path:
     """Write (1 - share) · first + share · second as a run with one checkpoint, and return its directory.
 
     Config and tokenizer are those of the second model.
 
     Args:
-        first: run, checkpoint or pretrained model.
+        first: the first model.
         second: another one, usually fine-tuned from `first`.
         share: share of the second model, between 0 and 1.
         run: the run to create; None: next to the second run, for example `runs/tuned-average-0.3`.
@@ -37,43 +38,40 @@ def interpolate_models(first: Path, second: Path, share: float, run: Path | None
     """
     if not 0 < share < 1:
         raise UsageError(f"--share must be above 0 and below 1, got {share:g}", "for example --share 0.5")
-    models = [discovery.find_model(path) for path in (first, second)]
-    parent = pretrained.output_dir(models[1].run)
+    parent = pretrained.output_dir(second.run)
     parent = parent if parent.name not in ("", "..") else parent.resolve()
     run = run or parent.with_name(f"{parent.name}-average-{share:g}")
     if run.exists():
         raise UsageError(f"{run} already exists", "choose another directory with --run, or delete it")
-    _check_compatible(first, second, *models)
-    weights = checkpoint.weighted_sum([(models[0].checkpoint, 1 - share), (models[1].checkpoint, share)])
+    _check_compatible(first, second)
+    weights = checkpoint.weighted_sum([(first.checkpoint, 1 - share), (second.checkpoint, share)])
     parents = [
-        run_info.parent_record(model) | {"share": each}
-        for model, each in zip(models, (round(1 - share, 9), share), strict=True)
+        run_info.parent_record(first) | {"share": round(1 - share, 9)},
+        run_info.parent_record(second) | {"share": share},
     ]
     data = {
-        "max_source_length": max(model.max_source_length for model in models),
-        "max_sentences_per_line": max(model.max_sentences_per_line for model in models),
+        "max_source_length": max(first.max_source_length, second.max_source_length),
+        "max_sentences_per_line": max(first.max_sentences_per_line, second.max_sentences_per_line),
         "derived_from": parents,
-        "data_unknown": run_info.is_imported(models[1].run),
+        "data_unknown": run_info.is_imported(second.run),
     }
     with new_directory(run, replace=False) as work:
-        (work / "config.yaml").write_text(config_io.dump(models[1].config), encoding="utf-8")
-        models[1].tokenizer.save(work)
+        (work / "config.yaml").write_text(config_io.dump(second.config), encoding="utf-8")
+        second.tokenizer.save(work)
         (work / "data.json").write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
-        checkpoint.save(work, Progress(), weights, {}, models[1].tokenizer.checksum)
+        checkpoint.save(work, Progress(), weights, {}, second.tokenizer.checksum)
     model_card.write_card(run)
     return run
 
 
-def _check_compatible(
-    first: Path, second: Path, first_model: discovery.ModelFiles, second_model: discovery.ModelFiles
-) -> None:
+def _check_compatible(first: ModelFiles, second: ModelFiles) -> None:
     hint = "average a model with one that was fine-tuned from it"
-    one, two = (model.config for model in (first_model, second_model))
+    one, two = first.config, second.config
     if (one.data.src, one.data.tgt) != (two.data.src, two.data.tgt):
-        raise CheckpointError(f"{first} and {second} translate between different languages", hint)
-    if first_model.tokenizer.checksum != second_model.tokenizer.checksum:
-        raise CheckpointError(f"{first} and {second} have different tokenizers", hint)
+        raise CheckpointError(f"{first.run} and {second.run} translate between different languages", hint)
+    if first.tokenizer.checksum != second.tokenizer.checksum:
+        raise CheckpointError(f"{first.run} and {second.run} have different tokenizers", hint)
     options = asdict(two.model)
     different = [name for name, value in asdict(one.model).items() if name not in DROPOUTS and value != options[name]]
     if different:
-        raise CheckpointError(f"{first} and {second} differ in model.{different[0]}", hint)
+        raise CheckpointError(f"{first.run} and {second.run} differ in model.{different[0]}", hint)

@@ -6,12 +6,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from nmt.config import ModelConfig
-from nmt.console import counted
-from nmt.errors import NMTError, file_hint
-from nmt.paths import write_text
+from nmt.core.config import ModelConfig
+from nmt.core.console import counted
+from nmt.core.errors import NMTError, file_hint
+from nmt.core.paths import write_text
+from nmt.core.untrusted_files import read_bytes, read_front_matter
 from nmt.runs.run_info import collect, is_origin
-from nmt.untrusted_files import read_bytes, read_front_matter
 
 CARD = "README.md"
 MAX_POINTS = 16
@@ -56,7 +56,7 @@ def card(info: dict[str, Any]) -> str:
     """Return the model card for the result of `collect`: YAML metadata and Markdown."""
     import yaml
 
-    from nmt.templates import render
+    from nmt.core.templates import render
 
     results = [
         {

@@ -15,12 +15,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
-from nmt import __version__, runtime
-from nmt.config import ModelConfig
-from nmt.errors import CheckpointError, NMTError, UsageError
-from nmt.paths import append_line
-from nmt.runs import checkpoint, discovery, pretrained
-from nmt.untrusted_files import Count, Number, Range, matches, read_record, read_records
+from nmt.core import runtime
+from nmt.core.config import ModelConfig
+from nmt.core.errors import CheckpointError, NMTError, UsageError
+from nmt.core.paths import append_line
+from nmt.core.untrusted_files import Count, Number, Range, matches, read_record, read_records
+from nmt.core.version import __version__
+from nmt.runs import checkpoint, pretrained
+from nmt.runs.model_files import ModelFiles, load_settings
 
 SESSIONS, COMPARISON = "sessions.jsonl", "comparison.json"
 RECURRENT = (
@@ -199,7 +201,7 @@ def collect(run: Path) -> dict[str, Any]:
     recipe = _dict(data.get("recipe"))
     last = last_progress(run) or checkpoint.read_progress(best)
     report_paths = sorted((pretrained.output_dir(run) / "eval").rglob("*.json"))
-    config, tokenizer, max_source_length, _ = discovery.load_settings(run)
+    config, tokenizer, max_source_length, _ = load_settings(run)
     return {
         "name": run.resolve().name,
         "imported": models["imported"],
@@ -259,7 +261,7 @@ def other_models(data: dict[str, Any]) -> dict[str, Any]:
     return models
 
 
-def parent_record(model: discovery.ModelFiles) -> dict[str, Any]:
+def parent_record(model: ModelFiles) -> dict[str, Any]:
     """Return the record of a model for the run or the corpus that is made from it.
 
     It contains the origins of all imported models among its ancestors, their teachers and the models that translated

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from nmt.registry import resolve
+from nmt.core.registry import resolve
 from nmt.search.beam import Beam
 from nmt.search.constrained import Constrained
 from nmt.search.diverse import Diverse

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nmt.errors import ConfigError
+from nmt.core.errors import ConfigError
 from nmt.search.candidates import IMPOSSIBLE, Candidates, extend
 from nmt.search.partial import PartialHypotheses, SearchOptions, check_range
 from nmt.search.request import (

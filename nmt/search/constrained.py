@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from nmt.errors import ConfigError
+from nmt.core.errors import ConfigError
 from nmt.search.beam import BeamOptions
 from nmt.search.candidates import IMPOSSIBLE, Candidates, extend
 from nmt.search.constraints import Constraints

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from nmt.errors import ConfigError
+from nmt.core.errors import ConfigError
 from nmt.search.beam import BeamOptions
 from nmt.search.candidates import Candidates, extend
 from nmt.search.partial import PartialHypotheses, check_range

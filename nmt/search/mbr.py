@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from dataclasses import dataclass, replace
 
-from nmt.errors import ConfigError
+from nmt.core.errors import ConfigError
 from nmt.search.request import Hypothesis, NBestLists, Search, SearchRequest, StepModel, best_first
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nmt.errors import ConfigError
+from nmt.core.errors import ConfigError
 from nmt.search.constraints import Constraints
 from nmt.search.request import (
     Bools,

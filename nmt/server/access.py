@@ -16,7 +16,7 @@ from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from nmt.errors import UsageError
+from nmt.core.errors import UsageError
 
 ANY = "*"
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")

@@ -22,11 +22,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nmt.console import log
-from nmt.data.check.languages import is_wrong_language
+from nmt.core.console import log
+from nmt.core.errors import DataError, NMTError, UsageError
 from nmt.documents.formats import FORMATS, DocumentOptions, conversion_hint
-from nmt.errors import DataError, NMTError, UsageError
-from nmt.inference.translation import Translation
 from nmt.server.access import Access, AccessCheck
 from nmt.server.fields import (
     Fields,
@@ -54,6 +52,8 @@ from nmt.server.metrics import CONTENT_TYPE_LATEST, Metrics
 from nmt.server.page import make_page
 from nmt.server.service import AUTO, Languages, Service
 from nmt.server.worker import OFFICE, Task, TranslatedDocument, places
+from nmt.text.language_identification import is_wrong_language
+from nmt.translation.result import Translation
 
 MAX_AGE = 20 * 24 * 60 * 60
 """Seconds for which a browser caches that pages of other sites may use the server."""

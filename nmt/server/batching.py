@@ -15,8 +15,8 @@ from threading import Condition, Lock, Thread
 from time import perf_counter
 from typing import Any
 
-from nmt.errors import NMTError
-from nmt.inference import Engine, Source, TokenScores
+from nmt.core.errors import NMTError
+from nmt.engines import Engine, Source, TokenScores
 from nmt.search import Hypothesis, Search
 
 SECONDS_PER_BATCH = 0.4

@@ -15,7 +15,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
-from nmt.data.normalization import SURROGATES
+from nmt.text.normalization import SURROGATES
 
 BODY_TIMEOUT = 30.0
 """Maximum time to receive a request, in seconds."""

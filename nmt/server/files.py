@@ -15,10 +15,10 @@ from typing import Any
 
 from anyio.to_thread import run_sync
 
-from nmt.errors import DataError
-from nmt.inference.guard import Guard
+from nmt.core.errors import DataError
 from nmt.server.fields import NamedFile
 from nmt.server.worker import Order, Request, Sample, Task, TranslatedDocument, work
+from nmt.translation.guard import Guard
 
 LIFETIME = 30 * 60
 """Time for which a translated file can be downloaded, in seconds."""

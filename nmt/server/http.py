@@ -15,8 +15,8 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from nmt import runtime
-from nmt.errors import NMTError
+from nmt.core import runtime
+from nmt.core.errors import NMTError
 
 HEAD_TIMEOUT = 10.0
 """Maximum time to receive the head of a request, in seconds. uvicorn has no such limit."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import NamedTuple
 
-from nmt.data.check.languages import LANGUAGES, language_probabilities, model_code
-from nmt.data.language_codes import NAMES, base_language
+from nmt.text.language_codes import NAMES, base_language
+from nmt.text.language_identification import LANGUAGES, language_probabilities, model_code
 
 
 def language_name(code: str) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from starlette.exceptions import HTTPException
 
-from nmt.errors import UsageError
+from nmt.core.errors import UsageError
 
 MAX_CLIENTS = 10_000
 """Number of clients that are remembered before those with a full allowance are forgotten."""

@@ -6,11 +6,11 @@ import base64
 import hashlib
 import re
 
+from nmt.core.templates import render
 from nmt.documents.formats import FORMATS
 from nmt.server.languages import language_name
 from nmt.server.limits import Limits
 from nmt.server.service import Service
-from nmt.templates import render
 
 _INLINE = re.compile(r"<(style|script)>(.*?)</\1>", re.DOTALL)
 

@@ -10,10 +10,10 @@ import gc
 import lxml.etree  # noqa: F401
 
 import nmt.server.worker  # noqa: F401
-from nmt.data.scripts import foreign_spans
-from nmt.data.sentences import split_sentences
 from nmt.documents import office, po, xliff  # noqa: F401
 from nmt.documents.formats import FORMATS, DocumentOptions
+from nmt.text.scripts import foreign_spans
+from nmt.text.sentences import split_sentences
 
 EXAMPLES = {
     ".csv": b"a\nb\n", ".html": b"<p>A <b>dog</b>.", ".json": b'{"a": "b"}', ".md": b"# A *dog*\n\n* [a](b)\n",

@@ -10,15 +10,15 @@ from typing import NamedTuple, TypeVar
 
 from starlette.exceptions import HTTPException
 
-from nmt.errors import UsageError, suggest
-from nmt.inference.guard import Guard
-from nmt.inference.translation import Translation
-from nmt.registry import format_spec, parse
+from nmt.core.errors import UsageError, suggest
+from nmt.core.registry import format_spec, parse
 from nmt.search.beam import Beam
 from nmt.server.batching import ModelQueue, QueuedEngine
 from nmt.server.languages import Detection, detect, language_name
 from nmt.server.metrics import Metrics
 from nmt.server.text import join_lines, split_lines
+from nmt.translation.guard import Guard
+from nmt.translation.result import Translation
 
 AUTO = "auto"
 """The source language of a request that asks for detection."""

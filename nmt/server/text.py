@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from nmt.inference.translation import Place, Translation, join
+from nmt.translation.result import Place, Translation, join
 
 _LINE_END = re.compile(r"(\r\n|[\n\v\f\r\x1c-\x1f\x85\u2028\u2029])")
 """Everything that `str.splitlines` splits at, so that no control character is lost between or inside of lines."""

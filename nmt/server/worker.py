@@ -20,16 +20,16 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import NoReturn, cast
 
-from nmt.config import Config
-from nmt.console import log
+from nmt.core.config import Config
+from nmt.core.console import log
+from nmt.core.errors import DataError, NMTError
+from nmt.core.runtime import stop_signals
 from nmt.documents.document import Document
+from nmt.documents.document_translator import DocumentTranslator
 from nmt.documents.formats import FORMATS, DocumentOptions, check_elements
-from nmt.documents.translate import DocumentTranslator
-from nmt.errors import DataError, NMTError
-from nmt.inference.guard import Guard
-from nmt.inference.segments import Line
-from nmt.inference.translation import Translation
-from nmt.runtime import stop_signals
+from nmt.translation.guard import Guard
+from nmt.translation.result import Translation
+from nmt.translation.segments import Line
 
 OFFICE = (".docx", ".pptx")
 MAX_SAMPLE = 10_000

@@ -9,14 +9,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from nmt.config import DataConfig, TrainConfig
+from nmt.core.config import DataConfig, TrainConfig
+from nmt.core.errors import NMTError
+from nmt.core.registry import format_spec, parse
 from nmt.data.sources import get_corpus, open_split, parse_corpus, without_corpus_options
 from nmt.data.sources.corpus import SPLITS
 from nmt.data.sources.files import pair_format
-from nmt.errors import NMTError
-from nmt.registry import format_spec, parse
 from nmt.runs import run_info
-from nmt.runs.discovery import ModelFiles
+from nmt.runs.model_files import ModelFiles
 
 OTHER_CONFIG = "tatoeba"
 """Config of a new model if that of the teacher is unsuitable."""

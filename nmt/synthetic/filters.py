@@ -9,22 +9,22 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from nmt.core.errors import DataError
 from nmt.data.check import BITS, CHECKS, repair, run_checks
 from nmt.data.clean import cleaning_pipeline
 from nmt.data.pairs import Pair, read_lines, read_pairs, write_pairs
 from nmt.data.sources import Split
-from nmt.errors import DataError
 from nmt.evaluate.metrics import SENTENCE_METRICS
-from nmt.inference import content
-from nmt.inference.numbers import equivalent_pattern
-from nmt.inference.problems import find_problems
-from nmt.inference.segments import FixedSpan, Line, protected_spans
+from nmt.text.numbers import equivalent_pattern
+from nmt.translation import content
+from nmt.translation.checks import find_problems
+from nmt.translation.segments import FixedSpan, Line, protected_spans
 
 PROBLEMS = (
     "missing", "repeated", "misplaced", "empty", "repetition", "too-short", "too-long", "untranslated",
     "wrong-language", "lost-negation", "replacement-characters", *content.NAMES,
 )  # fmt: skip
-"""Problems that `nmt.inference.problems.find_problems` reports without a glossary."""
+"""Problems that `nmt.translation.checks.find_problems` reports without a glossary."""
 LOW_SCORE = "low-score"
 UNSUITABLE_CHECKS = ("misaligned", "unequal-line-counts")
 """Checks that do not apply to translated lines."""

@@ -8,15 +8,15 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from nmt.console import progress
-from nmt.data.check.languages import is_wrong_language
+from nmt.core.console import progress
+from nmt.core.errors import DataError, UsageError
+from nmt.core.paths import sha256
 from nmt.data.clean import cleaning_pipeline
 from nmt.data.pairs import Pair, count_lines, read_lines, write_pairs
 from nmt.data.sources import open_split
 from nmt.data.sources.corpus import PairReader
-from nmt.errors import DataError, UsageError
-from nmt.inference.chunking import chunked
-from nmt.paths import sha256
+from nmt.text.language_identification import is_wrong_language
+from nmt.translation.chunking import chunked
 
 CLEANING = ("normalize", "length(max=200)", "dedup(by='source')")
 """Cleaning steps before the translation, so that no time is spent on lines that a filter drops."""

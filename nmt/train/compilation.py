@@ -8,8 +8,8 @@ from importlib.util import find_spec
 
 import torch
 
-from nmt.config import Config
-from nmt.errors import ConfigError, UsageError, suggest
+from nmt.core.config import Config
+from nmt.core.errors import ConfigError, UsageError, suggest
 from nmt.model.seq2seq import Seq2Seq
 
 PARTS = ("loss", "model")

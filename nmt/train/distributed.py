@@ -17,7 +17,7 @@ from typing import TypeVar
 import torch
 import torch.distributed as dist
 
-from nmt.errors import NMTError, TrainingError, UsageError
+from nmt.core.errors import NMTError, TrainingError, UsageError
 
 T = TypeVar("T")
 TIMEOUTS = {"gloo": timedelta(days=1), "nccl": timedelta(minutes=30)}

@@ -8,18 +8,20 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from nmt.config import Config
-from nmt.console import format_table, log
+from nmt.core.config import Config
+from nmt.core.console import format_table, log
+from nmt.core.errors import CheckpointError, DataError, NMTError
+from nmt.core.paths import write_text
+from nmt.core.untrusted_files import read_record
 from nmt.data.prepare import PreparedData
 from nmt.data.sources import get_corpus
-from nmt.errors import CheckpointError, DataError, NMTError
 from nmt.evaluate.comparison import MetricResult, System, format_p, significance
 from nmt.evaluate.evaluation import translate_test_set
 from nmt.evaluate.test_sets import TestSet, corpus_test_set, default_test_set, named_test_set, sample
-from nmt.inference.translator import Translator
-from nmt.paths import write_text
-from nmt.runs import checkpoint, discovery, run_info
-from nmt.untrusted_files import read_record
+from nmt.models import discovery
+from nmt.runs import checkpoint, run_info
+from nmt.runs.model_files import ModelFiles
+from nmt.translation.translator import Translator
 
 METRICS = ("bleu", "chrf")
 MAX_LINES, MAX_LINES_WITH_TIME_LIMIT = 10_000, 1_000
@@ -111,7 +113,7 @@ def compare_with_start(config: Config, run: Path, prepared: PreparedData, device
     write_text(path, json.dumps(record, indent=2, ensure_ascii=False) + "\n")
 
 
-def _load_test_sets(config: Config, prepared: PreparedData, start: discovery.ModelFiles) -> list[TestSet]:
+def _load_test_sets(config: Config, prepared: PreparedData, start: ModelFiles) -> list[TestSet]:
     """Return the test set of the new data, and the general ones that can be loaded."""
     domain = _domain_test_set(config, prepared)
     general = list(_general_test_sets(config, start, domain))
@@ -130,7 +132,7 @@ def _domain_test_set(config: Config, prepared: PreparedData) -> TestSet:
         return TestSet(prepared.meta["recipe"]["valid"][0], sources, [targets])
 
 
-def _general_test_sets(config: Config, start: discovery.ModelFiles, domain: TestSet) -> Iterator[TestSet]:
+def _general_test_sets(config: Config, start: ModelFiles, domain: TestSet) -> Iterator[TestSet]:
     """Yield `data.general_test`, by default the test split of the start model's data, else of the replay data."""
     data = config.data
     for name in data.general_test:

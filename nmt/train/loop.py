@@ -8,9 +8,9 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
-from nmt.config import TrainConfig
-from nmt.console import log, progress
-from nmt.train.run_dir import MetricsLogger
+from nmt.core.config import TrainConfig
+from nmt.core.console import log, progress
+from nmt.train.run_directory import MetricsLogger
 from nmt.train.step import PendingStats, UpdateStats
 from nmt.train.stopping import StopSignal, TimeBudget
 from nmt.train.trainer import Trainer

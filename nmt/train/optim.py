@@ -13,13 +13,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nmt.config import TrainConfig
-from nmt.errors import ConfigError
+from nmt.core.config import TrainConfig
+from nmt.core.errors import ConfigError
+from nmt.core.registry import parse, resolve
 from nmt.model.attention import Attention
 from nmt.model.layers import FeedForward, Linear
 from nmt.model.seq2seq import Seq2Seq
 from nmt.model.transformer import Transformer
-from nmt.registry import parse, resolve
 from nmt.train.adamw import AdamW
 from nmt.train.muon import Blocks, Muon
 

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 
 import torch
 
-from nmt import autotune, runtime
-from nmt.config import Config
-from nmt.errors import TrainingError
+from nmt.core import autotune, runtime
+from nmt.core.config import Config
+from nmt.core.errors import TrainingError
 from nmt.model.attention import fused_kernels
 from nmt.model.positions import PositionEncoding, PositionInput, StackSpec
 from nmt.model.transformer import EncoderLayer

@@ -16,13 +16,13 @@ from pathlib import Path
 
 import torch
 
-from nmt import runtime
-from nmt.config import Config
-from nmt.console import log, progress
+from nmt.core import runtime
+from nmt.core.config import Config
+from nmt.core.console import log, progress
+from nmt.core.errors import TrainingError
 from nmt.data.loader import Loader
 from nmt.data.mixing import describe
 from nmt.data.prepare import PreparedData
-from nmt.errors import TrainingError
 from nmt.model.build import count_parameters
 from nmt.train.distributed import RankGroup
 from nmt.train.step import train_step

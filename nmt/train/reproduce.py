@@ -7,14 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nmt import runtime
-from nmt.config import Config, config_io
-from nmt.console import counted, log
+from nmt.core import runtime
+from nmt.core.config import Config, config_io
+from nmt.core.console import counted, log
+from nmt.core.errors import CheckpointError, StoppedError, TrainingError, UsageError
 from nmt.data.prepare import prepare
-from nmt.errors import CheckpointError, StoppedError, TrainingError, UsageError
-from nmt.runs import checkpoint, discovery, run_info
-from nmt.train.distillation import find_teacher
+from nmt.models import discovery
+from nmt.runs import checkpoint, run_info
 from nmt.train.session import train
+from nmt.train.word_distillation import find_teacher
 
 SESSION_FIELDS = ("device", "processes", "precision")
 """Fields of a session that change how sums are rounded."""

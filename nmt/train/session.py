@@ -11,35 +11,37 @@ from pathlib import Path
 
 import torch
 
-from nmt import runtime
-from nmt.config import Config, config_io
-from nmt.console import log
+from nmt.core import runtime
+from nmt.core.config import Config, config_io
+from nmt.core.console import log
+from nmt.core.errors import ConfigError, NMTError, StoppedError, TrainingError, UsageError
+from nmt.core.paths import write_text
+from nmt.core.untrusted_files import read_record
 from nmt.data import noise
 from nmt.data.check.sides import MAX_LINES, swap_warning
 from nmt.data.mixing import describe
 from nmt.data.prepare import PreparedData, check_data_specs, prepare
 from nmt.data.store import TextStore
 from nmt.data.subword_regularization import resolve_method
-from nmt.data.tokenizer import tokenizer_file
-from nmt.errors import ConfigError, NMTError, StoppedError, TrainingError, UsageError
 from nmt.evaluate.calibration import calibrate as calibrate_translator
 from nmt.evaluate.test_sets import TestSet, check_name, sample
-from nmt.inference.translator import Translator
 from nmt.model.build import check_model, count_parameters, max_positions
-from nmt.paths import write_text
-from nmt.runs import checkpoint, discovery, model_card, run_info
+from nmt.models import discovery
+from nmt.runs import checkpoint, model_card, run_info
+from nmt.runs.model_files import ModelFiles
 from nmt.search import parse_search
+from nmt.text.tokenizers import tokenizer_file
 from nmt.train import fine_tuning, loop
 from nmt.train.compilation import check_compile, require_compiler
-from nmt.train.distillation import find_teacher
 from nmt.train.distributed import RankGroup, process_group
 from nmt.train.optim import parse_optimizer, parse_schedule
 from nmt.train.precision import gpu_kernels, training_dtype
 from nmt.train.profiling import Estimate, estimate, find_batch_size
-from nmt.train.run_dir import MetricsLogger, check_data_unchanged, lock_run, saved_precision, tensorboard_writer
+from nmt.train.run_directory import MetricsLogger, check_data_unchanged, lock_run, saved_precision, tensorboard_writer
 from nmt.train.stopping import handle_stop_signals
 from nmt.train.trainer import Trainer
-from nmt.untrusted_files import read_record
+from nmt.train.word_distillation import find_teacher
+from nmt.translation.translator import Translator
 
 AFTER_TRAINING = {"average_last", "calibration_pairs"}
 """Options of `train` that can be set when a finished run is resumed."""
@@ -159,7 +161,7 @@ def _with_existing_tokenizer(config: Config, run: Path) -> Config:
 
 
 def _prepare_data(
-    config: Config, run: Path, resume: bool, teacher: discovery.ModelFiles | None, group: RankGroup
+    config: Config, run: Path, resume: bool, teacher: ModelFiles | None, group: RankGroup
 ) -> PreparedData:
     """Prepare the data, check it, and add the records of the models that the run is derived from to its metadata.
 

@@ -11,15 +11,15 @@ import torch
 from torch import Tensor
 from torch.amp.grad_scaler import GradScaler
 
-from nmt import runtime
-from nmt.config import TrainConfig
+from nmt.core import runtime
+from nmt.core.config import TrainConfig
+from nmt.core.errors import TrainingError
 from nmt.data.batching import Batch
-from nmt.errors import TrainingError
 from nmt.model.seq2seq import Seq2Seq
 from nmt.train.adamw import AdamW
-from nmt.train.distillation import Teacher
 from nmt.train.gradient_reducer import GradientReducer, gradient
 from nmt.train.loss import LogitsLoss, compiled_logits_loss, cross_entropy, logits_loss
+from nmt.train.word_distillation import Teacher
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class UpdateStats:
     """Statistics of one update."""
 
     loss: float
-    """Label-smoothed cross-entropy per target token in nats, or the loss of `nmt.train.distillation`."""
+    """Label-smoothed cross-entropy per target token in nats, or the loss of `nmt.train.word_distillation`."""
     tokens: int
     grad_norm: float
     skipped: bool = False
@@ -184,7 +184,7 @@ def batch_loss(
 ) -> Tensor:
     """Return the loss of a batch in nats, summed over its target tokens.
 
-    It is the label-smoothed cross-entropy, or with a teacher that of `nmt.train.distillation`.
+    It is the label-smoothed cross-entropy, or with a teacher that of `nmt.train.word_distillation`.
     """
     hidden_ND = model(batch.src_BS, batch.src_mask_BS, batch.tgt_in_BT, batch.target_index_N)
     weight_VD, bias_V = model.output_weight_VD, model.output_bias_V

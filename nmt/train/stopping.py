@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from nmt import runtime
+from nmt.core import runtime
 from nmt.runs.checkpoint import Progress
 
 T = TypeVar("T")

@@ -22,14 +22,14 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import IO
 
-from nmt import runtime
-from nmt.config import FINE_TUNING, config_io
-from nmt.console import counted, log, progress
+from nmt.core import runtime
+from nmt.core.config import FINE_TUNING, config_io
+from nmt.core.console import counted, log, progress
+from nmt.core.errors import UsageError
+from nmt.core.paths import append_line, locked, make_directory, write_text
 from nmt.data.sources import open_split
-from nmt.errors import UsageError
-from nmt.paths import append_line, locked, make_directory, write_text
 from nmt.runs import run_info
-from nmt.train.run_dir import CHOOSE_RUN, LOCK
+from nmt.train.run_directory import CHOOSE_RUN, LOCK
 from nmt.train.stopping import handle_stop_signals
 
 RESULTS, SWEEP_FILE = "results.jsonl", "sweep.json"

@@ -13,29 +13,30 @@ import torch
 from torch import Tensor
 from torch.amp.grad_scaler import GradScaler
 
-from nmt import runtime
-from nmt.config import Config
-from nmt.console import log
+from nmt.core import runtime
+from nmt.core.config import Config
+from nmt.core.console import log
+from nmt.core.errors import CheckpointError, TrainingError
 from nmt.data.batching import Batch, collate, plan_batches
 from nmt.data.loader import Loader, Update, prefetch
 from nmt.data.prepare import PreparedData
-from nmt.data.tokenizer import tokenizer_file
-from nmt.errors import CheckpointError, TrainingError
+from nmt.engines.load import engine_from_models
 from nmt.evaluate import metrics
 from nmt.evaluate.test_sets import TestSet, sample
-from nmt.inference.load import engine_from_models
-from nmt.inference.translator import Translator
 from nmt.model.build import build_model
 from nmt.model.seq2seq import Seq2Seq
-from nmt.runs import checkpoint, discovery
+from nmt.models import discovery
+from nmt.runs import checkpoint
 from nmt.runs.checkpoint import Progress
+from nmt.text.tokenizers import tokenizer_file
 from nmt.train.compilation import compile_model
-from nmt.train.distillation import load_teacher
 from nmt.train.distributed import RankGroup
 from nmt.train.gradient_reducer import GradientReducer
 from nmt.train.optim import Schedule, parse_optimizer, parse_schedule
-from nmt.train.run_dir import truncate_metrics
+from nmt.train.run_directory import truncate_metrics
 from nmt.train.step import PendingStats, batch_loss, divergence_error, train_step
+from nmt.train.word_distillation import load_teacher
+from nmt.translation.translator import Translator
 
 MIN_OUTPUT_BIAS = -20.0
 """Minimum output bias at the start of fine-tuning. Imported models have -1000 for tokens that they never generate. It

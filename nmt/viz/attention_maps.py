@@ -14,17 +14,17 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
+from nmt.core.errors import UsageError
+from nmt.core.registry import format_spec, parse
 from nmt.data.batching import collate
-from nmt.data.normalization import normalize_case
-from nmt.data.tokenizer import EOS, encoder_input
-from nmt.errors import UsageError
-from nmt.inference import Source
-from nmt.inference.load import engine_from_models
+from nmt.engines import Source
+from nmt.engines.load import engine_from_models
 from nmt.model.attention import record_attention
 from nmt.model.transformer import Transformer
-from nmt.registry import format_spec, parse
-from nmt.runs.discovery import LoadedModel
+from nmt.runs.model_files import LoadedModel
 from nmt.search import SEARCHES, parse_search
+from nmt.text.normalization import normalize_case
+from nmt.text.tokenizer import EOS, encoder_input
 
 END, START = "</s>", "<s>"
 PARTS = {"encoder": "encoder self-attention", "decoder": "decoder self-attention", "cross": "cross-attention"}
@@ -92,7 +92,7 @@ class AttentionMaps:
 
     def to_html(self) -> str:
         """Return a self-contained HTML page."""
-        from nmt.templates import render
+        from nmt.core.templates import render
 
         return render("attention.html", maps=self.to_dict(), parts=PARTS)
 

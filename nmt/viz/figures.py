@@ -6,9 +6,9 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from nmt.errors import NMTError, UsageError, file_hint
-from nmt.paths import write_bytes
-from nmt.runtime import require_package
+from nmt.core.errors import NMTError, UsageError, file_hint
+from nmt.core.paths import write_bytes
+from nmt.core.runtime import require_package
 
 FIGURE_FORMATS = (".png", ".svg", ".pdf")
 

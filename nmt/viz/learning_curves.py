@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nmt.errors import UsageError
-from nmt.untrusted_files import read_records
+from nmt.core.errors import UsageError
+from nmt.core.untrusted_files import read_records
 from nmt.viz import figures
 
 

@@ -22,7 +22,7 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 
-from nmt.config import ModelConfig
+from nmt.core.config import ModelConfig
 from nmt.model.attention import SelfAttention, split_kv
 
 Cost = tuple[float, float]

@@ -24,7 +24,7 @@ from pathlib import Path
 from nmt.evaluate.evaluation import translate_test_set
 from nmt.evaluate.metrics import bleu
 from nmt.evaluate.test_sets import corpus_test_set
-from nmt.inference.translator import Translator
+from nmt.translation.translator import Translator
 
 text, *runs = sys.argv[1:]
 print("| position encoding, seed | up to 12 words | 13-16 | 17-20 | more than 20 |")

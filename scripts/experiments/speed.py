@@ -19,11 +19,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from nmt.inference.batch_engine import make_batches
+from nmt.engines.batch_engine import make_batches
 
 os.environ["NMT_ENGINE"] = "0"  # PyTorch decodes all models, because the native engine does not support some
 
-from nmt.cli import process_settings
+from nmt.jobs import process_settings
 
 process_settings.set_defaults()  # before importing torch, like the nmt command
 
@@ -31,14 +31,14 @@ import torch
 from cost import saved_bytes
 from torch import Tensor
 
-from nmt import runtime
+from nmt.core import runtime
 from nmt.data.batching import collate
-from nmt.inference.translator import Translator
 from nmt.model.build import count_parameters
-from nmt.runs import discovery
+from nmt.models import discovery
 from nmt.train.optim import adamw
 from nmt.train.precision import training_dtype
 from nmt.train.step import train_step
+from nmt.translation.translator import Translator
 
 
 @dataclass

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from nmt.paths import write_bytes
+from nmt.core.paths import write_bytes
 from phrasebook.clause import Pair
 from phrasebook.patterns import PATTERNS, PINNED
 from phrasebook.sampling import rank

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nmt.console import counted
+from nmt.core.console import counted
 from nmt.data.arrays import Indices
 from nmt.data.check import checks
 from nmt.data.check.checks import CHECKS, Check

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nmt.data.arrays import Bools, Bytes, Hashes
-from nmt.data.normalization import is_mark
 from nmt.data.pairs import Pair, hash_text
+from nmt.text.normalization import is_mark
 
 NUM_HASHES = 64
 """P: the standard error of an estimated similarity is at most 1 / (2 sqrt(P))."""

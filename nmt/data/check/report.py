@@ -91,7 +91,7 @@ class Report:
 
     def to_html(self) -> str:
         """Return the report as a self-contained HTML page."""
-        from nmt.templates import render
+        from nmt.core.templates import render
 
         return render("check.html", report=self.to_dict())
 

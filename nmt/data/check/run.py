@@ -19,7 +19,10 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
-from nmt.console import progress
+from nmt.core.console import progress
+from nmt.core.errors import DataError, NMTError
+from nmt.core.paths import named_errors
+from nmt.core.runtime import num_cores
 from nmt.data.check.corpus import TolerantReader
 from nmt.data.check.encoding import repair_pair
 from nmt.data.check.features import RECORD, Records, extract_features
@@ -27,9 +30,6 @@ from nmt.data.check.findings import CheckedCorpus, FindingCollector
 from nmt.data.check.overlap_index import OverlapIndex
 from nmt.data.check.report import Report
 from nmt.data.pairs import Pair
-from nmt.errors import DataError, NMTError
-from nmt.paths import named_errors
-from nmt.runtime import num_cores
 
 if TYPE_CHECKING:
     from nmt.data.sources import Split

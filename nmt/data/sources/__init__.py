@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from nmt.config import DataConfig
+from nmt.core.config import DataConfig
+from nmt.core.errors import ConfigError, DataError
+from nmt.core.registry import format_spec, options_of, parse, resolve
 from nmt.data.sources import files, multi30k, opus, phrasebook, tatoeba, wmt
 from nmt.data.sources.corpus import SPLITS, CorpusOptions, Split
 from nmt.data.sources.downloadable import DownloadableCorpus
-from nmt.errors import ConfigError, DataError
-from nmt.registry import format_spec, options_of, parse, resolve
 
 __all__ = [
     "SOURCES",

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nmt import __version__
+from nmt.core.errors import ConfigError
+from nmt.core.paths import sha256, write_text
+from nmt.core.untrusted_files import read_record
+from nmt.core.version import __version__
 from nmt.data.pairs import Pair, open_text
-from nmt.errors import ConfigError
-from nmt.paths import sha256, write_text
-from nmt.untrusted_files import read_record
 
 MAX_WEIGHT = 1000
 RECORD = "corpus.json"

@@ -18,7 +18,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from nmt.console import log, progress
+from nmt.core.console import log, progress
+from nmt.core.errors import DataError, NMTError
+from nmt.core.paths import clean_up, data_dir, locked, new_directory, sha256
 from nmt.data import download
 from nmt.data.archives import check_expansion, extracted_files
 from nmt.data.pairs import COMPRESSED, EncodingError, count_lines, read_pairs, write_pairs
@@ -34,8 +36,6 @@ from nmt.data.sources.corpus import (
     hash_strings,
     write_record,
 )
-from nmt.errors import DataError, NMTError
-from nmt.paths import clean_up, data_dir, locked, new_directory, sha256
 
 SplitFinder = Callable[[Sequence[Path], str], SplitReaders]
 """Finds the splits of a corpus among files, given `errors`; returns no readers if they have another format."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from nmt.core.errors import ConfigError, DataError
 from nmt.data.pairs import COMPRESSED, count_lines, read_pairs, read_tsv
 from nmt.data.sources import holdout
 from nmt.data.sources.corpus import (
@@ -20,7 +21,6 @@ from nmt.data.sources.corpus import (
     swap_sides,
 )
 from nmt.data.tmx import read_tmx
-from nmt.errors import ConfigError, DataError
 
 FileSpec = str | tuple[str, str]
 

@@ -19,11 +19,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
 
-from nmt.console import progress
-from nmt.data.normalization import UNSPACED, is_mark
+from nmt.core.console import progress
+from nmt.core.errors import DataError
 from nmt.data.pairs import Pair, UnequalLineCountsError, hash_text
 from nmt.data.sources.corpus import PairReader
-from nmt.errors import DataError
+from nmt.text.normalization import UNSPACED, is_mark
 
 MAX_SENTENCES = 2000
 """Maximum number of sentences per held-out split."""

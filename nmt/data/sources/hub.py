@@ -13,12 +13,12 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
+from nmt.core.errors import DataError, DownloadError
+from nmt.core.paths import data_dir
 from nmt.data import download
 from nmt.data.pairs import Pair
 from nmt.data.sources.corpus import CorpusInfo, SplitReaders
 from nmt.data.sources.downloadable import DownloadableCorpus, RemoteFile
-from nmt.errors import DataError, DownloadError
-from nmt.paths import data_dir
 
 DIRECTORY = "de-en"
 _SPLIT_PATTERN = re.compile(r"(?:^|[-_])(train|validation|test)\b")

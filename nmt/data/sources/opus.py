@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+from nmt.core.errors import ConfigError
 from nmt.data.pairs import read_pairs
 from nmt.data.sources import holdout
 from nmt.data.sources.corpus import CorpusInfo, SplitReaders
 from nmt.data.sources.downloadable import DownloadableCorpus, RemoteFile, group_by_prefix
 from nmt.data.sources.hub import hub
-from nmt.errors import ConfigError
 
 _SERVER = "https://object.pouta.csc.fi"
 

@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from nmt.errors import ConfigError
+from nmt.core.errors import ConfigError
 
 _LOCK = threading.Lock()
 Position = int | Tensor

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from nmt.errors import ConfigError
+from nmt.core.errors import ConfigError
 from nmt.model.layers import Linear
 from nmt.model.position_formulas import (
     ROTARY_BASE,

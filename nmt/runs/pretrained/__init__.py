@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from nmt.errors import UsageError
-from nmt.paths import runs_dir
+from nmt.core.errors import UsageError
+from nmt.core.paths import runs_dir
 
 DIRECTORY = Path(__file__).parent
 DIRECTIONS = {"en-de-small": ("en", "de"), "de-en-small": ("de", "en")}

@@ -1,0 +1,338 @@
+"""Reads and writes `Config`: YAML files and `--set section.key=value`. Unknown keys are errors."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import dataclasses
+import functools
+import inspect
+import itertools
+import re
+import typing
+from collections.abc import Iterable, Sequence
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from nmt.core import untrusted_files
+from nmt.core.config import Config, TrainConfig
+from nmt.core.errors import ConfigError, suggest
+from nmt.core.registry import accepts
+
+AT_LEAST_ONE = (
+    "tokenizer.vocab_size", "tokenizer.max_training_sentences", "model.dim", "model.heads", "model.ffn_dim",
+    "model.encoder_layers", "model.decoder_layers", "model.layer_sharing", "train.steps", "train.batch_tokens",
+    "train.grad_accumulation", "train.max_length", "train.valid_every", "train.keep_last", "train.keep_best",
+    "train.log_every", "train.distill_top_k",
+)  # fmt: skip
+MAXIMA = {
+    "tokenizer.vocab_size": 2**20,  # of an imported model; MAX_VOCAB_SIZE limits that of training
+    "model.encoder_layers": 1000, "model.decoder_layers": 1000,
+    "model.dim": 2**16, "model.ffn_dim": 2**16,
+}  # fmt: skip
+NOT_NEGATIVE = (
+    "seed", "model.attention_window", "model.kv_heads", "train.patience", "train.average_last", "train.num_samples",
+    "train.valid_pairs", "train.calibration_pairs", "train.clip_norm", "train.weight_decay",
+)  # fmt: skip
+BELOW_ONE = (
+    "model.dropout", "model.attention_dropout", "model.activation_dropout", "train.label_smoothing", "train.ema",
+    "train.beta1", "train.beta2", "train.replay_share",
+)  # fmt: skip
+LANGUAGE_CODE = re.compile(r"[A-Za-z0-9]+([-_][A-Za-z0-9]+)*")
+
+
+def _option_types(section: Any = Config, prefix: str = "") -> dict[str, Any]:
+    types: dict[str, Any] = {}
+    for name, kind in typing.get_type_hints(section).items():
+        types |= _option_types(kind, f"{name}.") if dataclasses.is_dataclass(kind) else {prefix + name: kind}
+    return types
+
+
+OPTION_TYPES = _option_types()
+"""Type of each option by its full name ("train.steps")."""
+
+
+def load(path: Path | None, overrides: Sequence[str] = ()) -> Config:
+    """Read a config file (None: the defaults) and apply `section.key=value` overrides in order.
+
+    Raises:
+        ConfigError: the file cannot be read or is not YAML, a key is unknown, or a value has the wrong type or range.
+    """
+    config = read(path)
+    for text in overrides:
+        config = override(config, text)
+    check(config)
+    return config
+
+
+def read(path: Path | None) -> Config:
+    """Read a config file like `load`, without checking the ranges of its values."""
+    config: Config = _build(Config, read_yaml(path) if path else {}, "")
+    return config
+
+
+def find(name: str) -> Path:
+    """Return the path of a config file, given its path or the name of a built-in config ("multi30k").
+
+    Raises:
+        ConfigError: the file does not exist.
+    """
+    path = Path(name)
+    if path.is_file():
+        return path
+    builtin = {file.stem: file for file in sorted(_builtin_dir().glob("*.yaml"))}
+    if name not in builtin:
+        problem = "is a directory, not a config file" if path.is_dir() else "does not exist"
+        raise ConfigError(f"config {name} {problem}", suggest(name, builtin) if builtin else "")
+    return builtin[name]
+
+
+def _builtin_dir() -> Path:
+    installed = Path(__file__).parents[1] / "configs"  # in a wheel
+    return installed if installed.is_dir() else Path(__file__).parents[2] / "configs"
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """Read a YAML mapping.
+
+    Raises:
+        ConfigError: the file cannot be read, is not YAML, or is not a mapping.
+    """
+    try:
+        tree = untrusted_files.read_yaml(path)
+    except OSError as error:
+        raise ConfigError(f"cannot read config {path}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"config {path} is not UTF-8 (byte {error.start + 1})") from None
+    except ValueError as error:
+        separator = ", " if str(error).startswith("line ") else ": "
+        raise ConfigError(f"config {path}{separator}{error}") from None
+    if tree is None:
+        return {}
+    if not isinstance(tree, dict):
+        raise ConfigError(f"config {path} is not a mapping", "write sections such as data: and model:")
+    return tree
+
+
+def override(config: Config, text: str) -> Config:
+    """Apply one `section.key=value`. The value is parsed as YAML unless the option is a string.
+
+    `section.key+=value` appends to a list.
+    """
+    left, equals, raw = (part.strip() for part in text.partition("="))
+    if not equals:
+        raise ConfigError(f"cannot read --set {text}", "write --set train.steps=1000")
+    name = left.removesuffix("+").rstrip()
+    if name not in OPTION_TYPES:
+        raise ConfigError(f"unknown key {name}", suggest(name, OPTION_TYPES))
+    expected = OPTION_TYPES[name]
+    is_addition = left != name
+    if is_addition and typing.get_origin(expected) is not tuple:
+        raise ConfigError(f"{name} is not a list", f"write --set {name}={raw}")
+    if expected is str:
+        value: Any = raw
+    elif typing.get_origin(expected) is tuple and not raw.startswith("["):
+        value = [raw] if raw else []
+    else:
+        try:
+            value = untrusted_files.parse_yaml(raw)
+        except ValueError:
+            raise ConfigError(f"cannot read the value of --set {text}") from None
+    section, _, key = name.rpartition(".")
+    parent: Any = getattr(config, section) if section else config
+    new_value = _value(expected, value, name)
+    if is_addition:
+        new_value = (*getattr(parent, key), *new_value)
+    changed: Any = dataclasses.replace(parent, **{key: new_value})
+    return dataclasses.replace(config, **{section: changed}) if section else changed
+
+
+def override_names(overrides: Iterable[str]) -> set[str]:
+    """Return the full names of the options that `section.key=value` overrides set."""
+    return {text.partition("=")[0].rstrip("+ ").strip() for text in overrides}
+
+
+def keys_in_file(path: Path) -> set[str]:
+    """Return the full names of the options that a config file contains."""
+    tree = read_yaml(path)
+    sections = {f"{name}.{key}" for name, section in tree.items() if isinstance(section, dict) for key in section}
+    return sections | {name for name, value in tree.items() if not isinstance(value, dict)}
+
+
+def options() -> list[tuple[str, str, str]]:
+    """Return the full name, default and documentation of all options, read from the source of the dataclasses."""
+    rows = []
+    for name in OPTION_TYPES:
+        section, _, key = name.rpartition(".")
+        parent: Any = getattr(Config(), section) if section else Config()
+        default = yaml.safe_dump(getattr(parent, key), default_flow_style=True).split("\n")[0]
+        rows.append((name, default, _field_docs(parent)[key]))
+    return rows
+
+
+@functools.cache
+def _field_docs(section: Any) -> dict[str, str]:
+    """Return the string literal below each field of a dataclass."""
+    body = ast.parse(inspect.getsource(type(section))).body[0]
+    assert isinstance(body, ast.ClassDef)
+    docs = {}
+    for field, doc in itertools.pairwise(body.body):
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(doc, ast.Expr):
+            docs[field.target.id] = inspect.cleandoc(str(ast.literal_eval(doc.value)))
+    return docs
+
+
+def dump(config: Config) -> str:
+    """Return a config as YAML. `load` reads it back as an equal config."""
+    return yaml.safe_dump(dataclasses.asdict(config), sort_keys=False, allow_unicode=True, width=120)
+
+
+def _build(kind: type, tree: dict[str, Any], path: str) -> Any:
+    hints = typing.get_type_hints(kind)
+    values = {}
+    for key, value in tree.items():
+        full = f"{path}{key}"
+        if key not in hints:
+            raise ConfigError(f"unknown key {full}", suggest(str(key), hints))
+        if dataclasses.is_dataclass(hints[key]):
+            if value is not None and not isinstance(value, dict):
+                raise ConfigError(f"{full}: expected a section, got {value!r}")
+            values[key] = _build(typing.cast(type, hints[key]), value or {}, f"{full}.")
+        else:
+            values[key] = _value(hints[key], value, full)
+    return kind(**values)
+
+
+def _value(expected: Any, value: Any, path: str) -> Any:
+    """Check one value against its annotation. Lists become tuples; 1e-4, a string in YAML 1.1, becomes a float."""
+    if expected is float and isinstance(value, str | int) and not isinstance(value, bool):
+        with contextlib.suppress(ValueError):
+            return float(str(value))  # an integer that is too large becomes infinite, which `check` rejects
+    if typing.get_origin(expected) is tuple and isinstance(value, list):
+        value = tuple(value)
+    if not accepts(expected, value):
+        hint = "quote it: YAML parses yes, no, on and off as booleans" if isinstance(value, bool) else ""
+        raise ConfigError(f"{path}: expected {_name(expected)}, got {value!r}", hint)
+    return value
+
+
+def _name(expected: Any) -> str:
+    if typing.get_origin(expected) is tuple:
+        return f"a list of {_name(typing.get_args(expected)[0])}"
+    return str(expected.__name__)
+
+
+def check(config: Config) -> None:
+    """Check ranges, and values that depend on each other.
+
+    Spec strings are checked by `nmt.train.session.check_specs`.
+
+    Raises:
+        ConfigError: a value is out of range; the error names the first one.
+    """
+    _check_ranges(config)
+    _choice("tokenizer.model_type", config.tokenizer.model_type, ("unigram", "bpe"))
+    _choice("model.norm_position", config.model.norm_position, ("post", "pre"))
+    _choice("train.all_reduce_precision", config.train.all_reduce_precision, ("fp32", "bf16"))
+    _choice("train.best_metric", config.train.best_metric, ("bleu", "chrf", "loss"))
+    _check_relations(config)
+
+
+def _check_ranges(config: Config) -> None:
+    for path in AT_LEAST_ONE:
+        if (value := attrgetter(path)(config)) < 1:
+            raise ConfigError(f"{path} must be at least 1, got {value}")
+    if config.seed >= 2**63:
+        raise ConfigError(f"seed must be below 2^63, got {config.seed}")
+    for path, maximum in MAXIMA.items():
+        if (value := attrgetter(path)(config)) > maximum:
+            raise ConfigError(f"{path} must be at most {maximum}, got {value}")
+    for path in NOT_NEGATIVE:
+        if not 0 <= (value := attrgetter(path)(config)) < float("inf"):
+            raise ConfigError(f"{path} must be 0 or more, got {value}")
+    for path in BELOW_ONE:
+        if not 0 <= (value := attrgetter(path)(config)) < 1:
+            raise ConfigError(f"{path} must be at least 0 and below 1, got {value}")
+    if not 0 <= (weight := config.train.distill_weight) <= 1:
+        raise ConfigError(f"train.distill_weight must be between 0 and 1, got {weight}")
+    if not 0 < config.train.eps < 1:
+        raise ConfigError(f"train.eps must be above 0 and below 1, got {config.train.eps}")
+
+
+def _check_relations(config: Config) -> None:
+    model, train = config.model, config.train
+    if model.dim % model.heads:
+        raise ConfigError(f"model.dim ({model.dim}) must be a multiple of model.heads ({model.heads})")
+    if model.dim % 2:
+        raise ConfigError(f"model.dim ({model.dim}) must be even: position encodings pair sines and cosines")
+    if train.max_length > train.batch_tokens:
+        raise ConfigError(
+            f"train.max_length ({train.max_length}) must not exceed train.batch_tokens ({train.batch_tokens})",
+            "the longest pair must fit into a batch",
+        )
+    if train.average_last > train.keep_last:
+        raise ConfigError(
+            f"train.average_last ({train.average_last}) must not exceed train.keep_last ({train.keep_last})",
+            "only checkpoints that are kept can be averaged; increase train.keep_last",
+        )
+    if not 1 <= config.data.temperature < float("inf"):
+        raise ConfigError(
+            f"data.temperature must be 1 or more, got {config.data.temperature}", "1 uses each pair once; 5 is common"
+        )
+    if not config.data.train:
+        raise ConfigError("data.train names no corpus", "see nmt data list")
+    for side, code in (("source", config.data.src), ("target", config.data.tgt)):
+        if not LANGUAGE_CODE.fullmatch(code):
+            raise ConfigError(
+                f"{side} language '{code}' is not a language code",
+                "use letters, digits, hyphens and underscores, as in en, pt-BR or zh_Hans",
+            )
+    if config.data.replay and not train.replay_share:
+        raise ConfigError("data.replay is set, but train.replay_share is 0", "set train.replay_share=0.5, for example")
+    if not config.data.replay and train.replay_share not in (0, TrainConfig.replay_share):
+        raise ConfigError(
+            f"train.replay_share is {train.replay_share}, but data.replay names no corpus",
+            "set data.replay, or leave out train.replay_share",
+        )
+    if train.teacher and not train.distill_weight:
+        raise ConfigError("train.teacher is set, but train.distill_weight is 0", "set train.distill_weight=0.5")
+    for name in ("distill_weight", "distill_top_k"):
+        if not train.teacher and getattr(train, name) != getattr(TrainConfig, name):
+            raise ConfigError(f"train.{name} is set, but train.teacher names no model", "set train.teacher=runs/NAME")
+    if config.data.src == config.data.tgt:
+        raise ConfigError(f"data.src and data.tgt are both '{config.data.src}'")
+
+
+def check_unused(config: Config, overrides: Sequence[str], *, is_fine_tuned: bool = False) -> None:
+    """Check that overrides have an effect.
+
+    Args:
+        config: the config with the overrides.
+        overrides: `KEY=VALUE` strings of the user.
+        is_fine_tuned: whether the tokenizer is that of the model to fine-tune.
+
+    Raises:
+        ConfigError: an option has no effect.
+    """
+    names = override_names(overrides)
+    data, unused = config.data, dict[str, str]()
+    if config.tokenizer.model:
+        reason = (
+            "--init-from keeps the tokenizer of the model" if is_fine_tuned else "tokenizer.model is trained already"
+        )
+        kept = set() if is_fine_tuned else {"tokenizer.model"}
+        unused = {name: reason for name in names - kept if name.startswith("tokenizer.")}
+    if data.temperature != 1 and len(data.train) == 1 and len(data.replay) < 2:
+        unused["data.temperature"] = "there is a single corpus"
+    if data.general_test and not config.train.init_from:
+        unused["data.general_test"] = "there is no start model to compare with"
+    for name in sorted(names & unused.keys()):
+        raise ConfigError(f"{name} has no effect: {unused[name]}", f"leave out {name}")
+
+
+def _choice(path: str, value: str, choices: Sequence[str]) -> None:
+    if value not in choices:
+        raise ConfigError(f"{path}: unknown value '{value}'", suggest(value, choices))

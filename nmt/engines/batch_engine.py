@@ -1,0 +1,172 @@
+"""The engine that searches and scores batches with a model, several batches in parallel on a CPU."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property, partial
+from typing import Protocol, TypeVar
+
+import numpy as np
+
+from nmt.core import runtime
+from nmt.core.errors import NMTError
+from nmt.engines import Scorer, Source, TokenScores
+from nmt.search import Hypothesis, Search, SearchRequest, StepModel
+from nmt.text.tokenizer import BOS, EOS, PAD, UNK, encoder_input
+
+T = TypeVar("T")
+R = TypeVar("R")
+MAX_BATCH_TOKENS = 4096
+"""Maximum number of source tokens in a batch times the rows per sentence. Limits memory."""
+MAX_BATCH_ROWS = 192
+"""Maximum number of rows in a batch: sentences times beams. Larger batches are no faster on a CPU, and balance worse
+among threads."""
+MIN_BATCH_ROWS = 32
+"""Minimum number of rows in a batch before it is divided among threads."""
+BATCHES_PER_THREAD = 3
+"""Number of batches per thread, if there are enough sentences. With several, threads finish at nearly the same time."""
+MAX_SCORE_TOKENS = 1024
+"""Maximum number of tokens in a batch to score, counted on the longer side, including padding."""
+GPU_BATCH_SCALE = 16
+"""Factor of these limits on a GPU, which has more rows in flight. A batch that does not fit in memory is split."""
+
+
+class Model(StepModel, Scorer, Protocol):
+    """A model that a search can decode with and that can score the translations of a batch."""
+
+
+class BatchEngine:
+    """Searches and scores with a model or an ensemble."""
+
+    def __init__(
+        self,
+        make_model: Callable[[str], Model],
+        precision: str,
+        detokenize: Callable[[Sequence[int]], str],
+        num_threads: int = 1,
+        *,
+        source_eos: bool = True,
+        batch_scale: int = 1,
+    ) -> None:
+        """Create the model for the search.
+
+        Args:
+            make_model: returns the model in a given precision. It is called again with fp32 for scoring.
+            precision: precision of the search.
+            detokenize: returns the text of token ids, for searches that compare texts.
+            num_threads: number of batches computed in parallel, one thread each.
+            source_eos: whether sources end with the end token.
+            batch_scale: factor of the maximum size of batches, which suits a CPU.
+        """
+        self.batch_scale = batch_scale
+        self.model = make_model(precision)
+        self.max_positions = self.model.max_positions
+        self.precision, self.detokenize, self.num_threads = precision, detokenize, num_threads
+        self.source_eos = source_eos
+        self._make_model = make_model
+        self._pool, self._pid = ThreadPoolExecutor(num_threads), os.getpid()
+
+    @cached_property
+    def scoring_model(self) -> Model:
+        """The model in float32."""
+        return self.model if self.precision == "fp32" else self._make_model("fp32")
+
+    def search(
+        self, sources: Sequence[Source], search: Search, on_progress: Callable[[int], object]
+    ) -> list[list[Hypothesis]]:
+        """Return the hypotheses of each sentence, best first; see `Engine.search`."""
+        lengths = [len(source.ids) + 1 for source in sources]
+        rows = search.rows
+        balanced = len(sources) // (BATCHES_PER_THREAD * self.num_threads)
+        min_rows, max_rows = MIN_BATCH_ROWS * self.batch_scale, MAX_BATCH_ROWS * self.batch_scale
+        max_sentences = max(1, min(max_rows // rows, max(min_rows // rows, balanced)))
+        batches = make_batches(lengths, max_sentences, MAX_BATCH_TOKENS * self.batch_scale // rows)
+        return self._run(sources, batches, lambda batch: self._search(batch, search), "use a smaller beam", on_progress)
+
+    def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[TokenScores]:
+        """Score given translations in float32."""
+        pairs = list(zip(sources, targets, strict=True))
+        lengths = [max(len(source), len(target)) + 1 for source, target in pairs]
+        max_tokens = MAX_SCORE_TOKENS * self.batch_scale
+        batches = make_batches(lengths, max_tokens, max_tokens)
+        model = self.scoring_model  # loaded once, before the threads use it
+        return self._run(
+            pairs, batches, lambda batch: model.score(*zip(*batch, strict=True)), "remove it", lambda _: None
+        )
+
+    def _run(
+        self,
+        items: Sequence[T],
+        batches: Iterable[list[int]],
+        compute: Callable[[list[T]], list[R]],
+        hint: str,
+        on_progress: Callable[[int], object],
+    ) -> list[R]:
+        """Return the result of each item, computed in batches of indices; `hint`: for one that exceeds the memory."""
+        batches = list(batches)
+        results: dict[int, R] = {}
+        lists = [[items[i] for i in batch] for batch in batches]
+        work = partial(_compute_or_split, compute, hint)
+        is_parallel = min(self.num_threads, len(lists)) > 1
+        computed = self._threads().map(work, lists) if is_parallel else map(work, lists)
+        for batch, batch_results in zip(batches, computed, strict=True):
+            results.update(zip(batch, batch_results, strict=True))
+            on_progress(len(batch))
+        return [results[i] for i in range(len(items))]
+
+    def _threads(self) -> ThreadPoolExecutor:
+        """Return the threads, which are kept, because each allocates its own buffers. A forked process has none."""
+        if self._pid != os.getpid():
+            self._pool, self._pid = ThreadPoolExecutor(self.num_threads), os.getpid()
+        return self._pool
+
+    def _search(self, sources: list[Source], search: Search) -> list[list[Hypothesis]]:
+        max_length_B = np.array([source.max_output_length for source in sources])
+        if self.max_positions is not None:
+            max_length_B = max_length_B.clip(max=self.max_positions - 1)  # one position is for the start token
+        hypotheses = search(
+            self.model,
+            SearchRequest(
+                [encoder_input(source.ids, self.source_eos) for source in sources], max_length_B, BOS, EOS,
+                [source.prefix for source in sources],
+                [source.constraints for source in sources], self.detokenize, (PAD, UNK, BOS),
+            ),
+        )  # fmt: skip
+        if not all(hypotheses) or any(math.isnan(n_best[0].log_prob) for n_best in hypotheses):
+            hint = "its training has diverged, or its weights are damaged; use another checkpoint"
+            raise NMTError("the model's scores are NaN or infinite", hint)
+        return hypotheses
+
+
+def _compute_or_split(compute: Callable[[list[T]], list[R]], hint: str, items: list[T]) -> list[R]:
+    """Compute a batch; if it runs out of memory, compute each half of it."""
+    try:
+        return compute(items)
+    except (RuntimeError, MemoryError) as error:
+        if isinstance(error, RuntimeError) and not runtime.is_out_of_memory(error):
+            raise
+    if len(items) == 1:
+        raise NMTError("this sentence does not fit into memory", f"split it, or {hint}")
+    middle = len(items) // 2
+    return _compute_or_split(compute, hint, items[:middle]) + _compute_or_split(compute, hint, items[middle:])
+
+
+def make_batches(lengths: Sequence[int], max_items: int, max_tokens: int) -> Iterator[list[int]]:
+    """Group item indices by similar length, longest first, so that the batch that needs the most memory runs first.
+
+    Args:
+        lengths: number of tokens of each item.
+        max_items: maximum number of items in a batch.
+        max_tokens: maximum number of tokens in a batch, including padding, unless a single item has more.
+    """
+    batch: list[int] = []
+    for i in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
+        if batch and (len(batch) == max_items or (len(batch) + 1) * lengths[batch[0]] > max_tokens):
+            yield batch
+            batch = []
+        batch.append(i)
+    if batch:
+        yield batch

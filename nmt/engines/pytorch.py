@@ -1,0 +1,258 @@
+"""Search and scoring with PyTorch networks: on a GPU, and on a CPU where the native engine cannot run.
+
+Shape suffixes: B sentences, S source tokens, R rows, T target tokens, K best tokens, P gathered tokens, X banned
+tokens, V vocabulary, N target positions without padding.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nmt.data.batching import collate, pad_rows, token_mask
+from nmt.engines import TokenScores
+from nmt.engines.cuda_graphs import CUDAGraphs, StepGraph
+from nmt.model.attention import fused_kernels
+from nmt.model.seq2seq import Seq2Seq
+from nmt.model.transformer import Transformer
+from nmt.search.request import Floats, Ints, StepRequest, StepResult
+
+MIN_RUNNING = 0.75
+"""Fraction of the sentences in the state of a search on a GPU below which finished ones are dropped. Dropping them
+copies the keys and values of all others, and changes the shapes of all kernels."""
+
+TOKEN_BLOCK = 64
+"""Number of tokens whose maximum is computed to find the best ones."""
+
+
+class TorchModel:
+    """One network, or an ensemble that averages the token probabilities of networks with the same vocabulary."""
+
+    def __init__(self, networks: Sequence[Seq2Seq], dtype: torch.dtype | None = None) -> None:
+        """Copy the networks and convert the copies to `dtype`; None: use the networks as they are.
+
+        Recurrent networks always compute in float32.
+        """
+        self.networks = [network if dtype is None else _cast(network, dtype) for network in networks]
+        self.device = self.networks[0].output_weight_VD.device
+        self.graphs = CUDAGraphs() if self.device.type == "cuda" and all(n.supports_graphs for n in networks) else None
+        self.max_positions = min((n.max_positions for n in self.networks if n.max_positions), default=None)
+
+    @torch.inference_mode()
+    @fused_kernels()
+    def init_search_state(self, sources: Sequence[Sequence[int]], *, track_attention: bool = False) -> TorchState:
+        """Encode source sentences and return the initial state of a search."""
+        src_BS, mask_BS = self.transfer(pad_rows(sources)), self.transfer(token_mask(map(len, sources)))
+        states = [network.encode_and_init_state(src_BS, mask_BS) for network in self.networks]
+        if track_attention:
+            for state in states:
+                state.track_attention()
+        return TorchState(self, states, len(sources))
+
+    @torch.inference_mode()
+    @fused_kernels()
+    def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[TokenScores]:
+        """Score a batch of given translations in one forward pass per network."""
+        source_eos = self.networks[0].config.source_eos
+        batch = collate(list(zip(sources, targets, strict=True)), source_eos=source_eos).map(self.transfer)
+        log_probs_N, attention_BTS = [], []
+        for network in self.networks:
+            memory = network.encode(batch.src_BS, batch.src_mask_BS)
+            state = network.init_state(memory, batch.src_mask_BS, use_cache=False)
+            state.track_attention()
+            hidden_ND = network.decode(batch.tgt_in_BT, state).flatten(0, 1)[batch.target_index_N]
+            log_p_NV = network.logits(hidden_ND).float().log_softmax(-1)
+            log_probs_N.append(log_p_NV.gather(1, batch.labels_N[:, None])[:, 0])
+            attention_BTS.append(state.cross_attention_RTS)
+        mean_attention = to_host(torch.stack(attention_BTS).mean(0).float())
+        log_prob_N = mean_log_prob(log_probs_N).tolist()  # waits for both
+        mean_attention_BTS = mean_attention.numpy()
+        scores, start = [], 0
+        for source, target, attention_TS in zip(sources, targets, mean_attention_BTS, strict=True):
+            end = start + len(target) + 1
+            scores.append(
+                TokenScores(log_prob_N[start:end], attention_TS[: len(target) + 1, : len(source) + source_eos])
+            )
+            start = end
+        return scores
+
+    def transfer(self, tensor: Tensor) -> Tensor:
+        """Return a tensor of the CPU on the model's device, without waiting for a GPU."""
+        return tensor.pin_memory().to(self.device, non_blocking=True) if self.device.type == "cuda" else tensor
+
+
+class TorchState:
+    """The state of a search; see `nmt.search.request.State`."""
+
+    attention_RS: Floats | None = None
+
+    def __init__(self, model: TorchModel, states: list[Any], num_sources: int) -> None:
+        self.model, self.states = model, states
+        self.source_R: Ints | None = None
+        """Source index of each row; None before the first step."""
+        self.source_B: Ints = np.arange(num_sources)
+        """Indices of the sources that the networks' states contain, in their order; some may have finished."""
+        self.row_R: Ints = np.arange(num_sources)
+        """Row of the networks' states for each row of the search."""
+        self.num_rows = num_sources
+        """Number of rows of the networks' states."""
+        self._graph: StepGraph | None = None
+        self._may_capture = True
+        self._last_shape: tuple[int, int] | None = None
+        """Number of rows and of reserved positions in the last step."""
+
+    @torch.inference_mode()
+    @fused_kernels()
+    def step(self, request: StepRequest) -> StepResult:
+        """Read one more token per row; the host waits once for a GPU."""
+        self._reorder(request.parents_R)
+        tokens_R = self._rows(request.tokens_R)
+        log_p_RV = self._log_probs(tokens_R)
+        attention = [s.cross_attention_RTS[:, -1] for s in self.states if s.cross_attention_RTS is not None]
+        attention_RS = to_host(torch.stack(attention).mean(0).float()) if attention else None
+        gathered_log_p_RP = log_p_RV[:, :0]
+        if request.gather_RP is not None:
+            gathered_log_p_RP = log_p_RV.gather(1, self._rows(request.gather_RP))
+        all_log_p_RV = to_host(log_p_RV) if request.all_log_probs else None
+        if request.banned_RX is not None:
+            row, column = (request.banned_RX >= 0).nonzero()
+            log_p_RV[self._tensor(self.row_R[row]), self._tensor(request.banned_RX[row, column])] = -torch.inf
+        # At least one, because a copy without elements would not wait for the others.
+        log_p_RK, tokens_RK = top_tokens(log_p_RV, min(max(request.k, 1), log_p_RV.shape[1]))
+        packed = torch.cat([tokens_RK.int(), log_p_RK.view(torch.int32), gathered_log_p_RP.view(torch.int32)], 1)
+        packed_R = packed.cpu().numpy()[self.row_R]  # waits for all transfers
+        self.attention_RS = None if attention_RS is None else attention_RS.numpy()[self.row_R]
+        ids_RK, log_p_bits_RK, gathered_bits_RP = np.split(packed_R, (log_p_RK.shape[1], 2 * log_p_RK.shape[1]), 1)
+        return StepResult(
+            log_p_bits_RK[:, : request.k].view(np.float32).copy(),
+            ids_RK[:, : request.k].astype(np.int64),
+            None if request.gather_RP is None else gathered_bits_RP.view(np.float32).copy(),
+            None if all_log_p_RV is None else all_log_p_RV.numpy()[self.row_R],
+        )
+
+    def _log_probs(self, tokens_R: Tensor) -> Tensor:
+        """Read one more token per row and return log-probabilities [R, V], which the next call may overwrite.
+
+        The second of several steps with equal shapes on a GPU, and all after it, are a CUDA graph.
+        """
+        graphs = self.model.graphs
+        if graphs is None:
+            return self._launch(tokens_R)
+        caches = [state.cache for state in self.states]
+        if caches[0].length == caches[0].capacity:
+            self._close_graph()
+        elif (
+            not self._graph
+            and self._may_capture
+            and self._last_shape == (self.num_rows, caches[0].capacity)
+            and caches[0].capacity <= (self.model.max_positions or math.inf)  # a graph could not raise an error
+        ):
+            self._graph = graphs.capture(self._launch, tokens_R, caches)
+            self._may_capture = self._graph is not None
+        log_p_RV = self._graph.run(tokens_R) if self._graph else self._launch(tokens_R)
+        self._last_shape = self.num_rows, caches[0].capacity
+        return log_p_RV
+
+    def _launch(self, tokens_R: Tensor) -> Tensor:
+        networks = zip(self.model.networks, self.states, strict=True)
+        return mean_log_prob([network.next_log_probs(tokens_R, state) for network, state in networks])
+
+    def _close_graph(self) -> None:
+        """Allow the caches to change their shapes."""
+        if self._graph:
+            self._graph.close()
+        self._graph = None
+
+    def _reorder(self, parents_R: Ints) -> None:
+        """Reorder the networks' states according to the parents, and drop sentences without rows.
+
+        On a GPU, they are dropped only when many have finished.
+        """
+        is_first, source_R = self.source_R is None, parents_R
+        if self.source_R is not None:
+            source_R = self.source_R[parents_R]
+        running_B = source_R[np.sort(np.unique(source_R, return_index=True)[1])]  # in the order of their rows
+        order_B = np.argsort(self.source_B)
+        index_B = order_B[np.searchsorted(self.source_B, running_B, sorter=order_B)]
+        width = len(parents_R) // len(running_B)
+        sentences_B = None
+        if not is_first and self._keeps_finished(index_B, width):
+            parents: Ints = np.arange(self.num_rows)
+            new_row_R = (index_B[:, None] * width + np.arange(width)).ravel()
+            parents[new_row_R] = self.row_R[parents_R]
+            self.row_R = new_row_R
+        else:
+            # Before the first step, the states have one row per sentence, which becomes `width` rows.
+            parents = running_B if is_first else self.row_R[parents_R]
+            self.row_R = np.arange(len(parents_R))
+            if not np.array_equal(running_B, self.source_B):
+                sentences_B, self.source_B = self._tensor(index_B), running_B
+        if sentences_B is not None or len(parents) != self.num_rows:
+            self._close_graph()
+        if sentences_B is not None or not np.array_equal(parents, np.arange(self.num_rows)):
+            for state in self.states:
+                state.reorder(self._tensor(parents), sentences_B)
+        self.source_R, self.num_rows = source_R, len(self.source_B) * width
+
+    def _keeps_finished(self, index_B: Ints, width: int) -> bool:
+        """Return whether the states keep their sentences, given the indices of those with rows."""
+        return (
+            self.model.device.type == "cuda"
+            and len(index_B) > MIN_RUNNING * len(self.source_B)
+            and width * len(self.source_B) == self.num_rows
+            and bool((np.diff(index_B) > 0).all())
+        )
+
+    def _rows(self, values_R: Ints) -> Tensor:
+        """Return a value for each row of the networks' states; those of finished sentences do not matter."""
+        if len(values_R) < self.num_rows:
+            given_R, values_R = values_R, np.zeros((self.num_rows, *values_R.shape[1:]), np.int64)
+            values_R[self.row_R] = given_R
+        return self._tensor(values_R)
+
+    def _tensor(self, array: Ints) -> Tensor:
+        return self.model.transfer(torch.from_numpy(np.ascontiguousarray(array, np.int64)))
+
+
+def top_tokens(log_p_RV: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """Return the log-probabilities and the ids of the k best tokens of each row, best first.
+
+    The best k tokens are in the k blocks with the best maxima. `topk` of all tokens takes a GPU several times as long.
+    """
+    if k == 1:
+        log_p_R1, tokens_R1 = log_p_RV.max(1, keepdim=True)
+        return log_p_R1, tokens_R1
+    end = log_p_RV.shape[1] // TOKEN_BLOCK * TOKEN_BLOCK
+    if not log_p_RV.is_cuda or end <= k * TOKEN_BLOCK:
+        log_p_RK, tokens_RK = log_p_RV.topk(k)
+        return log_p_RK, tokens_RK
+    blocks_RK = log_p_RV[:, :end].unflatten(1, (-1, TOKEN_BLOCK)).amax(2).topk(k)[1]
+    ids_V = torch.arange(log_p_RV.shape[1], device=log_p_RV.device)
+    in_blocks = (blocks_RK[:, :, None] * TOKEN_BLOCK + ids_V[:TOKEN_BLOCK]).flatten(1)
+    candidates = torch.cat((in_blocks, ids_V[end:].expand(len(in_blocks), -1)), 1)
+    log_p_RK, index_RK = log_p_RV.gather(1, candidates).topk(k)
+    return log_p_RK, candidates.gather(1, index_RK)
+
+
+def to_host(tensor: Tensor) -> Tensor:
+    """Copy a tensor to the CPU; the copy of a GPU's is valid after the next wait."""
+    return tensor.to("cpu", non_blocking=True, copy=True)
+
+
+def mean_log_prob(log_probs: Sequence[Tensor]) -> Tensor:
+    """Return log (1/n Σ exp(log p)) over tensors of equal shape."""
+    if len(log_probs) == 1:
+        return log_probs[0]
+    return torch.stack(tuple(log_probs)).logsumexp(0) - math.log(len(log_probs))
+
+
+def _cast(network: Seq2Seq, dtype: torch.dtype) -> Seq2Seq:
+    converted = copy.deepcopy(network).to(dtype if isinstance(network, Transformer) else torch.float32)
+    converted.compute_dtype = None
+    return converted.eval().requires_grad_(False)

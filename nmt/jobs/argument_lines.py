@@ -1,0 +1,13 @@
+"""Lines of text that are arguments of the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nmt.data.pairs import decode_lines
+
+
+def argument_lines(arguments: list[str], encoding_errors: str) -> Iterator[str]:
+    """Yield the lines of command-line arguments. Python decodes their invalid UTF-8 to surrogates."""
+    raw = (line.encode("utf-8", "surrogateescape") for argument in arguments for line in argument.split("\n"))
+    return decode_lines(raw, "the command line", encoding_errors)

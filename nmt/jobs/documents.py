@@ -1,0 +1,354 @@
+"""The documents that `nmt translate` is asked to translate: which arguments are documents, and where outputs go."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from nmt.core.console import counted
+from nmt.core.errors import NMTError, UsageError, file_hint, suggest
+from nmt.core.paths import descriptor
+from nmt.documents.formats import (
+    FORMATS,
+    SUFFIXES_OF_OPTIONS,
+    DocumentOptions,
+    Parser,
+    conversion_hint,
+    ignored_option,
+    missing_option,
+)
+from nmt.jobs.output import write_file
+from nmt.text.language_codes import NAMES, base_language
+
+if TYPE_CHECKING:
+    from nmt.documents.document_translator import DocumentTranslator, TranslatedBlocks
+    from nmt.jobs.translation_job import LanguageCheck
+
+MAX_WARNINGS = 5
+"""Maximum number of sentences of a document whose warnings are logged."""
+STANDARD_STREAM = Path("-")
+_MAX_QUOTED = 60
+
+
+@dataclass(frozen=True)
+class DocumentFile:
+    """A document to translate."""
+
+    path: Path
+    """`-`: standard input."""
+    output: Path
+    """`-`: standard output."""
+    parser: Parser
+
+
+@dataclass(frozen=True)
+class DocumentJob:
+    """Translates documents and writes their translations."""
+
+    translator: DocumentTranslator
+    options: DocumentOptions
+    language_check: LanguageCheck
+    resume: bool
+    """Whether to skip documents that have a translation."""
+    force: bool
+    """Whether to overwrite translations."""
+
+    def run(self, files: Sequence[DocumentFile]) -> None:
+        """Translate documents.
+
+        Raises:
+            UsageError: a translation exists already.
+            NMTError: a document cannot be translated. Of several, the others are translated.
+        """
+        from nmt.core.console import log
+
+        done = [file for file in files if descriptor(file.output) is None and file.output.is_file()]
+        if done and not (self.resume or self.force):
+            more = f", and {len(done) - 1:,} more translations" if len(done) > 1 else ""
+            verb = "exist" if more else "exists"
+            raise UsageError(
+                f"{done[0].output}{more} already {verb}", "use --resume to skip them, or --force to overwrite them"
+            )
+        if done and self.resume:
+            log(f"skipped {len(done):,} of {counted(len(files), 'document')}, already translated")
+            skipped = set(done)
+            files = [file for file in files if file not in skipped]
+        num_failed = num_sentences = num_from_memory = 0
+        for file in files:
+            try:
+                result = self._translate(file)
+            except (NMTError, OSError) as error:
+                if len(files) == 1 or isinstance(error, BrokenPipeError):
+                    raise
+                message = error.message if isinstance(error, NMTError) else f"{file.path}: {error.strerror}"
+                log(f"error: {message}")
+                num_failed += 1
+                continue
+            num_sentences += result.num_sentences
+            num_from_memory += result.num_from_memory
+        if self.translator.memory is not None:
+            log(f"taken from the translation memory: {num_from_memory:,} of {counted(num_sentences, 'sentence')}")
+        if num_failed:
+            raise NMTError(
+                f"{num_failed:,} of {counted(len(files), 'document')} could not be translated",
+                "see the errors above; translate the rest again with --resume",
+            )
+
+    def _translate(self, file: DocumentFile) -> TranslatedBlocks:
+        from nmt.core.console import progress
+
+        name = "standard input" if file.path == STANDARD_STREAM else str(file.path)
+        data = sys.stdin.buffer.read() if file.path == STANDARD_STREAM else file.path.read_bytes()
+        _prepare_output(file.output)
+        try:
+            document = file.parser(data, self.options)
+        except NMTError as error:
+            raise _named(error, name) from None
+        self.language_check.add([block.text for block in document.blocks])
+        with progress(None, f"translating {file.path.name}", " sentences") as bar:
+
+            def start(total: int) -> Callable[[float], object]:
+                bar.total = total
+                return bar.update
+
+            result = self.translator.translate(document.blocks, start)
+        _log_warnings(name, result)
+        try:
+            content = document.render(result.blocks)
+        except NMTError as error:
+            raise _named(error, name) from None
+        write_file(file.output, content)
+        if descriptor(file.output) is None:
+            typer.echo(file.output)
+        return result
+
+
+def _original(file: Path, options: DocumentOptions) -> Path | None:
+    """Return the file next to a file of which it is a translation, such as page.html of page.de.html, if it exists."""
+    name, _, code = file.stem.rpartition(".")
+    is_language = code == options.tgt or base_language(code) in NAMES.keys() - {base_language(options.src)}
+    original = file.with_name(name + file.suffix) if name and is_language else file
+    return original if original != file and original.exists() else None
+
+
+def _named(error: NMTError, name: str) -> NMTError:
+    return type(error)(f"{name}: {error.message}", error.hint)
+
+
+def document_arguments(arguments: Sequence[str]) -> list[Path]:
+    """Return the arguments of `nmt translate` as paths if they are documents or folders; none if they are sentences.
+
+    A document is a file with the suffix of a format. A folder is `.`, or written with a separator (`docs/`), because
+    its name may also be a word.
+
+    Raises:
+        UsageError: there are both documents and sentences, a document does not exist, or a file has another suffix.
+    """
+    found = [_is_document(argument) for argument in arguments]
+    if any(found) and not all(found):
+        document, sentence = arguments[found.index(True)], arguments[found.index(False)]
+        raise UsageError(
+            f"'{document}' is a document and '{_shorten(sentence)}' a sentence", "translate them in two commands"
+        )
+    return list(map(Path, arguments)) if any(found) else []
+
+
+def _is_document(argument: str) -> bool:
+    try:
+        path = Path(argument)
+        if path.is_dir():
+            return "/" in argument or os.sep in argument or argument in (".", "..")
+        if path.suffix.lower() not in FORMATS:
+            if path.is_file():
+                raise UsageError(
+                    f"{argument} is a file, but not a document with one of the suffixes {', '.join(FORMATS)}",
+                    conversion_hint(path.suffix)
+                    or f"--document FORMAT translates it as such a document, --input {argument} line by line; "
+                    "to translate the file name as a sentence, use a pipe",
+                )
+            if not argument.endswith(("/", os.sep)) or "://" in argument:
+                return False
+        if not path.exists() and len(argument.split()) == 1:
+            raise UsageError(
+                f"no such file or directory: {argument}", "to translate the file name as a sentence, use a pipe"
+            )
+        return path.exists()
+    except PermissionError:
+        if len(argument.split()) == 1 and Path(argument).suffix.lower() in FORMATS:
+            raise
+        return False
+    except (OSError, ValueError):  # too long for a path, or with a null character
+        return False
+
+
+def parser_of_format(name: str) -> Parser:
+    """Return the parser for the value of --document.
+
+    Raises:
+        UsageError: there is no such format.
+    """
+    if _suffix(name) not in FORMATS:
+        hint = conversion_hint(_suffix(name)) or suggest(name, (each[1:] for each in FORMATS))
+        raise UsageError(f"unknown document format '{name}'", hint)
+    return FORMATS[_suffix(name)]
+
+
+def _suffix(format: str) -> str:
+    return f".{format.lower().removeprefix('.')}"
+
+
+def plan_documents(
+    paths: Sequence[Path],
+    output: Path | None,
+    format: str | None,
+    options: DocumentOptions,
+    *,
+    is_directory: bool = False,
+) -> list[DocumentFile]:
+    """Return the documents to translate, those of folders too, and the paths of their translations.
+
+    Args:
+        paths: files and folders; none: standard input. Translations of others of the files are skipped if their
+            outputs would be next to them.
+        output: --output; None writes next to each document, or standard input to standard output.
+        format: --document; None uses the suffix of each file.
+        options: its target language code becomes a part of the name of a translation next to its document. Documents
+            of a folder that need an option that is not set are skipped.
+        is_directory: whether `output` is a directory, even if it does not exist.
+
+    Raises:
+        UsageError: a folder has no documents, the documents have equal outputs, an output is an input, or none of the
+            documents has an option that is set.
+    """
+    from nmt.core.console import log
+    from nmt.core.paths import check_not_overwriting
+
+    if not paths:
+        _check_options([_suffix(format or "")], options)
+        return [DocumentFile(STANDARD_STREAM, output or STANDARD_STREAM, parser_of_format(format or ""))]
+    if output is None:  # *.html includes the translations of an earlier command
+        named, all_paths, paths = set(paths), paths, []
+        for path in all_paths:
+            original = _original(path, options) if path.stem.endswith(f".{options.tgt}") else None
+            if original in named:
+                log(f"skipped {path}: it is a translation of {original}")
+            else:
+                paths.append(path)
+    found = [each for path in paths for each in _find(path, output, options)]
+    is_single = len(paths) == 1 and not paths[0].is_dir()
+    if output == STANDARD_STREAM and not is_single:
+        raise UsageError("only one document can be written to standard output", "--output must be a directory")
+    if output and output.is_file() and (is_directory or not is_single):
+        hint = "leave out the slash at the end" if is_single else "several documents need a directory"
+        raise UsageError(f"--output {output} is a file", hint)
+    files, inputs_of = list[DocumentFile](), dict[Path, Path]()
+    for path, relative in found:
+        if output is None:
+            target = path.with_name(f"{path.stem}.{options.tgt}{path.suffix}")
+        else:
+            is_file = is_single and not (is_directory or output.is_dir())
+            target = output if is_file else output / relative
+        if target in inputs_of:
+            raise UsageError(
+                f"{path} and {inputs_of[target]} have the same output: {target}", "translate them separately"
+            )
+        inputs_of[target] = path
+        files.append(DocumentFile(path, target, parser_of_format(format or path.suffix)))
+    check_not_overwriting(inputs_of, inputs_of.values())
+    _check_options([_suffix(format) if format else path.suffix for path, _ in found], options)
+    return files
+
+
+def _check_options(suffixes: Iterable[str], options: DocumentOptions) -> None:
+    if option := ignored_option(suffixes, options):
+        raise UsageError(f"{option} applies only to {', '.join(SUFFIXES_OF_OPTIONS[option])}", "leave it out")
+
+
+def _find(path: Path, output: Path | None, options: DocumentOptions) -> Iterator[tuple[Path, Path]]:
+    """Yield a file, or the documents of a folder, each with its path in the output directory."""
+    from nmt.core.console import log
+
+    if not path.is_dir():
+        if not path.exists():
+            raise UsageError(f"no such file: {path}", f"relative paths are resolved against {Path.cwd()}")
+        yield path, Path(path.name)
+        return
+    others, needed = Counter[str](), Counter[str]()
+    num_found = num_translations = 0
+    for file in _files(path, output):
+        if file.suffix.lower() not in FORMATS:
+            others[file.suffix.lower() or "no suffix"] += 1
+        elif _original(file, options):
+            num_translations += 1
+        elif option := missing_option(file, options):
+            needed[option] += 1
+        else:
+            num_found += 1
+            yield file, file.relative_to(path)
+    if others:
+        kinds = ", ".join(f"{suffix} ({count:,})" for suffix, count in others.most_common())
+        verb = "is not a document" if others.total() == 1 else "are not documents"
+        log(f"{path}: {counted(others.total(), 'file')} {verb}: {kinds}")
+    if num_translations:
+        verb = "is a translation of another" if num_translations == 1 else "are translations of others"
+        log(f"{path}: {counted(num_translations, 'document')} {verb}")
+    for option, count in needed.items():
+        log(f"{path}: skipped {counted(count, 'document')} without {option}")
+    if needed and not num_found:
+        raise UsageError(f"{path} has only documents that need {' or '.join(needed)}", "add this option")
+    if not num_found:
+        raise UsageError(f"{path} has no documents", f"suffixes of documents: {', '.join(FORMATS)}")
+
+
+def _files(directory: Path, output: Path | None) -> Iterator[Path]:
+    """Yield the files of a directory tree in order, without hidden ones and without the output directory."""
+
+    def fail(error: OSError) -> None:
+        raise error
+
+    for name, directories, files in os.walk(directory, onerror=fail):
+        parent = Path(name)
+        directories[:] = sorted(
+            each for each in directories
+            if not each.startswith(".")
+            and not (output and output.is_dir() and (parent / each).samefile(output))
+        )  # fmt: skip
+        yield from (parent / each for each in sorted(files) if not each.startswith("."))
+
+
+def _prepare_output(output: Path) -> None:
+    """Create the directory of an output, so that an error is reported before the translation."""
+    if descriptor(output) is not None:
+        return
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise NMTError(
+            f"cannot write {output}: {error.strerror}", file_hint(error, "choose another --output")
+        ) from None
+    if output.is_dir() or not os.access(output.parent, os.W_OK):
+        reason = "it is a directory" if output.is_dir() else f"{output.parent} is not writable"
+        raise NMTError(f"cannot write {output}: {reason}", "choose another --output")
+
+
+def _log_warnings(name: str, result: TranslatedBlocks) -> None:
+    from nmt.core.console import log
+
+    for sentence, warnings in result.warnings[:MAX_WARNINGS]:
+        log(f"warning: {name}: '{_shorten(sentence)}': {', '.join(warnings)}")
+    if len(result.warnings) > MAX_WARNINGS:
+        log(f"{name}: {len(result.warnings):,} of {result.num_sentences:,} sentences have warnings")
+    if result.num_doubtful_tags:
+        tags = f"{result.num_doubtful_tags:,} of {counted(result.num_tags, 'tag')}"
+        log(f"{name}: {tags} may be on other words, because the word alignment is weak")
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= _MAX_QUOTED else f"{text[:_MAX_QUOTED]}…"

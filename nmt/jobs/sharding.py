@@ -1,0 +1,96 @@
+"""Sharding of an input file over machines or processes, and joining of the results.
+
+A shard is a range of consecutive lines, so the outputs of the shards in order are the output for the file.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from nmt.core.errors import UsageError
+from nmt.core.paths import locked, named_errors, sync
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Shard `number` of `count`, starting at 1."""
+
+    number: int
+    count: int
+
+    @classmethod
+    def parse(cls, text: str) -> Shard:
+        """Parse `I/N`.
+
+        Raises:
+            UsageError: the text is not two integers with 1 <= I <= N.
+        """
+        match = re.fullmatch(r"(\d{1,9})/(\d{1,9})", text)
+        if not match or not 1 <= int(match[1]) <= int(match[2]):
+            raise UsageError(f"--shard must be I/N with I from 1 to N, got '{text}'", "for example --shard 1/4")
+        return cls(int(match[1]), int(match[2]))
+
+    @classmethod
+    def from_torchrun(cls) -> Shard | None:
+        """Return the shard of this torchrun process, or None for a single process.
+
+        Raises:
+            UsageError: the environment variables are not those of torchrun.
+        """
+        world_size, rank = os.environ.get("WORLD_SIZE") or "1", os.environ.get("RANK") or ""
+        if world_size == "1":
+            return None
+        if not (world_size.isdecimal() and rank.isdecimal() and int(rank) < int(world_size)):
+            raise UsageError(
+                f"WORLD_SIZE is {world_size}, but torchrun did not start this process",
+                "start it with torchrun, or unset WORLD_SIZE",
+            )
+        return cls(int(rank) + 1, int(world_size))
+
+    def line_range(self, num_lines: int) -> tuple[int, int]:
+        """Return the first line (starting at 0) and the end (exclusive) of this shard of `num_lines` lines."""
+        return (self.number - 1) * num_lines // self.count, self.number * num_lines // self.count
+
+    def path(self, output: Path) -> Path:
+        """Return the path of this shard's output."""
+        return output.with_name(f"{output.name}.{self.number}-of-{self.count}")
+
+    def finish(self, output: Path) -> None:
+        """Mark this shard as complete, and join all shards if it was the last one."""
+        path = self.path(output)
+        sync(path)
+        path.rename(_done(path))
+        self.join(output)
+
+    def join(self, output: Path) -> None:
+        """Join the shards into `output` if all are complete."""
+        lock = output.with_name(f".{output.name}.lock")
+        with locked(lock, busy=lambda: None):
+            paths = [_done(Shard(number, self.count).path(output)) for number in range(1, self.count + 1)]
+            complete = all(path.exists() for path in paths)
+            if complete:
+                joined = output.with_name(f".{output.name}.joined")
+                with named_errors(output), joined.open("wb") as file:
+                    for path in paths:
+                        with path.open("rb") as shard:
+                            shutil.copyfileobj(shard, file)
+                sync(joined)
+                joined.rename(output)
+                for path in paths:
+                    path.unlink()
+            if complete or not self.is_done(output):  # joined here or by another process: the lock is no longer needed
+                with suppress(OSError):  # Windows cannot delete an open file; releasing the lock deletes it there
+                    lock.unlink()
+
+    def is_done(self, output: Path) -> bool:
+        """Return whether an earlier process completed this shard."""
+        return _done(self.path(output)).exists()
+
+
+def _done(path: Path) -> Path:
+    return path.with_name(f"{path.name}.done")

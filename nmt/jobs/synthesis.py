@@ -1,0 +1,324 @@
+"""What `nmt backtranslate` and `nmt distill` have in common: translate, filter and write a corpus.
+
+.NAME-part/settings.json    settings, to reject a resumed command with others, and statistics of the text
+           source           the text to translate, without repetitions
+           reference        its references
+           candidates       translations, first in one file per shard; see `nmt.jobs.sharding`
+
+The process that completes the last shard filters the translations and writes the directory NAME. Each step is repeated
+if it was interrupted; complete translations are never lost.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import shlex
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from nmt.core.console import SILENT, log
+from nmt.core.errors import NMTError, UsageError, check_choice
+from nmt.core.paths import locked, new_directory, write_text
+from nmt.evaluate.test_sets import load_test_pairs
+from nmt.jobs.sharding import Shard
+from nmt.jobs.translation_job import TranslationJob, translate_file
+
+if TYPE_CHECKING:
+    from nmt.data.pairs import Pair
+    from nmt.runs.model_files import ModelFiles
+    from nmt.synthetic.filters import Filters
+    from nmt.synthetic.source_text import SourceText
+    from nmt.translation.translator import Translation, Translator
+
+SETTINGS, CANDIDATES = "settings.json", "candidates"
+
+TeacherOption = Annotated[
+    list[Path],
+    typer.Option(
+        "--model", "-m", show_default=False,
+        help="Run or checkpoint, or the name of a pretrained or published model, that translates; repeat to ensemble.",
+    ),
+]  # fmt: skip
+OutputOption = Annotated[Path, typer.Option("--output", "-o", help="Directory of the new corpus.", show_default=False)]
+MinScoreOption = Annotated[
+    float | None,
+    typer.Option(help="Minimum log-probability per token, as in nmt score --per-token.", show_default="none"),
+]
+CleanOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="STEP", help="Cleaning step for the pairs, as in data.clean; may be repeated.",
+        show_default="length(max=200), ratio(max=3.0), drop_identical",
+    ),
+]  # fmt: skip
+TestOption = Annotated[
+    list[str] | None,
+    typer.Option(help="Drop pairs that overlap with this test set: a corpus, a sacreBLEU test set, or SRC:TGT."),
+]
+IgnoreOption = Annotated[
+    list[str] | None, typer.Option(metavar="FILTER", help="Filter to disable, such as missing; may be repeated.")
+]
+ShardOption = Annotated[
+    str | None, typer.Option(metavar="I/N", help="Translate shard I (from 1) of N; the last one completes the corpus.")
+]
+ResumeOption = Annotated[bool, typer.Option("--resume", help="Continue an interrupted command.")]
+
+
+class ScoredFormat:
+    """All candidates of a line as a line of JSON, with their log-probabilities per token if they are known."""
+
+    lines_per_input = 1
+
+    def matches(self, line: str) -> bool:
+        """Return whether an existing line may have this format."""
+        return line.startswith("[[")
+
+    def __call__(self, source: str, translations: Sequence[Translation]) -> list[str]:
+        """Return the line."""
+        from nmt.synthetic.filters import Candidate, format_candidates
+
+        return [
+            format_candidates(
+                Candidate(each.text, each.log_prob / len(each.tokens) if each.tokens else None) for each in translations
+            )
+        ]
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options of both commands."""
+
+    command: str
+    output: Path
+    search: str
+    filters: Filters
+    tests: tuple[str, ...]
+    shard: Shard
+    resume: bool
+    encoding_errors: str
+
+    @property
+    def work(self) -> Path:
+        """The directory of intermediate files."""
+        return self.output.with_name(f".{self.output.name}-part")
+
+
+def check_options(
+    output: Path, resume: bool, search: str, select: str, min_score: float | None, clean_steps: Sequence[str],
+    ignore: Sequence[str],
+) -> None:  # fmt: skip
+    """Check the options before the teacher is loaded.
+
+    Raises:
+        UsageError: an option is invalid.
+        ConfigError: the search or a cleaning step is invalid.
+    """
+    from nmt.data.clean import cleaning_pipeline
+    from nmt.evaluate.metrics import SENTENCE_METRICS
+    from nmt.search import parse_search
+    from nmt.synthetic.filters import NAMES
+
+    if output.name in ("", ".."):
+        raise UsageError(f"--output {output} names no directory", "for example --output data/bt")
+    if output.exists() and not resume:
+        raise UsageError(f"{output} already exists", "choose another --output, or delete it")
+    if min_score is not None and not math.isfinite(min_score):
+        raise UsageError(f"--min-score must be a number, got {min_score}", "a typical value is -1.0")
+    if select:
+        check_choice("metric", select, SENTENCE_METRICS)
+    for name in ignore:
+        check_choice("filter", name, NAMES)
+    cleaning_pipeline((), clean_steps)
+    if search and parse_search(search).n_best == 1 and select:
+        raise UsageError(
+            f"--select needs several hypotheses; {search} has one", "for example beam(beam_size=8, top_beams=8)"
+        )
+
+
+def parse_shard(text: str | None) -> Shard:
+    """Return the shard of --shard or of this torchrun process, by default all lines."""
+    from_torchrun = Shard.from_torchrun()
+    if text and from_torchrun:
+        raise UsageError("torchrun shards the text automatically", "leave out --shard")
+    return Shard.parse(text) if text else from_torchrun or Shard(1, 1)
+
+
+def _report_if_complete(output: Path, resume: bool, settings: Mapping[str, Any]) -> bool:
+    """Print the corpus and return True if it exists and `resume` is set; return False if it does not exist.
+
+    Raises:
+        UsageError: it exists, but is incomplete, or `resume` is not set, or its record has another of the settings:
+            `command` or the fields of the origin and its filters.
+    """
+    from nmt.data.sources.corpus import RECORD
+
+    if not output.exists():
+        return False
+    if resume and (output / RECORD).is_file():
+        recorded: dict[str, Any] = {"command": ""}
+        with suppress(ValueError, KeyError, TypeError):  # a damaged record, or one of another source
+            origin = {**json.loads((output / RECORD).read_text(encoding="utf-8"))["origin"]}
+            recorded |= origin | origin.get("filters", {})
+        current = json.loads(json.dumps(settings))  # converts tuples to lists
+        if any(recorded[name] != value for name, value in current.items() if name in recorded):
+            raise UsageError(f"{output} was made in another way", "choose another --output, or delete it")
+        log(f"{output} is complete")
+        if not SILENT:
+            typer.echo(output)
+        return True
+    raise UsageError(f"{output} already exists", "choose another --output, or delete it")
+
+
+def synthesize(
+    options: Options, translator: Translator, models: list[Path], text: SourceText,
+    train_command: Callable[[ModelFiles, str], str],
+) -> None:  # fmt: skip
+    """Translate the shard of this process; the process that completes the last shard writes the corpus.
+
+    `train_command` returns the command to train on the corpus, for the first model and the command that builds it.
+    """
+    from nmt.models.discovery import find_models
+    from nmt.runs.run_info import parent_record
+    from nmt.synthetic.source_text import SOURCE
+
+    teachers = find_models(models)
+    settings: dict[str, Any] = {
+        "command": options.command,
+        "text": text.checksums,
+        "model": [parent_record(each) for each in teachers],
+        "search": options.search,
+        "scores": options.filters.min_score is not None,
+        "shards": options.shard.count,
+    }
+    settings = json.loads(json.dumps(settings))  # converts tuples to lists
+    with _output_locked(options):
+        try:
+            made = {name: settings[name] for name in ("command", "text", "model", "search")}
+            made |= asdict(options.filters) | {"tests": options.tests}
+            if _report_if_complete(options.output, options.resume, made):
+                _remove(options)
+                return
+            languages, errors = options.filters.corpus_languages, options.encoding_errors
+            tests = list(chain.from_iterable(load_test_pairs(name, languages, errors) for name in options.tests))
+            saved = _prepare(options, text, settings, models[0])
+        except NMTError:
+            if not (options.work / SETTINGS).exists():
+                _remove(options)
+            raise
+    path = options.work / CANDIDATES
+    shard_lock = options.work / f".{options.shard.number}.lock"
+    busy = UsageError(
+        f"another process is translating shard {options.shard.number} of {options.output}", "wait for it, or stop it"
+    )
+    with locked(shard_lock, busy):
+        if not options.resume and (options.shard.path(path).exists() or options.shard.is_done(path) or path.exists()):
+            raise UsageError(f"{options.output} is incomplete", f"continue with --resume, or delete {options.work}")
+        job = TranslationJob(translator, options.search, ScoredFormat(), saved["settings"]["scores"], "", ())
+        translate_file(
+            job, options.work / SOURCE, path, options.shard, join=True, resume=True, encoding_errors="strict"
+        )
+    with _output_locked(options):
+        if not options.output.exists() and path.exists():
+            _finish(options, settings, saved["statistics"], tests, lambda build: train_command(teachers[0], build))
+        if options.output.exists():
+            _remove(options)
+
+
+@contextmanager
+def _output_locked(options: Options) -> Iterator[None]:
+    output = options.output
+    try:
+        options.work.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"cannot create {output}: {error.strerror}", "choose another --output") from None
+    with locked(_lock(output), lambda: log(f"another process works on {output}; waiting for it")):
+        yield
+
+
+def _remove(options: Options) -> None:
+    """Remove the intermediate files and the lock file, which the caller holds."""
+    shutil.rmtree(options.work, ignore_errors=True)
+    with suppress(OSError):  # Windows cannot delete an open file
+        _lock(options.output).unlink()
+
+
+def _lock(output: Path) -> Path:
+    return output.with_name(f".{output.name}.lock")
+
+
+def _prepare(options: Options, text: SourceText, settings: dict[str, Any], model: Path) -> dict[str, Any]:
+    """Write the text to translate, unless an earlier process has; return the settings and the statistics of the text.
+
+    Raises:
+        UsageError: the earlier process had other settings, or the text is in another language.
+    """
+    file = options.work / SETTINGS
+    if file.is_file():
+        saved: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        for name, value in settings.items():
+            before = saved["settings"][name]
+            if before != value and name == "text":
+                raise UsageError(f"the text of {options.output} has changed", f"restore it, or delete {options.work}")
+            if before != value and not (name == "scores" and before):  # scores are ignored without --min-score
+                option = "--min-score" if name == "scores" else name
+                raise UsageError(
+                    f"{options.output} was started with another value of '{option}'",
+                    f"continue with the same options, apart from the filters, or delete {options.work}",
+                )
+        return saved
+    text.check_language(model)
+    options.work.mkdir(parents=True, exist_ok=True)
+    statistics = text.write(options.work)
+    for step, count in statistics["dropped"].items():
+        if count:
+            log(f"{step} dropped {count:,} lines before the translation")
+    log(f"translating {statistics['lines']:,} lines of {text.name} with {options.search}")
+    saved = {"settings": settings, "statistics": statistics}
+    write_text(file, json.dumps(saved))
+    return saved
+
+
+def _finish(
+    options: Options, settings: dict[str, Any], statistics: dict[str, Any], tests: list[tuple[str, list[Pair]]],
+    train_command: Callable[[str], str],
+) -> None:  # fmt: skip
+    """Filter the translations, write the corpus and report it, on any rank."""
+    from nmt.data.sources.corpus import write_record
+    from nmt.synthetic.source_text import REFERENCE, SOURCE
+
+    work, languages = options.work, options.filters.corpus_languages
+    with new_directory(options.output) as directory:
+        outputs = (directory / f"train.{languages[0]}", directory / f"train.{languages[1]}")
+        num_pairs, dropped = options.filters.apply(work / SOURCE, work / REFERENCE, work / CANDIDATES, outputs, tests)
+        build_command = _build_command()
+        filters = asdict(options.filters) | {"tests": options.tests}
+        origin = settings | {"filters": filters, "build_command": build_command}
+        origin["statistics"] = statistics | {"filtered": dropped}
+        write_record(directory, options.output.name, origin, {path.name: num_pairs for path in outputs})
+    for name, count in dropped.most_common():
+        log(f"filter {name} dropped {count:,} pairs", every_rank=True)
+    names = " and ".join(str(options.output / path.name) for path in outputs)
+    log(f"wrote {num_pairs:,} of {num_pairs + dropped.total():,} pairs to {names}", every_rank=True)
+    log(f"train on it: {train_command(build_command)}", every_rank=True)
+    typer.echo(options.output)
+
+
+def _build_command() -> str:
+    """Return the command line of this process without the options that only this process needs."""
+    words = iter(sys.argv[1:])
+    kept = []
+    for word in words:
+        if word == "--shard":
+            next(words, None)
+        elif word != "--resume" and not word.startswith("--shard="):
+            kept.append(word)
+    return f"nmt {shlex.join(kept)}"

@@ -1,0 +1,82 @@
+"""The models that can be used without training: pretrained models, imported runs, and known published models."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import yaml
+
+from nmt.core.config import config_io
+from nmt.core.errors import ConfigError
+from nmt.core.paths import runs_dir
+from nmt.models.importers import origin
+from nmt.runs import pretrained
+from nmt.runs.model_card import read_metadata
+
+CARDS = "https://github.com/nmtkit/nmt/blob/main/nmt/runs/pretrained"
+"""Directory of the cards of the pretrained models."""
+TABLE = Path(__file__).with_name("catalog.yaml")
+
+
+@dataclass(frozen=True)
+class ModelInfo:
+    """A model that `nmt models` lists. Values without a source are None or empty."""
+
+    name: str
+    """What --model accepts."""
+    src: str
+    tgt: str
+    megabytes: int | None = None
+    """Size of the download, or of the files of a pretrained model."""
+    license: str = ""
+    scores: dict[str, tuple[float, float]] = field(default_factory=dict)
+    """Published BLEU and chrF by test set."""
+    source: str = ""
+    """Page that publishes these values; of an imported run, where it was imported from."""
+    path: str = ""
+    """Directory on disk; empty: not imported."""
+
+
+def list_models(src: str = "", tgt: str = "") -> list[ModelInfo]:
+    """Return the models of a source and target language (empty: any): pretrained, imported, then published."""
+    included = [_included(name, *languages) for name, languages in pretrained.DIRECTIONS.items()]
+    published = {
+        entry["name"]: ModelInfo(**entry, source=f"https://huggingface.co/{entry['name']}")
+        for entry in yaml.safe_load(TABLE.read_text(encoding="utf-8"))
+    }
+    imported = []
+    for run in sorted(runs_dir().glob("[!.]*")):
+        if not (record := origin(run)):
+            continue
+        name = record.get("source", "")
+        if name in published and run == runs_dir() / name.rpartition("/")[2]:  # the run that --model NAME uses
+            published[name] = replace(published[name], path=str(run))
+        else:
+            imported += _imported(run, record)
+    models = [*included, *imported, *published.values()]
+    return [model for model in models if src in ("", model.src) and tgt in ("", model.tgt)]
+
+
+def _included(name: str, src: str, tgt: str) -> ModelInfo:
+    """Return a pretrained model with the license and the scores in the metadata of its card."""
+    directory = pretrained.DIRECTORY / name
+    metadata = read_metadata(directory)
+    scores: dict[str, tuple[float, float]] = {}
+    for result in metadata["model-index"][0]["results"]:
+        values = {metric["type"]: metric["value"] for metric in result["metrics"]}
+        scores[result["dataset"]["name"]] = (values["bleu"], values["chrf"])
+    num_bytes = sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
+    megabytes = round(num_bytes / 1e6)
+    source = f"{CARDS}/{name}/README.md"
+    return ModelInfo(name, src, tgt, megabytes, metadata["license"], scores, source, str(directory))
+
+
+def _imported(run: Path, record: dict[str, str]) -> list[ModelInfo]:
+    """Return an imported run that is not in the table; empty: its config is damaged."""
+    try:
+        data = config_io.load(run / "config.yaml").data
+    except ConfigError:
+        return []
+    license_, source = (record.get(name, "") for name in ("license", "source"))
+    return [ModelInfo(str(run), data.src, data.tgt, license=license_, source=source, path=str(run))]

@@ -1,0 +1,173 @@
+"""Resolves a path or name to a run, a checkpoint, a pretrained or a published model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import attrgetter
+from pathlib import Path
+
+from nmt.core.config import config_io
+from nmt.core.console import log
+from nmt.core.errors import CheckpointError, ConfigError, UsageError
+from nmt.core.paths import REPOSITORY, clean_up, runs_dir
+from nmt.runs import pretrained
+from nmt.runs.checkpoint import META, best, checkpoints, is_name, read_meta
+from nmt.runs.model_files import LoadedModel, ModelFiles, load_model, read_files
+
+CTRANSLATE2_MODEL = "model.bin"
+
+
+def load(path: Path) -> LoadedModel:
+    """Load a run (its best checkpoint) or a checkpoint with PyTorch.
+
+    Raises:
+        CheckpointError: see `find_model`; or the weights are missing, damaged or do not match the config.
+    """
+    return load_model(find_model(path))
+
+
+def find_model(path: Path) -> ModelFiles:
+    """Find a run (its best checkpoint) or a checkpoint, and load its config and tokenizer.
+
+    Raises:
+        CheckpointError: it does not exist, a file is missing or damaged, or the tokenizer does not match.
+    """
+    return read_files(*resolve_model(path))
+
+
+def locate(path: Path) -> Path:
+    """Return the directory of a model: the path if it exists, a pretrained model, or the run of a published model.
+
+    A published model is named like its repository on the Hugging Face Hub, `OWNER/NAME`, and imported on first use. Any
+    other path is returned unchanged.
+
+    Raises:
+        CheckpointError: see `nmt.models.importers.find_or_import`.
+        DownloadError: the published model cannot be downloaded.
+    """
+    clean_up(path.parent)  # puts back a directory that a killed process was replacing
+    if path.exists():
+        return path
+    is_in_directory = path.parent.exists() or path.parent == runs_dir()
+    if REPOSITORY.fullmatch(path.as_posix()) and not is_in_directory:
+        from nmt.models.importers import find_or_import
+
+        return find_or_import(path.as_posix())
+    return pretrained.find(path) or path
+
+
+def resolve_model(path: Path) -> tuple[Path, Path]:
+    """Return the run and the checkpoint of a path: a run (its best checkpoint), a checkpoint, or a name; see `locate`.
+
+    Raises:
+        CheckpointError: the path is none of these.
+        DownloadError: see `locate`.
+    """
+    path = locate(path)
+    if not path.exists():
+        names = ", ".join(pretrained.DIRECTIONS)
+        raise CheckpointError(
+            f"there is no model at {path}",
+            f"train one with nmt train, or use a pretrained model ({names}) or a published one, OWNER/NAME: nmt models",
+        )
+    if (path / META).is_file():
+        return path.resolve().parent, path
+    checkpoint = best(path) if path.is_dir() else None
+    for step in sorted(path.glob("step-*")):
+        if is_name(step.name):
+            try:
+                read_meta(step)
+            except CheckpointError:
+                log(f"{step} is damaged; using the best other checkpoint")
+    if checkpoint is None and (path / CTRANSLATE2_MODEL).exists():
+        raise CheckpointError(f"{path} is an export for CTranslate2", "use it with nmt translate --engine ctranslate2")
+    if checkpoint is None:
+        raise CheckpointError(f"{path} has no checkpoint", "choose a run (runs/NAME) or one of its step-N directories")
+    return path, checkpoint
+
+
+def find_models(paths: Sequence[Path]) -> list[ModelFiles]:
+    """Find the models of an ensemble and check that they are compatible.
+
+    Raises:
+        CheckpointError: see `find_model`; or the models have different tokenizers or directions.
+        UsageError: there are no paths.
+    """
+    if not paths:
+        raise UsageError("no model is given", "name a run, such as runs/multi30k")
+    first, *others = models = [find_model(path) for path in paths]
+    for path, other in zip(paths[1:], others, strict=True):
+        if (other.config.data.src, other.config.data.tgt) != (first.config.data.src, first.config.data.tgt):
+            raise CheckpointError(
+                f"{path} and {paths[0]} translate in different directions",
+                "the models of an ensemble must translate in one direction",
+            )
+        for name in ("model.source_eos", "data.placeholders", "lowercase_all_caps"):
+            if attrgetter(name)(other.config) != attrgetter(name)(first.config):
+                raise CheckpointError(
+                    f"{path} and {paths[0]} differ in {name}", "the models of an ensemble must read equal sources"
+                )
+        if other.tokenizer.checksum != first.tokenizer.checksum:
+            raise CheckpointError(
+                f"{path} and {paths[0]} have different tokenizers", "the models of an ensemble must share a tokenizer"
+            )
+    return models
+
+
+def find_export(path: Path) -> Path:
+    """Return the directory of the CTranslate2 model of a run, a pretrained model or an export.
+
+    Raises:
+        CheckpointError: there is none.
+    """
+    path = pretrained.output_dir(locate(path))
+    directory = path if (path / CTRANSLATE2_MODEL).exists() or not path.is_dir() else path / "ctranslate2"
+    if not (directory / CTRANSLATE2_MODEL).exists():
+        raise CheckpointError(f"there is no CTranslate2 model in {path}", "nmt export RUN --to ctranslate2")
+    return directory
+
+
+def newest_run() -> Path:
+    """Return the run under `runs/` with the most recent checkpoint.
+
+    Raises:
+        CheckpointError: there is no run.
+    """
+    if runs := _newest_first():
+        return runs[0]
+    raise CheckpointError(
+        f"there is no trained model under {runs_dir()}/",
+        f"run nmt train first, or use the pretrained model {pretrained.for_target('')}",
+    )
+
+
+def newest_model(language: str = "") -> Path:
+    """Return the newest run that translates into `language` (empty: any), else a pretrained model.
+
+    Raises:
+        CheckpointError: there is no such model.
+    """
+    for run in _newest_first():
+        if not language or _target_language(run) == language:
+            return run
+    if name := pretrained.for_target(language):
+        return pretrained.DIRECTORY / name
+    languages = ", ".join(sorted({target for _, target in pretrained.DIRECTIONS.values()}))
+    raise CheckpointError(
+        f"no model under {runs_dir()}/ translates into '{language}'",
+        f"train one, or use --model; pretrained models translate into {languages}",
+    )
+
+
+def _newest_first() -> list[Path]:
+    times = {run: (paths[-1] / META).stat().st_mtime for run in runs_dir().glob("[!.]*") if (paths := checkpoints(run))}
+    return sorted(times, key=lambda run: times[run], reverse=True)
+
+
+def _target_language(run: Path) -> str:
+    """Return the target language of a run, or an empty string if its config cannot be loaded."""
+    try:
+        return config_io.load(run / "config.yaml").data.tgt
+    except ConfigError as error:
+        log(f"skipping {run}: {error.message}")
+        return ""

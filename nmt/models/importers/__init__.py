@@ -1,0 +1,194 @@
+"""Import of published models of other toolkits as runs.
+
+A run from an import has one checkpoint, step-000000, and works with every command that uses a model. To add a format,
+write a module with `read(directory)`, which returns an `ImportedModel`, and add it to `FORMATS`. Downloads from the
+Hugging Face Hub have only the files that `huggingface.py` reads (`hub.py`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nmt.core.console import escape_control, log
+from nmt.core.errors import CheckpointError, UsageError
+from nmt.core.paths import REPOSITORY, locked, new_directory, runs_dir
+from nmt.core.untrusted_files import read_front_matter, read_record
+from nmt.runs import run_info
+
+if TYPE_CHECKING:  # finding an imported run does not require PyTorch
+    from nmt.models.importers.common import ImportedModel
+
+ARCHIVES = (".zip", ".argosmodel")
+UNKNOWN_LICENSE = "not specified"
+FORMATS = {
+    "argos": ("metadata.json", "model"), "ctranslate2": ("model.bin",), "huggingface": ("config.json",),
+    "marian": ("decoder.yml",),
+}  # fmt: skip
+"""Module of each format, and names in the directory of a model by which it is recognized. In an archive, a model is
+found by the first of them."""
+
+
+def import_model(
+    source: str, run: Path | None = None, revision: str | None = None, src: str | None = None, tgt: str | None = None
+) -> Path:
+    """Import a model and return its run. If another process is importing it to the same run, wait and use that.
+
+    Args:
+        source: a repository of the Hugging Face Hub, or a local directory or archive in a supported format.
+        run: the run to create; None: `runs/NAME`.
+        revision: commit, branch or tag of the repository; None: the latest commit of the main branch.
+        src: source language code; None: that of the model.
+        tgt: target language code; None: that of the model.
+
+    Raises:
+        CheckpointError: the model cannot be read or is not supported.
+        DownloadError: the model cannot be downloaded.
+        UsageError: the source does not exist, the run exists, or a language code is invalid.
+    """
+    from nmt.core.config import Config, DataConfig, config_io
+    from nmt.models.importers.common import UNKNOWN_LANGUAGES
+
+    unknown_src, unknown_tgt = UNKNOWN_LANGUAGES
+    languages = DataConfig(src or unknown_src, tgt or unknown_tgt)
+    config_io.check(Config(data=languages))
+    path = Path(os.path.expanduser(source))
+    name = path.stem if path.suffix in ARCHIVES else os.path.basename(os.path.abspath(path))
+    run = run or runs_dir() / name
+    if run.exists():
+        raise UsageError(f"{run} already exists", "choose another directory with --run, or delete it")
+    if revision and path.exists():
+        raise UsageError("--revision applies to repositories of the Hugging Face Hub only", "leave out --revision")
+    if not path.exists() and not REPOSITORY.fullmatch(source):
+        raise UsageError(f"{source} is not a directory or zip file", "import one, or a repository: OWNER/NAME")
+    is_new = _import(path, source, run, revision, src, tgt)
+    if not is_new and (revision or src or tgt or origin(run).get("source") != source):
+        raise UsageError(f"{run} already exists", "choose another directory with --run, or delete it")
+    return run
+
+
+def find_or_import(repository: str) -> Path:
+    """Return the run `runs/NAME` of a repository of the Hugging Face Hub, `OWNER/NAME`; import it first if necessary.
+
+    Raises:
+        CheckpointError: the run is not an import of this repository; or see `import_model`.
+        DownloadError: the model cannot be downloaded.
+    """
+    run = runs_dir() / repository.rpartition("/")[2]
+    if not run.exists():
+        _import(Path(repository), repository, run)
+    if origin(run).get("source") != repository:
+        raise CheckpointError(
+            f"{run} is not an import of {repository}", f"import it to another run: nmt import {repository} --run RUN"
+        )
+    return run
+
+
+def origin(run: Path) -> dict[str, str]:
+    """Return source and license of an imported run; empty: it is not an imported run."""
+    record: Any = read_record(run / "data.json").get("imported")
+    return record if run_info.is_origin(record) else {}
+
+
+def read(directory: Path) -> ImportedModel:
+    """Read a model in any supported format.
+
+    Raises:
+        CheckpointError: the format is unknown, a file is damaged, or the model is not supported.
+    """
+    for module, names in FORMATS.items():
+        if all((directory / name).exists() for name in names):
+            model: ImportedModel = import_module(f"nmt.models.importers.{module}").read(directory)
+            return model
+    from nmt.runs import checkpoint  # imports NumPy
+
+    if checkpoint.checkpoints(directory):
+        raise CheckpointError(f"{directory} is a run of nmt already", f"use it: --model {directory}")
+    raise CheckpointError(
+        f"{directory} is not a model in a known format",
+        "supported formats: Hugging Face MarianMT, Marian releases, Argos Translate packages, exports of nmt to "
+        "ctranslate2 and transformers",
+    )
+
+
+def _import(
+    path: Path, source: str, run: Path, revision: str | None = None, src: str | None = None, tgt: str | None = None
+) -> bool:
+    """Create the run and return True, unless another process creates it at the same time."""
+    with locked(run.with_name(f".{run.name}.lock"), lambda: log(f"another process is importing {run}; waiting")):
+        is_new = not run.exists()
+        if is_new:
+            model, record = _read_source(source, path, revision)
+            named = model.config.data
+            data = replace(named, src=src or named.src, tgt=tgt or named.tgt)
+            config = replace(model.config, data=data)
+            _write(replace(model, config=config), run, record)
+    return is_new
+
+
+def _read_source(source: str, path: Path, revision: str | None) -> tuple[ImportedModel, dict[str, str]]:
+    """Read the model, and return it and a record of its origin."""
+    if path.is_dir():
+        return read(path), {"source": source, "license": _license(path)}
+    if path.exists():
+        from nmt.models.importers.common import extracted
+
+        with extracted(path) as directory:
+            markers = {names[0] for names in FORMATS.values()}
+            files = (file for file in directory.rglob("*") if file.name in markers)
+            root = min(files, key=lambda file: len(file.parts), default=directory / "file").parent
+            try:
+                return read(root), {"source": source, "license": _license(root)}
+            except CheckpointError as error:
+                raise CheckpointError(error.message.replace(str(directory), str(path)), error.hint) from None
+    from nmt.models.importers import hub
+
+    directory, record = hub.download(source, revision)
+    return read(directory), record
+
+
+def _license(directory: Path) -> str:
+    """Return the license in the model card of a directory."""
+    stated = read_front_matter(directory / "README.md").get("license")
+    licenses = stated if isinstance(stated, list) else [stated or UNKNOWN_LICENSE]
+    return escape_control(", ".join(map(str, licenses)).strip())
+
+
+def _write(model: ImportedModel, run: Path, record: dict[str, str]) -> None:
+    """Write the run of an imported model. The caller holds the lock of the run."""
+    from nmt.core.config import config_io
+    from nmt.model.build import check_shapes
+    from nmt.runs import checkpoint, model_card
+
+    config_io.check(model.config)
+    shapes = {name: weight.shape for name, weight in model.weights.items()}
+    try:
+        check_shapes(model.config.model, len(model.tokenizer), shapes)
+    except ValueError as error:
+        raise CheckpointError(
+            f"the weights do not fit the config of the model: {error}", "download the model again"
+        ) from None
+    with new_directory(run) as work:
+        (work / "config.yaml").write_text(config_io.dump(model.config), encoding="utf-8")
+        model.tokenizer.save(work)
+        limits = {"max_source_length": model.config.train.max_length - 1, "max_sentences_per_line": 1}
+        imported = _full_record(model, record)
+        data = limits | model.data | {"imported": imported}
+        (work / "data.json").write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
+        checkpoint.save(work, checkpoint.Progress(), model.weights, {}, model.tokenizer.checksum)
+    model_card.write_card(run)
+    log(f"imported {record['source']} to {run} (license {imported['license']})")
+
+
+def _full_record(model: ImportedModel, record: dict[str, str]) -> dict[str, Any]:
+    """Return the record of an import with its checksum, and, of an export of an imported model, that of the import."""
+    imported: dict[str, Any] = record | {"sha256": model.checksum}
+    if original := model.data.get("imported"):
+        imported["original"] = original.get("original", original)
+        if imported["license"] == UNKNOWN_LICENSE:
+            imported["license"] = original["license"]
+    return imported

@@ -1,0 +1,221 @@
+"""Shared parts of all imports: the imported model, and reading files that may be damaged."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nmt.core import untrusted_files
+from nmt.core.config import Config
+from nmt.core.console import escape_control, log
+from nmt.core.errors import CheckpointError, DownloadError
+from nmt.core.untrusted_files import Size
+from nmt.data import archives
+from nmt.runs import run_info
+from nmt.text.separate_tokenizer import SPECIAL_PIECES, SeparateTokenizer
+from nmt.text.tokenizer import UNK, Tokenizer
+
+LIMITS = ("max_source_length", "max_sentences_per_line")
+"""Entries of `data.json` that limit the lines of a model."""
+MASKED = -1e3
+"""Output bias of tokens that are never generated. It is finite, because label smoothing sums all log-probabilities."""
+RETRY = "download the model again"
+SENTENCE_SPLITTER = "stanza"
+"""Directory of an Argos Translate package that is not extracted: nmt splits sentences itself."""
+UNKNOWN_LANGUAGES = ("src", "tgt")
+"""Language codes of a model whose files do not state them."""
+
+
+def position_table(length: int, dim: int, first: int = 0) -> Tensor:
+    """Return the encodings of positions as Marian, OpenNMT-tf and CTranslate2 compute them: [N, D].
+
+    The wavelengths extend to exactly 10000·2π: the exponents are i/(D/2 - 1), not 2i/D as in Vaswani et al. (2017).
+    """
+    rates = torch.exp(torch.arange(dim // 2, dtype=torch.float64) * (-math.log(10000.0) / (dim // 2 - 1)))
+    angles = torch.arange(first, first + length, dtype=torch.float64)[:, None] * rates
+    return torch.cat((angles.sin(), angles.cos()), 1).float()
+
+
+@dataclass(frozen=True)
+class ImportedModel:
+    """A converted model of another toolkit."""
+
+    config: Config
+    tokenizer: Tokenizer
+    weights: Mapping[str, Tensor]
+    """Weights by the names of the parameters of `nmt.model`."""
+    checksum: str
+    """SHA-256 of the original file of the weights."""
+    data: dict[str, Any] = field(default_factory=dict)
+    """Entries of `data.json`: length limits of a line, by default those of a model that translates single sentences,
+    and records of the models that an export was made from."""
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """A tokenizer, and for each of its ids the row in the original matrices; -1: none."""
+
+    tokenizer: Tokenizer
+    source_rows_V: Tensor
+    target_rows_V: Tensor
+
+
+class Weights(dict[str, Tensor]):
+    """The tensors of a file, by name."""
+
+    def __init__(self, file: Path, tensors: Mapping[str, Tensor]) -> None:
+        super().__init__(tensors)
+        self.file = file
+
+    def __missing__(self, name: str) -> Tensor:
+        raise CheckpointError(f"{self.file} has no tensor {name}", RETRY)
+
+    def first(self, *names: str) -> Tensor:
+        """Return the first of these tensors that exists."""
+        return self[next((name for name in names if name in self), names[0])]
+
+
+@contextlib.contextmanager
+def extracted(file: Path) -> Iterator[Path]:
+    """Yield a temporary directory with the content of a zip file.
+
+    Raises:
+        CheckpointError: it is not a zip file, damaged or unsafe.
+    """
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name) / "content"
+        with untrusted_files.errors_of(file, RETRY):
+            untrusted_files.check_zip_expansion(file)
+        try:
+            archives.extract(file, directory, exclude=SENTENCE_SPLITTER)
+        except DownloadError as error:
+            raise CheckpointError(error.message, RETRY) from None
+        yield directory
+
+
+def read_bytes(path: Path) -> bytes:
+    """Read a file other than the weights.
+
+    Raises:
+        CheckpointError: the file cannot be read, or is too large.
+    """
+    with untrusted_files.errors_of(path, RETRY):
+        return untrusted_files.read_bytes(path)
+
+
+def read_json(path: Path, schema: Any, default: Any = None) -> Any:
+    """Read a JSON object; return `default` if the file does not exist and there is a default.
+
+    Raises:
+        CheckpointError: the file cannot be read, is not a JSON object, or does not have the types of the schema.
+    """
+    if default is not None and not path.exists():
+        return default
+    try:
+        value = untrusted_files.parse_json(read_bytes(path))
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        raise CheckpointError(f"{path} is not a JSON object", RETRY)
+    with untrusted_files.errors_of(path, RETRY):
+        untrusted_files.check(value, schema)
+    return value
+
+
+@contextlib.contextmanager
+def conversion_errors(file: Path, vocabulary: str) -> Iterator[None]:
+    """Raise a CheckpointError for the errors of the conversion of a damaged model.
+
+    Args:
+        file: the file of the options.
+        vocabulary: name of the files whose ids select the rows of the embeddings.
+    """
+    try:
+        yield
+    except IndexError:
+        raise CheckpointError(f"{vocabulary} does not fit the weights", RETRY) from None
+    except (KeyError, TypeError, ValueError, RuntimeError, ArithmeticError) as error:
+        reason = str(error).split("\n")[0]
+        raise CheckpointError(f"{file} is incomplete or damaged: {reason}", RETRY) from None
+
+
+def read_kept_data(directory: Path) -> dict[str, Any]:
+    """Return the entries of an export's `data.json` that an import keeps: limits, and records of other models.
+
+    Invalid ones are left out: other programs may have a file of this name.
+    """
+    path = directory / "data.json"
+    data = untrusted_files.read_record(path)
+    if path.is_file() and not data:
+        log(f"ignoring {path}: it is damaged, or of another program")
+    kept: dict[str, Any] = {}
+    for name in LIMITS:
+        if untrusted_files.matches(data.get(name), Size):
+            kept[name] = data[name]
+    for name, records in run_info.other_models(data).items():
+        if records:
+            kept[name] = _escaped(records)
+    return kept
+
+
+def _escaped(value: Any) -> Any:
+    """Escape the control characters of all strings in a record."""
+    if isinstance(value, dict):
+        return {key: _escaped(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return list(map(_escaped, value))
+    return escape_control(value).replace("\n", "\\n") if isinstance(value, str) else value
+
+
+def join_vocabularies(
+    source_model: bytes,
+    target_model: bytes,
+    source_ids: dict[str, int],
+    target_ids: dict[str, int],
+    source_special: Sequence[int],
+    target_special: Sequence[int],
+) -> Vocabulary:
+    """Return the union of two vocabularies. A piece of the target vocabulary only is unknown on the source side.
+
+    Args:
+        source_model: SentencePiece model of the source side.
+        target_model: SentencePiece model of the target side.
+        source_ids: original ids of the source pieces.
+        target_ids: original ids of the target pieces; equal to `source_ids` in a joint vocabulary.
+        source_special: original rows of PAD, UNK, BOS and EOS on the source side; -1: none.
+        target_special: the same on the target side.
+
+    Raises:
+        CheckpointError: a file is not a SentencePiece model.
+    """
+    pieces = [
+        piece
+        for piece in source_ids | target_ids
+        if source_ids.get(piece) not in source_special and target_ids.get(piece) not in target_special
+    ]
+    names = [f"{piece}_" if piece in SPECIAL_PIECES else piece for piece in pieces]  # such as an unused <s>
+    source_rows = [*source_special, *(source_ids.get(piece, source_special[UNK]) for piece in pieces)]
+    target_rows = [*target_special, *(target_ids.get(piece, -1) for piece in pieces)]
+    tokenizer = SeparateTokenizer(source_model, target_model, [*SPECIAL_PIECES, *names])
+    return Vocabulary(tokenizer, torch.tensor(source_rows), torch.tensor(target_rows))
+
+
+def select_rows(table: Tensor, rows_V: Tensor) -> Tensor:
+    """Return these rows of a matrix or vector; zeros for row -1.
+
+    Raises:
+        IndexError: the table does not have these rows.
+    """
+    if len(rows_V) > 2 * len(table) + len(SPECIAL_PIECES):  # the union of two vocabularies
+        raise IndexError("the vocabulary has more pieces than the table has rows")
+    selected = table[rows_V.clamp(min=0)].clone()
+    selected[rows_V < 0] = 0.0
+    return selected

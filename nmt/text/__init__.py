@@ -1,0 +1,1 @@
+"""Text: normalization, words, sentences, spans, numbers, languages and tokenizers."""

@@ -1,0 +1,165 @@
+"""Segmentation of long input at sentence, clause or word boundaries.
+
+Segments are spans of the text, and only whitespace is left between them, so no text is lost.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
+
+from nmt.core.console import log_once
+from nmt.text.spans import HasOffsets, find_spans, without_overlaps
+
+Span = tuple[int, int]
+"""Start and end offset of a segment."""
+
+_CLAUSE_BOUNDARY = re.compile(r"(?<=[,;:–—)])\s+")
+_WORD_BOUNDARY = re.compile(r"\s+")
+_SENTENCE_BOUNDARY = re.compile(r"[.!?…。！？።।॥།؟۔][^\w\s]{0,20}(?:\s+[^\w\s]{0,20})?\w")
+"""A possible end of a sentence followed by more text. The repetition is bounded, so that the time is linear."""
+_SENTENCE_END = re.compile(r"(?:(?<=[.!?…。！？।॥؟۔])|(?<=[.!?…][\"'”»)]))\s+")
+"""The space after a sentence, if the rules of a language are not available."""
+_WORDS = "me no ill miss may ok art id mich".split()
+_END_AFTER_WORD = re.compile(rf"(?:(?<=[.][\"”“»])|{'|'.join(rf'(?<= {word}[.])' for word in _WORDS)})\s+(?=[A-ZÄÖÜ])")
+"""The space after a quoted sentence, and after words that sentencex takes for abbreviations, such as me for Maine."""
+_CJK_SENTENCE_MARKS = "。！？｡"
+"""Marks that end a sentence without whitespace after them."""
+_CLOSING_MARKS = "」』”’）)】》〉\"'"
+_MAX_CLOSING_MARKS = 20
+
+
+def split_to_fit(
+    text: str, language: str, fits: Callable[[int, int], bool], fixed: Iterable[HasOffsets] = ()
+) -> list[Span]:
+    """Split `text` into few segments that fit, preferably at sentence boundaries.
+
+    Args:
+        text: one line.
+        language: ISO code that selects the sentence rules.
+        fits: returns whether the segment with this start and end is short enough to be translated at once.
+        fixed: spans that are split only if they do not fit, in addition to the protected spans of the text.
+
+    Returns:
+        Segments in order, without surrounding whitespace; none for a blank text.
+    """
+    whole = _trim(text, (0, len(text)))
+    if not whole or fits(*whole[0]):
+        return whole
+    unsplittable = _unsplittable(text, fixed)
+    parts: list[Span] = []
+    for sentence in _join_split_spans(text, _find_sentences(text, language), unsplittable):
+        parts += _split_sentence(text, sentence, fits, unsplittable)
+    return _merge(parts, fits)
+
+
+def split_sentences(text: str, language: str, fixed: Iterable[HasOffsets] = ()) -> list[Span]:
+    """Return the spans of the sentences of `text`, without surrounding whitespace.
+
+    No sentence ends inside a protected span or one of the `fixed` spans, such as inline code, or, except after a mark
+    of Chinese or Japanese, where there is no whitespace, as in System.Console.
+    """
+    spans = _find_sentences(text, language)
+    return _join_split_spans(text, spans, _unsplittable(text, fixed)) if len(spans) > 1 else spans
+
+
+def count_sentences(text: str, language: str, fixed: Iterable[HasOffsets] = ()) -> int:
+    """Return the number of sentences of a text; 1 if it contains no sentence boundary."""
+    return len(split_sentences(text, language, fixed)) if _SENTENCE_BOUNDARY.search(text) else 1
+
+
+def _find_sentences(text: str, language: str) -> list[Span]:
+    """Return the spans of the sentences; a boundary may be inside a word."""
+    try:
+        from sentencex import segment
+    except ImportError:
+        log_once("the package sentencex is not installed, so lines are split at every period, also after abbreviations")
+        return _split_at(_SENTENCE_END, text, (0, len(text)))
+    spans: list[Span] = []
+    end = 0
+    for sentence in segment(language, text):
+        start = text.find(sentence, end)
+        if start < 0:  # sentencex changed the text
+            return _trim(text, (0, len(text)))
+        end = start + len(sentence)
+        spans += _split_at(_END_AFTER_WORD, text, (start, end))
+    return spans
+
+
+def _unsplittable(text: str, fixed: Iterable[HasOffsets]) -> list[HasOffsets]:
+    """Return the fixed spans and the protected spans of a text, in order and without overlaps."""
+    return list(without_overlaps([*fixed, *find_spans(text)]))
+
+
+def _join_split_spans(text: str, parts: Iterable[Span], unsplittable: Sequence[HasOffsets]) -> list[Span]:
+    """Join neighboring parts of a text if what is between them is no boundary."""
+    joined: list[Span] = []
+    for start, end in parts:
+        if joined and not _is_boundary(text, joined[-1], start, unsplittable):
+            joined[-1] = (joined[-1][0], end)
+        else:
+            joined.append((start, end))
+    return joined
+
+
+def _is_boundary(text: str, part: Span, next_start: int, unsplittable: Sequence[HasOffsets]) -> bool:
+    """Return whether the text may be split between a part and the start of the next one."""
+    end = part[1]
+    if end == next_start:
+        last = text[max(part[0], end - _MAX_CLOSING_MARKS) : end].rstrip(_CLOSING_MARKS)[-1:]
+        if last not in _CJK_SENTENCE_MARKS:
+            return False
+    index = bisect_left(unsplittable, next_start, key=lambda span: span.start)
+    return index == 0 or unsplittable[index - 1].end <= end
+
+
+def _split_sentence(
+    text: str, span: Span, fits: Callable[[int, int], bool], unsplittable: Sequence[HasOffsets]
+) -> list[Span]:
+    """Split a sentence that does not fit at clause or word boundaries, a long span between its words, too."""
+    start, end = span
+    if fits(start, end):
+        return [span]
+    for boundary, kept in ((_CLAUSE_BOUNDARY, unsplittable), (_WORD_BOUNDARY, unsplittable), (_WORD_BOUNDARY, ())):
+        parts = _join_split_spans(text, _split_at(boundary, text, span), kept)
+        if len(parts) > 1:
+            break
+    else:
+        if end - start == 1:
+            return [span]
+        middle = (start + end) // 2  # of a single long word
+        parts = [(start, middle), (middle, end)]
+    segments: list[Span] = []
+    for part in parts:
+        segments += _split_sentence(text, part, fits, unsplittable)
+    return _merge(segments, fits)
+
+
+def _split_at(separator: re.Pattern[str], text: str, span: Span) -> list[Span]:
+    """Return the parts of a span between the matches of a separator."""
+    parts: list[Span] = []
+    start, end = span
+    for match in separator.finditer(text, start, end):
+        parts += _trim(text, (start, match.start()))
+        start = match.end()
+    return parts + _trim(text, (start, end))
+
+
+def _trim(text: str, span: Span) -> list[Span]:
+    """Return the span without surrounding whitespace, or nothing if it is blank."""
+    segment = text[slice(*span)]
+    start = span[0] + len(segment) - len(segment.lstrip())
+    end = span[0] + len(segment.rstrip())
+    return [(start, end)] if start < end else []
+
+
+def _merge(spans: Iterable[Span], fits: Callable[[int, int], bool]) -> list[Span]:
+    """Merge neighboring spans while they fit, because context improves the translation."""
+    merged: list[Span] = []
+    for start, end in spans:
+        if merged and fits(merged[-1][0], end):
+            merged[-1] = (merged[-1][0], end)
+        else:
+            merged.append((start, end))
+    return merged

@@ -1,0 +1,165 @@
+"""The run directory during training: its lock, checks before resuming, and metrics.jsonl."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from nmt.core import runtime
+from nmt.core.config import Config, config_io
+from nmt.core.errors import CheckpointError, TrainingError, UsageError
+from nmt.core.paths import append_line, locked, make_directory, write_text
+from nmt.core.registry import parse
+from nmt.core.untrusted_files import read_record
+from nmt.runs import checkpoint
+
+LOCK = ".lock"
+"""Lock file of the process that trains in a run directory."""
+CHOOSE_RUN = "choose another directory with --run"
+
+
+@contextmanager
+def lock_run(config: Config, run: Path, resume: bool) -> Iterator[None]:
+    """Create the run directory, or check that its run can be resumed, and lock it against other processes.
+
+    Raises:
+        UsageError: the directory contains a run and `resume` is false, or it contains none and `resume` is true; its
+            run has another config; it cannot be created; or another process trains in it.
+    """
+    holds_run = (run / "config.yaml").exists() or bool(checkpoint.checkpoints(run))
+    if holds_run and not resume:
+        raise UsageError(f"{run} already contains a run", f"continue it with --resume, or {CHOOSE_RUN}")
+    if run.exists() and not run.is_dir():
+        raise UsageError(f"{run} is a file, not a directory", CHOOSE_RUN)
+    if resume and not holds_run:  # a typo must not start a new run
+        raise UsageError(f"{run} contains no run to resume", "start a new run without --resume")
+    if holds_run:
+        _check_config_unchanged(config, run)
+    make_directory(run, CHOOSE_RUN)
+    with locked(run / LOCK, UsageError(f"another process is training in {run}", f"wait for it, or {CHOOSE_RUN}")):
+        try:
+            yield
+        finally:
+            if not (run / "config.yaml").exists():  # training failed before it wrote anything
+                with suppress(OSError):
+                    (run / LOCK).unlink()
+                    run.rmdir()
+
+
+def check_data_unchanged(run: Path, meta: dict[str, Any]) -> None:
+    """Check that the prepared data is the data that the run was trained on.
+
+    Raises:
+        TrainingError: a corpus, the tokenizer or the teacher has changed.
+    """
+    current = json.loads(json.dumps(meta["recipe"]))  # converts tuples to lists
+    try:
+        saved_meta = read_record(run / "data.json")
+        saved, teacher = saved_meta["recipe"], (saved_meta.get("teacher") or {}).get("sha256")
+        is_equal = all(saved.get(name) == current.get(name) for name in ("placeholders", "tokenizer"))
+        is_equal = is_equal and _checksums(saved) == _checksums(current)
+    except (KeyError, TypeError, AttributeError, IndexError):
+        return  # missing because training stopped early, or damaged
+    if not is_equal:
+        raise TrainingError(
+            f"the data or the tokenizer of {run} has changed",
+            f"restore it, or fine-tune on the new data: nmt train --init-from {run} --run NEW",
+        )
+    if teacher != meta.get("teacher", {}).get("sha256"):
+        raise TrainingError(
+            f"train.teacher of {run} has changed",
+            "restore it or name its checkpoint, or fine-tune with the new one: "
+            f"nmt train --init-from {run} --set train.teacher=TEACHER --run NEW",
+        )
+
+
+def _checksums(recipe: dict[str, Any]) -> list[str]:
+    """Return the checksums of the corpora; their names depend on the paths of their files."""
+    corpora = [*recipe.get("train", []), None, *recipe.get("replay", []), None, recipe.get("valid")]
+    return [corpus and corpus[1] for corpus in corpora]
+
+
+def saved_precision(run: Path, device: str) -> str:
+    """Return the precision of a run, the default when it is resumed; `auto` without a checkpoint or on a device type
+    that does not support it.
+    """
+    for path in reversed(checkpoint.checkpoints(run)):
+        with suppress(CheckpointError, UsageError):
+            precision = runtime.precision_name(checkpoint.read_progress(path).precision)
+            runtime.check_precision(precision, device)
+            return precision
+    return "auto"
+
+
+def _check_config_unchanged(config: Config, run: Path) -> None:
+    saved = config_io.load(run / "config.yaml")
+    fixed = ("data", "tokenizer", "model", "seed", "lowercase_all_caps")
+    saved = replace(saved, data=replace(saved.data, general_test=config.data.general_test))  # does not affect training
+    changed = [name for name in fixed if getattr(saved, name) != getattr(config, name)]
+    # The metric's values, or positions in an epoch, are not comparable.
+    for name in ("best_metric", "valid_search", "valid_pairs", "replay_share", "init_from"):
+        if getattr(saved.train, name) != getattr(config.train, name):
+            changed.append(f"train.{name}")
+    if parse(saved.train.optimizer)[0] != parse(config.train.optimizer)[0]:  # their states differ
+        changed.append("train.optimizer")
+    if changed:
+        raise UsageError(
+            f"{run} was trained with another '{changed[0]}'", f"resume with its own config, or {CHOOSE_RUN}"
+        )
+
+
+class MetricsLogger:
+    """Writes metrics.jsonl and, optionally, TensorBoard events."""
+
+    def __init__(self, run: Path, step: int, *, tensorboard: bool = False) -> None:
+        """Open the log after update `step`.
+
+        Raises:
+            UsageError: TensorBoard is requested but not installed.
+        """
+        self.run = run
+        self._writer = tensorboard_writer()(str(run / "tensorboard"), purge_step=step + 1) if tensorboard else None
+
+    def write(self, values: dict[str, Any]) -> None:
+        """Log the values of an update; `step` is its number."""
+        append_line(self.run / "metrics.jsonl", json.dumps(values))
+        if self._writer:
+            for name, value in values.items():
+                if isinstance(value, int | float) and name != "step":
+                    group = "validation" if name.startswith("valid_") or name == "best_metric_value" else "training"
+                    self._writer.add_scalar(f"{group}/{name.removeprefix('valid_')}", value, values["step"])
+            self._writer.flush()  # otherwise a killed process loses minutes of events
+
+
+def tensorboard_writer() -> Any:
+    """Return TensorBoard's `SummaryWriter` class.
+
+    Raises:
+        UsageError: TensorBoard is not installed.
+    """
+    return runtime.require_package("TensorBoard", "tensorboard", "torch.utils.tensorboard").SummaryWriter
+
+
+def truncate_metrics(run: Path, step: int, *, validated: bool = True) -> None:
+    """Remove log lines after update `step`, which a resumed run will repeat.
+
+    If not `validated`, also remove the validation at `step`.
+    """
+
+    def is_kept(line: str) -> bool:
+        try:
+            values = json.loads(line)
+            return line.endswith("\n") and bool(
+                values["step"] < step or (values["step"] == step and (validated or "best_metric_value" not in values))
+            )
+        except (ValueError, TypeError, KeyError):  # truncated by a kill, or of another program
+            return False
+
+    path = run / "metrics.jsonl"
+    if path.exists():
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+        write_text(path, "".join(filter(is_kept, lines)))

@@ -1,0 +1,1 @@
+"""Translation of lines: segments, the translator, alignment, confidence, the guard and the glossary."""

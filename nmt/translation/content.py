@@ -1,0 +1,211 @@
+"""Content check: what of a source is missing in its translation, or was added to it.
+
+Sentences, items of lists, numbers in words, quotation marks and brackets are counted on both sides. Each check yields
+its name, which `nmt.translation.guard` maps to the attempts that repair it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from itertools import pairwise
+
+from nmt.data.check.minhash import normalized_words
+from nmt.text.number_words import MAX_SPELLED, find_number_words, supports_number_words
+from nmt.text.sentences import count_sentences, split_sentences
+
+MISSING_SENTENCE, MISSING_ITEM, NUMBER_CHANGED = "missing-sentence", "missing-item", "number-changed"
+NUMBER_ADDED, UNBALANCED = "number-added", "unbalanced"
+NAMES = (MISSING_SENTENCE, MISSING_ITEM, NUMBER_CHANGED, NUMBER_ADDED, UNBALANCED)
+
+MAX_IDIOMATIC = 12
+"""Numbers up to this one have other translations than numbers, such as both, a dozen or a pair."""
+MIN_ITEMS = 4
+"""Minimum number of items of a list that is checked. Shorter ones are hard to distinguish from clauses."""
+MAX_ITEM_WORDS = 3
+MAX_ITEMS = 100
+"""Maximum number of items that are compared with the others."""
+MAX_DIGITS = 15
+"""Longer numbers are identifiers."""
+
+_DIGITS = re.compile(r"\d+")
+_GROUPED = re.compile(r"(?<![\w.,:/-])\d{1,3}(?:[., \u00a0\u202f]\d{3})+(?![\w:/-]|[.,]\d)")
+_WHOLE_NUMBER = re.compile(r"(?<![\w.,:/-])\d{1,15}(?![\w:/-]|[.,]\d)")
+_CONVERTED = re.compile(
+    r"\b(?:dozen|half|(?:a|one|two) thirds?|quarter|noon|midnight|score|pair|[ap]\.?m|halb\w*|(?:drit|fünf|zehn)tel"
+    r"|viertel\w*|dreiviertel|dutzend\w*|mittag\w*|mitternacht|anderthalb)\b",
+    re.IGNORECASE,
+)
+"""Words of times and amounts whose translation may have another number: half past six is halb sieben."""
+_CONJUNCTION = "and|or|und|oder|sowie"
+_SEPARATOR = re.compile(rf",? (?:{_CONJUNCTION}) |[,;]\s+")
+_WORD = r"[^\s,;:.!?()\"“”„»«]+"
+_ITEM = rf"{_WORD}(?: {_WORD}){{0,{MAX_ITEM_WORDS - 1}}}"
+_END = r"[.!?]?\W*$"
+_COMMA = "[,;] "
+_LIST = re.compile(
+    rf"(?<={_COMMA})(?:(?:{_ITEM}{_COMMA}){{{MIN_ITEMS - 3},}}{_ITEM},? (?:{_CONJUNCTION}) {_ITEM}(?={_END})"
+    rf"|(?:{_ITEM}{_COMMA}){{{MIN_ITEMS - 2},}}{_ITEM}(?={_COMMA}|{_END})"
+    rf"|(?:{_ITEM}{_COMMA}){{{MIN_ITEMS - 3},}}{_ITEM}(?=,? (?:{_CONJUNCTION}) ))"
+)
+"""The items of a list after the first one. The last item counts if the text ends with it."""
+BRACKETS = {"(": ")", "[": "]", "{": "}"}
+_QUOTES = '"“”„«»‟'
+QUOTE = re.compile(f"[{_QUOTES}]")
+
+
+def content_problems(source: str, text: str, src: str, tgt: str) -> Iterator[str]:
+    """Yield the names of the parts of a source that its translation lacks, and of what it adds.
+
+    Args:
+        source: the source, without protected spans.
+        text: the translation, without them.
+        src: language code of the source.
+        tgt: language code of the target.
+    """
+    if has_missing_sentence(source, text, src, tgt):
+        yield MISSING_SENTENCE
+    if has_missing_item(source, text):
+        yield MISSING_ITEM
+    if marks := unbalanced_marks(source, text):
+        yield f"{UNBALANCED}: {' '.join(marks)}"
+
+
+def number_problems(source: str, text: str, src: str, tgt: str) -> Iterator[str]:
+    """Yield the names of numbers that a translation changes or adds, if the number words of both languages are known.
+
+    Args:
+        source: the source, with protected spans.
+        text: its translation.
+        src: language code of the source.
+        tgt: language code of the target.
+    """
+    if supports_number_words(src) and supports_number_words(tgt):
+        yield from _number_problems(source, text, src, tgt)
+
+
+def has_missing_sentence(source: str, text: str, src: str, tgt: str) -> bool:
+    """Return whether a translation has fewer sentences than its source, or the same sentence more often."""
+    if count_sentences(source, src) < 2:
+        return False
+    sources, sentences = _sentences(source, src), _sentences(text, tgt)
+    return len(sentences) < len(sources) or _count_repeated(sentences) > _count_repeated(sources)
+
+
+def _sentences(text: str, language: str) -> list[str]:
+    """Return the words of each sentence."""
+    words = (normalized_words(text[start:end]) for start, end in split_sentences(text, language))
+    return [" ".join(each) for each in words if each]
+
+
+def _count_repeated(sentences: list[str]) -> int:
+    """Return how many sentences are equal to another one or a part of the next or previous one."""
+    count = len(sentences) - len(set(sentences))
+    for first, second in pairwise(sentences):
+        is_part = f" {first} " in f" {second} " or f" {second} " in f" {first} "
+        if is_part and first != second:
+            count += 1
+    return count
+
+
+def has_missing_item(source: str, text: str) -> bool:
+    """Return whether a translation has fewer items than a list in the source, or repeats one."""
+    match = _LIST.search(source)
+    if not match:
+        return False
+    translated = _SEPARATOR.split(text)
+    if len(translated) < len(_SEPARATOR.split(source)):
+        return True
+    return _has_repeated_item(translated, text) and not _has_repeated_item(_SEPARATOR.split(source), source)
+
+
+def _has_repeated_item(items: list[str], text: str) -> bool:
+    """Return whether an item between two separators occurs again in the text."""
+    words = "  ".join(normalized_words(text))
+    inner_items = ("  ".join(normalized_words(item)) for item in items[1:-1][:MAX_ITEMS])
+    return any(f" {words} ".count(f" {item} ") > 1 for item in inner_items if item)
+
+
+def find_items(text: str) -> re.Match[str] | None:
+    """Return the items of a list in a text, without the first one, before which the sentence begins."""
+    return _LIST.search(text)
+
+
+def split_items(text: str) -> tuple[list[str], list[str]]:
+    """Return the items of a list, and the separators between them."""
+    separators = [match[0] for match in _SEPARATOR.finditer(text)]
+    return _SEPARATOR.split(text), separators
+
+
+def _number_problems(source: str, text: str, src: str, tgt: str) -> Iterator[str]:
+    """Yield the numbers in words that the translation lacks, in words and digits, and the numbers that it adds."""
+    words = find_number_words(source, src)
+    in_words = Counter(
+        number.value
+        for number in words
+        if not (number.is_ordinal and number.value > MAX_SPELLED)  # the thousandth time
+    )
+    ordinals = {number.value for number in words if number.is_ordinal}
+    has_several = len(in_words) > 1  # such as a time
+    translated_words = Counter(number.value for number in find_number_words(text, tgt))
+    missing = in_words - (translated_words + _digit_values(text, _DIGITS, _GROUPED))
+    known = in_words + _digit_values(source, _DIGITS, _GROUPED)
+    numbers = translated_words + _digit_values(text, _WHOLE_NUMBER, _GROUPED)
+    added = [value for value in numbers if value not in known]
+    if not (missing or added) or _CONVERTED.search(source) or _CONVERTED.search(text):
+        return
+    for value in missing:
+        is_idiomatic = value <= MAX_IDIOMATIC and value not in ordinals and not has_several
+        if added or not is_idiomatic:
+            yield f"{NUMBER_CHANGED}: {value}"
+    if not missing:
+        yield from (f"{NUMBER_ADDED}: {value}" for value in added if value > MAX_IDIOMATIC)
+
+
+def _digit_values(text: str, *patterns: re.Pattern[str]) -> Counter[int]:
+    """Return the values of the numbers in digits that the patterns find."""
+    values: Counter[int] = Counter()
+    if not _DIGITS.search(text):
+        return values
+    for pattern in patterns:
+        for match in pattern.finditer(text):
+            digits = re.sub(r"\D", "", match[0])
+            if len(digits) <= MAX_DIGITS:
+                values[int(digits)] += 1
+    return values
+
+
+def unbalanced_marks(source: str, text: str) -> list[str]:
+    """Return the brackets and quotation marks that are pairs in the source, but not in the translation."""
+    marks = []
+    for opening, closing in BRACKETS.items():
+        num_pairs = len(bracket_pairs(source, opening, closing))
+        if num_pairs and not text.count(opening) == text.count(closing) == num_pairs:
+            marks.append(opening)
+    num_quotes = len(QUOTE.findall(source))
+    if num_quotes and num_quotes % 2 == 0 and len(QUOTE.findall(text)) != num_quotes:
+        marks.append('"')
+    return marks
+
+
+def has_lone_mark(text: str) -> bool:
+    """Return whether a bracket or quotation mark of a text has no partner."""
+    is_odd = len(QUOTE.findall(text)) % 2 == 1
+    return is_odd or any(text.count(opening) != text.count(closing) for opening, closing in BRACKETS.items())
+
+
+def bracket_pairs(text: str, opening: str, closing: str) -> list[tuple[int, int]]:
+    """Return the offsets of each opening bracket and its closing one; none if one has no partner."""
+    if opening not in text:
+        return []
+    pairs: list[tuple[int, int]] = []
+    open_brackets: list[int] = []
+    for i, character in enumerate(text):
+        if character == opening:
+            open_brackets.append(i)
+        elif character == closing and open_brackets:
+            pairs.append((open_brackets.pop(), i))
+        elif character == closing:
+            return []
+    return [] if open_brackets else pairs

@@ -1,0 +1,109 @@
+"""Restores the brackets and quotation marks of a source in its translation, by word alignment."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from nmt.text.spans import apply_edits
+from nmt.translation.content import BRACKETS, QUOTE, bracket_pairs, unbalanced_marks
+
+ASCII_QUOTES = ('"', '"')
+_QUOTES_BY_FIRST = {"„": ("„", "“"), "“": ("“", "”"), "”": ("“", "”"), "»": ("»", "«"), "«": ("«", "»")}
+"""The pair of quotation marks that a text uses, by the first mark in it."""
+
+
+@dataclass(frozen=True)
+class MarkedWords:
+    """The words of a source between two marks."""
+
+    opening: str
+    closing: str
+    first_word: int
+    last_word: int
+    """Indices of words separated by whitespace."""
+
+    def contains(self, word: int) -> bool:
+        """Return whether a word is between the marks."""
+        return self.first_word <= word <= self.last_word
+
+
+def restore_marks(source: str, text: str, alignment: Iterable[tuple[int, int]]) -> str:
+    """Return the translation with the unbalanced marks of the source around the words that are aligned with theirs.
+
+    Marks around words that the translation does not have are left out.
+
+    Args:
+        source: the source.
+        text: its translation.
+        alignment: pairs of source word and target word.
+    """
+    pairs = list(alignment)
+    quotes = _quotes_of(text)
+    for mark in unbalanced_marks(source, text):
+        if mark == '"':
+            marked = [_marked_words(source, *offsets, quotes) for offsets in _quote_pairs(source)]
+            text = QUOTE.sub("", text)
+        else:
+            brackets = (mark, BRACKETS[mark])
+            marked = [_marked_words(source, *offsets, brackets) for offsets in bracket_pairs(source, *brackets)]
+            text = text.replace(brackets[0], "").replace(brackets[1], "")
+        text = _with_marks(text, marked, pairs)
+    return text
+
+
+def _quotes_of(text: str) -> tuple[str, str]:
+    """Return the kind of quotation marks that a text uses; ASCII ones if it has none."""
+    first = QUOTE.search(text)
+    return _QUOTES_BY_FIRST.get(first[0], ASCII_QUOTES) if first else ASCII_QUOTES
+
+
+def _quote_pairs(source: str) -> list[tuple[int, int]]:
+    offsets = [match.start() for match in QUOTE.finditer(source)]
+    return list(zip(offsets[::2], offsets[1::2], strict=True))
+
+
+def _marked_words(source: str, start: int, end: int, marks: tuple[str, str]) -> MarkedWords:
+    first_word = len(source[: start + 1].split()) - 1
+    last_word = len(source[:end].split()) - 1
+    return MarkedWords(*marks, first_word, last_word)
+
+
+def _with_marks(text: str, marked: Iterable[MarkedWords], alignment: list[tuple[int, int]]) -> str:
+    """Return a text without marks with those of the source."""
+    words = [match.span() for match in re.finditer(r"\S+", text)]
+    edits: list[tuple[int, int, str]] = []
+    for each in marked:
+        aligned = {target for word, target in alignment if each.contains(word)}
+        found = _best_range(aligned, len(words))
+        if found is None:
+            continue
+        start = words[found[0]][0]
+        end = _end_without_punctuation(text[: words[found[1]][1]], each.closing)
+        edits.append((start, start, each.opening))
+        edits.append((end, end, each.closing))
+    return apply_edits(text, edits)
+
+
+def _best_range(aligned: set[int], num_words: int) -> tuple[int, int] | None:
+    """Return the contiguous words with the best balance of aligned and other words (maximum subarray, Kadane)."""
+    best: tuple[int, int] | None = None
+    best_balance = 0
+    balance = 0
+    start = 0
+    for word in range(num_words):
+        if balance <= 0:
+            balance = 0
+            start = word
+        balance += 1 if word in aligned else -1
+        if balance > best_balance:
+            best_balance = balance
+            best = (start, word)
+    return best
+
+
+def _end_without_punctuation(text: str, closing: str) -> int:
+    """Return the length of a text without final punctuation; that of a sentence stays inside quotation marks."""
+    is_bracket = closing in BRACKETS.values()
+    return len(text.rstrip(".,;:!?" if is_bracket else ",;:"))

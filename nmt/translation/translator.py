@@ -1,0 +1,272 @@
+"""`Translator` translates and scores lines of text. Validation, evaluation and the command line all use it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import copy
+from dataclasses import replace
+from functools import cached_property, partial
+from itertools import chain, repeat
+from pathlib import Path
+
+from nmt.core import runtime
+from nmt.core.config import Config
+from nmt.core.errors import DataError, UsageError, check_choice
+from nmt.data.placeholders import PLACEHOLDERS
+from nmt.engines import Engine, Source, TokenScores
+from nmt.engines.ctranslate2 import CTranslate2Engine
+from nmt.engines.load import load_engine
+from nmt.models.discovery import find_export, find_models
+from nmt.runs.model_files import load_settings
+from nmt.search import Constrained, Hypothesis, Search, parse_search
+from nmt.text.tokenizer import Tokenizer
+from nmt.text.whitespace import surrounding_whitespace
+from nmt.translation import confidence
+from nmt.translation.chunking import chunked
+from nmt.translation.result import Part, Translation, concatenate, n_best_of_line, of_segment
+from nmt.translation.segments import Line, Segment, Segmenter
+from nmt.translation.stand_ins import Substitution, substitute
+
+__all__ = ["Line", "Translation", "Translator"]
+ENGINES = ("nmt", "ctranslate2")
+
+
+class Translator:
+    """Translates lines with an engine and its tokenizer. Threads may share a translator."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        tokenizer: Tokenizer,
+        config: Config,
+        max_source_length: int,
+        max_sentences_per_line: int,
+        *,
+        checkpoint: Path = Path(),
+        run: Path = Path(),
+        find_calibration: Callable[[], confidence.Calibration | None] = lambda: None,
+    ) -> None:
+        """Create a translator that splits lines of more tokens or sentences than these limits, or than positions."""
+        if engine.max_positions is not None:
+            max_source_length = min(max_source_length, engine.max_positions - 1)  # one is for the end token
+        self.engine, self.tokenizer, self.config = engine, tokenizer, config
+        self.segmenter = Segmenter(tokenizer, config, max_source_length, max_sentences_per_line)
+        self.checkpoint, self.run, self._find_calibration = checkpoint, run, find_calibration
+
+    @cached_property
+    def calibration(self) -> confidence.Calibration | None:
+        """The calibration of confidences; None if there is none, and for an ensemble."""
+        return self._find_calibration()
+
+    def with_engine(self, engine: Engine) -> Translator:
+        """Return a translator of the same model with another engine."""
+        translator = copy(self)
+        translator.engine = engine
+        translator._find_calibration = lambda: self.calibration  # which is loaded once
+        return translator
+
+    @classmethod
+    def load(
+        cls, path: Path | str | Sequence[Path | str], device: str = "auto", precision: str = "auto", engine: str = "nmt"
+    ) -> Translator:
+        """Load a model or an ensemble.
+
+        Args:
+            path: run directory (its best checkpoint is used), checkpoint directory, name of a pretrained model, or
+                name of a published model, `OWNER/NAME`, which is imported on first use. Several paths form an ensemble.
+            device: auto, cpu, cuda or cuda:N.
+            precision: precision of the search: auto, fp32, bf16, fp16 or int8. Scoring uses float32, except with the
+                ctranslate2 engine.
+            engine: nmt (the native engine, or PyTorch where it cannot run) or ctranslate2 (for a directory that
+                `nmt export` wrote).
+
+        Raises:
+            CheckpointError: see `nmt.models.discovery.find_model`; or the models have different tokenizers or directions.
+            UsageError: the device or engine does not exist or does not support the precision.
+        """
+        device = runtime.resolve_device(device)
+        check_choice("engine", engine, ENGINES)
+        paths = [Path(path)] if isinstance(path, Path | str) else list(map(Path, path))
+        if engine == "ctranslate2":
+            return cls._load_export(paths, device, precision)
+        runtime.check_precision(precision, device, inference=True)  # before any model is loaded
+        models = find_models(paths)
+        first = models[0]
+        return cls(
+            load_engine(models, device, precision, first.tokenizer.decode), first.tokenizer, first.config,
+            min(model.max_source_length for model in models), min(model.max_sentences_per_line for model in models),
+            checkpoint=first.checkpoint, run=first.run,
+            find_calibration=partial(confidence.find, first) if len(models) == 1 else lambda: None,
+        )  # fmt: skip
+
+    @classmethod
+    def _load_export(cls, paths: Sequence[Path], device: str, precision: str) -> Translator:
+        if len(paths) != 1:
+            raise UsageError("the ctranslate2 engine does not support ensembles", "leave out --engine")
+        directory = find_export(paths[0])
+        config, tokenizer, *limits = load_settings(directory)
+        return cls(
+            CTranslate2Engine(directory, tokenizer, device, precision), tokenizer, config, *limits,
+            checkpoint=directory, run=directory, find_calibration=partial(confidence.find_exported, directory),
+        )  # fmt: skip
+
+    def translate(self, lines: Iterable[str | Line], search: str | None = None) -> list[str]:
+        """Return the best translation of each line, in the order of the lines.
+
+        Whitespace around a line is preserved, so a blank line stays blank. A line with more
+        tokens or sentences than nearly all training lines is split at sentence, clause or word
+        boundaries, and the translations of its segments are joined.
+
+        Args:
+            lines: source text, one or more sentences per line.
+            search: spec string of a search, such as `beam(beam_size=4)`; None uses the search of the model's config.
+
+        Raises:
+            ConfigError: unknown search or option.
+            UsageError: a line has constraints and the search is not `constrained`.
+        """
+        return [n_best[0].text for n_best in self.stream(chunked(check_lines(lines)), search)]
+
+    def n_best(self, lines: Iterable[str | Line], search: str | None = None) -> Iterator[list[Translation]]:
+        """Yield the n-best list of each line, with tokens, log-probabilities and alignment.
+
+        Log-probabilities are computed in float32, regardless of the precision of the search; the ctranslate2 engine
+        uses the precision of the search.
+
+        Args:
+            lines: see `translate`.
+            search: spec string of a search, such as `beam(beam_size=4, top_beams=4)`.
+
+        Raises:
+            ConfigError: see `translate`.
+            UsageError: see `translate`.
+        """
+        return self.stream(chunked(check_lines(lines)), search, details=True)
+
+    def stream(
+        self,
+        chunks: Iterable[Sequence[str | Line]],
+        search: str | None = None,
+        *,
+        details: bool = False,
+        on_progress: Callable[[int], object] = lambda lines: None,
+    ) -> Iterator[list[Translation]]:
+        """Yield the n-best list of each line of a stream of chunks.
+
+        Args:
+            chunks: lists of lines; batches are formed within a list.
+            search: see `translate`.
+            details: whether to add tokens, float32 log-probabilities and alignment, as `n_best` does.
+            on_progress: called with the number of lines translated since the previous call.
+        """
+        algorithm = parse_search(self.config.search if search is None else search)
+        return chain.from_iterable(self._translate(chunk, algorithm, details, on_progress) for chunk in chunks)
+
+    def score(self, pairs: Iterable[tuple[str, str]]) -> Iterator[Translation]:
+        """Yield the given translations with the model's scores, in order; `score` is the log-probability.
+
+        Lines are not split, even if `translate` would split them.
+
+        Raises:
+            DataError: a line has more tokens than the model has positions.
+        """
+        first_line = 1
+        for chunk in chunked(pairs):
+            sources = self.segmenter.encode([source for source, _ in chunk])
+            targets = self.tokenizer.encode_batch([target for _, target in chunk], target=True)
+            self._check_lengths(sources, targets, first_line)
+            first_line += len(chunk)
+            scores = self.engine.score(sources, targets)
+            for (_, text), src, tgt, token_scores in zip(chunk, sources, targets, scores, strict=True):
+                hypothesis = Hypothesis(tgt, 0.0, 0.0)
+                segment = Segment(Source(src))
+                calibration = self.calibration if src else None  # a blank line has no confidence
+                yield of_segment(segment, hypothesis, text, token_scores, self.tokenizer, calibration)
+
+    def _check_lengths(self, sources: list[list[int]], targets: list[list[int]], first_line: int) -> None:
+        max_positions = self.engine.max_positions or math.inf
+        for number, pair in enumerate(zip(sources, targets, strict=True), first_line):
+            length = max(map(len, pair)) + 1
+            if length > max_positions:
+                raise DataError(
+                    f"line {number} has {length} tokens, including the end token, and the model has {max_positions} "
+                    "positions",
+                    "remove the line, or train with a position encoding that has no maximum",
+                )
+
+    def _translate(
+        self, chunk: Sequence[str | Line], algorithm: Search, details: bool, on_progress: Callable[[int], object]
+    ) -> list[list[Translation]]:
+        originals = as_lines(chunk)
+        if not isinstance(algorithm, Constrained) and any(line.constraints for line in originals):
+            raise UsageError("constraints need the constrained search", "constrained(beam_size=8)")
+        substitutions = [self._placeholders(line) for line in originals]
+        lines = [each.line if each else line for line, each in zip(originals, substitutions, strict=True)]
+        segments = self.segmenter.split(lines)
+        n_best = self._search(segments, algorithm, on_progress)
+        hypotheses = [h for line in n_best for translation in line for h in translation]
+        texts = iter(self.tokenizer.decode_batch([hypothesis.ids for hypothesis in hypotheses]))
+        scores: Iterator[TokenScores | None] = repeat(None)
+        if details:
+            pairs = zip(segments, n_best, strict=True)
+            sources = [segment.source.ids for line, ranks in pairs for _ in ranks for segment in line]
+            scores = iter(self.engine.score(sources, [hypothesis.ids for hypothesis in hypotheses]))
+        calibration = self.calibration if details else None
+
+        def translation(line: list[Segment], ranked: list[Hypothesis]) -> Translation:
+            return concatenate([
+                Part(of_segment(segment, hypothesis, next(texts), next(scores), self.tokenizer, calibration),
+                     segment.separator, segment.word_offset)
+                for segment, hypothesis in zip(line, ranked, strict=True)
+            ])  # fmt: skip
+
+        results = []
+        for line, line_segments, ranks, substitution in zip(lines, segments, n_best, substitutions, strict=True):
+            translations = restore_whitespace(line.text, [translation(line_segments, ranked) for ranked in ranks])
+            results.append(list(map(substitution.restore, translations)) if substitution else translations)
+        return results
+
+    def _placeholders(self, line: Line) -> Substitution | None:
+        """Replace the protected spans of a line by placeholders, if the model has learned to copy them."""
+        if not self.config.data.placeholders:
+            return None
+        line = line if line.fixed else replace(line, fixed=self.segmenter.protected_spans(line.text))
+        return substitute(line, [each for each in PLACEHOLDERS if each not in line.text])
+
+    def _search(
+        self, segments: list[list[Segment]], algorithm: Search, on_progress: Callable[[int], object]
+    ) -> list[list[list[Hypothesis]]]:
+        """Return the n-best list of each line: hypotheses by line, rank and segment."""
+        sources = [segment.source for line in segments for segment in line]
+        num_done = 0
+
+        def report(num_sources: int) -> None:  # as a number of lines
+            nonlocal num_done
+            before, num_done = num_done, num_done + num_sources
+            on_progress(num_done * len(segments) // len(sources) - before * len(segments) // len(sources))
+
+        hypotheses = iter(self.engine.search(sources, algorithm, report))
+        if not sources:
+            on_progress(len(segments))
+        return [n_best_of_line([next(hypotheses) for _ in line]) for line in segments]
+
+
+def restore_whitespace(line: str, translations: list[Translation]) -> list[Translation]:
+    """Return the translations of a line with the whitespace around it."""
+    before, after = surrounding_whitespace(line)
+    if not (before or after):
+        return translations
+    return [replace(translation, text=f"{before}{translation.text}{after}") for translation in translations]
+
+
+def as_lines(chunk: Iterable[str | Line]) -> list[Line]:
+    """Return a chunk as lines. Raises a UsageError for a single line; see `check_lines`."""
+    return [Line(line) if isinstance(line, str) else line for line in check_lines(chunk)]
+
+
+def check_lines(lines: Iterable[str | Line]) -> Iterable[str | Line]:
+    """Raise a UsageError for a single line, whose characters would be translated as lines."""
+    if isinstance(lines, str | Line):
+        raise UsageError("lines must be a list of strings", "translate([...])")
+    return lines

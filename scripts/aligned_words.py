@@ -1,4 +1,5 @@
-"""Pairs of words that are translations of each other, from the words that occur together in sentence pairs."""
+"""Pairs of words that are translations of each other, from the words that occur together in
+sentence pairs."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ from nmt.data.pairs import Pair
 
 
 def aligned_words(pairs: Iterable[Pair], min_dice: float, min_count: int = 4) -> Iterator[Pair]:
-    """Yield the pairs of words that are each other's best partners by the Dice coefficient (Dice 1945).
+    """Yield the pairs of words that are each other's best partners by the Dice coefficient (Dice
+    1945).
 
     The first word of a sentence counts in lower case, unless it is German: nouns are capitalized.
 
@@ -35,7 +37,11 @@ def aligned_words(pairs: Iterable[Pair], min_dice: float, min_count: int = 4) ->
         if count >= min_count and dice >= min_dice:
             best_target[source] = max(best_target.get(source, (0.0, "")), (dice, target))
             best_source[target] = max(best_source.get(target, (0.0, "")), (dice, source))
-    return ((source, target) for source, (_, target) in best_target.items() if best_source[target][1] == source)
+    return (
+        (source, target)
+        for source, (_, target) in best_target.items()
+        if best_source[target][1] == source
+    )
 
 
 def _words(text: str) -> list[str]:

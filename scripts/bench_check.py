@@ -1,12 +1,13 @@
 #!/usr/bin/env python
-"""Insert problems of every kind into a clean corpus, and count the true and false positives of `nmt data check`.
+"""Insert problems of every kind into a clean corpus, and count the true and false positives of `nmt
+data check`.
 
     scripts/bench_check.py europarl.en.gz europarl.de.gz
     scripts/bench_check.py corpus.en corpus.de --problems 200 --pairs 20000 --seed 1
 
-Pairs that are reported before problems are inserted are counted and removed first. Some of them are real problems, so
-their number per 1,000 pairs is an upper bound of the false positives. Pairs that are reported afterwards without an
-inserted problem are false positives.
+Pairs that are reported before problems are inserted are counted and removed first. Some of them are
+real problems, so their number per 1,000 pairs is an upper bound of the false positives. Pairs that
+are reported afterwards without an inserted problem are false positives.
 """
 
 from __future__ import annotations
@@ -45,7 +46,9 @@ def nearly_untranslated(rng: random.Random, pairs: list[Pair], i: int) -> Pair:
 def wrong_language(rng: random.Random, pairs: list[Pair], i: int) -> Pair:
     """Return the pair with one side in the other language, or with both sides exchanged."""
     other = pairs[rng.randrange(len(pairs))]
-    return rng.choice(((pairs[i][0], other[0]), (other[1], pairs[i][1]), (pairs[i][1], pairs[i][0])))
+    return rng.choice(
+        ((pairs[i][0], other[0]), (other[1], pairs[i][1]), (pairs[i][1], pairs[i][0]))
+    )
 
 
 def length_ratio(rng: random.Random, pairs: list[Pair], i: int) -> Pair:
@@ -85,7 +88,10 @@ def escaped_entity(rng: random.Random, pairs: list[Pair], i: int) -> Pair:
     """Return the pair with an HTML entity in the target."""
     source, target = pairs[i]
     words = target.split(" ")
-    words.insert(rng.randrange(len(words) + 1), rng.choice(("&quot;", "&amp;", "&#39;", "&lt;b&gt;", "&nbsp;")))
+    words.insert(
+        rng.randrange(len(words) + 1),
+        rng.choice(("&quot;", "&amp;", "&#39;", "&lt;b&gt;", "&nbsp;")),
+    )
     return source, " ".join(words)
 
 
@@ -95,14 +101,16 @@ def duplicate(rng: random.Random, pairs: list[Pair], i: int) -> Pair:
 
 
 def near_duplicate(rng: random.Random, pairs: list[Pair], i: int) -> Pair:
-    """Return an earlier pair of at least eight words with a letter, the case, the punctuation or a number changed."""
+    """Return an earlier pair of at least eight words with a letter, the case, the punctuation or a
+    number changed."""
     while len(pairs[earlier := rng.randrange(i // 2)][0].split()) < 8:
         pass
     return _change_slightly(rng, pairs[earlier])
 
 
 def near_duplicate_at(low: float, high: float) -> Corruption:
-    """Return a corruption that replaces words of an earlier pair until the similarity is between low and high."""
+    """Return a corruption that replaces words of an earlier pair until the similarity is between
+    low and high."""
 
     def corrupt(rng: random.Random, pairs: list[Pair], i: int) -> Pair:
         while True:
@@ -139,7 +147,9 @@ def near_test_overlap_two_words(rng: random.Random, test_pairs: list[Pair], i: i
     """Return a test pair of eight to fifteen words with two words of each side replaced."""
     long = [pair for pair in test_pairs if all(8 <= len(side.split()) <= 15 for side in pair)]
     source, target = long[i % len(long)]
-    return _replace_words(rng, test_pairs, source, 2, side=0), _replace_words(rng, test_pairs, target, 2, side=1)
+    return _replace_words(rng, test_pairs, source, 2, side=0), _replace_words(
+        rng, test_pairs, target, 2, side=1
+    )
 
 
 def _change_slightly(rng: random.Random, pair: Pair) -> Pair:
@@ -161,7 +171,9 @@ def _add_letter(rng: random.Random, text: str) -> str:
     return " ".join(words)
 
 
-def _replace_words(rng: random.Random, pairs: list[Pair], text: str, count: int, *, side: int) -> str:
+def _replace_words(
+    rng: random.Random, pairs: list[Pair], text: str, count: int, *, side: int
+) -> str:
     """Replace `count` words with words of other lines."""
     words = text.split(" ")
     for position in rng.sample(range(len(words)), min(count, len(words))):
@@ -173,8 +185,13 @@ def _similarity(first: Pair, second: Pair) -> float:
     """Return the Jaccard similarity of the words and word bigrams of both sides."""
     sets = []
     for pair in (first, second):
-        sides = [["".join(filter(str.isalnum, word)) for word in side.casefold().split()] for side in pair]
-        sets.append({(side, word) for side in (0, 1) for word in (*sides[side], *pairwise(sides[side]))})
+        sides = [
+            ["".join(filter(str.isalnum, word)) for word in side.casefold().split()]
+            for side in pair
+        ]
+        sets.append(
+            {(side, word) for side in (0, 1) for word in (*sides[side], *pairwise(sides[side]))}
+        )
     return len(sets[0] & sets[1]) / len(sets[0] | sets[1])
 
 
@@ -208,14 +225,20 @@ TEST_CORRUPTIONS: dict[str, tuple[str, Corruption]] = {
 
 def main() -> None:
     """Insert problems, run the checks and count."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("src", type=Path)
     parser.add_argument("tgt", type=Path)
     parser.add_argument("--languages", nargs=2, default=("en", "de"))
     parser.add_argument("--problems", type=int, default=200, help="Problems of each kind.")
     parser.add_argument("--pairs", type=int, help="Maximum number of pairs.")
-    parser.add_argument("--shifts", type=int, default=20, help="Number of trials with a line removed or inserted.")
-    parser.add_argument("--slices", type=int, default=10, help="Number of shuffled slices of each length.")
+    parser.add_argument(
+        "--shifts", type=int, default=20, help="Number of trials with a line removed or inserted."
+    )
+    parser.add_argument(
+        "--slices", type=int, default=10, help="Number of shuffled slices of each length."
+    )
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
     rng = random.Random(arguments.seed)
@@ -233,7 +256,9 @@ def main() -> None:
     print(f"  {'':<38}{'found':>7}{'false positives':>17}")
     for name, (check, corrupt) in {**CORRUPTIONS, **TEST_CORRUPTIONS}.items():
         corrupted = list(pairs)
-        candidates = [i for i in range(len(pairs) // 2, len(pairs) - 5) if _is_detectable(check, pairs[i])]
+        candidates = [
+            i for i in range(len(pairs) // 2, len(pairs) - 5) if _is_detectable(check, pairs[i])
+        ]
         indices = set(rng.sample(candidates, arguments.problems))
         for i in indices:
             corrupted[i] = corrupt(rng, test_pairs if name in TEST_CORRUPTIONS else pairs, i)
@@ -247,7 +272,8 @@ def main() -> None:
 
 
 def _is_detectable(name: str, pair: Pair) -> bool:
-    """Return whether a problem is detectable in a pair: ASCII cannot be mojibake, and "OK" has no language."""
+    """Return whether a problem is detectable in a pair: ASCII cannot be mojibake, and "OK" has no
+    language."""
     if name == "mojibake":
         return not pair[1].isascii()
     if name in ("wrong-language", "untranslated"):
@@ -255,7 +281,9 @@ def _is_detectable(name: str, pair: Pair) -> bool:
     return name != "length-ratio" or len(pair[1]) >= 30
 
 
-def _problems(pairs: Sequence[Pair], test_pairs: Sequence[Pair], languages: tuple[str, str]) -> list[int]:
+def _problems(
+    pairs: Sequence[Pair], test_pairs: Sequence[Pair], languages: tuple[str, str]
+) -> list[int]:
     corpus = Split("corpus", "", lambda: iter(pairs), lambda: len(pairs))
     test_sets = [("test", test_pairs)]
     report = run_checks([corpus], test_sets, languages, ignore=["misaligned"], max_examples=0)
@@ -263,7 +291,9 @@ def _problems(pairs: Sequence[Pair], test_pairs: Sequence[Pair], languages: tupl
     return problems
 
 
-def _evaluate_shifts(rng: random.Random, pairs: list[Pair], trials: int, languages: tuple[str, str]) -> None:
+def _evaluate_shifts(
+    rng: random.Random, pairs: list[Pair], trials: int, languages: tuple[str, str]
+) -> None:
     """Remove or insert a target line, and print the distance to the reported line."""
     distances: list[int] = []
     for _ in range(trials):
@@ -274,7 +304,12 @@ def _evaluate_shifts(rng: random.Random, pairs: list[Pair], trials: int, languag
         else:
             targets.insert(line, targets[rng.randrange(len(targets))])
         report = _check_alignment(list(zip(sources, targets, strict=False)), languages)
-        regions = [e.line for each in report.findings if each.check.name == "misaligned" for e in each.examples]
+        regions = [
+            e.line
+            for each in report.findings
+            if each.check.name == "misaligned"
+            for e in each.examples
+        ]
         distances += [abs(first - 1 - line) for first in regions[:1]]
     distances.sort()
     false_positives = _count_misaligned(pairs, languages)
@@ -286,7 +321,9 @@ def _evaluate_shifts(rng: random.Random, pairs: list[Pair], trials: int, languag
     print(f"  lines reported as misaligned in the unchanged corpus: {false_positives}")
 
 
-def _evaluate_shuffling(rng: random.Random, pairs: list[Pair], trials: int, languages: tuple[str, str]) -> None:
+def _evaluate_shuffling(
+    rng: random.Random, pairs: list[Pair], trials: int, languages: tuple[str, str]
+) -> None:
     """Shuffle the targets of slices, and of 200 lines inside slices."""
     for length in filter(len(pairs).__ge__, (500, 1000, 3000)):
         unchanged, shuffled, partly_shuffled = 0, 0, 0
@@ -296,17 +333,22 @@ def _evaluate_shuffling(rng: random.Random, pairs: list[Pair], trials: int, lang
             unchanged += _count_misaligned(piece, languages) > 0
             shuffled += _count_misaligned(_shuffle(rng, piece, 0, length), languages) == length
             start = rng.randrange(length - 200)
-            partly_shuffled += _count_misaligned(_shuffle(rng, piece, start, start + 200), languages) >= 100
+            partly_shuffled += (
+                _count_misaligned(_shuffle(rng, piece, start, start + 200), languages) >= 100
+            )
         print(
-            f"  {length:,} lines: {shuffled} of {trials} shuffled slices found, "
-            f"{partly_shuffled} of {trials} with 200 shuffled lines, {unchanged} of {trials} unchanged slices reported"
+            f"  {length:,} lines: {shuffled} of {trials} shuffled slices found, {partly_shuffled}"
+            f" of {trials} with 200 shuffled lines, {unchanged} of {trials} unchanged slices"
+            " reported"
         )
 
 
 def _shuffle(rng: random.Random, pairs: list[Pair], first: int, end: int) -> list[Pair]:
     targets = [target for _, target in pairs[first:end]]
     rng.shuffle(targets)
-    moved = [(source, target) for (source, _), target in zip(pairs[first:end], targets, strict=True)]
+    moved = [
+        (source, target) for (source, _), target in zip(pairs[first:end], targets, strict=True)
+    ]
     return [*pairs[:first], *moved, *pairs[end:]]
 
 

@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
-"""Measure how many translations are complete: lines of two sentences, numbers in words, lists, marks, names and signs.
+"""Measure how many translations are complete: lines of two sentences, numbers in words, lists,
+marks, names and signs.
 
     scripts/bench_content.py en-de-small de-en-small
-    scripts/bench_content.py en-de-small --sentences tatoeba --marks "files(test='newstest2013')" --show 5
+    scripts/bench_content.py en-de-small --sentences tatoeba --marks "files(test='newstest2013')"
+    --show 5
 
-The sentences are pairs from the validation set of a corpus, the marks lines with quotation marks or brackets of a test
-set. The rest is generated. Prints the share of complete translations of the search alone and with the guard.
+The sentences are pairs from the validation set of a corpus, the marks lines with quotation marks or
+brackets of a test set. The rest is generated. Prints the share of complete translations of the
+search alone and with the guard.
 """
 
 from __future__ import annotations
@@ -32,10 +35,14 @@ NUMBER_LINES = {
     "de": ("Ich habe {} Bücher.", "Es waren {} Leute im Raum.", "Sie hat {} Euro dafür bezahlt."),
 }
 PEOPLE = "Max Peter Anna Tom Lisa Paul Emma Robert".split()
-LIST_LINES = {"en": ("{} and {} are here.", "I saw {} and {}."), "de": ("{} und {} sind hier.", "Ich sah {} und {}.")}
+LIST_LINES = {
+    "en": ("{} and {} are here.", "I saw {} and {}."),
+    "de": ("{} und {} sind hier.", "Ich sah {} und {}."),
+}
 COPIED = (
-    "Łukasz Žižek Dvořák Þórður Ćosić Nguyễn Şahin Škoda Győr Ångström Ørsted Çelik Ionuț Đorđević Ģirts Москва Київ "
-    "Αθήνα 北京 東京 서울 דוד محمد ± ≠ ≤ ≥ ¼ ½ ¾ → ← ⇒ ∞ √ ∑ ₹ ₽ ₿ ™ ® § † • ℃ Ω ‰"
+    "Łukasz Žižek Dvořák Þórður Ćosić Nguyễn Şahin Škoda Győr Ångström Ørsted Çelik Ionuț Đorđević"
+    " Ģirts Москва Київ Αθήνα 北京 東京 서울 דוד محمد ± ≠ ≤ ≥ ¼ ½ ¾ → ← ⇒ ∞ √ ∑ ₹ ₽ ₿ ™ ® § † •"
+    " ℃ Ω ‰"
 ).split()
 COPIED_LINES = {
     "en": ("I saw {} yesterday.", "We talked about {} at school."),
@@ -55,7 +62,9 @@ class Case:
 def sentence_cases(corpus: str, src: str, tgt: str) -> Iterator[Case]:
     sources = [source for source, _ in open_split(corpus, "valid", src, tgt).pairs()]
     short = [source for source in sources if source[-1] in ".?!" and 3 <= len(source.split()) <= 9]
-    for first, second in zip(short[0 : 2 * MAX_LINES : 2], short[1 : 2 * MAX_LINES : 2], strict=False):
+    for first, second in zip(
+        short[0 : 2 * MAX_LINES : 2], short[1 : 2 * MAX_LINES : 2], strict=False
+    ):
         yield Case(f"{first} {second}", lambda text: len(SENTENCE_END.findall(text)) >= 2)
 
 
@@ -94,7 +103,9 @@ def measure(cases: list[Case], translator: Translator | Guard, num_shown: int) -
     """Return the share of complete translations, and print some others."""
     translations = translator.translate([case.line for case in cases])
     incomplete = [
-        (case.line, text) for case, text in zip(cases, translations, strict=True) if not case.is_complete(text)
+        (case.line, text)
+        for case, text in zip(cases, translations, strict=True)
+        if not case.is_complete(text)
     ]
     for line, text in incomplete[:num_shown]:
         print(f"  {line} → {text}")
@@ -104,9 +115,15 @@ def measure(cases: list[Case], translator: Translator | Guard, num_shown: int) -
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("models", nargs="+")
-    parser.add_argument("--sentences", metavar="CORPUS", help="Corpus whose validation sentences are put in pairs.")
-    parser.add_argument("--marks", metavar="TEST", help="Test set whose lines with marks are translated.")
-    parser.add_argument("--show", type=int, default=0, help="Number of incomplete translations to print.")
+    parser.add_argument(
+        "--sentences", metavar="CORPUS", help="Corpus whose validation sentences are put in pairs."
+    )
+    parser.add_argument(
+        "--marks", metavar="TEST", help="Test set whose lines with marks are translated."
+    )
+    parser.add_argument(
+        "--show", type=int, default=0, help="Number of incomplete translations to print."
+    )
     options = parser.parse_args()
     with error_messages():
         rows = []

@@ -3,8 +3,8 @@
 
     scripts/bench_emphasis.py [--model en-de-small] [--model de-en-small] [--show]
 
-`emphasis_sentences.tsv` has sentences in which one tag is marked by brackets, and a regular expression of the words
-that translate the tagged words. A tag is
+`emphasis_sentences.tsv` has sentences in which one tag is marked by brackets, and a regular
+expression of the words that translate the tagged words. A tag is
 
 - right if it covers these words and no others,
 - widened if it also covers at most MAX_NEIGHBORS others,
@@ -106,8 +106,12 @@ def _marked(rich: RichText) -> str:
 def main() -> None:
     """Print a table with one row per kind of tag."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--model", action="append", help="may be repeated; default: both pretrained models")
-    parser.add_argument("--show", action="store_true", help="print the sentences whose tag is not right")
+    parser.add_argument(
+        "--model", action="append", help="may be repeated; default: both pretrained models"
+    )
+    parser.add_argument(
+        "--show", action="store_true", help="print the sentences whose tag is not right"
+    )
     options = parser.parse_args()
     counts: Counter[tuple[str, str]] = Counter()
     for model in options.model or ["en-de-small", "de-en-small"]:
@@ -116,7 +120,9 @@ def main() -> None:
     print(f"| kind | tags | {' | '.join(RESULTS)} |\n|---|{'---|' * (len(RESULTS) + 1)}")
     for kind in kinds:
         print_row(kind, Counter({result: counts[kind, result] for result in RESULTS}))
-    print_row("all", Counter({result: sum(counts[kind, result] for kind in kinds) for result in RESULTS}))
+    print_row(
+        "all", Counter({result: sum(counts[kind, result] for kind in kinds) for result in RESULTS})
+    )
 
 
 def print_row(name: str, counts: Counter[str]) -> None:

@@ -4,13 +4,14 @@
     scripts/bench_glossary.py --model en-de-small
     scripts/bench_glossary.py --model runs/multi30k --train train.en train.de --test test.en test.de
 
-By default, the test has 200 sentences, English and German, with 20 terms (`scripts/glossary`). Columns three and four
-of `terms.tsv` are other translations of a term into English and German. A term is doubled if it occurs twice, or
-together with one of them.
+By default, the test has 200 sentences, English and German, with 20 terms (`scripts/glossary`).
+Columns three and four of `terms.tsv` are other translations of a term into English and German. A
+term is doubled if it occurs twice, or together with one of them.
 
-With `--train`, the glossary is made from the training text: pairs of words that occur together much more often than
-apart (Dice coefficient). The test uses the sentences of the test set in which a source term occurs and the reference
-has its translation, as Dinu et al. 2019 do, so that applying a term is right.
+With `--train`, the glossary is made from the training text: pairs of words that occur together much
+more often than apart (Dice coefficient). The test uses the sentences of the test set in which a
+source term occurs and the reference has its translation, as Dinu et al. 2019 do, so that applying a
+term is right.
 """
 
 from __future__ import annotations
@@ -48,7 +49,8 @@ class Test:
     references: list[str] = field(default_factory=list)
 
     def add(self, source: str, reference: str) -> None:
-        """Add a sentence if a term of the glossary occurs in it and its translation in the reference."""
+        """Add a sentence if a term of the glossary occurs in it and its translation in the
+        reference."""
         spans = [span for span in self.glossary.find(source) if not is_missing(span, reference)]
         if spans:
             self.lines.append(Line(source, fixed=tuple(spans)))
@@ -82,11 +84,13 @@ def own_test(src: str, tgt: str) -> Test:
 
 
 def test_of_corpus(train: Sequence[Path], files: Sequence[Path], language: str) -> Test:
-    """Return the sentences of a test set with word pairs of a high Dice coefficient whose target is a capitalized word:
-    German nouns.
+    """Return the sentences of a test set with word pairs of a high Dice coefficient whose target is
+    a capitalized word: German nouns.
     """
     words = aligned_words(read_pairs(*train), min_dice=0.5, min_count=5)
-    nouns = ((src, tgt) for src, tgt in words if src.islower() and tgt[0].isupper() and len(src) > 3)
+    nouns = (
+        (src, tgt) for src, tgt in words if src.islower() and tgt[0].isupper() and len(src) > 3
+    )
     test = Test(Glossary(Term(src, tgt, language) for src, tgt in nouns))
     for source, reference in zip(*map(read_lines, files), strict=True):
         test.add(source, reference)
@@ -105,7 +109,10 @@ def row(name: str, test: Test, output: Sequence[Translation]) -> str:
             applied_once += not is_doubled and not is_missing(span, translation.text)
     texts = [translation.text for translation in output]
     bleu = sacrebleu.corpus_bleu(texts, [test.references]).score
-    return f"| {name} | {applied_once / num_terms:.1%} | {doubled / num_terms:.1%} | {warned} | {bleu:.1f} |"
+    return (
+        f"| {name} | {applied_once / num_terms:.1%} | {doubled / num_terms:.1%} | {warned} |"
+        f" {bleu:.1f} |"
+    )
 
 
 def main() -> None:
@@ -114,7 +121,9 @@ def main() -> None:
     parser.add_argument("--model", required=True)
     parser.add_argument("--train", nargs=2, type=Path)
     parser.add_argument("--test", nargs=2, type=Path)
-    parser.add_argument("--show", action="store_true", help="print all translations with the glossary")
+    parser.add_argument(
+        "--show", action="store_true", help="print all translations with the glossary"
+    )
     options = parser.parse_args()
     if (options.train is None) != (options.test is None):
         parser.error("--train and --test need each other")

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Measure how many protected spans arrive intact: 1,000 sentences with addresses, numbers, code and variables.
+"""Measure how many protected spans arrive intact: 1,000 sentences with addresses, numbers, code and
+variables.
 
     scripts/bench_protection.py --model en-de-small --model runs/multi30k
 
-The sentences are generated: templates, with random spans. A translation is intact if each span of its source occurs in
-it unchanged. Prints the share of intact translations of the search alone and of `nmt.translation.guard.Guard`.
+The sentences are generated: templates, with random spans. A translation is intact if each span of
+its source occurs in it unchanged. Prints the share of intact translations of the search alone and
+of `nmt.translation.guard.Guard`.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ from nmt.translation.guard import Guard
 from nmt.translation.translator import Translator
 
 TEMPLATES = {
-    "en": """My email is EMAIL.|Please write to EMAIL before DATE.|Send it to EMAIL or call PHONE.|See URL for details.
+    "en": (
+        """My email is EMAIL.|Please write to EMAIL before DATE.|Send it to EMAIL or call PHONE.|See URL for details.
 You can find the book at URL.|The page URL does not work.|Open the file PATH.|The program is in PATH, not in PATH.
 Run CODE first.|The function CODE returns NUMBER.|Do not call CODE twice.|Hello VARIABLE, how are you?
 You have VARIABLE new messages.|VARIABLE wants to see you.|Tom paid MONEY for the car.|It costs MONEY.
@@ -30,8 +33,10 @@ Tom and HANDLE are friends.|Do you know HANDLE?|The error was in HASH.|Version V
 The train leaves at TIME.|The population is LARGE.|In YEAR there were LARGE of them.|Use the option OPTION.
 Use part PRODUCT for this.|We tested PRODUCT and PRODUCT last week.|The color COLOR is dark.|See ISSUE for the answer.
 VERSION is new, and PRERELEASE comes later.|The log begins at STAMP.|STAMP [main] The server is running.
-The dose is MEASURE.|The error is MEASURE.""",
-    "de": """Meine E-Mail ist EMAIL.|Bitte schreibe vor dem DATE an EMAIL.|Siehe URL.|Das Buch findest du unter URL.
+The dose is MEASURE.|The error is MEASURE."""  # noqa: E501
+    ),
+    "de": (
+        """Meine E-Mail ist EMAIL.|Bitte schreibe vor dem DATE an EMAIL.|Siehe URL.|Das Buch findest du unter URL.
 Die Seite URL geht nicht.|Öffne die Datei PATH.|Das Programm ist in PATH, nicht in PATH.|Führe zuerst CODE aus.
 Die Funktion CODE gibt NUMBER zurück.|Hallo VARIABLE, wie geht es dir?|Du hast VARIABLE neue Nachrichten.
 Tom hat MONEY für das Auto bezahlt.|Es kostet MONEY.|Ich wiege QUANTITY.|Wir treffen uns am DATE um TIME.
@@ -39,7 +44,8 @@ Sie wurde YEAR geboren.|Es sind NUMBER Leute im Zimmer.|Ich habe NUMBER Fragen.|
 Tom und HANDLE sind Freunde.|Kennst du HANDLE?|Der Fehler war in HASH.|Version VERSION ist neu.
 Der Zug fährt um TIME ab.|Die Stadt hat LARGE Einwohner.|Benutze die Option OPTION.
 Nimm dafür Teil PRODUCT.|Wir haben PRODUCT letzte Woche getestet.|Die Farbe COLOR ist dunkel.|Siehe ISSUE.
-VERSION ist neu, und PRERELEASE kommt später.|STAMP [main] Der Server läuft.|Die Dosis ist MEASURE.""",
+VERSION ist neu, und PRERELEASE kommt später.|STAMP [main] Der Server läuft.|Die Dosis ist MEASURE."""  # noqa: E501
+    ),
 }
 
 KIND = re.compile("[A-Z]{3,}")
@@ -56,28 +62,52 @@ def random_span(kind: str, rng: random.Random) -> str:
         return rng.randint(low, high)
 
     choices = {
-        "EMAIL": [f"{word()}.{word()}@{word()}.com",
-                  f"{word()}{n(1, 99)}@{word()}.de", f"{word()}+{word()}@{word()}.co.uk"],
+        "EMAIL": [
+            f"{word()}.{word()}@{word()}.com",
+            f"{word()}{n(1, 99)}@{word()}.de",
+            f"{word()}+{word()}@{word()}.co.uk",
+        ],
         "URL": [
             f"https://{word()}.org/{word()}?{word(1, 3)}={n(1, 999)}",
-            f"www.{word()}.com", f"http://{word()}.net/{word()}/#{word()}",
+            f"www.{word()}.com",
+            f"http://{word()}.net/{word()}/#{word()}",
         ],
         "PATH": [
-            f"/usr/{word()}/{word()}", f"C:\\{word()}\\{word()}.txt",
-            f"./{word()}.sh", f"{word()}/{word()}.py", f"{word()}.pdf",
+            f"/usr/{word()}/{word()}",
+            f"C:\\{word()}\\{word()}.txt",
+            f"./{word()}.sh",
+            f"{word()}/{word()}.py",
+            f"{word()}.pdf",
         ],
-        "CODE": [f"`{word()} --{word()}`", f"{word()}_{word()}()", f"`{word()}`", f"{word()}.{word()}()"],
+        "CODE": [
+            f"`{word()} --{word()}`",
+            f"{word()}_{word()}()",
+            f"`{word()}`",
+            f"{word()}.{word()}()",
+        ],
         "VARIABLE": ["{" + word() + "}", "%s", "%d", "${" + word() + "}", f"%({word()})s", "{0}"],
         "MONEY": [
-            f"${n(2, 99)}.{n(10, 99)}", f"€{n(2, 900)}", f"{n(2, 900)} EUR", f"{n(1, 9)},{n(100, 999)}.{n(10, 99)} USD",
+            f"${n(2, 99)}.{n(10, 99)}",
+            f"€{n(2, 900)}",
+            f"{n(2, 900)} EUR",
+            f"{n(1, 9)},{n(100, 999)}.{n(10, 99)} USD",
         ],
-        "QUANTITY": [f"{n(2, 99)} kg", f"{n(2, 99)}.{n(1, 9)} cm", f"{n(2, 99)} km", f"{n(2, 99)}%"],
+        "QUANTITY": [
+            f"{n(2, 99)} kg",
+            f"{n(2, 99)}.{n(1, 9)} cm",
+            f"{n(2, 99)} km",
+            f"{n(2, 99)}%",
+        ],
         "DATE": [
-            f"20{n(10, 29)}-{n(10, 12)}-{n(10, 28)}", f"{n(10, 28)}.{n(10, 12)}.20{n(10, 29)}",
+            f"20{n(10, 29)}-{n(10, 12)}-{n(10, 28)}",
+            f"{n(10, 28)}.{n(10, 12)}.20{n(10, 29)}",
             f"{n(1, 12)}/{n(1, 28)}/20{n(10, 29)}",
         ],
         "TIME": [f"{n(1, 12)}:{n(10, 59)}"],
-        "PHONE": [f"+49 {n(30, 99)} {n(100000, 9999999)}", f"({n(200, 999)}) {n(200, 999)}-{n(1000, 9999)}"],
+        "PHONE": [
+            f"+49 {n(30, 99)} {n(100000, 9999999)}",
+            f"({n(200, 999)}) {n(200, 999)}-{n(1000, 9999)}",
+        ],
         "YEAR": [str(n(1800, 2030))],
         "NUMBER": [str(n(2, 99)), str(n(100, 9999)), f"{n(2, 99)}.{n(1, 9)}"],
         "LARGE": [f"{n(10, 999)},{n(100, 999)}", str(n(10000, 9999999))],
@@ -85,17 +115,30 @@ def random_span(kind: str, rng: random.Random) -> str:
         "HASH": [f"{rng.getrandbits(40):010x}a1", f"0x{rng.getrandbits(16):04x}"],
         "VERSION": [f"{n(1, 9)}.{n(0, 20)}.{n(0, 9)}", f"v{n(1, 9)}.{n(0, 20)}.{n(0, 9)}"],
         "PRODUCT": [
-            f"{word(1, 3).upper()}{n(10, 99)}-{n(100, 999)}", f"{word(2, 2).upper()}-{n(1000, 9999)}",
-            f"{word(1, 1)}{n(3, 9)}-{n(1000, 9999)}{word(1, 1).upper()}", f"{n(100, 999)}{word(2, 2).upper()}{n(1, 9)}",
+            f"{word(1, 3).upper()}{n(10, 99)}-{n(100, 999)}",
+            f"{word(2, 2).upper()}-{n(1000, 9999)}",
+            f"{word(1, 1)}{n(3, 9)}-{n(1000, 9999)}{word(1, 1).upper()}",
+            f"{n(100, 999)}{word(2, 2).upper()}{n(1, 9)}",
         ],
         "COLOR": [f"#{rng.getrandbits(24):06x}"],
         "ISSUE": [f"#{n(1, 999)}", f"{word()}/{word()}#{n(1, 999)}"],
-        "PRERELEASE": [f"{n(0, 9)}.{n(0, 9)}.{n(0, 9)}-beta.{n(1, 9)}", f"{n(1, 9)}.{n(0, 9)}-rc{n(1, 9)}"],
-        "STAMP": [f"2024-0{n(1, 9)}-{n(10, 28)}T{n(10, 23)}:{n(10, 59)}:{n(10, 59)}Z",
-                  f"2024-0{n(1, 9)}-{n(10, 28)} {n(10, 23)}:{n(10, 59)}:{n(10, 59)},{n(100, 999)}"],
-        "MEASURE": [f"{n(2, 99)} µg", f"± {n(2, 99)}", f"{n(2, 99)} ₹", f"₽{n(2, 99)}", f"{n(2, 99)} °C"],
+        "PRERELEASE": [
+            f"{n(0, 9)}.{n(0, 9)}.{n(0, 9)}-beta.{n(1, 9)}",
+            f"{n(1, 9)}.{n(0, 9)}-rc{n(1, 9)}",
+        ],
+        "STAMP": [
+            f"2024-0{n(1, 9)}-{n(10, 28)}T{n(10, 23)}:{n(10, 59)}:{n(10, 59)}Z",
+            f"2024-0{n(1, 9)}-{n(10, 28)} {n(10, 23)}:{n(10, 59)}:{n(10, 59)},{n(100, 999)}",
+        ],
+        "MEASURE": [
+            f"{n(2, 99)} µg",
+            f"± {n(2, 99)}",
+            f"{n(2, 99)} ₹",
+            f"₽{n(2, 99)}",
+            f"{n(2, 99)} °C",
+        ],
         "OPTION": [f"--{word()}", f"--{word()}-{word()}", f"-{word(1, 1)}"],
-    }  # fmt: skip
+    }
     return rng.choice(choices[kind])
 
 
@@ -123,17 +166,21 @@ def main() -> None:
         translator = Translator.load(name)
         items = sentences(translator.config.data.src, options.sentences)
         texts = [text for text, _ in items]
-        outputs = {"search": translator.translate(texts), "guard": Guard(translator).translate(texts)}
+        outputs = {
+            "search": translator.translate(texts),
+            "guard": Guard(translator).translate(texts),
+        }
         shares = []
         for output in outputs.values():
             intact = [
-                all(count_occurrences(text, s) for s in spans) for text, (_, spans) in zip(output, items, strict=True)
+                all(count_occurrences(text, s) for s in spans)
+                for text, (_, spans) in zip(output, items, strict=True)
             ]
             shares.append(sum(intact) / len(intact))
         print(f"| {name} | {shares[0]:.1%} | {shares[1]:.1%} |")
-        for (text, _), raw, guarded in list(zip(items, outputs["search"], outputs["guard"], strict=True))[
-            : options.show
-        ]:
+        for (text, _), raw, guarded in list(
+            zip(items, outputs["search"], outputs["guard"], strict=True)
+        )[: options.show]:
             print(f"{text}\n    {raw}\n    {guarded}")
 
 

@@ -1,18 +1,21 @@
 #!/usr/bin/env python
-"""Benchmark a model of the size of published models: nmt, CTranslate2 and Transformers with the same weights.
+"""Benchmark a model of the size of published models: nmt, CTranslate2 and Transformers with the
+same weights.
 
     scripts/bench_published.py --input TEXT
-    scripts/bench_published.py --input TEXT --dim 64 --layers 2 --pieces 2000 --sentences 8 --output-tokens 8
+    scripts/bench_published.py --input TEXT --dim 64 --layers 2 --pieces 2000 --sentences 8
+    --output-tokens 8
 
-The model is a MarianMT model with random weights, by default in the size of OPUS-MT: 6+6 layers, model dimension 512, 8
-heads, feed-forward dimension 2,048, 58,100 pieces. Its SentencePiece models are trained on `--input`, whose first
-lines are translated. Every translation has the same number of tokens, the end token included, because the length of a
-random model's translations is arbitrary.
+The model is a MarianMT model with random weights, by default in the size of OPUS-MT: 6+6 layers,
+model dimension 512, 8 heads, feed-forward dimension 2,048, 58,100 pieces. Its SentencePiece models
+are trained on `--input`, whose first lines are translated. Every translation has the same number of
+tokens, the end token included, because the length of a random model's translations is arbitrary.
 
-Import, load and translation times are medians. Each engine runs in its own process, and the engines take turns. Import
-is the time of `nmt import` or of CTranslate2's converter. Load is the time from the start of a process to its first
-translation. Throughput includes tokenization and detokenization; each engine has the fastest of its settings, measured
-in another process, so that peak memory is that of one setting.
+Import, load and translation times are medians. Each engine runs in its own process, and the engines
+take turns. Import is the time of `nmt import` or of CTranslate2's converter. Load is the time from
+the start of a process to its first translation. Throughput includes tokenization and
+detokenization; each engine has the fastest of its settings, measured in another process, so that
+peak memory is that of one setting.
 """
 
 from __future__ import annotations
@@ -41,17 +44,27 @@ from engine_processes import SEARCHES, THREADS, EngineProcess, Translate, answer
 if TYPE_CHECKING:  # only the processes of nmt import it
     from nmt.search import Hypothesis, Search, SearchRequest, StepModel
 
-ENGINES = ("nmt fp32", "nmt auto", "nmt int8", "ctranslate2 float32", "ctranslate2 int8", "transformers float32")
+ENGINES = (
+    "nmt fp32",
+    "nmt auto",
+    "nmt int8",
+    "ctranslate2 float32",
+    "ctranslate2 int8",
+    "transformers float32",
+)
 MAX_WORDS = 100
 """Longer lines are left out: Transformers supports at most 512 tokens."""
 MIN_SECONDS = 1.0
-"""Minimum duration of a pass. On a busy machine, shorter ones measure the scheduler, which switches every few ms."""
+"""Minimum duration of a pass. On a busy machine, shorter ones measure the scheduler, which switches
+every few ms."""
 CONVERT = "from ctranslate2.converters.transformers import main; main()"
 
 
 def main() -> None:
     """Run the benchmark, or one of its engine processes."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--input", type=Path, required=True, help="text, one sentence per line")
     parser.add_argument("--sentences", type=int, default=200)
     parser.add_argument("--output-tokens", type=int, default=32)
@@ -72,7 +85,9 @@ def main() -> None:
         _write_model(arguments, arguments.directory / "marian")
         imports = _import(arguments)
         loads = _load(arguments)
-        _print_table(imports, loads, {name: _translate(arguments, beam) for name, beam in SEARCHES.items()})
+        _print_table(
+            imports, loads, {name: _translate(arguments, beam) for name, beam in SEARCHES.items()}
+        )
 
 
 # ---- model
@@ -86,31 +101,55 @@ def _write_model(arguments: Any, directory: Path) -> None:
     torch.manual_seed(1)
     directory.mkdir()
     num_pieces = _write_tokenizer(arguments, directory)
-    stack = {"layers": arguments.layers, "attention_heads": max(1, arguments.dim // 64), "ffn_dim": 4 * arguments.dim}
+    stack = {
+        "layers": arguments.layers,
+        "attention_heads": max(1, arguments.dim // 64),
+        "ffn_dim": 4 * arguments.dim,
+    }
     config = transformers.MarianConfig(
-        vocab_size=num_pieces, d_model=arguments.dim, max_position_embeddings=512, activation_function="swish",
-        scale_embedding=True, pad_token_id=num_pieces - 1, decoder_start_token_id=num_pieces - 1, eos_token_id=0,
-        forced_eos_token_id=0, bad_words_ids=[[num_pieces - 1]], num_beams=4,
-        **{f"{side}_{name}": value for side in ("encoder", "decoder") for name, value in stack.items()},
-    )  # fmt: skip
+        vocab_size=num_pieces,
+        d_model=arguments.dim,
+        max_position_embeddings=512,
+        activation_function="swish",
+        scale_embedding=True,
+        pad_token_id=num_pieces - 1,
+        decoder_start_token_id=num_pieces - 1,
+        eos_token_id=0,
+        forced_eos_token_id=0,
+        bad_words_ids=[[num_pieces - 1]],
+        num_beams=4,
+        **{
+            f"{side}_{name}": value
+            for side in ("encoder", "decoder")
+            for name, value in stack.items()
+        },
+    )
     model = transformers.MarianMTModel(config)
     with torch.no_grad():
         model.get_input_embeddings().weight[-1] = 0.0  # the padding token
     model.save_pretrained(directory)
     parameters = sum(parameter.numel() for parameter in model.parameters())
-    print(f"{parameters / 1e6:.1f} M parameters, {num_pieces - 1:,} pieces, {THREADS} threads", file=sys.stderr)
+    print(
+        f"{parameters / 1e6:.1f} M parameters, {num_pieces - 1:,} pieces, {THREADS} threads",
+        file=sys.stderr,
+    )
 
 
 def _write_tokenizer(arguments: Any, directory: Path) -> int:
-    """Train source and target SentencePiece models; return the size of the joint vocabulary, with padding."""
+    """Train source and target SentencePiece models; return the size of the joint vocabulary, with
+    padding."""
     import sentencepiece
 
     model = io.BytesIO()
     with arguments.input.open(encoding="utf-8") as lines:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=(line.rstrip("\n") for line in lines), model_writer=model, minloglevel=2,
-            vocab_size=min(32_000, arguments.pieces // 2), hard_vocab_limit=False, input_sentence_size=1_000_000,
-        )  # fmt: skip
+            sentence_iterator=(line.rstrip("\n") for line in lines),
+            model_writer=model,
+            minloglevel=2,
+            vocab_size=min(32_000, arguments.pieces // 2),
+            hard_vocab_limit=False,
+            input_sentence_size=1_000_000,
+        )
     for name in ("source.spm", "target.spm"):
         (directory / name).write_bytes(model.getvalue())
     processor = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
@@ -118,7 +157,12 @@ def _write_tokenizer(arguments: Any, directory: Path) -> int:
     unused = (f"unused{i}" for i in range(arguments.pieces - len(pieces)))
     ids = {piece: i for i, piece in enumerate([*pieces, *unused, "<pad>"])}
     (directory / "vocab.json").write_text(json.dumps(ids), encoding="utf-8")
-    options = {"tokenizer_class": "MarianTokenizer", "source_lang": "en", "target_lang": "de", "model_max_length": 512}
+    options = {
+        "tokenizer_class": "MarianTokenizer",
+        "source_lang": "en",
+        "target_lang": "de",
+        "model_max_length": 512,
+    }
     (directory / "tokenizer_config.json").write_text(json.dumps(options), encoding="utf-8")
     return len(ids)
 
@@ -127,7 +171,8 @@ def _write_tokenizer(arguments: Any, directory: Path) -> int:
 
 
 def _import(arguments: Any) -> dict[str, float]:
-    """Return the median times of importing the model into nmt and of converting it for CTranslate2, in seconds."""
+    """Return the median times of importing the model into nmt and of converting it for CTranslate2,
+    in seconds."""
     published = arguments.directory / "marian"
     times: dict[str, list[float]] = {"nmt": [], "ctranslate2": []}
     for _ in range(arguments.repeats):
@@ -144,7 +189,8 @@ def _import(arguments: Any) -> dict[str, float]:
 
 
 def _load(arguments: Any) -> dict[str, float]:
-    """Return the median time of each engine from the start of its process to its first translation, in seconds."""
+    """Return the median time of each engine from the start of its process to its first translation,
+    in seconds."""
     times: dict[str, list[float]] = {name: [] for name in ENGINES}
     for repeat in range(arguments.repeats + 1):
         for name in ENGINES:
@@ -153,33 +199,54 @@ def _load(arguments: Any) -> dict[str, float]:
             process.ask(beam=1, setting=0, sentences=1)
             seconds = time.perf_counter() - before
             process.close()
-            if repeat:  # the first pass reads the files into the page cache, and nmt selects its precision
+            if (
+                repeat
+            ):  # the first pass reads the files into the page cache, and nmt selects its precision
                 times[name].append(seconds)
     return {name: statistics.median(seconds) for name, seconds in times.items()}
 
 
 def _translate(arguments: Any, beam: int) -> dict[str, tuple[float, int]]:
-    """Return the median throughput in target tokens per second and the peak memory in bytes of each engine."""
+    """Return the median throughput in target tokens per second and the peak memory in bytes of each
+    engine."""
     request = {"beam": beam, "sentences": arguments.sentences}
     answers = measure(partial(_start, arguments), ENGINES, request, arguments.repeats)
-    if short := [name for name, passes in answers.items() if min(each["seconds"] for each in passes) < MIN_SECONDS]:
-        print(f"passes of {', '.join(short)} take less than {MIN_SECONDS} s: add --sentences", file=sys.stderr)
+    if short := [
+        name
+        for name, passes in answers.items()
+        if min(each["seconds"] for each in passes) < MIN_SECONDS
+    ]:
+        print(
+            f"passes of {', '.join(short)} take less than {MIN_SECONDS} s: add --sentences",
+            file=sys.stderr,
+        )
     return {
-        name: (statistics.median(each["count"] / each["seconds"] for each in passes), passes[-1]["memory"])
+        name: (
+            statistics.median(each["count"] / each["seconds"] for each in passes),
+            passes[-1]["memory"],
+        )
         for name, passes in answers.items()
     }
 
 
 def _start(arguments: Any, engine: str) -> EngineProcess:
     options = ("input", "sentences", "output_tokens", "directory")
-    return EngineProcess([
-        *(sys.executable, __file__, "--engine", engine),
-        *(word for name in options for word in (f"--{name.replace('_', '-')}", str(getattr(arguments, name)))),
-    ])  # fmt: skip
+    return EngineProcess(
+        [
+            *(sys.executable, __file__, "--engine", engine),
+            *(
+                word
+                for name in options
+                for word in (f"--{name.replace('_', '-')}", str(getattr(arguments, name)))
+            ),
+        ]
+    )
 
 
 def _print_table(
-    imports: dict[str, float], loads: dict[str, float], results: dict[str, dict[str, tuple[float, int]]]
+    imports: dict[str, float],
+    loads: dict[str, float],
+    results: dict[str, dict[str, tuple[float, int]]],
 ) -> None:
     titles = ["engine", "import", "load", *(f"{search}, tokens/s" for search in results)]
     print("| " + " | ".join([*titles, f"peak memory, {' / '.join(results)}"]) + " |")
@@ -188,7 +255,9 @@ def _print_table(
         imported = imports.get(name.split()[0])
         cells = [name, f"{imported:.1f} s" if imported else "", f"{loads[name]:.2f} s"]
         cells += [f"{result[name][0]:,.0f}" for result in results.values()]
-        cells.append(" / ".join(f"{result[name][1] / 1e6:,.0f}" for result in results.values()) + " MB")
+        cells.append(
+            " / ".join(f"{result[name][1] / 1e6:,.0f}" for result in results.values()) + " MB"
+        )
         print("| " + " | ".join(cells) + " |")
 
 
@@ -198,17 +267,26 @@ def _print_table(
 def _serve(arguments: Any) -> None:
     with arguments.input.open(encoding="utf-8") as file:
         texts = (line.strip() for line in file)
-        lines = list(islice((text for text in texts if 0 < len(text.split()) <= MAX_WORDS), arguments.sentences))
+        lines = list(
+            islice(
+                (text for text in texts if 0 < len(text.split()) <= MAX_WORDS), arguments.sentences
+            )
+        )
     engine, kind = arguments.engine.split()
     start: Callable[[Any, str], list[Translate]] = {
-        "nmt": _nmt, "ctranslate2": _ctranslate2, "transformers": _transformers,
-    }[engine]  # fmt: skip
+        "nmt": _nmt,
+        "ctranslate2": _ctranslate2,
+        "transformers": _transformers,
+    }[engine]
 
     def work(translate: Translate, request: dict[str, Any]) -> int:
         chosen = lines[: request["sentences"]]
         tokens = translate(chosen, request["beam"])
         if tokens != len(chosen) * arguments.output_tokens:
-            sys.exit(f"{arguments.engine} wrote {tokens} tokens, not {len(chosen) * arguments.output_tokens}")
+            sys.exit(
+                f"{arguments.engine} wrote {tokens} tokens, not"
+                f" {len(chosen) * arguments.output_tokens}"
+            )
         return tokens
 
     answer_requests(start(arguments, kind), work)
@@ -232,16 +310,22 @@ def _nmt(arguments: Any, kind: str) -> list[Translate]:
         n_best: int = 1
 
         def __call__(self, model: StepModel, request: SearchRequest) -> list[list[Hypothesis]]:
-            length_B = np.full_like(request.max_length_B, arguments.output_tokens - 1)  # without the end token
+            length_B = np.full_like(
+                request.max_length_B, arguments.output_tokens - 1
+            )  # without the end token
             return self.search(model, replace(request, max_length_B=length_B))
 
     def translate(lines: list[str], beam: int) -> int:
         long = "min_length_ratio=1000"
         algorithm = parse_search(
-            f"greedy({long})" if beam == 1 else f"beam(beam_size={beam}, early_stopping=True, {long})"
+            f"greedy({long})"
+            if beam == 1
+            else f"beam(beam_size={beam}, early_stopping=True, {long})"
         )
         sources = [Source(ids) for ids in translator.segmenter.encode(lines)]
-        hypotheses = translator.engine.search(sources, FixedLength(algorithm, algorithm.rows), lambda _: None)
+        hypotheses = translator.engine.search(
+            sources, FixedLength(algorithm, algorithm.rows), lambda _: None
+        )
         rows = [n_best[0].ids for n_best in hypotheses]
         translator.tokenizer.decode_batch(rows)
         return sum(len(ids) + 1 for ids in rows)
@@ -261,21 +345,27 @@ def _ctranslate2(arguments: Any, kind: str) -> list[Translate]:
     @cache
     def engine(inter_threads: int) -> Any:
         return ctranslate2.Translator(
-            str(arguments.directory / "ctranslate2"), compute_type=kind,
-            inter_threads=inter_threads, intra_threads=max(1, THREADS // inter_threads),
-        )  # fmt: skip
+            str(arguments.directory / "ctranslate2"),
+            compute_type=kind,
+            inter_threads=inter_threads,
+            intra_threads=max(1, THREADS // inter_threads),
+        )
 
     def translate(inter_threads: int, batch_size: int, lines: list[str], beam: int) -> int:
         results = engine(inter_threads).translate_batch(
             [[*pieces, "</s>"] for pieces in source.encode(lines, out_type=str)],
-            beam_size=beam, max_batch_size=batch_size,
-            min_decoding_length=arguments.output_tokens, max_decoding_length=arguments.output_tokens,
-        )  # fmt: skip
+            beam_size=beam,
+            max_batch_size=batch_size,
+            min_decoding_length=arguments.output_tokens,
+            max_decoding_length=arguments.output_tokens,
+        )
         rows = [result.hypotheses[0] for result in results]
         target.decode(rows)
         return sum(map(len, rows))
 
-    return [partial(translate, *setting) for setting in product(sorted({1, THREADS}), (16, 32, 64, 128))]
+    return [
+        partial(translate, *setting) for setting in product(sorted({1, THREADS}), (16, 32, 64, 128))
+    ]
 
 
 def _transformers(arguments: Any, kind: str) -> list[Translate]:
@@ -286,7 +376,9 @@ def _transformers(arguments: Any, kind: str) -> list[Translate]:
     transformers.logging.disable_progress_bar()
     torch.set_num_threads(THREADS)
     tokenizer = transformers.MarianTokenizer.from_pretrained(arguments.directory / "marian")
-    model = transformers.MarianMTModel.from_pretrained(arguments.directory / "marian", dtype=getattr(torch, kind))
+    model = transformers.MarianMTModel.from_pretrained(
+        arguments.directory / "marian", dtype=getattr(torch, kind)
+    )
 
     def translate(batch_size: int, lines: list[str], beam: int) -> int:
         lines, tokens = sorted(lines, key=len, reverse=True), 0
@@ -294,9 +386,12 @@ def _transformers(arguments: Any, kind: str) -> list[Translate]:
             inputs = tokenizer(lines[start : start + batch_size], return_tensors="pt", padding=True)
             with torch.inference_mode():
                 rows = model.generate(
-                    **inputs, num_beams=beam, do_sample=False,
-                    min_new_tokens=arguments.output_tokens - 1, max_new_tokens=arguments.output_tokens,
-                )  # fmt: skip
+                    **inputs,
+                    num_beams=beam,
+                    do_sample=False,
+                    min_new_tokens=arguments.output_tokens - 1,
+                    max_new_tokens=arguments.output_tokens,
+                )
             tokenizer.batch_decode(rows, skip_special_tokens=True)
             tokens += rows.shape[0] * (rows.shape[1] - 1)  # without the start token
         return tokens

@@ -1,11 +1,13 @@
 #!/usr/bin/env python
-"""Load test of `nmt serve`: requests per second and latency at several numbers of clients, and memory over time.
+"""Load test of `nmt serve`: requests per second and latency at several numbers of clients, and
+memory over time.
 
     scripts/bench_server.py
     scripts/bench_server.py --soak 36000
 
-Each client sends one sentence of the phrasebook after the other over a connection of its own. The server is a process
-of its own for each setting; the clients run in this one, on the same processors.
+Each client sends one sentence of the phrasebook after the other over a connection of its own. The
+server is a process of its own for each setting; the clients run in this one, on the same
+processors.
 """
 
 from __future__ import annotations
@@ -44,7 +46,9 @@ class Load:
     texts: Iterator[str]
     latencies: list[float] = field(default_factory=list)
 
-    async def run(self, num_clients: int, *, seconds: float = float("inf"), requests: float = float("inf")) -> float:
+    async def run(
+        self, num_clients: int, *, seconds: float = float("inf"), requests: float = float("inf")
+    ) -> float:
         """Send requests until a limit is reached, and return the time in seconds."""
         start = time.perf_counter()
         self.latencies.clear()
@@ -60,7 +64,8 @@ class Load:
         while not is_done():
             body = json.dumps({"q": next(self.texts), "source": "en", "target": "de"}).encode()
             head = (
-                f"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
+                "POST /translate HTTP/1.1\r\nHost: x\r\nContent-Type:"
+                f" application/json\r\nContent-Length: {len(body)}"
             )
             before = time.perf_counter()
             writer.write(f"{head}\r\n\r\n".encode() + body)
@@ -75,7 +80,17 @@ class Load:
 @contextmanager
 def server(*options: str) -> Iterator[int]:
     """Run `nmt serve`, and yield its port."""
-    command = [sys.executable, "-m", "nmt", "serve", "--port", "0", "--model", "en-de-small", *options]
+    command = [
+        sys.executable,
+        "-m",
+        "nmt",
+        "serve",
+        "--port",
+        "0",
+        "--model",
+        "en-de-small",
+        *options,
+    ]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     assert process.stderr
     try:
@@ -101,7 +116,10 @@ def metric(port: int, name: str) -> float:
 
 def measure(seconds: float, texts: Iterator[str]) -> None:
     """Print a table of all settings and numbers of clients."""
-    print("| options | clients | requests/s | p50 | p95 | p99 | lines per batch |\n|---|---|---|---|---|---|---|")
+    print(
+        "| options | clients | requests/s | p50 | p95 | p99 | lines per batch"
+        " |\n|---|---|---|---|---|---|---|"
+    )
     for name, options in SETTINGS.items():
         with server(*options) as port:
             load = Load(port, texts)
@@ -110,11 +128,16 @@ def measure(seconds: float, texts: Iterator[str]) -> None:
                 names = ("nmt_batch_lines_sum", "nmt_batch_lines_count")
                 before = [metric(port, each) for each in names]
                 duration = asyncio.run(load.run(num_clients, seconds=seconds))
-                lines, batches = (metric(port, each) - value for each, value in zip(names, before, strict=True))
+                lines, batches = (
+                    metric(port, each) - value for each, value in zip(names, before, strict=True)
+                )
                 quantiles = statistics.quantiles(load.latencies, n=100)
                 times = " | ".join(f"{1000 * quantiles[q - 1]:.0f} ms" for q in (50, 95, 99))
                 rate = len(load.latencies) / duration
-                print(f"| {name} | {num_clients} | {rate:.0f} | {times} | {lines / batches:.1f} |", flush=True)
+                print(
+                    f"| {name} | {num_clients} | {rate:.0f} | {times} | {lines / batches:.1f} |",
+                    flush=True,
+                )
 
 
 def soak(count: int, texts: Iterator[str]) -> None:
@@ -128,17 +151,25 @@ def soak(count: int, texts: Iterator[str]) -> None:
                 asyncio.run(load.run(64, requests=step))
             memory = metric(port, "process_resident_memory_bytes") / 1e6
             print(
-                f"{done:>7,} requests: {memory:.1f} MB, {metric(port, 'process_open_fds'):.0f} open files", flush=True
+                f"{done:>7,} requests: {memory:.1f} MB, {metric(port, 'process_open_fds'):.0f} open"
+                " files",
+                flush=True,
             )
 
 
 def main() -> None:
     """Run the load test."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seconds", type=float, default=15, help="duration of each measurement")
-    parser.add_argument("--soak", type=int, default=0, metavar="REQUESTS", help="measure memory instead")
+    parser.add_argument(
+        "--soak", type=int, default=0, metavar="REQUESTS", help="measure memory instead"
+    )
     options = parser.parse_args()
-    texts = itertools.cycle([source for source, _ in open_split("phrasebook", "test", "en", "de").pairs()])
+    texts = itertools.cycle(
+        [source for source, _ in open_split("phrasebook", "test", "en", "de").pairs()]
+    )
     if options.soak:
         soak(options.soak, texts)
     else:

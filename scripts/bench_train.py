@@ -1,13 +1,15 @@
 #!/usr/bin/env python
 """Benchmark training speed, relative to the machine's matrix product speed and optionally to Eole.
 
-    scripts/bench_train.py                          the CPU workload: Multi30k, 3+3 layers, width 256
-    scripts/bench_train.py --workload gpu           the paper's base model on random data with WMT's sentence lengths
-    scripts/bench_train.py --workload gpu --switch "train.compile=[loss]" --switch "train.compile=[loss, model]"
-    scripts/bench_train.py --eole path/to/python    also benchmark Eole on the same data
+    scripts/bench_train.py                          the CPU workload: Multi30k, 3+3 layers, width
+    256 scripts/bench_train.py --workload gpu           the paper's base model on random data with
+    WMT's sentence lengths scripts/bench_train.py --workload gpu --switch "train.compile=[loss]"
+    --switch "train.compile=[loss, model]" scripts/bench_train.py --eole path/to/python    also
+    benchmark Eole on the same data
 
-Updates come from the loader, as in training. Tokens are target tokens without padding. Measurements alternate, so that
-ratios are reliable on a shared machine. The CPU workload requires Multi30k (nmt data download multi30k).
+Updates come from the loader, as in training. Tokens are target tokens without padding. Measurements
+alternate, so that ratios are reliable on a shared machine. The CPU workload requires Multi30k (nmt
+data download multi30k).
 """
 
 from __future__ import annotations
@@ -53,12 +55,20 @@ WARMUP_UPDATES, PROFILED_UPDATES = 5, 8
 EOLE_REPORT_EVERY = 10
 """Updates between two speeds in the log of Eole."""
 WORKLOADS = {
-    "cpu": ("multi30k", [
-        "model.dim=256", "model.ffn_dim=1024", "model.norm_position=post", "model.dropout=0.1",
-        "model.position_encoding=sinusoidal", "train.batch_tokens=4096", "train.optimizer=adamw",
-    ]),
+    "cpu": (
+        "multi30k",
+        [
+            "model.dim=256",
+            "model.ffn_dim=1024",
+            "model.norm_position=post",
+            "model.dropout=0.1",
+            "model.position_encoding=sinusoidal",
+            "train.batch_tokens=4096",
+            "train.optimizer=adamw",
+        ],
+    ),
     "gpu": ("wmt14-base", ["train.batch_tokens=25000", "train.grad_accumulation=1"]),
-}  # fmt: skip
+}
 OPERATOR_GROUPS = {  # regular expressions of PyTorch operator names; the first match counts
     "matrix products": r"mm$|bmm|linear|matmul|mkldnn_linear|baddbmm|convolution",
     "attention (fused)": r"scaled_dot_product|flash|efficient",
@@ -82,7 +92,11 @@ def main() -> None:
     chosen = training_dtype(arguments.precision, device, config)
     compare_dtypes = arguments.precision == "auto" and device.type == "cpu"
     dtypes = [chosen, *({torch.float32, torch.bfloat16} - {chosen} if compare_dtypes else ())]
-    prepared = prepare(config) if arguments.workload == "cpu" else RandomData(config.train.max_length, arguments.pairs)
+    prepared = (
+        prepare(config)
+        if arguments.workload == "cpu"
+        else RandomData(config.train.max_length, arguments.pairs)
+    )
     with gpu_kernels(device) if device.type == "cuda" else nullcontext():
         variants = {_name(dtype): Variant(config, prepared, device, dtype) for dtype in dtypes}
         for switch in arguments.switch:
@@ -98,7 +112,9 @@ def main() -> None:
                 variant.advance(arguments.updates)
             if arguments.eole:
                 for dtype in dtypes:
-                    eole_speeds[dtype].append(_eole(config, dtype, arguments.eole, arguments.eole_updates))
+                    eole_speeds[dtype].append(
+                        _eole(config, dtype, arguments.eole, arguments.eole_updates)
+                    )
         per_token = _flops_per_token(config, prepared, device, chosen)
         time_spent, idle = variants[_name(chosen)].profile()
     for label, variant in variants.items():
@@ -110,7 +126,11 @@ def main() -> None:
     first = statistics.median(variants[_name(chosen)].speeds)
     for dtype, speeds in eole_speeds.items():
         if speeds:
-            _print(f"{_name(dtype)}, Eole, target tokens/s, median", f"{statistics.median(speeds):,.0f}", _all(speeds))
+            _print(
+                f"{_name(dtype)}, Eole, target tokens/s, median",
+                f"{statistics.median(speeds):,.0f}",
+                _all(speeds),
+            )
     fastest = max(statistics.median(variants[_name(dtype)].speeds) for dtype in dtypes)
     _print("chosen precision / fastest precision", f"{first / fastest:.2f}")
     if arguments.eole:
@@ -118,7 +138,10 @@ def main() -> None:
         _print("ratio to Eole in its fastest precision", f"{first / best:.2f}")
     chosen_variant = variants[_name(chosen)]
     _print("work, MFLOP per target token", f"{per_token / 1e6:.1f}")
-    _print("padding among target positions", f"{1 - chosen_variant.tokens / chosen_variant.positions:.1%}")
+    _print(
+        "padding among target positions",
+        f"{1 - chosen_variant.tokens / chosen_variant.positions:.1%}",
+    )
     _print("target tokens per update", f"{chosen_variant.tokens / chosen_variant.num_updates:,.0f}")
     if idle is not None:
         _print("time without a running kernel", f"{idle:.1%}")
@@ -135,7 +158,9 @@ def _name(dtype: torch.dtype) -> str:
 
 
 def _arguments() -> Any:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--workload", choices=WORKLOADS, default="cpu")
     parser.add_argument("--updates", type=int, default=24, help="updates per repeat")
     parser.add_argument("--repeats", type=int, default=5)
@@ -144,16 +169,27 @@ def _arguments() -> Any:
     parser.add_argument("--matrix-side", type=int, help="default: 1024 on a CPU, 8192 on a GPU")
     parser.add_argument("--pairs", type=int, default=2_000_000, help="pairs of the random data")
     parser.add_argument(
-        "--switch", action="append", default=[], metavar="KEY=VALUE", help="also measure with this option; repeatable"
+        "--switch",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="also measure with this option; repeatable",
     )
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
-    parser.add_argument("--eole", metavar="PYTHON", help="Python interpreter of an environment with Eole")
+    parser.add_argument(
+        "--eole", metavar="PYTHON", help="Python interpreter of an environment with Eole"
+    )
     parser.add_argument("--eole-updates", type=int, default=100)
     arguments = parser.parse_args()
     if arguments.eole and arguments.workload != "cpu":
-        parser.error("--eole needs the CPU workload: the GPU workload has random data, which Eole does not read")
+        parser.error(
+            "--eole needs the CPU workload: the GPU workload has random data, which Eole does not"
+            " read"
+        )
     if arguments.eole and arguments.eole_updates < 2 * EOLE_REPORT_EVERY:
-        parser.error(f"--eole-updates must be at least {2 * EOLE_REPORT_EVERY}, because Eole logs few speeds")
+        parser.error(
+            f"--eole-updates must be at least {2 * EOLE_REPORT_EVERY}, because Eole logs few speeds"
+        )
     return arguments
 
 
@@ -208,7 +244,9 @@ class _RandomTokenizer:
 class Variant:
     """A training run with its own trainer and position in the data; its weights are not saved."""
 
-    def __init__(self, config: Config, prepared: Any, device: torch.device, dtype: torch.dtype) -> None:
+    def __init__(
+        self, config: Config, prepared: Any, device: torch.device, dtype: torch.dtype
+    ) -> None:
         self.device, self.dtype = device, dtype
         self.trainer = Trainer(config, Path(), prepared, device, dtype)
         self.trainer.model.train()
@@ -236,7 +274,8 @@ class Variant:
         self.num_updates += num_updates
 
     def profile(self) -> tuple[Counter[str], float | None]:
-        """Return the time of some updates by group of operators, and the fraction in which a GPU was idle.
+        """Return the time of some updates by group of operators, and the fraction in which a GPU
+        was idle.
 
         On a GPU, a kernel's time is that of the operator that launched it, and counts once.
         """
@@ -256,27 +295,45 @@ class Variant:
             if event.device_type.name != "CPU":
                 kernels += event.self_device_time_total
                 continue
-            seconds = event.self_device_time_total if self.device.type == "cuda" else event.self_cpu_time_total
+            seconds = (
+                event.self_device_time_total
+                if self.device.type == "cuda"
+                else event.self_cpu_time_total
+            )
             name = event.key.removeprefix("aten::")
-            spent[next((part for part, names in OPERATOR_GROUPS.items() if re.search(names, name)), "other")] += seconds
+            spent[
+                next(
+                    (part for part, names in OPERATOR_GROUPS.items() if re.search(names, name)),
+                    "other",
+                )
+            ] += seconds
         if self.device.type != "cuda":
             return spent, None
         spent["compiled"] += round(max(0.0, kernels - spent.total()))  # launched by no operator
         return spent, max(0.0, 1 - kernels / 1e6 / elapsed)
 
 
-def _flops_per_token(config: Config, prepared: Any, device: torch.device, dtype: torch.dtype) -> float:
-    """Return the floating-point operations of an update per target token, counted without compilation."""
-    variant = Variant(replace(config, train=replace(config.train, compile=())), prepared, device, dtype)
+def _flops_per_token(
+    config: Config, prepared: Any, device: torch.device, dtype: torch.dtype
+) -> float:
+    """Return the floating-point operations of an update per target token, counted without
+    compilation."""
+    variant = Variant(
+        replace(config, train=replace(config.train, compile=())), prepared, device, dtype
+    )
     with FlopCounterMode(display=False) as counter:
         variant.advance(PROFILED_UPDATES)
     return float(counter.get_total_flops()) / variant.tokens
 
 
 def _matrix_rate(device: torch.device, dtype: torch.dtype, side: int | None) -> float:
-    """Return the FLOP/s of a large matrix product: [4096, 1024] by [1024, 1024], larger on a GPU."""
+    """Return the FLOP/s of a large matrix product: [4096, 1024] by [1024, 1024], larger on a
+    GPU."""
     side = side or (1024 if device.type == "cpu" else 8192)
-    a, b = torch.randn(4096, side, device=device, dtype=dtype), torch.randn(side, side, device=device, dtype=dtype)
+    a, b = (
+        torch.randn(4096, side, device=device, dtype=dtype),
+        torch.randn(side, side, device=device, dtype=dtype),
+    )
     seconds = []
     for _ in range(5):
         _wait(device)
@@ -311,15 +368,19 @@ def _eole(config: Config, dtype: torch.dtype, python: str, updates: int) -> floa
         for command in (["build_vocab", "-n_sample", "-1"], ["train"]):
             done = subprocess.run(
                 [tool, command[0], "-config", "config.json", *command[1:]],
-                cwd=work, capture_output=True, text=True, check=False,
-            )  # fmt: skip
+                cwd=work,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
             if done.returncode:
                 sys.exit(f"eole {command[0]} failed:\n{done.stderr[-2000:]}")
     return _eole_speed(done.stdout + done.stderr)
 
 
 def _eole_speed(log: str) -> float:
-    """Return the median target tokens/s in the log of Eole, without the first speed, which includes its start.
+    """Return the median target tokens/s in the log of Eole, without the first speed, which includes
+    its start.
 
     Raises:
         UsageError: the log has no other speed.
@@ -327,13 +388,16 @@ def _eole_speed(log: str) -> float:
     speeds = re.findall(r"\d+/\s*(\d+) tok/s", log)  # source/target
     if len(speeds) < 2:
         raise UsageError(
-            f"Eole logged {len(speeds)} of at least 2 speeds, one every {EOLE_REPORT_EVERY} updates",
+            f"Eole logged {len(speeds)} of at least 2 speeds, one every {EOLE_REPORT_EVERY}"
+            " updates",
             f"set --eole-updates to {2 * EOLE_REPORT_EVERY} or more",
         )
     return statistics.median(float(speed) for speed in speeds[1:])
 
 
-def _eole_config(config: Config, dtype: torch.dtype, directory: Path, updates: int) -> dict[str, Any]:
+def _eole_config(
+    config: Config, dtype: torch.dtype, directory: Path, updates: int
+) -> dict[str, Any]:
     model, train = config.model, config.train
     return {
         "data": {"all": {"path_src": str(directory / "src"), "path_tgt": str(directory / "tgt")}},

@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
-"""Check and repair each training corpus of a config, and print the repaired corpora as a list for --set.
+"""Check and repair each training corpus of a config, and print the repaired corpora as a list for
+--set.
 
     scripts/clean_corpora.py general data/general/clean --test tatoeba --test multi30k
-    nmt train --config general --set "data.train=$(scripts/clean_corpora.py general data/general/clean)"
+    nmt train --config general --set "data.train=$(scripts/clean_corpora.py general
+    data/general/clean)"
 
-Each corpus is repaired as with `nmt data check --fix`, which drops its overlap with the test sets, and keeps its
-weight, tag and license. The report of a corpus is NAME.json in the directory, its pairs are NAME.en and NAME.de;
-existing ones are reused. Most persons in Tatoeba are called Tom: `vary_names.py` gives them other names.
+Each corpus is repaired as with `nmt data check --fix`, which drops its overlap with the test sets,
+and keeps its weight, tag and license. The report of a corpus is NAME.json in the directory, its
+pairs are NAME.en and NAME.de; existing ones are reused. Most persons in Tatoeba are called Tom:
+`vary_names.py` gives them other names.
 """
 
 from __future__ import annotations
@@ -41,9 +44,19 @@ def corpus_name(spec: str) -> str:
 
 def clean(spec: str, prefix: Path, config: str, tests: list[str]) -> dict[str, Any]:
     """Write the repaired corpus, and return the report of `nmt data check --json`."""
-    command = ["nmt", "data", "check", "--config", config, "--set", f"data.train={json.dumps([spec])}"]
+    command = [
+        "nmt",
+        "data",
+        "check",
+        "--config",
+        config,
+        "--set",
+        f"data.train={json.dumps([spec])}",
+    ]
     command += [word for test in tests for word in ("--test", test)]
-    done = subprocess.run([*command, "--json", "--fix", prefix], stdout=subprocess.PIPE, text=True, check=False)
+    done = subprocess.run(
+        [*command, "--json", "--fix", prefix], stdout=subprocess.PIPE, text=True, check=False
+    )
     if done.returncode not in FOUND:
         raise DataError(f"cannot clean {spec}", "see the message above")
     report: dict[str, Any] = json.loads(done.stdout)
@@ -61,14 +74,18 @@ def cleaned_spec(spec: str, prefix: Path) -> str:
     """Return the spec of the repaired corpus, with the options and the license of the original."""
     corpus, _ = parse_corpus(spec)
     options = {key: value for key, value in parse(spec)[1].items() if key in CORPUS_OPTIONS}
-    return format_spec("files", {"train": str(prefix), "hold_out": False, "license": corpus.info.license} | options)
+    return format_spec(
+        "files", {"train": str(prefix), "hold_out": False, "license": corpus.info.license} | options
+    )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("config", help="Config with the corpora: a YAML file or a built-in name.")
     parser.add_argument("directory", type=Path, help="Directory of the repaired corpora.")
-    parser.add_argument("--test", action="append", default=[], metavar="CORPUS", help="Test set to leave out.")
+    parser.add_argument(
+        "--test", action="append", default=[], metavar="CORPUS", help="Test set to leave out."
+    )
     options = parser.parse_args()
     with error_messages(options.directory):
         data = config_io.load(config_io.find(options.config)).data
@@ -78,13 +95,17 @@ def main() -> None:
             prefix = options.directory / corpus_name(spec)
             report_path = Path(f"{prefix}.json")
             settings = {"spec": spec, "tests": options.test}
-            saved = json.loads(report_path.read_text(encoding="utf-8")) if report_path.is_file() else {}
+            saved = (
+                json.loads(report_path.read_text(encoding="utf-8")) if report_path.is_file() else {}
+            )
             if saved.get("settings") != settings:
                 report = clean(spec, prefix, options.config, options.test)
                 if corpus_name(spec) == "tatoeba":
                     vary_names([Path(f"{prefix}.en"), Path(f"{prefix}.de")], options.test)
                 saved_report = {"settings": settings, "report": report}
-                report_path.write_text(json.dumps(saved_report, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+                report_path.write_text(
+                    json.dumps(saved_report, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
+                )
             specs.append(cleaned_spec(spec, prefix))
         if len({*map(corpus_name, data.train)}) < len(data.train):
             raise DataError("two corpora have the same name", "rename the file of one of them")

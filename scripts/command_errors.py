@@ -14,7 +14,8 @@ from nmt.core.errors import NMTError
 
 @contextmanager
 def error_messages(output: Path | None = None) -> Iterator[None]:
-    """End a script that writes `output` with a message instead of a traceback; silently if nothing reads its stdout."""
+    """End a script that writes `output` with a message instead of a traceback; silently if nothing
+    reads its stdout."""
     try:
         yield
         sys.stdout.flush()

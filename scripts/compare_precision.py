@@ -3,8 +3,9 @@
 
     scripts/compare_precision.py --updates 400 --seeds 1 2 3
 
-The plain loop uses the same model, initial weights and batches, but the dropout, loss and optimizer of PyTorch in
-float32. Both models are validated in float32. Requires Multi30k (nmt data download multi30k).
+The plain loop uses the same model, initial weights and batches, but the dropout, loss and optimizer
+of PyTorch in float32. Both models are validated in float32. Requires Multi30k (nmt data download
+multi30k).
 """
 
 from __future__ import annotations
@@ -37,13 +38,17 @@ WORKLOAD = [*WORKLOADS["cpu"][1], "train.schedule=inverse_sqrt(peak=1e-3, warmup
 
 def main() -> None:
     """Train both ways with each seed and print the losses."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--updates", type=int, default=400)
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--precision", default="auto")
     arguments = parser.parse_args()
     device = torch.device("cpu")
-    dtype = training_dtype(arguments.precision, device, config_io.load(config_io.find("multi30k"), WORKLOAD))
+    dtype = training_dtype(
+        arguments.precision, device, config_io.load(config_io.find("multi30k"), WORKLOAD)
+    )
     process_settings.tune_malloc_for_training()
     differences = []
     for seed in arguments.seeds:
@@ -52,7 +57,10 @@ def main() -> None:
         ours = _train(_trainer(config, prepared, dtype), arguments.updates)
         plain = _train_plainly(_trainer(config, prepared, torch.float32), arguments.updates)
         differences.append(ours - plain)
-        print(f"seed {seed}: nmt in {dtype} {ours:.4f}, plain loop in float32 {plain:.4f}: {ours - plain:+.4f}")
+        print(
+            f"seed {seed}: nmt in {dtype} {ours:.4f}, plain loop in float32 {plain:.4f}:"
+            f" {ours - plain:+.4f}"
+        )
     print(f"mean difference {statistics.mean(differences):+.4f} nats per token")
 
 
@@ -78,7 +86,9 @@ def _train_plainly(trainer: Trainer, updates: int) -> float:
         optimizer.param_groups[0]["lr"] = trainer.schedule(step, updates, config.model.dim)
         hidden_ND = model(batch.src_BS, batch.src_mask_BS, batch.tgt_in_BT, batch.target_index_N)
         logits_NV: Tensor = hidden_ND @ model.output_weight_VD.t()
-        loss = F.cross_entropy(logits_NV, batch.labels_N, label_smoothing=config.train.label_smoothing)
+        loss = F.cross_entropy(
+            logits_NV, batch.labels_N, label_smoothing=config.train.label_smoothing
+        )
         optimizer.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), config.train.clip_norm)

@@ -1,4 +1,5 @@
-"""Processes of translation engines, for the benchmarks: each loads its model once and answers requests."""
+"""Processes of translation engines, for the benchmarks: each loads its model once and answers
+requests."""
 
 from __future__ import annotations
 
@@ -25,7 +26,9 @@ class EngineProcess:
     """A process that runs `answer_requests`."""
 
     def __init__(self, command: Sequence[str | Path]) -> None:
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
 
     def ask(self, **request: Any) -> dict[str, Any]:
         """Send a request and wait for its answer."""
@@ -46,12 +49,15 @@ class EngineProcess:
 
 
 def measure(
-    start: Callable[[str], EngineProcess], names: Sequence[str], request: dict[str, Any], repeats: int
+    start: Callable[[str], EngineProcess],
+    names: Sequence[str],
+    request: dict[str, Any],
+    repeats: int,
 ) -> dict[str, list[dict[str, Any]]]:
     """Return the answers of each engine with its fastest setting.
 
-    Another process finds the setting, so that peak memory is that of one setting. The engines take turns after a
-    warmup; other ones are idle.
+    Another process finds the setting, so that peak memory is that of one setting. The engines take
+    turns after a warmup; other ones are idle.
     """
     requests = {}
     for name in names:
@@ -70,12 +76,15 @@ def measure(
     return answers
 
 
-def answer_requests(settings: Sequence[Translate], work: Callable[[Translate, dict[str, Any]], int]) -> None:
+def answer_requests(
+    settings: Sequence[Translate], work: Callable[[Translate, dict[str, Any]], int]
+) -> None:
     """Answer the requests on stdin until it ends: measure a setting, or name the fastest one.
 
     Args:
         settings: functions that translate.
-        work: translates for a request with one of them, and returns the number of tokens or sentences.
+        work: translates for a request with one of them, and returns the number of tokens or
+            sentences.
     """
 
     def timed(setting: Translate, request: dict[str, Any]) -> tuple[int, float]:
@@ -97,5 +106,7 @@ def answer_requests(settings: Sequence[Translate], work: Callable[[Translate, di
 
 def peak_memory() -> int:
     """Return the peak resident memory of this process in bytes."""
-    status = Path("/proc/self/status").read_text()  # getrusage includes the memory of the parent before exec
+    status = Path(
+        "/proc/self/status"
+    ).read_text()  # getrusage includes the memory of the parent before exec
     return int(re.search(r"VmHWM:\s+(\d+) kB", status).group(1)) * 1024  # type: ignore[union-attr]

@@ -35,7 +35,8 @@ from nmt.train.optim import parse_schedule
 
 
 def pooling() -> Figure:
-    """Plot attention pooling of noisy points with uniform weights, a Gaussian kernel and a kernel of learned width."""
+    """Plot attention pooling of noisy points with uniform weights, a Gaussian kernel and a kernel
+    of learned width."""
     generator = torch.Generator().manual_seed(1)
     keys_S = torch.rand(50, generator=generator).mul(5).sort().values
     values_S = _truth(keys_S) + 0.5 * torch.randn(50, generator=generator)
@@ -45,9 +46,15 @@ def pooling() -> Figure:
     figure = Figure(figsize=(11, 6), layout="constrained")
     for (line, image), (name, width) in zip(figure.subplots(2, 3).T, widths.items(), strict=True):
         weights_QS = masked_softmax(_kernel(queries_Q, keys_S, width), None)
-        line.plot(keys_S.numpy(), values_S.numpy(), "o", markersize=3, alpha=0.5, label="keys and values")
-        line.plot(queries_Q.numpy(), _truth(queries_Q).numpy(), "--", color="C7", label="true function")
-        line.plot(queries_Q.numpy(), (weights_QS @ values_S).numpy(), color="C1", label="attention output")
+        line.plot(
+            keys_S.numpy(), values_S.numpy(), "o", markersize=3, alpha=0.5, label="keys and values"
+        )
+        line.plot(
+            queries_Q.numpy(), _truth(queries_Q).numpy(), "--", color="C7", label="true function"
+        )
+        line.plot(
+            queries_Q.numpy(), (weights_QS @ values_S).numpy(), color="C1", label="attention output"
+        )
         line.set(title=name, xlabel="query")
         image.imshow(
             weights_QS.numpy(),
@@ -68,7 +75,8 @@ def _truth(x: Tensor) -> Tensor:
 
 
 def _kernel(queries_Q: Tensor, keys_S: Tensor, width: float | Tensor) -> Tensor:
-    """Return the scores -(w (q - k))²/2, whose softmax is the Nadaraya-Watson estimator's weights: [Q, S]."""
+    """Return the scores -(w (q - k))²/2, whose softmax is the Nadaraya-Watson estimator's weights:
+    [Q, S]."""
     return -((width * (queries_Q[:, None] - keys_S)) ** 2) / 2
 
 
@@ -90,11 +98,17 @@ def scores() -> Figure:
     widths = [2**n for n in range(1, 11)]
     generator = torch.Generator().manual_seed(1)
     torch.manual_seed(1)
-    weights: dict[str, list[float]] = {"dot product": [], "scaled dot product": [], "additive, untrained": []}
+    weights: dict[str, list[float]] = {
+        "dot product": [],
+        "scaled dot product": [],
+        "additive, untrained": [],
+    }
     for width in widths:
         q, k = (torch.randn(8, 1, count, width, generator=generator) for count in (25, 20))
         dot, additive = (ATTENTION_SCORES[name](1, width) for name in ("dot", "additive"))
-        for name, scores_BHQS in zip(weights, (dot(q, k), dot(q / width**0.5, k), additive(q, k)), strict=True):
+        for name, scores_BHQS in zip(
+            weights, (dot(q, k), dot(q / width**0.5, k), additive(q, k)), strict=True
+        ):
             weights[name].append(float(masked_softmax(scores_BHQS, None).amax(-1).mean().detach()))
     figure = Figure(figsize=(6, 3.6), layout="constrained")
     axes = figure.subplots()
@@ -120,7 +134,9 @@ def masks() -> Figure:
         "window 2, causal": _weights(2, causal_TT, tokens)[0],
     }
     figure = Figure(figsize=(14, 3.1), layout="compressed")
-    for axes, (name, weights_QS) in zip(figure.subplots(1, len(panels)), panels.items(), strict=True):
+    for axes, (name, weights_QS) in zip(
+        figure.subplots(1, len(panels)), panels.items(), strict=True
+    ):
         image = axes.imshow(weights_QS.numpy(), vmin=0, vmax=1, cmap="Blues")
         axes.set(title=name, xlabel="key", ylabel="query")
         axes.title.set_fontsize(10)
@@ -141,13 +157,20 @@ def _weights(window: int, mask: Tensor | None, tokens: int) -> Tensor:
 
 
 def layers() -> Figure:
-    """Plot hidden state sizes and gradients by decoder layer at initialization, for post-norm and pre-norm."""
+    """Plot hidden state sizes and gradients by decoder layer at initialization, for post-norm and
+    pre-norm."""
     figure = Figure(figsize=(9, 3.4), layout="constrained")
     hidden_axes, gradient_axes = figure.subplots(1, 2)
     for norm in ("post", "pre"):
         torch.manual_seed(1)
         config = ModelConfig(
-            dim=128, heads=4, ffn_dim=512, encoder_layers=2, decoder_layers=12, norm_position=norm, dropout=0.0
+            dim=128,
+            heads=4,
+            ffn_dim=512,
+            encoder_layers=2,
+            decoder_layers=12,
+            norm_position=norm,
+            dropout=0.0,
         )
         model = build_model(config, 500)
         assert isinstance(model, Transformer)
@@ -159,17 +182,33 @@ def layers() -> Figure:
         ids_BT = torch.randint(4, 500, (8, 20))
         real_N = torch.arange(ids_BT.numel())
         hidden_ND = model(ids_BT, torch.ones_like(ids_BT, dtype=torch.bool), ids_BT, real_N)
-        loss = cross_entropy(hidden_ND, model.output_weight_VD, ids_BT.flatten().roll(-1), smoothing=0.0)
+        loss = cross_entropy(
+            hidden_ND, model.output_weight_VD, ids_BT.flatten().roll(-1), smoothing=0.0
+        )
         (loss / len(real_N)).backward()
         gradient_norms = [
-            float(sum(p.grad.square().sum() for p in layer.feed_forward.parameters() if p.grad is not None)) ** 0.5
+            float(
+                sum(
+                    p.grad.square().sum()
+                    for p in layer.feed_forward.parameters()
+                    if p.grad is not None
+                )
+            )
+            ** 0.5
             for layer in model.decoder_layers
         ]
         layer_numbers = range(1, len(sizes) + 1)
         hidden_axes.plot(layer_numbers, sizes, marker="o", markersize=3, label=f"{norm}-norm")
-        gradient_axes.plot(layer_numbers, gradient_norms, marker="o", markersize=3, label=f"{norm}-norm")
+        gradient_axes.plot(
+            layer_numbers, gradient_norms, marker="o", markersize=3, label=f"{norm}-norm"
+        )
     hidden_axes.set(title="hidden states", xlabel="decoder layer", ylabel="root mean square")
-    gradient_axes.set(title="gradient of feed-forward weights", xlabel="decoder layer", ylabel="norm", yscale="log")
+    gradient_axes.set(
+        title="gradient of feed-forward weights",
+        xlabel="decoder layer",
+        ylabel="norm",
+        yscale="log",
+    )
     for axes in (hidden_axes, gradient_axes):
         axes.grid(alpha=0.3)
         axes.legend(fontsize=8)
@@ -180,11 +219,14 @@ def parameters() -> Figure:
     """Plot the distribution of the parameters of the built-in configs."""
     names = ("quickstart", "multi30k", "tatoeba", "wmt14-base")
     patterns = {
-        "embeddings and output": "embeddings", "encoder: attention": "encoder.*.self_attention.",
-        "encoder: feed-forward": "encoder.*feed_forward", "decoder: self-attention": "decoder.*.self_attention.",
-        "decoder: cross-attention": "decoder.*.cross_attention.", "decoder: feed-forward": "decoder.*feed_forward",
+        "embeddings and output": "embeddings",
+        "encoder: attention": "encoder.*.self_attention.",
+        "encoder: feed-forward": "encoder.*feed_forward",
+        "decoder: self-attention": "decoder.*.self_attention.",
+        "decoder: cross-attention": "decoder.*.cross_attention.",
+        "decoder: feed-forward": "decoder.*feed_forward",
         "norms": "*norm",
-    }  # fmt: skip
+    }
     figure = Figure(figsize=(9, 2.8), layout="constrained")
     axes = figure.subplots()
     for row, name in enumerate(names):
@@ -192,7 +234,9 @@ def parameters() -> Figure:
         with torch.device("meta"):
             model = build_model(config.model, config.tokenizer.vocab_size)
         total, left = count_parameters(model), 0.0
-        sizes = [("norm" if "norm" in key else key, p.numel()) for key, p in model.named_parameters()]
+        sizes = [
+            ("norm" if "norm" in key else key, p.numel()) for key, p in model.named_parameters()
+        ]
         for i, (label, pattern) in enumerate(patterns.items()):
             share = sum(size for key, size in sizes if fnmatch(key, f"{pattern}*")) / total
             assert share, f"{name}: no parameters match {pattern}"
@@ -213,9 +257,11 @@ def schedules() -> Figure:
     rates, smoothed = figure.subplots(1, 2)
     steps = range(1, 2001)
     for spec in (
-        "noam(warmup=400, factor=0.5)", "linear(peak=1e-3, warmup=400)", "cosine(peak=1e-3, warmup=400)",
+        "noam(warmup=400, factor=0.5)",
+        "linear(peak=1e-3, warmup=400)",
+        "cosine(peak=1e-3, warmup=400)",
         "wsd(peak=1e-3, warmup=400)",
-    ):  # fmt: skip
+    ):
         rate = parse_schedule(spec)
         rates.plot(steps, [rate(step, len(steps), 256) for step in steps], label=spec)
     rates.set(title="learning rate", xlabel="update")
@@ -225,9 +271,15 @@ def schedules() -> Figure:
         losses = []
         for margin in margins:
             logits_V1 = torch.zeros(vocab_size, 1).index_fill(0, target_1, float(margin))
-            losses.append(float(cross_entropy(torch.ones(1, 1), logits_V1, target_1, smoothing=smoothing)))
+            losses.append(
+                float(cross_entropy(torch.ones(1, 1), logits_V1, target_1, smoothing=smoothing))
+            )
         smoothed.plot(margins.numpy(), losses, label=f"label_smoothing={smoothing}")
-    smoothed.set(title="loss with label smoothing", xlabel="logit of the target minus other logits", ylabel="nats")
+    smoothed.set(
+        title="loss with label smoothing",
+        xlabel="logit of the target minus other logits",
+        ylabel="nats",
+    )
     for axes in (rates, smoothed):
         axes.grid(alpha=0.3)
         axes.legend(fontsize=8)
@@ -258,17 +310,24 @@ class ToyState:
         words = [WORDS[token] for token in request.tokens_R.tolist()]
         self.prefixes = [self.prefixes[parent] for parent in request.parents_R.tolist()]
         if words != ["<s>"] * len(words):
-            self.prefixes = [f"{prefix} {word}".strip() for prefix, word in zip(self.prefixes, words, strict=True)]
+            self.prefixes = [
+                f"{prefix} {word}".strip()
+                for prefix, word in zip(self.prefixes, words, strict=True)
+            ]
         rows = [NEXT.get(prefix, {END: 1.0}) for prefix in self.prefixes]
         with np.errstate(divide="ignore"):
-            log_p_RV = np.log(np.array([[row.get(word, 0.0) for word in WORDS] for row in rows], np.float32))
+            log_p_RV = np.log(
+                np.array([[row.get(word, 0.0) for word in WORDS] for row in rows], np.float32)
+            )
         return best_tokens(log_p_RV, request)
 
 
 class ToyModel:
     """The toy model with the interface that searches use."""
 
-    def init_search_state(self, sources: Sequence[Sequence[int]], *, track_attention: bool = False) -> ToyState:
+    def init_search_state(
+        self, sources: Sequence[Sequence[int]], *, track_attention: bool = False
+    ) -> ToyState:
         """Return the state with empty prefixes."""
         return ToyState([""] * len(sources))
 
@@ -277,12 +336,19 @@ def translations(search: Greedy | Beam) -> list[tuple[str, float]]:
     """Return the hypotheses of the toy model and their probabilities, best first."""
     request = SearchRequest([[0]], np.array([5]), bos=WORDS.index("<s>"), eos=WORDS.index(END))
     (hypotheses,) = search(ToyModel(), request)
-    return [(" ".join(WORDS[i] for i in each.ids), float(torch.tensor(each.log_prob).exp())) for each in hypotheses]
+    return [
+        (" ".join(WORDS[i] for i in each.ids), float(torch.tensor(each.log_prob).exp()))
+        for each in hypotheses
+    ]
 
 
 def search() -> Figure:
-    """Draw the search tree of the toy model, with the results of greedy search and of beam search with beam size 2."""
-    (greedy, _), (beam, _) = translations(Greedy())[0], translations(Beam(beam_size=2, length_penalty=0.0))[0]
+    """Draw the search tree of the toy model, with the results of greedy search and of beam search
+    with beam size 2."""
+    (greedy, _), (beam, _) = (
+        translations(Greedy())[0],
+        translations(Beam(beam_size=2, length_penalty=0.0))[0],
+    )
     figure = Figure(figsize=(9, 5))
     axes = figure.add_axes((0, 0, 1, 1))
     leaves = iter(range(100))
@@ -295,13 +361,30 @@ def search() -> Figure:
         for word, p in next_words.items():
             child = f"{prefix} {word}".strip()
             children.append((child, draw_subtree(child, probability * p), p))
-        y = sum(child_y for _, child_y, _ in children) / len(children) if children else -float(next(leaves))
+        y = (
+            sum(child_y for _, child_y, _ in children) / len(children)
+            if children
+            else -float(next(leaves))
+        )
         for child, child_y, p in children:
-            colors = [color for color, path in (("C3", greedy), ("C2", beam)) if f"{path} ".startswith(f"{child} ")]
-            axes.plot([depth, depth + 1], [y, child_y], color=[*colors, "0.8"][0], linewidth=2.5 if colors else 1)
-            axes.text(depth + 0.55, y + 0.55 * (child_y - y) + 0.08, f"{p:g}", fontsize=8, ha="center")
+            colors = [
+                color
+                for color, path in (("C3", greedy), ("C2", beam))
+                if f"{path} ".startswith(f"{child} ")
+            ]
+            axes.plot(
+                [depth, depth + 1],
+                [y, child_y],
+                color=[*colors, "0.8"][0],
+                linewidth=2.5 if colors else 1,
+            )
+            axes.text(
+                depth + 0.55, y + 0.55 * (child_y - y) + 0.08, f"{p:g}", fontsize=8, ha="center"
+            )
         label = prefix.split()[-1] if prefix else "start"
-        axes.text(depth, y, label, ha="center", va="center", bbox={"facecolor": "w", "edgecolor": "0.6"})
+        axes.text(
+            depth, y, label, ha="center", va="center", bbox={"facecolor": "w", "edgecolor": "0.6"}
+        )
         if not next_words:
             axes.text(depth + 0.3, y, f"{probability:.3f}", va="center", fontsize=9)
         return y
@@ -316,14 +399,21 @@ def search() -> Figure:
 
 
 FIGURES: dict[str, Callable[[], Figure]] = {
-    "pooling.svg": pooling, "scores.svg": scores, "masks.svg": masks, "layers.svg": layers,
-    "parameters.svg": parameters, "schedules.svg": schedules, "search.svg": search,
-}  # fmt: skip
+    "pooling.svg": pooling,
+    "scores.svg": scores,
+    "masks.svg": masks,
+    "layers.svg": layers,
+    "parameters.svg": parameters,
+    "schedules.svg": schedules,
+    "search.svg": search,
+}
 
 
 def main() -> None:
     """Draw all figures."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("directory", type=Path)
     directory = parser.parse_args().directory
     directory.mkdir(parents=True, exist_ok=True)

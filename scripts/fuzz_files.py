@@ -2,8 +2,9 @@
 
     python scripts/fuzz_files.py --cases 2000 --seed 1
 
-Each case runs in a child process. Only NMTErrors may be raised; no case may crash, take more than 10 seconds or more
-than 1.5 GB of memory, or load a model whose files differ from their checksums. Prints a table and each violation.
+Each case runs in a child process. Only NMTErrors may be raised; no case may crash, take more than
+10 seconds or more than 1.5 GB of memory, or load a model whose files differ from their checksums.
+Prints a table and each violation.
 """
 
 from __future__ import annotations
@@ -53,16 +54,49 @@ from nmt.translation.translator import Translator
 MAX_SECONDS, MAX_MEGABYTES = 10, 1500
 VIOLATIONS = ("traceback", "crash", "timeout", "memory", "changed")
 SYLLABLES = "ba be bi bo bu da de di do du ga ge gi go gu".split()
-SIZES = ["model.dim=16", "model.heads=2", "model.ffn_dim=32", "model.encoder_layers=1", "model.decoder_layers=1"]
+SIZES = [
+    "model.dim=16",
+    "model.heads=2",
+    "model.ffn_dim=32",
+    "model.encoder_layers=1",
+    "model.decoder_layers=1",
+]
 STEP = "step-000002"
 VALUES: tuple[Any, ...] = (
-    None, True, -1, 0, 1, 2**31, 2**63, 10**12, 10**30, -1.5, 1e308, "", "x", "\x1b[31mred\n", "\ud800", "x" * 100_000,
-    "../../etc", [], {}, [[]], {"a": [None]}, [0] * 1000,
-)  # fmt: skip
+    None,
+    True,
+    -1,
+    0,
+    1,
+    2**31,
+    2**63,
+    10**12,
+    10**30,
+    -1.5,
+    1e308,
+    "",
+    "x",
+    "\x1b[31mred\n",
+    "\ud800",
+    "x" * 100_000,
+    "../../etc",
+    [],
+    {},
+    [[]],
+    {"a": [None]},
+    [0] * 1000,
+)
 RAW = (
-    "NaN", "Infinity", "1e999", "-1e999", "9" * 5000, "[" * 100_000, '{"a":' * 100_000, '"\\ud800"',
+    "NaN",
+    "Infinity",
+    "1e999",
+    "-1e999",
+    "9" * 5000,
+    "[" * 100_000,
+    '{"a":' * 100_000,
+    '"\\ud800"',
     "[" * 60 + "]" * 60,
-)  # fmt: skip
+)
 """Values that are written into a document as they are."""
 WORDS = (0, 1, 2**16, 2**31 - 1, 2**31, 2**32 - 1)
 """Numbers of 32 bits that replace those of a binary file."""
@@ -111,7 +145,10 @@ def _tokenizer() -> Tokenizer:
 
 def _network(config: Config, vocab_size: int) -> dict[str, torch.Tensor]:
     torch.manual_seed(0)
-    return {name: tensor.detach() for name, tensor in build_model(config.model, vocab_size).state_dict().items()}
+    return {
+        name: tensor.detach()
+        for name, tensor in build_model(config.model, vocab_size).state_dict().items()
+    }
 
 
 DATA = """{
@@ -121,7 +158,7 @@ DATA = """{
   "translators": [
     {"model": "m", "checkpoint": "c", "sha256": "0", "imported": [{"source": "s", "license": "l"}], "share": 0.5}
   ]
-}"""
+}"""  # noqa: E501
 METRICS = """{"step": 1, "loss": 3.0}
 {"step": 2, "seconds": 1.0, "loss": 3.0, "valid_loss": 2.0, "valid_bleu": 1.0, "valid_chrf": 1.0}
 """
@@ -134,7 +171,7 @@ COMPARISON = """{
   "tests": [
     {"test": "t", "metrics": [{"name": "BLEU", "first_score": 1.0, "second_score": 2.0, "p": 0.1, "better": 1}]}
   ]
-}"""
+}"""  # noqa: E501
 
 
 def make_run(directory: Path) -> Sample:
@@ -179,7 +216,10 @@ def _calibration(saved: Path) -> Calibration:
 def _marian_weights(config: Config, vocab_size: int) -> dict[str, torch.Tensor]:
     """Return random weights by the names of Transformers."""
     network = _network(config, vocab_size)
-    weights = {"model.shared.weight": network["embeddings.shared"], "final_logits_bias": torch.zeros(1, vocab_size)}
+    weights = {
+        "model.shared.weight": network["embeddings.shared"],
+        "final_logits_bias": torch.zeros(1, vocab_size),
+    }
     for stack, parts in marian_names.LAYER.items():
         for name, targets in parts.items():
             for kind in ("weight", "bias"):
@@ -189,7 +229,9 @@ def _marian_weights(config: Config, vocab_size: int) -> dict[str, torch.Tensor]:
     return weights
 
 
-def _marian_files(directory: Path, special: Sequence[str]) -> tuple[dict[str, int], dict[str, torch.Tensor]]:
+def _marian_files(
+    directory: Path, special: Sequence[str]
+) -> tuple[dict[str, int], dict[str, torch.Tensor]]:
     """Write the tokenizers of a Marian model, and return its vocabulary and weights."""
     directory.mkdir(parents=True)
     tokenizer = _tokenizer()
@@ -206,7 +248,7 @@ HUGGING_FACE_CONFIG = """{
   "encoder_layers": 1, "encoder_ffn_dim": 32, "encoder_attention_heads": 2,
   "decoder_layers": 1, "decoder_ffn_dim": 32, "decoder_attention_heads": 2,
   "pad_token_id": 2, "eos_token_id": 0, "decoder_start_token_id": 2
-}"""
+}"""  # noqa: E501
 TOKENIZER_CONFIG = '{"source_lang": "en", "target_lang": "de", "model_max_length": 64}'
 
 
@@ -242,10 +284,15 @@ MARIAN_OPTIONS = """{
 def make_marian(directory: Path) -> Sample:
     """Write a release of Marian."""
     ids, weights = _marian_files(directory, ("</s>", "<unk>"))
-    (directory / "vocab.yml").write_text("".join(f"{json.dumps(piece)}: {i}\n" for piece, i in ids.items()))
+    (directory / "vocab.yml").write_text(
+        "".join(f"{json.dumps(piece)}: {i}\n" for piece, i in ids.items())
+    )
     decoder = "models: [model.npz]\nvocabs: [vocab.yml, vocab.yml]\nbeam-size: 2\nnormalize: 1.0\n"
     (directory / "decoder.yml").write_text(decoder)
-    arrays = {"Wemb": weights["model.shared.weight"], "decoder_ff_logit_out_b": weights["final_logits_bias"]}
+    arrays = {
+        "Wemb": weights["model.shared.weight"],
+        "decoder_ff_logit_out_b": weights["final_logits_bias"],
+    }
     for stack in ("encoder", "decoder"):
         for name, part in NAMES.items():
             tensor = weights.get(f"model.{stack}.layers.0.{part}")
@@ -268,7 +315,9 @@ def make_argos(directory: Path) -> Sample:
     (model / "shared_vocabulary.json").write_text(json.dumps(pieces))
     (model / "config.json").write_text('{"add_source_eos": false, "layer_norm_epsilon": null}')
     variables = _ctranslate2_variables(len(pieces))
-    content = struct.pack("<I", 6) + _text("TransformerSpec") + struct.pack("<II", 7, len(variables))
+    content = (
+        struct.pack("<I", 6) + _text("TransformerSpec") + struct.pack("<II", 7, len(variables))
+    )
     for name, array in variables.items():
         type_id = 1 if array.dtype == np.int8 else 0
         shape = struct.pack(f"<B{array.ndim}I", array.ndim, *array.shape)
@@ -317,9 +366,14 @@ def make_imported(directory: Path) -> Sample:
 
 
 SAMPLES = {
-    "run": make_run, "imported run": make_imported, "Hugging Face": make_huggingface, "pickle": make_pickle,
-    "Marian": make_marian, "Argos": make_argos, "Argos archive": make_package,
-}  # fmt: skip
+    "run": make_run,
+    "imported run": make_imported,
+    "Hugging Face": make_huggingface,
+    "pickle": make_pickle,
+    "Marian": make_marian,
+    "Argos": make_argos,
+    "Argos archive": make_package,
+}
 
 
 # ---- readers
@@ -396,7 +450,9 @@ def insert_bytes(rng: random.Random, file: Path) -> None:
     """Insert random or repeated bytes."""
     content = file.read_bytes()
     position = rng.randrange(len(content) + 1)
-    inserted = rng.choice((rng.randbytes(50), b"[" * 100_000, b"\0" * 1000, b"- " * 5000, content[:100]))
+    inserted = rng.choice(
+        (rng.randbytes(50), b"[" * 100_000, b"\0" * 1000, b"- " * 5000, content[:100])
+    )
     file.write_bytes(content[:position] + inserted + content[position:])
 
 
@@ -405,7 +461,9 @@ def replace_file(rng: random.Random, file: Path) -> None:
     others = [path for path in file.parent.rglob("*") if path.is_file()]
     other = rng.choice(others).read_bytes()
     file.unlink()
-    kind = rng.choice(("fifo", "directory", "loop", "device", "socket", "descriptor", "empty", "other", "missing"))
+    kind = rng.choice(
+        ("fifo", "directory", "loop", "device", "socket", "descriptor", "empty", "other", "missing")
+    )
     if kind == "fifo":
         os.mkfifo(file)
     elif kind == "directory":
@@ -415,7 +473,10 @@ def replace_file(rng: random.Random, file: Path) -> None:
     elif kind == "device":
         file.symlink_to("/dev/zero")
     elif kind == "socket":
-        with contextlib.closing(socket.socket(socket.AF_UNIX)) as listener, contextlib.suppress(OSError):
+        with (
+            contextlib.closing(socket.socket(socket.AF_UNIX)) as listener,
+            contextlib.suppress(OSError),
+        ):
             listener.bind(str(file))
     elif kind == "descriptor":
         file.symlink_to("/dev/fd/0")
@@ -469,7 +530,12 @@ def mutate_lines(rng: random.Random, text: str) -> str:
     if choice < 0.15:
         del lines[i]
     elif choice < 0.3:
-        lines.insert(i, rng.choice(("a: &a [x]", "b: *a", "? [a]", "%", "\t", lines[i], "[" * 100_000, "x: " * 1000)))
+        lines.insert(
+            i,
+            rng.choice(
+                ("a: &a [x]", "b: *a", "? [a]", "%", "\t", lines[i], "[" * 100_000, "x: " * 1000)
+            ),
+        )
     elif choice < 0.4 and text.startswith("{"):
         with contextlib.suppress(ValueError):
             lines[i] = mutate_json(rng, lines[i])
@@ -481,7 +547,8 @@ def mutate_lines(rng: random.Random, text: str) -> str:
 
 
 def mutate_text(rng: random.Random, file: Path) -> None:
-    """Change a value of a document, of the header of a safetensors file or of the options of a Marian model."""
+    """Change a value of a document, of the header of a safetensors file or of the options of a
+    Marian model."""
     if file.suffix == ".safetensors":
         content = file.read_bytes()
         start = 8 + int.from_bytes(content[:8], "little")
@@ -556,7 +623,14 @@ def _mutate_member(rng: random.Random, content: bytes) -> bytes:
 def rename_step(rng: random.Random, file: Path) -> None:
     """Rename a checkpoint, or change a byte of a file that is not in one."""
     if file.parent.name == STEP:
-        names = ("step-9", f"step-{'9' * 300}", f"step-{'0' * 20}1", f"step-{2**63}", "step-\u0661", "step-\x1b[31m")
+        names = (
+            "step-9",
+            f"step-{'9' * 300}",
+            f"step-{'0' * 20}1",
+            f"step-{2**63}",
+            "step-\u0661",
+            "step-\x1b[31m",
+        )
         with contextlib.suppress(OSError):  # a name that is too long
             file.parent.rename(file.parent.with_name(rng.choice(names)))
     else:
@@ -564,10 +638,14 @@ def rename_step(rng: random.Random, file: Path) -> None:
 
 
 MUTATIONS: dict[str, tuple[Mutate, int]] = {
-    "truncate": (truncate, 2), "flip bits": (flip_bits, 4), "extreme numbers": (change_word, 2),
-    "insert bytes": (insert_bytes, 2), "replace the file": (replace_file, 3), "change a value": (mutate_text, 9),
+    "truncate": (truncate, 2),
+    "flip bits": (flip_bits, 4),
+    "extreme numbers": (change_word, 2),
+    "insert bytes": (insert_bytes, 2),
+    "replace the file": (replace_file, 3),
+    "change a value": (mutate_text, 9),
     "rename": (rename_step, 1),
-}  # fmt: skip
+}
 """Mutations with their shares."""
 
 
@@ -593,7 +671,9 @@ def run_case(sample: Sample, mutation: str, rng: random.Random, expected: Loaded
         mutate, _ = MUTATIONS[mutation]
         mutate(rng, rng.choice(files))
         is_repaired = sample.use is use_run and rng.random() < 0.5
-        if is_repaired and not any(path.is_fifo() or path.is_symlink() for path in directory.rglob("*")):
+        if is_repaired and not any(
+            path.is_fifo() or path.is_symlink() for path in directory.rglob("*")
+        ):
             repair_checksums(directory)
         return _in_child(lambda: sample.use(directory), expected)
 
@@ -612,7 +692,9 @@ def _in_child(use: Callable[[], Loaded], expected: Loaded) -> Outcome:
     seconds, megabytes = time.monotonic() - start, usage.ru_maxrss / 1024
     if os.WIFSIGNALED(status):
         is_late = seconds >= MAX_SECONDS
-        kind, detail = ("timeout", "") if is_late else ("crash", signal.Signals(os.WTERMSIG(status)).name)
+        kind, detail = (
+            ("timeout", "") if is_late else ("crash", signal.Signals(os.WTERMSIG(status)).name)
+        )
     elif megabytes > MAX_MEGABYTES:
         kind = "memory"
     return Outcome(kind, detail, seconds, megabytes)
@@ -655,7 +737,9 @@ class Case:
     outcome: Outcome
 
 
-def fuzz(directory: Path, num_cases: int, seed: int, names: Sequence[str] = tuple(SAMPLES)) -> list[Case]:
+def fuzz(
+    directory: Path, num_cases: int, seed: int, names: Sequence[str] = tuple(SAMPLES)
+) -> list[Case]:
     """Run cases of these samples in turn."""
     torch.set_num_threads(1)
     os.environ["NMT_RUNS"] = str(directory / "runs")
@@ -699,7 +783,8 @@ def main() -> int:
     violations = [case for case in cases if case.outcome.kind in VIOLATIONS]
     for case in violations[: arguments.details]:
         print(
-            f"\ncase {case.number}: {case.sample}, {case.mutation}: {case.outcome.kind} {case.outcome.detail[-1500:]}"
+            f"\ncase {case.number}: {case.sample}, {case.mutation}: {case.outcome.kind}"
+            f" {case.outcome.detail[-1500:]}"
         )
     return 1 if violations else 0
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env python
-"""Check and benchmark nmt on a GPU; scripts/gpu_check.sh describes the options. The report is Markdown on stdout."""
+"""Check and benchmark nmt on a GPU; scripts/gpu_check.sh describes the options. The report is
+Markdown on stdout."""
 
 from __future__ import annotations
 
@@ -51,26 +52,42 @@ from nmt.train.step import train_step
 from nmt.translation.translator import Translator
 
 SMALL = [
-    "model.dim=32", "model.heads=2", "model.ffn_dim=64", "model.encoder_layers=1", "model.decoder_layers=1",
+    "model.dim=32",
+    "model.heads=2",
+    "model.ffn_dim=64",
+    "model.encoder_layers=1",
+    "model.decoder_layers=1",
     "train.batch_tokens=400",
-]  # fmt: skip
+]
 """Options of benchmarks on the emulated device."""
 SEARCHES = (
-    "greedy", "beam(beam_size=4, top_beams=4)", "diverse(beam_size=4)", "constrained(beam_size=4)", "sample(n_best=4)",
-    "beam(beam_size=4, coverage_penalty=0.2)", "mbr(candidates='sample(n_best=4)')",
-)  # fmt: skip
+    "greedy",
+    "beam(beam_size=4, top_beams=4)",
+    "diverse(beam_size=4)",
+    "constrained(beam_size=4)",
+    "sample(n_best=4)",
+    "beam(beam_size=4, coverage_penalty=0.2)",
+    "mbr(candidates='sample(n_best=4)')",
+)
 VARIANTS: list[dict[str, Any]] = [
     *({"position_encoding": name} for name in POSITION_ENCODINGS),
-    {"norm_position": "post"}, {"norm": "rms", "activation": "swiglu"}, {"attention_window": 2}, {"kv_heads": 1},
-    {"attention_score": "additive"}, {"layer_sharing": 2}, {"arch": "rnn"},
-]  # fmt: skip
+    {"norm_position": "post"},
+    {"norm": "rms", "activation": "swiglu"},
+    {"attention_window": 2},
+    {"kv_heads": 1},
+    {"attention_score": "additive"},
+    {"layer_sharing": 2},
+    {"arch": "rnn"},
+]
 WORDS = "ba be bi bo bu da de di do du ga ge gi go gu".split()
 
 
 def main() -> None:
     """Run all checks and benchmarks. The exit code is 1 if one fails."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--emulate", action="store_true", help="emulate a GPU on the CPU, with tiny models")
+    parser.add_argument(
+        "--emulate", action="store_true", help="emulate a GPU on the CPU, with tiny models"
+    )
     emulate = parser.parse_args().emulate
     with tempfile.TemporaryDirectory() as name, _device(emulate) as device:
         directory = Path(name)
@@ -86,7 +103,10 @@ def main() -> None:
 def _device(emulate: bool) -> Iterator[torch.device]:
     if not emulate:
         if not torch.cuda.is_available():
-            raise UsageError("no CUDA GPU is available", "scripts/gpu_check.sh --emulate tries the script without one")
+            raise UsageError(
+                "no CUDA GPU is available",
+                "scripts/gpu_check.sh --emulate tries the script without one",
+            )
         yield torch.device(runtime.resolve_device("cuda"))
         return
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
@@ -99,7 +119,10 @@ def _device(emulate: bool) -> Iterator[torch.device]:
 
 
 def _print_machine(device: torch.device) -> None:
-    print(f"Machine: {torch.cuda.get_device_name(device)}, PyTorch {torch.__version__}, CUDA {torch.version.cuda}, ")
+    print(
+        f"Machine: {torch.cuda.get_device_name(device)}, PyTorch {torch.__version__}, CUDA"
+        f" {torch.version.cuda}, "
+    )
     print(f"{runtime.num_threads()} threads of {runtime.cpu_name()}.\n")
 
 
@@ -117,8 +140,12 @@ def _check(device: torch.device, directory: Path) -> bool:
             )
             for precision, limit in (("fp32", 1e-2), ("bf16", 5e-2), ("fp16", 5e-2))
         },
-        "resumed run, relative to an uninterrupted one": lambda: _check_resume(config, directory, device),
-        "translations of all searches, relative to the CPU": lambda: _check_searches(directory, device),
+        "resumed run, relative to an uninterrupted one": lambda: _check_resume(
+            config, directory, device
+        ),
+        "translations of all searches, relative to the CPU": lambda: _check_searches(
+            directory, device
+        ),
     }
     print("| check | result | difference |\n|---|---|---|")
     failed = False
@@ -138,16 +165,32 @@ def _copy_task(directory: Path) -> Config:
     """Write text whose target is its source, and return a config for it."""
     rng = random.Random(0)
     for split, pairs in (("train", 2000), ("valid", 50)):
-        lines = "".join(f"{' '.join(rng.choices(WORDS, k=rng.randint(1, 8)))}\n" for _ in range(pairs))
+        lines = "".join(
+            f"{' '.join(rng.choices(WORDS, k=rng.randint(1, 8)))}\n" for _ in range(pairs)
+        )
         for code in ("en", "de"):
             (directory / f"{split}.{code}").write_text(lines, encoding="utf-8")
     train, valid = str(directory / "train"), str(directory / "valid")
-    return config_io.load(None, [
-        f"data.train=files(train={train!r}, valid={valid!r}, hold_out=False)", "data.clean=[normalize]",
-        "tokenizer.vocab_size=300", "model.dim=32", "model.heads=2", "model.ffn_dim=64", "model.encoder_layers=2",
-        "model.decoder_layers=2", "model.dropout=0.0", "train.steps=40", "train.valid_every=20", "train.log_every=1",
-        "train.batch_tokens=256", "train.calibration_pairs=0", "train.schedule=constant(peak=3e-3, warmup=10)",
-    ])  # fmt: skip
+    return config_io.load(
+        None,
+        [
+            f"data.train=files(train={train!r}, valid={valid!r}, hold_out=False)",
+            "data.clean=[normalize]",
+            "tokenizer.vocab_size=300",
+            "model.dim=32",
+            "model.heads=2",
+            "model.ffn_dim=64",
+            "model.encoder_layers=2",
+            "model.decoder_layers=2",
+            "model.dropout=0.0",
+            "train.steps=40",
+            "train.valid_every=20",
+            "train.log_every=1",
+            "train.batch_tokens=256",
+            "train.calibration_pairs=0",
+            "train.schedule=constant(peak=3e-3, warmup=10)",
+        ],
+    )
 
 
 def _losses(run: Path) -> list[float]:
@@ -184,18 +227,25 @@ def _check_resume(config: Config, directory: Path, device: torch.device) -> tupl
 def _gradients(model: Seq2Seq, device: torch.device) -> dict[str, torch.Tensor]:
     model = copy.deepcopy(model).to(device).train()
     pairs = [([5, 6, 7], [8, 9]), ([10, 11, 12, 13, 14, 15], [16, 17, 18, 19]), ([20], [21])]
-    train_step(model, [collate(pairs).to(device)], adamw(model, TrainConfig()), TrainConfig()).read()
+    train_step(
+        model, [collate(pairs).to(device)], adamw(model, TrainConfig()), TrainConfig()
+    ).read()
     return {name: p.grad.cpu() for name, p in model.named_parameters() if p.grad is not None}
 
 
 def _check_variants(device: torch.device) -> tuple[bool, str]:
-    tiny, worst = ModelConfig(dim=16, heads=4, ffn_dim=32, encoder_layers=2, decoder_layers=2, dropout=0.0), (0.0, "")
+    tiny, worst = (
+        ModelConfig(dim=16, heads=4, ffn_dim=32, encoder_layers=2, decoder_layers=2, dropout=0.0),
+        (0.0, ""),
+    )
     for variant in VARIANTS:
         torch.manual_seed(0)
         model = build_model(replace(tiny, **variant), 23)
         expected, actual = _gradients(model, torch.device("cpu")), _gradients(model, device)
         difference = max((actual[name] - expected[name]).abs().max().item() for name in expected)
-        worst = max(worst, (difference, ", ".join(f"{key}={value}" for key, value in variant.items())))
+        worst = max(
+            worst, (difference, ", ".join(f"{key}={value}" for key, value in variant.items()))
+        )
     return worst[0] < 1e-3, f"{worst[0]:.1e} ({worst[1]})"
 
 
@@ -207,17 +257,32 @@ def _check_searches(directory: Path, device: torch.device) -> tuple[bool, str]:
         one, other = (engine.translate(lines, spec) for engine in engines)
         differing[spec] = sum(a != b for a, b in zip(one, other, strict=True))
     worst = max(differing, key=lambda spec: differing[spec])
-    return differing[worst] <= 1, f"at most {differing[worst]} of {len(lines)} lines differ ({worst})"
+    return (
+        differing[worst] <= 1,
+        f"at most {differing[worst]} of {len(lines)} lines differ ({worst})",
+    )
 
 
 # ---- benchmarks
 
 
 def _benchmark_training(emulate: bool) -> bool:
-    """Benchmark the base model with and without a compiled loss, and return whether a benchmark failed."""
+    """Benchmark the base model with and without a compiled loss, and return whether a benchmark
+    failed."""
     arguments = ["--workload", "gpu", "--repeats", "5", "--updates", "40", "--pairs", "500000"]
     if emulate:
-        arguments = ["--workload", "gpu", "--repeats", "1", "--updates", "2", "--pairs", "2000", "--matrix-side", "64"]
+        arguments = [
+            "--workload",
+            "gpu",
+            "--repeats",
+            "1",
+            "--updates",
+            "2",
+            "--pairs",
+            "2000",
+            "--matrix-side",
+            "64",
+        ]
         arguments += [word for option in SMALL for word in ("--set", option)]
     runs = [[*arguments, "--precision", precision] for precision in ("bf16", "fp16", "fp32")]
     if not emulate:  # torch.compile does not trace the tensors of the emulated device
@@ -250,19 +315,29 @@ def _benchmark_decoding(device: torch.device, emulate: bool) -> None:
     torch.manual_seed(0)
     model = TorchModel([build_model(sizes, vocabulary).to(device)], torch.bfloat16)
     rng = np.random.default_rng(0)
-    print("| rows in a batch | " + " | ".join(("greedy, tokens/s", "beam 4, tokens/s")) + " |\n|---|---|---|")
+    print(
+        "| rows in a batch | "
+        + " | ".join(("greedy, tokens/s", "beam 4, tokens/s"))
+        + " |\n|---|---|---|"
+    )
     for num_rows in rows:
         speeds = []
         for spec, width in (("greedy", 1), ("beam(beam_size=4)", 4)):
-            sources = [[*rng.integers(4, vocabulary, 24).tolist(), EOS] for _ in range(num_rows // width)]
+            sources = [
+                [*rng.integers(4, vocabulary, 24).tolist(), EOS] for _ in range(num_rows // width)
+            ]
             request = SearchRequest(sources, np.full(len(sources), 4 if emulate else 32), BOS, EOS)
             seconds = []
             for _ in range(4):  # the first one is a warm-up
                 start = time.perf_counter()
                 hypotheses = parse_search(spec)(model, request)
                 seconds.append(time.perf_counter() - start)
-            speeds.append(sum(len(h[0].ids) + 1 for h in hypotheses) / statistics.median(seconds[1:]))
-        print(f"| {num_rows} | " + " | ".join(f"{speed:,.0f}" for speed in speeds) + " |", flush=True)
+            speeds.append(
+                sum(len(h[0].ids) + 1 for h in hypotheses) / statistics.median(seconds[1:])
+            )
+        print(
+            f"| {num_rows} | " + " | ".join(f"{speed:,.0f}" for speed in speeds) + " |", flush=True
+        )
     print()
 
 
@@ -270,18 +345,29 @@ def _train_multi30k(device: torch.device, directory: Path, emulate: bool) -> Non
     """Train on Multi30k and print BLEU of the test set."""
     corpus = os.environ.get("MULTI30K")
     if not corpus or emulate:
-        print(f"Multi30k: skipped, because {'the GPU is emulated' if emulate else 'MULTI30K is not set'}.")
+        print(
+            "Multi30k: skipped, because"
+            f" {'the GPU is emulated' if emulate else 'MULTI30K is not set'}."
+        )
         return
     _nmt("data", "download", "multi30k", "--from", corpus, "--force")
     run = directory / "multi30k"
     options = [
-        "model.dim=256", "model.ffn_dim=1024", "model.dropout=0.3", "train.batch_tokens=4096", "train.steps=2400",
-        "train.valid_every=300", "train.average_last=3", "train.keep_last=3",
-    ]  # fmt: skip
+        "model.dim=256",
+        "model.ffn_dim=1024",
+        "model.dropout=0.3",
+        "train.batch_tokens=4096",
+        "train.steps=2400",
+        "train.valid_every=300",
+        "train.average_last=3",
+        "train.keep_last=3",
+    ]
     start = time.monotonic()
     train(config_io.load(config_io.find("multi30k"), options), run, device=str(device))
     seconds = time.monotonic() - start
-    scores = _nmt("evaluate", "--model", str(run), "--device", "cuda", "--output", str(directory / "eval"))
+    scores = _nmt(
+        "evaluate", "--model", str(run), "--device", "cuda", "--output", str(directory / "eval")
+    )
     print(f"Multi30k, trained in {seconds:.0f} s:\n\n```\n{scores.strip()}\n```")
 
 

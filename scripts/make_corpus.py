@@ -1,10 +1,12 @@
 #!/usr/bin/env python
-"""Generate a large parallel corpus from a small one, to benchmark time and memory with millions of pairs.
+"""Generate a large parallel corpus from a small one, to benchmark time and memory with millions of
+pairs.
 
     scripts/make_corpus.py 4500000 big europarl.en.gz:europarl.de.gz news.en.gz:news.de.gz
 
-Repeats the pairs in random order. From the second repetition on, replaces some words of each sentence with random words
-of the corpus, so that nearly all pairs are unique. The result is not suitable for training.
+Repeats the pairs in random order. From the second repetition on, replaces some words of each
+sentence with random words of the corpus, so that nearly all pairs are unique. The result is not
+suitable for training.
 """
 
 from __future__ import annotations
@@ -20,18 +22,29 @@ from nmt.data.pairs import Pair, read_pairs, write_pairs
 
 def main() -> None:
     """Write PREFIX.en and PREFIX.de."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("pairs", type=int)
     parser.add_argument("prefix", type=Path)
     parser.add_argument("texts", nargs="+", metavar="SRC:TGT")
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
     texts = [text.partition(":") for text in arguments.texts]
-    seeds = [pair for src, _, tgt in texts for pair in read_pairs(Path(src), Path(tgt)) if all(map(str.strip, pair))]
+    seeds = [
+        pair
+        for src, _, tgt in texts
+        for pair in read_pairs(Path(src), Path(tgt))
+        if all(map(str.strip, pair))
+    ]
     if not seeds:
         parser.error("the texts have no sentence pairs")
-    outputs = [arguments.prefix.with_name(f"{arguments.prefix.name}.{code}") for code in ("en", "de")]
-    write_pairs(outputs[0], outputs[1], _perturbed(seeds, arguments.pairs, random.Random(arguments.seed)))
+    outputs = [
+        arguments.prefix.with_name(f"{arguments.prefix.name}.{code}") for code in ("en", "de")
+    ]
+    write_pairs(
+        outputs[0], outputs[1], _perturbed(seeds, arguments.pairs, random.Random(arguments.seed))
+    )
 
 
 def _perturbed(seeds: list[Pair], count: int, rng: random.Random) -> Iterator[Pair]:
@@ -41,7 +54,10 @@ def _perturbed(seeds: list[Pair], count: int, rng: random.Random) -> Iterator[Pa
             rng.shuffle(seeds)
         source, target = seeds[number % len(seeds)]
         if number >= len(seeds):
-            source, target = _replace_words(source, words[0], rng), _replace_words(target, words[1], rng)
+            source, target = (
+                _replace_words(source, words[0], rng),
+                _replace_words(target, words[1], rng),
+            )
         yield source, target
 
 

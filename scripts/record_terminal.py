@@ -37,8 +37,12 @@ WEB_FONT = re.compile(r"\s*@font-face \{.*?\}", re.DOTALL)
 
 def main() -> None:
     """Parse the arguments, run the commands and write the image."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("commands", nargs="*", default=COMMANDS, help="commands to run, each in quotes")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "commands", nargs="*", default=COMMANDS, help="commands to run, each in quotes"
+    )
     parser.add_argument("-o", "--output", type=Path, required=True, help="SVG file to write")
     parser.add_argument("--width", type=int, default=110, help="columns of the terminal")
     args = parser.parse_args()
@@ -53,7 +57,9 @@ def record(commands: list[str] | tuple[str, ...], width: int) -> str:
         NMTError: a command failed.
     """
     console = Console(record=True, width=width, file=io.StringIO())
-    with tempfile.TemporaryDirectory() as directory:  # without runs, the pretrained models translate
+    with (
+        tempfile.TemporaryDirectory() as directory
+    ):  # without runs, the pretrained models translate
         for command in commands:
             console.print(Text.assemble(("$ ", "bold green"), (command, "bold")))
             console.print(Text(_run(command, directory, width).rstrip()))
@@ -63,7 +69,12 @@ def record(commands: list[str] | tuple[str, ...], width: int) -> str:
 
 def _run(command: str, directory: str, width: int) -> str:
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
-    environment = os.environ | {"PATH": path, "COLUMNS": str(width), "NO_COLOR": "1", "NMT_RUNS": directory}
+    environment = os.environ | {
+        "PATH": path,
+        "COLUMNS": str(width),
+        "NO_COLOR": "1",
+        "NMT_RUNS": directory,
+    }
     done = subprocess.run(
         shlex.split(command),
         cwd=directory,
@@ -74,7 +85,9 @@ def _run(command: str, directory: str, width: int) -> str:
         check=False,
     )
     if done.returncode:
-        raise NMTError(f"{command} failed with exit code {done.returncode}:\n{done.stdout.rstrip()}")
+        raise NMTError(
+            f"{command} failed with exit code {done.returncode}:\n{done.stdout.rstrip()}"
+        )
     return done.stdout
 
 

@@ -1,4 +1,5 @@
-"""MkDocs hook: generate the pages on commands, options and modules, and rewrite links to files outside docs/."""
+"""MkDocs hook: generate the pages on commands, options and modules, and rewrite links to files
+outside docs/."""
 
 from __future__ import annotations
 
@@ -48,7 +49,12 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 def commands() -> str:
     """Return the command reference as Markdown."""
     root: Any = typer.main.get_command(app)
-    return "\n\n".join(["# Commands", *(_command(name, command) for name, command in _leaves("nmt", root))]) + "\n"
+    return (
+        "\n\n".join(
+            ["# Commands", *(_command(name, command) for name, command in _leaves("nmt", root))]
+        )
+        + "\n"
+    )
 
 
 def _leaves(name: str, command: Any) -> Iterator[tuple[str, Any]]:
@@ -65,7 +71,11 @@ def _command(name: str, command: Any) -> str:
     parts = [f"## {name}", about.replace("\b", "").strip()]
     if examples:
         parts.append(f"```sh\n{inspect.cleandoc(examples)}\n```")
-    rows = [_parameter(parameter) for parameter in command.params if not getattr(parameter, "hidden", False)]
+    rows = [
+        _parameter(parameter)
+        for parameter in command.params
+        if not getattr(parameter, "hidden", False)
+    ]
     if rows:
         parts.append("\n".join(["| parameter | default | description |", "|---|---|---|", *rows]))
     return "\n\n".join(parts)
@@ -75,8 +85,16 @@ def _parameter(parameter: Any) -> str:
     is_argument = parameter.param_type_name == "argument"
     value = parameter.metavar or parameter.name.rstrip("_").upper().replace("_", "-")
     suffix = "" if getattr(parameter, "is_flag", False) else f" {value}"
-    names = [value] if is_argument else [f"{name}{suffix}" for name in (*parameter.opts, *parameter.secondary_opts)]
-    default = parameter.show_default if isinstance(parameter.show_default, str) else _code(parameter.default)
+    names = (
+        [value]
+        if is_argument
+        else [f"{name}{suffix}" for name in (*parameter.opts, *parameter.secondary_opts)]
+    )
+    default = (
+        parameter.show_default
+        if isinstance(parameter.show_default, str)
+        else _code(parameter.default)
+    )
     return f"| {', '.join(map(_code, names))} | {default} | {_cell(parameter.help or '')} |"
 
 
@@ -92,12 +110,19 @@ def options() -> str:
 
 def modules() -> str:
     """Return every module with the first paragraph of its docstring as Markdown."""
-    parts = ["# Modules", "The layers of the packages are described under [Architecture](../architecture.md)."]
+    parts = [
+        "# Modules",
+        "The layers of the packages are described under [Architecture](../architecture.md).",
+    ]
     files = sorted(
-        (path.relative_to(PACKAGE.parent) for path in PACKAGE.rglob("*.py")), key=lambda path: path.parts[:-1]
+        (path.relative_to(PACKAGE.parent) for path in PACKAGE.rglob("*.py")),
+        key=lambda path: path.parts[:-1],
     )
     for directory, paths in groupby(files, key=lambda path: path.parent):
-        rows = [f"| [{path.name}](../../{path.as_posix()}) | {_cell(_summary(path))} |" for path in sorted(paths)]
+        rows = [
+            f"| [{path.name}](../../{path.as_posix()}) | {_cell(_summary(path))} |"
+            for path in sorted(paths)
+        ]
         parts.append(f"## {directory.as_posix()}")
         parts.append("\n".join(["| module | subject |", "|---|---|", *rows]))
     return "\n\n".join(parts) + "\n"

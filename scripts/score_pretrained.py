@@ -1,17 +1,21 @@
 #!/usr/bin/env python3
-"""Evaluate models between English and German on test sets, noisy and short input and names, and print Markdown tables.
+"""Evaluate models between English and German on test sets, noisy and short input and names, and
+print Markdown tables.
 
-    scripts/score_pretrained.py                                  # the pretrained models on Tatoeba, Multi30k and wmt13
-    scripts/score_pretrained.py --wrong runs/en-de runs/de-en    # other models, and the inputs they get wrong
-    scripts/score_pretrained.py --test tatoeba --test "files(test='newstest2013')"
+    scripts/score_pretrained.py                                  # the pretrained models on Tatoeba,
+    Multi30k and wmt13 scripts/score_pretrained.py --wrong runs/en-de runs/de-en    # other models,
+    and the inputs they get wrong scripts/score_pretrained.py --test tatoeba --test
+    "files(test='newstest2013')"
 
-Each kind of source noise is added to every sentence of the first test set. `nmt data download` fetches the corpora.
-Each test set is also searched for translations with less than half of the words of the source or with a loop.
+Each kind of source noise is added to every sentence of the first test set. `nmt data download`
+fetches the corpora. Each test set is also searched for translations with less than half of the
+words of the source or with a loop.
 
-data/short_inputs.tsv has 150 words, commands, greetings, numbers, dates, names and addresses for each direction, and
-data/first_sentences.tsv has sentences that people type first: source language, category, input, and the accepted
-translations, separated by bars. Case and final punctuation are not compared. data/proper_names.tsv has 200 names of
-persons, places and firms, each of which must be in the translation of a sentence letter by letter.
+data/short_inputs.tsv has 150 words, commands, greetings, numbers, dates, names and addresses for
+each direction, and data/first_sentences.tsv has sentences that people type first: source language,
+category, input, and the accepted translations, separated by bars. Case and final punctuation are
+not compared. data/proper_names.tsv has 200 names of persons, places and firms, each of which must
+be in the translation of a sentence letter by letter.
 """
 
 from __future__ import annotations
@@ -57,13 +61,17 @@ def load(model: str) -> Translator:
     translator = Translator.load(model)
     src, tgt = translator.config.data.src, translator.config.data.tgt
     if {src, tgt} != {"en", "de"}:
-        raise UsageError(f"{model} translates from {src} to {tgt}", "choose a model between English and German")
+        raise UsageError(
+            f"{model} translates from {src} to {tgt}", "choose a model between English and German"
+        )
     return translator
 
 
 def add_noise(test: TestSet, kind: str) -> TestSet:
     noise = SourceNoise([kind])
-    sources = [noise.apply(source, [True], Random(f"{SEED} {i}")) for i, source in enumerate(test.sources)]
+    sources = [
+        noise.apply(source, [True], Random(f"{SEED} {i}")) for i, source in enumerate(test.sources)
+    ]
     return replace(test, name=f"… with `{kind}`", sources=sources)
 
 
@@ -73,7 +81,8 @@ def test_sets(names: list[str], src: str, tgt: str) -> Iterator[TestSet]:
 
 
 def score_test_sets(translator: Translator, tests: Iterable[TestSet]) -> dict[str, Column]:
-    """Return columns for BLEU, chrF2 and incomplete translations; scores with half of the 95% confidence interval."""
+    """Return columns for BLEU, chrF2 and incomplete translations; scores with half of the 95%
+    confidence interval."""
     columns: dict[str, Column] = {"BLEU": {}, "chrF2": {}, "short or loop": {}}
     for test in tests:
         hypotheses = translate_test_set(translator, test, translator.config.search)
@@ -87,13 +96,17 @@ def score_test_sets(translator: Translator, tests: Iterable[TestSet]) -> dict[st
 
 
 def is_incomplete(source: str, translation: str) -> bool:
-    """Return whether a translation has less than half of the words of the source, or repeats a phrase."""
+    """Return whether a translation has less than half of the words of the source, or repeats a
+    phrase."""
     is_short = 2 * len(translation.split()) < len(source.split())
-    return is_short or (REPETITION.search(translation) is not None and not REPETITION.search(source))
+    return is_short or (
+        REPETITION.search(translation) is not None and not REPETITION.search(source)
+    )
 
 
 def score_short_inputs(model: str, translator: Translator, *, print_wrong: bool) -> Column:
-    """Return the number of accepted translations of each category, translated as `nmt translate` does by default."""
+    """Return the number of accepted translations of each category, translated as `nmt translate`
+    does by default."""
     rows = [line.split("\t") for path in INPUTS for line in read_lines(path)]
     rows = [row for row in rows if row[0] == translator.config.data.src]
     counts = Counter(category for _, category, _, _ in rows)
@@ -114,7 +127,9 @@ def score_names(model: str, translator: Translator, *, print_wrong: bool) -> Col
     """Return the number of names of each kind that a translation has letter by letter."""
     names = [line.split("\t") for line in read_lines(NAMES)]
     src = translator.config.data.src
-    outputs = Guard(translator).translate([NAME_SENTENCES[src, kind].format(name) for kind, name in names])
+    outputs = Guard(translator).translate(
+        [NAME_SENTENCES[src, kind].format(name) for kind, name in names]
+    )
     counts = Counter(kind for kind, _ in names)
     kept: Counter[str] = Counter()
     for (kind, name), output in zip(names, outputs, strict=True):
@@ -136,9 +151,13 @@ def print_table(head: str, columns: dict[str, Column]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("models", nargs="*", default=["en-de-small", "de-en-small"])
-    parser.add_argument("--test", action="append", metavar="NAME", help="Corpus or test set of sacreBLEU.")
     parser.add_argument(
-        "--wrong", action="store_true", help="Print the translations of inputs and names that are wrong."
+        "--test", action="append", metavar="NAME", help="Corpus or test set of sacreBLEU."
+    )
+    parser.add_argument(
+        "--wrong",
+        action="store_true",
+        help="Print the translations of inputs and names that are wrong.",
     )
     options = parser.parse_args()
     scores: dict[str, Column] = {}
@@ -149,7 +168,10 @@ def main() -> None:
         for model, translator in translators.items():
             data = translator.config.data
             tests = test_sets(options.test or ["tatoeba", "multi30k", "wmt13"], data.src, data.tgt)
-            scores |= {f"{model} {metric}": column for metric, column in score_test_sets(translator, tests).items()}
+            scores |= {
+                f"{model} {metric}": column
+                for metric, column in score_test_sets(translator, tests).items()
+            }
             short[model] = score_short_inputs(model, translator, print_wrong=options.wrong)
             names[model] = score_names(model, translator, print_wrong=options.wrong)
         print_table("test set", scores)

@@ -3,7 +3,8 @@
 
     scripts/student_table.py multi30k runs/multi30k runs/students/multi30k
 
-The models take turns and the table has medians, which are reliable on a shared machine. Times include tokenization.
+The models take turns and the table has medians, which are reliable on a shared machine. Times
+include tokenization.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ SETTINGS = (("fp32", "beam(beam_size=4)"), ("int8", "beam(beam_size=4)"), ("int8
 
 def main() -> None:
     """Measure, and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("corpus")
     parser.add_argument("teacher")
     parser.add_argument("student")

@@ -38,13 +38,28 @@ TINY = {
     "train.valid_every": "10",
     "train.valid_pairs": "5",
     "train.batch_tokens": "512",
-    "train.optimizer": "adamw",  # also for the recurrent model, and for equality in two processes to 1e-6
-    "train.schedule": "linear(peak=1e-3, warmup=100)",  # with a higher one, translations would be empty
+    # Also for the recurrent model, and for equality in two processes to 1e-6
+    "train.optimizer": "adamw",
+    # With a higher one, translations would be empty
+    "train.schedule": "linear(peak=1e-3, warmup=100)",
     "train.source_noise": "",
     "train.log_every": "5",
 }
-NOUNS = {"dog": "Hund", "cat": "Kater", "tree": "Baum", "bird": "Vogel", "boat": "Kahn", "stone": "Stein"}
-ADJECTIVES = {"small": "kleine", "old": "alte", "green": "grüne", "heavy": "schwere", "quiet": "leise"}
+NOUNS = {
+    "dog": "Hund",
+    "cat": "Kater",
+    "tree": "Baum",
+    "bird": "Vogel",
+    "boat": "Kahn",
+    "stone": "Stein",
+}
+ADJECTIVES = {
+    "small": "kleine",
+    "old": "alte",
+    "green": "grüne",
+    "heavy": "schwere",
+    "quiet": "leise",
+}
 VERBS = {"sees": "sieht", "draws": "malt", "finds": "findet", "carries": "trägt"}
 
 
@@ -54,7 +69,8 @@ def sentences(count: int) -> tuple[list[str], list[str]]:
     chosen = random.Random(1).sample(list(itertools.product(things, VERBS, things)), count)
     source = [f"the {a} {n} {v} the {b} {m}." for (a, n), v, (b, m) in chosen]
     target = [
-        f"der {ADJECTIVES[a]} {NOUNS[n]} {VERBS[v]} den {ADJECTIVES[b]}n {NOUNS[m]}." for (a, n), v, (b, m) in chosen
+        f"der {ADJECTIVES[a]} {NOUNS[n]} {VERBS[v]} den {ADJECTIVES[b]}n {NOUNS[m]}."
+        for (a, n), v, (b, m) in chosen
     ]
     return source, target
 
@@ -94,7 +110,8 @@ class Done:
         return [line.removeprefix(label) for line in self.err.split("\n") if line.startswith(label)]
 
     def without_traceback(self) -> Done:
-        """Check that neither the command nor its child processes printed a traceback, and return self."""
+        """Check that neither the command nor its child processes printed a traceback, and return
+        self."""
         assert "Traceback" not in self.err, self.err
         return self
 
@@ -104,7 +121,8 @@ class Done:
         return self
 
     def assert_fails(self, code: int, *texts: str) -> None:
-        """Check that the command failed with this exit code, one error line with the texts, and no output."""
+        """Check that the command failed with this exit code, one error line with the texts, and no
+        output."""
         assert self.code == code, self.err
         assert len(self.errors) == 1, self.err
         assert self.out == ""
@@ -116,8 +134,9 @@ class Done:
 class CommandLine:
     """Runs `nmt` commands in `directory`.
 
-    A call runs a command in the test process, which avoids importing PyTorch again. `process` and `start` run
-    `python -m nmt`, for tests of signals, pipes, locks, limits and imports, or of equal results in two processes.
+    A call runs a command in the test process, which avoids importing PyTorch again. `process` and
+    `start` run `python -m nmt`, for tests of signals, pipes, locks, limits and imports, or of equal
+    results in two processes.
     """
 
     directory: Path
@@ -129,11 +148,17 @@ class CommandLine:
             streams = [stack.enter_context(tempfile.TemporaryFile()) for _ in range(3)]
             streams[0].write(stdin)
             streams[0].seek(0)
-            with _isolated(self._variables()), contextlib.chdir(self.directory), _redirected(streams):
+            with (
+                _isolated(self._variables()),
+                contextlib.chdir(self.directory),
+                _redirected(streams),
+            ):
                 sys.argv = ["nmt", *map(str, arguments)]
                 with pytest.raises(SystemExit) as end:
                     cli.main()
-            out, err = (os.pread(file.fileno(), os.fstat(file.fileno()).st_size, 0) for file in streams[1:])
+            out, err = (
+                os.pread(file.fileno(), os.fstat(file.fileno()).st_size, 0) for file in streams[1:]
+            )
         assert isinstance(end.value.code, int | None)
         return Done(end.value.code or 0, out.decode(), err.decode()).without_traceback()
 
@@ -145,9 +170,13 @@ class CommandLine:
         self, *arguments: str | Path, program: Sequence[str] = ("-m", "nmt"), **options: object
     ) -> subprocess.Popen[bytes]:
         """Start a process. By default, stdin, stdout and stderr are pipes."""
-        defaults = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE) | {"preexec_fn": heed_interrupts}
+        defaults = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE) | {
+            "preexec_fn": heed_interrupts
+        }
         command = [sys.executable, *program, *map(str, arguments)]
-        return subprocess.Popen(command, cwd=self.directory, env=self._variables(), **defaults | options)
+        return subprocess.Popen(
+            command, cwd=self.directory, env=self._variables(), **defaults | options
+        )
 
     def process(self, *arguments: str | Path, stdin: bytes = b"", **options: object) -> Done:
         """Run a process, and check that it does not print a traceback."""
@@ -156,50 +185,85 @@ class CommandLine:
             out, err = process.communicate(stdin or None, timeout=300)
         finally:
             process.kill()
-        return Done(process.returncode, (out or b"").decode(), (err or b"").decode()).without_traceback()
+        return Done(
+            process.returncode, (out or b"").decode(), (err or b"").decode()
+        ).without_traceback()
 
     def in_one_process(self, *commands: Sequence[str | Path], prelude: str = "") -> list[Done]:
-        """Run commands in one new process after `prelude`: importing PyTorch takes longer than most of them."""
+        """Run commands in one new process after `prelude`: importing PyTorch takes longer than most
+        of them."""
         words = json.dumps([[*map(str, arguments)] for arguments in commands])
         done = subprocess.run(
-            [sys.executable, "-c", prelude + SEVERAL, words], cwd=self.directory, env=self._variables(),
-            stdin=subprocess.DEVNULL, capture_output=True, encoding="utf-8", timeout=300, check=False,
-        )  # fmt: skip
+            [sys.executable, "-c", prelude + SEVERAL, words],
+            cwd=self.directory,
+            env=self._variables(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            encoding="utf-8",
+            timeout=300,
+            check=False,
+        )
         *outs, rest_out = done.stdout.split("\f")
         *logs, rest_err = done.stderr.split("\f")
         assert len(outs) == len(logs) == len(commands), done.stderr
         assert (done.returncode, rest_out, rest_err) == (0, "", ""), done.stderr
         parts = (log.rpartition("\n") for log in logs)
-        return [Done(int(code), out, err).without_traceback() for out, (err, _, code) in zip(outs, parts, strict=True)]
+        return [
+            Done(int(code), out, err).without_traceback()
+            for out, (err, _, code) in zip(outs, parts, strict=True)
+        ]
 
     def _variables(self) -> dict[str, str]:
         known = {"NMT_DATA": "data", "NMT_RUNS": "runs", "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
         return os.environ | known | self.environment
 
-    def train(self, run: str, corpus: str = "files(train='text')", *arguments: str, **changes: str) -> Done:
+    def train(
+        self, run: str, corpus: str = "files(train='text')", *arguments: str, **changes: str
+    ) -> Done:
         """Train a tiny model. `changes` are config options with `__` in place of a dot."""
         return self.run(*training(run, corpus, *arguments, **changes))
 
 
-def training(run: str, corpus: str = "files(train='text')", *arguments: str, **changes: str) -> list[str]:
+def training(
+    run: str, corpus: str = "files(train='text')", *arguments: str, **changes: str
+) -> list[str]:
     """Return the arguments to train a tiny model."""
-    options = TINY | {key.replace("__", "."): value for key, value in changes.items()} | {"data.train": corpus}
+    options = (
+        TINY
+        | {key.replace("__", "."): value for key, value in changes.items()}
+        | {"data.train": corpus}
+    )
     if "--batch-tokens" in arguments:
         del options["train.batch_tokens"]
-    if "tokenizer.model" in options or "--init-from" in arguments:  # the other options have no effect
-        options = {key: options[key] for key in options if key == "tokenizer.model" or "tokenizer." not in key}
-    return ["train", "--run", run, *arguments, *(w for k, v in options.items() for w in ("--set", f"{k}={v}"))]
+    if (
+        "tokenizer.model" in options or "--init-from" in arguments
+    ):  # the other options have no effect
+        options = {
+            key: options[key]
+            for key in options
+            if key == "tokenizer.model" or "tokenizer." not in key
+        }
+    return [
+        "train",
+        "--run",
+        run,
+        *arguments,
+        *(w for k, v in options.items() for w in ("--set", f"{k}={v}")),
+    ]
 
 
 def write(prefix: Path, source: list[str] | bytes, target: list[str] | bytes) -> None:
     """Write PREFIX.en and PREFIX.de."""
     for code, text in (("en", source), ("de", target)):
-        content = text if isinstance(text, bytes) else "".join(f"{line}\n" for line in text).encode()
+        content = (
+            text if isinstance(text, bytes) else "".join(f"{line}\n" for line in text).encode()
+        )
         prefix.with_name(f"{prefix.name}.{code}").write_bytes(content)
 
 
 def wait_until(process: subprocess.Popen[bytes], condition: Callable[[], T]) -> T:
-    """Wait until the result of `condition` is true, and return it. Fails if the process ends, or after two minutes."""
+    """Wait until the result of `condition` is true, and return it. Fails if the process ends, or
+    after two minutes."""
     end = time.monotonic() + 120
     while not (result := condition()):
         assert process.poll() is None, process.stderr and process.stderr.read()
@@ -214,13 +278,16 @@ def has_content(path: Path) -> bool:
 
 @contextlib.contextmanager
 def _isolated(variables: Mapping[str, str]) -> Iterator[None]:
-    """Emulate environment, seeds and warnings of a new process, and check that the command changes nothing else."""
+    """Emulate environment, seeds and warnings of a new process, and check that the command changes
+    nothing else."""
     states = random.getstate(), np.random.get_state()
     settings = _process_settings()
     with (
         mock.patch.dict(os.environ, variables, clear=True),
         mock.patch.object(sys, "argv", sys.argv),
-        mock.patch.object(process_settings, "tune_malloc_for_training"),  # would affect the following tests
+        mock.patch.object(
+            process_settings, "tune_malloc_for_training"
+        ),  # would affect the following tests
         torch.random.fork_rng(devices=[]),
         warnings.catch_warnings(),
     ):
@@ -239,21 +306,27 @@ def _isolated(variables: Mapping[str, str]) -> Iterator[None]:
 def _process_settings() -> tuple[object, ...]:
     """Return process settings that a command must not change."""
     torch_settings = (
-        torch.get_num_threads(), torch.are_deterministic_algorithms_enabled(), torch.get_default_dtype(),
-        torch.is_grad_enabled(), torch.is_inference_mode_enabled(),
-    )  # fmt: skip
+        torch.get_num_threads(),
+        torch.are_deterministic_algorithms_enabled(),
+        torch.get_default_dtype(),
+        torch.is_grad_enabled(),
+        torch.is_inference_mode_enabled(),
+    )
     signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE)
     return os.getcwd(), *map(signal.getsignal, signals), *torch_settings
 
 
-def _print_warning(message: Warning | str, category: type[Warning], filename: str, lineno: int, *rest: object) -> None:
+def _print_warning(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, *rest: object
+) -> None:
     """Print a warning to stderr instead of recording it in pytest."""
     sys.stderr.write(warnings.formatwarning(message, category, filename, lineno))
 
 
 @contextlib.contextmanager
 def _redirected(files: list[BinaryIO]) -> Iterator[None]:
-    """Redirect the standard streams to files, including those of child processes and C libraries."""
+    """Redirect the standard streams to files, including those of child processes and C
+    libraries."""
     names = ("stdin", "stdout", "stderr")
     before = [(getattr(sys, name), os.dup(number)) for number, name in enumerate(names)]
     try:

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 import hypothesis
 import pytest
 
-if TYPE_CHECKING:  # imports PyTorch, which takes seconds; the main process of pytest-xdist runs no test
+if (
+    TYPE_CHECKING
+):  # imports PyTorch, which takes seconds; the main process of pytest-xdist runs no test
     from commandline import CommandLine
 
 # An example may take longer while the other worker is busy: no test is timed.
@@ -23,12 +25,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path.name != "test_experiments.py")
 
 
-ALLOWED_SKIPS = re.compile(r"processor|GPU|shared corpora|needs the weights themselves|Windows-1252")
+ALLOWED_SKIPS = re.compile(
+    r"processor|GPU|shared corpora|needs the weights themselves|Windows-1252"
+)
 """Reasons to skip a test that hold on a machine with everything installed."""
 
 
 class StrictSkips:
-    """Lets the run fail if a test was skipped for another reason: CI must not lose tests silently."""
+    """Lets the run fail if a test was skipped for another reason: CI must not lose tests
+    silently."""
 
     def __init__(self) -> None:
         self.unexpected: set[str] = set()
@@ -42,7 +47,11 @@ class StrictSkips:
         self._collect(report)
 
     def _collect(self, report: pytest.TestReport | pytest.CollectReport) -> None:
-        if not report.skipped or hasattr(report, "wasxfail") or not isinstance(report.longrepr, tuple):
+        if (
+            not report.skipped
+            or hasattr(report, "wasxfail")
+            or not isinstance(report.longrepr, tuple)
+        ):
             return
         reason = report.longrepr[2]
         if not ALLOWED_SKIPS.search(reason):
@@ -74,7 +83,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def prepared_data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Prepare data in a temporary directory; the directories in it are named after fingerprints of their content."""
+    """Prepare data in a temporary directory; the directories in it are named after fingerprints of
+    their content."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("NMT_DATA", str(tmp_path_factory.mktemp("data")))
         yield
@@ -88,7 +98,11 @@ def directory(tmp_path: Path) -> Path:
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
     playwright = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    chromium = (
+        shutil.which("chromium")
+        or shutil.which("chromium-browser")
+        or shutil.which("google-chrome")
+    )
     if chromium is None:
         pytest.skip("needs Chromium")
     with playwright.sync_playwright() as started:
@@ -99,7 +113,8 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture(autouse=True)
 def few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fine-tuning in the test process ends with significance tests, which would take a second each."""
+    """Fine-tuning in the test process ends with significance tests, which would take a second
+    each."""
     monkeypatch.setattr("nmt.train.fine_tuning.RESAMPLES", 100)
 
 

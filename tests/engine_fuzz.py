@@ -1,7 +1,8 @@
-"""Random models, batches and searches on the native engine: `python tests/engine_fuzz.py STEPS [SEED]`.
+"""Random models, batches and searches on the native engine: `python tests/engine_fuzz.py STEPS
+[SEED]`.
 
-It is meant for an engine that is compiled with sanitizers, which end the process at the first invalid memory access.
-It also checks that all results are finite and that probabilities sum to one.
+It is meant for an engine that is compiled with sanitizers, which end the process at the first
+invalid memory access. It also checks that all results are finite and that probabilities sum to one.
 """
 
 from __future__ import annotations
@@ -127,7 +128,9 @@ class Fuzzer:
             )
             result = state.step(request)
             assert result.log_p_RV is not None
-            np.testing.assert_allclose(np.exp(result.log_p_RV.astype(np.float64)).sum(1), 1, atol=1e-3)
+            np.testing.assert_allclose(
+                np.exp(result.log_p_RV.astype(np.float64)).sum(1), 1, atol=1e-3
+            )
             if state.attention_RS is not None:
                 np.testing.assert_allclose(state.attention_RS.sum(1), 1, atol=1e-3)
             num_parents = rows
@@ -143,7 +146,9 @@ class Fuzzer:
         constraints: list[list[list[int]]] = []
         if spec.startswith("constrained"):
             constraints = [[self.ids(self.integer(1, 4), model.vocab_size)] for _ in sources]
-        request = SearchRequest(sources, max_lengths, BOS, EOS, prefixes, constraints, suppressed_ids=(0, 1, BOS))
+        request = SearchRequest(
+            sources, max_lengths, BOS, EOS, prefixes, constraints, suppressed_ids=(0, 1, BOS)
+        )
         for hypotheses in parse_search(spec)(model, request):
             assert np.isfinite([hypothesis.log_prob for hypothesis in hypotheses]).all()
 

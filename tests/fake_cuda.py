@@ -4,24 +4,28 @@
         train(config, run, device="cuda")
     print(gpu.waits)
 
-Inside the context, the code takes its CUDA branches with the numbers of a CPU. A product of a tensor of the GPU with
-one of the CPU raises `DeviceMismatchError`, as on a GPU, and operations that make the host wait for a GPU are counted
-by their place in the code. A GPU tensor is a wrapper that holds a tensor of the CPU (`host`); PyTorch itself sees a
-tensor of the `meta` device without storage, and passes each operator to `__torch_dispatch__`, which runs it on the
-hosts. The random generator of the GPU is separate from that of the CPU, and the values of an asynchronous copy to the
+Inside the context, the code takes its CUDA branches with the numbers of a CPU. A product of a
+tensor of the GPU with one of the CPU raises `DeviceMismatchError`, as on a GPU, and operations that
+make the host wait for a GPU are counted by their place in the code. A GPU tensor is a wrapper that
+holds a tensor of the CPU (`host`); PyTorch itself sees a tensor of the `meta` device without
+storage, and passes each operator to `__torch_dispatch__`, which runs it on the hosts. The random
+generator of the GPU is separate from that of the CPU, and the values of an asynchronous copy to the
 CPU are there after the next wait.
 
 Limits:
 
-- Kernels, streams, memory and speed are those of a CPU. Only waits that PyTorch itself causes are counted, and an
+- Kernels, streams, memory and speed are those of a CPU. Only waits that PyTorch itself causes are
+counted, and an
   out-of-memory error must be raised by a test.
 - A device must have an index: `cuda:0`, as `runtime.resolve_device` returns it.
-- Indexing with a list (`x[:, [0, 1]]`) returns wrong values, because PyTorch makes the index before the dispatch.
+- Indexing with a list (`x[:, [0, 1]]`) returns wrong values, because PyTorch makes the index before
+the dispatch.
 - `Module.to` replaces the parameters of the module instead of changing them in place.
 - Threads other than the one that entered the context see no GPU, except for `pin_memory`.
 - A CUDA graph captures the operators, and not the kernels; its capture fails if the host waits.
 - `torch.compile` does not trace these tensors.
-- The emulation uses private interfaces of PyTorch 2.13; a module that imports this one is skipped with any other
+- The emulation uses private interfaces of PyTorch 2.13; a module that imports this one is skipped
+with any other
   version.
 """
 
@@ -53,9 +57,15 @@ COPIES = {"copy_", "_to_copy", "_pack_padded_sequence", "_pad_packed_sequence"}
 INDEXING = {"index", "index_put_", "_index_put_impl_"}
 """Operators that accept an index on the CPU, and copy it to the GPU."""
 VALUE_DEPENDENT = {
-    "_local_scalar_dense", "is_nonzero", "equal", "nonzero", "masked_select", "_unique2", "unique_dim",
+    "_local_scalar_dense",
+    "is_nonzero",
+    "equal",
+    "nonzero",
+    "masked_select",
+    "_unique2",
+    "unique_dim",
     "unique_consecutive",
-}  # fmt: skip
+}
 """Operators whose result the host needs, or whose output size depends on values."""
 
 
@@ -66,7 +76,9 @@ class DeviceMismatchError(RuntimeError):
 class FakeCUDA(TorchDispatchMode):
     """The emulated GPU; `waits` counts what makes the host wait for it."""
 
-    _mode_key = torch._C._TorchDispatchModeKey.FAKE  # PyTorch then does not initialize the CUDA driver
+    _mode_key = (
+        torch._C._TorchDispatchModeKey.FAKE
+    )  # PyTorch then does not initialize the CUDA driver
     fake_tensor_converter = None
 
     @classmethod
@@ -76,11 +88,13 @@ class FakeCUDA(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
         self.waits: collections.Counter[str] = collections.Counter()
-        """Number of waits by operation and place, such as `_local_scalar_dense at train/step.py:90`."""
+        """Number of waits by operation and place, such as `_local_scalar_dense at
+        train/step.py:90`."""
         self.copies: collections.Counter[str] = collections.Counter()
         """Number of asynchronous copies from pinned memory, by place."""
         self.operators: collections.Counter[str] = collections.Counter()
-        """Number of operators with a tensor of the GPU: an upper bound of the number of kernel launches."""
+        """Number of operators with a tensor of the GPU: an upper bound of the number of kernel
+        launches."""
         self.rng_state = torch.Generator().get_state()
         self.pending_copies: list[tuple[Tensor, Tensor]] = []
         """Asynchronous copies to the CPU, whose values are there after the next wait."""
@@ -93,17 +107,24 @@ class FakeCUDA(TorchDispatchMode):
         """The operators of the CUDA graph that is being captured."""
 
     def __torch_dispatch__(
-        self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+        self,
+        func: Any,
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         """Run an operator on the hosts of its tensors."""
         kwargs = dict(kwargs or {})
-        if torch.is_inference_mode_enabled() and _is_composite(func):  # composite operators arrive whole, like `to`
+        if torch.is_inference_mode_enabled() and _is_composite(
+            func
+        ):  # composite operators arrive whole, like `to`
             with self:
                 return func.decompose(*args, **kwargs)
         return self.run(func, args, kwargs)
 
     def run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run an operator on the hosts of its tensors, and return tensors of the GPU if it ran there."""
+        """Run an operator on the hosts of its tensors, and return tensors of the GPU if it ran
+        there."""
         name = func.__name__.partition(".")[0]
         if name == "is_pinned":
             return getattr(args[0], "is_pinned_memory", False)
@@ -113,7 +134,9 @@ class FakeCUDA(TorchDispatchMode):
         to_gpu = device is not None and torch.device(device).type != "cpu"
         to_cpu = device is not None and not to_gpu and bool(inputs)
         if inputs:
-            self._check_devices(name, [x for x in leaves if isinstance(x, Tensor) and not isinstance(x, GPUTensor)])
+            self._check_devices(
+                name, [x for x in leaves if isinstance(x, Tensor) and not isinstance(x, GPUTensor)]
+            )
             self._note_waits(name, args, to_cpu and not kwargs.get("non_blocking"))
             self.operators[name] += 1
         elif to_gpu and name == "_to_copy" and args[0].numel():
@@ -126,7 +149,10 @@ class FakeCUDA(TorchDispatchMode):
         host_args, host_kwargs = _mapped(_host, (args, kwargs))
         on_gpu = to_gpu or (bool(inputs) and not to_cpu)
         random = on_gpu and torch.Tag.nondeterministic_seeded in func.tags
-        with self._gpu_generator() if random else contextlib.nullcontext(), _views_of_normal_tensors(func, inputs):
+        with (
+            self._gpu_generator() if random else contextlib.nullcontext(),
+            _views_of_normal_tensors(func, inputs),
+        ):
             run = func if self.captured is None else functools.partial(self._capture, func)
             result = run(*host_args, **host_kwargs)
             if to_cpu and kwargs.get("non_blocking"):
@@ -134,7 +160,9 @@ class FakeCUDA(TorchDispatchMode):
                 result.zero_()
             if not on_gpu or (name == "copy_" and not isinstance(args[0], GPUTensor)):
                 return result
-            by_host = {id(x.host): x for x in inputs} if func._schema.is_mutable else {}  # in-place: the same object
+            by_host = (
+                {id(x.host): x for x in inputs} if func._schema.is_mutable else {}
+            )  # in-place: the same object
 
             def wrap(x: Any) -> Any:
                 if not isinstance(x, Tensor):
@@ -148,7 +176,10 @@ class FakeCUDA(TorchDispatchMode):
     def _capture(self, func: Any, *args: Any, **kwargs: Any) -> Any:
         """Add an operator to the graph, and return its results without values."""
         assert self.captured is not None
-        if any(result.alias_info is not None and not result.alias_info.is_write for result in func._schema.returns):
+        if any(
+            result.alias_info is not None and not result.alias_info.is_write
+            for result in func._schema.returns
+        ):
             return func(*args, **kwargs)  # a view
         if func._schema.is_mutable:
             self.captured.append(lambda: func(*args, **kwargs))
@@ -167,7 +198,9 @@ class FakeCUDA(TorchDispatchMode):
         if not arrays or name in COPIES:
             return
         if name not in INDEXING:
-            raise DeviceMismatchError(f"{name} with a tensor {[*arrays[0].shape]} on the CPU {_place()}")
+            raise DeviceMismatchError(
+                f"{name} with a tensor {[*arrays[0].shape]} on the CPU {_place()}"
+            )
         self._wait("copy of an index to the GPU")
 
     def _note_waits(self, name: str, args: tuple[Any, ...], to_cpu: bool) -> None:
@@ -179,7 +212,12 @@ class FakeCUDA(TorchDispatchMode):
         to_cpu = to_cpu and args[0].numel() > 0
         if name in VALUE_DEPENDENT or masks or repeats or to_cpu or from_gpu:
             self._wait("copy to the CPU" if to_cpu or from_gpu else name)
-        if name == "copy_" and isinstance(args[0], GPUTensor) and not isinstance(args[1], GPUTensor) and args[1].dim():
+        if (
+            name == "copy_"
+            and isinstance(args[0], GPUTensor)
+            and not isinstance(args[1], GPUTensor)
+            and args[1].dim()
+        ):
             self._wait("copy to the GPU")
 
     def _wait(self, operation: str) -> None:
@@ -265,15 +303,25 @@ class GPUTensor(Tensor):
     def __new__(cls, host: Tensor) -> GPUTensor:
         """Wrap a tensor of the CPU."""
         wrapper: GPUTensor = Tensor._make_wrapper_subclass(
-            cls, host.shape, strides=host.stride(), storage_offset=host.storage_offset(), dtype=host.dtype,
-            layout=host.layout, device="meta", requires_grad=False,
-        )  # fmt: skip
+            cls,
+            host.shape,
+            strides=host.stride(),
+            storage_offset=host.storage_offset(),
+            dtype=host.dtype,
+            layout=host.layout,
+            device="meta",
+            requires_grad=False,
+        )
         wrapper.host = host
         return wrapper
 
     @classmethod
     def __torch_dispatch__(
-        cls, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+        cls,
+        func: Any,
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         """Raise: the context of the GPU has ended."""
         raise RuntimeError(f"{func} with a tensor of an emulated GPU outside `fake_cuda`")
@@ -317,7 +365,8 @@ class GPUTensor(Tensor):
 
 
 def _leaves(x: Any) -> list[Any]:
-    """Return the values in lists, tuples and dicts. PyTorch's own function takes most of the time of an operator."""
+    """Return the values in lists, tuples and dicts. PyTorch's own function takes most of the time
+    of an operator."""
     leaves, remaining = [], [x]
     for each in remaining:
         if isinstance(each, dict):
@@ -333,7 +382,11 @@ def _mapped(function: Callable[[Any], Any], x: Any) -> Any:
     """Return lists, tuples and dicts with the function of each value."""
     if isinstance(x, dict):
         return {key: _mapped(function, value) for key, value in x.items()}
-    return type(x)([_mapped(function, each) for each in x]) if isinstance(x, list | tuple) else function(x)
+    return (
+        type(x)([_mapped(function, each) for each in x])
+        if isinstance(x, list | tuple)
+        else function(x)
+    )
 
 
 def _host(x: Any) -> Any:
@@ -353,8 +406,11 @@ def _returns_alias(func: Any) -> bool:
     return any(result.alias_info is not None for result in func._schema.returns)
 
 
-def _views_of_normal_tensors(func: Any, inputs: Sequence[GPUTensor]) -> contextlib.AbstractContextManager[object]:
-    """In inference mode, a view of a normal tensor is a normal tensor, and so must be its wrapper."""
+def _views_of_normal_tensors(
+    func: Any, inputs: Sequence[GPUTensor]
+) -> contextlib.AbstractContextManager[object]:
+    """In inference mode, a view of a normal tensor is a normal tensor, and so must be its
+    wrapper."""
     is_inference = torch.is_inference_mode_enabled()
     if is_inference and _returns_alias(func) and any(not x.is_inference() for x in inputs):
         return torch.inference_mode(False)
@@ -383,31 +439,48 @@ def fake_cuda(*, capability: tuple[int, int] = (9, 0)) -> Iterator[FakeCUDA]:
     gpu = FakeCUDA()
     compatible: Callable[[Tensor, Tensor], bool] = torch._has_compatible_shallow_copy_type
     functions: dict[str, Any] = {
-        "is_available": lambda: True, "device_count": lambda: 1, "current_device": lambda: 0,
-        "get_device_capability": lambda device=None: capability, "get_device_name": lambda device=None: "Emulated GPU",
-        "set_device": lambda device: None, "empty_cache": lambda: None, "synchronize": gpu.wait,
-        "max_memory_allocated": lambda device=None: 2**30, "reset_peak_memory_stats": lambda device=None: None,
-        "manual_seed_all": gpu.manual_seed_all, "get_rng_state": lambda device=None: gpu.rng_state.clone(),
-        "set_rng_state": gpu.set_rng_state, "Event": gpu.event, "CUDAGraph": gpu.graph,
-        "Stream": lambda device: mock.Mock(), "stream": contextlib.nullcontext,
+        "is_available": lambda: True,
+        "device_count": lambda: 1,
+        "current_device": lambda: 0,
+        "get_device_capability": lambda device=None: capability,
+        "get_device_name": lambda device=None: "Emulated GPU",
+        "set_device": lambda device: None,
+        "empty_cache": lambda: None,
+        "synchronize": gpu.wait,
+        "max_memory_allocated": lambda device=None: 2**30,
+        "reset_peak_memory_stats": lambda device=None: None,
+        "manual_seed_all": gpu.manual_seed_all,
+        "get_rng_state": lambda device=None: gpu.rng_state.clone(),
+        "set_rng_state": gpu.set_rng_state,
+        "Event": gpu.event,
+        "CUDAGraph": gpu.graph,
+        "Stream": lambda device: mock.Mock(),
+        "stream": contextlib.nullcontext,
         "current_stream": lambda device: mock.Mock(),
-    }  # fmt: skip
+    }
     only_lift_cpu = torch._C._only_lift_cpu_tensors()
     with contextlib.ExitStack() as stack:
         for name, function in functions.items():
             stack.enter_context(mock.patch.object(torch.cuda, name, function))
         stack.enter_context(mock.patch.object(Tensor, "pin_memory", _pin_memory))
         stack.enter_context(mock.patch.dict(cuda_graphs._STREAMS))
-        stack.enter_context(mock.patch.object(torch.backends.cudnn, "is_acceptable", return_value=False))
+        stack.enter_context(
+            mock.patch.object(torch.backends.cudnn, "is_acceptable", return_value=False)
+        )
         stack.enter_context(
             mock.patch.object(
-                torch, "_has_compatible_shallow_copy_type",
-                lambda input, from_: compatible(input, from_)
-                and type(input) is type(from_)
-                and input.dtype == from_.dtype,
+                torch,
+                "_has_compatible_shallow_copy_type",
+                lambda input, from_: (
+                    compatible(input, from_)
+                    and type(input) is type(from_)
+                    and input.dtype == from_.dtype
+                ),
             )
-        )  # fmt: skip
-        stack.enter_context(torch.autograd.set_multithreading_enabled(False))  # the mode belongs to this thread
+        )
+        stack.enter_context(
+            torch.autograd.set_multithreading_enabled(False)
+        )  # the mode belongs to this thread
         torch._C._set_only_lift_cpu_tensors(True)
         stack.callback(torch._C._set_only_lift_cpu_tensors, only_lift_cpu)
         stack.enter_context(gpu)

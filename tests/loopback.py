@@ -12,7 +12,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 @dataclass
 class Resource:
-    """The response of a path. Each request uses up one of `faults`; after that, responses are correct."""
+    """The response of a path. Each request uses up one of `faults`; after that, responses are
+    correct."""
 
     content: bytes
     etag: str = '"v1"'
@@ -21,12 +22,15 @@ class Resource:
     length: bool = True
     redirect: str = ""
     shift: int = 0  # bytes by which a range answer starts too late
-    faults: list[int | tuple[str, int]] = field(default_factory=list)  # a status, or ("drop", bytes sent)
+    faults: list[int | tuple[str, int]] = field(
+        default_factory=list
+    )  # a status, or ("drop", bytes sent)
 
 
 @dataclass
 class Loopback:
-    """The server's address, what it serves, and what it was asked: (path, headers) for each request."""
+    """The server's address, what it serves, and what it was asked: (path, headers) for each
+    request."""
 
     url: str
     resources: dict[str, Resource] = field(default_factory=dict)
@@ -49,7 +53,9 @@ def loopback() -> Iterator[Loopback]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            state.requests.append((self.path, {name.lower(): value for name, value in self.headers.items()}))
+            state.requests.append(
+                (self.path, {name.lower(): value for name, value in self.headers.items()})
+            )
             resource = state.resources.get(self.path)
             if resource is None:
                 return self.send_error(404)
@@ -69,7 +75,10 @@ def loopback() -> Iterator[Loopback]:
         def answer(self, resource: Resource, drop: int | None) -> None:
             content, start = resource.content, 0
             match = re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range", ""))
-            same = not resource.if_range or self.headers.get("If-Range", resource.etag) == resource.etag
+            same = (
+                not resource.if_range
+                or self.headers.get("If-Range", resource.etag) == resource.etag
+            )
             if match and resource.ranges and same:
                 start = int(match[1]) + resource.shift
                 if start >= len(content):
@@ -78,7 +87,9 @@ def loopback() -> Iterator[Loopback]:
                     self.send_header("Content-Length", "0")
                     return self.end_headers()
                 self.send_response(206)
-                self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
+                self.send_header(
+                    "Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}"
+                )
             else:
                 self.send_response(200)
             if resource.etag:
@@ -96,7 +107,9 @@ def loopback() -> Iterator[Loopback]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
     state = Loopback(f"http://127.0.0.1:{server.server_port}")
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread = threading.Thread(
+        target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
+    )
     thread.start()
     try:
         yield state

@@ -44,14 +44,19 @@ class GatedEngine:
             raise RuntimeError(f"cannot translate {self.error_on}")
         return self._engine.search(sources, search, on_progress)
 
-    def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[TokenScores]:
+    def score(
+        self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
+    ) -> list[TokenScores]:
         self.num_scored += len(sources)
         return self._engine.score(sources, targets)
 
 
 @contextlib.contextmanager
 def serving(
-    service: Service, limits: Limits | None = None, proxies: Sequence[str] = (), access: Access | None = None
+    service: Service,
+    limits: Limits | None = None,
+    proxies: Sequence[str] = (),
+    access: Access | None = None,
 ) -> Iterator[httpx.Client]:
     """Run a server until the block ends, and yield a client for it."""
     with http.listen("127.0.0.1", 0) as listener:

@@ -1,4 +1,5 @@
-"""Import of CTranslate2 models: packages of Argos Translate, and exports of nmt. CTranslate2 is the reference."""
+"""Import of CTranslate2 models: packages of Argos Translate, and exports of nmt. CTranslate2 is the
+reference."""
 
 from __future__ import annotations
 
@@ -37,7 +38,11 @@ def sentencepiece_model() -> bytes:
     model = io.BytesIO()
     lines = itertools.chain(*sentences(400))
     spm.SentencePieceTrainer.train(
-        sentence_iterator=lines, model_writer=model, vocab_size=120, minloglevel=2, hard_vocab_limit=False
+        sentence_iterator=lines,
+        model_writer=model,
+        vocab_size=120,
+        minloglevel=2,
+        hard_vocab_limit=False,
     )
     return model.getvalue()
 
@@ -54,25 +59,38 @@ def fill(spec: Any, rng: np.random.Generator, name: str = "") -> None:
             setattr(spec, key, rng.normal(key == "gamma", 0.2, DIM).astype(np.float32))
     if isinstance(spec, ctranslate2.specs.common_spec.LinearSpec):
         sizes = {
-            "self_attention/linear_0": (3 * DIM, DIM), "/attention/linear_1": (2 * DIM, DIM),
-            "ffn/linear_0": (FFN_DIM, DIM), "ffn/linear_1": (DIM, FFN_DIM),
-        }  # fmt: skip
+            "self_attention/linear_0": (3 * DIM, DIM),
+            "/attention/linear_1": (2 * DIM, DIM),
+            "ffn/linear_0": (FFN_DIM, DIM),
+            "ffn/linear_1": (DIM, FFN_DIM),
+        }
         outputs, inputs = next((size for part, size in sizes.items() if part in name), (DIM, DIM))
         spec.weight = rng.normal(0, 1.5 * inputs**-0.5, (outputs, inputs)).astype(np.float32)
         spec.bias = rng.normal(0, 0.2, outputs).astype(np.float32)
 
 
 def package(
-    directory: Path, *, quantization: str | None = None, separate: bool = False, tied: bool = False, table: Any = True,
-    zero_start: bool = False, scale_embeddings: Any = True, options: dict[str, Any] | None = None, **config: Any,
-) -> Path:  # fmt: skip
-    """Write a package with random weights as Argos Translate publishes them, and return its CTranslate2 directory."""
+    directory: Path,
+    *,
+    quantization: str | None = None,
+    separate: bool = False,
+    tied: bool = False,
+    table: Any = True,
+    zero_start: bool = False,
+    scale_embeddings: Any = True,
+    options: dict[str, Any] | None = None,
+    **config: Any,
+) -> Path:
+    """Write a package with random weights as Argos Translate publishes them, and return its
+    CTranslate2 directory."""
     rng = np.random.default_rng(1)
     root = directory / "en_de"
     (root / "model").mkdir(parents=True)
     (root / "stanza").mkdir()
     (root / "stanza" / "config.json").write_text("[]")
-    (root / "metadata.json").write_text(json.dumps({"package_version": "1.0", "from_code": "en", "to_code": "de"}))
+    (root / "metadata.json").write_text(
+        json.dumps({"package_version": "1.0", "from_code": "en", "to_code": "de"})
+    )
     (root / "sentencepiece.model").write_bytes(sentencepiece_model())
     model = spm.SentencePieceProcessor(model_file=str(root / "sentencepiece.model"))
     pieces = [model.id_to_piece(i) for i in range(3, len(model))]
@@ -83,11 +101,15 @@ def package(
         assert len(source) != len(target)
     spec = ctranslate2.specs.TransformerSpec.from_config((2, 2), HEADS, **config)
     fill(spec, rng)
-    embeddings = [rng.normal(0, DIM**-0.5, (len(ids), DIM)).astype(np.float32) for ids in (source, target)]
+    embeddings = [
+        rng.normal(0, DIM**-0.5, (len(ids), DIM)).astype(np.float32) for ids in (source, target)
+    ]
     spec.encoder.embeddings[0].weight = embeddings[0]
     spec.decoder.embeddings.weight = embeddings[0] if tied else embeddings[1]
     spec.decoder.projection.weight = (
-        embeddings[0] if tied else rng.normal(0, 2 * DIM**-0.5, (len(target), DIM)).astype(np.float32)
+        embeddings[0]
+        if tied
+        else rng.normal(0, 2 * DIM**-0.5, (len(target), DIM)).astype(np.float32)
     )
     spec.decoder.projection.bias = rng.normal(0, 1, len(target)).astype(np.float32)
     spec.decoder.projection.bias[target.index("</s>")] += 2.0  # translations end
@@ -138,15 +160,23 @@ def test_translations_and_log_probabilities_equal_ctranslate2(tmp_path: Path, na
     reference = ctranslate2.Translator(str(directory), compute_type="float32", intra_threads=1)
     processor = spm.SentencePieceProcessor(model_file=str(directory.parent / "sentencepiece.model"))
     lines, references = (each[:20] for each in sentences(20))
-    sources, targets = processor.encode(lines, out_type=str), processor.encode(references, out_type=str)
+    sources, targets = (
+        processor.encode(lines, out_type=str),
+        processor.encode(references, out_type=str),
+    )
     translator = Translator.load(run, "cpu", "fp32")
     tolerance = 2e-2 if "float16" in name else 1e-3  # the position encodings are exact in nmt
     for ours, theirs in zip(
-        translator.score(zip(lines, references, strict=True)), reference.score_batch(sources, targets), strict=True
+        translator.score(zip(lines, references, strict=True)),
+        reference.score_batch(sources, targets),
+        strict=True,
     ):
         tokens = [log_prob for _, log_prob in zip(ours.tokens, ours.token_log_probs, strict=False)]
         assert tokens == pytest.approx(theirs.log_probs, abs=tolerance)
-    ids = [translator.tokenizer.encode_batch(lines), translator.tokenizer.encode_batch(references, target=True)]
+    ids = [
+        translator.tokenizer.encode_batch(lines),
+        translator.tokenizer.encode_batch(references, target=True),
+    ]
     pytorch = TorchModel([discovery.load(run).model]).score(*ids)
     for ours, theirs in zip(translator.engine.score(*ids), pytorch, strict=True):
         assert ours.log_probs == pytest.approx(theirs.log_probs, abs=1e-3)
@@ -157,13 +187,18 @@ def test_translations_and_log_probabilities_equal_ctranslate2(tmp_path: Path, na
         ("beam(beam_size=4, length_penalty=0)", {"beam_size": 4, "length_penalty": 0}),
     ):
         names = {"<pad>": "<blank>", "<s>_": "<s>"}
-        actual = [[names.get(token, token) for token in n[0].tokens[:-1]] for n in translator.n_best(lines, search)]
+        actual = [
+            [names.get(token, token) for token in n[0].tokens[:-1]]
+            for n in translator.n_best(lines, search)
+        ]
         for tokens, translation in zip(sources, actual, strict=True):
             limit = 2 * (len(tokens) + 1) + 10
             (expected,) = reference.translate_batch(
                 [tokens], min_decoding_length=0, max_decoding_length=limit, **options
             )
-            if len(expected.hypotheses[0]) < limit or search == "greedy":  # at the limit, nmt adds the end token
+            if (
+                len(expected.hypotheses[0]) < limit or search == "greedy"
+            ):  # at the limit, nmt adds the end token
                 differences += [translation] * (translation != expected.hypotheses[0])
                 num_compared += bool(translation)
     assert len(differences) <= ("float16" in name)  # a near tie
@@ -174,7 +209,11 @@ def test_translations_and_log_probabilities_equal_ctranslate2(tmp_path: Path, na
     "options",
     [
         {},
-        {"model__norm_position": "post", "model__tie_embeddings": "false", "model__activation": "silu"},
+        {
+            "model__norm_position": "post",
+            "model__tie_embeddings": "false",
+            "model__activation": "silu",
+        },
         {"model__position_encoding": "rotary(base=500.0)", "model__source_eos": "false"},
     ],
 )
@@ -183,7 +222,10 @@ def test_import_of_an_export_is_the_identity(tmp_path: Path, options: dict[str, 
     write(tmp_path / "text", *sentences(400))
     nmt.train("runs/tiny", train__steps="2", model__dropout="0.3", **options)
     nmt.run("export", "runs/tiny", "--to", "ctranslate2", "--min-agreement", "0.8")
-    assert nmt.run("import", "runs/tiny/ctranslate2", "--run", "runs/imported").out == "runs/imported\n"
+    assert (
+        nmt.run("import", "runs/tiny/ctranslate2", "--run", "runs/imported").out
+        == "runs/imported\n"
+    )
     first, second = (discovery.load(tmp_path / "runs" / name) for name in ("tiny", "imported"))
     assert first.config.model == second.config.model
     assert first.max_source_length == second.max_source_length < 50
@@ -212,12 +254,31 @@ def test_every_command_works_with_a_model_without_source_eos(tmp_path: Path) -> 
     maps = json.loads((tmp_path / "attention.json").read_text())
     assert "</s>" not in maps["source_tokens"]
     assert len(maps["weights"]["cross"][0][0][0]) == len(maps["source_tokens"])
-    nmt("export", run, "--to", "transformers").assert_fails(2, "does not support model.source_eos=False")
+    nmt("export", run, "--to", "transformers").assert_fails(
+        2, "does not support model.source_eos=False"
+    )
     corpus = "data.train=files(train='text', valid='text', hold_out=False)"
-    steps = ["train.steps=4", "train.valid_every=2", "train.schedule=constant(warmup=1)", "train.best_metric=loss"]
-    nmt.run("train", "--init-from", run, "--run", "runs/tuned", *(f"--set={option}" for option in (corpus, *steps)))
+    steps = [
+        "train.steps=4",
+        "train.valid_every=2",
+        "train.schedule=constant(warmup=1)",
+        "train.best_metric=loss",
+    ]
+    nmt.run(
+        "train",
+        "--init-from",
+        run,
+        "--run",
+        "runs/tuned",
+        *(f"--set={option}" for option in (corpus, *steps)),
+    )
     scores = [
-        [float(line) for line in nmt("score", "--model", each, "--src", "text.en", "--tgt", "text.de").out.split()]
+        [
+            float(line)
+            for line in nmt(
+                "score", "--model", each, "--src", "text.en", "--tgt", "text.de"
+            ).out.split()
+        ]
         for each in (run, "runs/tuned")
     ]
     assert sum(scores[1]) > sum(scores[0])
@@ -232,7 +293,9 @@ def _edit(position: int, content: bytes) -> Callable[[Path], None]:
 
     def edit(root: Path) -> None:
         old = (root / "model/model.bin").read_bytes()
-        (root / "model/model.bin").write_bytes(old[:position] + content + old[position + len(content) :])
+        (root / "model/model.bin").write_bytes(
+            old[:position] + content + old[position + len(content) :]
+        )
 
     return edit
 
@@ -245,7 +308,9 @@ def _change(name: str, **options: Any) -> Callable[[Path], None]:
 
 
 def _truncate(count: int) -> Callable[[Path], None]:
-    return lambda root: _replace("model/model.bin", (root / "model/model.bin").read_bytes()[:count])(root)
+    return lambda root: _replace(
+        "model/model.bin", (root / "model/model.bin").read_bytes()[:count]
+    )(root)
 
 
 def _rename_variable(old: str, new: str) -> Callable[[Path], None]:
@@ -272,7 +337,10 @@ def _rename_tokenizer(root: Path) -> None:
     [
         (_replace("metadata.json", b"{"), "en_de/metadata.json is not a JSON object"),
         (_change("metadata.json", target_prefix="__de__"), "target_prefix=__de__"),
-        (lambda root: (root / "metadata.json").unlink(), "en_de/model is a model of CTranslate2 without its tokenizer"),
+        (
+            lambda root: (root / "metadata.json").unlink(),
+            "en_de/model is a model of CTranslate2 without its tokenizer",
+        ),
         (lambda root: (root / "sentencepiece.model").unlink(), "cannot read"),
         (_replace("sentencepiece.model", b"x"), "is not a SentencePiece model"),
         (_rename_tokenizer, "BPE models are not supported"),
@@ -286,21 +354,33 @@ def _rename_tokenizer(root: Path) -> None:
         (_edit(6, b"Transformer_Spec"[:15]), "has a model of type 'Transformer_Spe'"),
         (_edit(22, b"\x09"), "has an unsupported version"),
         (_edit(26, b"\xff\xff\xff\xff"), "model.bin is damaged"),
-        (_rename_variable("decoder/layer_0/ffn/linear_1/bias", "decoder/layer_0/ffn/linear_1/biaz"),
-         "decoder/layer_0/ffn/linear_1/biaz of"),
-        (_rename_variable("decoder/layer_norm/gamma", "decoder/layer_norm/gamme"), "has no tensor decoder/layer_norm"),
+        (
+            _rename_variable(
+                "decoder/layer_0/ffn/linear_1/bias", "decoder/layer_0/ffn/linear_1/biaz"
+            ),
+            "decoder/layer_0/ffn/linear_1/biaz of",
+        ),
+        (
+            _rename_variable("decoder/layer_norm/gamma", "decoder/layer_norm/gamme"),
+            "has no tensor decoder/layer_norm",
+        ),
         (_change("model/config.json", layer_norm_epsilon=1e-3), "layer_norm_epsilon=0.001"),
         (_change("model/config.json", add_source_bos=True), "add_source_bos=True"),
         (_change("model/config.json", decoder_start_token="<x>"), "lacks <x>"),
         (_replace("model/config.json", b"["), "config.json is not a JSON object"),
         (_replace("model/shared_vocabulary.json", b'"'), "is not a vocabulary"),
         (_replace("model/shared_vocabulary.json", b'["a", "a"]'), "has repeated tokens"),
-        (_replace("model/shared_vocabulary.json", b'["<s>", "</s>"]'), "does not fit its vocabulary"),
+        (
+            _replace("model/shared_vocabulary.json", b'["<s>", "</s>"]'),
+            "does not fit its vocabulary",
+        ),
         (_shorten_vocabulary, "embeddings for"),
         (lambda root: (root / "model/shared_vocabulary.json").unlink(), "cannot read"),
     ],
-)  # fmt: skip
-def test_malformed_packages_are_one_line(tmp_path: Path, damage: Callable[[Path], object], message: str) -> None:
+)
+def test_malformed_packages_are_one_line(
+    tmp_path: Path, damage: Callable[[Path], object], message: str
+) -> None:
     package(tmp_path, tied=True)
     damage(tmp_path / "en_de")
     with zipfile.ZipFile(tmp_path / "broken.argosmodel", "w") as archive:
@@ -320,9 +400,13 @@ def test_malformed_packages_are_one_line(tmp_path: Path, damage: Callable[[Path]
         ({"rms_norm": True}, "encoder/layer_0/self_attention/layer_norm=RMSNorm"),
     ],
 )
-def test_unsupported_models_are_rejected_by_name(tmp_path: Path, options: dict[str, Any], name: str) -> None:
+def test_unsupported_models_are_rejected_by_name(
+    tmp_path: Path, options: dict[str, Any], name: str
+) -> None:
     package(tmp_path, **options)
-    CommandLine(tmp_path)("import", "translate-en_de.argosmodel").assert_fails(1, name, "hint: use another model")
+    CommandLine(tmp_path)("import", "translate-en_de.argosmodel").assert_fails(
+        1, name, "hint: use another model"
+    )
 
 
 def test_damaged_and_unsafe_archives(tmp_path: Path) -> None:
@@ -335,9 +419,15 @@ def test_damaged_and_unsafe_archives(tmp_path: Path) -> None:
         archive.writestr("en_de/../../outside", "text")
     nmt = CommandLine(tmp_path)
     nmt("import", "cut.argosmodel").assert_fails(1, "cut.argosmodel is corrupted or truncated")
-    nmt("import", "flipped.argosmodel").assert_fails(1, "flipped.argosmodel is corrupted or truncated")
-    nmt("import", "evil.argosmodel").assert_fails(1, "would write outside its directory (en_de/../../outside)")
-    nmt("import", "missing.argosmodel").assert_fails(2, "missing.argosmodel is not a directory or zip file")
+    nmt("import", "flipped.argosmodel").assert_fails(
+        1, "flipped.argosmodel is corrupted or truncated"
+    )
+    nmt("import", "evil.argosmodel").assert_fails(
+        1, "would write outside its directory (en_de/../../outside)"
+    )
+    nmt("import", "missing.argosmodel").assert_fails(
+        2, "missing.argosmodel is not a directory or zip file"
+    )
 
 
 def test_old_packages_have_flags_in_the_model_and_no_config(tmp_path: Path) -> None:
@@ -354,14 +444,25 @@ def test_old_packages_have_flags_in_the_model_and_no_config(tmp_path: Path) -> N
     name = b"with_source_eos\0"
     struct.pack_into("<I", content, 26, count + 1)
     content[30:30] = struct.pack("<H", len(name)) + name + b"\0\1" + struct.pack("<I", 1) + b"\1"
-    for attribute in (b"num_heads", b"pre_norm", b"activation"):  # not separate for encoder and decoder
+    for attribute in (
+        b"num_heads",
+        b"pre_norm",
+        b"activation",
+    ):  # not separate for encoder and decoder
         for stack, new_name in ((b"encoder/", attribute), (b"decoder/", attribute + b"_unused")):
             old_name = stack + attribute
             start = content.index(struct.pack("<H", len(old_name) + 1) + old_name + b"\0")
             if stack == b"encoder/":
-                content[start : start + 3 + len(old_name)] = struct.pack("<H", len(new_name) + 1) + new_name + b"\0"
+                content[start : start + 3 + len(old_name)] = (
+                    struct.pack("<H", len(new_name) + 1) + new_name + b"\0"
+                )
             else:
-                size = 3 + len(old_name) + 6 + struct.unpack_from("<I", content, start + 3 + len(old_name) + 2)[0]
+                size = (
+                    3
+                    + len(old_name)
+                    + 6
+                    + struct.unpack_from("<I", content, start + 3 + len(old_name) + 2)[0]
+                )
                 del content[start : start + size]
                 count -= 1
     struct.pack_into("<I", content, 26, count + 1)

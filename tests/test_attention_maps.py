@@ -48,7 +48,9 @@ def test_all_caps_sentences_are_lowercased(loaded: LoadedModel) -> None:
 
 
 def test_sentences_beyond_the_positions_are_rejected(tmp_path: Path) -> None:
-    train(tiny.config(tmp_path, "model.position_encoding=learned(max_positions=64)"), tmp_path / "run")
+    train(
+        tiny.config(tmp_path, "model.position_encoding=learned(max_positions=64)"), tmp_path / "run"
+    )
     loaded = discovery.load(tmp_path / "run")
     for options in ({}, {"target": "ba"}):
         with pytest.raises(UsageError, match=r"the sentence has \d+ tokens") as error:
@@ -58,17 +60,23 @@ def test_sentences_beyond_the_positions_are_rejected(tmp_path: Path) -> None:
 
 def test_weights_and_probabilities_are_those_of_the_model(loaded: LoadedModel) -> None:
     maps = attention_maps(loaded, "ba be bi do")
-    (best, *_) = next(iter(Translator.load(loaded.run).n_best(["ba be bi do"], "beam(beam_size=4)")))
+    (best, *_) = next(
+        iter(Translator.load(loaded.run).n_best(["ba be bi do"], "beam(beam_size=4)"))
+    )
     assert maps.translation == best.text
     assert len(maps.n_best) == 4
     assert maps.n_best[0].log_prob == pytest.approx(best.log_prob, abs=1e-3)
     assert maps.target_tokens == [*best.tokens]
     probabilities = torch.tensor([step.probability for step in maps.steps])
-    torch.testing.assert_close(probabilities.log(), torch.tensor(best.token_log_probs), atol=1e-3, rtol=1e-3)
+    torch.testing.assert_close(
+        probabilities.log(), torch.tensor(best.token_log_probs), atol=1e-3, rtol=1e-3
+    )
     for step in maps.steps:
         assert step.token not in [token for token, _ in step.alternatives]
         assert len(step.alternatives) == 5
-        assert [p for _, p in step.alternatives] == sorted((p for _, p in step.alternatives), reverse=True)
+        assert [p for _, p in step.alternatives] == sorted(
+            (p for _, p in step.alternatives), reverse=True
+        )
         assert step.probability + sum(p for _, p in step.alternatives) < 1 + 1e-5
     shapes = {"encoder": (2, 2), "decoder": (3, 2), "cross": (3, 2)}
     if loaded.config.model.arch == "rnn":
@@ -87,28 +95,47 @@ def test_n_best_list_equals_that_of_the_translator(loaded: LoadedModel) -> None:
     (*n_best,) = next(iter(translator.n_best(["ba be"], "beam(beam_size=3, top_beams=3)")))
     maps = attention_maps(loaded, "ba be", search="beam(beam_size=3)")
     assert [each.text for each in maps.n_best] == [each.text for each in n_best]
-    assert [each.score for each in maps.n_best] == pytest.approx([each.score for each in n_best], abs=1e-3)
+    assert [each.score for each in maps.n_best] == pytest.approx(
+        [each.score for each in n_best], abs=1e-3
+    )
     assert len(attention_maps(loaded, "ba be", search="beam(beam_size=3, top_beams=1)").n_best) == 1
 
 
-def test_impossible_hypotheses_are_left_out(loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> None:
-    hypotheses = [Hypothesis([5], -1.0, -1.0), Hypothesis([6], -1.0, -math.inf), Hypothesis([7], -math.inf, -1.0)]
+def test_impossible_hypotheses_are_left_out(
+    loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hypotheses = [
+        Hypothesis([5], -1.0, -1.0),
+        Hypothesis([6], -1.0, -math.inf),
+        Hypothesis([7], -math.inf, -1.0),
+    ]
     monkeypatch.setattr("nmt.engines.batch_engine.BatchEngine.search", lambda *_: [hypotheses])
     assert [each.log_prob for each in attention_maps(loaded, "ba be").n_best] == [-1.0]
 
 
 def test_weights_are_in_the_order_of_the_layers(loaded: LoadedModel) -> None:
     maps = attention_maps(loaded, "ba be", target="du gi")
-    assert (maps.languages, maps.source_tokens[-1], maps.target_tokens[-1]) == (("en", "de"), "</s>", "</s>")
+    assert (maps.languages, maps.source_tokens[-1], maps.target_tokens[-1]) == (
+        ("en", "de"),
+        "</s>",
+        "</s>",
+    )
     batch = collate([(loaded.tokenizer.encode("ba be"), loaded.tokenizer.encode("du gi"))])
     with torch.inference_mode(), record_attention(loaded.model) as seen:
-        state = loaded.model.init_state(loaded.model.encode(batch.src_BS, batch.src_mask_BS), batch.src_mask_BS)
+        state = loaded.model.init_state(
+            loaded.model.encode(batch.src_BS, batch.src_mask_BS), batch.src_mask_BS
+        )
         loaded.model.decode(batch.tgt_in_BT, state)
     if loaded.config.model.arch == "transformer":
-        for part, name in {"encoder": "encoder.{}.self_attention", "decoder": "decoder.{}.self_attention"}.items():
+        for part, name in {
+            "encoder": "encoder.{}.self_attention",
+            "decoder": "decoder.{}.self_attention",
+        }.items():
             expected = torch.cat([*seen[name.format(0)], *seen.get(name.format(1), [])])
             torch.testing.assert_close(maps.weights[part], expected)
-        expected = torch.cat([*seen["decoder.0.cross_attention"], *seen["decoder.1.cross_attention"]])
+        expected = torch.cat(
+            [*seen["decoder.0.cross_attention"], *seen["decoder.1.cross_attention"]]
+        )
         torch.testing.assert_close(maps.weights["cross"], expected)
 
 
@@ -123,14 +150,20 @@ def test_query_and_key_tokens() -> None:
     torch.testing.assert_close(weights, maps.weights["encoder"], atol=6e-5, rtol=0)
 
 
-def test_a_figure_has_a_heat_map_per_head_labeled_with_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_figure_has_a_heat_map_per_head_labeled_with_tokens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     matplotlib_figure = pytest.importorskip("matplotlib.figure")
     figures: list[Any] = []
-    monkeypatch.setattr(matplotlib_figure.Figure, "savefig", lambda figure, *_, **__: figures.append(figure))
+    monkeypatch.setattr(
+        matplotlib_figure.Figure, "savefig", lambda figure, *_, **__: figures.append(figure)
+    )
     maps = make_maps()
     draw(maps, tmp_path / "a.png", "cross", 2)
     for head, panel in enumerate(figures[0].axes):
-        torch.testing.assert_close(torch.tensor(panel.images[0].get_array()), maps.weights["cross"][1, head])
+        torch.testing.assert_close(
+            torch.tensor(panel.images[0].get_array()), maps.weights["cross"][1, head]
+        )
         assert [label.get_text() for label in panel.get_xticklabels()] == maps.source_tokens
         assert [label.get_text() for label in panel.get_yticklabels()] == maps.target_tokens
         assert panel.get_title() == f"head {head + 1}"
@@ -144,7 +177,9 @@ def test_the_default_layer_is_the_last(
     loaded: LoadedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drawn: list[int] = []
-    monkeypatch.setattr("nmt.viz.attention_maps.draw", lambda maps, output, part, layer: drawn.append(layer))
+    monkeypatch.setattr(
+        "nmt.viz.attention_maps.draw", lambda maps, output, part, layer: drawn.append(layer)
+    )
     attention("ba be", model=loaded.run, output=tmp_path / "a.png")
     attention("ba be", model=loaded.run, output=tmp_path / "a.png", layer=1)
     assert drawn == [3 if loaded.config.model.arch == "transformer" else 1, 1]
@@ -155,7 +190,9 @@ def test_a_given_translation_is_used(loaded: LoadedModel) -> None:
     assert (maps.translation, maps.n_best) == ("du gi", [])
     (scored,) = Translator.load(loaded.run).score([("ba be", "du gi")])
     log_probs = torch.tensor([step.probability for step in maps.steps]).log()
-    torch.testing.assert_close(log_probs, torch.tensor(scored.token_log_probs), atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(
+        log_probs, torch.tensor(scored.token_log_probs), atol=1e-4, rtol=1e-4
+    )
 
 
 def test_blank_and_long_sentences_are_rejected(loaded: LoadedModel) -> None:
@@ -171,7 +208,9 @@ def test_output_formats(trained: CommandLine, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     for name in ("page.html", "data.json", "new/picture.PNG"):
         options = ("--part", "encoder") if name.endswith("PNG") else ()
-        done = trained("attention", "the <b>dog</b>", "--model", "runs/tiny", "-o", tmp_path / name, *options)
+        done = trained(
+            "attention", "the <b>dog</b>", "--model", "runs/tiny", "-o", tmp_path / name, *options
+        )
         assert (done.code, done.out.strip()) == (0, str(tmp_path / name)), done.err
         assert "the <b>dog</b> -> " in done.err
     page = (tmp_path / "page.html").read_text()
@@ -185,7 +224,9 @@ def test_output_formats(trained: CommandLine, tmp_path: Path) -> None:
 
 
 def test_control_characters_are_escaped(trained: CommandLine, tmp_path: Path) -> None:
-    done = trained.run("attention", "\x1b[31mthe dog", "--model", "runs/tiny", "-o", tmp_path / "page.html")
+    done = trained.run(
+        "attention", "\x1b[31mthe dog", "--model", "runs/tiny", "-o", tmp_path / "page.html"
+    )
     assert "nmt: \\x1b[31mthe dog -> " in done.err
     done = trained("attention", "the dog", "--search", "\x1b[31m")
     assert done.errors == ["cannot read '\\x1b[31m'"]
@@ -205,7 +246,9 @@ def test_control_characters_are_escaped(trained: CommandLine, tmp_path: Path) ->
         (["the dog", "--search", "bean"], "unknown search 'bean'"),
     ],
 )
-def test_invalid_arguments_are_rejected(trained: CommandLine, arguments: list[str], message: str) -> None:
+def test_invalid_arguments_are_rejected(
+    trained: CommandLine, arguments: list[str], message: str
+) -> None:
     trained("attention", *arguments).assert_fails(2, message)
 
 
@@ -221,13 +264,19 @@ def make_maps() -> AttentionMaps:
     weights["cross"][0, 0, 2] = torch.tensor([0.0, 0.0, 0.6, 0.4, 0.0])
     weights["cross"][0, 1, 2] = torch.tensor([0.0, 1.0, 0.0, 0.0, 0.0])
     weights["cross"][1, :, 2] = torch.tensor([1.0, 0.0, 0.0, 0.0, 0.0])
-    return AttentionMaps("step-1", ("en", "de"), "the small dog", source, target, "der kleine Hund", weights, [], [])
+    return AttentionMaps(
+        "step-1", ("en", "de"), "the small dog", source, target, "der kleine Hund", weights, [], []
+    )
 
 
 DISPLAYS = {"desk": (1200, 900, "light"), "phone": (360, 740, "dark")}
 
 
-@pytest.fixture(params=[pytest.param(display, marks=pytest.mark.slow, id=name) for name, display in DISPLAYS.items()])
+@pytest.fixture(
+    params=[
+        pytest.param(display, marks=pytest.mark.slow, id=name) for name, display in DISPLAYS.items()
+    ]
+)
 def page(request: pytest.FixtureRequest, browser: Any, tmp_path: Path) -> Iterator[Any]:
     width, height, scheme = request.param
     file = tmp_path / "attention.html"
@@ -235,7 +284,10 @@ def page(request: pytest.FixtureRequest, browser: Any, tmp_path: Path) -> Iterat
     page = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
     errors: list[str] = []
     page.on("pageerror", lambda error: errors.append(str(error)))
-    page.on("request", lambda request: errors.append(request.url) if not request.url.startswith("file:") else None)
+    page.on(
+        "request",
+        lambda request: errors.append(request.url) if not request.url.startswith("file:") else None,
+    )
     page.goto(file.as_uri())
     yield page
     assert errors == []
@@ -251,7 +303,10 @@ def test_hovering_over_a_token_shows_its_attention(page: Any) -> None:
     before = num_lines(page)
     page.locator("#queries button", has_text="Hund").hover()
     assert 0 < num_lines(page) == 3 < before
-    assert page.locator("#status").inner_text() == "“Hund” attends to small 50%, do 30%, g 20% (mean of 2 heads)"
+    assert (
+        page.locator("#status").inner_text()
+        == "“Hund” attends to small 50%, do 30%, g 20% (mean of 2 heads)"
+    )
     page.locator("h1").hover()
     assert num_lines(page) == before
 

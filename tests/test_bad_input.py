@@ -1,4 +1,5 @@
-"""Invalid input results in a one-line error with the location, or in complete output, but never in a traceback."""
+"""Invalid input results in a one-line error with the location, or in complete output, but never in
+a traceback."""
 
 from __future__ import annotations
 
@@ -31,7 +32,10 @@ def prepared(nmt: CommandLine, run: str = "runs/new") -> Path:
 
 def prepared_pairs(nmt: CommandLine, split: str = "train") -> list[tuple[str, str]]:
     directory = prepared(nmt)
-    sides = [(directory / f"{split}.{code}").read_bytes().decode().split("\n")[:-1] for code in ("en", "de")]
+    sides = [
+        (directory / f"{split}.{code}").read_bytes().decode().split("\n")[:-1]
+        for code in ("en", "de")
+    ]
     return list(zip(*sides, strict=True))
 
 
@@ -57,18 +61,24 @@ def test_pairs_with_an_empty_side_are_dropped(nmt: CommandLine) -> None:
     done = nmt.train("runs/new", corpus)
     assert "cleaning step blank dropped 3 pairs" in done.err
     assert json.loads((nmt.directory / "runs/new/data.json").read_text())["dropped"]["blank"] == 3
-    kept = [pair for i, pair in enumerate(zip(SOURCE, TARGET, strict=True)) if i not in (5, 90, 200)]
+    kept = [
+        pair for i, pair in enumerate(zip(SOURCE, TARGET, strict=True)) if i not in (5, 90, 200)
+    ]
     assert prepared_pairs(nmt) == kept
 
 
 @pytest.mark.slow
 def test_unusual_whitespace_is_normalized_and_keeps_alignment(nmt: CommandLine) -> None:
     source = list(SOURCE)
-    for i, odd in enumerate(["\u0085", "\u2028", "\u2029", "\x0c", "\x0b", "\r", "\x1c", "\t", "  "]):
+    for i, odd in enumerate(
+        ["\u0085", "\u2028", "\u2029", "\x0c", "\x0b", "\r", "\x1c", "\t", "  "]
+    ):
         source[10 * i] = source[10 * i].replace(" ", odd, 1)
     write(nmt.directory / "odd", source, TARGET)
     nmt.train("runs/new", "files(train='odd', valid='text', hold_out=False)")
-    assert prepared_pairs(nmt) == list(zip(SOURCE, TARGET, strict=True))  # each is replaced by a space
+    assert prepared_pairs(nmt) == list(
+        zip(SOURCE, TARGET, strict=True)
+    )  # each is replaced by a space
 
 
 @pytest.mark.slow
@@ -101,7 +111,9 @@ def test_invalid_utf8_in_training_data_is_located(nmt: CommandLine) -> None:
     ],
     ids=["empty", "blank", "few", "binary"],
 )
-def test_unusable_training_data(source: list[str] | bytes, message: str, trained: CommandLine) -> None:
+def test_unusable_training_data(
+    source: list[str] | bytes, message: str, trained: CommandLine
+) -> None:
     nmt = CommandLine(trained.directory, {"NMT_RUNS": "elsewhere"})
     write(nmt.directory / "poor", source, TARGET if source else [])
     done = nmt("data", "prepare", "--set", "data.train=files(train='poor')")
@@ -117,7 +129,10 @@ def test_output_has_one_line_per_input_line(trained: CommandLine) -> None:
     blank = [1, 2, 3, 10]
     piped = trained("translate", stdin=text.encode())
     filed = trained("translate", "--input", "lines.en", "--output", "lines.de")
-    for done, out in ((piped, piped.out), (filed, (trained.directory / "lines.de").read_bytes().decode())):
+    for done, out in (
+        (piped, piped.out),
+        (filed, (trained.directory / "lines.de").read_bytes().decode()),
+    ):
         assert done.code == 0, done.err
         assert len(out.split("\n")[:-1]) == 12
         assert [i for i in blank if out.split("\n")[i].strip()] == []
@@ -180,11 +195,19 @@ def test_invalid_utf8_is_located_or_replaced(way: str, trained: CommandLine) -> 
 def test_missing_and_empty_input(trained: CommandLine) -> None:
     (trained.directory / "empty.txt").write_bytes(b"")
     (trained.directory / "precious.de").write_text("ein Werk\n")
-    trained("translate", "--input", "nothing.en", "--output", "precious.de").assert_fails(1, "no such file: nothing.en")
+    trained("translate", "--input", "nothing.en", "--output", "precious.de").assert_fails(
+        1, "no such file: nothing.en"
+    )
     trained("translate", "--input", "runs").assert_fails(1, "runs is a directory, not a text file")
-    trained("evaluate", "--src", "empty.txt", "--ref", "empty.txt").assert_fails(1, "test set empty.txt is empty")
-    trained("translate", "--search", "beem", "hi", "--output", "precious.de").assert_fails(2, "did you mean 'beam'?")
-    assert (trained.directory / "precious.de").read_text() == "ein Werk\n"  # errors do not delete existing files
+    trained("evaluate", "--src", "empty.txt", "--ref", "empty.txt").assert_fails(
+        1, "test set empty.txt is empty"
+    )
+    trained("translate", "--search", "beem", "hi", "--output", "precious.de").assert_fails(
+        2, "did you mean 'beam'?"
+    )
+    assert (
+        trained.directory / "precious.de"
+    ).read_text() == "ein Werk\n"  # errors do not delete existing files
     for done in (trained("translate", "--input", "empty.txt"), trained("translate")):
         assert (done.code, done.out) == (0, "")
 
@@ -215,7 +238,9 @@ def test_tokenizer_of_another_run_is_rejected(nmt: CommandLine) -> None:
     spm.write_bytes(b"not a model")
     nmt("translate", "the dog").assert_fails(1, "spm.model is not a SentencePiece model")
     spm.unlink()
-    nmt("translate", "the dog").assert_fails(1, "cannot read tokenizer runs/tiny/spm.model: No such file")
+    nmt("translate", "the dog").assert_fails(
+        1, "cannot read tokenizer runs/tiny/spm.model: No such file"
+    )
 
 
 def damage(path: Path) -> None:
@@ -231,21 +256,34 @@ def test_damaged_models_are_reported(nmt: CommandLine) -> None:
         1, "model.safetensors is damaged: its checksum differs", "hint: "
     )
     (best / "model.safetensors").unlink()
-    nmt("translate", "-m", best, "the dog").assert_fails(1, "cannot read", "model.safetensors: No such file")
+    nmt("translate", "-m", best, "the dog").assert_fails(
+        1, "cannot read", "model.safetensors: No such file"
+    )
     (best / "meta.json").write_text("{")
     nmt("translate", "-m", best, "the dog").assert_fails(1, "meta.json is damaged")
     (nmt.directory / "runs/tiny/data.json").write_text("{}")
-    nmt("translate", "-m", min(best.parent.glob("step-*")), "the dog").assert_fails(1, "data.json is damaged")
+    nmt("translate", "-m", min(best.parent.glob("step-*")), "the dog").assert_fails(
+        1, "data.json is damaged"
+    )
 
 
 def test_existing_run_directory_is_rejected(trained: CommandLine) -> None:
-    before = {path: path.stat().st_mtime_ns for path in (trained.directory / "runs/tiny").rglob("*")}
-    trained(*training("runs/tiny")).assert_fails(2, "runs/tiny already contains a run", "--resume", "--run")
-    for part, change in {"model": {"model__dim": "64"}, "lowercase_all_caps": {"lowercase_all_caps": "true"}}.items():
+    before = {
+        path: path.stat().st_mtime_ns for path in (trained.directory / "runs/tiny").rglob("*")
+    }
+    trained(*training("runs/tiny")).assert_fails(
+        2, "runs/tiny already contains a run", "--resume", "--run"
+    )
+    for part, change in {
+        "model": {"model__dim": "64"},
+        "lowercase_all_caps": {"lowercase_all_caps": "true"},
+    }.items():
         trained(*training("runs/tiny", "files(train='text')", "--resume", **change)).assert_fails(
             2, f"another '{part}'"
         )
-    assert {path: path.stat().st_mtime_ns for path in (trained.directory / "runs/tiny").rglob("*")} == before
+    assert {
+        path: path.stat().st_mtime_ns for path in (trained.directory / "runs/tiny").rglob("*")
+    } == before
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="requires a machine without a GPU")
@@ -271,7 +309,11 @@ def devices(directory: Path) -> list[Path]:
 
 def test_only_regular_files_are_read(tmp_path: Path) -> None:
     for path in devices(tmp_path / "devices"):
-        for read in (untrusted_files.read_bytes, untrusted_files.read_safetensors_header, untrusted_files.read_yaml):
+        for read in (
+            untrusted_files.read_bytes,
+            untrusted_files.read_safetensors_header,
+            untrusted_files.read_yaml,
+        ):
             with pytest.raises(OSError, match=r"it is a|Too many levels"):
                 read(path)
         assert untrusted_files.read_record(path) == {}
@@ -279,7 +321,9 @@ def test_only_regular_files_are_read(tmp_path: Path) -> None:
         assert untrusted_files.read_front_matter(path) == {}
 
 
-@pytest.mark.parametrize("name", ["config.yaml", "spm.model", "data.json", "step-*/model.safetensors"])
+@pytest.mark.parametrize(
+    "name", ["config.yaml", "spm.model", "data.json", "step-*/model.safetensors"]
+)
 def test_a_model_with_a_pipe_or_a_device_is_one_line(name: str, nmt: CommandLine) -> None:
     run = nmt.directory / "runs/tiny"
     for device in devices(nmt.directory / "devices"):
@@ -293,12 +337,20 @@ def test_a_model_with_a_pipe_or_a_device_is_one_line(name: str, nmt: CommandLine
 @pytest.mark.parametrize(
     "text",
     [
-        "[" * 100_000, '{"a":' * 100_000, "[" * 51 + "]" * 51, '{"a": 1, "a": 2}', "9" * 5000, f"[{2**64}]", "{", "",
-        '["\\ud800"]', '{"\\ud800": 1}',
+        "[" * 100_000,
+        '{"a":' * 100_000,
+        "[" * 51 + "]" * 51,
+        '{"a": 1, "a": 2}',
+        "9" * 5000,
+        f"[{2**64}]",
+        "{",
+        "",
+        '["\\ud800"]',
+        '{"\\ud800": 1}',
         '"\\x"',
     ],
     ids=lambda text: text[:12],
-)  # fmt: skip
+)
 def test_json_has_limits(text: str) -> None:
     with pytest.raises(ValueError, match=r"it |Expect|Invalid"):
         untrusted_files.parse_json(text)
@@ -353,21 +405,35 @@ def test_schemas_check_types_and_ranges() -> None:
     meta = {"tokenizer": "a", "progress": progress, "sha256": {"b": "c"}, "other": [1]}
     untrusted_files.check(meta, Meta)
     wrong = [
-        [], None, meta | {"tokenizer": 1}, meta | {"sha256": []}, meta | {"sha256": {"b": None}},
-        meta | {"progress": progress | {"step": -1}}, meta | {"progress": progress | {"step": 2**63}},
-        meta | {"progress": progress | {"step": True}}, meta | {"progress": progress | {"unknown": 1}},
-        meta | {"progress": progress | {"seconds": float("nan")}}, meta | {"progress": progress | {"scores": [1]}},
+        [],
+        None,
+        meta | {"tokenizer": 1},
+        meta | {"sha256": []},
+        meta | {"sha256": {"b": None}},
+        meta | {"progress": progress | {"step": -1}},
+        meta | {"progress": progress | {"step": 2**63}},
+        meta | {"progress": progress | {"step": True}},
+        meta | {"progress": progress | {"unknown": 1}},
+        meta | {"progress": progress | {"seconds": float("nan")}},
+        meta | {"progress": progress | {"scores": [1]}},
         {name: value for name, value in meta.items() if name != "sha256"},
-    ]  # fmt: skip
+    ]
     for content in wrong:
         assert not untrusted_files.matches(content, Meta), content
     assert untrusted_files.matches({"max_source_length": 5, "max_sentences_per_line": 1}, Limits)
-    for limits in ({}, {"max_source_length": 0}, {"max_source_length": 1.5}, {"max_source_length": 2**31}):
+    for limits in (
+        {},
+        {"max_source_length": 0},
+        {"max_source_length": 1.5},
+        {"max_source_length": 2**31},
+    ):
         assert not untrusted_files.matches(limits, Limits)
 
 
 def load_fuzzer() -> Any:
-    specification = importlib.util.spec_from_file_location("fuzz_files", Path("scripts/fuzz_files.py").resolve())
+    specification = importlib.util.spec_from_file_location(
+        "fuzz_files", Path("scripts/fuzz_files.py").resolve()
+    )
     module = importlib.util.module_from_spec(specification)
     sys.modules["fuzz_files"] = module
     specification.loader.exec_module(module)
@@ -376,7 +442,9 @@ def load_fuzzer() -> Any:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="each case is a child process")
 @pytest.mark.parametrize("num_cases", [5, pytest.param(210, marks=pytest.mark.slow)])
-def test_mutated_models_raise_errors_of_nmt(num_cases: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mutated_models_raise_errors_of_nmt(
+    num_cases: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("NMT_RUNS", str(tmp_path / "runs"))
     fuzzer = load_fuzzer()
     names = ["run"] if num_cases < 10 else list(fuzzer.SAMPLES)
@@ -402,7 +470,9 @@ def test_control_characters_of_a_model_are_not_printed(nmt: CommandLine) -> None
 
 def test_tokenizer_output_must_not_be_the_input(nmt: CommandLine) -> None:
     before = (nmt.directory / "text.en").read_bytes()
-    done = nmt("tokenizer", "train", "text.en", "text.de", "--vocab-size", "300", "--output", "text.en")
+    done = nmt(
+        "tokenizer", "train", "text.en", "text.de", "--vocab-size", "300", "--output", "text.en"
+    )
     done.assert_fails(2, "text.en would be overwritten: it is also an input")
     assert (nmt.directory / "text.en").read_bytes() == before
 
@@ -410,9 +480,13 @@ def test_tokenizer_output_must_not_be_the_input(nmt: CommandLine) -> None:
 def test_output_file_is_kept_until_the_first_line_is_written(trained: CommandLine) -> None:
     (trained.directory / "latin.en").write_bytes(b"caf\xe9\n")
     (trained.directory / "old.de").write_text("precious\n")
-    trained("translate", "-i", "latin.en", "-o", "old.de", "--model", "runs/tiny").assert_fails(1, "not UTF-8")
+    trained("translate", "-i", "latin.en", "-o", "old.de", "--model", "runs/tiny").assert_fails(
+        1, "not UTF-8"
+    )
     assert (trained.directory / "old.de").read_text() == "precious\n"
-    trained("translate", "-i", "latin.en", "-o", "none.de", "--model", "runs/tiny").assert_fails(1, "not UTF-8")
+    trained("translate", "-i", "latin.en", "-o", "none.de", "--model", "runs/tiny").assert_fails(
+        1, "not UTF-8"
+    )
     assert not (trained.directory / "none.de").exists()
     (trained.directory / "dog.en").write_text("the dog\n")
     trained.run("translate", "-i", "dog.en", "-o", "old.de", "--model", "runs/tiny")
@@ -424,14 +498,27 @@ def test_test_sets_with_the_same_file_name_have_separate_reports(trained: Comman
     for directory, lines in (("x", 1), ("y", 2)):
         (trained.directory / directory).mkdir()
         write(trained.directory / directory / "test", ["the dog"] * lines, ["der Hund"] * lines)
-        command = ("evaluate", "--model", "runs/tiny", "--src", f"{directory}/test.en", "--ref", f"{directory}/test.de")
+        command = (
+            "evaluate",
+            "--model",
+            "runs/tiny",
+            "--src",
+            f"{directory}/test.en",
+            "--ref",
+            f"{directory}/test.de",
+        )
         trained.run(*command)
-    paths = [trained.directory / "runs/tiny/eval" / f"{directory}-test.en.hyp" for directory in ("x", "y")]
+    paths = [
+        trained.directory / "runs/tiny/eval" / f"{directory}-test.en.hyp"
+        for directory in ("x", "y")
+    ]
     assert [path.read_text().count("\n") for path in paths] == [1, 2]
 
 
 def test_resume_rejects_changed_data(nmt: CommandLine) -> None:
-    tokenizer = {"tokenizer__model": "runs/tiny/spm.model"}  # otherwise the tokenizer would change, too
+    tokenizer = {
+        "tokenizer__model": "runs/tiny/spm.model"
+    }  # otherwise the tokenizer would change, too
     nmt.train("runs/new", "files(train='text')", **tokenizer)
     path = nmt.directory / "text.en"
     path.write_text(path.read_text().replace("dog", "cow", 1))
@@ -446,14 +533,21 @@ def test_resume_rejects_changed_data(nmt: CommandLine) -> None:
 @pytest.mark.parametrize("command", ["translate 'the dog' --model runs/tiny", "data list"])
 def test_closed_stdout_is_an_error(command: str, trained: CommandLine) -> None:
     shell = f"exec {shlex.quote(sys.executable)} -m nmt {command} >&-"
-    done = subprocess.run(["sh", "-c", shell], cwd=trained.directory, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr.split("\n")[0]) == (1, "nmt: error: standard output is closed")
+    done = subprocess.run(
+        ["sh", "-c", shell], cwd=trained.directory, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr.split("\n")[0]) == (
+        1,
+        "nmt: error: standard output is closed",
+    )
 
 
 @pytest.mark.slow
 def test_closed_stderr_is_ignored(trained: CommandLine) -> None:
     shell = f"exec {shlex.quote(sys.executable)} -m nmt translate 'the dog' 2>&-"
-    done = subprocess.run(["sh", "-c", shell], cwd=trained.directory, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["sh", "-c", shell], cwd=trained.directory, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0
     assert done.stdout.count("\n") == 1
 
@@ -471,7 +565,10 @@ def test_training_goes_on_without_a_reader_of_the_log(nmt: CommandLine) -> None:
 def test_a_progress_bar_that_cannot_be_written_does_not_end_the_work(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with open("/dev/full", "w", buffering=1, encoding="utf-8") as full, contextlib.suppress(OSError):
+    with (
+        open("/dev/full", "w", buffering=1, encoding="utf-8") as full,
+        contextlib.suppress(OSError),
+    ):
         monkeypatch.setattr(sys, "stderr", full)
         with console.progress(3, "reading", " lines", disable=False) as bar:
             bar.delay = bar.mininterval = 0
@@ -494,8 +591,9 @@ def test_descriptors_are_not_truncated(trained: CommandLine) -> None:
     commands = [
         "translate -i dog.en -o /dev/fd/1 --model runs/tiny",
         "score --src dog.en --tgt dog.de -o /proc/self/fd/1 --model runs/tiny",
-        "translate page.html -o /dev/stdout --model runs/tiny", "translate page.html -o - --model runs/tiny",
-    ]  # fmt: skip
+        "translate page.html -o /dev/stdout --model runs/tiny",
+        "translate page.html -o - --model runs/tiny",
+    ]
     for i, command in enumerate(commands):
         path = trained.directory / f"out{i}"
         with path.open("wb") as file:
@@ -507,7 +605,9 @@ def test_descriptors_are_not_truncated(trained: CommandLine) -> None:
         assert content.count("\n") == (1 if "html" in command else 2)
         assert "/dev" not in content
     assert (trained.directory / "-").read_text() == "a file"
-    resumed = trained("translate", "-i", "dog.en", "-o", "/dev/stdout", "--resume", "--model", "runs/tiny")
+    resumed = trained(
+        "translate", "-i", "dog.en", "-o", "/dev/stdout", "--resume", "--model", "runs/tiny"
+    )
     resumed.assert_fails(2, "--resume needs a file, not /dev/stdout")
 
 
@@ -517,24 +617,60 @@ def test_descriptors_are_not_truncated(trained: CommandLine) -> None:
 @pytest.mark.parametrize(
     ("command", "code", "message"),
     [
-        ("translate hi --model runs/tiny --length-penalty 1e308", 2, "length_penalty must be between 0 and 10"),
+        (
+            "translate hi --model runs/tiny --length-penalty 1e308",
+            2,
+            "length_penalty must be between 0 and 10",
+        ),
         ("translate hi --model runs/tiny --device cpu:7", 2, "unknown device 'cpu:7'"),
-        ("tokenizer train text.en --vocab-size 3", 1, "a tokenizer needs at least 261 tokens, got 3"),
-        ("train --run runs/x --set model.encoder_layers=1000000000", 2, "model.encoder_layers must be at most 1000"),
-        ("train --run runs/x --set model.ffn_dim=20000000000", 2, "model.ffn_dim must be at most 65536"),
+        (
+            "tokenizer train text.en --vocab-size 3",
+            1,
+            "a tokenizer needs at least 261 tokens, got 3",
+        ),
+        (
+            "train --run runs/x --set model.encoder_layers=1000000000",
+            2,
+            "model.encoder_layers must be at most 1000",
+        ),
+        (
+            "train --run runs/x --set model.ffn_dim=20000000000",
+            2,
+            "model.ffn_dim must be at most 65536",
+        ),
         ("summary --set model.dim=65537", 2, "model.dim must be at most 65536"),
         ("train --run runs/x --set train.schedule=linear(peak=-1)", 2, "peak must be above 0"),
         ("train --run runs/x --set train.optimizer=muno", 2, "unknown optimizer 'muno'"),
-        ("train --run runs/x --set train.optimizer=muon(lr_scale=-1)", 2, "lr_scale must be above 0"),
-        ("train --run runs/x --set train.optimizer=muon --set model.arch=rnn", 2, "model.arch is rnn"),
-        ("train --run runs/tiny --resume --set train.optimizer=muon", 2, "with another 'train.optimizer'"),
+        (
+            "train --run runs/x --set train.optimizer=muon(lr_scale=-1)",
+            2,
+            "lr_scale must be above 0",
+        ),
+        (
+            "train --run runs/x --set train.optimizer=muon --set model.arch=rnn",
+            2,
+            "model.arch is rnn",
+        ),
+        (
+            "train --run runs/tiny --resume --set train.optimizer=muon",
+            2,
+            "with another 'train.optimizer'",
+        ),
         (
             "train --run runs/x --set train.teacher=runs/tiny --set train.distill_weight=2",
             2,
             "between 0 and 1, got 2.0",
         ),
-        ("train --run runs/x --set train.teacher=de-en-small", 2, "translates from de to en, not from en to de"),
-        ("train --run runs/tiny --resume --set train.teacher=runs/tiny", 2, "is the run that is being trained"),
+        (
+            "train --run runs/x --set train.teacher=de-en-small",
+            2,
+            "translates from de to en, not from en to de",
+        ),
+        (
+            "train --run runs/tiny --resume --set train.teacher=runs/tiny",
+            2,
+            "is the run that is being trained",
+        ),
         ("train --run runs/x --set train.teacher=runs/x", 1, "there is no model at runs/x"),
         ("config --set train.optimizer=muon(ns_steps=4", 2, "cannot read 'muon(ns_steps=4'"),
         ("train --run runs/x --time-limit=", 2, "invalid --time-limit ''"),
@@ -543,15 +679,29 @@ def test_descriptors_are_not_truncated(trained: CommandLine) -> None:
         ("config --set data.clean=[dedupe]", 2, "unknown cleaning step 'dedupe'"),
         ("config --set data.train=phrasebok", 2, "unknown corpus 'phrasebok'"),
         ("config --set train.best_metric=a\nb", 2, "train.best_metric: unknown value 'a\\nb'"),
-        ("translate -i text.en -o text.gz --model runs/tiny", 2, "cannot write text.gz: the output is plain text"),
-        ("data check text.en text.de --fix out --html out.en", 2, "--html and --fix would both write out.en"),
+        (
+            "translate -i text.en -o text.gz --model runs/tiny",
+            2,
+            "cannot write text.gz: the output is plain text",
+        ),
+        (
+            "data check text.en text.de --fix out --html out.en",
+            2,
+            "--html and --fix would both write out.en",
+        ),
         ("serve --rate-limit 1000001", 2, "Invalid value for '--rate-limit'"),
         ("serve --trusted-proxy localhost", 2, "--trusted-proxy localhost is no IP address"),
         ("serve --trusted-proxy 10.0.0.0/99", 2, "--trusted-proxy 10.0.0.0/99 is no IP address"),
-        ("serve --trusted-proxy * --trusted-proxy 10.0.0.5/8 --model none", 1, "there is no model at none"),
+        (
+            "serve --trusted-proxy * --trusted-proxy 10.0.0.5/8 --model none",
+            1,
+            "there is no model at none",
+        ),
         ("train --init-from runs/tiny --set train.init_from=runs/x", 2, "are the same option"),
         ("train --batch-tokens auto --set train.batch_tokens=64", 2, "are the same option"),
     ],
 )
-def test_out_of_range_values_are_one_line_errors(command: str, code: int, message: str, trained: CommandLine) -> None:
+def test_out_of_range_values_are_one_line_errors(
+    command: str, code: int, message: str, trained: CommandLine
+) -> None:
     trained(*command.split(" ")).assert_fails(code, message, "hint: ")

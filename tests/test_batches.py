@@ -31,7 +31,16 @@ from nmt.data.noise import NOISES, SourceNoise
 from nmt.data.prepare import PreparedData, prepare
 from nmt.data.store import Store, TextStore, encode_file
 from nmt.text.normalization import normalize
-from nmt.text.tokenizer import BOS, EOS, MAX_TRAINING_BYTES, PAD, SPACE, Tokenizer, _training_texts, train
+from nmt.text.tokenizer import (
+    BOS,
+    EOS,
+    MAX_TRAINING_BYTES,
+    PAD,
+    SPACE,
+    Tokenizer,
+    _training_texts,
+    train,
+)
 
 
 @pytest.fixture
@@ -40,8 +49,13 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@given(st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=1, max_size=200), st.integers(41, 300))
-def test_plan_has_every_pair_once_within_max_tokens(lengths: list[tuple[int, int]], budget: int) -> None:
+@given(
+    st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=1, max_size=200),
+    st.integers(41, 300),
+)
+def test_plan_has_every_pair_once_within_max_tokens(
+    lengths: list[tuple[int, int]], budget: int
+) -> None:
     lengths_N2 = np.array(lengths)
     batches = plan_batches(lengths_N2, budget, seed=1, epoch=0)
     assert sorted(i for batch in batches for i in batch) == list(range(len(lengths)))
@@ -50,7 +64,10 @@ def test_plan_has_every_pair_once_within_max_tokens(lengths: list[tuple[int, int
 
 def test_plan_is_a_pure_function_of_seed_and_epoch() -> None:
     lengths_N2 = np.random.default_rng(0).integers(1, 30, (500, 2))
-    flat = [np.concatenate(plan_batches(lengths_N2, 256, *key)).tolist() for key in ((1, 0), (1, 0), (1, 1), (2, 0))]
+    flat = [
+        np.concatenate(plan_batches(lengths_N2, 256, *key)).tolist()
+        for key in ((1, 0), (1, 0), (1, 1), (2, 0))
+    ]
     assert flat[0] == flat[1]
     assert flat[0] != flat[2] != flat[3] != flat[0]
 
@@ -67,7 +84,9 @@ def test_pools_divide_an_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
     lengths_N2 = np.random.default_rng(0).integers(5, 40, (250, 2))
     batches = plan_batches(lengths_N2, 400, seed=1, epoch=0)
     assert sorted(np.concatenate(batches).tolist()) == [*range(250)]
-    place = np.argsort(np.random.default_rng((1, 0)).permutation(250))  # of each pair in the shuffled epoch
+    place = np.argsort(
+        np.random.default_rng((1, 0)).permutation(250)
+    )  # of each pair in the shuffled epoch
     assert all(len(set(place[batch] // 100)) == 1 for batch in batches)
 
 
@@ -85,7 +104,9 @@ def test_collate_shifts_targets_and_ends_sources() -> None:
 def prepare_and_load(directory: Path, *changes: str) -> tuple[PreparedData, Loader]:
     experiment = config(directory, *changes)
     prepared = prepare(experiment)
-    return prepared, Loader(prepared.store("train"), prepared.tokenizer(), experiment.train, experiment.seed)
+    return prepared, Loader(
+        prepared.store("train"), prepared.tokenizer(), experiment.train, experiment.seed
+    )
 
 
 def test_line_ends_are_not_tokenized(tmp_path: Path) -> None:
@@ -111,18 +132,23 @@ def test_store_returns_text_and_ids(directory: Path) -> None:
     for i in (0, 1, 150, 299):
         assert store.src.text(i) == lines[i]
         assert tokenizer.decode(store[i][0]) == lines[i]
-    assert store.lengths_N2.tolist() == [[len(s), len(t)] for s, t in (store[i] for i in range(300))]
+    assert store.lengths_N2.tolist() == [
+        [len(s), len(t)] for s, t in (store[i] for i in range(300))
+    ]
 
 
 def test_byte_order_mark_inside_text_is_kept(directory: Path) -> None:
-    # Concatenated files may have several marks, of which only the first is dropped; validation text is not cleaned.
+    # Concatenated files may have several marks, of which only the first is dropped; validation text
+    # is not cleaned.
     copy_text(directory, 300)
     copy_text(directory, 20, split="valid")
     text = "\ufeff\ufeff" + (directory / "valid.en").read_text(encoding="utf-8")
     (directory / "valid.en").write_text(text, encoding="utf-8")
     store = prepare_and_load(directory)[0].store("valid")
     assert len(store) == 20
-    assert [store.src.text(i).lstrip("\ufeff") for i in range(20)] == [store.tgt.text(i) for i in range(20)]
+    assert [store.src.text(i).lstrip("\ufeff") for i in range(20)] == [
+        store.tgt.text(i) for i in range(20)
+    ]
     assert all(store[i][0].tolist() == store[i][1].tolist() for i in range(20))
 
 
@@ -144,15 +170,24 @@ def test_damaged_metadata_of_prepared_data_is_an_error(directory: Path) -> None:
     assert "re-run the command" in caught.value.hint
 
 
-def test_tokenizer_without_placeholders_is_logged(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_tokenizer_without_placeholders_is_logged(
+    directory: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     for placeholders in ("false", "true"):
-        model = prepare(config(directory, f"data.placeholders={placeholders}")).directory / Tokenizer.FILE
+        model = (
+            prepare(config(directory, f"data.placeholders={placeholders}")).directory
+            / Tokenizer.FILE
+        )
         capsys.readouterr()
         prepare(config(directory, "data.placeholders=true", f"tokenizer.model={model}"))
-        assert ("has no pieces for placeholders" in capsys.readouterr().err) is (placeholders == "false")
+        assert ("has no pieces for placeholders" in capsys.readouterr().err) is (
+            placeholders == "false"
+        )
 
 
-def test_corpus_that_changes_while_it_is_prepared_is_an_error(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_corpus_that_changes_while_it_is_prepared_is_an_error(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     experiment, clean = config(directory), preparing._clean
 
     def change_and_clean(*arguments: Any) -> dict[str, Any]:
@@ -178,7 +213,9 @@ def test_validation_split_without_text_is_an_error(directory: Path, text: str) -
         prepare(experiment)
 
 
-def test_prepared_data_is_cached_by_recipe(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_prepared_data_is_cached_by_recipe(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first = prepare(config(directory)).directory
     builds: list[int] = []
     build = preparing._build
@@ -187,7 +224,8 @@ def test_prepared_data_is_cached_by_recipe(directory: Path, monkeypatch: pytest.
     assert prepare(config(directory, "train.steps=99", "model.dim=8")).directory == first
     assert not builds
     others = {
-        prepare(config(directory, change)).directory for change in ("tokenizer.vocab_size=310", "data.clean=[dedup]")
+        prepare(config(directory, change)).directory
+        for change in ("tokenizer.vocab_size=310", "data.clean=[dedup]")
     }
     copy_text(directory, 300, seed=5)
     others.add(prepare(config(directory)).directory)
@@ -195,7 +233,9 @@ def test_prepared_data_is_cached_by_recipe(directory: Path, monkeypatch: pytest.
     assert len(builds) == 3
 
 
-def test_cleaning_is_logged_and_pairs_stay_aligned(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_cleaning_is_logged_and_pairs_stay_aligned(
+    directory: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     copy_text(directory, 60)
     copy_text(directory, 5, split="valid")
     for code in ("en", "de"):
@@ -236,13 +276,20 @@ def test_skipped_batches_do_not_change_later_ones(directory: Path) -> None:
     for micro, other in zip(all_batches[3:], load_epoch(loader, 3, skip=6), strict=True):
         assert [batch.pair_ids for batch in micro] == [batch.pair_ids for batch in other]
         assert all(torch.equal(a.src_BS, b.src_BS) for a, b in zip(micro, other, strict=True))
-    assert Counter(i for micro in all_batches for batch in micro for i in batch.pair_ids) == Counter(range(300))
+    assert Counter(
+        i for micro in all_batches for batch in micro for i in batch.pair_ids
+    ) == Counter(range(300))
 
 
 def test_ranks_partition_the_updates(directory: Path) -> None:
-    prepared, single = prepare_and_load(directory, "train.batch_tokens=128", "train.grad_accumulation=3")
+    prepared, single = prepare_and_load(
+        directory, "train.batch_tokens=128", "train.grad_accumulation=3"
+    )
     options = config(directory, "train.batch_tokens=128").train
-    ranks = [Loader(prepared.store("train"), prepared.tokenizer(), options, 1, rank, 3) for rank in range(3)]
+    ranks = [
+        Loader(prepared.store("train"), prepared.tokenizer(), options, 1, rank, 3)
+        for rank in range(3)
+    ]
     whole = list(single.updates(0))
     parts = list(zip(*(rank.updates(0) for rank in ranks), strict=True))
     assert len(whole) == len(parts)
@@ -259,7 +306,10 @@ def test_split_batch_equals_separate_batches() -> None:
     pairs = [([4] * 3, [5] * 9), ([6] * 8, [7] * 2), ([8], [9])]
     batch = collate(pairs, [10, 11, 12])
     first, second = batch.split()
-    for part, expected in ((first, collate(pairs[:1], [10])), (second, collate(pairs[1:], [11, 12]))):
+    for part, expected in (
+        (first, collate(pairs[:1], [10])),
+        (second, collate(pairs[1:], [11, 12])),
+    ):
         assert (part.pair_ids, part.tokens) == (expected.pair_ids, expected.tokens)
         for name in ("src_BS", "src_mask_BS", "tgt_in_BT", "target_index_N", "labels_N"):
             assert torch.equal(getattr(part, name), getattr(expected, name)), name
@@ -282,7 +332,9 @@ def test_source_noise_differs_between_epochs(directory: Path) -> None:
 
 
 def test_noise_functions_apply_to_independent_shares(directory: Path) -> None:
-    _, loader = prepare_and_load(directory, "train.source_noise=[typos(p=0.6), uppercase(p=0.3), lowercase(p=0.0)]")
+    _, loader = prepare_and_load(
+        directory, "train.source_noise=[typos(p=0.6), uppercase(p=0.3), lowercase(p=0.0)]"
+    )
     chosen_NK = loader._noise_NK(0)
     assert (chosen_NK != loader._noise_NK(1)).any()
     assert (chosen_NK == loader._noise_NK(0)).all()
@@ -306,14 +358,20 @@ def test_subword_regularization_differs_between_epochs(directory: Path) -> None:
     assert seen[0] == seen[1] != seen[2]
     for side, texts in ((0, store.src), (1, store.tgt)):
         assert all(tokenizer.decode(pair[side]) == texts.text(i) for i, pair in seen[0].items())
-        drawn = [[t for t in pair[side] if t > EOS] != texts.ids(i).tolist() for i, pair in seen[0].items()]
+        drawn = [
+            [t for t in pair[side] if t > EOS] != texts.ids(i).tolist()
+            for i, pair in seen[0].items()
+        ]
         assert sum(drawn) > 150
 
 
 def test_subword_regularization_of_single_pair_batches(directory: Path) -> None:
     _, loader = prepare_and_load(directory, SUBWORD)
     loader.config = dataclasses.replace(loader.config, batch_tokens=1)
-    one, other = ({batch.pair_ids: batch.src_BS.tolist() for (batch,) in load_epoch(loader, epoch)} for epoch in (0, 1))
+    one, other = (
+        {batch.pair_ids: batch.src_BS.tolist() for (batch,) in load_epoch(loader, epoch)}
+        for epoch in (0, 1)
+    )
     assert one.keys() == other.keys() == {(i,) for i in range(300)}
     assert sum(one[pair] != other[pair] for pair in one) > 100
 
@@ -321,11 +379,17 @@ def test_subword_regularization_of_single_pair_batches(directory: Path) -> None:
 def test_subword_regularization_depends_on_position_only(directory: Path) -> None:
     """Samples do not depend on skipped batches or on the thread."""
     _, loader = prepare_and_load(
-        directory, SUBWORD, "train.batch_tokens=128", "train.source_noise=[lowercase_no_punctuation(p=0.5)]"
+        directory,
+        SUBWORD,
+        "train.batch_tokens=128",
+        "train.source_noise=[lowercase_no_punctuation(p=0.5)]",
     )
     all_batches = load_epoch(loader, 3)
     _, again = prepare_and_load(
-        directory, SUBWORD, "train.batch_tokens=128", "train.source_noise=[lowercase_no_punctuation(p=0.5)]"
+        directory,
+        SUBWORD,
+        "train.batch_tokens=128",
+        "train.source_noise=[lowercase_no_punctuation(p=0.5)]",
     )
     with ThreadPoolExecutor(1) as thread:
         later = thread.submit(load_epoch, again, 3, 4).result()
@@ -335,15 +399,24 @@ def test_subword_regularization_depends_on_position_only(directory: Path) -> Non
 
 
 def test_too_long_segmentations_are_replaced(directory: Path) -> None:
-    _, loader = prepare_and_load(directory, "train.subword_regularization=bpe_dropout(p=1.0)", "train.max_length=14")
-    assert all(batch.src_BS.shape[1] <= 14 and batch.tgt_in_BT.shape[1] <= 14 for (batch,) in load_epoch(loader, 0))
+    _, loader = prepare_and_load(
+        directory, "train.subword_regularization=bpe_dropout(p=1.0)", "train.max_length=14"
+    )
+    assert all(
+        batch.src_BS.shape[1] <= 14 and batch.tgt_in_BT.shape[1] <= 14
+        for (batch,) in load_epoch(loader, 0)
+    )
 
 
-def test_prefetch_preserves_updates_and_errors(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_prefetch_preserves_updates_and_errors(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(Batch, "pin_memory", lambda batch: batch)  # requires a GPU
     _, loader = prepare_and_load(directory, "train.batch_tokens=128")
     pairs = [[batch.pair_ids for batch in update.batches] for update in loader.updates(0)]
-    assert [[batch.pair_ids for batch in update.batches] for update in prefetch(loader.updates(0))] == pairs
+    assert [
+        [batch.pair_ids for batch in update.batches] for update in prefetch(loader.updates(0))
+    ] == pairs
 
     def failing() -> Iterator[Update]:
         yield from list(loader.updates(0))[:3]
@@ -384,7 +457,11 @@ def test_only_chosen_noise_functions_apply() -> None:
     noise = SourceNoise(specs)
     assert noise.probabilities == [0, 1, 0.1, 0.3]
     text = "Größe, I'm."
-    for choice, expected in {(1, 0, 1, 0): "größe i'm", (0, 0, 0, 0): text, (0, 0, 1, 0): "Größe I'm"}.items():
+    for choice, expected in {
+        (1, 0, 1, 0): "größe i'm",
+        (0, 0, 0, 0): text,
+        (0, 0, 1, 0): "Größe I'm",
+    }.items():
         assert noise.apply(text, map(bool, choice), Random(1)) == expected
 
 
@@ -399,10 +476,14 @@ def test_noise_keeps_hyphens_and_removes_typographic_marks() -> None:
 
 
 def test_batches_use_lengths_after_noise(directory: Path) -> None:
-    _, loader = prepare_and_load(directory, "train.batch_tokens=256", "train.source_noise=[uppercase(p=0.3)]")
+    _, loader = prepare_and_load(
+        directory, "train.batch_tokens=256", "train.source_noise=[uppercase(p=0.3)]"
+    )
     _, clean = prepare_and_load(directory, "train.batch_tokens=256", "train.source_noise=[]")
     longest = [batch.src_BS.shape[1] for update in loader.updates(0) for batch in update.batches]
-    assert max(longest) > max(batch.src_BS.shape[1] for update in clean.updates(0) for batch in update.batches)
+    assert max(longest) > max(
+        batch.src_BS.shape[1] for update in clean.updates(0) for batch in update.batches
+    )
     padded = real = 0
     for update in loader.updates(0):
         for batch in update.batches:
@@ -411,9 +492,15 @@ def test_batches_use_lengths_after_noise(directory: Path) -> None:
     assert real > 0.85 * padded
 
 
-def test_noisy_batches_are_limited_and_reproducible(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_noisy_batches_are_limited_and_reproducible(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(loading, "CHUNK_SIZE", 7)
-    options = ("train.batch_tokens=256", "train.source_noise=[uppercase(p=0.5)]", "train.max_length=6")
+    options = (
+        "train.batch_tokens=256",
+        "train.source_noise=[uppercase(p=0.5)]",
+        "train.max_length=6",
+    )
     _, loader = prepare_and_load(directory, *options)
     assert loader.num_too_long > 0
     assert all(b.src_BS.shape[1] <= 6 and b.src_BS.numel() <= 256 for (b,) in load_epoch(loader, 0))
@@ -423,7 +510,9 @@ def test_noisy_batches_are_limited_and_reproducible(directory: Path, monkeypatch
 
 
 def test_worst_case_batches_include_noise(directory: Path) -> None:
-    _, loader = prepare_and_load(directory, "train.batch_tokens=200", "train.source_noise=[uppercase(p=0.5)]")
+    _, loader = prepare_and_load(
+        directory, "train.batch_tokens=200", "train.source_noise=[uppercase(p=0.5)]"
+    )
     longest = max(batch.src_BS.shape[1] for (batch,) in load_epoch(loader, 0))
     assert max(batch.src_BS.shape[1] for batch in loader.worst_case_batches()) == longest
 
@@ -435,7 +524,9 @@ def test_noise_never_returns_an_empty_sentence() -> None:
         SourceNoise(["typo"])
 
 
-@pytest.mark.parametrize("spec", ["lowercase(p=1.5)", "typos(p=-0.1)", "typos(word_fraction=15)", "typos(p=1e400)"])
+@pytest.mark.parametrize(
+    "spec", ["lowercase(p=1.5)", "typos(p=-0.1)", "typos(word_fraction=15)", "typos(p=1e400)"]
+)
 def test_noise_with_invalid_probability_is_rejected(spec: str) -> None:
     with pytest.raises(ConfigError, match="must be a probability between 0 and 1"):
         SourceNoise(["lowercase(p=1)", spec])
@@ -452,7 +543,10 @@ def test_typos_change_each_word_once(text: str, seed: int) -> None:
         if len(word) < 3:
             assert typed == word
         elif len(typed) == len(word):  # swapped or replaced
-            assert sorted(typed) == sorted(word) or sum(a != b for a, b in zip(typed, word, strict=True)) == 1
+            assert (
+                sorted(typed) == sorted(word)
+                or sum(a != b for a, b in zip(typed, word, strict=True)) == 1
+            )
 
 
 def test_kinds_and_fraction_of_typos() -> None:
@@ -466,8 +560,14 @@ def test_kinds_and_fraction_of_typos() -> None:
 
 
 def test_no_umlauts() -> None:
-    variants = {add_noise("Größe, ÄRGER, für Öl, Übungsgerät", "no_umlauts", seed=seed) for seed in range(30)}
-    assert variants == {"Groesse, AeRGER, fuer Oel, Uebungsgeraet", "Grosse, ARGER, fur Ol, Ubungsgerat"}
+    variants = {
+        add_noise("Größe, ÄRGER, für Öl, Übungsgerät", "no_umlauts", seed=seed)
+        for seed in range(30)
+    }
+    assert variants == {
+        "Groesse, AeRGER, fuer Oel, Uebungsgeraet",
+        "Grosse, ARGER, fur Ol, Ubungsgerat",
+    }
 
 
 @given(st.text(max_size=60))
@@ -517,4 +617,7 @@ def test_user_tokenizer_is_used(directory: Path) -> None:
     (directory / "user.model").write_bytes(model)
     prepared = prepare(config(directory, f"tokenizer.model={directory / 'user.model'}"))
     assert prepared.tokenizer().model == model
-    assert json.loads((prepared.directory / "meta.json").read_text())["tokenizer"] == prepared.tokenizer().checksum
+    assert (
+        json.loads((prepared.directory / "meta.json").read_text())["tokenizer"]
+        == prepared.tokenizer().checksum
+    )

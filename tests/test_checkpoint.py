@@ -45,7 +45,9 @@ for run in map(Path, sys.argv[1:]):  # a process for each run; importing PyTorch
 """
 
 
-def save(run: Path, step: int, score: float | None = None, *, value: float = 0.0, **progress: float) -> Path:
+def save(
+    run: Path, step: int, score: float | None = None, *, value: float = 0.0, **progress: float
+) -> Path:
     """Save a checkpoint whose weights are `value`; without a score, it has not been validated."""
     scores = {} if score is None else {"best_metric_value": score}
     weights = {"w": torch.full((3,), value)}
@@ -57,7 +59,8 @@ def names(run: Path) -> list[str]:
 
 
 def latest_step(run: Path) -> int:
-    """Return the step of the latest checkpoint, after checking that its tensors belong to this step."""
+    """Return the step of the latest checkpoint, after checking that its tensors belong to this
+    step."""
     latest = checkpoint.load_latest_intact(run)
     path, weights, training = latest
     step = checkpoint.read_progress(path).step
@@ -70,7 +73,9 @@ def latest_step(run: Path) -> int:
 def test_sigkill_during_a_save_keeps_the_last_checkpoint(tmp_path: Path) -> None:
     rng = random.Random(0)
     runs = [tmp_path / str(attempt) for attempt in range(4)]
-    with subprocess.Popen([sys.executable, "-c", SAVE, *map(str, runs)], stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", SAVE, *map(str, runs)], stdout=subprocess.PIPE, text=True
+    ) as process:
         for run in runs:
             pid, saved_step = (int(process.stdout.readline()) for _ in range(2))
             time.sleep(rng.random() * 0.2)
@@ -108,14 +113,18 @@ def test_run_directory_can_be_moved(run: Path) -> None:
     assert discovery.load(loaded.checkpoint).checkpoint == loaded.checkpoint
 
 
-@pytest.mark.parametrize("name", ["config.yaml", "spm.model", "data.json", f"step-000012/{WEIGHTS}"])
+@pytest.mark.parametrize(
+    "name", ["config.yaml", "spm.model", "data.json", f"step-000012/{WEIGHTS}"]
+)
 def test_missing_file_raises(run: Path, name: str) -> None:
     for step in ("step-000006", "step-000012"):
         (run / name.replace("step-000012", step)).unlink(missing_ok=True)
     assert Path(name).name in load_error(run).message
 
 
-@pytest.mark.parametrize("name", ["spm.model", "data.json", f"step-000012/{WEIGHTS}", f"step-000012/{META}"])
+@pytest.mark.parametrize(
+    "name", ["spm.model", "data.json", f"step-000012/{WEIGHTS}", f"step-000012/{META}"]
+)
 def test_damaged_file_raises(run: Path, name: str) -> None:
     path = run / name
     path.write_bytes(path.read_bytes()[:-20])
@@ -125,7 +134,8 @@ def test_damaged_file_raises(run: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("config", "message", "hint"), [(" \n", "is empty", "restore"), ("later: 1\n", "unknown", "newer version of nmt")]
+    ("config", "message", "hint"),
+    [(" \n", "is empty", "restore"), ("later: 1\n", "unknown", "newer version of nmt")],
 )
 def test_empty_or_newer_config_raises(run: Path, config: str, message: str, hint: str) -> None:
     (run / "config.yaml").write_text(config)
@@ -138,24 +148,37 @@ def test_newer_checkpoint_raises(run: Path) -> None:
     path = run / "step-000012" / META
     meta = json.loads(path.read_text(encoding="utf-8"))
     progress = meta["progress"] | {"moon": "full"}  # a field that this version does not have
-    path.write_text(json.dumps(meta | {"format": 99, "nmt": "9.0", "progress": progress}), encoding="utf-8")
+    path.write_text(
+        json.dumps(meta | {"format": 99, "nmt": "9.0", "progress": progress}), encoding="utf-8"
+    )
     error = load_error(run / "step-000012")
     assert "was written by a newer version of nmt (9.0)" in error.message
     assert "upgrade" in error.hint
-    for load in (checkpoint.load_latest_intact, discovery.load):  # they must not skip it like a damaged checkpoint
+    for load in (
+        checkpoint.load_latest_intact,
+        discovery.load,
+    ):  # they must not skip it like a damaged checkpoint
         with pytest.raises(NewerCheckpointError):
             load(run)
 
 
 def test_prune_keeps_the_best_and_the_two_latest(tmp_path: Path) -> None:
     for step, score in enumerate([1.0, 5.0, 2.0, 3.0, 4.0], 1):
-        save(tmp_path, step, score, best=1.0 if step == 1 else 5.0, validations_since_best=int(step > 2))
+        save(
+            tmp_path,
+            step,
+            score,
+            best=1.0 if step == 1 else 5.0,
+            validations_since_best=int(step > 2),
+        )
         checkpoint.prune(tmp_path)
     assert names(tmp_path) == ["step-000002", "step-000004", "step-000005"]
     assert checkpoint.best(tmp_path).name == "step-000002"
 
 
-def test_an_interrupted_deletion_leaves_no_damaged_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_deletion_leaves_no_damaged_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for step in range(1, 4):
         save(tmp_path, step, float(step))
 
@@ -167,14 +190,19 @@ def test_an_interrupted_deletion_leaves_no_damaged_checkpoint(tmp_path: Path, mo
         patch.setattr(shutil, "rmtree", interrupted)
         with pytest.raises(KeyboardInterrupt):
             checkpoint.prune(tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == [".step-000001", "step-000002", "step-000003"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        ".step-000001",
+        "step-000002",
+        "step-000003",
+    ]
     checkpoint.prune(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["step-000002", "step-000003"]
 
 
 def test_best_remaining_checkpoint_replaces_a_damaged_one(tmp_path: Path) -> None:
     first, second, _ = (
-        save(tmp_path, step, 6.0 - step, best=5.0, validations_since_best=step - 1) for step in (1, 2, 3)
+        save(tmp_path, step, 6.0 - step, best=5.0, validations_since_best=step - 1)
+        for step in (1, 2, 3)
     )
     (first / META).write_bytes(b"")
     assert checkpoint.best(tmp_path) == second
@@ -195,7 +223,8 @@ def test_of_equal_scores_the_lower_loss_is_better(tmp_path: Path) -> None:
 
 def test_damaged_checkpoint_does_not_affect_others(tmp_path: Path) -> None:
     first, second, third = (
-        save(tmp_path, step, score, best=best) for step, score, best in ((1, 1.0, 1.0), (2, 3.0, 3.0), (3, 2.0, 3.0))
+        save(tmp_path, step, score, best=best)
+        for step, score, best in ((1, 1.0, 1.0), (2, 3.0, 3.0), (3, 2.0, 3.0))
     )
     original = (first / META).read_bytes()
     for position in range(0, len(original), 7):  # flip one bit
@@ -223,7 +252,9 @@ def test_newest_run_has_the_latest_checkpoint(
         saved = save(tmp_path / name, 1)
         os.utime(saved / META, (1e9 - age, 1e9 - age))
     assert discovery.newest_run().name == "new"
-    (tmp_path / "new" / "config.yaml").write_text("later: 1\n")  # a newer config with an unknown target language
+    (tmp_path / "new" / "config.yaml").write_text(
+        "later: 1\n"
+    )  # a newer config with an unknown target language
     assert discovery.newest_model() == tmp_path / "new"
     assert discovery.newest_model("de") == pretrained.DIRECTORY / "en-de-small"
     assert f"skipping {tmp_path / 'new'}: unknown key later" in capsys.readouterr().err
@@ -276,20 +307,27 @@ for number, parent in enumerate(sorted(Path(sys.argv[1]).iterdir())):
         os._exit(0)
     _, status = os.wait()
     print(status, flush=True)
-"""
+"""  # noqa: E501
 COMPLETE = ({"a": "old", "b": "old"}, {"b": "new", "c": "new"})
 MAX_CALLS = 90
 
 
 def contents(path: Path) -> dict[str, str] | str:
-    """Return the content of a file, or of the files in a directory; an empty one if there is nothing."""
-    return path.read_text() if path.is_file() else {each.name: each.read_text() for each in path.glob("*")}
+    """Return the content of a file, or of the files in a directory; an empty one if there is
+    nothing."""
+    return (
+        path.read_text()
+        if path.is_file()
+        else {each.name: each.read_text() for each in path.glob("*")}
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.parametrize("kind", ["one call", "two renames", "file"])
-def test_sigkill_at_any_system_call_leaves_the_old_or_the_new_one(kind: str, tmp_path: Path) -> None:
+def test_sigkill_at_any_system_call_leaves_the_old_or_the_new_one(
+    kind: str, tmp_path: Path
+) -> None:
     complete = ("old", "new") if kind == "file" else COMPLETE
     parents = [tmp_path / f"{number:03d}" for number in range(MAX_CALLS)]
     for parent in parents:
@@ -310,7 +348,9 @@ def test_sigkill_at_any_system_call_leaves_the_old_or_the_new_one(kind: str, tmp
     assert (num_missing > 0) == (kind == "two renames")
     assert [each for each in before if each not in complete] == [{}] * num_missing
     for parent in parents:
-        assert checkpoint.checkpoints(parent) == []  # any command that looks for checkpoints cleans up
+        assert (
+            checkpoint.checkpoints(parent) == []
+        )  # any command that looks for checkpoints cleans up
         assert contents(parent / "a") in complete
         assert [path.name for path in parent.iterdir()] == ["a"]
     assert contents(parents[0] / "a") == complete[0]
@@ -318,7 +358,9 @@ def test_sigkill_at_any_system_call_leaves_the_old_or_the_new_one(kind: str, tmp
 
 
 @pytest.mark.parametrize("is_published", [False, True])
-def test_the_next_command_puts_back_what_a_killed_process_was_replacing(is_published: bool, run: Path) -> None:
+def test_the_next_command_puts_back_what_a_killed_process_was_replacing(
+    is_published: bool, run: Path
+) -> None:
     old, new = save(run, 99, 1.0, value=1.0), save(run, 98, 1.0, value=2.0)
     temporary = run / f"{paths.TEMPORARY}killed"
     for name in (paths.NEW, paths.OLD):
@@ -327,7 +369,9 @@ def test_the_next_command_puts_back_what_a_killed_process_was_replacing(is_publi
     old.rename(temporary / paths.OLD / "step-000099")
     new.rename(run / "step-000099" if is_published else temporary / paths.NEW / "step-000099")
     found = discovery.resolve_model(run / "step-000099")[1]  # as every command does for --model
-    assert checkpoint.read_tensors(found, WEIGHTS)["w"].tolist() == [2.0 if is_published else 1.0] * 3
+    assert (
+        checkpoint.read_tensors(found, WEIGHTS)["w"].tolist() == [2.0 if is_published else 1.0] * 3
+    )
     assert not temporary.exists()
 
 
@@ -340,7 +384,12 @@ def test_temporary_directories_of_live_processes_stay(tmp_path: Path) -> None:
         (work / "x").touch()
         file.touch()
         subprocess.run(
-            [sys.executable, "-c", f"from nmt.core.paths import *; clean_up(Path({str(tmp_path)!r}))"], check=True
+            [
+                sys.executable,
+                "-c",
+                f"from nmt.core.paths import *; clean_up(Path({str(tmp_path)!r}))",
+            ],
+            check=True,
         )
     assert sorted(path.name for path in tmp_path.iterdir()) == [".hidden", "a", "b"]
 
@@ -386,9 +435,14 @@ def test_average_of_the_latest_checkpoints(tmp_path: Path) -> None:
         save(tmp_path, step, 1.0, value=float(step))
     save(tmp_path, 5)  # by a stop signal
     for last, mean in ((2, 3.5), (3, 3.0)):
-        assert checkpoint.read_tensors(checkpoint.average(tmp_path, last), WEIGHTS)["w"].tolist() == [mean] * 3
+        assert (
+            checkpoint.read_tensors(checkpoint.average(tmp_path, last), WEIGHTS)["w"].tolist()
+            == [mean] * 3
+        )
     save(tmp_path, 4, 1.0, value=7.0)  # trained again
-    assert checkpoint.read_tensors(checkpoint.average(tmp_path, 2), WEIGHTS)["w"].tolist() == [5.0] * 3
+    assert (
+        checkpoint.read_tensors(checkpoint.average(tmp_path, 2), WEIGHTS)["w"].tolist() == [5.0] * 3
+    )
 
 
 @pytest.mark.parametrize(
@@ -408,7 +462,9 @@ def test_names_that_save_does_not_write_are_no_checkpoints(tmp_path: Path, name:
     assert names(save(tmp_path, 1_234_567).parent) == ["step-000001", "step-1234567"]
 
 
-@pytest.mark.parametrize("change", ["step: -1", "tokens: -5", "step: 1.5", "scores: [1]", "seconds: .nan", "epoch: x"])
+@pytest.mark.parametrize(
+    "change", ["step: -1", "tokens: -5", "step: 1.5", "scores: [1]", "seconds: .nan", "epoch: x"]
+)
 def test_progress_has_types_and_ranges(tmp_path: Path, change: str) -> None:
     saved = save(tmp_path, 1)
     meta = json.loads((saved / META).read_text())
@@ -434,11 +490,19 @@ def with_header(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"shape": [2**62, 2**62]}, {"shape": [-3]}, {"shape": "3"}, {"shape": [[3]]}, {"dtype": "F9"}, {"dtype": 5},
-        {"data_offsets": [0, 2**62]}, {"data_offsets": [12, 0]}, {"data_offsets": [0]}, {"data_offsets": None},
+        {"shape": [2**62, 2**62]},
+        {"shape": [-3]},
+        {"shape": "3"},
+        {"shape": [[3]]},
+        {"dtype": "F9"},
+        {"dtype": 5},
+        {"data_offsets": [0, 2**62]},
+        {"data_offsets": [12, 0]},
+        {"data_offsets": [0]},
+        {"data_offsets": None},
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_a_header_that_does_not_fit_the_file_raises(tmp_path: Path, change: dict[str, Any]) -> None:
     saved = save(tmp_path, 1)
     with_header(saved / WEIGHTS, lambda header: header["w"].update(change))
@@ -449,7 +513,12 @@ def test_a_header_that_does_not_fit_the_file_raises(tmp_path: Path, change: dict
 
 @pytest.mark.parametrize(
     "change",
-    ["dim: 65536", "ffn_dim: 65536", "encoder_layers: 1000", "position_encoding: learned(max_positions=999999)"],
+    [
+        "dim: 65536",
+        "ffn_dim: 65536",
+        "encoder_layers: 1000",
+        "position_encoding: learned(max_positions=999999)",
+    ],
 )
 @pytest.mark.parametrize("engine", ["pytorch", "native"])
 def test_shapes_are_compared_before_memory_is_allocated(
@@ -463,7 +532,9 @@ def test_shapes_are_compared_before_memory_is_allocated(
 
     monkeypatch.setattr(build, "build_model", allocate)
     monkeypatch.setattr(native, "fastest_precision", allocate)
-    monkeypatch.setattr(load, "runs_natively", lambda *_: engine == "native" and "position" not in change)
+    monkeypatch.setattr(
+        load, "runs_natively", lambda *_: engine == "native" and "position" not in change
+    )
     config = yaml.safe_load((run / "config.yaml").read_text())
     config["model"] |= yaml.safe_load(change)
     (run / "config.yaml").write_text(yaml.safe_dump(config))

@@ -15,7 +15,9 @@ def run_clean(pairs: list[Pair], *specs: str) -> list[Pair]:
 
 
 def test_blank_pairs_are_always_dropped_and_counted() -> None:
-    result = cleaning_pipeline([("a", "b"), ("", "b"), ("a", " \t\u200b\u00a0"), ("\x00\ufeff", "b")], [])
+    result = cleaning_pipeline(
+        [("a", "b"), ("", "b"), ("a", " \t\u200b\u00a0"), ("\x00\ufeff", "b")], []
+    )
     assert list(result) == [("a", "b")]
     assert result.dropped == {"blank": 3}
 
@@ -45,7 +47,12 @@ def test_letters_of_scripts_without_spaces_count_as_words() -> None:
     bad = [("Good morning.", good[0][1]), (english, "学校")]
     assert run_clean([*good, *bad], "ratio(max=3.0)") == good
     assert run_clean([*good, *bad], "length(max=12)") == [*good[1:], bad[1]]
-    assert [count_words(text) for text in ("“东京 iPhone手机”", "ตอนเช้า", "Ich bin müde.", "")] == [7, 2, 3, 0]
+    assert [count_words(text) for text in ("“东京 iPhone手机”", "ตอนเช้า", "Ich bin müde.", "")] == [
+        7,
+        2,
+        3,
+        0,
+    ]
 
 
 def test_second_iteration_resets_the_counts() -> None:
@@ -61,7 +68,9 @@ def test_normalize() -> None:
     assert normalize("a\ud800 b\udcff") == "a\ufffd b\ufffd"
     assert normalize("Do\u00adnau\u200bdampf\x07\ufeff") == "Donaudampf"
     assert normalize("a \u200b b") == "a b"
-    assert normalize("می\u200cخواهم") == "می\u200cخواهم"  # the joiner is part of the Persian spelling
+    assert (
+        normalize("می\u200cخواهم") == "می\u200cخواهم"
+    )  # the joiner is part of the Persian spelling
 
 
 @given(st.lists(st.tuples(st.text(), st.text())))
@@ -104,29 +113,48 @@ def test_dedup_keeps_first_pair_and_other_translations() -> None:
 
 
 def test_german_reformed_ss_changes_only_short_vowels() -> None:
-    old = "daß muß mußte müßte gewußt bewußt läßt Faßt paßt haßerfüllt naß blaß kraß häßlich gräßlich unpäßlich"
+    old = (
+        "daß muß mußte müßte gewußt bewußt läßt Faßt paßt haßerfüllt naß blaß kraß häßlich gräßlich"
+        " unpäßlich"
+    )
     old += (
-        " Prozeß Kongreß Meßinstrument ißt mißachten Kompromißentschließung Biß Schluß Schlußabstimmung Fluß Ausschuß"
+        " Prozeß Kongreß Meßinstrument ißt mißachten Kompromißentschließung Biß Schluß"
+        " Schlußabstimmung Fluß Ausschuß"
     )
     old += " Genuß Kuß küßt wüßte Rußland Schloß goß genoß verdroß schoß floß PROZESS MUẞ Iß Elsaß"
     old += " Verdruß Guß sproß näßt Kontrabaß"
-    new = "dass muss musste müsste gewusst bewusst lässt Fasst passt hasserfüllt nass blass krass hässlich grässlich"
-    new += " unpässlich Prozess Kongress Messinstrument isst missachten Kompromissentschließung Biss Schluss"
+    new = (
+        "dass muss musste müsste gewusst bewusst lässt Fasst passt hasserfüllt nass blass krass"
+        " hässlich grässlich"
+    )
     new += (
-        " Schlussabstimmung Fluss Ausschuss Genuss Kuss küsst wüsste Russland Schloss goss genoss verdross schoss floss"
+        " unpässlich Prozess Kongress Messinstrument isst missachten Kompromissentschließung Biss"
+        " Schluss"
+    )
+    new += (
+        " Schlussabstimmung Fluss Ausschuss Genuss Kuss küsst wüsste Russland Schloss goss genoss"
+        " verdross schoss floss"
     )
     new += " PROZESS MUSS Iss Elsass Verdruss Guss spross nässt Kontrabass"
     assert run_clean([(old, old)], "german_reformed_ss") == [(new, new)]
     long = (
-        "Fuß Gruß Buße Muße müßig Spaß saß fraß Maß mäßig groß Größe bloß Stoß Schoß weiß heißt ließ schließlich Straße"
+        "Fuß Gruß Buße Muße müßig Spaß saß fraß Maß mäßig groß Größe bloß Stoß Schoß weiß heißt"
+        " ließ schließlich Straße"
     )
     long += " Mutterschoß"
     assert run_clean([("Strauß", long)], "german_reformed_ss") == [("Strauß", long)]
-    assert run_clean([("DAS MUẞ SEIN", "GROẞ")], "german_reformed_ss") == [("DAS MUSS SEIN", "GROẞ")]
+    assert run_clean([("DAS MUẞ SEIN", "GROẞ")], "german_reformed_ss") == [
+        ("DAS MUSS SEIN", "GROẞ")
+    ]
 
 
 def test_charset_drops_other_scripts() -> None:
-    good, greek, mixed, numbers = ("word", "Übergröße"), ("word", "λόγος"), ("word λ", "Wort"), ("12 %", "12 %")
+    good, greek, mixed, numbers = (
+        ("word", "Übergröße"),
+        ("word", "λόγος"),
+        ("word λ", "Wort"),
+        ("12 %", "12 %"),
+    )
     assert run_clean([good, greek, mixed, numbers], "script") == [good, mixed, numbers]
     assert run_clean([good, greek], "script(tgt='greek')") == [greek]
     assert run_clean([mixed], "script(min=0.9)") == []

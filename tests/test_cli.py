@@ -57,8 +57,20 @@ def test_nmt_without_command_shows_help(bare: CommandLine) -> None:
 @pytest.mark.parametrize(
     ("unused", "commands"),
     [
-        (HEAVY, ["--help", "translate --help", "train --set model.dimm=1", "config", "config --options"]),
-        (SLOW, ["data list", "models", "info en-de-small", "tokenizer train text.en --vocab-size 300"]),
+        (
+            HEAVY,
+            [
+                "--help",
+                "translate --help",
+                "train --set model.dimm=1",
+                "config",
+                "config --options",
+            ],
+        ),
+        (
+            SLOW,
+            ["data list", "models", "info en-de-small", "tokenizer train text.en --vocab-size 300"],
+        ),
     ],
     ids=["heavy", "slow"],
 )
@@ -66,34 +78,49 @@ def test_fast_commands_do_not_import_slow_modules(
     unused: tuple[str, ...], commands: list[str], bare: CommandLine
 ) -> None:
     (bare.directory / "text.en").write_text("the quick brown fox jumps over the lazy dog\n" * 3)
-    prelude = f"import sys; sys.modules.update(dict.fromkeys({unused}))\n"  # an import raises ImportError
+    prelude = (  # an import raises ImportError
+        f"import sys; sys.modules.update(dict.fromkeys({unused}))\n"
+    )
     done = bare.in_one_process(*map(str.split, commands), prelude=prelude)
-    assert [each.code for each in done] == [2 if "dimm" in command else 0 for command in commands], done
-    assert [each.err.count("unknown key") for each in done] == ["dimm" in command for command in commands]
+    assert [each.code for each in done] == [
+        2 if "dimm" in command else 0 for command in commands
+    ], done
+    assert [each.err.count("unknown key") for each in done] == [
+        "dimm" in command for command in commands
+    ]
 
 
 def test_public_classes_are_listed_before_they_are_imported() -> None:
-    code = "import sys, nmt; print({*nmt.__all__} <= {*dir(nmt)}, 'torch' in sys.modules, nmt.Guard.__name__)"
+    code = (
+        "import sys, nmt; print({*nmt.__all__} <= {*dir(nmt)}, 'torch' in sys.modules,"
+        " nmt.Guard.__name__)"
+    )
     assert subprocess.check_output([sys.executable, "-c", code], text=True) == "True False Guard\n"
 
 
 @pytest.mark.parametrize(
-    ("command", "trains"), [("train", True), ("sweep", False), ("reproduce", True), ("translate", False)]
+    ("command", "trains"),
+    [("train", True), ("sweep", False), ("reproduce", True), ("translate", False)],
 )
-def test_commands_set_process_settings(command: str, trains: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_set_process_settings(
+    command: str, trains: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     names = [*process_settings.DEFAULTS]
     for name in names:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv(names[0], "7")  # variables that are set already are kept
     code = (
-        f"import atexit, os, sys; sys.argv = ['nmt', '{command}', '--help']\n"
-        "from nmt.cli import process_settings\n"
-        "process_settings.tune_malloc_for_training = lambda: print('malloc', file=sys.stderr)\n"
-        f"atexit.register(lambda: print(*(os.environ[name] for name in {names}), file=sys.stderr))\n"
-        "from nmt.cli import main; main()"
+        f"import atexit, os, sys; sys.argv = ['nmt', '{command}', '--help']\nfrom nmt.cli import"
+        " process_settings\nprocess_settings.tune_malloc_for_training = lambda: print('malloc',"
+        f" file=sys.stderr)\natexit.register(lambda: print(*(os.environ[name] for name in {names}),"
+        " file=sys.stderr))\nfrom nmt.cli import main; main()"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert done.stderr.split() == [*(["malloc"] if trains else []), "7", *[*process_settings.DEFAULTS.values()][1:]]
+    assert done.stderr.split() == [
+        *(["malloc"] if trains else []),
+        "7",
+        *[*process_settings.DEFAULTS.values()][1:],
+    ]
 
 
 @pytest.mark.slow
@@ -113,7 +140,8 @@ def test_commands_set_process_settings(command: str, trains: bool, monkeypatch: 
     ],
 )
 def test_commands_run_in_a_new_process(command: str, nmt: CommandLine) -> None:
-    """Other tests run commands in the test process, which may have imported the modules that a command needs."""
+    """Other tests run commands in the test process, which may have imported the modules that a
+    command needs."""
     for word, package in {"ctranslate2": "ctranslate2", "plot": "matplotlib"}.items():
         if word in command.split():
             pytest.importorskip(package)
@@ -135,7 +163,10 @@ def test_commands_run_in_a_new_process(command: str, nmt: CommandLine) -> None:
         ("translate --beam-siz 3 hi", "--beam-size"),
         ("translate --beam-size", "'--beam-size' requires an argument"),
         ("translate --beam-size many hi", "Invalid value for '--beam-size'"),
-        ("translate --encoding-errors ignore hi", "--encoding-errors must be strict or replace, got 'ignore'"),
+        (
+            "translate --encoding-errors ignore hi",
+            "--encoding-errors must be strict or replace, got 'ignore'",
+        ),
         ("translate --input a.en hi", "pass either sentences or --input"),
         ("evaluate --src a.en", "--src and --ref must be used together"),
         ("evaluate --ref a.de", "--src and --ref must be used together"),
@@ -157,15 +188,29 @@ def test_commands_run_in_a_new_process(command: str, nmt: CommandLine) -> None:
         ("train --set model.heads=5", "model.dim (192) must be a multiple of model.heads (5)"),
         ("train --set train.clip_norm=nan", "train.clip_norm must be 0 or more, got nan"),
         ("train --set tokenizer.model_type=bqe", "did you mean 'bpe'?"),
-        ("train --set data.temperature=5", "data.temperature has no effect: there is a single corpus"),
-        ("train --set data.general_test=wmt14", "data.general_test has no effect: there is no start model"),
-        ("train --set tokenizer.model=a --set tokenizer.vocab_size=400", "tokenizer.vocab_size has no effect"),
+        (
+            "train --set data.temperature=5",
+            "data.temperature has no effect: there is a single corpus",
+        ),
+        (
+            "train --set data.general_test=wmt14",
+            "data.general_test has no effect: there is no start model",
+        ),
+        (
+            "train --set tokenizer.model=a --set tokenizer.vocab_size=400",
+            "tokenizer.vocab_size has no effect",
+        ),
         ("config --set a.b=c", "unknown key a.b"),
         ("tokenizer train text.en --model-type bqe", "did you mean 'bpe'?"),
-        ("tokenizer train text.en --vocab-size 65537", "--vocab-size must be between 1 and 65536, got 65537"),
+        (
+            "tokenizer train text.en --vocab-size 65537",
+            "--vocab-size must be between 1 and 65536, got 65537",
+        ),
     ],
 )
-def test_usage_errors_are_one_line_and_exit_2(arguments: str, message: str, bare: CommandLine) -> None:
+def test_usage_errors_are_one_line_and_exit_2(
+    arguments: str, message: str, bare: CommandLine
+) -> None:
     (bare.directory / "directory").mkdir(exist_ok=True)
     for name, text in {
         "double": b"model:\n  dim: 8\n  dim: 16\n",
@@ -182,7 +227,9 @@ def test_usage_errors_are_one_line_and_exit_2(arguments: str, message: str, bare
 
 @pytest.mark.parametrize("options", ["--unknown", "a.txt --vocab-size 0"])
 def test_usage_errors_of_a_group_name_its_command(options: str, bare: CommandLine) -> None:
-    bare("tokenizer", "train", *options.split()).assert_fails(2, "hint: run nmt tokenizer train --help")
+    bare("tokenizer", "train", *options.split()).assert_fails(
+        2, "hint: run nmt tokenizer train --help"
+    )
 
 
 @pytest.mark.parametrize(
@@ -196,18 +243,32 @@ def test_usage_errors_of_a_group_name_its_command(options: str, bare: CommandLin
         ("--output runs", "cannot write runs: Is a directory"),
     ],
 )
-def test_invalid_search_and_output_options(arguments: str, message: str, trained: CommandLine) -> None:
+def test_invalid_search_and_output_options(
+    arguments: str, message: str, trained: CommandLine
+) -> None:
     trained("translate", "the dog", *arguments.split()).assert_fails(2, message)
 
 
-def test_options_that_would_be_ignored_or_destroy_an_input_are_rejected(trained: CommandLine) -> None:
-    for name, text in {"terms.tsv": "dog\tHund\n", "page.html": "<p>dog", "memory.tmx": "<tmx/>"}.items():
+def test_options_that_would_be_ignored_or_destroy_an_input_are_rejected(
+    trained: CommandLine,
+) -> None:
+    for name, text in {
+        "terms.tsv": "dog\tHund\n",
+        "page.html": "<p>dog",
+        "memory.tmx": "<tmx/>",
+    }.items():
         (trained.directory / name).write_text(text)
     for arguments, message in {
         "attention hi --target hallo --search greedy": "--target and --search cannot be combined",
-        "compare text.en text.de --src text.en --ref text.de --search beam": "--search applies to models",
-        "translate --input text.en --glossary terms.tsv --output terms.tsv": "terms.tsv would be overwritten",
-        "translate page.html --memory memory.tmx --output memory.tmx --force": "memory.tmx would be overwritten",
+        "compare text.en text.de --src text.en --ref text.de --search beam": (
+            "--search applies to models"
+        ),
+        "translate --input text.en --glossary terms.tsv --output terms.tsv": (
+            "terms.tsv would be overwritten"
+        ),
+        "translate page.html --memory memory.tmx --output memory.tmx --force": (
+            "memory.tmx would be overwritten"
+        ),
     }.items():
         trained(*arguments.split()).assert_fails(2, message)
 
@@ -221,18 +282,23 @@ def test_invalid_training_specs_fail_before_training(trained: CommandLine) -> No
     }.items():
         nmt("train", "--set", option).assert_fails(2, message)
     nmt("train", "--precision", "fp64").assert_fails(2, "unknown precision 'fp64'")
-    nmt("train", "--set", "data.train=files(train='nowhere/x')").assert_fails(1, "no such file: nowhere/x.en")
+    nmt("train", "--set", "data.train=files(train='nowhere/x')").assert_fails(
+        1, "no such file: nowhere/x.en"
+    )
     assert not list((nmt.directory / "none").rglob("config.yaml"))
 
 
 @pytest.mark.parametrize(
-    ("text", "value"), [("90s", 90), ("30m", 1800), ("1h30m", 5400), ("1.5h", 5400), ("45", 45), ("1d", 86400)]
+    ("text", "value"),
+    [("90s", 90), ("30m", 1800), ("1h30m", 5400), ("1.5h", 5400), ("45", 45), ("1d", 86400)],
 )
 def test_parse_duration(text: str, value: float) -> None:
     assert parse_duration(text) == value
 
 
-@pytest.mark.parametrize("text", ["", "0", "0s", "m", "5x", "5 m", "-5s", "nan", "inf", "1e999", "30m!", "s30"])
+@pytest.mark.parametrize(
+    "text", ["", "0", "0s", "m", "5x", "5 m", "-5s", "nan", "inf", "1e999", "30m!", "s30"]
+)
 def test_parse_duration_rejects_invalid_text(text: str) -> None:
     with pytest.raises(UsageError, match="invalid --time-limit"):
         parse_duration(text)
@@ -245,11 +311,22 @@ def test_missing_and_invalid_models(trained: CommandLine) -> None:
     directory = trained.directory
     (directory / "hollow").mkdir()
     elsewhere = CommandLine(directory, {"NMT_RUNS": "hollow"})
-    for command in (["evaluate"], ["score", "--src", "text.en", "--tgt", "text.de"], ["attention", "hi"], ["info"]):
-        elsewhere(*command).assert_fails(1, "there is no trained model under hollow/", "hint: run nmt train first")
-    trained("translate", "hi", "--model", "missing").assert_fails(1, "there is no model at missing", "hint: ")
+    for command in (
+        ["evaluate"],
+        ["score", "--src", "text.en", "--tgt", "text.de"],
+        ["attention", "hi"],
+        ["info"],
+    ):
+        elsewhere(*command).assert_fails(
+            1, "there is no trained model under hollow/", "hint: run nmt train first"
+        )
+    trained("translate", "hi", "--model", "missing").assert_fails(
+        1, "there is no model at missing", "hint: "
+    )
     for name in ("hollow", "text.en"):
-        trained("translate", "hi", "--model", name).assert_fails(1, f"{name} has no checkpoint", "hint: ")
+        trained("translate", "hi", "--model", name).assert_fails(
+            1, f"{name} has no checkpoint", "hint: "
+        )
 
 
 # ---- output streams and files
@@ -271,7 +348,14 @@ def test_top_beams_writes_n_lines_per_sentence(trained: CommandLine) -> None:
     lines = done.out.split("\n")[:-1]
     assert len(lines) == 9
     assert lines[3:6] == ["", "", ""]
-    assert len(trained("translate", "the dog", "--search", "beam(beam_size=4, top_beams=2)").out.split("\n")[:-1]) == 2
+    assert (
+        len(
+            trained("translate", "the dog", "--search", "beam(beam_size=4, top_beams=2)").out.split(
+                "\n"
+            )[:-1]
+        )
+        == 2
+    )
 
 
 def test_sacrebleu_test_sets(trained: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -299,24 +383,40 @@ def test_test_sets_of_one_name_are_not_overwritten(trained: CommandLine) -> None
         (trained.directory / directory).mkdir()
         write(trained.directory / directory / "text", ["the old dog"], ["der alte Hund"])
     sets = [word for name in ("one", "two") for word in ("--test", f"files(test='{name}/text')")]
-    trained("evaluate", *sets).assert_fails(2, "two test sets have the file name text-test", "one by one")
+    trained("evaluate", *sets).assert_fails(
+        2, "two test sets have the file name text-test", "one by one"
+    )
 
 
 @pytest.mark.slow
 def test_an_ensemble_is_evaluated(trained: CommandLine) -> None:
     models = ("--model", "runs/tiny", "--model", "runs/tiny/step-000010")
     files = ("--src", "text.en", "--ref", "text.de")
-    trained("evaluate", *models, *files).assert_fails(2, "an ensemble has no directory", "hint: name one with --output")
+    trained("evaluate", *models, *files).assert_fails(
+        2, "an ensemble has no directory", "hint: name one with --output"
+    )
     trained.run("evaluate", *models, *files, "--output", "runs/tiny/eval/both")
     report = trained.directory / "runs/tiny/eval/both/text.en.json"
     assert json.loads(report.read_text())["model"] == list(models[1::2])
     tests = json.loads(trained("info", "runs/tiny", "--json").out)["tests"]
-    assert all(isinstance(test["model"], str) for test in tests)  # without the scores of the ensemble
+    assert all(
+        isinstance(test["model"], str) for test in tests
+    )  # without the scores of the ensemble
 
 
 def test_multiple_references(trained: CommandLine) -> None:
     write(trained.directory / "many", ["the dog", "the cat"], ["der Hund", "die Katze"])
-    options = ("evaluate", "--src", "many.en", "--ref", "many.de", "--ref", "many.en", "--output", "several")
+    options = (
+        "evaluate",
+        "--src",
+        "many.en",
+        "--ref",
+        "many.de",
+        "--ref",
+        "many.en",
+        "--output",
+        "several",
+    )
     done = trained.run(*options, "--chrf")
     assert "nrefs:2" in done.out
     assert json.loads((trained.directory / "several/many.en.json").read_text())["references"] == 2
@@ -329,7 +429,9 @@ def test_hypotheses_are_written_to_the_run_from_any_working_directory(trained: C
     data = {"NMT_DATA": str(trained.directory / "data"), "NMT_RUNS": "none"}
     write(trained.directory / "probe", ["the dog"], ["der Hund"])
     inside = CommandLine(step, data)
-    inside.run("evaluate", "--model", ".", "--src", "../../../probe.en", "--ref", "../../../probe.de")
+    inside.run(
+        "evaluate", "--model", ".", "--src", "../../../probe.en", "--ref", "../../../probe.de"
+    )
     assert (trained.directory / "runs/tiny/eval" / step.name / "probe.en.hyp").exists()
     assert not (step / "eval").exists()
 
@@ -338,17 +440,23 @@ def test_hypotheses_are_written_to_the_run_from_any_working_directory(trained: C
 def test_closed_pipe_is_not_an_error(trained: CommandLine) -> None:
     (trained.directory / "many.en").write_text("the dog sees the cat.\n" * 20_000)
     reading, writing = os.pipe()
-    process = trained.start("translate", "--input", "many.en", "--beam-size", "1", "--no-guard", stdout=writing)
+    process = trained.start(
+        "translate", "--input", "many.en", "--beam-size", "1", "--no-guard", stdout=writing
+    )
     os.close(writing)
     with os.fdopen(reading, "rb") as head:
         head.readline()
     _, err = process.communicate(timeout=120)
     assert process.returncode == 0
-    assert [line for line in err.decode().split("\n") if line and not line.startswith("nmt: using")] == []
+    assert [
+        line for line in err.decode().split("\n") if line and not line.startswith("nmt: using")
+    ] == []
 
 
 @pytest.mark.slow
-def test_a_thread_that_waits_for_standard_input_does_not_abort_the_command(trained: CommandLine) -> None:
+def test_a_thread_that_waits_for_standard_input_does_not_abort_the_command(
+    trained: CommandLine,
+) -> None:
     with trained.start("translate", "--prefix", "der " * 99, stdin=subprocess.PIPE) as process:
         process.stdin.write(b"the dog\n")
         process.stdin.flush()
@@ -368,16 +476,30 @@ def test_a_closed_pipe_does_not_end_a_command_that_writes_files(trained: Command
     sets = [word for name in ("one", "two") for word in ("--test", f"files(test='{name}')")]
     evaluated = trained.process("evaluate", *sets, "--output", "closed", stdout=writing)
     compared = trained.process(
-        "compare", "hyp", "hyp", "--src", "one.en", "--ref", "one.de", "--html", "closed.html", stdout=writing
+        "compare",
+        "hyp",
+        "hyp",
+        "--src",
+        "one.en",
+        "--ref",
+        "one.de",
+        "--html",
+        "closed.html",
+        stdout=writing,
     )
     os.close(writing)
     assert (evaluated.code, compared.code) == (0, 0), evaluated.err + compared.err
-    assert {path.name for path in (trained.directory / "closed").glob("*.hyp")} == {"one-test.hyp", "two-test.hyp"}
+    assert {path.name for path in (trained.directory / "closed").glob("*.hyp")} == {
+        "one-test.hyp",
+        "two-test.hyp",
+    }
     assert (trained.directory / "closed.html").exists()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the file system requires UTF-8")
-def test_invalid_utf8_of_the_command_line_is_written_as_a_question_mark(trained: CommandLine) -> None:
+def test_invalid_utf8_of_the_command_line_is_written_as_a_question_mark(
+    trained: CommandLine,
+) -> None:
     name = os.fsdecode(b"h\xe9.en")
     (trained.directory / name).write_text("the old dog\n")
     (trained.directory / "ref.de").write_text("der alte Hund\n")
@@ -388,23 +510,36 @@ def test_invalid_utf8_of_the_command_line_is_written_as_a_question_mark(trained:
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no /dev/full")
 def test_full_disk_is_a_one_line_error(trained: CommandLine) -> None:
-    trained("translate", "the dog", "--output", "/dev/full").assert_fails(1, "cannot write /dev/full: No space left")
+    trained("translate", "the dog", "--output", "/dev/full").assert_fails(
+        1, "cannot write /dev/full: No space left"
+    )
     buffered = CommandLine(trained.directory, {"PYTHONUNBUFFERED": ""})
     with open("/dev/full", "wb") as full:
         for command in (["translate", "the dog"], ["config"], ["--help"]):
             buffered.process(*command, stdout=full).assert_fails(
                 1, "standard output: No space left on device", "hint: free some disk space"
             )
-        assert trained.process("config", "none", stderr=full).code == 2  # without the message, but as with it
+        assert (
+            trained.process("config", "none", stderr=full).code == 2
+        )  # without the message, but as with it
 
 
 def test_translate_without_stdin(trained: CommandLine) -> None:
-    code = "import os, sys; os.close(0); os.execv(sys.executable, [sys.executable, '-m', 'nmt', 'translate'])"
+    code = (
+        "import os, sys; os.close(0); os.execv(sys.executable, [sys.executable, '-m', 'nmt',"
+        " 'translate'])"
+    )
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=trained.directory, capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", code],
+        cwd=trained.directory,
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
     assert done.returncode == 2
-    assert done.stderr.startswith("nmt: error: there is nothing to translate\n     hint: run nmt translate")
+    assert done.stderr.startswith(
+        "nmt: error: there is nothing to translate\n     hint: run nmt translate"
+    )
 
 
 def test_evaluate_checks_the_output_directory_before_translating(
@@ -427,7 +562,9 @@ def test_printed_config_loads_equal(bare: CommandLine) -> None:
         "data.src=no",
         "model.dim=64",
     ]
-    done = bare.run("config", "tatoeba", *(word for change in changes for word in ("--set", change)))
+    done = bare.run(
+        "config", "tatoeba", *(word for change in changes for word in ("--set", change))
+    )
     path = bare.directory / "mine.yaml"
     path.write_text(done.out)
     config = config_io.load(path)
@@ -443,7 +580,9 @@ def test_every_config_option_has_a_description(bare: CommandLine) -> None:
     assert [head.split()[0] for head in heads] == list(config_io.OPTION_TYPES)
     assert all(text.startswith("    ") and len(text) > 8 and text.endswith(".") for text in texts)
     assert "seed  [1]" in heads
-    assert all(config_io.override(Config(), f"{h.split()[0]}={h.partition('[')[2][:-1]}") for h in heads)
+    assert all(
+        config_io.override(Config(), f"{h.split()[0]}={h.partition('[')[2][:-1]}") for h in heads
+    )
 
 
 # ---- directories
@@ -454,33 +593,54 @@ def test_paths_with_spaces_and_umlauts(nmt: CommandLine) -> None:
     (nmt.directory / "runs").rename(directory)
     (nmt.directory / "text.en").rename(nmt.directory / "mein Text ß.en")
     here = CommandLine(nmt.directory, {"NMT_RUNS": directory.name})
-    here.run("translate", "--input", "mein Text ß.en", "--output", "die Übersetzung.de", "--beam-size", "1")
+    here.run(
+        "translate",
+        "--input",
+        "mein Text ß.en",
+        "--output",
+        "die Übersetzung.de",
+        "--beam-size",
+        "1",
+    )
     assert (nmt.directory / "die Übersetzung.de").read_text().count("\n") == 400
 
 
 @pytest.mark.parametrize(
     ("variable", "code", "hint"),
-    [("NMT_DATA", 1, "a parent of this path is a file"), ("NMT_RUNS", 2, "choose another directory with --run")],
+    [
+        ("NMT_DATA", 1, "a parent of this path is a file"),
+        ("NMT_RUNS", 2, "choose another directory with --run"),
+    ],
 )
-def test_file_in_place_of_a_directory(variable: str, code: int, hint: str, trained: CommandLine) -> None:
+def test_file_in_place_of_a_directory(
+    variable: str, code: int, hint: str, trained: CommandLine
+) -> None:
     nmt = CommandLine(trained.directory, {"NMT_RUNS": "fresh", variable: "text.de"})
-    nmt("train", "--set", "data.train=files(train='text')").assert_fails(code, "text.de", f"hint: {hint}")
+    nmt("train", "--set", "data.train=files(train='text')").assert_fails(
+        code, "text.de", f"hint: {hint}"
+    )
 
 
 def test_other_os_errors_have_a_hint(trained: CommandLine) -> None:
     nmt = CommandLine(trained.directory, {"NMT_RUNS": "fresh", "NMT_DATA": "long" * 100})
-    done = nmt("train", "--set", "data.train=files(train='text')", "--set", "tokenizer.vocab_size=322")
+    done = nmt(
+        "train", "--set", "data.train=files(train='text')", "--set", "tokenizer.vocab_size=322"
+    )
     done.assert_fails(1, "File name too long", "hint: choose another file or directory")
 
 
 def drop_root_capabilities() -> None:
     """Drop the capability of root, as in containers, to write to read-only directories."""
     for capability in (1, 2):  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
-        ctypes.CDLL(None).prctl(24, capability, 0, 0, 0)  # PR_CAPBSET_DROP; fails for other users, who do not need it
+        ctypes.CDLL(None).prctl(
+            24, capability, 0, 0, 0
+        )  # PR_CAPBSET_DROP; fails for other users, who do not need it
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux" and os.geteuid() == 0, reason="only Linux can drop capabilities of root")
+@pytest.mark.skipif(
+    sys.platform != "linux" and os.geteuid() == 0, reason="only Linux can drop capabilities of root"
+)
 @pytest.mark.parametrize(
     ("variable", "code", "hint"),
     [
@@ -488,12 +648,19 @@ def drop_root_capabilities() -> None:
         ("NMT_RUNS", 2, "choose another directory"),
     ],
 )
-def test_read_only_directory(variable: str, code: int, hint: str, trained: CommandLine, tmp_path: Path) -> None:
+def test_read_only_directory(
+    variable: str, code: int, hint: str, trained: CommandLine, tmp_path: Path
+) -> None:
     tmp_path.chmod(0o555)
     nmt = CommandLine(trained.directory, {"NMT_RUNS": "fresh", variable: str(tmp_path)})
     limits = {"preexec_fn": drop_root_capabilities} if sys.platform == "linux" else {}
     done = nmt.process(
-        "train", "--set", "data.train=files(train='text')", "--set", "tokenizer.vocab_size=321", **limits
+        "train",
+        "--set",
+        "data.train=files(train='text')",
+        "--set",
+        "tokenizer.vocab_size=321",
+        **limits,
     )
     done.assert_fails(code, "Permission denied", f"hint: {hint}")
     assert not list(tmp_path.iterdir())

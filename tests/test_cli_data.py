@@ -26,7 +26,9 @@ def retry_soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def nmt(tmp_path: Path) -> CommandLine:
-    return CommandLine(tmp_path, {"NMT_DATA": str(tmp_path / "data"), "NMT_MIRROR": "http://127.0.0.1:1"})
+    return CommandLine(
+        tmp_path, {"NMT_DATA": str(tmp_path / "data"), "NMT_MIRROR": "http://127.0.0.1:1"}
+    )
 
 
 def write_corpus(directory: Path) -> Path:
@@ -51,7 +53,9 @@ def test_list_shows_every_corpus_with_license_and_source(nmt: CommandLine, tmp_p
 @pytest.mark.slow
 def test_list_json_shows_installed_corpora(nmt: CommandLine, tmp_path: Path) -> None:
     def ready() -> dict[str, bool]:
-        return {row["name"]: row["installed"] for row in json.loads(nmt("data", "list", "--json").out)}
+        return {
+            row["name"]: row["installed"] for row in json.loads(nmt("data", "list", "--json").out)
+        }
 
     assert list(ready()) == list(SOURCES)
     assert not ready()["multi30k"]
@@ -92,10 +96,30 @@ def test_download_prints_only_the_directory_on_stdout(nmt: CommandLine, tmp_path
     ("arguments", "code", "message", "hint"),
     [
         (["download", "tatoeb"], 2, "unknown corpus 'tatoeb'", "did you mean 'tatoeba'?"),
-        (["download", "tatoeba", "--encoding-errors", "ignore"], 2, "--encoding-errors must be strict or replace", ""),
-        (["download", "tatoeba"], 1, "cannot download http://127.0.0.1:1/", "nmt data download tatoeba --from PATH"),
-        (["download", "tatoeba", "--from", "none"], 1, "no such file or directory: none", "specify the archive"),
-        (["download", "phrasebook", "--from", "none"], 2, "does not need a download", "leave out --from"),
+        (
+            ["download", "tatoeba", "--encoding-errors", "ignore"],
+            2,
+            "--encoding-errors must be strict or replace",
+            "",
+        ),
+        (
+            ["download", "tatoeba"],
+            1,
+            "cannot download http://127.0.0.1:1/",
+            "nmt data download tatoeba --from PATH",
+        ),
+        (
+            ["download", "tatoeba", "--from", "none"],
+            1,
+            "no such file or directory: none",
+            "specify the archive",
+        ),
+        (
+            ["download", "phrasebook", "--from", "none"],
+            2,
+            "does not need a download",
+            "leave out --from",
+        ),
         (["download", "opus"], 1, "cannot download", "nmt data download \"opus(corpus='Tatoeba'"),
     ],
 )
@@ -111,7 +135,9 @@ def test_encoding_errors_replace(nmt: CommandLine, tmp_path: Path) -> None:
     command = ("data", "download", "multi30k", "--from", source)
     nmt(*command).assert_fails(1, "line 1, byte 4", "--encoding-errors replace")
     nmt.run(*command, "--encoding-errors", "replace")
-    assert (tmp_path / "data" / "corpora" / "multi30k" / "train.de").read_text() == "sch\ufffdn\nzwei\n"
+    assert (
+        tmp_path / "data" / "corpora" / "multi30k" / "train.de"
+    ).read_text() == "sch\ufffdn\nzwei\n"
 
 
 def test_full_disk_keeps_only_the_download(tmp_path: Path) -> None:
@@ -120,13 +146,24 @@ def test_full_disk_keeps_only_the_download(tmp_path: Path) -> None:
         file.writestr("deu.txt", "".join(f"a word {n}\tein Wort {n}\tme\n" for n in range(20_000)))
     max_bytes = len(buffer.getvalue()) + 1000  # enough for the archive, but not for its content
     code = (
-        f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({max_bytes}, {max_bytes})); "
-        "import sys; sys.argv = ['nmt', 'data', 'download', 'tatoeba']; from nmt.cli import main; main()"
+        f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({max_bytes}, {max_bytes}));"
+        " import sys; sys.argv = ['nmt', 'data', 'download', 'tatoeba']; from nmt.cli import main;"
+        " main()"
     )
     with loopback() as server:
         server.serve("/www.manythings.org/anki/deu-eng.zip", buffer.getvalue())
-        environment = os.environ | {"NMT_DATA": str(tmp_path), "NMT_MIRROR": server.url, "PYTHONDONTWRITEBYTECODE": "1"}
-        full = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60)
+        environment = os.environ | {
+            "NMT_DATA": str(tmp_path),
+            "NMT_MIRROR": server.url,
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
+        full = subprocess.run(
+            [sys.executable, "-c", code],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
         assert full.returncode == 1
         assert "nmt: error: cannot install tatoeba" in full.stderr
         assert "File too large" in full.stderr

@@ -1,4 +1,5 @@
-"""`nmt train` with interrupts, SIGKILL, full disks and invalid options. The last good checkpoint always loads."""
+"""`nmt train` with interrupts, SIGKILL, full disks and invalid options. The last good checkpoint
+always loads."""
 
 from __future__ import annotations
 
@@ -59,12 +60,18 @@ def check_resumes(nmt: CommandLine, run: str, extra: int = 5) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_stopped_training_saves_and_can_be_resumed(number: signal.Signals, nmt: CommandLine) -> None:
+def test_stopped_training_saves_and_can_be_resumed(
+    number: signal.Signals, nmt: CommandLine
+) -> None:
     run = nmt.directory / "runs/a run"
-    process = nmt.start(*training("runs/a run", train__valid_every="1000", train__log_every="1", **FOREVER))
+    process = nmt.start(
+        *training("runs/a run", train__valid_every="1000", train__log_every="1", **FOREVER)
+    )
     wait_until(process, (run / "metrics.jsonl").exists)  # training without a checkpoint yet
     process.send_signal(number)
-    if number != signal.SIGINT:  # torchrun forwards the signal that the process group has already received
+    if (
+        number != signal.SIGINT
+    ):  # torchrun forwards the signal that the process group has already received
         time.sleep(0.01)
         process.send_signal(number)
     out, err = process.communicate(timeout=60)
@@ -73,7 +80,8 @@ def test_stopped_training_saves_and_can_be_resumed(number: signal.Signals, nmt: 
     stopped = step(run)
     assert out.decode() == f"runs/a run/step-{stopped:06d}\n"
     assert (
-        f"stopped and saved at update {stopped:,}; continue with: nmt train --run 'runs/a run' --resume" in err.decode()
+        f"stopped and saved at update {stopped:,}; continue with: nmt train --run 'runs/a run'"
+        " --resume" in err.decode()
     )
     assert "Traceback" not in err.decode()
     check_resumes(nmt, "runs/a run")
@@ -86,8 +94,11 @@ def test_the_end_of_the_terminal_saves_and_stops(nmt: CommandLine) -> None:
     often = {"train__valid_every": "1000", "train__log_every": "1"}
     process = nmt.start(
         *training("runs/new", **FOREVER, **often),
-        stdin=other_end, stdout=other_end, stderr=other_end, preexec_fn=lambda: os.login_tty(0),
-    )  # fmt: skip
+        stdin=other_end,
+        stdout=other_end,
+        stderr=other_end,
+        preexec_fn=lambda: os.login_tty(0),
+    )
     os.close(other_end)
     wait_until(process, (run / "metrics.jsonl").exists)
     os.close(terminal)  # the kernel sends SIGHUP, and no output can be written any more
@@ -103,7 +114,9 @@ def test_a_run_that_ignores_sighup_goes_on_after_the_end_of_the_terminal(nmt: Co
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
     metrics_file = nmt.directory / "runs/new/metrics.jsonl"
-    process = nmt.start(*training("runs/new", train__log_every="1", train__steps="200"), preexec_fn=ignore)
+    process = nmt.start(
+        *training("runs/new", train__log_every="1", train__steps="200"), preexec_fn=ignore
+    )
     wait_until(process, metrics_file.exists)
     process.send_signal(signal.SIGHUP)
     _, err = process.communicate(timeout=120)
@@ -112,8 +125,12 @@ def test_a_run_that_ignores_sighup_goes_on_after_the_end_of_the_terminal(nmt: Co
 
 
 @pytest.mark.slow
-def test_commands_after_a_stopped_run_do_not_run_but_those_after_a_finished_one_do(nmt: CommandLine) -> None:
-    train = shlex.join([sys.executable, "-m", "nmt", *training("runs/new", train__valid_every="1000", **FOREVER)])
+def test_commands_after_a_stopped_run_do_not_run_but_those_after_a_finished_one_do(
+    nmt: CommandLine,
+) -> None:
+    train = shlex.join(
+        [sys.executable, "-m", "nmt", *training("runs/new", train__valid_every="1000", **FOREVER)]
+    )
     and_then = f"{train} --time-limit 1000s && echo next"
     shell = nmt.start("-c", and_then, program=(), executable="/bin/sh", start_new_session=True)
     wait_until(shell, (nmt.directory / "runs/new/sessions.jsonl").exists)
@@ -147,8 +164,14 @@ def test_interrupt_cancels_validation(nmt: CommandLine) -> None:
 def test_second_interrupt_exits_immediately(nmt: CommandLine) -> None:
     write(nmt.directory / "huge", *[["the dog"] * 50_000] * 2)
     # an update takes minutes, and the first interrupt waits for its end
-    changes = FOREVER | {"train__grad_accumulation": "100000", "model__dim": "512", "data__clean": "normalize"}
-    process = nmt.start(*training("runs/new", "files(train='huge', valid='text', hold_out=False)", **changes))
+    changes = FOREVER | {
+        "train__grad_accumulation": "100000",
+        "model__dim": "512",
+        "data__clean": "normalize",
+    }
+    process = nmt.start(
+        *training("runs/new", "files(train='huge', valid='text', hold_out=False)", **changes)
+    )
     wait_until(process, (nmt.directory / "runs/new/data.json").exists)
     time.sleep(2)
     process.send_signal(signal.SIGINT)
@@ -177,11 +200,15 @@ def test_failed_preparation_leaves_no_run(nmt: CommandLine) -> None:
 
 
 def prepared_files(nmt: CommandLine, data: str) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in (nmt.directory / data / "prepared").glob("[!.]*/*")}
+    return {
+        path.name: path.read_bytes() for path in (nmt.directory / data / "prepared").glob("[!.]*/*")
+    }
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("moment", "sign"), [(".nmt-*/new/train.en", signal.SIGKILL), ("cleaned.json", signal.SIGINT)])
+@pytest.mark.parametrize(
+    ("moment", "sign"), [(".nmt-*/new/train.en", signal.SIGKILL), ("cleaned.json", signal.SIGINT)]
+)
 def test_interrupted_preparation_resumes_with_identical_results(
     nmt: CommandLine, moment: str, sign: signal.Signals
 ) -> None:
@@ -189,10 +216,19 @@ def test_interrupted_preparation_resumes_with_identical_results(
         f"{a} {b} {c}" for a, b, c in itertools.product(map(str, range(30)), repeat=3)
     ]  # preparation takes seconds
     write(nmt.directory / "much", lines, lines)
-    options = ("data", "prepare", "--set", "data.train=files(train='much')", "--set", "tokenizer.vocab_size=400")
+    options = (
+        "data",
+        "prepare",
+        "--set",
+        "data.train=files(train='much')",
+        "--set",
+        "tokenizer.vocab_size=400",
+    )
     broken = replace(nmt, environment={"NMT_DATA": "broken"})
     process = broken.start(*options)
-    left = wait_until(process, lambda: list((nmt.directory / "broken/prepared").glob(f".*/{moment}")))
+    left = wait_until(
+        process, lambda: list((nmt.directory / "broken/prepared").glob(f".*/{moment}"))
+    )
     process.send_signal(sign)
     _, err = process.communicate(timeout=60)
     assert process.returncode == (130 if sign == signal.SIGINT else -sign)
@@ -206,9 +242,13 @@ def test_interrupted_preparation_resumes_with_identical_results(
     if moment == "cleaned.json":
         assert (nmt.directory / done.out.strip() / "train.en").stat().st_ino == inode
     nmt.run(*options)
-    names = {path.parent.name for path in (nmt.directory / "broken/prepared").glob("[!.]*/meta.json")}
+    names = {
+        path.parent.name for path in (nmt.directory / "broken/prepared").glob("[!.]*/meta.json")
+    }
     expected = {
-        path.name: path.read_bytes() for name in names for path in (nmt.directory / "data/prepared" / name).iterdir()
+        path.name: path.read_bytes()
+        for name in names
+        for path in (nmt.directory / "data/prepared" / name).iterdir()
     }
     assert prepared_files(nmt, "broken") == expected
 
@@ -230,16 +270,24 @@ def test_repeated_sigkill_gives_bitwise_identical_weights(nmt: CommandLine) -> N
     """Set KILLS for a longer test, as scripts/kill_and_resume.sh does."""
     kills = int(os.environ.get("KILLS", "2"))
     changes = {
-        "train__steps": str(40 * kills), "train__valid_every": "4", "train__valid_pairs": "2",
+        "train__steps": str(40 * kills),
+        "train__valid_every": "4",
+        "train__valid_pairs": "2",
         "train__grad_accumulation": "2",
-        "train__ema": "0.9", "train__source_noise": "lowercase_no_punctuation(p=0.3)", "train__patience": "100000",
+        "train__ema": "0.9",
+        "train__source_noise": "lowercase_no_punctuation(p=0.3)",
+        "train__patience": "100000",
         "train__log_every": "1",
         "train__subword_regularization": "unigram(alpha=0.2)",
-    }  # fmt: skip
+    }
     nmt.run(*training("runs/uninterrupted", **changes))
     run, moment, killed = nmt.directory / "runs/killed", random.Random(1), 0
     while killed < kills:
-        options = ["train", "--run", "runs/killed", "--resume"] if killed else training("runs/killed", **changes)
+        options = (
+            ["train", "--run", "runs/killed", "--resume"]
+            if killed
+            else training("runs/killed", **changes)
+        )
         process = nmt.start(*options, stderr=subprocess.DEVNULL)
         wait_past(process, run, step(run) if killed else 0)
         time.sleep(moment.uniform(0.0, 0.3))
@@ -248,7 +296,9 @@ def test_repeated_sigkill_gives_bitwise_identical_weights(nmt: CommandLine) -> N
         assert process.returncode == -signal.SIGKILL
         killed += 1
         latest = checkpoint.load_latest_intact(run)
-        assert (latest and [latest[0]]) == (checkpoint.checkpoints(run)[-1:] or None)  # none is incomplete
+        assert (latest and [latest[0]]) == (
+            checkpoint.checkpoints(run)[-1:] or None
+        )  # none is incomplete
     nmt.run("train", "--run", "runs/killed", "--resume")
     assert not list(run.glob(".step-*"))
     check_translates(nmt, "runs/killed")
@@ -257,7 +307,10 @@ def test_repeated_sigkill_gives_bitwise_identical_weights(nmt: CommandLine) -> N
     states = (checkpoint.read_progress(checkpoint.checkpoints(path)[-1]) for path in runs)
     first, second = (replace(state, seconds=0.0) for state in states)
     assert first == second
-    curves = [[(line["step"], line.get("loss"), line.get("valid_loss")) for line in metrics(path)] for path in runs]
+    curves = [
+        [(line["step"], line.get("loss"), line.get("valid_loss")) for line in metrics(path)]
+        for path in runs
+    ]
     assert curves[0] == curves[1]
 
 
@@ -281,30 +334,69 @@ def test_full_disk_while_saving_keeps_the_last_checkpoint(nmt: CommandLine) -> N
     nmt.run(*again)
 
 
-PREPARE = ["data", "prepare", "--set", "data.train=files(train='text')", "--set", "tokenizer.vocab_size=360"]
+PREPARE = [
+    "data",
+    "prepare",
+    "--set",
+    "data.train=files(train='text')",
+    "--set",
+    "tokenizer.vocab_size=360",
+]
 TRANSLATE = ["translate", "--model", "runs/tiny", "--beam-size", "1"]
 FULL_DISK = [
     (training("runs/new"), "runs/new/spm.model"),
     (PREPARE, "data/prepared/"),
-    (["tokenizer", "train", "text.en", "text.de", "--vocab-size", "350", "--output", "spm.model"], "spm.model"),
+    (
+        [
+            "tokenizer",
+            "train",
+            "text.en",
+            "text.de",
+            "--vocab-size",
+            "350",
+            "--output",
+            "spm.model",
+        ],
+        "spm.model",
+    ),
     ([*TRANSLATE, "--input", "many.txt", "--output", "out.txt"], "out.txt"),
     ([*TRANSLATE, "--input", "many.txt"], "standard output"),
     ([*TRANSLATE, "many.md", "--to", "de", "--output", "out.md"], "out.md"),
-    (["evaluate", "--model", "runs/tiny", "--src", "many.txt", "--ref", "many.txt", "--output", "scores"], "scores"),
+    (
+        [
+            "evaluate",
+            "--model",
+            "runs/tiny",
+            "--src",
+            "many.txt",
+            "--ref",
+            "many.txt",
+            "--output",
+            "scores",
+        ],
+        "scores",
+    ),
     (["export", "runs/tiny", "--to", "safetensors", "--output", "exported"], "exported"),
     (["average", "runs/tiny", "--last", "2"], "runs/tiny/average-2"),
     (["average", "runs/tiny", "runs/tiny", "--share", "0.5", "--run", "runs/mean"], "runs/mean"),
     (["data", "check", "text.en", "text.de"], tempfile.gettempdir()),
     (["data", "download", "tatoeba", "--from", "text"], "data/corpora/tatoeba"),
-    (["distill", "--model", "runs/tiny", "--data", "files(train='text')", "--output", "made"], ".made-part/"),
+    (
+        ["distill", "--model", "runs/tiny", "--data", "files(train='text')", "--output", "made"],
+        ".made-part/",
+    ),
     (["attention", "the dog", "--model", "runs/tiny", "--output", "map.html"], "map.html"),
     (["reproduce", "runs/tiny"], "runs/tiny-again/spm.model"),
 ]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("command", "name"), FULL_DISK, ids=[" ".join(words[:2]) for words, _ in FULL_DISK])
-def test_an_error_of_a_full_disk_names_the_file(command: list[str], name: str, nmt: CommandLine) -> None:
+@pytest.mark.parametrize(
+    ("command", "name"), FULL_DISK, ids=[" ".join(words[:2]) for words, _ in FULL_DISK]
+)
+def test_an_error_of_a_full_disk_names_the_file(
+    command: list[str], name: str, nmt: CommandLine
+) -> None:
     (nmt.directory / "many.txt").write_text("the dog sees the cat\n" * 300)
     (nmt.directory / "many.md").write_text("the dog sees the cat\n\n" * 300)
     (nmt.directory / "text").mkdir()
@@ -341,7 +433,13 @@ def test_non_finite_loss_stops_before_the_update(nmt: CommandLine) -> None:
     done.assert_fails(1, "the loss is nan", *location, "lower the learning rate, which was 2.1e+29")
     assert step(run) == 20
     check_translates(nmt, "runs/tiny")
-    again = ["--resume", "--set", "train.schedule=inverse_sqrt(peak=1e-3)", "--set", "train.steps=30"]
+    again = [
+        "--resume",
+        "--set",
+        "train.schedule=inverse_sqrt(peak=1e-3)",
+        "--set",
+        "train.steps=30",
+    ]
     nmt.run("train", "--run", "runs/tiny", *again)
     assert step(run) == 30
 
@@ -350,10 +448,14 @@ def test_non_finite_loss_stops_before_the_update(nmt: CommandLine) -> None:
 
 
 def test_resume_requires_a_run(nmt: CommandLine) -> None:
-    nmt("train", "--run", "runs/tinny", "--resume").assert_fails(2, "runs/tinny contains no run to resume", "hint: ")
+    nmt("train", "--run", "runs/tinny", "--resume").assert_fails(
+        2, "runs/tinny contains no run to resume", "hint: "
+    )
     assert not (nmt.directory / "runs/tinny").exists()
     nmt("train", "--run", "text.en").assert_fails(2, "text.en is a file")
-    nmt("train", "--run", "text.en/run").assert_fails(2, "cannot create text.en/run: Not a directory")
+    nmt("train", "--run", "text.en/run").assert_fails(
+        2, "cannot create text.en/run: Not a directory"
+    )
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the file system requires UTF-8")
@@ -368,7 +470,9 @@ def test_resuming_a_finished_run(nmt: CommandLine) -> None:
 
 
 @pytest.mark.parametrize("patience", ["0", "1"])
-def test_options_of_a_finished_run_that_have_no_effect_are_rejected(patience: str, nmt: CommandLine) -> None:
+def test_options_of_a_finished_run_that_have_no_effect_are_rejected(
+    patience: str, nmt: CommandLine
+) -> None:
     if patience == "1":  # stops early
         again = ["train.steps=400", "train.patience=5", "train.schedule=constant(peak=1e-9)"]
         options = [word for change in again for word in ("--set", change)]
@@ -377,7 +481,9 @@ def test_options_of_a_finished_run_that_have_no_effect_are_rejected(patience: st
     before = config.read_bytes()
     for name, value in (("label_smoothing", "0.5"), ("steps", "5")):
         done = nmt("train", "--run", "runs/tiny", "--resume", "--set", f"train.{name}={value}")
-        done.assert_fails(2, f"runs/tiny is finished, so train.{name} cannot change", "hint: increase train.steps")
+        done.assert_fails(
+            2, f"runs/tiny is finished, so train.{name} cannot change", "hint: increase train.steps"
+        )
     assert config.read_bytes() == before
     nmt.run("train", "--run", "runs/tiny", "--resume", "--set", "train.average_last=2")
     assert "average_last: 2" in config.read_text()
@@ -397,7 +503,9 @@ def test_average_command(nmt: CommandLine) -> None:
     nmt("average", "runs/tiny", "--last", "7").assert_fails(
         2, "runs/tiny keeps its 2 latest checkpoints", "train.keep_last=7"
     )
-    nmt("average", "runs/typo").assert_fails(1, "runs/typo has 0 validated checkpoints, not 5", "choose a run")
+    nmt("average", "runs/typo").assert_fails(
+        1, "runs/typo has 0 validated checkpoints, not 5", "choose a run"
+    )
     nmt("average", "runs/tiny", "--last", "1").assert_fails(2, "--last must be at least 2, got 1")
 
 
@@ -407,8 +515,15 @@ def test_plan_leaves_no_files(nmt: CommandLine) -> None:
     done = nmt.train("runs/planned", "files(train='text')", *options, train__steps="300")
     plan = {line[:14].strip(): line[14:] for line in done.out.splitlines()}
     assert list(plan) == [
-        "parameters", "data", "updates", "speed", "peak memory", "checkpoints", "time", "within limit",
-    ]  # fmt: skip
+        "parameters",
+        "data",
+        "updates",
+        "speed",
+        "peak memory",
+        "checkpoints",
+        "time",
+        "within limit",
+    ]
     pairs = json.loads((nmt.directory / "runs/tiny/data.json").read_text())["pairs"]["train"]
     assert plan["data"].startswith(f"{pairs:,} pairs, ")
     assert plan["updates"].startswith("300 (")
@@ -419,12 +534,16 @@ def test_plan_leaves_no_files(nmt: CommandLine) -> None:
 
 @pytest.mark.parametrize("option", ["--resume", "--tensorboard"])
 def test_plan_rejects_training_options(nmt: CommandLine, option: str) -> None:
-    nmt("train", "--run", "runs/tiny", "--plan", option).assert_fails(2, f"--plan does not train: leave out {option}")
+    nmt("train", "--run", "runs/tiny", "--plan", option).assert_fails(
+        2, f"--plan does not train: leave out {option}"
+    )
 
 
 def test_resume_rejects_an_empty_config(nmt: CommandLine) -> None:
     (nmt.directory / "runs/tiny/config.yaml").write_text("\n")
-    nmt("train", "--run", "runs/tiny", "--resume").assert_fails(2, "runs/tiny/config.yaml is empty", "hint: restore")
+    nmt("train", "--run", "runs/tiny", "--resume").assert_fails(
+        2, "runs/tiny/config.yaml is empty", "hint: restore"
+    )
     nmt("train", "--run", "runs/x", "--resume", "--init-from", "runs/tiny").assert_fails(
         2, "--init-from starts a new run"
     )
@@ -432,10 +551,17 @@ def test_resume_rejects_an_empty_config(nmt: CommandLine) -> None:
 
 def test_plan_output() -> None:
     estimate = Estimate(
-        parameters=2_500_000, corpora="1,000 pairs",
-        tokens_per_epoch=20_000, updates_per_epoch=50, padding=0.125,
-        measured_updates=9, tokens_per_second=800.0, seconds_per_update=0.5, memory=1_500_000_000, disk=30_000_000,
-    )  # fmt: skip
+        parameters=2_500_000,
+        corpora="1,000 pairs",
+        tokens_per_epoch=20_000,
+        updates_per_epoch=50,
+        padding=0.125,
+        measured_updates=9,
+        tokens_per_second=800.0,
+        seconds_per_update=0.5,
+        memory=1_500_000_000,
+        disk=30_000_000,
+    )
     assert _describe(estimate, 300, 100.0) == {
         "parameters": "2.5 M",
         "data": "1,000 pairs, 20,000 target tokens per epoch, 12.5% padding",
@@ -446,8 +572,13 @@ def test_plan_output() -> None:
         "time": "2 min without validation",
         "within limit": "200 updates (4.0 epochs) without validation",
     }
-    mixed = replace(estimate, corpora="400 pairs of a/train and 600 of 900 pairs of b/train per epoch")
-    data = "400 pairs of a/train and 600 of 900 pairs of b/train, 20,000 target tokens per epoch, 12.5% padding"
+    mixed = replace(
+        estimate, corpora="400 pairs of a/train and 600 of 900 pairs of b/train per epoch"
+    )
+    data = (
+        "400 pairs of a/train and 600 of 900 pairs of b/train, 20,000 target tokens per epoch,"
+        " 12.5% padding"
+    )
     assert _describe(mixed, 300, None)["data"] == data
     assert _describe(estimate, 300, 1000.0)["within limit"].startswith("300 updates (6.0 epochs)")
 
@@ -456,7 +587,9 @@ def test_automatic_batch_size_requires_a_gpu_and_a_new_run(nmt: CommandLine) -> 
     corpus = "files(train='text')"
     automatic = training("runs/x", corpus, "--batch-tokens", "auto", "--device", "cpu")
     nmt(*automatic).assert_fails(2, "needs a GPU", "hint: on a CPU")
-    nmt("train", "--run", "runs/tiny", "--resume", "--batch-tokens", "auto").assert_fails(2, "is for new runs")
+    nmt("train", "--run", "runs/tiny", "--resume", "--batch-tokens", "auto").assert_fails(
+        2, "is for new runs"
+    )
     many = training("runs/x", corpus, "--batch-tokens", "many")
     nmt(*many).assert_fails(2, "train.batch_tokens: expected int, got 'many'")
     assert not (nmt.directory / "runs/x").exists()
@@ -464,7 +597,14 @@ def test_automatic_batch_size_requires_a_gpu_and_a_new_run(nmt: CommandLine) -> 
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(44.6, "45 s"), (59.9, "60 s"), (61, "1 min"), (3569, "59 min"), (3599, "1 h 0 min"), (93_600, "1 d 2 h")],
+    [
+        (44.6, "45 s"),
+        (59.9, "60 s"),
+        (61, "1 min"),
+        (3569, "59 min"),
+        (3599, "1 h 0 min"),
+        (93_600, "1 d 2 h"),
+    ],
 )
 def test_format_duration(seconds: float, text: str) -> None:
     assert format_duration(seconds) == text
@@ -476,12 +616,21 @@ def test_format_duration(seconds: float, text: str) -> None:
 def test_files_and_modes_of_a_run(trained: CommandLine) -> None:
     run = trained.directory / "runs/tiny"
     names = {path.name for path in run.iterdir()} - {"eval", ".lock"}
-    files = {"README.md", "config.yaml", "data.json", "metrics.jsonl", "sessions.jsonl", "spm.model"}
+    files = {
+        "README.md",
+        "config.yaml",
+        "data.json",
+        "metrics.jsonl",
+        "sessions.jsonl",
+        "spm.model",
+    }
     assert names == files | {"step-000010", "step-000020"}
     probe = trained.directory / "probe"
     probe.touch()
     mode = stat.S_IMODE(probe.stat().st_mode)
-    assert {stat.S_IMODE(path.stat().st_mode) for path in run.rglob("*") if path.is_file()} == {mode}
+    assert {stat.S_IMODE(path.stat().st_mode) for path in run.rglob("*") if path.is_file()} == {
+        mode
+    }
     lines = metrics(run)
     assert [line["step"] for line in lines if "valid_bleu" in line] == [10, 20]
     assert [line["step"] for line in lines if "loss" in line] == [5, 10, 15, 20]

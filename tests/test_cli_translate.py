@@ -1,4 +1,5 @@
-"""`nmt translate` and `nmt score`: output formats, shards, documents, the prompt and the Python API."""
+"""`nmt translate` and `nmt score`: output formats, shards, documents, the prompt and the Python
+API."""
 
 from __future__ import annotations
 
@@ -40,7 +41,9 @@ SOURCE = sentences(120)[0]
 @pytest.fixture
 def many(trained: CommandLine) -> CommandLine:
     # without a line feed after the last line
-    (trained.directory / "many.en").write_text("\n".join([*SOURCE, "", " the dog "]), encoding="utf-8")
+    (trained.directory / "many.en").write_text(
+        "\n".join([*SOURCE, "", " the dog "]), encoding="utf-8"
+    )
     return trained
 
 
@@ -53,26 +56,42 @@ def lines(path: Path) -> list[str]:
 
 def test_jsonl_output_has_scores_tokens_and_alignment(trained: CommandLine) -> None:
     sources = ["the small dog sees the tree.", "", "the bird"]
-    done = trained("translate", "--format", "jsonl", "--beam-size", "4", "--top-beams", "3", *sources)
+    done = trained(
+        "translate", "--format", "jsonl", "--beam-size", "4", "--top-beams", "3", *sources
+    )
     records = [json.loads(line) for line in done.out.split("\n")[:-1]]
     assert [record["source"] for record in records] == sources
     assert [len(record["translations"]) for record in records] == [3, 1, 3]
-    plain = trained("translate", "--beam-size", "4", "--top-beams", "3", *sources).out.split("\n")[:-1]
-    assert [t["text"] for record in (records[0], records[2]) for t in record["translations"]] == plain[:3] + plain[6:]
+    plain = trained("translate", "--beam-size", "4", "--top-beams", "3", *sources).out.split("\n")[
+        :-1
+    ]
+    assert [
+        t["text"] for record in (records[0], records[2]) for t in record["translations"]
+    ] == plain[:3] + plain[6:]
     for record in (records[0], records[2]):
         source = record["source"].split()
         for best in record["translations"]:
             assert sum(best["token_log_probs"]) == pytest.approx(best["log_prob"], abs=1e-4)
             assert len(best["tokens"]) == len(best["token_log_probs"])
             assert best["tokens"][-1] == "</s>"
-            assert [target for _, target in best["alignment"]] == list(range(len(best["text"].split())))
+            assert [target for _, target in best["alignment"]] == list(
+                range(len(best["text"].split()))
+            )
             assert all(0 <= word < len(source) for word, _ in best["alignment"])
             norm = (5 + len(best["tokens"])) / 6
             assert best["score"] == pytest.approx(best["log_prob"] / norm, abs=1e-4)
     assert records[1]["translations"] == [
-        {"text": "", "score": 0.0, "log_prob": 0.0, "tokens": [], "token_log_probs": [], "alignment": [],
-         "confidence": None, "warnings": []}
-    ]  # fmt: skip
+        {
+            "text": "",
+            "score": 0.0,
+            "log_prob": 0.0,
+            "tokens": [],
+            "token_log_probs": [],
+            "alignment": [],
+            "confidence": None,
+            "warnings": [],
+        }
+    ]
 
 
 def test_show_scores_prints_the_score_before_the_translation(trained: CommandLine) -> None:
@@ -91,13 +110,21 @@ def test_score_equals_the_log_probability_of_translate(trained: CommandLine) -> 
     records = [json.loads(line) for line in done.out.split("\n")[:-1]]
     loaded = discovery.load(trained.directory / "runs/tiny")
     for record in records:
-        batch = collate([tuple(loaded.tokenizer.encode(record[side]) for side in ("source", "target"))])
-        hidden_ND = loaded.model(batch.src_BS, batch.src_mask_BS, batch.tgt_in_BT, batch.target_index_N)
-        log_p_N = loaded.model.logits(hidden_ND).log_softmax(-1).gather(1, batch.labels_N[:, None])[:, 0]
+        batch = collate(
+            [tuple(loaded.tokenizer.encode(record[side]) for side in ("source", "target"))]
+        )
+        hidden_ND = loaded.model(
+            batch.src_BS, batch.src_mask_BS, batch.tgt_in_BT, batch.target_index_N
+        )
+        log_p_N = (
+            loaded.model.logits(hidden_ND).log_softmax(-1).gather(1, batch.labels_N[:, None])[:, 0]
+        )
         assert record["token_log_probs"] == pytest.approx(log_p_N.tolist(), abs=1e-4)
         assert record["log_prob"] == pytest.approx(log_p_N.sum().item(), abs=1e-4)
     totals = trained("score", "--src", "six.en", "--tgt", "six.de").out.split()
-    assert [float(x) for x in totals] == pytest.approx([record["log_prob"] for record in records], abs=1e-3)
+    assert [float(x) for x in totals] == pytest.approx(
+        [record["log_prob"] for record in records], abs=1e-3
+    )
     means = trained("score", "--src", "six.en", "--tgt", "six.de", "--per-token").out.split()
     assert [float(x) for x in means] == pytest.approx(
         [record["log_prob"] / len(record["tokens"]) for record in records], abs=1e-3
@@ -107,14 +134,22 @@ def test_score_equals_the_log_probability_of_translate(trained: CommandLine) -> 
 def test_score_rejects_files_of_different_lengths(trained: CommandLine) -> None:
     (trained.directory / "two.en").write_text("a\nb\n")
     (trained.directory / "one.de").write_text("a\n")
-    trained("score", "--src", "two.en", "--tgt", "one.de").assert_fails(1, "two.en has 2 lines and one.de has 1")
+    trained("score", "--src", "two.en", "--tgt", "one.de").assert_fails(
+        1, "two.en has 2 lines and one.de has 1"
+    )
 
 
 def test_prefix_and_constraints_appear_in_the_translation(trained: CommandLine) -> None:
     done = trained.run("translate", "--prefix", "das Haus", "the dog", "the bird sees the boat.")
     assert all(line.startswith("das Haus") for line in done.out.split("\n")[:-1])
     done = trained.run(
-        "translate", "--constraint", "grüne Kahn", "--constraint", "malt", "the dog", "the bird sees the boat."
+        "translate",
+        "--constraint",
+        "grüne Kahn",
+        "--constraint",
+        "malt",
+        "the dog",
+        "the bird sees the boat.",
     )
     assert all("grüne Kahn" in line and "malt" in line for line in done.out.split("\n")[:-1])
 
@@ -122,13 +157,19 @@ def test_prefix_and_constraints_appear_in_the_translation(trained: CommandLine) 
 def test_several_models_form_an_ensemble(nmt: CommandLine) -> None:
     steps = sorted((nmt.directory / "runs/tiny").glob("step-*"))
     assert len(steps) == 2
-    one = nmt("translate", "--format", "jsonl", "--model", steps[1], "--model", steps[1], *SOURCE[:5])
+    one = nmt(
+        "translate", "--format", "jsonl", "--model", steps[1], "--model", steps[1], *SOURCE[:5]
+    )
     assert one.out == nmt("translate", "--format", "jsonl", "--model", steps[1], *SOURCE[:5]).out
-    both = nmt.run("translate", "--format", "jsonl", "--model", steps[0], "--model", steps[1], *SOURCE[:5])
+    both = nmt.run(
+        "translate", "--format", "jsonl", "--model", steps[0], "--model", steps[1], *SOURCE[:5]
+    )
     assert both.out != one.out
     shutil.copytree(nmt.directory / "runs/tiny", nmt.directory / "runs/lower")
     config = nmt.directory / "runs/lower/config.yaml"
-    config.write_text(config.read_text().replace("lowercase_all_caps: false", "lowercase_all_caps: true"))
+    config.write_text(
+        config.read_text().replace("lowercase_all_caps: false", "lowercase_all_caps: true")
+    )
     nmt("translate", "--model", "runs/tiny", "--model", "runs/lower", "hi").assert_fails(
         1, "runs/lower and runs/tiny differ in lowercase_all_caps"
     )
@@ -148,9 +189,13 @@ def test_every_line_is_translated_in_every_precision(many: CommandLine, precisio
 
 
 SLOW_PATTERNS = [
-    (r"(a+)+$", "a" * 40 + "b"), (r"(\w+\s?)*:", "many words " * 30), (r"(?:x|x)*y", "x" * 60),
-    (r".*.*.*.*=", "no sign " * 400), (r"(?=(a+)+$)b", "a" * 40 + "b"), (r"(a*)*\d", "a" * 60),
-]  # fmt: skip
+    (r"(a+)+$", "a" * 40 + "b"),
+    (r"(\w+\s?)*:", "many words " * 30),
+    (r"(?:x|x)*y", "x" * 60),
+    (r".*.*.*.*=", "no sign " * 400),
+    (r"(?=(a+)+$)b", "a" * 40 + "b"),
+    (r"(a*)*\d", "a" * 60),
+]
 
 
 @pytest.mark.parametrize(("pattern", "text"), SLOW_PATTERNS)
@@ -162,16 +207,28 @@ def test_a_slow_pattern_is_an_error(
     (trained.directory / "slow.txt").write_text(f"the dog\n{text}\n")
     (trained.directory / "slow.md").write_text(f"the dog\n\n{text}\n")
     # A fast pattern before and after it does not matter.
-    options = ("--model", "runs/tiny", "--protect", "v[0-9]", "--protect", pattern, "--protect", "w[0-9]")
+    options = (
+        "--model",
+        "runs/tiny",
+        "--protect",
+        "v[0-9]",
+        "--protect",
+        pattern,
+        "--protect",
+        "w[0-9]",
+    )
     for arguments in ((text,), ("--input", "slow.txt"), ("slow.md", "--to", "de")):
         done = trained("translate", *options, *arguments)
-        done.assert_fails(2, f"--protect {pattern!r} takes more than 0.1 seconds in one line", "hint: ")
+        done.assert_fails(
+            2, f"--protect {pattern!r} takes more than 0.1 seconds in one line", "hint: "
+        )
     assert signal.getsignal(signal.SIGALRM) == previous
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
 
 
 @given(
-    st.text("ab12 .:é\u0301", max_size=40), st.sampled_from([r"\w+", r"(?i)A\d*", r"\b1.", r"[^ ]+:", "é", "(a|b)+"])
+    st.text("ab12 .:é\u0301", max_size=40),
+    st.sampled_from([r"\w+", r"(?i)A\d*", r"\b1.", r"[^ ]+:", "é", "(a|b)+"]),
 )
 def test_the_time_limit_does_not_change_what_patterns_match(text: str, pattern: str) -> None:
     compiled = spans.compile_patterns([pattern])
@@ -186,7 +243,10 @@ def test_the_time_limit_does_not_change_what_patterns_match(text: str, pattern: 
 def test_shards_add_up_to_the_output(many: CommandLine, count: int) -> None:
     output = many("translate", "--input", "many.en").out
     numbers = range(1, min(count, 5) + 1)  # only the first shards, if there are more than lines
-    shards = [many("translate", "--input", "many.en", "--shard", f"{number}/{count}").out for number in numbers]
+    shards = [
+        many("translate", "--input", "many.en", "--shard", f"{number}/{count}").out
+        for number in numbers
+    ]
     assert "".join(shards) == output if count < 5 else output.startswith("".join(shards))
 
 
@@ -203,7 +263,9 @@ def test_a_killed_translation_can_be_resumed(many: CommandLine) -> None:
     assert 0 < len(lines(many.directory / "killed.de")) < len(SOURCE) * 30
     done = many.run(*command, "killed.de", "--resume")
     assert "resuming killed.de after" in done.err
-    assert (many.directory / "killed.de").read_bytes() == (many.directory / "complete.de").read_bytes()
+    assert (many.directory / "killed.de").read_bytes() == (
+        many.directory / "complete.de"
+    ).read_bytes()
 
 
 @pytest.mark.slow
@@ -238,9 +300,13 @@ def test_resume_joins_finished_shards(trained: CommandLine) -> None:
     (trained.directory / "two.en").write_text("the dog\nthe cat")
     for number, text in ((1, "eins\n"), (2, "zwei\n")):
         (trained.directory / f"two.de.{number}-of-2.done").write_text(text)
-    ranks = [CommandLine(trained.directory, {"WORLD_SIZE": "2", "RANK": str(rank)}) for rank in (0, 1)]
+    ranks = [
+        CommandLine(trained.directory, {"WORLD_SIZE": "2", "RANK": str(rank)}) for rank in (0, 1)
+    ]
     command = ("translate", "--input", "two.en", "--output", "two.de")
-    ranks[0](*command).assert_fails(2, "two.de is incomplete: some of its shards are missing", "--resume")
+    ranks[0](*command).assert_fails(
+        2, "two.de is incomplete: some of its shards are missing", "--resume"
+    )
     for rank in ranks:
         rank.run(*command, "--resume")
     assert (trained.directory / "two.de").read_text() == "eins\nzwei\n"
@@ -253,8 +319,13 @@ def test_resume_in_several_processes_completes_the_output_of_one(trained: Comman
     command = ("translate", "--input", "four.en", "--output", "four.de")
     trained.run(*command)
     complete = (trained.directory / "four.de").read_text()
-    ranks = [CommandLine(trained.directory, {"WORLD_SIZE": "2", "RANK": str(rank)}) for rank in (0, 1)]
-    for existing in ("".join(complete.splitlines(keepends=True)[:3]), complete):  # of a killed process, and complete
+    ranks = [
+        CommandLine(trained.directory, {"WORLD_SIZE": "2", "RANK": str(rank)}) for rank in (0, 1)
+    ]
+    for existing in (
+        "".join(complete.splitlines(keepends=True)[:3]),
+        complete,
+    ):  # of a killed process, and complete
         (trained.directory / "four.de").write_text(existing)
         assert [rank(*command, "--resume").code for rank in ranks] == [0, 0]
         assert (trained.directory / "four.de").read_text() == complete
@@ -266,20 +337,32 @@ def test_more_processes_than_lines(trained: CommandLine) -> None:
     for rank in range(4):
         nmt = CommandLine(trained.directory, {"WORLD_SIZE": "4", "RANK": str(rank)})
         nmt.run("translate", "--input", "few.en", "--output", "few.de")
-    assert (trained.directory / "few.de").read_text() == trained("translate", "--input", "few.en").out
+    assert (trained.directory / "few.de").read_text() == trained(
+        "translate", "--input", "few.en"
+    ).out
 
 
-@pytest.mark.parametrize("environment", [{}, {"RANK": "2"}, {"RANK": "x"}, {"WORLD_SIZE": "x", "RANK": "0"}])
-def test_incomplete_variables_of_torchrun_are_an_error(environment: dict[str, str], trained: CommandLine) -> None:
+@pytest.mark.parametrize(
+    "environment", [{}, {"RANK": "2"}, {"RANK": "x"}, {"WORLD_SIZE": "x", "RANK": "0"}]
+)
+def test_incomplete_variables_of_torchrun_are_an_error(
+    environment: dict[str, str], trained: CommandLine
+) -> None:
     nmt = CommandLine(trained.directory, {"WORLD_SIZE": "2"} | environment)
-    nmt("translate", "-i", "text.en", "-o", "part.de").assert_fails(2, "torchrun did not start this process", "unset")
+    nmt("translate", "-i", "text.en", "-o", "part.de").assert_fails(
+        2, "torchrun did not start this process", "unset"
+    )
 
 
 def test_outputs_of_several_processes_are_text_files(trained: CommandLine) -> None:
     nmt = CommandLine(trained.directory, {"WORLD_SIZE": "2", "RANK": "0"})
     for output in ("-", "/dev/stdout"):
-        nmt("translate", "-i", "text.en", "-o", output).assert_fails(2, "torchrun requires --output FILE")
-    nmt("translate", "-i", "text.en", "-o", "part.gz").assert_fails(2, "cannot write part.gz: the output is plain text")
+        nmt("translate", "-i", "text.en", "-o", output).assert_fails(
+            2, "torchrun requires --output FILE"
+        )
+    nmt("translate", "-i", "text.en", "-o", "part.gz").assert_fails(
+        2, "cannot write part.gz: the output is plain text"
+    )
 
 
 def test_empty_input_gives_an_empty_file(trained: CommandLine) -> None:
@@ -325,7 +408,9 @@ def test_a_sentence_may_continue_on_the_next_line(trained: CommandLine) -> None:
     done = trained("translate", "--document", "txt", stdin=text.encode())
     single_line = trained("translate", "the small dog sees the tree.")
     assert done.out.split() == single_line.out.split()
-    assert max(map(len, done.out.split("\n"))) <= max(len("sees the tree."), *map(len, single_line.out.split()))
+    assert max(map(len, done.out.split("\n"))) <= max(
+        len("sees the tree."), *map(len, single_line.out.split())
+    )
 
 
 def test_paragraphs_add_up_to_the_document() -> None:
@@ -336,9 +421,12 @@ def test_paragraphs_add_up_to_the_document() -> None:
         joined += [paragraph.indent + line for line in paragraph.lines[1:]]
     assert "\n".join(joined) + "\n" == DOCUMENT
     assert [paragraph.text for paragraph in document if paragraph.text] == [
-        "the old tree", "the small dog sees the tree. the bird draws the boat.", "the dog",
-        "the green bird sees the heavy stone.", "the quiet cat the end",
-    ]  # fmt: skip
+        "the old tree",
+        "the small dog sees the tree. the bird draws the boat.",
+        "the dog",
+        "the green bird sees the heavy stone.",
+        "the quiet cat the end",
+    ]
 
 
 @pytest.mark.parametrize("marker", ["a)", "(1)", "(a)", "iv)", "[ ]", "- [x]", "12."])
@@ -350,7 +438,11 @@ def test_markers_start_paragraphs(marker: str) -> None:
 def test_only_wrapped_lines_are_joined() -> None:
     fields = ["First name: Peter", "Last name: Miller", "City: London"]
     assert [each.text for each in paragraphs(fields)] == fields
-    wrapped = ["This is a line of a paragraph that was wrapped, as", "English text often is. It ends here.", "Peter"]
+    wrapped = [
+        "This is a line of a paragraph that was wrapped, as",
+        "English text often is. It ends here.",
+        "Peter",
+    ]
     assert [each.text for each in paragraphs(wrapped)] == [" ".join(wrapped[:2]), "Peter"]
 
 
@@ -363,15 +455,27 @@ def test_tabs_separate_columns() -> None:
 @pytest.mark.parametrize(
     ("source", "expected"),
     [
-        ("Fruit     Price  Town\nApples    3      Rome\n", ["Fruit", "Price", "Town", "Apples", "3", "Rome"]),
+        (
+            "Fruit     Price  Town\nApples    3      Rome\n",
+            ["Fruit", "Price", "Town", "Apples", "3", "Rome"],
+        ),
         ("apple  red\npeach  pink\n", ["apple", "red", "peach", "pink"]),
         ("| red | a dog |\n|blue|a cat|\n│ x │ y │\n", ["red", "a dog", "blue", "a cat", "x", "y"]),
-        ("  -h, --help   Show it.\n  -q  Be quiet.\n", ["-h, --help", "Show it.", "-q", "Be quiet."]),
+        (
+            "  -h, --help   Show it.\n  -q  Be quiet.\n",
+            ["-h, --help", "Show it.", "-q", "Be quiet."],
+        ),
         ("It is red.  It is big.  Is it?", ["It is red.  It is big.  Is it?"]),
         ('He said "Go!"  Then he left.', ['He said "Go!"  Then he left.']),
         ("This is  a typing error.", ["This is  a typing error."]),
-        ("Read {{ name | upper }} or `a | b  c` here", ["Read {{ name | upper }} or `a | b  c` here"]),
-        ("2023-01-02 03:04:05 INFO  It ran.\nMar  2 03:04:05 it ended\n", ["INFO", "It ran.", "it ended"]),
+        (
+            "Read {{ name | upper }} or `a | b  c` here",
+            ["Read {{ name | upper }} or `a | b  c` here"],
+        ),
+        (
+            "2023-01-02 03:04:05 INFO  It ran.\nMar  2 03:04:05 it ended\n",
+            ["INFO", "It ran.", "it ended"],
+        ),
         ("[2.1.2023 03:04:05.123Z] one dog\n", ["one dog"]),
     ],
 )
@@ -381,20 +485,34 @@ def test_columns_are_separate_texts(source: str, expected: list[str]) -> None:
     assert document.render(document.blocks) == source.encode()
 
 
-@pytest.mark.parametrize("start", ["-q", "--all=yes", "-x, --xx", "2023-01-02", "1.2.2023", "[03:04]", "03:04:05"])
+@pytest.mark.parametrize(
+    "start", ["-q", "--all=yes", "-x, --xx", "2023-01-02", "1.2.2023", "[03:04]", "03:04:05"]
+)
 def test_options_dates_and_times_start_paragraphs(start: str) -> None:
-    lines = ["This is a line of text that is long enough to continue on the next", f"{start} shows it"]
+    lines = [
+        "This is a line of text that is long enough to continue on the next",
+        f"{start} shows it",
+    ]
     assert [each.text for each in paragraphs(lines)] == lines
     assert len(list(paragraphs([lines[0], f"x{start} shows it"]))) == 1
 
 
 def test_justified_text_is_one_paragraph() -> None:
-    lines = ["The  small dog  sees the tree  in front of", "the house, and  the bird  in it  draws his", "red boat."]
+    lines = [
+        "The  small dog  sees the tree  in front of",
+        "the house, and  the bird  in it  draws his",
+        "red boat.",
+    ]
     assert [each.text for each in paragraphs(lines)] == [" ".join(lines)]
 
 
 @given(
-    st.lists(st.tuples(st.sampled_from(["", "Dog.", "- a cat", "two  x "]), st.sampled_from(["\n", "\r\n", "\r\r\n"])))
+    st.lists(
+        st.tuples(
+            st.sampled_from(["", "Dog.", "- a cat", "two  x "]),
+            st.sampled_from(["\n", "\r\n", "\r\r\n"]),
+        )
+    )
 )
 def test_line_ends_of_plain_text_stay(lines: list[tuple[str, str]]) -> None:
     source = "".join(line + end for line, end in lines)
@@ -408,7 +526,9 @@ def test_line_ends_of_plain_text_stay(lines: list[tuple[str, str]]) -> None:
 def test_columns_start_at_the_same_places_if_there_is_space() -> None:
     document = parse(b"a dog     it    x\n| it  | dog |\n", DocumentOptions("en", "de"))
     translations = {"a dog": "Hund", "it": "es", "x": "sehr", "dog": "ein großer Hund"}
-    rendered = document.render([RichText(translations[block.text]) for block in document.blocks]).decode()
+    rendered = document.render(
+        [RichText(translations[block.text]) for block in document.blocks]
+    ).decode()
     assert rendered == "Hund      es    sehr\n| es  | ein großer Hund |\n"
 
 
@@ -416,7 +536,9 @@ CELLS = st.text("abAB.,:5-|{}` ", min_size=1, max_size=12)
 SEPARATORS = st.sampled_from(["  ", "   ", "\t", " | ", "|", "  |  ", " "])
 
 
-@given(st.lists(st.lists(st.tuples(CELLS, SEPARATORS), min_size=1, max_size=4), min_size=1, max_size=4))
+@given(
+    st.lists(st.lists(st.tuples(CELLS, SEPARATORS), min_size=1, max_size=4), min_size=1, max_size=4)
+)
 def test_no_column_is_lost(rows: list[list[tuple[str, str]]]) -> None:
     lines = ["".join(cell + separator for cell, separator in row) for row in rows]
     source = "\n".join(lines)
@@ -432,11 +554,15 @@ def test_no_column_is_lost(rows: list[list[tuple[str, str]]]) -> None:
 def test_input_in_the_target_language_has_one_warning(trained: CommandLine, num_lines: int) -> None:
     source, target = (side[:num_lines] for side in sentences(30))
     warning = (
-        "nmt: warning: the input seems to be in German, not in English; choose a model that translates into English"
+        "nmt: warning: the input seems to be in German, not in English; choose a model that"
+        " translates into English"
     )
     for text, count in ((source, 0), (target, 1)):
         content = "".join(f"{line}\n" for line in text)
-        for name, lines_of in (("german.txt", content), ("german.md", content.replace("\n", "\n\n"))):
+        for name, lines_of in (
+            ("german.txt", content),
+            ("german.md", content.replace("\n", "\n\n")),
+        ):
             (trained.directory / name).write_text(lines_of, encoding="utf-8")
         for done in (
             trained.run("translate", "--model", "runs/tiny", *text),
@@ -452,8 +578,13 @@ def test_test_sets_and_corpora_with_swapped_sides_have_a_warning(nmt: CommandLin
     write(nmt.directory / "swapped", target, source)
     arguments = ["evaluate", "--model", "runs/tiny", "--beam-size", "1", "--src"]
     assert "seem to be" not in nmt.run(*arguments, "text.en", "--ref", "text.de").err
-    assert "two sides of text.de seem to be swapped" in nmt.run(*arguments, "text.de", "--ref", "text.en").err
-    done = nmt.train("runs/swapped", "[files(train='text'), files(train='swapped')]", train__steps="1")
+    assert (
+        "two sides of text.de seem to be swapped"
+        in nmt.run(*arguments, "text.de", "--ref", "text.en").err
+    )
+    done = nmt.train(
+        "runs/swapped", "[files(train='text'), files(train='swapped')]", train__steps="1"
+    )
     assert done.err.count("seem to be") == 1
     assert "two sides of swapped/train seem to be swapped" in done.err
 
@@ -465,10 +596,15 @@ def test_test_sets_and_corpora_with_swapped_sides_have_a_warning(nmt: CommandLin
 def test_a_terminal_gets_a_prompt(trained: CommandLine, tmp_path: Path) -> None:
     controller, terminal = pty.openpty()
     process = subprocess.Popen(
-        [sys.executable, "-m", "nmt", "translate"], cwd=trained.directory,
-        stdin=terminal, stdout=terminal, stderr=terminal, preexec_fn=heed_interrupts, start_new_session=True,
+        [sys.executable, "-m", "nmt", "translate"],
+        cwd=trained.directory,
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+        preexec_fn=heed_interrupts,
+        start_new_session=True,
         env=os.environ | {"NMT_RUNS": "runs", "XDG_STATE_HOME": str(tmp_path), "TERM": "dumb"},
-    )  # fmt: skip
+    )
     os.close(terminal)
     translation = trained("translate", "the dog").out.strip()
     output = b""
@@ -494,11 +630,17 @@ def test_a_terminal_gets_a_prompt(trained: CommandLine, tmp_path: Path) -> None:
 
 def test_the_prompt_keeps_a_history_across_sessions(tmp_path: Path) -> None:
     pytest.importorskip("readline")
-    code = "import readline, sys; from nmt.cli import prompt; prompt._load_history(); readline.add_history(sys.argv[1])"
+    code = (
+        "import readline, sys; from nmt.cli import prompt; prompt._load_history();"
+        " readline.add_history(sys.argv[1])"
+    )
     for line in ("the dog", "the cat"):
         environment = os.environ | {"XDG_STATE_HOME": str(tmp_path)}
         subprocess.run([sys.executable, "-c", code, line], env=environment, check=True)
-    assert [line for line in lines(tmp_path / "nmt/history") if line.startswith("the")] == ["the dog", "the cat"]
+    assert [line for line in lines(tmp_path / "nmt/history") if line.startswith("the")] == [
+        "the dog",
+        "the cat",
+    ]
 
 
 # ---- invalid options
@@ -530,7 +672,10 @@ def test_beam_size_is_at_least_top_beams(options: tuple[Any, ...], expected: str
         ("-i text.en --shard 0/2", "--shard must be I/N"),
         ("-i text.en --shard two", "--shard must be I/N"),
         ("-i text.en --resume", "--resume requires --input and --output, or documents"),
-        (f"hi --prefix {'a' * 2000}", "prefix and constraints are longer than the model was trained for"),
+        (
+            f"hi --prefix {'a' * 2000}",
+            "prefix and constraints are longer than the model was trained for",
+        ),
         ("hi --constraint da --search greedy", "constraints need the constrained search"),
         ("hi --precision int4", "unknown precision 'int4'"),
     ],
@@ -541,17 +686,25 @@ def test_invalid_options_are_rejected(trained: CommandLine, arguments: str, mess
 
 def test_ctranslate2_without_an_export_suggests_nmt_export(trained: CommandLine) -> None:
     done = trained("translate", "hi", "--engine", "ctranslate2", "--model", "runs/tiny")
-    done.assert_fails(1, "there is no CTranslate2 model in runs/tiny", "hint: nmt export RUN --to ctranslate2")
+    done.assert_fails(
+        1, "there is no CTranslate2 model in runs/tiny", "hint: nmt export RUN --to ctranslate2"
+    )
 
 
 def test_resume_rejects_an_output_in_another_format(many: CommandLine) -> None:
     (many.directory / "some.en").write_text("the dog\nthe cat\n")
     (many.directory / "plain.de").write_text("der Hund\n")
     command = ["translate", "--input", "some.en", "--resume", "--output"]
-    many(*command, "plain.de", "--format", "jsonl").assert_fails(2, "plain.de has a different output format")
-    many(*command, "plain.de", "--show-scores").assert_fails(2, "plain.de has a different output format")
+    many(*command, "plain.de", "--format", "jsonl").assert_fails(
+        2, "plain.de has a different output format"
+    )
+    many(*command, "plain.de", "--show-scores").assert_fails(
+        2, "plain.de has a different output format"
+    )
     (many.directory / "long.de").write_text("der Hund\n" * 3 + "incomplete")
-    many(*command, "long.de").assert_fails(2, "long.de has 3 lines, more than the 2 lines to translate")
+    many(*command, "long.de").assert_fails(
+        2, "long.de has 3 lines, more than the 2 lines to translate"
+    )
     assert (many.directory / "long.de").read_text() == "der Hund\n" * 3 + "incomplete"
     assert (many.directory / "plain.de").read_text() == "der Hund\n"
     many.run(*command, "/dev/null")
@@ -581,9 +734,11 @@ def test_constraints_that_are_not_utf8_are_rejected(trained: CommandLine, option
 def test_invalid_arguments_raise_usage_errors(trained: CommandLine) -> None:
     translator = Translator.load(trained.directory / "runs/tiny")
     for call in (
-        lambda: translator.translate("a dog"), lambda: translator.n_best("a dog"),
-        lambda: Line("a dog", constraints="Hund"), lambda: Translator.load([]),
-    ):  # fmt: skip
+        lambda: translator.translate("a dog"),
+        lambda: translator.n_best("a dog"),
+        lambda: Line("a dog", constraints="Hund"),
+        lambda: Translator.load([]),
+    ):
         with pytest.raises(UsageError):
             call()
 
@@ -592,8 +747,14 @@ def test_invalid_arguments_raise_usage_errors(trained: CommandLine) -> None:
 def test_python_api_equals_the_command_line(many: CommandLine) -> None:
     translator = Translator.load(many.directory / "runs/tiny")
     text = lines(many.directory / "many.en")
-    assert translator.translate(text) == many("translate", "--no-guard", "--input", "many.en").out.split("\n")[:-1]
-    assert Guard(translator).translate(text) == many("translate", "--input", "many.en").out.split("\n")[:-1]
+    assert (
+        translator.translate(text)
+        == many("translate", "--no-guard", "--input", "many.en").out.split("\n")[:-1]
+    )
+    assert (
+        Guard(translator).translate(text)
+        == many("translate", "--input", "many.en").out.split("\n")[:-1]
+    )
     assert translator.translate(["the dog", ""]) == [translator.translate(["the dog"])[0], ""]
     assert [best[0].text for best in translator.n_best(text[:9])] == translator.translate(text[:9])
 
@@ -603,7 +764,12 @@ def test_threads_share_a_translator(many: CommandLine) -> None:
     text = lines(many.directory / "many.en")
     expected = [translator.translate(text[i : i + 9], "beam(beam_size=3)") for i in range(0, 90, 9)]
     with ThreadPoolExecutor(5) as pool:
-        results = list(pool.map(lambda i: translator.translate(text[i : i + 9], "beam(beam_size=3)"), range(0, 90, 9)))
+        results = list(
+            pool.map(
+                lambda i: translator.translate(text[i : i + 9], "beam(beam_size=3)"),
+                range(0, 90, 9),
+            )
+        )
     assert results == expected
 
 
@@ -629,7 +795,7 @@ def test_segments_are_joined_with_the_white_space_of_the_line(trained: CommandLi
     translator.segmenter.max_source_length = len(translator.tokenizer.encode(sentence))
     joined = translator.translate([f"  {sentence}   {sentence}\t{sentence} "])[0]
     assert joined == f"  {translation}   {translation}\t{translation} "
-    (best, *_) = next(translator.n_best([f"{sentence} {sentence}"]))
+    best, *_ = next(translator.n_best([f"{sentence} {sentence}"]))
     count = len(translation.split())
     words = [word for word, _ in best.alignment]
     assert words[count:] == [word + len(sentence.split()) for word in words[:count]]

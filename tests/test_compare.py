@@ -38,15 +38,22 @@ def texts(count: int, seed: int) -> list[str]:
 
 def corrupt(lines: Sequence[str], share: float, seed: int) -> list[str]:
     rng = random.Random(seed)
-    return [" ".join(w if rng.random() > share else rng.choice(WORDS) for w in line.split()) for line in lines]
+    return [
+        " ".join(w if rng.random() > share else rng.choice(WORDS) for w in line.split())
+        for line in lines
+    ]
 
 
 TEST = TestSet("made", texts(200, 1), [texts(200, 2), texts(200, 3)])
-FEW = TestSet("made", texts(4, 1), [texts(4, 2), texts(4, 3)])  # TER of unrelated references takes long
+FEW = TestSet(
+    "made", texts(4, 1), [texts(4, 2), texts(4, 3)]
+)  # TER of unrelated references takes long
 ONE = TestSet("made", texts(200, 1), [texts(200, 2)])
 
 
-def compare_systems(first: Sequence[str], second: Sequence[str], test: TestSet = ONE, **options: object) -> Comparison:
+def compare_systems(
+    first: Sequence[str], second: Sequence[str], test: TestSet = ONE, **options: object
+) -> Comparison:
     return compare(System("a", first), System("b", second), test, **{"resamples": 100} | options)
 
 
@@ -58,7 +65,9 @@ def test_scores_equal_evaluate() -> None:
         scores = [METRICS[name](system, FEW.references, resamples=40) for system in systems]
         assert [metric.first_score, metric.second_score] == [score.value for score in scores]
         assert metric.name == scores[0].name
-        assert [metric.first_half_interval, metric.second_half_interval] == [score.half_interval for score in scores]
+        assert [metric.first_half_interval, metric.second_half_interval] == [
+            score.half_interval for score in scores
+        ]
         assert set(metric.signature.split("|")) >= {"nrefs:2", "bs:40"}
 
 
@@ -72,7 +81,9 @@ def test_significantly_better_system() -> None:
     assert better.as_dict()["metrics"][0]["better"] == 1
     worse = compare_systems(good[:20], base[:20], few, metrics=("bleu", "ter"), resamples=40)
     assert [metric.better for metric in worse.metrics] == [0, 0]
-    similar = compare_systems(base, corrupt(test.references[0], 0.3, 9), test, metrics=("bleu",), resamples=200)
+    similar = compare_systems(
+        base, corrupt(test.references[0], 0.3, 9), test, metrics=("bleu",), resamples=200
+    )
     assert similar.metrics[0].better == -1
     assert similar.metrics[0].bootstrap_p > 0.05
     same = compare_systems(base, base, test, metrics=("bleu",), resamples=40)
@@ -94,7 +105,9 @@ def test_wins_and_largest_differences() -> None:
     assert comparison.differences[0].first_translation == "nothing of it"
     assert comparison.differences[0].references == [ONE.references[0][7]]
     assert comparison.differences[0].second_score == 100
-    assert [each.line for each in compare_systems(base, other, num_examples=9, **fast).differences] == [8, 12, 13]
+    assert [
+        each.line for each in compare_systems(base, other, num_examples=9, **fast).differences
+    ] == [8, 12, 13]
     assert compare_systems(base, other, num_examples=0, **fast).differences == []
 
 
@@ -105,7 +118,9 @@ def test_every_sentence_is_in_one_bucket() -> None:
     comparison = compare_systems(*systems, counts=counts)
     for buckets in (comparison.by_length, comparison.by_rarity):
         for part in ("sentences", "first_wins", "second_wins"):
-            assert sum(getattr(bucket, part) for bucket in buckets) == getattr(comparison.overall, part)
+            assert sum(getattr(bucket, part) for bucket in buckets) == getattr(
+                comparison.overall, part
+            )
     assert compare_systems(*systems, metrics=("bleu",), resamples=10).by_rarity == []
     assert comparison.overall.first_score == comparison.metrics[1].first_score
 
@@ -113,13 +128,25 @@ def test_every_sentence_is_in_one_bucket() -> None:
 @pytest.mark.parametrize(
     ("limits", "values", "names"),
     [
-        (LENGTH_LIMITS, [0, 10, 11, 50, 51], ["0 to 10 x", "11 to 20 x", "31 to 50 x", "more than 50 x"]),
-        (COUNT_LIMITS, [0, 1, 10, 11, 1001], ["0 x", "1 to 10 x", "11 to 100 x", "more than 1000 x"]),
+        (
+            LENGTH_LIMITS,
+            [0, 10, 11, 50, 51],
+            ["0 to 10 x", "11 to 20 x", "31 to 50 x", "more than 50 x"],
+        ),
+        (
+            COUNT_LIMITS,
+            [0, 1, 10, 11, 1001],
+            ["0 x", "1 to 10 x", "11 to 100 x", "more than 1000 x"],
+        ),
     ],
 )
-def test_bucket_limits_match_their_names(limits: Sequence[int], values: list[int], names: list[str]) -> None:
+def test_bucket_limits_match_their_names(
+    limits: Sequence[int], values: list[int], names: list[str]
+) -> None:
     assert [*_group(values, limits, "x")] == names
-    assert sorted(i for numbers in _group(values, limits, "x").values() for i in numbers) == list(range(len(values)))
+    assert sorted(i for numbers in _group(values, limits, "x").values() for i in numbers) == list(
+        range(len(values))
+    )
 
 
 def test_different_numbers_of_lines() -> None:
@@ -137,7 +164,9 @@ def test_compare_command(trained: CommandLine, tmp_path: Path) -> None:
     runs = sorted((directory / "runs/tiny").glob("step-*"))
     files = ("--src", "probe.en", "--ref", "probe.de")
     page = tmp_path / "sub/page.html"
-    done = trained.run("compare", runs[-1], "other.en", *files, "--html", page, "--resamples", "100")
+    done = trained.run(
+        "compare", runs[-1], "other.en", *files, "--html", page, "--resamples", "100"
+    )
     assert "B is better" in done.out
     assert "\n0 times" not in done.out  # every word is in the training data
     assert "by training frequency of the rarest source word" in done.out
@@ -152,7 +181,10 @@ def test_compare_command(trained: CommandLine, tmp_path: Path) -> None:
     assert "no comparison by word frequency" in done.err
     assert "rarest" not in done.out
     assert (
-        "rarest" in trained("compare", "other.en", "probe.de", *files, "--train", "text.en", "--resamples", "100").out
+        "rarest"
+        in trained(
+            "compare", "other.en", "probe.de", *files, "--train", "text.en", "--resamples", "100"
+        ).out
     )
 
 
@@ -162,20 +194,33 @@ def test_compare_command(trained: CommandLine, tmp_path: Path) -> None:
         (["text.en", "text.de"], 2, "translation files require --src and --ref"),
         (["runs/tiny", "nowhere"], 1, "there is no model at nowhere"),
         (["text.en", "text.de", "--src", "text.en"], 2, "--src and --ref must be used together"),
-        (["text.en", "less", "--src", "text.en", "--ref", "text.de"], 1, "less has 1 lines and text.en 400"),
-        (["runs/tiny", "text.en", "--test", "wmt13", "--test", "wmt14"], 2, "a translation file belongs to one"),
+        (
+            ["text.en", "less", "--src", "text.en", "--ref", "text.de"],
+            1,
+            "less has 1 lines and text.en 400",
+        ),
+        (
+            ["runs/tiny", "text.en", "--test", "wmt13", "--test", "wmt14"],
+            2,
+            "a translation file belongs to one",
+        ),
         (["runs/tiny", "runs/tiny", "--resamples", "5"], 2, "--resamples"),
     ],
 )
-def test_usage_errors_are_one_line(trained: CommandLine, arguments: list[str], code: int, message: str) -> None:
+def test_usage_errors_are_one_line(
+    trained: CommandLine, arguments: list[str], code: int, message: str
+) -> None:
     (trained.directory / "less").write_text("one\n")
     trained("compare", *arguments).assert_fails(code, message)
 
 
 @pytest.mark.parametrize(
-    ("bootstrap", "randomization", "better"), [(0.01, 0.2, -1), (0.2, 0.01, -1), (0.05, 0.01, -1), (0.04, 0.04, 1)]
+    ("bootstrap", "randomization", "better"),
+    [(0.01, 0.2, -1), (0.2, 0.01, -1), (0.05, 0.01, -1), (0.04, 0.04, 1)],
 )
-def test_both_significance_tests_must_agree(bootstrap: float, randomization: float, better: int) -> None:
+def test_both_significance_tests_must_agree(
+    bootstrap: float, randomization: float, better: int
+) -> None:
     assert MetricResult("BLEU", 1.0, 2.0, 0.1, 0.1, bootstrap, randomization, "").better == better
 
 
@@ -183,11 +228,18 @@ def test_both_significance_tests_must_agree(bootstrap: float, randomization: flo
 def test_p_values_equal_sacrebleu() -> None:
     systems = [corrupt(TEST.references[0], share, 4) for share in (0.3, 0.28)]
     (comparison,) = compare_systems(*systems, TEST, metrics=("bleu",)).metrics
-    for kind, draws, p in (("bs", 100, comparison.bootstrap_p), ("ar", 1000, comparison.randomization_p)):
+    for kind, draws, p in (
+        ("bs", 100, comparison.bootstrap_p),
+        ("ar", 1000, comparison.randomization_p),
+    ):
         named = list(zip("AB", systems, strict=True))
-        _, theirs = PairedTest(named, {"bleu": BLEU()}, TEST.references, test_type=kind, n_samples=draws)()
+        _, theirs = PairedTest(
+            named, {"bleu": BLEU()}, TEST.references, test_type=kind, n_samples=draws
+        )()
         assert p == theirs["BLEU"][1].p_value
-    lone = [METRICS["bleu"](system, TEST.references, resamples=100).half_interval for system in systems]
+    lone = [
+        METRICS["bleu"](system, TEST.references, resamples=100).half_interval for system in systems
+    ]
     assert [comparison.first_half_interval, comparison.second_half_interval] == lone
 
 
@@ -202,8 +254,13 @@ def test_bucket_scores_equal_chrf_of_their_sentences() -> None:
 
 
 def test_letters_count_as_words_in_scripts_without_spaces() -> None:
-    test = TestSet("t", ["我今天真的非常非常累。", "猫睡觉。"], [["I am tired.", "The cat sleeps."]])
-    systems = [System(name, ["I am tired.", text]) for name, text in (("a", "Cat sleeps."), ("b", "The cat sleeps."))]
+    test = TestSet(
+        "t", ["我今天真的非常非常累。", "猫睡觉。"], [["I am tired.", "The cat sleeps."]]
+    )
+    systems = [
+        System(name, ["I am tired.", text])
+        for name, text in (("a", "Cat sleeps."), ("b", "The cat sleeps."))
+    ]
     comparison = compare(*systems, test, ["chrf"], resamples=100, counts=Counter("猫睡觉。" * 20))
     assert [bucket.name for bucket in comparison.by_length] == ["0 to 10 words", "11 to 20 words"]
     assert [bucket.name for bucket in comparison.by_rarity] == ["0 times", "11 to 100 times"]
@@ -211,18 +268,39 @@ def test_letters_count_as_words_in_scripts_without_spaces() -> None:
 
 def test_sentence_rarity_is_that_of_its_rarest_word() -> None:
     test = TestSet("made", ["red blue", "red red"], [["a b", "c d"]])
-    comparison = compare(System("a", ["a", "c"]), System("b", ["a", "d"]), test, resamples=100,
-                    counts=Counter(red=5000, blue=5))  # fmt: skip
-    assert [bucket.name for bucket in comparison.by_rarity] == ["1 to 10 times", "more than 1000 times"]
+    comparison = compare(
+        System("a", ["a", "c"]),
+        System("b", ["a", "d"]),
+        test,
+        resamples=100,
+        counts=Counter(red=5000, blue=5),
+    )
+    assert [bucket.name for bucket in comparison.by_rarity] == [
+        "1 to 10 times",
+        "more than 1000 times",
+    ]
 
 
 def test_table_columns() -> None:
-    assert _bucket_row(Bucket("all", 3, 10.0, 12.5, 1, 2)) == ["all", "3", "10.0", "12.5", "+2.5", "1", "2"]
+    assert _bucket_row(Bucket("all", 3, 10.0, 12.5, 1, 2)) == [
+        "all",
+        "3",
+        "10.0",
+        "12.5",
+        "+2.5",
+        "1",
+        "2",
+    ]
     comparison = compare_systems(
-        corrupt(ONE.references[0], 0.4, 4), corrupt(ONE.references[0], 0.1, 5), metrics=("bleu",), resamples=100
+        corrupt(ONE.references[0], 0.4, 4),
+        corrupt(ONE.references[0], 0.1, 5),
+        metrics=("bleu",),
+        resamples=100,
     )
     (metric,) = comparison.metrics
-    (row,) = [line for line in _format_comparison(comparison).splitlines() if line.startswith("BLEU ")]
+    (row,) = [
+        line for line in _format_comparison(comparison).splitlines() if line.startswith("BLEU ")
+    ]
     assert f"{metric.second_score - metric.first_score:+.1f}" in row.split()
     assert metric.second_score > metric.first_score
 
@@ -248,8 +326,13 @@ def test_few_different_sentences_are_not_significant(count: int, limit: float) -
 def test_sentences_with_equal_statistics_do_not_count() -> None:
     test = TestSet("made", ["a"] * 40, [[f"the cat number {i} sees a big dog" for i in range(40)]])
     first = [line.replace("sees", "eats") for line in test.references[0]]
-    second = [line if i < 4 else line.replace("sees", "bites") for i, line in enumerate(test.references[0])]
-    (metric,) = compare(System("a", first), System("b", second), test, ["bleu"], resamples=100).metrics
+    second = [
+        line if i < 4 else line.replace("sees", "bites")
+        for i, line in enumerate(test.references[0])
+    ]
+    (metric,) = compare(
+        System("a", first), System("b", second), test, ["bleu"], resamples=100
+    ).metrics
     assert metric.randomization_p >= 0.125
     assert metric.better == -1
 
@@ -261,7 +344,9 @@ def test_punctuation_is_not_part_of_a_word_for_its_frequency() -> None:
     assert [bucket.name for bucket in comparison.by_rarity] == ["11 to 100 times"]
 
 
-def test_invalid_seed_is_reported_before_translating(trained: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_seed_is_reported_before_translating(
+    trained: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("SACREBLEU_SEED", "abc")
     monkeypatch.setattr("nmt.translation.translator.Translator.stream", None)
     for command in (["compare", "runs/tiny", "runs/tiny"], ["evaluate"]):
@@ -285,6 +370,15 @@ def test_too_many_resamples_are_reported_before_translating(
 
 def test_report_must_not_overwrite_an_input(trained: CommandLine, tmp_path: Path) -> None:
     write(tmp_path / "t", ["the dog"], ["der Hund"])
-    files = (tmp_path / "t.de", tmp_path / "t.de", "--src", tmp_path / "t.en", "--ref", tmp_path / "t.de")
-    trained("compare", *files, "--html", tmp_path / "t.en").assert_fails(2, "would be overwritten: it is also an input")
+    files = (
+        tmp_path / "t.de",
+        tmp_path / "t.de",
+        "--src",
+        tmp_path / "t.en",
+        "--ref",
+        tmp_path / "t.de",
+    )
+    trained("compare", *files, "--html", tmp_path / "t.en").assert_fails(
+        2, "would be overwritten: it is also an input"
+    )
     assert (tmp_path / "t.en").read_text() == "the dog\n"

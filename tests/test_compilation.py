@@ -25,7 +25,9 @@ from nmt.train.loss import compiled_logits_loss, cross_entropy, fused_logits_los
 from nmt.train.session import check_specs, train
 from nmt.train.step import batch_loss
 
-needs_compiler = pytest.mark.skipif(" " in torch.__file__, reason="PyTorch does not compile in a path with a space")
+needs_compiler = pytest.mark.skipif(
+    " " in torch.__file__, reason="PyTorch does not compile in a path with a space"
+)
 SHAPES = [(3, 6, 5), (4, 7, 9), (2, 12, 11), (8, 5, 17)]
 """Sentences, maximum source and target length."""
 
@@ -40,12 +42,18 @@ def batches() -> list[Batch]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("variant", "path"), [("pre", "cpu"), ("shaw", "cpu"), ("pre", "gpu"), ("alibi", "gpu")])
-def test_model_compiles_into_few_graphs(variant: str, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("variant", "path"), [("pre", "cpu"), ("shaw", "cpu"), ("pre", "gpu"), ("alibi", "gpu")]
+)
+def test_model_compiles_into_few_graphs(
+    variant: str, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Without graph breaks, on the operators of either device."""
     if path == "gpu":
         monkeypatch.setattr(
-            Transformer, "_padding_mask", lambda self, mask_BS: additive_mask(mask_BS[:, None, None], torch.float32)
+            Transformer,
+            "_padding_mask",
+            lambda self, mask_BS: additive_mask(mask_BS[:, None, None], torch.float32),
         )
         monkeypatch.setattr(Attention, "attend", Attention.sdpa)
     torch._dynamo.reset()
@@ -96,14 +104,25 @@ def config(directory: Path, *changes: str) -> Config:
 
 @needs_compiler
 @pytest.mark.slow
-def test_compiled_training_equals_plain_training_and_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compiled_training_equals_plain_training_and_resumes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(compilation, "BACKEND", "eager")
     monkeypatch.setattr(loss_module, "_compile", lambda: fused_logits_loss)
-    shorter, compiled = ("train.steps=4", "train.valid_every=2", "train.ema=0.9"), "train.compile=[loss, model]"
-    runs = {"plain": shorter, "compiled": (*shorter, compiled), "part": (*shorter, compiled, "train.steps=2")}
+    shorter, compiled = (
+        ("train.steps=4", "train.valid_every=2", "train.ema=0.9"),
+        "train.compile=[loss, model]",
+    )
+    runs = {
+        "plain": shorter,
+        "compiled": (*shorter, compiled),
+        "part": (*shorter, compiled, "train.steps=2"),
+    }
     for name, changes in runs.items():
         train(config(tmp_path, *changes), tmp_path / name, device="cpu", precision="fp32")
-    assert tiny.losses(tmp_path / "compiled") == pytest.approx(tiny.losses(tmp_path / "plain"), rel=1e-4)
+    assert tiny.losses(tmp_path / "compiled") == pytest.approx(
+        tiny.losses(tmp_path / "plain"), rel=1e-4
+    )
     resumed = config_io.load(tmp_path / "part/config.yaml", ["train.steps=4"])
     assert resumed.train.compile == ("loss", "model")
     train(resumed, tmp_path / "part", resume=True, device="cpu")
@@ -115,7 +134,10 @@ def test_compiled_training_equals_plain_training_and_resumes(tmp_path: Path, mon
     [
         (("train.compile=[los]",), "train.compile: unknown part 'los'"),
         (("train.compile=[model]", "model.arch=rnn"), "does not support model.arch=rnn"),
-        (("train.compile=[model]", "model.position_encoding=floater(step=0.5)"), "does not support .*floater"),
+        (
+            ("train.compile=[model]", "model.position_encoding=floater(step=0.5)"),
+            "does not support .*floater",
+        ),
     ],
 )
 def test_invalid_compile_raises(changes: tuple[str, ...], message: str, tmp_path: Path) -> None:

@@ -22,7 +22,14 @@ from commandline import CommandLine, sentences, write
 
 from nmt import Translator
 from nmt.core.config import config_io
-from nmt.core.errors import CheckpointError, ConfigError, DataError, NMTError, StoppedError, UsageError
+from nmt.core.errors import (
+    CheckpointError,
+    ConfigError,
+    DataError,
+    NMTError,
+    StoppedError,
+    UsageError,
+)
 from nmt.engines import TokenScores
 from nmt.evaluate import calibration, test_sets
 from nmt.evaluate.calibration import Observations
@@ -35,28 +42,49 @@ from nmt.translation.guard import Guard
 from nmt.translation.result import Part, Translation, concatenate
 
 SENTENCES = [
-    "Ich habe Durst.", "Wo ist der Bahnhof?", "Guten Morgen!", "Wie geht es dir?", "Ich liebe dich.",
-    "Er arbeitet heute nicht.", "Das Wetter ist schön.", "Wir gehen nach Hause.",
-]  # fmt: skip
+    "Ich habe Durst.",
+    "Wo ist der Bahnhof?",
+    "Guten Morgen!",
+    "Wie geht es dir?",
+    "Ich liebe dich.",
+    "Er arbeitet heute nicht.",
+    "Das Wetter ist schön.",
+    "Wir gehen nach Hause.",
+]
 
 
 def make_calibration(**changes: object) -> Calibration:
     """Return a calibration in which a single feature, the mean probability, has a weight."""
-    features = {name: Feature(0.5, 0.1, 1.0 if name == "mean_probability" else 0.0) for name in FEATURE_SIGNS}
+    features = {
+        name: Feature(0.5, 0.1, 1.0 if name == "mean_probability" else 0.0)
+        for name in FEATURE_SIGNS
+    }
     fitted = Calibration(
-        0.25, 0.0, features, "expected quality", "chrF2", "step-000001", "0" * 64, "greedy", "dev", 100,
+        0.25,
+        0.0,
+        features,
+        "expected quality",
+        "chrF2",
+        "step-000001",
+        "0" * 64,
+        "greedy",
+        "dev",
+        100,
         {"pearson": 0.5, "spearman": 0.5, "kendall": 0.4, "calibration_error": 0.02},
-    )  # fmt: skip
+    )
     return replace(fitted, **changes)
 
 
 @pytest.fixture(scope="module")
 def calibrated(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
-    """A directory with runs/mine, a model of the copy task whose training ended with a calibration, and dev.en, .de."""
+    """A directory with runs/mine, a model of the copy task whose training ended with a calibration,
+    and dev.en, .de."""
     nmt = CommandLine(tmp_path_factory.mktemp("calibrated"))
     for pairs, split in ((600, "train"), (100, "valid"), (80, "dev")):
         tiny.copy_text(nmt.directory, pairs, split=split)
-    config = tiny.config(nmt.directory, "train.steps=60", "train.valid_every=30", "train.calibration_pairs=90")
+    config = tiny.config(
+        nmt.directory, "train.steps=60", "train.valid_every=30", "train.calibration_pairs=90"
+    )
     (nmt.directory / "mine.yaml").write_text(config_io.dump(config), encoding="utf-8")
     done = nmt.run("train", "--config", "mine.yaml", "--run", "runs/mine")
     (nmt.directory / "log").write_text(done.err, encoding="utf-8")
@@ -64,9 +92,20 @@ def calibrated(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
 
 
 def test_features_of_known_scores() -> None:
-    scores = TokenScores([math.log(0.5), math.log(0.25)], np.array([[0.5, 0.2, 0.3], [0.7, 0.05, 0.25]], np.float32))
-    expected = [0.375, math.log(0.125) / 2, math.log(0.25), math.log(3), math.log(2 / 3), math.log(0.25) / 2]
-    assert confidence.features(2, scores) == pytest.approx(expected, abs=1e-6)  # the first source token is covered
+    scores = TokenScores(
+        [math.log(0.5), math.log(0.25)], np.array([[0.5, 0.2, 0.3], [0.7, 0.05, 0.25]], np.float32)
+    )
+    expected = [
+        0.375,
+        math.log(0.125) / 2,
+        math.log(0.25),
+        math.log(3),
+        math.log(2 / 3),
+        math.log(0.25) / 2,
+    ]
+    assert confidence.features(2, scores) == pytest.approx(
+        expected, abs=1e-6
+    )  # the first source token is covered
     without = confidence.features(2, TokenScores([-math.inf, math.nan], None))
     assert math.isnan(without[-1])
     assert all(map(math.isfinite, without[:-1]))
@@ -75,7 +114,9 @@ def test_features_of_known_scores() -> None:
 def test_fit_recovers_known_expectations() -> None:
     rng = np.random.default_rng(1)
     features = rng.normal(size=(20_000, len(FEATURE_SIGNS)))
-    logit = 0.4 + 0.8 * features[:, 0] + 0.5 * features[:, 2] - 0.6 * np.abs(features[:, LENGTH_RATIO])
+    logit = (
+        0.4 + 0.8 * features[:, 0] + 0.5 * features[:, 2] - 0.6 * np.abs(features[:, LENGTH_RATIO])
+    )
     expected = 1 / (1 + np.exp(-logit))
     quality = rng.beta(3 * expected, 3 * (1 - expected))  # noisy, with these expectations
     half = Observations(features[:10_000], quality[:10_000])
@@ -83,7 +124,9 @@ def test_fit_recovers_known_expectations() -> None:
     predicted = fitted.predict(features[10_000:])
     assert np.abs(predicted - expected[10_000:]).max() < 0.06
     assert np.abs(predicted - expected[10_000:]).mean() < 0.01
-    result = calibration.reliability("held-out", predicted, Observations(features[10_000:], quality[10_000:]))
+    result = calibration.reliability(
+        "held-out", predicted, Observations(features[10_000:], quality[10_000:])
+    )
     assert result.calibration_error < 0.015
     assert result.mean_confidence == pytest.approx(result.mean_quality, abs=0.01)
     assert result.pearson == pytest.approx(np.corrcoef(predicted, quality[10_000:])[0, 1])
@@ -95,7 +138,9 @@ def test_confidence_never_rises_when_a_feature_gets_worse(seed: int) -> None:
     rng = np.random.default_rng(seed)
     features, quality = rng.normal(size=(60, len(FEATURE_SIGNS))), rng.random(60)  # unrelated
     fitted = calibration.fit(Observations(features, quality))
-    assert all(feature.weight * FEATURE_SIGNS[name] >= 0 for name, feature in fitted.features.items())
+    assert all(
+        feature.weight * FEATURE_SIGNS[name] >= 0 for name, feature in fitted.features.items()
+    )
     worse = features - 5 * np.array(list(FEATURE_SIGNS.values()))
     worse[:, LENGTH_RATIO] = fitted.log_length_ratio + 100
     assert (fitted.predict(worse) <= fitted.predict(features)).all()
@@ -118,7 +163,9 @@ def test_extreme_and_missing_features_give_a_confidence() -> None:
     assert model.predict(row)[0] == pytest.approx(1)
     assert model.predict(-row)[0] == pytest.approx(0)
     typical = np.array([[0.5, 0.5, 0.5, 0.5, 0.5, np.nan]])
-    assert model.predict(typical)[0] == pytest.approx(1 / (1 + math.exp(-0.25)))  # the mean replaces the coverage
+    assert model.predict(typical)[0] == pytest.approx(
+        1 / (1 + math.exp(-0.25))
+    )  # the mean replaces the coverage
 
 
 def test_correlations_with_ties() -> None:
@@ -128,7 +175,9 @@ def test_correlations_with_ties() -> None:
         return result.pearson, result.spearman, result.kendall
 
     assert correlations([1, 2, 3, 4, 5], [3, 4, 1, 2, 5]) == pytest.approx((0.2, 0.2, 0.2))
-    assert correlations([1, 2, 2, 3], [1, 9, 4, 16])[1:] == pytest.approx((0.9486833, 5 / math.sqrt(30)))
+    assert correlations([1, 2, 2, 3], [1, 9, 4, 16])[1:] == pytest.approx(
+        (0.9486833, 5 / math.sqrt(30))
+    )
     assert correlations([1, 2, 3], [8, 4, 2])[1:] == pytest.approx((-1, -1))
 
 
@@ -138,7 +187,9 @@ def test_calibration_error_of_known_bins() -> None:
     result = calibration.reliability("", confidences, observations)
     assert result.calibration_error == pytest.approx(0.15)
     assert [each.sentences for each in result.bins] == [10] * 10
-    assert (result.bins[0].mean_confidence, result.bins[-1].mean_quality) == pytest.approx((0.2, 0.6))
+    assert (result.bins[0].mean_confidence, result.bins[-1].mean_quality) == pytest.approx(
+        (0.2, 0.6)
+    )
 
 
 def test_confidence_of_a_line_is_the_mean_of_its_parts() -> None:
@@ -146,7 +197,9 @@ def test_confidence_of_a_line_is_the_mean_of_its_parts() -> None:
         return Part(Translation("a", 0.0, 0.0, ("x",) * tokens, confidence=confidence))
 
     assert concatenate([part(1, 0.9), part(3, 0.1)]).confidence == 0.3
-    assert concatenate([part(2, 0.7), part(0, None)]).confidence == 0.7  # a copy, such as a protected span
+    assert (
+        concatenate([part(2, 0.7), part(0, None)]).confidence == 0.7
+    )  # a copy, such as a protected span
     assert concatenate([part(2, 0.7), part(2, None)]).confidence is None
     assert concatenate([part(0, None)]).confidence is None
     assert concatenate([]).confidence is None
@@ -159,17 +212,25 @@ def test_file_round_trip_and_damage(tmp_path: Path) -> None:
     assert confidence.load(path) == original
     text = path.read_text()
     damaged = [
-        text[:-20], "[]", "", text.replace('"coverage"', '"cover"'), text.replace('"bias": 0.25', '"bias": NaN'),
-        text.replace('"bias": 0.25', '"bias": "0.25"'), text.replace('"std": 0.1', '"std": 0.0'),
-        text.replace('"metric"', '"metrics"'), text.replace('"weight": 1.0', '"weight": null'),
-    ]  # fmt: skip
+        text[:-20],
+        "[]",
+        "",
+        text.replace('"coverage"', '"cover"'),
+        text.replace('"bias": 0.25', '"bias": NaN'),
+        text.replace('"bias": 0.25', '"bias": "0.25"'),
+        text.replace('"std": 0.1', '"std": 0.0'),
+        text.replace('"metric"', '"metrics"'),
+        text.replace('"weight": 1.0', '"weight": null'),
+    ]
     for content in damaged:
         assert content != text
         path.write_text(content)
         with pytest.raises(CheckpointError, match=r"calibration\.json is damaged") as caught:
             confidence.load(path)
         assert "nmt calibrate" in caught.value.hint
-    with pytest.raises(NMTError, match=r"cannot write .*calibration\.json: No such file or directory"):
+    with pytest.raises(
+        NMTError, match=r"cannot write .*calibration\.json: No such file or directory"
+    ):
         original.save(tmp_path / "missing" / CALIBRATION)
     path.write_text(text.replace('"format": 1', '"format": 2'))
     with pytest.raises(CheckpointError, match="written by another version"):
@@ -197,7 +258,12 @@ def test_pretrained_models_know_wrong_translations() -> None:
 
 def test_guarded_translations_have_a_confidence() -> None:
     guard = Guard(Translator.load("de-en-small", precision="fp32"))
-    lines = ["Ich habe Durst.", "Schreib an a@example.org.", "https://example.org/", "Wo ist der Bahnhof? " * 20]
+    lines = [
+        "Ich habe Durst.",
+        "Schreib an a@example.org.",
+        "https://example.org/",
+        "Wo ist der Bahnhof? " * 20,
+    ]
     plain, address, copy, split = (n_best[0] for n_best in guard.stream([lines], details=True))
     assert plain.confidence > 0.6
     assert "a@example.org" in address.text
@@ -213,13 +279,19 @@ def test_pretrained_models_are_calibrated(name: str) -> None:
     assert found.held_out["pearson"] > 0.5
     assert found.held_out["calibration_error"] < 0.05
     card = (pretrained.DIRECTORY / name / "README.md").read_text()
-    assert f"| Tatoeba, validation split, cross-validation | {found.held_out['pearson']:.2f} |" in card
+    assert (
+        f"| Tatoeba, validation split, cross-validation | {found.held_out['pearson']:.2f} |" in card
+    )
 
 
 def test_training_calibrates_the_best_checkpoint(calibrated: CommandLine) -> None:
     run = calibrated.directory / "runs" / "mine"
     text = (calibrated.directory / "log").read_text()
-    assert re.search(r"calibrated the confidence of step-0000\d0 on 90 validation pairs: correlation with chrF2 ", text)
+    assert re.search(
+        r"calibrated the confidence of step-0000\d0 on 90 validation pairs: correlation with"
+        r" chrF2 ",
+        text,
+    )
     fitted = Translator.load(run).calibration
     assert (fitted.sentences, fitted.search) == (90, "beam(beam_size=4)")
     assert "calibrated on 90 sentences" in " ".join(calibrated("info", "runs/mine").out.split())
@@ -232,10 +304,15 @@ def test_training_calibrates_the_best_checkpoint(calibrated: CommandLine) -> Non
 def test_a_signal_during_calibration_also_skips_the_comparison(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("nmt.train.session.calibrate_translator", lambda *_, **__: os.kill(os.getpid(), signal.SIGTERM))
+    monkeypatch.setattr(
+        "nmt.train.session.calibrate_translator",
+        lambda *_, **__: os.kill(os.getpid(), signal.SIGTERM),
+    )
     with pytest.raises(StoppedError):
         train(tiny.config(tmp_path, "train.steps=2", "train.valid_every=2"), tmp_path / "start")
-    tuned = tiny.config(tmp_path, "train.steps=2", "train.valid_every=2", f"train.init_from={tmp_path / 'start'}")
+    tuned = tiny.config(
+        tmp_path, "train.steps=2", "train.valid_every=2", f"train.init_from={tmp_path / 'start'}"
+    )
     with pytest.raises(StoppedError):
         train(tuned, tmp_path / "tuned")
     logged = capfd.readouterr().err
@@ -248,7 +325,10 @@ def test_training_without_calibration(tmp_path: Path, capfd: pytest.CaptureFixtu
     config = tiny.config(tmp_path, "train.steps=2", "train.valid_every=2")
     train(config, tmp_path / "few")
     assert "no calibration: " in (text := capfd.readouterr().err)
-    assert "has 20 sentences to calibrate on, fewer than 50; to calibrate later: nmt calibrate --model" in text
+    assert (
+        "has 20 sentences to calibrate on, fewer than 50; to calibrate later: nmt calibrate --model"
+        in text
+    )
     train(replace(config, train=replace(config.train, calibration_pairs=0)), tmp_path / "off")
     assert "calibration" not in capfd.readouterr().err
     assert not list(tmp_path.glob(f"*/{CALIBRATION}"))
@@ -258,10 +338,14 @@ def test_training_without_calibration(tmp_path: Path, capfd: pytest.CaptureFixtu
 
 def test_calibration_is_deterministic_and_stops_at_the_deadline(calibrated: CommandLine) -> None:
     translator = Translator.load(calibrated.directory / "runs" / "mine", precision="fp32")
-    development = test_sets.file_test_set(calibrated.directory / "dev.en", [calibrated.directory / "dev.de"])
+    development = test_sets.file_test_set(
+        calibrated.directory / "dev.en", [calibrated.directory / "dev.de"]
+    )
     first, second = (calibration.calibrate(translator, development, "greedy") for _ in range(2))
     assert first == second
-    with pytest.raises(DataError, match="only 0 sentences could be translated within the time limit"):
+    with pytest.raises(
+        DataError, match="only 0 sentences could be translated within the time limit"
+    ):
         calibration.calibrate(translator, development, "greedy", deadline=time.monotonic())
 
 
@@ -272,7 +356,9 @@ def test_calibration_leaves_out_blank_and_split_lines(calibrated: CommandLine) -
     assert len(calibration.observe(translator, test, "greedy", calibration.CHRF).quality_N) == 2
     blank = test_sets.TestSet("blank", [""], [[""]])
     with pytest.raises(DataError, match="blank has only lines that are blank, split or protected"):
-        calibration.measure_reliability(translator, translator.calibration, blank, "greedy", calibration.CHRF)
+        calibration.measure_reliability(
+            translator, translator.calibration, blank, "greedy", calibration.CHRF
+        )
     other = calibration.QualityMetric("COMET (x)", calibration.CHRF.score)
     with pytest.raises(UsageError, match=r"calibrated for chrF2, not for COMET \(x\)"):
         calibration.measure_reliability(translator, translator.calibration, test, "greedy", other)
@@ -281,14 +367,21 @@ def test_calibration_leaves_out_blank_and_split_lines(calibrated: CommandLine) -
 def test_comet_as_quality_metric(calibrated: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     class Model:
         def predict(self, lines: list[dict[str, str]], **_: object) -> SimpleNamespace:
-            return SimpleNamespace(scores=[1.5 if line["mt"] == line["ref"] else -0.5 for line in lines])
+            return SimpleNamespace(
+                scores=[1.5 if line["mt"] == line["ref"] else -0.5 for line in lines]
+            )
 
     fake = SimpleNamespace(download_model=lambda name: name, load_from_checkpoint=lambda _: Model())
     monkeypatch.setitem(sys.modules, "comet", fake)
     metric = calibration.comet_quality("a/b")
-    assert metric.score(["s", "s"], ["x", "y"], [["x", "z"], ["y", "y"]]) == [1.0, 0.0]  # the first reference, limited
+    assert metric.score(["s", "s"], ["x", "y"], [["x", "z"], ["y", "y"]]) == [
+        1.0,
+        0.0,
+    ]  # the first reference, limited
     translator = Translator.load(calibrated.directory / "runs" / "mine", precision="fp32")
-    development = test_sets.file_test_set(calibrated.directory / "dev.en", [calibrated.directory / "dev.de"])
+    development = test_sets.file_test_set(
+        calibrated.directory / "dev.en", [calibrated.directory / "dev.de"]
+    )
     fitted, _ = calibration.calibrate(translator, development, "greedy", metric)
     assert fitted.metric == "COMET (a/b)"
     assert fitted.definition == "expected sentence COMET (a/b) of the translation, between 0 and 1"
@@ -300,7 +393,11 @@ def test_translate_shows_confidence(calibrated: CommandLine) -> None:
     assert [len(each) for each in columns] == [2, 2, 2]
     assert columns[1] == ["", ""]  # a blank line
     assert all(re.fullmatch(r"[01]\.\d\d", value) for value, _ in (columns[0], columns[2]))
-    both = calibrated("translate", "--show-scores", "--show-confidence", "ba be").out.rstrip("\n").split("\t")
+    both = (
+        calibrated("translate", "--show-scores", "--show-confidence", "ba be")
+        .out.rstrip("\n")
+        .split("\t")
+    )
     assert both[1:] == columns[0]
     record = json.loads(calibrated("translate", "--format", "jsonl", "ba be").out)
     assert f"{record['translations'][0]['confidence']:.2f}" == columns[0][0]
@@ -309,13 +406,15 @@ def test_translate_shows_confidence(calibrated: CommandLine) -> None:
     calibrated.run("translate", "-i", "in", "-o", "out", "--show-confidence", "--resume")
     assert (calibrated.directory / "out").read_text().startswith("0.50\tba\n")
     assert len((calibrated.directory / "out").read_text().splitlines()) == 3
-    calibrated("translate", "-i", "in", "-o", "out", "--show-scores", "--show-confidence", "--resume").assert_fails(
-        2, "out has a different output format"
-    )
+    calibrated(
+        "translate", "-i", "in", "-o", "out", "--show-scores", "--show-confidence", "--resume"
+    ).assert_fails(2, "out has a different output format")
 
 
 @pytest.mark.slow
-def test_checkpoints_other_than_the_best_have_their_own_calibration(calibrated: CommandLine, tmp_path: Path) -> None:
+def test_checkpoints_other_than_the_best_have_their_own_calibration(
+    calibrated: CommandLine, tmp_path: Path
+) -> None:
     nmt = CommandLine(Path(shutil.copytree(calibrated.directory, tmp_path / "copy")))
     run = nmt.directory / "runs/mine"
     (other,) = {*run.glob("step-*")} - {checkpoint.best(run)}
@@ -331,9 +430,14 @@ def test_checkpoints_other_than_the_best_have_their_own_calibration(calibrated: 
     best = checkpoint.best(run)
     assert best
     for model in (f"runs/mine/{best.name}", "runs/mine"):
-        assert re.search(r"wrote .*runs/mine/calibration.json", nmt("calibrate", "--model", model, *development).err)
+        assert re.search(
+            r"wrote .*runs/mine/calibration.json",
+            nmt("calibrate", "--model", model, *development).err,
+        )
     assert "calibrated on 80 sentences" in " ".join(nmt("info", "runs/mine").out.split())
-    shutil.copyfile(run / CALIBRATION, best / CALIBRATION)  # left from the time when another was the best
+    shutil.copyfile(
+        run / CALIBRATION, best / CALIBRATION
+    )  # left from the time when another was the best
     nmt.run("calibrate", "--model", best, *development)
     assert (best / CALIBRATION).read_bytes() == (run / CALIBRATION).read_bytes() != before
     shutil.copyfile(other / CALIBRATION, best / CALIBRATION)
@@ -342,24 +446,38 @@ def test_checkpoints_other_than_the_best_have_their_own_calibration(calibrated: 
     nmt.run("translate", "--model", "link", "--show-confidence", "ba be")
     (run / CALIBRATION).write_text("{")
     nmt.run("translate", "--model", other, "--show-confidence", "ba be")
-    nmt("translate", "--model", best, "--show-confidence", "ba be").assert_fails(1, "calibration.json is damaged")
+    nmt("translate", "--model", best, "--show-confidence", "ba be").assert_fails(
+        1, "calibration.json is damaged"
+    )
 
 
 def test_show_confidence_without_calibration(nmt: CommandLine) -> None:
     hint = "fit its confidence with nmt calibrate --model runs/tiny"
-    nmt("translate", "--show-confidence", "a", "-m", "runs/tiny").assert_fails(1, "runs/tiny is not calibrated", hint)
+    nmt("translate", "--show-confidence", "a", "-m", "runs/tiny").assert_fails(
+        1, "runs/tiny is not calibrated", hint
+    )
     nmt("translate", "--show-confidence", "a", "-m", "runs/tiny", "-m", "runs/tiny").assert_fails(
         2, "--show-confidence does not support ensembles"
     )
-    nmt("translate", "--show-confidence", "--document", "txt", stdin=b"a\n").assert_fails(2, "--show-confidence")
-    assert json.loads(nmt("translate", "--format", "jsonl", "a").out)["translations"][0]["confidence"] is None
+    nmt("translate", "--show-confidence", "--document", "txt", stdin=b"a\n").assert_fails(
+        2, "--show-confidence"
+    )
+    assert (
+        json.loads(nmt("translate", "--format", "jsonl", "a").out)["translations"][0]["confidence"]
+        is None
+    )
     make_calibration().save(nmt.directory / "runs" / "tiny" / CALIBRATION)
     done = nmt("translate", "--show-confidence", "a", "-m", "runs/tiny")
-    assert "ignoring runs/tiny/calibration.json: it belongs to other weights, those of step-000001" in done.err
+    assert (
+        "ignoring runs/tiny/calibration.json: it belongs to other weights, those of step-000001"
+        in done.err
+    )
     done.assert_fails(1, "runs/tiny is not calibrated", hint)
     assert "calibrated" not in nmt("info", "runs/tiny").out
     (nmt.directory / "runs" / "tiny" / CALIBRATION).write_text("{")
-    nmt("translate", "--format", "jsonl", "a").assert_fails(1, "runs/tiny/calibration.json is damaged", "nmt calibrate")
+    nmt("translate", "--format", "jsonl", "a").assert_fails(
+        1, "runs/tiny/calibration.json is damaged", "nmt calibrate"
+    )
     done = nmt.run("translate", "a")
     assert "calibrat" not in done.err
 
@@ -367,7 +485,15 @@ def test_show_confidence_without_calibration(nmt: CommandLine) -> None:
 def test_calibrate_command(calibrated: CommandLine, tmp_path: Path) -> None:
     nmt = CommandLine(Path(shutil.copytree(calibrated.directory, tmp_path / "here")))
     done = nmt.run(
-        "calibrate", "--model", "runs/mine", "--src", "dev.en", "--ref", "dev.de", "--html", "pages/report.html"
+        "calibrate",
+        "--model",
+        "runs/mine",
+        "--src",
+        "dev.en",
+        "--ref",
+        "dev.de",
+        "--html",
+        "pages/report.html",
     )
     assert "wrote runs/mine/calibration.json" in done.err
     assert re.search(r"^dev.en, cross-validation +80 ", done.out, re.MULTILINE)
@@ -375,7 +501,9 @@ def test_calibrate_command(calibrated: CommandLine, tmp_path: Path) -> None:
     assert page.count("<svg") == 1
     assert page.count("<circle") == 10
     assert "<h1>Calibration of mine/step-0000" in page
-    report = json.loads(nmt("calibrate", "--model", "runs/mine", "--json").out)  # on the validation split of the run
+    report = json.loads(
+        nmt("calibrate", "--model", "runs/mine", "--json").out
+    )  # on the validation split of the run
     assert report["calibration"]["sentences"] == 100
     assert [each["sentences"] for each in report["reliability"]] == [100]
     existing = (nmt.directory / "runs" / "mine" / CALIBRATION).read_bytes()
@@ -387,19 +515,29 @@ def test_calibrate_command(calibrated: CommandLine, tmp_path: Path) -> None:
 
 def test_calibrate_command_errors(nmt: CommandLine) -> None:
     run = ("calibrate", "--model", "runs/tiny")
-    nmt(*run).assert_fails(1, "text/valid has 20 sentences to calibrate on, fewer than 50", "larger development set")
+    nmt(*run).assert_fails(
+        1, "text/valid has 20 sentences to calibrate on, fewer than 50", "larger development set"
+    )
     nmt(*run, "--src", "text.en").assert_fails(2, "--src and --ref must be used together")
     both = ("--src", "text.en", "--ref", "text.de")
     nmt(*run, *both, "--data", "tatoeba").assert_fails(2, "pass either --src and --ref, or --data")
     nmt(*run, "--evaluate-only").assert_fails(2, "--evaluate-only needs a test set")
     nmt(*run, "--evaluate-only", "--data", "tatoeba").assert_fails(2, "--data is for fitting")
-    nmt(*run, "--evaluate-only", *both).assert_fails(1, "is not calibrated", "leave out --evaluate-only")
-    nmt(*run, "--data", "tatoeb").assert_fails(2, "unknown corpus 'tatoeb'", "did you mean 'tatoeba'?")
+    nmt(*run, "--evaluate-only", *both).assert_fails(
+        1, "is not calibrated", "leave out --evaluate-only"
+    )
+    nmt(*run, "--data", "tatoeb").assert_fails(
+        2, "unknown corpus 'tatoeb'", "did you mean 'tatoeba'?"
+    )
     nmt(*run, *both, "--html", "text.en").assert_fails(2, "text.en would be overwritten")
     nmt(*run, *both, "--comet", "a/b").assert_fails(2, "COMET is not installed")
     data = json.loads((nmt.directory / "runs" / "tiny" / "data.json").read_text())
-    (nmt.directory / "runs" / "tiny" / "data.json").write_text(json.dumps(data | {"imported": {"source": "x"}}))
-    nmt(*run).assert_fails(2, "the training data of runs/tiny, an imported model, is unknown", "--src and --ref")
+    (nmt.directory / "runs" / "tiny" / "data.json").write_text(
+        json.dumps(data | {"imported": {"source": "x"}})
+    )
+    nmt(*run).assert_fails(
+        2, "the training data of runs/tiny, an imported model, is unknown", "--src and --ref"
+    )
 
 
 def test_calibration_of_a_pretrained_model_is_written_under_runs(tmp_path: Path) -> None:
@@ -407,17 +545,29 @@ def test_calibration_of_a_pretrained_model_is_written_under_runs(tmp_path: Path)
     write(tmp_path / "dev", *sentences(60))
     done = nmt.run("calibrate", "--model", "en-de-small", "--src", "dev.en", "--ref", "dev.de")
     assert "wrote runs/pretrained/en-de-small/calibration.json" in done.err
-    assert "calibrated on 60 sentences of dev.en" in " ".join(nmt("info", "en-de-small").out.split())
+    assert "calibrated on 60 sentences of dev.en" in " ".join(
+        nmt("info", "en-de-small").out.split()
+    )
     own = nmt("translate", "-m", "en-de-small", "--show-confidence", "the cat sees the dog.").out
     shutil.rmtree(tmp_path / "runs")
-    assert nmt("translate", "-m", "en-de-small", "--show-confidence", "the cat sees the dog.").out != own
+    assert (
+        nmt("translate", "-m", "en-de-small", "--show-confidence", "the cat sees the dog.").out
+        != own
+    )
 
 
 def test_exports_keep_the_calibration(calibrated: CommandLine) -> None:
-    calibrated.run("export", "runs/mine", "--to", "safetensors(weights='bf16')", "--min-agreement", "0.5")
+    calibrated.run(
+        "export", "runs/mine", "--to", "safetensors(weights='bf16')", "--min-agreement", "0.5"
+    )
     text = ("ba be", "do du")
     original, exported = (
-        [line.split("\t") for line in calibrated("translate", "--show-confidence", "-m", model, *text).out.splitlines()]
+        [
+            line.split("\t")
+            for line in calibrated(
+                "translate", "--show-confidence", "-m", model, *text
+            ).out.splitlines()
+        ]
         for model in ("runs/mine", "runs/mine/safetensors")
     )
     assert len(original) == len(exported) == 2
@@ -429,6 +579,8 @@ def test_exports_keep_the_calibration(calibrated: CommandLine) -> None:
 def test_ctranslate2_export_has_a_confidence_without_attention(calibrated: CommandLine) -> None:
     pytest.importorskip("ctranslate2")
     done = calibrated.run("export", "runs/mine", "--to", "ctranslate2")
-    done = calibrated.run("translate", "--show-confidence", "-m", "runs/mine", "--engine", "ctranslate2", "ba be")
+    done = calibrated.run(
+        "translate", "--show-confidence", "-m", "runs/mine", "--engine", "ctranslate2", "ba be"
+    )
     native = calibrated("translate", "--show-confidence", "-m", "runs/mine", "ba be").out
     assert float(done.out.split("\t")[0]) == pytest.approx(float(native.split("\t")[0]), abs=0.25)

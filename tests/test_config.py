@@ -1,4 +1,5 @@
-"""Config files and overrides are parsed strictly: every value takes effect or raises an error with a hint."""
+"""Config files and overrides are parsed strictly: every value takes effect or raises an error with
+a hint."""
 
 from __future__ import annotations
 
@@ -36,7 +37,9 @@ def test_built_in_configs_load_and_their_specs_resolve(path: Path) -> None:
 def test_quickstart_config_contains_every_option() -> None:
     tree = yaml.safe_load((CONFIGS[0].parent / "quickstart.yaml").read_text(encoding="utf-8"))
     named = [f"{k}.{inner}" for k, v in tree.items() if isinstance(v, dict) for inner in v]
-    assert sorted([*named, *(k for k, v in tree.items() if not isinstance(v, dict))]) == sorted(config_io.OPTION_TYPES)
+    assert sorted([*named, *(k for k, v in tree.items() if not isinstance(v, dict))]) == sorted(
+        config_io.OPTION_TYPES
+    )
 
 
 @pytest.mark.parametrize(
@@ -56,10 +59,18 @@ def test_quickstart_config_contains_every_option() -> None:
         ("data: {train: multi30k}", "data.train: expected a list of str, got 'multi30k'", ""),
         ("train: {steps: 0}", "train.steps must be at least 1, got 0", ""),
         ("model: {dropout: 1.0}", "model.dropout must be at least 0 and below 1", ""),
-        ("train: {best_metric: blue}", "train.best_metric: unknown value 'blue'", "did you mean 'bleu'?"),
+        (
+            "train: {best_metric: blue}",
+            "train.best_metric: unknown value 'blue'",
+            "did you mean 'bleu'?",
+        ),
         ("train: {max_length: 9999}", "must not exceed train.batch_tokens", "longest pair"),
         ("data: {src: en, tgt: en}", "data.src and data.tgt are both 'en'", ""),
-        ("data: {src: 'x y'}", "source language 'x y' is not a language code", "letters, digits, hyphens"),
+        (
+            "data: {src: 'x y'}",
+            "source language 'x y' is not a language code",
+            "letters, digits, hyphens",
+        ),
         ("data: {tgt: ''}", "target language '' is not a language code", "pt-BR"),
         ("data: {tgt: ../de}", "target language '../de' is not a language code", "zh_Hans"),
         ("data: {tgt: dé}", "target language 'dé' is not a language code", ""),
@@ -70,7 +81,9 @@ def test_quickstart_config_contains_every_option() -> None:
         ("model:\n  dim: 32\n  dim: 64", "line 3: duplicate key 'dim'", ""),
     ],
 )
-def test_invalid_configs_raise_errors_with_hints(text: str, message: str, hint: str, tmp_path: Path) -> None:
+def test_invalid_configs_raise_errors_with_hints(
+    text: str, message: str, hint: str, tmp_path: Path
+) -> None:
     error = config_error(text, tmp_path)
     assert message in error.message
     assert hint in error.hint
@@ -94,7 +107,11 @@ def test_invalid_configs_raise_errors_with_hints(text: str, message: str, hint: 
         ("search=beam(beam_size='x')", "search 'beam': beam_size must be int, got 'x'", ""),
         ("data.clean=[dedupe]", "unknown cleaning step 'dedupe'", "did you mean 'dedup'?"),
         ("data.train=[multi30]", "unknown corpus 'multi30'", "did you mean 'multi30k'?"),
-        ("train.source_noise=[lowercase(q=1)]", "noise 'lowercase' has no option 'q'", "its options: p"),
+        (
+            "train.source_noise=[lowercase(q=1)]",
+            "noise 'lowercase' has no option 'q'",
+            "its options: p",
+        ),
     ],
 )
 def test_invalid_specs_raise_errors_with_hints(spec: str, message: str, hint: str) -> None:
@@ -114,9 +131,17 @@ def test_invalid_specs_raise_errors_with_hints(spec: str, message: str, hint: st
         ("data.train=tatoeba", lambda c: c.data.train, ("tatoeba",)),
         ("data.train=[tatoeba, multi30k]", lambda c: c.data.train, ("tatoeba", "multi30k")),
         ("data.clean=", lambda c: c.data.clean, ()),
-        ("data.train=files(train='a, b', valid='c')", lambda c: c.data.train, ("files(train='a, b', valid='c')",)),
+        (
+            "data.train=files(train='a, b', valid='c')",
+            lambda c: c.data.train,
+            ("files(train='a, b', valid='c')",),
+        ),
         ("data.train+=tatoeba", lambda c: c.data.train, ("phrasebook", "tatoeba")),
-        ("data.train += [tatoeba, multi30k]", lambda c: c.data.train, ("phrasebook", "tatoeba", "multi30k")),
+        (
+            "data.train += [tatoeba, multi30k]",
+            lambda c: c.data.train,
+            ("phrasebook", "tatoeba", "multi30k"),
+        ),
         ("seed=7", lambda c: c.seed, 7),
         ("search=greedy", lambda c: c.search, "greedy"),
     ],
@@ -144,13 +169,17 @@ def test_invalid_overrides_raise(override: str, message: str) -> None:
 
 
 def test_dump_and_load_round_trip(tmp_path: Path) -> None:
-    config = config_io.load(None, ["train.eps=1e-7", "data.src=no", "data.clean=[]", "search=beam(beam_size=7)"])
+    config = config_io.load(
+        None, ["train.eps=1e-7", "data.src=no", "data.clean=[]", "search=beam(beam_size=7)"]
+    )
     (tmp_path / "c.yaml").write_text(config_io.dump(config), encoding="utf-8")
     assert config_io.load(tmp_path / "c.yaml") == config
     assert config_io.load(None) == Config()
 
 
-def test_a_directory_does_not_hide_a_built_in_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_directory_does_not_hide_a_built_in_config(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "multi30k").mkdir()
     assert config_io.find("multi30k").name == "multi30k.yaml"
@@ -179,19 +208,33 @@ def test_resolve_binds_options_and_keeps_defaults() -> None:
 @pytest.mark.parametrize(
     "spec",
     [
-        "", "(", "beam(", "beam)", "beam(5)", "beam(beam_size=5, beam_size=6)", "beam(beam_size=n)", "beam(*[5])",
+        "",
+        "(",
+        "beam(",
+        "beam)",
+        "beam(5)",
+        "beam(beam_size=5, beam_size=6)",
+        "beam(beam_size=n)",
+        "beam(*[5])",
         "beam(**{'beam_size': 5})",
-        "beam(beam_size=5)(top_beams=1)", "beam(beam_size=5) or greedy",
-        "beam; greedy", "beam(beam_size={[5]: 5})", "beam(beam_size=\0)",
-        f"beam(beam_size={'-' * 9000}5)", "über beam", "2beam",
+        "beam(beam_size=5)(top_beams=1)",
+        "beam(beam_size=5) or greedy",
+        "beam; greedy",
+        "beam(beam_size={[5]: 5})",
+        "beam(beam_size=\0)",
+        f"beam(beam_size={'-' * 9000}5)",
+        "über beam",
+        "2beam",
     ],
-)  # fmt: skip
+)
 def test_invalid_spec_raises(spec: str) -> None:
     with pytest.raises(ConfigError, match="cannot read"):
         parse(spec)
 
 
-@given(st.text(max_size=40) | st.text("beam(beam_size=5,)'\" [{:}]", max_size=20).map("beam(".__add__))
+@given(
+    st.text(max_size=40) | st.text("beam(beam_size=5,)'\" [{:}]", max_size=20).map("beam(".__add__)
+)
 def test_any_string_parses_or_raises_config_error(spec: str) -> None:
     with contextlib.suppress(ConfigError):
         name, options = parse(spec)

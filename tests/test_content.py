@@ -12,7 +12,13 @@ import pytest
 
 from nmt import Guard, Translation, Translator
 from nmt.text.number_words import find_number_words, spell_number
-from nmt.translation.content import content_problems, find_items, has_lone_mark, number_problems, unbalanced_marks
+from nmt.translation.content import (
+    content_problems,
+    find_items,
+    has_lone_mark,
+    number_problems,
+    unbalanced_marks,
+)
 from nmt.translation.marks import restore_marks
 from nmt.translation.segments import FixedSpan, Line
 from nmt.translation.stand_ins import digits_for_words
@@ -32,20 +38,34 @@ def test_spelled_numbers_are_found_with_their_value(language: str) -> None:
 @pytest.mark.parametrize(
     ("language", "text", "expected"),
     [
-        ("en", "in nineteen eighty-four at six-thirty", {"nineteen eighty-four": 1984, "six": 6, "thirty": 30}),
+        (
+            "en",
+            "in nineteen eighty-four at six-thirty",
+            {"nineteen eighty-four": 1984, "six": 6, "thirty": 30},
+        ),
         ("en", "the twenty-first of May", {"twenty-first": 21}),
-        ("en", "one second, a hundred and two, a million", {"a hundred and two": 102, "a million": 1_000_000}),
+        (
+            "en",
+            "one second, a hundred and two, a million",
+            {"a hundred and two": 102, "a million": 1_000_000},
+        ),
         ("en", "two and three, one two three", {"two": 2, "three": 3}),
         ("en", "someone often attends, 10 million", {}),
         ("de", "neunzehnhundertvierundachtzig", {"neunzehnhundertvierundachtzig": 1984}),
         ("de", "am dritten und einundzwanzigsten Mai", {"dritten": 3, "einundzwanzigsten": 21}),
-        ("de", "eine Million, ein Hund, zwei Millionen", {"eine Million": 1_000_000, "zwei Millionen": 2_000_000}),
+        (
+            "de",
+            "eine Million, ein Hund, zwei Millionen",
+            {"eine Million": 1_000_000, "zwei Millionen": 2_000_000},
+        ),
         ("de", "Achte auf Hunderte und Zweifel", {}),
         ("fr", "deux cents", {}),
     ],
 )
 def test_number_words_in_text(language: str, text: str, expected: dict[str, int]) -> None:
-    assert {text[each.start : each.end]: each.value for each in find_number_words(text, language)} == expected
+    assert {
+        text[each.start : each.end]: each.value for each in find_number_words(text, language)
+    } == expected
 
 
 def test_number_words_become_digits_and_words_again() -> None:
@@ -57,10 +77,15 @@ def test_number_words_become_digits_and_words_again() -> None:
     (moved,) = rewritten.line.fixed
     assert rewritten.line.text[moved.start : moved.end] == "a@b.de"
     assert {symbol: span.translation for symbol, span in rewritten.spans.items()} == {
-        "2": "zwei", "29": "neunundzwanzig", "3.": "3.",
-    }  # fmt: skip
+        "2": "zwei",
+        "29": "neunundzwanzig",
+        "3.": "3.",
+    }
     assert digits_for_words(Line("A dog."), "en", "de") is None
-    for text, src, tgt in (("Call at two-twenty.", "en", "de"), ("Ruf um zwei Uhr zwanzig an.", "de", "en")):
+    for text, src, tgt in (
+        ("Call at two-twenty.", "en", "de"),
+        ("Ruf um zwei Uhr zwanzig an.", "de", "en"),
+    ):
         time = digits_for_words(Line(text), src, tgt)
         assert time is not None
         assert "2:20" in time.line.text
@@ -83,7 +108,11 @@ def test_number_words_become_digits_and_words_again() -> None:
         ),
         ("Go, go! Go, go!", "Los, los! Los, los!", []),
         ("We need salt, oil, rice and tea.", "Wir brauchen Salz, Öl und Tee.", ["missing-item"]),
-        ("We need salt, oil, rice and tea.", "Wir brauchen Salz, Öl, Öl und Tee.", ["missing-item"]),
+        (
+            "We need salt, oil, rice and tea.",
+            "Wir brauchen Salz, Öl, Öl und Tee.",
+            ["missing-item"],
+        ),
         ("We need salt, oil, rice, and tea.", "Wir brauchen Salz, Öl, Reis und Tee.", []),
         ("Is it that, what you want, Tom?", "Willst du das, Tom?", []),
         ("He (my brother) sleeps.", "Er, mein Bruder, schläft.", ["unbalanced: ("]),
@@ -129,12 +158,24 @@ def test_items_of_lists() -> None:
 
 def test_marks_are_restored_around_aligned_words() -> None:
     alignment = [(0, 0), (1, 1), (2, 2), (3, 3)]
-    assert restore_marks("He (my brother) sleeps.", "Er mein Bruder schläft.", alignment) == "Er (mein Bruder) schläft."
-    assert restore_marks('Say "good day" now.', 'Sag "guten Tag jetzt.', alignment) == 'Sag "guten Tag" jetzt.'
+    assert (
+        restore_marks("He (my brother) sleeps.", "Er mein Bruder schläft.", alignment)
+        == "Er (mein Bruder) schläft."
+    )
+    assert (
+        restore_marks('Say "good day" now.', 'Sag "guten Tag jetzt.', alignment)
+        == 'Sag "guten Tag" jetzt.'
+    )
     rng = random.Random(1)
     for _ in range(200):  # balanced, whatever the alignment
-        words = [rng.choice(["a", "(b", "c)", '"d"', "(e)", '"f', 'g"']) for _ in range(rng.randint(1, 8))]
-        source, text = " ".join(words), " ".join(rng.sample("u v w x y z".split(), rng.randint(1, 6)))
+        words = [
+            rng.choice(["a", "(b", "c)", '"d"', "(e)", '"f', 'g"'])
+            for _ in range(rng.randint(1, 8))
+        ]
+        source, text = (
+            " ".join(words),
+            " ".join(rng.sample("u v w x y z".split(), rng.randint(1, 6))),
+        )
         pairs = [(rng.randrange(8), rng.randrange(6)) for _ in range(6)]
         restored = restore_marks(source, text, pairs)
         if unbalanced_marks(source, text):
@@ -158,12 +199,26 @@ def test_words_that_the_tokenizer_cannot_spell_are_copied() -> None:
     assert found("Send JSON and XHTML over USB-C, NOT STRENGTH.") == ["JSON", "XHTML", "USB-C"]
     assert found("WHERE IS THE STATION?") == []
     assert found("STOP!") == []
-    lines = ["The ﬁre is hot.", "I`m tired.", "- I am tired.", "\t• I am tired.", "<p>I am tired.</p>"]
+    lines = [
+        "The ﬁre is hot.",
+        "I`m tired.",
+        "- I am tired.",
+        "\t• I am tired.",
+        "<p>I am tired.</p>",
+    ]
     expected = ["The fire is hot.", "I'm tired.", "I am tired.", "I am tired."]
     plain = Guard(translator).translate(expected)
     translated = Guard(translator).translate(lines)
-    assert translated == [plain[0], plain[1], f"- {plain[2]}", f"\t• {plain[3]}", f"<p>{plain[3]}</p>"]
-    tabs = Guard(translator).translate(["I am tired.\tThe dog sleeps.", "\tI am tired.\t\tI am tired."])
+    assert translated == [
+        plain[0],
+        plain[1],
+        f"- {plain[2]}",
+        f"\t• {plain[3]}",
+        f"<p>{plain[3]}</p>",
+    ]
+    tabs = Guard(translator).translate(
+        ["I am tired.\tThe dog sleeps.", "\tI am tired.\t\tI am tired."]
+    )
     assert tabs == ["Ich bin müde.\tDer Hund schläft.", "\tIch bin müde.\t\tIch bin müde."]
     assert Guard(translator).translate(["Я живу в Москве."]) == ["Я живу в Москве."]
 
@@ -186,7 +241,9 @@ def test_translations_are_complete(model: str) -> None:
     values = range(13, 1000, 61)
     numbers = guard.translate([frame.format(spell_number(value, src)) for value in values])
     for value, translation in zip(values, numbers, strict=True):
-        assert value in [number.value for number in find_number_words(translation, tgt)], translation
+        assert value in [number.value for number in find_number_words(translation, tgt)], (
+            translation
+        )
     names = ["Max", "Peter", "Anna", "Tom", "Lisa", "Paul"]
     joint = {"en": "{} and {} are here.", "de": "{} und {} sind hier."}[src]
     (listed,) = guard.translate([joint.format(", ".join(names[:-1]), names[-1])])
@@ -197,9 +254,17 @@ def test_lost_sentences_are_translated_one_by_one() -> None:
     translator = Translator.load("en-de-small")
     stream = translator.stream
 
-    def first_sentences(chunks: Iterable[Sequence[str | Line]], *arguments: Any, **options: Any) -> Iterator[Any]:
-        texts = [[each.text if isinstance(each, Line) else each for each in chunk] for chunk in chunks]
-        return stream([[re.split(r"(?<=\.) ", text)[0] for text in chunk] for chunk in texts], *arguments, **options)
+    def first_sentences(
+        chunks: Iterable[Sequence[str | Line]], *arguments: Any, **options: Any
+    ) -> Iterator[Any]:
+        texts = [
+            [each.text if isinstance(each, Line) else each for each in chunk] for chunk in chunks
+        ]
+        return stream(
+            [[re.split(r"(?<=\.) ", text)[0] for text in chunk] for chunk in texts],
+            *arguments,
+            **options,
+        )
 
     translator.stream = first_sentences  # type: ignore[method-assign]
     [[best]] = Guard(translator).stream([["I am tired. The dog sleeps."]])

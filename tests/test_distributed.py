@@ -28,12 +28,22 @@ from nmt.train.distributed import RankGroup
 
 pytestmark = pytest.mark.slow
 EXACT = {
-    "model__dropout": "0.0", "train__label_smoothing": "0.1", "train__valid_every": "20", "train__steps": "20",
-    "train__subword_regularization": "unigram(alpha=0.2)", "data__replay": "files(train='text')",
-    "data__clean": "[normalize]",  # dedup would drop the replay corpus, which equals the training corpus
-}  # fmt: skip
+    "model__dropout": "0.0",
+    "train__label_smoothing": "0.1",
+    "train__valid_every": "20",
+    "train__steps": "20",
+    "train__subword_regularization": "unigram(alpha=0.2)",
+    "data__replay": "files(train='text')",
+    # Dedup would drop the replay corpus, which equals the training corpus
+    "data__clean": "[normalize]",
+}
 TWO_RANKS = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
-TORCHRUN = (*TWO_RANKS, "-m", "nmt", "--")  # without --, torchrun would parse --run as one of its own options
+TORCHRUN = (
+    *TWO_RANKS,
+    "-m",
+    "nmt",
+    "--",
+)  # without --, torchrun would parse --run as one of its own options
 
 
 def finish(process: subprocess.Popen[bytes]) -> tuple[str, str]:
@@ -53,9 +63,18 @@ def test_two_ranks_equal_gradient_accumulation_over_two_batches(
     overlap: str, all_reduce_precision: str, nmt: CommandLine
 ) -> None:
     precision = ("--precision", "fp32")
-    nmt.run(*training("runs/alone", "files(train='text')", *precision, train__grad_accumulation="2", **EXACT))
-    options = EXACT | {"train__overlap_all_reduce": overlap, "train__all_reduce_precision": all_reduce_precision}
-    done = nmt.process(*training("runs/two", "files(train='text')", *precision, **options), program=TORCHRUN).check()
+    nmt.run(
+        *training(
+            "runs/alone", "files(train='text')", *precision, train__grad_accumulation="2", **EXACT
+        )
+    )
+    options = EXACT | {
+        "train__overlap_all_reduce": overlap,
+        "train__all_reduce_precision": all_reduce_precision,
+    }
+    done = nmt.process(
+        *training("runs/two", "files(train='text')", *precision, **options), program=TORCHRUN
+    ).check()
     assert done.out == "runs/two/step-000020\n"  # only rank 0 prints
     assert done.err.count("nmt: update 20: validation loss") == 1
     assert "2 × cpu" in done.err
@@ -71,7 +90,9 @@ def test_two_ranks_equal_gradient_accumulation_over_two_batches(
     assert checkpoint.read_progress(nmt.directory / "runs/two/step-000020").precision == "float32"
 
 
-def test_resuming_with_two_ranks_is_exact_and_the_number_of_ranks_can_change(nmt: CommandLine) -> None:
+def test_resuming_with_two_ranks_is_exact_and_the_number_of_ranks_can_change(
+    nmt: CommandLine,
+) -> None:
     options = {
         "train__steps": "16",
         "train__valid_every": "8",
@@ -116,9 +137,13 @@ with process_group(cpu) as group:
 
 def test_muon_and_a_teacher_compute_the_same_update_on_every_rank(nmt: CommandLine) -> None:
     options = [
-        "data.train=files(train='text')", "train.optimizer=muon", "train.teacher=runs/tiny", "model.dropout=0.0",
-        f"tokenizer.model={nmt.directory / 'runs/tiny/spm.model'}", "train.schedule=constant(warmup=1)",
-    ]  # fmt: skip
+        "data.train=files(train='text')",
+        "train.optimizer=muon",
+        "train.teacher=runs/tiny",
+        "model.dropout=0.0",
+        f"tokenizer.model={nmt.directory / 'runs/tiny/spm.model'}",
+        "train.schedule=constant(warmup=1)",
+    ]
     tiny = config_io.load(nmt.directory / "runs/tiny/config.yaml").model
     (nmt.directory / "updates.py").write_text(UPDATES)
     for ranks, accumulation in ((1, 2), (2, 1)):
@@ -126,7 +151,10 @@ def test_muon_and_a_teacher_compute_the_same_update_on_every_rank(nmt: CommandLi
         config = replace(config, model=replace(tiny, dropout=0.0))
         (nmt.directory / "config.yaml").write_text(config_io.dump(config))
         nmt.process(program=(*(TWO_RANKS if ranks > 1 else ()), "updates.py")).check()
-    alone, one, two = (load_file(nmt.directory / f"rank-{rank}.safetensors") for rank in ("0-of-1", "0-of-2", "1-of-2"))
+    alone, one, two = (
+        load_file(nmt.directory / f"rank-{rank}.safetensors")
+        for rank in ("0-of-1", "0-of-2", "1-of-2")
+    )
     assert all(torch.equal(one[name], two[name]) for name in one)
     # Orthogonalization amplifies rounding differences of small singular values.
     assert all((one[name] - alone[name]).abs().max() < 1e-3 for name in one)
@@ -152,7 +180,9 @@ def test_killed_rank_ends_training(rank: int, nmt: CommandLine) -> None:
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_signal_to_one_rank_stops_all_ranks_and_saves(number: signal.Signals, nmt: CommandLine) -> None:
+def test_signal_to_one_rank_stops_all_ranks_and_saves(
+    number: signal.Signals, nmt: CommandLine
+) -> None:
     changes = {"train__steps": "1000000", "train__valid_every": "1000000", "train__log_every": "1"}
     process = nmt.start(*training("runs/stops", "files(train='text')", **changes), program=TORCHRUN)
     wait_until(process, (nmt.directory / "runs/stops/metrics.jsonl").exists)
@@ -160,7 +190,10 @@ def test_signal_to_one_rank_stops_all_ranks_and_saves(number: signal.Signals, nm
     _, err = finish(process)
     assert process.returncode == 1, err  # of torchrun; its commands ended with exit code 75
     assert "exitcode  : 75" in err
-    assert re.search(r"stopped and saved at update .*; continue with: torchrun OPTIONS -m nmt -- train --run", err)
+    assert re.search(
+        r"stopped and saved at update .*; continue with: torchrun OPTIONS -m nmt -- train --run",
+        err,
+    )
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
@@ -176,7 +209,9 @@ def test_signal_to_torchrun_saves(number: signal.Signals, nmt: CommandLine) -> N
 
 
 def test_ranks_with_different_data_do_not_train(nmt: CommandLine) -> None:
-    script = "import os\n\nfrom nmt.cli import main\n\nos.chdir(f\"rank{os.environ['RANK']}\")\nmain()\n"
+    script = (
+        "import os\n\nfrom nmt.cli import main\n\nos.chdir(f\"rank{os.environ['RANK']}\")\nmain()\n"
+    )
     (nmt.directory / "main.py").write_text(script)
     for rank in range(2):
         (nmt.directory / f"rank{rank}").mkdir()
@@ -212,7 +247,9 @@ def test_an_error_of_the_first_rank_ends_the_others_without_a_message() -> None:
 def test_commands_for_a_single_process(command: str, nmt: CommandLine) -> None:
     under_torchrun = CommandLine(nmt.directory, nmt.environment | {"WORLD_SIZE": "2", "RANK": "1"})
     under_torchrun.run(command, "--help")
-    under_torchrun(command).assert_fails(2, f"(rank 1) nmt {command} supports a single process only", "torchrun")
+    under_torchrun(command).assert_fails(
+        2, f"(rank 1) nmt {command} supports a single process only", "torchrun"
+    )
 
 
 def test_a_world_size_without_torchrun_is_an_error(nmt: CommandLine) -> None:

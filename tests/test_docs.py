@@ -30,7 +30,11 @@ def read(path: Path) -> str:
 def command_lines(page: Path) -> list[str]:
     """Return the nmt commands in a page's code blocks, without `nmt` and comments."""
     blocks = re.findall(r"^```\w*\n(.*?)^```", read(page), re.MULTILINE | re.DOTALL)
-    return [re.split(r"\s+# ", line)[0] for block in blocks for line in re.findall(r"^(?:\$ )?nmt (.*)", block, re.M)]
+    return [
+        re.split(r"\s+# ", line)[0]
+        for block in blocks
+        for line in re.findall(r"^(?:\$ )?nmt (.*)", block, re.M)
+    ]
 
 
 def python_snippets(page: Path) -> list[str]:
@@ -40,7 +44,9 @@ def python_snippets(page: Path) -> list[str]:
 @pytest.mark.parametrize("name", [" ".join(words) for words in commands()])
 def test_every_command_is_documented_with_an_example(name: str) -> None:
     lines = [line for page in COMMAND_PAGES for line in command_lines(page)]
-    assert any(re.match(rf"{name}\b", line) for line in lines), f"no page in docs/ has an example of nmt {name}"
+    assert any(re.match(rf"{name}\b", line) for line in lines), (
+        f"no page in docs/ has an example of nmt {name}"
+    )
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -52,7 +58,9 @@ def test_links_lead_to_existing_files(page: Path) -> None:
 
 def test_scripts_and_modules_in_the_documents_exist() -> None:
     for page in PAGES:
-        for path in re.findall(r"(?<![\w/-])((?:scripts|nmt|configs|tests)/[\w./-]*\w)", read(page)):
+        for path in re.findall(
+            r"(?<![\w/-])((?:scripts|nmt|configs|tests)/[\w./-]*\w)", read(page)
+        ):
             assert (ROOT / path).exists() or "NAME" in path, f"{page.name}: {path}"
 
 
@@ -67,7 +75,10 @@ def test_commands_and_options_in_the_documents_exist() -> None:
             if hasattr(command, "get_command"):
                 command = command.get_command(None, words[1])
             assert command, f"{page.name}: nmt {line}"
-            options = {name for parameter in command.params for name in parameter.opts} | {"--help", "-h"}
+            options = {name for parameter in command.params for name in parameter.opts} | {
+                "--help",
+                "-h",
+            }
             for word in words:
                 if re.fullmatch(r"--?[a-z][a-z-]*", word):
                     assert word in options, f"{page.name}: nmt {line}"
@@ -80,7 +91,9 @@ def test_config_keys_in_the_documents_exist() -> None:
         for key in re.findall(r'--(?:set|grid) "?([\w.]+)=', text):
             assert key in keys, f"{page.name}: {key}"
         for key in re.findall(r"`((?:model|train|data|tokenizer)\.[a-z_0-9]+)[`=]", text):
-            assert key in keys or key.endswith((".en", ".de", ".json", ".zip")), f"{page.name}: {key}"  # or a file
+            assert key in keys or key.endswith((".en", ".de", ".json", ".zip")), (
+                f"{page.name}: {key}"
+            )  # or a file
 
 
 def test_readme_fits_on_a_few_screens() -> None:
@@ -121,18 +134,24 @@ def test_interfaces_and_tables_in_the_architecture_document_exist() -> None:
         assert (ROOT / path).exists(), path
     for row in re.findall(r"^\| .*`nmt/.*\| .*`[A-Z_]{5,}`.*", text, re.MULTILINE):
         directories = {ROOT / path.rpartition("/")[0] for path in re.findall(r"`(nmt/[\w/]+)", row)}
-        tables = "\n".join(read(path) for directory in directories for path in directory.glob("*.py"))
+        tables = "\n".join(
+            read(path) for directory in directories for path in directory.glob("*.py")
+        )
         for table in re.findall(r"`([A-Z_]{5,})`", row):
             assert re.search(rf"^{table}\b", tables, re.MULTILINE), row
 
 
 def test_identifiers_in_the_guide_exist() -> None:
     for page in sorted(DOCS.glob("guide/*.md")):
-        for paragraph in re.findall(r"^In the code: .*?(?=\n\n)", read(page), re.MULTILINE | re.DOTALL):
+        for paragraph in re.findall(
+            r"^In the code: .*?(?=\n\n)", read(page), re.MULTILINE | re.DOTALL
+        ):
             paths = [page.parent / target for target in re.findall(r"\]\(([^)]+)\)", paragraph)]
             source = "\n".join(read(path) for path in paths if path.is_file())
             for name in re.findall(r"`(\w+)`", paragraph):
-                assert re.search(rf"^\s*(?:class|def) {name}\b", source, re.MULTILINE), f"{page.name}: {name}"
+                assert re.search(rf"^\s*(?:class|def) {name}\b", source, re.MULTILINE), (
+                    f"{page.name}: {name}"
+                )
 
 
 def test_every_module_is_in_the_generated_reference() -> None:

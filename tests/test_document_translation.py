@@ -1,4 +1,5 @@
-"""Translation of documents: sentences, inline tags by word alignment, translation memories, and the command line."""
+"""Translation of documents: sentences, inline tags by word alignment, translation memories, and the
+command line."""
 
 from __future__ import annotations
 
@@ -38,25 +39,40 @@ class StubTranslator:
     """Writes the words of a line in capitals and in reverse order, with their alignment."""
 
     config = config_io.load(None, [])
-    tokenizer = SimpleNamespace(language_token=lambda text: ">>deu<< " if text.startswith(">>deu<< ") else "")
+    tokenizer = SimpleNamespace(
+        language_token=lambda text: ">>deu<< " if text.startswith(">>deu<< ") else ""
+    )
 
     def __init__(self, has_alignment: bool = True) -> None:
         self.has_alignment = has_alignment
         self.lines: list[Line] = []
 
     def stream(
-        self, chunks: Iterable[Sequence[Line]], search: str | None = None, *, details: bool = False, on_progress: Any
+        self,
+        chunks: Iterable[Sequence[Line]],
+        search: str | None = None,
+        *,
+        details: bool = False,
+        on_progress: Any,
     ) -> Iterator[list[Translation]]:
         for line in (line for chunk in chunks for line in chunk):
             self.lines.append(line)
             words = line.text.split()
             fixed = {span.translation for span in line.fixed}
-            output = [word if word.strip(".,") in fixed else word.upper() for word in reversed(words)]
-            alignment = tuple((len(words) - 1 - i, i) for i in range(len(words))) if self.has_alignment else ()
+            output = [
+                word if word.strip(".,") in fixed else word.upper() for word in reversed(words)
+            ]
+            alignment = (
+                tuple((len(words) - 1 - i, i) for i in range(len(words)))
+                if self.has_alignment
+                else ()
+            )
             yield [Translation(" ".join(output), 0.0, 0.0, alignment=alignment)]
 
 
-def document_translator(stub: StubTranslator, memory: TranslationMemory | None = None) -> DocumentTranslator:
+def document_translator(
+    stub: StubTranslator, memory: TranslationMemory | None = None
+) -> DocumentTranslator:
     return DocumentTranslator(cast(Translator, stub), None, memory)
 
 
@@ -64,9 +80,10 @@ def rich(text: str, *tagged: str, fixed: Sequence[str] = ()) -> RichText:
     """Return a text with a tag around each of some substrings."""
     spans = [(text.index(each), text.index(each) + len(each)) for each in tagged]
     return RichText(
-        text, tuple(Tag(start, end, i) for i, (start, end) in enumerate(spans)),
+        text,
+        tuple(Tag(start, end, i) for i, (start, end) in enumerate(spans)),
         tuple(FixedSpan(text.index(each), text.index(each) + len(each), each) for each in fixed),
-    )  # fmt: skip
+    )
 
 
 def tagged(text: RichText) -> list[str]:
@@ -90,14 +107,44 @@ def links(alignment: str) -> tuple[Link, ...]:
     ("source", "tags", "target", "alignment", "expected"),
     [
         ("I saw a dog", ["saw"], "Einen Hund sah ich", "2-0 3-1 1-2 0-3", ["sah"]),
-        ("see the red dog", ["the red dog"], "den roten Hund sehen", "1-0 2-1 3-2 0-3", ["den roten Hund"]),
+        (
+            "see the red dog",
+            ["the red dog"],
+            "den roten Hund sehen",
+            "1-0 2-1 3-2 0-3",
+            ["den roten Hund"],
+        ),
         ("a dog, a cat", ["dog"], "ein Hund, eine Katze", "0-0 1-1 2-2 3-3", ["Hund"]),
         ("a dog, a cat", ["dog,"], "ein Hund, eine Katze", "0-0 1-1 2-2 3-3", ["Hund,"]),
         ("all of it", ["all of it"], "das alles hier", "0-0", ["das alles hier"]),
-        ("some water H2O", ["2"], "Wasser H2O etwas", "1-0 2-1 0-2", ["2"]),  # within a word that is a copy
-        ("unbelievable dog", ["believ"], "Hund unglaublich", "1-0 0-1", ["unglaublich"]),  # the entire word otherwise
-        ("a b c d e f", ["a b"], "A x y z B w", "0-0 2-1 3-2 4-3 1-4 5-5", ["A"]),  # words far apart
-        ("a very dog", ["very"], "ein Hund", "0-0 2-1", ["Hund"]),  # no counterpart: a word next to its place
+        (
+            "some water H2O",
+            ["2"],
+            "Wasser H2O etwas",
+            "1-0 2-1 0-2",
+            ["2"],
+        ),  # within a word that is a copy
+        (
+            "unbelievable dog",
+            ["believ"],
+            "Hund unglaublich",
+            "1-0 0-1",
+            ["unglaublich"],
+        ),  # the entire word otherwise
+        (
+            "a b c d e f",
+            ["a b"],
+            "A x y z B w",
+            "0-0 2-1 3-2 4-3 1-4 5-5",
+            ["A"],
+        ),  # words far apart
+        (
+            "a very dog",
+            ["very"],
+            "ein Hund",
+            "0-0 2-1",
+            ["Hund"],
+        ),  # no counterpart: a word next to its place
         (
             "x the big dog",
             ["the big dog", "big"],
@@ -119,16 +166,51 @@ def test_a_tag_covers_the_aligned_words(
     ("source", "tag", "target", "alignment", "expected", "is_doubtful"),
     [
         # The verb is the longer word; its auxiliary is covered, too, if it is close.
-        ("he lost the hat", "lost", "er hat da den Hut verloren", "0-0 1-1:0.5 2-3 3-4 1-5:0.4", "verloren", True),
-        ("he lost it", "lost", "er hat es verloren", "0-0 1-1:0.5 2-2 1-3:0.4", "hat es verloren", False),
+        (
+            "he lost the hat",
+            "lost",
+            "er hat da den Hut verloren",
+            "0-0 1-1:0.5 2-3 3-4 1-5:0.4",
+            "verloren",
+            True,
+        ),
+        (
+            "he lost it",
+            "lost",
+            "er hat es verloren",
+            "0-0 1-1:0.5 2-2 1-3:0.4",
+            "hat es verloren",
+            False,
+        ),
         # The word that has most of the attention, although its own best source word is another one.
         ("das ist nicht neu", "nicht", "that isn't new", "0-0 1-1:0.9 2-1:0.8 3-2", "isn't", False),
         # Neither a word that has little of the attention nor one that translates another word.
-        ("a tiny dog sees", "tiny", "ein kleiner Hund sieht genau", "0-0 1-1:0.7 2-2 3-3 1-4:0.2", "kleiner", False),
-        ("a very dog", "very", "ein Hund", "0-0 2-1", "Hund", True),  # the nearest word: there is no better one
-        ("see the red dog", "the red dog", "den roten Hund sehen", "1-0:0.6 2-1:0.8 3-2 0-3", "den roten Hund", False),
+        (
+            "a tiny dog sees",
+            "tiny",
+            "ein kleiner Hund sieht genau",
+            "0-0 1-1:0.7 2-2 3-3 1-4:0.2",
+            "kleiner",
+            False,
+        ),
+        (
+            "a very dog",
+            "very",
+            "ein Hund",
+            "0-0 2-1",
+            "Hund",
+            True,
+        ),  # the nearest word: there is no better one
+        (
+            "see the red dog",
+            "the red dog",
+            "den roten Hund sehen",
+            "1-0:0.6 2-1:0.8 3-2 0-3",
+            "den roten Hund",
+            False,
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_tag_covers_the_words_with_most_of_the_attention(
     source: str, tag: str, target: str, alignment: str, expected: str, is_doubtful: bool
 ) -> None:
@@ -151,7 +233,10 @@ def test_doubtful_tags_are_counted_and_logged(capsys: pytest.CaptureFixture[str]
     _log_warnings("page.md", result)
     assert capsys.readouterr().err == ""
     result = document_translator(StubTranslator(has_alignment=False)).translate(blocks)
-    assert (result.num_tags, result.num_doubtful_tags) == (2, 1)  # the tag of the sentence is not doubtful
+    assert (result.num_tags, result.num_doubtful_tags) == (
+        2,
+        1,
+    )  # the tag of the sentence is not doubtful
     _log_warnings("page.md", result)
     assert "page.md: 1 of 2 tags may be on other words" in capsys.readouterr().err
 
@@ -166,25 +251,49 @@ def test_many_tags_in_a_long_sentence_are_placed_in_time() -> None:
 
 def test_fixed_text_keeps_its_tag() -> None:
     source, target = rich("run go now", "go", fixed=["go"]), "jetzt go laufen"
-    assert tagged(RichText(target, project(source, target, [AlignedSentence((0, 10), (0, 15))]))) == ["go"]
+    assert tagged(
+        RichText(target, project(source, target, [AlignedSentence((0, 10), (0, 15))]))
+    ) == ["go"]
     lost = project(source, "jetzt laufen", [AlignedSentence((0, 10), (0, 12))])
     assert [(tag.start, tag.end) for tag in lost] == [(6, 6)]  # a position next to a word
 
 
 def test_fixed_text_is_not_found_within_longer_fixed_text() -> None:
     source = RichText(
-        "see [a] or [a][] now", (Tag(4, 7, 0), Tag(11, 16, 1)), (FixedSpan(4, 7, "[a]"), FixedSpan(11, 16, "[a][]"))
+        "see [a] or [a][] now",
+        (Tag(4, 7, 0), Tag(11, 16, 1)),
+        (FixedSpan(4, 7, "[a]"), FixedSpan(11, 16, "[a][]")),
     )
     target = "now [a][] or [a] see"
-    assert tagged(RichText(target, project(source, target, [AlignedSentence((0, 20), (0, 20))]))) == ["[a]", "[a][]"]
+    assert tagged(
+        RichText(target, project(source, target, [AlignedSentence((0, 20), (0, 20))]))
+    ) == ["[a]", "[a][]"]
 
 
 @pytest.mark.parametrize(
     ("source", "code", "target", "alignment", "expected"),
     [
-        ("a map or `a` now", "a", "a Karte oder a jetzt", "", "a Karte oder [a] jetzt"),  # the second one
-        ("see `id` or an id", "id", "eine id oder id sehen", "1-3 4-1", "eine id oder [id] sehen"),  # the aligned one
-        ("see https://a.org/id and `id`", "id", "id und https://a.org/id sehen", "", "[id] und https://a.org/id sehen"),
+        (
+            "a map or `a` now",
+            "a",
+            "a Karte oder a jetzt",
+            "",
+            "a Karte oder [a] jetzt",
+        ),  # the second one
+        (
+            "see `id` or an id",
+            "id",
+            "eine id oder id sehen",
+            "1-3 4-1",
+            "eine id oder [id] sehen",
+        ),  # the aligned one
+        (
+            "see https://a.org/id and `id`",
+            "id",
+            "id und https://a.org/id sehen",
+            "",
+            "[id] und https://a.org/id sehen",
+        ),
         ("the `s` is here", "s", "dies ist s", "", "dies ist [s]"),
         ("the `s` is here", "s", "dies ist es", "", "dies ist es"),  # lost, not a letter of a word
         ("the `user`s of it", "user", "die users davon", "", "die [user]s davon"),
@@ -198,21 +307,29 @@ def test_code_is_at_its_aligned_or_nth_occurrence(
     text = source.replace("`", "")
     span = FixedSpan(start, start + len(code), code)
     block = RichText(text, (Tag(span.start, span.end, 0),), (span,))
-    (tag,) = project(block, target, [AlignedSentence((0, len(text)), (0, len(target)), links(alignment))])
+    (tag,) = project(
+        block, target, [AlignedSentence((0, len(text)), (0, len(target)), links(alignment))]
+    )
     is_found = tag.start < tag.end
     marked = f"{target[: tag.start]}[{target[tag.start : tag.end]}]{target[tag.end :]}"
     assert (marked if is_found else target) == expected
 
 
-CODE_WORDS = st.lists(st.sampled_from(["a", "id", "x.id", "https://a.org/id", "ids", "--id", "a_id"]), min_size=1)
+CODE_WORDS = st.lists(
+    st.sampled_from(["a", "id", "x.id", "https://a.org/id", "ids", "--id", "a_id"]), min_size=1
+)
 
 
 @given(CODE_WORDS, st.sets(st.integers(0, 20)), st.booleans())
-def test_repeated_code_keeps_its_words(words: list[str], coded: set[int], has_alignment: bool) -> None:
+def test_repeated_code_keeps_its_words(
+    words: list[str], coded: set[int], has_alignment: bool
+) -> None:
     text = " ".join(words)
     matches = list(re.finditer(r"\S+", text))
     spans = [FixedSpan(*match.span(), match[0]) for i, match in enumerate(matches) if i in coded]
-    block = RichText(text, tuple(Tag(span.start, span.end, i) for i, span in enumerate(spans)), tuple(spans))
+    block = RichText(
+        text, tuple(Tag(span.start, span.end, i) for i, span in enumerate(spans)), tuple(spans)
+    )
     equal_words = tuple(Link(i, i, 1.0) for i in range(len(words))) if has_alignment else ()
     sentence = AlignedSentence((0, len(text)), (0, len(text)), equal_words)
     assert project(block, text, [sentence]) == block.tags
@@ -220,13 +337,17 @@ def test_repeated_code_keeps_its_words(words: list[str], coded: set[int], has_al
 
 @pytest.mark.parametrize(("at", "expected"), [(0, 0), (5, 5), (6, 12), (11, 17)])
 def test_a_position_stays_next_to_its_word(at: int, expected: int) -> None:
-    block = RichText("hello small world", (Tag(at, at, 0),))  # after hello, before small, after small
+    block = RichText(
+        "hello small world", (Tag(at, at, 0),)
+    )  # after hello, before small, after small
     sentence = AlignedSentence((0, 17), (0, 17), links("0-0 1-2 2-1"))
     (tag,) = project(block, "HELLO WORLD SMALL", [sentence])
     assert tag.start == expected
 
 
-WORDS = st.lists(st.sampled_from(["a", "dog", "sees,", "H2O", "x.", "Big", "foo-bar"]), min_size=1, max_size=8)
+WORDS = st.lists(
+    st.sampled_from(["a", "dog", "sees,", "H2O", "x.", "Big", "foo-bar"]), min_size=1, max_size=8
+)
 
 
 @st.composite
@@ -273,10 +394,12 @@ def test_no_tag_is_lost_and_tags_stay_nested(block: RichText, has_alignment: boo
 @pytest.mark.parametrize(
     ("suffix", "source"),
     [
-        (".txt", f"a dog{' ' * 200_000}b cat\n"), (".srt", f"1\n00:00:01,000 --> 00:00:02,000\na{' ' * 200_000}b\n"),
-        (".srt", f"1\n00:00:01,000 --> 00:00:02,000\n{' ' * 200_000}b\n"), (".md", f"a {'{:' * 20_000}\n"),
+        (".txt", f"a dog{' ' * 200_000}b cat\n"),
+        (".srt", f"1\n00:00:01,000 --> 00:00:02,000\na{' ' * 200_000}b\n"),
+        (".srt", f"1\n00:00:01,000 --> 00:00:02,000\n{' ' * 200_000}b\n"),
+        (".md", f"a {'{:' * 20_000}\n"),
     ],
-)  # fmt: skip
+)
 def test_long_runs_of_spaces_or_markup_are_parsed_in_linear_time(suffix: str, source: str) -> None:
     options = DocumentOptions(src="en", tgt="de")
     document = FORMATS[suffix](source.encode(), options)  # quadratic time would be many minutes
@@ -320,42 +443,130 @@ def translate_file(suffix: str, source: str) -> bytes:
 @pytest.mark.parametrize(
     ("suffix", "template", "repeated"),
     [
-        *((".html", "<p>{}</p>", each) for each in (
-            "<b>a</b> ", "<b>a</b>", "<br>a", "<p>a", "a<sup>1</sup> ", "a <img src=x>", "a <wbr>b", "<b>a ", "a</b> ",
-            "<code>a</code> ", "<code>a</code> b ", "a<code>b</code>", "<b>a<i>b</b>c</i> ", "{% a %} b ", "a <svg/>",
-            "<i class='fa fa-x'></i> A ", "<b>a<br>b</b> ", "<b>A dog sees.</b> A cat. ", "\u0416 <b>a</b> ",
-            "a<sup>1</sup><sup>,</sup><sup>2</sup> ", "<wbr><b>a</b>", "{n, plural, one {a} other {b}} ", "&amp;", "<",
-        )),
+        *(
+            (".html", "<p>{}</p>", each)
+            for each in (
+                "<b>a</b> ",
+                "<b>a</b>",
+                "<br>a",
+                "<p>a",
+                "a<sup>1</sup> ",
+                "a <img src=x>",
+                "a <wbr>b",
+                "<b>a ",
+                "a</b> ",
+                "<code>a</code> ",
+                "<code>a</code> b ",
+                "a<code>b</code>",
+                "<b>a<i>b</b>c</i> ",
+                "{% a %} b ",
+                "a <svg/>",
+                "<i class='fa fa-x'></i> A ",
+                "<b>a<br>b</b> ",
+                "<b>A dog sees.</b> A cat. ",
+                "\u0416 <b>a</b> ",
+                "a<sup>1</sup><sup>,</sup><sup>2</sup> ",
+                "<wbr><b>a</b>",
+                "{n, plural, one {a} other {b}} ",
+                "&amp;",
+                "<",
+            )
+        ),
         (".html", "<b>{}</b>", "a<sup>2</sup> "),
-        *((".md", "{}", each) for each in (
-            "**a** ", "**a**", "_a*", "~~a", "~~a~~ ", "a  \n", "\\[\n", "\\[ a\n", "* a\n", "> a\n\n", "- a\n\n",
-            "`a` ", "[a](b) ", "![a](b) ", "a <b>c</b> ", "a\n\n", "[a] ", "<p>a\n\n", "==a== ", "::: a\n",
-            "!!! note\n    a\n",
-            "a|b\n-|-\na|b\n\n", "[a]: x\n", "*", "_", "`", "[", "]", "\\", "~", "$$ a\n", "# a\n", "{a.b} ",
-        )),
+        *(
+            (".md", "{}", each)
+            for each in (
+                "**a** ",
+                "**a**",
+                "_a*",
+                "~~a",
+                "~~a~~ ",
+                "a  \n",
+                "\\[\n",
+                "\\[ a\n",
+                "* a\n",
+                "> a\n\n",
+                "- a\n\n",
+                "`a` ",
+                "[a](b) ",
+                "![a](b) ",
+                "a <b>c</b> ",
+                "a\n\n",
+                "[a] ",
+                "<p>a\n\n",
+                "==a== ",
+                "::: a\n",
+                "!!! note\n    a\n",
+                "a|b\n-|-\na|b\n\n",
+                "[a]: x\n",
+                "*",
+                "_",
+                "`",
+                "[",
+                "]",
+                "\\",
+                "~",
+                "$$ a\n",
+                "# a\n",
+                "{a.b} ",
+            )
+        ),
         (".md", "[a]: x\n\n{}", "[a] "),
-        *((".srt", SRT_START + "{}\n", each) for each in (
-            "- a\n", "a\n", "<i>a</i> ", "<i>a</i>\n", "<i>a ", "{{\\an8}}a ", "[a]\n", "MARY: a\n", "A dog sees. ",
-        )),
+        *(
+            (".srt", SRT_START + "{}\n", each)
+            for each in (
+                "- a\n",
+                "a\n",
+                "<i>a</i> ",
+                "<i>a</i>\n",
+                "<i>a ",
+                "{{\\an8}}a ",
+                "[a]\n",
+                "MARY: a\n",
+                "A dog sees. ",
+            )
+        ),
         (".srt", "{}", SRT_START + "a\n\n"),
-        *((".xlf", XLIFF, each) for each in (
-            '<g id="1">a</g> ', '<x id="1"/>a ', 'a <x id="1"/> ', 'a <ph id="1">%s</ph> ',
-            "<mrk mtype='protected'>a b</mrk> c ", 'a<x id="1" ctype="lb"/>', "{n, plural, other {# a}} ", "a | b ",
-            'a<bpt id="2">[</bpt>b<ept id="2">]</ept> ',
-        )),
-        *((".po", PO, each) for each in (
-            "<b>a</b> ", "%s a ", "a|b ", "a\\n", "&a ", "{n, plural, one {a} other {b}} ",
-        )),
+        *(
+            (".xlf", XLIFF, each)
+            for each in (
+                '<g id="1">a</g> ',
+                '<x id="1"/>a ',
+                'a <x id="1"/> ',
+                'a <ph id="1">%s</ph> ',
+                "<mrk mtype='protected'>a b</mrk> c ",
+                'a<x id="1" ctype="lb"/>',
+                "{n, plural, other {# a}} ",
+                "a | b ",
+                'a<bpt id="2">[</bpt>b<ept id="2">]</ept> ',
+            )
+        ),
+        *(
+            (".po", PO, each)
+            for each in (
+                "<b>a</b> ",
+                "%s a ",
+                "a|b ",
+                "a\\n",
+                "&a ",
+                "{n, plural, one {a} other {b}} ",
+            )
+        ),
         *((".json", '[{}"a"]', each) for each in ('"a b",', '{"a": "b"},', '"a|b\\tc",')),
         *((".csv", "a\n{}", each) for each in ("b\n", '"b c"\n')),
-        *((".txt", "{}", each) for each in ("a\n", "a b ", "A dog. ", "a | b ", "a\n\n", "\u0416 ", "a/", "{")),
+        *(
+            (".txt", "{}", each)
+            for each in ("a\n", "a b ", "A dog. ", "a | b ", "a\n\n", "\u0416 ", "a/", "{")
+        ),
     ],
-)  # fmt: skip
+)
 def test_steps_are_proportional_to_the_size(suffix: str, template: str, repeated: str) -> None:
     before, after = template.replace("{{", "{").split("{}")
     translate_file(suffix, f"{before}{repeated * 2}{after}")  # imports, compiles
     small, large = (
-        count_steps(lambda count=count: translate_file(suffix, f"{before}{repeated * count}{after}"))  # type: ignore[misc]
+        count_steps(
+            lambda count=count: translate_file(suffix, f"{before}{repeated * count}{after}")
+        )  # type: ignore[misc]
         for count in (80, 320)
     )
     assert large < 4.8 * small, (small, large)  # 16 times, if it were quadratic
@@ -364,23 +575,38 @@ def test_steps_are_proportional_to_the_size(suffix: str, template: str, repeated
 @pytest.mark.parametrize(
     ("suffix", "template", "opening", "closing"),
     [
-        (".html", "<p>{}</p>", "<b>", "</b>"), (".html", "<p>{}</p>", "<b>a ", " b</b>"),
-        (".html", "<p>{}</p>", "<b>a<br>", "</b>"), (".html", "<p>{}</p>", "<b><wbr>", "</b>"),
-        (".html", "<p>{}</p>", "<b>a<sup>1</sup>", "</b>"), (".html", "{}", "<div>", "</div>"),
-        (".html", "{}", "<code>", "<div></div></code>"), (".html", "{}", "{n, plural, other {", "}}"),
-        (".md", "{}", "*a ", "*"), (".md", "{}", "**a ", "**"), (".md", "{}", "[", "](b)"), (".md", "{}", "> ", ""),
-        (".md", "{}", "* ", ""), (".md", "{}", "> * ", ""),
-        (".srt", SRT_START + "{}\n", "<i>a ", " b</i>"), (".xlf", XLIFF, '<g id="1">a ', " b</g>"),
-        (".xlf", XLIFF, '<g id="1">a<x id="2" ctype="lb"/>', "</g>"), (".json", "{}", "[", "]"),
-        (".json", '["{}"]', "{n, plural, other {", "}}"), (".po", PO, "{n, plural, other {", "}}"),
+        (".html", "<p>{}</p>", "<b>", "</b>"),
+        (".html", "<p>{}</p>", "<b>a ", " b</b>"),
+        (".html", "<p>{}</p>", "<b>a<br>", "</b>"),
+        (".html", "<p>{}</p>", "<b><wbr>", "</b>"),
+        (".html", "<p>{}</p>", "<b>a<sup>1</sup>", "</b>"),
+        (".html", "{}", "<div>", "</div>"),
+        (".html", "{}", "<code>", "<div></div></code>"),
+        (".html", "{}", "{n, plural, other {", "}}"),
+        (".md", "{}", "*a ", "*"),
+        (".md", "{}", "**a ", "**"),
+        (".md", "{}", "[", "](b)"),
+        (".md", "{}", "> ", ""),
+        (".md", "{}", "* ", ""),
+        (".md", "{}", "> * ", ""),
+        (".srt", SRT_START + "{}\n", "<i>a ", " b</i>"),
+        (".xlf", XLIFF, '<g id="1">a ', " b</g>"),
+        (".xlf", XLIFF, '<g id="1">a<x id="2" ctype="lb"/>', "</g>"),
+        (".json", "{}", "[", "]"),
+        (".json", '["{}"]', "{n, plural, other {", "}}"),
+        (".po", PO, "{n, plural, other {", "}}"),
     ],
-)  # fmt: skip
-def test_steps_are_proportional_to_the_nesting(suffix: str, template: str, opening: str, closing: str) -> None:
+)
+def test_steps_are_proportional_to_the_nesting(
+    suffix: str, template: str, opening: str, closing: str
+) -> None:
     before, after = template.split("{}")
 
     def translate(depth: int) -> None:
         content = (
-            f"{opening * depth}x{closing * depth}" if suffix != ".json" else f'{opening * depth}"x"{closing * depth}'
+            f"{opening * depth}x{closing * depth}"
+            if suffix != ".json"
+            else f'{opening * depth}"x"{closing * depth}'
         )
         with suppress(DataError):  # a limit, which the message names
             translate_file(suffix, f"{before}{content}{after}")
@@ -397,15 +623,24 @@ def test_steps_are_proportional_to_the_nesting(suffix: str, template: str, openi
 
 def test_note_markers_are_not_translated() -> None:
     stub = StubTranslator()
-    source = RichText("the dog[1] sleeps.* ok", (Tag(4, 10, 0), Tag(7, 10, 1), Tag(8, 9, 2), Tag(18, 19, 3)))
+    source = RichText(
+        "the dog[1] sleeps.* ok", (Tag(4, 10, 0), Tag(7, 10, 1), Tag(8, 9, 2), Tag(18, 19, 3))
+    )
     [block] = document_translator(stub).translate([source]).blocks
     assert [line.text for line in stub.lines] == ["the dog sleeps.", "ok"]
     assert (block.text, tagged(block)) == ("SLEEPS. DOG[1] THE* OK", ["DOG[1]", "[1]", "1", "*"])
-    html = FORMATS[".html"](b"see <b>the small dog<sup>[1]</sup></b> now", DocumentOptions(src="en", tgt="de"))
+    html = FORMATS[".html"](
+        b"see <b>the small dog<sup>[1]</sup></b> now", DocumentOptions(src="en", tgt="de")
+    )
     [block] = document_translator(stub).translate(html.blocks).blocks
-    assert html.render([block]) == b"NOW <b>DOG<sup>[1]</sup> SMALL THE</b> SEE"  # a marker stays in its parent
+    assert (
+        html.render([block]) == b"NOW <b>DOG<sup>[1]</sup> SMALL THE</b> SEE"
+    )  # a marker stays in its parent
     memory = TranslationMemory([(source.text, "der Hund[1] schl\u00e4ft.*")])
-    assert document_translator(stub, memory).translate([source]).blocks[0].text == "der Hund[1] schl\u00e4ft.*"
+    assert (
+        document_translator(stub, memory).translate([source]).blocks[0].text
+        == "der Hund[1] schl\u00e4ft.*"
+    )
 
 
 def test_sentences_are_translated_with_their_block() -> None:
@@ -420,10 +655,14 @@ def test_sentences_are_translated_with_their_block() -> None:
 
 def test_every_sentence_of_a_block_has_its_target_language() -> None:
     stub = StubTranslator()
-    document_translator(stub).translate([RichText(">>deu<< One dog. Two dogs."), RichText("A cat.")])
+    document_translator(stub).translate(
+        [RichText(">>deu<< One dog. Two dogs."), RichText("A cat.")]
+    )
     assert [(line.text, line.language) for line in stub.lines] == [
-        (">>deu<< One dog.", ">>deu<< "), ("Two dogs.", ">>deu<< "), ("A cat.", ""),
-    ]  # fmt: skip
+        (">>deu<< One dog.", ">>deu<< "),
+        ("Two dogs.", ">>deu<< "),
+        ("A cat.", ""),
+    ]
 
 
 def test_code_with_a_period_does_not_end_a_sentence() -> None:
@@ -443,9 +682,11 @@ def test_code_with_a_period_does_not_end_a_sentence() -> None:
         ("Дом, house и Ελλάδα", "ru", ["Ελλάδα"]),
         ("日本語 に한국어", "ja", ["한국어"]),
         ("日本語 дом", "ko", ["дом"]),
-        ("дом", "uz", []), ("дом", "", []), ("дом", "mul", []),
+        ("дом", "uz", []),
+        ("дом", "", []),
+        ("дом", "mul", []),
     ],
-)  # fmt: skip
+)
 def test_text_in_a_foreign_script_is_found(text: str, language: str, expected: list[str]) -> None:
     assert [text[slice(*span)] for span in foreign_spans(text, language)] == expected
 
@@ -456,7 +697,10 @@ def test_text_in_a_foreign_script_stays() -> None:
     html = FORMATS[".html"](source.encode(), DocumentOptions(src="en", tgt="de"))
     result = document_translator(stub).translate(html.blocks)
     assert [line.text for line in stub.lines] == ["The word is большой дом.", "Größe"]
-    assert [span.translation for span in stub.lines[0].fixed] == ["большой", "дом"]  # not across markup
+    assert [span.translation for span in stub.lines[0].fixed] == [
+        "большой",
+        "дом",
+    ]  # not across markup
     expected = "<option>Русский язык</option><p>дом. <b>большой</b> IS WORD THE</p><p>GRÖSSE"
     assert html.render(result.blocks).decode() == expected
 
@@ -478,9 +722,17 @@ def test_foreign_text_has_no_letter_of_the_language(text: str, language: str) ->
 def test_a_memory_provides_blocks_and_sentences() -> None:
     stub = StubTranslator()
     memory = TranslationMemory(
-        [("One dog. Two cats.", "Tiere."), ("A  bird sings.", "Ein Vogel."), ("A bird sings. ", "Vogel")]
+        [
+            ("One dog. Two cats.", "Tiere."),
+            ("A  bird sings.", "Ein Vogel."),
+            ("A bird sings. ", "Vogel"),
+        ]
     )
-    blocks = [rich("One dog.\nTwo cats.", "dog"), RichText("A bird sings. It flies."), RichText("One dog.")]
+    blocks = [
+        rich("One dog.\nTwo cats.", "dog"),
+        RichText("A bird sings. It flies."),
+        RichText("One dog."),
+    ]
     result = document_translator(stub, memory).translate(blocks)
     assert [block.text for block in result.blocks] == ["Tiere.", "Ein Vogel. FLIES. IT", "DOG. ONE"]
     assert len(result.blocks[0].tags) == 1
@@ -490,7 +742,8 @@ def test_a_memory_provides_blocks_and_sentences() -> None:
 # ---- the command line
 
 PAGE = (
-    '<!DOCTYPE html>\n<html lang="en"><p title="the dog">the <b>small dog</b> sees the tree.</p><pre>x</pre></html>\n'
+    '<!DOCTYPE html>\n<html lang="en"><p title="the dog">the <b>small dog</b> sees the'
+    " tree.</p><pre>x</pre></html>\n"
 )
 NOTES = "# the dog\n\nthe **small dog** sees the tree.\n\n```\ncode\n```\n"
 
@@ -514,7 +767,9 @@ def test_a_document_is_translated_next_to_it(site: CommandLine) -> None:
     assert text.endswith("</p><pre>x</pre></html>\n")
     assert text.count("<b>") == text.count("</b>") == 1
     assert "the small dog" not in text
-    site("translate", "docs/page.html").assert_fails(2, "docs/page.de.html already exists", "--resume", "--force")
+    site("translate", "docs/page.html").assert_fails(
+        2, "docs/page.de.html already exists", "--resume", "--force"
+    )
     assert site("translate", "docs/page.html", "--resume").out == ""
     resumed = site("translate", "docs/page.de.html", "docs/page.html", "--resume")
     assert (resumed.code, resumed.out) == (0, "")
@@ -529,15 +784,18 @@ def test_output_may_be_a_file_a_directory_or_standard_output(site: CommandLine) 
     piped = site("translate", "--document", "html", stdin=PAGE.encode())
     assert piped.out == printed.out
     assert site("translate", "docs/page.html", "docs/sub/notes.md", "-o", "many").out.split() == [
-        "many/page.html", "many/notes.md",
-    ]  # fmt: skip
+        "many/page.html",
+        "many/notes.md",
+    ]
     assert (site.directory / "many/page.html").read_text() == printed.out
 
 
 def test_a_slash_at_the_end_of_the_output_makes_a_directory(site: CommandLine) -> None:
     assert site("translate", "docs/page.html", "--output", "new/dir/").out == "new/dir/page.html\n"
     assert (site.directory / "new/dir/page.html").is_file()
-    site("translate", "docs/page.html", "--output", "new/dir/page.html/").assert_fails(2, "page.html is a file")
+    site("translate", "docs/page.html", "--output", "new/dir/page.html/").assert_fails(
+        2, "page.html is a file"
+    )
     assert "out/docs/sub/notes.md\n" in site("translate", ".", "--output", "out").out
 
 
@@ -564,7 +822,9 @@ def test_translations_next_to_documents_are_not_translated_again(site: CommandLi
 
 def test_a_broken_document_does_not_stop_the_others(site: CommandLine) -> None:
     (site.directory / "docs/broken.html").write_bytes(b"<p>\xff\xfe\xfd</p>")
-    site("translate", "docs/broken.html").assert_fails(1, "docs/broken.html: line 1, byte 4 of the line: not UTF-8")
+    site("translate", "docs/broken.html").assert_fails(
+        1, "docs/broken.html: line 1, byte 4 of the line: not UTF-8"
+    )
     done = site("translate", "docs/")
     assert done.code == 1
     assert done.out == "docs/page.de.html\ndocs/sub/notes.de.md\n"
@@ -575,14 +835,18 @@ def test_a_broken_document_does_not_stop_the_others(site: CommandLine) -> None:
 
 def test_documents_in_another_encoding(site: CommandLine) -> None:
     (site.directory / "a.txt").write_bytes("the dog caf\u00e9\r\n".encode("cp1252"))
-    site("translate", "a.txt").assert_fails(1, "a.txt: line 1, byte 12 of the line: not UTF-8", "--encoding")
+    site("translate", "a.txt").assert_fails(
+        1, "a.txt: line 1, byte 12 of the line: not UTF-8", "--encoding"
+    )
     site.run("translate", "a.txt", "--encoding", "cp1252")
     translation = (site.directory / "a.de.txt").read_bytes()
     assert translation.endswith(b"\r\n")
     (site.directory / "b.txt").write_text("the dog caf\u00e9\n")
     site.run("translate", "b.txt")
     assert translation.decode("cp1252").split() == (site.directory / "b.de.txt").read_text().split()
-    site("translate", "a.txt", "--force", "--encoding", "klingon").assert_fails(1, "unknown encoding 'klingon'")
+    site("translate", "a.txt", "--force", "--encoding", "klingon").assert_fails(
+        1, "unknown encoding 'klingon'"
+    )
 
 
 def test_a_translation_memory_is_used(site: CommandLine) -> None:
@@ -613,7 +877,10 @@ def test_a_translation_memory_is_used(site: CommandLine) -> None:
         ("docs/page.html --document exe", "unknown document format 'exe'"),
         ("docs/nothing.en --document html", "no such file: docs/nothing.en"),
         ("docs/sub/image.png", "docs/sub/image.png is a file, but not a document"),
-        ("docs/page.html --resume --force", "--resume keeps translations, and --force overwrites them"),
+        (
+            "docs/page.html --resume --force",
+            "--resume keeps translations, and --force overwrites them",
+        ),
         ("hi --memory m.tmx", "--memory applies only to documents"),
         ("hi --encoding cp1252", "--encoding applies only to documents"),
         ("docs/page.html --encoding cp1252", "--encoding applies only to .srt, .txt, .vtt"),
@@ -628,12 +895,24 @@ def test_invalid_requests_are_rejected(site: CommandLine, arguments: str, messag
 @pytest.mark.parametrize(
     ("suffix", "hint"),
     [
-        (".doc", ".docx"), (".odt", ".docx"), (".rtf", ".docx"), (".PDF", ".docx or .txt"), (".ppt", ".pptx"),
-        (".xlsx", ".csv"), (".epub", ".xhtml"), (".tex", ".md"), (".ipynb", ".md"), (".rst", ".md"),
-        (".ts", ".po or .xliff"), (".strings", ".po or .xliff"), (".properties", ".po or .xliff"),
-        (".ass", ".srt"), (".yaml", ".json"), (".php", "--document html"),
+        (".doc", ".docx"),
+        (".odt", ".docx"),
+        (".rtf", ".docx"),
+        (".PDF", ".docx or .txt"),
+        (".ppt", ".pptx"),
+        (".xlsx", ".csv"),
+        (".epub", ".xhtml"),
+        (".tex", ".md"),
+        (".ipynb", ".md"),
+        (".rst", ".md"),
+        (".ts", ".po or .xliff"),
+        (".strings", ".po or .xliff"),
+        (".properties", ".po or .xliff"),
+        (".ass", ".srt"),
+        (".yaml", ".json"),
+        (".php", "--document html"),
     ],
-)  # fmt: skip
+)
 def test_hints_for_other_formats_say_what_to_convert_to(suffix: str, hint: str) -> None:
     assert hint in conversion_hint(suffix)
     assert suffix.lower() not in FORMATS
@@ -645,8 +924,12 @@ def test_hints_are_only_for_other_formats() -> None:
 
 def test_a_file_in_another_format_is_rejected_with_a_hint(site: CommandLine) -> None:
     (site.directory / "a.doc").write_bytes(b"x")
-    site("translate", "a.doc").assert_fails(2, "a.doc is a file, but not a document", "convert it to .docx")
-    site("translate", "--document", "pdf").assert_fails(2, "unknown document format 'pdf'", ".docx or .txt")
+    site("translate", "a.doc").assert_fails(
+        2, "a.doc is a file, but not a document", "convert it to .docx"
+    )
+    site("translate", "--document", "pdf").assert_fails(
+        2, "unknown document format 'pdf'", ".docx or .txt"
+    )
 
 
 def test_a_folder_without_documents_is_rejected(site: CommandLine) -> None:
@@ -669,16 +952,22 @@ def test_documents_of_a_folder_that_need_an_option_are_skipped(site: CommandLine
 
 @pytest.mark.skipif(os.name == "nt" or not Path("/dev/full").exists(), reason="no /dev/full here")
 def test_a_full_disk_is_reported(site: CommandLine) -> None:
-    site("translate", "docs/page.html", "-o", "/dev/full").assert_fails(1, "cannot write /dev/full: No space left")
+    site("translate", "docs/page.html", "-o", "/dev/full").assert_fails(
+        1, "cannot write /dev/full: No space left"
+    )
 
 
 def test_an_output_below_a_file_is_reported(site: CommandLine) -> None:
-    site("translate", "docs/page.html", "-o", "docs/page.html/x.html").assert_fails(1, "cannot write docs/page.html/x")
+    site("translate", "docs/page.html", "-o", "docs/page.html/x.html").assert_fails(
+        1, "cannot write docs/page.html/x"
+    )
 
 
 @pytest.mark.slow
 def test_the_pretrained_model_keeps_markup_next_to_its_words(nmt: CommandLine) -> None:
-    (nmt.directory / "page.html").write_text('<p>I saw a <b>small dog</b> in the <a href="x?a=1&b=2">garden</a>.</p>')
+    (nmt.directory / "page.html").write_text(
+        '<p>I saw a <b>small dog</b> in the <a href="x?a=1&b=2">garden</a>.</p>'
+    )
     done = nmt("translate", "page.html", "--model", "en-de-small", "-o", "-")
     assert "Hund" in done.out.split("<b>")[1].split("</b>")[0]
     assert '<a href="x?a=1&b=2">Garten</a>' in done.out

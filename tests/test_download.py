@@ -40,7 +40,10 @@ def remaining_files(directory: Path) -> list[str]:
 
 def test_fetch_returns_checksum(server: Loopback, tmp_path: Path) -> None:
     server.serve("/a.zip", CONTENT)
-    assert fetch(f"{server.url}/a.zip", tmp_path / "deep" / "a.zip", sha256=SHA, size=len(CONTENT)) == SHA
+    assert (
+        fetch(f"{server.url}/a.zip", tmp_path / "deep" / "a.zip", sha256=SHA, size=len(CONTENT))
+        == SHA
+    )
     assert (tmp_path / "deep" / "a.zip").read_bytes() == CONTENT
     assert remaining_files(tmp_path) == ["a.zip"]
 
@@ -95,14 +98,18 @@ def test_file_that_changes_with_every_request_is_an_error(server: Loopback, tmp_
 
 
 @pytest.mark.parametrize("etag", ['"é"', 'W/"v1"'])
-def test_etag_that_cannot_identify_a_range_is_ignored(etag: str, server: Loopback, tmp_path: Path) -> None:
+def test_etag_that_cannot_identify_a_range_is_ignored(
+    etag: str, server: Loopback, tmp_path: Path
+) -> None:
     server.serve("/a", CONTENT, etag=etag, faults=[("drop", 100_000)])
     assert fetch(f"{server.url}/a", tmp_path / "a") == SHA
     assert server.ranges() == [None, None]
 
 
 @pytest.mark.parametrize("if_range", [True, False])
-def test_changed_file_is_downloaded_from_start(if_range: bool, server: Loopback, tmp_path: Path) -> None:
+def test_changed_file_is_downloaded_from_start(
+    if_range: bool, server: Loopback, tmp_path: Path
+) -> None:
     server.serve("/a", b"x" * 1000, faults=[("drop", 500), *[503] * 100])
     with pytest.raises(DownloadError):
         fetch(f"{server.url}/a", tmp_path / "a")
@@ -174,7 +181,9 @@ def test_missing_network_is_one_line_with_hint(server: Loopback, tmp_path: Path)
 
 
 @pytest.mark.parametrize("expected", [{"sha256": "0" * 64}, {"size": 5}])
-def test_unexpected_file_is_rejected_and_deleted(server: Loopback, tmp_path: Path, expected: dict[str, object]) -> None:
+def test_unexpected_file_is_rejected_and_deleted(
+    server: Loopback, tmp_path: Path, expected: dict[str, object]
+) -> None:
     server.serve("/a", CONTENT)
     with pytest.raises(DownloadError, match="not the expected file"):
         fetch(f"{server.url}/a", tmp_path / "a", **expected)
@@ -198,10 +207,13 @@ def test_redirect_is_followed(server: Loopback, tmp_path: Path) -> None:
 def test_interrupted_download_is_resumable(server: Loopback, tmp_path: Path) -> None:
     server.serve("/a", CONTENT, faults=[("drop", 200_000), *[503] * 100])
     code = (
-        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # background jobs ignore SIGINT
-        f"from pathlib import Path; from nmt.data.download import fetch; fetch('{server.url}/a', Path('a'))"
+        # Background jobs ignore SIGINT
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\nfrom pathlib"
+        f" import Path; from nmt.data.download import fetch; fetch('{server.url}/a', Path('a'))"
     )
-    process = subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], cwd=tmp_path, stderr=subprocess.DEVNULL
+    )
     while len(server.requests) < 2:
         assert process.poll() is None
         time.sleep(0.01)
@@ -220,7 +232,9 @@ def test_write_error_is_reported(server: Loopback, tmp_path: Path) -> None:
         fetch(f"{server.url}/a", tmp_path / "file" / "a")
 
 
-def test_mirror_redirects_all_urls(server: Loopback, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mirror_redirects_all_urls(
+    server: Loopback, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     server.serve("/example.org/x/a.zip", CONTENT)
     monkeypatch.setenv("NMT_MIRROR", f"{server.url}/")
     assert mirror_url("https://example.org/x") == f"{server.url}/example.org/x"
@@ -250,18 +264,24 @@ def make_tar(path: Path, members: dict[str, bytes]) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("make_archive", "name"), [(make_zip, "a.zip"), (make_tar, "a.tar.gz"), (make_tar, "a.tgz"), (make_tar, "a.txz")]
+    ("make_archive", "name"),
+    [(make_zip, "a.zip"), (make_tar, "a.tar.gz"), (make_tar, "a.tgz"), (make_tar, "a.txz")],
 )
 def test_extracted_files_are_temporary(make_archive, name: str, tmp_path: Path) -> None:
     archive = make_archive(tmp_path / name, {"x.txt": b"one\n", "in/y.txt": b"two\n"})
     with extracted_files([archive], scratch_parent=tmp_path / "near") as files:
-        assert {path.name: path.read_bytes() for path in files} == {"x.txt": b"one\n", "y.txt": b"two\n"}
+        assert {path.name: path.read_bytes() for path in files} == {
+            "x.txt": b"one\n",
+            "y.txt": b"two\n",
+        }
     assert list((tmp_path / "near").iterdir()) == []
 
 
 @pytest.mark.parametrize("name", ["../evil", "/evil", "a/../../evil", "..\\evil", "C:\\evil"])
 @pytest.mark.parametrize(("make_archive", "suffix"), [(make_zip, "zip"), (make_tar, "tar.gz")])
-def test_archive_with_path_traversal_is_rejected(make_archive, suffix: str, name: str, tmp_path: Path) -> None:
+def test_archive_with_path_traversal_is_rejected(
+    make_archive, suffix: str, name: str, tmp_path: Path
+) -> None:
     archive = make_archive(tmp_path / f"a.{suffix}", {"good.txt": b"x", name: b"evil"})
     with pytest.raises(DownloadError, match="outside its directory"):
         extract(archive, tmp_path / "out" / "directory")
@@ -346,8 +366,12 @@ def test_member_with_wrong_size_is_rejected(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("make_archive", "suffix"), [(make_zip, "zip"), (make_tar, "tar.gz")])
 @pytest.mark.parametrize("keep", [0.0, 0.3, 0.9])
-def test_truncated_archive_is_rejected(make_archive, suffix: str, keep: float, tmp_path: Path) -> None:
-    archive = make_archive(tmp_path / f"a.{suffix}", {"a.txt": os.urandom(50_000), "b.txt": os.urandom(50_000)})
+def test_truncated_archive_is_rejected(
+    make_archive, suffix: str, keep: float, tmp_path: Path
+) -> None:
+    archive = make_archive(
+        tmp_path / f"a.{suffix}", {"a.txt": os.urandom(50_000), "b.txt": os.urandom(50_000)}
+    )
     raw = archive.read_bytes()
     archive.write_bytes(raw[: int(len(raw) * keep)])
     with pytest.raises(DownloadError, match="corrupted or truncated"):
@@ -376,7 +400,9 @@ def test_directories_and_files_are_not_extracted(tmp_path: Path) -> None:
     (tmp_path / "directory" / "b.txt").touch()
     (tmp_path / "directory" / "deeper" / "c.txt").touch()
     (tmp_path / "a.txt").touch()
-    with extracted_files([tmp_path / "directory", tmp_path / "a.txt"], scratch_parent=tmp_path / "near") as files:
+    with extracted_files(
+        [tmp_path / "directory", tmp_path / "a.txt"], scratch_parent=tmp_path / "near"
+    ) as files:
         assert [path.name for path in files] == ["b.txt", "a.txt"]
     with (
         pytest.raises(DataError, match="no such file or directory"),
@@ -387,7 +413,11 @@ def test_directories_and_files_are_not_extracted(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("ALL_PROXY", "socks://localhost:9"), ("HTTPS_PROXY", "ftp://x"), ("SSL_CERT_FILE", "/missing.pem")],
+    [
+        ("ALL_PROXY", "socks://localhost:9"),
+        ("HTTPS_PROXY", "ftp://x"),
+        ("SSL_CERT_FILE", "/missing.pem"),
+    ],
 )
 def test_unusable_proxy_or_certificates_are_reported(
     name: str, value: str, server: Loopback, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

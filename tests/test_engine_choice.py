@@ -1,4 +1,5 @@
-"""Choice of the engine: the native engine does not import PyTorch; PyTorch is the fallback with equal results."""
+"""Choice of the engine: the native engine does not import PyTorch; PyTorch is the fallback with
+equal results."""
 
 from __future__ import annotations
 
@@ -23,7 +24,9 @@ SOURCE, TARGET = sentences(30)
 def shaw(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of a model that the native engine does not support."""
     directory = tmp_path_factory.mktemp("shaw")
-    config = tiny.config(directory, "model.position_encoding=shaw", "train.steps=1", "train.valid_every=1")
+    config = tiny.config(
+        directory, "model.position_encoding=shaw", "train.steps=1", "train.valid_every=1"
+    )
     train(config, directory / "run", resume=False, device="cpu", precision="fp32")
     return directory / "run"
 
@@ -69,7 +72,9 @@ COMMANDS = (
 @pytest.mark.slow
 def test_commands_that_translate_do_not_import_pytorch(tmp_path: Path) -> None:
     write(tmp_path / "text", ["im thirsty"], ["ich habe durst"])
-    commands = [[*command.split(), "--model", "en-de-small", "--device", "cpu"] for command in COMMANDS]
+    commands = [
+        [*command.split(), "--model", "en-de-small", "--device", "cpu"] for command in COMMANDS
+    ]
     for done in CommandLine(tmp_path).in_one_process(*commands, prelude=NO_PYTORCH):
         assert done.code == 0, done.err
         assert done.out
@@ -126,10 +131,15 @@ print(in_heap())
 
 
 @compiled
-@pytest.mark.parametrize("options", [[], ["--beam-size", "1"], ["--top-beams", "3"], ["--prefix", "der alte"]])
+@pytest.mark.parametrize(
+    "options", [[], ["--beam-size", "1"], ["--top-beams", "3"], ["--prefix", "der alte"]]
+)
 def test_pytorch_translations_are_identical(trained: CommandLine, options: list[str]) -> None:
     command = ("translate", "--precision", "fp32", *options, *SOURCE)
-    expected, actual = trained(*command), CommandLine(trained.directory, {"NMT_ENGINE": "0"})(*command)
+    expected, actual = (
+        trained(*command),
+        CommandLine(trained.directory, {"NMT_ENGINE": "0"})(*command),
+    )
     assert (expected.code, actual.code) == (0, 0), actual.err
     assert actual.out == expected.out
     assert len(set(expected.out.splitlines())) > 1
@@ -139,14 +149,21 @@ def test_pytorch_translations_are_identical(trained: CommandLine, options: list[
 def test_pytorch_scores_are_equal(trained: CommandLine, tmp_path: Path) -> None:
     write(tmp_path / "pairs", SOURCE, TARGET)
     command = ("score", "--src", tmp_path / "pairs.en", "--tgt", tmp_path / "pairs.de")
-    expected, actual = trained(*command), CommandLine(trained.directory, {"NMT_ENGINE": "0"})(*command)
+    expected, actual = (
+        trained(*command),
+        CommandLine(trained.directory, {"NMT_ENGINE": "0"})(*command),
+    )
     assert (expected.code, actual.code) == (0, 0), actual.err
-    assert [*map(float, actual.out.split())] == pytest.approx([*map(float, expected.out.split())], abs=2e-3)
+    assert [*map(float, actual.out.split())] == pytest.approx(
+        [*map(float, expected.out.split())], abs=2e-3
+    )
 
 
 @pytest.mark.parametrize("precision", ["auto", "fp32", "bf16"])
 def test_pytorch_supports_other_precisions(trained: CommandLine, precision: str) -> None:
-    done = CommandLine(trained.directory, {"NMT_ENGINE": "0"}).run("translate", "the dog", "--precision", precision)
+    done = CommandLine(trained.directory, {"NMT_ENGINE": "0"}).run(
+        "translate", "the dog", "--precision", precision
+    )
     assert len(done.out.splitlines()) == 1
 
 
@@ -167,7 +184,10 @@ def test_missing_compiler_is_reported_once(trained: CommandLine, tmp_path: Path)
     done = without.process(
         "translate", "the dog", "the cat", *(word for step in steps for word in ("--model", step))
     ).check()
-    line = "nmt: the native engine is not available (C compiler 'no-such-compiler' not found); using PyTorch"
+    line = (
+        "nmt: the native engine is not available (C compiler 'no-such-compiler' not found); using"
+        " PyTorch"
+    )
     assert len(re.findall(re.escape(line), done.err)) == 1
     without.process("translate", "the dog", "--precision", "int8").assert_fails(
         2, "C compiler 'no-such-compiler' not found"
@@ -178,5 +198,9 @@ def test_missing_compiler_is_reported_once(trained: CommandLine, tmp_path: Path)
 
 @pytest.mark.slow
 def test_unsupported_models_need_no_compiler(shaw: Path, tmp_path: Path) -> None:
-    done = CommandLine(tmp_path, {"CC": "no-such-compiler"}).process("translate", "ba be", "--model", shaw).check()
+    done = (
+        CommandLine(tmp_path, {"CC": "no-such-compiler"})
+        .process("translate", "ba be", "--model", shaw)
+        .check()
+    )
     assert done.err == ""

@@ -1,4 +1,5 @@
-"""Evaluation: hypotheses equal those of `nmt translate`, and scores equal those of the sacreBLEU command."""
+"""Evaluation: hypotheses equal those of `nmt translate`, and scores equal those of the sacreBLEU
+command."""
 
 from __future__ import annotations
 
@@ -24,9 +25,16 @@ from nmt.translation.translator import Translator
 
 WORDS = "red blue green small big old new round flat long".split()
 TINY = [
-    "model.dim=16", "model.heads=2", "model.ffn_dim=32", "model.encoder_layers=1", "model.decoder_layers=1",
-    "tokenizer.vocab_size=320", "train.steps=4", "train.valid_every=4", "train.batch_tokens=512",
-]  # fmt: skip
+    "model.dim=16",
+    "model.heads=2",
+    "model.ffn_dim=32",
+    "model.encoder_layers=1",
+    "model.decoder_layers=1",
+    "tokenizer.vocab_size=320",
+    "train.steps=4",
+    "train.valid_every=4",
+    "train.batch_tokens=512",
+]
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +43,9 @@ def translator(tmp_path_factory: pytest.TempPathFactory) -> Translator:
     lines = [f"the {a} {b} thing" for a in WORDS for b in WORDS if a != b]
     for split, part in (("train", lines), ("valid", lines[:8]), ("test", lines[8:14])):
         write(directory / split, part, part)
-    corpus = ", ".join(f"{split}={str(directory / split)!r}" for split in ("train", "valid", "test"))
+    corpus = ", ".join(
+        f"{split}={str(directory / split)!r}" for split in ("train", "valid", "test")
+    )
     config = config_io.load(None, [*TINY, f"data.train=files({corpus})"])
     train(config, directory / "run", resume=False, device="cpu", precision="fp32")
     return Translator.load(directory / "run", "cpu")
@@ -49,10 +59,25 @@ def test_scores_equal_the_sacrebleu_command(translator: Translator, tmp_path: Pa
     reference.write_text("".join(f"{line}\n" for line in test.references[0]), encoding="utf-8")
     hypotheses = report.with_suffix(".hyp")
     assert len(hypotheses.read_text(encoding="utf-8").split("\n")) == len(test.sources) + 1
-    command = [sys.executable, "-m", "sacrebleu", str(reference), "-i", str(hypotheses), "-m", "bleu", "chrf", "ter"]
-    done = subprocess.run([*command, "-w", "4", "--confidence"], capture_output=True, text=True, check=True)
+    command = [
+        sys.executable,
+        "-m",
+        "sacrebleu",
+        str(reference),
+        "-i",
+        str(hypotheses),
+        "-m",
+        "bleu",
+        "chrf",
+        "ter",
+    ]
+    done = subprocess.run(
+        [*command, "-w", "4", "--confidence"], capture_output=True, text=True, check=True
+    )
     theirs = json.loads(done.stdout)
-    assert [score.value for score in scores] == pytest.approx([float(entry["score"]) for entry in theirs], abs=5e-5)
+    assert [score.value for score in scores] == pytest.approx(
+        [float(entry["score"]) for entry in theirs], abs=5e-5
+    )
     for score, entry in zip(scores, theirs, strict=True):
         assert score.half_interval == pytest.approx(entry.get("confidence_var", 0.0), abs=5e-5)
         assert set(score.signature.split("|")) == set(entry["signature"].split("|"))
@@ -61,13 +86,20 @@ def test_scores_equal_the_sacrebleu_command(translator: Translator, tmp_path: Pa
 def test_report_has_search_direction_and_scores(translator: Translator, tmp_path: Path) -> None:
     test = test_sets.default_test_set(translator.config.data)
     output = tmp_path / "new" / "directory"
-    evaluation = evaluate.evaluate(translator, test, "beam(beam_size=2)", output, ["chrf"], resamples=0)
+    evaluation = evaluate.evaluate(
+        translator, test, "beam(beam_size=2)", output, ["chrf"], resamples=0
+    )
     report = json.loads(evaluation.report.read_text(encoding="utf-8"))
     assert report["search"] == "beam(beam_size=2)"
     assert report["lines"] == 6
     assert report["direction"] == "en-de"
     score = evaluation.scores[0]
-    entry = {"name": "chrF2", "value": score.value, "signature": score.signature, "half_interval": None}
+    entry = {
+        "name": "chrF2",
+        "value": score.value,
+        "signature": score.signature,
+        "half_interval": None,
+    }
     assert report["scores"] == [entry]
     assert evaluation.as_dict() == {"test": test.name, "lines": 6, "scores": [entry]}
 
@@ -76,7 +108,9 @@ def test_hypotheses_equal_translate(translator: Translator, tmp_path: Path) -> N
     test = test_sets.default_test_set(translator.config.data)
     path = evaluate.evaluate(translator, test, "greedy", tmp_path).report
     alone = [translator.translate([line], "greedy")[0] for line in test.sources]
-    assert path.with_suffix(".hyp").read_text(encoding="utf-8") == "".join(f"{line}\n" for line in alone)
+    assert path.with_suffix(".hyp").read_text(encoding="utf-8") == "".join(
+        f"{line}\n" for line in alone
+    )
 
 
 def test_slash_in_test_set_name(translator: Translator, tmp_path: Path) -> None:
@@ -110,19 +144,28 @@ def test_perfect_hypotheses_get_perfect_scores() -> None:
 def test_multi_reference_scores_equal_the_sacrebleu_command(tmp_path: Path) -> None:
     rng = random.Random(1)
     texts = [[" ".join(rng.choices(WORDS, k=9)) + "." for _ in range(60)] for _ in range(2)]
-    hypotheses = [" ".join(a if rng.random() < 0.8 else rng.choice(WORDS) for a in line.split()) for line in texts[0]]
+    hypotheses = [
+        " ".join(a if rng.random() < 0.8 else rng.choice(WORDS) for a in line.split())
+        for line in texts[0]
+    ]
     for name, lines in (("hyp", hypotheses), ("ref0", texts[0]), ("ref1", texts[1])):
         (tmp_path / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     scores = [METRICS[name](hypotheses, texts, resamples=1000) for name in ("bleu", "chrf", "ter")]
     command = ["ref0", "ref1", "-i", "hyp", "-m", "bleu", "chrf", "ter", "-w", "6", "--confidence"]
     done = subprocess.run(
-        [sys.executable, "-m", "sacrebleu", *command], cwd=tmp_path, capture_output=True, text=True, check=True
+        [sys.executable, "-m", "sacrebleu", *command],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     for score, entry in zip(scores, json.loads(done.stdout), strict=True):
         assert round(score.value, 6) == entry["score"]
         assert round(score.half_interval or 0, 6) == entry["confidence_var"] > 0
         assert set(score.signature.split("|")) == set(entry["signature"].split("|"))
-    assert str(scores[0]).startswith(f"BLEU {scores[0].value:.1f} ± {scores[0].half_interval:.1f}  nrefs:2|bs:1000|")
+    assert str(scores[0]).startswith(
+        f"BLEU {scores[0].value:.1f} ± {scores[0].half_interval:.1f}  nrefs:2|bs:1000|"
+    )
 
 
 def test_missing_comet_fails_before_translation(
@@ -146,7 +189,10 @@ def test_confidence_interval_if_some_resamples_score_zero() -> None:
 
 
 def test_one_line_has_no_confidence_interval() -> None:
-    assert METRICS["bleu"](["a red dog runs"], [["a red dog ran"]], resamples=100).half_interval is None
+    assert (
+        METRICS["bleu"](["a red dog runs"], [["a red dog ran"]], resamples=100).half_interval
+        is None
+    )
 
 
 def test_no_confidence_interval_if_memory_is_insufficient(
@@ -175,11 +221,15 @@ def test_corpus_as_test_set() -> None:
         test_sets.named_test_set("phrasebook(pages=3)", "de", "en")
 
 
-def test_multiple_references_of_a_sacrebleu_test_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_multiple_references_of_a_sacrebleu_test_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("src", "one", "two"):
         (tmp_path / name).write_text(f"{name} 1\n{name} 2\n", encoding="utf-8")
     monkeypatch.setattr("sacrebleu.get_source_file", lambda *_: tmp_path / "src")
-    monkeypatch.setattr("sacrebleu.get_reference_files", lambda *_: [tmp_path / "one", tmp_path / "two"])
+    monkeypatch.setattr(
+        "sacrebleu.get_reference_files", lambda *_: [tmp_path / "one", tmp_path / "two"]
+    )
     test = test_sets.named_test_set("wmt14", "en", "de")
     assert test.sources == ["src 1", "src 2"]
     assert test.references == [["one 1", "one 2"], ["two 1", "two 2"]]
@@ -191,7 +241,9 @@ def test_multiple_references_of_a_sacrebleu_test_set(tmp_path: Path, monkeypatch
         test_sets.named_test_set("wmt14", "en", "de")
 
 
-def test_comet_input_and_scale(translator: Translator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_comet_input_and_scale(
+    translator: Translator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     inputs: list[dict[str, str]] = []
 
     class Model:
@@ -204,14 +256,21 @@ def test_comet_input_and_scale(translator: Translator, tmp_path: Path, monkeypat
     test = test_sets.TestSet("test", ["s"], [["r"], ["other"]])
     result = evaluate.evaluate(translator, test, "greedy", tmp_path, (), comet="a/b")
     assert result.scores == [metrics.Score("COMET", 85.0, "model:a/b")]
-    assert inputs == [{"src": "s", "mt": (tmp_path / "test.hyp").read_text().rstrip("\n"), "ref": "r"}]
+    assert inputs == [
+        {"src": "s", "mt": (tmp_path / "test.hyp").read_text().rstrip("\n"), "ref": "r"}
+    ]
 
 
 def test_default_test_set_of_a_config(tmp_path: Path) -> None:
     for name in ("text", "held"):
         write(tmp_path / name, [f"{name} en"], [f"{name} de"])
-    data = config_io.load(None, [f"data.train=files(train={str(tmp_path / 'text')!r}, test={str(tmp_path / 'text')!r})",
-                                f"data.test=files(test={str(tmp_path / 'held')!r})"]).data  # fmt: skip
+    data = config_io.load(
+        None,
+        [
+            f"data.train=files(train={str(tmp_path / 'text')!r}, test={str(tmp_path / 'text')!r})",
+            f"data.test=files(test={str(tmp_path / 'held')!r})",
+        ],
+    ).data
     assert test_sets.default_test_set(data).sources == ["held en"]
 
 

@@ -29,8 +29,12 @@ def script(name: str, *arguments: str, code: int = 0, **environment: str) -> lis
         pytest.skip("the scripts use .venv, which scripts/test.sh creates")
     done = subprocess.run(
         [ROOT / "scripts" / "experiments" / name, *arguments],
-        cwd="/", env=os.environ | environment | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        cwd="/",
+        env=os.environ | environment | {"OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == code, done.stderr
     return [re.split(r" *\| *", line.strip("| ")) for line in done.stdout.splitlines()]
 
@@ -38,7 +42,10 @@ def script(name: str, *arguments: str, code: int = 0, **environment: str) -> lis
 def small(directory: Path) -> tuple[list[str], dict[str, str]]:
     """Return arguments and environment for experiments with few updates."""
     sections = ("tokenizer", "model")
-    tiny = {name: [f"{key.partition('.')[2]}: {TINY[key]}" for key in TINY if name in key] for name in sections}
+    tiny = {
+        name: [f"{key.partition('.')[2]}: {TINY[key]}" for key in TINY if name in key]
+        for name in sections
+    }
     options = "".join(f"{name}: {{{', '.join(values)}}}\n" for name, values in tiny.items())
     source, target = sentences(420)
     write(directory / "train", source[:400], target[:400])
@@ -47,7 +54,9 @@ def small(directory: Path) -> tuple[list[str], dict[str, str]]:
     corpus = ", ".join(f"{split}='{directory}/{name}'" for split, name in files.items())
     options += f'data: {{train: ["files({corpus})"]}}\n'
     config = directory / "tiny.yaml"
-    config.write_text(f"{options}train: {{batch_tokens: 512, valid_pairs: 20, valid_search: greedy}}\n")
+    config.write_text(
+        f"{options}train: {{batch_tokens: 512, valid_pairs: 20, valid_search: greedy}}\n"
+    )
     directories = {"NMT_RUNS": str(directory / "runs"), "NMT_DATA": str(directory / "data")}
     changes = ["--set", "train.steps=4", "--set", "train.valid_every=4"]
     return changes, directories | {"CONFIG": str(config), "SEEDS": "1", "LIMIT": "5m"}
@@ -59,11 +68,13 @@ def test_experiments_print_tables(tmp_path: Path) -> None:
     assert [row[0].split(":")[0] for row in table[:3]] == [
         f"label_smoothing={value}_seed=1" for value in ("0", "0.1", "0.2")
     ]
-    assert [row[0].split()[0] for row in table[-3:]] == [f"label_smoothing={value}" for value in ("0", "0.1", "0.2")]
+    assert [row[0].split()[0] for row in table[-3:]] == [
+        f"label_smoothing={value}" for value in ("0", "0.1", "0.2")
+    ]
 
     for name in ("beam_size.sh", "extrapolation.sh"):
         assert script(name, "nowhere/at/all", code=2, **environment) == []
-    (run, *_) = sorted((tmp_path / "runs" / "experiments").rglob("config.yaml"))
+    run, *_ = sorted((tmp_path / "runs" / "experiments").rglob("config.yaml"))
     table = script("beam_size.sh", str(run.parent), SIZES="1 2", PENALTIES="0.0 1.0", **environment)
     assert table[0] == ["beam size", "length penalty 0.0", "length penalty 1.0"]
     assert [row[0] for row in table[2:]] == ["1", "2"]
@@ -71,7 +82,20 @@ def test_experiments_print_tables(tmp_path: Path) -> None:
 
 
 def test_cost_of_layers(tmp_path: Path) -> None:
-    small = ("--lengths", "16", "64", "--widths", "16", "32", "--length", "16", "--width", "16", "--repeats", "1")
+    small = (
+        "--lengths",
+        "16",
+        "64",
+        "--widths",
+        "16",
+        "32",
+        "--length",
+        "16",
+        "--width",
+        "16",
+        "--repeats",
+        "1",
+    )
     rows = script("cost.py", *small, "-o", str(tmp_path / "cost.svg"))
     heads = [row for row in rows if row[-1] == "exponent"]
     assert [head[0] for head in heads] == [
@@ -79,8 +103,11 @@ def test_cost_of_layers(tmp_path: Path) -> None:
         for of in ("length, at dimension 16", "dimension, at length 16")
         for unit in ("forward + backward time (ms)", "activation memory (MB)")
     ]
-    kept = {row[0]: [*map(float, row[1:3])] for row in rows[8:14] if len(row) == 4 and row[1] != "---"}
-    # Self-attention saves 8 heads of 64 x 64 weights in float32. The memory of a recurrence is linear in the length.
+    kept = {
+        row[0]: [*map(float, row[1:3])] for row in rows[8:14] if len(row) == 4 and row[1] != "---"
+    }
+    # Self-attention saves 8 heads of 64 x 64 weights in float32. The memory of a recurrence is
+    # linear in the length.
     assert kept["self-attention"][1] >= 8 * 64 * 64 * 4 / 1e6
     assert kept["recurrence"][1] == pytest.approx(4 * kept["recurrence"][0], rel=0.01)
     assert "<svg" in (tmp_path / "cost.svg").read_text()
@@ -91,14 +118,27 @@ def test_split_by_length(tmp_path: Path) -> None:
     for code in ("en", "de"):
         lines = (" ".join([f"{code}{number}"] * length) for number, length in enumerate(lengths))
         (tmp_path / f"text.{code}").write_text("".join(f"{line}\n" for line in lines))
-    script("by_length.py", str(tmp_path / "text"), str(tmp_path / "out"), "--limits", "4", "7", "--size", "5")
+    script(
+        "by_length.py",
+        str(tmp_path / "text"),
+        str(tmp_path / "out"),
+        "--limits",
+        "4",
+        "7",
+        "--size",
+        "5",
+    )
     found = {
         name: (tmp_path / "out" / f"{name}.en").read_text().splitlines()
         for name in ("train", "valid", "to-4", "to-7", "longer")
     }
     assert {name: len(lines) for name, lines in found.items()} == {
-        "train": 6, "valid": 5, "to-4": 5, "to-7": 5, "longer": 5,
-    }  # fmt: skip
+        "train": 6,
+        "valid": 5,
+        "to-4": 5,
+        "to-7": 5,
+        "longer": 5,
+    }
     for name, (min_words, max_words) in {
         "train": (1, 4),
         "valid": (1, 4),
@@ -109,12 +149,25 @@ def test_split_by_length(tmp_path: Path) -> None:
         assert all(min_words <= len(line.split()) <= max_words for line in found[name])
     together = [line for lines in found.values() for line in lines]
     assert len(set(together)) == len(together)
-    script("by_length.py", str(tmp_path / "text"), str(tmp_path / "none"), "--limits", "4", "20", code=2)
+    script(
+        "by_length.py",
+        str(tmp_path / "text"),
+        str(tmp_path / "none"),
+        "--limits",
+        "4",
+        "20",
+        code=2,
+    )
     assert not (tmp_path / "none").exists()
 
 
 def test_a_plot_needs_results(tmp_path: Path) -> None:
-    for arguments in ([], [str(tmp_path)], ["--score", "bleu", str(tmp_path)], ["--join", "--table", "table.md"]):
+    for arguments in (
+        [],
+        [str(tmp_path)],
+        ["--score", "bleu", str(tmp_path)],
+        ["--join", "--table", "table.md"],
+    ):
         assert script("plot.py", "-o", str(tmp_path / "plot.svg"), *arguments, code=2) == []
     assert not (tmp_path / "plot.svg").exists()
 
@@ -131,11 +184,27 @@ def test_extrapolation(tmp_path: Path) -> None:
     source, target = sentences(503)
     lengths = [7] * 400 + [14] * 30 + [18] * 30 + [25] * 40
     for code, side in (("en", source), ("de", target)):
-        lines = (" ".join(" ".join(side[at : at + 4]).split()[:length]) for at, length in enumerate(lengths))
+        lines = (
+            " ".join(" ".join(side[at : at + 4]).split()[:length])
+            for at, length in enumerate(lengths)
+        )
         (tmp_path / f"text.{code}").write_text("".join(f"{line}\n" for line in lines))
-    arguments = (str(tmp_path / "text"), *changes, "--set", "train.max_length=200", "--set", "tokenizer.vocab_size=320")
+    arguments = (
+        str(tmp_path / "text"),
+        *changes,
+        "--set",
+        "train.max_length=200",
+        "--set",
+        "tokenizer.vocab_size=320",
+    )
     table = script("extrapolation.sh", *arguments, SIZE="20", POSITIONS="none", **environment)
-    assert table[0] == ["position encoding, seed", "up to 12 words", "13-16", "17-20", "more than 20"]
+    assert table[0] == [
+        "position encoding, seed",
+        "up to 12 words",
+        "13-16",
+        "17-20",
+        "more than 20",
+    ]
     assert [row[0] for row in table[2:]] == ["position_encoding=none_seed=1"]
 
 
@@ -145,10 +214,17 @@ def test_wmt14_script(tmp_path: Path) -> None:
     for _ in range(2):  # completed steps are not repeated
         table = script("../wmt14.sh", "--stand-in", **directories)
         assert [row for row in table if row[0].startswith("BLEU")]
-        trained.append({path: path.stat().st_mtime_ns for path in sorted((tmp_path / "runs").rglob("*/*.safetensors"))})
+        trained.append(
+            {
+                path: path.stat().st_mtime_ns
+                for path in sorted((tmp_path / "runs").rglob("*/*.safetensors"))
+            }
+        )
     assert trained[0] == trained[1]
     run = tmp_path / "runs" / "wmt14-stand-in"
-    assert sorted(path.name for path in run.glob("step-*")) == [f"step-{n:06d}" for n in range(4, 21, 4)]
+    assert sorted(path.name for path in run.glob("step-*")) == [
+        f"step-{n:06d}" for n in range(4, 21, 4)
+    ]
     config = yaml.safe_load((run / "config.yaml").read_text())
     paper = yaml.safe_load((ROOT / "configs" / "wmt14-base.yaml").read_text())
     assert config["search"] == paper["search"] == "beam(beam_size=4, length_penalty=0.6)"
@@ -169,15 +245,29 @@ def test_fine_tuning_script(pristine: Path, tmp_path: Path) -> None:
     write(tmp_path / "general", source[140:], target[140:])
     corpus = f"files(train='{tmp_path / 'general'}')"
     directories = {"NMT_RUNS": str(tmp_path / "runs"), "NMT_DATA": str(tmp_path / "data")}
-    environment = directories | {"MULTI30K": str(tmp_path / "multi30k"), "REPLAY": corpus, "GENERAL": corpus}
+    environment = directories | {
+        "MULTI30K": str(tmp_path / "multi30k"),
+        "REPLAY": corpus,
+        "GENERAL": corpus,
+    }
     tiny = str((pristine / "runs" / "tiny").relative_to("/"))
     arguments = (tiny, str((tmp_path / "software").relative_to("/")), "--set", "train.steps=2")
-    tables = [script("../finetune.sh", *arguments, **environment) for _ in range(2)]  # completed runs are not repeated
+    tables = [
+        script("../finetune.sh", *arguments, **environment) for _ in range(2)
+    ]  # completed runs are not repeated
     assert tables[0] == tables[1]
-    assert [row[:2] for row in tables[0][2:]] == [[a, b] for a in ("multi30k", "software") for b in ("no", "yes")]
+    assert [row[:2] for row in tables[0][2:]] == [
+        [a, b] for a in ("multi30k", "software") for b in ("no", "yes")
+    ]
     assert all(re.fullmatch(r"\d+\.\d", cell) for row in tables[0][2:] for cell in row[2:])
     assert all(len(row) == 6 for row in tables[0][2:])
-    for wrong in ([], ["en-de-small"], ["en-de-small", "nowhere"], [*arguments[:2], "--resume"], arguments[:2]):
+    for wrong in (
+        [],
+        ["en-de-small"],
+        ["en-de-small", "nowhere"],
+        [*arguments[:2], "--resume"],
+        arguments[:2],
+    ):
         assert script("../finetune.sh", *wrong, code=2, **environment) == []
 
 
@@ -188,27 +278,53 @@ def test_student_script(tmp_path: Path) -> None:
     corpus = f"files(train='{tmp_path}/train', valid='{tmp_path}/test', test='{tmp_path}/test')"
     environment = {"NMT_RUNS": str(tmp_path / "runs"), "NMT_DATA": str(tmp_path / "data")}
     changes = [f"--set={name}={value}" for name, value in TINY.items()]
-    tables = [script("../student.sh", "en-de-small", corpus, *changes, **environment) for _ in range(2)]
+    tables = [
+        script("../student.sh", "en-de-small", corpus, *changes, **environment) for _ in range(2)
+    ]
     rows = [row[:3] for row in tables[0][2:]]
     settings = [["fp32", "beam(beam_size=4)"], ["int8", "beam(beam_size=4)"], ["int8", "greedy"]]
     assert rows == [[name, *setting] for name in ("teacher", "student") for setting in settings]
-    assert [row[3] for row in tables[0]] == [row[3] for row in tables[1]]  # the student is not trained again
-    for wrong in ([], ["en-de-small"], ["en-de-small", corpus, "--resume"], ["en-de-small", corpus]):
+    assert [row[3] for row in tables[0]] == [
+        row[3] for row in tables[1]
+    ]  # the student is not trained again
+    for wrong in (
+        [],
+        ["en-de-small"],
+        ["en-de-small", corpus, "--resume"],
+        ["en-de-small", corpus],
+    ):
         assert script("../student.sh", *wrong, code=2, **environment) == []
 
 
 def test_general_models_from_corpora_to_packages(tmp_path: Path) -> None:
     source, target = sentences(900)
     rows = zip(source[:700], target[:700], strict=True)
-    (tmp_path / "prose.tsv").write_text("".join(f"tale\t{english}\t{german}\n" for english, german in rows))
-    for name, part in (("web", slice(600, 750)), ("valid", slice(750, 770)), ("test", slice(770, 790))):
+    (tmp_path / "prose.tsv").write_text(
+        "".join(f"tale\t{english}\t{german}\n" for english, german in rows)
+    )
+    for name, part in (
+        ("web", slice(600, 750)),
+        ("valid", slice(750, 770)),
+        ("test", slice(770, 790)),
+    ):
         write(tmp_path / name, source[part], target[part])
     write(tmp_path / "mono", source[790:], target[790:])
-    prose = f"files(train='{tmp_path}/prose.tsv', columns=('kind', 'en', 'de'), weight=2, hold_out=False, license='X')"
-    web, valid, test = (f"files({split}='{tmp_path}/{name}')" for split, name in
-                        (("train", "web"), ("valid", "valid"), ("test", "test")))  # fmt: skip
+    prose = (
+        f"files(train='{tmp_path}/prose.tsv', columns=('kind', 'en', 'de'), weight=2,"
+        " hold_out=False, license='X')"
+    )
+    web, valid, test = (
+        f"files({split}='{tmp_path}/{name}')"
+        for split, name in (("train", "web"), ("valid", "valid"), ("test", "test"))
+    )
     config = {
-        "data": {"train": [prose, web], "valid": valid, "test": test, "placeholders": True, "clean": ["normalize"]},
+        "data": {
+            "train": [prose, web],
+            "valid": valid,
+            "test": test,
+            "placeholders": True,
+            "clean": ["normalize"],
+        },
         "tokenizer": {"vocab_size": int(TINY["tokenizer.vocab_size"])},
         "model": {"dim": 32, "heads": 2, "ffn_dim": 32, "encoder_layers": 1, "decoder_layers": 1},
         "train": {
@@ -224,17 +340,35 @@ def test_general_models_from_corpora_to_packages(tmp_path: Path) -> None:
     (tmp_path / "corpora.yaml").write_text(yaml.safe_dump(config))
     directories = {"NMT_RUNS": "runs", "NMT_DATA": "data", "PRETRAINED_DIR": "pretrained"}
     environment = {name: str(tmp_path / path) for name, path in directories.items()}
-    environment |= {"CONFIG": str(tmp_path / "corpora.yaml"), "MONO": str(tmp_path / "mono"), "TESTS": test}
-    environment |= {"TEACHER": "--set model.dim=64 --set model.ffn_dim=64", "STUDENT": "--set train.steps=8"}
+    environment |= {
+        "CONFIG": str(tmp_path / "corpora.yaml"),
+        "MONO": str(tmp_path / "mono"),
+        "TESTS": test,
+    }
+    environment |= {
+        "TEACHER": "--set model.dim=64 --set model.ffn_dim=64",
+        "STUDENT": "--set train.steps=8",
+    }
     environment["ROUNDS"] = "1"
     trained = []
     for _ in range(2):  # a finished run is not repeated
         script("../train_general.sh", **environment)
-        trained.append({path: path.stat().st_mtime_ns for path in sorted((tmp_path / "runs").rglob("*.safetensors"))})
+        trained.append(
+            {
+                path: path.stat().st_mtime_ns
+                for path in sorted((tmp_path / "runs").rglob("*.safetensors"))
+            }
+        )
     assert trained[0] == trained[1]
-    runs = {f"{name}/{direction}" for name in ("teacher-0", "teacher-1", "student") for direction in ("en-de", "de-en")}
-    assert {str(path.parent.relative_to(tmp_path / "runs" / "general")) for path in
-            (tmp_path / "runs").rglob("config.yaml")} == runs  # fmt: skip
+    runs = {
+        f"{name}/{direction}"
+        for name in ("teacher-0", "teacher-1", "student")
+        for direction in ("en-de", "de-en")
+    }
+    assert {
+        str(path.parent.relative_to(tmp_path / "runs" / "general"))
+        for path in (tmp_path / "runs").rglob("config.yaml")
+    } == runs
     text = tmp_path / "data" / "general"
     cleaned = (text / "clean" / "prose.en").read_text().splitlines()
     assert cleaned
@@ -243,22 +377,36 @@ def test_general_models_from_corpora_to_packages(tmp_path: Path) -> None:
     for direction in ("en-de", "de-en"):
         saved = discovery.load(tmp_path / "pretrained" / direction)
         assert f"{saved.config.data.src}-{saved.config.data.tgt}" == direction
-        assert str(tmp_path / "data") not in (tmp_path / "pretrained" / direction / "config.yaml").read_text()
+        assert (
+            str(tmp_path / "data")
+            not in (tmp_path / "pretrained" / direction / "config.yaml").read_text()
+        )
         student = discovery.load(tmp_path / "runs" / "general" / "student" / direction)
         assert "weight=2" in student.config.data.train[0]
         assert any("distilled-mono" in spec for spec in student.config.data.train)
     assert script("../train_general.sh", code=2, **environment | {"ROUNDS": "2"}) == []
-    assert script("../train_general.sh", code=2, **environment | {"MONO": str(tmp_path / "nowhere")}) == []
+    assert (
+        script("../train_general.sh", code=2, **environment | {"MONO": str(tmp_path / "nowhere")})
+        == []
+    )
 
 
 def test_pretrained_model_scripts(tmp_path: Path) -> None:
     source, target = sentences(900)
-    for name, part in (("train", slice(0, 800)), ("valid", slice(800, 820)), ("test", slice(820, 840))):
+    for name, part in (
+        ("train", slice(0, 800)),
+        ("valid", slice(800, 820)),
+        ("test", slice(820, 840)),
+    ):
         (tmp_path / "tatoeba").mkdir(exist_ok=True)
         write(tmp_path / "tatoeba" / name, source[part], target[part])
     write(tmp_path / "europarl", source[840:], target[840:])
     changes = [f"--set={name}={TINY[name]}" for name in TINY if "train" not in name]
-    write(tmp_path / "software", ["Save the file", "the dog " * 7], ["Datei speichern", "der Hund " * 7])
+    write(
+        tmp_path / "software",
+        ["Save the file", "the dog " * 7],
+        ["Datei speichern", "der Hund " * 7],
+    )
     places = {"TATOEBA": "tatoeba", "EUROPARL": "europarl", "SOFTWARE": "software"}
     directories = {"NMT_RUNS": "runs", "NMT_DATA": "data", "PRETRAINED_DIR": "pretrained"}
     environment = {name: str(tmp_path / path) for name, path in directories.items()}
@@ -272,7 +420,12 @@ def test_pretrained_model_scripts(tmp_path: Path) -> None:
         (tmp_path / "pretrained" / "en-de-small").mkdir(parents=True, exist_ok=True)
         (tmp_path / "pretrained" / "en-de-small" / "README.md").write_text("a card")
         script("../train_pretrained.sh", *changes, **environment)
-        trained.append({path: path.stat().st_mtime_ns for path in sorted((tmp_path / "runs").rglob("*.safetensors"))})
+        trained.append(
+            {
+                path: path.stat().st_mtime_ns
+                for path in sorted((tmp_path / "runs").rglob("*.safetensors"))
+            }
+        )
     assert len(trained[0]) >= 4
     assert trained[0] == trained[1]
     text = (tmp_path / "data" / "everyday" / "everyday.en").read_text().splitlines()
@@ -280,7 +433,9 @@ def test_pretrained_model_scripts(tmp_path: Path) -> None:
     assert "Save the file" in text
     assert "the dog " * 7 not in text  # more than twelve words
     assert "MPL-2.0" in (tmp_path / "pretrained" / "en-de-small" / "config.yaml").read_text()
-    assert {english for english, _ in open_split("phrasebook", "train", "en", "de").pairs()} & {*text}
+    assert {english for english, _ in open_split("phrasebook", "train", "en", "de").pairs()} & {
+        *text
+    }
     greetings = (tmp_path / "data" / "everyday" / "short-en-de.en").read_text().splitlines()
     assert {"Hi", "hi!!", "how are you", "How are you?"} <= {*greetings}
     assert not {"how are you!", source[820]} & {*greetings}
@@ -299,16 +454,29 @@ def test_pretrained_model_scripts(tmp_path: Path) -> None:
     (everyday / "short-en-de.de").unlink()
     script("../build_pretraining_data.sh", **environment)
     assert {path.name: path.read_bytes() for path in everyday.iterdir()} == made
-    assert script("../build_pretraining_data.sh", code=2, **environment | {"EUROPARL": str(tmp_path / "nowhere")}) == []
+    assert (
+        script(
+            "../build_pretraining_data.sh",
+            code=2,
+            **environment | {"EUROPARL": str(tmp_path / "nowhere")},
+        )
+        == []
+    )
     assert (tmp_path / "pretrained" / "en-de-small" / "README.md").read_text() == "a card"
     for direction, languages in {"en-de": ("en", "de"), "de-en": ("de", "en")}.items():
         loaded = discovery.load(tmp_path / "pretrained" / f"{direction}-small")
         run = discovery.load(tmp_path / "runs" / "everyday" / direction)
-        assert checkpoint.read_progress(loaded.checkpoint) == checkpoint.read_progress(run.checkpoint)
+        assert checkpoint.read_progress(loaded.checkpoint) == checkpoint.read_progress(
+            run.checkpoint
+        )
         assert (loaded.config.data.src, loaded.config.data.tgt) == languages
         assert loaded.config.lowercase_all_caps
         tensors = checkpoint.read_tensors(loaded.checkpoint, checkpoint.WEIGHTS)
-        assert {tensor.dtype for tensor in tensors.values()} == {torch.int8, torch.bfloat16, torch.float32}
+        assert {tensor.dtype for tensor in tensors.values()} == {
+            torch.int8,
+            torch.bfloat16,
+            torch.float32,
+        }
     kept = (tmp_path / "data" / "everyday" / "everyday.en").read_text().splitlines()
     assert {*source[840:]} & {*kept}
     assert 550 < len({*kept} & {*source}) < 860  # near duplicates of test sentences are removed

@@ -41,7 +41,12 @@ from nmt.text.normalization import normalize
 from nmt.text.tokenizer import BOS, EOS
 from nmt.translation.translator import Line, Translator
 
-LINES = ["the small dog sees the old tree.", "the heavy bird carries the green stone.", "the dog.", "Ça 🐕!"]
+LINES = [
+    "the small dog sees the old tree.",
+    "the heavy bird carries the green stone.",
+    "the dog.",
+    "Ça 🐕!",
+]
 PACKAGES = {
     "ctranslate2": ["ctranslate2"],
     "safetensors": [],
@@ -50,13 +55,17 @@ PACKAGES = {
 }
 
 
-@pytest.fixture(params=[pytest.param(name, marks=[pytest.mark.slow] * (name == "onnx")) for name in EXPORTS])
+@pytest.fixture(
+    params=[pytest.param(name, marks=[pytest.mark.slow] * (name == "onnx")) for name in EXPORTS]
+)
 def to(request: pytest.FixtureRequest) -> str:
     """Name of each format."""
     return str(request.param)
 
 
-OTHER_MODELS = [pytest.param(name, marks=pytest.mark.slow) for name in ("pre-untied", "post-untied")]
+OTHER_MODELS = [
+    pytest.param(name, marks=pytest.mark.slow) for name in ("pre-untied", "post-untied")
+]
 
 
 @pytest.fixture(scope="module", params=["pre-tied", *OTHER_MODELS])
@@ -69,7 +78,12 @@ def loaded(
     for name in ("text.en", "text.de"):
         shutil.copyfile(trained.directory / name, nmt.directory / name)
     sizes = {"model__dim": "16", "model__encoder_layers": "2", "train__steps": "1"}
-    nmt.train("runs/x", model__norm_position=norm, model__tie_embeddings=str(tied == "tied").lower(), **sizes)
+    nmt.train(
+        "runs/x",
+        model__norm_position=norm,
+        model__tie_embeddings=str(tied == "tied").lower(),
+        **sizes,
+    )
     actual = discovery.load(nmt.directory / "runs/x")
     torch.manual_seed(1)
     with torch.no_grad():
@@ -91,7 +105,8 @@ def exported(to: str, loaded: LoadedModel) -> Path:
 
 
 def log_probs(model: Seq2Seq, ids: list[list[int]]) -> list[Tensor]:
-    """Return the log-probability of each token, including the end token, with the source as the target."""
+    """Return the log-probability of each token, including the end token, with the source as the
+    target."""
     batch = collate([(row, row) for row in ids])
     with torch.no_grad():
         hidden_ND = model(batch.src_BS, batch.src_mask_BS, batch.tgt_in_BT, batch.target_index_N)
@@ -124,7 +139,10 @@ def by_onnx(directory: Path, loaded: LoadedModel, ids: list[list[int]]) -> list[
     batch = collate([(row, row) for row in ids])
     state = model.init_search_state([[*row, EOS] for row in ids])
     same_R = np.arange(len(ids))
-    requests = [StepRequest(tokens_R, same_R, 1, all_log_probs=True) for tokens_R in batch.tgt_in_BT.t().numpy()]
+    requests = [
+        StepRequest(tokens_R, same_R, 1, all_log_probs=True)
+        for tokens_R in batch.tgt_in_BT.t().numpy()
+    ]
     steps = [state.step(request).log_p_RV for request in requests]
     return of_logits(torch.from_numpy(np.stack(steps, 1)), ids)
 
@@ -135,7 +153,9 @@ def by_transformers(directory: Path, loaded: LoadedModel, ids: list[list[int]]) 
     model = transformers.AutoModelForSeq2SeqLM.from_pretrained(directory)
     batch = collate([(row, row) for row in ids])
     with torch.no_grad():
-        actual = model(batch.src_BS, attention_mask=batch.src_mask_BS.long(), decoder_input_ids=batch.tgt_in_BT)
+        actual = model(
+            batch.src_BS, attention_mask=batch.src_mask_BS.long(), decoder_input_ids=batch.tgt_in_BT
+        )
     return of_logits(actual.logits, ids)
 
 
@@ -163,7 +183,9 @@ def test_translations_equal_nmt(to: str, loaded: LoadedModel) -> None:
     translate = LOADERS[to](exported(to, loaded))
     expected = [*map(normalize, greedy(loaded))]
     assert len(set(expected)) > 1
-    assert [*map(normalize, translate(LINES))] == expected  # what these models say may end on control characters
+    assert [
+        *map(normalize, translate(LINES))
+    ] == expected  # what these models say may end on control characters
     assert normalize(translate(LINES[2:3])[0]) == expected[2]
 
 
@@ -172,7 +194,9 @@ def test_engines_have_the_length_limits_of_nmt(loaded: LoadedModel) -> None:
     expected = Translator.load(directory, "cpu", "fp32").translate(LINES, "greedy")
     lengths = [len(loaded.tokenizer.encode(text)) for text in expected]
     most = [max_target_length(len(loaded.tokenizer.encode(line))) for line in LINES]
-    assert any(length >= limit - 5 for length, limit in zip(lengths, most, strict=True))  # else nothing is shown
+    assert any(
+        length >= limit - 5 for length, limit in zip(lengths, most, strict=True)
+    )  # else nothing is shown
     assert LOADERS["safetensors"](directory)(LINES) == expected
 
 
@@ -201,7 +225,9 @@ def request_of(loaded: LoadedModel) -> SearchRequest:
     return SearchRequest(sources, np.array([12, 5, 9, 3]), BOS, EOS)
 
 
-@pytest.mark.parametrize("make", [bare_graphs, pytest.param(written_graphs, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "make", [bare_graphs, pytest.param(written_graphs, marks=pytest.mark.slow)]
+)
 def test_onnx_beam_search(loaded: LoadedModel, make: Callable[[LoadedModel], OnnxModel]) -> None:
     check_beam_search(make(loaded), loaded)
 
@@ -210,22 +236,29 @@ def check_beam_search(model: OnnxModel, loaded: LoadedModel) -> None:
     request, beam = request_of(loaded), parse_search("beam(beam_size=3, top_beams=3)")
     with torch.inference_mode():
         actual, expected = beam(model, request), beam(TorchModel([loaded.model]), request)
-    assert [[h.ids for h in sentence] for sentence in actual] == [[h.ids for h in sentence] for sentence in expected]
+    assert [[h.ids for h in sentence] for sentence in actual] == [
+        [h.ids for h in sentence] for sentence in expected
+    ]
     for own, sentence in zip(actual, expected, strict=True):
         assert [h.score for h in own] == pytest.approx([h.score for h in sentence], abs=1e-3)
 
 
 OTHERS: dict[str, dict[str, Any]] = {
     **{name: {"position_encoding": name} for name in POSITION_ENCODINGS if name != "sinusoidal"},
-    "additive": {"attention_score": "additive"}, "grouped": {"kv_heads": 1}, "swiglu": {"activation": "swiglu"},
-    "rms": {"norm": "rms"}, "shared": {"layer_sharing": 2, "decoder_layers": 3},
-}  # fmt: skip
+    "additive": {"attention_score": "additive"},
+    "grouped": {"kv_heads": 1},
+    "swiglu": {"activation": "swiglu"},
+    "rms": {"norm": "rms"},
+    "shared": {"layer_sharing": 2, "decoder_layers": 3},
+}
 
 
 def variant(trained: CommandLine, **changes: Any) -> LoadedModel:
     """Return the tiny run with another model, with noise added to all parameters."""
     tiny = discovery.load(trained.directory / "runs/tiny")
-    config = dataclasses.replace(tiny.config, model=dataclasses.replace(tiny.config.model, **changes))
+    config = dataclasses.replace(
+        tiny.config, model=dataclasses.replace(tiny.config.model, **changes)
+    )
     torch.manual_seed(1)
     model = build_model(config.model, len(tiny.tokenizer)).eval()
     with torch.no_grad():
@@ -235,7 +268,9 @@ def variant(trained: CommandLine, **changes: Any) -> LoadedModel:
 
 
 @pytest.mark.parametrize("changes", OTHERS.values(), ids=OTHERS)
-def test_onnx_supports_every_transformer_variant(trained: CommandLine, changes: dict[str, Any]) -> None:
+def test_onnx_supports_every_transformer_variant(
+    trained: CommandLine, changes: dict[str, Any]
+) -> None:
     loaded = variant(trained, **changes)
     check_beam_search(bare_graphs(loaded), loaded)
 
@@ -248,11 +283,17 @@ def test_shared_layers_are_exported_repeatedly(trained: CommandLine, tmp_path: P
 
 @pytest.mark.parametrize("positions", ["rotary", "rotary(base=100.0)", "learned(max_positions=64)"])
 @pytest.mark.parametrize("norm", ["pre", "post"])
-def test_positions_of_the_model_in_ctranslate2(trained: CommandLine, tmp_path: Path, positions: str, norm: str) -> None:
-    loaded = variant(trained, position_encoding=positions, norm_position=norm, encoder_layers=2, decoder_layers=2)
+def test_positions_of_the_model_in_ctranslate2(
+    trained: CommandLine, tmp_path: Path, positions: str, norm: str
+) -> None:
+    loaded = variant(
+        trained, position_encoding=positions, norm_position=norm, encoder_layers=2, decoder_layers=2
+    )
     EXPORTS["ctranslate2"](loaded, tmp_path)
     ids = [loaded.tokenizer.encode(line) for line in LINES]
-    for own_T, expected_T in zip(by_ctranslate2(tmp_path, loaded, ids), log_probs(loaded.model, ids), strict=True):
+    for own_T, expected_T in zip(
+        by_ctranslate2(tmp_path, loaded, ids), log_probs(loaded.model, ids), strict=True
+    ):
         assert own_T.tolist() == pytest.approx(expected_T.tolist(), abs=1e-3)
     assert LOADERS["ctranslate2"](tmp_path)(LINES) == greedy(loaded)
 
@@ -260,9 +301,17 @@ def test_positions_of_the_model_in_ctranslate2(trained: CommandLine, tmp_path: P
 @pytest.mark.parametrize(
     ("to", "changes", "message"),
     [
-        ("ctranslate2", {"position_encoding": "shaw"}, "CTranslate2 does not support model.position_encoding=shaw"),
+        (
+            "ctranslate2",
+            {"position_encoding": "shaw"},
+            "CTranslate2 does not support model.position_encoding=shaw",
+        ),
         ("ctranslate2", {"arch": "rnn"}, "CTranslate2 does not support model.arch=rnn"),
-        ("transformers", {"activation": "swiglu"}, "Transformers does not support model.activation=swiglu"),
+        (
+            "transformers",
+            {"activation": "swiglu"},
+            "Transformers does not support model.activation=swiglu",
+        ),
         ("transformers", {"kv_heads": 1}, "Transformers does not support model.kv_heads=1"),
         ("onnx", {"attention_window": 3}, "ONNX does not support model.attention_window=3"),
         ("onnx", {"arch": "rnn"}, "ONNX does not support model.arch=rnn"),
@@ -277,7 +326,9 @@ def test_unsupported_models_are_rejected(
     assert not list(tmp_path.iterdir())
 
 
-def test_transformers_loads_the_export(loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_transformers_loads_the_export(
+    loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import transformers
 
     directory = exported("transformers", loaded)
@@ -290,7 +341,9 @@ def test_transformers_loads_the_export(loaded: LoadedModel, monkeypatch: pytest.
     inputs = tokenizer(LINES, return_tensors="pt", padding=True)
     actual = model.generate(**inputs, num_beams=1, max_new_tokens=9)
     texts = [loaded.tokenizer.decode(row) for row in actual.tolist()]
-    assert [*map(normalize, tokenizer.batch_decode(actual, skip_special_tokens=True))] == [*map(normalize, texts)]
+    assert [*map(normalize, tokenizer.batch_decode(actual, skip_special_tokens=True))] == [
+        *map(normalize, texts)
+    ]
     request = SearchRequest(unpadded(inputs), np.full(len(LINES), 9), BOS, EOS)
     expected = parse_search("greedy")(TorchModel([loaded.model]), request)
     assert texts == [loaded.tokenizer.decode(best[0].ids) for best in expected]
@@ -309,10 +362,16 @@ def test_transformers_tokenizes_like_nmt(loaded: LoadedModel) -> None:
     for text in (*LINES, "x</s> y <s> <pad><unk>", "<0x41> 12345", "naïve 日本", "a . b ,c 's"):
         ids = loaded.tokenizer.encode(text)
         assert tokenizer(text)["input_ids"] == [*ids, EOS]
-        assert tokenizer.decode([BOS, *ids, EOS], skip_special_tokens=True) == loaded.tokenizer.decode(ids) == text
+        assert (
+            tokenizer.decode([BOS, *ids, EOS], skip_special_tokens=True)
+            == loaded.tokenizer.decode(ids)
+            == text
+        )
 
 
-def test_bf16_and_int8_weights_are_smaller_and_accurate(loaded: LoadedModel, tmp_path: Path) -> None:
+def test_bf16_and_int8_weights_are_smaller_and_accurate(
+    loaded: LoadedModel, tmp_path: Path
+) -> None:
     sizes = {}
     for weights in safetensors.WEIGHT_TYPES:
         directory = tmp_path / weights
@@ -324,7 +383,9 @@ def test_bf16_and_int8_weights_are_smaller_and_accurate(loaded: LoadedModel, tmp
             largest = expected.abs().amax(-1, keepdim=True)
             atol = {"int8": 1 if expected.ndim == 2 else 0}.get(weights, 0) * largest / 127 / 2
             rtol = 0 if weights == "fp32" else 2**-8
-            assert bool(((actual[name] - expected).abs() <= atol * 1.001 + rtol * expected.abs()).all()), name
+            assert bool(
+                ((actual[name] - expected).abs() <= atol * 1.001 + rtol * expected.abs()).all()
+            ), name
     assert sizes["bf16"] < 0.6 * sizes["fp32"]
     assert sizes["int8"] < 0.4 * sizes["fp32"]
 
@@ -333,7 +394,9 @@ def test_int8_weights_can_be_used_like_others(loaded: LoadedModel, tmp_path: Pat
     for name, weights in (("small", "int8"), ("large", "fp32")):
         (tmp_path / name).mkdir()
         safetensors.export(
-            loaded if name == "small" else discovery.load(tmp_path / "small"), tmp_path / name, weights=weights
+            loaded if name == "small" else discovery.load(tmp_path / "small"),
+            tmp_path / name,
+            weights=weights,
         )
     small, large = (collect(tmp_path / name) for name in ("small", "large"))
     assert small["parameters"] == large["parameters"]
@@ -371,32 +434,54 @@ def test_exported_run_translates_without_the_original(nmt: CommandLine) -> None:
     expected = nmt("translate", "--model", "runs/tiny", LINES[0]).out
     shutil.rmtree(nmt.directory / "runs")
     assert sorted(path.name for path in (nmt.directory / "lean").rglob("*") if path.is_file()) == [
-        "config.yaml", "data.json", "meta.json", "model.safetensors", "spm.model",
-    ]  # fmt: skip
+        "config.yaml",
+        "data.json",
+        "meta.json",
+        "model.safetensors",
+        "spm.model",
+    ]
     assert nmt.run("translate", "--model", "lean", LINES[0]).out == expected
 
 
 def test_ctranslate2_engine_loads_the_export(nmt: CommandLine) -> None:
     nmt.run("export", "runs/tiny", "--to", "ctranslate2")
-    common = ("translate", "--no-guard", "--model", "runs/tiny", "--search", "greedy", "--precision", "fp32", *LINES)
+    common = (
+        "translate",
+        "--no-guard",
+        "--model",
+        "runs/tiny",
+        "--search",
+        "greedy",
+        "--precision",
+        "fp32",
+        *LINES,
+    )
     expected, actual = nmt(*common), nmt(*common, "--engine", "ctranslate2")
     assert actual.code == 0, actual.err
     assert actual.out == expected.out
-    nmt(*common, "--engine", "ctranslate2", "--precision", "int4").assert_fails(2, "unknown precision 'int4'")
+    nmt(*common, "--engine", "ctranslate2", "--precision", "int4").assert_fails(
+        2, "unknown precision 'int4'"
+    )
 
 
 def test_average_can_be_exported(nmt: CommandLine) -> None:
     nmt.run("average", "runs/tiny", "--last", "2")
     nmt.run("export", "runs/tiny/average-2", "--to", "safetensors", "-o", "lean")
-    actual, expected = (discovery.load(nmt.directory / name).model for name in ("lean", "runs/tiny/average-2"))
+    actual, expected = (
+        discovery.load(nmt.directory / name).model for name in ("lean", "runs/tiny/average-2")
+    )
     assert all(map(torch.equal, actual.parameters(), expected.parameters()))
 
 
 @pytest.mark.slow
 def test_verification_uses_the_given_file_or_the_phrasebook(nmt: CommandLine) -> None:
     tokens = json.loads((nmt.directory / "runs/tiny/data.json").read_text())["max_source_length"]
-    (nmt.directory / "mine.en").write_text("the dog.\n\n  \n" + "the old cat sees. " * tokens + "\n", encoding="utf-8")
-    done = nmt.run("export", "runs/tiny", "--to", "safetensors", "-o", "a", "--verify-with", "mine.en")
+    (nmt.directory / "mine.en").write_text(
+        "the dog.\n\n  \n" + "the old cat sees. " * tokens + "\n", encoding="utf-8"
+    )
+    done = nmt.run(
+        "export", "runs/tiny", "--to", "safetensors", "-o", "a", "--verify-with", "mine.en"
+    )
     count, rest = done.out.splitlines()[1].removeprefix("data").split(maxsplit=1)
     assert int(count) > 2  # blank lines do not count, and what is too long is cut
     assert rest.startswith("sentences of mine.en, ")
@@ -405,9 +490,14 @@ def test_verification_uses_the_given_file_or_the_phrasebook(nmt: CommandLine) ->
     assert " of phrasebook/test, " in done.out
 
 
-@pytest.mark.parametrize("name", ["ctranslate2", pytest.param("onnx", marks=pytest.mark.slow), "transformers"])
+@pytest.mark.parametrize(
+    "name", ["ctranslate2", pytest.param("onnx", marks=pytest.mark.slow), "transformers"]
+)
 def test_documented_example_runs(
-    name: str, loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    name: str,
+    loaded: LoadedModel,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(exported(name, loaded).parent)
     page = (Path(__file__).parent.parent / "docs" / "export.md").read_text(encoding="utf-8")
@@ -438,7 +528,8 @@ def test_failed_verification_discards_the_export(
     monkeypatch.chdir(nmt.directory)
     run, directory = Path("runs/tiny"), Path("there")
     with pytest.raises(
-        NMTError, match=r"only \d+ of 20 translations with safetensors are identical .* requires 99\.0%"
+        NMTError,
+        match=r"only \d+ of 20 translations with safetensors are identical .* requires 99\.0%",
     ) as actual:
         verify.export_and_verify(run, "safetensors", directory)
     assert not isinstance(actual.value, UsageError)
@@ -449,21 +540,30 @@ def test_failed_verification_discards_the_export(
         app(["export", str(run), "--to", "safetensors", "-o", str(directory)], prog_name="nmt")
     assert exit_.value.code == 1
     assert capsys.readouterr().out == ""
-    assert sorted(path.name for path in nmt.directory.iterdir()) == ["data", "runs", "text.de", "text.en"]
+    assert sorted(path.name for path in nmt.directory.iterdir()) == [
+        "data",
+        "runs",
+        "text.de",
+        "text.en",
+    ]
     verification = verify.export_and_verify(run, "safetensors", directory, min_agreement=0)
     assert verification.agreement < 0.99
     assert verification.bleu < 99
     assert directory.is_dir()
 
 
-def test_a_directory_created_during_the_export_is_kept(nmt: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_directory_created_during_the_export_is_kept(
+    nmt: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def create(loaded: LoadedModel, work: Path) -> None:
         safetensors.export(loaded, work)
         (nmt.directory / "there").mkdir()
         (nmt.directory / "there/notes").touch()
 
     monkeypatch.setitem(EXPORTS, "safetensors", create)
-    nmt("export", "runs/tiny", "--to", "safetensors", "-o", "there").assert_fails(2, "there already exists")
+    nmt("export", "runs/tiny", "--to", "safetensors", "-o", "there").assert_fails(
+        2, "there already exists"
+    )
     assert [path.name for path in (nmt.directory / "there").iterdir()] == ["notes"]
 
 
@@ -478,15 +578,25 @@ def test_a_directory_created_during_the_export_is_kept(nmt: CommandLine, monkeyp
         ("runs/tiny --to safetensors(type='bf16')", 2, "has no option 'type'"),
         ("runs/tiny --to safetensors --output runs", 2, "runs already exists"),
         ("runs/tiny --to safetensors --output text.en", 2, "text.en already exists"),
-        ("runs/tiny --to safetensors --min-agreement 99", 2, "--min-agreement must be between 0 and 1, got 99.0"),
-        ("runs/tiny --to safetensors --min-agreement nan", 2, "--min-agreement must be between 0 and 1, got nan"),
+        (
+            "runs/tiny --to safetensors --min-agreement 99",
+            2,
+            "--min-agreement must be between 0 and 1, got 99.0",
+        ),
+        (
+            "runs/tiny --to safetensors --min-agreement nan",
+            2,
+            "--min-agreement must be between 0 and 1, got nan",
+        ),
         ("runs/tiny --to safetensors --verify-with none.en", 1, "no such file: none.en"),
         ("runs/tiny --to safetensors --verify-with blank.en", 1, "blank.en has no sentences"),
         ("runs/none --to safetensors", 1, "there is no model at runs/none"),
         ("runs --to safetensors", 1, "runs has no checkpoint"),
     ],
 )
-def test_errors_are_one_line(arguments: str, code: int, message: str, trained: CommandLine, tmp_path: Path) -> None:
+def test_errors_are_one_line(
+    arguments: str, code: int, message: str, trained: CommandLine, tmp_path: Path
+) -> None:
     nmt = CommandLine(tmp_path)
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs/tiny").symlink_to(trained.directory / "runs/tiny")
@@ -501,7 +611,9 @@ def test_errors_are_one_line(arguments: str, code: int, message: str, trained: C
 @pytest.mark.parametrize(
     ("to", "package"), [(to, package) for to, packages in PACKAGES.items() for package in packages]
 )
-def test_missing_package_is_reported(to: str, package: str, nmt: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_package_is_reported(
+    to: str, package: str, nmt: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, package, None)
     done = nmt("export", "runs/tiny", "--to", to)
     done.assert_fails(2, "is not installed", f"pip install {package}")
@@ -512,8 +624,12 @@ def test_missing_package_is_reported(to: str, package: str, nmt: CommandLine, mo
 @pytest.mark.slow
 def test_packages_are_imported_only_when_needed(nmt: CommandLine) -> None:
     for package in (each for packages in PACKAGES.values() for each in packages):
-        (nmt.directory / f"{package}.py").write_text(f"raise ImportError('No module named {package}')")
-    nmt.process("export", "runs/tiny", "--to", "onnx").assert_fails(2, "onnxscript is not installed")
+        (nmt.directory / f"{package}.py").write_text(
+            f"raise ImportError('No module named {package}')"
+        )
+    nmt.process("export", "runs/tiny", "--to", "onnx").assert_fails(
+        2, "onnxscript is not installed"
+    )
 
 
 class Numbers:
@@ -527,7 +643,8 @@ class Numbers:
 
 
 class Noted:
-    """A CTranslate2 stand-in that records its options and returns the given hypotheses, or the source."""
+    """A CTranslate2 stand-in that records its options and returns the given hypotheses, or the
+    source."""
 
     num_translators = 1
 
@@ -537,9 +654,14 @@ class Noted:
     def translate_batch(self, sources: list[list[str]], **options: Any) -> list[SimpleNamespace]:
         self.options = options
         every = [self.actual or {" ".join(source): -1.0} for source in sources]
-        return [SimpleNamespace(hypotheses=[h.split() for h in actual], scores=[*actual.values()]) for actual in every]
+        return [
+            SimpleNamespace(hypotheses=[h.split() for h in actual], scores=[*actual.values()])
+            for actual in every
+        ]
 
-    def score_batch(self, sources: Any, targets: list[list[str]], **options: Any) -> list[SimpleNamespace]:
+    def score_batch(
+        self, sources: Any, targets: list[list[str]], **options: Any
+    ) -> list[SimpleNamespace]:
         return [SimpleNamespace(log_probs=[-0.25] * len(target) + [-9.0]) for target in targets]
 
 
@@ -555,15 +677,25 @@ def test_ctranslate2_receives_the_search_options() -> None:
     noted = Noted({"5 6": -1.0, "4 4 4 4 4 4 4 4 4": -0.6, "5": -0.5})
     (actual,) = ctranslate2_engine(noted).search([Source([7, 8, 9], [5])], find, print)
     expected = {
-        "beam_size": 3, "num_hypotheses": 3, "length_penalty": 0.5, "no_repeat_ngram_size": 2,
-        "min_decoding_length": 4, "max_decoding_length": 16, "target_prefix": [["5"]],
-    }  # fmt: skip
+        "beam_size": 3,
+        "num_hypotheses": 3,
+        "length_penalty": 0.5,
+        "no_repeat_ngram_size": 2,
+        "min_decoding_length": 4,
+        "max_decoding_length": 16,
+        "target_prefix": [["5"]],
+    }
     assert {name: noted.options[name] for name in expected} == expected
-    assert [h.ids for h in actual] == [[5], [4] * 8]  # cut at the limit, which CTranslate2 had rounded up
+    assert [h.ids for h in actual] == [
+        [5],
+        [4] * 8,
+    ]  # cut at the limit, which CTranslate2 had rounded up
     # The scores do not include the log-probability of the prefix.
     for h, log_prob in zip(actual, (-0.5 * 2**0.5 - 0.25, -0.6 * 9**0.5 - 0.25), strict=True):
         norm = ((5 + len(h.ids) + 1) / 6) ** 0.5
-        assert (h.log_prob, h.length_norm, h.score) == pytest.approx((log_prob, norm, log_prob / norm))
+        assert (h.log_prob, h.length_norm, h.score) == pytest.approx(
+            (log_prob, norm, log_prob / norm)
+        )
 
 
 def test_ctranslate2_keeps_the_order_of_sentences() -> None:
@@ -574,7 +706,8 @@ def test_ctranslate2_keeps_the_order_of_sentences() -> None:
 
 
 def test_ctranslate2_scores_and_constraints_equal_nmt(nmt: CommandLine) -> None:
-    # CTranslate2 does not score the end token at the limit; of this model, this does not change the order.
+    # CTranslate2 does not score the end token at the limit; of this model, this does not change the
+    # order.
     nmt.train("runs/ended", train__steps="10", train__schedule="linear(peak=3e-3, warmup=100)")
     nmt.run("export", "runs/ended", "--to", "ctranslate2", "--output", "ct")
     ours, theirs = (
@@ -583,7 +716,9 @@ def test_ctranslate2_scores_and_constraints_equal_nmt(nmt: CommandLine) -> None:
     )
     for spec in ("greedy", "beam(beam_size=3, top_beams=2)", "greedy(max_length_ratio=1.5)"):
         for actual in theirs.n_best(LINES, spec):
-            scores = [t.score for t in actual]  # those of the search may differ in the last bit of float32
+            scores = [
+                t.score for t in actual
+            ]  # those of the search may differ in the last bit of float32
             assert scores == pytest.approx(sorted(scores, reverse=True), rel=1e-6)
             for t in actual:
                 norm = (5 + len(t.tokens)) / 6 if spec.startswith("beam") else 1.0
@@ -600,11 +735,16 @@ def test_ctranslate2_scores_and_constraints_equal_nmt(nmt: CommandLine) -> None:
     assert theirs.translate(wish, "greedy") == ours.translate(wish, "greedy")
     with pytest.raises(UsageError, match="only the greedy and beam searches"):
         theirs.translate(LINES, "sample")
-    nmt("translate", "--model", "ct", "hi").assert_fails(1, "ct is an export for CTranslate2", "--engine ctranslate2")
+    nmt("translate", "--model", "ct", "hi").assert_fails(
+        1, "ct is an export for CTranslate2", "--engine ctranslate2"
+    )
 
 
 def test_models_with_placeholders_are_compared_on_the_text_itself() -> None:
     run = pretrained.find(Path("en-de-small"))
-    loaded, text = discovery.load(run), ["My address is a.b@example.com.", "See https://example.org/a now."]
+    loaded, text = (
+        discovery.load(run),
+        ["My address is a.b@example.com.", "See https://example.org/a now."],
+    )
     translate = greedy_translator(TorchModel([loaded.model]), loaded.tokenizer)
     assert verify._translate_with_nmt(loaded, text).translations == translate(text)

@@ -28,8 +28,14 @@ def test_figure_is_drawn(name: str, tmp_path: Path) -> None:
 
 
 def test_guide_shows_all_figures() -> None:
-    shown = {name for page in GUIDE.glob("*.md") for name in re.findall(r"\(figures/(.*?)\)", page.read_text())}
-    by_models = set(re.findall(r"\$figures/(\w+\.png)", (ROOT / "scripts" / "make_figures.sh").read_text()))
+    shown = {
+        name
+        for page in GUIDE.glob("*.md")
+        for name in re.findall(r"\(figures/(.*?)\)", page.read_text())
+    }
+    by_models = set(
+        re.findall(r"\$figures/(\w+\.png)", (ROOT / "scripts" / "make_figures.sh").read_text())
+    )
     assert shown == {*figures.FIGURES, *by_models, "encoder.png", "cross.png"}
     assert {path.name for path in (GUIDE / "figures").iterdir()} == shown
 
@@ -39,7 +45,10 @@ def test_learned_kernel_width_reduces_the_error() -> None:
     values_S = (3 * keys_S).sin()
     errors = [
         float(
-            (figures.masked_softmax(figures._kernel(keys_S + 0.01, keys_S, w), None) @ values_S - values_S)
+            (
+                figures.masked_softmax(figures._kernel(keys_S + 0.01, keys_S, w), None) @ values_S
+                - values_S
+            )
             .square()
             .mean()
         )
@@ -64,7 +73,10 @@ def test_worked_example_matches_the_searches() -> None:
     assert complete[:2] == best
     assert sum(probability for _, probability in complete) == pytest.approx(1)
     for text in (
-        "ein Hund 0.32, der Hund 0.20, der kleine 0.175, der Mann 0.125, ein Mann 0.04, ein kleiner 0.04",
+        (
+            "ein Hund 0.32, der Hund 0.20, der kleine 0.175, der Mann 0.125, ein Mann 0.04, ein"
+            " kleiner 0.04"
+        ),
         "0.5 · 0.4",
     ):
         assert text in page

@@ -1,4 +1,5 @@
-"""Fine-tuning: defaults, replay, the start model as a fallback, the comparison with it, and averages of two models."""
+"""Fine-tuning: defaults, replay, the start model as a fallback, the comparison with it, and
+averages of two models."""
 
 from __future__ import annotations
 
@@ -37,17 +38,26 @@ NEW = "data.train=files(train='new')"
 
 
 def with_replay(directory: Path, *changes: str, pairs: int = 700) -> tuple[Config, PreparedData]:
-    """Return a config with `pairs` replay pairs, which have other sentences than the 300 training pairs."""
+    """Return a config with `pairs` replay pairs, which have other sentences than the 300 training
+    pairs."""
     copy_text(directory, pairs, split="replay", longest=5, prefix="gu ")
     replay = f"data.replay=files(train={str(directory / 'replay')!r}, hold_out=False)"
     experiment = config(directory, replay, *changes)
     return experiment, prepare(experiment)
 
 
-def loader(experiment: Config, prepared: PreparedData, rank: int = 0, world_size: int = 1) -> Loader:
+def loader(
+    experiment: Config, prepared: PreparedData, rank: int = 0, world_size: int = 1
+) -> Loader:
     mix = prepared.mix(experiment)
     return Loader(
-        prepared.store("train"), prepared.tokenizer(), experiment.train, experiment.seed, rank, world_size, mix
+        prepared.store("train"),
+        prepared.tokenizer(),
+        experiment.train,
+        experiment.seed,
+        rank,
+        world_size,
+        mix,
     )
 
 
@@ -57,10 +67,15 @@ def pair_ids(updates: list[Update]) -> list[tuple[int, ...]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("share", "expected"), [("0.5", 300), ("0.25", 100), ("0.9", 2700)])
-def test_epoch_has_all_training_pairs_and_the_share_of_replay_pairs(directory: Path, share: str, expected: int) -> None:
+def test_epoch_has_all_training_pairs_and_the_share_of_replay_pairs(
+    directory: Path, share: str, expected: int
+) -> None:
     experiment, prepared = with_replay(directory, f"train.replay_share={share}")
     loading = loader(experiment, prepared)
-    assert [(len(each.pair_ids_N), each.pairs_per_epoch) for each in loading.corpora] == [(300, 300), (700, expected)]
+    assert [(len(each.pair_ids_N), each.pairs_per_epoch) for each in loading.corpora] == [
+        (300, 300),
+        (700, expected),
+    ]
     texts = prepared.lines("train")[0]
     total: Counter[int] = Counter()
     for epoch in range(3):
@@ -86,7 +101,9 @@ def test_replay_does_not_affect_tokenizer_and_validation(directory: Path) -> Non
     assert prepared.tokenizer().model == same_cleaning.tokenizer().model
     assert prepared.lines("valid") == same_cleaning.lines("valid") == without.lines("valid")
     (num_train,) = same_cleaning.meta["corpora"]
-    assert [lines[:num_train] for lines in prepared.lines("train")] == [*same_cleaning.lines("train")]
+    assert [lines[:num_train] for lines in prepared.lines("train")] == [
+        *same_cleaning.lines("train")
+    ]
     assert prepared.meta["corpora"] == [num_train, len(prepared.lines("train")[0]) - num_train]
     assert prepared.meta["dropped"]["dedup"] == 1000 - sum(prepared.meta["corpora"])
     for name in ("max_source_length", "max_sentences_per_line"):
@@ -100,33 +117,62 @@ def test_empty_replay_is_an_error(directory: Path) -> None:
     with pytest.raises(DataError, match="no replay pair is left after cleaning"):
         prepare(config(directory, blank))
     experiment, prepared = with_replay(directory)
-    short = dataclasses.replace(experiment, train=dataclasses.replace(experiment.train, max_length=4))
+    short = dataclasses.replace(
+        experiment, train=dataclasses.replace(experiment.train, max_length=4)
+    )
     assert loader(short, prepared).num_too_long > 0
     with pytest.raises(DataError, match="no replay pair has at most 2 tokens"):
-        loader(dataclasses.replace(experiment, train=dataclasses.replace(experiment.train, max_length=2)), prepared)
+        loader(
+            dataclasses.replace(
+                experiment, train=dataclasses.replace(experiment.train, max_length=2)
+            ),
+            prepared,
+        )
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["train.replay_share=1", "data.replay=phrasebook"], "replay_share must be at least 0 and below 1, got 1.0"),
-        (["train.replay_share=-0.1", "data.replay=phrasebook"], "replay_share must be at least 0 and below 1"),
-        (["train.replay_share=nan", "data.replay=phrasebook"], "replay_share must be at least 0 and below 1, got nan"),
+        (
+            ["train.replay_share=1", "data.replay=phrasebook"],
+            "replay_share must be at least 0 and below 1, got 1.0",
+        ),
+        (
+            ["train.replay_share=-0.1", "data.replay=phrasebook"],
+            "replay_share must be at least 0 and below 1",
+        ),
+        (
+            ["train.replay_share=nan", "data.replay=phrasebook"],
+            "replay_share must be at least 0 and below 1, got nan",
+        ),
         (["train.replay_share=half"], "train.replay_share: expected float, got 'half'"),
-        (["train.replay_share=0", "data.replay=phrasebook"], "data.replay is set, but train.replay_share is 0"),
+        (
+            ["train.replay_share=0", "data.replay=phrasebook"],
+            "data.replay is set, but train.replay_share is 0",
+        ),
         (["train.replay_share=0.3"], "train.replay_share is 0.3, but data.replay names no corpus"),
         (["data.replay=phrasebok"], "unknown corpus 'phrasebok'"),
         (["data.general_test=wmt1"], "unknown test set 'wmt1'"),
         (["data.general_test=wmt14/de-fr"], "unknown test set"),
-        (["data.general_test=wmt20/robust/set1", "data.src=fi"], "does not have the language pair fi-de"),
+        (
+            ["data.general_test=wmt20/robust/set1", "data.src=fi"],
+            "does not have the language pair fi-de",
+        ),
         (["data.general_test=files(tset='x')"], "corpus 'files' has no option 'tset'"),
-        (["tokenizer.model=spm.model"], "tokenizer.model has no effect: --init-from keeps the tokenizer"),
+        (
+            ["tokenizer.model=spm.model"],
+            "tokenizer.model has no effect: --init-from keeps the tokenizer",
+        ),
         (["data.src=de", "data.tgt=en"], "runs/tiny translates from en to de, not to en"),
     ],
 )
-def test_invalid_options_are_one_line(trained: CommandLine, options: list[str], message: str) -> None:
+def test_invalid_options_are_one_line(
+    trained: CommandLine, options: list[str], message: str
+) -> None:
     changes = [word for option in [NEW, *options] for word in ("--set", option)]
-    trained("train", "--init-from", "runs/tiny", "--run", "runs/x", *changes).assert_fails(2, message)
+    trained("train", "--init-from", "runs/tiny", "--run", "runs/x", *changes).assert_fails(
+        2, message
+    )
     assert not (trained.directory / "runs/x").exists()
 
 
@@ -140,11 +186,29 @@ def test_a_config_file_is_checked_after_the_options(trained: CommandLine, tmp_pa
     options = ("data.train=files(train='text')", replay, "train.batch_tokens=40")
     changes = [word for option in options for word in ("--set", option)]
     # The default train.max_length, that of the start model, 64, is limited, too.
-    trained.run("train", "--init-from", "runs/tiny", "--config", config, "--run", "runs/x", "--plan", *changes)
+    trained.run(
+        "train",
+        "--init-from",
+        "runs/tiny",
+        "--config",
+        config,
+        "--run",
+        "runs/x",
+        "--plan",
+        *changes,
+    )
 
 
 def test_the_plan_checks_the_start_model(trained: CommandLine) -> None:
-    options = ("--init-from", "runs/tiny", "--set", "data.train=files(train='text')", "--set", "model.dim=64", "--plan")
+    options = (
+        "--init-from",
+        "runs/tiny",
+        "--set",
+        "data.train=files(train='text')",
+        "--set",
+        "model.dim=64",
+        "--plan",
+    )
     trained("train", *options).assert_fails(1, "the weights of runs/tiny do not fit this model")
 
 
@@ -160,21 +224,37 @@ def test_run_with_replay_resumes_exactly(directory: Path) -> None:
     experiment, _ = with_replay(directory, *options, "train.steps=40")
     assert checkpoint.read_progress(check_resume(experiment, directory, 17)).epoch > 0
     estimate = estimate_training(with_replay(directory)[0], device="cpu", precision="fp32")
-    assert estimate.corpora == "300 pairs of train/train and 300 of 700 pairs of replay/train (replay) per epoch"
+    assert (
+        estimate.corpora
+        == "300 pairs of train/train and 300 of 700 pairs of replay/train (replay) per epoch"
+    )
 
 
 # ---- the command
 
 
 def fine_tune(
-    nmt: CommandLine, *options: str, start: str = "runs/tiny", run: str = "runs/tuned", code: int = 0
+    nmt: CommandLine,
+    *options: str,
+    start: str = "runs/tiny",
+    run: str = "runs/tuned",
+    code: int = 0,
 ) -> Done:
-    """Fine-tune with few updates; the domain is `new`, 100 sentences that the start model has not seen."""
+    """Fine-tune with few updates; the domain is `new`, 100 sentences that the start model has not
+    seen."""
     if not (nmt.directory / "new.en").exists():
         source, target = sentences(600)
-        write(nmt.directory / "new", source[400:500], [line.replace("sieht", "erblickt") for line in target[400:500]])
+        write(
+            nmt.directory / "new",
+            source[400:500],
+            [line.replace("sieht", "erblickt") for line in target[400:500]],
+        )
         write(nmt.directory / "general", source[500:], target[500:])
-    changes = [word for change in (NEW, "train.steps=6", "train.valid_every=3", *options) for word in ("--set", change)]
+    changes = [
+        word
+        for change in (NEW, "train.steps=6", "train.valid_every=3", *options)
+        for word in ("--set", change)
+    ]
     done = nmt("train", "--init-from", start, "--run", run, *changes)
     assert done.code == code, done.err
     return done
@@ -182,7 +262,9 @@ def fine_tune(
 
 def table(done: Done) -> list[list[str]]:
     """Return the cells of the table of the comparison."""
-    lines = re.findall(r"^nmt:   (.+  sentences  metric  .+|.+  (?:BLEU|chrF2)  .+)$", done.err, re.MULTILINE)
+    lines = re.findall(
+        r"^nmt:   (.+  sentences  metric  .+|.+  (?:BLEU|chrF2)  .+)$", done.err, re.MULTILINE
+    )
     return [re.split("  +", line) for line in lines]
 
 
@@ -191,20 +273,35 @@ def test_fine_tuning_needs_data(trained: CommandLine) -> None:
     for arguments in ([], ["--config", "finetune"], ["--set", "data.replay=phrasebook"]):
         done = trained("train", "--init-from", "runs/tiny", *arguments)
         done.assert_fails(2, "there is no data to fine-tune runs/tiny on", hint)
-    trained("train", "--config", "finetune").assert_fails(2, "--config finetune needs --init-from", "hint: ")
+    trained("train", "--config", "finetune").assert_fails(
+        2, "--config finetune needs --init-from", "hint: "
+    )
     assert not (trained.directory / "runs/finetune").exists()
 
 
 @pytest.mark.slow
 def test_start_and_result_are_compared(nmt: CommandLine) -> None:
-    done = fine_tune(nmt, "data.replay=files(train='text')", "data.general_test=files(test='general')")
+    done = fine_tune(
+        nmt, "data.replay=files(train='text')", "data.general_test=files(test='general')"
+    )
     assert done.out in {f"runs/tuned/step-00000{step}\n" for step in (0, 3, 6)}
     assert "90 pairs of new/train and 90 of 360 pairs of text/train (replay) per epoch" in done.err
     assert "nmt: start model: validation loss" in done.err
     head, *rows = table(done)
-    assert head == ["test set", "sentences", "metric", "start", "tuned", "difference", "p", "better"]
+    assert head == [
+        "test set",
+        "sentences",
+        "metric",
+        "start",
+        "tuned",
+        "difference",
+        "p",
+        "better",
+    ]
     assert [row[:3] for row in rows] == [
-        [*test, metric] for test in (("new/test", "5"), ("general/test", "100")) for metric in ("BLEU", "chrF2")
+        [*test, metric]
+        for test in (("new/test", "5"), ("general/test", "100"))
+        for metric in ("BLEU", "chrF2")
     ]
     run = nmt.directory / "runs/tuned"
     info = collect(run)
@@ -214,7 +311,9 @@ def test_start_and_result_are_compared(nmt: CommandLine) -> None:
     # The figures are those of nmt compare.
     tests = ("--test", "files(train='new')", "--test", "files(test='general')")
     resamples = ("--resamples", "100")  # as in fine-tuning, see conftest.py
-    compared = json.loads(nmt("compare", "runs/tiny", "runs/tuned", *tests, *resamples, "--json").out)
+    compared = json.loads(
+        nmt("compare", "runs/tiny", "runs/tuned", *tests, *resamples, "--json").out
+    )
     for test, stored in zip(compared, (domain, general), strict=True):
         for metric, expected in zip(test["metrics"], stored["metrics"], strict=True):
             assert {name: expected[name] for name in metric} == metric
@@ -233,7 +332,9 @@ def test_start_and_result_are_compared(nmt: CommandLine) -> None:
     again = nmt.run("train", "--run", "runs/tuned", "--resume", "--set", "data.general_test=")
     assert table(again) == []
     assert (run / "comparison.json").stat().st_mtime_ns == before
-    again = nmt("train", "--run", "runs/tuned", "--resume", "--set", "data.general_test=files(test='text')")
+    again = nmt(
+        "train", "--run", "runs/tuned", "--resume", "--set", "data.general_test=files(test='text')"
+    )
     assert any("text/test" in row for row in table(again))
     for option in ("train.replay_share=0.4", "train.init_from=runs/other"):
         nmt("train", "--run", "runs/tuned", "--resume", "--set", option).assert_fails(
@@ -259,7 +360,9 @@ def test_new_weights_of_an_average_are_compared(
     assert is_compared()
     assert not is_compared()
     shutil.rmtree(run / "average-2")
-    shutil.copytree(run / "step-000006", run / "average-2")  # as if a longer run had averaged other checkpoints
+    shutil.copytree(
+        run / "step-000006", run / "average-2"
+    )  # as if a longer run had averaged other checkpoints
     assert is_compared()
 
 
@@ -275,7 +378,9 @@ def test_default_general_test_set(nmt: CommandLine) -> None:
     done = fine_tune(nmt, "data.train=files(train='text')", run="runs/none")
     assert [row[0] for row in table(done)[1::2]] == ["text/test"]
     assert "no comparison on other text: name test sets with --set data.general_test=" in done.err
-    done = fine_tune(nmt, "data.train=files(train='new', valid='general', hold_out=False)", run="runs/valid")
+    done = fine_tune(
+        nmt, "data.train=files(train='new', valid='general', hold_out=False)", run="runs/valid"
+    )
     assert [row[0] for row in table(done)[1::2]] == ["general/valid", "text/test"]
     done = fine_tune(nmt, "data.general_test=files(test='gone')", run="runs/gone")
     assert [row[0] for row in table(done)[1::2]] == ["new/test"]
@@ -284,18 +389,30 @@ def test_default_general_test_set(nmt: CommandLine) -> None:
 
 @pytest.mark.slow
 def test_result_is_never_worse_than_the_start_model(nmt: CommandLine) -> None:
-    done = fine_tune(nmt, "train.schedule=constant(peak=3.0, warmup=1)", "train.steps=40", "train.best_metric=loss")
+    done = fine_tune(
+        nmt,
+        "train.schedule=constant(peak=3.0, warmup=1)",
+        "train.steps=40",
+        "train.best_metric=loss",
+    )
     assert done.out == "runs/tuned/step-000000\n"
     assert "the best checkpoint, runs/tuned/step-000000, is the start model" in done.err
     assert all(row[5:] == ["+0.0", "1.000", "not significant"] for row in table(done)[1:])
-    start, tuned = (discovery.load(nmt.directory / path).model.state_dict() for path in ("runs/tiny", "runs/tuned"))
+    start, tuned = (
+        discovery.load(nmt.directory / path).model.state_dict()
+        for path in ("runs/tiny", "runs/tuned")
+    )
     assert all(torch.equal(start[name], tuned[name]) for name in start)
     lines = metrics(nmt.directory / "runs/tuned")
-    assert [line["step"] for line in lines if "valid_loss" in line] == [*range(0, 25, 3)]  # patience 8
+    assert [line["step"] for line in lines if "valid_loss" in line] == [
+        *range(0, 25, 3)
+    ]  # patience 8
     assert "early stopping: no improvement in 8 validations" in done.err
     assert [path.name for path in checkpoint.checkpoints(nmt.directory / "runs/tuned")] == [
-        "step-000000", "step-000021", "step-000024",
-    ]  # fmt: skip
+        "step-000000",
+        "step-000021",
+        "step-000024",
+    ]
 
 
 @pytest.mark.slow
@@ -351,7 +468,10 @@ def test_tuned_model_can_be_tuned_again_and_exported(nmt: CommandLine) -> None:
     fine_tune(nmt)
     shutil.move(nmt.directory / "runs/tiny", nmt.directory / "runs/moved")
     fine_tune(nmt, start="runs/tuned", run="runs/again")
-    tokenizers = {(nmt.directory / f"runs/{name}/spm.model").read_bytes() for name in ("moved", "tuned", "again")}
+    tokenizers = {
+        (nmt.directory / f"runs/{name}/spm.model").read_bytes()
+        for name in ("moved", "tuned", "again")
+    }
     assert len(tokenizers) == 1
     assert collect(nmt.directory / "runs/again")["derived_from"][0]["model"] == "tuned"
     nmt.run("export", "runs/again", "--to", "safetensors", "--output", "exported")
@@ -378,7 +498,9 @@ def test_missing_start_model_does_not_lose_the_result(nmt: CommandLine) -> None:
 
 
 @pytest.mark.slow
-def test_comparison_is_bounded_under_a_time_limit(nmt: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_comparison_is_bounded_under_a_time_limit(
+    nmt: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fine_tune(nmt)
     (nmt.directory / "runs/tuned/comparison.json").unlink()
     monkeypatch.setattr(fine_tuning, "MAX_LINES_WITH_TIME_LIMIT", 7)
@@ -400,11 +522,25 @@ def test_small_corpora_work_without_tuning_options(size: int, tmp_path: Path) ->
     new = slice(700, 700 + size)
     write(tmp_path / "new", source[new], [line.replace("der", "ein") for line in target[new]])
     # A tiny model needs a higher learning rate, and less patience saves time.
-    options = (NEW, "train.patience=2", "train.valid_every=10", "train.schedule=constant(peak=3e-2, warmup=5)")
-    done = nmt.run("train", "--init-from", "runs/tiny", *(word for option in options for word in ("--set", option)))
+    options = (
+        NEW,
+        "train.patience=2",
+        "train.valid_every=10",
+        "train.schedule=constant(peak=3e-2, warmup=5)",
+    )
+    done = nmt.run(
+        "train",
+        "--init-from",
+        "runs/tiny",
+        *(word for option in options for word in ("--set", option)),
+    )
     assert "early stopping: no improvement in 2 validations" in done.err
     run = tmp_path / "runs/finetune"
-    scores = {line["step"]: line["best_metric_value"] for line in metrics(run) if "best_metric_value" in line}
+    scores = {
+        line["step"]: line["best_metric_value"]
+        for line in metrics(run)
+        if "best_metric_value" in line
+    }
     best = max(scores, key=lambda step: (scores[step], -step))
     assert [*scores][-1] == best + 20
     assert done.out == f"runs/finetune/step-{best:06d}\n"
@@ -421,7 +557,9 @@ def test_average_of_two_models(nmt: CommandLine) -> None:
     done = nmt("average", "runs/tiny", "runs/tuned", "--share", "0.3")
     assert (done.code, done.out) == (0, "runs/tuned-average-0.3\n"), done.err
     run = nmt.directory / "runs/tuned-average-0.3"
-    first, second, mean = (discovery.load(nmt.directory / path) for path in ("runs/tiny", "runs/tuned", run))
+    first, second, mean = (
+        discovery.load(nmt.directory / path) for path in ("runs/tiny", "runs/tuned", run)
+    )
     weights = [model.model.state_dict() for model in (first, second, mean)]
     assert any(not torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
     for name, tensor in weights[2].items():
@@ -446,19 +584,29 @@ def test_models_that_cannot_be_averaged(nmt: CommandLine) -> None:
     nmt("average", "runs/tiny", "en-de-small").assert_fails(
         1, "have different tokenizers", "hint: average a model with"
     )
-    nmt("average", "en-de-small", "de-en-small").assert_fails(1, "translate between different languages")
+    nmt("average", "en-de-small", "de-en-small").assert_fails(
+        1, "translate between different languages"
+    )
     shutil.copytree(nmt.directory / "runs/tiny", nmt.directory / "runs/copy")
     text = (nmt.directory / "runs/copy/config.yaml").read_text()
     (nmt.directory / "runs/copy/config.yaml").write_text(text.replace("heads: 2", "heads: 4"))
-    nmt("average", "runs/tiny", "runs/copy").assert_fails(1, "runs/tiny and runs/copy differ in model.heads")
-    (nmt.directory / "runs/copy/config.yaml").write_text(text.replace("dropout: 0.1", "dropout: 0.3"))
+    nmt("average", "runs/tiny", "runs/copy").assert_fails(
+        1, "runs/tiny and runs/copy differ in model.heads"
+    )
+    (nmt.directory / "runs/copy/config.yaml").write_text(
+        text.replace("dropout: 0.1", "dropout: 0.3")
+    )
     assert nmt("average", "runs/tiny", "runs/copy").out == "runs/copy-average-0.5\n"
-    nmt("average", "runs/tiny", "runs/copy").assert_fails(2, "runs/copy-average-0.5 already exists", "--run")
+    nmt("average", "runs/tiny", "runs/copy").assert_fails(
+        2, "runs/copy-average-0.5 already exists", "--run"
+    )
     for share in ("0", "1", "-0.5", "1.5", "nan"):
         nmt("average", "runs/tiny", "runs/copy", f"--share={share}").assert_fails(
             2, f"--share must be above 0 and below 1, got {share}"
         )
-    nmt("average", "runs/tiny", "runs/copy", "--share", "much").assert_fails(2, "Invalid value for '--share'")
+    nmt("average", "runs/tiny", "runs/copy", "--share", "much").assert_fails(
+        2, "Invalid value for '--share'"
+    )
     nmt("average", "runs/tiny", "--share", "0.5").assert_fails(2, "--share needs two runs")
     nmt("average", "runs/tiny", "--run", "runs/x").assert_fails(2, "--run needs two runs")
     nmt("average", "runs/tiny", "runs/copy", "--last", "2").assert_fails(

@@ -1,4 +1,5 @@
-"""Training and search on an emulated GPU (fake_cuda.py) equal those on the CPU, and rarely wait for the GPU."""
+"""Training and search on an emulated GPU (fake_cuda.py) equal those on the CPU, and rarely wait for
+the GPU."""
 
 from __future__ import annotations
 
@@ -61,7 +62,12 @@ def gpu() -> Iterator[FakeCUDA]:
 
 def config(directory: Path, *changes: str) -> Config:
     return tiny.config(
-        directory, "model.dropout=0.0", "train.valid_pairs=2", "train.steps=8", "train.valid_every=4", *changes
+        directory,
+        "model.dropout=0.0",
+        "train.valid_pairs=2",
+        "train.steps=8",
+        "train.valid_every=4",
+        *changes,
     )
 
 
@@ -104,9 +110,19 @@ def test_emulated_generator_is_separate(gpu: FakeCUDA) -> None:
 @pytest.mark.parametrize("precision", DTYPES)
 def test_training_equals_that_of_the_cpu(precision: str, tmp_path: Path) -> None:
     """With validation, checkpoints, a moving average and an average of checkpoints."""
-    changes = ("train.ema=0.9", "train.average_last=2", "train.keep_last=2", "train.grad_accumulation=2")
+    changes = (
+        "train.ema=0.9",
+        "train.average_last=2",
+        "train.keep_last=2",
+        "train.grad_accumulation=2",
+    )
     experiment = config(tmp_path, *changes)
-    train(experiment, tmp_path / "cpu", device="cpu", precision="fp32" if precision == "fp16" else precision)
+    train(
+        experiment,
+        tmp_path / "cpu",
+        device="cpu",
+        precision="fp32" if precision == "fp16" else precision,
+    )
     with fake_cuda():
         best = train(experiment, tmp_path / "gpu", device="cuda", precision=precision)
     assert best.parent == tmp_path / "gpu"
@@ -119,11 +135,15 @@ def test_training_equals_that_of_the_cpu(precision: str, tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-def test_cudnn_attention_is_off_and_tf32_is_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cudnn_attention_is_off_and_tf32_is_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     settings = []
 
     def attention(*arguments: Any, **options: Any) -> torch.Tensor:
-        settings.append((torch.backends.cuda.cudnn_sdp_enabled(), torch.get_float32_matmul_precision()))
+        settings.append(
+            (torch.backends.cuda.cudnn_sdp_enabled(), torch.get_float32_matmul_precision())
+        )
         return kernel(*arguments, **options)
 
     def current() -> tuple[bool, str]:
@@ -132,7 +152,11 @@ def test_cudnn_attention_is_off_and_tf32_is_on(tmp_path: Path, monkeypatch: pyte
     kernel, before = torch.nn.functional.scaled_dot_product_attention, current()
     monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", attention)
     with fake_cuda():
-        train(config(tmp_path, "train.steps=2", "train.valid_every=2"), tmp_path / "run", device="cuda")
+        train(
+            config(tmp_path, "train.steps=2", "train.valid_every=2"),
+            tmp_path / "run",
+            device="cuda",
+        )
         assert set(settings) == {(False, "high")}
         settings.clear()
         Translator.load(tmp_path / "run", "cuda").translate(["ba be"])
@@ -144,13 +168,16 @@ def test_causal_attention_needs_no_mask(gpu: FakeCUDA, monkeypatch: pytest.Monke
     calls = Counter[tuple[bool, bool]]()
     kernel = torch.nn.functional.scaled_dot_product_attention
 
-    def attention(q: Any, k: Any, v: Any, mask: Any = None, *, is_causal: bool = False, **options: Any) -> Any:
+    def attention(
+        q: Any, k: Any, v: Any, mask: Any = None, *, is_causal: bool = False, **options: Any
+    ) -> Any:
         calls[mask is not None, is_causal] += 1
         return kernel(q, k, v, mask, is_causal=is_causal, **options)
 
     monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", attention)
     gradients(build_model(TINY, VOCABULARY), "cuda:0")
-    # Two layers: self-attention of the encoder, and self-attention and cross-attention of the decoder.
+    # Two layers: self-attention of the encoder, and self-attention and cross-attention of the
+    # decoder.
     assert calls == {(True, False): 4, (False, True): 2}
 
 
@@ -159,16 +186,28 @@ def test_causal_attention_needs_no_mask(gpu: FakeCUDA, monkeypatch: pytest.Monke
 def test_resumed_run_is_identical_to_an_uninterrupted_one(precision: str, tmp_path: Path) -> None:
     changes = ("model.dropout=0.2", "train.ema=0.9")
     with fake_cuda():
-        train(config(tmp_path, *changes), tmp_path / "uninterrupted", device="cuda", precision=precision)
+        train(
+            config(tmp_path, *changes),
+            tmp_path / "uninterrupted",
+            device="cuda",
+            precision=precision,
+        )
     with fake_cuda():
-        train(config(tmp_path, *changes, "train.steps=4"), tmp_path / "run", device="cuda", precision=precision)
+        train(
+            config(tmp_path, *changes, "train.steps=4"),
+            tmp_path / "run",
+            device="cuda",
+            precision=precision,
+        )
     with fake_cuda():  # as in a new process
         train(config(tmp_path, *changes), tmp_path / "run", resume=True, device="cuda")
     assert tiny.same_weights(tmp_path / "uninterrupted", tmp_path / "run")
     assert metrics(tmp_path / "run") == metrics(tmp_path / "uninterrupted")
 
 
-def test_plan_measures_updates_and_memory(gpu: FakeCUDA, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plan_measures_updates_and_memory(
+    gpu: FakeCUDA, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(profiling, "MAX_UPDATES", 3)
     estimate = estimate_training(config(tmp_path), device="cuda")
     assert estimate.measured_updates == 3
@@ -239,7 +278,9 @@ def waits_per_update(model: Seq2Seq, gpu: FakeCUDA, dtype: str = "bf16") -> int:
     optimizer, scaler = adamw(model, TrainConfig()), GradScaler("cuda", enabled=dtype == "fp16")
 
     def start() -> step_module.PendingStats:
-        return step_module.train_step(model, [batch_on("cuda:0")] * 2, optimizer, TrainConfig(), scaler=scaler)
+        return step_module.train_step(
+            model, [batch_on("cuda:0")] * 2, optimizer, TrainConfig(), scaler=scaler
+        )
 
     first = start()
     gpu.waits.clear()
@@ -251,7 +292,8 @@ def waits_per_update(model: Seq2Seq, gpu: FakeCUDA, dtype: str = "bf16") -> int:
 @pytest.mark.slow
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_update_waits_once(variant: str, gpu: FakeCUDA) -> None:
-    """For the statistics of the previous update; a recurrent encoder needs the lengths of its sources on the host."""
+    """For the statistics of the previous update; a recurrent encoder needs the lengths of its
+    sources on the host."""
     model = build_model(dataclasses.replace(TINY, **VARIANTS[variant]), VOCABULARY)
     waits, places = waits_per_update(model, gpu), {place.rpartition(":")[0] for place in gpu.waits}
     if variant == "rnn":
@@ -274,7 +316,9 @@ def test_wait_in_the_model_is_noticed(gpu: FakeCUDA, monkeypatch: pytest.MonkeyP
         return add(self, x, sublayer_output)
 
     monkeypatch.setattr(Residual, "add", waiting_add)
-    assert waits_per_update(build_model(TINY, VOCABULARY), gpu) == 1 + 2 * 10  # residual connections of two batches
+    assert (
+        waits_per_update(build_model(TINY, VOCABULARY), gpu) == 1 + 2 * 10
+    )  # residual connections of two batches
 
 
 def test_tensor_left_on_the_cpu_is_noticed(gpu: FakeCUDA, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -283,7 +327,9 @@ def test_tensor_left_on_the_cpu_is_noticed(gpu: FakeCUDA, monkeypatch: pytest.Mo
         waits_per_update(build_model(TINY, VOCABULARY), gpu)
 
 
-def test_statistics_are_read_after_the_next_update_has_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_statistics_are_read_after_the_next_update_has_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     events: list[str] = []
     start, read = step_module.train_step, step_module.PendingStats.read
 
@@ -316,11 +362,16 @@ def test_fp16_rank_may_begin_without_a_batch(gpu: FakeCUDA) -> None:
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
 def test_non_finite_update_keeps_the_weights(precision: str, gpu: FakeCUDA) -> None:
     model = build_model(TINY, VOCABULARY).to("cuda:0").train()
-    optimizer, scaler = adamw(model, TrainConfig()), GradScaler("cuda", enabled=precision == "fp16", init_scale=4.0)
+    optimizer, scaler = (
+        adamw(model, TrainConfig()),
+        GradScaler("cuda", enabled=precision == "fp16", init_scale=4.0),
+    )
     optimizer.param_groups[0]["lr"] = 0.1
     model.output_weight_VD.register_hook(lambda gradient: gradient * float("inf"))
     before = {name: weight.clone() for name, weight in model.state_dict().items()}
-    pending = step_module.train_step(model, [batch_on("cuda:0")], optimizer, TrainConfig(), scaler=scaler)
+    pending = step_module.train_step(
+        model, [batch_on("cuda:0")], optimizer, TrainConfig(), scaler=scaler
+    )
     if precision == "fp16":
         assert pending.read().skipped
         assert scaler.get_scale() == 2.0
@@ -332,15 +383,28 @@ def test_non_finite_update_keeps_the_weights(precision: str, gpu: FakeCUDA) -> N
 
 
 SEARCHES = [
-    *N_BEST, "beam(beam_size=3, no_repeat_ngram_size=2, min_length_ratio=0.5)", "mbr(candidates='sample(n_best=3)')",
-]  # fmt: skip
-SEARCH_SOURCES = [[4, 5, 6, 3], [6, 4, 3], [5, 3], [6, 6, 3], [4, 3], [5, 4, 6, 3], [5, 5, 3], [4, 4, 4, 4, 3]]
+    *N_BEST,
+    "beam(beam_size=3, no_repeat_ngram_size=2, min_length_ratio=0.5)",
+    "mbr(candidates='sample(n_best=3)')",
+]
+SEARCH_SOURCES = [
+    [4, 5, 6, 3],
+    [6, 4, 3],
+    [5, 3],
+    [6, 6, 3],
+    [4, 3],
+    [5, 4, 6, 3],
+    [5, 5, 3],
+    [4, 4, 4, 4, 3],
+]
 
 
 def run_search(model: Seq2Seq, spec: str) -> list[list[Hypothesis]]:
     constraints = [[[4]], [], [[5, 6]], *[[]] * 5] if spec.startswith("constrained") else []
     lengths_B, prefixes = np.array([6, 8, 3, 9, 7, 5, 6, 8]), [[], [4], *[[]] * 6]
-    request = SearchRequest(SEARCH_SOURCES, lengths_B, BOS, EOS, constraints=constraints, prefixes=prefixes)
+    request = SearchRequest(
+        SEARCH_SOURCES, lengths_B, BOS, EOS, constraints=constraints, prefixes=prefixes
+    )
     return parse_search(spec)(TorchModel([model]), request)
 
 
@@ -351,7 +415,9 @@ def test_every_search_equals_that_of_the_cpu(spec: str, arch: str, gpu: FakeCUDA
     model = make_model(1)
     if arch == "rnn":
         model = build_model(dataclasses.replace(model.config, arch="rnn"), 7).eval()
-    expected, actual = (run_search(copy.deepcopy(model).to(device), spec) for device in ("cpu", "cuda:0"))
+    expected, actual = (
+        run_search(copy.deepcopy(model).to(device), spec) for device in ("cpu", "cuda:0")
+    )
     for sentence, other in zip(expected, actual, strict=True):
         assert [h.ids for h in sentence] == [h.ids for h in other]
         assert [h.score for h in sentence] == pytest.approx([h.score for h in other], abs=1e-4)
@@ -378,22 +444,30 @@ def test_search_step_waits_once(spec: str, gpu: FakeCUDA, monkeypatch: pytest.Mo
 
 
 GRAPHS = {name: {"position_encoding": name} for name in POSITION_ENCODINGS} | {
-    "kv_heads": {"kv_heads": 1}, "layer_sharing": {"layer_sharing": 2}, "additive": {"attention_score": "additive"},
+    "kv_heads": {"kv_heads": 1},
+    "layer_sharing": {"layer_sharing": 2},
+    "additive": {"attention_score": "additive"},
     "window": {"attention_window": 3},
-}  # fmt: skip
+}
 EAGER = ("floater", "transformer_xl", "window")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("variant", "spec"),
-    [*((variant, "greedy") for variant in GRAPHS), ("rotary", "beam"), ("sinusoidal", "beam(coverage_penalty=0.2)")],
+    [
+        *((variant, "greedy") for variant in GRAPHS),
+        ("rotary", "beam"),
+        ("sinusoidal", "beam(coverage_penalty=0.2)"),
+    ],
 )
 def test_search_steps_are_graphs(variant: str, spec: str, gpu: FakeCUDA) -> None:
     """More than 32 steps, so the cache grows; sentences end at different lengths."""
     torch.manual_seed(1)
     config = dataclasses.replace(TINY, **GRAPHS[variant])
-    models = [build_model(config, VOCABULARY).eval() for _ in range(2 if variant == "rotary" else 1)]
+    models = [
+        build_model(config, VOCABULARY).eval() for _ in range(2 if variant == "rotary" else 1)
+    ]
     request = SearchRequest([[5] * n for n in (3, 9, 6, 2)], np.array([40, 38, 30, 5]), BOS, EOS)
     search = dataclasses.replace(parse_search(spec), min_length_ratio=4)
     expected, actual = (
@@ -431,7 +505,9 @@ def test_search_continues_without_graphs_if_a_capture_runs_out_of_memory(
     gpu: FakeCUDA, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = make_model(1)
-    request = SearchRequest([[5] * 9], np.array([40]), BOS, EOS)  # the cache grows after the failed capture
+    request = SearchRequest(
+        [[5] * 9], np.array([40]), BOS, EOS
+    )  # the cache grows after the failed capture
     search = parse_search("beam(beam_size=3, min_length_ratio=4)")
     expected, logits = search(TorchModel([model]), request), type(model).logits
 
@@ -442,7 +518,9 @@ def test_search_continues_without_graphs_if_a_capture_runs_out_of_memory(
 
     monkeypatch.setattr(type(model), "logits", limited)
     actual = search(TorchModel([model.to("cuda:0")]), request)
-    assert [[h.ids for h in n_best] for n_best in actual] == [[h.ids for h in n_best] for n_best in expected]
+    assert [[h.ids for h in n_best] for n_best in actual] == [
+        [h.ids for h in n_best] for n_best in expected
+    ]
     assert (len(gpu.pools), gpu.replays) == (1, 0)
 
 
@@ -457,10 +535,14 @@ def test_top_tokens_are_those_of_topk(gpu: FakeCUDA) -> None:
         assert indices.cpu().sort()[0].diff().all()
 
 
-def test_finished_sentences_are_dropped_rarely(gpu: FakeCUDA, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_finished_sentences_are_dropped_rarely(
+    gpu: FakeCUDA, monkeypatch: pytest.MonkeyPatch
+) -> None:
     kept, reorder = [], DecoderState.reorder
 
-    def counted(self: DecoderState, rows_R: torch.Tensor, sentences_B: torch.Tensor | None = None) -> None:
+    def counted(
+        self: DecoderState, rows_R: torch.Tensor, sentences_B: torch.Tensor | None = None
+    ) -> None:
         if sentences_B is not None:
             kept.append(len(sentences_B))
         reorder(self, rows_R, sentences_B)
@@ -487,13 +569,19 @@ def test_batches_are_larger_on_a_gpu(gpu: FakeCUDA) -> None:
             sizes.append(len(request.sources))
             return [[Hypothesis([4], 0.0, 0.0)] for _ in request.sources]
 
-    model = build_model(dataclasses.replace(TINY, arch="rnn"), VOCABULARY)  # PyTorch on both devices
+    model = build_model(
+        dataclasses.replace(TINY, arch="rnn"), VOCABULARY
+    )  # PyTorch on both devices
     for device, largest in (("cpu", 48), ("cuda:0", 16 * 48)):
-        engine_from_models([model], device, "fp32", str).search([Source([5] * 4)] * 3000, Recorder(), lambda _: None)
+        engine_from_models([model], device, "fp32", str).search(
+            [Source([5] * 4)] * 3000, Recorder(), lambda _: None
+        )
         assert max(sizes) == largest
 
 
-def test_nccl_has_a_device_and_a_short_timeout(gpu: FakeCUDA, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nccl_has_a_device_and_a_short_timeout(
+    gpu: FakeCUDA, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Only gloo waits for a rank that validates."""
     groups: list[tuple[str, timedelta, torch.device | None]] = []
 
@@ -510,12 +598,21 @@ def test_nccl_has_a_device_and_a_short_timeout(gpu: FakeCUDA, monkeypatch: pytes
     assert groups == [("nccl", timedelta(minutes=30), device), ("gloo", timedelta(days=1), None)]
 
 
-def test_a_failed_rank_does_not_wait_for_the_others(gpu: FakeCUDA, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_rank_does_not_wait_for_the_others(
+    gpu: FakeCUDA, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """NCCL waits for all ranks when a group is destroyed."""
     calls: list[object] = []
-    for name, value in {"init_process_group": None, "new_group": None, "get_rank": 0, "is_initialized": True}.items():
+    for name, value in {
+        "init_process_group": None,
+        "new_group": None,
+        "get_rank": 0,
+        "is_initialized": True,
+    }.items():
         monkeypatch.setattr(torch.distributed, name, lambda *_, value=value, **__: value)
-    monkeypatch.setattr(torch.distributed, "destroy_process_group", lambda: calls.append("destroyed"))
+    monkeypatch.setattr(
+        torch.distributed, "destroy_process_group", lambda: calls.append("destroyed")
+    )
     device = torch.device("cuda:0")
     monkeypatch.setenv("WORLD_SIZE", "2")
     with process_group(device):
@@ -523,24 +620,34 @@ def test_a_failed_rank_does_not_wait_for_the_others(gpu: FakeCUDA, monkeypatch: 
     assert calls == ["destroyed"]
     calls.clear()
     for error, expected_error in (
-        (CheckpointError("disk full"), CheckpointError), (RuntimeError("a\nNCCL: b"), TrainingError)
-    ):  # fmt: skip
-        with pytest.raises(expected_error, match=r"disk full|cannot be reached: NCCL: b"), process_group(device):
+        (CheckpointError("disk full"), CheckpointError),
+        (RuntimeError("a\nNCCL: b"), TrainingError),
+    ):
+        with (
+            pytest.raises(expected_error, match=r"disk full|cannot be reached: NCCL: b"),
+            process_group(device),
+        ):
             raise error
     assert calls == []
 
 
-def test_device_with_an_index_is_refused_under_torchrun(gpu: FakeCUDA, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_device_with_an_index_is_refused_under_torchrun(
+    gpu: FakeCUDA, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert resolve_device("cuda:0") == "cuda:0"
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
     assert resolve_device("cuda") == "cuda:0"
-    with pytest.raises(UsageError, match="--device cuda:0 would give all processes of torchrun the same GPU"):
+    with pytest.raises(
+        UsageError, match="--device cuda:0 would give all processes of torchrun the same GPU"
+    ):
         resolve_device("cuda:0")
 
 
 def test_a_rank_translates_on_its_own_gpu(gpu: FakeCUDA, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
-    trainer: Any = SimpleNamespace(device=torch.device("cuda:0"), group=SimpleNamespace(world_size=2))
+    trainer: Any = SimpleNamespace(
+        device=torch.device("cuda:0"), group=SimpleNamespace(world_size=2)
+    )
     assert resolve_device(session._device_name(trainer)) == "cuda:0"
     monkeypatch.delenv("LOCAL_WORLD_SIZE")
     trainer.group.world_size = 1
@@ -559,7 +666,9 @@ def test_training_and_estimates_use_the_stream_of_their_gpu(
 
 
 def test_failed_allocation_of_cublas_is_out_of_memory() -> None:
-    error = RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`")
+    error = RuntimeError(
+        "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"
+    )
     assert is_out_of_memory(error)
     assert not is_out_of_memory(RuntimeError("CUDA error: CUBLAS_STATUS_EXECUTION_FAILED"))
 
@@ -575,7 +684,10 @@ def run_script(python: str) -> tuple[int, str]:
 def test_the_script_needs_a_gpu() -> None:
     code, message = run_script(sys.executable)
     hint = "scripts/gpu_check.sh --emulate tries the script without one"
-    assert (code, message) == (2, f"gpu_check.sh: error: no CUDA GPU is available\n     hint: {hint}\n")
+    assert (code, message) == (
+        2,
+        f"gpu_check.sh: error: no CUDA GPU is available\n     hint: {hint}\n",
+    )
 
 
 def test_the_script_needs_an_interpreter() -> None:

@@ -1,4 +1,5 @@
-"""The all-reduce in buckets, with and without overlap, equals one of each gradient, in two gloo processes."""
+"""The all-reduce in buckets, with and without overlap, equals one of each gradient, in two gloo
+processes."""
 
 from __future__ import annotations
 
@@ -20,8 +21,17 @@ from nmt.train.gradient_reducer import GradientReducer, gradient
 from nmt.train.optim import adamw
 from nmt.train.step import train_step
 
-BATCHES = [collate([([5, 6, 7], [8, 9]), ([4], [5])]), collate([([10, 11, 12, 13], [16, 17])]), collate([([7], [9])])]
-SHARES = [(BATCHES[:2], BATCHES[2:]), (BATCHES[:1], []), ([], BATCHES[1:]), (BATCHES[1:], BATCHES[:1])]
+BATCHES = [
+    collate([([5, 6, 7], [8, 9]), ([4], [5])]),
+    collate([([10, 11, 12, 13], [16, 17])]),
+    collate([([7], [9])]),
+]
+SHARES = [
+    (BATCHES[:2], BATCHES[2:]),
+    (BATCHES[:1], []),
+    ([], BATCHES[1:]),
+    (BATCHES[1:], BATCHES[:1]),
+]
 """The microbatches of both ranks in each update."""
 KINDS = ("plain", "buckets", "overlap")
 FAILURE = 3, 1
@@ -38,11 +48,16 @@ class PlainReducer(GradientReducer):
 
 
 def train(rank: int, path: Path, kind: str) -> tuple[list[float], list[int]]:
-    """Make all updates, and save the weights. Return the losses and the number of buckets sent before each failure."""
+    """Make all updates, and save the weights. Return the losses and the number of buckets sent
+    before each failure."""
     torch.manual_seed(0)
     model = build_model(TINY, VOCABULARY).eval()  # without dropout
     optimizer, parameters = adamw(model, TrainConfig()), list(model.parameters())
-    reducer = PlainReducer(parameters) if kind == "plain" else GradientReducer(parameters, overlap=kind == "overlap")
+    reducer = (
+        PlainReducer(parameters)
+        if kind == "plain"
+        else GradientReducer(parameters, overlap=kind == "overlap")
+    )
     optimizer.param_groups[0]["lr"] = 1e-2
     losses, num_sent, fails = [], [], False
 
@@ -55,10 +70,15 @@ def train(rank: int, path: Path, kind: str) -> tuple[list[float], list[int]]:
 
     model.encoder[0].feed_forward.up.weight.register_hook(fail)
     for number, shares in enumerate(SHARES):
-        tokens, fails = sum(batch.tokens for share in shares for batch in share), (number, rank) == FAILURE
+        tokens, fails = (
+            sum(batch.tokens for share in shares for batch in share),
+            (number, rank) == FAILURE,
+        )
         while True:
             try:
-                pending = train_step(model, shares[rank], optimizer, TrainConfig(), tokens=tokens, reducer=reducer)
+                pending = train_step(
+                    model, shares[rank], optimizer, TrainConfig(), tokens=tokens, reducer=reducer
+                )
                 break
             except MemoryError:
                 pass
@@ -71,7 +91,9 @@ def run(rank: int, path: Path) -> None:
     torch.set_num_threads(1)
     os.environ |= {"MASTER_ADDR": "localhost", "GLOO_SOCKET_IFNAME": "lo"}
     store = dist.FileStore(str(path / "store"), 2)
-    dist.init_process_group("gloo", store=store, rank=rank, world_size=2, timeout=timedelta(seconds=60))
+    dist.init_process_group(
+        "gloo", store=store, rank=rank, world_size=2, timeout=timedelta(seconds=60)
+    )
     gradient_reducer.BUCKET_BYTES = 4000
     results = {kind: train(rank, path, kind) for kind in KINDS}
     losses = [losses for losses, _ in results.values()]
@@ -96,14 +118,22 @@ def check_bf16(rank: int) -> None:
 
 @pytest.mark.slow
 def test_all_reduce_in_buckets_is_bitwise_equal_to_the_plain_one(tmp_path: Path) -> None:
-    """Also if a rank has no batch, or runs out of memory after it has sent some of its gradients."""
+    """Also if a rank has no batch, or runs out of memory after it has sent some of its
+    gradients."""
     torch.multiprocessing.spawn(run, (tmp_path,), nprocs=2)
-    plain, *others = (torch.load(tmp_path / f"{rank}-{kind}.pt") for rank in (0, 1) for kind in KINDS)
-    assert all(torch.equal(weight, other[name]) for other in others for name, weight in plain.items())
+    plain, *others = (
+        torch.load(tmp_path / f"{rank}-{kind}.pt") for rank in (0, 1) for kind in KINDS
+    )
+    assert all(
+        torch.equal(weight, other[name]) for other in others for name, weight in plain.items()
+    )
 
 
 def test_buckets_cover_all_parameters_once() -> None:
-    parameters = [torch.zeros(size, requires_grad=True) for size in (10, 7_000_000, 10, 20, 3_000_000, 5_000_000)]
+    parameters = [
+        torch.zeros(size, requires_grad=True)
+        for size in (10, 7_000_000, 10, 20, 3_000_000, 5_000_000)
+    ]
     buckets = GradientReducer(parameters).buckets
     assert [id(p) for bucket in buckets for p in bucket] == [id(p) for p in reversed(parameters)]
     assert [len(bucket) for bucket in buckets] == [2, 3, 1]

@@ -45,51 +45,93 @@ from nmt.translation.terms import AlignedText, is_doubled, is_elsewhere, term_ed
         ("My email is john.smith@example.com.", ["john.smith@example.com"]),
         (">>pt_br<< Use snake_case, %lu and %.2lf.", ["snake_case", "%lu", "%.2lf"]),
         ("It rose from 3.2%p to 10%to >>log_file.", ["3.2", "10", "log_file"]),
-        ("See (https://example.org/a?b=c#d), www.foo.org or example.com/x.",
-         ["https://example.org/a?b=c#d", "www.foo.org", "example.com/x"]),
-        ("Run `pip install x`, foo() and my_var with --long-option -v.",
-         ["`pip install x`", "foo()", "my_var", "--long-option", "-v"]),
+        (
+            "See (https://example.org/a?b=c#d), www.foo.org or example.com/x.",
+            ["https://example.org/a?b=c#d", "www.foo.org", "example.com/x"],
+        ),
+        (
+            "Run `pip install x`, foo() and my_var with --long-option -v.",
+            ["`pip install x`", "foo()", "my_var", "--long-option", "-v"],
+        ),
         ("<b>Bold</b> &amp; so on, x < y.", ["<b>", "</b>", "&amp;"]),
-        ("Hello {name}, %d, %(count)s, ${HOME}, %1$s, {0} and {{x}}.",
-         ["{name}", "%d", "%(count)s", "${HOME}", "%1$s", "{0}", "{{x}}"]),
-        ("Use %d%% of %{name} and #{name}, 5%% of %1, %%, %n and %PATH%.",
-         ["%d%%", "%{name}", "#{name}", "5%%", "%1", "%%", "%n", "%PATH%"]),
-        ("Open /usr/bin/x, C:\\Users\\me\\a.txt, ./run.sh, ~/x.py, src/main.rs and notes.md.",
-         ["/usr/bin/x", "C:\\Users\\me\\a.txt", "./run.sh", "~/x.py", "src/main.rs", "notes.md"]),
-        ("@john says #hashtag, commit deadbeef1, 0x1F.", ["@john", "#hashtag", "deadbeef1", "0x1F"]),
+        (
+            "Hello {name}, %d, %(count)s, ${HOME}, %1$s, {0} and {{x}}.",
+            ["{name}", "%d", "%(count)s", "${HOME}", "%1$s", "{0}", "{{x}}"],
+        ),
+        (
+            "Use %d%% of %{name} and #{name}, 5%% of %1, %%, %n and %PATH%.",
+            ["%d%%", "%{name}", "#{name}", "5%%", "%1", "%%", "%n", "%PATH%"],
+        ),
+        (
+            "Open /usr/bin/x, C:\\Users\\me\\a.txt, ./run.sh, ~/x.py, src/main.rs and notes.md.",
+            ["/usr/bin/x", "C:\\Users\\me\\a.txt", "./run.sh", "~/x.py", "src/main.rs", "notes.md"],
+        ),
+        (
+            "@john says #hashtag, commit deadbeef1, 0x1F.",
+            ["@john", "#hashtag", "deadbeef1", "0x1F"],
+        ),
         ("It costs 1,234.50 EUR, $5.99, €20 or 5%.", ["1,234.50 EUR", "$5.99", "€20", "5%"]),
         ("75 kg, 1.80m, -5 °C and 100 km/h", ["75 kg", "1.80m", "-5 °C", "100 km/h"]),
-        ("At 7:30 on 2024-05-17, 17.05.2024 or 5/17/2024", ["7:30", "2024-05-17", "17.05.2024", "5/17/2024"]),
+        (
+            "At 7:30 on 2024-05-17, 17.05.2024 or 5/17/2024",
+            ["7:30", "2024-05-17", "17.05.2024", "5/17/2024"],
+        ),
         ("On 2024-05-17 2024-05-18 and 0171 1234567", ["2024-05-17", "2024-05-18", "0171 1234567"]),
         ("Call +49 30 1234567 or (030) 123-4567.", ["+49 30 1234567", "(030) 123-4567"]),
         ("Version 3.11.2 at 192.168.1.1:8080", ["3.11.2", "192.168.1.1:8080"]),
         ("Room 101, 5,000 people, 3-2, 24/7", ["101", "5,000", "3-2", "24/7"]),
-        ("The 1st and 21st of the 1980s, MP3, B2B and/or his/her Mr. Smith's well-known 10:30pm.", ["MP3", "B2B"]),
-        ("Use A81-686, x86, i7-9700K and 3D, but not the G20-Gipfel at 5PM on the 2ND of May.",
-         ["A81-686", "x86", "i7-9700K", "3D"]),
-        ("See owner/repo#12, #34 and #4d5967 in 1.0.0-beta.2 or 2.0-rc1.",
-         ["owner/repo#12", "#34", "#4d5967", "1.0.0-beta.2", "2.0-rc1"]),
-        ("It was 50 ₹ or ₽5, 50 µg ± 3, ¼ at 2024-05-17T10:11:12Z.",
-         ["50 ₹", "₽5", "50 µg", "±", "3", "¼", "2024-05-17T10:11:12Z"]),
+        (
+            (
+                "The 1st and 21st of the 1980s, MP3, B2B and/or his/her Mr. Smith's well-known"
+                " 10:30pm."
+            ),
+            ["MP3", "B2B"],
+        ),
+        (
+            "Use A81-686, x86, i7-9700K and 3D, but not the G20-Gipfel at 5PM on the 2ND of May.",
+            ["A81-686", "x86", "i7-9700K", "3D"],
+        ),
+        (
+            "See owner/repo#12, #34 and #4d5967 in 1.0.0-beta.2 or 2.0-rc1.",
+            ["owner/repo#12", "#34", "#4d5967", "1.0.0-beta.2", "2.0-rc1"],
+        ),
+        (
+            "It was 50 ₹ or ₽5, 50 µg ± 3, ¼ at 2024-05-17T10:11:12Z.",
+            ["50 ₹", "₽5", "50 µg", "±", "3", "¼", "2024-05-17T10:11:12Z"],
+        ),
         ("Am 3. Mai und im 19. Jahrhundert.", []),
         ("I don't know. Really?", []),
         ("Call My.App.Main or A.B.X, Mr.Bell.", ["My.App.Main"]),
         ("a \ue000 b", ["\ue000"]),
         ("Hi {{ user.name }}, {% if x %}<%= y %>", ["{{ user.name }}", "{% if x %}", "<%= y %>"]),
-        ("You have {n, plural, one {# dog} other {# dogs}} today.", ["{n, plural, one {# dog} other {# dogs}}"]),
-        ("There are {count, plural, =0{no dogs} other{{count} dogs}} here, {n}.",
-         ["{count, plural, =0{no dogs} other{{count} dogs}}", "{n}"]),
-        ("I {g, select, a{{n, plural, one{see {n} dog} other{see dogs}}} other{sleep}} today.",
-         ["{g, select, a{{n, plural, one{see {n} dog} other{see dogs}}} other{sleep}}"]),
-        ("{0,choice,0#no dogs|1<{0} dogs} at {0,number,#.#}", ["{0,choice,0#no dogs|1<{0} dogs}", "{0,number,#.#}"]),
+        (
+            "You have {n, plural, one {# dog} other {# dogs}} today.",
+            ["{n, plural, one {# dog} other {# dogs}}"],
+        ),
+        (
+            "There are {count, plural, =0{no dogs} other{{count} dogs}} here, {n}.",
+            ["{count, plural, =0{no dogs} other{{count} dogs}}", "{n}"],
+        ),
+        (
+            "I {g, select, a{{n, plural, one{see {n} dog} other{see dogs}}} other{sleep}} today.",
+            ["{g, select, a{{n, plural, one{see {n} dog} other{see dogs}}} other{sleep}}"],
+        ),
+        (
+            "{0,choice,0#no dogs|1<{0} dogs} at {0,number,#.#}",
+            ["{0,choice,0#no dogs|1<{0} dogs}", "{0,number,#.#}"],
+        ),
         ("You have %,d dogs, %,.2f kg, 5%, die", ["%,d", "%,.2f", "5%"]),
-        ("See $t(menu.file), @:link.key and <0>this</0> :smile: now: yes", [
-            "$t(menu.file)", "@:link.key", "<0>", "</0>", ":smile:"]),
-        ("See @.lower:menu.file, @:(menu.file) or @.upper:{'menu.file'}.", [
-            "@.lower:menu.file", "@:(menu.file)", "@.upper:{'menu.file'}"]),
+        (
+            "See $t(menu.file), @:link.key and <0>this</0> :smile: now: yes",
+            ["$t(menu.file)", "@:link.key", "<0>", "</0>", ":smile:"],
+        ),
+        (
+            "See @.lower:menu.file, @:(menu.file) or @.upper:{'menu.file'}.",
+            ["@.lower:menu.file", "@:(menu.file)", "@.upper:{'menu.file'}"],
+        ),
         ("© Example ¶, Step → Step ★ by R&D 👍🏽!", ["©", "¶", "→", "★", "R&D", "👍🏽"]),
     ],
-)  # fmt: skip
+)
 def test_protected_spans(text: str, spans: list[str]) -> None:
     assert [text[span.start : span.end] for span in find_spans(text)] == spans
 
@@ -97,11 +139,14 @@ def test_protected_spans(text: str, spans: list[str]) -> None:
 @pytest.mark.parametrize(
     ("text", "span", "kind"),
     [
-        ("Ask ACME 3000 now.", "ACME 3000", "custom"), ("See https://ACME.com/docs.", "https://ACME.com/docs", "url"),
+        ("Ask ACME 3000 now.", "ACME 3000", "custom"),
+        ("See https://ACME.com/docs.", "https://ACME.com/docs", "url"),
         ("by ACME 9001:2015", "ACME 9001", "custom"),
     ],
-)  # fmt: skip
-def test_custom_patterns_take_precedence_except_over_longer_spans_around_them(text: str, span: str, kind: str) -> None:
+)
+def test_custom_patterns_take_precedence_except_over_longer_spans_around_them(
+    text: str, span: str, kind: str
+) -> None:
     spans = find_spans(text, [re.compile(r"ACME( \d+)?")])
     assert [(text[each.start : each.end], each.kind) for each in spans] == [(span, kind)]
 
@@ -147,12 +192,17 @@ def test_some_names_become_placeholders_whatever_the_order_of_the_pairs() -> Non
     replaced = dict(zip(pairs, replace_spans(pairs), strict=True))
     changed = [pair for pair in pairs if replaced[pair] != pair]
     assert 60 < len(changed) < 140
-    assert all(replaced[pair][0].startswith("\ue000 sees") and "\ue000" in replaced[pair][1] for pair in changed)
+    assert all(
+        replaced[pair][0].startswith("\ue000 sees") and "\ue000" in replaced[pair][1]
+        for pair in changed
+    )
     assert dict(zip(pairs[::-1], replace_spans(pairs[::-1]), strict=True)) == replaced
 
 
 @pytest.mark.parametrize("model_type", ["bpe", "unigram"])
-def test_a_model_trained_with_placeholders_reads_them_as_pieces(tmp_path: Path, model_type: str) -> None:
+def test_a_model_trained_with_placeholders_reads_them_as_pieces(
+    tmp_path: Path, model_type: str
+) -> None:
     config = tiny.config(tmp_path, "data.placeholders=true", f"tokenizer.model_type={model_type}")
     with (tmp_path / "train.en").open("a") as en, (tmp_path / "train.de").open("a") as de:
         en.write("be at x@y.org ba\n")
@@ -165,8 +215,13 @@ def test_a_model_trained_with_placeholders_reads_them_as_pieces(tmp_path: Path, 
     for placeholder in PLACEHOLDERS:
         pieces = tokenizer.ids_to_pieces(tokenizer.encode(f"ba {placeholder}, bo"))
         assert placeholder in pieces
-        assert tokenizer.decode(tokenizer.encode(f"ba {placeholder}, bo")) == f"ba {placeholder}, bo"
-    assert prepare(replace(config, data=replace(config.data, placeholders=False))).directory != data.directory
+        assert (
+            tokenizer.decode(tokenizer.encode(f"ba {placeholder}, bo")) == f"ba {placeholder}, bo"
+        )
+    assert (
+        prepare(replace(config, data=replace(config.data, placeholders=False))).directory
+        != data.directory
+    )
 
 
 # ---- substitution
@@ -178,11 +233,25 @@ def test_substitution_restores_spans_and_alignment() -> None:
     substitution = substitute(line, ["X", "Y"])
     assert substitution.line.text == "see X and Y now"
     alignment = tuple((i, 4 - i) for i in range(5))
-    restored = substitution.restore(Translation("jetzt Y und X siehe", 0.0, 0.0, alignment=alignment))
+    restored = substitution.restore(
+        Translation("jetzt Y und X siehe", 0.0, 0.0, alignment=alignment)
+    )
     assert restored.text == "jetzt x@y.de und `a b` siehe"
-    assert {target: source for source, target in restored.alignment} == {5: 0, 3: 1, 4: 2, 2: 3, 1: 4, 0: 5}
-    unknown = tuple((i, i) for i in range(7))  # a tokenizer may split words at a character such as U+00B4
-    assert len(substitution.restore(Translation("a b c d e", 0.0, 0.0, alignment=unknown)).alignment) >= 5
+    assert {target: source for source, target in restored.alignment} == {
+        5: 0,
+        3: 1,
+        4: 2,
+        2: 3,
+        1: 4,
+        0: 5,
+    }
+    unknown = tuple(
+        (i, i) for i in range(7)
+    )  # a tokenizer may split words at a character such as U+00B4
+    assert (
+        len(substitution.restore(Translation("a b c d e", 0.0, 0.0, alignment=unknown)).alignment)
+        >= 5
+    )
 
 
 def test_symbols_next_to_words_have_spaces_that_are_removed_again() -> None:
@@ -218,37 +287,60 @@ def test_visible_spans_keep_their_place() -> None:
         ("See <b>my dog</b> soon.", "Siehe </b>meinen Hund<b> bald.", ("misplaced: </b>",)),
         ("See <b>my <i>dog</i></b>.", "Siehe <b>meinen <i>Hund</b></i>.", ("misplaced: </b>",)),
         ("See <b>my dog</b> soon.<br>", "Siehe <b>meinen Hund</b> bald.<br>", ()),
-        ("A man sleeps on the couch.", "Ein Mann, ein Mann, ein Mann, ein Mann.", ("repetition: Ein Mann",)),
+        (
+            "A man sleeps on the couch.",
+            "Ein Mann, ein Mann, ein Mann, ein Mann.",
+            ("repetition: Ein Mann",),
+        ),
         ("No, no, no, no!", "Nein, nein, nein, nein!", ()),
         ("The cat sleeps on the roof.", "The cat sleeps on the roof.", ("untranslated",)),
-        ("The old cat sleeps on the roof every day.", "Le vieux chat dort sur le toit tous les jours.",
-         ("wrong-language",)),
+        (
+            "The old cat sleeps on the roof every day.",
+            "Le vieux chat dort sur le toit tous les jours.",
+            ("wrong-language",),
+        ),
         ("I do not know the answer.", "Ich kenne die Antwort.", ("lost-negation",)),
         ("I do not know the answer.", "Ich weiß keine Antwort.", ()),
         ("Say “hello” now.", "Sag „Hallo\ufffd\ufffd jetzt.", ("replacement-characters",)),
         ("Say \ufffd now.", "Sag \ufffd jetzt.", ()),
         ("He is here, isn't he?", "Er ist hier, oder?", ()),
         ("We have talked about it for three hours and will go on tomorrow.", "Ja.", ("too-short",)),
-        ("Yes.", "Darüber haben wir drei Stunden lang gesprochen, und morgen machen wir damit weiter.", ("too-long",)),
-        ("Tom saw www.a.com, www.b.com and www.d.com.", "Tom sah www.a.com, www.b.com und www.d.com.",
-         ()),
+        (
+            "Yes.",
+            "Darüber haben wir drei Stunden lang gesprochen, und morgen machen wir damit weiter.",
+            ("too-long",),
+        ),
+        (
+            "Tom saw www.a.com, www.b.com and www.d.com.",
+            "Tom sah www.a.com, www.b.com und www.d.com.",
+            (),
+        ),
         ("Something.", "", ("empty",)),
         ("  ", "", ()),
     ],
-)  # fmt: skip
+)
 def test_problems(source: str, text: str, problems: tuple[str, ...]) -> None:
     for languages in (("en", "de"), ("en-US", "de_AT")):
-        assert find_problems(Line(source, fixed=protected_spans(source)), text, languages) == problems
+        assert (
+            find_problems(Line(source, fixed=protected_spans(source)), text, languages) == problems
+        )
 
 
 @pytest.mark.parametrize(
     ("english", "text"),
     [
-        ("The government announced a new economic policy yesterday.", "政府昨天宣布了新的经济政策。"),
-        ("The government announced a new economic policy yesterday.", "정부는 어제 새로운 경제 정책을 발표했다."),
-        ("Thanks.", "ありがとうございました。"), ("Sorry", "申し訳ございません。"),
+        (
+            "The government announced a new economic policy yesterday.",
+            "政府昨天宣布了新的经济政策。",
+        ),
+        (
+            "The government announced a new economic policy yesterday.",
+            "정부는 어제 새로운 경제 정책을 발표했다.",
+        ),
+        ("Thanks.", "ありがとうございました。"),
+        ("Sorry", "申し訳ございません。"),
     ],
-)  # fmt: skip
+)
 def test_lengths_are_compared_by_content(english: str, text: str) -> None:
     assert find_problems(Line(english), text, ("en", "xx")) == ()
     assert find_problems(Line(text), english, ("xx", "en")) == ()
@@ -259,7 +351,11 @@ def test_occurrences_are_not_counted_inside_words_and_numbers() -> None:
     assert count_occurrences("15 1.5 5,0 5th 5. (5) 5-fold", "5") == 3
     assert count_occurrences("Autos und Auto", "Auto") == 1
     assert count_occurrences("Autos und Auto", "Auto", inflected=True) == 2
-    assert count_occurrences("我有12只狗。", "12") == count_occurrences("我有12只狗。", "狗", inflected=True) == 1
+    assert (
+        count_occurrences("我有12只狗。", "12")
+        == count_occurrences("我有12只狗。", "狗", inflected=True)
+        == 1
+    )
 
 
 # ---- numbers
@@ -268,12 +364,21 @@ def test_occurrences_are_not_counted_inside_words_and_numbers() -> None:
 @pytest.mark.parametrize(
     ("text", "localized"),
     [
-        ("1,234.5", "1.234,5"), ("1,234,567", "1.234.567"), ("0.5 %", "0,5 %"), ("$5.99", "$5,99"), ("1234", "1234"),
-        ("3.11.2", "3.11.2"), ("7:30", "7:30"), ("2024-05-17", "2024-05-17"), ("x@1.5.de", "x@1.5.de"),
-        ("192.168.178.123", "192.168.178.123"), ("192.168.178.123:8080", "192.168.178.123:8080"),
-        ("1,234,567,890", "1.234.567.890"), ("030.123.456", "030.123.456"),
+        ("1,234.5", "1.234,5"),
+        ("1,234,567", "1.234.567"),
+        ("0.5 %", "0,5 %"),
+        ("$5.99", "$5,99"),
+        ("1234", "1234"),
+        ("3.11.2", "3.11.2"),
+        ("7:30", "7:30"),
+        ("2024-05-17", "2024-05-17"),
+        ("x@1.5.de", "x@1.5.de"),
+        ("192.168.178.123", "192.168.178.123"),
+        ("192.168.178.123:8080", "192.168.178.123:8080"),
+        ("1,234,567,890", "1.234.567.890"),
+        ("030.123.456", "030.123.456"),
     ],
-)  # fmt: skip
+)
 def test_numbers_are_localized(text: str, localized: str) -> None:
     assert number_localizer("en", "de")(text) == localized
     assert number_localizer("de", "en")(localized) == text
@@ -307,22 +412,38 @@ def test_equivalent_formats() -> None:
 
 
 def test_the_longest_term_is_found_in_inflected_forms() -> None:
-    terms = {"file": "Datei", "file manager": "Dateiverwaltung", "category": "Kategorie", "IT": "IT", "Foo": "-"}
+    terms = {
+        "file": "Datei",
+        "file manager": "Dateiverwaltung",
+        "category": "Kategorie",
+        "IT": "IT",
+        "Foo": "-",
+    }
     terms["sky"] = "Himmel"
     glossary = Glossary(Term(source, target, "en") for source, target in terms.items())
     text = "Files in the file manager: categories of it, IT, foo and profiles, skies"
     assert [(text[s.start : s.end], s.translation, s.is_term) for s in glossary.find(text)] == [
-        ("Files", "Datei", True), ("file manager", "Dateiverwaltung", True), ("categories", "Kategorie", True),
-        ("IT", "IT", True), ("foo", "foo", False), ("skies", "Himmel", True),
-    ]  # fmt: skip
-    found = Glossary([Term(".NET", "Punktnetz", "en"), Term("net", "Netz", "en")]).find("(.NET and a.NET net")
+        ("Files", "Datei", True),
+        ("file manager", "Dateiverwaltung", True),
+        ("categories", "Kategorie", True),
+        ("IT", "IT", True),
+        ("foo", "foo", False),
+        ("skies", "Himmel", True),
+    ]
+    found = Glossary([Term(".NET", "Punktnetz", "en"), Term("net", "Netz", "en")]).find(
+        "(.NET and a.NET net"
+    )
     assert [s.translation for s in found] == ["Punktnetz", "Netz", "Netz"]
     words = Glossary([Term("it", "es", "en"), Term("IT", "EDV", "en")]).find("It is our IT.")
     assert [span.translation for span in words] == ["es", "EDV"]
-    assert [s.translation for s in Glossary([Term("Datei", "file", "de")]).find("Dateien und Datei")] == ["file"] * 2
+    assert [
+        s.translation for s in Glossary([Term("Datei", "file", "de")]).find("Dateien und Datei")
+    ] == ["file"] * 2
 
 
-@pytest.mark.parametrize("text", ["the IT\u00a0department", "the IT  departments", "the it department"])
+@pytest.mark.parametrize(
+    "text", ["the IT\u00a0department", "the IT  departments", "the it department"]
+)
 def test_terms_of_several_words_match_any_space(text: str) -> None:
     glossary = Glossary([Term("IT department", "IT-Abteilung", "en")])
     assert [span.translation for span in glossary.find(text)] == ["IT-Abteilung"]
@@ -338,21 +459,26 @@ def test_a_glossary_of_ten_thousand_terms_is_fast() -> None:
 
 TBX = """<?xml version="1.0"?><tbx type="TBX-Basic"><text><body>
 <conceptEntry id="1"><langSec xml:lang="en"><termSec><term>network</term></termSec></langSec>
-<langSec xml:lang="de"><termSec><term>Netz</term></termSec></langSec></conceptEntry></body></text></tbx>"""
+<langSec xml:lang="de"><termSec><term>Netz</term></termSec></langSec></conceptEntry></body></text></tbx>"""  # noqa: E501
 MARTIF = """<?xml version="1.0"?><martif type="TBX"><text><body><termEntry>
 <langSet xml:lang="en"><tig><term>network</term></tig></langSet>
 <langSet xml:lang="de"><tig><term>Netz</term></tig></langSet></termEntry></body></text></martif>"""
 
 
 @pytest.mark.parametrize(
-    ("name", "text"), [("terms.tsv", "network\tNetz\ta note\n\n"), ("terms.tbx", TBX), ("old.tbx", MARTIF)]
+    ("name", "text"),
+    [("terms.tsv", "network\tNetz\ta note\n\n"), ("terms.tbx", TBX), ("old.tbx", MARTIF)],
 )
 def test_glossary_files(tmp_path: Path, name: str, text: str) -> None:
     (tmp_path / name).write_text(text)
-    assert [span.translation for span in Glossary.load(tmp_path / name, "en", "de").find("a network")] == ["Netz"]
+    assert [
+        span.translation for span in Glossary.load(tmp_path / name, "en", "de").find("a network")
+    ] == ["Netz"]
 
 
-def test_the_first_translation_of_a_term_is_used(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_first_translation_of_a_term_is_used(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "terms.tsv"
     path.write_text("Dog\tHund\ncat\tKatze\ndog\tKöter\nCat\tKatze\nIT\tIT\nit\tes\n")
     assert [span.translation for span in Glossary.load(path, "en", "de").find("a dog")] == ["Hund"]
@@ -384,13 +510,18 @@ def test_a_bad_glossary_is_an_error(tmp_path: Path, name: str, text: str, messag
 class Scripted:
     """A translator that returns given translations and records its requests.
 
-    It aligns words of the source with words of a translation as `align` says; by default the first with the first.
+    It aligns words of the source with words of a translation as `align` says; by default the first
+    with the first.
     """
 
     align: Callable[[str, str], tuple[tuple[int, int], ...]]
 
     def __init__(self, translator: Translator, translate: Callable[[Line, str], list[str]]) -> None:
-        self.config, self.tokenizer, self.segmenter = translator.config, translator.tokenizer, translator.segmenter
+        self.config, self.tokenizer, self.segmenter = (
+            translator.config,
+            translator.tokenizer,
+            translator.segmenter,
+        )
         self.function, self.requests = translate, []
         self.align = lambda source, text: word_by_word(text)
 
@@ -406,7 +537,9 @@ class Scripted:
                 self.requests.append((line, search))
                 before, after = surrounding_whitespace(line.text)
                 texts = [before + text + after for text in self.function(line, search)]
-                yield [Translation(text, -1.0, -1.0, alignment=word_by_word(text)) for text in texts]
+                yield [
+                    Translation(text, -1.0, -1.0, alignment=word_by_word(text)) for text in texts
+                ]
 
 
 def word_by_word(text: str) -> tuple[tuple[int, int], ...]:
@@ -418,7 +551,9 @@ def translator() -> Translator:
     return Translator.load("en-de-small")
 
 
-def scripted(translator: Translator, function: Callable[[Line, str], list[str]], **options: object) -> Guard:
+def scripted(
+    translator: Translator, function: Callable[[Line, str], list[str]], **options: object
+) -> Guard:
     return Guard(Scripted(translator, function), **options)
 
 
@@ -432,24 +567,38 @@ def test_a_translation_without_problems_is_kept(translator: Translator) -> None:
 
 def test_the_format_of_a_number_is_corrected_without_another_search(translator: Translator) -> None:
     guard = scripted(translator, lambda line, search: ["Es kostet 1.234,50 EUR und 20 %."])
-    assert guard.translate(["It costs 1,234.50 EUR and 20%."]) == ["Es kostet 1,234.50 EUR und 20%."]
-    localized = scripted(translator, lambda line, search: ["Es kostet 1234.50 EUR."], localize_numbers=True)
+    assert guard.translate(["It costs 1,234.50 EUR and 20%."]) == [
+        "Es kostet 1,234.50 EUR und 20%."
+    ]
+    localized = scripted(
+        translator, lambda line, search: ["Es kostet 1234.50 EUR."], localize_numbers=True
+    )
     assert localized.translate(["It costs 1,234.50 EUR."]) == ["Es kostet 1.234,50 EUR."]
-    version = scripted(translator, lambda line, search: ["Version 3.1 ist neu."], localize_numbers=True)
+    version = scripted(
+        translator, lambda line, search: ["Version 3.1 ist neu."], localize_numbers=True
+    )
     assert version.translate(["Version 3.1 is new."]) == ["Version 3.1 ist neu."]
     code = "%5.2f, `0.5` and Python 3.12"
     protect = [re.compile(r"3\.\d+")]
-    assert scripted(translator, lambda line, search: [code], protect=protect, localize_numbers=True).translate(
-        [f"I see {code}."]
-    ) == [code]
+    assert scripted(
+        translator, lambda line, search: [code], protect=protect, localize_numbers=True
+    ).translate([f"I see {code}."]) == [code]
     assert len(guard.translator.requests) == len(localized.translator.requests) == 1
 
 
 @pytest.mark.parametrize(
     ("source", "text", "expected"),
     [
-        ("In 15 days he drank 1.5 litres.", "In 15 Tagen trank er 1,5 Liter.", "In 15 Tagen trank er 1.5 Liter."),
-        ("Flight 1030 leaves at 10:30.", "Flug 1030 geht um 10.30 Uhr.", "Flug 1030 geht um 10:30 Uhr."),
+        (
+            "In 15 days he drank 1.5 litres.",
+            "In 15 Tagen trank er 1,5 Liter.",
+            "In 15 Tagen trank er 1.5 Liter.",
+        ),
+        (
+            "Flight 1030 leaves at 10:30.",
+            "Flug 1030 geht um 10.30 Uhr.",
+            "Flug 1030 geht um 10:30 Uhr.",
+        ),
         ("1.5 of milk and 1.5 of tea.", "1,5 Milch und 1,5 Tee.", "1.5 Milch und 1.5 Tee."),
         ("It costs 1,00,000 rupees.", "Es kostet 100.000 Rupien.", "Es kostet 1,00,000 Rupien."),
         ("Room 1500 has 1,500 seats.", "Raum 1500 hat 1.500 Sitze.", "Raum 1500 hat 1,500 Sitze."),
@@ -477,7 +626,11 @@ def test_the_alignment_follows_edits(translator: Translator) -> None:
 
 
 def test_edits_of_terms_do_not_overlap() -> None:
-    spans = [FixedSpan(0, 9, "A", is_term=True), FixedSpan(2, 3, "B", is_term=True), FixedSpan(6, 9, "C", is_term=True)]
+    spans = [
+        FixedSpan(0, 9, "A", is_term=True),
+        FixedSpan(2, 3, "B", is_term=True),
+        FixedSpan(6, 9, "C", is_term=True),
+    ]
     alignment = [(0, 0), (0, 2), (1, 1), (2, 3), (3, 2), (4, 4)]
     translation = AlignedText("a b c d e", "v w x y z", alignment)
     assert term_edits(translation, spans[:2]) == [(0, 9, "A")]
@@ -485,7 +638,8 @@ def test_edits_of_terms_do_not_overlap() -> None:
 
 
 def aligned_text(source: str, *words: str) -> AlignedText:
-    """Return a translation whose words each have the word that they are aligned with, as in `Hund|dog`."""
+    """Return a translation whose words each have the word that they are aligned with, as in
+    `Hund|dog`."""
     pairs = [word.split("|") for word in words]
     sources = source.split()
     alignment = [(sources.index(of), i) for i, (_, of) in enumerate(pairs)]
@@ -498,14 +652,32 @@ FILE = FixedSpan(4, 8, "Akte", is_opaque=False, is_term=True)
 @pytest.mark.parametrize(
     ("words", "limited", "unlimited"),
     [
-        (("Eine|The", "große|file", "Datei,|file", "kam|came"), "Eine Akte Datei, kam", "Eine Akte, kam"),
-        (("Die|file", "Datei|file", "kam.|came"), "Die Akte kam.", "Die Akte kam."),  # an article is no translation
-        (("Da|The", "Datei|The", "kam.|came"), "Da Akte kam.", "Da Akte kam."),  # the attention is on the article
-        (("Ab|file", "kam|came", "der|in", "Ordner.|file"), "Ab kam der Akte.", "Ab kam der Akte."),  # the longer one
+        (
+            ("Eine|The", "große|file", "Datei,|file", "kam|came"),
+            "Eine Akte Datei, kam",
+            "Eine Akte, kam",
+        ),
+        (
+            ("Die|file", "Datei|file", "kam.|came"),
+            "Die Akte kam.",
+            "Die Akte kam.",
+        ),  # an article is no translation
+        (
+            ("Da|The", "Datei|The", "kam.|came"),
+            "Da Akte kam.",
+            "Da Akte kam.",
+        ),  # the attention is on the article
+        (
+            ("Ab|file", "kam|came", "der|in", "Ordner.|file"),
+            "Ab kam der Akte.",
+            "Ab kam der Akte.",
+        ),  # the longer one
         (("Das|came", "kam.|came"), None, None),
     ],
-)  # fmt: skip
-def test_the_words_that_a_term_replaces(words: tuple[str, ...], limited: str | None, unlimited: str | None) -> None:
+)
+def test_the_words_that_a_term_replaces(
+    words: tuple[str, ...], limited: str | None, unlimited: str | None
+) -> None:
     translation = aligned_text("The file came in", *words)
     for whole_runs, expected in ((False, limited), (True, unlimited)):
         edits = term_edits(translation, [FILE], whole_runs=whole_runs)
@@ -519,11 +691,19 @@ def test_the_words_that_a_term_replaces(words: tuple[str, ...], limited: str | N
         (("Die|The", "Akte|file", "kam|came"), False),
         (("Die|The", "Akte|file", "die|file", "Datei|came", "kam|came"), True),
         (("Die|The", "Akte|file", "der|file", "Dateien|came", "kam|came"), True),  # inflected
-        (("Die|The", "Akte|file", "Karte|file", "kam|came"), True),  # another rendering than in the original
-        (("Die|The", "Akte|file", "kam|file"), False),  # a word of the original that translates another word
+        (
+            ("Die|The", "Akte|file", "Karte|file", "kam|came"),
+            True,
+        ),  # another rendering than in the original
+        (
+            ("Die|The", "Akte|file", "kam|file"),
+            False,
+        ),  # a word of the original that translates another word
     ],
-)  # fmt: skip
-def test_a_term_beside_the_word_that_it_replaces_is_doubled(words: tuple[str, ...], doubled: bool) -> None:
+)
+def test_a_term_beside_the_word_that_it_replaces_is_doubled(
+    words: tuple[str, ...], doubled: bool
+) -> None:
     source = "The file came in"
     original = aligned_text(source, "Die|The", "Datei|file", "kam|came")
     assert is_doubled(FILE, aligned_text(source, *words), original) == doubled
@@ -533,7 +713,9 @@ def test_a_term_in_the_place_of_another_word_is_noticed() -> None:
     source = "The file came in"
     assert is_elsewhere(FILE, aligned_text(source, "Die|The", "Datei|file", "mit|in", "Akte|came"))
     assert not is_elsewhere(FILE, aligned_text(source, "Die|The", "Akte|file", "kam|file"))
-    assert not is_elsewhere(FILE, aligned_text(source, "Die|file", "Akte|The", "kam|came"))  # the alignment is weak
+    assert not is_elsewhere(
+        FILE, aligned_text(source, "Die|file", "Akte|The", "kam|came")
+    )  # the alignment is weak
     assert not is_elsewhere(FILE, aligned_text(source, "Die|The", "Datei|file", "kam|came"))
 
 
@@ -544,7 +726,9 @@ def test_a_line_of_several_segments_is_searched_in_its_segments_only(
     searched: list[int] = []
     search = type(translator).stream
 
-    def recording(self: Translator, chunks: Iterable[Sequence[Line]], *rest: Any, **options: Any) -> Any:
+    def recording(
+        self: Translator, chunks: Iterable[Sequence[Line]], *rest: Any, **options: Any
+    ) -> Any:
         chunks = [list(chunk) for chunk in chunks]
         searched.extend(len(line.text) for chunk in chunks for line in chunk)
         return search(self, chunks, *rest, **options)
@@ -559,7 +743,11 @@ def test_a_line_of_several_segments_is_searched_in_its_segments_only(
 
 def test_whitespace_around_the_segments_of_a_line_is_kept(translator: Translator) -> None:
     def translate(line: Line, search: str) -> list[str]:
-        return ["Siehe a@b.de."] if "a@b.de" in line.text and len(line.text) < 20 else ["Ich bin hier."]
+        return (
+            ["Siehe a@b.de."]
+            if "a@b.de" in line.text and len(line.text) < 20
+            else ["Ich bin hier."]
+        )
 
     text = "    See a@b.de. " + "I am here. " * 40 + "\t"
     [[best]] = scripted(translator, translate).stream([[text]])
@@ -594,14 +782,22 @@ def test_a_lost_span_is_replaced_by_a_name(translator: Translator) -> None:
         return ["Schreib Tom!"] if line.text == "Write to Tom!" else ["Schreib bald!"]
 
     assert scripted(translator, translate).translate(["Write to a@b.de!"]) == ["Schreib a@b.de!"]
-    for line in (Line("Write to a@b.de, c@d.de!", prefix="Schreib"), Line("Write to a@b.de, c@d.de!")):
-        inflected = scripted(translator, lambda line, search: ["Schreib Toms Peter!" if "Tom" in line.text else "Ja."])
+    for line in (
+        Line("Write to a@b.de, c@d.de!", prefix="Schreib"),
+        Line("Write to a@b.de, c@d.de!"),
+    ):
+        inflected = scripted(
+            translator,
+            lambda line, search: ["Schreib Toms Peter!" if "Tom" in line.text else "Ja."],
+        )
         assert "Toms" not in inflected.translate([line])[0]
 
 
 def test_a_lost_number_becomes_a_constraint(translator: Translator) -> None:
     def translate(line: Line, search: str) -> list[str]:
-        return [f"Ich habe {line.constraints[0]} Hunde."] if line.constraints else ["Ich habe Hunde."]
+        return (
+            [f"Ich habe {line.constraints[0]} Hunde."] if line.constraints else ["Ich habe Hunde."]
+        )
 
     guard = scripted(translator, translate)
     assert guard.translate(["I have 12 dogs."]) == ["Ich habe 12 Hunde."]
@@ -642,7 +838,9 @@ def test_terms_are_applied_by_constraint_or_alignment(translator: Translator) ->
     lines = research.translate(["We use R&D.", "The R&D is big.", "He works in R&D today."])
     assert [re.findall("[A-Z&]{1,3}(?![a-z])", line) for line in lines] == [["F&E"]] * 3  # no R F&E
     prefix = "Ein kleiner Hund"
-    assert guard.translate([Line("The dog runs in the street.", prefix=prefix)])[0].startswith(prefix)
+    assert guard.translate([Line("The dog runs in the street.", prefix=prefix)])[0].startswith(
+        prefix
+    )
 
 
 @settings(max_examples=60, deadline=None)
@@ -671,13 +869,21 @@ def test_a_term_is_in_the_place_of_the_word_that_it_replaces(
 
 def test_a_term_that_translates_another_word_is_doubtful(translator: Translator) -> None:
     glossary = Glossary([Term("house", "Gebäude", "en")])
-    guard = scripted(translator, lambda line, search: ["Dieses Haus war Gebäude."], glossary=glossary)
+    guard = scripted(
+        translator, lambda line, search: ["Dieses Haus war Gebäude."], glossary=glossary
+    )
     [[best]] = guard.stream([["This house was big."]])
     assert (best.text, best.warnings) == ("Dieses Haus war Gebäude.", ("term-doubtful: Gebäude",))
     assert guard.term_counts == {("Gebäude", False): 1}
 
     def translate(line: Line, search: str | None) -> list[str]:
-        return ["Dieses Haus war Gebäude." if "house" in line.text and len(line.text) < 90 else "Ich bin hier."]
+        return [
+            (
+                "Dieses Haus war Gebäude."
+                if "house" in line.text and len(line.text) < 90
+                else "Ich bin hier."
+            )
+        ]
 
     of_segments = scripted(translator, translate, glossary=glossary)
     [[best]] = of_segments.stream([["This house was big. " + "I am here. " * 40]])
@@ -693,7 +899,7 @@ def test_a_term_that_translates_another_word_is_doubtful(translator: Translator)
         ("There are two keys on the table.", "key", "Schließkarte", "Schlüssel"),
         ("The customer was angry yesterday.", "customer", "Auftraggeber", "Kund"),
     ],
-)  # fmt: skip
+)
 def test_a_term_replaces_the_word_of_the_model(
     translator: Translator, source: str, term: str, translation: str, others: str
 ) -> None:
@@ -708,7 +914,10 @@ def test_terms_inside_protected_spans_are_not_translated(translator: Translator)
     text = "See https://a.org/dog or the file big-dog.txt."
     guard = scripted(translator, lambda line, search: [text], glossary=glossary)
     [[best]] = guard.stream([[text]])
-    assert (best.text, [each for each in best.warnings if each.startswith(("term", "missing"))]) == (text, [])
+    assert (
+        best.text,
+        [each for each in best.warnings if each.startswith(("term", "missing"))],
+    ) == (text, [])
     assert guard.term_counts == {}
     [line] = [guard._with_fixed_spans(Line("R&D of dogs"))]
     assert [span.translation for span in line.fixed] == ["F&E", "Köter"]
@@ -717,11 +926,14 @@ def test_terms_inside_protected_spans_are_not_translated(translator: Translator)
 @pytest.mark.parametrize(
     ("source", "text", "expected"),
     [
-        ("The dog", "Der Hund.", "Der Hund"), ("The dog.", "Der Hund.", "Der Hund."), ("Hi ", "Hallo! ", "Hallo "),
-        ("我累了。", "I am tired.", "I am tired."), ("هل أنت هنا؟", "Are you here?", "Are you here?"),
+        ("The dog", "Der Hund.", "Der Hund"),
+        ("The dog.", "Der Hund.", "Der Hund."),
+        ("Hi ", "Hallo! ", "Hallo "),
+        ("我累了。", "I am tired.", "I am tired."),
+        ("هل أنت هنا؟", "Are you here?", "Are you here?"),
         ('It was "great."', "Es war „großartig“.", "Es war „großartig“."),
     ],
-)  # fmt: skip
+)
 def test_only_added_periods_are_removed(source: str, text: str, expected: str) -> None:
     assert without_added_period(Line(source), Translation(text, 0.0, 0.0)).text == expected
 
@@ -729,7 +941,16 @@ def test_only_added_periods_are_removed(source: str, text: str, expected: str) -
 def test_lines_without_text_are_copied(translator: Translator) -> None:
     lines = ["5", "", "  ", "2024-05-17", "  a@b.de\t", "…", "12:30 - 14:00", "\u2028"]
     assert Guard(translator).translate(["12 " * 99])[0].split() == ["12"] * 99
-    assert Guard(translator).translate(lines) == ["5", "", "  ", "2024-05-17", "  a@b.de\t", "…", "12:30 - 14:00", ""]
+    assert Guard(translator).translate(lines) == [
+        "5",
+        "",
+        "  ",
+        "2024-05-17",
+        "  a@b.de\t",
+        "…",
+        "12:30 - 14:00",
+        "",
+    ]
     for line in ("12\u00a0kg", "1\u00a0234 €", "`a  b`"):
         assert Guard(translator).translate([line]) == [line]
     assert Guard(translator).translate(["12\r34\u20285\t6\u200b"]) == ["12 34 5\t6"]
@@ -737,7 +958,8 @@ def test_lines_without_text_are_copied(translator: Translator) -> None:
 
 def test_every_span_arrives_in_a_long_line(translator: Translator) -> None:
     text = (
-        "Call me at 7:30 on 2024-05-17. My address is x.y@example.com. See https://example.org/a?b=c for details. " * 3
+        "Call me at 7:30 on 2024-05-17. My address is x.y@example.com. See"
+        " https://example.org/a?b=c for details. " * 3
     )
     [[best]] = Guard(translator).stream([[text]], details=True)
     assert best.warnings == ()
@@ -756,23 +978,44 @@ def test_fixed_spans_of_a_line_arrive_once(translator: Translator) -> None:
 
 
 def test_a_translation_does_not_depend_on_the_chunk(translator: Translator) -> None:
-    lines = [f"I have {i} dogs in {i * 7919} rooms and a@b{i}.de." for i in range(6)] + ["I don't know."]
+    lines = [f"I have {i} dogs in {i * 7919} rooms and a@b{i}.de." for i in range(6)] + [
+        "I don't know."
+    ]
     guard = Guard(translator)
     together = guard.translate(lines)
     assert [guard.translate([line])[0] for line in lines] == together
 
 
-SPANS = ["a@b.de", "www.x.org", "{name}", "12", "3.5 kg", "2024-01-31", "`x y`", "%s", "/srv/x", "7:45"]
+SPANS = [
+    "a@b.de",
+    "www.x.org",
+    "{name}",
+    "12",
+    "3.5 kg",
+    "2024-01-31",
+    "`x y`",
+    "%s",
+    "/srv/x",
+    "7:45",
+]
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.lists(st.one_of(st.sampled_from(SPANS), st.sampled_from("I see a dog with no one .".split())), max_size=9))
+@given(
+    st.lists(
+        st.one_of(st.sampled_from(SPANS), st.sampled_from("I see a dog with no one .".split())),
+        max_size=9,
+    )
+)
 def test_all_spans_of_any_line_arrive(translator: Translator, words: list[str]) -> None:
     text = " ".join(words)
     [[best]] = Guard(translator).stream([[text]])
     assert not [warning for warning in best.warnings if warning.startswith("missing:")]
     for span in protected_spans(text):
-        count, expected = count_occurrences(best.text, span.translation), count_occurrences(text, span.translation)
+        count, expected = (
+            count_occurrences(best.text, span.translation),
+            count_occurrences(text, span.translation),
+        )
         assert count == expected if span.is_opaque else count >= expected
 
 
@@ -797,15 +1040,21 @@ def test_a_prefix_and_constraints_are_kept(translator: Translator) -> None:
 def test_text_that_the_model_cannot_read_is_not_searched(translator: Translator) -> None:
     guard = scripted(translator, lambda line, search: ["Hallo."])
     lines = [
-        "\u4eca\u5929\u5929\u6c14\u5f88\u597d " * 30, "e\u0323\u0301o\u0302\u0323\u0301 " * 90, "x y z " * 90,
-        "k" * 500, "a" + "\u0301" * 500, "\u0e04\u0e19\u0e17\u0e33\u0e02\u0e19\u0e21 " * 90,
-    ]  # fmt: skip
+        "\u4eca\u5929\u5929\u6c14\u5f88\u597d " * 30,
+        "e\u0323\u0301o\u0302\u0323\u0301 " * 90,
+        "x y z " * 90,
+        "k" * 500,
+        "a" + "\u0301" * 500,
+        "\u0e04\u0e19\u0e17\u0e33\u0e02\u0e19\u0e21 " * 90,
+    ]
     for line, (best, *_) in zip(lines, guard.stream([lines]), strict=True):
         assert best.text == line
     assert guard.translator.requests == []
     [[chinese], _, [spelled], *_] = guard.stream([lines])
     assert chinese.warnings == spelled.warnings == ("untranslated",)
-    guard.translate(["My friend \u4eca\u5929 lives in \u6c14\u5929.", "Options a, b, c, d, e and f are new."])
+    guard.translate(
+        ["My friend \u4eca\u5929 lives in \u6c14\u5929.", "Options a, b, c, d, e and f are new."]
+    )
     assert len(guard.translator.requests) >= 2
 
 
@@ -819,7 +1068,8 @@ def test_every_kind_of_character_of_unread_text_stays(translator: Translator) ->
 
 
 @pytest.mark.parametrize(
-    "sentence", ["I do not know a@b.de.", 'He said "no (never)" to {name}.', "Call x@y.org at 7:30."]
+    "sentence",
+    ["I do not know a@b.de.", 'He said "no (never)" to {name}.', "Call x@y.org at 7:30."],
 )
 def test_repairs_stay_within_the_budget_of_a_line(translator: Translator, sentence: str) -> None:
     guard = scripted(translator, lambda line, search: ["Ja."])
@@ -828,7 +1078,9 @@ def test_repairs_stay_within_the_budget_of_a_line(translator: Translator, senten
         guard.translator.requests.clear()
         list(guard.stream([[text]]))
         requests = guard.translator.requests
-        return sum((len(line.text) // 4) * parse_search(search or "beam").rows for line, search in requests)
+        return sum(
+            (len(line.text) // 4) * parse_search(search or "beam").rows for line, search in requests
+        )
 
     few, many = count_rows(sentence), count_rows(f"{sentence} " * 200)
     assert few > 4 * len(sentence) / 4 * 4  # all attempts
@@ -880,7 +1132,9 @@ def test_options_of_the_guard(nmt: CommandLine) -> None:
     done = nmt("translate", "--model", "en-de-small", *options, source)
     for text in ("ACME", "v12", "1.234,5"):
         assert text in done.out, text
-    assert nmt("translate", "--model", "en-de-small", "5", "My email is j@x.com.").out.startswith("5\n")
+    assert nmt("translate", "--model", "en-de-small", "5", "My email is j@x.com.").out.startswith(
+        "5\n"
+    )
     for code, arguments, message in [
         (2, ("--no-guard", "--glossary", "terms.tsv"), "need the guard"),
         (2, ("--protect", "("), "not a regular expression"),

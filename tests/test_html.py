@@ -29,7 +29,9 @@ def texts(source: str | bytes) -> list[str]:
 def reversed_words(source: str, tgt: str = "en") -> str:
     """Translate with the stub: words in reverse order and in capitals."""
     document = parse(source.encode(), DocumentOptions("en", tgt))
-    return document.render(document_translator(StubTranslator()).translate(document.blocks).blocks).decode()
+    return document.render(
+        document_translator(StubTranslator()).translate(document.blocks).blocks
+    ).decode()
 
 
 class Structure(HTMLParser):
@@ -58,65 +60,153 @@ class Structure(HTMLParser):
         ("<p>One\n  dog &amp; a&nbsp;cat &lt;3</p>", ["One dog & a\xa0cat <3"]),
         ("<li>One<li>Two", ["One", "Two"]),
         ("one<br>two<br><br>three", ["one", "two", "three"]),
-        ('<img alt="A &quot;dog&quot;" title=Cat><input placeholder=\'Name\'><a aria-label="Go">x</a>',
-         ['A "dog"', "Cat", "Name", "Go", "x"]),
-        ('<meta name="description" content="About"><meta name="viewport" content="x"><title>A &amp; b</title>',
-         ["About", "A & b"]),
+        (
+            (
+                "<img alt=\"A &quot;dog&quot;\" title=Cat><input placeholder='Name'><a"
+                ' aria-label="Go">x</a>'
+            ),
+            ['A "dog"', "Cat", "Name", "Go", "x"],
+        ),
+        (
+            (
+                '<meta name="description" content="About"><meta name="viewport"'
+                ' content="x"><title>A &amp; b</title>'
+            ),
+            ["About", "A & b"],
+        ),
         ("<script>if (a < b) '<p>no</p>'</script><style>p > a {}</style><pre>no</pre>yes", ["yes"]),
         ("<textarea placeholder=Text>no</textarea>yes", ["Text", "yes"]),
-        ("<input type=Submit value=Go><input value=no><iframe title=Map>no</iframe>", ["Go", "Map"]),
-        ("<optgroup label=One><option label=Two value=no><track label=Three><p label=no>", ["One", "Two", "Three"]),
-        ("<html lang=fr><p lang=fr>no <b lang=en-US>yes</b><p lang='{{ x }}'>yes <i lang=fr>oui</i>",
-         ["yes", "yes oui"]),
-        ("<div translate=no>no <b translate=yes>yes</b></div><p class='a notranslate'>no<p>yes", ["yes", "yes"]),
-        ("Press <code>Ctrl + <b>C</b></code> now, <svg><text>no</text></svg> please", ["Press Ctrl + C now, please"]),
+        (
+            "<input type=Submit value=Go><input value=no><iframe title=Map>no</iframe>",
+            ["Go", "Map"],
+        ),
+        (
+            "<optgroup label=One><option label=Two value=no><track label=Three><p label=no>",
+            ["One", "Two", "Three"],
+        ),
+        (
+            (
+                "<html lang=fr><p lang=fr>no <b lang=en-US>yes</b><p lang='{{ x }}'>yes <i"
+                " lang=fr>oui</i>"
+            ),
+            ["yes", "yes oui"],
+        ),
+        (
+            "<div translate=no>no <b translate=yes>yes</b></div><p class='a notranslate'>no<p>yes",
+            ["yes", "yes"],
+        ),
+        (
+            "Press <code>Ctrl + <b>C</b></code> now, <svg><text>no</text></svg> please",
+            ["Press Ctrl + C now, please"],
+        ),
         ("<!-- <p>no</p> --><![CDATA[ no ]]><?php no ?>yes<!doctype no>", ["yes"]),
         ("<p>a < b and <3", ["a < b and <3"]),
         ("<p>yes <a href='x", ["yes"]),
         ("<a title='x > y'>b</a>", ["x > y", "b"]),
-        ("<ul class=notranslate><li lang=en>no</ul><div lang=fr>non <b lang=en>yes</b></div><pre><i lang=en>no",
-         ["yes"]),
-        ("<p>one <img alt=no translate=no> two<input placeholder=no class=notranslate>", ["one two"]),
-        ('<?xml version="1.0"?><html><title/><script src="a.js"/><p>One <b/>dog.</p><textarea/><p>Two',
-         ["One dog.", "Two"]),
-        ('<html xmlns="http://www.w3.org/1999/xhtml"><p>One<p/>Two<script/></html>', ["One", "Two"]),
-        ("<html xmlns='http://www.w3.org/1999/xhtml'><script data-x=/a/>no</script>yes<pre x=/>no", ["yes"]),
+        (
+            (
+                "<ul class=notranslate><li lang=en>no</ul><div lang=fr>non <b"
+                " lang=en>yes</b></div><pre><i lang=en>no"
+            ),
+            ["yes"],
+        ),
+        (
+            "<p>one <img alt=no translate=no> two<input placeholder=no class=notranslate>",
+            ["one two"],
+        ),
+        (
+            (
+                '<?xml version="1.0"?><html><title/><script src="a.js"/><p>One'
+                " <b/>dog.</p><textarea/><p>Two"
+            ),
+            ["One dog.", "Two"],
+        ),
+        (
+            '<html xmlns="http://www.w3.org/1999/xhtml"><p>One<p/>Two<script/></html>',
+            ["One", "Two"],
+        ),
+        (
+            (
+                "<html xmlns='http://www.w3.org/1999/xhtml'><script data-x=/a/>no</script>yes<pre"
+                " x=/>no"
+            ),
+            ["yes"],
+        ),
         ("<title/></title><p>yes<script/><p>no", ["yes"]),
         ("---\ntitle: no\n---\n<p>yes</p>\n---\nyes", ["yes", "--- yes"]),
         (f"<p lang='&#{'1' * 5000};'>one &#{'1' * 5000};", ["one \ufffd"]),
-        ("{% highlight c %}\nno <p>no</p>\n{% endhighlight %}<p>one {%- comment -%} no {%- endcomment -%} two",
-         ["one two"]),
+        (
+            (
+                "{% highlight c %}\nno <p>no</p>\n{% endhighlight %}<p>one {%- comment -%} no {%-"
+                " endcomment -%} two"
+            ),
+            ["one two"],
+        ),
         ("---\ntitle: no\n...\n<p>yes</p>\n---\nyes", ["yes", "--- yes"]),
-        ("<p translate=no>no <label>no</label> no</p><p lang=fr>non <button>non</button> non</p><p>yes<hr>yes",
-         ["yes", "yes"]),
+        (
+            (
+                "<p translate=no>no <label>no</label> no</p><p lang=fr>non <button>non</button>"
+                " non</p><p>yes<hr>yes"
+            ),
+            ["yes", "yes"],
+        ),
         ("<p>One <b>big<br/>dog</b>.<br>\n<i>Two</i> cats", ["One big", "dog.", "Two cats"]),
         ("<td>One dog<ul><li>Two<br>Three</ul></td>", ["One dog", "Two", "Three"]),
-        ("<td><i class=material-icons>no</i> Close it</td><mat-icon>no</mat-icon><fa-icon icon=x></fa-icon>",
-         ["Close it"]),
-        ("Home <span class='material-symbols-outlined' title=Yes>no</span> Work", ["Home", "Yes", "Work"]),
-        ("Home <i class='fa fa-cog'></i> Work<svg><title>no</title></svg>Go", ["Home", "Work", "Go"]),
-        ("Click the <i class='fa fa-cog'></i> icon, <mat-icon>no</mat-icon> or <svg></svg> that",
-         ["Click the icon, or that"]),
-        ("Click <svg></svg>, then <i class=fa></i>. Now <v-icon>no</v-icon>", ["Click , then . Now"]),
+        (
+            (
+                "<td><i class=material-icons>no</i> Close it</td><mat-icon>no</mat-icon><fa-icon"
+                " icon=x></fa-icon>"
+            ),
+            ["Close it"],
+        ),
+        (
+            "Home <span class='material-symbols-outlined' title=Yes>no</span> Work",
+            ["Home", "Yes", "Work"],
+        ),
+        (
+            "Home <i class='fa fa-cog'></i> Work<svg><title>no</title></svg>Go",
+            ["Home", "Work", "Go"],
+        ),
+        (
+            "Click the <i class='fa fa-cog'></i> icon, <mat-icon>no</mat-icon> or <svg></svg> that",
+            ["Click the icon, or that"],
+        ),
+        (
+            "Click <svg></svg>, then <i class=fa></i>. Now <v-icon>no</v-icon>",
+            ["Click , then . Now"],
+        ),
         ("<x-with-icon>Yes</x-with-icon>", ["Yes"]),
-        ("<p>{n, plural, =0 {No dogs} one {<b>#</b> dog} other {{{ n }} dogs}}</p>",
-         ["No dogs", "# dog", "{{ n }} dogs"]),
+        (
+            "<p>{n, plural, =0 {No dogs} one {<b>#</b> dog} other {{{ n }} dogs}}</p>",
+            ["No dogs", "# dog", "{{ n }} dogs"],
+        ),
         ("<p>{n, plural, other {{{n}}} one {dog}}", ["{n, plural, other {{{n}}} one {dog}}"]),
         ("<p>one <%# no <p> %>two {{/* no <p> */}}three", ["one two three"]),
         ("<a>Menu <span>▾</span></a><button><span>⚙</span> Set up</button>", ["Menu", "Set up"]),
-        ("<meta property=og:image:alt content=Dogs><meta name=twitter:image:alt content=Cats>", ["Dogs", "Cats"]),
-        ("{# no\n<p>no</p>\n#}<p>one {{!-- no {{x}} --}}two{{-- no --}} <%-- no > --%>three", ["one two three"]),
-        ("<p title='{{ a < b }} dogs'>one {{ '<b>%s</b>' % x\n }} dog</p>",
-         ["{{ a < b }} dogs", "one {{ '<b>%s</b>' % x }} dog"]),
+        (
+            "<meta property=og:image:alt content=Dogs><meta name=twitter:image:alt content=Cats>",
+            ["Dogs", "Cats"],
+        ),
+        (
+            "{# no\n<p>no</p>\n#}<p>one {{!-- no {{x}} --}}two{{-- no --}} <%-- no > --%>three",
+            ["one two three"],
+        ),
+        (
+            "<p title='{{ a < b }} dogs'>one {{ '<b>%s</b>' % x\n }} dog</p>",
+            ["{{ a < b }} dogs", "one {{ '<b>%s</b>' % x }} dog"],
+        ),
         (f"<p>one {{{{ '<p>no</p>{'x' * 300}' }}}} dog", ["one dog"]),
         ("<p {% if a < 3 % 2\n %}hidden{% endif %} <?php if ($a > 3) echo 'x>' ?>>one", ["one"]),
         ("<?php if ($a > 3): ?><p>one</p><?= f('<p>no</p>') ?>", ["one"]),
         ("<p>{{{ one }}} dog {{'a'}} cat", ["{{{ one }}} dog {{'a'}} cat"]),
-        ("<p>Write <code>{{</code> here.</p><p>And <code>}}</code> there.</p>",
-         ["Write {{ here.", "And }} there."]),
-        ("", []), ("<p> \n</p>", []),
+        (
+            "<p>Write <code>{{</code> here.</p><p>And <code>}}</code> there.</p>",
+            ["Write {{ here.", "And }} there."],
+        ),
+        ("", []),
+        ("<p> \n</p>", []),
     ],
-)  # fmt: skip
+)
 def test_only_what_a_person_reads_is_translated(source: str, expected: list[str]) -> None:
     assert texts(source) == expected
 
@@ -140,12 +230,24 @@ def test_only_what_a_person_reads_is_translated(source: str, expected: list[str]
         ("<p>One </i><b>dog</p>", "<p></i><b>DOG ONE</p>"),  # unmatched tags keep a place
         ("<p>1 + 2</p>\r\n<p>One\r\ntwo</p>", "<p>2 + 1</p>\r\n<p>TWO ONE</p>"),
         ("<img alt=dog>", '<img alt="DOG">'),
-        ("""<img alt='the {{1&"2"}} &quot;isn&#39;t'>""", """<img alt='"ISN&#39;T {{1&"2"}} THE'>"""),
+        (
+            """<img alt='the {{1&"2"}} &quot;isn&#39;t'>""",
+            """<img alt='"ISN&#39;T {{1&"2"}} THE'>""",
+        ),
         ("<img alt='my &lt;%1%&gt; dog'>", "<img alt='DOG &lt;%1%&gt; MY'>"),
         ('<img alt="my {%1<2%} &quot;dog&quot;">', '<img alt="&quot;DOG&quot; {%1<2%} MY">'),
-        ('<input placeholder="{% trans "Search" %}">', '<input placeholder="{% trans "Search" %}">'),
-        ("<p>tags: <input value='{{'> or <input value='}}'>", "<p>OR TAGS: <input value='{{'> <input value='}}'>"),
-        ("<div {% if n > 3 %}hidden{% endif %}>one dog</div>", "<div {% if n > 3 %}hidden{% endif %}>DOG ONE</div>"),
+        (
+            '<input placeholder="{% trans "Search" %}">',
+            '<input placeholder="{% trans "Search" %}">',
+        ),
+        (
+            "<p>tags: <input value='{{'> or <input value='}}'>",
+            "<p>OR TAGS: <input value='{{'> <input value='}}'>",
+        ),
+        (
+            "<div {% if n > 3 %}hidden{% endif %}>one dog</div>",
+            "<div {% if n > 3 %}hidden{% endif %}>DOG ONE</div>",
+        ),
         ("<p>one dog<br>\n<b>two</b> cats", "<p>DOG ONE<br>\nCATS <b>TWO</b>"),
         ("<p><b>one dog <br> two cats</b>.", "<p><b>DOG ONE <br> CATS. TWO</b>"),
         ("<a>My menu <span>▾</span></a>", "<a>MENU MY <span>▾</span></a>"),
@@ -180,7 +282,10 @@ def test_the_language_is_that_of_the_translation(start: str, expected: str) -> N
         ("\ufeff<p>é".encode(), "é"),
         ("<p>é".encode("utf-16"), "é"),
         ('<meta charset="windows-1251"><p>ж'.encode("cp1251"), "ж"),
-        ('<meta http-equiv=x content="text/html; charset=ISO-8859-1"><p>\x80'.encode("latin-1"), "€"),
+        (
+            '<meta http-equiv=x content="text/html; charset=ISO-8859-1"><p>\x80'.encode("latin-1"),
+            "€",
+        ),
         ('<meta charset="iso-8859-9"><p>€'.encode("cp1254"), "€"),
         ('<meta charset="tis-620"><p>€'.encode("cp874"), "€"),
         ('<meta charset="GB2312"><p>鎔'.encode("gb18030"), "鎔"),
@@ -193,10 +298,14 @@ def test_the_encoding_is_detected_and_kept(data: bytes, text: str) -> None:
     assert [block.text for block in document.blocks] == [text]
     assert document.render(document.blocks) == data
     output = document.render([RichText("ж")])
-    assert texts(output) == ["ж"]  # a character reference where the encoding does not have the character
+    assert texts(output) == [
+        "ж"
+    ]  # a character reference where the encoding does not have the character
 
 
-@pytest.mark.parametrize("data", [b"<p>\xff", b"\x89PNG\r\n\x1a\n\0\xff", b'<meta charset="klingon">'])
+@pytest.mark.parametrize(
+    "data", [b"<p>\xff", b"\x89PNG\r\n\x1a\n\0\xff", b'<meta charset="klingon">']
+)
 def test_undecodable_documents_are_rejected(data: bytes) -> None:
     with pytest.raises(DataError):
         parse(data, OPTIONS)
@@ -208,11 +317,45 @@ def test_undecodable_bytes_may_be_replaced() -> None:
 
 
 PIECES = [
-    "<b>", "</b>", "<i class='a>b'>", "</i>", "<p>", "</p>", "<br>", "<img alt='one two'>", "<li>", "<code>", "</code>",
-    "<!-- c -->", "<", ">", "&amp;", "&", "</", "<pre>", "</pre>", "<script>", "</script>", "<b translate=no>", "'",
-    "one", " ", "Two.", "\n", "x", "{{", "}}", "{%", "%}", "{#", "#}", "<i class=fa></i>",
-    "<mat-icon>x</mat-icon>", "▾", "Three",
-]  # fmt: skip
+    "<b>",
+    "</b>",
+    "<i class='a>b'>",
+    "</i>",
+    "<p>",
+    "</p>",
+    "<br>",
+    "<img alt='one two'>",
+    "<li>",
+    "<code>",
+    "</code>",
+    "<!-- c -->",
+    "<",
+    ">",
+    "&amp;",
+    "&",
+    "</",
+    "<pre>",
+    "</pre>",
+    "<script>",
+    "</script>",
+    "<b translate=no>",
+    "'",
+    "one",
+    " ",
+    "Two.",
+    "\n",
+    "x",
+    "{{",
+    "}}",
+    "{%",
+    "%}",
+    "{#",
+    "#}",
+    "<i class=fa></i>",
+    "<mat-icon>x</mat-icon>",
+    "▾",
+    "Three",
+]
 SNIPPETS = st.lists(st.sampled_from(PIECES), max_size=25).map("".join)
 
 
@@ -230,7 +373,9 @@ CODE_MARKS = st.sampled_from(
 
 def test_variants_of_a_message_are_translated() -> None:
     source = "<p>see {n, plural, one {<b>#</b> dog &amp; x} other {<i>big <b>dogs</b></i> {m}}} now"
-    expected = "<p>SEE {n, plural, one {X &amp; DOG <b>#</b>} other {{M} <i><b>DOGS</b> BIG</i>}} NOW"
+    expected = (
+        "<p>SEE {n, plural, one {X &amp; DOG <b>#</b>} other {{M} <i><b>DOGS</b> BIG</i>}} NOW"
+    )
     assert reversed_words(source) == expected
 
 
@@ -248,7 +393,9 @@ def test_code_of_templates_is_never_read(code: str, marks: tuple[str, str]) -> N
     assert translated(parse(source.encode(), OPTIONS)).decode() == expected
 
 
-@pytest.mark.parametrize("start", ["{{", "{%", "<%", "{#", "{{!--", "<?php ", "{", "<a {{", "<a title='{{ "])
+@pytest.mark.parametrize(
+    "start", ["{{", "{%", "<%", "{#", "{{!--", "<?php ", "{", "<a {{", "<a title='{{ "]
+)
 def test_starts_without_an_end_take_linear_time(start: str) -> None:
     source = f"<p>{start * 50_000}"  # quadratic time would be many minutes
     document = parse(source.encode(), OPTIONS)
@@ -258,9 +405,9 @@ def test_starts_without_an_end_take_linear_time(start: str) -> None:
 @given(SNIPPETS)
 def test_no_tag_of_any_document_is_lost(source: str) -> None:
     output = reversed_words(source)
-    assert sorted(re.findall(r"<[^<>]*>", output.lower())) == sorted(re.findall(r"<[^<>]*>", source.lower())) or (
-        sorted(Structure(output).tags) == sorted(Structure(source).tags)
-    )
+    assert sorted(re.findall(r"<[^<>]*>", output.lower())) == sorted(
+        re.findall(r"<[^<>]*>", source.lower())
+    ) or (sorted(Structure(output).tags) == sorted(Structure(source).tags))
 
 
 def test_deep_nesting_and_many_tags_are_fine() -> None:
@@ -272,7 +419,11 @@ def test_deep_nesting_and_many_tags_are_fine() -> None:
 
 def real_documents() -> list[Path]:
     """Return HTML files of installed packages."""
-    files = [path for directory in site.getsitepackages() for path in sorted(Path(directory).rglob("*.html"))]
+    files = [
+        path
+        for directory in site.getsitepackages()
+        for path in sorted(Path(directory).rglob("*.html"))
+    ]
     return [path for path in files if path.stat().st_size < 100_000]
 
 
@@ -287,5 +438,7 @@ def test_real_documents_keep_their_structure() -> None:
         assert unchanged.replace(b' lang="en"', b"") == source.replace(b' lang="en"', b""), path
         capitals = [RichText(block.text.upper(), block.tags) for block in document.blocks]
         if all(len(a.text) == len(b.text) for a, b in zip(capitals, document.blocks, strict=True)):
-            before, after = (Structure(text.decode()).tags for text in (unchanged, document.render(capitals)))
+            before, after = (
+                Structure(text.decode()).tags for text in (unchanged, document.render(capitals))
+            )
             assert before == after, path

@@ -1,4 +1,5 @@
-"""Import of models of other toolkits. Hugging Face Transformers and its own translations are the reference."""
+"""Import of models of other toolkits. Hugging Face Transformers and its own translations are the
+reference."""
 
 from __future__ import annotations
 
@@ -58,29 +59,47 @@ def sentencepiece_models() -> list[bytes]:
     for lines in sentences(400):
         model = io.BytesIO()
         spm.SentencePieceTrainer.train(
-            sentence_iterator=iter(lines), model_writer=model, vocab_size=70, minloglevel=2, hard_vocab_limit=False
+            sentence_iterator=iter(lines),
+            model_writer=model,
+            vocab_size=70,
+            minloglevel=2,
+            hard_vocab_limit=False,
         )
         made.append(model.getvalue())
     return made
 
 
 def marian_tokenizer(directory: Path, *, separate: bool = False, num_unused: int = 0) -> int:
-    """Write the tokenizer files of a Marian model with unused pieces first; return the size of its vocabulary."""
+    """Write the tokenizer files of a Marian model with unused pieces first; return the size of its
+    vocabulary."""
     models, vocabularies = [], []
     for content, name in zip(sentencepiece_models(), ("source.spm", "target.spm"), strict=True):
         (directory / name).write_bytes(content)
         models.append(spm.SentencePieceProcessor(model_proto=content))
-    for model in models:  # as Marian writes them: the end of the sentence, unknown pieces, then by frequency
+    for model in (
+        models
+    ):  # as Marian writes them: the end of the sentence, unknown pieces, then by frequency
         vocabularies.append([model.id_to_piece(i) for i in range(3, model.get_piece_size())])
     if not separate:
         vocabularies = [sorted({*vocabularies[0], *vocabularies[1]})] * 2
-    size = num_unused + max(map(len, vocabularies))  # Transformers has one id for the padding of both vocabularies
-    for name, pieces in zip(("vocab.json", "target_vocab.json")[: 1 + separate], vocabularies, strict=False):
+    size = num_unused + max(
+        map(len, vocabularies)
+    )  # Transformers has one id for the padding of both vocabularies
+    for name, pieces in zip(
+        ("vocab.json", "target_vocab.json")[: 1 + separate], vocabularies, strict=False
+    ):
         padded = [*(f"unused{i}" for i in range(size - len(pieces))), *pieces]
         ids = {piece: i for i, piece in enumerate(["</s>", "<unk>", ">>deu<<", *padded, "<pad>"])}
         (directory / name).write_text(json.dumps(ids, ensure_ascii=False))
-    options = {"source_lang": "en", "target_lang": "de", "separate_vocabs": separate, "model_max_length": 512}
-    (directory / "tokenizer_config.json").write_text(json.dumps(options | {"tokenizer_class": "MarianTokenizer"}))
+    options = {
+        "source_lang": "en",
+        "target_lang": "de",
+        "separate_vocabs": separate,
+        "model_max_length": 512,
+    }
+    (directory / "tokenizer_config.json").write_text(
+        json.dumps(options | {"tokenizer_class": "MarianTokenizer"})
+    )
     return len(ids)
 
 
@@ -89,15 +108,29 @@ def marian(directory: Path, *, separate: bool = False, num_unused: int = 0, **op
     directory.mkdir(parents=True)
     torch.manual_seed(1)
     size = marian_tokenizer(directory, separate=separate, num_unused=num_unused)
-    sizes = {"d_model": 32, "encoder_layers": 2, "decoder_layers": 2, "encoder_ffn_dim": 48, "decoder_ffn_dim": 48}
+    sizes = {
+        "d_model": 32,
+        "encoder_layers": 2,
+        "decoder_layers": 2,
+        "encoder_ffn_dim": 48,
+        "decoder_ffn_dim": 48,
+    }
     heads = {"encoder_attention_heads": 4, "decoder_attention_heads": 4}
     ids = {"eos_token_id": 0, "pad_token_id": size - 1, "decoder_start_token_id": size - 1}
     config = transformers.MarianConfig(
-        vocab_size=size, decoder_vocab_size=size, scale_embedding=True,
-        num_beams=4, bad_words_ids=[[size - 1]], forced_eos_token_id=0,
-        share_encoder_decoder_embeddings=not separate, tie_word_embeddings=not separate,
-        **sizes, **heads, **ids, **{"activation_function": "swish", "max_position_embeddings": 512} | options,
-    )  # fmt: skip
+        vocab_size=size,
+        decoder_vocab_size=size,
+        scale_embedding=True,
+        num_beams=4,
+        bad_words_ids=[[size - 1]],
+        forced_eos_token_id=0,
+        share_encoder_decoder_embeddings=not separate,
+        tie_word_embeddings=not separate,
+        **sizes,
+        **heads,
+        **ids,
+        **{"activation_function": "swish", "max_position_embeddings": 512} | options,
+    )
     model = transformers.MarianMTModel(config).eval()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
@@ -117,11 +150,15 @@ def published(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, Any
     directory = tmp_path / "opus-mt-en-de"
     options: dict[str, Any] = {"activation_function": "relu"} if request.param == "relu" else {}
     num_unused = 70_000 if request.param == "large" else 0
-    return directory, marian(directory, separate=request.param == "separate", num_unused=num_unused, **options)
+    return directory, marian(
+        directory, separate=request.param == "separate", num_unused=num_unused, **options
+    )
 
 
 @pytest.mark.slow
-def test_log_probabilities_and_translations_equal_transformers(published: tuple[Path, Any], tmp_path: Path) -> None:
+def test_log_probabilities_and_translations_equal_transformers(
+    published: tuple[Path, Any], tmp_path: Path
+) -> None:
     directory, model = published
     run = import_model(str(directory), tmp_path / "run")
     tokenizer = transformers.MarianTokenizer.from_pretrained(directory)
@@ -142,8 +179,15 @@ def test_log_probabilities_and_translations_equal_transformers(published: tuple[
     num_equal = 0
     for line, translation in zip(source, translator.translate(source, search), strict=True):
         one = tokenizer([line], return_tensors="pt")
-        options = {"num_beams": 4, "early_stopping": "never", "length_penalty": 1.0, "forced_eos_token_id": 0}
-        output = model.generate(**one, **options, max_length=2 * one.input_ids.shape[1] + 12)  # the limit of nmt
+        options = {
+            "num_beams": 4,
+            "early_stopping": "never",
+            "length_penalty": 1.0,
+            "forced_eos_token_id": 0,
+        }
+        output = model.generate(
+            **one, **options, max_length=2 * one.input_ids.shape[1] + 12
+        )  # the limit of nmt
         num_equal += translation == tokenizer.decode(output[0], skip_special_tokens=True)
     assert num_equal >= 4  # Transformers ends hypotheses at the limit in another way
 
@@ -154,13 +198,22 @@ def test_export_import_export_is_the_identity(tmp_path: Path, norm_position: str
     nmt = CommandLine(tmp_path)
     write(tmp_path / "text", *sentences(400))
     nmt.train("runs/tiny", model__norm_position=norm_position, train__steps="2")
-    export = ("--to", "transformers", "--min-agreement", "0.8", "--output")  # the model is hardly trained
+    export = (
+        "--to",
+        "transformers",
+        "--min-agreement",
+        "0.8",
+        "--output",
+    )  # the model is hardly trained
     nmt.run("export", "runs/tiny", *export, "first")
     assert nmt.run("import", "first", "--run", "runs/imported").out == "runs/imported\n"
-    assert (tmp_path / "runs/imported/spm.model").read_bytes() == (tmp_path / "runs/tiny/spm.model").read_bytes()
+    assert (tmp_path / "runs/imported/spm.model").read_bytes() == (
+        tmp_path / "runs/tiny/spm.model"
+    ).read_bytes()
     nmt.run("export", "runs/imported", *export, "second")
     first, second = (
-        {path.name: path.read_bytes() for path in (tmp_path / name).iterdir()} for name in ("first", "second")
+        {path.name: path.read_bytes() for path in (tmp_path / name).iterdir()}
+        for name in ("first", "second")
     )
     assert "num_beams" in first["generation_config.json"].decode()
     assert "data.json" in first
@@ -171,14 +224,18 @@ def test_export_import_export_is_the_identity(tmp_path: Path, norm_position: str
 
 
 @pytest.mark.slow
-def test_one_sentencepiece_model_for_both_languages_is_exported_and_imported(tmp_path: Path) -> None:
+def test_one_sentencepiece_model_for_both_languages_is_exported_and_imported(
+    tmp_path: Path,
+) -> None:
     nmt = CommandLine(tmp_path)
     marian(tmp_path / "opus")
     shutil.copyfile(tmp_path / "opus/source.spm", tmp_path / "opus/target.spm")
     export = ("--to", "transformers", "--min-agreement", "0", "--output", "exported")
     for command in (["import", "opus"], ["export", "runs/opus", *export], ["import", "exported"]):
         nmt.run(*command)
-    first, second = (next((tmp_path / "runs" / name).glob("tokenizer.*")) for name in ("opus", "exported"))
+    first, second = (
+        next((tmp_path / "runs" / name).glob("tokenizer.*")) for name in ("opus", "exported")
+    )
     assert first.read_bytes() == second.read_bytes()
 
 
@@ -190,7 +247,14 @@ def test_origins_of_an_exported_model_are_kept(tmp_path: Path, to: str) -> None:
     (tmp_path / "opus/README.md").write_text('---\nlicense:\n- cc-by-nc-4.0\n- "\\e[31mred"\n---\n')
     nmt.run("import", "opus")
     record = tmp_path / "runs/opus/data.json"
-    translators = [{"model": "a", "checkpoint": "b", "sha256": "c", "imported": [origin(tmp_path / "runs/opus")]}]
+    translators = [
+        {
+            "model": "a",
+            "checkpoint": "b",
+            "sha256": "c",
+            "imported": [origin(tmp_path / "runs/opus")],
+        }
+    ]
     damaged = translators[0] | {"model": "\x1b[31md\ne"}
     changes = {"translators": [*translators, damaged, {"model": "incomplete"}], "teacher": 5}
     record.write_text(json.dumps(json.loads(record.read_text()) | changes))
@@ -209,7 +273,9 @@ def test_origins_of_an_exported_model_are_kept(tmp_path: Path, to: str) -> None:
     assert "teacher" not in data
 
 
-@pytest.mark.parametrize("content", ['[{"en": "a", "de": "b"}]', "text", '{"derived_from": 5, "imported": []}'])
+@pytest.mark.parametrize(
+    "content", ['[{"en": "a", "de": "b"}]', "text", '{"derived_from": 5, "imported": []}']
+)
 def test_a_file_of_another_program_in_a_model_is_ignored(content: str, tmp_path: Path) -> None:
     marian(tmp_path / "opus")
     (tmp_path / "opus/data.json").write_text(content)
@@ -221,7 +287,12 @@ def test_a_file_of_another_program_in_a_model_is_ignored(content: str, tmp_path:
 def test_a_model_may_have_more_positions_than_a_batch(tmp_path: Path) -> None:
     marian(tmp_path / "opus", max_position_embeddings=4096)
     _change("tokenizer_config.json", model_max_length=None)(tmp_path / "opus")
-    assert discovery.load(import_model(str(tmp_path / "opus"), tmp_path / "run")).config.train.max_length == 4096
+    assert (
+        discovery.load(
+            import_model(str(tmp_path / "opus"), tmp_path / "run")
+        ).config.train.max_length
+        == 4096
+    )
 
 
 def test_a_run_that_another_process_imports_is_not_used_for_another_model(
@@ -229,7 +300,9 @@ def test_a_run_that_another_process_imports_is_not_used_for_another_model(
 ) -> None:
     marian(tmp_path / "a")
     import_run, run = imports._import, tmp_path / "run"
-    monkeypatch.setattr(imports, "_import", lambda *_: not import_run(tmp_path / "a", str(tmp_path / "a"), run))
+    monkeypatch.setattr(
+        imports, "_import", lambda *_: not import_run(tmp_path / "a", str(tmp_path / "a"), run)
+    )
     (tmp_path / "b").mkdir()
     with pytest.raises(UsageError, match="run already exists"):
         import_model(str(tmp_path / "b"), run)
@@ -261,18 +334,28 @@ def test_every_command_works_with_an_imported_model(tmp_path: Path) -> None:
         nmt("translate", "the dog", "--model", "runs/opus", option, "→").assert_fails(2, lacks)
     shutil.copytree(tmp_path / "runs/opus", tmp_path / "runs/other")
     nmt.run("average", "runs/opus", "runs/other", "--share", "0.5", "--run", "runs/mean")
-    nmt("evaluate", "--model", "runs/mean").assert_fails(2, "the training data of runs/mean", "hint: name a test set")
+    nmt("evaluate", "--model", "runs/mean").assert_fails(
+        2, "the training data of runs/mean", "hint: name a test set"
+    )
     corpus = "data.train=files(train='text', valid='text', hold_out=False)"
     steps = ("--set", "train.steps=4", "--set", "train.valid_every=2")
-    tuned = nmt.run("train", "--init-from", "runs/opus", "--run", "runs/tuned", "--set", corpus, *steps)
+    tuned = nmt.run(
+        "train", "--init-from", "runs/opus", "--run", "runs/tuned", "--set", corpus, *steps
+    )
     # Tokens that the imported model never generates do not dominate the loss.
-    biases = [discovery.load(tmp_path / "runs" / name).model.output_bias_V for name in ("opus", "tuned")]
+    biases = [
+        discovery.load(tmp_path / "runs" / name).model.output_bias_V for name in ("opus", "tuned")
+    ]
     assert [bias.min().item() < -900 for bias in biases if bias is not None] == [True, False]
-    # The sides keep their own SentencePiece models, the search and the license are those of the imported model.
+    # The sides keep their own SentencePiece models, the search and the license are those of the
+    # imported model.
     names = ("runs/opus/tokenizer.zip", "runs/tuned/tokenizer.zip")
     assert len({(tmp_path / name).read_bytes() for name in names}) == 1
     (prepared,) = (path.parent for path in (tmp_path / "data/prepared").glob("*/meta.json"))
-    store, tokenizer = Store(prepared, "train", "en", "de"), discovery.load(tmp_path / "runs/tuned").tokenizer
+    store, tokenizer = (
+        Store(prepared, "train", "en", "de"),
+        discovery.load(tmp_path / "runs/tuned").tokenizer,
+    )
     for side, is_target in ((store.src, False), (store.tgt, True)):
         text = side.text(0)
         assert (
@@ -280,11 +363,21 @@ def test_every_command_works_with_an_imported_model(tmp_path: Path) -> None:
             == tokenizer.encode(text, target=is_target)
             != tokenizer.encode(text, target=not is_target)
         )
-    assert discovery.load(tmp_path / "runs/tuned").config.search == discovery.load(tmp_path / "runs/opus").config.search
-    assert "imported: opus, license not specified" in " ".join(nmt("info", "runs/tuned").out.split())
+    assert (
+        discovery.load(tmp_path / "runs/tuned").config.search
+        == discovery.load(tmp_path / "runs/opus").config.search
+    )
+    assert "imported: opus, license not specified" in " ".join(
+        nmt("info", "runs/tuned").out.split()
+    )
     assert "license not specified" in (tmp_path / "runs/tuned/README.md").read_text()
-    assert "no comparison on other text" in tuned.err  # not the phrasebook, which the model was not trained on
-    assert nmt("average", "runs/opus", "runs/tuned", "--share", "0.3").out == "runs/tuned-average-0.3\n"
+    assert (
+        "no comparison on other text" in tuned.err
+    )  # not the phrasebook, which the model was not trained on
+    assert (
+        nmt("average", "runs/opus", "runs/tuned", "--share", "0.3").out
+        == "runs/tuned-average-0.3\n"
+    )
     nmt.run("export", "runs/tuned-average-0.3", "--to", "transformers")
     nmt.run("translate", "the dog", "--model", "runs/tuned")
     nmt.run("train", "--init-from", "runs/tuned", "--run", "runs/again", "--set", corpus, *steps)
@@ -300,8 +393,12 @@ def test_large_vocabularies_cannot_be_fine_tuned(tmp_path: Path) -> None:
     nmt.run("translate", "the dog", "--model", "runs/opus", "--search", "greedy")
     corpus = ("--set", "data.train=files(train='text', valid='text', hold_out=False)")
     tuned = nmt("train", "--init-from", "runs/opus", "--run", "runs/tuned", *corpus)
-    tuned.assert_fails(2, "runs/opus/tokenizer.zip: 70,", "tokens are too many for training", "maximum is 65,536")
-    nmt("data", "prepare", "--set", "tokenizer.vocab_size=65537").assert_fails(2, "65,537 tokens are too many")
+    tuned.assert_fails(
+        2, "runs/opus/tokenizer.zip: 70,", "tokens are too many for training", "maximum is 65,536"
+    )
+    nmt("data", "prepare", "--set", "tokenizer.vocab_size=65537").assert_fails(
+        2, "65,537 tokens are too many"
+    )
     assert not (tmp_path / "data").exists()
 
 
@@ -327,23 +424,30 @@ def test_source_noise_keeps_the_token_of_the_target_language(tmp_path: Path) -> 
 
 def test_every_sentence_of_a_line_gets_the_token_of_its_target_language(tmp_path: Path) -> None:
     marian(tmp_path / "opus")
-    translator = Translator.load(import_model(str(tmp_path / "opus"), tmp_path / "run"), "cpu", "fp32")
+    translator = Translator.load(
+        import_model(str(tmp_path / "opus"), tmp_path / "run"), "cpu", "fp32"
+    )
     token = translator.tokenizer.pieces_to_ids([">>deu<<"])
     for lines in ([">>deu<< the dog sees. the cat sees."], [">>deu<< the dog.", "the cat."]):
         segments = translator.segmenter.split([Line(line) for line in lines])
         assert [segment.source.ids[:1] for line in segments for segment in line] == (
             [token, token] if len(lines) == 1 else [token, translator.tokenizer.encode("the")[:1]]
         )
-    # The token counts for the length of a segment and as its first word, but not as a word of the line.
+    # The token counts for the length of a segment and as its first word, but not as a word of the
+    # line.
     translator.segmenter.max_source_length = 12
     line = Line(">>deu<< " + "dog cat " * 30)
     [segments] = translator.segmenter.split([line])
     assert len(segments) > 5
-    assert all(len(segment.source.ids) <= 12 and segment.source.ids[:1] == token for segment in segments)
+    assert all(
+        len(segment.source.ids) <= 12 and segment.source.ids[:1] == token for segment in segments
+    )
     words = line.text.split()
     for segment, (start, end) in zip(segments, translator.segmenter.spans(line), strict=True):
         first = segment.word_offset + (segment is not segments[0])
-        assert words[first : first + len(line.text[start:end].split())] == line.text[start:end].split()
+        assert (
+            words[first : first + len(line.text[start:end].split())] == line.text[start:end].split()
+        )
     [[part]] = translator.segmenter.split([Line("the dog", language=">>deu<< ")])
     assert (part.source.ids[:1], part.word_offset) == (token, -1)
     translator.segmenter.max_source_length = 511
@@ -366,18 +470,28 @@ def test_every_sentence_of_a_line_gets_the_token_of_its_target_language(tmp_path
 
     translator.stream, translator.score = record, record_scored
     glossary = Glossary([Term("cat", "Kater", "eng"), Term("dog", "Hund", "eng")])
-    Guard(translator, glossary=glossary).translate([">>deu<< the dog sees a@b.de today. the cat 7:30."])
+    Guard(translator, glossary=glossary).translate(
+        [">>deu<< the dog sees a@b.de today. the cat 7:30."]
+    )
     assert len(searched) > 5
     assert {line.language for line in searched} == {">>deu<< "}
-    assert {*scored} >= {">>deu<< the dog sees a@b.de today.", ">>deu<< the cat 7:30."}  # to find the words of terms
+    assert {*scored} >= {
+        ">>deu<< the dog sees a@b.de today.",
+        ">>deu<< the cat 7:30.",
+    }  # to find the words of terms
     assert all(source.startswith(">>deu<< ") for source in scored)
 
 
-@pytest.mark.parametrize(("named", "code"), [("pt-BR", "pt-BR"), ("deu+eng", "deu_eng"), ("", "tgt")])
+@pytest.mark.parametrize(
+    ("named", "code"), [("pt-BR", "pt-BR"), ("deu+eng", "deu_eng"), ("", "tgt")]
+)
 def test_language_of_the_model(tmp_path: Path, named: str, code: str) -> None:
     marian(tmp_path / "opus")
     _change("tokenizer_config.json", target_lang=named)(tmp_path / "opus")
-    assert discovery.load(import_model(str(tmp_path / "opus"), tmp_path / "run")).config.data.tgt == code
+    assert (
+        discovery.load(import_model(str(tmp_path / "opus"), tmp_path / "run")).config.data.tgt
+        == code
+    )
 
 
 def test_a_model_of_a_group_of_languages_has_unknown_languages(tmp_path: Path) -> None:
@@ -398,7 +512,9 @@ def test_the_current_directory_is_imported_by_its_name(tmp_path: Path) -> None:
 def _change(file: str, **options: Any) -> Callable[[Path], None]:
     def change(directory: Path) -> None:
         values = json.loads((directory / file).read_text()) | options
-        (directory / file).write_text(json.dumps({key: value for key, value in values.items() if value is not None}))
+        (directory / file).write_text(
+            json.dumps({key: value for key, value in values.items() if value is not None})
+        )
 
     return change
 
@@ -411,7 +527,9 @@ def _drop_tensor(directory: Path) -> None:
 
 def _cut_tensor(directory: Path, name: str = "fc2.bias") -> None:
     weights = load_file(directory / "model.safetensors")
-    weights[f"model.decoder.layers.1.{name}"] = weights[f"model.decoder.layers.1.{name}"][..., :-1].clone()
+    weights[f"model.decoder.layers.1.{name}"] = weights[f"model.decoder.layers.1.{name}"][
+        ..., :-1
+    ].clone()
     save_file(weights, directory / "model.safetensors")
 
 
@@ -423,7 +541,10 @@ def _pickle(directory: Path) -> None:
 
 def _nested(directory: Path) -> None:
     (directory / "model.safetensors").unlink()
-    torch.save({"model": {"model.shared.weight": torch.zeros(1)}, "step": 3}, directory / "pytorch_model.bin")
+    torch.save(
+        {"model": {"model.shared.weight": torch.zeros(1)}, "step": 3},
+        directory / "pytorch_model.bin",
+    )
 
 
 def _replace_weights(directory: Path, content: bytes) -> None:
@@ -433,7 +554,9 @@ def _replace_weights(directory: Path, content: bytes) -> None:
 
 def _cut_legacy_pickle(directory: Path) -> None:
     content = io.BytesIO()
-    torch.save({"model.shared.weight": torch.zeros(1)}, content, _use_new_zipfile_serialization=False)
+    torch.save(
+        {"model.shared.weight": torch.zeros(1)}, content, _use_new_zipfile_serialization=False
+    )
     _replace_weights(directory, content.getvalue()[:200])
 
 
@@ -449,29 +572,61 @@ def _damage_compressed_arrays(directory: Path) -> None:
     ("damage", "message"),
     [
         (_change("config.json", model_type="bart"), "a model of type 'bart'"),
-        (_change("config.json", normalize_embedding=True), "normalize_embedding=True of the model is not supported"),
-        (_change("config.json", normalize_before=True), "normalize_before=True of the model is not supported"),
-        (_change("config.json", activation_function="tanh"), "activation_function=tanh of the model is not supported"),
-        (_change("config.json", encoder_ffn_dim=64), "encoder_ffn_dim=64 and decoder_ffn_dim=48 differ"),
+        (
+            _change("config.json", normalize_embedding=True),
+            "normalize_embedding=True of the model is not supported",
+        ),
+        (
+            _change("config.json", normalize_before=True),
+            "normalize_before=True of the model is not supported",
+        ),
+        (
+            _change("config.json", activation_function="tanh"),
+            "activation_function=tanh of the model is not supported",
+        ),
+        (
+            _change("config.json", encoder_ffn_dim=64),
+            "encoder_ffn_dim=64 and decoder_ffn_dim=48 differ",
+        ),
         (_change("config.json", d_model=None), "config.json is incomplete or damaged: 'd_model'"),
-        (_change("config.json", encoder_layers=3), "has no tensor model.encoder.layers.2.self_attn.q_proj.weight"),
+        (
+            _change("config.json", encoder_layers=3),
+            "has no tensor model.encoder.layers.2.self_attn.q_proj.weight",
+        ),
         (_change("vocab.json", extra=999), "vocab.json does not fit the weights"),
         (lambda d: (d / "config.json").write_text("{"), "config.json is not a JSON object"),
         (lambda d: (d / "vocab.json").unlink(), "cannot read"),
-        (lambda d: (d / "source.spm").write_bytes(b"x"), "source.spm or target.spm is not a SentencePiece model"),
-        (lambda d: (d / "model.safetensors").write_bytes(b"x" * 99), "model.safetensors is damaged"),
-        (lambda d: (d / "model.safetensors").unlink(), "has neither model.safetensors nor pytorch_model.bin"),
+        (
+            lambda d: (d / "source.spm").write_bytes(b"x"),
+            "source.spm or target.spm is not a SentencePiece model",
+        ),
+        (
+            lambda d: (d / "model.safetensors").write_bytes(b"x" * 99),
+            "model.safetensors is damaged",
+        ),
+        (
+            lambda d: (d / "model.safetensors").unlink(),
+            "has neither model.safetensors nor pytorch_model.bin",
+        ),
         (lambda d: (d / "config.json").unlink(), "is not a model in a known format"),
         (_drop_tensor, "has no tensor model.decoder.layers.1.fc2.bias"),
         (_cut_tensor, "the weights do not fit the config of the model"),
-        (functools.partial(_cut_tensor, name="self_attn.q_proj.weight"), "config.json is incomplete or damaged"),
+        (
+            functools.partial(_cut_tensor, name="self_attn.q_proj.weight"),
+            "config.json is incomplete or damaged",
+        ),
         (_pickle, "contains more than tensors"),
         (_nested, "pytorch_model.bin is damaged"),
         (_cut_legacy_pickle, "pytorch_model.bin is damaged"),
-        (functools.partial(_replace_weights, content=b"version https://git-lfs"), "pytorch_model.bin is damaged\n"),
+        (
+            functools.partial(_replace_weights, content=b"version https://git-lfs"),
+            "pytorch_model.bin is damaged\n",
+        ),
     ],
 )
-def test_malformed_models_are_one_line(tmp_path: Path, damage: Callable[[Path], object], message: str) -> None:
+def test_malformed_models_are_one_line(
+    tmp_path: Path, damage: Callable[[Path], object], message: str
+) -> None:
     nmt = CommandLine(tmp_path)
     marian(tmp_path / "opus")
     damage(tmp_path / "opus")
@@ -485,9 +640,15 @@ def test_invalid_arguments(tmp_path: Path) -> None:
     (tmp_path / "opus").mkdir()
     nmt("import", "opus").assert_fails(2, "runs/opus already exists", "--run")
     run = pretrained.DIRECTORY / "en-de-small"
-    nmt("import", str(run), "--run", "runs/new").assert_fails(1, "is a run of nmt already", f"use it: --model {run}")
-    nmt("import", "opus", "--run", "runs/new", "--revision", "v1").assert_fails(2, "--revision applies to repositories")
-    nmt("import", "opus", "--run", "runs/new", "--src-lang", "x y").assert_fails(2, "source language 'x y' is not a")
+    nmt("import", str(run), "--run", "runs/new").assert_fails(
+        1, "is a run of nmt already", f"use it: --model {run}"
+    )
+    nmt("import", "opus", "--run", "runs/new", "--revision", "v1").assert_fails(
+        2, "--revision applies to repositories"
+    )
+    nmt("import", "opus", "--run", "runs/new", "--src-lang", "x y").assert_fails(
+        2, "source language 'x y' is not a"
+    )
     nmt("import", "nowhere").assert_fails(2, "nowhere is not a directory or zip file", "OWNER/NAME")
 
 
@@ -505,7 +666,8 @@ REPOSITORY, COMMIT = "someone/opus-mt-en-de", "0123456789abcdef0123456789abcdef0
 def hub(tmp_path: Path) -> Iterator[tuple[CommandLine, list[str], threading.Event]]:
     """A loopback server with one repository in the protocol of the Hugging Face Hub.
 
-    Yields the paths of its requests, and an event: while it is not set, downloads of the weights stop halfway.
+    Yields the paths of its requests, and an event: while it is not set, downloads of the weights
+    stop halfway.
     """
     is_complete = threading.Event()
     is_complete.set()
@@ -521,14 +683,24 @@ def hub(tmp_path: Path) -> Iterator[tuple[CommandLine, list[str], threading.Even
             if self.path.startswith("/api/models/behind/proxy"):
                 return self.answer(b"<html>Sign in</html>", "text/html")
             if self.path.startswith(f"/api/models/{REPOSITORY}"):
-                siblings = [{"rfilename": name, "size": len(content)} for name, content in files.items()]
+                siblings = [
+                    {"rfilename": name, "size": len(content)} for name, content in files.items()
+                ]
                 siblings = [each for each in siblings if each["rfilename"] not in self.path]
                 info = {
-                    "id": REPOSITORY, "sha": COMMIT, "siblings": siblings, "cardData": {"license": "cc-by-4.0"},
+                    "id": REPOSITORY,
+                    "sha": COMMIT,
+                    "siblings": siblings,
+                    "cardData": {"license": "cc-by-4.0"},
                     "config": {"model_type": "m2m_100" if "other-type" in self.path else "marian"},
-                }  # fmt: skip
-                tree = [{"type": "file", "path": name, "size": len(files[name]), "oid": name} for name in files]
-                return self.answer(json.dumps(tree if "/tree/" in self.path else info).encode(), "application/json")
+                }
+                tree = [
+                    {"type": "file", "path": name, "size": len(files[name]), "oid": name}
+                    for name in files
+                ]
+                return self.answer(
+                    json.dumps(tree if "/tree/" in self.path else info).encode(), "application/json"
+                )
             if self.path == f"/{REPOSITORY}/resolve/{COMMIT}/{name}" and name in files:
                 return self.answer(files[name], "application/octet-stream")
             self.send_response(404)
@@ -541,9 +713,11 @@ def hub(tmp_path: Path) -> Iterator[tuple[CommandLine, list[str], threading.Even
         def answer(self, content: bytes, kind: str) -> None:
             self.send_response(200)
             for key, value in {
-                "Content-Type": kind, "Content-Length": str(len(content)), "X-Repo-Commit": COMMIT,
+                "Content-Type": kind,
+                "Content-Length": str(len(content)),
+                "X-Repo-Commit": COMMIT,
                 "ETag": f'"{hashlib.sha1(content).hexdigest()}"',
-            }.items():  # fmt: skip
+            }.items():
                 self.send_header(key, value)
             self.end_headers()
             if self.command == "GET":
@@ -560,8 +734,10 @@ def hub(tmp_path: Path) -> Iterator[tuple[CommandLine, list[str], threading.Even
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     environment = {
-        "HF_ENDPOINT": f"http://127.0.0.1:{server.server_port}", "HF_HOME": str(tmp_path / "hf"), "HF_HUB_OFFLINE": "0",
-    }  # fmt: skip
+        "HF_ENDPOINT": f"http://127.0.0.1:{server.server_port}",
+        "HF_HOME": str(tmp_path / "hf"),
+        "HF_HUB_OFFLINE": "0",
+    }
     yield CommandLine(tmp_path, environment), requests, is_complete
     is_complete.set()
     server.shutdown()
@@ -572,7 +748,13 @@ def hub(tmp_path: Path) -> Iterator[tuple[CommandLine, list[str], threading.Even
 def test_download_from_the_hub(hub: tuple[CommandLine, list[str], threading.Event]) -> None:
     nmt, requests, _ = hub
     # huggingface_hub reads the environment when it is imported.
-    names = (REPOSITORY, f"{REPOSITORY}-other-type", f"{REPOSITORY}-vocab.json", "behind/proxy", "someone/else")
+    names = (
+        REPOSITORY,
+        f"{REPOSITORY}-other-type",
+        f"{REPOSITORY}-vocab.json",
+        "behind/proxy",
+        "someone/else",
+    )
     done, *failed = nmt.in_one_process(*(["import", name] for name in names))
     assert (done.code, done.out) == (0, "runs/opus-mt-en-de\n"), done.err
     assert re.search(rf"downloading {REPOSITORY} \(\d+ MB, license cc-by-4.0\)", done.err)
@@ -580,25 +762,37 @@ def test_download_from_the_hub(hub: tuple[CommandLine, list[str], threading.Even
     info = " ".join(nmt("info", "runs/opus-mt-en-de").out.split())
     assert f"{REPOSITORY}, revision {COMMIT[:12]}, license cc-by-4.0" in info
     messages = (
-        "has a model of type 'm2m_100'", "has no vocab.json", "cannot download behind/proxy: ",
+        "has a model of type 'm2m_100'",
+        "has no vocab.json",
+        "cannot download behind/proxy: ",
         "has no public model someone/else",
-    )  # fmt: skip
+    )
     for each, message in zip(failed, messages, strict=True):
         each.assert_fails(1, message, "hint: ")
-    assert not [path for path in requests if "-other-type/resolve" in path or "-vocab.json/resolve" in path]
+    assert not [
+        path for path in requests if "-other-type/resolve" in path or "-vocab.json/resolve" in path
+    ]
     count = len(requests)
     offline = CommandLine(nmt.directory, nmt.environment | {"HF_HUB_OFFLINE": "1"})
-    again, missing = offline.in_one_process(["import", REPOSITORY, "--run", "runs/again"], ["import", "someone/else"])
+    again, missing = offline.in_one_process(
+        ["import", REPOSITORY, "--run", "runs/again"], ["import", "someone/else"]
+    )
     assert again.code == 0, again.err
     assert "using the cached" in again.err
     assert len(requests) == count
     missing.assert_fails(1, "someone/else is not in its cache", "hint: ")
-    unreachable = CommandLine(nmt.directory, nmt.environment | {"HF_ENDPOINT": "http://127.0.0.1:1"})
-    unreachable.process("import", "someone/else").assert_fails(1, "cannot reach the Hugging Face Hub", "hint: ")
+    unreachable = CommandLine(
+        nmt.directory, nmt.environment | {"HF_ENDPOINT": "http://127.0.0.1:1"}
+    )
+    unreachable.process("import", "someone/else").assert_fails(
+        1, "cannot reach the Hugging Face Hub", "hint: "
+    )
 
 
 @pytest.mark.slow
-def test_a_published_model_is_imported_on_first_use(hub: tuple[CommandLine, list[str], threading.Event]) -> None:
+def test_a_published_model_is_imported_on_first_use(
+    hub: tuple[CommandLine, list[str], threading.Event],
+) -> None:
     nmt, requests, is_complete = hub
     translate = ("translate", "the dog", "--model", REPOSITORY)
     is_complete.clear()
@@ -607,7 +801,9 @@ def test_a_published_model_is_imported_on_first_use(hub: tuple[CommandLine, list
     killed.kill()
     killed.communicate()
     is_complete.set()
-    temporary = nmt.directory / f"runs/{TEMPORARY}killed"  # as if it was killed while it wrote the run
+    temporary = (
+        nmt.directory / f"runs/{TEMPORARY}killed"
+    )  # as if it was killed while it wrote the run
     part = temporary / NEW / "opus-mt-en-de"
     (part / "step-000000").mkdir(parents=True)
     (temporary / LOCK).touch()
@@ -621,8 +817,13 @@ def test_a_published_model_is_imported_on_first_use(hub: tuple[CommandLine, list
     assert [process.returncode for process in both] == [0, 0], results
     assert results[0][0] == results[1][0] != b""
     log = (results[0][1] + results[1][1]).decode()
-    assert len(re.findall(rf"nmt: downloading {REPOSITORY} \(\d+ MB, license cc-by-4.0\)", log)) == 1
-    assert sorted(path.name for path in (nmt.directory / "runs").iterdir()) == [".opus-mt-en-de.lock", "opus-mt-en-de"]
+    assert (
+        len(re.findall(rf"nmt: downloading {REPOSITORY} \(\d+ MB, license cc-by-4.0\)", log)) == 1
+    )
+    assert sorted(path.name for path in (nmt.directory / "runs").iterdir()) == [
+        ".opus-mt-en-de.lock",
+        "opus-mt-en-de",
+    ]
     assert not (nmt.directory / "runs/opus-mt-en-de/leftover").exists()
     count = len(requests)
     write(nmt.directory / "text", *sentences(20))
@@ -636,17 +837,34 @@ def test_a_published_model_is_imported_on_first_use(hub: tuple[CommandLine, list
         ["compare", REPOSITORY, "runs/opus-mt-en-de", "--src", "text.en", "--ref", "text.de"],
         ["export", REPOSITORY, "--to", "ctranslate2"],
         ["translate", "the dog", "--model", REPOSITORY, "--engine", "ctranslate2"],
-        ["train", "--init-from", REPOSITORY, "--run", "runs/tuned", "--set", "train.steps=1",
-         "--set", "data.train=files(train='text', valid='text', hold_out=False)"],
-    ):  # fmt: skip
+        [
+            "train",
+            "--init-from",
+            REPOSITORY,
+            "--run",
+            "runs/tuned",
+            "--set",
+            "train.steps=1",
+            "--set",
+            "data.train=files(train='text', valid='text', hold_out=False)",
+        ],
+    ):
         nmt.run(*arguments)
     assert len(requests) == count
     models = json.loads(nmt("models", "--json").out)
     (imported,) = (model for model in models if model["path"] == "runs/opus-mt-en-de")
-    assert (imported["source"], imported["license"], imported["tgt"]) == (REPOSITORY, "cc-by-4.0", "de")
-    nmt("info", "other/opus-mt-en-de").assert_fails(1, "runs/opus-mt-en-de is not an import of other/opus-mt-en-de")
+    assert (imported["source"], imported["license"], imported["tgt"]) == (
+        REPOSITORY,
+        "cc-by-4.0",
+        "de",
+    )
+    nmt("info", "other/opus-mt-en-de").assert_fails(
+        1, "runs/opus-mt-en-de is not an import of other/opus-mt-en-de"
+    )
     offline = CommandLine(nmt.directory, nmt.environment | {"HF_HUB_OFFLINE": "1"})
-    offline.process("info", "someone/else").assert_fails(1, "someone/else is not in its cache", "hint: ")
+    offline.process("info", "someone/else").assert_fails(
+        1, "someone/else is not in its cache", "hint: "
+    )
     shutil.copytree(nmt.directory / "runs/opus-mt-en-de", nmt.directory / "someone/else")
     assert nmt("info", "someone/else").out.startswith("someone/else\n")
     for name in ("runs/typo", "text.en/x", "nowhere", "a/b/c", "someone/typo"):
@@ -660,7 +878,11 @@ def test_models_lists_published_models_with_their_sources(tmp_path: Path) -> Non
     assert {model["src"] for model in models} == {"en"}
     assert {"en-de-small", "Helsinki-NLP/opus-mt-en-de"} <= {model["name"] for model in models}
     for model in models:
-        assert bool(model["megabytes"]) == bool(model["scores"]) == model["source"].startswith("https://")
+        assert (
+            bool(model["megabytes"])
+            == bool(model["scores"])
+            == model["source"].startswith("https://")
+        )
     table = nmt("models", "--src", "de", "--tgt", "en").out.splitlines()
     assert len(table) == 3
     assert "301  apache-2.0" in table[2]
@@ -676,7 +898,11 @@ def release(directory: Path, decoder: dict[str, Any] | None = None, **changes: A
     target.mkdir()
     for name in ("source.spm", "target.spm"):
         shutil.copyfile(directory / name, target / name)
-    ids = {piece: i for piece, i in json.loads((directory / "vocab.json").read_text()).items() if piece != "<pad>"}
+    ids = {
+        piece: i
+        for piece, i in json.loads((directory / "vocab.json").read_text()).items()
+        if piece != "<pad>"
+    }
     (target / "vocab.yml").write_text(yaml.safe_dump(ids, allow_unicode=True, sort_keys=False))
     files = {"models": ["model.npz"], "vocabs": ["vocab.yml", "vocab.yml"], "relative-paths": True}
     (target / "decoder.yml").write_text(yaml.safe_dump(files | {"beam-size": 4} | (decoder or {})))
@@ -688,19 +914,35 @@ def release(directory: Path, decoder: dict[str, Any] | None = None, **changes: A
             for name, part in NAMES.items():
                 tensor = state.get(f"model.{stack}.layers.{layer}.{part}")
                 if tensor is not None:
-                    arrays[f"{stack}_l{layer + 1}_{name}"] = tensor.t() if tensor.ndim == 2 else tensor[None]
+                    arrays[f"{stack}_l{layer + 1}_{name}"] = (
+                        tensor.t() if tensor.ndim == 2 else tensor[None]
+                    )
     options = {
-        "type": "transformer", "dim-emb": 32, "enc-depth": 2, "dec-depth": 2, "transformer-heads": 4,
-        "transformer-dim-ffn": 48, "transformer-ffn-activation": "swish", "tied-embeddings-all": True,
-        "transformer-preprocess": "", "transformer-postprocess": "dan", "transformer-postprocess-emb": "d",
-    } | {name.replace("_", "-"): value for name, value in changes.items()}  # fmt: skip
+        "type": "transformer",
+        "dim-emb": 32,
+        "enc-depth": 2,
+        "dec-depth": 2,
+        "transformer-heads": 4,
+        "transformer-dim-ffn": 48,
+        "transformer-ffn-activation": "swish",
+        "tied-embeddings-all": True,
+        "transformer-preprocess": "",
+        "transformer-postprocess": "dan",
+        "transformer-postprocess-emb": "d",
+    } | {name.replace("_", "-"): value for name, value in changes.items()}
     text = np.frombuffer(yaml.safe_dump(options).encode() + b"\0", np.int8)
-    np.savez(target / "model.npz", **{name: t.numpy() for name, t in arrays.items()}, **{"special:model.yml": text})
+    np.savez(
+        target / "model.npz",
+        **{name: t.numpy() for name, t in arrays.items()},
+        **{"special:model.yml": text},
+    )
     return target
 
 
 @pytest.mark.parametrize("as_zip", [False, True])
-def test_a_marian_release_has_the_weights_of_the_same_model_of_transformers(tmp_path: Path, as_zip: bool) -> None:
+def test_a_marian_release_has_the_weights_of_the_same_model_of_transformers(
+    tmp_path: Path, as_zip: bool
+) -> None:
     source = release(tmp_path / "opus")
     if as_zip:
         source = Path(shutil.make_archive(str(tmp_path / "opus-2020"), "zip", source))
@@ -710,11 +952,19 @@ def test_a_marian_release_has_the_weights_of_the_same_model_of_transformers(tmp_
     )
     assert first.tokenizer.model == second.tokenizer.model
     weights = first.model.state_dict()
-    for side in ("source", "target"):  # its wavelengths extend to 10000·2π, those of Transformers do not
+    for side in (
+        "source",
+        "target",
+    ):  # its wavelengths extend to 10000·2π, those of Transformers do not
         table_ND = weights.pop(f"{side}_positions.table_ND")
         assert table_ND.shape == (512, 32)
         assert table_ND[7, [3, 19, 15, 31]].tolist() == pytest.approx(
-            [math.sin(7 / 10000 ** (3 / 15)), math.cos(7 / 10000 ** (3 / 15)), math.sin(7e-4), math.cos(7e-4)]
+            [
+                math.sin(7 / 10000 ** (3 / 15)),
+                math.cos(7 / 10000 ** (3 / 15)),
+                math.sin(7e-4),
+                math.cos(7e-4),
+            ]
         )
     assert weights["output_bias_V"][UNK] == MASKED
     weights["output_bias_V"][UNK] = second.model.state_dict()["output_bias_V"][UNK]
@@ -725,11 +975,20 @@ def test_the_search_of_a_marian_release_is_kept(tmp_path: Path) -> None:
     source = release(tmp_path / "opus", {"normalize": 0.6}, transformer_depth_scaling=True)
     config = discovery.load(import_model(str(source), tmp_path / "run", src="en", tgt="de")).config
     assert parse(config.search) == (
-        "beam", {"beam_size": 4, "length_penalty": 0.6, "length_normalization": "average"}
-    )  # fmt: skip
-    (tmp_path / "release/decoder.yml").write_text("{models: [model.npz], vocabs: [vocab.yml, vocab.yml]}")
-    config = discovery.load(import_model(str(source), tmp_path / "other", src="en", tgt="de")).config
-    assert parse(config.search)[1] == {"beam_size": 12, "length_penalty": 0.0, "length_normalization": "average"}
+        "beam",
+        {"beam_size": 4, "length_penalty": 0.6, "length_normalization": "average"},
+    )
+    (tmp_path / "release/decoder.yml").write_text(
+        "{models: [model.npz], vocabs: [vocab.yml, vocab.yml]}"
+    )
+    config = discovery.load(
+        import_model(str(source), tmp_path / "other", src="en", tgt="de")
+    ).config
+    assert parse(config.search)[1] == {
+        "beam_size": 12,
+        "length_penalty": 0.0,
+        "length_normalization": "average",
+    }
 
 
 @pytest.mark.parametrize("name", ["decoder_ff_logit_out_Wt", "decoder_ff_logit_out_W"])
@@ -737,10 +996,16 @@ def test_a_marian_release_with_an_own_output_layer(tmp_path: Path, name: str) ->
     source = release(tmp_path / "opus")
     with np.load(source / "model.npz") as loaded:
         arrays = dict(loaded)
-    options = arrays["special:model.yml"].tobytes().replace(b"tied-embeddings-all: true", b"tied-embeddings-src: true")
+    options = (
+        arrays["special:model.yml"]
+        .tobytes()
+        .replace(b"tied-embeddings-all: true", b"tied-embeddings-src: true")
+    )
     arrays["special:model.yml"] = np.frombuffer(options, np.int8)
     output_VD = np.random.default_rng(1).normal(size=arrays["Wemb"].shape).astype(np.float32)
-    np.savez(source / "model.npz", **arrays, **{name: output_VD if name.endswith("t") else output_VD.T})
+    np.savez(
+        source / "model.npz", **arrays, **{name: output_VD if name.endswith("t") else output_VD.T}
+    )
     model = discovery.load(import_model(str(source), tmp_path / "run", src="en", tgt="de")).model
     ids = yaml.safe_load((source / "vocab.yml").read_text())
     end = model.state_dict()["embeddings.output"][EOS]
@@ -754,22 +1019,30 @@ def test_translations_equal_those_of_marian(tmp_path: Path) -> None:
     pymarian = pytest.importorskip("pymarian", reason="needs pymarian")
     directory = release(tmp_path / "opus")
     (directory / "model.npz").unlink()
-    models = [spm.SentencePieceProcessor(model_file=str(directory / name)) for name in ("source.spm", "target.spm")]
+    models = [
+        spm.SentencePieceProcessor(model_file=str(directory / name))
+        for name in ("source.spm", "target.spm")
+    ]
     lines = sentences(600)
     for model, text, name in zip(models, lines, ("train.src", "train.tgt"), strict=True):
         rows = (" ".join(row) for row in model.encode(text, out_type=str))
         (directory / name).write_text("".join(f"{row}\n" for row in rows))
     vocabularies = f"{directory / 'vocab.yml'} {directory / 'vocab.yml'}"
     arguments = (
-        f"-t {directory / 'train.src'} {directory / 'train.tgt'} --vocabs {vocabularies} "
-        f"--model {directory / 'model.npz'} --type transformer --dim-emb 32 --enc-depth 2 --dec-depth 2 "
-        "--transformer-heads 4 --transformer-dim-ffn 64 --transformer-postprocess dan --transformer-postprocess-emb d "
-        "--transformer-ffn-activation swish --tied-embeddings-all --after-batches 500 --cpu-threads 1 --mini-batch 32 "
-        "--learn-rate 0.003 --lr-warmup 50 --workspace 512 --quiet --seed 1"
+        f"-t {directory / 'train.src'} {directory / 'train.tgt'} --vocabs {vocabularies} --model"
+        f" {directory / 'model.npz'} --type transformer --dim-emb 32 --enc-depth 2 --dec-depth 2"
+        " --transformer-heads 4 --transformer-dim-ffn 64 --transformer-postprocess dan"
+        " --transformer-postprocess-emb d --transformer-ffn-activation swish --tied-embeddings-all"
+        " --after-batches 500 --cpu-threads 1 --mini-batch 32 --learn-rate 0.003 --lr-warmup 50"
+        " --workspace 512 --quiet --seed 1"
     )
     code = f"import sys, _pymarian; sys.exit(_pymarian.main({arguments!r}.split()))"
     subprocess.run([sys.executable, "-c", code], check=True)
-    options = {"models": [str(directory / "model.npz")], "vocabs": vocabularies.split(), "quiet": True}
+    options = {
+        "models": [str(directory / "model.npz")],
+        "vocabs": vocabularies.split(),
+        "quiet": True,
+    }
     options |= {"beam_size": 4, "normalize": 1, "cpu_threads": 1, "mini_batch": 1}
     source = (directory / "train.src").read_text().splitlines()
     pieces = pymarian.Translator(**options).translate(source[:20])
@@ -782,10 +1055,13 @@ def test_translations_equal_those_of_marian(tmp_path: Path) -> None:
     rows = [row.split(" ||| ") for text in n_best for row in text.split("\n") if row]
     best = [next(row for row in rows if row[0] == str(i)) for i in range(len(long))]
     sources, targets = (
-        [translator.tokenizer.pieces_to_ids(row.split()) for row in rows] for rows in (long, [row[1] for row in best])
+        [translator.tokenizer.pieces_to_ids(row.split()) for row in rows]
+        for rows in (long, [row[1] for row in best])
     )
     for score, row in zip(translator.engine.score(sources, targets), best, strict=True):
-        assert sum(score.log_probs) / len(score.log_probs) == pytest.approx(float(row[3].split()[0]), abs=1e-4)
+        assert sum(score.log_probs) / len(score.log_probs) == pytest.approx(
+            float(row[3].split()[0]), abs=1e-4
+        )
 
 
 @pytest.mark.slow
@@ -793,7 +1069,10 @@ def test_translations_equal_those_of_marian(tmp_path: Path) -> None:
     ("damage", "message"),
     [
         (lambda d: (d / "decoder.yml").write_text("- a: [b"), "decoder.yml is not valid YAML"),
-        (lambda d: (d / "decoder.yml").write_text("models: []"), "decoder.yml names no models and vocabs"),
+        (
+            lambda d: (d / "decoder.yml").write_text("models: []"),
+            "decoder.yml names no models and vocabs",
+        ),
         (lambda d: (d / "vocab.yml").write_text("just text"), "vocab.yml is not valid YAML"),
         (lambda d: (d / "vocab.yml").unlink(), "cannot read"),
         (lambda d: (d / "source.spm").unlink(), "BPE models are not supported"),
@@ -802,7 +1081,9 @@ def test_translations_equal_those_of_marian(tmp_path: Path) -> None:
         (lambda d: np.savez(d / "model.npz", Wemb=np.zeros(3)), "has no special:model.yml"),
     ],
 )
-def test_malformed_releases_are_one_line(tmp_path: Path, damage: Callable[[Path], object], message: str) -> None:
+def test_malformed_releases_are_one_line(
+    tmp_path: Path, damage: Callable[[Path], object], message: str
+) -> None:
     damage(release(tmp_path / "opus"))
     CommandLine(tmp_path)("import", "release").assert_fails(1, message, "hint: ")
 
@@ -811,7 +1092,11 @@ def test_malformed_releases_are_one_line(tmp_path: Path, damage: Callable[[Path]
     ("decoder", "options", "message"),
     [
         ({"beam-size": "six"}, {}, "model.npz is incomplete or damaged: invalid literal"),
-        ({}, {"transformer_ffn_activation": "gelu"}, "transformer-ffn-activation=gelu of the model is not supported"),
+        (
+            {},
+            {"transformer_ffn_activation": "gelu"},
+            "transformer-ffn-activation=gelu of the model is not supported",
+        ),
         ({}, {"right_left": True}, "right-left=True of the model is not supported"),
         ({"word-penalty": 0.5}, {}, "word-penalty of decoder.yml is not supported"),
     ],
@@ -830,7 +1115,9 @@ def test_unsafe_archives_are_rejected(tmp_path: Path) -> None:
     (tmp_path / "text.zip").write_text("no archive")
     nmt = CommandLine(tmp_path)
     nmt("import", "evil.zip").assert_fails(1, "would write outside its directory (../outside)")
-    nmt("import", "text.zip").assert_fails(1, "text.zip is corrupted or truncated: File is not a zip file")
+    nmt("import", "text.zip").assert_fails(
+        1, "text.zip is corrupted or truncated: File is not a zip file"
+    )
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, "models: " + "{a: " * 100_000, "- " * 100_000])
@@ -865,7 +1152,15 @@ def test_numbers_of_a_config_are_compared_before_memory_is_allocated(
 
 
 @pytest.mark.parametrize(
-    "name", ["config.json", "vocab.json", "source.spm", "model.safetensors", "tokenizer_config.json", "data.json"]
+    "name",
+    [
+        "config.json",
+        "vocab.json",
+        "source.spm",
+        "model.safetensors",
+        "tokenizer_config.json",
+        "data.json",
+    ],
 )
 def test_a_model_with_a_pipe_or_a_device_is_not_read(tmp_path: Path, name: str) -> None:
     marian(tmp_path / "opus")
@@ -875,7 +1170,9 @@ def test_a_model_with_a_pipe_or_a_device_is_not_read(tmp_path: Path, name: str) 
     if name == "data.json":  # of another program
         assert import_model(str(tmp_path / "opus"), tmp_path / "run")
         return
-    with pytest.raises(CheckpointError, match=rf"cannot read .*{re.escape(name)}: it is a pipe or a device"):
+    with pytest.raises(
+        CheckpointError, match=rf"cannot read .*{re.escape(name)}: it is a pipe or a device"
+    ):
         import_model(str(tmp_path / "opus"), tmp_path / "run")
 
 
@@ -904,7 +1201,9 @@ def test_a_tokenizer_archive_has_limits(tmp_path: Path) -> None:
         for name in ("source.spm", "target.spm", "vocab.json"):
             archive.writestr(name, bytes(12 << 20))
     with pytest.raises(ValueError, match="its content has more than 32 MB"):
-        untrusted_files.read_zip(tmp_path / "tokenizer.zip", ["source.spm", "target.spm", "vocab.json"])
+        untrusted_files.read_zip(
+            tmp_path / "tokenizer.zip", ["source.spm", "target.spm", "vocab.json"]
+        )
     with pytest.raises(CheckpointError, match=r"tokenizer\.zip is damaged"):
         SeparateTokenizer.load(tmp_path / "tokenizer.zip")
     with pytest.raises(CheckpointError, match="not a SentencePiece model"):

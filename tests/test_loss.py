@@ -7,7 +7,13 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 
 from nmt.train import loss as loss_module
-from nmt.train.loss import LogitsLoss, compiled_logits_loss, cross_entropy, fused_logits_loss, logits_loss
+from nmt.train.loss import (
+    LogitsLoss,
+    compiled_logits_loss,
+    cross_entropy,
+    fused_logits_loss,
+    logits_loss,
+)
 
 N, D, V = 37, 8, 11
 
@@ -28,7 +34,10 @@ def function(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 
 def tensors() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     torch.manual_seed(0)
-    hidden_ND, weight_VD = torch.randn(N, D, requires_grad=True), torch.randn(V, D, requires_grad=True)
+    hidden_ND, weight_VD = (
+        torch.randn(N, D, requires_grad=True),
+        torch.randn(V, D, requires_grad=True),
+    )
     return hidden_ND, weight_VD, torch.randint(V, (N,))
 
 
@@ -45,17 +54,25 @@ def test_loss_equals_the_formula(chunk: int, smoothing: float, function: LogitsL
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("has_bias", [False, True])
-def test_gradients_equal_those_of_pytorch(chunk: int, smoothing: float, has_bias: bool, function: LogitsLoss) -> None:
+def test_gradients_equal_those_of_pytorch(
+    chunk: int, smoothing: float, has_bias: bool, function: LogitsLoss
+) -> None:
     hidden_ND, weight_VD, labels_N = tensors()
     bias_V = torch.randn(V, requires_grad=True) if has_bias else None
-    loss = cross_entropy(hidden_ND, weight_VD, labels_N, smoothing=smoothing, bias_V=bias_V, logits_loss=function)
+    loss = cross_entropy(
+        hidden_ND, weight_VD, labels_N, smoothing=smoothing, bias_V=bias_V, logits_loss=function
+    )
     (loss / 3).backward()
-    expected_hidden_ND, expected_weight_VD, _ = (t.detach().clone() for t in (hidden_ND, weight_VD, labels_N))
+    expected_hidden_ND, expected_weight_VD, _ = (
+        t.detach().clone() for t in (hidden_ND, weight_VD, labels_N)
+    )
     expected_bias_V = torch.zeros(V) if bias_V is None else bias_V.detach().clone()
     for tensor in (expected_hidden_ND, expected_weight_VD, expected_bias_V):
         tensor.requires_grad_()
     logits_NV = expected_hidden_ND @ expected_weight_VD.t() + expected_bias_V
-    (F.cross_entropy(logits_NV, labels_N, label_smoothing=smoothing, reduction="sum") / 3).backward()
+    (
+        F.cross_entropy(logits_NV, labels_N, label_smoothing=smoothing, reduction="sum") / 3
+    ).backward()
     torch.testing.assert_close(hidden_ND.grad, expected_hidden_ND.grad)
     torch.testing.assert_close(weight_VD.grad, expected_weight_VD.grad)
     if bias_V is not None:
@@ -67,13 +84,17 @@ def test_loss_without_gradients_is_equal(function: LogitsLoss) -> None:
     with torch.inference_mode():
         value = cross_entropy(hidden_ND, weight_VD, labels_N, smoothing=0.1, logits_loss=function)
         assert value.grad_fn is None
-    torch.testing.assert_close(value, cross_entropy(hidden_ND, weight_VD, labels_N, smoothing=0.1).detach())
+    torch.testing.assert_close(
+        value, cross_entropy(hidden_ND, weight_VD, labels_N, smoothing=0.1).detach()
+    )
 
 
 def test_large_logits_do_not_overflow(function: LogitsLoss) -> None:
     hidden_ND = torch.full((2, 1), 1e4, requires_grad=True)
     weight_VD = torch.tensor([[1.0], [-1.0], [0.0]])
-    value = cross_entropy(hidden_ND, weight_VD, torch.tensor([0, 1]), smoothing=0.0, logits_loss=function)
+    value = cross_entropy(
+        hidden_ND, weight_VD, torch.tensor([0, 1]), smoothing=0.0, logits_loss=function
+    )
     assert value.item() == pytest.approx(2e4)
     value.backward()
     assert hidden_ND.grad.isfinite().all()
@@ -82,6 +103,8 @@ def test_large_logits_do_not_overflow(function: LogitsLoss) -> None:
 def test_bf16_loss_is_close_to_float32(function: LogitsLoss) -> None:
     hidden_ND, weight_VD, labels_N = tensors()
     exact = cross_entropy(hidden_ND, weight_VD, labels_N, smoothing=0.1).item()
-    rounded = cross_entropy(hidden_ND.bfloat16(), weight_VD, labels_N, smoothing=0.1, logits_loss=function)
+    rounded = cross_entropy(
+        hidden_ND.bfloat16(), weight_VD, labels_N, smoothing=0.1, logits_loss=function
+    )
     assert rounded.dtype == torch.float32
     assert rounded.item() == pytest.approx(exact, rel=0.02)

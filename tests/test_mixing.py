@@ -1,4 +1,5 @@
-"""Mixing of training corpora: weights, temperature, tags, and the exactness of resuming and of ranks."""
+"""Mixing of training corpora: weights, temperature, tags, and the exactness of resuming and of
+ranks."""
 
 from __future__ import annotations
 
@@ -29,7 +30,9 @@ from nmt.text.tokenizer import TAG, Tokenizer
 
 
 def mix(weights: list[float], temperature: float = 1.0) -> Mix:
-    return Mix([PreparedCorpus("", 0, CorpusOptions(weight=weight)) for weight in weights], temperature)
+    return Mix(
+        [PreparedCorpus("", 0, CorpusOptions(weight=weight)) for weight in weights], temperature
+    )
 
 
 def test_weights_are_numbers_of_uses_per_epoch() -> None:
@@ -43,13 +46,17 @@ def test_temperature_repeats_smaller_corpora(sizes: list[int], temperature: floa
     counts = mix([1] * len(sizes), temperature).pairs_per_epoch(sizes)
     assert max(counts) == max(sizes)
     for count, size in zip(counts, sizes, strict=True):
-        expected = max(sizes) * (size / max(sizes)) ** (1 / temperature)  # shares proportional to n^(1/T)
+        expected = max(sizes) * (size / max(sizes)) ** (
+            1 / temperature
+        )  # shares proportional to n^(1/T)
         assert math.isclose(count, expected, abs_tol=0.51, rel_tol=1e-9)
         assert count >= size
 
 
 @given(st.integers(1, 30), st.integers(1, 50), st.integers(0, 9))
-def test_all_pairs_are_used_before_one_repeats(num_available: int, num_sampled: int, seed: int) -> None:
+def test_all_pairs_are_used_before_one_repeats(
+    num_available: int, num_sampled: int, seed: int
+) -> None:
     epochs = [sample_pairs(num_available, num_sampled, seed, 0, epoch) for epoch in range(5)]
     assert {len(epoch) for epoch in epochs} == {num_sampled}
     used = np.concatenate(epochs)
@@ -61,7 +68,9 @@ def test_all_pairs_are_used_before_one_repeats(num_available: int, num_sampled: 
 
 def test_samples_are_shuffled_by_seed_corpus_and_epoch() -> None:
     keys = ((1, 0, 0), (1, 0, 0), (1, 0, 1), (2, 0, 0), (1, 1, 0))
-    samples = [sample_pairs(1000, 900, seed, corpus, epoch).tolist() for seed, corpus, epoch in keys]
+    samples = [
+        sample_pairs(1000, 900, seed, corpus, epoch).tolist() for seed, corpus, epoch in keys
+    ]
     assert samples[0] == samples[1]
     assert len({tuple(sample) for sample in samples}) == 4
     assert samples[0] != [*range(900)]
@@ -71,10 +80,15 @@ def test_samples_are_shuffled_by_seed_corpus_and_epoch() -> None:
 
 
 def files(directory: Path, name: str, options: str = "") -> str:
-    return f"files(train={str(directory / name)!r}, valid={str(directory / 'valid')!r}, hold_out=False{options})"
+    return (
+        f"files(train={str(directory / name)!r}, valid={str(directory / 'valid')!r},"
+        f" hold_out=False{options})"
+    )
 
 
-def mixed(directory: Path, options: str = ", weight=0.5, tag=True", *changes: str) -> tuple[Config, PreparedData]:
+def mixed(
+    directory: Path, options: str = ", weight=0.5, tag=True", *changes: str
+) -> tuple[Config, PreparedData]:
     """Return a config with 300 pairs, and 200 pairs of another corpus with these options."""
     config(directory)
     copy_text(directory, 200, split="bt", longest=5, prefix="gu ")
@@ -84,12 +98,21 @@ def mixed(directory: Path, options: str = ", weight=0.5, tag=True", *changes: st
 
 
 def test_a_large_replay_corpus_does_not_repeat_the_training_corpora() -> None:
-    corpora = [PreparedCorpus(name, 0, CorpusOptions(), is_replay=name == "replay") for name in ("a", "b", "replay")]
-    assert Mix(corpora, temperature=5, replay_share=0.5).pairs_per_epoch([1000, 1000, 10**6]) == [1000, 1000, 2000]
+    corpora = [
+        PreparedCorpus(name, 0, CorpusOptions(), is_replay=name == "replay")
+        for name in ("a", "b", "replay")
+    ]
+    assert Mix(corpora, temperature=5, replay_share=0.5).pairs_per_epoch([1000, 1000, 10**6]) == [
+        1000,
+        1000,
+        2000,
+    ]
 
 
 @pytest.mark.parametrize(("weight", "expected"), [("0.5", 100), ("1", 200), ("2.5", 500)])
-def test_epochs_have_the_proportions_of_the_weights(directory: Path, weight: str, expected: int) -> None:
+def test_epochs_have_the_proportions_of_the_weights(
+    directory: Path, weight: str, expected: int
+) -> None:
     loading = loader(*mixed(directory, f", weight={weight}"))
     total: Counter[int] = Counter()
     for epoch in range(4):
@@ -116,9 +139,11 @@ def test_corpora_keep_their_pairs_after_cleaning(directory: Path) -> None:
 
 def test_tag_begins_the_sources_of_its_corpus_only(directory: Path) -> None:
     experiment, prepared = mixed(
-        directory, ", tag=true", "train.source_noise=[uppercase(p=0.5)]",
+        directory,
+        ", tag=true",
+        "train.source_noise=[uppercase(p=0.5)]",
         "train.subword_regularization=bpe_dropout(p=0.3)",
-    )  # fmt: skip
+    )
     tokenizer, texts = prepared.tokenizer(), prepared.lines("train")[0]
     assert tokenizer.ids_to_pieces([tokenizer.tag_id]) == [TAG]
     assert tokenizer.tag_id not in tokenizer.encode(f"a {TAG} b")  # no text is encoded as the tag
@@ -154,22 +179,41 @@ def test_tag_counts_for_batches_and_the_maximum_length(directory: Path) -> None:
     assert difference[:, 0].tolist() == [0] * 300 + [1] * 200
     assert not difference[:, 1].any()
     longest = int(store.lengths_N2[300:, 0].max())
-    limited = config(directory, f"data.train={json.dumps([*experiment.data.train])}", f"train.max_length={longest + 1}")
-    assert loader(limited, prepared).num_too_long >= (store.lengths_N2[300:, 0] == longest).sum() > 0
-    assert all(b.src_BS.shape[1] <= longest + 1 for u in loader(limited, prepared).updates(0) for b in u.batches)
+    limited = config(
+        directory,
+        f"data.train={json.dumps([*experiment.data.train])}",
+        f"train.max_length={longest + 1}",
+    )
+    assert (
+        loader(limited, prepared).num_too_long >= (store.lengths_N2[300:, 0] == longest).sum() > 0
+    )
+    assert all(
+        b.src_BS.shape[1] <= longest + 1
+        for u in loader(limited, prepared).updates(0)
+        for b in u.batches
+    )
 
 
 def test_resuming_within_an_epoch_gives_the_same_batches(directory: Path) -> None:
     experiment, prepared = mixed(
-        directory, ", weight=0.7, tag=True", "train.batch_tokens=128", "train.grad_accumulation=2",
+        directory,
+        ", weight=0.7, tag=True",
+        "train.batch_tokens=128",
+        "train.grad_accumulation=2",
         "train.source_noise=[uppercase(p=0.5)]",
-    )  # fmt: skip
+    )
     uninterrupted = list(loader(experiment, prepared).updates(2))
     resumed = list(loader(experiment, prepared).updates(2, skip=6))
     assert len(resumed) > 10
     for one, other in zip(uninterrupted[3:], resumed, strict=True):
-        assert (pair_ids([one]), one.tokens, one.position) == (pair_ids([other]), other.tokens, other.position)
-        assert all(torch.equal(a.src_BS, b.src_BS) for a, b in zip(one.batches, other.batches, strict=True))
+        assert (pair_ids([one]), one.tokens, one.position) == (
+            pair_ids([other]),
+            other.tokens,
+            other.position,
+        )
+        assert all(
+            torch.equal(a.src_BS, b.src_BS) for a, b in zip(one.batches, other.batches, strict=True)
+        )
     ranks = [list(loader(experiment, prepared, rank, 2).updates(2)) for rank in range(2)]
     assert sorted(i for updates in ranks for ids in pair_ids(updates) for i in ids) == sorted(
         i for ids in pair_ids(uninterrupted) for i in ids
@@ -177,7 +221,9 @@ def test_resuming_within_an_epoch_gives_the_same_batches(directory: Path) -> Non
 
 
 def test_prepared_data_depends_on_tags_but_not_on_weights(directory: Path) -> None:
-    plain, heavy, tagged = (mixed(directory, options)[1] for options in ("", ", weight=2", ", tag=True"))
+    plain, heavy, tagged = (
+        mixed(directory, options)[1] for options in ("", ", weight=2", ", tag=True")
+    )
     assert plain.directory == heavy.directory != tagged.directory
     assert plain.tokenizer().tag_id is None
     assert plain.mix(mixed(directory, ", weight=2")[0]).corpora[1].options.weight == 2
@@ -185,7 +231,11 @@ def test_prepared_data_depends_on_tags_but_not_on_weights(directory: Path) -> No
 
 @pytest.mark.slow
 def test_mixed_run_resumes_exactly(directory: Path) -> None:
-    options = ("train.schedule=inverse_sqrt(peak=1e-2, warmup=4)", "train.valid_every=50", "data.temperature=3")
+    options = (
+        "train.schedule=inverse_sqrt(peak=1e-2, warmup=4)",
+        "train.valid_every=50",
+        "data.temperature=3",
+    )
     experiment, _ = mixed(directory, ", weight=0.5, tag=True", *options, "train.steps=60")
     assert checkpoint.read_progress(check_resume(experiment, directory, 27)).epoch > 0
 
@@ -196,21 +246,41 @@ def test_mixed_run_resumes_exactly(directory: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["data.train=phrasebook(weight=0)"], "the weight of a corpus must be above 0 and at most 1000, got 0"),
-        (["data.train=phrasebook(weight=-1)"], "the weight of a corpus must be above 0 and at most 1000, got -1"),
-        (["data.train=phrasebook(weight=nan)"], "weight must be a number (0.5, 2e-3) or a quoted string, not nan"),
+        (
+            ["data.train=phrasebook(weight=0)"],
+            "the weight of a corpus must be above 0 and at most 1000, got 0",
+        ),
+        (
+            ["data.train=phrasebook(weight=-1)"],
+            "the weight of a corpus must be above 0 and at most 1000, got -1",
+        ),
+        (
+            ["data.train=phrasebook(weight=nan)"],
+            "weight must be a number (0.5, 2e-3) or a quoted string, not nan",
+        ),
         (["data.train=phrasebook(weight=1e999)"], "weight must be a number"),
-        (["data.train=phrasebook(weight='2')"], "corpus 'phrasebook': weight must be float, got '2'"),
+        (
+            ["data.train=phrasebook(weight='2')"],
+            "corpus 'phrasebook': weight must be float, got '2'",
+        ),
         (["data.train=phrasebook(tag=1)"], "corpus 'phrasebook': tag must be bool, got 1"),
         (["data.train=phrasebook(wieght=2)"], "its options: weight, tag"),
-        (["data.valid=phrasebook(weight=2)"], "data.valid: weight and tag are options of training corpora"),
-        (["data.test=phrasebook(tag=true)"], "data.test: weight and tag are options of training corpora"),
+        (
+            ["data.valid=phrasebook(weight=2)"],
+            "data.valid: weight and tag are options of training corpora",
+        ),
+        (
+            ["data.test=phrasebook(tag=true)"],
+            "data.test: weight and tag are options of training corpora",
+        ),
         (["data.temperature=0"], "data.temperature must be 1 or more, got 0.0"),
         (["data.temperature=nan"], "data.temperature must be 1 or more, got nan"),
         (["data.temperature=.inf"], "data.temperature must be 1 or more, got inf"),
     ],
 )
-def test_invalid_options_are_one_line(trained: CommandLine, options: list[str], message: str) -> None:
+def test_invalid_options_are_one_line(
+    trained: CommandLine, options: list[str], message: str
+) -> None:
     changes = [word for option in options for word in ("--set", option)]
     trained("train", "--run", "runs/x", *changes).assert_fails(2, message)
     if not options[0].startswith("data.t"):
@@ -219,7 +289,11 @@ def test_invalid_options_are_one_line(trained: CommandLine, options: list[str], 
 
 
 def test_options_of_a_corpus() -> None:
-    assert parse_corpus("phrasebook")[1] == parse_corpus("phrasebook(weight=1, tag=false)")[1] == CorpusOptions()
+    assert (
+        parse_corpus("phrasebook")[1]
+        == parse_corpus("phrasebook(weight=1, tag=false)")[1]
+        == CorpusOptions()
+    )
     corpus, options = parse_corpus("files(train='a', weight=0.5, tag=true)")
     assert options == CorpusOptions(weight=0.5, tag=True)
     assert corpus == parse_corpus("files(train='a')")[0]
@@ -239,7 +313,12 @@ def test_a_tokenizer_without_tag_is_an_error(directory: Path) -> None:
         mixed(directory, ", tag=True", f"tokenizer.model={directory / 'spm.model'}")
     assert "nmt tokenizer train --tag" in error.value.hint
     with pytest.raises(ConfigError, match="has no piece for tag=True") as error:
-        mixed(directory, ", tag=True", f"tokenizer.model={directory / 'spm.model'}", "train.init_from=runs/any")
+        mixed(
+            directory,
+            ", tag=True",
+            f"tokenizer.model={directory / 'spm.model'}",
+            "train.init_from=runs/any",
+        )
     assert error.value.hint == "leave out tag=True"
 
 
@@ -247,9 +326,22 @@ def test_a_tokenizer_without_tag_is_an_error(directory: Path) -> None:
 def test_info_and_card_show_the_mix(nmt: CommandLine) -> None:
     source, target = sentences(500)
     write(nmt.directory / "bt", source[400:], target[400:])
-    nmt.run("tokenizer", "train", "text.en", "text.de", "bt.en", "--vocab-size", "350", "--tag", "-o", "spm.model")
+    nmt.run(
+        "tokenizer",
+        "train",
+        "text.en",
+        "text.de",
+        "bt.en",
+        "--vocab-size",
+        "350",
+        "--tag",
+        "-o",
+        "spm.model",
+    )
     assert Tokenizer.load(nmt.directory / "spm.model").tag_id is not None
-    corpora = "[\"files(train='text')\", \"files(train='bt', hold_out=False, weight=0.5, tag=True)\"]"
+    corpora = (
+        "[\"files(train='text')\", \"files(train='bt', hold_out=False, weight=0.5, tag=True)\"]"
+    )
     done = nmt.train("runs/mixed", corpora, tokenizer__model="spm.model")
     assert "360 pairs of text/train and 50 of 100 pairs of bt/train per epoch" in done.err
     data = json.loads(nmt("info", "runs/mixed", "--json").out)["data"]["train"]
@@ -259,10 +351,14 @@ def test_info_and_card_show_the_mix(nmt: CommandLine) -> None:
     ]
     text = " ".join(nmt("info", "runs/mixed").out.split())
     assert "50 of 100 pairs per epoch, tagged" in text
-    assert "50 of 100 pairs per epoch, tagged" in (nmt.directory / "runs/mixed/README.md").read_text()
+    assert (
+        "50 of 100 pairs per epoch, tagged" in (nmt.directory / "runs/mixed/README.md").read_text()
+    )
     nmt.run("translate", "--model", "runs/mixed", "the dog")  # without a tag
     change = ["--set", config_change(nmt.directory / "runs/mixed/config.yaml")]
-    nmt("train", "--run", "runs/mixed", "--resume", *change).assert_fails(2, "was trained with another 'data'")
+    nmt("train", "--run", "runs/mixed", "--resume", *change).assert_fails(
+        2, "was trained with another 'data'"
+    )
 
 
 def config_change(path: Path) -> str:

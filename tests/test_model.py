@@ -39,11 +39,18 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "swiglu": {"activation": "swiglu"},
     "shared": {"layer_sharing": 2, "decoder_layers": 3},
     "together": {
-        "position_encoding": "shaw(clip=3)", "attention_window": 3, "kv_heads": 1, "attention_score": "additive",
-        "norm_position": "post", "norm": "rms", "activation": "swiglu", "layer_sharing": 3, "encoder_layers": 4,
+        "position_encoding": "shaw(clip=3)",
+        "attention_window": 3,
+        "kv_heads": 1,
+        "attention_score": "additive",
+        "norm_position": "post",
+        "norm": "rms",
+        "activation": "swiglu",
+        "layer_sharing": 3,
+        "encoder_layers": 4,
     },
     "rnn": {"arch": "rnn"},
-}  # fmt: skip
+}
 
 
 @pytest.fixture(params=VARIANTS.values(), ids=VARIANTS)
@@ -69,11 +76,16 @@ def test_model_sizes_match_the_paper(name: str, millions: float) -> None:
     config = config_io.load(config_io.find(name)).model
     with torch.device("meta"):
         model = build_model(config, 37_000)
-    assert count_parameters(model) / 1e6 == pytest.approx(millions, abs=0.05)  # table 3 says 65 and 213
+    assert count_parameters(model) / 1e6 == pytest.approx(
+        millions, abs=0.05
+    )  # table 3 says 65 and 213
 
 
 def test_tied_embeddings_are_one_matrix() -> None:
-    tied, loose = (build_model(dataclasses.replace(TINY, tie_embeddings=tied), VOCABULARY) for tied in (True, False))
+    tied, loose = (
+        build_model(dataclasses.replace(TINY, tie_embeddings=tied), VOCABULARY)
+        for tied in (True, False)
+    )
     assert count_parameters(loose) - count_parameters(tied) == 2 * VOCABULARY * TINY.dim
     assert tied.output_weight_VD is tied.embeddings["shared"]
 
@@ -92,10 +104,15 @@ def test_cached_logits_equal_uncached_logits(model: Seq2Seq) -> None:
     batch = collate(PAIRS)
     memory_BSD = model.encode(batch.src_BS, batch.src_mask_BS)
     whole_BTV = model.logits(
-        model.decode(batch.tgt_in_BT, model.init_state(memory_BSD, batch.src_mask_BS, use_cache=False))
+        model.decode(
+            batch.tgt_in_BT, model.init_state(memory_BSD, batch.src_mask_BS, use_cache=False)
+        )
     )
     state = model.init_state(memory_BSD, batch.src_mask_BS)
-    steps = [model.logits(model.decode(batch.tgt_in_BT[:, t : t + 1], state)) for t in range(batch.tgt_in_BT.shape[1])]
+    steps = [
+        model.logits(model.decode(batch.tgt_in_BT[:, t : t + 1], state))
+        for t in range(batch.tgt_in_BT.shape[1])
+    ]
     torch.testing.assert_close(torch.cat(steps, 1), whole_BTV, atol=1e-5, rtol=1e-5)
 
 
@@ -122,7 +139,9 @@ def test_reordering_rows_and_sentences_reorders_the_state(model: Seq2Seq) -> Non
     cached_R1D = model.decode(second_R1, state)
     tgt_RT = torch.cat((first_R1[[1, 0, 5, 4]], second_R1), 1)
     src_RS, mask_RS = batch.src_BS[rows[[1, 0, 5, 4]]], batch.src_mask_BS[rows[[1, 0, 5, 4]]]
-    whole_RTD = model.decode(tgt_RT, model.init_state(model.encode(src_RS, mask_RS), mask_RS, use_cache=False))
+    whole_RTD = model.decode(
+        tgt_RT, model.init_state(model.encode(src_RS, mask_RS), mask_RS, use_cache=False)
+    )
     torch.testing.assert_close(cached_R1D[:, 0], whole_RTD[:, 1], atol=1e-5, rtol=1e-5)
 
 
@@ -168,10 +187,14 @@ def test_fully_padded_source_gives_no_nan(model: Seq2Seq, dtype: torch.dtype) ->
     assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
 
 
-def search_steps(model: TorchModel, tokens_RT: Any, beams: int, keep: list[int]) -> tuple[list[Any], list[Any], Any]:
-    """Return log-probabilities and attention of each step; only the sentences `keep` continue after the second.
+def search_steps(
+    model: TorchModel, tokens_RT: Any, beams: int, keep: list[int]
+) -> tuple[list[Any], list[Any], Any]:
+    """Return log-probabilities and attention of each step; only the sentences `keep` continue after
+    the second.
 
-    The rows are then reversed. The last item is the index of the first-step row that each of the last rows continues.
+    The rows are then reversed. The last item is the index of the first-step row that each of the
+    last rows continues.
     """
     state = model.init_search_state([[*src, EOS] for src, _ in PAIRS], track_attention=True)
     log_probs, attention = [], []
@@ -182,7 +205,9 @@ def search_steps(model: TorchModel, tokens_RT: Any, beams: int, keep: list[int])
         attention.append(state.attention_RS)
         parents_R = np.arange(len(rows_R))
         if t == 1:
-            parents_R = np.array([row for i in keep for row in range(i * beams, (i + 1) * beams)])[::-1]
+            parents_R = np.array([row for i in keep for row in range(i * beams, (i + 1) * beams)])[
+                ::-1
+            ]
             rows_R = rows_R[parents_R]
     return log_probs, attention, rows_R
 
@@ -190,16 +215,22 @@ def search_steps(model: TorchModel, tokens_RT: Any, beams: int, keep: list[int])
 @torch.no_grad()
 @pytest.mark.parametrize("beams", [1, pytest.param(7, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("dtype", [None, torch.bfloat16])
-def test_search_steps_equal_uncached_forward_pass(model: Seq2Seq, dtype: torch.dtype | None, beams: int) -> None:
+def test_search_steps_equal_uncached_forward_pass(
+    model: Seq2Seq, dtype: torch.dtype | None, beams: int
+) -> None:
     before = [parameter.clone() for parameter in model.parameters()]
     shape = len(PAIRS) * beams, 40  # more positions than the cache's block
     tokens_RT = np.random.default_rng(0).integers(4, VOCABULARY, shape)
     tokens_RT[:, 0] = BOS
-    log_probs, attention, last_R = search_steps(TorchModel([model], dtype), tokens_RT, beams, [0, 2])
+    log_probs, attention, last_R = search_steps(
+        TorchModel([model], dtype), tokens_RT, beams, [0, 2]
+    )
     pairs = [(PAIRS[row // beams][0], tokens_RT[row, 1:].tolist()) for row in range(len(tokens_RT))]
     expected_RTV = torch.stack(logits(model, pairs)).log_softmax(-1)
     batch = collate(pairs)
-    state = model.init_state(model.encode(batch.src_BS, batch.src_mask_BS), batch.src_mask_BS, use_cache=False)
+    state = model.init_state(
+        model.encode(batch.src_BS, batch.src_mask_BS), batch.src_mask_BS, use_cache=False
+    )
     state.track_attention()
     model.decode(batch.tgt_in_BT, state)
     for t, (actual_RV, actual_RS) in enumerate(zip(log_probs, attention, strict=True)):
@@ -207,11 +238,18 @@ def test_search_steps_equal_uncached_forward_pass(model: Seq2Seq, dtype: torch.d
         share = 0.05 if dtype == torch.bfloat16 else 1e-5
         expected_RV, expected_RS = expected_RTV[rows_R, t], state.cross_attention_RTS[rows_R, t]
         tolerance = share * max(1.0, expected_RV.abs().max().item())
-        torch.testing.assert_close(torch.from_numpy(actual_RV), expected_RV, atol=tolerance, rtol=1e-4)
         torch.testing.assert_close(
-            torch.from_numpy(actual_RS), expected_RS[:, : actual_RS.shape[1]], atol=2 * share, rtol=1e-4
+            torch.from_numpy(actual_RV), expected_RV, atol=tolerance, rtol=1e-4
         )
-    assert all(torch.equal(one, other) for one, other in zip(before, model.parameters(), strict=True))
+        torch.testing.assert_close(
+            torch.from_numpy(actual_RS),
+            expected_RS[:, : actual_RS.shape[1]],
+            atol=2 * share,
+            rtol=1e-4,
+        )
+    assert all(
+        torch.equal(one, other) for one, other in zip(before, model.parameters(), strict=True)
+    )
 
 
 def test_search_precision_does_not_depend_on_training_precision() -> None:
@@ -226,19 +264,26 @@ def test_search_precision_does_not_depend_on_training_precision() -> None:
 
 @pytest.mark.parametrize("size", [2, 3])
 def test_ensemble_averages_probabilities_and_attention(size: int) -> None:
-    """The mean of the probabilities is arithmetic, not the geometric mean that averaged log-probabilities give."""
+    """The mean of the probabilities is arithmetic, not the geometric mean that averaged
+    log-probabilities give."""
     models = []
     for seed in range(size):
         torch.manual_seed(seed)
         models.append(build_model(TINY, VOCABULARY).eval().requires_grad_(False))
-        models[-1].output_weight_VD.mul_(3)  # confident models, whose geometric mean differs clearly
+        models[-1].output_weight_VD.mul_(
+            3
+        )  # confident models, whose geometric mean differs clearly
     tokens_RT = np.array([[BOS, 7], [BOS, 8], [BOS, 9]])
     log_probs, attention, _ = search_steps(TorchModel(models), tokens_RT, 1, [0, 1, 2])
     each = [search_steps(TorchModel([model]), tokens_RT, 1, [0, 1, 2]) for model in models]
     for t in range(2):
         mean_RV = np.mean([np.exp(own[t].astype(np.float64)) for own, _, _ in each], 0)
-        np.testing.assert_allclose(np.exp(log_probs[t].astype(np.float64)), mean_RV, atol=1e-6, rtol=1e-5)
-        np.testing.assert_allclose(attention[t], np.mean([own[t] for _, own, _ in each], 0), atol=1e-6, rtol=1e-5)
+        np.testing.assert_allclose(
+            np.exp(log_probs[t].astype(np.float64)), mean_RV, atol=1e-6, rtol=1e-5
+        )
+        np.testing.assert_allclose(
+            attention[t], np.mean([own[t] for _, own, _ in each], 0), atol=1e-6, rtol=1e-5
+        )
 
 
 def test_bf16_activations_leave_float32_gradients(model: Seq2Seq) -> None:
@@ -253,7 +298,8 @@ def test_bf16_activations_leave_float32_gradients(model: Seq2Seq) -> None:
 
 @pytest.mark.parametrize(("rate", "dropped"), [(0.1, 26 / 256), (0.3, 77 / 256), (0.5, 0.5)])
 def test_dropout_scales_by_the_actual_keep_rate(rate: float, dropped: float) -> None:
-    """On a CPU the rate is rounded to a multiple of 1/256; the scale must belong to the rounded rate."""
+    """On a CPU the rate is rounded to a multiple of 1/256; the scale must belong to the rounded
+    rate."""
     torch.manual_seed(0)
     dropout, x = Dropout(rate), torch.ones(1001, 1003)
     first = dropout(x)
@@ -275,7 +321,10 @@ def test_extreme_dropout_rates_drop_some_elements(rate: float) -> None:
 
 @pytest.mark.parametrize(
     ("change", "message"),
-    [({"arch": "transfomer"}, "model.arch"), ({"position_encoding": "sinus"}, "model.position_encoding")],
+    [
+        ({"arch": "transfomer"}, "model.arch"),
+        ({"position_encoding": "sinus"}, "model.position_encoding"),
+    ],
 )
 def test_unknown_options_are_rejected(change: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigError, match=message) as caught:

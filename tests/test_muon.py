@@ -24,11 +24,15 @@ from nmt.train.optim import adamw, parse_optimizer
 from nmt.train.reproduce import reproduce
 from nmt.train.step import train_step
 
-SWIGLU = ModelConfig(dim=16, heads=4, kv_heads=2, ffn_dim=24, encoder_layers=2, decoder_layers=2, activation="swiglu")
+SWIGLU = ModelConfig(
+    dim=16, heads=4, kv_heads=2, ffn_dim=24, encoder_layers=2, decoder_layers=2, activation="swiglu"
+)
 FAST = ("train.optimizer=muon", "train.schedule=inverse_sqrt(peak=1e-2, warmup=4)")
 
 
-def make(spec: str = "muon", options: TrainConfig | None = None, **changes: object) -> tuple[Transformer, Muon]:
+def make(
+    spec: str = "muon", options: TrainConfig | None = None, **changes: object
+) -> tuple[Transformer, Muon]:
     torch.manual_seed(0)
     model = build_model(SWIGLU, 20)
     for name, value in changes.items():
@@ -95,11 +99,18 @@ def test_updates_equal_the_formula() -> None:
             if parameter.dim() < 2 or "embeddings" in name:
                 torch.testing.assert_close(parameter, expected[name])
                 continue
-            momentum = momenta[name] = 0.9 * momenta.get(name, torch.zeros(())) + 0.1 * parameter.grad
+            momentum = momenta[name] = (
+                0.9 * momenta.get(name, torch.zeros(())) + 0.1 * parameter.grad
+            )
             direction = 0.1 * parameter.grad + 0.9 * momentum
             weights[name] *= 1 - 0.02 * 0.1
-            axis, size = next((split for key, split in heads.items() if f"{key}.weight" in name), (0, len(parameter)))
-            for matrix, weight in zip(direction.split(size, axis), weights[name].split(size, axis), strict=True):
+            axis, size = next(
+                (split for key, split in heads.items() if f"{key}.weight" in name),
+                (0, len(parameter)),
+            )
+            for matrix, weight in zip(
+                direction.split(size, axis), weights[name].split(size, axis), strict=True
+            ):
                 u, _, vh = torch.linalg.svd(matrix, full_matrices=False)
                 weight -= 0.02 * 0.2 * max(matrix.shape) ** 0.5 * u @ vh
             torch.testing.assert_close(parameter.detach(), weights[name], atol=1e-5, rtol=0)
@@ -110,7 +121,9 @@ def test_orthogonalized_parameters_are_the_matrices_of_attention_and_feed_forwar
     names = {parameter: name for name, parameter in model.named_parameters()}
     orthogonalized = {names[parameter] for parameter in built.param_groups[-1]["params"]}
     assert orthogonalized == {
-        name for name, parameter in model.named_parameters() if parameter.dim() == 2 and "embeddings" not in name
+        name
+        for name, parameter in model.named_parameters()
+        if parameter.dim() == 2 and "embeddings" not in name
     }
     assert len(built.param_groups[0]["params"]) + len(orthogonalized) == len(names)
 
@@ -176,12 +189,19 @@ def test_optimizer_of_a_resumed_run_cannot_change_but_its_options_can(directory:
     run(config(directory, *FAST), directory)
     with pytest.raises(UsageError, match=r"trained with another 'train\.optimizer'"):
         run(config(directory, "train.steps=14"), directory, resume=True)
-    run(config(directory, *FAST[1:], "train.steps=14", "train.optimizer=muon(momentum=0.9)"), directory, resume=True)
+    run(
+        config(directory, *FAST[1:], "train.steps=14", "train.optimizer=muon(momentum=0.9)"),
+        directory,
+        resume=True,
+    )
 
 
 def test_fine_tuning_a_model_of_adam_with_muon_lowers_the_loss(directory: Path) -> None:
     run(config(directory), directory, "first")
-    start = (f"train.init_from={directory / 'first'}", f"tokenizer.model={directory / 'first' / 'spm.model'}")
+    start = (
+        f"train.init_from={directory / 'first'}",
+        f"tokenizer.model={directory / 'first' / 'spm.model'}",
+    )
     run(config(directory, *FAST, *start, "train.steps=20"), directory, "tuned")
     tuned = losses(directory / "tuned")
     assert tuned[20] < tuned[1]

@@ -75,19 +75,35 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "alibi": {"position_encoding": "alibi"},
     "alibi, 3 heads": {"position_encoding": "alibi", "dim": 36, "heads": 3},
     "t5": {"position_encoding": "t5"},
-    "t5, few buckets": {"position_encoding": "t5(num_buckets=8, max_distance=16)", "norm_position": "post"},
-    "together": {
-        "position_encoding": "rotary", "kv_heads": 1, "norm_position": "post", "norm": "rms", "activation": "swiglu",
-        "layer_sharing": 3, "encoder_layers": 4, "tie_embeddings": False, "dim": 40, "ffn_dim": 70,
+    "t5, few buckets": {
+        "position_encoding": "t5(num_buckets=8, max_distance=16)",
+        "norm_position": "post",
     },
-}  # fmt: skip
+    "together": {
+        "position_encoding": "rotary",
+        "kv_heads": 1,
+        "norm_position": "post",
+        "norm": "rms",
+        "activation": "swiglu",
+        "layer_sharing": 3,
+        "encoder_layers": 4,
+        "tie_embeddings": False,
+        "dim": 40,
+        "ffn_dim": 70,
+    },
+}
 variants = pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS)
 
 
-def make(seed: int = 0, vocabulary: int = VOCABULARY, noise: float = 0.2, **changes: Any) -> Transformer:
-    """Return a network with noise added to all parameters, so that no bias is zero and no norm is the identity."""
+def make(
+    seed: int = 0, vocabulary: int = VOCABULARY, noise: float = 0.2, **changes: Any
+) -> Transformer:
+    """Return a network with noise added to all parameters, so that no bias is zero and no norm is
+    the identity."""
     torch.manual_seed(seed)
-    network = build_model(dataclasses.replace(TINY, **changes), vocabulary).eval().requires_grad_(False)
+    network = (
+        build_model(dataclasses.replace(TINY, **changes), vocabulary).eval().requires_grad_(False)
+    )
     for parameter in network.parameters():
         parameter += noise * torch.randn_like(parameter)
     return network
@@ -110,12 +126,17 @@ def sequences(seed: int, lengths: list[int], vocabulary: int = VOCABULARY) -> li
 def uncached(
     network: Transformer, sources: list[list[int]], targets: list[list[int]]
 ) -> tuple[list[Floats], list[Floats]]:
-    """Return log-probabilities and cross-attention at each target position, from one uncached forward pass."""
+    """Return log-probabilities and cross-attention at each target position, from one uncached
+    forward pass."""
     batch = collate(list(zip(sources, targets, strict=True)))
-    state = network.init_state(network.encode(batch.src_BS, batch.src_mask_BS), batch.src_mask_BS, use_cache=False)
+    state = network.init_state(
+        network.encode(batch.src_BS, batch.src_mask_BS), batch.src_mask_BS, use_cache=False
+    )
     state.track_attention()
     log_p_BTV = network.logits(network.decode(batch.tgt_in_BT, state)).log_softmax(-1).numpy()
-    lengths = [(len(source) + 1, len(target) + 1) for source, target in zip(sources, targets, strict=True)]
+    lengths = [
+        (len(source) + 1, len(target) + 1) for source, target in zip(sources, targets, strict=True)
+    ]
     return (
         [log_p_BTV[i, :t] for i, (_, t) in enumerate(lengths)],
         [state.cross_attention_RTS[i, :t, :s].numpy() for i, (s, t) in enumerate(lengths)],
@@ -123,10 +144,13 @@ def uncached(
 
 
 def close(actual: Floats, expected: Floats, tolerance: float = 1e-4) -> None:
-    np.testing.assert_allclose(actual, expected, atol=tolerance * max(1.0, float(np.abs(expected).max())), rtol=0)
+    np.testing.assert_allclose(
+        actual, expected, atol=tolerance * max(1.0, float(np.abs(expected).max())), rtol=0
+    )
 
 
-INSTRUCTION_SETS = {  # options of the compiler, lanes of a vector, and the flags of the processors that run it
+# Options of the compiler, lanes of a vector, and the flags of the processors that run it
+INSTRUCTION_SETS = {
     "AVX-512 with VNNI and bf16, without AMX": ("-mno-amx-bf16", 16, {"avx512_bf16", "amx_bf16"}),
     "AVX-512 without VNNI": ("-march=skylake-avx512", 16, {"avx512bw"}),
     "AVX2 with VNNI": ("-mno-avx512f -mavx2 -mavxvnni", 8, {"avx_vnni"}),
@@ -148,15 +172,20 @@ def library_for(options: str, cache: Path) -> tuple[ctypes.CDLL | None, str]:
 
 @pytest.fixture
 def instruction_set(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    """Replace the engine with one compiled for this instruction set; "all" keeps that of this processor."""
+    """Replace the engine with one compiled for this instruction set; "all" keeps that of this
+    processor."""
     if request.param == "all":
         return
     options, lanes, needed = INSTRUCTION_SETS[request.param]
     if platform.machine() != "x86_64" or not needed <= set(engine_library.cpu_flags().split()):
         pytest.skip("this processor lacks the instructions")
-    library = library_for(options, tmp_path_factory.getbasetemp().parent)  # the directory is the same for all workers
+    library = library_for(
+        options, tmp_path_factory.getbasetemp().parent
+    )  # the directory is the same for all workers
     monkeypatch.setattr(native, "_compiled_library", lambda: library)
     assert native.library().lanes() == lanes
 
@@ -175,7 +204,9 @@ def test_scores_equal_pytorch(changes: dict[str, Any]) -> None:
     sources, targets = sequences(1, [70, 1, 7, 16, 33]), sequences(2, [5, 70, 0, 17, 1])
     log_probs, attention = uncached(network, sources, targets)
     actual = packed(network).score(sources, targets)
-    for score, target, log_p_TV, attention_TS in zip(actual, targets, log_probs, attention, strict=True):
+    for score, target, log_p_TV, attention_TS in zip(
+        actual, targets, log_probs, attention, strict=True
+    ):
         close(np.array(score.log_probs), log_p_TV[np.arange(len(target) + 1), [*target, EOS]])
         close(score.attention_TS, attention_TS, 2e-5)  # of two layers, it is that of the last one
 
@@ -184,14 +215,24 @@ def test_scores_equal_pytorch(changes: dict[str, Any]) -> None:
 @variants
 def test_reordered_dropped_and_repeated_rows_keep_their_histories(changes: dict[str, Any]) -> None:
     network = make(**changes)
-    check_rows(network, packed(network), [9, 1, 21], [[0, 1, 2], [2, 0, 0, 1], [3, 1, 1, 0, 2], [4, 2], [1, 1, 0]] * 2)
+    check_rows(
+        network,
+        packed(network),
+        [9, 1, 21],
+        [[0, 1, 2], [2, 0, 0, 1], [3, 1, 1, 0, 2], [4, 2], [1, 1, 0]] * 2,
+    )
 
 
 def check_rows(
-    network: Transformer, model: NativeModel, lengths: list[int], parents: list[list[int]], tolerance: float = 1e-5,
+    network: Transformer,
+    model: NativeModel,
+    lengths: list[int],
+    parents: list[list[int]],
+    tolerance: float = 1e-5,
     reference: Callable[..., tuple[list[Floats], list[Floats]]] = uncached,
-) -> None:  # fmt: skip
-    """Compare all log-probabilities and the attention of every step with those of an uncached pass."""
+) -> None:
+    """Compare all log-probabilities and the attention of every step with those of an uncached
+    pass."""
     sources = sequences(3, lengths, model.vocab_size)
     state = model.init_search_state([[*source, EOS] for source in sources], track_attention=True)
     draw = np.random.default_rng(4)
@@ -199,11 +240,19 @@ def check_rows(
     for step, parents_R in enumerate(parents):
         if step and max(parents_R) >= len(histories):
             parents_R = [parent % len(histories) for parent in parents_R]
-        tokens_R = np.full(len(parents_R), BOS) if not step else draw.integers(4, model.vocab_size, len(parents_R))
-        histories = [(histories[parent][0], [*histories[parent][1], token])
-                     for parent, token in zip(parents_R, tokens_R.tolist(), strict=True)]  # fmt: skip
+        tokens_R = (
+            np.full(len(parents_R), BOS)
+            if not step
+            else draw.integers(4, model.vocab_size, len(parents_R))
+        )
+        histories = [
+            (histories[parent][0], [*histories[parent][1], token])
+            for parent, token in zip(parents_R, tokens_R.tolist(), strict=True)
+        ]
         result = state.step(StepRequest(tokens_R, np.array(parents_R), 0, all_log_probs=True))
-        log_probs, attention = reference(network, [sources[i] for i, _ in histories], [ids[1:] for _, ids in histories])
+        log_probs, attention = reference(
+            network, [sources[i] for i, _ in histories], [ids[1:] for _, ids in histories]
+        )
         for row, (source, _) in enumerate(histories):
             close(result.log_p_RV[row], log_probs[row][-1])
             length = len(sources[source]) + 1
@@ -221,7 +270,10 @@ def test_scores_and_histories_equal_pytorch_on_every_instruction_set() -> None:
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 def test_attention_with_large_scores_is_accurate(sign: float) -> None:
     network = make(kv_heads=2)
-    for name, parameter in network.named_parameters():  # scores of about 12 * 12 * 4 / 2 with small differences
+    for (
+        name,
+        parameter,
+    ) in network.named_parameters():  # scores of about 12 * 12 * 4 / 2 with small differences
         if name.endswith((".self_attention.qkv.weight", ".cross_attention.q.weight")):
             parameter[:16] = 0.0
         if name.endswith((".self_attention.qkv.weight", ".cross_attention.kv.weight")):
@@ -272,10 +324,14 @@ def test_best_tokens_exclude_banned_tokens(vocabulary: int, k: int) -> None:
     gather_RP = draw.integers(0, vocabulary, (rows, 5))
     gather_RP[2, 0], gather_RP[3, 0] = vocabulary - 1, 0
     gather_RP[4, 0] = banned_RX[4, 0] = 3
-    request = StepRequest(np.full(rows, BOS), np.zeros(rows, np.int64), k, banned_RX, gather_RP, all_log_probs=True)
+    request = StepRequest(
+        np.full(rows, BOS), np.zeros(rows, np.int64), k, banned_RX, gather_RP, all_log_probs=True
+    )
     result = model.init_search_state([[4, 4, EOS]]).step(request)
     np.testing.assert_allclose(np.exp(result.log_p_RV.astype(np.float64)).sum(1), 1, atol=1e-5)
-    np.testing.assert_array_equal(result.gathered_log_p_RP, np.take_along_axis(result.log_p_RV, gather_RP, 1))
+    np.testing.assert_array_equal(
+        result.gathered_log_p_RP, np.take_along_axis(result.log_p_RV, gather_RP, 1)
+    )
     assert result.tokens_RK.shape == result.log_p_RK.shape == (rows, allowed)
     for log_p_V, banned_X, log_p_K, tokens_K in zip(
         result.log_p_RV, banned_RX, result.log_p_RK, result.tokens_RK, strict=True
@@ -294,7 +350,9 @@ def test_ties_are_ordered_by_token_id(kind: str, k: int) -> None:
     network.output_weight_VD[:] = network.output_weight_VD[5]
     network.output_weight_VD[[130, 600, 1099]] *= 0.5
     model = packed(network)
-    stepped = (model if kind == "native" else NativeEnsemble([model, model])).init_search_state([[5, EOS]])
+    stepped = (model if kind == "native" else NativeEnsemble([model, model])).init_search_state(
+        [[5, EOS]]
+    )
     first = stepped.step(StepRequest(np.array([BOS]), np.array([0]), k, all_log_probs=True))
     order = np.argsort(-first.log_p_RV[0], kind="stable")[:k]
     assert first.tokens_RK[0].tolist() == order.tolist()
@@ -312,7 +370,9 @@ def test_concurrent_states_are_independent_and_their_memory_is_reused(precision:
         actual: list[list[Floats]] = [[] for _ in states]
         for t in range(12):
             for number, state in enumerate(states):
-                request = StepRequest(np.array(tokens[number])[:, t], np.arange(3), 0, all_log_probs=True)
+                request = StepRequest(
+                    np.array(tokens[number])[:, t], np.arange(3), 0, all_log_probs=True
+                )
                 actual[number].append(state.step(request).log_p_RV)
         return actual
 
@@ -324,19 +384,26 @@ def test_concurrent_states_are_independent_and_their_memory_is_reused(precision:
     del again
     for number in range(2):
         tokens[0] = tokens[number] if number else tokens[0]
-        np.testing.assert_array_equal(run([model.init_search_state(sources[number])])[0], together[number])
+        np.testing.assert_array_equal(
+            run([model.init_search_state(sources[number])])[0], together[number]
+        )
 
 
 def product(x_RI: Floats, weight_OI: Floats, precision: str) -> Floats:
     """Return xWᵀ of the rounded factors."""
     if precision == "bf16":
-        x_RI, weight_OI = (torch.from_numpy(each).bfloat16().double().numpy() for each in (x_RI, weight_OI))
+        x_RI, weight_OI = (
+            torch.from_numpy(each).bfloat16().double().numpy() for each in (x_RI, weight_OI)
+        )
     if precision != "int8":
         return x_RI.astype(np.float64) @ weight_OI.astype(np.float64).T
     max_R1, max_O1 = (np.abs(each).max(1, keepdims=True) for each in (x_RI, weight_OI))
     scale_O1 = np.where(max_O1 > 0, max_O1 / np.float32(127), np.float32(1))
     times_R1 = np.divide(np.float32(127), max_R1, out=np.zeros_like(max_R1), where=max_R1 > 0)
-    whole_RI, whole_OI = np.rint(x_RI * times_R1).astype(np.int64), np.rint(weight_OI / scale_O1).astype(np.int64)
+    whole_RI, whole_OI = (
+        np.rint(x_RI * times_R1).astype(np.int64),
+        np.rint(weight_OI / scale_O1).astype(np.int64),
+    )
     return (whole_RI @ whole_OI.T) * scale_O1.T.astype(np.float64) * (max_R1 / np.float32(127))
 
 
@@ -346,14 +413,17 @@ def factors(rows: int, inputs: int, outputs: int) -> tuple[Floats, Floats, Float
     weight_OI = draw.standard_normal((outputs, inputs), np.float32)
     weight_OI *= 10 ** np.linspace(-3, 3, outputs, dtype=np.float32)[:, None]
     return (
-        draw.standard_normal((rows, inputs), np.float32), weight_OI, draw.standard_normal(outputs, np.float32)
-    )  # fmt: skip
+        draw.standard_normal((rows, inputs), np.float32),
+        weight_OI,
+        draw.standard_normal(outputs, np.float32),
+    )
 
 
 @instruction_sets
 @precisions
 @pytest.mark.parametrize(
-    ("inputs", "outputs"), [(4, 1), (192, 64), (20, 65), (768, 191), (64, 1000), (1, 3), (7, 66), (33, 130)]
+    ("inputs", "outputs"),
+    [(4, 1), (192, 64), (20, 65), (768, 191), (64, 1000), (1, 3), (7, 66), (33, 130)],
 )
 def test_products_match_the_precision(precision: str, inputs: int, outputs: int) -> None:
     for rows in (1, 2, 3, 4, 5, 6, 7, 11, 12, 40):
@@ -365,13 +435,17 @@ def test_products_match_the_precision(precision: str, inputs: int, outputs: int)
         for bias in (None, bias_O):
             actual_RO = Matrix(weight_OI, bias, precision).multiply(x_RI)
             expected_RO = product_RO if bias is None else product_RO + bias
-            np.testing.assert_allclose(actual_RO / magnitude_O, expected_RO / magnitude_O, atol=tolerance, rtol=0)
+            np.testing.assert_allclose(
+                actual_RO / magnitude_O, expected_RO / magnitude_O, atol=tolerance, rtol=0
+            )
 
 
 @instruction_sets
 def test_largest_products_of_bytes_do_not_overflow() -> None:
     signs = np.tile(np.array(list(itertools.product((-1, 1), repeat=4)), np.float32), 64)
-    np.testing.assert_allclose(Matrix(signs, None, "int8").multiply(signs), signs @ signs.T, rtol=1e-6, atol=1e-4)
+    np.testing.assert_allclose(
+        Matrix(signs, None, "int8").multiply(signs), signs @ signs.T, rtol=1e-6, atol=1e-4
+    )
 
 
 @instruction_sets
@@ -390,7 +464,9 @@ def test_a_rows_product_does_not_depend_on_the_number_of_rows(precision: str) ->
 
 @instruction_sets
 @precisions
-@pytest.mark.parametrize("bits", [0x7F800000, 0x7FC00000, 0xFFC00000, 0x7F800001, 0x7FFFFFFF, 0xFFFFFFFF])
+@pytest.mark.parametrize(
+    "bits", [0x7F800000, 0x7FC00000, 0xFFC00000, 0x7F800001, 0x7FFFFFFF, 0xFFFFFFFF]
+)
 def test_nan_and_infinity_propagate_in_products(precision: str, bits: int) -> None:
     x_RI, weight_OI, bias_O = factors(7, 32, 70)
     broken_RI, broken_OI = x_RI.copy(), weight_OI.copy()
@@ -409,7 +485,9 @@ def test_nan_and_infinity_propagate_in_products(precision: str, bits: int) -> No
 def test_product_of_zeros_is_the_bias(precision: str) -> None:
     _, weight_OI, bias_O = factors(1, 32, 70)
     zero_RI = np.zeros((3, 32), np.float32)
-    np.testing.assert_array_equal(Matrix(weight_OI, bias_O, precision).multiply(zero_RI), [bias_O] * 3)
+    np.testing.assert_array_equal(
+        Matrix(weight_OI, bias_O, precision).multiply(zero_RI), [bias_O] * 3
+    )
     assert not Matrix(np.zeros_like(weight_OI), None, precision).multiply(zero_RI + 1).any()
 
 
@@ -417,20 +495,30 @@ def test_product_of_zeros_is_the_bias(precision: str) -> None:
 @compiled
 @pytest.mark.parametrize(("precision", "tolerance"), [("bf16", 0.1), ("int8", 0.3)])
 @variants
-def test_low_precision_is_accurate(changes: dict[str, Any], precision: str, tolerance: float) -> None:
+def test_low_precision_is_accurate(
+    changes: dict[str, Any], precision: str, tolerance: float
+) -> None:
     network = make(noise=0.05, **changes)
     sources, targets = sequences(1, [70, 1, 7]), sequences(2, [5, 70, 0])
-    scores = [model.score(sources, targets) for model in (packed(network), packed(network, precision))]
+    scores = [
+        model.score(sources, targets) for model in (packed(network), packed(network, precision))
+    ]
     for exact, rounded in zip(*scores, strict=True):
         difference_T = np.array(exact.log_probs) - rounded.log_probs
         assert difference_T.any()
-        assert np.sqrt((difference_T**2).mean()) < tolerance * max(1.0, float(np.std(exact.log_probs)))
+        assert np.sqrt((difference_T**2).mean()) < tolerance * max(
+            1.0, float(np.std(exact.log_probs))
+        )
 
 
-def search_results(spec: str, model: Any, sources: list[list[int]], limit: int = 12) -> list[list[Hypothesis]]:
+def search_results(
+    spec: str, model: Any, sources: list[list[int]], limit: int = 12
+) -> list[list[Hypothesis]]:
     length_B = np.full(len(sources), limit)
     requested = [[*source, EOS] for source in sources]
-    return parse_search(spec)(model, SearchRequest(requested, length_B, BOS, EOS, suppressed_ids=(0, 1, 2)))
+    return parse_search(spec)(
+        model, SearchRequest(requested, length_B, BOS, EOS, suppressed_ids=(0, 1, 2))
+    )
 
 
 @compiled
@@ -439,9 +527,10 @@ def search_results(spec: str, model: Any, sources: list[list[int]], limit: int =
 def test_results_do_not_depend_on_the_batch(name: str, precision: str) -> None:
     model = packed(make(vocabulary=600, position_encoding="t5"), precision)
     sources = sequences(5, [40, 1, 9, 33, 5, 64, 18, 2, 7, 100] * 3, 600)
-    spec = {"beam": "beam(beam_size=5, top_beams=5, coverage_penalty=0.2)", "sample": "sample(n_best=5)"}.get(
-        name, name
-    )
+    spec = {
+        "beam": "beam(beam_size=5, top_beams=5, coverage_penalty=0.2)",
+        "sample": "sample(n_best=5)",
+    }.get(name, name)
     together = search_results(spec, model, sources)
     for some in (slice(0, 1), slice(9, 10), slice(3, 12), slice(30, None, -1)):
         assert search_results(spec, model, sources[some]) == together[some]
@@ -461,7 +550,10 @@ def test_results_do_not_depend_on_the_number_of_threads(precision: str) -> None:
     progress: list[int] = []
     one, several = engine(1), engine(3)
     expected = one.search(sources, parse_search("beam(beam_size=4, top_beams=2)"), lambda _: None)
-    assert several.search(sources, parse_search("beam(beam_size=4, top_beams=2)"), progress.append) == expected
+    assert (
+        several.search(sources, parse_search("beam(beam_size=4, top_beams=2)"), progress.append)
+        == expected
+    )
     assert sum(progress) == len(sources)
     for score, other in zip(one.score(*pairs), several.score(*pairs), strict=True):
         assert score.log_probs == other.log_probs
@@ -470,7 +562,9 @@ def test_results_do_not_depend_on_the_number_of_threads(precision: str) -> None:
 
 @compiled
 @precisions
-@pytest.mark.parametrize("where", ["embeddings.shared", "decoder.0.feed_forward.up.weight", "encoder_norm.weight"])
+@pytest.mark.parametrize(
+    "where", ["embeddings.shared", "decoder.0.feed_forward.up.weight", "encoder_norm.weight"]
+)
 @pytest.mark.parametrize("spec", ["greedy", "beam", "diverse", "constrained", "sample"])
 def test_search_with_nan_weights_terminates(where: str, precision: str, spec: str) -> None:
     network = make()
@@ -503,7 +597,11 @@ def test_a_token_that_is_impossible_in_all_models_is_impossible_in_the_ensemble(
 def test_nan_token_ranks_first() -> None:
     network = make(vocabulary=700, tie_embeddings=False)
     network.output_weight_VD[600, 3] = math.nan
-    result = packed(network).init_search_state([[5, EOS]]).step(StepRequest(np.array([BOS]), np.array([0]), 3))
+    result = (
+        packed(network)
+        .init_search_state([[5, EOS]])
+        .step(StepRequest(np.array([BOS]), np.array([0]), 3))
+    )
     assert result.tokens_RK[0, 0] == 600
     assert np.isnan(result.log_p_RK).all()
 
@@ -548,7 +646,9 @@ def test_arrays_of_another_shape_or_type_are_rejected() -> None:
     for mistake in mistakes:
         with pytest.raises(ValueError, match="must be integers of shape"):
             state.step(StepRequest(**(arrays | mistake)))
-    state.step(StepRequest(**arrays, banned_RX=np.array([[-(2**31)], [2**31 - 1]])))  # these exclude no token
+    state.step(
+        StepRequest(**arrays, banned_RX=np.array([[-(2**31)], [2**31 - 1]]))
+    )  # these exclude no token
     matrix = Matrix(np.ones((3, 2), np.float32), None, "fp32")
     with pytest.raises(ValueError, match=r"expected an array of shape \(1, 2\)"):
         matrix.multiply(np.ones((1, 3), np.float32))
@@ -563,7 +663,9 @@ def test_arrays_of_any_layout_are_read() -> None:
     state = packed(network).init_search_state([[5, EOS], [6, EOS]])
     expected = state.step(StepRequest(np.array([5, 6]), np.array([0, 1]), 3))
     state = packed(network).init_search_state([[5, EOS], [6, EOS]])
-    actual = state.step(StepRequest(tokens_R[::2].astype(np.int16), np.array([1, 0], np.uint8)[::-1], 3))
+    actual = state.step(
+        StepRequest(tokens_R[::2].astype(np.int16), np.array([1, 0], np.uint8)[::-1], 3)
+    )
     np.testing.assert_array_equal(actual.log_p_RK, expected.log_p_RK)
     bytes_OI = np.eye(3, dtype=np.float64)[:, ::-1]
     np.testing.assert_array_equal(Matrix(bytes_OI, None, "fp32").multiply(bytes_OI), np.eye(3))
@@ -579,7 +681,9 @@ def test_arrays_of_any_layout_are_read() -> None:
         {"position_encoding": "t5(max_distance='far')"},
     ],
 )
-def test_networks_with_invalid_options_are_left_to_pytorch_which_rejects_them(changes: dict[str, Any]) -> None:
+def test_networks_with_invalid_options_are_left_to_pytorch_which_rejects_them(
+    changes: dict[str, Any],
+) -> None:
     config = dataclasses.replace(TINY, **changes)
     assert not native.supports(config)
     with pytest.raises(ValueError, match="does not support this network"):
@@ -594,9 +698,11 @@ def test_weights_of_another_network_are_rejected() -> None:
     weights = weights_of(network)
     name = "decoder.1.cross_attention.kv.weight"
     mistakes = (
-        weights | {name: weights[name][:-1]}, weights | {"more": weights[name]},
-        {other: weight for other, weight in weights.items() if other != name}, {},
-    )  # fmt: skip
+        weights | {name: weights[name][:-1]},
+        weights | {"more": weights[name]},
+        {other: weight for other, weight in weights.items() if other != name},
+        {},
+    )
     for mistake in mistakes:
         with pytest.raises(ValueError, match="do not match the config"):
             NativeModel(network.config, mistake, "fp32")
@@ -605,24 +711,38 @@ def test_weights_of_another_network_are_rejected() -> None:
 
 
 @compiled
-@pytest.mark.parametrize(("vocabulary", "dim"), [(VOCABULARY - 1, 16), (VOCABULARY + 1, 16), (VOCABULARY, 20)])
-def test_mismatched_weights_are_a_checkpoint_error(vocabulary: int, dim: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("vocabulary", "dim"), [(VOCABULARY - 1, 16), (VOCABULARY + 1, 16), (VOCABULARY, 20)]
+)
+def test_mismatched_weights_are_a_checkpoint_error(
+    vocabulary: int, dim: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     files = ModelFiles(Path("run/step-1"), Path("run"), Config(model=TINY), range(VOCABULARY), 9, 1)
     fitting, other = weights_of(make()), weights_of(make(vocabulary=vocabulary, dim=dim))
 
     def store(weights: dict[str, Floats]) -> None:
         monkeypatch.setattr(checkpoint, "read_weights", lambda path: weights)
-        monkeypatch.setattr(checkpoint, "read_shapes", lambda path: {name: w.shape for name, w in weights.items()})
+        monkeypatch.setattr(
+            checkpoint, "read_shapes", lambda path: {name: w.shape for name, w in weights.items()}
+        )
 
     store(fitting)
     assert isinstance(load_engine([files], "cpu", "fp32", str).model, NativeModel)
     store(other)
-    with pytest.raises(CheckpointError, match=r"the weights in run/step-1 do not fit run/config\.yaml"):
+    with pytest.raises(
+        CheckpointError, match=r"the weights in run/step-1 do not fit run/config\.yaml"
+    ):
         load_engine([files], "cpu", "fp32", str)
 
 
 @pytest.mark.parametrize(
-    "change", [{"position_encoding": "shaw"}, {"attention_score": "additive"}, {"attention_window": 4}, {"arch": "rnn"}]
+    "change",
+    [
+        {"position_encoding": "shaw"},
+        {"attention_score": "additive"},
+        {"attention_window": 4},
+        {"arch": "rnn"},
+    ],
 )
 def test_unsupported_networks_use_pytorch(change: dict[str, Any]) -> None:
     config = dataclasses.replace(TINY, **change)
@@ -639,11 +759,17 @@ def test_unsupported_networks_use_pytorch(change: dict[str, Any]) -> None:
 
 
 def test_every_model_option_is_known() -> None:
-    """A new option must be computed by engine.c or checked by `supports`, and so in every export and the model card."""
-    computed = "dim heads ffn_dim encoder_layers decoder_layers norm_position kv_heads layer_sharing tie_embeddings"
+    """A new option must be computed by engine.c or checked by `supports`, and so in every export
+    and the model card."""
+    computed = (
+        "dim heads ffn_dim encoder_layers decoder_layers norm_position kv_heads layer_sharing"
+        " tie_embeddings"
+    )
     checked = "arch norm activation position_encoding attention_score attention_window"
     others = "dropout attention_dropout activation_dropout output_bias source_eos"
-    assert {field.name for field in dataclasses.fields(ModelConfig)} == {*f"{computed} {checked} {others}".split()}
+    assert {field.name for field in dataclasses.fields(ModelConfig)} == {
+        *f"{computed} {checked} {others}".split()
+    }
 
 
 @compiled
@@ -666,7 +792,7 @@ config = ModelConfig(dim=16, heads=4, ffn_dim=32, encoder_layers=1, decoder_laye
 engines = [engine_from_models([build_model(config, 37).eval()], "cpu", "fp32", str) for _ in range(2)]
 found = [engine.search([Source([5, 6, 7])], parse_search("beam"), lambda _: None) for engine in engines]
 print(native.is_available(), type(engines[0].model).__name__, len(found[0][0]))
-"""
+"""  # noqa: E501
 NATIVE, PYTORCH = "True NativeModel 1", "False TorchModel 1"
 COMPILATION = "from nmt.engines import native; print(native.is_available())"
 
@@ -675,7 +801,8 @@ COMPILATION = "from nmt.engines import native; print(native.is_available())"
 def translated(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> Iterator[Callable[..., tuple[str, str]]]:
-    """A function that runs `TRANSLATION` as if the engine were not loaded yet, and returns its output and log."""
+    """A function that runs `TRANSLATION` as if the engine were not loaded yet, and returns its
+    output and log."""
 
     def run(cache: Path, **environment: str) -> tuple[str, str]:
         for name, value in {"XDG_CACHE_HOME": str(cache), **environment}.items():
@@ -699,7 +826,9 @@ def test_engine_is_compiled_once_even_by_concurrent_processes(
     compiler = {"CC": "cc -O0"}  # quick to compile
     variables = os.environ | compiler | {"XDG_CACHE_HOME": str(tmp_path)}
     several = [
-        subprocess.Popen([sys.executable, "-c", COMPILATION], env=variables, stdout=subprocess.PIPE, text=True)
+        subprocess.Popen(
+            [sys.executable, "-c", COMPILATION], env=variables, stdout=subprocess.PIPE, text=True
+        )
         for _ in range(2)
     ]
     assert [process.communicate()[0] for process in several] == ["True\n"] * 2
@@ -710,15 +839,24 @@ def test_engine_is_compiled_once_even_by_concurrent_processes(
     assert library.stat().st_mode & 0o777 == 0o755
     intact = library.read_bytes()
     library.unlink()  # this process has mapped it
-    for damaged in (b"", intact[: len(intact) // 2], b"garbage"):  # loading the half would end the process
+    for damaged in (
+        b"",
+        intact[: len(intact) // 2],
+        b"garbage",
+    ):  # loading the half would end the process
         library.write_bytes(damaged)
-        assert subprocess.check_output([sys.executable, "-c", COMPILATION], env=variables, text=True) == "True\n"
+        assert (
+            subprocess.check_output([sys.executable, "-c", COMPILATION], env=variables, text=True)
+            == "True\n"
+        )
         assert library.read_bytes() == intact
 
 
 @compiled
 @pytest.mark.slow
-def test_a_compiler_with_a_wrapper_and_options(tmp_path: Path, translated: Callable[..., tuple[str, str]]) -> None:
+def test_a_compiler_with_a_wrapper_and_options(
+    tmp_path: Path, translated: Callable[..., tuple[str, str]]
+) -> None:
     assert translated(tmp_path, CC="env cc -O0") == (NATIVE, "")
 
 
@@ -762,11 +900,18 @@ def test_without_a_home_directory_engine_is_unavailable(monkeypatch: pytest.Monk
     assert _describe_directory(paths.cache_dir) == "unknown: there is no home directory"
 
 
-def test_cache_key_depends_on_compiler_source_and_processor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_cache_key_depends_on_compiler_source_and_processor(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     copy = tmp_path / "engine.c"
     copy.write_text(engine_library.SOURCE.read_text())
-    compiler = [str(shutil.which("sh")), "-c", 'while [ "$1" != -o ]; do shift; done; echo made > "$2"', "sh"]
+    compiler = [
+        str(shutil.which("sh")),
+        "-c",
+        'while [ "$1" != -o ]; do shift; done; echo made > "$2"',
+        "sh",
+    ]
 
     def build_library(*options: str) -> Path:
         engine_library.engine_id.cache_clear()
@@ -788,9 +933,16 @@ def test_cache_key_depends_on_compiler_source_and_processor(monkeypatch: pytest.
 
 def test_concurrent_processes_compile_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    script = f'echo >> {tmp_path}/compilations; sleep 0.1; while [ "$1" != -o ]; do shift; done; echo made > "$2"'
+    script = (
+        f'echo >> {tmp_path}/compilations; sleep 0.1; while [ "$1" != -o ]; do shift; done; echo'
+        ' made > "$2"'
+    )
     with ThreadPoolExecutor(4) as threads:
-        paths = list(threads.map(engine_library.find_or_compile, [[str(shutil.which("sh")), "-c", script, "sh"]] * 4))
+        paths = list(
+            threads.map(
+                engine_library.find_or_compile, [[str(shutil.which("sh")), "-c", script, "sh"]] * 4
+            )
+        )
     assert paths[0].read_text() == "made\n"
     assert (tmp_path / "compilations").read_text() == "\n"
     assert {path.name for path in paths[0].parent.iterdir()} == {paths[0].name, "lock"}
@@ -799,7 +951,8 @@ def test_concurrent_processes_compile_once(monkeypatch: pytest.MonkeyPatch, tmp_
 
 @pytest.fixture
 def fake_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """A compiler that writes a line per compilation to `compilations`, and fails if there is a file `broken`."""
+    """A compiler that writes a line per compilation to `compilations`, and fails if there is a file
+    `broken`."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
     (tmp_path / "tmp").mkdir()
@@ -816,7 +969,9 @@ def num_compilations(tmp_path: Path) -> int:
 
 def test_damaged_libraries_are_compiled_again(tmp_path: Path, fake_compiler: list[str]) -> None:
     library = engine_library.find_or_compile(fake_compiler)
-    for number, damaged in enumerate((b"", b"ma", b"made", b"mode\n", b"made\nmade\n", bytes(5), b"\x7fELF"), 1):
+    for number, damaged in enumerate(
+        (b"", b"ma", b"made", b"mode\n", b"made\nmade\n", bytes(5), b"\x7fELF"), 1
+    ):
         library.write_bytes(damaged)
         assert engine_library.find_or_compile(fake_compiler).read_text() == "made\n"
         assert num_compilations(tmp_path) == number + 1
@@ -825,7 +980,9 @@ def test_damaged_libraries_are_compiled_again(tmp_path: Path, fake_compiler: lis
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no permission bits")
-def test_libraries_that_others_could_have_written_are_compiled_again(tmp_path: Path, fake_compiler: list[str]) -> None:
+def test_libraries_that_others_could_have_written_are_compiled_again(
+    tmp_path: Path, fake_compiler: list[str]
+) -> None:
     library = engine_library.find_or_compile(fake_compiler)
 
     def link() -> None:
@@ -837,7 +994,12 @@ def test_libraries_that_others_could_have_written_are_compiled_again(tmp_path: P
         library.unlink()
         os.mkfifo(library, 0o600)
 
-    changes: list[Callable[[], object]] = [lambda: library.chmod(0o775), lambda: library.chmod(0o757), link, pipe]
+    changes: list[Callable[[], object]] = [
+        lambda: library.chmod(0o775),
+        lambda: library.chmod(0o757),
+        link,
+        pipe,
+    ]
     if os.geteuid() == 0:
         changes.append(lambda: os.chown(library, 12345, 0))
     for number, change in enumerate(changes, 1):
@@ -852,9 +1014,12 @@ def test_libraries_that_others_could_have_written_are_compiled_again(tmp_path: P
 @pytest.mark.skipif(sys.platform == "win32", reason="no permission bits")
 @pytest.mark.parametrize("kind", ["a file", "others may write", "a link", "another user"])
 def test_a_cache_that_cannot_be_used_is_replaced_by_a_private_directory(
-    kind: str, tmp_path: Path, fake_compiler: list[str], monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+    tmp_path: Path,
+    fake_compiler: list[str],
+    monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+) -> None:
     library = engine_library.find_or_compile(fake_compiler)
     cache = library.parent
     if kind == "a file":
@@ -883,7 +1048,9 @@ def test_a_cache_that_cannot_be_used_is_replaced_by_a_private_directory(
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no permission bits")
-def test_groups_cannot_write_to_the_library_whatever_the_umask(tmp_path: Path, fake_compiler: list[str]) -> None:
+def test_groups_cannot_write_to_the_library_whatever_the_umask(
+    tmp_path: Path, fake_compiler: list[str]
+) -> None:
     previous = os.umask(0o002)  # common where each user has a group of their own
     try:
         library = engine_library.find_or_compile(fake_compiler)
@@ -895,7 +1062,9 @@ def test_groups_cannot_write_to_the_library_whatever_the_umask(tmp_path: Path, f
 
 
 def test_only_the_latest_libraries_are_kept(tmp_path: Path, fake_compiler: list[str]) -> None:
-    libraries = [engine_library.find_or_compile([*fake_compiler, str(number)]) for number in range(12)]
+    libraries = [
+        engine_library.find_or_compile([*fake_compiler, str(number)]) for number in range(12)
+    ]
     for time, library in enumerate(libraries):
         if library.exists():
             os.utime(library, (time, time))
@@ -923,13 +1092,20 @@ def test_failed_compilations_are_not_remembered(tmp_path: Path, fake_compiler: l
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="x86 compiler options")
 def test_engine_compiles_for_avx512_with_256_bit_vnni(tmp_path: Path) -> None:
     flags = [*engine_library.FLAGS.split(), "-O0", "-march=skylake-avx512", "-mavxvnni"]
-    subprocess.run(["cc", *flags, str(engine_library.SOURCE), "-lm", "-o", str(tmp_path / "engine.so")], check=True)
+    subprocess.run(
+        ["cc", *flags, str(engine_library.SOURCE), "-lm", "-o", str(tmp_path / "engine.so")],
+        check=True,
+    )
 
 
 @compiled
-def test_engine_works_without_permission_for_the_matrix_unit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_engine_works_without_permission_for_the_matrix_unit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     x_RI, weight_OI, bias_O = factors(40, 50, 70)
-    expected = [Matrix(weight_OI, bias_O, precision).multiply(x_RI) for precision in ("bf16", "int8")]
+    expected = [
+        Matrix(weight_OI, bias_O, precision).multiply(x_RI) for precision in ("bf16", "int8")
+    ]
     copy = shutil.copy(native.library()._name, tmp_path / "engine.so")
     without_init = ctypes.CDLL(str(copy))  # `engine_init` requests the permission
     for name, (result_type, argument_types) in native._FUNCTIONS.items():
@@ -974,7 +1150,9 @@ def test_sentences_beyond_the_learned_positions_are_rejected(kind: str) -> None:
             if length == 7:
                 assert search(source, spec)[1]
                 continue
-            with pytest.raises(UsageError, match=r"^9 tokens exceed the 8 learned positions of the model$") as raised:
+            with pytest.raises(
+                UsageError, match=r"^9 tokens exceed the 8 learned positions of the model$"
+            ) as raised:
                 search(source, spec)
             assert "max_positions=9" in raised.value.hint
     with pytest.raises(UsageError, match="9 tokens exceed the 8 learned positions"):
@@ -998,7 +1176,9 @@ engine_fuzz.main(int(sys.argv[2]), int(sys.argv[3]))
 def fuzz(source: Path, cache: Path, num_steps: int) -> subprocess.CompletedProcess[str]:
     """Run `engine_fuzz.py` with the engine compiled from this source with sanitizers."""
     probe = ["cc", "-shared", *SANITIZERS, "-x", "c", os.devnull, "-o", str(cache / "probe.so")]
-    if subprocess.run(probe, check=False, capture_output=True).returncode or not shutil.which("ldd"):
+    if subprocess.run(probe, check=False, capture_output=True).returncode or not shutil.which(
+        "ldd"
+    ):
         pytest.skip("the C compiler lacks the sanitizers")
     variables = {"CC": shlex.join(["cc", "-O1", "-g1", *SANITIZERS]), "XDG_CACHE_HOME": str(cache)}
     with pytest.MonkeyPatch.context() as patch:
@@ -1009,13 +1189,28 @@ def fuzz(source: Path, cache: Path, num_steps: int) -> subprocess.CompletedProce
         library = engine_library.find_or_compile(engine_library.compiler_command())
         engine_library.engine_id.cache_clear()
     linked = subprocess.check_output(["ldd", str(library)], text=True)
-    sanitizer = re.search(r"libasan\S* => (\S+)", linked)  # it must be loaded before all other libraries
+    sanitizer = re.search(
+        r"libasan\S* => (\S+)", linked
+    )  # it must be loaded before all other libraries
     if sanitizer is None:
         pytest.skip("the C compiler links the sanitizers statically")
-    variables |= {"LD_PRELOAD": sanitizer[1], "ASAN_OPTIONS": "detect_leaks=0", "OMP_NUM_THREADS": "1"}
+    variables |= {
+        "LD_PRELOAD": sanitizer[1],
+        "ASAN_OPTIONS": "detect_leaks=0",
+        "OMP_NUM_THREADS": "1",
+    }
     variables["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parent), *sys.path])
-    command = [sys.executable, "-c", FUZZING, str(source), str(num_steps), os.environ.get("NMT_FUZZ_SEED", "0")]
-    return subprocess.run(command, env=os.environ | variables, check=False, capture_output=True, text=True)
+    command = [
+        sys.executable,
+        "-c",
+        FUZZING,
+        str(source),
+        str(num_steps),
+        os.environ.get("NMT_FUZZ_SEED", "0"),
+    ]
+    return subprocess.run(
+        command, env=os.environ | variables, check=False, capture_output=True, text=True
+    )
 
 
 @compiled
@@ -1033,7 +1228,9 @@ def test_fuzzing_reports_an_overflow_of_one_float(tmp_path: Path) -> None:
     text = engine_library.SOURCE.read_text(encoding="utf-8")
     assert text.count(correct) == 1
     planted = tmp_path / "engine.c"
-    planted.write_text(text.replace(correct, correct.replace("i < dim", "i <= dim")), encoding="utf-8")
+    planted.write_text(
+        text.replace(correct, correct.replace("i < dim", "i <= dim")), encoding="utf-8"
+    )
     result = fuzz(planted, tmp_path, FUZZ_STEPS)
     assert result.returncode != 0
     assert "AddressSanitizer: use-after-poison" in result.stderr

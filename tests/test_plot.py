@@ -41,7 +41,12 @@ def test_points_have_the_metric_and_the_axis(tmp_path: Path) -> None:
 
 
 def test_invalid_values_are_ignored(tmp_path: Path) -> None:
-    run = log(tmp_path / "run", '{"step": "x", "loss": "y"}', '{"step": 5, "loss": null}', '{"step": 6, "loss": 2.0}')
+    run = log(
+        tmp_path / "run",
+        '{"step": "x", "loss": "y"}',
+        '{"step": 5, "loss": null}',
+        '{"step": 6, "loss": 2.0}',
+    )
     assert points(read_log(run), "loss", AXES["updates"]) == ([6], [2.0])
     draw([run], tmp_path / "a.png", AXES["updates"])
 
@@ -57,14 +62,19 @@ def test_a_dollar_sign_in_a_name_is_not_mathematics(tmp_path: Path) -> None:
 def test_several_runs_in_one_figure(nmt: CommandLine) -> None:
     nmt.train("runs/other", train__steps="10")
     for by in AXES:
-        assert nmt.run("plot", "curves", "runs/tiny", "runs/other", "--by", by, "-o", "both.svg").out == "both.svg\n"
+        assert (
+            nmt.run("plot", "curves", "runs/tiny", "runs/other", "--by", by, "-o", "both.svg").out
+            == "both.svg\n"
+        )
         texts = re.findall(r"<!-- (.*?) -->", (nmt.directory / "both.svg").read_text())
         for text in ("runs/tiny", "runs/other", "validation BLEU", "learning rate", AXES[by].label):
             assert text in texts
 
 
 def test_curves_are_written_as_png(tmp_path: Path) -> None:
-    lines = [json.dumps({"step": s, "loss": 1.0, "lr": 1.0, "tokens_per_second": 9.0}) for s in (1, 2)]
+    lines = [
+        json.dumps({"step": s, "loss": 1.0, "lr": 1.0, "tokens_per_second": 9.0}) for s in (1, 2)
+    ]
     one = log(tmp_path / "one", *lines, '{"step": 2, "valid_loss": 2.0, "valid_bleu": 5.0}')
     draw([one], tmp_path / "one.png", AXES["updates"])
     assert (tmp_path / "one.png").read_bytes().startswith(b"\x89PNG")
@@ -77,7 +87,10 @@ def test_each_run_has_a_curve_and_a_color(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(Figure, "savefig", lambda figure, *_, **__: figures.append(figure))
     rates = {"one": [1.0, 2.0], "two": [3.0, 6.0]}
     runs = [
-        log(tmp_path / name, *(json.dumps({"step": step, "lr": lr}) for step, lr in enumerate(values)))
+        log(
+            tmp_path / name,
+            *(json.dumps({"step": step, "lr": lr}) for step, lr in enumerate(values)),
+        )
         for name, values in rates.items()
     ]
     draw(runs, tmp_path / "both.png", AXES["updates"])
@@ -90,15 +103,21 @@ def test_each_run_has_a_curve_and_a_color(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_curves_with_invalid_arguments_are_rejected(nmt: CommandLine) -> None:
-    nmt("plot", "curves", "runs/none").assert_fails(2, "runs/none has no readable metrics.jsonl", "hint: ")
-    nmt("plot", "curves", "runs/tiny", "--by", "hour").assert_fails(2, "unknown axis 'hour'", "did you mean")
+    nmt("plot", "curves", "runs/none").assert_fails(
+        2, "runs/none has no readable metrics.jsonl", "hint: "
+    )
+    nmt("plot", "curves", "runs/tiny", "--by", "hour").assert_fails(
+        2, "unknown axis 'hour'", "did you mean"
+    )
     nmt("plot", "curves", "runs/tiny", "-o", "curves.xyz").assert_fails(
         2, "cannot write the format '.xyz' of curves.xyz", "use .png, .svg, .pdf"
     )
     for name in ("curves", ""):  # matplotlib would append a suffix
         nmt("plot", "curves", "runs/tiny", "-o", name).assert_fails(2, "cannot write the format ''")
     (nmt.directory / "file").write_text("")
-    nmt("plot", "curves", "runs/tiny", "-o", "file/curves.png").assert_fails(1, "cannot write file/curves.png: ")
+    nmt("plot", "curves", "runs/tiny", "-o", "file/curves.png").assert_fails(
+        1, "cannot write file/curves.png: "
+    )
     (nmt.directory / "blank").mkdir()
     (nmt.directory / "blank/metrics.jsonl").write_text("")
     nmt("plot", "curves", "blank").assert_fails(2, "the log of blank has no updates yet")
@@ -153,7 +172,9 @@ def test_the_table_of_a_relative_encoding_equals_the_added_scores(name: str, cau
         if table.column == "head":
             expected = row_C[head]
         else:  # Shaw's heads share a vector, in the others each head has a part of it
-            expected = q_BHQK[0, head, i] @ (row_C if len(row_C) == 8 else row_C[8 * head : 8 * head + 8])
+            expected = q_BHQK[0, head, i] @ (
+                row_C if len(row_C) == 8 else row_C[8 * head : 8 * head + 8]
+            )
         torch.testing.assert_close(scores_BHQS[0, head, i, j], expected)
 
 
@@ -178,14 +199,18 @@ def test_similarity_of_distances_is_the_cosine_similarity_to_distance_0() -> Non
     distance_M, similarity_M1 = positions.similarity(table)
     zero_1C = table.values_MC[table.rows_M == 0]
     assert distance_M.tolist() == [*range(-5, 6)]
-    torch.testing.assert_close(similarity_M1[:, 0], torch.cosine_similarity(table.values_MC, zero_1C))
+    torch.testing.assert_close(
+        similarity_M1[:, 0], torch.cosine_similarity(table.values_MC, zero_1C)
+    )
 
 
 def test_similarity_of_positions_is_the_cosine_similarity() -> None:
     table = make_table(encoding("learned"))
     _, similarity_MX = positions.similarity(table)
     torch.testing.assert_close(similarity_MX[0], torch.ones(6))
-    torch.testing.assert_close(similarity_MX[2, :4], torch.cosine_similarity(table.values_MC[2:], table.values_MC[:-2]))
+    torch.testing.assert_close(
+        similarity_MX[2, :4], torch.cosine_similarity(table.values_MC[2:], table.values_MC[:-2])
+    )
 
 
 def test_figure_of_position_encodings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,11 +222,19 @@ def test_figure_of_position_encodings(tmp_path: Path, monkeypatch: pytest.Monkey
     with torch.no_grad():
         tables = {name: make_table(encoding(name, stack)) for name, stack in stacks.items()}
     positions.draw(tables, tmp_path / "a.png")
-    extents = {"learned": [-0.5, 31.5, 5.5, -0.5], "shaw": [-0.5, 7.5, 5.5, -5.5], "t5": [0.5, 2.5, 5.5, -5.5]}
+    extents = {
+        "learned": [-0.5, 31.5, 5.5, -0.5],
+        "shaw": [-0.5, 7.5, 5.5, -5.5],
+        "t5": [0.5, 2.5, 5.5, -5.5],
+    }
     channels = {"learned": [0, 3, 6, 9, 12], "shaw": [0, 1, 2, 3, 4], "t5": [0, 1]}
     for row, (name, table) in enumerate(tables.items()):
         heat_map, channel_plot, similarity_plot = figures[0].axes[3 * row : 3 * row + 3]
-        assert (heat_map.get_title(), heat_map.get_xlabel(), heat_map.get_ylabel()) == (name, table.column, table.by)
+        assert (heat_map.get_title(), heat_map.get_xlabel(), heat_map.get_ylabel()) == (
+            name,
+            table.column,
+            table.by,
+        )
         torch.testing.assert_close(torch.tensor(heat_map.images[0].get_array()), table.values_MC)
         assert heat_map.images[0].get_extent() == extents[name]
         max_value = float(table.values_MC.abs().max())
@@ -220,7 +253,9 @@ def test_figure_of_position_encodings(tmp_path: Path, monkeypatch: pytest.Monkey
             for distance in range(6):
                 pairs = similarity_MX[distance, : 6 - distance]
                 expected = sorted({round(float(pairs.min()), 4), round(float(pairs.max()), 4)})
-                assert sorted({y for x, y in vertices if x == distance}) == pytest.approx(expected, abs=2e-4)
+                assert sorted({y for x, y in vertices if x == distance}) == pytest.approx(
+                    expected, abs=2e-4
+                )
 
 
 def test_the_encoding_that_is_asked_for_is_drawn(trained: CommandLine) -> None:
@@ -237,13 +272,28 @@ def test_the_encoding_that_is_asked_for_is_drawn(trained: CommandLine) -> None:
 
 @pytest.mark.slow
 def test_plot_positions(nmt: CommandLine) -> None:
-    done = nmt("plot", "positions", "sinusoidal", "rotary", "t5(num_buckets=8)", "--length", "9", "-o", "p.svg")
+    done = nmt(
+        "plot",
+        "positions",
+        "sinusoidal",
+        "rotary",
+        "t5(num_buckets=8)",
+        "--length",
+        "9",
+        "-o",
+        "p.svg",
+    )
     assert (done.code, done.out) == (0, "p.svg\n"), done.err
     assert "trainable encodings are plotted at initialization" in done.err
     texts = re.findall(r"<!-- (.*?) -->", (nmt.directory / "p.svg").read_text())
-    assert {"sinusoidal", "rotary", "t5(num_buckets=8)", "cosine similarity of positions", "head 4", "dimension 0"} <= {
-        *texts
-    }
+    assert {
+        "sinusoidal",
+        "rotary",
+        "t5(num_buckets=8)",
+        "cosine similarity of positions",
+        "head 4",
+        "dimension 0",
+    } <= {*texts}
     done = nmt("plot", "positions", "--model", "runs/tiny", "--decoder")
     assert (done.code, done.out, done.err) == (0, "positions.png\n", "")
     assert (nmt.directory / "positions.png").read_bytes().startswith(b"\x89PNG")
@@ -257,14 +307,24 @@ def test_plot_positions_with_invalid_arguments_is_rejected(nmt: CommandLine) -> 
     nmt("plot", "positions", "--heads", "3").assert_fails(
         2, "--dim must be even and a multiple of --heads, got 128 and 3"
     )
-    for option, value in (("--length", "1"), ("--layer", "0"), ("--layer", "101"), ("--dim", "0"), ("--heads", "0")):
+    for option, value in (
+        ("--length", "1"),
+        ("--layer", "0"),
+        ("--layer", "101"),
+        ("--dim", "0"),
+        ("--heads", "0"),
+    ):
         nmt("plot", "positions", option, value).assert_fails(2, option)
     for argument in ("alibi", "--dim=64", "--heads=2"):
-        nmt("plot", "positions", argument, "--model", "runs/tiny").assert_fails(2, "--model cannot be combined with")
+        nmt("plot", "positions", argument, "--model", "runs/tiny").assert_fails(
+            2, "--model cannot be combined with"
+        )
     nmt("plot", "positions", "learned(max_positions=100000000000)").assert_fails(
         2, "learned': max_positions must be at most 1,000,000"
     )
-    nmt("plot", "positions", "floater(hidden=100000)").assert_fails(2, "hidden must be at most 65,536")
+    nmt("plot", "positions", "floater(hidden=100000)").assert_fails(
+        2, "hidden must be at most 65,536"
+    )
     nmt("plot", "positions", "--model", "runs/tiny", "--layer", "2").assert_fails(
         2, "there is no layer 2", "must be at most 1"
     )

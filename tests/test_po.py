@@ -68,7 +68,9 @@ def parse(source: str | bytes, **options: object) -> SplicedDocument:
     return po.parse(data, DocumentOptions(**{**OPTIONS, **options}))
 
 
-def copied(source: str, translate: Callable[[RichText], RichText] = lambda block: block, **options: object) -> str:
+def copied(
+    source: str, translate: Callable[[RichText], RichText] = lambda block: block, **options: object
+) -> str:
     return translated(parse(source, **options), translate).decode()
 
 
@@ -83,7 +85,9 @@ def msgfmt(path: Path, content: str) -> None:
         pytest.skip("gettext is not installed")
     path.write_text(content, encoding="utf-8", newline="")
     done = subprocess.run(
-        ["msgfmt", "-c", "-o", str(path.with_suffix(".mo")), str(path)], capture_output=True, text=True
+        ["msgfmt", "-c", "-o", str(path.with_suffix(".mo")), str(path)],
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 0, done.stderr
 
@@ -91,9 +95,13 @@ def msgfmt(path: Path, content: str) -> None:
 def test_only_empty_translations_are_filled() -> None:
     document = parse(HEADER + ENTRIES)
     assert texts(document) == ['hello %s, "friend"', "open", "one file", "%d files"]
-    expected = ENTRIES.replace('"friend\\"\\n"\nmsgstr ""', '"friend\\"\\n"\nmsgstr "hello %s, \\"friend\\"\\n"')
+    expected = ENTRIES.replace(
+        '"friend\\"\\n"\nmsgstr ""', '"friend\\"\\n"\nmsgstr "hello %s, \\"friend\\"\\n"'
+    )
     expected = expected.replace('"&open"\nmsgstr  ""', '"&open"\nmsgstr "&open"')
-    expected = expected.replace('msgstr[0] ""\nmsgstr[1] ""', 'msgstr[0] "one file"\nmsgstr[1] "%d files"')
+    expected = expected.replace(
+        'msgstr[0] ""\nmsgstr[1] ""', 'msgstr[0] "one file"\nmsgstr[1] "%d files"'
+    )
     assert copied(HEADER + ENTRIES).endswith(expected)
 
 
@@ -150,12 +158,16 @@ def test_plural_forms_of_the_language(tmp_path: Path, language: str, forms: list
 def test_a_singular_without_the_number_is_not_used_for_other_numbers() -> None:
     entry = 'msgid "one file"\nmsgid_plural "%d files"\nmsgstr[0] ""\n'
     assert 'msgstr[0] "%d files"\nmsgstr[1] "%d files"' in copied(HEADER + entry, tgt="ru")
-    assert 'msgstr[0] "%d file"\nmsgstr[1] "%d files"' in copied(HEADER + entry.replace("one", "%d"), tgt="ru")
+    assert 'msgstr[0] "%d file"\nmsgstr[1] "%d files"' in copied(
+        HEADER + entry.replace("one", "%d"), tgt="ru"
+    )
     assert 'msgstr[0] "one file"\nmsgstr[1] "%d files"' in copied(HEADER + entry, tgt="fr")
 
 
 def test_the_plural_forms_of_the_header_win() -> None:
-    header = HEADER.replace("nplurals=INTEGER; plural=EXPRESSION;", "nplurals=3; plural=n==1 ? 2 : 0;")
+    header = HEADER.replace(
+        "nplurals=INTEGER; plural=EXPRESSION;", "nplurals=3; plural=n==1 ? 2 : 0;"
+    )
     content = copied(header + 'msgid "one"\nmsgid_plural "many"\nmsgstr[0] ""\n')
     assert 'msgstr[0] "many"\nmsgstr[1] "many"\nmsgstr[2] "one"\n' in content
 
@@ -174,7 +186,12 @@ def test_the_plural_forms_of_the_header_win() -> None:
         ("R&amp;D costs", "R&amp;D costs", "x", "x"),
         ("T_t", "Tt", "Tt", "T_t"),
         ("_Save as", "Save as", "Datei speichern", "Datei _speichern"),
-        ("Save &amp; exit", "Save &amp; exit", "Speichern &amp; beenden", "Speichern &amp; beenden"),
+        (
+            "Save &amp; exit",
+            "Save &amp; exit",
+            "Speichern &amp; beenden",
+            "Speichern &amp; beenden",
+        ),
         ("R&D", "R&D", "F&E", "F&E"),
         ("file_name", "file_name", "file_name", "file_name"),
         ("_a_", "_a_", "_a_", "_a_"),
@@ -206,7 +223,9 @@ def test_long_translations_are_wrapped_as_in_the_file() -> None:
 
 
 def test_lines_of_a_message_are_blocks() -> None:
-    document = parse('msgid ""\n"First line\\n"\n"continues.\\n"\n"\\n"\n"  - item\\n"\nmsgstr ""\n')
+    document = parse(
+        'msgid ""\n"First line\\n"\n"continues.\\n"\n"\\n"\n"  - item\\n"\nmsgstr ""\n'
+    )
     assert texts(document) == ["First line", "continues.", "item"]
 
 
@@ -217,7 +236,10 @@ def test_an_entry_that_gets_all_its_forms_is_not_fuzzy_anymore() -> None:
 
 
 def test_escapes_are_read_and_written() -> None:
-    assert texts(parse('msgid "a\\tb \\\\ \\"c\\" \\101\\x42"\nmsgstr ""\n')) == ["a", 'b \\ "c" AB']
+    assert texts(parse('msgid "a\\tb \\\\ \\"c\\" \\101\\x42"\nmsgstr ""\n')) == [
+        "a",
+        'b \\ "c" AB',
+    ]
     assert texts(parse('msgid "caf\\303\\251"\nmsgstr ""\n')) == ["café"]
     assert filled('"a\\tb \\\\ \\"c\\""') == '"a\\tb \\\\ \\"c\\""'
 
@@ -225,7 +247,11 @@ def test_escapes_are_read_and_written() -> None:
 @pytest.mark.parametrize(
     ("flags", "text", "specifiers"),
     [
-        ("c-format", "%d%% of %'d in %.*s, %<PRIu64> and %-5.2f", ["%d%%", "%'d", "%.*s", "%<PRIu64>", "%-5.2f"]),
+        (
+            "c-format",
+            "%d%% of %'d in %.*s, %<PRIu64> and %-5.2f",
+            ["%d%%", "%'d", "%.*s", "%<PRIu64>", "%-5.2f"],
+        ),
         ("fuzzy, python-format", "%(price).2f%% of 5% of %%", ["%(price).2f%%", "%%"]),
         ("ruby-format, wrap", "%{name} and %<age>d", ["%{name}", "%<age>d"]),
         ("qt-format", "%n of %1 or %L2", ["%n", "%1", "%L2"]),
@@ -235,10 +261,18 @@ def test_escapes_are_read_and_written() -> None:
         ("c-format", "%05.1f of %0", ["%05.1f", "%0"]),
         ("c-format", "% d of %I64d and %*3$i, 50% of", ["% d", "%I64d", "%*3$i"]),
         ("c-format", "Save 50 % e.g. now, 80\u00a0% d'x, 9.5\u202f% d and {0} % d", ["{0}"]),
-        ("python-format", "%(num-files)d of %(first name)s and 100%(now)", ["%(num-files)d", "%(first name)s"]),
+        (
+            "python-format",
+            "%(num-files)d of %(first name)s and 100%(now)",
+            ["%(num-files)d", "%(first name)s"],
+        ),
         ("python-format", "50%(see x), 10%(e.g.) and 5%, %s", ["%s"]),
         ("java-printf-format", "%,d and %(d dogs", ["%,d", "%(d"]),
-        ("java-format", "{1,choice,0#none|1#one dog|1<{1} dogs}", ["{1,choice,0#none|1#one dog|1<{1} dogs}"]),
+        (
+            "java-format",
+            "{1,choice,0#none|1#one dog|1<{1} dogs}",
+            ["{1,choice,0#none|1#one dog|1<{1} dogs}"],
+        ),
         ("boost-format", "%|2$s| dogs", ["%|2$s|"]),
         ("no-c-format", "100%d", []),
         ("wrap", "100%d", []),
@@ -270,7 +304,10 @@ def test_other_encodings_are_kept() -> None:
         (b'msgid "\xe4"\nmsgstr ""\n', "line 1, byte 8 of the line: not UTF-8"),
         ('msgid ""\nmsgstr "Language: fr\\n"\n', "Language: fr, but the target language is de"),
         (
-            'msgid ""\nmsgstr "Content-Type: x; charset=none\\n"\n"Content-Type: x; charset=none\\n"\n',
+            (
+                'msgid ""\nmsgstr "Content-Type: x; charset=none\\n"\n"Content-Type: x;'
+                ' charset=none\\n"\n'
+            ),
             "unknown encoding 'none'",
         ),
     ],
@@ -298,7 +335,9 @@ MESSAGES = st.text(st.characters(exclude_categories=("Cs",), exclude_characters=
 
 @given(st.lists(MESSAGES, unique=True, max_size=4))
 def test_any_message_is_copied(messages: list[str]) -> None:
-    source = "\n".join(f'msgid "{message.translate(po._TO_ESCAPE)}"\nmsgstr ""\n' for message in messages)
+    source = "\n".join(
+        f'msgid "{message.translate(po._TO_ESCAPE)}"\nmsgstr ""\n' for message in messages
+    )
     entries = list(po._entries(po.TextFile(copied(source))))
     for entry, message in zip(entries, messages, strict=True):
         assert entry.id == message
@@ -306,12 +345,20 @@ def test_any_message_is_copied(messages: list[str]) -> None:
 
 
 def test_a_field_is_added_to_a_header_without_a_final_newline() -> None:
-    content = copied('msgid ""\nmsgstr "Content-Type: text/plain; charset=UTF-8"\n\nmsgid "a"\nmsgstr ""\n', tgt="de")
-    assert polib.pofile(content).metadata == {"Content-Type": "text/plain; charset=UTF-8", "Language": "de"}
+    content = copied(
+        'msgid ""\nmsgstr "Content-Type: text/plain; charset=UTF-8"\n\nmsgid "a"\nmsgstr ""\n',
+        tgt="de",
+    )
+    assert polib.pofile(content).metadata == {
+        "Content-Type": "text/plain; charset=UTF-8",
+        "Language": "de",
+    }
 
 
 def test_a_copy_of_the_source_gets_the_plural_forms_of_the_target() -> None:
-    header = 'msgid ""\nmsgstr ""\n"Language: en\\n"\n"Plural-Forms: nplurals=2; plural=(n != 1);\\n"\n'
+    header = (
+        'msgid ""\nmsgstr ""\n"Language: en\\n"\n"Plural-Forms: nplurals=2; plural=(n != 1);\\n"\n'
+    )
     entry = '\nmsgid "one"\nmsgid_plural "many"\nmsgstr[0] ""\nmsgstr[1] ""\n'
     (parsed,) = polib.pofile(copied(header + entry, tgt="pl"))
     assert [text for _, text in sorted(parsed.msgstr_plural.items())] == ["one", "many", "many"]
@@ -326,4 +373,6 @@ def test_flags_of_an_obsolete_entry_are_not_those_of_the_next_one() -> None:
 def test_a_header_without_the_first_form_is_no_header() -> None:
     source = 'msgid ""\nmsgstr[1] "x"\n\nmsgid "a dog"\nmsgstr ""\n'
     document = po.parse(source.encode(), DocumentOptions("en", "de"))
-    assert document.render(document.blocks).decode() == source.replace('"a dog"\nmsgstr ""', '"a dog"\nmsgstr "a dog"')
+    assert document.render(document.blocks).decode() == source.replace(
+        '"a dog"\nmsgstr ""', '"a dog"\nmsgstr "a dog"'
+    )

@@ -15,13 +15,21 @@ from nmt.core.errors import ConfigError, UsageError
 from nmt.model.build import build_model, check_model
 from nmt.model.position_formulas import alibi_slopes
 from nmt.model.positions import POSITION_ENCODINGS, PositionEncoding, PositionInput, StackSpec
-from nmt.model.positions.absolute import ConcatenatedSinusoidal, Floater, Learned, Sinusoidal, sinusoids
+from nmt.model.positions.absolute import (
+    ConcatenatedSinusoidal,
+    Floater,
+    Learned,
+    Sinusoidal,
+    sinusoids,
+)
 from nmt.model.positions.base import distances
 from nmt.model.positions.relative import T5, ALiBi, Rotary
 
 WIDE = StackSpec(dim=16, heads=4, layers=2)
 RELATIVE = [
-    name for name in POSITION_ENCODINGS if name in ("rotary", "shaw", "transformer_xl", "t5", "deberta", "alibi")
+    name
+    for name in POSITION_ENCODINGS
+    if name in ("rotary", "shaw", "transformer_xl", "t5", "deberta", "alibi")
 ]
 
 
@@ -36,7 +44,8 @@ def made(name: str, stack: StackSpec = WIDE) -> PositionEncoding:
 
 
 def scores(positions: PositionEncoding, q_BHQK: Tensor, k_BHSK: Tensor, start: int = 0) -> Tensor:
-    """Return the scores of queries at start, start+1, ... and keys at 0, 1, ..., as attention computes them."""
+    """Return the scores of queries at start, start+1, ... and keys at 0, 1, ..., as attention
+    computes them."""
     position = PositionInput(positions, 1, start)
     q = positions.rotate(q_BHQK.transpose(1, 2), start).transpose(1, 2) / math.sqrt(
         positions.num_score_terms * q_BHQK.shape[-1]
@@ -60,7 +69,9 @@ def test_sinusoids_match_the_paper_at_all_positions() -> None:
 
 
 def test_concatenated_sinusoids_are_sines_then_cosines() -> None:
-    table_TD = ConcatenatedSinusoidal(StackSpec(8, 2, 1)).add_positions(torch.zeros(1, 50, 8), 0, 0)[0]
+    table_TD = ConcatenatedSinusoidal(StackSpec(8, 2, 1)).add_positions(
+        torch.zeros(1, 50, 8), 0, 0
+    )[0]
     torch.testing.assert_close(table_TD[:, :4], sinusoids(50, 8)[:, ::2])
     torch.testing.assert_close(table_TD[:, 4:], sinusoids(50, 8)[:, 1::2])
 
@@ -68,7 +79,9 @@ def test_concatenated_sinusoids_are_sines_then_cosines() -> None:
 def test_exceeding_learned_positions_is_an_error() -> None:
     positions = Learned(WIDE, max_positions=6)
     x_BTD = torch.randn(1, 4, 16)
-    torch.testing.assert_close(positions.add_positions(x_BTD, 0, 2) - x_BTD, positions.table_ND[None, 2:6])
+    torch.testing.assert_close(
+        positions.add_positions(x_BTD, 0, 2) - x_BTD, positions.table_ND[None, 2:6]
+    )
     with pytest.raises(UsageError, match="7 tokens exceed the 6 learned positions"):
         positions.add_positions(x_BTD, 0, 3)
 
@@ -79,7 +92,9 @@ def test_floater_is_initialized_to_sinusoids() -> None:
     torch.testing.assert_close(path_TLD[:, 0], sinusoids(200, 16), atol=1e-4, rtol=0)
     assert not path_TLD[:, 1].any()
     x_BTD = torch.randn(1, 5, 16)
-    torch.testing.assert_close(positions.add_positions(x_BTD, 0, 7) - x_BTD, path_TLD[None, 7:12, 0])
+    torch.testing.assert_close(
+        positions.add_positions(x_BTD, 0, 7) - x_BTD, path_TLD[None, 7:12, 0]
+    )
 
 
 def test_floater_path_is_the_integral_of_its_field() -> None:
@@ -104,7 +119,9 @@ def test_floater_trains_and_discards_its_cached_path() -> None:
     optimizer = torch.optim.SGD(positions.parameters(), lr=0.1)
     for _ in range(2):  # the network's inner layer learns once the outer one is no longer zero
         optimizer.zero_grad()
-        (positions.add_positions(x_BTD, 0, 0) + positions.add_positions(x_BTD, 1, 0)).square().sum().backward()
+        (
+            positions.add_positions(x_BTD, 0, 0) + positions.add_positions(x_BTD, 1, 0)
+        ).square().sum().backward()
         optimizer.step()
     assert all(p.grad is not None and p.grad.any() for p in positions.parameters())
     before = positions.eval().add_positions(x_BTD, 0, 0)
@@ -118,7 +135,9 @@ def test_floater_discards_its_path_on_conversion_and_stays_float32() -> None:
     before = positions.add_positions(x_BTD, 0, 0)
     with torch.no_grad():
         positions.start_LD.add_(1)
-    assert not torch.allclose(positions.to("cpu", torch.bfloat16).add_positions(x_BTD, 0, 0), before)
+    assert not torch.allclose(
+        positions.to("cpu", torch.bfloat16).add_positions(x_BTD, 0, 0), before
+    )
     assert {parameter.dtype for parameter in positions.parameters()} == {torch.float32}
 
 
@@ -136,7 +155,9 @@ def test_relative_scores_depend_on_distance_only(name: str) -> None:
     actual_BHQS = scores(made(name), q_BHQK, k_BHSK)
     for apart in range(-8, 9):
         diagonal = actual_BHQS.diagonal(-apart, 2, 3)
-        torch.testing.assert_close(diagonal, diagonal[..., :1].expand_as(diagonal), atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(
+            diagonal, diagonal[..., :1].expand_as(diagonal), atol=1e-5, rtol=1e-5
+        )
     near, far = actual_BHQS[..., 4, 4], actual_BHQS[..., 4, 0]
     assert not torch.allclose(near, far)
 
@@ -148,7 +169,9 @@ def test_scores_do_not_depend_on_start(name: str, causal: bool) -> None:
     q_BHQK, k_BHSK = torch.randn(2, 4, 9, 4), torch.randn(2, 4, 9, 4)
     whole = scores(positions, q_BHQK, k_BHSK)
     for start in (1, 5, 8):
-        torch.testing.assert_close(scores(positions, q_BHQK[:, :, start:], k_BHSK, start), whole[:, :, start:])
+        torch.testing.assert_close(
+            scores(positions, q_BHQK[:, :, start:], k_BHSK, start), whole[:, :, start:]
+        )
 
 
 def test_rotary_rotates_pairs_by_position_times_rate() -> None:
@@ -158,7 +181,9 @@ def test_rotary_rotates_pairs_by_position_times_rate() -> None:
         for i, rate in enumerate((1.0, 0.1)):
             pair = torch.view_as_complex(x_BTHK[0, t, :, 2 * i : 2 * i + 2].contiguous())
             expected = pair * complex(math.cos((t + 3) * rate), math.sin((t + 3) * rate))
-            torch.testing.assert_close(turned_BTHK[0, t, :, 2 * i : 2 * i + 2], torch.view_as_real(expected))
+            torch.testing.assert_close(
+                turned_BTHK[0, t, :, 2 * i : 2 * i + 2], torch.view_as_real(expected)
+            )
 
 
 def test_rotary_rounds_after_rotation() -> None:
@@ -174,12 +199,17 @@ def test_shaw_matches_equations_3_and_4() -> None:
     )
     q_BHQK, k_BHSK = torch.randn(1, 4, 6, 4), torch.randn(1, 4, 6, 4)
     weights_BHQS = torch.randn(1, 4, 6, 6).softmax(-1)
-    bias, value = positions.attention_bias(q_BHQK, k_BHSK, 1, 0), positions.value_bias(weights_BHQS, 1, 0)
+    bias, value = (
+        positions.attention_bias(q_BHQK, k_BHSK, 1, 0),
+        positions.value_bias(weights_BHQS, 1, 0),
+    )
     for i in range(6):
         gathered = torch.zeros(4, 4)
         for j in range(6):
             place = min(max(j - i, -2), 2) + 2
-            torch.testing.assert_close(bias[0, :, i, j], q_BHQK[0, :, i] @ positions.keys_LMK[1, place])
+            torch.testing.assert_close(
+                bias[0, :, i, j], q_BHQK[0, :, i] @ positions.keys_LMK[1, place]
+            )
             gathered += weights_BHQS[0, :, i, j, None] * positions.values_LMK[1, place]
         torch.testing.assert_close(value[0, :, i], gathered)
 
@@ -202,7 +232,9 @@ def test_transformer_xl_is_the_sum_of_four_terms() -> None:
     for i in range(5):
         for j in range(5):
             angle = (i - j) * torch.tensor([10_000 ** (-2 * c / 16) for c in range(8)])
-            r_HK = positions.projections[1](torch.stack((angle.sin(), angle.cos()), 1).flatten()).view(4, 4)
+            r_HK = positions.projections[1](
+                torch.stack((angle.sin(), angle.cos()), 1).flatten()
+            ).view(4, 4)
             q, k, u, v = q_BHQK[0, :, i], k_BHSK[0, :, j], positions.u_LHK[1], positions.v_LHK[1]
             expected = (q * k + q * r_HK + u * k + v * r_HK).sum(1) / 2
             torch.testing.assert_close(actual[0, :, i, j], expected, atol=1e-5, rtol=1e-5)
@@ -220,7 +252,9 @@ def test_deberta_is_the_sum_of_three_terms() -> None:
             k_r = positions.key_projections[1](positions.table_MD[forth]).view(4, 4)
             q_r = positions.query_projections[1](positions.table_MD[back]).view(4, 4)
             q, k = q_BHQK[0, :, i], k_BHSK[0, :, j]
-            torch.testing.assert_close(actual[0, :, i, j], (q * k + q * k_r + k * q_r).sum(1) / math.sqrt(3 * 4))
+            torch.testing.assert_close(
+                actual[0, :, i, j], (q * k + q * k_r + k * q_r).sum(1) / math.sqrt(3 * 4)
+            )
 
 
 def test_t5_buckets_are_exact_near_and_shared_far() -> None:
@@ -266,7 +300,9 @@ def test_only_models_without_positions_ignore_order(name: str) -> None:
                 parameter.normal_(std=0.1)
     src_BS, mask_BS = torch.tensor([[5, 6, 7, 8, 9, 10]]), torch.ones(1, 6, dtype=torch.bool)
     order = torch.tensor([3, 1, 5, 0, 2, 4])
-    same = torch.allclose(model.encode(src_BS[:, order], mask_BS), model.encode(src_BS, mask_BS)[:, order], atol=1e-5)
+    same = torch.allclose(
+        model.encode(src_BS[:, order], mask_BS), model.encode(src_BS, mask_BS)[:, order], atol=1e-5
+    )
     assert same == (name == "none")
 
 
@@ -275,7 +311,10 @@ def test_only_models_without_positions_ignore_order(name: str) -> None:
     [
         (
             "learned(max_positions=0)",
-            "model.position_encoding: position encoding 'learned': max_positions must be at least 1, got 0",
+            (
+                "model.position_encoding: position encoding 'learned': max_positions must be at"
+                " least 1, got 0"
+            ),
         ),
         ("shaw(clip=-1)", "clip must be at least 0"),
         ("t5(num_buckets=2)", "num_buckets must be at least 4"),
@@ -298,7 +337,9 @@ def test_nan_option_is_rejected() -> None:
         Rotary(WIDE, base=math.nan)
 
 
-@pytest.mark.parametrize("name", ["sinusoidal", "sinusoidal_concatenated", "floater", "transformer_xl"])
+@pytest.mark.parametrize(
+    "name", ["sinusoidal", "sinusoidal_concatenated", "floater", "transformer_xl"]
+)
 def test_sinusoids_require_an_even_width(name: str) -> None:
     with pytest.raises(ConfigError, match=f"'{name}' requires an even model.dim, got 27"):
         check_model(dataclasses.replace(TINY, dim=27, heads=3, position_encoding=name))

@@ -58,16 +58,29 @@ def test_model_is_complete_and_small_and_has_a_card(name: str) -> None:
     assert (loaded.config.data.src, loaded.config.data.tgt) == pretrained.DIRECTIONS[name]
     assert sum(path.stat().st_size for path in directory.rglob("*")) < MEGABYTES * 2**20
     card = (directory / "README.md").read_text()
-    for text in ("tatoeba.org", "CC BY 2.0 FR", "manythings.org", "Europarl", "scripts/train_pretrained.sh", "BLEU"):
+    for text in (
+        "tatoeba.org",
+        "CC BY 2.0 FR",
+        "manythings.org",
+        "Europarl",
+        "scripts/train_pretrained.sh",
+        "BLEU",
+    ):
         assert text in card
-    metadata = "".join(path.read_text() for path in directory.rglob("*.*") if path.suffix in (".md", ".json", ".yaml"))
+    metadata = "".join(
+        path.read_text()
+        for path in directory.rglob("*.*")
+        if path.suffix in (".md", ".json", ".yaml")
+    )
     assert not re.search(r"/(work|tmp|home|root|Users)/", metadata)
 
 
 @pytest.mark.parametrize("name", pretrained.DIRECTIONS)
 def test_common_sentences(name: str) -> None:
     sentences = SENTENCES[name]
-    assert dict(zip(sentences, Translator.load(name).translate(sentences), strict=True)) == sentences
+    assert (
+        dict(zip(sentences, Translator.load(name).translate(sentences), strict=True)) == sentences
+    )
 
 
 def test_lines_with_elements_are_translated_as_in_documents(bare: CommandLine) -> None:
@@ -77,7 +90,9 @@ def test_lines_with_elements_are_translated_as_in_documents(bare: CommandLine) -
     assert translated[1] == "<p>Ich habe Hunger.</p>"
     assert translated[2].startswith("5 < 6")
     assert translated[3] == "Ich bin müde."
-    n_best = bare.run("translate", "--model", "en-de-small", "--top-beams", "2", lines[0]).out.splitlines()
+    n_best = bare.run(
+        "translate", "--model", "en-de-small", "--top-beams", "2", lines[0]
+    ).out.splitlines()
     assert [line.count("<b>") for line in n_best] == [1, 1]
 
 
@@ -106,7 +121,10 @@ def test_unsupported_target_language_raises(bare: CommandLine) -> None:
 def test_runs_have_precedence_over_pretrained_models(trained: CommandLine) -> None:
     assert "using runs/tiny/step-" in trained("translate", "the dog").err
     assert "using runs/tiny/step-" in trained("translate", "the dog", "--to", "de").err
-    assert "using de-en-small, a small pretrained model" in trained("translate", "der Hund", "--to", "en").err
+    assert (
+        "using de-en-small, a small pretrained model"
+        in trained("translate", "der Hund", "--to", "en").err
+    )
 
 
 def test_directory_with_the_name_has_precedence(trained: CommandLine) -> None:
@@ -124,25 +142,54 @@ def test_reports_and_exports_are_written_under_runs(bare: CommandLine) -> None:
     (bare.directory / "a.en").write_text("are we done\n")
     (bare.directory / "a.de").write_text("Sind wir fertig?\n")
     (bare.directory / "loud.en").write_text("ARE WE DONE\nI LOVE YOU\n")
-    done = bare.run("evaluate", "-m", "en-de-small", "--src", "a.en", "--ref", "a.de", "--json", "--resamples", "0")
+    done = bare.run(
+        "evaluate",
+        "-m",
+        "en-de-small",
+        "--src",
+        "a.en",
+        "--ref",
+        "a.de",
+        "--json",
+        "--resamples",
+        "0",
+    )
     assert json.loads(done.out)[0]["scores"][0]["value"] == pytest.approx(100)
-    done = bare.run("export", "en-de-small", "--to", "safetensors(weights='int8')", "--verify-with", "loud.en")
-    assert sorted(path.name for path in (bare.directory / "runs" / "pretrained" / "en-de-small").iterdir()) == [
+    done = bare.run(
+        "export", "en-de-small", "--to", "safetensors(weights='int8')", "--verify-with", "loud.en"
+    )
+    assert sorted(
+        path.name for path in (bare.directory / "runs" / "pretrained" / "en-de-small").iterdir()
+    ) == [
         "eval",
         "safetensors",
     ]
     assert "BLEU" in bare("info", "en-de-small").out
-    assert bare("translate", "-m", "runs/pretrained/en-de-small/safetensors", "are we done").out == "Sind wir fertig?\n"
+    assert (
+        bare("translate", "-m", "runs/pretrained/en-de-small/safetensors", "are we done").out
+        == "Sind wir fertig?\n"
+    )
     shutil.copytree(
-        bare.directory / "runs" / "pretrained" / "en-de-small" / "safetensors", bare.directory / "en-de-small"
+        bare.directory / "runs" / "pretrained" / "en-de-small" / "safetensors",
+        bare.directory / "en-de-small",
     )
     bare.run(
-        "evaluate", "-m", pretrained.DIRECTORY / "en-de-small", "--src", "a.en", "--ref", "a.de", "--resamples", "0"
+        "evaluate",
+        "-m",
+        pretrained.DIRECTORY / "en-de-small",
+        "--src",
+        "a.en",
+        "--ref",
+        "a.de",
+        "--resamples",
+        "0",
     )
     assert digests() == before
 
 
-def test_outputs_of_pretrained_models_go_to_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outputs_of_pretrained_models_go_to_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("NMT_RUNS", str(tmp_path / "runs"))
     monkeypatch.chdir(pretrained.DIRECTORY.parent)
     for name in (pretrained.DIRECTORY / "en-de-small", Path("pretrained/en-de-small")):
@@ -151,7 +198,9 @@ def test_outputs_of_pretrained_models_go_to_runs(tmp_path: Path, monkeypatch: py
     assert pretrained.output_dir(Path("mine/en-de-small")) == Path("mine/en-de-small")
 
 
-@pytest.mark.parametrize("command", ["average en-de-small", "reproduce en-de-small", "plot curves en-de-small"])
+@pytest.mark.parametrize(
+    "command", ["average en-de-small", "reproduce en-de-small", "plot curves en-de-small"]
+)
 def test_commands_that_need_a_run_raise(bare: CommandLine, command: str) -> None:
     hint = "nmt train --init-from en-de-small"
     bare(*command.split()).assert_fails(2, "en-de-small is a pretrained model", hint)
@@ -164,9 +213,20 @@ def test_ensemble_of_different_directions_raises(bare: CommandLine) -> None:
 
 def short_texts(directory: Path, source: str, target: str, *options: str) -> dict[str, str]:
     """Return the pairs that scripts/short_texts.py writes."""
-    script = [sys.executable, ROOT / "scripts" / "short_texts.py", source, target, directory / "hi", *options]
+    script = [
+        sys.executable,
+        ROOT / "scripts" / "short_texts.py",
+        source,
+        target,
+        directory / "hi",
+        *options,
+    ]
     done = subprocess.run(
-        script, env=os.environ | {"NMT_DATA": str(directory)}, capture_output=True, text=True, check=False
+        script,
+        env=os.environ | {"NMT_DATA": str(directory)},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     sides = ((directory / f"hi.{code}").read_text().splitlines() for code in (source, target))
@@ -191,7 +251,9 @@ def test_short_texts_have_variants_of_spelling_and_punctuation(tmp_path: Path) -
     assert sources.count("tschüss") > sources.count("zucker") == 1  # courtesies are repeated
     assert {german[text] for text in ("wie geht's", "Wie geht es Ihnen?")} == {"How are you?"}
     for name in ("courtesies", "words"):
-        pairs = [line.split("\t") for line in (ROOT / "data" / f"{name}.tsv").read_text().splitlines()]
+        pairs = [
+            line.split("\t") for line in (ROOT / "data" / f"{name}.tsv").read_text().splitlines()
+        ]
         assert all(len(pair) == 2 and all(pair) for pair in pairs)
         assert len({tuple(pair) for pair in pairs}) == len(pairs)
 
@@ -199,7 +261,12 @@ def test_short_texts_have_variants_of_spelling_and_punctuation(tmp_path: Path) -
 def test_short_texts_keep_their_own_spelling_and_abbreviations(tmp_path: Path) -> None:
     english, german = short_texts(tmp_path, "en", "de"), short_texts(tmp_path, "de", "en")
     assert (english["Turkey"], english["turkey"]) == ("Türkei", "Truthahn")
-    assert (german["arm"], german["Arm"], german["weg"], german["Weg"]) == ("poor", "arm", "away", "path")
+    assert (german["arm"], german["Arm"], german["weg"], german["Weg"]) == (
+        "poor",
+        "arm",
+        "away",
+        "path",
+    )
     assert "2 p.m." in english
     assert not {"2 p.m!", "2 p.m"} & english.keys()
     assert all(text.strip() == text for text in english)
@@ -208,15 +275,21 @@ def test_short_texts_keep_their_own_spelling_and_abbreviations(tmp_path: Path) -
 def test_short_texts_of_a_test_set_are_excluded(tmp_path: Path) -> None:
     for split in ("train", "valid", "test"):
         sides = (
-            {"en": "how are you", "de": "Das, Schönste!"} if split == "test" else {"en": "A dog.", "de": "Ein Hund."}
+            {"en": "how are you", "de": "Das, Schönste!"}
+            if split == "test"
+            else {"en": "A dog.", "de": "Ein Hund."}
         )
         for code, text in sides.items():
             (tmp_path / f"{split}.{code}").write_text(f"{text}\n")
     files = f"files(train='{tmp_path}/train', valid='{tmp_path}/valid', test='{tmp_path}/test')"
-    everything, rest = (short_texts(tmp_path, "en", "de", *options) for options in ((), ("--test", files)))
+    everything, rest = (
+        short_texts(tmp_path, "en", "de", *options) for options in ((), ("--test", files))
+    )
     assert {everything[text] for text in everything.keys() - rest.keys()} == {"Wie geht es dir?"}
     assert rest.items() <= everything.items()  # without alternative translations
-    rows = [line.split("\t") for line in (ROOT / "data" / "short_inputs.tsv").read_text().splitlines()]
+    rows = [
+        line.split("\t") for line in (ROOT / "data" / "short_inputs.tsv").read_text().splitlines()
+    ]
     assert len(rows) == len({(row[0], row[2]) for row in rows}) == 300
     assert "\nGermany\tDeutschland\n" in (ROOT / "data" / "words.tsv").read_text()
     assert "Germany" in {text for _, _, text, _ in rows}
@@ -224,7 +297,8 @@ def test_short_texts_of_a_test_set_are_excluded(tmp_path: Path) -> None:
 
 
 def test_lexicon_of_sentence_pairs(tmp_path: Path) -> None:
-    """Words that occur together are added, unless they are tested, and those of the word list have priority."""
+    """Words that occur together are added, unless they are tested, and those of the word list have
+    priority."""
     pairs = [
         ("The {} is here.", "{} ist hier."),
         ("I see the {}.", "Ich sehe {}."),
@@ -237,7 +311,9 @@ def test_lexicon_of_sentence_pairs(tmp_path: Path) -> None:
         lines = (pair[side].format(word[side]) for word in words for pair in pairs)
         (tmp_path / f"train.{code}").write_text("".join(f"{line}\n" for line in lines))
     options = ("--lexicon", str(tmp_path / "train"))
-    english, german = (short_texts(tmp_path, *codes, *options) for codes in (("en", "de"), ("de", "en")))
+    english, german = (
+        short_texts(tmp_path, *codes, *options) for codes in (("en", "de"), ("de", "en"))
+    )
     assert english["zebra"] == english["Zebra"] == "Zebra"
     assert german["zebra"] == "zebra"
     assert english["sugar"] == "Zucker"
@@ -249,11 +325,16 @@ def test_lexicon_of_sentence_pairs(tmp_path: Path) -> None:
     [
         (["en", "en", "hi"], "the same language"),
         (["en", "fr", "hi"], "invalid choice: 'fr'"),
-        (["en", "de", "hi", "--test", "tatoeb"], "unknown corpus 'tatoeb'\n     hint: did you mean 'tatoeba'?"),
+        (
+            ["en", "de", "hi", "--test", "tatoeb"],
+            "unknown corpus 'tatoeb'\n     hint: did you mean 'tatoeba'?",
+        ),
         (["en", "de", "no/hi"], "cannot write no/hi: No such file or directory"),
     ],
 )
-def test_invalid_arguments_of_short_texts(tmp_path: Path, arguments: list[str], message: str) -> None:
+def test_invalid_arguments_of_short_texts(
+    tmp_path: Path, arguments: list[str], message: str
+) -> None:
     script = [sys.executable, ROOT / "scripts" / "short_texts.py", *arguments]
     done = subprocess.run(script, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 2
@@ -263,13 +344,22 @@ def test_invalid_arguments_of_short_texts(tmp_path: Path, arguments: list[str], 
 
 
 def test_names_and_numbers_are_varied_on_both_sides(tmp_path: Path) -> None:
-    pairs = [(f"Tom's dog number {i} bit Mary.", f"Toms Hund Nummer {i} biss Maria.") for i in range(200, 400)]
+    pairs = [
+        (f"Tom's dog number {i} bit Mary.", f"Toms Hund Nummer {i} biss Maria.")
+        for i in range(200, 400)
+    ]
     pairs += [("Tom's here.", "Er ist hier."), ("He's 5.", "Er ist fünf.")] * 10
-    pairs += [("Tomatoes.", "Tomaten."), ("In 2013.", "Im Jahr 2013."), ("On May 23.", "Am 23. Mai.")] * 20
+    pairs += [
+        ("Tomatoes.", "Tomaten."),
+        ("In 2013.", "Im Jahr 2013."),
+        ("On May 23.", "Am 23. Mai."),
+    ] * 20
     for side, code in enumerate(("en", "de")):
         (tmp_path / f"in.{code}").write_text("".join(f"{pair[side]}\n" for pair in pairs))
     script = [sys.executable, ROOT / "scripts" / "vary_names.py"]
-    done = subprocess.run([*script, "in", "out"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [*script, "in", "out"], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
     assert done.stdout == "280 pairs\n"
     english, german = ((tmp_path / f"out.{code}").read_text().splitlines() for code in ("en", "de"))
     assert [*zip(english[200:], german[200:], strict=True)] == pairs[200:]
@@ -283,12 +373,22 @@ def test_names_and_numbers_are_varied_on_both_sides(tmp_path: Path) -> None:
         assert written[1] == (f"{titles[title]} {rest}" if title in titles else read[1])
         names.add(read[1])
     assert len(names) > 90
-    assert 40 < sum(name == "Tom" for name in (line.partition("'")[0] for line in english[:200])) < 100
-    for code, paths, message in ((1, "no out", "no such file: no.en"), (2, "in no/out", "cannot write no/out")):
-        done = subprocess.run([*script, *paths.split()], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (
+        40 < sum(name == "Tom" for name in (line.partition("'")[0] for line in english[:200])) < 100
+    )
+    for code, paths, message in (
+        (1, "no out", "no such file: no.en"),
+        (2, "in no/out", "cannot write no/out"),
+    ):
+        done = subprocess.run(
+            [*script, *paths.split()], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
         assert (done.returncode, message in done.stderr) == (code, True)
     command = f"{shlex.join(map(str, script))} in out | true"  # nothing reads the output
-    assert subprocess.run(["sh", "-c", command], cwd=tmp_path, capture_output=True, check=True).stderr == b""
+    assert (
+        subprocess.run(["sh", "-c", command], cwd=tmp_path, capture_output=True, check=True).stderr
+        == b""
+    )
 
 
 @pytest.mark.parametrize(
@@ -303,14 +403,18 @@ def test_names_and_numbers_are_varied_on_both_sides(tmp_path: Path) -> None:
 def test_titles_and_genders_of_names_suit_the_sentence(
     tmp_path: Path, english: str, german: str, titles: set[str]
 ) -> None:
-    texts = [f"{a} {b}" for a in "abcdefghijklmnopqrst" for b in "abcdefghijklmnopqrst"]  # different pairs
+    texts = [
+        f"{a} {b}" for a in "abcdefghijklmnopqrst" for b in "abcdefghijklmnopqrst"
+    ]  # different pairs
     for code, text in (("en", english), ("de", german)):
         (tmp_path / f"in.{code}").write_text("".join(f"{text.format(each)}\n" for each in texts))
     script = [sys.executable, ROOT / "scripts" / "vary_names.py"]
     subprocess.run([*script, "in", "out"], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert set(re.findall(r"\b(?:Mr|Mrs|Ms|Dr)\.", (tmp_path / "out.en").read_text())) == titles
     given = (tmp_path / "out.en").read_text().split()
-    assert bool({"Abigail", "Agnes", "Barbara", "Clara", "Sophie", "Ursula", "Wendy"} & {*given}) == ("Mrs." in titles)
+    assert bool(
+        {"Abigail", "Agnes", "Barbara", "Clara", "Sophie", "Ursula", "Wendy"} & {*given}
+    ) == ("Mrs." in titles)
 
 
 @pytest.mark.slow
@@ -326,7 +430,14 @@ def test_scores_of_test_sets_noisy_and_short_inputs(tmp_path: Path) -> None:
     cells = {name: row for name, *row in (line.strip("| ").split(" | ") for line in scores)}
     columns = ("BLEU", "chrF2", "short or loop")
     assert cells["test set"] == [f"{model} {column}" for model in MODELS for column in columns]
-    kinds = ("lowercase", "uppercase", "no_punctuation", "lowercase_no_punctuation", "typos", "no_apostrophes")
+    kinds = (
+        "lowercase",
+        "uppercase",
+        "no_punctuation",
+        "lowercase_no_punctuation",
+        "typos",
+        "no_apostrophes",
+    )
     assert {name, *(f"… with `{kind}`" for kind in kinds)} <= cells.keys()
     assert all(re.fullmatch(r"\d+\.\d ± \d+\.\d|\d+\.0%", cell) for cell in cells[name])
     assert cells[name] != cells["… with `typos`"]  # the noise reaches the model
@@ -337,7 +448,11 @@ def test_scores_of_test_sets_noisy_and_short_inputs(tmp_path: Path) -> None:
     for column, model in enumerate(MODELS):
         num_wrong = 0
         for table in (short, names):
-            rows = [line.strip("| ").split(" | ")[1:] for line in table[2:] if not line.startswith("| all")]
+            rows = [
+                line.strip("| ").split(" | ")[1:]
+                for line in table[2:]
+                if not line.startswith("| all")
+            ]
             counts = [[int(number) for number in row[column].split(" of ")] for row in rows]
             num_wrong += sum(total - correct for correct, total in counts)
         assert sum(line.startswith(f"{model}: ") for line in wrong) == num_wrong
@@ -356,13 +471,17 @@ def test_info_of_a_pretrained_model(bare: CommandLine) -> None:
         "license cc-by-4.0 (weights)",
     ):
         assert text in output
-    assert output.endswith("card see README.md in that directory for the training history and evaluation")
+    assert output.endswith(
+        "card see README.md in that directory for the training history and evaluation"
+    )
 
 
 def test_models_show_license_size_and_scores_of_their_cards(bare: CommandLine) -> None:
     lines = bare.run("models", "--src", "en", "--tgt", "de").out.splitlines()
     (row,) = (" ".join(line.split()) for line in lines if line.startswith("en-de-small "))
-    assert re.fullmatch(r"en-de-small en-de \d+ cc-by-4.0 yes Tatoeba \d\d\.\d, newstest2013 \d\d\.\d", row)
+    assert re.fullmatch(
+        r"en-de-small en-de \d+ cc-by-4.0 yes Tatoeba \d\d\.\d, newstest2013 \d\d\.\d", row
+    )
 
 
 def test_directory_with_the_name_is_ignored_without_model_option(bare: CommandLine) -> None:
@@ -375,12 +494,20 @@ def test_ctranslate2_export_is_found_by_name(bare: CommandLine) -> None:
     pytest.importorskip("ctranslate2")
     bare.run("export", "en-de-small", "--to", "ctranslate2")
     for arguments in ([], ["-m", "en-de-small"]):
-        assert bare("translate", "--engine", "ctranslate2", *arguments, "im thirsty").out == "Ich habe Durst.\n"
+        assert (
+            bare("translate", "--engine", "ctranslate2", *arguments, "im thirsty").out
+            == "Ich habe Durst.\n"
+        )
 
 
 @pytest.mark.slow
 def test_fine_tuning(trained: CommandLine) -> None:
-    options = ["train.steps=1", "train.valid_pairs=5", "train.batch_tokens=256", "data.train=files(train='text')"]
+    options = [
+        "train.steps=1",
+        "train.valid_pairs=5",
+        "train.batch_tokens=256",
+        "data.train=files(train='text')",
+    ]
     changes = [word for option in options for word in ("--set", option)]
     for name, languages in pretrained.DIRECTIONS.items():
         trained.run("train", "--init-from", name, "--run", f"runs/{name}", *changes)
@@ -391,5 +518,9 @@ def test_fine_tuning(trained: CommandLine) -> None:
 
 
 def digests() -> dict[str, str]:
-    files = [path for path in pretrained.DIRECTORY.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+    files = [
+        path
+        for path in pretrained.DIRECTORY.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    ]
     return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}

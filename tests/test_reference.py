@@ -1,6 +1,8 @@
-"""The Transformer compared with `torch.nn.TransformerEncoder` and `TransformerDecoder` with the same weights.
+"""The Transformer compared with `torch.nn.TransformerEncoder` and `TransformerDecoder` with the
+same weights.
 
-Everything runs in float64, so that the tolerance is tight. The tests also document what the model computes.
+Everything runs in float64, so that the tolerance is tight. The tests also document what the model
+computes.
 """
 
 from __future__ import annotations
@@ -74,7 +76,8 @@ def torch_stacks(model: Transformer) -> tuple[nn.TransformerEncoder, nn.Transfor
 
 
 def sinusoids(length: int, dim: int) -> Tensor:
-    """PE(p, 2i) = sin(p / 10000^(2i/d)), PE(p, 2i+1) = cos(p / 10000^(2i/d)); Vaswani et al. 2017, section 3.5."""
+    """PE(p, 2i) = sin(p / 10000^(2i/d)), PE(p, 2i+1) = cos(p / 10000^(2i/d)); Vaswani et al. 2017,
+    section 3.5."""
     table_TD = torch.empty(length, dim, dtype=torch.float64)
     for p in range(length):
         for i in range(dim // 2):
@@ -97,7 +100,9 @@ def random_model(config: ModelConfig) -> Transformer:
 @pytest.mark.parametrize("activation", ["relu", "gelu"])
 @pytest.mark.parametrize("norm", ["post", "pre"])
 def test_transformer_equals_torch_nn(norm: str, activation: str, tied: bool) -> None:
-    config = dataclasses.replace(TINY, norm_position=norm, activation=activation, tie_embeddings=tied, decoder_layers=3)
+    config = dataclasses.replace(
+        TINY, norm_position=norm, activation=activation, tie_embeddings=tied, decoder_layers=3
+    )
     model = random_model(config)
     encoder, decoder = torch_stacks(model)
     source_VD, target_VD, output_VD = (
@@ -113,11 +118,16 @@ def test_transformer_equals_torch_nn(norm: str, activation: str, tied: bool) -> 
     causal_TT = torch.ones(tokens, tokens, dtype=torch.bool).triu(1)
     memory_BSD = encoder(embed(batch.src_BS, source_VD), src_key_padding_mask=padding_BS)
     hidden_BTD = decoder(
-        embed(batch.tgt_in_BT, target_VD), memory_BSD, tgt_mask=causal_TT, memory_key_padding_mask=padding_BS
+        embed(batch.tgt_in_BT, target_VD),
+        memory_BSD,
+        tgt_mask=causal_TT,
+        memory_key_padding_mask=padding_BS,
     )
     logits_NV = (hidden_BTD @ output_VD.t()).flatten(0, 1)[batch.target_index_N]
 
     actual_BSD = model.encode(batch.src_BS, batch.src_mask_BS)
-    actual_NV = model.logits(model(batch.src_BS, batch.src_mask_BS, batch.tgt_in_BT, batch.target_index_N))
+    actual_NV = model.logits(
+        model(batch.src_BS, batch.src_mask_BS, batch.tgt_in_BT, batch.target_index_N)
+    )
     torch.testing.assert_close(actual_BSD, memory_BSD, atol=1e-10, rtol=1e-10)
     torch.testing.assert_close(actual_NV, logits_NV, atol=1e-10, rtol=1e-10)

@@ -18,8 +18,13 @@ from nmt.train.reproduce import _check_data
 def test_reproduced_weights_are_bitwise_identical(nmt: CommandLine) -> None:
     done = nmt.process("reproduce", "runs/tiny").check()  # a new process has another hash seed
     assert "the weights are bitwise identical" in done.out
-    one, other = ((nmt.directory / f"runs/{name}").glob("step-*/model.safetensors") for name in ("tiny", "tiny-again"))
-    assert [path.read_bytes() for path in sorted(one)] == [path.read_bytes() for path in sorted(other)]
+    one, other = (
+        (nmt.directory / f"runs/{name}").glob("step-*/model.safetensors")
+        for name in ("tiny", "tiny-again")
+    )
+    assert [path.read_bytes() for path in sorted(one)] == [
+        path.read_bytes() for path in sorted(other)
+    ]
     scores = [line.split() for line in done.out.splitlines()[1:-1]]
     assert {name for name, _, _ in scores} >= {"valid_loss", "valid_bleu"}
     assert all(before == now for _, before, now in scores)
@@ -46,10 +51,18 @@ def test_differences_in_versions_are_reported(nmt: CommandLine) -> None:
 
 def test_changed_data_raises_unless_allowed(nmt: CommandLine) -> None:
     lines = (nmt.directory / "text.en").read_text().splitlines()
-    write(nmt.directory / "text", ["another one", *lines[1:]], (nmt.directory / "text.de").read_text().splitlines())
+    write(
+        nmt.directory / "text",
+        ["another one", *lines[1:]],
+        (nmt.directory / "text.de").read_text().splitlines(),
+    )
     done = nmt("reproduce", "runs/tiny")
     done.assert_fails(
-        1, "text/train", "changed since runs/tiny was trained", "hint: restore the data", "--allow-changed-data"
+        1,
+        "text/train",
+        "changed since runs/tiny was trained",
+        "hint: restore the data",
+        "--allow-changed-data",
     )
     assert not (nmt.directory / "runs/tiny-again").exists()
     assert nmt("reproduce", "runs/tiny", "--allow-changed-data").code == 3
@@ -61,7 +74,9 @@ def test_changed_start_model_raises(nmt: CommandLine) -> None:
     nmt.train("runs/tuned", "files(train='text')", "--init-from", "runs/start", train__steps="4")
     shutil.rmtree(start)
     nmt.train("runs/start", seed="2")
-    nmt("reproduce", "runs/tuned").assert_fails(1, "the start model has changed since runs/tuned was trained")
+    nmt("reproduce", "runs/tuned").assert_fails(
+        1, "the start model has changed since runs/tuned was trained"
+    )
 
 
 def test_swapped_corpora_have_changed(tmp_path: Path) -> None:
@@ -73,35 +88,53 @@ def test_swapped_corpora_have_changed(tmp_path: Path) -> None:
     with pytest.raises(TrainingError, match="a and b have changed since"):
         _check_data(tmp_path, swapped, allow_changed_data=False)
     with pytest.raises(TrainingError, match="b has changed since"):
-        _check_data(tmp_path, meta | {"recipe": {"train": [("a", "1")], "valid": ("c", "3")}}, allow_changed_data=False)
+        _check_data(
+            tmp_path,
+            meta | {"recipe": {"train": [("a", "1")], "valid": ("c", "3")}},
+            allow_changed_data=False,
+        )
 
 
 def test_an_interrupted_run_with_patience_is_not_one_that_stopped_early(nmt: CommandLine) -> None:
     config = nmt.directory / "runs/tiny/config.yaml"
-    text = config.read_text().replace("  patience: 0\n", "  patience: 8\n").replace("  steps: 20\n", "  steps: 30\n")
+    text = (
+        config.read_text()
+        .replace("  patience: 0\n", "  patience: 8\n")
+        .replace("  steps: 20\n", "  steps: 30\n")
+    )
     config.write_text(text)
-    nmt("reproduce", "runs/tiny").assert_fails(2, "runs/tiny was stopped before its last update", "--resume")
+    nmt("reproduce", "runs/tiny").assert_fails(
+        2, "runs/tiny was stopped before its last update", "--resume"
+    )
 
 
 @pytest.mark.slow
 def test_an_average_with_a_fine_tuned_model_is_rejected(nmt: CommandLine) -> None:
     nmt.train("runs/tuned", "files(train='text')", "--init-from", "runs/tiny", train__steps="2")
     nmt.run("average", "runs/tiny", "runs/tuned", "--share", "0.5", "--run", "runs/mean")
-    nmt("reproduce", "runs/mean").assert_fails(2, "the first weights of runs/mean were imported or averaged")
+    nmt("reproduce", "runs/mean").assert_fails(
+        2, "the first weights of runs/mean were imported or averaged"
+    )
 
 
 def test_runs_that_were_not_trained_are_rejected(nmt: CommandLine) -> None:
-    nmt("reproduce", "runs/tiny", "--run", "runs/../runs/tiny").assert_fails(2, "runs/tiny cannot reproduce itself")
+    nmt("reproduce", "runs/tiny", "--run", "runs/../runs/tiny").assert_fails(
+        2, "runs/tiny cannot reproduce itself"
+    )
     shutil.copytree(nmt.directory / "runs/tiny", nmt.directory / "runs/other")
     nmt.run("average", "runs/tiny", "runs/other", "--share", "0.5", "--run", "runs/mean")
     for _ in range(2):
-        nmt("reproduce", "runs/mean").assert_fails(2, "the first weights of runs/mean were imported or averaged")
+        nmt("reproduce", "runs/mean").assert_fails(
+            2, "the first weights of runs/mean were imported or averaged"
+        )
         nmt.run("train", "--run", "runs/mean", "--resume", "--set", "train.steps=2")
 
 
 def test_the_current_directory_is_reproduced_next_to_it(nmt: CommandLine) -> None:
     inside = CommandLine(nmt.directory / "runs/tiny", {"NMT_DATA": str(nmt.directory / "data")})
-    inside("reproduce", ".").assert_fails(1, "no such file: text.en")  # the data is relative to another directory
+    inside("reproduce", ".").assert_fails(
+        1, "no such file: text.en"
+    )  # the data is relative to another directory
     assert not (nmt.directory / "runs/tiny-again").exists()
 
 
@@ -130,14 +163,18 @@ def test_damaged_record_raises(nmt: CommandLine) -> None:
 def test_changed_tokenizer_raises(nmt: CommandLine) -> None:
     path = nmt.directory / "runs/tiny/data.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"tokenizer": "0" * 64}))
-    nmt("reproduce", "runs/tiny").assert_fails(1, "the tokenizer has changed since runs/tiny was trained")
+    nmt("reproduce", "runs/tiny").assert_fails(
+        1, "the tokenizer has changed since runs/tiny was trained"
+    )
 
 
 @pytest.mark.slow
 def test_interrupted_reproduction_is_resumed(nmt: CommandLine) -> None:
     corpus, long = "files(train='text')", {"train__steps": "100", "train__valid_every": "20"}
     nmt.train("runs/long", corpus, **long)
-    (nmt.directory / "runs/long-again").mkdir()  # of a process that was killed before its first checkpoint
+    (
+        nmt.directory / "runs/long-again"
+    ).mkdir()  # of a process that was killed before its first checkpoint
     shutil.copy(nmt.directory / "runs/long/config.yaml", nmt.directory / "runs/long-again")
     process = nmt.start("reproduce", "runs/long")
     wait_until(process, lambda: list((nmt.directory / "runs/long-again").glob("step-*")))
@@ -169,4 +206,6 @@ def test_corpora_with_equal_names_are_both_compared(nmt: CommandLine) -> None:
     meta = json.loads(path.read_text())
     meta["recipe"]["train"].insert(0, [meta["recipe"]["train"][0][0], "0" * 64])
     path.write_text(json.dumps(meta))
-    nmt("reproduce", "runs/tiny").assert_fails(1, "text/train has changed since runs/tiny was trained")
+    nmt("reproduce", "runs/tiny").assert_fails(
+        1, "text/train has changed since runs/tiny was trained"
+    )

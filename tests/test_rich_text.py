@@ -24,7 +24,9 @@ from nmt.documents.rich_text import (
 from nmt.translation.segments import FixedSpan
 
 TREES = st.recursive(
-    st.text("ab \n", max_size=5), lambda inner: st.lists(inner, max_size=4) | st.tuples(inner), max_leaves=10
+    st.text("ab \n", max_size=5),
+    lambda inner: st.lists(inner, max_size=4) | st.tuples(inner),
+    max_leaves=10,
 )
 """A string is text, a list a sequence, and a tuple an element."""
 
@@ -62,14 +64,18 @@ def pieces(rich: RichText, pattern: str) -> Iterator[tuple[int, int]]:
 
 
 WITH_MARKERS = st.recursive(
-    st.text("a 1*", max_size=3), lambda inner: st.lists(inner, max_size=4) | st.tuples(inner), max_leaves=10
+    st.text("a 1*", max_size=3),
+    lambda inner: st.lists(inner, max_size=4) | st.tuples(inner),
+    max_leaves=10,
 )
 
 
 @given(TREES)
 def test_any_nested_text_is_written(tree: object) -> None:
     rich = build(tree)
-    elements = {int(element.get("id")): "".join(element.itertext()) for element in xml(rich).iter("g")}
+    elements = {
+        int(element.get("id")): "".join(element.itertext()) for element in xml(rich).iter("g")
+    }
     assert elements == {tag.id: rich.text[tag.start : tag.end] for tag in rich.tags}
     moved = reverse_words(rich)  # tags may cross now
     assert "".join(xml(moved).itertext()) == moved.text
@@ -83,7 +89,9 @@ def test_parts_are_joined_to_the_same_text(tree: object) -> None:
     if not spans:
         return
     edges = [0, *(edge for span in spans for edge in span), len(rich.text)]
-    between = [RichText(rich.text[start:end]) for start, end in zip(edges[::2], edges[1::2], strict=True)]
+    between = [
+        RichText(rich.text[start:end]) for start, end in zip(edges[::2], edges[1::2], strict=True)
+    ]
     pairs = zip(between, cut(rich, spans), strict=False)
     joined = join([*(part for pair in pairs for part in pair), between[-1]])
     assert joined.text == rich.text
@@ -92,7 +100,11 @@ def test_parts_are_joined_to_the_same_text(tree: object) -> None:
     for old in rich.tags:
         words = "".join(rich.text[old.start : old.end].split())
         assert (
-            "".join("".join(joined.text[tag.start : tag.end].split()) for tag in joined.tags if tag.id == old.id)
+            "".join(
+                "".join(joined.text[tag.start : tag.end].split())
+                for tag in joined.tags
+                if tag.id == old.id
+            )
             == words
         )
 
@@ -102,7 +114,9 @@ def test_sections_keep_what_is_between_them(tree: object) -> None:
     rich = build(tree)
     sections = Sections(rich, re.compile("\n"))
     assert sections.join(sections.blocks) == rich
-    assert [block.text for block in sections.blocks] == [line.strip() for line in rich.text.split("\n") if line.strip()]
+    assert [block.text for block in sections.blocks] == [
+        line.strip() for line in rich.text.split("\n") if line.strip()
+    ]
     translated = sections.join([reverse_words(block) for block in sections.blocks])
     assert translated.text.count("\n") == rich.text.count("\n")
     assert {tag.id for tag in translated.tags} == {tag.id for tag in rich.tags}
@@ -136,7 +150,10 @@ def test_fixed_spans_are_in_their_part() -> None:
 
 def test_fixed_tags_are_where_their_text_is() -> None:
     tags = (Tag(0, 1, 0), Tag(0, 1, 1))
-    assert with_fixed_tags(RichText("a x b x", tags), {0: "x", 1: "x"}).tags == (Tag(2, 3, 0), Tag(6, 7, 1))
+    assert with_fixed_tags(RichText("a x b x", tags), {0: "x", 1: "x"}).tags == (
+        Tag(2, 3, 0),
+        Tag(6, 7, 1),
+    )
     assert with_fixed_tags(RichText("a b", tags), {0: "x"}).tags == tags
     assert with_fixed_tags(RichText("a xy", (Tag(3, 4, 0), Tag(0, 1, 1))), {1: "xy"}).tags == (
         Tag(0, 1, 1),
@@ -149,7 +166,9 @@ def test_markers_are_taken_out_and_inserted(tree: object) -> None:
     rich = build(tree)
     without, markers = without_markers(rich)
     assert with_markers(without, markers) == rich
-    assert len(without.text) + sum(len(marker.text) for marker in markers.values()) == len(rich.text)
+    assert len(without.text) + sum(len(marker.text) for marker in markers.values()) == len(
+        rich.text
+    )
     moved = with_markers(reverse_words(without), markers)
     assert {tag.id for tag in moved.tags} == {tag.id for tag in rich.tags}
     for tag in moved.tags:
@@ -159,12 +178,26 @@ def test_markers_are_taken_out_and_inserted(tree: object) -> None:
 
 def test_markers_follow_a_word() -> None:
     for text, tagged, is_marker in (
-        ("a[1] b", "[1]", True), ("a12 b", "12", True), ("a* b", "*", True), ("a.[ab] b", "[ab]", True),
-        ("a,1 b", "1", True), ("m2.", "2", True), ("a(3) b", "(3)", True),
-        ("a [1]", "[1]", False), ("H2O", "2", False), ("dogs", "s", False), ("a-19", "-19", False),
-        ("a-19", "19", False), ("CO2 b", "2", False), ("$50", "50", False), ("3.2 b", "2", False),
-        ("(5) b", "5", False), ("10:30", "30", False), ("价50。", "50", False), ("a2024", "2024", False),
-    ):  # fmt: skip
+        ("a[1] b", "[1]", True),
+        ("a12 b", "12", True),
+        ("a* b", "*", True),
+        ("a.[ab] b", "[ab]", True),
+        ("a,1 b", "1", True),
+        ("m2.", "2", True),
+        ("a(3) b", "(3)", True),
+        ("a [1]", "[1]", False),
+        ("H2O", "2", False),
+        ("dogs", "s", False),
+        ("a-19", "-19", False),
+        ("a-19", "19", False),
+        ("CO2 b", "2", False),
+        ("$50", "50", False),
+        ("3.2 b", "2", False),
+        ("(5) b", "5", False),
+        ("10:30", "30", False),
+        ("价50。", "50", False),
+        ("a2024", "2024", False),
+    ):
         start = text.rindex(tagged)
         rich = RichText(text, (Tag(start, start + len(tagged), 0),))
         assert bool(without_markers(rich)[1]) == is_marker
@@ -173,7 +206,12 @@ def test_markers_follow_a_word() -> None:
 
 
 def test_adjacent_markers_are_taken_out() -> None:
-    rich = RichText("a1,2[3] b", tuple(Tag(*span, i) for i, span in enumerate([(1, 2), (2, 3), (3, 4), (4, 7)])))
+    rich = RichText(
+        "a1,2[3] b", tuple(Tag(*span, i) for i, span in enumerate([(1, 2), (2, 3), (3, 4), (4, 7)]))
+    )
     without, markers = without_markers(rich)
-    assert (without.text, [marker.text for marker in markers.values()]) == ("a b", ["1", ",", "2", "[3]"])
+    assert (without.text, [marker.text for marker in markers.values()]) == (
+        "a b",
+        ["1", ",", "2", "[3]"],
+    )
     assert with_markers(without, markers) == rich

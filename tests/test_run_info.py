@@ -32,7 +32,9 @@ def test_collect_returns_all_information(nmt: CommandLine) -> None:
     assert (session["step"], session["device"], session["processes"]) == (0, "cpu", 1)
     assert session["environment"].keys() == environment().keys()
     assert session["environment"]["threads"] == 1
-    assert info["tokenizer"]["sha256"] == hashlib.sha256((run / "spm.model").read_bytes()).hexdigest()
+    assert (
+        info["tokenizer"]["sha256"] == hashlib.sha256((run / "spm.model").read_bytes()).hexdigest()
+    )
     (corpus,) = info["data"]["train"]
     assert re.fullmatch(r"[0-9a-f]{64}", corpus["sha256"])
     assert info["training"]["updates"] == info["training"]["total_updates"] == 20
@@ -42,13 +44,20 @@ def test_collect_returns_all_information(nmt: CommandLine) -> None:
     (test,) = [test for test in info["tests"] if test["test"] == "probe.en"]
     assert test["lines"] == 1
     assert "version:" in test["scores"][0]["signature"]
-    weights = sum(size for size in (path.stat().st_size for path in run.glob("step-*/model.safetensors")))
+    weights = sum(
+        size for size in (path.stat().st_size for path in run.glob("step-*/model.safetensors"))
+    )
     assert info["bytes"] > weights
     assert 0.9 < 4 * info["parameters"] * len(info["checkpoints"]) / weights <= 1
 
 
 def test_describe_includes_options_that_differ_from_the_defaults(tmp_path: Path) -> None:
-    options = ("model.kv_heads=1", "model.attention_window=3", "model.activation=swiglu", "train.steps=2")
+    options = (
+        "model.kv_heads=1",
+        "model.attention_window=3",
+        "model.activation=swiglu",
+        "train.steps=2",
+    )
     for name, changes in {"variant": options, "rnn": ("model.arch=rnn", "train.steps=2")}.items():
         train(tiny.config(tmp_path, *changes), tmp_path / name)
     (line,) = describe(collect(tmp_path / "variant"))["model"]
@@ -56,7 +65,16 @@ def test_describe_includes_options_that_differ_from_the_defaults(tmp_path: Path)
     assert collect(tmp_path / "variant")["model"]["attention_window"] == 3
     info = collect(tmp_path / "rnn")
     assert describe(info)["model"][0].endswith("layers, dimension 16")
-    used = {"arch", "dim", "encoder_layers", "decoder_layers", "dropout", "tie_embeddings", "output_bias", "source_eos"}
+    used = {
+        "arch",
+        "dim",
+        "encoder_layers",
+        "decoder_layers",
+        "dropout",
+        "tie_embeddings",
+        "output_bias",
+        "source_eos",
+    }
     assert set(info["model"]) == used
 
 
@@ -68,23 +86,38 @@ def test_origins_of_imported_ancestors_teachers_and_translators_are_recorded(
     data = json.loads((run / "data.json").read_text())
     best = discovery.find_model(run).checkpoint.name
     records = {
-        name: parent_record(discovery.find_model(run)) | {"imported": [{"source": name, "license": "cc-by-4.0"}]}
+        name: parent_record(discovery.find_model(run))
+        | {"imported": [{"source": name, "license": "cc-by-4.0"}]}
         for name in ("start", "teacher", "translator")
     }
     models = {
-        "derived_from": [records["start"]], "teacher": records["teacher"], "translators": 2 * [records["translator"]],
-    }  # fmt: skip
+        "derived_from": [records["start"]],
+        "teacher": records["teacher"],
+        "translators": 2 * [records["translator"]],
+    }
     (run / "data.json").write_text(json.dumps(data | models))
     assert [line.split(",")[0] for line in describe(collect(run))["derived"]] == [
-        f"fine-tuned from run/{best}", f"distilled from run/{best}", f"trained on translations of run/{best}",
-        "imported: start", "imported: teacher", "imported: translator",
-    ]  # fmt: skip
+        f"fine-tuned from run/{best}",
+        f"distilled from run/{best}",
+        f"trained on translations of run/{best}",
+        "imported: start",
+        "imported: teacher",
+        "imported: translator",
+    ]
     imported = parent_record(discovery.find_model(run))["imported"]
     assert [each["source"] for each in imported] == ["start", "teacher", "translator", "translator"]
-    data = json.loads((run / "data.json").read_text()) | {"imported": {"source": "export", "license": "not specified"}}
+    data = json.loads((run / "data.json").read_text()) | {
+        "imported": {"source": "export", "license": "not specified"}
+    }
     (run / "data.json").write_text(json.dumps(data))
     imported = parent_record(discovery.find_model(run))["imported"]
-    assert [each["source"] for each in imported] == ["export", "start", "teacher", "translator", "translator"]
+    assert [each["source"] for each in imported] == [
+        "export",
+        "start",
+        "teacher",
+        "translator",
+        "translator",
+    ]
 
 
 def test_info_fits_on_one_screen(trained: CommandLine) -> None:
@@ -95,17 +128,27 @@ def test_info_fits_on_one_screen(trained: CommandLine) -> None:
     assert max(map(len, lines)) <= 120
     subjects = [line.split(" ")[0] for line in lines[1:] if not line.startswith(" ")]
     assert subjects == [*describe(collect(trained.directory / "runs/tiny"))]
-    assert {"model", "tokenizer", "data", "training", "sessions", "curve", "best", "disk"} <= {*subjects}
+    assert {"model", "tokenizer", "data", "training", "sessions", "curve", "best", "disk"} <= {
+        *subjects
+    }
     assert json.loads(trained("info", "--json").out)["name"] == "tiny"
-    trained("info", "runs").assert_fails(1, "runs has no checkpoint", "choose a directory under runs/")
+    trained("info", "runs").assert_fails(
+        1, "runs has no checkpoint", "choose a directory under runs/"
+    )
     run = trained.directory / "runs/tiny"
     step = max(run.glob("step-*"))
-    trained("info", step).assert_fails(1, f"{step} is a checkpoint, not a run", f"name its run: {run}")
+    trained("info", step).assert_fails(
+        1, f"{step} is a checkpoint, not a run", f"name its run: {run}"
+    )
     (trained.directory / "runs/new run").mkdir()
     (trained.directory / "runs/new run/config.yaml").touch()
-    trained("info", "runs/new run").assert_fails(1, "runs/new run has no checkpoint", "choose a directory under runs/")
+    trained("info", "runs/new run").assert_fails(
+        1, "runs/new run has no checkpoint", "choose a directory under runs/"
+    )
     shutil.copytree(step, trained.directory / "runs/incomplete" / step.name)
-    trained("info", "runs/incomplete").assert_fails(1, "runs/incomplete/config.yaml is missing", "restore")
+    trained("info", "runs/incomplete").assert_fails(
+        1, "runs/incomplete/config.yaml is missing", "restore"
+    )
     (trained.directory / "runs/new run/sessions.jsonl").touch()
     hint = "nmt train --run 'runs/new run' --resume"
     trained("info", "runs/new run").assert_fails(1, "runs/new run has no checkpoint", hint)
@@ -117,8 +160,17 @@ def test_damaged_records_are_left_out(nmt: CommandLine) -> None:
     for changes in (
         {"recipe": [1], "mix": 5, "pairs": [1], "dropped": "x"},
         {"mix": [{"pairs_per_epoch": "3", "pairs": 1}]},
-        {"recipe": {"train": 1, "valid": None}, "mix": [1, {"pairs_per_epoch": "3", "pairs": 1}], "translators": 7},
-        {"pairs": {"train": None}, "dropped": {"a": "b"}, "derived_from": [{"model": "m"}], "teacher": 5},
+        {
+            "recipe": {"train": 1, "valid": None},
+            "mix": [1, {"pairs_per_epoch": "3", "pairs": 1}],
+            "translators": 7,
+        },
+        {
+            "pairs": {"train": None},
+            "dropped": {"a": "b"},
+            "derived_from": [{"model": "m"}],
+            "teacher": 5,
+        },
         {"imported": {"source": ["a"], "license": ["mit"], "original": {"source": "b"}}},
     ):
         path.write_text(json.dumps(data | changes))
@@ -163,13 +215,17 @@ def test_damaged_or_missing_records_are_omitted(nmt: CommandLine) -> None:
     (run / "sessions.jsonl").write_text('{"step": 1}\n{"started')
     (run / "data.json").write_text('{"max_source_length": 9}')
     (run / "metrics.jsonl").unlink()
-    (run / "comparison.json").write_text('{"start": "", "checkpoint": "", "search": "", "tests": [{}]}')
+    (run / "comparison.json").write_text(
+        '{"start": "", "checkpoint": "", "search": "", "tests": [{}]}'
+    )
     lines = describe(collect(run))
     assert "sessions" not in lines
     assert "curve" not in lines
     assert "comparison" not in lines
     nmt.run("info", "runs/tiny")
-    empty = dict.fromkeys(("recipe", "mix", "pairs", "dropped", "derived_from", "imported", "teacher", "translators"))
+    empty = dict.fromkeys(
+        ("recipe", "mix", "pairs", "dropped", "derived_from", "imported", "teacher", "translators")
+    )
     (run / "data.json").write_text(json.dumps(empty | {"max_source_length": 9}))
     nmt.run("info", "runs/tiny")
 
@@ -205,7 +261,10 @@ def test_best_validation_belongs_to_the_best_checkpoint(nmt: CommandLine) -> Non
         path = run / f"step-{step:06d}" / "meta.json"
         meta = json.loads(path.read_text())
         meta["progress"] |= {"best": 9.0, "validations_since_best": int(step == 20)}
-        meta["progress"]["scores"] |= {"valid_bleu": best_metric_value, "best_metric_value": best_metric_value}
+        meta["progress"]["scores"] |= {
+            "valid_bleu": best_metric_value,
+            "best_metric_value": best_metric_value,
+        }
         path.write_text(json.dumps(meta))
     best = collect(run)["best"]
     assert (best["checkpoint"], best["validation"]["valid_bleu"]) == ("step-000010", 9.0)
@@ -215,10 +274,15 @@ def test_unknown_json_files_are_ignored(nmt: CommandLine) -> None:
     directory = nmt.directory / "runs/tiny/eval"
     directory.mkdir(exist_ok=True)
     scores = '[{"name": "BLEU", "value": "high", "signature": ""}]'
-    reports = ('{"test": "x", "scores": [{}]}', f'{{"model": "m", "test": "t", "search": "s", "scores": {scores}}}')
+    reports = (
+        '{"test": "x", "scores": [{}]}',
+        f'{{"model": "m", "test": "t", "search": "s", "scores": {scores}}}',
+    )
     for number, text in enumerate(("[]", "{", "{}", *reports, '{"model": 1, "scores": 2}')):
         (directory / f"{number}.json").write_text(text)
-    (nmt.directory / "runs/tiny/sessions.jsonl").write_text('{"started": "", "step": 1, "environment": {}}\n[]\n')
+    (nmt.directory / "runs/tiny/sessions.jsonl").write_text(
+        '{"started": "", "step": 1, "environment": {}}\n[]\n'
+    )
     with open(nmt.directory / "runs/tiny/metrics.jsonl", "a", encoding="utf-8") as log:
         log.write('{"step": 21, "valid_loss": 1.0, "valid_bleu": null}\n')
     nmt.run("info", "runs/tiny")
@@ -249,10 +313,17 @@ def test_scores_name_their_checkpoint_and_the_card_has_those_of_the_best(nmt: Co
         evaluate(nmt, "--model", f"runs/tiny/{name}")
     info = collect(nmt.directory / "runs/tiny")
     lines = describe(info)["test"]
-    assert [line.partition(":")[0] for line in lines if "probe.en" in line] == ["step-000010", "step-000020"]
+    assert [line.partition(":")[0] for line in lines if "probe.en" in line] == [
+        "step-000010",
+        "step-000020",
+    ]
     card = (nmt.directory / "runs/tiny" / CARD).read_text()
     results = yaml.safe_load(card.split("---\n", 2)[1])["model-index"][0]["results"]
     assert [result["dataset"]["name"] for result in results] == ["probe.en"]
     (report,) = (nmt.directory / "runs/tiny/eval" / best).glob("probe*.json")
-    report.write_text(json.dumps(json.loads(report.read_text()) | {"weights": "those of an earlier average"}))
-    assert [test["model"] for test in collect(nmt.directory / "runs/tiny")["tests"]] == [f"runs/tiny/{other}"]
+    report.write_text(
+        json.dumps(json.loads(report.read_text()) | {"weights": "those of an earlier average"})
+    )
+    assert [test["model"] for test in collect(nmt.directory / "runs/tiny")["tests"]] == [
+        f"runs/tiny/{other}"
+    ]

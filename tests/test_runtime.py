@@ -41,7 +41,9 @@ class Candidates:
         self.seconds = {"fp32": fp32, "bf16": bf16}
 
     def fastest(self, task: str = "a task", version: str = "1") -> str:
-        return autotune.select_fastest(task, version, {name: self.run(name) for name in self.runs}, 1e6)
+        return autotune.select_fastest(
+            task, version, {name: self.run(name) for name in self.runs}, 1e6
+        )
 
     def run(self, name: str) -> Callable[[], object]:
         def run() -> None:
@@ -55,11 +57,17 @@ def logged(capsys: pytest.CaptureFixture[str]) -> list[str]:
     return [line for line in capsys.readouterr().err.splitlines() if "is the fastest" in line]
 
 
-@pytest.mark.parametrize(("fp32", "bf16", "expected"), [(0.02, 0.001, "bf16"), (0.001, 0.02, "fp32")])
+@pytest.mark.parametrize(
+    ("fp32", "bf16", "expected"), [(0.02, 0.001, "bf16"), (0.001, 0.02, "fp32")]
+)
 def test_fastest_is_selected_and_logged_once(
-    fp32: float, bf16: float, expected: str, rates_file: Path, new_process: Callable[[], None],
+    fp32: float,
+    bf16: float,
+    expected: str,
+    rates_file: Path,
+    new_process: Callable[[], None],
     capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+) -> None:
     candidates = Candidates(fp32, bf16)
     assert candidates.fastest() == expected
     (line,) = logged(capsys)
@@ -101,11 +109,23 @@ def test_each_task_version_processor_and_thread_count_is_measured(
 @pytest.mark.parametrize(
     "content",
     [
-        b"", b"{", b"\xff", b"[]", b"3", b"null", b'{"KEY": {}}', b'{"KEY": []}', b'{"KEY": {"fp32": 1}}',
-        b'{"KEY": {"fp32": "a", "bf16": 2}}', b'{"KEY": {"fp32": NaN, "bf16": 2}}', b'{"KEY": {"int4": 1, "fp8": 2}}',
+        b"",
+        b"{",
+        b"\xff",
+        b"[]",
+        b"3",
+        b"null",
+        b'{"KEY": {}}',
+        b'{"KEY": []}',
+        b'{"KEY": {"fp32": 1}}',
+        b'{"KEY": {"fp32": "a", "bf16": 2}}',
+        b'{"KEY": {"fp32": NaN, "bf16": 2}}',
+        b'{"KEY": {"int4": 1, "fp8": 2}}',
     ],
-)  # fmt: skip
-def test_damaged_cache_file_is_replaced(content: bytes, rates_file: Path, new_process: Callable[[], None]) -> None:
+)
+def test_damaged_cache_file_is_replaced(
+    content: bytes, rates_file: Path, new_process: Callable[[], None]
+) -> None:
     Candidates(0.0, 0.01).fastest()
     (key,) = json.loads(rates_file.read_text())
     rates_file.write_bytes(content.replace(b"KEY", key.encode()))
@@ -132,7 +152,9 @@ def test_without_home_directory_nothing_is_cached(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("fast", ["fp32", "bf16"])
-def test_native_engine_selects_its_fastest_precision(fast: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_native_engine_selects_its_fastest_precision(
+    fast: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Matrix:
         def __init__(self, weight_OI: object, bias_O: object, precision: str) -> None:
             self.precision = precision
@@ -172,7 +194,9 @@ def test_training_measurement_keeps_the_random_state(
         ("int8", "cuda:0", True, "int8 needs a CPU"),
     ],
 )
-def test_unsupported_precision_raises(precision: str, device: str, inference: bool, message: str) -> None:
+def test_unsupported_precision_raises(
+    precision: str, device: str, inference: bool, message: str
+) -> None:
     with pytest.raises(UsageError, match=message):
         runtime.check_precision(precision, device, inference=inference)
     for supported in ("auto", "fp32", "bf16"):

@@ -97,7 +97,8 @@ def run(
 
 
 def forced_log_prob(model: Transformer, row: int, ids: list[int]) -> float:
-    """Return the log-probability of a translation and its end token from an uncached forward pass."""
+    """Return the log-probability of a translation and its end token from an uncached forward
+    pass."""
     log_p_TV, _ = forced(model, SOURCES[row], ids)
     return log_prob_of(log_p_TV, ids)
 
@@ -157,7 +158,8 @@ def assert_equal(
 
 @torch.inference_mode()
 def forced(model: Transformer, source: list[int], ids: list[int]) -> tuple[Tensor, Tensor]:
-    """Return the log-probabilities and cross-attention of a translation from an uncached forward pass."""
+    """Return the log-probabilities and cross-attention of a translation from an uncached forward
+    pass."""
     source_1S = torch.tensor([source])
     mask_1S = torch.ones_like(source_1S, dtype=torch.bool)
     hidden_1SD = model.encode(source_1S, mask_1S)
@@ -202,7 +204,9 @@ def test_a_wide_beam_equals_exhaustive_search(seed: int, penalty: float, end_bia
         score = log_prob_of(log_p_TV, ids) / gnmt_norm(len(ids) + 1, penalty)
         scored.append((score, ids))
     scored.sort(reverse=True)
-    search = parse_search(f"beam(beam_size={len(translations)}, top_beams=5, length_penalty={penalty})")
+    search = parse_search(
+        f"beam(beam_size={len(translations)}, top_beams=5, length_penalty={penalty})"
+    )
     request = SearchRequest([source], np.array([limit]), BOS, EOS)
     (hypotheses,) = search(TorchModel([model]), request)
     for h, (score, ids) in zip(hypotheses, scored[:5], strict=True):
@@ -278,12 +282,16 @@ def test_impossible_beams_never_become_hypotheses(size: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("spec", [*N_BEST, "mbr(candidates='beam(beam_size=4, top_beams=4)', n_best=2)"])
+@pytest.mark.parametrize(
+    "spec", [*N_BEST, "mbr(candidates='beam(beam_size=4, top_beams=4)', n_best=2)"]
+)
 def test_log_probs_equal_teacher_forced_log_probs(seed: int, spec: str) -> None:
     model = make_model(seed)
     for row, hypotheses in enumerate(run(model, spec)):
         for hypothesis in hypotheses:
-            assert hypothesis.log_prob == pytest.approx(forced_log_prob(model, row, hypothesis.ids), abs=1e-4)
+            assert hypothesis.log_prob == pytest.approx(
+                forced_log_prob(model, row, hypothesis.ids), abs=1e-4
+            )
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -356,15 +364,21 @@ class Scripted:
     def __init__(self, logits_TV: Tensor) -> None:
         self.log_p_TV, self.steps = logits_TV.log_softmax(-1).numpy(), 0
 
-    def init_search_state(self, sources: Sequence[Sequence[int]], *, track_attention: bool = False) -> Scripted:
+    def init_search_state(
+        self, sources: Sequence[Sequence[int]], *, track_attention: bool = False
+    ) -> Scripted:
         return self
 
     def step(self, request: StepRequest) -> StepResult:
         self.steps += 1
-        return best_tokens(self.log_p_TV[self.steps - 1][None].repeat(len(request.tokens_R), 0), request)
+        return best_tokens(
+            self.log_p_TV[self.steps - 1][None].repeat(len(request.tokens_R), 0), request
+        )
 
 
-@pytest.mark.parametrize("spec", ["beam(beam_size=2)", "diverse(beam_size=2, groups=1)", "constrained(beam_size=2)"])
+@pytest.mark.parametrize(
+    "spec", ["beam(beam_size=2)", "diverse(beam_size=2, groups=1)", "constrained(beam_size=2)"]
+)
 def test_a_beam_that_wins_only_at_the_length_limit_is_continued(spec: str) -> None:
     max_length_norm = gnmt_norm(13)
     p_TV = torch.full((13, VOCABULARY), math.exp(-100))
@@ -517,7 +531,9 @@ def test_a_high_diversity_penalty_changes_the_first_token() -> None:
                 num_tokens += len({h.ids[0] for h in hypotheses if h.ids})
         return num_tokens
 
-    diverse = num_first_tokens("diverse(beam_size=4, groups=4, top_beams=4, diversity_penalty=50.0)")
+    diverse = num_first_tokens(
+        "diverse(beam_size=4, groups=4, top_beams=4, diversity_penalty=50.0)"
+    )
     assert diverse > num_first_tokens("beam(beam_size=4, top_beams=4)")
 
 
@@ -532,7 +548,9 @@ def contains(ids: list[int], constraint: list[int]) -> bool:
 def test_constraints_appear(seed: int, limit: int) -> None:
     constraints = [[[4, 4, 5], [6]], [], [[5, 6, 5]]]
     model = make_model(seed, end_bias=2.0)
-    results = run(model, "constrained(beam_size=6, top_beams=2)", [limit] * 3, constraints=constraints)
+    results = run(
+        model, "constrained(beam_size=6, top_beams=2)", [limit] * 3, constraints=constraints
+    )
     assert all(results)
     for hypotheses, expected in zip(results, constraints, strict=True):
         num_required = sum(map(len, expected))
@@ -554,7 +572,7 @@ def test_constrained_search_with_a_wide_beam_equals_exhaustive_search(seed: int)
                 best_ids = ids
                 best_score = score
     constraints = [[[4, 5], [6]], [], []]
-    (hypotheses, *_) = run(model, "constrained(beam_size=300)", [4, 4, 4], constraints=constraints)
+    hypotheses, *_ = run(model, "constrained(beam_size=300)", [4, 4, 4], constraints=constraints)
     assert hypotheses[0].ids == best_ids
 
 
@@ -647,7 +665,9 @@ def test_constraints_follow_the_prefix() -> None:
         assert hypotheses[0].ids == [6, 6, 6, 4, 5]
 
 
-@pytest.mark.parametrize("spec", ["sample(top_k=1)", "sample(top_p=1e-4)", "sample(temperature=1e-4)"])
+@pytest.mark.parametrize(
+    "spec", ["sample(top_k=1)", "sample(top_p=1e-4)", "sample(temperature=1e-4)"]
+)
 def test_sampling_from_the_most_probable_token_equals_greedy(spec: str) -> None:
     model = make_model(1)
     assert_equal_ids(run(model, spec), run(model, "greedy"))
@@ -657,7 +677,9 @@ def test_sampling_from_the_most_probable_token_equals_greedy(spec: str) -> None:
     ("options", "temperature", "kept"),
     [("", 1.0, 7), (", temperature=0.5", 0.5, 7), (", top_k=3", 1.0, 3)],
 )
-def test_sample_frequencies_match_probabilities(options: str, temperature: float, kept: int) -> None:
+def test_sample_frequencies_match_probabilities(
+    options: str, temperature: float, kept: int
+) -> None:
     model = make_model(4)
     model.output_weight_VD.data.div_(4)
     log_p_TV, _ = forced(model, SOURCES[0], [])
@@ -783,8 +805,14 @@ REQUESTS: dict[str, dict[str, Any]] = {
     "spec",
     [
         *N_BEST,
-        *(spec.format("min_length_ratio=1.0, max_length_ratio=2.0, no_repeat_ngram_size=2") for spec in WITH_OPTIONS),
-        "beam(beam_size=3, top_beams=3, length_penalty=0.6, length_normalization='average', early_stopping=True)",
+        *(
+            spec.format("min_length_ratio=1.0, max_length_ratio=2.0, no_repeat_ngram_size=2")
+            for spec in WITH_OPTIONS
+        ),
+        (
+            "beam(beam_size=3, top_beams=3, length_penalty=0.6, length_normalization='average',"
+            " early_stopping=True)"
+        ),
         "beam(beam_size=40, top_beams=40, min_length_ratio=1.0)",
         "sample(n_best=3, top_k=3, temperature=0.7)",
         "sample(n_best=3, top_p=0.8)",
@@ -807,7 +835,9 @@ def test_the_native_engine_equals_pytorch(spec: str, request_name: str) -> None:
             results = run(tested_model, spec, [6, 9, 2], **options)
             assert_equal(results, expected, tolerance=1e-4)
             log_probs = [h.log_prob for h in all_hypotheses(results)]
-            assert log_probs == pytest.approx([h.log_prob for h in all_hypotheses(expected)], abs=1e-4)
+            assert log_probs == pytest.approx(
+                [h.log_prob for h in all_hypotheses(expected)], abs=1e-4
+            )
 
 
 @given(
@@ -868,7 +898,9 @@ def test_best_candidates_are_selected_from_all_rows(
     for sentence in range(sentences):
         first_row = sentence * width
         rows = range(first_row, first_row + width)
-        expected = sorted(itertools.product(rows, range(k)), key=lambda pair: -total_RK[pair])[:count]
+        expected = sorted(itertools.product(rows, range(k)), key=lambda pair: -total_RK[pair])[
+            :count
+        ]
         num_real = len(expected)
         assert best.rows_NC[sentence, :num_real].tolist() == [row for row, _ in expected]
         assert best.tokens_NC[sentence, :num_real].tolist() == [token for _, token in expected]

@@ -73,28 +73,38 @@ def gated(guards: dict[str, Guard]) -> Iterator[tuple[GatedEngine, Service]]:
     service.close()
 
 
-def translate(client: Client, q: object, source: str = "en", target: str = "de", **other: object) -> Any:
+def translate(
+    client: Client, q: object, source: str = "en", target: str = "de", **other: object
+) -> Any:
     response = client.post("/translate", json={"q": q, "source": source, "target": target, **other})
     assert response.status_code == 200, response.text
     return response.json()
 
 
 def metric(client: Client, name: str) -> float:
-    return float(re.search(rf"^{re.escape(name)} (\S+)$", client.get("/metrics").text, re.MULTILINE)[1])
+    return float(
+        re.search(rf"^{re.escape(name)} (\S+)$", client.get("/metrics").text, re.MULTILINE)[1]
+    )
 
 
 # ---- the API
 
 
-def test_a_text_is_translated_with_confidence_and_warnings(client: Client, guards: dict[str, Guard]) -> None:
+def test_a_text_is_translated_with_confidence_and_warnings(
+    client: Client, guards: dict[str, Guard]
+) -> None:
     expected = next(guards["en-de-small"].stream([["Are we done?"]], details=True))[0]
     assert translate(client, "Are we done?") == {
-        "translatedText": expected.text, "confidence": expected.confidence, "warnings": [],
-    }  # fmt: skip
+        "translatedText": expected.text,
+        "confidence": expected.confidence,
+        "warnings": [],
+    }
 
 
 def test_a_list_is_answered_with_lists(client: Client) -> None:
-    answer = translate(client, ["Are we done?", "", "I'm tired."], alternatives=2, alignment=True, source="auto")
+    answer = translate(
+        client, ["Are we done?", "", "I'm tired."], alternatives=2, alignment=True, source="auto"
+    )
     assert answer["translatedText"] == ["Sind wir fertig?", "", "Ich bin müde."]
     assert {name: len(values) for name, values in answer.items()} == dict.fromkeys(answer, 3)
     assert answer["confidence"][1] is None
@@ -106,19 +116,29 @@ def test_a_list_is_answered_with_lists(client: Client) -> None:
 @pytest.mark.parametrize("kind", ["json", "form", "multipart", "query"])
 def test_every_kind_of_request_is_read(client: Client, guards: dict[str, Guard], kind: str) -> None:
     values = {"q": "Tschüß 👋", "source": "de", "target": "en", "alternatives": "1"}
-    response = client.post("/translate", **{
-        "json": {"json": values}, "form": {"data": values}, "query": {"params": values},
-        "multipart": {"files": {name: (None, value) for name, value in values.items()}},
-    }[kind])  # fmt: skip
+    response = client.post(
+        "/translate",
+        **{
+            "json": {"json": values},
+            "form": {"data": values},
+            "query": {"params": values},
+            "multipart": {"files": {name: (None, value) for name, value in values.items()}},
+        }[kind],
+    )
     search = "beam(beam_size=4, top_beams=2)"
     (expected,) = guards["de-en-small"].stream([["Tschüß 👋"]], search)
-    assert [response.json()["translatedText"], *response.json()["alternatives"]] == [each.text for each in expected]
+    assert [response.json()["translatedText"], *response.json()["alternatives"]] == [
+        each.text for each in expected
+    ]
 
 
 def test_bytes_of_a_form_are_utf8(client: Client) -> None:
     content = "q=Tschüß 👋&source=de&target=de".encode()  # as curl -d sends it
     headers = {"Content-Type": "application/x-www-form-urlencoded"}
-    assert client.post("/translate", content=content, headers=headers).json()["translatedText"] == "Tschüß 👋"
+    assert (
+        client.post("/translate", content=content, headers=headers).json()["translatedText"]
+        == "Tschüß 👋"
+    )
 
 
 @pytest.mark.parametrize(
@@ -131,7 +151,9 @@ def test_bytes_of_a_form_are_utf8(client: Client) -> None:
         ("👋", "de", "en", False),
     ],
 )
-def test_the_source_language_is_detected(client: Client, q: str, target: str, language: str, is_copy: bool) -> None:
+def test_the_source_language_is_detected(
+    client: Client, q: str, target: str, language: str, is_copy: bool
+) -> None:
     answer = translate(client, q, source="auto", target=target)
     assert answer["detectedLanguage"]["language"] == language
     assert 0 <= answer["detectedLanguage"]["confidence"] <= 100
@@ -149,13 +171,19 @@ def test_the_longest_texts_decide_the_language_of_words(client: Client) -> None:
 @pytest.mark.parametrize("format", ["text", "html"])
 def test_the_language_of_each_text_of_a_list_is_detected(client: Client, format: str) -> None:
     english = ["We are not done yet.", "Where is the nearest station?", "Terms and conditions"]
-    german = ["Wir sind noch nicht fertig.", "Wo ist der nächste Bahnhof?", "Speichern und schließen"]
+    german = [
+        "Wir sind noch nicht fertig.",
+        "Wo ist der nächste Bahnhof?",
+        "Speichern und schließen",
+    ]
     mixed = [english[0], german[0], german[1], "", english[1], german[2], english[2]]
     answer = translate(client, mixed, source="auto", target="de", format=format)
     languages = [each["language"] for each in answer["detectedLanguage"]]
     assert languages[:3] + languages[4:] == ["en", "de", "de", "en", "de", "en"]
     for q, translated in zip(mixed, answer["translatedText"], strict=True):
-        assert translate(client, [q], source="auto", target="de", format=format)["translatedText"] == [translated]
+        assert translate(client, [q], source="auto", target="de", format=format)[
+            "translatedText"
+        ] == [translated]
         assert (translated == q) == (q not in english)
     assert not any(answer["warnings"])
 
@@ -170,21 +198,36 @@ def test_a_short_text_in_another_script_has_a_warning(client: Client) -> None:
 @given(st.text(max_size=30), st.sampled_from(["en", "de", "ru", "el", "ja", "hi", "xx"]))
 def test_a_text_is_in_another_script_if_most_of_its_words_are(text: str, language: str) -> None:
     assert not is_in_other_script("The sum of α + β, and 3 µg.", language)
-    assert is_in_other_script(f"{text} {'Привет' * 30}", language) == (language in ("en", "de", "el", "ja"))
+    assert is_in_other_script(f"{text} {'Привет' * 30}", language) == (
+        language in ("en", "de", "el", "ja")
+    )
     assert not is_in_other_script(f"{text} {'hello' * 40}", language)
 
 
 def test_markup_does_not_matter_to_the_detection_of_a_language(client: Client) -> None:
-    link = '<p class="the and of that is not"><a href="https://example.org/this/is/the/english/text/of/that" title="x">'
-    for q, language, other in [("Wir sind noch nicht fertig.", "de", "en"), ("We are not done yet.", "en", "de")]:
+    link = (
+        '<p class="the and of that is not"><a'
+        ' href="https://example.org/this/is/the/english/text/of/that" title="x">'
+    )
+    for q, language, other in [
+        ("Wir sind noch nicht fertig.", "de", "en"),
+        ("We are not done yet.", "en", "de"),
+    ]:
         html = f"<!doctype html><html><body>{link * 3}{q}</a></p>"
         answer = translate(client, html, source="auto", target=other, format="html")
         assert answer["detectedLanguage"]["language"] == language
         assert q not in answer["translatedText"]
-        assert "wrong-source-language" not in translate(client, html, language, other, format="html")["warnings"]
+        assert (
+            "wrong-source-language"
+            not in translate(client, html, language, other, format="html")["warnings"]
+        )
         tagged = f'<body lang="{language}-XX"><p>{q}</p></body>'
-        assert translate(client, tagged, source="auto", target=other, format="html")["detectedLanguage"] == \
-            translate(client, q, source="auto", target=other)["detectedLanguage"]  # fmt: skip
+        assert (
+            translate(client, tagged, source="auto", target=other, format="html")[
+                "detectedLanguage"
+            ]
+            == translate(client, q, source="auto", target=other)["detectedLanguage"]
+        )
 
 
 def test_codes_that_the_language_identification_does_not_have() -> None:
@@ -202,8 +245,12 @@ def test_a_text_in_another_language_has_a_warning(client: Client) -> None:
 
 
 def test_lines_blank_lines_and_spaces_are_preserved(client: Client) -> None:
-    answer = translate(client, "  Are we done?\r\n\r\n\tI'm tired. \n42 dogs bark.\n", alignment=True)
-    assert re.fullmatch(r"  Sind wir fertig\?\r\n\r\n\tIch bin müde\. \n42 .*\n", answer["translatedText"])
+    answer = translate(
+        client, "  Are we done?\r\n\r\n\tI'm tired. \n42 dogs bark.\n", alignment=True
+    )
+    assert re.fullmatch(
+        r"  Sind wir fertig\?\r\n\r\n\tIch bin müde\. \n42 .*\n", answer["translatedText"]
+    )
     separated = translate(client, "Are we done?\x1f\u2028I'm tired.\x85")["translatedText"]
     assert separated == "Sind wir fertig?\x1f\u2028Ich bin müde.\x85"
     words = answer["translatedText"].split()
@@ -219,7 +266,8 @@ def test_texts_are_split_into_lines_and_joined(lines: list[tuple[str, str]], las
     original = "".join(line + end for line, end in lines) + last
     parts = text.split_lines(original)
     copies = [
-        [Translation(part, 0.0, 0.0, alignment=tuple((i, i) for i in range(len(part.split()))))] for part in parts
+        [Translation(part, 0.0, 0.0, alignment=tuple((i, i) for i in range(len(part.split()))))]
+        for part in parts
     ]
     (joined,) = text.join_lines(original, copies)
     assert joined.text == original
@@ -231,16 +279,25 @@ def test_languages_are_those_of_the_models(client: Client) -> None:
         {"code": "de", "name": "German", "targets": ["de", "en"]},
         {"code": "en", "name": "English", "targets": ["de", "en"]},
     ]
-    assert client.get("/frontend/settings").json()["language"]["source"] == {"code": "en", "name": "English"}
+    assert client.get("/frontend/settings").json()["language"]["source"] == {
+        "code": "en",
+        "name": "English",
+    }
     assert client.get("/health").json() == {"status": "ok"}
 
 
 def test_one_direction_has_one_source(gated: tuple[GatedEngine, Service]) -> None:
     with serving(gated[1]) as client:
-        assert [each["targets"] for each in client.get("/languages").json()] == [["de"], ["de", "en"]]
+        assert [each["targets"] for each in client.get("/languages").json()] == [
+            ["de"],
+            ["de", "en"],
+        ]
         response = client.post("/translate", json={"q": "Ja.", "source": "de", "target": "en"})
     assert response.status_code == 400
-    assert response.json()["error"] == "English (en) is not available as a target language from German (de)"
+    assert (
+        response.json()["error"]
+        == "English (en) is not available as a target language from German (de)"
+    )
 
 
 def test_languages_are_named() -> None:
@@ -257,12 +314,20 @@ def test_detect(client: Client) -> None:
 
 
 @pytest.mark.parametrize("origins", ["*", "https://example.org"])
-def test_pages_of_other_sites_may_use_the_api_if_they_are_named(service: Service, origins: str) -> None:
+def test_pages_of_other_sites_may_use_the_api_if_they_are_named(
+    service: Service, origins: str
+) -> None:
     headers = {"Origin": "https://example.org", "Access-Control-Request-Method": "POST"}
     with serving(service, access=Access(origins=frozenset([origins]))) as client:
-        preflight = client.options("/translate", headers=headers | {"Access-Control-Request-Headers": "content-type"})
+        preflight = client.options(
+            "/translate", headers=headers | {"Access-Control-Request-Headers": "content-type"}
+        )
         assert preflight.status_code == 200
-        for response in (preflight, client.get("/languages", headers=headers), client.get("/nowhere", headers=headers)):
+        for response in (
+            preflight,
+            client.get("/languages", headers=headers),
+            client.get("/nowhere", headers=headers),
+        ):
             assert response.headers["access-control-allow-origin"] == origins
             assert "access-control-allow-credentials" not in response.headers
         other = client.get("/languages", headers={"Origin": "https://example.net"})
@@ -271,7 +336,15 @@ def test_pages_of_other_sites_may_use_the_api_if_they_are_named(service: Service
 
 @pytest.mark.parametrize(
     "origin",
-    ["https://example.org", "null", "http://localhost", "http://127.0.0.1:1", "http://127.0.0.1.example.org", "", "*"],
+    [
+        "https://example.org",
+        "null",
+        "http://localhost",
+        "http://127.0.0.1:1",
+        "http://127.0.0.1.example.org",
+        "",
+        "*",
+    ],
 )
 def test_pages_of_other_sites_may_not_use_the_server(client: Client, origin: str) -> None:
     translate(client, "Are we done?")
@@ -280,7 +353,9 @@ def test_pages_of_other_sites_may_not_use_the_server(client: Client, origin: str
     simple = [
         client.post("/translate", data=VALID, headers=headers),
         client.post("/translate", params=VALID, headers=headers),
-        client.post("/translate_file", files={"file": ("a.txt", b"Hi")}, data=VALID, headers=headers),
+        client.post(
+            "/translate_file", files={"file": ("a.txt", b"Hi")}, data=VALID, headers=headers
+        ),
         client.get("/languages", headers=headers),
         client.options("/translate", headers=headers | {"Access-Control-Request-Method": "POST"}),
     ]
@@ -300,14 +375,34 @@ def test_pages_of_the_server_may_use_it(client: Client) -> None:
 
 def test_requests_to_other_names_are_refused(service: Service) -> None:
     own = [
-        "localhost", "LOCALHOST:80", "localhost.", "127.0.0.1", "[::1]", "[0:0::1]:99", "translate.example",
+        "localhost",
+        "LOCALHOST:80",
+        "localhost.",
+        "127.0.0.1",
+        "[::1]",
+        "[0:0::1]:99",
+        "translate.example",
         "[fe80::1]",
-    ]  # fmt: skip
+    ]
     foreign = [
-        "example.org", "localhost.example.org", "127.0.0.2", "[::2]", "[::1", "", "a b", "user@localhost",
-        "localhost@example.org", "localhost/a", "localhost:1:2", "localhost:a", "[localhost]",
-        "127.0.0.1.example.org", "é", "127.1", "2130706433",
-    ]  # fmt: skip
+        "example.org",
+        "localhost.example.org",
+        "127.0.0.2",
+        "[::2]",
+        "[::1",
+        "",
+        "a b",
+        "user@localhost",
+        "localhost@example.org",
+        "localhost/a",
+        "localhost:1:2",
+        "localhost:a",
+        "[localhost]",
+        "127.0.0.1.example.org",
+        "é",
+        "127.1",
+        "2130706433",
+    ]
     access = Access.parse("0.0.0.0", ["Translate.example", "[FE80:0::1]"], [])
     with serving(service, access=access) as client:
         for host in own:
@@ -319,7 +414,9 @@ def test_requests_to_other_names_are_refused(service: Service) -> None:
             answer = client.post("/translate_file", files=file, headers={"Host": host.encode()})
             assert "translatedFileUrl" not in answer.text
         error = client.get("/", headers={"Host": "example.org"}).json()["error"]
-        assert error == "this server does not have the name 'example.org'; see its option --allow-host"
+        assert (
+            error == "this server does not have the name 'example.org'; see its option --allow-host"
+        )
     with serving(service, access=Access(hosts=frozenset(["*"]))) as client:
         assert client.get("/health", headers={"Host": "example.org"}).is_success
 
@@ -347,10 +444,16 @@ def test_invalid_names_and_origins(hosts: list[str], origins: list[str], message
 
 def test_metrics(client: Client) -> None:
     translate(client, "Are we done?")
-    names = ['nmt_requests_total{path="/translate",status="200"}', 'nmt_characters_total{source="en",target="de"}']
+    names = [
+        'nmt_requests_total{path="/translate",status="200"}',
+        'nmt_characters_total{source="en",target="de"}',
+    ]
     before = [metric(client, name) for name in names]
     translate(client, "Are we done?")
-    assert [metric(client, name) for name in names] == [before[0] + 1, before[1] + len("Are we done?")]
+    assert [metric(client, name) for name in names] == [
+        before[0] + 1,
+        before[1] + len("Are we done?"),
+    ]
     client.get("/secret")
     assert "secret" not in client.get("/metrics").text
 
@@ -381,9 +484,14 @@ def test_confidence_can_be_left_out(guards: dict[str, Guard]) -> None:
 def test_html_is_translated(client: Client) -> None:
     html = "<p id=a>Are we done?</p>\n<script>let x = 'I am tired.'</script>"
     answer = translate(client, html, format="html")
-    assert answer["translatedText"] == "<p id=a>Sind wir fertig?</p>\n<script>let x = 'I am tired.'</script>"
+    assert (
+        answer["translatedText"]
+        == "<p id=a>Sind wir fertig?</p>\n<script>let x = 'I am tired.'</script>"
+    )
     assert answer["warnings"] == []
-    several = translate(client, ["I&#39;m tired. &amp; <i>42</i>", "Tschüß"], format="html", alternatives=2)
+    several = translate(
+        client, ["I&#39;m tired. &amp; <i>42</i>", "Tschüß"], format="html", alternatives=2
+    )
     assert several["translatedText"][0].endswith("&amp; <i>42</i>")
     assert several["alternatives"] == [[], []]
     assert translate(client, html, "de", "de", format="html")["translatedText"] == html
@@ -392,32 +500,54 @@ def test_html_is_translated(client: Client) -> None:
 def test_the_encoding_that_html_declares_does_not_matter(client: Client) -> None:
     html = '<meta charset="iso-8859-1"><p translate=no>Tschüß 👋</p><p>{}</p>'
     answer = translate(client, html.format("Ich bin müde."), "de", "en", format="html")
-    assert answer["translatedText"] == html.format(translate(client, "Ich bin müde.", "de", "en")["translatedText"])
+    assert answer["translatedText"] == html.format(
+        translate(client, "Ich bin müde.", "de", "en")["translatedText"]
+    )
 
 
-def test_sentences_of_html_are_translated_with_other_requests(gated: tuple[GatedEngine, Service]) -> None:
+def test_sentences_of_html_are_translated_with_other_requests(
+    gated: tuple[GatedEngine, Service],
+) -> None:
     engine, service = gated
     engine.gate.clear()
     with serving(service) as client, ThreadPoolExecutor(2) as pool:
         first = pool.submit(translate, client, "Are we done?")
         engine.entered.wait()
-        html = pool.submit(translate, client, "".join(f"<p>I see {i} dogs.</p>" for i in range(20)), format="html")
+        html = pool.submit(
+            translate, client, "".join(f"<p>I see {i} dogs.</p>" for i in range(20)), format="html"
+        )
         queue = service._models["en", "de"].queue
         until(lambda: queue.num_waiting == 1)
         engine.gate.set()
         assert html.result()["translatedText"].count("<p>") == 20
         assert first.result()["translatedText"] == "Sind wir fertig?"
-    sizes = [len(texts) for texts, search in engine.batches if search == parse_search("beam(beam_size=4)")]
-    assert (sizes[:2], sum(sizes), max(sizes)) == ([1, 8], 21, 8)  # the scoring of the first request had a turn
+    sizes = [
+        len(texts)
+        for texts, search in engine.batches
+        if search == parse_search("beam(beam_size=4)")
+    ]
+    assert (sizes[:2], sum(sizes), max(sizes)) == (
+        [1, 8],
+        21,
+        8,
+    )  # the scoring of the first request had a turn
 
 
-def test_the_document_of_a_client_that_left_is_not_translated_further(gated: tuple[GatedEngine, Service]) -> None:
+def test_the_document_of_a_client_that_left_is_not_translated_further(
+    gated: tuple[GatedEngine, Service],
+) -> None:
     engine, service = gated
     engine.gate.clear()
     html = "".join(f"<p>I see {i} dogs.</p>" for i in range(200))
     with serving(service) as client:
         with connect(client) as leaving:
-            leaving.sendall(post(json.dumps({"q": html, "source": "en", "target": "de", "format": "html"}).encode()))
+            leaving.sendall(
+                post(
+                    json.dumps(
+                        {"q": html, "source": "en", "target": "de", "format": "html"}
+                    ).encode()
+                )
+            )
             engine.entered.wait()
         until(lambda: metric(client, "nmt_requests_in_flight") == 1)
         engine.gate.set()
@@ -428,7 +558,9 @@ def test_the_document_of_a_client_that_left_is_not_translated_further(gated: tup
 
 def send_file(client: Client, name: str, content: bytes, **fields: Any) -> httpx.Response:
     return client.post(
-        "/translate_file", files={"file": (name, content)}, data={"source": "en", "target": "de"} | fields
+        "/translate_file",
+        files={"file": (name, content)},
+        data={"source": "en", "target": "de"} | fields,
     )
 
 
@@ -441,7 +573,9 @@ def send_file(client: Client, name: str, content: bytes, **fields: Any) -> httpx
     ],
 )
 @pytest.mark.parametrize("source", ["en", "auto"])
-def test_a_file_is_translated(client: Client, name: str, content: str, expected: str, source: str) -> None:
+def test_a_file_is_translated(
+    client: Client, name: str, content: str, expected: str, source: str
+) -> None:
     answer = send_file(client, name, content.encode(), source=source)
     assert answer.status_code == 200, answer.text
     assert answer.json()["warnings"] == []
@@ -460,12 +594,14 @@ def test_a_file_is_translated(client: Client, name: str, content: str, expected:
     ("name", "content", "fields", "expected"),
     [
         (
-            "a.json", '{"a": "Are we done?", "b": "I\'m tired.", "c": "No."}', {"key": ["a", "b"]},
+            "a.json",
+            '{"a": "Are we done?", "b": "I\'m tired.", "c": "No."}',
+            {"key": ["a", "b"]},
             '{"a": "Sind wir fertig?", "b": "Ich bin müde.", "c": "No."}',
         ),
         ("a.csv", "a,b\nAre we done?,No.\n", {"column": "a"}, "a,b\nSind wir fertig?,No.\n"),
     ],
-)  # fmt: skip
+)
 def test_keys_and_columns_of_a_file_are_selected(
     client: Client, name: str, content: str, fields: dict[str, Any], expected: str
 ) -> None:
@@ -481,7 +617,9 @@ def test_a_zip_bomb_is_rejected(client: Client, monkeypatch: pytest.MonkeyPatch)
         archive.writestr("[Content_Types].xml", bytes(2**20 + 1))
     response = send_file(client, "a.docx", bomb.getvalue())
     assert response.status_code == 400
-    assert response.json() == {"error": "Invalid request: the parts of the archive are larger than 1 MiB"}
+    assert response.json() == {
+        "error": "Invalid request: the parts of the archive are larger than 1 MiB"
+    }
 
 
 def test_a_file_in_the_target_language_is_unchanged(client: Client) -> None:
@@ -507,12 +645,42 @@ def test_a_file_in_the_target_language_is_unchanged(client: Client) -> None:
         ("a.txt", b"\n" * 8001, {}, "the file is larger than 8,000 bytes"),
         ("a.html", b"<meta charset=utf-7><p>+2AA- Hello.", {}, "unknown encoding 'utf-7'"),
         ("a.docx", b"PK", {}, "not a DOCX or PPTX archive"),
-        ("a.json", b'{"title": "a"}', {}, "Invalid request: key is required for JSON; key paths with strings: title"),
-        ("a.json", b'{"title": "a"}', {"key": "titel"}, "Invalid request: key titel matches no string; did you mean"),
-        ("a.json", b'{"title": "a"}', {"key": ["title"] * 21}, "key may have 20 values of 200 characters"),
-        ("a.json", b'{"title": "a"}', {"key": "a" * 201}, "key may have 20 values of 200 characters"),
-        ("a.csv", b"a,b\n1,2\n", {}, "column is required for a table with several columns; columns: a, b"),
-        ("a.tsv", b"a\tb\n1\t2\n", {"column": "c"}, "Invalid request: column c: there is no such column"),
+        (
+            "a.json",
+            b'{"title": "a"}',
+            {},
+            "Invalid request: key is required for JSON; key paths with strings: title",
+        ),
+        (
+            "a.json",
+            b'{"title": "a"}',
+            {"key": "titel"},
+            "Invalid request: key titel matches no string; did you mean",
+        ),
+        (
+            "a.json",
+            b'{"title": "a"}',
+            {"key": ["title"] * 21},
+            "key may have 20 values of 200 characters",
+        ),
+        (
+            "a.json",
+            b'{"title": "a"}',
+            {"key": "a" * 201},
+            "key may have 20 values of 200 characters",
+        ),
+        (
+            "a.csv",
+            b"a,b\n1,2\n",
+            {},
+            "column is required for a table with several columns; columns: a, b",
+        ),
+        (
+            "a.tsv",
+            b"a\tb\n1\t2\n",
+            {"column": "c"},
+            "Invalid request: column c: there is no such column",
+        ),
     ],
 )
 def test_invalid_files_are_rejected(
@@ -520,7 +688,10 @@ def test_invalid_files_are_rejected(
 ) -> None:
     with serving(service, Limits(max_file_length=400)) as client:
         response = send_file(client, name, content, **fields)
-        assert (response.status_code, message in response.json()["error"]) == (400, True), response.text
+        assert (response.status_code, message in response.json()["error"]) == (
+            400,
+            True,
+        ), response.text
 
 
 def test_the_language_of_the_source_determines_the_text_of_a_file(service: Service) -> None:
@@ -545,10 +716,16 @@ def test_files_are_limited_in_number_and_size(gated: tuple[GatedEngine, Service]
     limits = Limits(max_body=2000, max_files=1, max_wait=0.05)
     with serving(service, limits) as client, ThreadPoolExecutor(1) as pool:
         assert send_file(client, "a.txt", b"a" * 2000).status_code == 413
-        assert translate(client, "Hallo! " * 1000, "de", "de")["translatedText"]  # has its own limit
-        response = client.post("/translate_file", data={"file": "a", "source": "en", "target": "de"})
+        assert translate(client, "Hallo! " * 1000, "de", "de")[
+            "translatedText"
+        ]  # has its own limit
+        response = client.post(
+            "/translate_file", data={"file": "a", "source": "en", "target": "de"}
+        )
         assert response.json() == {"error": "file must be a file"}
-        assert client.post("/translate_file").json() == {"error": "Invalid request: missing file parameter"}
+        assert client.post("/translate_file").json() == {
+            "error": "Invalid request: missing file parameter"
+        }
         engine.gate.clear()
         first = pool.submit(send_file, client, "a.txt", b"Are we done?")
         engine.entered.wait()
@@ -569,16 +746,23 @@ def test_texts_of_html_are_translated_together_and_counted_without_markup(client
 
 
 def test_a_trailing_slash_is_not_redirected(client: Client) -> None:
-    assert client.post("/translate/", json={"q": "Hi", "source": "en", "target": "de"}).status_code == 404
+    assert (
+        client.post("/translate/", json={"q": "Hi", "source": "en", "target": "de"}).status_code
+        == 404
+    )
 
 
-def test_connections_beyond_the_maximum_are_refused(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connections_beyond_the_maximum_are_refused(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(http, "MAX_CONNECTIONS", 3)
     monkeypatch.setattr(http, "MAX_REFUSALS", 2)
     with serving(service) as client, ExitStack() as stack:
         assert client.get("/health").is_success
         others = [stack.enter_context(connect(client)) for _ in range(8)]
-        until(lambda: client.get("/health").status_code == 503)  # when the server has accepted some of them
+        until(
+            lambda: client.get("/health").status_code == 503
+        )  # when the server has accepted some of them
         for each in others:
             each.settimeout(5)
         closed = [connection for connection in others[4:] if connection.recv(1) == b""]
@@ -608,11 +792,15 @@ def test_every_exception_of_a_parser_ends_the_request(service: Service) -> None:
         asyncio.run(translate())
 
 
-def test_translated_files_are_deleted(client: Client, service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_translated_files_are_deleted(
+    client: Client, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("nothing", "..%2f..%2fetc%2fpasswd", "%00", "a" * 3000):
         assert client.get(f"/download_file/{name}").status_code == 404
     monkeypatch.setattr(files, "MAX_STORED_BYTES", 40)
-    urls = [send_file(client, "a.txt", b"Are we done?").json()["translatedFileUrl"] for _ in range(3)]
+    urls = [
+        send_file(client, "a.txt", b"Are we done?").json()["translatedFileUrl"] for _ in range(3)
+    ]
     assert [client.get(url).status_code for url in urls] == [404, 200, 200]
     monkeypatch.setattr(files, "LIFETIME", 0.01)
     url = send_file(client, "a.txt", b"Are we done?").json()["translatedFileUrl"]
@@ -637,7 +825,11 @@ def test_requests_that_wait_are_translated_together(gated: tuple[GatedEngine, Se
         assert other.result()["translatedText"] == "Ich bin müde."
     assert [re.findall(r"\d+", answer) for answer in answers] == [[str(i)] for i in range(10, 15)]
     searches = [parse_search(f"beam(beam_size=4, top_beams={count})") for count in (1, 2)]
-    assert sorted(len(texts) for texts, search in engine.batches if search in searches) == [1, 1, 5]  # one per search
+    assert sorted(len(texts) for texts, search in engine.batches if search in searches) == [
+        1,
+        1,
+        5,
+    ]  # one per search
 
 
 def test_a_long_text_leaves_room_for_other_requests(gated: tuple[GatedEngine, Service]) -> None:
@@ -687,7 +879,9 @@ def test_a_full_server_says_when_to_try_again(gated: tuple[GatedEngine, Service]
         assert translate(client, "I'm tired.")["translatedText"] == "Ich bin müde."
 
 
-def test_the_text_of_a_client_that_left_is_not_translated(gated: tuple[GatedEngine, Service]) -> None:
+def test_the_text_of_a_client_that_left_is_not_translated(
+    gated: tuple[GatedEngine, Service],
+) -> None:
     engine, service = gated
     engine.gate.clear()
     with serving(service) as client, ThreadPoolExecutor(1) as pool:
@@ -715,7 +909,9 @@ def submit(service: Service, *texts: str) -> Job:
     return job
 
 
-def test_the_waiting_sentences_of_a_client_that_left_are_not_translated(gated: tuple[GatedEngine, Service]) -> None:
+def test_the_waiting_sentences_of_a_client_that_left_are_not_translated(
+    gated: tuple[GatedEngine, Service],
+) -> None:
     engine, service = gated
     engine.gate.clear()
     queue = service._models["en", "de"].queue
@@ -752,7 +948,9 @@ def test_a_cancelled_job_takes_no_place_in_a_batch(gated: tuple[GatedEngine, Ser
     assert [len(texts) for texts, _ in engine.batches] == [1, 2]
 
 
-def test_a_failure_to_count_a_batch_does_not_end_the_thread(gated: tuple[GatedEngine, Service]) -> None:
+def test_a_failure_to_count_a_batch_does_not_end_the_thread(
+    gated: tuple[GatedEngine, Service],
+) -> None:
     service = gated[1]
     queue = service._models["en", "de"].queue
     queue.on_batch = lambda size: [][size]
@@ -779,7 +977,10 @@ def test_requests_have_turns(gated: tuple[GatedEngine, Service]) -> None:
     assert [second.count(text) for text in ("I'm tired.", "The dog sleeps.")] == [3, 3]
 
 
-@given(st.lists(st.lists(st.integers(1, 3000), min_size=1, max_size=30), max_size=9), st.integers(0, 1000))
+@given(
+    st.lists(st.lists(st.integers(1, 3000), min_size=1, max_size=30), max_size=9),
+    st.integers(0, 1000),
+)
 def test_batches_are_bounded_and_every_request_has_turns(works: list[list[int]], seed: int) -> None:
     random = Random(seed)
     queue = ModelQueue(None, 16)  # type: ignore[arg-type]
@@ -799,7 +1000,9 @@ def test_batches_are_bounded_and_every_request_has_turns(works: list[list[int]],
         continued = [turn for turn in batch[1:] if turn.index]
         assert not (continued and queue._new)  # new ones come first
         taken += [(jobs.index(turn.job), turn.index) for turn in batch]
-    assert sorted(taken) == [(i, j) for i, works_of_job in enumerate(works) for j in range(len(works_of_job))]
+    assert sorted(taken) == [
+        (i, j) for i, works_of_job in enumerate(works) for j in range(len(works_of_job))
+    ]
 
 
 def test_the_size_of_batches_follows_the_speed_of_the_model() -> None:
@@ -816,15 +1019,30 @@ def test_the_size_of_batches_follows_the_speed_of_the_model() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "x " * 2500, "k" * 5000, "e\u0323\u0301 " * 1200, "\u4eca\u5929" * 2500, '"a" (b [c] ' * 450, "a, b, " * 800,
-        "twenty-one dogs and thirty-two cats saw four hundred birds. " * 80, "foo_bar(x) && `y z` | {n} " * 190,
-        "ha! \U0001f600 12 http://a.de " * 200, "1a\n" * 1600, "Go. " * 1250, "b\t" * 2500, "ha " * 1600,
+        "x " * 2500,
+        "k" * 5000,
+        "e\u0323\u0301 " * 1200,
+        "\u4eca\u5929" * 2500,
+        '"a" (b [c] ' * 450,
+        "a, b, " * 800,
+        "twenty-one dogs and thirty-two cats saw four hundred birds. " * 80,
+        "foo_bar(x) && `y z` | {n} " * 190,
+        "ha! \U0001f600 12 http://a.de " * 200,
+        "1a\n" * 1600,
+        "Go. " * 1250,
+        "b\t" * 2500,
+        "ha " * 1600,
     ],
-)  # fmt: skip
+)
 def test_no_text_takes_much_more_work_than_prose(guards: dict[str, Guard], text: str) -> None:
     """Count source tokens and target tokens times rows, and what is scored."""
-    prose = "The old baker opened his small shop before sunrise, and many neighbors came early to buy bread. " * 50
-    assert work_of_request(guards["en-de-small"], text) <= 3.5 * work_of_request(guards["en-de-small"], prose[:5000])
+    prose = (
+        "The old baker opened his small shop before sunrise, and many neighbors came early to buy"
+        " bread. " * 50
+    )
+    assert work_of_request(guards["en-de-small"], text) <= 3.5 * work_of_request(
+        guards["en-de-small"], prose[:5000]
+    )
 
 
 def work_of_request(guard: Guard, text: str) -> int:
@@ -843,13 +1061,21 @@ class CountingEngine:
         self._engine = engine
         self.work = 0
 
-    def search(self, sources: Sequence[Source], search: Search, on_progress: Callable[[int], object]) -> Any:
-        results = self._engine.search(sources, parse_search("greedy"), lambda count: None) if sources else []
+    def search(
+        self, sources: Sequence[Source], search: Search, on_progress: Callable[[int], object]
+    ) -> Any:
+        results = (
+            self._engine.search(sources, parse_search("greedy"), lambda count: None)
+            if sources
+            else []
+        )
         for source, n_best in zip(sources, results, strict=True):
             self.work += (len(source.ids) + len(n_best[0].ids)) * search.rows
         return results
 
-    def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[TokenScores]:
+    def score(
+        self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
+    ) -> list[TokenScores]:
         self.work += sum(map(len, targets))
         return self._engine.score(sources, targets) if sources else []
 
@@ -862,12 +1088,18 @@ def test_too_long_and_too_large_requests(service: Service) -> None:
         for q in ("a" * 21, ["a" * 11, "a" * 10], [""] * 21):
             response = client.post("/translate", json={"q": q, "source": "en", "target": "de"})
             assert response.status_code == 400
-            assert response.json()["error"] == "Invalid request: request (21) exceeds text limit (20)"
+            assert (
+                response.json()["error"] == "Invalid request: request (21) exceeds text limit (20)"
+            )
         emoji = json.dumps({"q": "👋" * 20, "source": "en", "target": "de"})  # 12 bytes for each
-        assert client.post("/translate", content=emoji, headers={"Content-Type": "application/json"}).is_success
+        assert client.post(
+            "/translate", content=emoji, headers={"Content-Type": "application/json"}
+        ).is_success
         large = b"x" * 70_000
         for content in (large, iter([large])):  # with Content-Length, and chunked
-            response = client.post("/translate", content=content, headers={"Content-Type": "application/json"})
+            response = client.post(
+                "/translate", content=content, headers={"Content-Type": "application/json"}
+            )
             assert (response.status_code, "too large" in response.json()["error"]) == (413, True)
         assert client.get("/health").is_success
 
@@ -875,7 +1107,10 @@ def test_too_long_and_too_large_requests(service: Service) -> None:
 def test_a_rate_is_limited_by_client(service: Service) -> None:
     with serving(service, Limits(rate=2)) as client:
         data = {"q": "Hallo", "source": "de", "target": "de"}
-        statuses = [client.post(path, data=data).status_code for path in ("/translate", "/detect", "/translate")]
+        statuses = [
+            client.post(path, data=data).status_code
+            for path in ("/translate", "/detect", "/translate")
+        ]
         response = client.post("/translate", data=data)
         assert statuses == [200, 200, 429]
         assert 1 <= int(response.headers["retry-after"]) <= 30
@@ -885,12 +1120,22 @@ def test_a_rate_is_limited_by_client(service: Service) -> None:
         assert client.get("/languages").is_success
     for proxies in (["127.0.0.1"], ["*", "10.0.0.1"]):
         with serving(service, Limits(rate=2), proxies=proxies) as client:
-            for address, status in [("192.0.2.1", 200)] * 2 + [("192.0.2.1", 429), ("192.0.2.2", 200)]:
-                assert client.post("/detect", data=data, headers={"X-Forwarded-For": address}).status_code == status
+            for address, status in [("192.0.2.1", 200)] * 2 + [
+                ("192.0.2.1", 429),
+                ("192.0.2.2", 200),
+            ]:
+                assert (
+                    client.post(
+                        "/detect", data=data, headers={"X-Forwarded-For": address}
+                    ).status_code
+                    == status
+                )
 
 
 @given(st.lists(st.floats(0, 100), max_size=30), st.integers(1, 10))
-def test_a_rate_is_never_exceeded_by_more_than_the_allowance_of_a_minute(pauses: list[float], rate: int) -> None:
+def test_a_rate_is_never_exceeded_by_more_than_the_allowance_of_a_minute(
+    pauses: list[float], rate: int
+) -> None:
     now, accepted = 0.0, []
     limiter = RateLimiter(rate, lambda: now)
     for pause in pauses:
@@ -928,16 +1173,24 @@ def test_requests_need_a_key(service: Service, tmp_path: Path) -> None:
         assert (settings["apiKeys"], settings["keyRequired"]) == (True, True)
 
         def status(**key: str) -> int:
-            return client.post("/translate", json={"q": "a", "source": "de", "target": "de"} | key).status_code
+            return client.post(
+                "/translate", json={"q": "a", "source": "de", "target": "de"} | key
+            ).status_code
 
         assert [status(api_key="key-of-ann") for _ in range(4)] == [200, 200, 200, 429]
         assert status(api_key="key-öf-bob") == 200
-        assert [status(), status(api_key="key-of-an"), status(api_key="key-of-annn")] == [400, 403, 403]
+        assert [status(), status(api_key="key-of-an"), status(api_key="key-of-annn")] == [
+            400,
+            403,
+            403,
+        ]
         assert status(api_key="guess") == 429  # guesses count against the address
         assert client.post("/detect", data={"q": "a"}).status_code == 429
         assert client.get("/languages").is_success
         assert client.post("/translate", content=b"{").status_code == 429
-        assert client.post("/translate", content=b"{" * 500_000).status_code == 413  # the connection ends
+        assert (
+            client.post("/translate", content=b"{" * 500_000).status_code == 413
+        )  # the connection ends
         assert status(api_key=" key-öf-bob ") == 200
         query = {"api_key": "key-öf-bob"}
         assert client.post("/translate", json=VALID | {"api_key": None}, params=query).is_success
@@ -958,10 +1211,14 @@ def test_lines_that_are_no_keys_are_rejected(tmp_path: Path, line: str) -> None:
 
 def test_clients_are_told_apart_by_address_or_network() -> None:
     for name, expected in {
-        "10.0.0.1": "10.0.0.1", "::ffff:10.0.0.1": "10.0.0.1", "2001:db8::1": "2001:db8::",
-        "2001:DB8:0:0:1::2": "2001:db8::", "2001:db8:0:1::1": "2001:db8:0:1::", "fe80::1": "fe80::1",
+        "10.0.0.1": "10.0.0.1",
+        "::ffff:10.0.0.1": "10.0.0.1",
+        "2001:db8::1": "2001:db8::",
+        "2001:DB8:0:0:1::2": "2001:db8::",
+        "2001:db8:0:1::1": "2001:db8:0:1::",
+        "fe80::1": "fe80::1",
         "x" * 200: "x" * 100,
-    }.items():  # fmt: skip
+    }.items():
         assert limits.client_network(name) == expected
 
 
@@ -969,7 +1226,11 @@ def test_clients_are_told_apart_by_address_or_network() -> None:
 
 
 def post(body: bytes, headers: bytes = b"Content-Type: application/json\r\n") -> bytes:
-    return b"POST /translate HTTP/1.1\r\nHost: localhost\r\n%bContent-Length: %d\r\n\r\n%b" % (headers, len(body), body)
+    return b"POST /translate HTTP/1.1\r\nHost: localhost\r\n%bContent-Length: %d\r\n\r\n%b" % (
+        headers,
+        len(body),
+        body,
+    )
 
 
 def exchange(client: Client, request: bytes) -> bytes:
@@ -1008,7 +1269,9 @@ INVALID_FIELDS: list[tuple[dict[str, Any], str]] = [
 @pytest.mark.parametrize(("change", "message"), INVALID_FIELDS)
 def test_invalid_fields_are_rejected(client: Client, change: dict[str, Any], message: str) -> None:
     content = json.dumps(VALID | change).encode()
-    response = client.post("/translate", content=content, headers={"Content-Type": "application/json"})
+    response = client.post(
+        "/translate", content=content, headers={"Content-Type": "application/json"}
+    )
     assert response.status_code == 400
     assert message in response.json()["error"]
 
@@ -1028,26 +1291,44 @@ INVALID_BODIES = [
     (FORM, b"source=en&source=de&q=a&target=de", 400, "source must be one string"),
     ("multipart/form-data", b"x", 400, "not a valid form"),
     (MULTIPART, b"x", 400, "not a valid form"),
-    (MULTIPART, b'--b\r\nContent-Disposition: form-data; name="q"\r\n\r\n\xff\r\n--b--\r\n', 400, "UTF-8"),
-    (MULTIPART, b'--b\r\nContent-Disposition: form-data; name="q"; filename="x"\r\n\r\n\r\n--b--', 400, "must be a"),
+    (
+        MULTIPART,
+        b'--b\r\nContent-Disposition: form-data; name="q"\r\n\r\n\xff\r\n--b--\r\n',
+        400,
+        "UTF-8",
+    ),
+    (
+        MULTIPART,
+        b'--b\r\nContent-Disposition: form-data; name="q"; filename="x"\r\n\r\n\r\n--b--',
+        400,
+        "must be a",
+    ),
     ("text/plain", b"q=a", 415, "unknown content type 'text/plain'"),
     ("\xff", b"q=a", 415, "unknown content type"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("content_type", "body", "status", "message"), INVALID_BODIES)
-def test_invalid_bodies_are_rejected(client: Client, content_type: str, body: bytes, status: int, message: str) -> None:
-    response = client.post("/translate", content=body, headers={"Content-Type": content_type.encode("latin-1")})
+def test_invalid_bodies_are_rejected(
+    client: Client, content_type: str, body: bytes, status: int, message: str
+) -> None:
+    response = client.post(
+        "/translate", content=body, headers={"Content-Type": content_type.encode("latin-1")}
+    )
     assert response.status_code == status
     assert message in response.json()["error"]
 
 
 @pytest.mark.parametrize("extra", ["", '; filename="x"'])
-def test_number_of_parts_of_a_form_is_limited(client: Client, monkeypatch: pytest.MonkeyPatch, extra: str) -> None:
+def test_number_of_parts_of_a_form_is_limited(
+    client: Client, monkeypatch: pytest.MonkeyPatch, extra: str
+) -> None:
     monkeypatch.setattr(fields, "MAX_FIELDS", 3)
     part = f'--b\r\nContent-Disposition: form-data; name="a"{extra}\r\n\r\nx\r\n'
     for count, message in {3: "missing q", 4: "more than"}.items():
-        response = client.post("/translate", content=part * count + "--b--\r\n", headers={"Content-Type": MULTIPART})
+        response = client.post(
+            "/translate", content=part * count + "--b--\r\n", headers={"Content-Type": MULTIPART}
+        )
         assert (response.status_code, message in response.json()["error"]) == (400, True)
 
 
@@ -1057,7 +1338,11 @@ def test_malformed_forms_are_not_logged(client: Client, caplog: pytest.LogCaptur
 
 
 def test_wrong_methods_and_paths(client: Client) -> None:
-    for method, path, status in [("GET", "/translate", 405), ("POST", "/languages", 405), ("GET", "/x", 404)]:
+    for method, path, status in [
+        ("GET", "/translate", 405),
+        ("POST", "/languages", 405),
+        ("GET", "/x", 404),
+    ]:
         response = client.request(method, path)
         assert (response.status_code, response.json().keys()) == (status, {"error"})
     request = b"GET /../../etc/passwd HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
@@ -1070,7 +1355,10 @@ def test_wrong_methods_and_paths(client: Client) -> None:
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",  # TLS
         b"GET / HTTP/1.1\r\n\r\n",  # no host
         b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n",
-        b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nabcde",
+        (
+            b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\nContent-Length:"
+            b" 6\r\n\r\nabcde"
+        ),
         b"POST /translate HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nZZ\r\n",
         b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"a" * 100_000,
     ],
@@ -1078,7 +1366,9 @@ def test_wrong_methods_and_paths(client: Client) -> None:
 def test_malformed_http_is_rejected(client: Client, request_: bytes) -> None:
     try:
         assert exchange(client, request_).startswith(b"HTTP/1.1 400 ")
-    except ConnectionResetError:  # the server answered and closed before the client had sent everything
+    except (
+        ConnectionResetError
+    ):  # the server answered and closed before the client had sent everything
         assert len(request_) > 65_536
     assert client.get("/health").is_success
 
@@ -1099,14 +1389,18 @@ def test_slow_requests_are_closed(client: Client, monkeypatch: pytest.MonkeyPatc
         assert connection.recv(65536) == b""
 
 
-def test_connections_that_do_not_read_are_closed(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connections_that_do_not_read_are_closed(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(http, "WRITE_TIMEOUT", 0.05)
     requests = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n" * 1_000_000
     with connect(client) as connection, pytest.raises(ConnectionError):
         connection.sendall(requests)
 
 
-def test_a_client_that_leaves_in_its_request_is_ignored(client: Client, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_client_that_leaves_in_its_request_is_ignored(
+    client: Client, capfd: pytest.CaptureFixture[str]
+) -> None:
     with connect(client) as connection:
         connection.sendall(post(b"{}")[:-1])
     assert client.get("/health").is_success
@@ -1132,7 +1426,9 @@ def start(command: CommandLine, *arguments: str) -> tuple[subprocess.Popen[bytes
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP], ids=lambda number: number.name)
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP], ids=lambda number: number.name
+)
 def test_a_client_of_libretranslate_works_and_a_signal_ends_the_process(
     command: CommandLine, number: signal.Signals
 ) -> None:
@@ -1143,7 +1439,10 @@ def test_a_client_of_libretranslate_works_and_a_signal_ends_the_process(
         assert api.translate("Are we done? & so?", "en", "de").startswith("Sind wir fertig?")
         assert {language["code"] for language in api.languages()} == {"de", "en"}
         long_text = "\n".join(f"The {i} dogs know the private word." for i in range(200))
-        with ThreadPoolExecutor(1) as pool, httpx.Client(base_url=url, timeout=60, trust_env=False) as client:
+        with (
+            ThreadPoolExecutor(1) as pool,
+            httpx.Client(base_url=url, timeout=60, trust_env=False) as client,
+        ):
             answer = pool.submit(api.translate, long_text, "en", "de")
             until(lambda: answer.done() or metric(client, "nmt_requests_in_flight") == 2)
             process.send_signal(number)
@@ -1157,14 +1456,20 @@ def test_a_client_of_libretranslate_works_and_a_signal_ends_the_process(
 def test_errors_of_the_command(command: CommandLine) -> None:
     with socket.create_server(("127.0.0.1", 0)) as used:
         port = str(used.getsockname()[1])
-        command("serve", "--port", port).assert_fails(1, f"cannot listen on 127.0.0.1:{port}", "choose another --port")
+        command("serve", "--port", port).assert_fails(
+            1, f"cannot listen on 127.0.0.1:{port}", "choose another --port"
+        )
     for host in ("no.such.invalid", "a..b", "203.0.113.1"):
-        command("serve", "--host", host, "--port", "0").assert_fails(1, f"cannot listen on {host}:0", "set --host")
+        command("serve", "--host", host, "--port", "0").assert_fails(
+            1, f"cannot listen on {host}:0", "set --host"
+        )
     command("serve", "--search", "bean").assert_fails(2, "unknown search 'bean'")
     command("serve", "--port", "0", "-m", "en-de-small", "-m", "en-de-small").assert_fails(
         2, "two models translate from en to de", "leave out one --model"
     )
-    command("serve", "--api-keys", "none").assert_fails(2, "cannot read --api-keys none: No such file")
+    command("serve", "--api-keys", "none").assert_fails(
+        2, "cannot read --api-keys none: No such file"
+    )
     (command.directory / "empty").write_text("\n \n")
     command("serve", "--api-keys", "empty").assert_fails(2, "--api-keys empty has no key")
     (command.directory / "binary").write_bytes(b"\xff\xfe")

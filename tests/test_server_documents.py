@@ -1,4 +1,5 @@
-"""The processes of documents in the server: limits, clients that leave, and what they send to each other."""
+"""The processes of documents in the server: limits, clients that leave, and what they send to each
+other."""
 
 from __future__ import annotations
 
@@ -33,9 +34,19 @@ from nmt.server.service import Service
 NUM_BYTES = 3_900_000
 CUE = "1\n00:00:01,000 --> 00:00:02,000\n"
 SLOW = {
-    "a.md": "\\[", "b.md": "~~a", "c.md": "**a** ", "d.md": "_a*", "e.md": "* a\n", "f.html": "<p>a", "g.srt": "- a\n",
-    "h.html": "a<br>", "i.po": 'msgid "a"\nmsgstr ""\n', "j.csv": "a\n", "k.txt": "\r", "l.vtt": "WEBVTT\n\n",
-}  # fmt: skip
+    "a.md": "\\[",
+    "b.md": "~~a",
+    "c.md": "**a** ",
+    "d.md": "_a*",
+    "e.md": "* a\n",
+    "f.html": "<p>a",
+    "g.srt": "- a\n",
+    "h.html": "a<br>",
+    "i.po": 'msgid "a"\nmsgstr ""\n',
+    "j.csv": "a\n",
+    "k.txt": "\r",
+    "l.vtt": "WEBVTT\n\n",
+}
 """Texts whose repetition takes long to parse."""
 REJECTED_EARLY = {"e.md", "f.html", "g.srt", "h.html", "j.csv", "k.txt", "l.vtt"}
 """Those with too many lines or elements."""
@@ -55,13 +66,21 @@ def office_file(body: str, num_parts: int = 1) -> bytes:
     type = "application/vnd.openxmlformats-officedocument.wordprocessingml"
     output = io.BytesIO()
     with zipfile.ZipFile(output, "w", zipfile.ZIP_DEFLATED) as archive:
-        types = [f'<Override PartName="/word/p{i}.xml" ContentType="{type}.header+xml"/>' for i in range(num_parts - 1)]
-        types.append(f'<Override PartName="/word/document.xml" ContentType="{type}.document.main+xml"/>')
+        types = [
+            f'<Override PartName="/word/p{i}.xml" ContentType="{type}.header+xml"/>'
+            for i in range(num_parts - 1)
+        ]
+        types.append(
+            f'<Override PartName="/word/document.xml" ContentType="{type}.document.main+xml"/>'
+        )
         content = f'<Types xmlns="{namespace}package/2006/content-types">{"".join(types)}</Types>'
         archive.writestr("[Content_Types].xml", content)
         names = ["document", *(f"p{i}" for i in range(num_parts - 1))]
         for name in names:
-            root = f'<w:document xmlns:w="{namespace}wordprocessingml/2006/main"><w:body>{body}</w:body></w:document>'
+            root = (
+                "<w:document"
+                f' xmlns:w="{namespace}wordprocessingml/2006/main"><w:body>{body}</w:body></w:document>'  # noqa: E501
+            )
             archive.writestr(f"word/{name}.xml", root)
     return output.getvalue()
 
@@ -73,8 +92,12 @@ def service() -> Iterator[Service]:
     service.close()
 
 
-def send_file(client: httpx.Client, name: str, content: bytes, source: str = "en") -> httpx.Response:
-    return client.post("/translate_file", files={"file": (name, content)}, data={"source": source, "target": "de"})
+def send_file(
+    client: httpx.Client, name: str, content: bytes, source: str = "en"
+) -> httpx.Response:
+    return client.post(
+        "/translate_file", files={"file": (name, content)}, data={"source": source, "target": "de"}
+    )
 
 
 def upload_request(name: str, content: bytes) -> bytes:
@@ -83,19 +106,27 @@ def upload_request(name: str, content: bytes) -> bytes:
         b'--b\r\nContent-Disposition: form-data; name="%b"\r\n\r\n%b\r\n' % field
         for field in ((b"source", b"en"), (b"target", b"de"))
     )
-    file = b'--b\r\nContent-Disposition: form-data; name="file"; filename="%b"\r\n\r\n' % name.encode()
+    file = (
+        b'--b\r\nContent-Disposition: form-data; name="file"; filename="%b"\r\n\r\n' % name.encode()
+    )
     body = fields + file + content + b"\r\n--b--\r\n"
-    head = b"POST /translate_file HTTP/1.1\r\nHost: localhost\r\nContent-Type: multipart/form-data; boundary=b\r\n"
+    head = (
+        b"POST /translate_file HTTP/1.1\r\nHost: localhost\r\nContent-Type: multipart/form-data;"
+        b" boundary=b\r\n"
+    )
     return head + b"Content-Length: %d\r\n\r\n" % len(body) + body
 
 
 def memory(pid: int, name: str) -> int:
-    """Return a figure of the memory of a process in MB, such as VmRSS, the resident size; 0 if it has ended."""
+    """Return a figure of the memory of a process in MB, such as VmRSS, the resident size; 0 if it
+    has ended."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except FileNotFoundError:
         return 0
-    values = [line.split()[1] for line in lines if line.startswith(f"{name}:")]  # none if it is about to end
+    values = [
+        line.split()[1] for line in lines if line.startswith(f"{name}:")
+    ]  # none if it is about to end
     return int(values[0]) // 1000 if values else 0
 
 
@@ -134,14 +165,19 @@ def test_an_office_file_with_too_many_elements_is_rejected_before_it_is_parsed(
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="has no limit of processor time")
 @pytest.mark.parametrize("name", sorted(SLOW.keys() - REJECTED_EARLY))
-def test_processor_time_is_limited(service: Service, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_processor_time_is_limited(
+    service: Service, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     monkeypatch.setattr(app, "PARSE_SECONDS", 1)
     monkeypatch.setattr(files, "WALL_TIME", 600)
     with serving(service) as client:
         response = send_file(client, name, slow_file(name))
     assert (response.status_code, response.json()["error"]) in [
         (400, "Invalid request: reading the file takes too long"),
-        (400, f"Invalid request: file ({NUM_BYTES // len(SLOW[name])}) exceeds text limit (200000)"),
+        (
+            400,
+            f"Invalid request: file ({NUM_BYTES // len(SLOW[name])}) exceeds text limit (200000)",
+        ),
     ]
 
 
@@ -149,7 +185,10 @@ def test_time_is_limited(service: Service, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(files, "WALL_TIME", 0.01)
     with serving(service) as client:
         response = send_file(client, "a.md", slow_file("a.md"))
-    assert (response.status_code, response.json()["error"]) == (400, "Invalid request: reading the file takes too long")
+    assert (response.status_code, response.json()["error"]) == (
+        400,
+        "Invalid request: reading the file takes too long",
+    )
     until(lambda: multiprocessing.active_children() == [])
 
 
@@ -165,7 +204,9 @@ def test_memory_is_limited(service: Service, monkeypatch: pytest.MonkeyPatch) ->
         assert send_file(client, "a.txt", b"Are we done?").is_success
 
 
-def test_a_process_that_ends_is_an_error_of_the_file(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_ends_is_an_error_of_the_file(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
     receive = files.DocumentProcess._receive
 
     def end_and_receive(process: files.DocumentProcess) -> Any:
@@ -188,13 +229,22 @@ def test_other_uploads_are_answered_and_processes_end_when_clients_leave(service
             for _ in range(6):
                 hostile = stack.enter_context(connect(client))
                 hostile.sendall(upload_request("a.md", slow_file("a.md")))
-            until(lambda: len(multiprocessing.active_children()) == 2)  # the last slot is for small files
+            until(
+                lambda: len(multiprocessing.active_children()) == 2
+            )  # the last slot is for small files
             processes = {process.pid for process in multiprocessing.active_children()}
             for _ in range(3):
                 assert send_file(client, "a.txt", b"Are we done?").is_success
-                html = {"q": "<p>Are we done?</p>", "source": "en", "target": "de", "format": "html"}
+                html = {
+                    "q": "<p>Are we done?</p>",
+                    "source": "en",
+                    "target": "de",
+                    "format": "html",
+                }
                 assert client.post("/translate", json=html).is_success
-            until(lambda: {process.pid for process in multiprocessing.active_children()} == processes)
+            until(
+                lambda: {process.pid for process in multiprocessing.active_children()} == processes
+            )
         until(lambda: multiprocessing.active_children() == [])
 
 
@@ -206,8 +256,16 @@ def test_the_server_does_not_parse(service: Service, monkeypatch: pytest.MonkeyP
         monkeypatch.setitem(FORMATS, suffix, fail)
     with serving(service) as client:
         assert send_file(client, "a.md", b"Are we done?", "auto").is_success
-        html = {"q": ["<p>Are we done?</p>"] * 2, "source": "auto", "target": "de", "format": "html"}
-        assert client.post("/translate", json=html).json()["translatedText"] == ["<p>Sind wir fertig?</p>"] * 2
+        html = {
+            "q": ["<p>Are we done?</p>"] * 2,
+            "source": "auto",
+            "target": "de",
+            "format": "html",
+        }
+        assert (
+            client.post("/translate", json=html).json()["translatedText"]
+            == ["<p>Sind wir fertig?</p>"] * 2
+        )
 
 
 @pytest.mark.slow
@@ -219,14 +277,21 @@ def test_the_memory_of_the_server_stays_small(service: Service) -> None:
             stack.enter_context(connect(client)).sendall(upload_request(name, slow_file(name)))
         for _ in range(3):
             assert send_file(client, "a.txt", b"Are we done?").is_success
-        until(lambda: any(memory(each.pid or 0, "VmRSS") > 150 for each in multiprocessing.active_children()))
+        until(
+            lambda: any(
+                memory(each.pid or 0, "VmRSS") > 150 for each in multiprocessing.active_children()
+            )
+        )
         assert memory(os.getpid(), "VmRSS") < before + 100
     until(lambda: multiprocessing.active_children() == [])
 
 
 @pytest.mark.slow
 def test_processes_have_neither_pytorch_nor_the_web_framework() -> None:
-    code = f"import sys, {', '.join(files.PRELOADED)}; print(sys.modules.keys() & {{'torch', 'starlette', 'uvicorn'}})"
+    code = (
+        f"import sys, {', '.join(files.PRELOADED)}; print(sys.modules.keys() & {{'torch',"
+        " 'starlette', 'uvicorn'})"
+    )
     assert subprocess.check_output([sys.executable, "-c", code], text=True) == "set()\n"
 
 
@@ -234,9 +299,12 @@ def test_processes_have_neither_pytorch_nor_the_web_framework() -> None:
 
 
 class Peer:
-    """The server's end of the connection to a worker in a thread, and how often documents are parsed."""
+    """The server's end of the connection to a worker in a thread, and how often documents are
+    parsed."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, suffix: str, source: str = "", max_length: int = 1000) -> None:
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, suffix: str, source: str = "", max_length: int = 1000
+    ) -> None:
         self.num_parses = 0
         self.connection, other_end = Pipe()
         self.config = Translator.load("en-de-small").config
@@ -304,7 +372,9 @@ def test_documents_of_a_request_are_translated_in_groups(monkeypatch: pytest.Mon
     peer.close()
 
 
-def test_a_sample_is_short_and_begins_with_the_longest_block(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sample_is_short_and_begins_with_the_longest_block(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     peer = Peer(monkeypatch, ".txt", max_length=10)
     peer.connection.send([b"dog\n\nA dog runs.\n\n" + b"a" * 50_000])
     (sample,) = peer.connection.recv()
@@ -321,7 +391,11 @@ def test_errors_of_a_process_are_sent_and_logged_without_text(
         raise errors[content.decode()]
 
     errors = {"a": DataError("line 1: wrong"), "b": MemoryError(), "c": ValueError("secret")}
-    expected = {"a": "line 1: wrong", "b": "the file takes too much memory to read", "c": "the process of a document"}
+    expected = {
+        "a": "line 1: wrong",
+        "b": "the file takes too much memory to read",
+        "c": "the process of a document",
+    }
     for content, message in expected.items():
         peer = Peer(monkeypatch, ".txt")
         monkeypatch.setitem(FORMATS, ".txt", fail)
@@ -364,10 +438,14 @@ FRAGMENTS = st.lists(
 
 
 @given(FRAGMENTS, st.sampled_from([".html", ".md"]))
-def test_the_language_does_not_matter_where_no_language_is_named(fragments: list[str], suffix: str) -> None:
+def test_the_language_does_not_matter_where_no_language_is_named(
+    fragments: list[str], suffix: str
+) -> None:
     content = "".join(fragments).encode()
     assert not worker._needs_language(content, suffix)
-    unknown, known = (FORMATS[suffix](content, DocumentOptions(source, "de")) for source in ("", "en"))
+    unknown, known = (
+        FORMATS[suffix](content, DocumentOptions(source, "de")) for source in ("", "en")
+    )
     assert list(unknown.blocks) == list(known.blocks)
     assert unknown.render(unknown.blocks) == known.render(known.blocks)
 
@@ -386,11 +464,14 @@ class RecordingOptions(DocumentOptions):
 def test_formats_that_read_the_language_are_listed(suffix: str) -> None:
     options = RecordingOptions("en", "de", keys=("a",))
     contents = {
-        ".docx": office_file("<w:p><w:r><w:t>A dog.</w:t></w:r></w:p>"), ".json": b'{"a": "A dog."}',
-        ".jsonl": b'{"a": "A dog."}\n', ".po": b'msgid "a"\nmsgstr ""\n', ".srt": f"{CUE}A dog.\n".encode(),
+        ".docx": office_file("<w:p><w:r><w:t>A dog.</w:t></w:r></w:p>"),
+        ".json": b'{"a": "A dog."}',
+        ".jsonl": b'{"a": "A dog."}\n',
+        ".po": b'msgid "a"\nmsgstr ""\n',
+        ".srt": f"{CUE}A dog.\n".encode(),
         ".vtt": b"WEBVTT\n\n00:01.000 --> 00:02.000\nA dog.\n",
         ".xlf": b'<xliff version="1.2"><file source-language="en"><body/></file></xliff>',
-    }  # fmt: skip
+    }
     same = {".pptx": ".docx", ".pot": ".po", ".xliff": ".xlf"}
     RecordingOptions.reads.clear()
     FORMATS[suffix](contents.get(same.get(suffix, suffix), b"A dog.\n"), options)
@@ -492,8 +573,13 @@ def test_the_queue_and_the_wait_are_limited() -> None:
     asyncio.run(run())
 
 
-@given(st.lists(st.tuples(st.integers(0, 7), st.sampled_from("abc"), st.booleans()), max_size=30), st.integers(1, 3))
-def test_slots_are_neither_lost_nor_given_twice(steps: list[tuple[int, str, bool]], count: int) -> None:
+@given(
+    st.lists(st.tuples(st.integers(0, 7), st.sampled_from("abc"), st.booleans()), max_size=30),
+    st.integers(1, 3),
+)
+def test_slots_are_neither_lost_nor_given_twice(
+    steps: list[tuple[int, str, bool]], count: int
+) -> None:
     async def run() -> None:
         uploads = Uploads(FairSlots(count, 100, 60))
         sizes: dict[str, bool] = {}

@@ -1,4 +1,5 @@
-"""The page of the server in a browser: by pointer and keyboard, on a desk and a phone, light and dark."""
+"""The page of the server in a browser: by pointer and keyboard, on a desk and a phone, light and
+dark."""
 
 from __future__ import annotations
 
@@ -32,13 +33,19 @@ def url(service: Service) -> Iterator[str]:
 
 @pytest.fixture(params=[(1200, 900, "light"), (320, 640, "dark")], ids=["desk", "phone"])
 def page(request: pytest.FixtureRequest, browser: Any, url: str) -> Iterator[Any]:
-    """The page. A script error, a blocked style or script, or a request to another server fails the test."""
+    """The page. A script error, a blocked style or script, or a request to another server fails the
+    test."""
     width, height, scheme = request.param
     page = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
     errors: list[str] = []
     page.on("pageerror", lambda error: errors.append(str(error)))
-    page.on("console", lambda message: errors.append(message.text) if "Security" in message.text else None)
-    page.on("request", lambda sent: errors.append(sent.url) if not sent.url.startswith(url) else None)
+    page.on(
+        "console",
+        lambda message: errors.append(message.text) if "Security" in message.text else None,
+    )
+    page.on(
+        "request", lambda sent: errors.append(sent.url) if not sent.url.startswith(url) else None
+    )
     page.goto(url)
     yield page
     assert errors == []
@@ -48,7 +55,8 @@ def page(request: pytest.FixtureRequest, browser: Any, url: str) -> Iterator[Any
 def status(page: Any, pattern: str) -> str:
     """Wait until the status matches a pattern, and return it."""
     page.wait_for_function(
-        "pattern => new RegExp(pattern).test(document.getElementById('status').textContent)", arg=pattern
+        "pattern => new RegExp(pattern).test(document.getElementById('status').textContent)",
+        arg=pattern,
     )
     return str(page.locator("#status").inner_text())
 
@@ -62,7 +70,9 @@ def translate(page: Any, text: str) -> str:
 
 def test_a_text_is_translated(page: Any) -> None:
     assert translate(page, "Are we done?\n\nI'm tired.") == "Sind wir fertig?\n\nIch bin müde."
-    assert re.fullmatch(r"Translated from English\. Expected quality: \d+%\.", page.locator("#status").inner_text())
+    assert re.fullmatch(
+        r"Translated from English\. Expected quality: \d+%\.", page.locator("#status").inner_text()
+    )
     assert not page.locator("#warnings").is_visible()
     assert not page.locator("#others").is_visible()
     assert page.locator("#count").inner_text() == "24 of 10,000 characters"
@@ -128,12 +138,18 @@ def test_languages_are_swapped(page: Any) -> None:
 def test_warnings_are_shown(page: Any) -> None:
     page.locator("#source").select_option("en")
     translate(page, "Nous n'avons pas encore terminé notre travail aujourd'hui.")
-    assert "The text seems to be in another language." in page.locator("#warnings li").all_inner_texts()
+    assert (
+        "The text seems to be in another language."
+        in page.locator("#warnings li").all_inner_texts()
+    )
     assert page.locator("#status").inner_text().endswith("Check the warnings.")
 
 
 def test_markup_is_shown_as_text(page: Any) -> None:
-    text = "<img src=x onerror=document.title='attack'> <b>dog</b> </textarea><script>document.title='attack'</script>"
+    text = (
+        "<img src=x onerror=document.title='attack'> <b>dog</b>"
+        " </textarea><script>document.title='attack'</script>"
+    )
     page.locator("#source").select_option("de")
     translate(page, text)
     assert page.locator("#words").inner_text() == text
@@ -163,7 +179,9 @@ def test_a_file_is_translated(page: Any, tmp_path: Path) -> None:
     with page.expect_download() as download:
         link.click()
     assert Path(download.value.path()).read_text(encoding="utf-8") == "Sind wir fertig?\n"
-    page.locator("#file").set_input_files({"name": "a.txt", "mimeType": "text/plain", "buffer": b"\xff"})
+    page.locator("#file").set_input_files(
+        {"name": "a.txt", "mimeType": "text/plain", "buffer": b"\xff"}
+    )
     page.locator("#file-form button").click()
     page.locator("#file-error").wait_for()
     assert "not UTF-8" in page.locator("#file-error").inner_text()
@@ -186,7 +204,7 @@ CONTRAST = """(element) => {
   const text = over([...channels(getComputedStyle(element).color).slice(0, 3), opacity], background);
   const [light, dark] = [luminance(text), luminance(background)].sort((a, b) => b - a);
   return (light + 0.05) / (dark + 0.05);
-}"""
+}"""  # noqa: E501
 
 
 def test_text_has_contrast(page: Any) -> None:
@@ -195,20 +213,36 @@ def test_text_has_contrast(page: Any) -> None:
     translate(page, "Nous n'avons pas encore terminé notre travail aujourd'hui.")
     page.locator("#words .word").first.hover()
     names = [
-        "h1", "label[for=source]", "#source", "#text", "#translate", "#swap", "#copy", "#count", "#result .word",
-        "#status", "#confidence", "#warnings li", "#others li", "#words .word.aligned", "#words .word:last-child",
-        ".note", "footer",
-    ]  # fmt: skip
+        "h1",
+        "label[for=source]",
+        "#source",
+        "#text",
+        "#translate",
+        "#swap",
+        "#copy",
+        "#count",
+        "#result .word",
+        "#status",
+        "#confidence",
+        "#warnings li",
+        "#others li",
+        "#words .word.aligned",
+        "#words .word:last-child",
+        ".note",
+        "footer",
+    ]
     contrast = {name: page.locator(name).first.evaluate(CONTRAST) for name in names}
-    page.locator("#error").evaluate("element => { element.hidden = false; element.textContent = 'x'; }")
+    page.locator("#error").evaluate(
+        "element => { element.hidden = false; element.textContent = 'x'; }"
+    )
     contrast["#error"] = page.locator("#error").evaluate(CONTRAST)
     assert {name: round(value, 2) for name, value in contrast.items() if value < 4.5} == {}
 
 
 def test_every_control_has_a_name(page: Any) -> None:
     names = page.evaluate(
-        "[...document.querySelectorAll('button, input, select, textarea')].map("
-        "(e) => e.ariaLabel || (e.labels && e.labels[0]?.textContent.trim()) || e.textContent.trim())"
+        "[...document.querySelectorAll('button, input, select, textarea')].map((e) => e.ariaLabel"
+        " || (e.labels && e.labels[0]?.textContent.trim()) || e.textContent.trim())"
     )
     assert all(names), names
     assert page.evaluate("document.documentElement.lang") == "en"
@@ -234,9 +268,13 @@ def test_the_policy_allows_only_the_scripts_of_the_page(browser: Any, url: str) 
     policy = response.headers["content-security-policy"]
     assert policy.startswith("default-src 'none'; ")
     assert "unsafe" not in policy
-    page.evaluate("document.body.insertAdjacentHTML('beforeend', '<img src=x onerror=\"document.title = 1\">')")
     page.evaluate(
-        "document.body.append(Object.assign(document.createElement('script'), { text: 'document.title = 1' }))"
+        "document.body.insertAdjacentHTML('beforeend', '<img src=x onerror=\"document.title ="
+        " 1\">')"
+    )
+    page.evaluate(
+        "document.body.append(Object.assign(document.createElement('script'), { text:"
+        " 'document.title = 1' }))"
     )
     assert page.title() == "Translate"
     page.close()

@@ -22,7 +22,16 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the directory of the built site."""
     directory = tmp_path_factory.mktemp("site")
     environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(directory)]
+    command = [
+        sys.executable,
+        "-m",
+        "mkdocs",
+        "build",
+        "--strict",
+        "--quiet",
+        "--site-dir",
+        str(directory),
+    ]
     build = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     assert build.returncode == 0, build.stdout + build.stderr
     return directory

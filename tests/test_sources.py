@@ -25,7 +25,13 @@ from nmt.core.paths import LOCK, TEMPORARY
 from nmt.data import download
 from nmt.data.pairs import Pair
 from nmt.data.sources import SOURCES, get_corpus, holdout, open_split, validate
-from nmt.data.sources.holdout import MAX_CHARACTERS, MAX_SENTENCES, MIN_RATIO, hold_out, sentence_key
+from nmt.data.sources.holdout import (
+    MAX_CHARACTERS,
+    MAX_SENTENCES,
+    MIN_RATIO,
+    hold_out,
+    sentence_key,
+)
 
 REAL = Path(__file__).resolve().parents[1].parent / "shared" / "data"
 real = pytest.mark.skipif(not REAL.is_dir(), reason="needs the shared corpora")
@@ -70,7 +76,9 @@ def tatoeba_zip(pairs: list[Pair]) -> bytes:
 
 
 def contents(directory: Path) -> list[str]:
-    return sorted(str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_file())
+    return sorted(
+        str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_file()
+    )
 
 
 # --- specs ---
@@ -104,9 +112,9 @@ def test_invalid_spec_is_rejected_before_reading(spec: str, message: str, hint: 
 
 def test_validation_and_reading_the_phrasebook_import_no_heavy_packages() -> None:
     code = (
-        "import sys; from nmt.data.sources import open_split, validate; import nmt.cli.data; validate('wmt14'); "
-        "next(open_split('phrasebook', 'test', 'en', 'de').pairs()); "
-        "print([m for m in ('torch', 'datasets', 'pyarrow', 'httpx', 'numpy') if m in sys.modules])"
+        "import sys; from nmt.data.sources import open_split, validate; import nmt.cli.data;"
+        " validate('wmt14'); next(open_split('phrasebook', 'test', 'en', 'de').pairs()); print([m"
+        " for m in ('torch', 'datasets', 'pyarrow', 'httpx', 'numpy') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
@@ -122,7 +130,10 @@ def test_unknown_split_and_equal_languages_are_errors() -> None:
 def test_phrasebook_needs_no_download(data: Path) -> None:
     sums = set()
     for split in ("train", "valid", "test"):
-        forward, backward = open_split("phrasebook", split, "en", "de"), open_split("phrasebook", split, "de", "en")
+        forward, backward = (
+            open_split("phrasebook", split, "en", "de"),
+            open_split("phrasebook", split, "de", "en"),
+        )
         pairs = list(islice(forward.pairs(), 100))
         assert pairs == list(islice(forward.pairs(), 100)) != []
         assert [(en, de) for de, en in islice(backward.pairs(), 100)] == pairs
@@ -137,7 +148,12 @@ def test_phrasebook_needs_no_download(data: Path) -> None:
 
 
 def test_sentence_key_ignores_case_and_punctuation() -> None:
-    assert sentence_key("I'm here!") == sentence_key("i’m HERE") == sentence_key(" Im  here …") == "im here"
+    assert (
+        sentence_key("I'm here!")
+        == sentence_key("i’m HERE")
+        == sentence_key(" Im  here …")
+        == "im here"
+    )
     assert sentence_key("Straße") == sentence_key("STRASSE")
     assert sentence_key("well-known") == sentence_key("well known")
     assert sentence_key("one") != sentence_key("two")
@@ -198,14 +214,24 @@ def test_held_out_sentences_are_stable() -> None:
 
 def test_documents_in_a_line_are_not_held_out() -> None:
     document = "word " * (MAX_CHARACTERS // 5 + 1)
-    for en, de in ((f"Are we done? {document}", "Sind wir fertig?"), ("Are we done?", f"Sind wir fertig? {document}")):
+    for en, de in (
+        (f"Are we done? {document}", "Sind wir fertig?"),
+        ("Are we done?", f"Sind wir fertig? {document}"),
+    ):
         parts = split_corpus([*TEXT, *[(f"{en} {n}", f"{de} {n}") for n in range(200)]])
-        assert max(len(text) for split in ("valid", "test") for pair in parts[split] for text in pair) <= MAX_CHARACTERS
+        assert (
+            max(len(text) for split in ("valid", "test") for pair in parts[split] for text in pair)
+            <= MAX_CHARACTERS
+        )
         assert len(parts["train"]) > 200
 
 
 def test_short_sentences_are_not_held_out() -> None:
-    short = [("Good morning!", "Guten Morgen!"), ("Thank you kindly.", "Danke schön."), ("Hi!", "Ich grüße dich.")]
+    short = [
+        ("Good morning!", "Guten Morgen!"),
+        ("Thank you kindly.", "Danke schön."),
+        ("Hi!", "Ich grüße dich."),
+    ]
     for pair in short:
         parts = split_corpus([*TEXT, *[pair] * 400])
         assert parts["train"].count(pair) == 400
@@ -214,17 +240,24 @@ def test_short_sentences_are_not_held_out() -> None:
     written = "東京都渋谷区神宮前丁目番号"
     pairs = [(f"{a}{b}{c}", f"แปล{a}{b}") for a in written for b in written for c in written[:2]]
     assert len(split_corpus(pairs)["test"]) == len(pairs) // MIN_RATIO
-    assert len(split_corpus([(a, "a b c") for a in written] + TEXT)["train"]) == len(written) + len(TEXT) * 9 // 10
+    assert (
+        len(split_corpus([(a, "a b c") for a in written] + TEXT)["train"])
+        == len(written) + len(TEXT) * 9 // 10
+    )
 
 
-@pytest.mark.parametrize("letters", ["กขคง", "ກຂຄງ", "ကခဂဃ", "កខគឃ", "あいうえ", "カキクケ", "東京都区", "𠀀𠀁𠀂𠀃"])
+@pytest.mark.parametrize(
+    "letters", ["กขคง", "ກຂຄງ", "ကခဂဃ", "កខគឃ", "あいうえ", "カキクケ", "東京都区", "𠀀𠀁𠀂𠀃"]
+)
 def test_letters_count_as_words_in_scripts_without_spaces(letters: str) -> None:
     words = [f"{a}{b}{c}" for a in letters for b in letters for c in letters]
     assert len(split_corpus([*zip(words, words, strict=True)])["test"]) == len(words) // MIN_RATIO
 
 
 def test_held_out_pair_has_first_long_target() -> None:
-    short = [(en, "Kurz.") for en, _ in TEXT] + [(f"only short ones {n}", "Zu kurz.") for n in range(200)]
+    short = [(en, "Kurz.") for en, _ in TEXT] + [
+        (f"only short ones {n}", "Zu kurz.") for n in range(200)
+    ]
     parts, expected = split_corpus([*short, *TEXT]), split_corpus(TEXT)
     assert (parts["valid"], parts["test"]) == (expected["valid"], expected["test"])
 
@@ -279,7 +312,10 @@ def test_files_as_tsv(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
     spec = f"files(test='{tmp_path / name}'"
     assert list(open_split(f"{spec})", "test", "en", "de").pairs()) == TEXT
-    assert next(open_split(f"{spec}, columns=('de', 'en'))", "test", "en", "de").pairs()) == TEXT[0][::-1]
+    assert (
+        next(open_split(f"{spec}, columns=('de', 'en'))", "test", "en", "de").pairs())
+        == TEXT[0][::-1]
+    )
 
 
 def test_columns_of_a_table_have_names(tmp_path: Path) -> None:
@@ -288,7 +324,9 @@ def test_columns_of_a_table_have_names(tmp_path: Path) -> None:
     spec = f"files(test='{tmp_path / 'a.tsv.xz'}', columns=('source', 'en', 'de'))"
     assert list(open_split(spec, "test", "en", "de").pairs()) == TEXT
     assert list(open_split(spec, "test", "de", "en").pairs()) == [pair[::-1] for pair in TEXT]
-    with pytest.raises(DataError, match=r"has no columns named 'fr' in columns=\('source', 'en', 'de'\)") as caught:
+    with pytest.raises(
+        DataError, match=r"has no columns named 'fr' in columns=\('source', 'en', 'de'\)"
+    ) as caught:
         open_split(spec, "test", "en", "fr")
     assert caught.value.hint == "name each column of a line, for example columns=('id', 'en', 'fr')"
     with pytest.raises(DataError, match="has 2 columns named 'en'"):
@@ -298,7 +336,10 @@ def test_columns_of_a_table_have_names(tmp_path: Path) -> None:
 def test_missing_splits_are_held_out_of_train(tmp_path: Path) -> None:
     train, dev = write(tmp_path / "train", TEXT), write(tmp_path / "dev", [("dev", "dev")] * 3)
     spec = f"files(train='{train}', valid='{dev}')"
-    parts = {split: list(open_split(spec, split, "en", "de").pairs()) for split in ("train", "valid", "test")}
+    parts = {
+        split: list(open_split(spec, split, "en", "de").pairs())
+        for split in ("train", "valid", "test")
+    }
     assert parts["valid"] == [("dev", "dev")] * 3
     assert sorted(parts["train"] + parts["test"]) == sorted(TEXT)
     assert len(parts["test"]) == 10
@@ -317,7 +358,12 @@ def test_missing_splits_are_held_out_of_train(tmp_path: Path) -> None:
 def test_build_command_is_the_hint_for_missing_files() -> None:
     for where in ("'none'", "'none.tsv'", "('none.en', 'none.de')"):
         with pytest.raises(DataError, match="no such") as raised:
-            open_split(f"files(train={where}, hold_out=False, build_command='make text')", "train", "en", "de")
+            open_split(
+                f"files(train={where}, hold_out=False, build_command='make text')",
+                "train",
+                "en",
+                "de",
+            )
         assert raised.value.hint == "create it with make text"
     (everyday,) = config_io.load(config_io.find("everyday")).data.train
     with pytest.raises(DataError) as raised:
@@ -327,7 +373,11 @@ def test_build_command_is_the_hint_for_missing_files() -> None:
 
 def test_checksum_depends_on_text_split_and_options(tmp_path: Path) -> None:
     prefix = write(tmp_path / "a", TEXT)
-    specs = [f"files(train='{prefix}')", f"files(train='{prefix}', errors='replace')", f"files(test='{prefix}')"]
+    specs = [
+        f"files(train='{prefix}')",
+        f"files(train='{prefix}', errors='replace')",
+        f"files(test='{prefix}')",
+    ]
 
     def sums() -> list[str]:
         return [
@@ -379,7 +429,9 @@ def install(name: str, source: Path | None = None, **options: bool) -> Path:
 
 @pytest.mark.parametrize("name", ["tatoeba", "multi30k", "wmt14", "europarl", "opus100"])
 @pytest.mark.parametrize(("suffix", "valid"), [("", "valid"), (".gz", "val"), (".xz", "dev")])
-def test_every_corpus_installs_from_plain_text(name: str, suffix: str, valid: str, tmp_path: Path, data: Path) -> None:
+def test_every_corpus_installs_from_plain_text(
+    name: str, suffix: str, valid: str, tmp_path: Path, data: Path
+) -> None:
     parts = {"train": TEXT[:100], valid: TEXT[100:150], "test": TEXT[150:]}
     for stem, pairs in parts.items():
         write(tmp_path / "mine" / stem, pairs, suffix)
@@ -419,13 +471,18 @@ def test_corpus_json(tmp_path: Path) -> None:
     assert meta["origin"] == str(archive)
 
 
-def test_other_holdout_version_is_logged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_other_holdout_version_is_logged(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     archive = tmp_path / "deu-eng.zip"
     archive.write_bytes(tatoeba_zip(TEXT))
     write(tmp_path / "user" / "train", TEXT)
     for part in ("valid", "test"):
         write(tmp_path / "user" / part, TEXT[:9])
-    for source, is_logged in ((archive, True), (tmp_path / "user", False)):  # the second has splits of its own
+    for source, is_logged in (
+        (archive, True),
+        (tmp_path / "user", False),
+    ):  # the second has splits of its own
         record = install("tatoeba", source, force=True) / "corpus.json"
         open_split("tatoeba", "train", "en", "de")
         assert "another version of nmt" not in capsys.readouterr().err
@@ -441,14 +498,21 @@ def test_other_holdout_version_is_logged(tmp_path: Path, capsys: pytest.CaptureF
             assert "another version of nmt" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("form", ["deu-eng.zip", "directory/deu-eng.zip", "directory/deu.txt", "deu.txt"])
+@pytest.mark.parametrize(
+    "form", ["deu-eng.zip", "directory/deu-eng.zip", "directory/deu.txt", "deu.txt"]
+)
 def test_tatoeba_from_all_formats(form: str, tmp_path: Path) -> None:
     packed = tatoeba_zip(TEXT)
     path = tmp_path / form
     path.parent.mkdir(exist_ok=True)
-    path.write_bytes(packed if form.endswith(".zip") else zipfile.ZipFile(io.BytesIO(packed)).read("deu.txt"))
+    path.write_bytes(
+        packed if form.endswith(".zip") else zipfile.ZipFile(io.BytesIO(packed)).read("deu.txt")
+    )
     install("tatoeba", path.parent if form.startswith("directory") else path)
-    parts = {split: list(open_split("tatoeba", split, "en", "de").pairs()) for split in ("train", "valid", "test")}
+    parts = {
+        split: list(open_split("tatoeba", split, "en", "de").pairs())
+        for split in ("train", "valid", "test")
+    }
     assert sorted(chain(*parts.values())) == sorted(TEXT)
     assert [len(part) for part in parts.values()] == [180, 10, 10]
 
@@ -462,7 +526,9 @@ def test_checksum_is_equal_after_reinstallation(tmp_path: Path) -> None:
     assert open_split("multi30k", "train", "en", "de").checksum == first
     write(tmp_path / "mine" / "train", TEXT[1:])
     install("multi30k", source)
-    assert open_split("multi30k", "train", "en", "de").checksum == first  # installed corpora are kept
+    assert (
+        open_split("multi30k", "train", "en", "de").checksum == first
+    )  # installed corpora are kept
     install("multi30k", source, force=True)
     assert open_split("multi30k", "train", "en", "de").checksum != first
 
@@ -471,8 +537,12 @@ def test_multi30k_selects_its_test_set(tmp_path: Path) -> None:
     for stem in ("train", "val", "test_2016_flickr", "test_2017_flickr"):
         write(tmp_path / "mine" / stem, [(stem, stem)], ".gz")
     install("multi30k", tmp_path / "mine")
-    assert list(open_split("multi30k", "test", "en", "de").pairs()) == [("test_2016_flickr", "test_2016_flickr")]
-    with pytest.raises(DataError, match="the test split is ambiguous: test_2016_flickr, test_2017_flickr"):
+    assert list(open_split("multi30k", "test", "en", "de").pairs()) == [
+        ("test_2016_flickr", "test_2016_flickr")
+    ]
+    with pytest.raises(
+        DataError, match="the test split is ambiguous: test_2016_flickr, test_2017_flickr"
+    ):
         install("wmt14", tmp_path / "mine")
 
 
@@ -492,15 +562,23 @@ EN, DE = lines(TEXT, 0), lines(TEXT, 1)
     ("files", "message"),
     [
         ({"train.en": EN}, r"train\.en exists, but not train\.de"),
-        ({"train.en": EN, "train.de": b"only one\n"}, r"train\.en has 200 lines and .*train\.de has 1"),
-        ({"train.en.gz": gzip.compress(EN), "train.de.gz": gzip.compress(DE)[:-20]}, "corrupted or truncated"),
+        (
+            {"train.en": EN, "train.de": b"only one\n"},
+            r"train\.en has 200 lines and .*train\.de has 1",
+        ),
+        (
+            {"train.en.gz": gzip.compress(EN), "train.de.gz": gzip.compress(DE)[:-20]},
+            "corrupted or truncated",
+        ),
         ({"train.en": b"", "train.de": b""}, "train split of corpus 'wmt14' is empty"),
         ({"readme.md": b""}, "does not have corpus 'wmt14'"),
         ({"test.en": EN, "test.de": DE}, "does not have corpus 'wmt14'"),
         ({}, "no such file or directory"),
     ],
 )
-def test_failed_installation_leaves_no_files(files: dict[str, bytes], message: str, tmp_path: Path, data: Path) -> None:
+def test_failed_installation_leaves_no_files(
+    files: dict[str, bytes], message: str, tmp_path: Path, data: Path
+) -> None:
     for name, content in files.items():
         (tmp_path / "mine").mkdir(exist_ok=True)
         (tmp_path / "mine" / name).write_bytes(content)
@@ -529,8 +607,12 @@ def test_corrupted_corpus_json_has_hint(tmp_path: Path) -> None:
 # --- published corpora, over the network ---
 
 
-def test_corpus_is_downloaded_once(server: Loopback, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    server.serve("/www.manythings.org/anki/deu-eng.zip", tatoeba_zip(TEXT), faults=[("drop", 1000), 503])
+def test_corpus_is_downloaded_once(
+    server: Loopback, data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.serve(
+        "/www.manythings.org/anki/deu-eng.zip", tatoeba_zip(TEXT), faults=[("drop", 1000), 503]
+    )
     assert len(list(open_split("tatoeba", "train", "en", "de").pairs())) == 180
     assert "downloading tatoeba" in capsys.readouterr().err
     num_requests = len(server.requests)
@@ -559,7 +641,9 @@ def test_corrupted_archive_is_deleted(server: Loopback, data: Path) -> None:
 
 def test_interrupted_download_is_resumed(server: Loopback, data: Path) -> None:
     content = tatoeba_zip(TEXT)
-    resource = server.serve("/www.manythings.org/anki/deu-eng.zip", content, faults=[("drop", 1000), *[503] * 100])
+    resource = server.serve(
+        "/www.manythings.org/anki/deu-eng.zip", content, faults=[("drop", 1000), *[503] * 100]
+    )
     with pytest.raises(DownloadError, match="503") as caught:
         install("tatoeba")
     assert "nmt data download tatoeba --from PATH" in caught.value.hint
@@ -599,7 +683,9 @@ def test_multi30k_download(server: Loopback) -> None:
         ),
     ],
 )
-def test_opus_moses_format(server: Loopback, spec: str, path: str, languages: tuple[str, str]) -> None:
+def test_opus_moses_format(
+    server: Loopback, spec: str, path: str, languages: tuple[str, str]
+) -> None:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as file:
         file.writestr("README", "about")
@@ -607,7 +693,10 @@ def test_opus_moses_format(server: Loopback, spec: str, path: str, languages: tu
             file.writestr(f"Some.{'-'.join(sorted(languages))}.{language}", lines(TEXT, side))
         file.writestr("Some.de-en.xml", "<xml/>")
     server.serve(f"/object.pouta.csc.fi/{path}", buffer.getvalue())
-    parts = {split: list(open_split(spec, split, *languages).pairs()) for split in ("train", "valid", "test")}
+    parts = {
+        split: list(open_split(spec, split, *languages).pairs())
+        for split in ("train", "valid", "test")
+    }
     assert sorted(chain(*parts.values())) == sorted(TEXT)
     assert [len(part) for part in parts.values()] == [180, 10, 10]
 
@@ -615,7 +704,12 @@ def test_opus_moses_format(server: Loopback, spec: str, path: str, languages: tu
 def test_opus_corpora_have_separate_directories() -> None:
     directories = {
         get_corpus(spec).directory
-        for spec in ("opus", "opus(corpus='Books')", "opus(version='v1')", "opus(languages=('en', 'fr'))")
+        for spec in (
+            "opus",
+            "opus(corpus='Books')",
+            "opus(version='v1')",
+            "opus(languages=('en', 'fr'))",
+        )
     }
     assert len(directories) == 4
 
@@ -625,7 +719,9 @@ def parquet(pairs: list[Pair]) -> bytes:
 
     rows = {"translation": [{"en": en, "de": de} for en, de in pairs]}
     buffer = io.BytesIO()
-    Dataset.from_dict(rows, features=Features({"translation": Translation(["de", "en"])})).to_parquet(buffer)
+    Dataset.from_dict(
+        rows, features=Features({"translation": Translation(["de", "en"])})
+    ).to_parquet(buffer)
     return buffer.getvalue()
 
 
@@ -636,11 +732,23 @@ def serve_hub(server: Loopback, host: str = "/huggingface.co") -> dict[str, byte
         "validation-00000-of-00001.parquet": parquet(TEXT[:7]),
         "test-00000-of-00001.parquet": parquet(TEXT[:9]),
     }
-    listing: list[dict[str, object]] = [{"type": "file", "path": "de-en/README.md", "size": 3, "oid": "x"}]
+    listing: list[dict[str, object]] = [
+        {"type": "file", "path": "de-en/README.md", "size": 3, "oid": "x"}
+    ]
     for name, content in files.items():
         large = {"oid": hashlib.sha256(content).hexdigest(), "size": len(content)}
-        listing.append({"type": "file", "path": f"de-en/{name}", "size": len(content), "oid": "x", "lfs": large})
-        server.serve(f"{host}/datasets/wmt/wmt14/resolve/main/de-en/{name}", b"", redirect=f"/cdn/{name}")
+        listing.append(
+            {
+                "type": "file",
+                "path": f"de-en/{name}",
+                "size": len(content),
+                "oid": "x",
+                "lfs": large,
+            }
+        )
+        server.serve(
+            f"{host}/datasets/wmt/wmt14/resolve/main/de-en/{name}", b"", redirect=f"/cdn/{name}"
+        )
         server.serve(f"/cdn/{name}", content)
     server.serve(f"{host}/api/datasets/wmt/wmt14/tree/main/de-en", json.dumps(listing).encode())
     return files
@@ -649,8 +757,13 @@ def serve_hub(server: Loopback, host: str = "/huggingface.co") -> dict[str, byte
 def test_wmt_is_downloaded_from_hub_in_order(server: Loopback) -> None:
     serve_hub(server)
     server.resources["/cdn/train-00001-of-00002.parquet"].faults.append(("drop", 500))
-    assert list(open_split("wmt14", "train", "en", "de").pairs()) == [*TEXT, ("two lines", "zwei\u2028Zeilen")]
-    assert list(open_split("wmt14", "valid", "de", "en").pairs()) == [(de, en) for en, de in TEXT[:7]]
+    assert list(open_split("wmt14", "train", "en", "de").pairs()) == [
+        *TEXT,
+        ("two lines", "zwei\u2028Zeilen"),
+    ]
+    assert list(open_split("wmt14", "valid", "de", "en").pairs()) == [
+        (de, en) for en, de in TEXT[:7]
+    ]
     assert list(open_split("wmt14", "test", "en", "de").pairs()) == TEXT[:9]
     assert "bytes=500-" in server.ranges()
 
@@ -692,7 +805,9 @@ def test_a_missing_parquet_file_is_an_error(server: Loopback, tmp_path: Path, da
     (tmp_path / "mine").mkdir()
     for name, content in serve_hub(server).items():
         (tmp_path / "mine" / name).write_bytes(content)
-    (tmp_path / "mine" / "train-00000-of-00002.parquet").rename(tmp_path / "mine" / "._train-00000-of-00002.parquet")
+    (tmp_path / "mine" / "train-00000-of-00002.parquet").rename(
+        tmp_path / "mine" / "._train-00000-of-00002.parquet"
+    )
     with pytest.raises(DataError, match=r"train-00000-of-00002\.parquet is missing"):
         install("wmt14", tmp_path / "mine")
     assert contents(data) == []
@@ -713,7 +828,10 @@ def test_corrupted_parquet_file_is_an_error(content: bytes, tmp_path: Path, data
 @real
 def test_real_multi30k() -> None:
     install("multi30k", REAL / "multi30k")
-    splits = {split: list(open_split("multi30k", split, "en", "de").pairs()) for split in ("train", "valid", "test")}
+    splits = {
+        split: list(open_split("multi30k", split, "en", "de").pairs())
+        for split in ("train", "valid", "test")
+    }
     assert [len(pairs) for pairs in splits.values()] == [29_000, 1_014, 1_000]
     assert all(en and de for pairs in splits.values() for en, de in pairs)
 
@@ -723,10 +841,18 @@ def test_real_multi30k() -> None:
 def test_real_tatoeba_splits_are_disjoint() -> None:
     install("tatoeba", REAL / "tatoeba" / "deu-eng.zip")
     keys = {
-        split: [sentence_key(english) for english, _ in open_split("tatoeba", split, "en", "de").pairs()]
+        split: [
+            sentence_key(english) for english, _ in open_split("tatoeba", split, "en", "de").pairs()
+        ]
         for split in ("train", "valid", "test")
     }
-    assert len(keys["valid"]) == len(set(keys["valid"])) == len(keys["test"]) == len(set(keys["test"])) == 2000
+    assert (
+        len(keys["valid"])
+        == len(set(keys["valid"]))
+        == len(keys["test"])
+        == len(set(keys["test"]))
+        == 2000
+    )
     assert len(keys["train"]) > 150_000
     assert not set(keys["train"]) & set(keys["valid"])
     assert not set(keys["train"]) & set(keys["test"])
@@ -745,7 +871,9 @@ def test_edited_files_of_an_installed_corpus_change_its_checksum(tmp_path: Path)
     assert split.files == (directory / "train.de", directory / "train.en")
     recorded = json.loads((directory / "corpus.json").read_text())["files"]
     both = "\n".join(recorded[path.name]["sha256"] for path in split.files)
-    assert split.checksum == hashlib.sha256(both.encode()).hexdigest()  # prepared data of earlier versions is reused
+    assert (
+        split.checksum == hashlib.sha256(both.encode()).hexdigest()
+    )  # prepared data of earlier versions is reused
     write(directory / "train", TEXT[1:])
     for path in split.files:
         os.utime(path, (1e9, 1e9))  # an older file was moved here
@@ -766,7 +894,9 @@ def test_files_in_the_wrong_order_are_rejected(tmp_path: Path) -> None:
 def test_download_with_another_encoding_is_kept(server: Loopback) -> None:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as file:
-        file.writestr("deu.txt", b"".join(f"{en}\t{de} \xe9\n".encode("latin-1") for en, de in TEXT))
+        file.writestr(
+            "deu.txt", b"".join(f"{en}\t{de} \xe9\n".encode("latin-1") for en, de in TEXT)
+        )
     server.serve("/www.manythings.org/anki/deu-eng.zip", buffer.getvalue())
     with pytest.raises(DataError, match="not UTF-8"):
         install("tatoeba")

@@ -68,7 +68,9 @@ def payload(source: str) -> str:
     return rendered.split("\n", 2)[2].removesuffix("\n")
 
 
-@pytest.mark.parametrize("source", [SRT, VTT, "", "WEBVTT\n", SRT.rstrip("\n"), VTT.replace("\n", "\n\n\n")])
+@pytest.mark.parametrize(
+    "source", [SRT, VTT, "", "WEBVTT\n", SRT.rstrip("\n"), VTT.replace("\n", "\n\n\n")]
+)
 @pytest.mark.parametrize("line_end", ["\n", "\r\n", "\r\r\n"])
 @pytest.mark.parametrize("bom", ["", "\ufeff"])
 def test_untranslated_subtitles_are_unchanged(source: str, line_end: str, bom: str) -> None:
@@ -79,17 +81,20 @@ def test_untranslated_subtitles_are_unchanged(source: str, line_end: str, bom: s
 
 def test_sentences_continue_in_the_next_cue() -> None:
     assert texts(parse(SRT)) == [
-        "The train to the coast leaves at noon, unless it snows.", "Are you sure?", "No.", "Good night!",
-    ]  # fmt: skip
+        "The train to the coast leaves at noon, unless it snows.",
+        "Are you sure?",
+        "No.",
+        "Good night!",
+    ]
 
 
 def test_only_the_text_changes() -> None:
     rendered = translated(parse(SRT)).decode()
     assert rendered == SRT.replace(
         "The train to the coast</i>\n<i>leaves at noon,", "THE TRAIN TO THE COAST LEAVES AT NOON,"
-    ).replace("unless it snows.", "UNLESS IT SNOWS.").replace("Are you <b>sure", "ARE YOU <b>SURE").replace(
-        "- No.", "- NO."
-    ).replace("Good night", "GOOD NIGHT")
+    ).replace("unless it snows.", "UNLESS IT SNOWS.").replace(
+        "Are you <b>sure", "ARE YOU <b>SURE"
+    ).replace("- No.", "- NO.").replace("Good night", "GOOD NIGHT")
     before, after = pysubs2.SSAFile.from_string(SRT), pysubs2.SSAFile.from_string(rendered)
     assert [(cue.start, cue.end) for cue in before] == [(cue.start, cue.end) for cue in after]
 
@@ -97,7 +102,9 @@ def test_only_the_text_changes() -> None:
 def test_webvtt_settings_notes_styles_and_identifiers_survive() -> None:
     assert texts(parse(VTT)) == ["Salt & pepper,\u00a0please.", "Here you are."]
     expected = VTT.replace("Salt &amp; pepper,&nbsp;please.", "SALT &amp; PEPPER,&nbsp;PLEASE.")
-    assert translated(parse(VTT)).decode() == expected.replace("Here</c> you <u>are", "HERE</c> YOU <u>ARE")
+    assert translated(parse(VTT)).decode() == expected.replace(
+        "Here</c> you <u>are", "HERE</c> YOU <u>ARE"
+    )
 
 
 def test_the_language_in_the_header_of_webvtt_is_that_of_the_translation() -> None:
@@ -106,7 +113,10 @@ def test_the_language_in_the_header_of_webvtt_is_that_of_the_translation() -> No
         ("WEBVTT - title\r\nLanguage: en\r\n", "WEBVTT - title\r\nLanguage: de\r\n"),
         ("WEBVTT\nLanguage: fr\n", "WEBVTT\nLanguage: fr\n"),
         ("WEBVTT\nLanguage: en, de\n", "WEBVTT\nLanguage: en, de\n"),
-        ("WEBVTT\n00:00.000 --> 00:01.000\nLanguage: en\n", "WEBVTT\n00:00.000 --> 00:01.000\nLanguage: en\n"),
+        (
+            "WEBVTT\n00:00.000 --> 00:01.000\nLanguage: en\n",
+            "WEBVTT\n00:00.000 --> 00:01.000\nLanguage: en\n",
+        ),
         ("WEBVTT\n\nNOTE\nLanguage: en\n", "WEBVTT\n\nNOTE\nLanguage: en\n"),
     ):
         cue = "\n00:01.000 --> 00:02.000\nLanguage: en\n"
@@ -115,7 +125,9 @@ def test_the_language_in_the_header_of_webvtt_is_that_of_the_translation() -> No
 
 
 def test_a_cue_of_webvtt_may_start_with_lines_of_spaces() -> None:
-    source = "WEBVTT\n\n00:01.000 --> 00:02.000 align:start\n \none\n \n2\n00:03.000 --> 00:04.000\n"
+    source = (
+        "WEBVTT\n\n00:01.000 --> 00:02.000 align:start\n \none\n \n2\n00:03.000 --> 00:04.000\n"
+    )
     assert translated(parse(source)).decode() == source.replace("one", "ONE")
 
 
@@ -126,14 +138,21 @@ def test_an_empty_cue_of_webvtt_ends_at_an_empty_line() -> None:
 
 @pytest.mark.parametrize(
     ("encoding", "text"),
-    [("cp1252", "caf\u00e9\u2026"), ("cp1251", "\u0434\u0430"), ("utf-16-le", "a \u4f60"), ("gb18030", "\u4f60")],
+    [
+        ("cp1252", "caf\u00e9\u2026"),
+        ("cp1251", "\u0434\u0430"),
+        ("utf-16-le", "a \u4f60"),
+        ("gb18030", "\u4f60"),
+    ],
 )
 def test_a_named_encoding_is_read_and_written(encoding: str, text: str) -> None:
     source = f"1\n00:00:01,000 --> 00:00:02,000\n{text}\n"
     document = parse(source.encode(encoding), encoding=encoding)
     assert texts(document) == [text]
     assert translated(document).decode(encoding) == source.replace(text, text.upper())
-    assert texts(parse("\ufeff" + source, encoding=encoding)) == [text]  # the byte order mark decides
+    assert texts(parse("\ufeff" + source, encoding=encoding)) == [
+        text
+    ]  # the byte order mark decides
 
 
 def test_an_unknown_encoding_is_an_error() -> None:
@@ -142,7 +161,9 @@ def test_an_unknown_encoding_is_an_error() -> None:
 
 
 def test_a_huge_character_reference_is_not_an_error() -> None:
-    assert texts(parse(f"WEBVTT\n\n00:01.000 --> 00:02.000\none &#{'1' * 5000};\n")) == ["one \ufffd"]
+    assert texts(parse(f"WEBVTT\n\n00:01.000 --> 00:02.000\none &#{'1' * 5000};\n")) == [
+        "one \ufffd"
+    ]
 
 
 def test_a_moved_tag_stays_with_its_words() -> None:
@@ -151,7 +172,10 @@ def test_a_moved_tag_stays_with_its_words() -> None:
 
 
 def test_a_translation_is_cut_in_proportion_and_at_punctuation() -> None:
-    source = "1\n00:00:01,000 --> 00:00:02,000\nWhen I was young,\n\n2\n00:00:02,000 --> 00:00:03,000\nI lived here.\n"
+    source = (
+        "1\n00:00:01,000 --> 00:00:02,000\nWhen I was young,\n\n2\n00:00:02,000 --> 00:00:03,000\nI"
+        " lived here.\n"
+    )
     document = parse(source)
     (block,) = document.blocks
     rendered = document.render([RichText("Als ich noch sehr jung war, wohnte ich hier.")]).decode()
@@ -186,7 +210,9 @@ def test_a_sentence_does_not_continue_after_a_pause() -> None:
 
 def test_lines_are_balanced() -> None:
     assert payload("short\nwords") == "SHORT WORDS"
-    lines = payload("a very long line of words that does not fit on a single line of subtitles").split("\n")
+    lines = payload(
+        "a very long line of words that does not fit on a single line of subtitles"
+    ).split("\n")
     assert [len(line) for line in lines] == [35, 37]
 
 
@@ -221,20 +247,29 @@ def test_markup_in_cues(source: str, expected: str) -> None:
 
 
 @pytest.mark.parametrize("line_end", ["\n", "\r\n", "\r\r\n"])
-@pytest.mark.parametrize("source", [SRT, VTT, "WEBVTT\nLanguage: en\n\n00:01.000 --> 00:02.000\n \n\n"])
+@pytest.mark.parametrize(
+    "source", [SRT, VTT, "WEBVTT\nLanguage: en\n\n00:01.000 --> 00:02.000\n \n\n"]
+)
 def test_line_ends_do_not_matter(source: str, line_end: str) -> None:
     document = parse(source.replace("\n", line_end))
     assert texts(document) == texts(parse(source))
-    assert translated(document).decode() == translated(parse(source)).decode().replace("\n", line_end)
+    assert translated(document).decode() == translated(parse(source)).decode().replace(
+        "\n", line_end
+    )
 
 
 def test_a_line_break_of_ssa_stays_one() -> None:
-    lines = payload(r"a very long line of words that does not\Nfit on a single line of subtitles").split(r"\N")
+    lines = payload(
+        r"a very long line of words that does not\Nfit on a single line of subtitles"
+    ).split(r"\N")
     assert [len(line) for line in lines] == [35, 37]
 
 
 def test_speakers_and_sounds_are_escaped_and_end_sentences() -> None:
-    source = "WEBVTT\n\n00:01.000 --> 00:02.000\nI went\n\n00:02.000 --> 00:03.000\nTOM &amp; ANN: home &amp; back\n"
+    source = (
+        "WEBVTT\n\n00:01.000 --> 00:02.000\nI went\n\n00:02.000 --> 00:03.000\nTOM &amp; ANN: home"
+        " &amp; back\n"
+    )
     document = parse(source)
     assert texts(document) == ["I went", "home & back"]
     assert translated(document).decode() == source.replace("I went", "I WENT").replace(
@@ -250,14 +285,24 @@ def test_ruby_annotations_stay_with_their_words() -> None:
     assert expected in translated(document, reverse_words).decode()
     adjacent = "a <ruby>b<rt>x</rt></ruby><ruby>c<rt>y</ruby> <ruby>d<rt>z</rt></ruby>"
     document = parse(f"WEBVTT\n\n00:01.000 --> 00:02.000\n{adjacent}\n")
-    expected = adjacent.replace("a <", "A <").replace(">b<", ">B<").replace(">c<", ">C<").replace(">d<", ">D<")
+    expected = (
+        adjacent.replace("a <", "A <")
+        .replace(">b<", ">B<")
+        .replace(">c<", ">C<")
+        .replace(">d<", ">D<")
+    )
     assert expected in translated(document).decode()
-    document = parse("WEBVTT\n\n00:01.000 --> 00:02.000\na <ruby>b<rt>x</rt>c<rt>y</rt></ruby> d<rt>z</rt>\n")
+    document = parse(
+        "WEBVTT\n\n00:01.000 --> 00:02.000\na <ruby>b<rt>x</rt>c<rt>y</rt></ruby> d<rt>z</rt>\n"
+    )
     assert "A <ruby>B<rt>x</rt>C<rt>y</rt></ruby> D<rt>z</rt>" in translated(document).decode()
 
 
 def test_chinese_is_cut_and_wrapped_without_spaces() -> None:
-    source = "1\n00:00:01,000 --> 00:00:02,000\nWhen I was young,\n\n2\n00:00:02,000 --> 00:00:03,000\nI lived here.\n"
+    source = (
+        "1\n00:00:01,000 --> 00:00:02,000\nWhen I was young,\n\n2\n00:00:02,000 --> 00:00:03,000\nI"
+        " lived here.\n"
+    )
     rendered = parse(source).render([RichText("我年轻的时候，住在这里。")]).decode()
     assert re.findall("[\u3400-\u9fff].*", rendered) == ["我年轻的时候，", "住在这里。"]
 
@@ -287,11 +332,16 @@ def test_utf_16_is_read_and_written() -> None:
     assert translated(parse(data)).decode("utf-16") == translated(parse(SRT)).decode()
 
 
-WORDS = st.lists(st.text("abcABNnv.,:-<>&{}[]()\\i 1♪", min_size=1, max_size=8), min_size=1, max_size=12).map(" ".join)
+WORDS = st.lists(
+    st.text("abcABNnv.,:-<>&{}[]()\\i 1♪", min_size=1, max_size=8), min_size=1, max_size=12
+).map(" ".join)
 LINES = WORDS.map(str.strip).filter(lambda line: line and "-->" not in line and not line.isdigit())
 
 
-@given(st.lists(st.lists(LINES, min_size=1, max_size=3), min_size=1, max_size=5), st.sampled_from(["srt", "vtt"]))
+@given(
+    st.lists(st.lists(LINES, min_size=1, max_size=3), min_size=1, max_size=5),
+    st.sampled_from(["srt", "vtt"]),
+)
 def test_any_subtitles_keep_their_structure(cues: list[list[str]], kind: str) -> None:
     header, comma = ("WEBVTT\n\n", ".") if kind == "vtt" else ("", ",")
     source = header + "".join(
@@ -307,9 +357,17 @@ def test_any_subtitles_keep_their_structure(cues: list[list[str]], kind: str) ->
         ]
 
 
-@given(st.lists(st.text("abABNn.:-[]()\\\n ♪", min_size=1, max_size=30).filter(str.strip), min_size=1, max_size=4))
+@given(
+    st.lists(
+        st.text("abABNn.:-[]()\\\n ♪", min_size=1, max_size=30).filter(str.strip),
+        min_size=1,
+        max_size=4,
+    )
+)
 def test_no_text_of_a_cue_is_lost(cues: list[str]) -> None:
-    source = "".join(f"{i}\n00:{i:02}:00,000 --> 00:{i:02}:01,000\n{text}\n\n" for i, text in enumerate(cues))
+    source = "".join(
+        f"{i}\n00:{i:02}:00,000 --> 00:{i:02}:01,000\n{text}\n\n" for i, text in enumerate(cues)
+    )
     rendered = translated(parse(source)).decode()
     breaks = re.compile(r"\s|\\[Nn]")
     assert breaks.sub("", rendered.upper()) == breaks.sub("", source).upper()

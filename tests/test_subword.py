@@ -17,11 +17,23 @@ from hypothesis import strategies as st
 
 from nmt.core.config import TokenizerConfig
 from nmt.core.errors import ConfigError
-from nmt.data.subword_regularization import SubwordSampler, SubwordVocabulary, bpe_dropout, resolve_method, unigram
+from nmt.data.subword_regularization import (
+    SubwordSampler,
+    SubwordVocabulary,
+    bpe_dropout,
+    resolve_method,
+    unigram,
+)
 from nmt.text.normalization import normalize
 from nmt.text.tokenizer import SPACE, Tokenizer, train
 
-TEXT = ["the red bird sings", "der rote Vogel singt", "ein großer Baum", "a tall tree", "Äpfel, Öl und Übung!"] * 20
+TEXT = [
+    "the red bird sings",
+    "der rote Vogel singt",
+    "ein großer Baum",
+    "a tall tree",
+    "Äpfel, Öl und Übung!",
+] * 20
 SPECS = {"bpe": "bpe_dropout(p=0.3)", "unigram": "unigram(alpha=0.2)"}
 
 
@@ -31,14 +43,20 @@ def tokenizer(kind: str) -> Tokenizer:
 
 
 def encode(kind: str, lines: list[str], seed: int = 1) -> list[list[int]]:
-    return SubwordSampler(SPECS[kind], tokenizer(kind), seed).encode_batch(lines, np.random.default_rng(seed))
+    return SubwordSampler(SPECS[kind], tokenizer(kind), seed).encode_batch(
+        lines, np.random.default_rng(seed)
+    )
 
 
 @given(st.text(max_size=40))
 def test_bpe_without_dropout_equals_sentencepiece(text: str) -> None:
     reference, pieces = tokenizer("bpe"), SubwordVocabulary(tokenizer("bpe").piece_scores())
     words = normalize(text).split()
-    ids = [i for word in words for i in reference.pieces_to_ids(bpe_dropout(SPACE + word, pieces, Random(0), p=0.0))]
+    ids = [
+        i
+        for word in words
+        for i in reference.pieces_to_ids(bpe_dropout(SPACE + word, pieces, Random(0), p=0.0))
+    ]
     assert ids == reference.encode(text)
 
 
@@ -53,7 +71,9 @@ def test_unigram_with_high_alpha_equals_sentencepiece(text: str) -> None:
     ids = [
         i
         for word in words
-        for i in reference.pieces_to_ids(unigram(SPACE + word, SubwordVocabulary(scores), Random(0), alpha=1e6))
+        for i in reference.pieces_to_ids(
+            unigram(SPACE + word, SubwordVocabulary(scores), Random(0), alpha=1e6)
+        )
     ]
     assert reference.decode(ids) == normalize(text)
     assert likelihood(ids) == pytest.approx(
@@ -72,7 +92,9 @@ def test_bpe_dropout_probabilities() -> None:
     """For "abc" with the merges ab and abc, each merge is applied with probability 1 - p."""
     scores = {"ab": 0.0, "abc": -1.0}
     rng, p, draws = Random(0), 0.3, 20_000
-    seen = Counter(tuple(bpe_dropout("abc", SubwordVocabulary(scores), rng, p=p)) for _ in range(draws))
+    seen = Counter(
+        tuple(bpe_dropout("abc", SubwordVocabulary(scores), rng, p=p)) for _ in range(draws)
+    )
     assert seen["a", "b", "c"] / draws == pytest.approx(p, abs=0.015)
     assert seen["ab", "c"] / draws == pytest.approx((1 - p) * p, abs=0.015)
     assert seen["abc",] / draws == pytest.approx((1 - p) ** 2, abs=0.015)
@@ -83,11 +105,13 @@ def test_unigram_probabilities() -> None:
     rng, alpha, draws = Random(0), 0.5, 20_000
     weights = {}
     for cuts in itertools.product((False, True), repeat=2):
-        pieces = "".join(char + ("|" if cut else "") for char, cut in zip("abc", (*cuts, False), strict=True)).split(
-            "|"
-        )
+        pieces = "".join(
+            char + ("|" if cut else "") for char, cut in zip("abc", (*cuts, False), strict=True)
+        ).split("|")
         weights[tuple(pieces)] = math.exp(alpha * sum(scores[piece] for piece in pieces))
-    seen = Counter(tuple(unigram("abc", SubwordVocabulary(scores), rng, alpha=alpha)) for _ in range(draws))
+    seen = Counter(
+        tuple(unigram("abc", SubwordVocabulary(scores), rng, alpha=alpha)) for _ in range(draws)
+    )
     for pieces, weight in weights.items():
         assert seen[pieces] / draws == pytest.approx(weight / sum(weights.values()), abs=0.015)
 
@@ -109,7 +133,9 @@ print([encode(kind, TEXT) for kind in SPECS])
 
 def test_samples_are_equal_across_processes(request: pytest.FixtureRequest) -> None:
     """Resumed training runs in another process."""
-    printed = subprocess.check_output([sys.executable, "-c", SCRIPT], cwd=request.config.rootpath, text=True)
+    printed = subprocess.check_output(
+        [sys.executable, "-c", SCRIPT], cwd=request.config.rootpath, text=True
+    )
     assert printed == f"{[encode(kind, TEXT) for kind in SPECS]}\n"
 
 

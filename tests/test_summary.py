@@ -18,26 +18,40 @@ from nmt.model.summary import summarize
 def test_every_parameter_is_counted_once(change: dict[str, object]) -> None:
     model = build_model(dataclasses.replace(TINY, **change), VOCABULARY)
     actual = summarize(model)
-    assert sum(part.parameters * part.times for part in actual if part.depth == 0) == count_parameters(model)
+    assert sum(
+        part.parameters * part.times for part in actual if part.depth == 0
+    ) == count_parameters(model)
     assert model.training
 
 
 def test_layer_sizes_match_the_paper() -> None:
     actual = summarize(
         build_model(
-            ModelConfig(dim=512, heads=8, ffn_dim=2048, encoder_layers=6, decoder_layers=6, norm_position="post"), 100
+            ModelConfig(
+                dim=512,
+                heads=8,
+                ffn_dim=2048,
+                encoder_layers=6,
+                decoder_layers=6,
+                norm_position="post",
+            ),
+            100,
         )
     )
     encoder, decoder = (part for part in actual if part.name == "layers 1 to 6")
     assert (encoder.kind, encoder.times, encoder.parameters) == ("EncoderLayer", 6, 3_152_384)
     assert (decoder.kind, decoder.times, decoder.parameters) == ("DecoderLayer", 6, 4_204_032)
     assert (encoder.output, decoder.output) == (("B", "S", 512), ("B", "T", 512))
-    (up, _) = (part for part in actual if part.name == "up")
+    up, _ = (part for part in actual if part.name == "up")
     assert (up.depth, up.weight, up.output) == (3, (2048, 512), ("B", "S", 2048))
 
 
 def test_shapes_with_few_learned_positions() -> None:
-    actual = summarize(build_model(dataclasses.replace(TINY, position_encoding="learned(max_positions=4)"), VOCABULARY))
+    actual = summarize(
+        build_model(
+            dataclasses.replace(TINY, position_encoding="learned(max_positions=4)"), VOCABULARY
+        )
+    )
     assert {part.output[1] for part in actual if part.output} == {"S", "T"}
 
 
@@ -51,17 +65,34 @@ def test_summary_has_no_side_effects() -> None:
 
 
 def test_table_merges_identical_layers() -> None:
-    model = build_model(dataclasses.replace(TINY, ffn_dim=1000, encoder_layers=4, layer_sharing=2), VOCABULARY)
+    model = build_model(
+        dataclasses.replace(TINY, ffn_dim=1000, encoder_layers=4, layer_sharing=2), VOCABULARY
+    )
     total, encoder = count_parameters(model), sum(p.numel() for p in model.encoder.parameters())
     lines = _table(model, summarize(model)).splitlines()
-    (row, _) = (line for line in lines if line.strip().startswith("layer"))
+    row, _ = (line for line in lines if line.strip().startswith("layer"))
     assert row.startswith("  layers 1 to 2 ")
-    assert row.endswith(f"[B, S, 16]  {encoder:>10,}  {encoder / total:.1%}  EncoderLayer  2 x {encoder // 2:,}")
+    assert row.endswith(
+        f"[B, S, 16]  {encoder:>10,}  {encoder / total:.1%}  EncoderLayer  2 x {encoder // 2:,}"
+    )
     row = next(line for line in lines if line.strip().startswith("up "))
     up = 2 * (16 * 1000 + 1000)
     assert row.startswith("      up ")
-    assert row.split()[1:] == ["1000", "x", "16", "[B,", "S,", "1000]", f"{up:,}", f"{up / total:.1%}", "Linear"]
-    last = f"{total:,} parameters, {total * 4 / 1e6:.1f} MB in float32; each layer is applied up to 2 times"
+    assert row.split()[1:] == [
+        "1000",
+        "x",
+        "16",
+        "[B,",
+        "S,",
+        "1000]",
+        f"{up:,}",
+        f"{up / total:.1%}",
+        "Linear",
+    ]
+    last = (
+        f"{total:,} parameters, {total * 4 / 1e6:.1f} MB in float32; each layer is applied up to 2"
+        " times"
+    )
     assert lines[-1] == last
 
 
@@ -78,7 +109,9 @@ def test_command_summarizes_runs_and_configs(trained: CommandLine) -> None:
     assert lines[0].split() == ["part", "weight", "output", "parameters", "share"]
     total = int(lines[-1].split()[0].replace(",", ""))
     assert total == json.loads(trained("info", "runs/tiny", "--json").out)["parameters"]
-    shown = json.loads(trained("summary", "--set", "model.dim=64", "--set", "model.heads=2", "--json").out)
+    shown = json.loads(
+        trained("summary", "--set", "model.dim=64", "--set", "model.heads=2", "--json").out
+    )
     assert next(part for part in shown if part["name"] == "qkv")["weight"] == [192, 64]
     trained("summary", "runs/tiny", "--config", "quickstart").assert_fails(
         2, "pass either a model, or --config and --set"

@@ -29,8 +29,15 @@ from nmt.train.sweep import (
     summarize,
 )
 
-OPTIONS = [f"{key}={value}" for key, value in (TINY | {"train.steps": "6", "train.valid_every": "3"}).items()]
-COMMON = ["--set", "data.train=files(train='text')", *(word for option in OPTIONS for word in ("--set", option))]
+OPTIONS = [
+    f"{key}={value}"
+    for key, value in (TINY | {"train.steps": "6", "train.valid_every": "3"}).items()
+]
+COMMON = [
+    "--set",
+    "data.train=files(train='text')",
+    *(word for option in OPTIONS for word in ("--set", option)),
+]
 
 
 @pytest.fixture
@@ -60,7 +67,18 @@ def test_grid_values_keep_their_parentheses(texts: list[str], grid: dict[str, li
 
 
 @pytest.mark.parametrize(
-    "texts", [["a"], ["a="], ["=1"], ["a=1", "a=2"], ["seed=1,2"], ["seed =1,2"], ["a=x(1,2"], ["a=1,1"], ["a=')"]]
+    "texts",
+    [
+        ["a"],
+        ["a="],
+        ["=1"],
+        ["a=1", "a=2"],
+        ["seed=1,2"],
+        ["seed =1,2"],
+        ["a=x(1,2"],
+        ["a=1,1"],
+        ["a=')"],
+    ],
 )
 def test_invalid_grid_raises(texts: list[str]) -> None:
     with pytest.raises(UsageError):
@@ -69,9 +87,11 @@ def test_invalid_grid_raises(texts: list[str]) -> None:
 
 def test_summary_has_mean_and_deviation_over_successful_seeds() -> None:
     results = [
-        RunResult("a1", {"k": "1"}, 1, 9, 1.0, {"BLEU": 10.0}), RunResult("a2", {"k": "1"}, 2, 9, 2.0, {"BLEU": 14.0}),
-        RunResult("a3", {"k": "1"}, 3, exit_code=1), RunResult("b1", {"k": "2"}, 1, 9, 1.0, {"BLEU": 7.0}),
-    ]  # fmt: skip
+        RunResult("a1", {"k": "1"}, 1, 9, 1.0, {"BLEU": 10.0}),
+        RunResult("a2", {"k": "1"}, 2, 9, 2.0, {"BLEU": 14.0}),
+        RunResult("a3", {"k": "1"}, 3, exit_code=1),
+        RunResult("b1", {"k": "2"}, 1, 9, 1.0, {"BLEU": 7.0}),
+    ]
     plan = Sweep("quickstart", (), {"k": ["1", "2"]}, (1, 2, 3))
     first, second = summarize(plan, results[::-1])  # in the order in which they were completed
     assert (first.num_finished, first.num_failed, first.hours) == (2, 1, 1.5)
@@ -92,16 +112,23 @@ def test_sweep_trains_all_combinations_and_can_be_extended(nmt: CommandLine) -> 
     config = (nmt.directory / "runs/sweep" / names[1] / "config.yaml").read_text()
     assert "label_smoothing: 0.1" in config
     assert "seed: 1" in config
-    before = {path: path.stat().st_mtime_ns for path in (nmt.directory / "runs/sweep").glob("*/step-*")}
+    before = {
+        path: path.stat().st_mtime_ns for path in (nmt.directory / "runs/sweep").glob("*/step-*")
+    }
     done = nmt(*command, "--seeds", "2", "--json")
     assert "2 of 4 runs remaining" in done.err
     rows = json.loads(done.out)
     assert [(row["options"], row["num_finished"]) for row in rows] == [
-        ({"train.label_smoothing": "0"}, 2), ({"train.label_smoothing": "0.1"}, 2),
-    ]  # fmt: skip
+        ({"train.label_smoothing": "0"}, 2),
+        ({"train.label_smoothing": "0.1"}, 2),
+    ]
     assert all(path.stat().st_mtime_ns == time_ns for path, time_ns in before.items())
-    nmt(*command, "--set", "model.dropout=0.3").assert_fails(2, "runs/sweep contains a sweep with another --set")
-    nmt(*command, "--grid", "model.dropout=0.1").assert_fails(2, "a sweep with other options in --grid")
+    nmt(*command, "--set", "model.dropout=0.3").assert_fails(
+        2, "runs/sweep contains a sweep with another --set"
+    )
+    nmt(*command, "--grid", "model.dropout=0.1").assert_fails(
+        2, "a sweep with other options in --grid"
+    )
     (nmt.directory / "runs/sweep/sweep.json").write_text('{"config": "", "grid": "x"}')
     nmt(*command).assert_fails(2, "sweep.json is damaged")
 
@@ -139,16 +166,27 @@ def test_failed_run_is_reported_and_the_others_continue(nmt: CommandLine) -> Non
         (["--grid", "train.labelsmoothing=0,1"], "label_smoothing"),
         (["--grid", "train.label_smoothing=0,nine"], "train.label_smoothing"),
         (["--grid", "train.optimizer=adamw,moun"], "did you mean 'muon'?"),
-        (["--grid", "model.dim=32", "--set", "model.dim=64"], "--set model.dim and --grid set the same option"),
-        (["--grid", "model.dim=32", "--set", "seed=2"], "--set seed and --seeds set the same option"),
+        (
+            ["--grid", "model.dim=32", "--set", "model.dim=64"],
+            "--set model.dim and --grid set the same option",
+        ),
+        (
+            ["--grid", "model.dim=32", "--set", "seed=2"],
+            "--set seed and --seeds set the same option",
+        ),
         (["--grid", "model.dim=32", "--time-limit", "soon"], "invalid --time-limit 'soon'"),
         (["--grid", "model.dim"], "cannot read --grid model.dim"),
         (["--grid", "model.dropout=0.1", "--device", "cuda:99"], "GPU"),
         (["--grid", "data.temperature=5"], "data.temperature has no effect"),
-        (["--grid", "model.dropout=0.1", "--config", "finetune"], "nmt sweep does not support --config finetune"),
+        (
+            ["--grid", "model.dropout=0.1", "--config", "finetune"],
+            "nmt sweep does not support --config finetune",
+        ),
     ],
 )
-def test_invalid_arguments_raise_before_training(trained: CommandLine, arguments: list[str], message: str) -> None:
+def test_invalid_arguments_raise_before_training(
+    trained: CommandLine, arguments: list[str], message: str
+) -> None:
     trained("sweep", *arguments, "--run", "runs/never").assert_fails(2, message)
     assert not (trained.directory / "runs/never").exists()
 
@@ -176,19 +214,32 @@ def test_remaining_seconds_subtract_the_training_time(nmt: CommandLine) -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("in_process")
 def test_sweep_sets_seed_and_time_limit_and_skips_truncated_results(nmt: CommandLine) -> None:
-    command = ["sweep", "--grid", "train.label_smoothing=0", "--run", "runs/sweep", *COMMON,
-               "--set", "train.steps=1000000", "--set", "train.valid_every=1000000"]  # fmt: skip
+    command = [
+        "sweep",
+        "--grid",
+        "train.label_smoothing=0",
+        "--run",
+        "runs/sweep",
+        *COMMON,
+        "--set",
+        "train.steps=1000000",
+        "--set",
+        "train.valid_every=1000000",
+    ]
     done = nmt.run(*command, "--seeds", "2", "--time-limit", "1s")
     for seed in (1, 2):
         assert (
-            f"seed: {seed}\n" in (nmt.directory / f"runs/sweep/label_smoothing=0_seed={seed}/config.yaml").read_text()
+            f"seed: {seed}\n"
+            in (nmt.directory / f"runs/sweep/label_smoothing=0_seed={seed}/config.yaml").read_text()
         )
     with open(nmt.directory / "runs/sweep" / RESULTS, "a", encoding="utf-8") as file:
         file.write('{"name": "label')
     again = nmt(*command, "--seeds", "2", "--time-limit", "1s")
     assert "0 of 2 runs remaining" in again.err
     assert again.out == done.out
-    nmt(*command, "--time-limit", "3s").assert_fails(2, "contains a sweep with another --time-limit")
+    nmt(*command, "--time-limit", "3s").assert_fails(
+        2, "contains a sweep with another --time-limit"
+    )
 
 
 @pytest.mark.usefixtures("in_process")
@@ -196,27 +247,56 @@ def test_options_may_need_those_of_the_grid(nmt: CommandLine) -> None:
     grid = ["--grid", "train.keep_last=3,4", "--set", "train.average_last=3", "--run", "runs/sweep"]
     nmt.run("sweep", *grid, *COMMON)
     (nmt.directory / "mine.yaml").write_text("train: {average_last: 3}\n")
-    nmt.run("sweep", "--config", "mine.yaml", "--grid", "train.keep_last=3", "--run", "runs/mine", *COMMON)
+    nmt.run(
+        "sweep",
+        "--config",
+        "mine.yaml",
+        "--grid",
+        "train.keep_last=3",
+        "--run",
+        "runs/mine",
+        *COMMON,
+    )
 
 
 def test_two_combinations_cannot_have_one_directory(trained: CommandLine) -> None:
     grid = ["--grid", "tokenizer.model=a/b,a-b", "--run", "runs/never"]
-    trained("sweep", *grid).assert_fails(2, "two combinations of --grid would be in runs/never/model=a-b_seed=1")
+    trained("sweep", *grid).assert_fails(
+        2, "two combinations of --grid would be in runs/never/model=a-b_seed=1"
+    )
     assert not (trained.directory / "runs/never").exists()
 
 
 @pytest.mark.usefixtures("in_process")
-def test_training_is_not_repeated_after_a_failed_evaluation(nmt: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
-    command = ["sweep", "--grid", "train.label_smoothing=0", "--run", "runs/sweep", *COMMON, "--time-limit", "1s",
-               "--set", "train.steps=1000000", "--set", "train.valid_every=1000000"]  # fmt: skip
+def test_training_is_not_repeated_after_a_failed_evaluation(
+    nmt: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = [
+        "sweep",
+        "--grid",
+        "train.label_smoothing=0",
+        "--run",
+        "runs/sweep",
+        *COMMON,
+        "--time-limit",
+        "1s",
+        "--set",
+        "train.steps=1000000",
+        "--set",
+        "train.valid_every=1000000",
+    ]
     start = sweep.start_nmt
     failed = SimpleNamespace(poll=lambda: 7)
-    monkeypatch.setattr(sweep, "start_nmt", lambda words, *a: failed if words[0] == "evaluate" else start(words, *a))
+    monkeypatch.setattr(
+        sweep, "start_nmt", lambda words, *a: failed if words[0] == "evaluate" else start(words, *a)
+    )
     assert nmt(*command).code == 1
     progress = (nmt.directory / "runs/sweep/label_smoothing=0_seed=1/metrics.jsonl").read_text()
     monkeypatch.setattr(sweep, "start_nmt", start)
     nmt.run(*command)
-    assert (nmt.directory / "runs/sweep/label_smoothing=0_seed=1/metrics.jsonl").read_text() == progress
+    assert (
+        nmt.directory / "runs/sweep/label_smoothing=0_seed=1/metrics.jsonl"
+    ).read_text() == progress
 
 
 def test_runs_with_long_options_have_short_names() -> None:
@@ -239,10 +319,28 @@ def test_runs_with_long_options_have_short_names() -> None:
 def test_interrupted_sweep_saves_checkpoints(
     nmt: CommandLine, send: Callable[[int, int], None], signal_number: int, jobs: int
 ) -> None:
-    command = ["sweep", "--grid", "train.label_smoothing=0", "--run", "runs/sweep", *COMMON, "--seeds", "3"]
-    command += ["--set", "train.steps=1000000", "--set", "train.valid_every=1000000", "--jobs", str(jobs)]
+    command = [
+        "sweep",
+        "--grid",
+        "train.label_smoothing=0",
+        "--run",
+        "runs/sweep",
+        *COMMON,
+        "--seeds",
+        "3",
+    ]
+    command += [
+        "--set",
+        "train.steps=1000000",
+        "--set",
+        "train.valid_every=1000000",
+        "--jobs",
+        str(jobs),
+    ]
     process = nmt.start(*command, start_new_session=True)
-    runs = [nmt.directory / f"runs/sweep/label_smoothing=0_seed={seed}" for seed in range(1, jobs + 1)]
+    runs = [
+        nmt.directory / f"runs/sweep/label_smoothing=0_seed={seed}" for seed in range(1, jobs + 1)
+    ]
     wait_until(process, lambda: all((run / "metrics.jsonl").exists() for run in runs))
     send(process.pid, signal_number)
     _, err = process.communicate(timeout=60)
@@ -253,11 +351,15 @@ def test_interrupted_sweep_saves_checkpoints(
 
 
 @pytest.mark.slow
-def test_runs_at_the_same_time_share_the_cores(nmt: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_at_the_same_time_share_the_cores(
+    nmt: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("nmt.core.runtime.num_threads", lambda: 4)
     environments, start = [], sweep.start_nmt
 
-    def record(words: Sequence[str], stderr: IO[str] | None, environment: Mapping[str, str]) -> object:
+    def record(
+        words: Sequence[str], stderr: IO[str] | None, environment: Mapping[str, str]
+    ) -> object:
         environments.append((words[0], environment["OMP_NUM_THREADS"]))
         return start(words, stderr, environment)
 
@@ -268,11 +370,19 @@ def test_runs_at_the_same_time_share_the_cores(nmt: CommandLine, monkeypatch: py
     assert done.code == 1
     failed = "clean=-length-min=90-_seed=1"
     assert f"{failed} failed; its messages are in runs/sweep/{failed}/log.txt" in done.err
-    assert "no training pair is left" in (nmt.directory / f"runs/sweep/{failed}/log.txt").read_text()
+    assert (
+        "no training pair is left" in (nmt.directory / f"runs/sweep/{failed}/log.txt").read_text()
+    )
     assert "training:" not in done.err
     lines = done.out.splitlines()
-    assert sorted(line.partition(":")[0] for line in lines[:2]) == [failed, "clean=-normalize-_seed=1"]
-    assert [line.split()[0] for line in lines[4:]] == ["clean=[length(min=90)]", "clean=[normalize]"]
+    assert sorted(line.partition(":")[0] for line in lines[:2]) == [
+        failed,
+        "clean=-normalize-_seed=1",
+    ]
+    assert [line.split()[0] for line in lines[4:]] == [
+        "clean=[length(min=90)]",
+        "clean=[normalize]",
+    ]
     assert environments[:2] == [("train", "2"), ("train", "2")]
     assert environments[2:] == [("evaluate", "2")]
 
@@ -284,16 +394,30 @@ def test_runs_are_distributed_over_the_gpus(monkeypatch: pytest.MonkeyPatch) -> 
     assert sweep._devices("auto", 1) == ["auto"]
 
 
-def test_no_command_starts_after_a_stop_signal(nmt: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_command_starts_after_a_stop_signal(
+    nmt: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     calls: list[str] = []
 
     def start(arguments: Sequence[str], *_: object) -> SimpleNamespace:
         calls.append(arguments[0])
         os.kill(os.getpid(), signal.SIGINT)
-        return SimpleNamespace(poll=lambda: 0, terminate=lambda: calls.append("terminate"), wait=lambda: None)
+        return SimpleNamespace(
+            poll=lambda: 0, terminate=lambda: calls.append("terminate"), wait=lambda: None
+        )
 
     monkeypatch.setattr(sweep, "start_nmt", start)
-    command = ["sweep", "--grid", "train.label_smoothing=0", "--run", "runs/sweep", "--seeds", "2", "--jobs", "2"]
+    command = [
+        "sweep",
+        "--grid",
+        "train.label_smoothing=0",
+        "--run",
+        "runs/sweep",
+        "--seeds",
+        "2",
+        "--jobs",
+        "2",
+    ]
     done = nmt(*command, *COMMON)
     assert done.code == 130
     assert "run the same command again to continue the sweep" in done.err
@@ -302,7 +426,9 @@ def test_no_command_starts_after_a_stop_signal(nmt: CommandLine, monkeypatch: py
 
 
 @pytest.mark.slow
-def test_a_run_whose_training_is_stopped_has_failed(nmt: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_whose_training_is_stopped_has_failed(
+    nmt: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def stop(arguments: Sequence[str], *_: object) -> SimpleNamespace:
         shutil.copytree(nmt.directory / "runs/tiny", nmt.directory / arguments[2])
         meta = sorted((nmt.directory / arguments[2]).glob("step-*/meta.json"))[-1]
@@ -312,7 +438,9 @@ def test_a_run_whose_training_is_stopped_has_failed(nmt: CommandLine, monkeypatc
         return SimpleNamespace(poll=lambda: 75)
 
     monkeypatch.setattr(sweep, "start_nmt", stop)
-    assert nmt("sweep", "--grid", "train.label_smoothing=0", "--run", "runs/sweep", *COMMON).code == 1
+    assert (
+        nmt("sweep", "--grid", "train.label_smoothing=0", "--run", "runs/sweep", *COMMON).code == 1
+    )
     assert not list(nmt.directory.glob("runs/sweep/*/.trained"))
 
 
@@ -323,7 +451,9 @@ def test_failed_runs_are_repeated_and_truncated_results_ignored(nmt: CommandLine
     first = nmt(*command)
     results = nmt.directory / "runs/sweep" / RESULTS
     line = json.loads(results.read_text())
-    results.write_bytes(json.dumps(line | {"exit_code": 137, "scores": None}).encode() + b'\n{"name": "\xff')
+    results.write_bytes(
+        json.dumps(line | {"exit_code": 137, "scores": None}).encode() + b'\n{"name": "\xff'
+    )
     done = nmt(*command)
     assert "1 of 1 run remaining" in done.err
     assert done.out == first.out
@@ -334,7 +464,16 @@ def test_failed_runs_are_repeated_and_truncated_results_ignored(nmt: CommandLine
 def test_sweep_has_one_process_and_one_config(nmt: CommandLine) -> None:
     config = nmt.directory / "mine.yaml"
     config.write_text("train: {steps: 6}\n")
-    command = ["sweep", "--config", "mine.yaml", "--grid", "train.label_smoothing=0", "--run", "runs/sweep", *COMMON]
+    command = [
+        "sweep",
+        "--config",
+        "mine.yaml",
+        "--grid",
+        "train.label_smoothing=0",
+        "--run",
+        "runs/sweep",
+        *COMMON,
+    ]
     nmt.run(*command)
     with locked(nmt.directory / "runs/sweep" / LOCK, lambda: None):
         nmt(*command).assert_fails(2, "another process is running the sweep in runs/sweep")

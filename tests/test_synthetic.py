@@ -1,4 +1,5 @@
-"""`nmt backtranslate` and `nmt distill`: filters, shards, resuming after SIGKILL, provenance and the next command."""
+"""`nmt backtranslate` and `nmt distill`: filters, shards, resuming after SIGKILL, provenance and
+the next command."""
 
 from __future__ import annotations
 
@@ -31,20 +32,29 @@ from nmt.synthetic.filters import NAMES, Candidate, Filters, closest, format_can
 from nmt.synthetic.source_text import SourceText
 
 SENTENCES = [
-    "I bought three red apples at the market yesterday.", "My brother is waiting for us in front of the station.",
-    "She has not read the letter yet.", "We would like to have a table for four people.",
-    "The train to Berlin leaves at half past nine.", "Can you tell me where the next bus stop is?",
-]  # fmt: skip
+    "I bought three red apples at the market yesterday.",
+    "My brother is waiting for us in front of the station.",
+    "She has not read the letter yet.",
+    "We would like to have a table for four people.",
+    "The train to Berlin leaves at half past nine.",
+    "Can you tell me where the next bus stop is?",
+]
 GERMAN = [
-    "Ich habe gestern drei rote Äpfel auf dem Markt gekauft.", "Mein Bruder wartet vor dem Bahnhof auf uns.",
-    "Sie hat den Brief noch nicht gelesen.", "Wir hätten gern einen Tisch für vier Personen.",
-    "Der Zug nach Berlin fährt um halb zehn ab.", "Können Sie mir sagen, wo die nächste Bushaltestelle ist?",
-]  # fmt: skip
+    "Ich habe gestern drei rote Äpfel auf dem Markt gekauft.",
+    "Mein Bruder wartet vor dem Bahnhof auf uns.",
+    "Sie hat den Brief noch nicht gelesen.",
+    "Wir hätten gern einen Tisch für vier Personen.",
+    "Der Zug nach Berlin fährt um halb zehn ab.",
+    "Können Sie mir sagen, wo die nächste Bushaltestelle ist?",
+]
 NO_FILTERS = [word for name in NAMES for word in ("--ignore", name)]
 
 
 def corpus(nmt: CommandLine, name: str) -> tuple[list[str], list[str]]:
-    texts = ((nmt.directory / name / f"train.{code}").read_text(encoding="utf-8") for code in ("en", "de"))
+    texts = (
+        (nmt.directory / name / f"train.{code}").read_text(encoding="utf-8")
+        for code in ("en", "de")
+    )
     return tuple(text.split("\n")[:-1] for text in texts)
 
 
@@ -74,14 +84,22 @@ def reverse(trained: CommandLine) -> CommandLine:
 GOOD = (SENTENCES[0], GERMAN[0])
 
 
-def apply(directory: Path, filters: Filters, pairs: list[tuple[str, list[Candidate]]], tests: object = ()) -> object:
+def apply(
+    directory: Path, filters: Filters, pairs: list[tuple[str, list[Candidate]]], tests: object = ()
+) -> object:
     """Return the pairs that filters keep and the names of those that drop the others."""
-    files = [directory / name for name in ("source", "reference", "hypotheses", "out.src", "out.tgt")]
+    files = [
+        directory / name for name in ("source", "reference", "hypotheses", "out.src", "out.tgt")
+    ]
     files[0].write_text("".join(f"{source}\n" for source, _ in pairs), encoding="utf-8")
     files[1].write_text("".join(f"{GERMAN[0]}\n" for _ in pairs), encoding="utf-8")
-    files[2].write_text("".join(f"{format_candidates(n_best)}\n" for _, n_best in pairs), encoding="utf-8")
+    files[2].write_text(
+        "".join(f"{format_candidates(n_best)}\n" for _, n_best in pairs), encoding="utf-8"
+    )
     count, dropped = filters.apply(files[0], files[1], files[2], (files[3], files[4]), tests)
-    kept = list(zip(*(file.read_text(encoding="utf-8").splitlines() for file in files[3:]), strict=True))
+    kept = list(
+        zip(*(file.read_text(encoding="utf-8").splitlines() for file in files[3:]), strict=True)
+    )
     assert len(kept) == count
     assert not list(directory.glob("*.draft"))
     return kept, dict(dropped)
@@ -93,23 +111,45 @@ FILTERS = Filters(("en", "de"), is_reversed=False)
 @pytest.mark.parametrize(
     ("source", "translation", "name"),
     [
-        ("Call 0351 4478 or see https://a.org/b today.", "Rufen Sie an, oder sehen Sie heute nach.", "missing"),
-        ("See https://a.org/b today, please.", "Siehe heute https://a.org/b und https://a.org/b bitte.", "repeated"),
-        ("See the <b>red apple</b> today.", "Sieh dir heute den </b>roten Apfel<b> an.", "misplaced"),
+        (
+            "Call 0351 4478 or see https://a.org/b today.",
+            "Rufen Sie an, oder sehen Sie heute nach.",
+            "missing",
+        ),
+        (
+            "See https://a.org/b today, please.",
+            "Siehe heute https://a.org/b und https://a.org/b bitte.",
+            "repeated",
+        ),
+        (
+            "See the <b>red apple</b> today.",
+            "Sieh dir heute den </b>roten Apfel<b> an.",
+            "misplaced",
+        ),
         ("I bought three red apples.", "", "empty"),
-        ("It is a red apple, a very nice one.", "Es ist ein roter, roter, roter, roter Apfel und schön.", "repetition"),
+        (
+            "It is a red apple, a very nice one.",
+            "Es ist ein roter, roter, roter, roter Apfel und schön.",
+            "repetition",
+        ),
         (SENTENCES[0] * 2, "Ich habe", "too-short"),
         ("Three red apples.", GERMAN[0] + " " + GERMAN[3] + " " + GERMAN[4], "too-long"),
         (SENTENCES[3], SENTENCES[3], "untranslated"),
         (SENTENCES[1], "Mon frère nous attend devant la gare depuis midi.", "wrong-language"),
         (SENTENCES[2], "Sie hat den Brief gestern gelesen.", "lost-negation"),
-        ("We sing now and then and on and on and so on.", "Immersingenundspielenwirgern.", "ratio(max=3.0)"),
+        (
+            "We sing now and then and on and on and so on.",
+            "Immersingenundspielenwirgern.",
+            "ratio(max=3.0)",
+        ),
         ("Hallo!", "Hallo!", "drop_identical"),
         ("It costs a lot of money.", "Es kostet viel Geld \ufffd.", "replacement-characters"),
         (*GOOD, "duplicate"),
     ],
 )
-def test_each_filter_drops_a_bad_pair(source: str, translation: str, name: str, tmp_path: Path) -> None:
+def test_each_filter_drops_a_bad_pair(
+    source: str, translation: str, name: str, tmp_path: Path
+) -> None:
     good = [(a, [Candidate(b, None)]) for a, b in zip(SENTENCES, GERMAN, strict=True)]
     bad = (source, [Candidate(translation, None)])
     kept, dropped = apply(tmp_path, FILTERS, [*good, bad])
@@ -148,12 +188,18 @@ def test_test_sentences_are_dropped(tmp_path: Path) -> None:
 
 
 def test_numbers_in_another_format_are_kept(tmp_path: Path) -> None:
-    pair = ("The house costs 125,000.50 dollars.", [Candidate("Das Haus kostet 125.000,50 Dollar.", None)])
+    pair = (
+        "The house costs 125,000.50 dollars.",
+        [Candidate("Das Haus kostet 125.000,50 Dollar.", None)],
+    )
     assert apply(tmp_path, FILTERS, [pair])[1] == {}
 
 
 def test_low_scores_are_dropped(tmp_path: Path) -> None:
-    scored = [(a, [Candidate(b, -float(i))]) for i, (a, b) in enumerate(zip(SENTENCES, GERMAN, strict=True))]
+    scored = [
+        (a, [Candidate(b, -float(i))])
+        for i, (a, b) in enumerate(zip(SENTENCES, GERMAN, strict=True))
+    ]
     kept, dropped = apply(tmp_path, dataclasses.replace(FILTERS, min_score=-2.0), scored)
     assert [source for source, _ in kept] == SENTENCES[:3]
     assert dropped == {"low-score": 3}
@@ -169,7 +215,10 @@ def test_reversed_pairs_have_the_translation_as_source(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("metric", ["bleu", "chrf"])
 def test_the_hypothesis_closest_to_the_reference_is_selected(metric: str, tmp_path: Path) -> None:
-    n_best = [Candidate("Ich kaufte gestern Obst auf dem Markt.", -1.0), Candidate(GERMAN[0][:-1], -2.0)]
+    n_best = [
+        Candidate("Ich kaufte gestern Obst auf dem Markt.", -1.0),
+        Candidate(GERMAN[0][:-1], -2.0),
+    ]
     assert closest(n_best, GERMAN[0], metric) is n_best[1]
     kept = apply(tmp_path, dataclasses.replace(FILTERS, select=metric), [(SENTENCES[0], n_best)])[0]
     assert kept == [(SENTENCES[0], GERMAN[0][:-1])]
@@ -189,13 +238,26 @@ def test_sentence_bleu() -> None:
 @pytest.mark.slow
 def test_backtranslate(trained: CommandLine) -> None:
     lines = [*GERMAN, "", GERMAN[0], "Das ist " + "sehr " * 250 + "lang."]
-    (trained.directory / "mono.de").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    done = trained("backtranslate", "--input", "mono.de", "--model", "de-en-small", "--output", "data/bt")
+    (trained.directory / "mono.de").write_text(
+        "".join(f"{line}\n" for line in lines), encoding="utf-8"
+    )
+    done = trained(
+        "backtranslate", "--input", "mono.de", "--model", "de-en-small", "--output", "data/bt"
+    )
     assert (done.code, done.out) == (0, "data/bt\n"), done.err
-    for step in ("blank dropped 1 lines", "length(max=200) dropped 1 lines", "dedup(by='source') dropped 1 lines"):
+    for step in (
+        "blank dropped 1 lines",
+        "length(max=200) dropped 1 lines",
+        "dedup(by='source') dropped 1 lines",
+    ):
         assert f"{step} before the translation" in done.err
     source, target = corpus(trained, "data/bt")
-    assert source == trained("translate", "--no-guard", "--model", "de-en-small", "-i", "mono.de").out.splitlines()[:6]
+    assert (
+        source
+        == trained(
+            "translate", "--no-guard", "--model", "de-en-small", "-i", "mono.de"
+        ).out.splitlines()[:6]
+    )
     assert target == GERMAN
     assert "nmt: wrote 6 of 6 pairs to data/bt/train.en and data/bt/train.de" in done.err
     assert leftovers(trained, "data/.bt") == []
@@ -209,30 +271,61 @@ def test_backtranslate(trained: CommandLine) -> None:
     assert re.fullmatch("[0-9a-f]{64}", origin["model"][0]["sha256"])
     assert origin["search"].startswith("beam(")
     assert origin["statistics"]["lines"] == 6
-    assert origin["build_command"] == "nmt backtranslate --input mono.de --model de-en-small --output data/bt"
+    assert (
+        origin["build_command"]
+        == "nmt backtranslate --input mono.de --model de-en-small --output data/bt"
+    )
     assert {"date", "nmt"} <= saved.keys()
     command = next_command(done)
-    assert command[:5] == ["train", "--config", "tatoeba", "--run", "runs/bt"]  # the teacher's data is not on disk
+    assert command[:5] == [
+        "train",
+        "--config",
+        "tatoeba",
+        "--run",
+        "runs/bt",
+    ]  # the teacher's data is not on disk
     assert {"data.src=en", "data.tgt=de"} <= {*command}
-    assert command[-1].startswith("data.train=[CORPUS, \"files(train='data/bt/train', hold_out=False, tag=True,")
+    assert command[-1].startswith(
+        "data.train=[CORPUS, \"files(train='data/bt/train', hold_out=False, tag=True,"
+    )
     again = ("backtranslate", "--input", "mono.de", "--model", "de-en-small", "--output", "data/bt")
     trained(*again).assert_fails(2, "data/bt already exists", "hint: ")
     done = trained(*again, "--resume")
     assert (done.code, done.out) == (0, "data/bt\n")
     assert "data/bt is complete" in done.err
-    for change in (("--search", "greedy"), ("--ignore", "missing"), ("--test", "phrasebook"), ("--min-score", "-1")):
-        trained(*again, "--resume", *change).assert_fails(2, "data/bt was made in another way", "hint: ")
+    for change in (
+        ("--search", "greedy"),
+        ("--ignore", "missing"),
+        ("--test", "phrasebook"),
+        ("--min-score", "-1"),
+    ):
+        trained(*again, "--resume", *change).assert_fails(
+            2, "data/bt was made in another way", "hint: "
+        )
     (trained.directory / "mono.de").write_text("Ein anderer Text.\n")
     trained(*again, "--resume").assert_fails(2, "data/bt was made in another way", "hint: ")
 
 
 @pytest.mark.slow
 def test_back_translation_is_trained_with_the_logged_command(reverse: CommandLine) -> None:
-    (reverse.directory / "mono.de").write_text("".join(f"{line}\n" for line in sentences(440)[1][400:]))
+    (reverse.directory / "mono.de").write_text(
+        "".join(f"{line}\n" for line in sentences(440)[1][400:])
+    )
     config = reverse.directory / "runs/de-en/config.yaml"  # as if the model were distilled
     text = config.read_text().replace("teacher: ''", "teacher: runs/none")
     config.write_text(text.replace("distill_weight: 0.5", "distill_weight: 0.7"))
-    bt = ("backtranslate", "-i", "mono.de", "-m", "runs/de-en", "-o", "bt", "--clean", "normalize", *NO_FILTERS)
+    bt = (
+        "backtranslate",
+        "-i",
+        "mono.de",
+        "-m",
+        "runs/de-en",
+        "-o",
+        "bt",
+        "--clean",
+        "normalize",
+        *NO_FILTERS,
+    )
     done = reverse.run(*bt, "--search", "sample(n_best=2)")
     assert 70 < len(corpus(reverse, "bt")[0]) <= 80  # two samples of each line, without blank ones
     command = next_command(done)
@@ -240,11 +333,19 @@ def test_back_translation_is_trained_with_the_logged_command(reverse: CommandLin
     command += ["--set", "tokenizer.vocab_size=1000"]  # the samples have many different characters
     reverse.run(*command)
     data = json.loads(reverse("info", "runs/bt", "--json").out)["data"]["train"]
-    assert [(each["name"], each["tag"]) for each in data] == [("text/train", False), ("bt/train", True)]
+    assert [(each["name"], each["tag"]) for each in data] == [
+        ("text/train", False),
+        ("bt/train", True),
+    ]
     assert "trained on translations of de-en/step-0000" in reverse("info", "runs/bt").out
-    assert "- trained on translations of de-en/step-0000" in (reverse.directory / "runs/bt/README.md").read_text()
+    assert (
+        "- trained on translations of de-en/step-0000"
+        in (reverse.directory / "runs/bt/README.md").read_text()
+    )
     data = reverse.directory / "runs/bt/data.json"
-    data.write_text(data.read_text().replace('"bt/train"', '"train/train"'))  # the name depends on the path
+    data.write_text(
+        data.read_text().replace('"bt/train"', '"train/train"')
+    )  # the name depends on the path
     reverse.run("train", "--run", "runs/bt", "--resume")
     (reverse.directory / "bt/train.en").unlink()
     reverse(*command[:4], "runs/again", *command[5:]).assert_fails(
@@ -254,17 +355,27 @@ def test_back_translation_is_trained_with_the_logged_command(reverse: CommandLin
 
 @pytest.mark.slow
 def test_student_is_trained_with_the_logged_command(nmt: CommandLine) -> None:
-    done = nmt.run("distill", "-m", "runs/tiny", "-o", "distilled", "--clean", "normalize", *NO_FILTERS)
+    done = nmt.run(
+        "distill", "-m", "runs/tiny", "-o", "distilled", "--clean", "normalize", *NO_FILTERS
+    )
     texts = [text for text, _ in open_text_split(nmt)]
     (nmt.directory / "in.en").write_text("".join(f"{line}\n" for line in texts))
-    translations = nmt.run("translate", "--no-guard", "-m", "runs/tiny", "-i", "in.en").out.split("\n")[:-1]
+    translations = nmt.run("translate", "--no-guard", "-m", "runs/tiny", "-i", "in.en").out.split(
+        "\n"
+    )[:-1]
 
     def visible(text: str) -> str:
         return "".join(filter(str.isprintable, text.replace(" ", "")))
 
     # The data check removes control characters, and pairs that are blank without them.
-    expected = [(text, visible(each)) for text, each in zip(texts, translations, strict=True) if visible(each)]
-    assert [(text, visible(each)) for text, each in zip(*corpus(nmt, "distilled"), strict=True)] == expected
+    expected = [
+        (text, visible(each))
+        for text, each in zip(texts, translations, strict=True)
+        if visible(each)
+    ]
+    assert [
+        (text, visible(each)) for text, each in zip(*corpus(nmt, "distilled"), strict=True)
+    ] == expected
     nmt.run(*next_command(done), "--set", "tokenizer.vocab_size=1000")
     info = json.loads(nmt("info", "runs/distilled", "--json").out)
     assert (info["model"]["encoder_layers"], info["model"]["decoder_layers"]) == (6, 1)
@@ -273,16 +384,28 @@ def test_student_is_trained_with_the_logged_command(nmt: CommandLine) -> None:
 
 
 def test_logged_commands_suit_the_teacher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "pairs.tsv").write_text("".join(f"{b}\t{a}\n" for a, b in zip(*sentences(400), strict=True)))
+    (tmp_path / "pairs.tsv").write_text(
+        "".join(f"{b}\t{a}\n" for a, b in zip(*sentences(400), strict=True))
+    )
     pairs = f"files(train={str(tmp_path / 'pairs.tsv')!r})"
 
     def teacher(*changes: str) -> ModelFiles:
-        options = ["data.src=de", "data.tgt=en", f"data.train={pairs}", f"data.test={pairs}", *changes]
-        return cast("ModelFiles", SimpleNamespace(run=tmp_path, config=config_io.load(None, options)))
+        options = [
+            "data.src=de",
+            "data.tgt=en",
+            f"data.train={pairs}",
+            f"data.test={pairs}",
+            *changes,
+        ]
+        return cast(
+            "ModelFiles", SimpleNamespace(run=tmp_path, config=config_io.load(None, options))
+        )
 
     def options(command: str) -> tuple[str, dict[str, str]]:
         words = shlex.split(command)
-        return words[words.index("--config") + 1], dict(word.split("=", 1) for word in words if "=" in word)
+        return words[words.index("--config") + 1], dict(
+            word.split("=", 1) for word in words if "=" in word
+        )
 
     # Columns keep their languages in the other direction.
     config, changes = options(back_translation_command(teacher(), Path("bt"), "", tag=False))
@@ -293,16 +416,28 @@ def test_logged_commands_suit_the_teacher(tmp_path: Path, monkeypatch: pytest.Mo
         split = next(iter(open_split(spec, "train", "en", "de").pairs()))
         assert split[0].startswith("the ")
     # Cleaning steps change the direction, too.
-    clean = """data.clean=[normalize, "script(src='cyrillic', min=0.7)", "dedup(by='source')", dedup]"""
+    clean = (
+        """data.clean=[normalize, "script(src='cyrillic', min=0.7)", "dedup(by='source')", dedup]"""
+    )
     _, changes = options(back_translation_command(teacher(clean), Path("bt"), "", tag=False))
-    reversed_script, reversed_dedup = "script(src='latin', min=0.7, tgt='cyrillic')", "dedup(by='target')"
-    assert yaml.safe_load(changes["data.clean"]) == ["normalize", reversed_script, reversed_dedup, "dedup"]
+    reversed_script, reversed_dedup = (
+        "script(src='latin', min=0.7, tgt='cyrillic')",
+        "dedup(by='target')",
+    )
+    assert yaml.safe_load(changes["data.clean"]) == [
+        "normalize",
+        reversed_script,
+        reversed_dedup,
+        "dedup",
+    ]
     # The sources of tagged corpora are translations, which are no targets.
     tagged = teacher(f"data.train=[{pairs}, {pairs[:-1]}, tag=True)]")
     _, changes = options(back_translation_command(tagged, Path("bt"), "", tag=False))
     assert len(yaml.safe_load(changes["data.train"])) == 2
     # The schedule of a fine-tuned teacher does not suit random weights.
-    config, changes = options(distillation_command(teacher("train.init_from=runs/a"), Path("student"), ""))
+    config, changes = options(
+        distillation_command(teacher("train.init_from=runs/a"), Path("student"), "")
+    )
     assert config == "tatoeba"
     assert (changes["data.src"], changes["data.tgt"], changes["data.test"]) == ("de", "en", pairs)
     assert changes["data.valid"] == pairs  # held out from the corpus that was translated
@@ -314,12 +449,16 @@ def test_logged_commands_suit_the_teacher(tmp_path: Path, monkeypatch: pytest.Mo
     # Nothing is downloaded to find a split.
     monkeypatch.setenv("NMT_DATA", str(tmp_path / "data"))
     monkeypatch.setattr(download, "fetch", lambda *_, **__: pytest.fail("a download starts"))
-    _, changes = options(distillation_command(teacher("data.train=wmt14", "data.test="), Path("student"), ""))
+    _, changes = options(
+        distillation_command(teacher("data.train=wmt14", "data.test="), Path("student"), "")
+    )
     assert "hold_out" not in parse(changes["data.train"])[1]
 
 
 def open_text_split(nmt: CommandLine) -> list[tuple[str, str]]:
-    return [*open_split(f"files(train={str(nmt.directory / 'text')!r})", "train", "en", "de").pairs()]
+    return [
+        *open_split(f"files(train={str(nmt.directory / 'text')!r})", "train", "en", "de").pairs()
+    ]
 
 
 @pytest.mark.slow
@@ -327,10 +466,29 @@ def test_distillation_with_references(trained: CommandLine) -> None:
     write(trained.directory / "pairs", SENTENCES, GERMAN)
     data = ("--data", "files(train='pairs', hold_out=False)")
     done = trained.run(
-        "distill", "-m", "en-de-small", *data, "-o", "interpolated", "--select", "chrf", "--min-score", "-9"
+        "distill",
+        "-m",
+        "en-de-small",
+        *data,
+        "-o",
+        "interpolated",
+        "--select",
+        "chrf",
+        "--min-score",
+        "-9",
     )
-    search = trained("translate", "--no-guard", "-m", "en-de-small", "-i", "pairs.en", "--top-beams", "8",
-                     "--beam-size", "8")  # fmt: skip
+    search = trained(
+        "translate",
+        "--no-guard",
+        "-m",
+        "en-de-small",
+        "-i",
+        "pairs.en",
+        "--top-beams",
+        "8",
+        "--beam-size",
+        "8",
+    )
     n_best = search.out.splitlines()
     for i, (source, target) in enumerate(zip(SENTENCES, GERMAN, strict=True)):
         hypotheses = [Candidate(text, None) for text in n_best[8 * i : 8 * i + 8] if text]
@@ -338,7 +496,9 @@ def test_distillation_with_references(trained: CommandLine) -> None:
         assert (source, best) in [*zip(*corpus(trained, "interpolated"), strict=True)]
     command = next_command(done)
     changes = dict(word.split("=", 1) for word in command if "=" in word)
-    assert not {"data.valid", "data.test"} & changes.keys()  # the corpus has none: they are held out
+    assert (
+        not {"data.valid", "data.test"} & changes.keys()
+    )  # the corpus has none: they are held out
     origin = record(trained, "interpolated")["origin"]
     spec = parse(changes["data.train"])[1]
     assert spec == {"train": "interpolated/train", "build_command": origin["build_command"]}
@@ -353,9 +513,14 @@ def test_distillation_with_references(trained: CommandLine) -> None:
 
 @pytest.fixture(scope="module")
 def mono(trained: CommandLine) -> CommandLine:
-    """The directory of `trained` with 1,500 lines in big.de and their complete back-translation, `whole`."""
-    lines = list(dict.fromkeys(target for _, target in open_split("phrasebook", "train", "en", "de").pairs()))[:1500]
-    (trained.directory / "big.de").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    """The directory of `trained` with 1,500 lines in big.de and their complete back-translation,
+    `whole`."""
+    lines = list(
+        dict.fromkeys(target for _, target in open_split("phrasebook", "train", "en", "de").pairs())
+    )[:1500]
+    (trained.directory / "big.de").write_text(
+        "".join(f"{line}\n" for line in lines), encoding="utf-8"
+    )
     trained.run(*BIG, "-o", "whole")
     return trained
 
@@ -377,16 +542,26 @@ def test_a_killed_command_resumes(mono: CommandLine) -> None:
     before = path.read_bytes()
     assert 0 < before.count(b"\n") < 1500
     assert not (mono.directory / "killed").exists()
-    mono(*BIG, "-o", "killed").assert_fails(2, "killed is incomplete", "hint: continue with --resume")
-    for change, name in ((["--search", "sample"], "search"), (["--min-score", "-1"], "--min-score"),
-                         (["--shard", "1/2"], "shards"), (["-m", "de-en-small"], "model")):  # fmt: skip
+    mono(*BIG, "-o", "killed").assert_fails(
+        2, "killed is incomplete", "hint: continue with --resume"
+    )
+    for change, name in (
+        (["--search", "sample"], "search"),
+        (["--min-score", "-1"], "--min-score"),
+        (["--shard", "1/2"], "shards"),
+        (["-m", "de-en-small"], "model"),
+    ):
         mono(*BIG, "-o", "killed", *change, "--resume").assert_fails(
             2, f"killed was started with another value of '{name}'"
         )
-    mono("distill", "-i", "text.en", "-m", "en-de-small", "-o", "killed").assert_fails(2, "another value of 'command'")
+    mono("distill", "-i", "text.en", "-m", "en-de-small", "-o", "killed").assert_fails(
+        2, "another value of 'command'"
+    )
     text = (mono.directory / BIG[2]).read_text()
     (mono.directory / BIG[2]).write_text(text + "ein Hund\n")
-    mono(*BIG, "-o", "killed", "--resume").assert_fails(2, "the text of killed has changed", "restore it")
+    mono(*BIG, "-o", "killed", "--resume").assert_fails(
+        2, "the text of killed has changed", "restore it"
+    )
     (mono.directory / BIG[2]).write_text(text)
     assert path.read_bytes() == before
     done = mono.run(*BIG, "-o", "killed", "--resume")
@@ -399,7 +574,9 @@ def test_a_killed_command_resumes(mono: CommandLine) -> None:
 def test_filters_may_change_after_the_translation(mono: CommandLine) -> None:
     command = (*BIG, "-o", "filtered")
     done = mono(*command, "--clean", "length(min=150)", "--min-score", "-9")
-    done.assert_fails(1, "no pair is left after filtering; dropped: length(min=150) 1,", "continue with --resume")
+    done.assert_fails(
+        1, "no pair is left after filtering; dropped: length(min=150) 1,", "continue with --resume"
+    )
     path = mono.directory / ".filtered-part/candidates"
     assert path.read_text(encoding="utf-8").count("\n") == 1500  # a kill leaves the same files
     settings = mono.directory / ".filtered-part/settings.json"
@@ -416,7 +593,10 @@ def test_shards_add_up_to_the_corpus(mono: CommandLine) -> None:
     outputs = [process.communicate(timeout=300) for process in processes]
     assert [process.returncode for process in processes] == [0, 0], outputs
     assert equal_corpora(mono, "ranks")
-    assert sorted(out for out, _ in outputs) == [b"", b"ranks\n"]  # the last one completes the corpus
+    assert sorted(out for out, _ in outputs) == [
+        b"",
+        b"ranks\n",
+    ]  # the last one completes the corpus
     assert "train on it: nmt train" in (outputs[0][1] + outputs[1][1]).decode()
     for number in (2, 1):
         mono.run(*BIG, "-o", "shards", f"--shard={number}/2")
@@ -433,8 +613,12 @@ def test_a_corpus_that_another_process_completed_is_kept(
 ) -> None:
     (tmp_path / "text.en").write_text("".join(f"{line}\n" for line in SENTENCES), encoding="utf-8")
     (tmp_path / "done").mkdir()
-    (tmp_path / "done/corpus.json").write_text('{"origin": {"command": "distill", "search": "greedy"}}')
-    options = synthesis.Options("distill", tmp_path / "done", "greedy", FILTERS, (), Shard(1, 1), resume, "strict")
+    (tmp_path / "done/corpus.json").write_text(
+        '{"origin": {"command": "distill", "search": "greedy"}}'
+    )
+    options = synthesis.Options(
+        "distill", tmp_path / "done", "greedy", FILTERS, (), Shard(1, 1), resume, "strict"
+    )
     text = SourceText.from_file(tmp_path / "text.en", "en", "strict")
     translator = cast(Translator, None)  # not used
     with nullcontext() if resume else pytest.raises(UsageError, match="done already exists"):
@@ -451,7 +635,11 @@ def test_a_corpus_that_another_process_completed_is_kept(
     [
         ("backtranslate -i none.de -m de-en-small -o x", 1, ["no such file: none.de"]),
         ("backtranslate -i empty.de -m de-en-small -o x", 1, ["empty.de has no text to translate"]),
-        ("backtranslate -i text.en -m de-en-small -o x", 2, ["text.en is not in the source language", "'de'"]),
+        (
+            "backtranslate -i text.en -m de-en-small -o x",
+            2,
+            ["text.en is not in the source language", "'de'"],
+        ),
         ("backtranslate -i text.de -m runs/none -o x", 1, ["there is no model at runs/none"]),
         ("backtranslate -i text.de -o x", 2, ["--model"]),
         ("backtranslate -i text.de -m de-en-small -o runs", 2, ["runs already exists"]),
@@ -459,25 +647,83 @@ def test_a_corpus_that_another_process_completed_is_kept(
         ("backtranslate -i text.de -m de-en-small -o ..", 2, ["--output .. names no directory"]),
         ("backtranslate -i text.de -m de-en-small -o text.en/x", 2, ["cannot create text.en/x"]),
         ("backtranslate -i text.de -m de-en-small -o /proc/x", 2, ["cannot create /proc/x"]),
-        ("backtranslate -i text.de -m de-en-small -o x --search bean", 2, ["unknown search 'bean'"]),
-        ("backtranslate -i text.de -m de-en-small -o x --min-score nan", 2, ["--min-score must be a number, got nan"]),
-        ("backtranslate -i text.de -m de-en-small -o x --ignore mising", 2, ["unknown filter 'mising'", "'missing'"]),
-        ("backtranslate -i text.de -m de-en-small -o x --clean lenght", 2, ["unknown cleaning step 'lenght'"]),
-        ("backtranslate -i text.de -m de-en-small -o x --test wmt1", 2, ["unknown test set 'wmt1'"]),
+        (
+            "backtranslate -i text.de -m de-en-small -o x --search bean",
+            2,
+            ["unknown search 'bean'"],
+        ),
+        (
+            "backtranslate -i text.de -m de-en-small -o x --min-score nan",
+            2,
+            ["--min-score must be a number, got nan"],
+        ),
+        (
+            "backtranslate -i text.de -m de-en-small -o x --ignore mising",
+            2,
+            ["unknown filter 'mising'", "'missing'"],
+        ),
+        (
+            "backtranslate -i text.de -m de-en-small -o x --clean lenght",
+            2,
+            ["unknown cleaning step 'lenght'"],
+        ),
+        (
+            "backtranslate -i text.de -m de-en-small -o x --test wmt1",
+            2,
+            ["unknown test set 'wmt1'"],
+        ),
         ("backtranslate -i text.de -m de-en-small -o x --shard 3/2", 2, ["--shard must be I/N"]),
-        ("backtranslate -i bytes.de -m de-en-small -o x", 1, ["bytes.de, line 1, byte 4", "--encoding-errors"]),
-        ("distill -m en-de-small -o x", 1, ["no such file: data/everyday/", "name other text with --input or --data"]),
-        ("distill -m en-de-small -o x --select rouge --data phrasebook", 2, ["unknown metric 'rouge'"]),
-        ("distill -m en-de-small -o x --select bleu --search beam --data phrasebook", 2, ["needs several hypotheses"]),
-        ("distill -m en-de-small -o x --select bleu --input text.en", 2, ["--select does not apply to --input"]),
-        ("distill -m en-de-small -o x --data phrasebook --input text.en", 2, ["--data does not apply to --input"]),
-        ("distill -m en-de-small -o x --data phrasebook --encoding-errors replace", 2, ["is for --input"]),
+        (
+            "backtranslate -i bytes.de -m de-en-small -o x",
+            1,
+            ["bytes.de, line 1, byte 4", "--encoding-errors"],
+        ),
+        (
+            "distill -m en-de-small -o x",
+            1,
+            ["no such file: data/everyday/", "name other text with --input or --data"],
+        ),
+        (
+            "distill -m en-de-small -o x --select rouge --data phrasebook",
+            2,
+            ["unknown metric 'rouge'"],
+        ),
+        (
+            "distill -m en-de-small -o x --select bleu --search beam --data phrasebook",
+            2,
+            ["needs several hypotheses"],
+        ),
+        (
+            "distill -m en-de-small -o x --select bleu --input text.en",
+            2,
+            ["--select does not apply to --input"],
+        ),
+        (
+            "distill -m en-de-small -o x --data phrasebook --input text.en",
+            2,
+            ["--data does not apply to --input"],
+        ),
+        (
+            "distill -m en-de-small -o x --data phrasebook --encoding-errors replace",
+            2,
+            ["is for --input"],
+        ),
         ("distill -m en-de-small -o x --data phrasebok", 2, ["unknown corpus 'phrasebok'"]),
-        ("distill -m en-de-small -o x", 1, ["no such file"]),  # the training data of the pretrained model
-        ("distill -m en-de-small -m de-en-small -o x --data phrasebook", 1, ["translate in different directions"]),
+        (
+            "distill -m en-de-small -o x",
+            1,
+            ["no such file"],
+        ),  # the training data of the pretrained model
+        (
+            "distill -m en-de-small -m de-en-small -o x --data phrasebook",
+            1,
+            ["translate in different directions"],
+        ),
     ],
 )
-def test_errors_are_one_line(trained: CommandLine, command: str, code: int, texts: list[str]) -> None:
+def test_errors_are_one_line(
+    trained: CommandLine, command: str, code: int, texts: list[str]
+) -> None:
     (trained.directory / "empty.de").write_text("\n \n")
     (trained.directory / "bytes.de").write_bytes(b"abc\xff\n")
     trained(*command.split()).assert_fails(code, *texts)

@@ -57,7 +57,11 @@ def parse_json(source: str | bytes, *keys: str) -> SplicedDocument:
 def test_only_the_cells_of_the_column_change(line_end: str, bom: str, delimiter: str) -> None:
     source = bom + CSV.replace(",", delimiter).replace("\n", line_end)
     document = parse_table(source, "text")
-    quotes = ['in "quotes"', "with a comma"] if delimiter == "\t" else [f'in "quotes"{delimiter} with a comma']
+    quotes = (
+        ['in "quotes"', "with a comma"]
+        if delimiter == "\t"
+        else [f'in "quotes"{delimiter} with a comma']
+    )
     assert texts(document) == ["a plain cell", *quotes, "two", "lines"]
     assert document.render(document.blocks) == source.encode()
     expected = (
@@ -68,17 +72,24 @@ def test_only_the_cells_of_the_column_change(line_end: str, bom: str, delimiter:
     rendered = translated(document).decode()
     cells = [
         row[1]
-        for row in csv.reader(io.StringIO(rendered.lstrip("\ufeff"), newline=""), delimiter=delimiter)
+        for row in csv.reader(
+            io.StringIO(rendered.lstrip("\ufeff"), newline=""), delimiter=delimiter
+        )
         if len(row) > 1
     ]
-    assert rendered.replace("cell", "CELL").startswith(expected[: expected.index("3")].replace("cell", "CELL"))
+    assert rendered.replace("cell", "CELL").startswith(
+        expected[: expected.index("3")].replace("cell", "CELL")
+    )
     assert " ".join(cells[3].split()) == "TWO LINES"
 
 
 def test_each_line_of_a_string_is_a_block() -> None:
     plain = StringLines(" A cat\r\n  is here\n\n- now\t then\r")
     assert [block.text for block in plain.blocks] == ["A cat", "is here", "now", "then"]
-    assert plain.render([*map(RichText, ("one\ntwo", "x", "y", "z"))]) == " one two\r\n  x\n\n- y\t z\r"
+    assert (
+        plain.render([*map(RichText, ("one\ntwo", "x", "y", "z"))])
+        == " one two\r\n  x\n\n- y\t z\r"
+    )
 
 
 def test_several_columns() -> None:
@@ -87,8 +98,14 @@ def test_several_columns() -> None:
 
 
 def test_a_translation_is_quoted_if_needed() -> None:
-    assert parse_table("text,b\none,2\n", "text").render([RichText('a, "b"')]) == b'text,b\n"a, ""b""",2\n'
-    assert parse_table("text\tb\none\t2\n", "text").render([RichText('a, "b"\t')]) == b'text\tb\na, "b" \t2\n'
+    assert (
+        parse_table("text,b\none,2\n", "text").render([RichText('a, "b"')])
+        == b'text,b\n"a, ""b""",2\n'
+    )
+    assert (
+        parse_table("text\tb\none\t2\n", "text").render([RichText('a, "b"\t')])
+        == b'text\tb\na, "b" \t2\n'
+    )
 
 
 def test_a_comma_may_be_a_part_of_the_only_column() -> None:
@@ -104,7 +121,9 @@ def test_the_first_line_names_the_delimiter(first: str) -> None:
 
 
 def test_only_tabs_separate_the_cells_of_tsv() -> None:
-    document = FORMATS[".tsv"](b'text\nHello, I am tired; really.\n"Hi," she said\n', DocumentOptions(**OPTIONS))
+    document = FORMATS[".tsv"](
+        b'text\nHello, I am tired; really.\n"Hi," she said\n', DocumentOptions(**OPTIONS)
+    )
     assert texts(document) == ["Hello, I am tired; really.", '"Hi," she said']
 
 
@@ -116,7 +135,11 @@ def test_quotes_in_a_table_with_tabs_are_text() -> None:
     ("columns", "message", "hint"),
     [
         ((), "--column is required", "columns: id, text, note"),
-        (("txt",), "--column txt: there is no such column", r"did you mean 'text'\? \(columns: id, text, note\)"),
+        (
+            ("txt",),
+            "--column txt: there is no such column",
+            r"did you mean 'text'\? \(columns: id, text, note\)",
+        ),
         (("zzz",), "--column zzz", "columns: id, text, note"),
     ],
 )
@@ -139,13 +162,20 @@ def test_malformed_tables_are_rejected(source: str | bytes, message: str) -> Non
         parse_table(source, "text")
 
 
-CELLS = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0\r"))  # csv.writer does not quote \r
+CELLS = st.text(
+    st.characters(exclude_categories=("Cs",), exclude_characters="\0\r")
+)  # csv.writer does not quote \r
 
 
 @given(
-    st.lists(st.tuples(CELLS, CELLS), min_size=1), st.sampled_from(",;\t|"), st.sampled_from(["\r\n", "\n"]), CELLS,
-)  # fmt: skip
-def test_tables_of_the_csv_module(rows: list[tuple[str, str]], delimiter: str, line_end: str, translation: str) -> None:
+    st.lists(st.tuples(CELLS, CELLS), min_size=1),
+    st.sampled_from(",;\t|"),
+    st.sampled_from(["\r\n", "\n"]),
+    CELLS,
+)
+def test_tables_of_the_csv_module(
+    rows: list[tuple[str, str]], delimiter: str, line_end: str, translation: str
+) -> None:
     written = io.StringIO(newline="")
     quoting = csv.QUOTE_ALL if delimiter == "\t" else csv.QUOTE_MINIMAL
     writer = csv.writer(written, delimiter=delimiter, lineterminator=line_end, quoting=quoting)
@@ -153,7 +183,9 @@ def test_tables_of_the_csv_module(rows: list[tuple[str, str]], delimiter: str, l
     document = parse_table(written.getvalue(), "second")
     assert document.render(document.blocks) == written.getvalue().encode()
     rendered = document.render([RichText(translation)] * len(document.blocks)).decode()
-    read = [row for row in csv.reader(io.StringIO(rendered, newline=""), delimiter=delimiter) if row]
+    read = [
+        row for row in csv.reader(io.StringIO(rendered, newline=""), delimiter=delimiter) if row
+    ]
     assert [row[0] for row in read[1:]] == [row[0] for row in rows]
     for row, (_, source) in zip(read[1:], rows, strict=True):
         lines = StringLines(source)  # keeps markers such as "* "
@@ -184,7 +216,10 @@ def test_key_paths(keys: list[str], expected: list[str]) -> None:
 PARTS = st.sampled_from(["a", "b", "*", "**"])
 
 
-@given(st.lists(PARTS, min_size=1, max_size=6), st.lists(st.sampled_from(["a", "b", "aa"]), min_size=1, max_size=6))
+@given(
+    st.lists(PARTS, min_size=1, max_size=6),
+    st.lists(st.sampled_from(["a", "b", "aa"]), min_size=1, max_size=6),
+)
 def test_wildcards_match_like_a_regular_expression(parts: list[str], path: list[str]) -> None:
     pattern = "/".join({"*": "[^/]*", "**": ".*"}.get(part, part) for part in parts)
     expected = re.fullmatch(pattern, "/".join(path)) is not None
@@ -206,7 +241,9 @@ def test_all_other_characters_are_unchanged() -> None:
 
 def test_unicode_is_escaped_only_if_the_file_does() -> None:
     assert parse_json('{"a": "x"}', "a").render([RichText("ü")]).decode() == '{"a": "ü"}'
-    assert parse_json('{"a": "\\u00e9"}', "a").render([RichText("ü")]).decode() == '{"a": "\\u00fc"}'
+    assert (
+        parse_json('{"a": "\\u00e9"}', "a").render([RichText("ü")]).decode() == '{"a": "\\u00fc"}'
+    )
 
 
 @pytest.mark.parametrize(
@@ -217,31 +254,44 @@ def test_unicode_is_escaped_only_if_the_file_does() -> None:
         ("no cats | one cat | {n} cats", "NO CATS | ONE CAT | {N} CATS"),
         ("cat|cats", "CAT|CATS"),
         ("a (b|c) || `d|e` {f|{g}} %|1| h", "A (B|C) || `D|E` {F|{G}} %|1| H"),
-        ("See <a title='a|b'>this</a> or http://x.y/a|b", "SEE <A TITLE='A|B'>THIS</A> OR HTTP://X.Y/A|B"),
+        (
+            "See <a title='a|b'>this</a> or http://x.y/a|b",
+            "SEE <A TITLE='A|B'>THIS</A> OR HTTP://X.Y/A|B",
+        ),
         ("{0} is here", "{0} IS HERE"),
         ("The :attribute is :Min: or 10:30.", "THE :attribute IS :MIN: OR 10:30."),
         ("common.buttons.save", "common.buttons.save"),
         ("Save this.", "SAVE THIS."),
-        ("{n, plural, =0 {no dogs} one {# dog}\n other {# big\ndogs}}",
-         "{n, plural, =0 {NO DOGS} one {# DOG}\n other {# BIG\nDOGS}}"),
-        ("You have {n, plural, offset:1 one {# dog} other {{n} dogs}} and {n} cats.",
-         "YOU HAVE {n, plural, offset:1 one {# DOG} other {{N} DOGS}} AND {n} CATS."),
-        ("{n, plural, other {a}} {n, plural, other {b}} {n, plural, other {a}}",
-         "{n, plural, other {A}} {n, plural, other {B}} {n, plural, other {A}}"),
-        ("{g, select, a {one {n, plural, one {dog} other {dogs}} x} other {y}}",
-         "{g, select, a {ONE {n, plural, one {DOG} other {DOGS}} X} other {Y}}"),
+        (
+            "{n, plural, =0 {no dogs} one {# dog}\n other {# big\ndogs}}",
+            "{n, plural, =0 {NO DOGS} one {# DOG}\n other {# BIG\nDOGS}}",
+        ),
+        (
+            "You have {n, plural, offset:1 one {# dog} other {{n} dogs}} and {n} cats.",
+            "YOU HAVE {n, plural, offset:1 one {# DOG} other {{N} DOGS}} AND {n} CATS.",
+        ),
+        (
+            "{n, plural, other {a}} {n, plural, other {b}} {n, plural, other {a}}",
+            "{n, plural, other {A}} {n, plural, other {B}} {n, plural, other {A}}",
+        ),
+        (
+            "{g, select, a {one {n, plural, one {dog} other {dogs}} x} other {y}}",
+            "{g, select, a {ONE {n, plural, one {DOG} other {DOGS}} X} other {Y}}",
+        ),
         ("{g, select, a {see '{'b'}' c} other {}}", "{g, select, a {SEE '{'B'}' C} other {}}"),
         ("one {n, plural, other {dogs}", "ONE {N, PLURAL, OTHER {DOGS}"),
         ("one {n, plural, x} dog}", "ONE {N, PLURAL, X} DOG}"),
     ],
-)  # fmt: skip
+)
 def test_variants_are_translated_and_their_syntax_is_kept(source: str, expected: str) -> None:
     document = parse_json(json.dumps({"a": source}), "a")
     assert json.loads(translated(document))["a"] == expected
 
 
 def test_names_are_fixed_in_json() -> None:
-    document = parse_json('{"a": ":name sees @:a.b, @.lower:a.c, 10:30, a:b, ::c, :d: and (:Count)"}', "a")
+    document = parse_json(
+        '{"a": ":name sees @:a.b, @.lower:a.c, 10:30, a:b, ::c, :d: and (:Count)"}', "a"
+    )
     (block,) = document.blocks
     assert [span.translation for span in block.fixed] == [":name", ":Count"]
 
@@ -249,12 +299,19 @@ def test_names_are_fixed_in_json() -> None:
 def test_a_sentence_has_a_name_in_place_of_a_message() -> None:
     document = parse_json('{"a": "I see {n, plural,\\n one {a dog} other {# dogs}} now."}', "a")
     assert [texts(document), document.blocks[0].fixed] == [
-        ["I see {n} now.", "a dog", "# dogs"], (FixedSpan(6, 9, "{n}"),),
-    ]  # fmt: skip
-    rendered = document.render([RichText("Jetzt {n}."), RichText("ein Hund"), RichText("# Hunde")]).decode()
+        ["I see {n} now.", "a dog", "# dogs"],
+        (FixedSpan(6, 9, "{n}"),),
+    ]
+    rendered = document.render(
+        [RichText("Jetzt {n}."), RichText("ein Hund"), RichText("# Hunde")]
+    ).decode()
     assert rendered == '{"a": "Jetzt {n, plural,\\n one {ein Hund} other {# Hunde}}."}'
-    rendered = document.render([RichText("Jetzt."), RichText("ein Hund"), RichText("# Hunde")]).decode()
-    assert "I see {n, plural,\\n one {ein Hund} other {# Hunde}} now." in rendered  # no message is lost
+    rendered = document.render(
+        [RichText("Jetzt."), RichText("ein Hund"), RichText("# Hunde")]
+    ).decode()
+    assert (
+        "I see {n, plural,\\n one {ein Hund} other {# Hunde}} now." in rendered
+    )  # no message is lost
 
 
 @pytest.mark.parametrize(
@@ -267,7 +324,9 @@ def test_a_sentence_has_a_name_in_place_of_a_message() -> None:
         ("the {y}", "der {y}}", "the {y}"),
     ],
 )
-def test_a_translation_does_not_break_a_message(variant: str, translation: str, expected: str) -> None:
+def test_a_translation_does_not_break_a_message(
+    variant: str, translation: str, expected: str
+) -> None:
     document = parse_json(json.dumps({"a": f"{{n, plural, other {{{variant}}}}}"}), "a")
     rendered = document.render([RichText(translation)]).decode()
     assert json.loads(rendered)["a"] == f"{{n, plural, other {{{expected}}}}}"
@@ -277,7 +336,12 @@ NUMBERS = st.sampled_from(["", "{0} ", "[1,19] ", "]1,Inf[", "{0,1}", "[ 2, * ]"
 BARS = st.sampled_from(["|", " | ", "  |\u00a0"])
 
 
-@given(st.lists(st.tuples(NUMBERS, st.sampled_from(["a dog", "{n} dogs", ":n", "x (a|b)", "3"])), min_size=2), BARS)
+@given(
+    st.lists(
+        st.tuples(NUMBERS, st.sampled_from(["a dog", "{n} dogs", ":n", "x (a|b)", "3"])), min_size=2
+    ),
+    BARS,
+)
 def test_any_variants_are_separate(variants: list[tuple[str, str]], bar: str) -> None:
     source = bar.join(numbers + text for numbers, text in variants)
     document = parse_json(json.dumps({"a": source}), "a")
@@ -289,7 +353,9 @@ def test_any_variants_are_separate(variants: list[tuple[str, str]], bar: str) ->
 MESSAGES = st.recursive(
     st.sampled_from(["", "a dog", "# dogs", " x {y} ", "it's", "n", "{n}"]),
     lambda inner: st.lists(inner, min_size=1, max_size=3).map(
-        lambda variants: f"b {{n, select, {' '.join(f'k{i} {{{text}}}' for i, text in enumerate(variants))}}} c"
+        lambda variants: (
+            f"b {{n, select, {' '.join(f'k{i} {{{text}}}' for i, text in enumerate(variants))}}} c"
+        )
     ),
     max_leaves=6,
 )
@@ -315,7 +381,9 @@ def test_unfinished_messages_take_linear_time(piece: str) -> None:
 
 def test_json_lines() -> None:
     source = '{"a": "one"}\n\n{}\n"no"\n{"a": "two", "b": "x"}\r\n'
-    assert translated(parse_json(source, "a")).decode() == source.replace("one", "ONE").replace("two", "TWO")
+    assert translated(parse_json(source, "a")).decode() == source.replace("one", "ONE").replace(
+        "two", "TWO"
+    )
 
 
 def test_a_lone_surrogate_does_not_fail() -> None:
@@ -331,9 +399,16 @@ def test_a_lone_surrogate_does_not_fail() -> None:
         (
             [],
             "--key is required",
-            "key paths with strings: title, items.*.text, items.*.id, tags.*, tags.*.*, a.b.c, empty",
+            (
+                "key paths with strings: title, items.*.text, items.*.id, tags.*, tags.*.*, a.b.c,"
+                " empty"
+            ),
         ),
-        (["titel"], "--key titel matches no string", "did you mean 'title'? (key paths with strings: title, "),
+        (
+            ["titel"],
+            "--key titel matches no string",
+            "did you mean 'title'? (key paths with strings: title, ",
+        ),
         (["price"], "--key price matches no string", ""),
     ],
 )
@@ -374,12 +449,16 @@ VALUES = st.recursive(
 
 
 @given(VALUES, st.sampled_from([None, 2]), st.booleans())
-def test_any_json_keeps_its_structure(value: object, indent: int | None, ensure_ascii: bool) -> None:
+def test_any_json_keeps_its_structure(
+    value: object, indent: int | None, ensure_ascii: bool
+) -> None:
     source = json.dumps({"x": "y", "value": value}, indent=indent, ensure_ascii=ensure_ascii)
     document = parse_json(source.encode("utf-8", "replace"), "**")
     data = source.encode("utf-8", "replace")
     assert document.render(document.blocks) == data
-    assert repr(json.loads(translated(document, lambda block: RichText("T")))) == repr(_translated(json.loads(data)))
+    assert repr(json.loads(translated(document, lambda block: RichText("T")))) == repr(
+        _translated(json.loads(data))
+    )
 
 
 def _translated(value: object) -> object:
@@ -390,5 +469,7 @@ def _translated(value: object) -> object:
         return [_translated(each) for each in value]
     if not isinstance(value, str) or not value.strip():
         return value
-    plain = StringLines(value.encode("utf-16", "surrogatepass").decode("utf-16", "replace"), has_bars=True)
+    plain = StringLines(
+        value.encode("utf-16", "surrogatepass").decode("utf-16", "replace"), has_bars=True
+    )
     return plain.render([RichText("T")] * len(plain.blocks))

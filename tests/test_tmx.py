@@ -19,11 +19,17 @@ from nmt.data.pairs import Pair, read_lines
 from nmt.data.sources import open_split
 from nmt.data.tmx import read_tmx
 
-SEGMENT = st.text(st.characters(exclude_categories=("Cs", "Cc"), exclude_characters="\ufffe\uffff"), min_size=1)
-SENTENCE = SEGMENT.map(lambda text: " ".join(text.split(" ")).strip(" ")).filter(lambda text: text and "  " not in text)
+SEGMENT = st.text(
+    st.characters(exclude_categories=("Cs", "Cc"), exclude_characters="\ufffe\uffff"), min_size=1
+)
+SENTENCE = SEGMENT.map(lambda text: " ".join(text.split(" ")).strip(" ")).filter(
+    lambda text: text and "  " not in text
+)
 
 
-def memory(pairs: list[Pair], languages: tuple[str, str] = ("en", "de"), encoding: str = "utf-8") -> bytes:
+def memory(
+    pairs: list[Pair], languages: tuple[str, str] = ("en", "de"), encoding: str = "utf-8"
+) -> bytes:
     """Return a translation memory, written by ElementTree."""
     root = ElementTree.Element("tmx", version="1.4")
     ElementTree.SubElement(root, "header", srclang=languages[0])
@@ -39,19 +45,30 @@ def memory(pairs: list[Pair], languages: tuple[str, str] = ("en", "de"), encodin
 
 def unit(*variants: tuple[str, str]) -> str:
     """Return a unit with (attribute, content of the segment)."""
-    return "<tu>" + "".join(f"<tuv {attribute}><seg>{text}</seg></tuv>" for attribute, text in variants) + "</tu>\n"
+    return (
+        "<tu>"
+        + "".join(f"<tuv {attribute}><seg>{text}</seg></tuv>" for attribute, text in variants)
+        + "</tu>\n"
+    )
 
 
-def read(tmp_path: Path, content: str | bytes, src: str = "en", tgt: str = "de", errors: str = "strict") -> list[Pair]:
+def read(
+    tmp_path: Path, content: str | bytes, src: str = "en", tgt: str = "de", errors: str = "strict"
+) -> list[Pair]:
     """Read a file with this content, or with these units."""
     if isinstance(content, str) and not content.startswith("<?xml"):
-        content = f'<?xml version="1.0"?>\n<tmx version="1.4"><header/>\n<body>\n{content}</body></tmx>'
+        content = (
+            f'<?xml version="1.0"?>\n<tmx version="1.4"><header/>\n<body>\n{content}</body></tmx>'
+        )
     path = tmp_path / "memory.tmx"
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     return list(read_tmx(path, src, tgt, errors))
 
 
-@given(st.lists(st.tuples(SENTENCE, SENTENCE), min_size=1), st.sampled_from(["utf-8", "utf-16", "us-ascii"]))
+@given(
+    st.lists(st.tuples(SENTENCE, SENTENCE), min_size=1),
+    st.sampled_from(["utf-8", "utf-16", "us-ascii"]),
+)
 def test_written_pairs_are_read_in_both_directions(
     tmp_path_factory: pytest.TempPathFactory, pairs: list[Pair], encoding: str
 ) -> None:
@@ -67,7 +84,10 @@ def test_written_pairs_are_read_in_both_directions(
         ('Click <bpt i="1">{\\b </bpt>here<ept i="1">}</ept>.', "Click here."),
         ("H<bpt>&lt;sub&gt;</bpt>2<ept>&lt;/sub&gt;</ept>O", "H2O"),
         ("a <it pos='begin'>&lt;i&gt;</it> b <ut>x</ut>c", "a b c"),
-        ("a <hi type='verb'>marked <hi>word</hi></hi> <unknown>here</unknown>", "a marked word here"),
+        (
+            "a <hi type='verb'>marked <hi>word</hi></hi> <unknown>here</unknown>",
+            "a marked word here",
+        ),
         ("See<ph>note <sub>a <ph>nested</ph> footnote</sub> end</ph>.", "See."),
         ("one<ph>&lt;br/&gt;</ph>two", "one two"),
         ("one<bpt>b</bpt><ph/><ph/><ept>b</ept>two", "one two"),
@@ -84,7 +104,14 @@ def test_inline_markup_and_whitespace(tmp_path: Path, segment: str, text: str) -
 
 
 @pytest.mark.parametrize(
-    "attribute", ['xml:lang="de"', 'xml:lang="de-DE"', 'xml:lang="de_AT"', 'lang="DE"', 'xml:lang="DE-CH" lang="fr"']
+    "attribute",
+    [
+        'xml:lang="de"',
+        'xml:lang="de-DE"',
+        'xml:lang="de_AT"',
+        'lang="DE"',
+        'xml:lang="DE-CH" lang="fr"',
+    ],
 )
 def test_language_variants(tmp_path: Path, attribute: str) -> None:
     units = unit(('xml:lang="EN-us"', "x"), (attribute, "y"), ('lang="den"', "z"))
@@ -108,7 +135,12 @@ def test_of_several_variants_the_exact_one_or_the_first_is_used(tmp_path: Path) 
 
 def test_skipped_units_are_counted_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     english, german = ('lang="en"', "x"), ('lang="de"', "y")
-    units = unit(english) + unit(english, german) + unit(english, ('lang="de"', "\n<ph>z</ph> ")) + unit(german)
+    units = (
+        unit(english)
+        + unit(english, german)
+        + unit(english, ('lang="de"', "\n<ph>z</ph> "))
+        + unit(german)
+    )
     for _ in range(2):
         assert read(tmp_path, units) == [("x", "y")]
     (line,) = capsys.readouterr().err.splitlines()
@@ -129,7 +161,9 @@ def test_skipped_units_are_counted_once(tmp_path: Path, capsys: pytest.CaptureFi
     ],
 )
 def test_encodings(tmp_path: Path, encode: str, declared: str) -> None:
-    declaration = f'<?xml version="1.0" encoding="{declared}"?>' if declared else "<?xml version='1.0'?>"
+    declaration = (
+        f'<?xml version="1.0" encoding="{declared}"?>' if declared else "<?xml version='1.0'?>"
+    )
     units = unit(('lang="en"', "größer"), ('lang="de"', "Käse")) * 20_000  # several blocks
     content = f'{declaration}<tmx version="1.4"><body>{units}</body></tmx>'.encode(encode)
     assert read(tmp_path, content) == [("größer", "Käse")] * 20_000
@@ -157,9 +191,10 @@ def test_no_dtd_is_fetched(tmp_path: Path) -> None:
     with loopback() as server:
         server.serve("/tmx14.dtd", b"<!ELEMENT tmx (header, body)>")
         content = memory([("x", "y")]).decode()
-        assert read(tmp_path, f'<?xml version="1.0"?><!DOCTYPE tmx SYSTEM "{server.url}/tmx14.dtd">{content}') == [
-            ("x", "y")
-        ]
+        assert read(
+            tmp_path,
+            f'<?xml version="1.0"?><!DOCTYPE tmx SYSTEM "{server.url}/tmx14.dtd">{content}',
+        ) == [("x", "y")]
         assert not server.requests
 
 
@@ -167,8 +202,16 @@ def test_no_dtd_is_fetched(tmp_path: Path) -> None:
     ("doctype", "text", "message"),
     [
         ('[<!ENTITY a "ha"> <!ENTITY b "&a;&a;">]', "&b;", "line 2: the entity 'a' is declared"),
-        ('[<!ENTITY secret SYSTEM "file:///etc/passwd">]', "&secret;", "line 2: the entity 'secret' is declared"),
-        ('[<!ENTITY % more SYSTEM "more.dtd"> %more;]', "x", "line 2: the entity 'more' is declared"),
+        (
+            '[<!ENTITY secret SYSTEM "file:///etc/passwd">]',
+            "&secret;",
+            "line 2: the entity 'secret' is declared",
+        ),
+        (
+            '[<!ENTITY % more SYSTEM "more.dtd"> %more;]',
+            "x",
+            "line 2: the entity 'more' is declared",
+        ),
         ('SYSTEM "tmx14.dtd"', "&nbsp;", "line 4: unknown entity &nbsp;"),
         ("", "&nbsp;", "line 4: not well-formed XML (undefined entity)"),
         ("", "a < b", "line 4: not well-formed XML (not well-formed (invalid token))"),
@@ -177,9 +220,14 @@ def test_no_dtd_is_fetched(tmp_path: Path) -> None:
         ("", "\0", "line 4: not well-formed XML"),
     ],
 )
-def test_malformed_and_dangerous_files_are_located(tmp_path: Path, doctype: str, text: str, message: str) -> None:
+def test_malformed_and_dangerous_files_are_located(
+    tmp_path: Path, doctype: str, text: str, message: str
+) -> None:
     units = unit(('lang="en"', text), ('lang="de"', "x"))
-    content = f'<?xml version="1.0"?>\n<!DOCTYPE tmx {doctype}>\n<tmx version="1.4"><body>\n{units}</body></tmx>'
+    content = (
+        f'<?xml version="1.0"?>\n<!DOCTYPE tmx {doctype}>\n<tmx'
+        f' version="1.4"><body>\n{units}</body></tmx>'
+    )
     with pytest.raises(DataError) as raised:
         read(tmp_path, content)
     assert f"memory.tmx, {message}" in raised.value.message
@@ -195,10 +243,22 @@ def test_malformed_and_dangerous_files_are_located(tmp_path: Path, doctype: str,
             "",
         ),
         ("<?xml version='1.0'?>", "line 1: not well-formed XML (no element found)", "export"),
-        ("<?xml version='1.0'?><tmx>\n<body>", "line 2: not well-formed XML (no element found)", "export"),
+        (
+            "<?xml version='1.0'?><tmx>\n<body>",
+            "line 2: not well-formed XML (no element found)",
+            "export",
+        ),
         ("", "has no unit in en and de", "languages in the file: none"),
-        (unit(('lang="en"', "x"), ('lang="de"', " ")), "has no unit with text in en and de", "exported"),
-        (unit(('lang="en-GB"', "x"), ('lang="fr"', "y")), "has no unit in en and de", "in the file: en-GB, fr"),
+        (
+            unit(('lang="en"', "x"), ('lang="de"', " ")),
+            "has no unit with text in en and de",
+            "exported",
+        ),
+        (
+            unit(('lang="en-GB"', "x"), ('lang="fr"', "y")),
+            "has no unit in en and de",
+            "in the file: en-GB, fr",
+        ),
     ],
 )
 def test_other_files_are_rejected(tmp_path: Path, content: str, message: str, hint: str) -> None:
@@ -228,7 +288,10 @@ def test_as_a_corpus(tmp_path: Path, suffix: str, compress: Callable[[bytes], by
     spec = f"files(train='{path}', hold_out=False)"
     assert list(open_split(spec, "train", "en", "de").pairs()) == pairs
     assert list(open_split(spec, "train", "de", "en").pairs()) == [pair[::-1] for pair in pairs]
-    parts = [list(open_split(f"files(train='{path}')", split, "en", "de").pairs()) for split in ("train", "test")]
+    parts = [
+        list(open_split(f"files(train='{path}')", split, "en", "de").pairs())
+        for split in ("train", "test")
+    ]
     assert {len(part) for part in parts} >= {5}
     path.write_bytes(compress(memory(pairs))[:-20])
     with pytest.raises(DataError, match=r"Memory\.TMX"):
@@ -240,10 +303,16 @@ def test_as_a_corpus(tmp_path: Path, suffix: str, compress: Callable[[bytes], by
 def test_tmx_and_tsv_files_are_checked_and_prepared(tmp_path: Path) -> None:
     nmt = CommandLine(tmp_path)
     english, german = sentences(300)
-    (tmp_path / "memory.tmx").write_bytes(memory(list(zip(english, [*german[:-1], "\ufffd"], strict=True))))
-    (tmp_path / "table.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in zip(english, german, strict=True)))
+    (tmp_path / "memory.tmx").write_bytes(
+        memory(list(zip(english, [*german[:-1], "\ufffd"], strict=True)))
+    )
+    (tmp_path / "table.tsv").write_text(
+        "".join(f"{a}\t{b}\n" for a, b in zip(english, german, strict=True))
+    )
     languages = ("--src-lang", "en", "--tgt-lang", "de")
-    checked = nmt("data", "check", "memory.tmx", *languages, "--fix", "fixed", "--ignore", "near-duplicate")
+    checked = nmt(
+        "data", "check", "memory.tmx", *languages, "--fix", "fixed", "--ignore", "near-duplicate"
+    )
     assert checked.code == 3, checked.err
     assert "300 pairs in memory.tmx" in checked.out
     assert "replacement-characters: 1" in checked.out
@@ -252,8 +321,12 @@ def test_tmx_and_tsv_files_are_checked_and_prepared(tmp_path: Path) -> None:
     nmt("data", "check", "memory.tmx").assert_fails(
         2, "the languages to read from memory.tmx are unknown", "--src-lang"
     )
-    nmt("data", "check", "memory.tmx", "fixed.de").assert_fails(2, "memory.tmx has both languages", "pass one file")
-    nmt("data", "check", "fixed.de").assert_fails(2, "pass either two files, a .tsv or .tmx file, or --config")
+    nmt("data", "check", "memory.tmx", "fixed.de").assert_fails(
+        2, "memory.tmx has both languages", "pass one file"
+    )
+    nmt("data", "check", "fixed.de").assert_fails(
+        2, "pass either two files, a .tsv or .tmx file, or --config"
+    )
     options = ("--set", "data.train=files(train='memory.tmx')", "--set", "tokenizer.vocab_size=350")
     for src, tgt in (("en", "de"), ("de", "en")):
         nmt.run("data", "prepare", *options, "--set", f"data.src={src}", "--set", f"data.tgt={tgt}")

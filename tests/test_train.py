@@ -51,13 +51,27 @@ from nmt.translation.translator import Translator
 
 
 def run(
-    experiment: Config, directory: Path, name: str = "run", *, resume: bool = False, limit: float | None = None
+    experiment: Config,
+    directory: Path,
+    name: str = "run",
+    *,
+    resume: bool = False,
+    limit: float | None = None,
 ) -> Path:
-    return train(experiment, directory / name, resume=resume, device="cpu", precision="fp32", time_limit=limit)
+    return train(
+        experiment,
+        directory / name,
+        resume=resume,
+        device="cpu",
+        precision="fp32",
+        time_limit=limit,
+    )
 
 
 def validations(directory: Path) -> dict[int, float]:
-    return {int(line["step"]): line["valid_loss"] for line in metrics(directory) if "valid_loss" in line}
+    return {
+        int(line["step"]): line["valid_loss"] for line in metrics(directory) if "valid_loss" in line
+    }
 
 
 def stop_at(step: int, patch: pytest.MonkeyPatch) -> None:
@@ -74,7 +88,8 @@ def stop_at(step: int, patch: pytest.MonkeyPatch) -> None:
 
 
 def check_resume(experiment: Config, directory: Path, at: int, precision: str = "fp32") -> Path:
-    """Check that a run that stops in update `at` and is resumed equals an uninterrupted one; return its checkpoint."""
+    """Check that a run that stops in update `at` and is resumed equals an uninterrupted one; return
+    its checkpoint."""
     interrupted = directory / "interrupted"
     train(experiment, directory / "uninterrupted", device="cpu", precision=precision)
     with pytest.MonkeyPatch.context() as patch:
@@ -102,9 +117,16 @@ def test_model_learns_the_copy_task(directory: Path) -> None:
     copy_text(directory, 4000, longest=5)
     copy_text(directory, 50, longest=5, split="valid")
     experiment = config(
-        directory, "model.dim=64", "model.heads=4", "model.ffn_dim=128", "train.steps=500", "train.valid_every=250",
-        "train.batch_tokens=512", "train.schedule=linear(peak=5e-3, warmup=50)", "model.dropout=0.0",
-    )  # fmt: skip
+        directory,
+        "model.dim=64",
+        "model.heads=4",
+        "model.ffn_dim=128",
+        "train.steps=500",
+        "train.valid_every=250",
+        "train.batch_tokens=512",
+        "train.schedule=linear(peak=5e-3, warmup=50)",
+        "model.dropout=0.0",
+    )
     best = run(experiment, directory)
     lines = (directory / "valid.en").read_text().splitlines()
     translations = Translator.load(best, "cpu").translate(lines)
@@ -125,7 +147,9 @@ def test_model_learns_the_copy_task(directory: Path) -> None:
         ],
     ],
 )
-def test_resumed_run_is_identical_to_an_uninterrupted_one(directory: Path, changes: list[str]) -> None:
+def test_resumed_run_is_identical_to_an_uninterrupted_one(
+    directory: Path, changes: list[str]
+) -> None:
     schedule = "train.schedule=inverse_sqrt(peak=1e-2, warmup=4)"
     experiment = config(directory, schedule, "train.steps=40", "train.valid_every=50", *changes)
     check_resume(experiment, directory, 17)
@@ -167,8 +191,11 @@ def test_log_lines_after_the_last_checkpoint_are_replaced(directory: Path) -> No
 
 @pytest.mark.parametrize("method", ["_write", "record_validation"])
 @pytest.mark.parametrize("moment", ["before", "after"])
-def test_validation_is_logged_once_if_killed_around_it(directory: Path, method: str, moment: str) -> None:
-    """Kill training before or after saving the checkpoint of a validation, or recording its scores."""
+def test_validation_is_logged_once_if_killed_around_it(
+    directory: Path, method: str, moment: str
+) -> None:
+    """Kill training before or after saving the checkpoint of a validation, or recording its
+    scores."""
     experiment = config(directory, "train.steps=12", "train.valid_every=6")
     run(experiment, directory, "uninterrupted")
     original = getattr(Trainer, method)
@@ -196,18 +223,29 @@ def test_log_lines_before_the_first_checkpoint_are_replaced(directory: Path) -> 
     (directory / "run" / "config.yaml").write_text(config_io.dump(config(directory)))
     (directory / "run" / "metrics.jsonl").write_text('{"step": 1, "loss": 9.0}\n')
     run(config(directory), directory, resume=True)
-    assert [line["step"] for line in metrics(directory / "run") if "loss" in line] == list(range(1, 13))
+    assert [line["step"] for line in metrics(directory / "run") if "loss" in line] == list(
+        range(1, 13)
+    )
 
 
 def test_resumed_run_keeps_its_precision(directory: Path) -> None:
-    train(config(directory, "train.steps=6"), directory / "run", resume=False, device="cpu", precision="bf16")
+    train(
+        config(directory, "train.steps=6"),
+        directory / "run",
+        resume=False,
+        device="cpu",
+        precision="bf16",
+    )
     for requested, expected in (("auto", "bfloat16"), ("fp32", "float32"), ("auto", "float32")):
         last = checkpoint.read_progress(checkpoint.checkpoints(directory / "run")[-1]).step
         experiment = config(directory, f"train.steps={last + 1}")
         best = train(experiment, directory / "run", resume=True, device="cpu", precision=requested)
         latest = checkpoint.checkpoints(best.parent)[-1]
         assert {t.dtype for t in load_file(latest / checkpoint.WEIGHTS).values()} == {torch.float32}
-        assert (checkpoint.read_progress(latest).step, checkpoint.read_progress(latest).precision) == (
+        assert (
+            checkpoint.read_progress(latest).step,
+            checkpoint.read_progress(latest).precision,
+        ) == (
             last + 1,
             expected,
         )
@@ -220,19 +258,33 @@ def test_run_in_fp16_resumes_on_the_cpu_in_another_precision(directory: Path) ->
     (last / checkpoint.META).write_text(json.dumps(meta))
     assert saved_precision(directory / "run", "cuda") == "fp16"
     assert saved_precision(directory / "run", "cpu") == "auto"
-    train(config(directory, "train.steps=8"), directory / "run", resume=True, device="cpu", precision="auto")
+    train(
+        config(directory, "train.steps=8"),
+        directory / "run",
+        resume=True,
+        device="cpu",
+        precision="auto",
+    )
     latest = checkpoint.checkpoints(directory / "run")[-1]
     assert checkpoint.read_progress(latest).precision in ("float32", "bfloat16")
 
 
-def test_resuming_with_another_batch_size_continues_at_the_same_share_of_the_epoch(directory: Path) -> None:
+def test_resuming_with_another_batch_size_continues_at_the_same_share_of_the_epoch(
+    directory: Path,
+) -> None:
     path = run(config(directory, "train.steps=6"), directory)
     position = checkpoint.read_progress(path).batches_in_epoch
     assert position >= 4
     prepared = prepare(config(directory))
-    for batch_tokens, expected in (("512", position // 2), ("128", position * 2), ("256", position)):
+    for batch_tokens, expected in (
+        ("512", position // 2),
+        ("128", position * 2),
+        ("256", position),
+    ):
         experiment = config(directory, f"train.batch_tokens={batch_tokens}")
-        trainer = Trainer(experiment, directory / "run", prepared, torch.device("cpu"), torch.float32)
+        trainer = Trainer(
+            experiment, directory / "run", prepared, torch.device("cpu"), torch.float32
+        )
         assert trainer.restore()
         assert trainer.progress.batches_in_epoch == expected
 
@@ -240,8 +292,13 @@ def test_resuming_with_another_batch_size_continues_at_the_same_share_of_the_epo
 def test_fp16_loss_scale_is_restored(directory: Path) -> None:
     prepared = prepare(config(directory))
     cpu = torch.device("cpu")
-    before, after = (Trainer(config(directory), directory / "run", prepared, cpu, torch.float16) for _ in range(2))
-    before.scaler.load_state_dict(before.scaler.state_dict() | {"scale": 1024.0, "_growth_tracker": 7})
+    before, after = (
+        Trainer(config(directory), directory / "run", prepared, cpu, torch.float16)
+        for _ in range(2)
+    )
+    before.scaler.load_state_dict(
+        before.scaler.state_dict() | {"scale": 1024.0, "_growth_tracker": 7}
+    )
     before.save()
     assert after.restore()
     assert (after.scaler.get_scale(), after.scaler._get_growth_tracker()) == (1024.0, 7)
@@ -256,16 +313,23 @@ def test_resuming_a_finished_run_changes_nothing(directory: Path) -> None:
 
 def test_accumulated_gradients_equal_those_of_one_batch(directory: Path) -> None:
     torch.manual_seed(0)
-    model = build_model(ModelConfig(dim=16, heads=2, ffn_dim=32, encoder_layers=1, decoder_layers=1, dropout=0.0), 20)
+    model = build_model(
+        ModelConfig(dim=16, heads=2, ffn_dim=32, encoder_layers=1, decoder_layers=1, dropout=0.0),
+        20,
+    )
     pairs = [([5, 6, 7], [8, 9]), ([10, 11], [12]), ([13] * 5, [14] * 7), ([15], [16, 17, 18])]
-    optimizer = adamw(model, config(directory).train)  # with learning rate 0, so the weights do not change
+    optimizer = adamw(
+        model, config(directory).train
+    )  # with learning rate 0, so the weights do not change
     gradients = []
     for microbatches in (
         [collate(pairs)],
         [collate(pairs[:1]), collate(pairs[1:])],
         [collate([pair]) for pair in pairs],
     ):
-        stats = train_step(model, microbatches, optimizer, config(directory, "train.clip_norm=0.0").train).read()
+        stats = train_step(
+            model, microbatches, optimizer, config(directory, "train.clip_norm=0.0").train
+        ).read()
         gradients.append([p.grad.clone() for p in model.parameters() if p.grad is not None])
         assert stats.tokens == 3 + 2 + 8 + 4
     for other in gradients[1:]:
@@ -273,7 +337,9 @@ def test_accumulated_gradients_equal_those_of_one_batch(directory: Path) -> None
             torch.testing.assert_close(a, b, atol=1e-6, rtol=1e-4)
 
 
-def test_loss_is_normalized_by_the_number_of_sampled_subwords(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_loss_is_normalized_by_the_number_of_sampled_subwords(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     divisors: list[tuple[int | None, int]] = []
 
     def recording_step(
@@ -283,7 +349,10 @@ def test_loss_is_normalized_by_the_number_of_sampled_subwords(directory: Path, m
         return step_module.train_step(model, microbatches, *rest, tokens=tokens, **options)
 
     monkeypatch.setattr(trainer_module, "train_step", recording_step)
-    run(config(directory, "train.subword_regularization=bpe_dropout(p=0.5)", "train.steps=3"), directory)
+    run(
+        config(directory, "train.subword_regularization=bpe_dropout(p=0.5)", "train.steps=3"),
+        directory,
+    )
     assert len(divisors) == 3
     assert all(tokens == sampled for tokens, sampled in divisors)
 
@@ -310,7 +379,9 @@ def test_batches_that_do_not_fit_in_memory_are_split_with_the_same_result(
     assert losses(directory / "limited") == pytest.approx(losses(directory / "unlimited"), abs=1e-5)
 
 
-def test_model_that_does_not_fit_in_memory_raises(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_model_that_does_not_fit_in_memory_raises(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(trainer_module, "parse_optimizer", lambda *_: torch.empty(2**60))
     with pytest.raises(TrainingError, match="the model does not fit in memory"):
         run(config(directory), directory)
@@ -334,7 +405,9 @@ def test_tensors_of_a_call_without_memory_are_freed_at_once() -> None:
         gc.enable()
 
 
-def test_optimizer_that_does_not_fit_in_memory_raises(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_optimizer_that_does_not_fit_in_memory_raises(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def step(*_: object, **__: object) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory.")
 
@@ -343,7 +416,9 @@ def test_optimizer_that_does_not_fit_in_memory_raises(directory: Path, monkeypat
         run(config(directory), directory)
 
 
-def test_pair_that_does_not_fit_in_memory_raises(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pair_that_does_not_fit_in_memory_raises(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def out_of_memory(*_: Any, **__: Any) -> Any:
         return torch.empty(2**60)
 
@@ -357,24 +432,34 @@ def test_pair_that_does_not_fit_in_memory_raises(directory: Path, monkeypatch: p
 
 
 def test_clipping_limits_the_gradient_norm(directory: Path) -> None:
-    model = build_model(ModelConfig(dim=16, heads=2, ffn_dim=32, encoder_layers=1, decoder_layers=1), 20)
+    model = build_model(
+        ModelConfig(dim=16, heads=2, ffn_dim=32, encoder_layers=1, decoder_layers=1), 20
+    )
     experiment = config(directory, "train.clip_norm=0.01")
-    stats = train_step(model, [collate([([5], [6, 7])])], adamw(model, experiment.train), experiment.train).read()
+    stats = train_step(
+        model, [collate([([5], [6, 7])])], adamw(model, experiment.train), experiment.train
+    ).read()
     assert stats.grad_norm > 0.01  # the norm before clipping
     norm = torch.stack([p.grad.norm() for p in model.parameters() if p.grad is not None]).norm()
     assert norm.item() == pytest.approx(0.01, rel=1e-3)
 
 
 def test_update_uses_the_configured_label_smoothing(directory: Path) -> None:
-    model = build_model(ModelConfig(dim=16, heads=2, ffn_dim=32, encoder_layers=1, decoder_layers=1, dropout=0.0), 20)
+    model = build_model(
+        ModelConfig(dim=16, heads=2, ffn_dim=32, encoder_layers=1, decoder_layers=1, dropout=0.0),
+        20,
+    )
     batch = collate([([5, 6], [7, 8]), ([9], [10])])
     hidden_ND = model(batch.src_BS, batch.src_mask_BS, batch.tgt_in_BT, batch.target_index_N)
     for smoothing in (0.0, 0.3):
         options = config(directory, f"train.label_smoothing={smoothing}").train
-        expected = cross_entropy(hidden_ND, model.output_weight_VD, batch.labels_N, smoothing=smoothing) / batch.tokens
-        assert train_step(model, [batch], adamw(model, options), options).read().loss == pytest.approx(
-            expected.item(), rel=1e-5
+        expected = (
+            cross_entropy(hidden_ND, model.output_weight_VD, batch.labels_N, smoothing=smoothing)
+            / batch.tokens
         )
+        assert train_step(
+            model, [batch], adamw(model, options), options
+        ).read().loss == pytest.approx(expected.item(), rel=1e-5)
 
 
 def test_learning_rates_follow_the_schedule(directory: Path) -> None:
@@ -386,7 +471,9 @@ def test_learning_rates_follow_the_schedule(directory: Path) -> None:
 
 @pytest.mark.parametrize("name", ["loss", "gradient"])
 def test_non_finite_update_raises_and_keeps_the_weights(directory: Path, name: str) -> None:
-    model = build_model(ModelConfig(dim=16, heads=2, ffn_dim=32, encoder_layers=1, decoder_layers=1), 20)
+    model = build_model(
+        ModelConfig(dim=16, heads=2, ffn_dim=32, encoder_layers=1, decoder_layers=1), 20
+    )
     optimizer = adamw(model, config(directory).train)
     optimizer.param_groups[0]["lr"] = 0.1
     if name == "loss":
@@ -396,7 +483,9 @@ def test_non_finite_update_raises_and_keeps_the_weights(directory: Path, name: s
         model.output_weight_VD.register_hook(lambda grad: grad * float("inf"))
     before = [p.detach().clone() for p in model.parameters()]
     with pytest.raises(TrainingError, match=f"the {name} is (nan|inf).*lines 42, 8") as caught:
-        train_step(model, [collate([([5], [9]), ([6], [7])], [41, 7])], optimizer, config(directory).train).read()
+        train_step(
+            model, [collate([([5], [9]), ([6], [7])], [41, 7])], optimizer, config(directory).train
+        ).read()
     assert "--resume" in caught.value.hint
     for a, b in zip(before, model.parameters(), strict=True):
         torch.testing.assert_close(a, b, equal_nan=True, rtol=0, atol=0)
@@ -404,19 +493,32 @@ def test_non_finite_update_raises_and_keeps_the_weights(directory: Path, name: s
 
 @pytest.mark.parametrize(
     ("peak", "problem"),
-    [(1e39, "the weights are not finite after update 3"), (1e30, "the validation loss is nan after update 3")],
+    [
+        (1e39, "the weights are not finite after update 3"),
+        (1e30, "the validation loss is nan after update 3"),
+    ],
 )
-def test_divergence_in_the_last_update_before_a_validation(directory: Path, peak: float, problem: str) -> None:
+def test_divergence_in_the_last_update_before_a_validation(
+    directory: Path, peak: float, problem: str
+) -> None:
     run(config(directory, "train.steps=2", "train.valid_every=2"), directory)
-    changes = ("train.steps=9", "train.valid_every=3", f"train.schedule=constant(peak={peak}, warmup=1)")
+    changes = (
+        "train.steps=9",
+        "train.valid_every=3",
+        f"train.schedule=constant(peak={peak}, warmup=1)",
+    )
     with pytest.raises(TrainingError, match=problem) as caught:
         run(config(directory, *changes), directory, resume=True)
     assert "lower the learning rate, which was 1.0e+" in caught.value.hint
     assert [path.name for path in checkpoint.checkpoints(directory / "run")] == ["step-000002"]
-    run(config(directory, "train.steps=3", "train.valid_every=3"), directory, resume=True)  # as the hint says
+    run(
+        config(directory, "train.steps=3", "train.valid_every=3"), directory, resume=True
+    )  # as the hint says
 
 
-def test_a_stop_signal_does_not_save_a_diverged_model(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stop_signal_does_not_save_a_diverged_model(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stop_at(1, monkeypatch)
     with pytest.raises(TrainingError, match="the weights are not finite after update 1"):
         run(config(directory, "train.schedule=constant(peak=1e39, warmup=1)"), directory)
@@ -431,10 +533,17 @@ def test_resuming_a_diverged_model_names_the_checkpoint_and_the_schedule(directo
     next(iter(weights.values())).fill_(math.inf)
     progress, tokenizer = checkpoint.read_progress(last), checkpoint.read_meta(last)["tokenizer"]
     checkpoint.save(directory / "run", progress, weights, training_state, tokenizer)
-    longer = config(directory, "train.steps=6", "train.valid_every=2", "train.schedule=constant(peak=2.0)")
-    with pytest.raises(TrainingError, match="step-000004 are not finite: training has diverged") as caught:
+    longer = config(
+        directory, "train.steps=6", "train.valid_every=2", "train.schedule=constant(peak=2.0)"
+    )
+    with pytest.raises(
+        TrainingError, match="step-000004 are not finite: training has diverged"
+    ) as caught:
         run(longer, directory, resume=True)
-    assert f"delete {last}, lower the learning rate of train.schedule=constant(peak=2.0)" in caught.value.hint
+    assert (
+        f"delete {last}, lower the learning rate of train.schedule=constant(peak=2.0)"
+        in caught.value.hint
+    )
     shutil.rmtree(last)
     run(experiment, directory, resume=True)
 
@@ -442,24 +551,37 @@ def test_resuming_a_diverged_model_names_the_checkpoint_and_the_schedule(directo
 def test_fp16_overflow_skips_the_update(directory: Path) -> None:
     from torch.amp.grad_scaler import GradScaler
 
-    model = build_model(ModelConfig(dim=16, heads=2, ffn_dim=32, encoder_layers=1, decoder_layers=1), 20)
+    model = build_model(
+        ModelConfig(dim=16, heads=2, ffn_dim=32, encoder_layers=1, decoder_layers=1), 20
+    )
     optimizer, scaler = adamw(model, config(directory).train), GradScaler("cpu", init_scale=2.0**20)
     optimizer.param_groups[0]["lr"] = 0.1
     before = model.output_weight_VD.detach().clone()
     handle = model.output_weight_VD.register_hook(lambda grad: grad * float("inf"))
     batch = collate([([5], [9]), ([6], [7])])
-    assert train_step(model, [batch], optimizer, config(directory).train, scaler=scaler).read().skipped
+    assert (
+        train_step(model, [batch], optimizer, config(directory).train, scaler=scaler).read().skipped
+    )
     assert torch.equal(before, model.output_weight_VD)
     assert scaler.get_scale() == 2.0**19
     handle.remove()
-    assert not train_step(model, [batch], optimizer, config(directory).train, scaler=scaler).read().skipped
+    assert (
+        not train_step(model, [batch], optimizer, config(directory).train, scaler=scaler)
+        .read()
+        .skipped
+    )
     assert not torch.equal(before, model.output_weight_VD)
 
 
 @pytest.mark.slow
 def test_time_limit_is_met_and_the_schedule_adapts(directory: Path) -> None:
     started = time.monotonic()
-    experiment = config(directory, "train.steps=1000000", "train.valid_every=100000", "train.schedule=linear(warmup=5)")
+    experiment = config(
+        directory,
+        "train.steps=1000000",
+        "train.valid_every=100000",
+        "train.schedule=linear(warmup=5)",
+    )
     best = run(experiment, directory, limit=3)
     assert time.monotonic() - started < 6
     assert checkpoint.read_progress(best).step > 5
@@ -469,41 +591,71 @@ def test_time_limit_is_met_and_the_schedule_adapts(directory: Path) -> None:
 
 def test_validation_loss_uses_saved_weights_and_no_label_smoothing(directory: Path) -> None:
     fast = "train.schedule=constant(peak=1e-2, warmup=1)"
-    best = run(config(directory, fast, "train.steps=6", "train.ema=0.9", "train.label_smoothing=0.3"), directory)
+    best = run(
+        config(directory, fast, "train.steps=6", "train.ema=0.9", "train.label_smoothing=0.3"),
+        directory,
+    )
     model, store = discovery.load(best).model, prepare(config(directory)).store("valid")
     batch = collate([store[i] for i in range(len(store))])
     with torch.inference_mode():
         hidden_ND = model(batch.src_BS, batch.src_mask_BS, batch.tgt_in_BT, batch.target_index_N)
-        loss = cross_entropy(hidden_ND, model.output_weight_VD, batch.labels_N, smoothing=0.0) / batch.tokens
+        loss = (
+            cross_entropy(hidden_ND, model.output_weight_VD, batch.labels_N, smoothing=0.0)
+            / batch.tokens
+        )
     assert validations(directory / "run") == {6: pytest.approx(loss.item(), rel=1e-5)}
 
 
 def test_patience_stops_training_early(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
     # With a learning rate near zero, no validation improves on the first.
     experiment = config(
-        directory, "train.steps=1000", "train.valid_every=2", "train.patience=3", "train.best_metric=loss",
+        directory,
+        "train.steps=1000",
+        "train.valid_every=2",
+        "train.patience=3",
+        "train.best_metric=loss",
         "train.schedule=inverse_sqrt(peak=1e-30, warmup=1)",
-    )  # fmt: skip
+    )
     run(experiment, directory)
-    assert [line["step"] for line in metrics(directory / "run") if "valid_bleu" in line] == [2, 4, 6, 8]
+    assert [line["step"] for line in metrics(directory / "run") if "valid_bleu" in line] == [
+        2,
+        4,
+        6,
+        8,
+    ]
     run(experiment, directory, resume=True)
-    assert "training has already stopped early; increase train.patience to continue" in capsys.readouterr().err
+    assert (
+        "training has already stopped early; increase train.patience to continue"
+        in capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize(
     ("options", "values", "kept"),
     [
         (["train.steps=20"], [-3.0, -1.0, -2.0, -4.0, -5.0], [8, 16, 20]),
-        (["train.steps=24", "train.keep_last=1", "train.keep_best=3"], [3.0, 9.0, 7.0, 4.0, 5.0, 1.0], [8, 12, 20, 24]),
+        (
+            ["train.steps=24", "train.keep_last=1", "train.keep_best=3"],
+            [3.0, 9.0, 7.0, 4.0, 5.0, 1.0],
+            [8, 12, 20, 24],
+        ),
     ],
 )
 def test_best_checkpoints_are_kept_and_the_best_is_returned(
-    directory: Path, options: list[str], values: list[float], kept: list[int], monkeypatch: pytest.MonkeyPatch
+    directory: Path,
+    options: list[str],
+    values: list[float],
+    kept: list[int],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     scores, left = {"valid_loss": 1.0, "valid_bleu": 1.0}, iter(values)
-    monkeypatch.setattr(Trainer, "validate", lambda self: scores | {"best_metric_value": next(left)})
+    monkeypatch.setattr(
+        Trainer, "validate", lambda self: scores | {"best_metric_value": next(left)}
+    )
     assert run(config(directory, "train.valid_every=4", *options), directory).name == "step-000008"
-    assert [path.name for path in checkpoint.checkpoints(directory / "run")] == [f"step-{step:06d}" for step in kept]
+    assert [path.name for path in checkpoint.checkpoints(directory / "run")] == [
+        f"step-{step:06d}" for step in kept
+    ]
 
 
 def test_of_checkpoints_with_equal_scores_the_one_with_the_lowest_loss_is_the_best(
@@ -512,16 +664,23 @@ def test_of_checkpoints_with_equal_scores_the_one_with_the_lowest_loss_is_the_be
     losses = iter([5.0, 4.0, 3.0, 4.0, 3.0, 3.0])
     equal = {"valid_bleu": 0.0, "best_metric_value": 0.0}
     monkeypatch.setattr(Trainer, "validate", lambda self: equal | {"valid_loss": next(losses)})
-    experiment = config(directory, "train.valid_every=4", "train.steps=40", "train.patience=3", "train.keep_last=1")
+    experiment = config(
+        directory, "train.valid_every=4", "train.steps=40", "train.patience=3", "train.keep_last=1"
+    )
     assert run(experiment, directory).name == "step-000012"
-    assert [path.name for path in checkpoint.checkpoints(directory / "run")] == ["step-000012", "step-000024"]
+    assert [path.name for path in checkpoint.checkpoints(directory / "run")] == [
+        "step-000012",
+        "step-000024",
+    ]
 
 
 @pytest.mark.parametrize("best", ["bleu", "chrf", "loss"])
 def test_best_metric_selects_the_quality(
     directory: Path, best: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Translator, "translate", lambda self, lines, spec: [f"{line} ba" for line in lines])
+    monkeypatch.setattr(
+        Translator, "translate", lambda self, lines, spec: [f"{line} ba" for line in lines]
+    )
     run(config(directory, f"train.best_metric={best}", "train.steps=6"), directory)
     (line,) = [line for line in metrics(directory / "run") if "best_metric_value" in line]
     references = (directory / "valid.de").read_text().splitlines()
@@ -529,7 +688,9 @@ def test_best_metric_selects_the_quality(
         value = metric([f"{reference} ba" for reference in references], [references]).value
         assert line[f"valid_{metric.__name__}"] == pytest.approx(value)
     assert line["valid_bleu"] != line["valid_chrf"]
-    assert line["best_metric_value"] == (-line["valid_loss"] if best == "loss" else line[f"valid_{best}"])
+    assert line["best_metric_value"] == (
+        -line["valid_loss"] if best == "loss" else line[f"valid_{best}"]
+    )
     assert (", chrF " in capsys.readouterr().err) == (best == "chrf")
 
 
@@ -543,14 +704,22 @@ def test_tensorboard_events_equal_metrics_jsonl(directory: Path) -> None:
     longer = dataclasses.replace(experiment, train=dataclasses.replace(experiment.train, steps=18))
     train(longer, directory / "run", resume=True, **options)
     events = EventAccumulator(str(directory / "run/tensorboard")).Reload()
-    for tag, name in (("training/loss", "loss"), ("training/lr", "lr"), ("validation/bleu", "valid_bleu")):
-        expected = [(line["step"], line[name]) for line in metrics(directory / "run") if name in line]
+    for tag, name in (
+        ("training/loss", "loss"),
+        ("training/lr", "lr"),
+        ("validation/bleu", "valid_bleu"),
+    ):
+        expected = [
+            (line["step"], line[name]) for line in metrics(directory / "run") if name in line
+        ]
         assert [(event.step, event.value) for event in events.Scalars(tag)] == [
             (step, pytest.approx(value)) for step, value in expected
         ]
 
 
-def test_missing_tensorboard_raises_before_any_work(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_tensorboard_raises_before_any_work(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in list(sys.modules):
         if name.startswith("torch.utils.tensorboard"):
             monkeypatch.delitem(sys.modules, name)
@@ -560,8 +729,12 @@ def test_missing_tensorboard_raises_before_any_work(directory: Path, monkeypatch
     assert not (directory / "run").exists()
 
 
-@given(capacity=st.integers(1, 10**6), smallest=st.integers(16, 512), largest=st.integers(16, 10**6))
-def test_batch_size_search_approaches_the_capacity(capacity: int, smallest: int, largest: int) -> None:
+@given(
+    capacity=st.integers(1, 10**6), smallest=st.integers(16, 512), largest=st.integers(16, 10**6)
+)
+def test_batch_size_search_approaches_the_capacity(
+    capacity: int, smallest: int, largest: int
+) -> None:
     largest = max(smallest, largest)
     size = profiling._search_batch_size(lambda tokens: tokens <= capacity, smallest, largest)
     if capacity < smallest:
@@ -588,11 +761,12 @@ config = load(Path("config.yaml"))
 prepared = prepare(config)
 torch.set_num_threads(1)
 cpu = torch.device("cpu")
-torch.nn.Linear(8, 8)(torch.zeros(8, 8)).sum().backward()  # starts the threads before memory is measured
+# Starts the threads before memory is measured
+torch.nn.Linear(8, 8)(torch.zeros(8, 8)).sum().backward()
 used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (used + (int(sys.argv[1]) << 20),) * 2)
 print(profiling.find_batch_size(config, prepared, cpu, torch.float32, RankGroup()).train.batch_tokens)
-"""
+"""  # noqa: E501
 
 
 @pytest.mark.slow
@@ -614,14 +788,20 @@ def test_batch_size_grows_with_memory(directory: Path) -> None:
     assert 1.3 * sizes[0] < sizes[1] < 20_000, sizes
 
 
-def test_plan_estimates_match_the_training_run(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plan_estimates_match_the_training_run(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(profiling, "MAX_UPDATES", 3)
-    experiment = config(directory, "train.grad_accumulation=2", "train.ema=0.9", "train.optimizer=muon")
+    experiment = config(
+        directory, "train.grad_accumulation=2", "train.ema=0.9", "train.optimizer=muon"
+    )
     began = time.monotonic()
     estimate = training.estimate_training(experiment, device="cpu", precision="fp32")
     elapsed = time.monotonic() - began
     prepared = prepare(experiment)
-    loader = Loader(prepared.store("train"), prepared.tokenizer(), experiment.train, experiment.seed)
+    loader = Loader(
+        prepared.store("train"), prepared.tokenizer(), experiment.train, experiment.seed
+    )
     updates = list(loader.updates(0))
     tokens = sum(update.tokens for update in updates)
     positions = sum(batch.tgt_in_BT.numel() for update in updates for batch in update.batches)
@@ -631,11 +811,18 @@ def test_plan_estimates_match_the_training_run(directory: Path, monkeypatch: pyt
     assert 0 < 3 * estimate.seconds_per_update < elapsed
     seconds = 3 * estimate.seconds_per_update
     measured = [*updates, *loader.updates(1)][1:4]  # the first update includes planning the epoch
-    assert estimate.tokens_per_second * seconds == pytest.approx(sum(update.tokens for update in measured))
+    assert estimate.tokens_per_second * seconds == pytest.approx(
+        sum(update.tokens for update in measured)
+    )
     run(experiment, directory)
     weights, state = checkpoint.load(checkpoint.checkpoints(directory / "run")[-1])
-    saved = [*weights.values(), *(tensor for name, tensor in state.items() if not name.startswith("rng."))]
-    assert estimate.disk == 3 * sum(tensor.nbytes for tensor in saved)  # two latest and one best checkpoint
+    saved = [
+        *weights.values(),
+        *(tensor for name, tensor in state.items() if not name.startswith("rng.")),
+    ]
+    assert estimate.disk == 3 * sum(
+        tensor.nbytes for tensor in saved
+    )  # two latest and one best checkpoint
 
 
 @pytest.mark.parametrize(("ema", "second", "third"), [(0.2, 0.2, 0.2), (0.99, 3 / 12, 4 / 13)])
@@ -643,12 +830,15 @@ def test_saved_weights_are_the_exponential_moving_average(
     directory: Path, ema: float, second: float, third: float
 ) -> None:
     """a ← decay·a + (1-decay)·w after every update, decay = min(ema, (1+step)/(10+step))."""
-    fast = "train.schedule=constant(peak=1e-2, warmup=1)"  # changes the weights visibly in every update
+    # Changes the weights visibly in every update
+    fast = "train.schedule=constant(peak=1e-2, warmup=1)"
     options = ["train.valid_every=1", "train.steps=3", "train.keep_last=3", fast]
     run(config(directory, *options, f"train.ema={ema}"), directory)
     run(config(directory, *options), directory, "plain")
     steps = checkpoint.checkpoints(directory / "run")
-    raw = [load_file(path / checkpoint.WEIGHTS) for path in checkpoint.checkpoints(directory / "plain")]
+    raw = [
+        load_file(path / checkpoint.WEIGHTS) for path in checkpoint.checkpoints(directory / "plain")
+    ]
     for name, first in raw[0].items():
         one = load_file(steps[0] / checkpoint.WEIGHTS)[name]
         two = second * one + (1 - second) * raw[1][name]
@@ -659,22 +849,32 @@ def test_saved_weights_are_the_exponential_moving_average(
 
 def test_average_last_averages_checkpoints_at_the_end(directory: Path) -> None:
     experiment = config(
-        directory, "train.valid_every=3", "train.keep_last=3", "train.average_last=3", "train.best_metric=loss"
+        directory,
+        "train.valid_every=3",
+        "train.keep_last=3",
+        "train.average_last=3",
+        "train.best_metric=loss",
     )
     best = run(experiment, directory)
-    steps = [load_file(path / checkpoint.WEIGHTS) for path in checkpoint.checkpoints(directory / "run")[-3:]]
+    steps = [
+        load_file(path / checkpoint.WEIGHTS)
+        for path in checkpoint.checkpoints(directory / "run")[-3:]
+    ]
     average = directory / "run" / "average-3"
     for name, tensor in load_file(average / checkpoint.WEIGHTS).items():
         torch.testing.assert_close(tensor, sum(step[name] for step in steps) / 3)
     best_metric_value = checkpoint.read_progress(average).scores["best_metric_value"]
     single = max(
-        checkpoint.read_progress(path).scores["best_metric_value"] for path in checkpoint.checkpoints(directory / "run")
+        checkpoint.read_progress(path).scores["best_metric_value"]
+        for path in checkpoint.checkpoints(directory / "run")
     )
     assert best_metric_value != single
     assert best == (average if best_metric_value > single else checkpoint.best(directory / "run"))
     assert Translator.load(average, "cpu").checkpoint == average
     assert checkpoint.average(directory / "run", 3) == average
-    assert checkpoint.read_progress(average).scores["best_metric_value"] == best_metric_value  # kept
+    assert (
+        checkpoint.read_progress(average).scores["best_metric_value"] == best_metric_value
+    )  # kept
     (average / checkpoint.WEIGHTS).write_bytes(b"")
     checkpoint.average(directory / "run", 3)
     assert load_file(average / checkpoint.WEIGHTS)  # repaired
@@ -683,8 +883,12 @@ def test_average_last_averages_checkpoints_at_the_end(directory: Path) -> None:
     )  # training never resumes from an average
 
 
-def test_an_interruption_does_not_change_the_average(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    experiment = config(directory, "train.valid_every=4", "train.keep_last=2", "train.average_last=2")
+def test_an_interruption_does_not_change_the_average(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    experiment = config(
+        directory, "train.valid_every=4", "train.keep_last=2", "train.average_last=2"
+    )
     run(experiment, directory, "whole")
     stop_at(10, monkeypatch)
     with pytest.raises(StoppedError):
@@ -692,7 +896,10 @@ def test_an_interruption_does_not_change_the_average(directory: Path, monkeypatc
     assert checkpoint.checkpoints(directory / "parts")[-1].name == "step-000010"
     monkeypatch.undo()
     run(experiment, directory, "parts", resume=True)
-    one, two = (load_file(directory / name / "average-2" / checkpoint.WEIGHTS) for name in ("whole", "parts"))
+    one, two = (
+        load_file(directory / name / "average-2" / checkpoint.WEIGHTS)
+        for name in ("whole", "parts")
+    )
     assert all(torch.equal(one[name], two[name]) for name in one)
 
 
@@ -714,7 +921,9 @@ def test_init_from_loads_the_weights_of_another_run(directory: Path) -> None:
     start = f"train.init_from={directory / 'first'}"
     slow = "train.schedule=constant(peak=1e-9)"
     for ema in ("0.0", "0.9"):
-        tuned = run(config(directory, start, tokenizer, slow, f"train.ema={ema}"), directory, f"tuned {ema}")
+        tuned = run(
+            config(directory, start, tokenizer, slow, f"train.ema={ema}"), directory, f"tuned {ema}"
+        )
         one, two = (load_file(path / checkpoint.WEIGHTS) for path in (best, tuned))
         assert all((one[name] - two[name]).abs().max() < 1e-6 for name in one)
     with pytest.raises(CheckpointError, match="do not fit this model"):
@@ -724,16 +933,25 @@ def test_init_from_loads_the_weights_of_another_run(directory: Path) -> None:
         run(config(directory, start), directory, "other")
 
 
-def test_validations_log_sample_translations(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_validations_log_sample_translations(
+    directory: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     run(config(directory, "train.num_samples=3"), directory)
     sample_lines = [line for line in capsys.readouterr().err.splitlines() if " → " in line]
     assert len(sample_lines) == 6
     source = (directory / "valid.en").read_text().splitlines()
-    assert [line.removeprefix("nmt:   ").partition(" → ")[0] for line in sample_lines] == source[:3] * 2
-    assert next(line["samples"] for line in metrics(directory / "run") if "samples" in line)[0][0] == source[0]
+    assert [line.removeprefix("nmt:   ").partition(" → ")[0] for line in sample_lines] == source[
+        :3
+    ] * 2
+    assert (
+        next(line["samples"] for line in metrics(directory / "run") if "samples" in line)[0][0]
+        == source[0]
+    )
     run(config(directory, "train.num_samples=3", "train.valid_pairs=2"), directory, "sampled")
     samples = [line["samples"] for line in metrics(directory / "sampled") if "samples" in line]
-    assert [[source for source, _ in each] for each in samples] == [[source[0], source[10]]] * 2  # of 20, spread
+    assert [[source for source, _ in each] for each in samples] == [
+        [source[0], source[10]]
+    ] * 2  # of 20, spread
 
 
 def test_loss_spike_is_detected() -> None:
@@ -749,9 +967,13 @@ def test_loss_spike_is_detected() -> None:
 
 def test_first_and_skipped_updates_are_not_loss_spikes() -> None:
     spikes = loop.LossSpikeDetector()
-    assert not any(spikes.update(UpdateStats(loss, 10, 1.0)) for loss in [2.0] + [9.0] * 5 + [3.0] * 60)
+    assert not any(
+        spikes.update(UpdateStats(loss, 10, 1.0)) for loss in [2.0] + [9.0] * 5 + [3.0] * 60
+    )
     mean = spikes.mean
-    assert not any(spikes.update(UpdateStats(math.inf, 10, math.inf, skipped=True)) for _ in range(5))
+    assert not any(
+        spikes.update(UpdateStats(math.inf, 10, math.inf, skipped=True)) for _ in range(5)
+    )
     assert spikes.mean == mean
 
 
@@ -767,10 +989,14 @@ def test_the_validation_cannot_change_in_a_resumed_run(directory: Path) -> None:
     run(config(directory), directory)
     for name, value in (("best_metric", "loss"), ("valid_search", "beam"), ("valid_pairs", 5)):
         with pytest.raises(UsageError, match=rf"train\.{name}"):
-            run(config(directory, f"train.{name}={value}", "train.steps=20"), directory, resume=True)
+            run(
+                config(directory, f"train.{name}={value}", "train.steps=20"), directory, resume=True
+            )
 
 
-def test_the_estimate_of_the_last_update_continues_in_a_resumed_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_estimate_of_the_last_update_continues_in_a_resumed_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     now, progress = 1000.0, checkpoint.Progress(step=4500, seconds=450.0)
     monkeypatch.setattr(time, "monotonic", lambda: now)
     budget = stopping.TimeBudget(50.0, progress)
@@ -783,15 +1009,21 @@ def test_the_estimate_of_the_last_update_continues_in_a_resumed_run(monkeypatch:
     assert new.last_step(10_000, 10**6) == 10_000
 
 
-def test_time_limit_includes_data_preparation(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_time_limit_includes_data_preparation(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     prepare, train_loop, limits = training.prepare, loop.run, []
-    monkeypatch.setattr(training, "prepare", lambda experiment: time.sleep(0.2) or prepare(experiment))
+    monkeypatch.setattr(
+        training, "prepare", lambda experiment: time.sleep(0.2) or prepare(experiment)
+    )
     monkeypatch.setattr(loop, "run", lambda *rest: limits.append(rest[-1]) or train_loop(*rest))
     run(config(directory, "train.steps=1"), directory, limit=100)
     assert limits[0] < 99.8
 
 
-def test_damaged_checkpoints_are_logged_and_skipped(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_damaged_checkpoints_are_logged_and_skipped(
+    directory: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     experiment = config(directory)
     run(experiment, directory)
     first, last = checkpoint.checkpoints(directory / "run")
@@ -843,7 +1075,9 @@ def test_resume_with_changed_data_or_tokenizer_raises(directory: Path) -> None:
     )
     with pytest.raises(TrainingError, match="the data or the tokenizer of"):
         run(config(directory, "train.steps=20"), directory, resume=True)
-    (directory / "run" / "data.json").rename(directory / "data.json")  # without it, the tokenizer is compared
+    (directory / "run" / "data.json").rename(
+        directory / "data.json"
+    )  # without it, the tokenizer is compared
     with pytest.raises(TrainingError, match="differs from the tokenizer of the prepared data"):
         run(config(directory, "train.steps=20"), directory, resume=True)
     (directory / "data.json").rename(directory / "run" / "data.json")
@@ -853,7 +1087,9 @@ def test_resume_with_changed_data_or_tokenizer_raises(directory: Path) -> None:
 def test_very_long_validation_pair_is_a_batch_of_its_own(directory: Path) -> None:
     copy_text(directory, 300)
     for code in ("en", "de"):
-        (directory / f"valid.{code}").write_text("ba be bi\n" * 100 + "ba be " * 300 + "\n", encoding="utf-8")
+        (directory / f"valid.{code}").write_text(
+            "ba be bi\n" * 100 + "ba be " * 300 + "\n", encoding="utf-8"
+        )
     sizes = []
 
     def recording_collate(pairs: list[Any], numbers: Any = (), **options: Any) -> Batch:
@@ -870,11 +1106,19 @@ def test_very_long_validation_pair_is_a_batch_of_its_own(directory: Path) -> Non
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_gpu_run_resumes(directory: Path) -> None:
     train(config(directory), directory / "run", resume=False, device="cuda", precision="auto")
-    train(config(directory, "train.steps=18"), directory / "run", resume=True, device="cuda", precision="auto")
+    train(
+        config(directory, "train.steps=18"),
+        directory / "run",
+        resume=True,
+        device="cuda",
+        precision="auto",
+    )
     assert checkpoint.checkpoints(directory / "run")[-1].name == "step-000018"
 
 
-def test_progress_line_shows_the_bleu_of_the_last_validation(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_line_shows_the_bleu_of_the_last_validation(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shown: list[str] = []
     monkeypatch.setattr(tqdm, "set_postfix_str", lambda bar, text, refresh: shown.append(text))
     run(config(directory, "train.steps=4", "train.valid_every=2"), directory)

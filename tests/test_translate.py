@@ -1,4 +1,5 @@
-"""Translating text: number and order of lines, long lines, streams, batches and out-of-memory errors."""
+"""Translating text: number and order of lines, long lines, streams, batches and out-of-memory
+errors."""
 
 from __future__ import annotations
 
@@ -52,7 +53,9 @@ def texts(translator: Translator, lines: list[str], spec: str = "greedy") -> lis
     return translator.translate(lines, spec)
 
 
-def translate_and_record(translator: Translator, lines: list[str]) -> tuple[list[str], list[list[int]]]:
+def translate_and_record(
+    translator: Translator, lines: list[str]
+) -> tuple[list[str], list[list[int]]]:
     """Translate, and return the translations and the token ids of the sources."""
     source_ids: list[list[int]] = []
     search = translator.engine.search
@@ -84,7 +87,9 @@ def test_a_chunk_is_not_a_line(translator: Translator) -> None:
         list(translator.stream(["a dog", "a tree"]))
 
 
-@pytest.mark.parametrize("spans", [[(0, 3), (2, 5)], [(2, 5), (0, 2)], [(4, 7)], [(-1, 2)], [(2, 2)], [(3, 2)]])
+@pytest.mark.parametrize(
+    "spans", [[(0, 3), (2, 5)], [(2, 5), (0, 2)], [(4, 7)], [(-1, 2)], [(2, 2)], [(3, 2)]]
+)
 def test_fixed_spans_are_checked(spans: list[tuple[int, int]]) -> None:
     with pytest.raises(UsageError, match="fixed spans must be in order"):
         Line("a dog!", fixed=tuple(FixedSpan(start, end, "x") for start, end in spans))
@@ -92,7 +97,9 @@ def test_fixed_spans_are_checked(spans: list[tuple[int, int]]) -> None:
 
 
 @pytest.mark.parametrize("search", [Greedy, Beam])
-def test_a_registered_search_can_be_replaced(search: type[Search], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_registered_search_can_be_replaced(
+    search: type[Search], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(SEARCHES, "mine", search)
     assert parse_search("mine") == search()
 
@@ -128,15 +135,24 @@ def test_all_caps_lines_are_lowercased_if_the_config_says_so(translator: Transla
     all_caps = [line.upper() for line in lines]
     config = replace(translator.config, lowercase_all_caps=True)
     lowercasing = Translator(
-        translator.engine, translator.tokenizer, config, translator.segmenter.max_source_length,
+        translator.engine,
+        translator.tokenizer,
+        config,
+        translator.segmenter.max_source_length,
         translator.segmenter.max_sentences_per_line,
-    )  # fmt: skip
-    sources = [translator.tokenizer.decode(ids) for ids in translate_and_record(lowercasing, all_caps)[1]]
+    )
+    sources = [
+        translator.tokenizer.decode(ids) for ids in translate_and_record(lowercasing, all_caps)[1]
+    ]
     # Sentences are split before lowercasing, because no sentence begins with a lowercase letter.
     assert sources == ["ba be", "do du ga ge gi", "ba do...", "ga ba."]
     log_probs = [scored.log_prob for scored in lowercasing.score(zip(all_caps, lines, strict=True))]
-    assert log_probs == [scored.log_prob for scored in translator.score(zip(lines, lines, strict=True))]
-    assert log_probs != [scored.log_prob for scored in translator.score(zip(all_caps, lines, strict=True))]
+    assert log_probs == [
+        scored.log_prob for scored in translator.score(zip(lines, lines, strict=True))
+    ]
+    assert log_probs != [
+        scored.log_prob for scored in translator.score(zip(all_caps, lines, strict=True))
+    ]
 
 
 def test_an_unknown_search_is_rejected_without_input(translator: Translator) -> None:
@@ -183,7 +199,14 @@ def test_a_line_with_more_sentences_than_the_training_data_is_split(
 
 @pytest.mark.parametrize(
     ("text", "count"),
-    [("", 1), ("One.", 1), ("One. Two.", 2), ("Mr. Smith came.", 1), ("It is 3.5 m.", 1), ("Is it? Yes! Well.", 3)],
+    [
+        ("", 1),
+        ("One.", 1),
+        ("One. Two.", 2),
+        ("Mr. Smith came.", 1),
+        ("It is 3.5 m.", 1),
+        ("Is it? Yes! Well.", 3),
+    ],
 )
 def test_sentences_are_counted(text: str, count: int) -> None:
     assert count_sentences(text, "en") == count
@@ -211,7 +234,9 @@ def test_no_sentence_ends_in_a_protected_span_or_a_dotted_name(name: str, langua
 
 
 @given(st.lists(UNSPLIT, min_size=1, max_size=5), st.integers(1, 200))
-def test_a_long_line_is_not_split_in_a_protected_span_that_fits(names: list[str], max_length: int) -> None:
+def test_a_long_line_is_not_split_in_a_protected_span_that_fits(
+    names: list[str], max_length: int
+) -> None:
     text = "".join(f"We, all of us, read {name} today. " for name in names)
     longest = max(max_length, *(len(name) + 1 for name in names))
     spans = split_to_fit(text, "en", lambda start, end: end - start <= longest)
@@ -231,12 +256,17 @@ def test_sentences_end_without_whitespace_after_marks_of_chinese_and_japanese() 
         assert [joined[slice(*span)] for span in split_sentences(joined, "zh")] == sentences
 
 
-def test_a_line_is_not_split_in_a_fixed_span(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_is_not_split_in_a_fixed_span(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert translator.segmenter.max_sentences_per_line == 1
     monkeypatch.setattr(translator.segmenter, "max_source_length", 100)
     text = "Ba be Bi. Du gado. Ge gi!"
     line = Line(text, fixed=(FixedSpan(6, 12, "Bi. Du"),))
-    assert [text[slice(*span)] for span in translator.segmenter.spans(line)] == ["Ba be Bi. Du gado.", "Ge gi!"]
+    assert [text[slice(*span)] for span in translator.segmenter.spans(line)] == [
+        "Ba be Bi. Du gado.",
+        "Ge gi!",
+    ]
 
 
 @hypothesis_settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -245,7 +275,11 @@ def test_any_line_has_a_translation_of_one_line(translator: Translator, lines: l
     translations = texts(translator, lines)
     assert len(translations) == len(lines)
     assert not any("\n" in text or "\r" in text for text in translations)
-    assert all(text.strip() == "" for text, line in zip(translations, lines, strict=True) if not normalize(line))
+    assert all(
+        text.strip() == ""
+        for text, line in zip(translations, lines, strict=True)
+        if not normalize(line)
+    )
 
 
 @given(st.text(max_size=300), st.integers(1, 40))
@@ -254,7 +288,9 @@ def test_segments_add_up_to_the_text(text: str, max_length: int) -> None:
     assert all(end - start <= max_length for start, end in spans)
     ends = [0, *(i for span in spans for i in span), len(text)]
     assert ends == sorted(ends)
-    assert all(text[end:start].strip() == "" for end, start in zip(ends[::2], ends[1::2], strict=True))
+    assert all(
+        text[end:start].strip() == "" for end, start in zip(ends[::2], ends[1::2], strict=True)
+    )
 
 
 def test_segments_prefer_sentences_to_clauses_to_words() -> None:
@@ -264,16 +300,31 @@ def test_segments_prefer_sentences_to_clauses_to_words() -> None:
 
     text = "We met Dr. Bell, who was late. He was tired, and he left early. So did I."
     sentences = split(text, "en", lambda part: len(part) <= 45)
-    assert sentences == ["We met Dr. Bell, who was late.", "He was tired, and he left early. So did I."]
+    assert sentences == [
+        "We met Dr. Bell, who was late.",
+        "He was tired, and he left early. So did I.",
+    ]
     clauses = split(text, "en", lambda part: len(part) <= 20)
-    assert clauses == ["We met Dr. Bell,", "who was late.", "He was tired,", "and he left early.", "So did I."]
+    assert clauses == [
+        "We met Dr. Bell,",
+        "who was late.",
+        "He was tired,",
+        "and he left early.",
+        "So did I.",
+    ]
     assert split("one two three", "en", lambda part: len(part) <= 7) == ["one two", "three"]
-    assert split("Donaudampfschiff", "de", lambda part: len(part) <= 5) == ["Dona", "udam", "pfsc", "hiff"]
+    assert split("Donaudampfschiff", "de", lambda part: len(part) <= 5) == [
+        "Dona",
+        "udam",
+        "pfsc",
+        "hiff",
+    ]
 
 
 def test_a_target_word_is_aligned_to_the_source_word_with_the_most_attention() -> None:
     attention_TS = np.array(
-        [[0.4, 0.2, 0.1, 0.3], [0.1, 0.3, 0.4, 0.2], [0.3, 0.25, 0.0, 0.45], [0.0, 1.0, 0.0, 0.0]], np.float32
+        [[0.4, 0.2, 0.1, 0.3], [0.1, 0.3, 0.4, 0.2], [0.3, 0.25, 0.0, 0.45], [0.0, 1.0, 0.0, 0.0]],
+        np.float32,
     )  # the last row and column are the end tokens
     assert align(link_words(["▁a", "▁b", "c"], ["▁x", "y", "▁z"], attention_TS)) == [(1, 0), (0, 1)]
 
@@ -282,8 +333,14 @@ def test_alignment_ignores_attached_punctuation_and_normalizes_the_attention_to_
     attention_TS = np.array([[0.4, 0.6, 0.0], [0.3, 0.0, 0.7], [0.0, 0.0, 1.0]], np.float32)
     assert align(link_words(["▁a", "▁b", "."], ["▁x", "▁y", "."], attention_TS)) == [(1, 0), (0, 1)]
     attention_TS = np.array([[0.5, 0.4, 0.0], [0.6, 0.0, 0.3], [0.8, 0.0, 0.0]], np.float32)
-    assert align(link_words(["▁the", "▁a", "▁b"], ["▁x", "▁y", "▁z"], attention_TS)) == [(1, 0), (2, 1), (0, 2)]
-    attention_TS = np.array([[0.3, 0.0, 0.1], [0.1, 0.0, 0.9]], np.float32)  # punctuation that is a word
+    assert align(link_words(["▁the", "▁a", "▁b"], ["▁x", "▁y", "▁z"], attention_TS)) == [
+        (1, 0),
+        (2, 1),
+        (0, 2),
+    ]
+    attention_TS = np.array(
+        [[0.3, 0.0, 0.1], [0.1, 0.0, 0.9]], np.float32
+    )  # punctuation that is a word
     assert align(link_words(["▁a", "▁b", "▁!"], ["▁x", "▁!"], attention_TS)) == [(0, 0), (2, 1)]
 
 
@@ -293,7 +350,12 @@ def test_words_are_linked_in_both_directions() -> None:
     assert [(link.source, link.target) for link in links] == [(0, 0), (1, 1), (2, 2)]
     attention_TS = np.array([[0.9, 0.1, 0.0], [0.1, 0.5, 0.4], [0.0, 0.0, 0.3]], np.float32)
     links = link_words(["▁this", "▁is", "▁not"], ["▁it", "▁isn't", "▁so"], attention_TS)
-    assert [(link.source, link.target) for link in links] == [(0, 0), (1, 1), (2, 1), (2, 2)]  # not - isn't
+    assert [(link.source, link.target) for link in links] == [
+        (0, 0),
+        (1, 1),
+        (2, 1),
+        (2, 2),
+    ]  # not - isn't
     assert [round(link.share, 2) for link in links] == [0.9, 0.83, 0.57, 0.43]
     assert align(links) == [(0, 0), (1, 1), (2, 2)]
 
@@ -348,24 +410,32 @@ def test_a_checkpoint_can_be_loaded_by_a_string_path(translator: Translator) -> 
     assert texts(reloaded, LINES) == texts(translator, LINES)
 
 
-def test_parallel_batches_equal_sequential_batches(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parallel_batches_equal_sequential_batches(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(batch_engine, "MAX_BATCH_ROWS", 8)
     lines = [f"{'the small dog ' * (i % 4)}sees tree {i}." for i in range(40)]
     threads = torch.get_num_threads()
     results = []
     for count in (1, 3):
         monkeypatch.setenv("OMP_NUM_THREADS", str(count))
-        loaded = Translator.load(translator.checkpoint, "cpu", "fp32")  # auto may differ between thread counts
+        loaded = Translator.load(
+            translator.checkpoint, "cpu", "fp32"
+        )  # auto may differ between thread counts
         assert loaded.engine.num_threads == (count if native.is_available() else 1)
         results.append(list(loaded.n_best(lines, "beam(beam_size=2, top_beams=2)")))
         assert torch.get_num_threads() == threads
     assert results[0] == results[1]
 
 
-@pytest.mark.skipif(not native.is_available(), reason="PyTorch rounds differently for different batch sizes")
+@pytest.mark.skipif(
+    not native.is_available(), reason="PyTorch rounds differently for different batch sizes"
+)
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
 @pytest.mark.parametrize("spec", ["greedy", "beam(beam_size=3, top_beams=3)"])
-def test_translations_do_not_depend_on_the_batch(translator: Translator, precision: str, spec: str) -> None:
+def test_translations_do_not_depend_on_the_batch(
+    translator: Translator, precision: str, spec: str
+) -> None:
     loaded = Translator.load(translator.checkpoint, "cpu", precision)
     lines = [f"{'the small dog ' * (i % 4)}sees tree {i}." for i in range(25)]
     batched = list(loaded.stream([lines], spec))
@@ -379,7 +449,9 @@ def test_batch_size_is_limited_to_tokens_times_rows(
 ) -> None:
     sizes, search_batch = [], BatchEngine._search
 
-    def record(engine: BatchEngine, sources: list[Source], search: Search) -> list[list[Hypothesis]]:
+    def record(
+        engine: BatchEngine, sources: list[Source], search: Search
+    ) -> list[list[Hypothesis]]:
         sizes.append(len(sources) * rows * max(len(source.ids) + 1 for source in sources))
         return search_batch(engine, sources, search)
 
@@ -391,7 +463,9 @@ def test_batch_size_is_limited_to_tokens_times_rows(
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system cannot fork")
 @pytest.mark.skipif(not native.is_available(), reason="threads of PyTorch do not survive a fork")
-def test_a_forked_process_has_its_own_threads(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_forked_process_has_its_own_threads(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(batch_engine, "MAX_BATCH_ROWS", 1)
     monkeypatch.setattr(translator.engine, "num_threads", 2)
     expected = texts(translator, LINES)  # starts threads
@@ -406,7 +480,9 @@ def test_a_forked_process_has_its_own_threads(translator: Translator, monkeypatc
         child.kill()
 
 
-def test_an_error_in_a_parallel_batch_is_raised(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_in_a_parallel_batch_is_raised(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(batch_engine, "MAX_BATCH_ROWS", 1)
     monkeypatch.setattr(translator.engine, "num_threads", 2)
 
@@ -419,7 +495,11 @@ def test_an_error_in_a_parallel_batch_is_raised(translator: Translator, monkeypa
 
 
 @pytest.mark.parametrize(
-    "error", [MemoryError("the native engine is out of memory"), RuntimeError("DefaultCPUAllocator: not enough")]
+    "error",
+    [
+        MemoryError("the native engine is out of memory"),
+        RuntimeError("DefaultCPUAllocator: not enough"),
+    ],
 )
 def test_a_batch_that_runs_out_of_memory_is_split(
     translator: Translator, error: Exception, monkeypatch: pytest.MonkeyPatch
@@ -466,7 +546,9 @@ def test_threads_load_the_scoring_model_once(translator: Translator) -> None:
     assert loaded == ["bf16", "fp32"]
 
 
-def test_other_errors_are_not_treated_as_out_of_memory(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_errors_are_not_treated_as_out_of_memory(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def broken(*_: object, **__: object) -> None:
         raise RuntimeError("a bug")
 

@@ -19,7 +19,14 @@ from nmt.core.config import ModelConfig
 from nmt.core.errors import ConfigError, DataError
 from nmt.engines import Source
 from nmt.export import EXPORTS, LOADERS
-from nmt.model.attention import CausalMask, Mask, SelfAttention, additive_mask, boolean_mask, record_attention
+from nmt.model.attention import (
+    CausalMask,
+    Mask,
+    SelfAttention,
+    additive_mask,
+    boolean_mask,
+    record_attention,
+)
 from nmt.model.build import build_model, check_model, count_parameters
 from nmt.model.layers import FeedForward, Residual, RMSNorm
 from nmt.model.positions import POSITION_ENCODINGS, PositionInput, StackSpec
@@ -37,7 +44,10 @@ def attention(**changes: object) -> SelfAttention:
 
 
 def attended(
-    attention: SelfAttention, x_BTD: Tensor, mask: Mask | None, position: PositionInput | None = None
+    attention: SelfAttention,
+    x_BTD: Tensor,
+    mask: Mask | None,
+    position: PositionInput | None = None,
 ) -> Tensor:
     q, kv_BT2GK = attention.project(x_BTD, position)
     k, v = kv_BT2GK.transpose(1, 3).unbind(2)
@@ -80,14 +90,18 @@ def test_windowed_attention_equals_banded_mask(causal: bool, tokens: int, relati
     apart = torch.arange(tokens)[:, None] - torch.arange(tokens)
     band = (apart.abs() <= 4) & ((apart >= 0) | (not causal))
     real_BT = torch.arange(tokens) < torch.tensor([tokens, max(1, tokens - 2), 1])[:, None]
-    allowed = torch.ones(tokens, tokens, dtype=torch.bool).tril() if causal else real_BT[:, None, None]
+    allowed = (
+        torch.ones(tokens, tokens, dtype=torch.bool).tril() if causal else real_BT[:, None, None]
+    )
     mask = CausalMask(allowed) if causal else allowed
     actual = attended(module, x_BTD, mask, position)
     wide = attention(attention_window=0, kv_heads=2)
     expected = attended(wide, x_BTD, allowed & band, position)
     torch.testing.assert_close(actual, expected, atol=1e-6, rtol=1e-5)
     module.recorded_weights = []
-    torch.testing.assert_close(attended(module, x_BTD, mask, position), expected, atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(
+        attended(module, x_BTD, mask, position), expected, atol=1e-6, rtol=1e-5
+    )
     assert module.recorded_weights[0].shape == (3, 4, tokens, tokens)
     assert (module.recorded_weights[0][..., ~band] == 0).all()
 
@@ -121,7 +135,9 @@ def test_rms_norm_and_swiglu_match_their_formulas() -> None:
     x_BTD = 3 * torch.randn(2, 3, 16)
     norm = RMSNorm(16)
     torch.nn.init.normal_(norm.weight)
-    torch.testing.assert_close(norm(x_BTD), x_BTD / x_BTD.square().mean(-1, keepdim=True).sqrt() * norm.weight)
+    torch.testing.assert_close(
+        norm(x_BTD), x_BTD / x_BTD.square().mean(-1, keepdim=True).sqrt() * norm.weight
+    )
     assert norm(x_BTD.bfloat16()).dtype == torch.bfloat16
     ff = FeedForward(ModelConfig(dim=16, ffn_dim=24, activation="swiglu"))
     gate, up = F.linear(x_BTD, ff.up.weight, ff.up.bias).split(24, -1)
@@ -130,7 +146,9 @@ def test_rms_norm_and_swiglu_match_their_formulas() -> None:
 
 def test_rms_norm_of_small_inputs() -> None:
     x_BTD = 1e-3 * torch.randn(2, 3, 16)
-    torch.testing.assert_close(RMSNorm(16)(x_BTD), x_BTD / (x_BTD.square().mean(-1, keepdim=True) + 1e-6).sqrt())
+    torch.testing.assert_close(
+        RMSNorm(16)(x_BTD), x_BTD / (x_BTD.square().mean(-1, keepdim=True) + 1e-6).sqrt()
+    )
     assert not RMSNorm(16)(torch.zeros(1, 1, 16)).any()
 
 
@@ -150,13 +168,18 @@ def test_dropout_follows_the_activation_of_the_feed_forward_layer() -> None:
 
 @pytest.mark.parametrize("role", ["source", "target"])
 def test_dropout_applies_to_the_sum_of_embedding_and_position(role: str) -> None:
-    model, ids_BT = build_model(dataclasses.replace(TINY, dropout=0.5), VOCABULARY), torch.tensor([[5, 6, 7]])
+    model, ids_BT = (
+        build_model(dataclasses.replace(TINY, dropout=0.5), VOCABULARY),
+        torch.tensor([[5, 6, 7]]),
+    )
     assert_half_dropped(model.train().embed(role, ids_BT, 1), model.eval().embed(role, ids_BT, 1))
 
 
 def test_residual_connection_drops_the_update_only() -> None:
     x_BTD, update_BTD = torch.randn(2, 3, 16), 1 + torch.rand(2, 3, 16)
-    total_BTD = Residual(ModelConfig(dim=16, dropout=0.5, norm_position="pre")).add(x_BTD, update_BTD)
+    total_BTD = Residual(ModelConfig(dim=16, dropout=0.5, norm_position="pre")).add(
+        x_BTD, update_BTD
+    )
     kept = (total_BTD - x_BTD).abs() > 1e-3
     assert 0 < kept.sum() < kept.numel()
     torch.testing.assert_close(total_BTD, x_BTD + 2 * update_BTD * kept)
@@ -164,11 +187,18 @@ def test_residual_connection_drops_the_update_only() -> None:
 
 def test_only_decoder_positions_are_causal() -> None:
     model = build_model(TINY, VOCABULARY)
-    assert (model.source_positions.stack.causal, model.target_positions.stack.causal) == (False, True)
+    assert (model.source_positions.stack.causal, model.target_positions.stack.causal) == (
+        False,
+        True,
+    )
 
 
 def test_rotary_rotates_queries_and_keys_but_not_values() -> None:
-    module, x_BTD, position = attention(), torch.randn(2, 5, 16), PositionInput(Rotary(StackSpec(16, 4, 1)), 0, 3)
+    module, x_BTD, position = (
+        attention(),
+        torch.randn(2, 5, 16),
+        PositionInput(Rotary(StackSpec(16, 4, 1)), 0, 3),
+    )
     (q, kv), (turned_q, turned_kv) = module.project(x_BTD), module.project(x_BTD, position)
     torch.testing.assert_close(turned_q.transpose(1, 2), position.rotate(q.transpose(1, 2)))
     torch.testing.assert_close(turned_kv[:, :, 0], position.rotate(kv[:, :, 0]))
@@ -176,7 +206,9 @@ def test_rotary_rotates_queries_and_keys_but_not_values() -> None:
 
 
 def test_shared_layers_count_once() -> None:
-    shared = build_model(dataclasses.replace(TINY, encoder_layers=6, decoder_layers=5, layer_sharing=3), VOCABULARY)
+    shared = build_model(
+        dataclasses.replace(TINY, encoder_layers=6, decoder_layers=5, layer_sharing=3), VOCABULARY
+    )
     own = build_model(dataclasses.replace(TINY, encoder_layers=2, decoder_layers=2), VOCABULARY)
     assert count_parameters(shared) == count_parameters(own)
     assert [id(layer) for layer in shared.decoder_layers].count(id(shared.decoder[0])) == 3
@@ -184,20 +216,26 @@ def test_shared_layers_count_once() -> None:
 
 
 def test_shared_layers_are_consecutive() -> None:
-    model = build_model(dataclasses.replace(TINY, encoder_layers=4, decoder_layers=5, layer_sharing=3), VOCABULARY)
+    model = build_model(
+        dataclasses.replace(TINY, encoder_layers=4, decoder_layers=5, layer_sharing=3), VOCABULARY
+    )
     assert [[*model.encoder].index(layer) for layer in model.encoder_layers] == [0, 0, 0, 1]
     assert [[*model.decoder].index(layer) for layer in model.decoder_layers] == [0, 0, 0, 1, 1]
 
 
 @pytest.mark.parametrize(("num_layers", "tracked"), [(1, 0), (2, 1), (3, 1), (6, 4)])
-def test_second_to_last_of_several_layers_is_tracked_as_mean_over_heads(num_layers: int, tracked: int) -> None:
+def test_second_to_last_of_several_layers_is_tracked_as_mean_over_heads(
+    num_layers: int, tracked: int
+) -> None:
     model = build_model(dataclasses.replace(TINY, decoder_layers=num_layers), VOCABULARY).eval()
     mask_BS = torch.ones(1, 4, dtype=torch.bool)
     state = model.init_state(model.encode(torch.tensor([[5, 6, 7, 8]]), mask_BS), mask_BS)
     state.track_attention()
     with record_attention(model) as seen:
         model.decode(torch.tensor([[3, 4]]), state)
-    torch.testing.assert_close(state.cross_attention_RTS, seen[f"decoder.{tracked}.cross_attention"][0].mean(1))
+    torch.testing.assert_close(
+        state.cross_attention_RTS, seen[f"decoder.{tracked}.cross_attention"][0].mean(1)
+    )
 
 
 def test_record_attention_records_every_attention_and_cleans_up() -> None:
@@ -207,10 +245,16 @@ def test_record_attention_records_every_attention_and_cleans_up() -> None:
         after = logits(model, PAIRS)
     torch.testing.assert_close(before, after)
     assert sorted(seen) == sorted(
-        f"{side}.{i}.{kind}" for side, i, kind in
-        [*(("encoder", i, "self_attention") for i in (0, 1)),
-         *(("decoder", i, kind) for i in (0, 1) for kind in ("self_attention", "cross_attention"))]
-    )  # fmt: skip
+        f"{side}.{i}.{kind}"
+        for side, i, kind in [
+            *(("encoder", i, "self_attention") for i in (0, 1)),
+            *(
+                ("decoder", i, kind)
+                for i in (0, 1)
+                for kind in ("self_attention", "cross_attention")
+            ),
+        ]
+    )
     for weights in seen.values():
         assert len(weights) == 1
         sums = weights[0].sum(-1)
@@ -222,14 +266,20 @@ def test_record_attention_records_every_attention_and_cleans_up() -> None:
 def test_gru_cell_matches_pytorch() -> None:
     cell = torch.nn.GRUCell(6, 4)
     x, h = torch.randn(3, 6), torch.randn(3, 4)
-    given, own = F.linear(x, cell.weight_ih, cell.bias_ih), F.linear(h, cell.weight_hh, cell.bias_hh)
+    given, own = (
+        F.linear(x, cell.weight_ih, cell.bias_ih),
+        F.linear(h, cell.weight_hh, cell.bias_hh),
+    )
     torch.testing.assert_close(gru_cell(given, own, h), cell(x, h))
 
 
 def test_recurrent_decoder_matches_bahdanau() -> None:
     torch.manual_seed(0)
     model = build_model(dataclasses.replace(TINY, arch="rnn", decoder_layers=1), VOCABULARY).eval()
-    src_BS, mask_BS = torch.tensor([[5, 6, 7, 0], [8, 9, 10, 11]]), torch.tensor([[True] * 3 + [False], [True] * 4])
+    src_BS, mask_BS = (
+        torch.tensor([[5, 6, 7, 0], [8, 9, 10, 11]]),
+        torch.tensor([[True] * 3 + [False], [True] * 4]),
+    )
     memory_BSE = model.encode(src_BS, mask_BS)
     state = model.init_state(memory_BSE, mask_BS)
     state.track_attention()
@@ -237,14 +287,21 @@ def test_recurrent_decoder_matches_bahdanau() -> None:
     torch.testing.assert_close(state.hidden_LRD[0], last_BD)
     token_BD = model.embed_tokens("target", torch.tensor([[3], [4]]))[:, 0]
     actual = model.decode(torch.tensor([[3], [4]]), state)[:, 0]
-    scores_BS = torch.tanh(model.query(last_BD)[:, None] + model.key(memory_BSE)) @ model.score_fn.weight_HK[0]
+    scores_BS = (
+        torch.tanh(model.query(last_BD)[:, None] + model.key(memory_BSE))
+        @ model.score_fn.weight_HK[0]
+    )
     weights_BS = scores_BS.masked_fill(~mask_BS, -torch.inf).softmax(1)
     torch.testing.assert_close(state.cross_attention_RTS[:, 0], weights_BS)
     context_BE = (weights_BS[..., None] * memory_BSE).sum(1)
     new_BD = gru_cell(
-        model.token_gates(token_BD) + model.context_gates(context_BE), model.hidden_gates[0](last_BD), last_BD
+        model.token_gates(token_BD) + model.context_gates(context_BE),
+        model.hidden_gates[0](last_BD),
+        last_BD,
     )
-    torch.testing.assert_close(actual, torch.tanh(model.out(torch.cat((new_BD, context_BE, token_BD), 1))))
+    torch.testing.assert_close(
+        actual, torch.tanh(model.out(torch.cat((new_BD, context_BE, token_BD), 1)))
+    )
 
 
 def test_recurrent_decoder_with_two_layers() -> None:
@@ -254,11 +311,16 @@ def test_recurrent_decoder_with_two_layers() -> None:
     memory_BSE = model.encode(src_BS, mask_BS)
     state = model.init_state(memory_BSE, mask_BS)
     low_BD, high_BD = state.hidden_LRD
-    scores_BS = torch.tanh(model.query(high_BD)[:, None] + model.key(memory_BSE)) @ model.score_fn.weight_HK[0]
+    scores_BS = (
+        torch.tanh(model.query(high_BD)[:, None] + model.key(memory_BSE))
+        @ model.score_fn.weight_HK[0]
+    )
     context_BE = (scores_BS.softmax(1)[..., None] * memory_BSE).sum(1)
     token_BD = model.embed_tokens("target", torch.tensor([3]))
     low_BD = gru_cell(
-        model.token_gates(token_BD) + model.context_gates(context_BE), model.hidden_gates[0](low_BD), low_BD
+        model.token_gates(token_BD) + model.context_gates(context_BE),
+        model.hidden_gates[0](low_BD),
+        low_BD,
     )
     high_BD = gru_cell(model.layer_gates[0](low_BD), model.hidden_gates[1](high_BD), high_BD)
     model.decode(torch.tensor([[3]]), state)
@@ -267,7 +329,9 @@ def test_recurrent_decoder_with_two_layers() -> None:
 
 @pytest.mark.parametrize(("layers", "rate"), [(1, 0.0), (2, 0.3)])
 def test_recurrent_encoder_dropout_between_layers(layers: int, rate: float) -> None:
-    model = build_model(dataclasses.replace(TINY, arch="rnn", encoder_layers=layers, dropout=0.3), VOCABULARY)
+    model = build_model(
+        dataclasses.replace(TINY, arch="rnn", encoder_layers=layers, dropout=0.3), VOCABULARY
+    )
     assert model.encoder.dropout == rate
 
 
@@ -291,17 +355,30 @@ def test_recurrent_encoder_ignores_padding_in_both_directions() -> None:
         ({"kv_heads": 3}, r"model.heads \(4\) must be a multiple of model.kv_heads \(3\)"),
     ],
 )
-def test_unknown_or_incompatible_options_are_rejected(change: dict[str, object], message: str) -> None:
+def test_unknown_or_incompatible_options_are_rejected(
+    change: dict[str, object], message: str
+) -> None:
     with pytest.raises(ConfigError, match=message):
         check_model(dataclasses.replace(TINY, **change))
 
 
 def test_learned_positions_limit_training_translation_and_scoring(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"max_length \(64\) must not exceed the positions .* \(32\)") as caught:
-        train(tiny.config(tmp_path, "model.position_encoding=learned(max_positions=32)"), tmp_path / "run")
-    assert caught.value.hint == "set train.max_length=32, or model.position_encoding=learned(max_positions=64)"
+    with pytest.raises(
+        ConfigError, match=r"max_length \(64\) must not exceed the positions .* \(32\)"
+    ) as caught:
+        train(
+            tiny.config(tmp_path, "model.position_encoding=learned(max_positions=32)"),
+            tmp_path / "run",
+        )
+    assert (
+        caught.value.hint
+        == "set train.max_length=32, or model.position_encoding=learned(max_positions=64)"
+    )
     config = tiny.config(
-        tmp_path, "model.position_encoding=learned(max_positions=16)", "train.max_length=16", "train.steps=2"
+        tmp_path,
+        "model.position_encoding=learned(max_positions=16)",
+        "train.max_length=16",
+        "train.steps=2",
     )
     train(config, tmp_path / "run")
     translator = Translator.load(tmp_path / "run")
@@ -314,7 +391,9 @@ def test_learned_positions_limit_training_translation_and_scoring(tmp_path: Path
         most = most[:-3]
     assert len(list(translator.score([short, (most, "du"), ("ba", most)]))) == 3
     for pair in ((most + " ba", "du"), ("ba", most + " ba")):
-        with pytest.raises(DataError, match="line 2 has 17 tokens, including the end token, and the model has 16"):
+        with pytest.raises(
+            DataError, match="line 2 has 17 tokens, including the end token, and the model has 16"
+        ):
             list(translator.score([short, pair]))
 
 
@@ -336,10 +415,13 @@ def test_sdpa_equals_attend(name: str, mask: str) -> None:
             parameter.normal_()
     padding_B11S = torch.tensor([[True] * 6, [True] * 2 + [False] * 4])[:, None, None]
     masks = {
-        "none": None, "padding": padding_B11S, "additive": additive_mask(padding_B11S, torch.float32),
-        "causal": CausalMask(torch.ones(6, 6, dtype=torch.bool).tril()), "offset": torch.ones(6, 6).tril(1).bool(),
+        "none": None,
+        "padding": padding_B11S,
+        "additive": additive_mask(padding_B11S, torch.float32),
+        "causal": CausalMask(torch.ones(6, 6, dtype=torch.bool).tril()),
+        "offset": torch.ones(6, 6).tril(1).bool(),
         "nothing": torch.zeros(2, 1, 1, 6, dtype=torch.bool),
-    }  # fmt: skip
+    }
     actual = []
     for gather in (module.attend, module.sdpa):
         x_BTD = torch.linspace(-1, 1, 2 * 6 * 16).view(2, 6, 16).sin().requires_grad_()
@@ -355,8 +437,11 @@ def test_sdpa_equals_attend(name: str, mask: str) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_additive_mask_is_aligned_and_finite(dtype: torch.dtype) -> None:
-    """In the kernel that takes a mask, a row without allowed keys must not become NaN, not even its gradient."""
-    allowed = torch.tensor([[True] * 5, [True, True, False, False, False], [False] * 5])[:, None, None]
+    """In the kernel that takes a mask, a row without allowed keys must not become NaN, not even its
+    gradient."""
+    allowed = torch.tensor([[True] * 5, [True, True, False, False, False], [False] * 5])[
+        :, None, None
+    ]
     mask = additive_mask(allowed, dtype)
     assert mask.stride(0) % 16 == 0
     assert (mask + torch.finfo(dtype).min / 4).isfinite().all()
@@ -379,15 +464,21 @@ def test_attention_bias_is_scaled_equally_for_all_score_functions(name: str) -> 
         q, kv = module.project(x_BTD)
         k = kv.transpose(1, 3).unbind(2)[0]
         weights = module.weights(q, k, None, position)
-        content = module.score_fn(q / math.sqrt(position.encoding.num_score_terms * 4) if kind == "dot" else q, k)
+        content = module.score_fn(
+            q / math.sqrt(position.encoding.num_score_terms * 4) if kind == "dot" else q, k
+        )
         bias = weights.log() - content
-        biases.append(bias - bias.mean(-1, keepdim=True))  # softmax leaves a number for each row open
+        biases.append(
+            bias - bias.mean(-1, keepdim=True)
+        )  # softmax leaves a number for each row open
     torch.testing.assert_close(*biases, atol=1e-5, rtol=1e-4)
 
 
 def test_rotary_requires_dot_product_attention() -> None:
     with pytest.raises(ConfigError, match="rotary requires dot-product attention"):
-        check_model(dataclasses.replace(TINY, position_encoding="rotary", attention_score="additive"))
+        check_model(
+            dataclasses.replace(TINY, position_encoding="rotary", attention_score="additive")
+        )
 
 
 def test_tables_computed_in_inference_mode_can_be_used_in_training() -> None:
@@ -414,8 +505,13 @@ def test_validation_pair_exceeding_learned_positions_does_not_stop_training(tmp_
     best = train(config, tmp_path / "run")
     loaded = discovery.load(best)
     texts = ["ba be", "ba"]  # short enough not to be cut
-    for to in ["safetensors", *(["onnx"] if find_spec("onnxruntime") and find_spec("onnxscript") else [])]:
+    for to in [
+        "safetensors",
+        *(["onnx"] if find_spec("onnxruntime") and find_spec("onnxscript") else []),
+    ]:
         directory = tmp_path / to
         directory.mkdir()
         EXPORTS[to](loaded, directory)
-        assert LOADERS[to](directory)(texts) == Translator.load(best, precision="fp32").translate(texts, "greedy")
+        assert LOADERS[to](directory)(texts) == Translator.load(best, precision="fp32").translate(
+            texts, "greedy"
+        )

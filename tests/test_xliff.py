@@ -33,7 +33,7 @@ V1 = """\
     </body>
   </file>
 </xliff>
-"""
+"""  # noqa: E501
 V2 = """\
 <xliff xmlns="urn:oasis:names:tc:xliff:document:2.0" version="2.0" srcLang="en">
   <file id="f1">
@@ -46,7 +46,7 @@ V2 = """\
     <unit id="3"><segment state="final"><source>final</source><target>fertig</target></segment></unit>
   </file>
 </xliff>
-"""
+"""  # noqa: E501
 
 
 def parse(source: str | bytes, **options: object) -> SplicedDocument:
@@ -69,14 +69,19 @@ def test_version_1_2() -> None:
     document = parse(V1)
     assert texts(document) == ["one bold & big word", "second", "fifth"]
     attributes = 'state="translated" state-qualifier="leveraged-mt"'
-    first = f'<target {attributes}>ONE <g id="1" ctype=\'bold\'>BOLD &amp; BIG</g> WORD<x id="2" /></target>'
+    first = (
+        f'<target {attributes}>ONE <g id="1" ctype=\'bold\'>BOLD &amp; BIG</g> WORD<x id="2"'
+        " /></target>"
+    )
     expected = (
         V1.replace('datatype="html">', 'datatype="html" target-language="de">')
         .replace("</source>\n", f"</source>\n        {first}\n", 1)
         .replace("<target/>", f"<target {attributes}>SECOND</target>")
         .replace("approved='yes'", 'approved="no"')
         .replace("<target state='new'>fifth<", f"<target {attributes}>FIFTH<")
-        .replace('<x id="1"/></source>', f'<x id="1"/></source><target {attributes}><x id="1"/></target>')
+        .replace(
+            '<x id="1"/></source>', f'<x id="1"/></source><target {attributes}><x id="1"/></target>'
+        )
     )
     assert translated(document).decode() == expected
     assert parse(expected).blocks == []
@@ -88,9 +93,10 @@ def test_version_2() -> None:
     rendered = translated(document).decode()
     assert 'version="2.0" srcLang="en" trgLang="de">' in rendered
     assert (
-        '<segment state="translated"><source>Press <pc id="1">this <ph id="2"/> button</pc> now.</source>'
-        '<target>PRESS <pc id="1">THIS <ph id="2"/> BUTTON</pc> NOW.</target></segment>'
-    ) in rendered
+        '<segment state="translated"><source>Press <pc id="1">this <ph id="2"/> button</pc>'
+        ' now.</source><target>PRESS <pc id="1">THIS <ph id="2"/> BUTTON</pc>'
+        " NOW.</target></segment>" in rendered
+    )
     assert '<target>OR <sc id="3"/>NOT<ec startRef="3"/>.</target></segment>' in rendered
     assert rendered.split('<unit id="2"')[1] == V2.split('<unit id="2"')[1]
 
@@ -113,12 +119,17 @@ def test_a_complete_file_is_unchanged(source: str, line_end: str) -> None:
 
 def test_moved_tags_stay_with_their_words() -> None:
     document = parse(unit('a <g id="1">b c</g> <x id="2"/>d'))
-    assert target(document, *map(reverse_words, document.blocks)) == 'd <g id="1">c b</g> a<x id="2"/>'
+    assert (
+        target(document, *map(reverse_words, document.blocks)) == 'd <g id="1">c b</g> a<x id="2"/>'
+    )
 
 
 def test_markers_of_a_range_stay_in_order() -> None:
     document = parse(unit('a <sm id="1"/>b c<em startRef="1"/> d'))
-    assert target(document, *map(reverse_words, document.blocks)) == 'd <sm id="1"/>c b<em startRef="1"/> a'
+    assert (
+        target(document, *map(reverse_words, document.blocks))
+        == 'd <sm id="1"/>c b<em startRef="1"/> a'
+    )
 
 
 def test_variables_are_where_their_text_is() -> None:
@@ -129,28 +140,53 @@ def test_variables_are_where_their_text_is() -> None:
 
 def test_a_repeated_tag_occurs_once() -> None:
     document = parse(unit('a <g id="1">b</g>'))
-    assert target(document, RichText("x yy z", (Tag(0, 1, 0), Tag(2, 4, 0)))) == 'x <g id="1">yy</g> z'
+    assert (
+        target(document, RichText("x yy z", (Tag(0, 1, 0), Tag(2, 4, 0)))) == 'x <g id="1">yy</g> z'
+    )
 
 
 @pytest.mark.parametrize(
     ("source", "text", "expected"),
     [
         ("a&lt;b&#x20AC;<![CDATA[ <c> & ]]>d", "a<b€ <c> & d", "A&lt;B€ &lt;C&gt; &amp; D"),
-        ('<bpt id="1">&lt;b></bpt>a<ept id="1">&lt;/b></ept> b', "a b",
-         '<bpt id="1">&lt;b></bpt>A<ept id="1">&lt;/b></ept> B'),
-        ('<bx id="1"/>a <bx id="2"/>b<ex id="1"/> c<ex id="2"/>', "a b c",
-         '<bx id="1"/>A <bx id="2"/>B<ex id="1"/> C<ex id="2"/>'),
-        ('<g id="1">a <bx id="2"/>b</g> c<ex id="2"/>', "a b c", '<g id="1">A <bx id="2"/>B</g> C<ex id="2"/>'),
+        (
+            '<bpt id="1">&lt;b></bpt>a<ept id="1">&lt;/b></ept> b',
+            "a b",
+            '<bpt id="1">&lt;b></bpt>A<ept id="1">&lt;/b></ept> B',
+        ),
+        (
+            '<bx id="1"/>a <bx id="2"/>b<ex id="1"/> c<ex id="2"/>',
+            "a b c",
+            '<bx id="1"/>A <bx id="2"/>B<ex id="1"/> C<ex id="2"/>',
+        ),
+        (
+            '<g id="1">a <bx id="2"/>b</g> c<ex id="2"/>',
+            "a b c",
+            '<g id="1">A <bx id="2"/>B</g> C<ex id="2"/>',
+        ),
         ('a <sm id="1"/>b<em startRef="1"/> c', "a b c", 'A <sm id="1"/>B<em startRef="1"/> C'),
-        ('a <sm id="1" translate="no"/>b <pc id="2">c</pc><em startRef="1"/> d', "a b c d",
-         'A <sm id="1" translate="no"/>b <pc id="2">c</pc><em startRef="1"/> D'),
-        ('a <pc id="2">b <sm id="1" translate="no"/>c</pc> d<em startRef="1"/> e', "a b c d e",
-         'A <pc id="2">B <sm id="1" translate="no"/>C</pc> D<em startRef="1"/> E'),
+        (
+            'a <sm id="1" translate="no"/>b <pc id="2">c</pc><em startRef="1"/> d',
+            "a b c d",
+            'A <sm id="1" translate="no"/>b <pc id="2">c</pc><em startRef="1"/> D',
+        ),
+        (
+            'a <pc id="2">b <sm id="1" translate="no"/>c</pc> d<em startRef="1"/> e',
+            "a b c d e",
+            'A <pc id="2">B <sm id="1" translate="no"/>C</pc> D<em startRef="1"/> E',
+        ),
         ('a <ph id="1"><sub>x</sub></ph>b', "a b", 'A <ph id="1"><sub>x</sub></ph>B'),
-        ('a <mrk mtype="protected">b <g id="1">c</g></mrk> d', "a b c d",
-         'A <mrk mtype="protected">b <g id="1">c</g></mrk> D'),
+        (
+            'a <mrk mtype="protected">b <g id="1">c</g></mrk> d',
+            "a b c d",
+            'A <mrk mtype="protected">b <g id="1">c</g></mrk> D',
+        ),
         ('a <x id="1" equiv-text="a > b"/>c', "a c", 'A <x id="1" equiv-text="a > b"/>C'),
-        ('<x id="1"/> of <ph id="2">%d</ph>, ok', "{1} of {2}, ok", '<x id="1"/> OF <ph id="2">%d</ph>, OK'),
+        (
+            '<x id="1"/> of <ph id="2">%d</ph>, ok',
+            "{1} of {2}, ok",
+            '<x id="1"/> OF <ph id="2">%d</ph>, OK',
+        ),
         (f"a&#{'0' * 5000}65;", "a\ufffd", "A\ufffd"),
         ("a<!-- > -->b", "ab", "A<!-- > -->B"),
         ('by <mrk mtype="protected">acme </mrk>', "by", 'BY <mrk mtype="protected">acme </mrk>'),
@@ -158,7 +194,7 @@ def test_a_repeated_tag_occurs_once() -> None:
         ("10&#160;km", "10\u00a0km", "10\u00a0KM"),
         ("\n    a\n    b\n  ", "a b", "\n    A B\n  "),
     ],
-)  # fmt: skip
+)
 def test_inline_elements(source: str, text: str, expected: str) -> None:
     document = parse(unit(source))
     assert texts(document) == [text]
@@ -197,22 +233,29 @@ def test_line_breaks_separate_blocks(element: str) -> None:
 
 
 def test_segments_of_a_unit_are_blocks() -> None:
-    segments = '<seg-source><mrk mtype="seg" mid="1">One.</mrk> <mrk mtype="seg" mid="2">Two.</mrk></seg-source>'
+    segments = (
+        '<seg-source><mrk mtype="seg" mid="1">One.</mrk> <mrk mtype="seg"'
+        ' mid="2">Two.</mrk></seg-source>'
+    )
     document = parse(unit("One. Two.").replace("</source>", f"</source>{segments}"))
     assert texts(document) == ["One.", "Two."]
-    assert target(document, *map(uppercase, document.blocks)) == segments[12:-13].replace("One", "ONE").replace(
-        "Two", "TWO"
-    )
+    assert target(document, *map(uppercase, document.blocks)) == segments[12:-13].replace(
+        "One", "ONE"
+    ).replace("Two", "TWO")
 
 
-@pytest.mark.parametrize(("content", "expected"), [('<mrk mtype="seg" mid="1"/>', ["a"]), ("<![CDATA[x]]>", [])])
+@pytest.mark.parametrize(
+    ("content", "expected"), [('<mrk mtype="seg" mid="1"/>', ["a"]), ("<![CDATA[x]]>", [])]
+)
 def test_a_target_without_text_is_not_a_translation(content: str, expected: list[str]) -> None:
     source = unit("a").replace("</source>", f"</source><target>{content}</target>")
     assert texts(parse(source)) == expected
 
 
 def test_an_empty_seg_source_is_ignored() -> None:
-    document = parse(unit("a").replace("</source>", '</source><seg-source/><target state="new">a</target>'))
+    document = parse(
+        unit("a").replace("</source>", '</source><seg-source/><target state="new">a</target>')
+    )
     assert target(document, *map(uppercase, document.blocks)) == "A"
     document = parse(unit("a").replace("</source>", "</source><seg-source/>"))
     assert b"<seg-source/><target" in document.render([RichText("b")])
@@ -220,13 +263,18 @@ def test_an_empty_seg_source_is_ignored() -> None:
 
 def test_the_language_of_a_target_is_corrected() -> None:
     for language, expected in (("en", "de"), ("de-AT", "de-AT")):
-        source = unit("a").replace("</source>", f'</source><target state="new" xml:lang="{language}">a</target>')
+        source = unit("a").replace(
+            "</source>", f'</source><target state="new" xml:lang="{language}">a</target>'
+        )
         assert f' xml:lang="{expected}"' in parse(source).render([RichText("b")]).decode()
 
 
 def test_prefixed_elements() -> None:
     content = "<x:trans-unit><x:source>a</x:source></x:trans-unit>"
-    source = f'<x:xliff xmlns:x="urn:oasis:names:tc:xliff:document:1.2" version="1.2">{content}</x:xliff>'
+    source = (
+        '<x:xliff xmlns:x="urn:oasis:names:tc:xliff:document:1.2"'
+        f' version="1.2">{content}</x:xliff>'
+    )
     rendered = translated(parse(source))
     assert b'leveraged-mt">A</x:target></x:trans-unit>' in rendered
     etree.fromstring(rendered)
@@ -261,13 +309,25 @@ def test_encodings_are_kept(encoding: str) -> None:
         ("", "not well-formed XML"),
         ("<html/>", "not XLIFF"),
         ('<!DOCTYPE x [<!ENTITY a "b">]><xliff version="1.2"/>', "the document type declares 'a'"),
-        ('<!DOCTYPE x [<!ATTLIST a b CDATA "c">]><xliff version="1.2"/>', "the document type declares 'a'"),
-        ('<!DOCTYPE x [<!ENTITY % a SYSTEM "file:///etc/passwd"> %a;]><xliff/>', "the document type declares 'a'"),
+        (
+            '<!DOCTYPE x [<!ATTLIST a b CDATA "c">]><xliff version="1.2"/>',
+            "the document type declares 'a'",
+        ),
+        (
+            '<!DOCTYPE x [<!ENTITY % a SYSTEM "file:///etc/passwd"> %a;]><xliff/>',
+            "the document type declares 'a'",
+        ),
         ('<?xml version="1.0" encoding="none"?><xliff/>', "unknown encoding 'none'"),
         (b"<xliff>\n\xff</xliff>", "line 2, byte . of the line: not UTF-8"),
         (V1.replace('datatype="html"', 'target-language="fr"'), "line 4: target-language is 'fr'"),
-        (V1.replace('source-language="en"', 'source-language="fr-CA"'), "line 4: source-language is 'fr-CA'"),
-        (V2.replace('srcLang="en"', 'srcLang="fr"'), "line 1: srcLang is 'fr', but the model's is 'en'"),
+        (
+            V1.replace('source-language="en"', 'source-language="fr-CA"'),
+            "line 4: source-language is 'fr-CA'",
+        ),
+        (
+            V2.replace('srcLang="en"', 'srcLang="fr"'),
+            "line 1: srcLang is 'fr', but the model's is 'en'",
+        ),
     ],
 )
 def test_malformed_files_are_rejected(source: str | bytes, message: str) -> None:
@@ -277,9 +337,23 @@ def test_malformed_files_are_rejected(source: str | bytes, message: str) -> None
 
 CONTENT = st.recursive(
     st.sampled_from(
-        ["a", "two words", " ", "&amp;", "<x id='x'/>", "<x ctype='lb'/>", "<ph>code</ph>", "é€", "<!-- c -->", "\n"]
+        [
+            "a",
+            "two words",
+            " ",
+            "&amp;",
+            "<x id='x'/>",
+            "<x ctype='lb'/>",
+            "<ph>code</ph>",
+            "é€",
+            "<!-- c -->",
+            "\n",
+        ]
     ),
-    lambda inner: st.lists(inner, max_size=4).map("".join) | inner.map(lambda content: f"<g id='g'>{content}</g>"),
+    lambda inner: (
+        st.lists(inner, max_size=4).map("".join)
+        | inner.map(lambda content: f"<g id='g'>{content}</g>")
+    ),
     max_leaves=12,
 )
 
@@ -288,7 +362,9 @@ def shape(rendered: bytes) -> tuple[int, list[str], list[str]]:
     """Return the number of units, and the sorted elements and letters in the targets."""
     root = etree.fromstring(rendered)
     targets = list(root.iter("target"))
-    elements = sorted(str(each.tag) for element in targets for each in element.iter() if each is not element)
+    elements = sorted(
+        str(each.tag) for element in targets for each in element.iter() if each is not element
+    )
     return (
         len(list(root.iter("trans-unit"))),
         elements,
@@ -308,18 +384,30 @@ def test_any_content_keeps_its_elements(content: str) -> None:
 @pytest.mark.parametrize(
     ("source", "expected"),
     [
-        ('{VAR, plural, =0 {no dogs} =1 {one <g id="1">dog</g>} other {<x id="N"/> dogs}}',
-         '{VAR, plural, =0 {NO DOGS} =1 {ONE <g id="1">DOG</g>} other {<x id="N"/> DOGS}}'),
-        ("{VAR, select, a {one {N, plural, other {dog}} x} other {y}}",
-         "{VAR, select, a {ONE {N, plural, other {DOG}} X} other {Y}}"),
-        ('See {N, plural, one {<bx id="1"/>a dog<ex id="1"/>} other {# dogs}} now.',
-         'SEE {N, plural, one {<bx id="1"/>A DOG<ex id="1"/>} other {# DOGS}} NOW.'),
-        ("{0} no dogs|{1} one <x id='1'/> dog | [2,Inf[ dogs", "{0} NO DOGS|{1} ONE <x id='1'/> DOG | [2,Inf[ DOGS"),
+        (
+            '{VAR, plural, =0 {no dogs} =1 {one <g id="1">dog</g>} other {<x id="N"/> dogs}}',
+            '{VAR, plural, =0 {NO DOGS} =1 {ONE <g id="1">DOG</g>} other {<x id="N"/> DOGS}}',
+        ),
+        (
+            "{VAR, select, a {one {N, plural, other {dog}} x} other {y}}",
+            "{VAR, select, a {ONE {N, plural, other {DOG}} X} other {Y}}",
+        ),
+        (
+            'See {N, plural, one {<bx id="1"/>a dog<ex id="1"/>} other {# dogs}} now.',
+            'SEE {N, plural, one {<bx id="1"/>A DOG<ex id="1"/>} other {# DOGS}} NOW.',
+        ),
+        (
+            "{0} no dogs|{1} one <x id='1'/> dog | [2,Inf[ dogs",
+            "{0} NO DOGS|{1} ONE <x id='1'/> DOG | [2,Inf[ DOGS",
+        ),
         ('<ph id="1">a|b</ph> dogs', '<ph id="1">a|b</ph> DOGS'),
     ],
-)  # fmt: skip
+)
 def test_variants_are_translated_and_their_syntax_is_kept(source: str, expected: str) -> None:
-    unit = '<xliff version="1.2"><file source-language="en" target-language="de"><trans-unit id="1"><source>{}</source>'
+    unit = (
+        '<xliff version="1.2"><file source-language="en" target-language="de"><trans-unit'
+        ' id="1"><source>{}</source>'
+    )
     document = parse(f"{unit.format(source)}</trans-unit></file></xliff>")
     assert f'leveraged-mt">{expected}</target>' in translated(document).decode()
     signs = [block.text[span.start : span.end] for block in document.blocks for span in block.fixed]

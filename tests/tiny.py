@@ -1,4 +1,5 @@
-"""A small experiment on generated text, shared by tests that train in-process, and readers of its results."""
+"""A small experiment on generated text, shared by tests that train in-process, and readers of its
+results."""
 
 from __future__ import annotations
 
@@ -16,11 +17,18 @@ WORDS = "ba be bi bo bu da de di do du ga ge gi go gu".split()
 
 
 def copy_text(
-    directory: Path, pairs: int, longest: int = 6, split: str = "train", seed: int = 0, prefix: str = ""
+    directory: Path,
+    pairs: int,
+    longest: int = 6,
+    split: str = "train",
+    seed: int = 0,
+    prefix: str = "",
 ) -> None:
     """Write aligned files whose target is the source: the copy task."""
     rng = random.Random(f"{split} {seed}")
-    lines = [f"{prefix}{' '.join(rng.choices(WORDS, k=rng.randint(1, longest)))}\n" for _ in range(pairs)]
+    lines = [
+        f"{prefix}{' '.join(rng.choices(WORDS, k=rng.randint(1, longest)))}\n" for _ in range(pairs)
+    ]
     for code in ("en", "de"):
         (directory / f"{split}.{code}").write_text("".join(lines), encoding="utf-8")
 
@@ -30,13 +38,26 @@ def config(directory: Path, *changes: str) -> Config:
     if not (directory / "train.en").exists():
         copy_text(directory, 300)
         copy_text(directory, 20, split="valid")
-    corpus = f"data.train=files(train={str(directory / 'train')!r}, valid={str(directory / 'valid')!r}, hold_out=False)"
+    corpus = (
+        f"data.train=files(train={str(directory / 'train')!r}, valid={str(directory / 'valid')!r},"
+        " hold_out=False)"
+    )
     tiny = [
-        corpus, "data.clean=[normalize]", "tokenizer.vocab_size=300", "model.dim=16",
-        "model.heads=2", "model.ffn_dim=32",
-        "model.encoder_layers=1", "model.decoder_layers=1", "train.steps=12", "train.valid_every=6",
-        "train.batch_tokens=256", "train.max_length=64", "train.log_every=1", "train.source_noise=[]",
-    ]  # fmt: skip
+        corpus,
+        "data.clean=[normalize]",
+        "tokenizer.vocab_size=300",
+        "model.dim=16",
+        "model.heads=2",
+        "model.ffn_dim=32",
+        "model.encoder_layers=1",
+        "model.decoder_layers=1",
+        "train.steps=12",
+        "train.valid_every=6",
+        "train.batch_tokens=256",
+        "train.max_length=64",
+        "train.log_every=1",
+        "train.source_noise=[]",
+    ]
     return config_io.load(None, [*tiny, *changes])
 
 

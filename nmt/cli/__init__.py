@@ -1,7 +1,8 @@
-"""The command line: a file per command or group of commands, their shared helpers, and one place that handles errors.
+"""The command line: a file per command or group of commands, their shared helpers, and one place
+that handles errors.
 
-A file is imported when its command runs, and imports PyTorch and other slow modules in functions, so that all commands
-start fast.
+A file is imported when its command runs, and imports PyTorch and other slow modules in functions,
+so that all commands start fast.
 """
 
 from __future__ import annotations
@@ -26,17 +27,46 @@ ClickUsageError = cast(type[Exception], typer.BadParameter.__base__)
 """Click's UsageError. Some versions of Typer bundle Click, so it cannot be imported from click."""
 
 COMMANDS = (
-    "train", "translate", "backtranslate", "distill", "evaluate", "compare", "calibrate", "score", "average", "export",
-    "import", "models", "info", "summary", "attention", "reproduce", "sweep", "serve", "config", "doctor",
-    "data", "tokenizer", "plot",
-)  # fmt: skip
+    "train",
+    "translate",
+    "backtranslate",
+    "distill",
+    "evaluate",
+    "compare",
+    "calibrate",
+    "score",
+    "average",
+    "export",
+    "import",
+    "models",
+    "info",
+    "summary",
+    "attention",
+    "reproduce",
+    "sweep",
+    "serve",
+    "config",
+    "doctor",
+    "data",
+    "tokenizer",
+    "plot",
+)
 """All commands, each in a module of its name, in the order of `nmt --help`."""
 TRAINING_COMMANDS = ("train", "reproduce")
 """Commands that train in their own process."""
 SINGLE_PROCESS_COMMANDS = (
-    "evaluate", "compare", "calibrate", "score", "average", "export", "attention", "sweep", "serve", "tokenizer",
+    "evaluate",
+    "compare",
+    "calibrate",
+    "score",
+    "average",
+    "export",
+    "attention",
+    "sweep",
+    "serve",
+    "tokenizer",
     "plot",
-)  # fmt: skip
+)
 """Commands that would do the same, and write the same files, in each process of torchrun."""
 
 
@@ -67,14 +97,16 @@ class CommandGroup(TyperGroup):
 
 
 class ErrorHandlingGroup(CommandGroup):
-    """Reports expected errors as one line, a hint and an exit code. Other exceptions are bugs and propagate."""
+    """Reports expected errors as one line, a hint and an exit code. Other exceptions are bugs and
+    propagate."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self.commands = dict.fromkeys(COMMANDS)  # type: ignore[assignment]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Make a command on first use: making all of them would take longer than a short translation."""
+        """Make a command on first use: making all of them would take longer than a short
+        translation."""
         return _command(cmd_name) if cmd_name in COMMANDS else None
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
@@ -151,7 +183,8 @@ def root(
     is_single = (os.environ.get("WORLD_SIZE") or "1") == "1" or {"-h", "--help"} & {*sys.argv}
     if command in SINGLE_PROCESS_COMMANDS and not is_single:
         raise UsageError(
-            f"nmt {command} supports a single process only", "run it without torchrun, or unset WORLD_SIZE"
+            f"nmt {command} supports a single process only",
+            "run it without torchrun, or unset WORLD_SIZE",
         )
     process_settings.set_defaults()
     if command in TRAINING_COMMANDS:

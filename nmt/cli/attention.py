@@ -18,23 +18,36 @@ def attention(
     text: Annotated[str, typer.Argument(help="Source sentence.", show_default=False)],
     model: ModelOption = None,
     output: Annotated[
-        Path, typer.Option("--output", "-o", help="Output file: .html (interactive), .json (data), .png, .svg or .pdf.")
+        Path,
+        typer.Option(
+            "--output",
+            "-o",
+            help="Output file: .html (interactive), .json (data), .png, .svg or .pdf.",
+        ),
     ] = Path("attention.html"),
     target: Annotated[
-        str | None, typer.Option(help="Target sentence to force-decode.", show_default="the search's best")
+        str | None,
+        typer.Option(help="Target sentence to force-decode.", show_default="the search's best"),
     ] = None,
     search: SearchOption = "",
     part: Annotated[
-        str | None, typer.Option(help="Attention to plot in an image: encoder, decoder or cross.", show_default="cross")
+        str | None,
+        typer.Option(
+            help="Attention to plot in an image: encoder, decoder or cross.", show_default="cross"
+        ),
     ] = None,
     layer: Annotated[
-        int | None, typer.Option(min=1, help="Layer to plot in an image, starting at 1.", show_default="the last")
+        int | None,
+        typer.Option(
+            min=1, help="Layer to plot in an image, starting at 1.", show_default="the last"
+        ),
     ] = None,
 ) -> None:
     """Visualize attention maps for a sentence.
 
-    The HTML page is self-contained. Choose encoder, decoder or cross-attention, a layer and heads, and hover over a
-    token to see its attention weights. The page also lists the hypotheses and the probability of each token.
+    The HTML page is self-contained. Choose encoder, decoder or cross-attention, a layer and heads,
+    and hover over a token to see its attention weights. The page also lists the hypotheses and the
+    probability of each token.
 
     Examples:
       nmt attention "The animal didn't cross the street because it was too tired"
@@ -52,9 +65,14 @@ def attention(
     if part is not None:
         check_choice("part", part, PARTS)
     if suffix in (".html", ".json") and (part or layer):
-        raise UsageError("--part and --layer apply to images only", f"a {suffix} file includes all parts and layers")
+        raise UsageError(
+            "--part and --layer apply to images only",
+            f"a {suffix} file includes all parts and layers",
+        )
     if target is not None and search:
-        raise UsageError("--target and --search cannot be combined", "leave out --search: nothing is searched")
+        raise UsageError(
+            "--target and --search cannot be combined", "leave out --search: nothing is searched"
+        )
     path = model or discovery.newest_run()
     if model is None:
         log(f"using {path}")

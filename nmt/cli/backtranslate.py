@@ -7,20 +7,32 @@ from typing import Annotated
 
 import typer
 
-from nmt.cli.options import DeviceOption, EncodingErrorsOption, SearchOption, SearchPrecisionOption, load_translator
+from nmt.cli.options import (
+    DeviceOption,
+    EncodingErrorsOption,
+    SearchOption,
+    SearchPrecisionOption,
+    load_translator,
+)
 from nmt.jobs import synthesis
 
 
 def backtranslate(
     input: Annotated[
         Path,
-        typer.Option("--input", "-i", help="Text in the target language, one sentence per line.", show_default=False),
+        typer.Option(
+            "--input",
+            "-i",
+            help="Text in the target language, one sentence per line.",
+            show_default=False,
+        ),
     ],
     model: synthesis.TeacherOption,
     output: synthesis.OutputOption,
     search: SearchOption = "",
     tag: Annotated[
-        bool, typer.Option(help="Tag the synthetic sources in training: tag=True in the logged command.")
+        bool,
+        typer.Option(help="Tag the synthetic sources in training: tag=True in the logged command."),
     ] = True,
     min_score: synthesis.MinScoreOption = None,
     clean: synthesis.CleanOption = None,
@@ -34,15 +46,17 @@ def backtranslate(
 ) -> None:
     """Translate text of the target language into the source language, as additional training data.
 
-    The model translates in the opposite direction. Its translations become the source side of a new corpus, and the
-    text becomes the target side (back-translation, Sennrich et al. 2016). Repeated and overlong lines, bad translations
-    and pairs that nmt data check would drop are left out and counted. Prints the directory of the corpus, and logs the
-    command that trains on it. Several hypotheses per line, as of sample(n_best=4), become several pairs.
+    The model translates in the opposite direction. Its translations become the source side of a new
+    corpus, and the text becomes the target side (back-translation, Sennrich et al. 2016). Repeated
+    and overlong lines, bad translations and pairs that nmt data check would drop are left out and
+    counted. Prints the directory of the corpus, and logs the command that trains on it. Several
+    hypotheses per line, as of sample(n_best=4), become several pairs.
 
     Examples:
       nmt backtranslate --input news.de --model runs/de-en --output data/bt
-      nmt backtranslate --input news.de.gz --model runs/de-en --output data/bt --search "sample(top_k=10)" --resume
-      nmt backtranslate -i news.de -m Helsinki-NLP/opus-mt-de-en -o data/bt --min-score -1.0 --test wmt14
+      nmt backtranslate --input news.de.gz --model runs/de-en --output data/bt --search
+      "sample(top_k=10)" --resume nmt backtranslate -i news.de -m Helsinki-NLP/opus-mt-de-en -o
+      data/bt --min-score -1.0 --test wmt14
     """
     from nmt.data.pairs import open_text
 
@@ -57,12 +71,23 @@ def backtranslate(
     synthesis.check_options(output, resume, search, "", min_score, steps, ignored)
     teacher = load_translator(model, device, precision)
     data = teacher.config.data
-    filters = Filters((data.src, data.tgt), is_reversed=True, min_score=min_score, clean=steps, ignore=ignored)
+    filters = Filters(
+        (data.src, data.tgt), is_reversed=True, min_score=min_score, clean=steps, ignore=ignored
+    )
     options = synthesis.Options(
-        "backtranslate", output, search or teacher.config.search, filters, tuple(test or ()), parsed_shard, resume,
+        "backtranslate",
+        output,
+        search or teacher.config.search,
+        filters,
+        tuple(test or ()),
+        parsed_shard,
+        resume,
         encoding_errors,
-    )  # fmt: skip
+    )
     synthesis.synthesize(
-        options, teacher, model, SourceText.from_file(input, data.src, encoding_errors),
+        options,
+        teacher,
+        model,
+        SourceText.from_file(input, data.src, encoding_errors),
         lambda first, build: corpus.back_translation_command(first, output, build, tag=tag),
-    )  # fmt: skip
+    )

@@ -32,16 +32,29 @@ def calibrate(
     model: ModelOption = None,
     data: Annotated[
         str,
-        typer.Option(metavar="CORPUS", help="Corpus with a validation split to fit on.", show_default="the model's"),
+        typer.Option(
+            metavar="CORPUS",
+            help="Corpus with a validation split to fit on.",
+            show_default="the model's",
+        ),
     ] = "",
-    src: Annotated[Path | None, typer.Option(help="Source file of your own development set.")] = None,
+    src: Annotated[
+        Path | None, typer.Option(help="Source file of your own development set.")
+    ] = None,
     ref: ReferencesOption = None,
     test: Annotated[
         list[str] | None,
-        typer.Option("--test", help="Also measure on this test set: a corpus or one of sacreBLEU; may be repeated."),
+        typer.Option(
+            "--test",
+            help="Also measure on this test set: a corpus or one of sacreBLEU; may be repeated.",
+        ),
     ] = None,
     evaluate_only: Annotated[
-        bool, typer.Option("--evaluate-only", help="Measure the existing calibration, on --test or --src and --ref.")
+        bool,
+        typer.Option(
+            "--evaluate-only",
+            help="Measure the existing calibration, on --test or --src and --ref.",
+        ),
     ] = False,
     max_sentences: Annotated[
         int, typer.Option(min=50, max=100_000, help="Maximum number of sentences of each set.")
@@ -49,12 +62,15 @@ def calibrate(
     comet: Annotated[
         str,
         typer.Option(
-            metavar="MODEL", help="Fit to the scores of this COMET model instead of chrF2.", show_default=False
+            metavar="MODEL",
+            help="Fit to the scores of this COMET model instead of chrF2.",
+            show_default=False,
         ),
     ] = "",
     search: SearchOption = "",
     html: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write a report with reliability diagrams to this file.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Write a report with reliability diagrams to this file."),
     ] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     device: DeviceOption = "auto",
@@ -63,12 +79,13 @@ def calibrate(
 ) -> None:
     """Calibrate the confidence of a model, for nmt translate --show-confidence.
 
-    A confidence is the sentence chrF2, divided by 100, that is expected of a translation. It is fitted to translations
-    of a development set, which the model must not have been trained on, and stored in the run. nmt train does this at
-    the end of training; calibrate imported models, and models that you use for other text than they were trained on.
+    A confidence is the sentence chrF2, divided by 100, that is expected of a translation. It is
+    fitted to translations of a development set, which the model must not have been trained on, and
+    stored in the run. nmt train does this at the end of training; calibrate imported models, and
+    models that you use for other text than they were trained on.
 
-    Reports the correlation of confidence and quality, and the expected calibration error: by cross-validation on the
-    development set, and on each test set.
+    Reports the correlation of confidence and quality, and the expected calibration error: by
+    cross-validation on the development set, and on each test set.
 
     Examples:
       nmt calibrate --model runs/multi30k
@@ -99,23 +116,35 @@ def calibrate(
         if src is not None:
             tests.insert(0, file_test_set(src, ref or [], encoding_errors))
         if translator.calibration is None:
-            raise CheckpointError(f"{translator.checkpoint} is not calibrated", "leave out --evaluate-only")
+            raise CheckpointError(
+                f"{translator.checkpoint} is not calibrated", "leave out --evaluate-only"
+            )
         calibration = translator.calibration
         spec = search or calibration.search
     else:
         spec = search or translator.config.search
-        development = file_test_set(src, ref or [], encoding_errors) if src else _development_set(translator, data)
-        calibration, held_out = calibrate_translator(translator, sample(development, max_sentences), spec, metric)
+        development = (
+            file_test_set(src, ref or [], encoding_errors)
+            if src
+            else _development_set(translator, data)
+        )
+        calibration, held_out = calibrate_translator(
+            translator, sample(development, max_sentences), spec, metric
+        )
         _save(translator, calibration)
         results.append(held_out)
     results += [
-        measure_reliability(translator, calibration, sample(each, max_sentences), spec, metric) for each in tests
+        measure_reliability(translator, calibration, sample(each, max_sentences), spec, metric)
+        for each in tests
     ]
     if json_:
         import json
         from dataclasses import asdict
 
-        report = {"calibration": asdict(calibration), "reliability": [asdict(each) for each in results]}
+        report = {
+            "calibration": asdict(calibration),
+            "reliability": [asdict(each) for each in results],
+        }
         show(json.dumps(report, indent=2, ensure_ascii=False))
     else:
         show(_format(calibration, results))
@@ -123,7 +152,9 @@ def calibrate(
         from nmt.core.templates import render
 
         name = f"{translator.run.resolve().name}/{calibration.checkpoint}"
-        write_file(html, render("calibration.html", calibration=calibration, results=results, model=name))
+        write_file(
+            html, render("calibration.html", calibration=calibration, results=results, model=name)
+        )
 
 
 def _development_set(translator: Translator, spec: str) -> TestSet:
@@ -133,7 +164,9 @@ def _development_set(translator: Translator, spec: str) -> TestSet:
 
     data = translator.config.data
     if not spec:
-        run_info.check_data_is_known(translator.run, "name a development set with --data, or with --src and --ref")
+        run_info.check_data_is_known(
+            translator.run, "name a development set with --data, or with --src and --ref"
+        )
     try:
         return corpus_test_set(spec or data.valid or data.train[0], data.src, data.tgt, "valid")
     except NMTError as error:
@@ -154,7 +187,9 @@ def _save(translator: Translator, calibration: Calibration) -> None:
     log(f"wrote {directory / checkpoint.CALIBRATION}")
     if pretrained.output_dir(run) == run:
         other = (translator.checkpoint if is_best else run) / checkpoint.CALIBRATION
-        if read_record(other).get("weights") == calibration.weights:  # from when another checkpoint was the best
+        if (
+            read_record(other).get("weights") == calibration.weights
+        ):  # from when another checkpoint was the best
             with suppress(NMTError):
                 calibration.save(other)
         model_card.write_card(run)
@@ -163,7 +198,16 @@ def _save(translator: Translator, calibration: Calibration) -> None:
 def _format(calibration: Calibration, results: list[Reliability]) -> str:
     from nmt.core.console import format_table
 
-    head = ["", "sentences", "confidence", "quality", "Pearson", "Spearman", "Kendall", "calibration error"]
+    head = [
+        "",
+        "sentences",
+        "confidence",
+        "quality",
+        "Pearson",
+        "Spearman",
+        "Kendall",
+        "calibration error",
+    ]
     rows = [head]
     for each in results:
         values = each.mean_confidence, each.mean_quality, each.pearson, each.spearman, each.kendall

@@ -33,41 +33,62 @@ EXIT_CODES = {"note": 0, "warning": 3, "error": 4}
 
 def check(
     src: Annotated[
-        Path | None, typer.Argument(help="Source file, or a .tsv or .tmx file with both languages.", show_default=False)
+        Path | None,
+        typer.Argument(
+            help="Source file, or a .tsv or .tmx file with both languages.", show_default=False
+        ),
     ] = None,
-    tgt: Annotated[Path | None, typer.Argument(help="Target file, aligned by line.", show_default=False)] = None,
+    tgt: Annotated[
+        Path | None, typer.Argument(help="Target file, aligned by line.", show_default=False)
+    ] = None,
     config: Annotated[
         str | None,
-        typer.Option("--config", "-c", help="Check the training data of this config: a YAML file or a built-in name."),
+        typer.Option(
+            "--config",
+            "-c",
+            help="Check the training data of this config: a YAML file or a built-in name.",
+        ),
     ] = None,
     set_: SetOption = None,
     test: Annotated[
         list[str] | None,
         typer.Option(
-            help="Test set to check for overlap: a corpus, a sacreBLEU test set, or SRC:TGT; may be repeated.",
+            help=(
+                "Test set to check for overlap: a corpus, a sacreBLEU test set, or SRC:TGT; may be"
+                " repeated."
+            ),
             show_default="the config's",
         ),
     ] = None,
-    src_lang: Annotated[str, typer.Option(help="Source language code.", show_default="the file extension")] = "",
-    tgt_lang: Annotated[str, typer.Option(help="Target language code.", show_default="the file extension")] = "",
+    src_lang: Annotated[
+        str, typer.Option(help="Source language code.", show_default="the file extension")
+    ] = "",
+    tgt_lang: Annotated[
+        str, typer.Option(help="Target language code.", show_default="the file extension")
+    ] = "",
     ignore: Annotated[
         list[str] | None, typer.Option(metavar="CHECK", help="Check to skip; may be repeated.")
     ] = None,
     fix: Annotated[
         Path | None,
-        typer.Option(metavar="PREFIX", help="Repair the corpus and write it to PREFIX.en, PREFIX.de.",
-                     show_default=False),
+        typer.Option(
+            metavar="PREFIX",
+            help="Repair the corpus and write it to PREFIX.en, PREFIX.de.",
+            show_default=False,
+        ),
     ] = None,
-    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write an HTML report to this file.")] = None,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write an HTML report to this file.")
+    ] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
     examples: Annotated[int, typer.Option(min=0, help="Maximum number of examples per check.")] = 5,
     encoding_errors: EncodingErrorsOption = "strict",
-) -> None:  # fmt: skip
+) -> None:
     """Check parallel data for common problems before training.
 
-    Checks for different numbers of lines, misaligned, empty and untranslated lines, wrong languages, unusual lengths,
-    encoding problems, duplicates, and overlap with test sets. Exit code: 0 if nothing more severe than a note
-    was found, 3 for warnings, 4 for errors.
+    Checks for different numbers of lines, misaligned, empty and untranslated lines, wrong
+    languages, unusual lengths, encoding problems, duplicates, and overlap with test sets. Exit
+    code: 0 if nothing more severe than a note was found, 3 for warnings, 4 for errors.
 
     Examples:
       nmt data check mine.en mine.de --test wmt14
@@ -75,7 +96,9 @@ def check(
       nmt data check mine.en mine.de --fix clean --ignore length-ratio
       nmt data check memory.tmx --src-lang en --tgt-lang de
     """
-    _check_options(src, tgt, config, set_ or [], test or [], ignore or [], src_lang, tgt_lang, encoding_errors)
+    _check_options(
+        src, tgt, config, set_ or [], test or [], ignore or [], src_lang, tgt_lang, encoding_errors
+    )
     if src is not None:
         inputs = _file_corpora(src, tgt, src_lang, tgt_lang, encoding_errors)
     else:
@@ -132,17 +155,23 @@ def _check_options(
     if overrides and config is None:
         raise UsageError("--set requires --config", "add --config CONFIG")
     if config is not None and (src_lang or tgt_lang):
-        raise UsageError("--src-lang and --tgt-lang are for files", "set data.src and data.tgt in the config")
+        raise UsageError(
+            "--src-lang and --tgt-lang are for files", "set data.src and data.tgt in the config"
+        )
     from nmt.evaluate.test_sets import files_of_name
 
     if config is not None and encoding_errors != "strict" and not any(map(files_of_name, tests)):
-        raise UsageError("--encoding-errors is for files", "use errors='replace' in files(...) of the config")
+        raise UsageError(
+            "--encoding-errors is for files", "use errors='replace' in files(...) of the config"
+        )
     for code in filter(None, (src_lang, tgt_lang)):
         if not LANGUAGE_CODE.fullmatch(code):
             raise UsageError(f"'{code}' is not a language code", "for example de or pt-BR")
 
 
-def _run(inputs: _Inputs, fix: Path | None, html: Path | None, ignore: list[str], max_examples: int) -> Report:
+def _run(
+    inputs: _Inputs, fix: Path | None, html: Path | None, ignore: list[str], max_examples: int
+) -> Report:
     """Check the corpora, and write the page and the repaired corpus."""
     from nmt.core.paths import check_not_overwriting
     from nmt.data.check import run_checks
@@ -151,10 +180,14 @@ def _run(inputs: _Inputs, fix: Path | None, html: Path | None, ignore: list[str]
     corpus_files = chain.from_iterable(corpus.files for corpus in inputs.corpora)
     check_not_overwriting([*outputs, html], [*inputs.files, *corpus_files])
     if html in outputs:
-        raise UsageError(f"--html and --fix would both write {html}", "choose another name for --html")
+        raise UsageError(
+            f"--html and --fix would both write {html}", "choose another name for --html"
+        )
     for code in inputs.languages:
         _check_language(code)
-    report = run_checks(inputs.corpora, inputs.test_sets, inputs.languages, ignore=ignore, max_examples=max_examples)
+    report = run_checks(
+        inputs.corpora, inputs.test_sets, inputs.languages, ignore=ignore, max_examples=max_examples
+    )
     if html:
         write_file(html, report.to_html())
     if outputs:
@@ -182,7 +215,9 @@ def _write_repaired(corpora: list[Split], report: Report, outputs: list[Path]) -
     pairs = len(report.problems_N)
     try:
         outputs[0].parent.mkdir(parents=True, exist_ok=True)
-        with progress(pairs, "repairing", " pairs", unit_scale=True, iterable=repair(corpora, report)) as repaired:
+        with progress(
+            pairs, "repairing", " pairs", unit_scale=True, iterable=repair(corpora, report)
+        ) as repaired:
             kept = write_pairs(outputs[0], outputs[1], repaired)
     except OSError as error:
         raise NMTError(
@@ -202,7 +237,9 @@ def _write_repaired(corpora: list[Split], report: Report, outputs: list[Path]) -
             log("unequal-line-counts: dropped the extra lines of the longer side")
 
 
-def _file_corpora(src: Path, tgt: Path | None, src_lang: str, tgt_lang: str, encoding_errors: str) -> _Inputs:
+def _file_corpora(
+    src: Path, tgt: Path | None, src_lang: str, tgt_lang: str, encoding_errors: str
+) -> _Inputs:
     from nmt.data.pairs import count_lines, open_text, read_pairs, read_tsv
     from nmt.data.sources import Split
     from nmt.data.sources.files import language_suffix, pair_format
@@ -216,7 +253,9 @@ def _file_corpora(src: Path, tgt: Path | None, src_lang: str, tgt_lang: str, enc
         return _Inputs((src_lang, tgt_lang), [corpus])
     if tgt is None:
         if not src_lang or not tgt_lang:
-            raise UsageError(f"the languages to read from {src} are unknown", "set --src-lang and --tgt-lang")
+            raise UsageError(
+                f"the languages to read from {src} are unknown", "set --src-lang and --tgt-lang"
+            )
         read_memory = partial(read_tmx, src, src_lang, tgt_lang, encoding_errors)
         corpus = Split(str(src), "", read_memory, files=(src,))
         return _Inputs((src_lang, tgt_lang), [corpus])
@@ -230,7 +269,8 @@ def _file_corpora(src: Path, tgt: Path | None, src_lang: str, tgt_lang: str, enc
 
 
 def _config_corpora(name: str, overrides: list[str], *, with_tests: bool) -> _Inputs:
-    """Return the training corpora of a config, the files of its held-out sets, and these sets with `with_tests`."""
+    """Return the training corpora of a config, the files of its held-out sets, and these sets with
+    `with_tests`."""
     from nmt.core.config import config_io
     from nmt.data.sources import open_split
 
@@ -250,7 +290,8 @@ def _config_corpora(name: str, overrides: list[str], *, with_tests: bool) -> _In
 
 
 def _add_held_out(inputs: _Inputs, data: DataConfig, split: str, *, with_tests: bool) -> str:
-    """Add the files of a held-out set, and with `with_tests` the set; return why it cannot be read, or ""."""
+    """Add the files of a held-out set, and with `with_tests` the set; return why it cannot be read,
+    or ""."""
     from nmt.data.sources import get_corpus
     from nmt.data.sources.files import Files
 

@@ -36,7 +36,10 @@ if TYPE_CHECKING:
 
 def compare(
     first: Annotated[
-        Path, typer.Argument(help="Baseline: run, checkpoint, name of a model, or file with translations.")
+        Path,
+        typer.Argument(
+            help="Baseline: run, checkpoint, name of a model, or file with translations."
+        ),
     ],
     second: Annotated[Path, typer.Argument(help="System to compare with the baseline.")],
     src: SourceOption = None,
@@ -56,22 +59,29 @@ def compare(
     ] = 1000,
     train: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Source side of the training data, for word frequencies.",
-                     show_default="the baseline's"),
+        typer.Option(
+            metavar="FILE",
+            help="Source side of the training data, for word frequencies.",
+            show_default="the baseline's",
+        ),
     ] = None,
-    examples: Annotated[int, typer.Option(min=0, help="Number of example sentences that each system wins.")] = 3,
+    examples: Annotated[
+        int, typer.Option(min=0, help="Number of example sentences that each system wins.")
+    ] = 3,
     search: SearchOption = "",
-    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write an HTML report to this file.")] = None,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write an HTML report to this file.")
+    ] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     device: DeviceOption = "auto",
     precision: SearchPrecisionOption = "auto",
     encoding_errors: EncodingErrorsOption = "strict",
-) -> None:  # fmt: skip
+) -> None:
     """Compare two systems: scores, statistical significance, and where they differ.
 
-    The default metrics are BLEU and chrF. Significance is tested with paired bootstrap resampling and approximate
-    randomization. Sentence-level chrF shows wins and losses by length and word frequency, and the sentences that
-    differ most.
+    The default metrics are BLEU and chrF. Significance is tested with paired bootstrap resampling
+    and approximate randomization. Sentence-level chrF shows wins and losses by length and word
+    frequency, and the sentences that differ most.
 
     Examples:
       nmt compare runs/base runs/big
@@ -90,7 +100,9 @@ def compare(
     translator = translators[0] or translators[1]
     check_not_overwriting([html], [*paths, src, *(ref or ()), train])
     if translator is None and src is None:
-        raise UsageError("translation files require --src and --ref", "for example --src test.en --ref test.de")
+        raise UsageError(
+            "translation files require --src and --ref", "for example --src test.en --ref test.de"
+        )
     if translator is None and search:
         raise UsageError("--search applies to models, not to translation files", "leave it out")
     if None in translators and test and len(test) > 1:
@@ -101,7 +113,9 @@ def compare(
     if html:
         check_file_names(test_sets)
     counts = _training_counts(train, translator, test_sets, encoding_errors)
-    metrics = [name for name, is_set in {"bleu": bleu, "chrf": chrf, "ter": ter}.items() if is_set] or ["bleu", "chrf"]
+    metrics = [
+        name for name, is_set in {"bleu": bleu, "chrf": chrf, "ter": ter}.items() if is_set
+    ] or ["bleu", "chrf"]
     comparisons = []
     for test_set in test_sets:
         systems = [
@@ -109,24 +123,41 @@ def compare(
             for path, each in zip(paths, translators, strict=True)
         ]
         comparison = compare_systems(
-            systems[0], systems[1], test_set, metrics, resamples=resamples, num_examples=examples, counts=counts
+            systems[0],
+            systems[1],
+            test_set,
+            metrics,
+            resamples=resamples,
+            num_examples=examples,
+            counts=counts,
         )
         comparisons.append(comparison)
         if not json_:
             show(("\n" if len(comparisons) > 1 else "") + _format_comparison(comparison))
     if json_:
-        show(json.dumps([comparison.as_dict() for comparison in comparisons], ensure_ascii=False, indent=2))
+        show(
+            json.dumps(
+                [comparison.as_dict() for comparison in comparisons], ensure_ascii=False, indent=2
+            )
+        )
     if html:
         _write_reports(html, comparisons)
 
 
-def _load_translators(paths: tuple[Path, Path], device: str, precision: str) -> list[Translator | None]:
+def _load_translators(
+    paths: tuple[Path, Path], device: str, precision: str
+) -> list[Translator | None]:
     """Load the models among the systems; None for a file of translations."""
     from nmt.translation.translator import Translator
 
-    translators = [None if path.is_file() else Translator.load(path, device, precision) for path in paths]
+    translators = [
+        None if path.is_file() else Translator.load(path, device, precision) for path in paths
+    ]
     if len({(each.config.data.src, each.config.data.tgt) for each in translators if each}) > 1:
-        raise UsageError("the systems translate between different languages", "compare systems with the same languages")
+        raise UsageError(
+            "the systems translate between different languages",
+            "compare systems with the same languages",
+        )
     return translators
 
 
@@ -143,31 +174,46 @@ def _hypotheses(
 
 
 def _training_counts(
-    train: Path | None, translator: Translator | None, test_sets: list[TestSet], encoding_errors: str
+    train: Path | None,
+    translator: Translator | None,
+    test_sets: list[TestSet],
+    encoding_errors: str,
 ) -> Counter[str] | None:
-    """Count the test sets' words in --train, or in the prepared training data of the model if it still exists."""
+    """Count the test sets' words in --train, or in the prepared training data of the model if it
+    still exists."""
     from nmt.core.console import log, progress
     from nmt.data.pairs import read_lines
     from nmt.data.prepare import find_prepared_text
     from nmt.text.normalization import words_without_punctuation as words
 
-    path = train or (find_prepared_text(translator.run, translator.config.data.src) if translator else None)
+    path = train or (
+        find_prepared_text(translator.run, translator.config.data.src) if translator else None
+    )
     if path is None:
         log("no comparison by word frequency: pass the training data with --train")
         return None
     vocabulary = {word for test in test_sets for source in test.sources for word in words(source)}
     with progress(
-        None, "counting words", " lines", unit_scale=True, iterable=read_lines(path, encoding_errors)
+        None,
+        "counting words",
+        " lines",
+        unit_scale=True,
+        iterable=read_lines(path, encoding_errors),
     ) as lines:
         return Counter(word for line in lines for word in words(line) if word in vocabulary)
 
 
 def _write_reports(html: Path, comparisons: list[Comparison]) -> None:
-    """Write an HTML report for each test set. The names of multiple reports include the test set."""
+    """Write an HTML report for each test set. The names of multiple reports include the test
+    set."""
     from nmt.evaluate.test_sets import safe_filename
 
     for comparison in comparisons:
-        path = html if len(comparisons) == 1 else html.with_stem(f"{html.stem}-{safe_filename(comparison.test)}")
+        path = (
+            html
+            if len(comparisons) == 1
+            else html.with_stem(f"{html.stem}-{safe_filename(comparison.test)}")
+        )
         write_file(path, comparison.page())
 
 
@@ -176,18 +222,27 @@ def _format_comparison(comparison: Comparison) -> str:
 
     rows = [["", "A", "B", "B - A", "p (bootstrap)", "p (randomization)", ""]]
     for metric in comparison.metrics:
-        rows.append([
-            metric.name, f"{metric.first_score:.1f} ± {metric.first_half_interval:.1f}",
-            f"{metric.second_score:.1f} ± {metric.second_half_interval:.1f}",
-            f"{metric.second_score - metric.first_score:+.1f}",
-            format_p(metric.bootstrap_p), format_p(metric.randomization_p),
-            ("A is better", "B is better", "not significant")[metric.better],
-        ])  # fmt: skip
-    lines = [f"{comparison.test}: A is {comparison.first_name}, B is {comparison.second_name}", "", *format_table(rows)]
+        rows.append(
+            [
+                metric.name,
+                f"{metric.first_score:.1f} ± {metric.first_half_interval:.1f}",
+                f"{metric.second_score:.1f} ± {metric.second_half_interval:.1f}",
+                f"{metric.second_score - metric.first_score:+.1f}",
+                format_p(metric.bootstrap_p),
+                format_p(metric.randomization_p),
+                ("A is better", "B is better", "not significant")[metric.better],
+            ]
+        )
+    lines = [
+        f"{comparison.test}: A is {comparison.first_name}, B is {comparison.second_name}",
+        "",
+        *format_table(rows),
+    ]
     for title, buckets in (
-        ("", [comparison.overall]), ("by source length", comparison.by_length),
+        ("", [comparison.overall]),
+        ("by source length", comparison.by_length),
         ("by training frequency of the rarest source word", comparison.by_rarity),
-    ):  # fmt: skip
+    ):
         if buckets:
             head = [title, "sentences", "chrF A", "chrF B", "B - A", "A wins", "B wins"]
             lines += ["", *format_table([head, *map(_bucket_row, buckets)], range(1, len(head)))]
@@ -198,7 +253,11 @@ def _format_comparison(comparison: Comparison) -> str:
         texts = [("source", each.source), *(("reference", text) for text in each.references)]
         lines += [
             f"    {name:<10}{text}"
-            for name, text in (*texts, ("A", each.first_translation), ("B", each.second_translation))
+            for name, text in (
+                *texts,
+                ("A", each.first_translation),
+                ("B", each.second_translation),
+            )
         ]
     lines += ["", *(f"{metric.name}: {metric.signature}" for metric in comparison.metrics)]
     return "\n".join(lines)
@@ -206,6 +265,11 @@ def _format_comparison(comparison: Comparison) -> str:
 
 def _bucket_row(bucket: Bucket) -> list[str]:
     return [
-        bucket.name, f"{bucket.sentences:,}", f"{bucket.first_score:.1f}", f"{bucket.second_score:.1f}",
-        f"{bucket.second_score - bucket.first_score:+.1f}", f"{bucket.first_wins:,}", f"{bucket.second_wins:,}",
-    ]  # fmt: skip
+        bucket.name,
+        f"{bucket.sentences:,}",
+        f"{bucket.first_score:.1f}",
+        f"{bucket.second_score:.1f}",
+        f"{bucket.second_score - bucket.first_score:+.1f}",
+        f"{bucket.first_wins:,}",
+        f"{bucket.second_wins:,}",
+    ]

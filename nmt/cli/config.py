@@ -14,7 +14,10 @@ from nmt.core.registry import parse
 
 def config(
     name: Annotated[
-        str | None, typer.Argument(help="YAML file, or the name of a built-in config.", show_default="quickstart")
+        str | None,
+        typer.Argument(
+            help="YAML file, or the name of a built-in config.", show_default="quickstart"
+        ),
     ] = None,
     set_: SetOption = None,
     options: Annotated[
@@ -44,15 +47,22 @@ def config(
 
 
 def _check_specs(config: Config) -> None:
-    """Validate the specs of data and source noise, and the syntax of those of searches, schedules and optimizers.
+    """Validate the specs of data and source noise, and the syntax of those of searches, schedules
+    and optimizers.
 
-    `nmt.train.session.check_specs` validates all of them, but its modules and those of `nmt.data.prepare` load slowly.
+    `nmt.train.session.check_specs` validates all of them, but its modules and those of
+    `nmt.data.prepare` load slowly.
     """
     from nmt.data import noise
     from nmt.data.clean import cleaning_pipeline
     from nmt.data.sources import validate_all
 
-    for spec in (config.search, config.train.valid_search, config.train.schedule, config.train.optimizer):
+    for spec in (
+        config.search,
+        config.train.valid_search,
+        config.train.schedule,
+        config.train.optimizer,
+    ):
         parse(spec)
     noise.SourceNoise(config.train.source_noise)
     cleaning_pipeline((), config.data.clean)

@@ -17,11 +17,15 @@ app = typer.Typer(no_args_is_help=True, help="Download, check and prepare parall
 
 
 @app.command("list")
-def list_(as_json: Annotated[bool, typer.Option("--json", help="Print JSON, with sizes in bytes.")] = False) -> None:
+def list_(
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print JSON, with sizes in bytes.")
+    ] = False,
+) -> None:
     """List the available corpora.
 
-    Shows the number of sentence pairs, download size, license and source of each corpus, and whether it is
-    installed. Numbers are approximate.
+    Shows the number of sentence pairs, download size, license and source of each corpus, and
+    whether it is installed. Numbers are approximate.
 
     Example: nmt data list
     """
@@ -47,16 +51,22 @@ def list_(as_json: Annotated[bool, typer.Option("--json", help="Print JSON, with
         info = corpus.info
         pairs = "-" if info.pairs is None else f"{info.pairs:,}"
         installed = "yes" if corpus.is_installed else "no"
-        table.append((name, pairs, _format_size(info.download_bytes), installed, info.license, info.source))
+        table.append(
+            (name, pairs, _format_size(info.download_bytes), installed, info.license, info.source)
+        )
     for line in format_table(table, right=(1, 2)):
         typer.echo(line)
 
 
 @app.command()
 def download(
-    name: Annotated[str, typer.Argument(help="Corpus from `nmt data list`, optionally with options in parentheses.")],
+    name: Annotated[
+        str,
+        typer.Argument(help="Corpus from `nmt data list`, optionally with options in parentheses."),
+    ],
     source: Annotated[
-        Path | None, typer.Option("--from", help="Use this local archive or directory instead of downloading.")
+        Path | None,
+        typer.Option("--from", help="Use this local archive or directory instead of downloading."),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Download again.")] = False,
     encoding_errors: EncodingErrorsOption = "strict",
@@ -88,8 +98,8 @@ def download(
 def prepare(config: ConfigOption = "quickstart", set_: SetOption = None) -> None:
     """Clean the corpora of a config, train the tokenizer and tokenize the data.
 
-    Prints the directory of the prepared data. `nmt train` prepares data automatically and reuses what has been prepared
-    with the same corpora and options.
+    Prints the directory of the prepared data. `nmt train` prepares data automatically and reuses
+    what has been prepared with the same corpora and options.
 
     Examples:
       nmt data prepare --config multi30k

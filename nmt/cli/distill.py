@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nmt.cli.options import DeviceOption, EncodingErrorsOption, SearchOption, SearchPrecisionOption, load_translator
+from nmt.cli.options import (
+    DeviceOption,
+    EncodingErrorsOption,
+    SearchOption,
+    SearchPrecisionOption,
+    load_translator,
+)
 from nmt.core.errors import DataError, UsageError
 from nmt.jobs import synthesis
 
@@ -25,16 +31,21 @@ def distill(
     data: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="CORPUS", help="Corpus whose training sources are translated; may be repeated.",
+            metavar="CORPUS",
+            help="Corpus whose training sources are translated; may be repeated.",
             show_default="the training data of the teacher",
         ),
     ] = None,
     input: Annotated[
-        Path | None, typer.Option("--input", "-i", help="Translate this text in the source language instead.")
+        Path | None,
+        typer.Option("--input", "-i", help="Translate this text in the source language instead."),
     ] = None,
     search: SearchOption = "",
     select: Annotated[
-        str, typer.Option(help="Keep the hypothesis closest to the reference: bleu or chrf.", show_default="none")
+        str,
+        typer.Option(
+            help="Keep the hypothesis closest to the reference: bleu or chrf.", show_default="none"
+        ),
     ] = "",
     min_score: synthesis.MinScoreOption = None,
     clean: synthesis.CleanOption = None,
@@ -45,20 +56,23 @@ def distill(
     device: DeviceOption = "auto",
     precision: SearchPrecisionOption = "auto",
     encoding_errors: EncodingErrorsOption = "strict",
-) -> None:  # fmt: skip
-    """Translate training sources with a teacher, to train a smaller and faster student on the translations.
+) -> None:
+    """Translate training sources with a teacher, to train a smaller and faster student on the
+    translations.
 
-    The translations of the teacher are more regular than human ones, so a small model learns them better
-    (sequence-level knowledge distillation, Kim and Rush 2016). With --select, the hypothesis of an n-best list that is
-    closest to the reference is used (sequence-level interpolation); without it, all hypotheses are. Repeated and
-    overlong lines, bad translations and pairs that nmt data check would drop are left out and counted. Prints the
-    directory of the corpus, and logs the command that trains a student on it.
+    The translations of the teacher are more regular than human ones, so a small model learns them
+    better (sequence-level knowledge distillation, Kim and Rush 2016). With --select, the hypothesis
+    of an n-best list that is closest to the reference is used (sequence-level interpolation);
+    without it, all hypotheses are. Repeated and overlong lines, bad translations and pairs that nmt
+    data check would drop are left out and counted. Prints the directory of the corpus, and logs the
+    command that trains a student on it.
 
     Examples:
       nmt distill --model runs/teacher --output data/distilled
       nmt distill --model runs/a --model runs/b --output data/distilled --select bleu
-      nmt distill --model runs/teacher --data tatoeba --output data/distilled --search "beam(beam_size=8)" --resume
-      nmt distill --model Helsinki-NLP/opus-mt-en-de --input news.en --output data/distilled
+      nmt distill --model runs/teacher --data tatoeba --output data/distilled --search
+      "beam(beam_size=8)" --resume nmt distill --model Helsinki-NLP/opus-mt-en-de --input news.en
+      --output data/distilled
     """
     from nmt.data.pairs import open_text
     from nmt.evaluate.test_sets import files_of_name
@@ -66,10 +80,14 @@ def distill(
     parsed_shard = synthesis.parse_shard(shard)
     if input and (data or select):
         raise UsageError(
-            f"{'--data' if data else '--select'} does not apply to --input, which has no references", "leave it out"
+            f"{'--data' if data else '--select'} does not apply to --input, which has no"
+            " references",
+            "leave it out",
         )
     if not input and encoding_errors != "strict" and not any(map(files_of_name, test or ())):
-        raise UsageError("--encoding-errors is for --input", "use errors='replace' in files(...) of --data")
+        raise UsageError(
+            "--encoding-errors is for --input", "use errors='replace' in files(...) of --data"
+        )
     if input:
         open_text(input).close()
 
@@ -84,20 +102,35 @@ def distill(
     synthesis.check_options(output, resume, search, select, min_score, steps, ignored)
     teacher = load_translator(model, device, precision)
     filters = Filters(
-        (teacher.config.data.src, teacher.config.data.tgt), is_reversed=False, select=select, min_score=min_score,
-        clean=steps, ignore=ignored,
-    )  # fmt: skip
+        (teacher.config.data.src, teacher.config.data.tgt),
+        is_reversed=False,
+        select=select,
+        min_score=min_score,
+        clean=steps,
+        ignore=ignored,
+    )
     options = synthesis.Options(
-        "distill", output, search or teacher.config.search, filters, tuple(test or ()), parsed_shard, resume,
+        "distill",
+        output,
+        search or teacher.config.search,
+        filters,
+        tuple(test or ()),
+        parsed_shard,
+        resume,
         encoding_errors,
-    )  # fmt: skip
+    )
     synthesis.synthesize(
-        options, teacher, model, _source_text(teacher, data or [], input, encoding_errors),
+        options,
+        teacher,
+        model,
+        _source_text(teacher, data or [], input, encoding_errors),
         lambda first, build: corpus.distillation_command(first, output, build, data or ()),
-    )  # fmt: skip
+    )
 
 
-def _source_text(teacher: Translator, specs: list[str], input: Path | None, encoding_errors: str) -> SourceText:
+def _source_text(
+    teacher: Translator, specs: list[str], input: Path | None, encoding_errors: str
+) -> SourceText:
     from nmt.runs.run_info import check_data_is_known
     from nmt.synthetic.source_text import SourceText
 
@@ -110,5 +143,8 @@ def _source_text(teacher: Translator, specs: list[str], input: Path | None, enco
         return SourceText.from_corpora(specs or own.train, own.src, own.tgt)
     except DataError as error:
         if not specs:  # a pretrained model, or files that were moved
-            error.hint = f"that is the training data of {teacher.run}; name other text with --input or --data"
+            error.hint = (
+                f"that is the training data of {teacher.run}; name other text with --input or"
+                " --data"
+            )
         raise

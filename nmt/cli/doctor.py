@@ -12,18 +12,38 @@ from typing import Annotated, Any
 import typer
 
 INSTRUCTION_SETS = (
-    "avx2", "fma", "avx_vnni", "avx512f", "avx512bw", "avx512_vnni", "avx512_bf16", "amx_tile", "amx_bf16", "amx_int8",
-    "asimd", "asimddp", "bf16", "i8mm", "sve",
-)  # fmt: skip
+    "avx2",
+    "fma",
+    "avx_vnni",
+    "avx512f",
+    "avx512bw",
+    "avx512_vnni",
+    "avx512_bf16",
+    "amx_tile",
+    "amx_bf16",
+    "amx_int8",
+    "asimd",
+    "asimddp",
+    "bf16",
+    "i8mm",
+    "sve",
+)
 """CPU flags that affect the speed of matrix products, by their names in Linux."""
-OPTIONAL = ("ctranslate2", "matplotlib", "onnxruntime", "tensorboard", "transformers", "unbabel-comet")
+OPTIONAL = (
+    "ctranslate2",
+    "matplotlib",
+    "onnxruntime",
+    "tensorboard",
+    "transformers",
+    "unbabel-comet",
+)
 
 
 def doctor(json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
     """Show system information for bug reports.
 
-    Shows the CPU, the native engine, the measured speed of each precision, memory, GPU, directories and
-    package versions.
+    Shows the CPU, the native engine, the measured speed of each precision, memory, GPU, directories
+    and package versions.
 
     Examples:
       nmt doctor
@@ -49,34 +69,52 @@ def _system_info() -> dict[str, Any]:
     from nmt.runs.run_info import memory_gb
 
     flags = engine_library.cpu_flags().split()
-    engine, versions = f"not available: {native.unavailable_reason()}", [f"torch {torch.__version__}"]
+    engine, versions = (
+        f"not available: {native.unavailable_reason()}",
+        [f"torch {torch.__version__}"],
+    )
     if native.is_available():
         native.fastest_precision(ModelConfig())  # measures if necessary
         support = ("emulated", "in hardware", "in the matrix unit (AMX)")
         library = native.library()
-        types = ", ".join(f"{name} {support[library.hardware_support(i) - 1]}" for i, name in enumerate(native.TYPES))
+        types = ", ".join(
+            f"{name} {support[library.hardware_support(i) - 1]}"
+            for i, name in enumerate(native.TYPES)
+        )
         versions.append(engine_library.engine_id(*engine_library.compiler_command()))
         engine = f"compiled, {library.lanes()}-lane vectors; {types}"
     cpu = runtime.cpu_name()
     current = [f"; {cpu}; {version}; " for version in versions]
     rates = [
-        _format_rates(key, rates) for key, rates in autotune.cached_rates().items() if any(c in key for c in current)
+        _format_rates(key, rates)
+        for key, rates in autotune.cached_rates().items()
+        if any(c in key for c in current)
     ]
     gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     return {
         "nmt": f"{__version__}, Python {platform.python_version()}, {platform.platform()}",
         "CPU": f"{cpu}, {os.cpu_count()} logical CPUs, {runtime.num_threads()} threads",
-        "instruction sets": " ".join(name for name in INSTRUCTION_SETS if name in flags) or "unknown",
+        "instruction sets": (
+            " ".join(name for name in INSTRUCTION_SETS if name in flags) or "unknown"
+        ),
         "native engine": engine,
         "precision auto": rates or "not measured",
         "memory": f"{memory} GB" if (memory := memory_gb()) else "unknown",
-        "PyTorch": f"{torch.__version__}, {torch.get_num_threads()} threads, CUDA {torch.version.cuda or 'none'}",
+        "PyTorch": (
+            f"{torch.__version__}, {torch.get_num_threads()} threads, CUDA"
+            f" {torch.version.cuda or 'none'}"
+        ),
         "GPU": gpus or "none",
-        "directories": [f"{name} {_describe_directory(find)}" for name, find in (
-            ("data", paths.data_dir), ("runs", paths.runs_dir), ("cache", paths.cache_dir),
-        )],
+        "directories": [
+            f"{name} {_describe_directory(find)}"
+            for name, find in (
+                ("data", paths.data_dir),
+                ("runs", paths.runs_dir),
+                ("cache", paths.cache_dir),
+            )
+        ],
         "packages": [f"{name} {_version(name)}" for name in OPTIONAL],
-    }  # fmt: skip
+    }
 
 
 def _format_rates(key: str, rates: dict[str, float]) -> str:

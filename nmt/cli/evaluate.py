@@ -42,7 +42,11 @@ def evaluate(
     ter: TerOption = False,
     comet: Annotated[
         str,
-        typer.Option(metavar="MODEL", help="COMET with this model, e.g. Unbabel/wmt22-comet-da.", show_default=False),
+        typer.Option(
+            metavar="MODEL",
+            help="COMET with this model, e.g. Unbabel/wmt22-comet-da.",
+            show_default=False,
+        ),
     ] = "",
     src: SourceOption = None,
     ref: ReferencesOption = None,
@@ -52,7 +56,9 @@ def evaluate(
     search: SearchOption = "",
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="Directory for hypotheses and reports.", show_default="RUN/eval"),
+        typer.Option(
+            "--output", "-o", help="Directory for hypotheses and reports.", show_default="RUN/eval"
+        ),
     ] = None,
     resamples: ResamplesOption = 1000,
     json_: Annotated[bool, typer.Option("--json", help="Print the scores as JSON.")] = False,
@@ -62,10 +68,10 @@ def evaluate(
 ) -> None:
     """Translate test sets and report BLEU, chrF and TER with confidence intervals, and COMET.
 
-    The default is BLEU on data.test of the config, or on the test split of the first training corpus; imported models
-    need --test, or --src and --ref. Scores are computed by sacreBLEU on cased, detokenized text and printed with their
-    signatures; TER ignores case, and COMET uses the first reference only. Hypotheses and a JSON report are written to a
-    directory.
+    The default is BLEU on data.test of the config, or on the test split of the first training
+    corpus; imported models need --test, or --src and --ref. Scores are computed by sacreBLEU on
+    cased, detokenized text and printed with their signatures; TER ignores case, and COMET uses the
+    first reference only. Hypotheses and a JSON report are written to a directory.
 
     Examples:
       nmt evaluate
@@ -76,7 +82,9 @@ def evaluate(
     """
     check_test_options(src, ref, test)
     if model and len(model) > 1 and output is None:
-        raise UsageError("an ensemble has no directory for hypotheses and report", "name one with --output")
+        raise UsageError(
+            "an ensemble has no directory for hypotheses and report", "name one with --output"
+        )
 
     import json
 
@@ -93,7 +101,9 @@ def evaluate(
     check_file_names(test_sets)
     for test_set in test_sets:
         data = translator.config.data
-        warning = swap_warning(test_set.name, test_set.sources, test_set.references[0], (data.src, data.tgt))
+        warning = swap_warning(
+            test_set.name, test_set.sources, test_set.references[0], (data.src, data.tgt)
+        )
         if warning:
             log(warning)
     metrics = [name for name, is_set in {"bleu": bleu, "chrf": chrf, "ter": ter}.items() if is_set]
@@ -105,7 +115,14 @@ def evaluate(
     evaluations = []
     for test_set in test_sets:
         evaluation = evaluate_test_set(
-            translator, test_set, spec, directory, metrics, resamples=resamples, comet=comet, models=model or ()
+            translator,
+            test_set,
+            spec,
+            directory,
+            metrics,
+            resamples=resamples,
+            comet=comet,
+            models=model or (),
         )
         evaluations.append(evaluation)
         if not json_:
@@ -123,4 +140,8 @@ def _default_output(translator: Translator, model: Path | None) -> Path:
 
     directory = pretrained.output_dir(translator.run) / "eval"
     checkpoint = translator.checkpoint.resolve()
-    return directory / checkpoint.name if model is not None and model.resolve() == checkpoint else directory
+    return (
+        directory / checkpoint.name
+        if model is not None and model.resolve() == checkpoint
+        else directory
+    )

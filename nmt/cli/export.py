@@ -10,11 +10,17 @@ import typer
 
 def export(
     run: Annotated[
-        Path, typer.Argument(help="Run or checkpoint directory, or the name of a pretrained or published model.")
+        Path,
+        typer.Argument(
+            help="Run or checkpoint directory, or the name of a pretrained or published model."
+        ),
     ],
-    to: Annotated[str, typer.Option(help="Format: ctranslate2, safetensors, onnx or transformers.")],
+    to: Annotated[
+        str, typer.Option(help="Format: ctranslate2, safetensors, onnx or transformers.")
+    ],
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Output directory.", show_default="RUN/FORMAT")
+        Path | None,
+        typer.Option("--output", "-o", help="Output directory.", show_default="RUN/FORMAT"),
     ] = None,
     verify_with: Annotated[
         Path | None,
@@ -24,13 +30,18 @@ def export(
         ),
     ] = None,
     min_agreement: Annotated[
-        float, typer.Option(help="Minimum share of identical translations (0.99: 99%), else the export is discarded.")
+        float,
+        typer.Option(
+            help=(
+                "Minimum share of identical translations (0.99: 99%), else the export is discarded."
+            )
+        ),
     ] = 0.99,
 ) -> None:
     """Export a model and verify that it reproduces the translations.
 
-    Translates sentences with both models, with greedy search in float32. Reports the share of identical translations,
-    and the size and speed of both models.
+    Translates sentences with both models, with greedy search in float32. Reports the share of
+    identical translations, and the size and speed of both models.
 
     Examples:
       nmt export runs/multi30k --to ctranslate2
@@ -47,7 +58,9 @@ def export(
         "identical": f"{result.agreement:.1%}",
         "BLEU": f"{result.bleu:.1f} against nmt's translations",
         "size": f"{exported.num_bytes / 1e6:,.1f} MB; nmt {original.num_bytes / 1e6:,.1f} MB",
-        "speed": "{:,.0f} target tokens/s; nmt {:,.0f}".format(*map(result.tokens_per_second, (exported, original))),
+        "speed": "{:,.0f} target tokens/s; nmt {:,.0f}".format(
+            *map(result.tokens_per_second, (exported, original))
+        ),
     }.items():
         typer.echo(f"{name:<11}{text}")
     if difference := result.first_difference():

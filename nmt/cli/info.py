@@ -13,7 +13,8 @@ WIDTH = 120
 
 def info(
     run: Annotated[
-        Path | None, typer.Argument(help="Run, or name of a model.", show_default="the newest under runs/")
+        Path | None,
+        typer.Argument(help="Run, or name of a model.", show_default="the newest under runs/"),
     ] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print all information as JSON.")] = False,
 ) -> None:
@@ -46,11 +47,17 @@ def info(
         for i, line in enumerate(lines):
             label = "" if i else subject
             text = textwrap.fill(
-                line, WIDTH, initial_indent=f"{label:<11}", subsequent_indent=" " * 11, break_long_words=False,
+                line,
+                WIDTH,
+                initial_indent=f"{label:<11}",
+                subsequent_indent=" " * 11,
+                break_long_words=False,
                 break_on_hyphens=False,
-            )  # fmt: skip
+            )
             typer.echo(escape_control(text))
     if license_of_weights:
         typer.echo(escape_control(f"{'license':<11}{license_of_weights} (weights)"))
     if pretrained_dir:
-        typer.echo(f"{'card':<11}see README.md in that directory for the training history and evaluation")
+        typer.echo(
+            f"{'card':<11}see README.md in that directory for the training history and evaluation"
+        )

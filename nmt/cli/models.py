@@ -11,14 +11,22 @@ from nmt.jobs.output import show
 
 
 def models(
-    src: Annotated[str, typer.Option(metavar="LANG", help="Source language.", show_default="all")] = "",
-    tgt: Annotated[str, typer.Option(metavar="LANG", help="Target language.", show_default="all")] = "",
-    json_: Annotated[bool, typer.Option("--json", help="Print JSON, with chrF and the sources of the values.")] = False,
+    src: Annotated[
+        str, typer.Option(metavar="LANG", help="Source language.", show_default="all")
+    ] = "",
+    tgt: Annotated[
+        str, typer.Option(metavar="LANG", help="Target language.", show_default="all")
+    ] = "",
+    json_: Annotated[
+        bool, typer.Option("--json", help="Print JSON, with chrF and the sources of the values.")
+    ] = False,
 ) -> None:
-    """List models to translate with: pretrained and imported ones on disk, and published ones to download.
+    """List models to translate with: pretrained and imported ones on disk, and published ones to
+    download.
 
-    Every command accepts the names for --model. A published model is imported to runs/NAME on first use. Other MarianMT
-    models of the Hugging Face Hub work in the same way: --model OWNER/NAME. Scores are BLEU as published.
+    Every command accepts the names for --model. A published model is imported to runs/NAME on first
+    use. Other MarianMT models of the Hugging Face Hub work in the same way: --model OWNER/NAME.
+    Scores are BLEU as published.
 
     Examples:
       nmt models --src en
@@ -42,5 +50,8 @@ def models(
         license_ = " ".join(model.license.split())
         rows.append([model.name, f"{model.src}-{model.tgt}", size, license_, on_disk, scores])
     if not found:
-        log("no known model for these languages; --model OWNER/NAME uses any MarianMT model of the Hugging Face Hub")
+        log(
+            "no known model for these languages; --model OWNER/NAME uses any MarianMT model of the"
+            " Hugging Face Hub"
+        )
     show("\n".join(map(escape_control, format_table(rows))))

@@ -19,38 +19,58 @@ if TYPE_CHECKING:
 
 ConfigOption = Annotated[
     str,
-    typer.Option("--config", "-c", help="YAML file, or the name of a built-in config such as quickstart or multi30k."),
+    typer.Option(
+        "--config",
+        "-c",
+        help="YAML file, or the name of a built-in config such as quickstart or multi30k.",
+    ),
 ]
 SetOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--set", metavar="KEY=VALUE", help="Override a config option, e.g. train.steps=1000; may be repeated."
+        "--set",
+        metavar="KEY=VALUE",
+        help="Override a config option, e.g. train.steps=1000; may be repeated.",
     ),
 ]
 ModelOption = Annotated[
     Path | None,
     typer.Option(
-        "--model", "-m",
-        help="Run or checkpoint directory, or the name of a pretrained (en-de-small, de-en-small) or published model.",
+        "--model",
+        "-m",
+        help=(
+            "Run or checkpoint directory, or the name of a pretrained (en-de-small, de-en-small) or"
+            " published model."
+        ),
         show_default="the newest run",
     ),
-]  # fmt: skip
-MODELS_HELP = "Run or checkpoint directory, or the name of a pretrained or published model; repeat to ensemble."
+]
+MODELS_HELP = (
+    "Run or checkpoint directory, or the name of a pretrained or published model; repeat to"
+    " ensemble."
+)
 ModelsOption = Annotated[
-    list[Path] | None, typer.Option("--model", "-m", help=MODELS_HELP, show_default="the newest run")
+    list[Path] | None,
+    typer.Option("--model", "-m", help=MODELS_HELP, show_default="the newest run"),
 ]
 DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
 AUTO_PRECISION_HELP = "auto: the faster of fp32 and bf16; on a GPU, bf16 if it has bf16 units."
 SearchPrecisionOption = Annotated[
     str, typer.Option("--precision", help=f"auto, fp32, bf16, fp16 or int8. {AUTO_PRECISION_HELP}")
 ]
-PrecisionOption = Annotated[str, typer.Option(help=f"auto, fp32, bf16 or fp16. {AUTO_PRECISION_HELP}")]
+PrecisionOption = Annotated[
+    str, typer.Option(help=f"auto, fp32, bf16 or fp16. {AUTO_PRECISION_HELP}")
+]
 SearchOption = Annotated[
-    str, typer.Option(help="Decoding algorithm, e.g. greedy or beam(beam_size=8).", show_default="the model's")
+    str,
+    typer.Option(
+        help="Decoding algorithm, e.g. greedy or beam(beam_size=8).", show_default="the model's"
+    ),
 ]
 BeamSizeOption = Annotated[int | None, typer.Option(help="Beam size.", show_default="the model's")]
 LengthPenaltyOption = Annotated[
-    float | None, typer.Option(help="Length-penalty exponent α (0 = none).", show_default="the model's")
+    float | None,
+    typer.Option(help="Length-penalty exponent α (0 = none).", show_default="the model's"),
 ]
 BleuOption = Annotated[bool, typer.Option("--bleu", help="Report BLEU.")]
 ChrfOption = Annotated[bool, typer.Option("--chrf", help="Report chrF2.")]
@@ -58,13 +78,18 @@ TerOption = Annotated[bool, typer.Option("--ter", help="Report translation edit 
 SourceOption = Annotated[Path | None, typer.Option(help="Source file of a custom test set.")]
 ReferencesOption = Annotated[
     list[Path] | None,
-    typer.Option("--ref", help="Reference file of a custom test set; repeat for multiple references."),
+    typer.Option(
+        "--ref", help="Reference file of a custom test set; repeat for multiple references."
+    ),
 ]
 TestsOption = Annotated[
     list[str] | None,
-    typer.Option("--test", show_default="the model's",
-                 help="sacreBLEU test set (wmt14, ...) or corpus (tatoeba, ...); may be repeated."),
-]  # fmt: skip
+    typer.Option(
+        "--test",
+        show_default="the model's",
+        help="sacreBLEU test set (wmt14, ...) or corpus (tatoeba, ...); may be repeated.",
+    ),
+]
 
 
 def check_seed(resamples: int) -> int:
@@ -78,7 +103,10 @@ def check_seed(resamples: int) -> int:
 ResamplesOption = Annotated[
     int,
     typer.Option(
-        min=0, max=1_000_000, callback=check_seed, help="Bootstrap resamples for confidence intervals; 0 disables them."
+        min=0,
+        max=1_000_000,
+        callback=check_seed,
+        help="Bootstrap resamples for confidence intervals; 0 disables them.",
     ),
 ]
 
@@ -90,7 +118,12 @@ def _check_encoding_errors(value: str) -> str:
 
 
 EncodingErrorsOption = Annotated[
-    str, typer.Option("--encoding-errors", callback=_check_encoding_errors, help="On invalid UTF-8: strict or replace.")
+    str,
+    typer.Option(
+        "--encoding-errors",
+        callback=_check_encoding_errors,
+        help="On invalid UTF-8: strict or replace.",
+    ),
 ]
 
 
@@ -130,45 +163,62 @@ def check_file_names(tests: list[TestSet]) -> None:
 
     names = [safe_filename(test.name) for test in tests]
     if same := [name for name in names if names.count(name) > 1]:
-        raise UsageError(f"two test sets have the file name {same[0]}", "use them one by one, with other outputs")
+        raise UsageError(
+            f"two test sets have the file name {same[0]}", "use them one by one, with other outputs"
+        )
 
 
 def search_spec(
-    search: str, default: str, beam_size: int | None, top_beams: int | None, length_penalty: float | None
+    search: str,
+    default: str,
+    beam_size: int | None,
+    top_beams: int | None,
+    length_penalty: float | None,
 ) -> str:
     """Combine the search options into one spec string.
 
     Args:
         search: --search; an error if beam-search options are given and this is not a beam search.
-        default: the search in the model's config; beam-search options replace a search other than beam search.
+        default: the search in the model's config; beam-search options replace a search other than
+            beam search.
         beam_size: --beam-size.
         top_beams: --top-beams; increases the default beam size if necessary.
         length_penalty: --length-penalty.
 
     Raises:
         ConfigError: the search has an invalid option.
-        UsageError: the length penalty is not finite, or --search does not support the other options.
+        UsageError: the length penalty is not finite, or --search does not support the other
+            options.
     """
     from nmt.search import SEARCHES, parse_search
     from nmt.search.beam import BeamOptions
 
     if length_penalty is not None and not math.isfinite(length_penalty):
-        raise UsageError(f"--length-penalty must be a number, got {length_penalty}", "a typical value is 1.0")
+        raise UsageError(
+            f"--length-penalty must be a number, got {length_penalty}", "a typical value is 1.0"
+        )
     overrides = {"beam_size": beam_size, "top_beams": top_beams, "length_penalty": length_penalty}
     overrides = {key: value for key, value in overrides.items() if value is not None}
     spec = search or default
     name, options = parse(spec)
     kind = SEARCHES.get(name)
     if not (isinstance(kind, type) and issubclass(kind, BeamOptions)):
-        equals_greedy = overrides.keys() <= {"beam_size", "top_beams"} and set(overrides.values()) == {1}
+        equals_greedy = overrides.keys() <= {"beam_size", "top_beams"} and set(
+            overrides.values()
+        ) == {1}
         if not overrides or (name == "greedy" and equals_greedy):
             return spec
         if search:
-            raise UsageError(f"--search {search} is not a beam search", "leave out --search or the beam search options")
+            raise UsageError(
+                f"--search {search} is not a beam search",
+                "leave out --search or the beam search options",
+            )
         name, options = "beam", {}
     options |= overrides
     if top_beams and beam_size is None:
-        chosen: Any = parse_search(format_spec(name, {key: options[key] for key in options if key != "top_beams"}))
+        chosen: Any = parse_search(
+            format_spec(name, {key: options[key] for key in options if key != "top_beams"})
+        )
         if top_beams > chosen.beam_size:
             groups = getattr(chosen, "groups", 1)  # of a diverse search
             options["beam_size"] = -(-top_beams // groups) * groups

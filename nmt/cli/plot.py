@@ -15,11 +15,15 @@ from nmt.viz import learning_curves
 if TYPE_CHECKING:
     from nmt.model.positions import EncodingTable, PositionEncoding
 
-OutputOption = Annotated[Path, typer.Option("--output", "-o", help="Output image: .png, .svg or .pdf.")]
+OutputOption = Annotated[
+    Path, typer.Option("--output", "-o", help="Output image: .png, .svg or .pdf.")
+]
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Plot learning curves or position encodings. Requires matplotlib (pip install matplotlib).",
+    help=(
+        "Plot learning curves or position encodings. Requires matplotlib (pip install matplotlib)."
+    ),
 )
 
 
@@ -47,19 +51,34 @@ def curves(
 @app.command()
 def positions(
     encodings: Annotated[
-        list[str] | None, typer.Argument(help="Position encodings, optionally with options.", show_default="sinusoidal")
+        list[str] | None,
+        typer.Argument(
+            help="Position encodings, optionally with options.", show_default="sinusoidal"
+        ),
     ] = None,
-    model: Annotated[Path | None, typer.Option("--model", "-m", help="Model whose position encoding to plot.")] = None,
+    model: Annotated[
+        Path | None, typer.Option("--model", "-m", help="Model whose position encoding to plot.")
+    ] = None,
     output: OutputOption = Path("positions.png"),
     length: Annotated[int, typer.Option(min=2, max=4096, help="Number of positions to plot.")] = 64,
-    decoder: Annotated[bool, typer.Option("--decoder", help="Plot the causal encoding of the decoder.")] = False,
-    layer: Annotated[int, typer.Option(min=1, max=100, help="Layer, for encodings that differ between layers.")] = 1,
-    dim: Annotated[int | None, typer.Option(min=2, max=4096, help="Model dimension.", show_default="128")] = None,
+    decoder: Annotated[
+        bool, typer.Option("--decoder", help="Plot the causal encoding of the decoder.")
+    ] = False,
+    layer: Annotated[
+        int, typer.Option(min=1, max=100, help="Layer, for encodings that differ between layers.")
+    ] = 1,
+    dim: Annotated[
+        int | None, typer.Option(min=2, max=4096, help="Model dimension.", show_default="128")
+    ] = None,
     heads: Annotated[
-        int | None, typer.Option(min=1, max=64, help="Number of attention heads; must divide --dim.", show_default="4")
+        int | None,
+        typer.Option(
+            min=1, max=64, help="Number of attention heads; must divide --dim.", show_default="4"
+        ),
     ] = None,
 ) -> None:
-    """Plot position encodings: a heat map, single dimensions or heads, and the similarity of positions.
+    """Plot position encodings: a heat map, single dimensions or heads, and the similarity of
+    positions.
 
     Trainable encodings are plotted at initialization, unless --model is set.
 
@@ -72,19 +91,27 @@ def positions(
 
     if model is not None and (encodings or dim is not None or heads is not None):
         raise UsageError(
-            "--model cannot be combined with encodings, --dim or --heads", "leave them out to plot those of the model"
+            "--model cannot be combined with encodings, --dim or --heads",
+            "leave them out to plot those of the model",
         )
     if model is not None:
         modules = _load(model, decoder)
     else:
         modules = _build(encodings or ["sinusoidal"], dim or 128, heads or 4, layer, decoder)
-    position_plots.draw({name: _table(name, module, length, layer) for name, module in modules.items()}, output)
+    position_plots.draw(
+        {name: _table(name, module, length, layer) for name, module in modules.items()}, output
+    )
     if model is None and any(list(module.parameters()) for module in modules.values()):
-        log("trainable encodings are plotted at initialization; use --model RUN to plot learned ones")
+        log(
+            "trainable encodings are plotted at initialization; use --model RUN to plot learned"
+            " ones"
+        )
     typer.echo(output)
 
 
-def _build(specs: list[str], dim: int, heads: int, layer: int, decoder: bool) -> dict[str, PositionEncoding]:
+def _build(
+    specs: list[str], dim: int, heads: int, layer: int, decoder: bool
+) -> dict[str, PositionEncoding]:
     import torch
 
     from nmt.core.registry import resolve
@@ -92,7 +119,8 @@ def _build(specs: list[str], dim: int, heads: int, layer: int, decoder: bool) ->
 
     if dim % heads or dim % 2:
         raise ConfigError(
-            f"--dim must be even and a multiple of --heads, got {dim} and {heads}", "for example --dim 128 --heads 4"
+            f"--dim must be even and a multiple of --heads, got {dim} and {heads}",
+            "for example --dim 128 --heads 4",
         )
     torch.manual_seed(1)
     stack = StackSpec(dim, heads, layer, causal=decoder)
@@ -105,7 +133,9 @@ def _load(path: Path, decoder: bool) -> dict[str, PositionEncoding]:
 
     loaded = discovery.load(path)
     if not isinstance(loaded.model, Transformer):
-        raise UsageError(f"{path} is a recurrent model without position encoding", "choose a Transformer")
+        raise UsageError(
+            f"{path} is a recurrent model without position encoding", "choose a Transformer"
+        )
     module = loaded.model.target_positions if decoder else loaded.model.source_positions
     return {f"{path}: {loaded.config.model.position_encoding}": module}
 
@@ -114,11 +144,16 @@ def _table(name: str, module: PositionEncoding, length: int, layer: int) -> Enco
     import torch
 
     if layer > module.stack.layers:
-        raise UsageError(f"there is no layer {layer}", f"--layer must be at most {module.stack.layers}")
+        raise UsageError(
+            f"there is no layer {layer}", f"--layer must be at most {module.stack.layers}"
+        )
     if module.max_positions and length > module.max_positions:
         log(f"{name}: plotting all {module.max_positions} positions")
     with torch.inference_mode():
         table = module.eval().table(min(length, module.max_positions or length), layer - 1)
     if table is None:
-        raise UsageError(f"'{name}' has nothing to plot", "for example nmt plot positions sinusoidal rotary alibi")
+        raise UsageError(
+            f"'{name}' has nothing to plot",
+            "for example nmt plot positions sinusoidal rotary alibi",
+        )
     return table

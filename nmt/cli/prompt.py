@@ -17,7 +17,8 @@ MAX_HISTORY_LINES = 1000
 
 
 def run_prompt(translate_line: Callable[[str], list[str]]) -> None:
-    """Print the translations of each line until the end of input (Ctrl-D). Ctrl-C cancels the current line."""
+    """Print the translations of each line until the end of input (Ctrl-D). Ctrl-C cancels the
+    current line."""
     _load_history()
     if isinstance(sys.stdin, io.TextIOWrapper):
         sys.stdin.reconfigure(errors="replace")  # a typo in the encoding must not end the prompt
@@ -43,7 +44,11 @@ def _load_history() -> None:
     except ImportError:  # optional in Python
         return
     try:
-        history = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "nmt" / "history"
+        history = (
+            Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
+            / "nmt"
+            / "history"
+        )
     except RuntimeError:  # there is no home directory
         return
     readline.set_history_length(MAX_HISTORY_LINES)

@@ -16,25 +16,34 @@ from nmt.jobs.output import OUTPUT_FORMATS, open_output
 
 
 def score(
-    src: Annotated[Path, typer.Option(help="Source file with one sentence per line.", show_default=False)],
+    src: Annotated[
+        Path, typer.Option(help="Source file with one sentence per line.", show_default=False)
+    ],
     tgt: Annotated[Path, typer.Option(help="Target file, aligned by line.", show_default=False)],
     model: ModelsOption = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Output file.", show_default="standard output")
+        Path | None,
+        typer.Option("--output", "-o", help="Output file.", show_default="standard output"),
     ] = None,
     per_token: Annotated[
-        bool, typer.Option("--per-token", help="Divide by the number of target tokens, including the end token.")
+        bool,
+        typer.Option(
+            "--per-token", help="Divide by the number of target tokens, including the end token."
+        ),
     ] = False,
     format: Annotated[
-        str, typer.Option(help="Output format: text, or jsonl with token log-probabilities and word alignments.")
+        str,
+        typer.Option(
+            help="Output format: text, or jsonl with token log-probabilities and word alignments."
+        ),
     ] = "text",
     device: DeviceOption = "auto",
     encoding_errors: EncodingErrorsOption = "strict",
 ) -> None:
     """Score given translations with a model (log p(target | source)).
 
-    Prints one log-probability in nats per line, computed in float32. Use scores to filter noisy parallel data or to
-    rank translations.
+    Prints one log-probability in nats per line, computed in float32. Use scores to filter noisy
+    parallel data or to rank translations.
 
     Examples:
       nmt score --src test.en --tgt test.de
@@ -56,7 +65,11 @@ def score(
         for (source, target), translation in zip(inputs, translator.score(pairs), strict=True):
             value = translation.log_prob / (max(1, len(translation.tokens)) if per_token else 1)
             if format == "jsonl":
-                details = {key: field for key, field in asdict(translation).items() if key not in ("text", "score")}
+                details = {
+                    key: field
+                    for key, field in asdict(translation).items()
+                    if key not in ("text", "score")
+                }
                 record = {"source": source, "target": target, "score": value, **details}
                 write(json.dumps(record, ensure_ascii=False))
             else:

@@ -14,9 +14,11 @@ from nmt.cli.options import DeviceOption, SearchOption, SearchPrecisionOption
 from nmt.core.errors import UsageError
 
 PACKAGES = {
-    "starlette": "starlette", "uvicorn": "uvicorn", "python_multipart": "python-multipart",
+    "starlette": "starlette",
+    "uvicorn": "uvicorn",
+    "python_multipart": "python-multipart",
     "prometheus_client": "prometheus-client",
-}  # fmt: skip
+}
 """Modules that the server needs, and the packages that contain them."""
 
 
@@ -26,44 +28,77 @@ def serve(
         typer.Option(
             "--model",
             "-m",
-            help="Run or checkpoint directory, or the name of a pretrained or published model; repeat for further "
-            "language pairs.",
+            help=(
+                "Run or checkpoint directory, or the name of a pretrained or published model;"
+                " repeat for further "
+                "language pairs."
+            ),
             show_default="en-de-small and de-en-small",
         ),
     ] = None,
-    host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for all networks.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 selects a free one.")] = 5000,
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; 0.0.0.0 for all networks.")
+    ] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port to listen on; 0 selects a free one.")
+    ] = 5000,
     search: SearchOption = "",
-    confidence: Annotated[bool, typer.Option(help="Estimate the quality of each translation (slower).")] = True,
-    max_length: Annotated[int, typer.Option(min=1, help="Maximum number of characters in a request.")] = 10_000,
-    max_file_length: Annotated[int, typer.Option(min=1, help="Maximum number of characters in a file.")] = 200_000,
-    max_body: Annotated[float, typer.Option(min=0.01, max=1000, help="Maximum size of a file upload, in MB.")] = 10,
+    confidence: Annotated[
+        bool, typer.Option(help="Estimate the quality of each translation (slower).")
+    ] = True,
+    max_length: Annotated[
+        int, typer.Option(min=1, help="Maximum number of characters in a request.")
+    ] = 10_000,
+    max_file_length: Annotated[
+        int, typer.Option(min=1, help="Maximum number of characters in a file.")
+    ] = 200_000,
+    max_body: Annotated[
+        float, typer.Option(min=0.01, max=1000, help="Maximum size of a file upload, in MB.")
+    ] = 10,
     rate_limit: Annotated[
         int,
         typer.Option(
-            min=0, max=1_000_000, help="Maximum number of requests per minute of a client or API key; 0: no limit."
+            min=0,
+            max=1_000_000,
+            help="Maximum number of requests per minute of a client or API key; 0: no limit.",
         ),
     ] = 0,
     max_concurrent: Annotated[
-        int, typer.Option(min=1, help="Maximum number of requests that are translated or wait at a time.")
+        int,
+        typer.Option(
+            min=1, help="Maximum number of requests that are translated or wait at a time."
+        ),
     ] = 100,
-    max_batch: Annotated[int, typer.Option(min=1, max=1024, help="Maximum number of lines translated together.")] = 64,
+    max_batch: Annotated[
+        int, typer.Option(min=1, max=1024, help="Maximum number of lines translated together.")
+    ] = 64,
     api_keys: Annotated[
         Path | None,
-        typer.Option(help="File with API keys, one per line; requests to translate or detect need one of them."),
+        typer.Option(
+            help=(
+                "File with API keys, one per line; requests to translate or detect need one of"
+                " them."
+            )
+        ),
     ] = None,
     trusted_proxy: Annotated[
         list[str] | None,
         typer.Option(
             metavar="ADDRESS",
-            help="Reverse proxy whose X-Forwarded-For is used: an address, a network or *; may be repeated.",
+            help=(
+                "Reverse proxy whose X-Forwarded-For is used: an address, a network or *; may be"
+                " repeated."
+            ),
         ),
     ] = None,
     allow_host: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="Name in the URL of the server, for example behind a proxy, or * for any; may be repeated.",
+            help=(
+                "Name in the URL of the server, for example behind a proxy, or * for any; may be"
+                " repeated."
+            ),
             show_default="this machine and --host",
         ),
     ] = None,
@@ -71,7 +106,10 @@ def serve(
         list[str] | None,
         typer.Option(
             metavar="ORIGIN",
-            help="Site whose pages may use the server, such as https://example.org, or * for all; may be repeated.",
+            help=(
+                "Site whose pages may use the server, such as https://example.org, or * for all;"
+                " may be repeated."
+            ),
             show_default="* with --api-keys, otherwise none",
         ),
     ] = None,
@@ -80,9 +118,9 @@ def serve(
 ) -> None:
     """Serve translations over HTTP, with the API of LibreTranslate and a page at /.
 
-    Requests that arrive together are translated together. Stop the server with Ctrl-C, SIGTERM or SIGHUP: it
-    finishes the requests that it has received. Requires additional packages: pip install starlette uvicorn
-    python-multipart prometheus-client.
+    Requests that arrive together are translated together. Stop the server with Ctrl-C, SIGTERM or
+    SIGHUP: it finishes the requests that it has received. Requires additional packages: pip install
+    starlette uvicorn python-multipart prometheus-client.
 
     Examples:
       nmt serve
@@ -106,7 +144,9 @@ def serve(
         parse_search(search)
     proxies = [_parse_proxy(address) for address in trusted_proxy or ()]
     keys: frozenset[bytes] = read_keys(api_keys) if api_keys else frozenset()
-    limits = Limits(max_length, round(max_body * 1e6), max_file_length, rate_limit, max_concurrent, keys=keys)
+    limits = Limits(
+        max_length, round(max_body * 1e6), max_file_length, rate_limit, max_concurrent, keys=keys
+    )
     access = Access.parse(host, allow_host or (), cors or ([ANY] if keys else []))
     paths = model or [Path(name) for name in pretrained.DIRECTIONS]
     with http.listen(host, port) as listener:
@@ -119,7 +159,9 @@ def serve(
         log(f"listening on {http.url(listener)}; press Ctrl-C to stop")
         http.serve(http.make_server(create_app(service, limits, access), proxies), listener)
     log("stopped")
-    os._exit(0)  # without waiting for a thread that works on a request that has exceeded SHUTDOWN_TIMEOUT
+    os._exit(
+        0
+    )  # without waiting for a thread that works on a request that has exceeded SHUTDOWN_TIMEOUT
 
 
 def _parse_proxy(address: str) -> str:
@@ -140,4 +182,6 @@ def _parse_proxy(address: str) -> str:
 def _check_packages() -> None:
     if missing := [package for module, package in PACKAGES.items() if find_spec(module) is None]:
         verb = "are" if len(missing) > 1 else "is"
-        raise UsageError(f"{' and '.join(missing)} {verb} not installed", f"pip install {' '.join(missing)}")
+        raise UsageError(
+            f"{' and '.join(missing)} {verb} not installed", f"pip install {' '.join(missing)}"
+        )

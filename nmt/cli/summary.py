@@ -32,7 +32,8 @@ def summary(
 ) -> None:
     """Show a model's layers, shapes and parameter counts.
 
-    Use --config to see the model of a config before training. Its vocabulary has tokenizer.vocab_size tokens.
+    Use --config to see the model of a config before training. Its vocabulary has
+    tokenizer.vocab_size tokens.
 
     Examples:
       nmt summary runs/quickstart
@@ -43,7 +44,9 @@ def summary(
     from dataclasses import asdict
 
     if model is not None and (config or set_):
-        raise UsageError("pass either a model, or --config and --set", "for example nmt summary runs/quickstart")
+        raise UsageError(
+            "pass either a model, or --config and --set", "for example nmt summary runs/quickstart"
+        )
     from nmt.core.config import config_io
     from nmt.model.build import build_model
     from nmt.model.summary import summarize
@@ -55,7 +58,11 @@ def summary(
         resolved = config_io.load(config_io.find(config or "quickstart"), set_ or [])
         module = build_model(resolved.model, resolved.tokenizer.vocab_size)
     model_parts = summarize(module)
-    show(json.dumps([asdict(part) for part in model_parts], indent=2) if json_ else _table(module, model_parts))
+    show(
+        json.dumps([asdict(part) for part in model_parts], indent=2)
+        if json_
+        else _table(module, model_parts)
+    )
 
 
 def _table(model: Seq2Seq, model_parts: list[LayerSummary]) -> str:
@@ -68,10 +75,16 @@ def _table(model: Seq2Seq, model_parts: list[LayerSummary]) -> str:
         repeats = [*repeats[: part.depth], part.times]
         count = part.parameters * math.prod(repeats)
         repeated = f"{part.times} x {part.parameters:,}" if part.times > 1 else ""
-        rows.append([
-            "  " * part.depth + part.name, " x ".join(map(str, part.weight)), _format_shape(part.output), f"{count:,}",
-            f"{count / total:.1%}", "  ".join(filter(None, (part.kind, repeated))),
-        ])  # fmt: skip
+        rows.append(
+            [
+                "  " * part.depth + part.name,
+                " x ".join(map(str, part.weight)),
+                _format_shape(part.output),
+                f"{count:,}",
+                f"{count / total:.1%}",
+                "  ".join(filter(None, (part.kind, repeated))),
+            ]
+        )
     layer_sharing = model.config.layer_sharing if model.config.arch == "transformer" else 1
     totals = f"{total:,} parameters, {4 * total / 1e6:,.1f} MB in float32"
     if layer_sharing > 1:

@@ -15,39 +15,56 @@ from nmt.jobs.output import show
 if TYPE_CHECKING:
     from nmt.train.sweep import RunResult, SummaryRow
 
-SCORE_LABELS = {"valid_loss": "valid loss", "valid_bleu": "valid BLEU", "BLEU": "test BLEU", "chrF2": "test chrF2"}
+SCORE_LABELS = {
+    "valid_loss": "valid loss",
+    "valid_bleu": "valid BLEU",
+    "BLEU": "test BLEU",
+    "chrF2": "test chrF2",
+}
 
 
 def sweep(
     grid: Annotated[
         list[str],
-        typer.Option("--grid", metavar="KEY=V1,V2", help="Values of a config option; repeat for more options."),
+        typer.Option(
+            "--grid",
+            metavar="KEY=V1,V2",
+            help="Values of a config option; repeat for more options.",
+        ),
     ],
     config: ConfigOption = "quickstart",
     set_: SetOption = None,
     seeds: Annotated[
-        int, typer.Option(min=1, max=1000, help="Number of runs per combination, with seeds 1, 2, ...")
+        int,
+        typer.Option(min=1, max=1000, help="Number of runs per combination, with seeds 1, 2, ..."),
     ] = 1,
     run: Annotated[
-        Path | None, typer.Option("--run", help="Directory of the sweep.", show_default="runs/CONFIG-sweep")
+        Path | None,
+        typer.Option("--run", help="Directory of the sweep.", show_default="runs/CONFIG-sweep"),
     ] = None,
     time_limit: Annotated[
-        str | None, typer.Option(help="Wall-clock limit of each run: 90s, 30m, 2h.", show_default=False)
+        str | None,
+        typer.Option(help="Wall-clock limit of each run: 90s, 30m, 2h.", show_default=False),
     ] = None,
-    jobs: Annotated[int, typer.Option(min=1, max=1000, help="Number of runs at the same time.")] = 1,
+    jobs: Annotated[
+        int, typer.Option(min=1, max=1000, help="Number of runs at the same time.")
+    ] = 1,
     device: DeviceOption = "auto",
     json_: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,
 ) -> None:
     """Train a grid of options over several seeds.
 
-    Prints one line after each run, then a table with the mean and standard deviation over the seeds of each
-    combination. Run the command again to resume a sweep. Values and seeds can be added later.
+    Prints one line after each run, then a table with the mean and standard deviation over the seeds
+    of each combination. Run the command again to resume a sweep. Values and seeds can be added
+    later.
 
-    With --jobs, runs at the same time share the CPU cores and the GPUs. A small model does not use a GPU fully.
+    With --jobs, runs at the same time share the CPU cores and the GPUs. A small model does not use
+    a GPU fully.
 
     Examples:
       nmt sweep --config multi30k --grid train.label_smoothing=0,0.1,0.2 --seeds 3 --time-limit 10m
-      nmt sweep --grid model.dim=128,256 --grid model.norm_position=pre,post --set train.steps=500 --run runs/small
+      nmt sweep --grid model.dim=128,256 --grid model.norm_position=pre,post --set train.steps=500
+      --run runs/small
     """
     import json
     from dataclasses import asdict
@@ -59,11 +76,18 @@ def sweep(
 
     limit = parse_duration(time_limit) if time_limit is not None else None
     plan = sweeping.Sweep(
-        config, tuple(set_ or ()), sweeping.parse_grid(grid), tuple(range(1, seeds + 1)), limit, device
+        config,
+        tuple(set_ or ()),
+        sweeping.parse_grid(grid),
+        tuple(range(1, seeds + 1)),
+        limit,
+        device,
     )
     for name in sorted(override_names(plan.common) & {*plan.grid, "seed"}):
         option = "--seeds" if name == "seed" else "--grid"
-        raise UsageError(f"--set {name} and {option} set the same option", f"leave out --set {name}")
+        raise UsageError(
+            f"--set {name} and {option} set the same option", f"leave out --set {name}"
+        )
     results = []
     for result in sweeping.run_sweep(plan, run or runs_dir() / f"{Path(config).stem}-sweep", jobs):
         results.append(result)
@@ -83,7 +107,9 @@ def _line(result: RunResult) -> str:
     if result.scores is None:
         return f"{result.name}: failed with exit code {result.exit_code}"
     scores = ", ".join(
-        f"{label} {result.scores[name]:.2f}" for name, label in SCORE_LABELS.items() if name in result.scores
+        f"{label} {result.scores[name]:.2f}"
+        for name, label in SCORE_LABELS.items()
+        if name in result.scores
     )
     return f"{result.name}: {scores}, {result.updates:,} updates, {result.hours:.2f} h"
 

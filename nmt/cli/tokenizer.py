@@ -16,13 +16,22 @@ app = typer.Typer(help="Train or inspect a SentencePiece tokenizer.", no_args_is
 
 @app.command()
 def train(
-    files: Annotated[list[Path], typer.Argument(help="Text files of both languages, plain or compressed.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Output model file.")] = Path("spm.model"),
+    files: Annotated[
+        list[Path], typer.Argument(help="Text files of both languages, plain or compressed.")
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Output model file.")] = Path(
+        "spm.model"
+    ),
     model_type: Annotated[str, typer.Option(help="unigram or bpe.")] = TokenizerConfig.model_type,
     vocab_size: Annotated[int, typer.Option(help="Vocabulary size.")] = TokenizerConfig.vocab_size,
-    tag: Annotated[bool, typer.Option("--tag", help="Reserve a piece for training corpora with tag=True.")] = False,
+    tag: Annotated[
+        bool, typer.Option("--tag", help="Reserve a piece for training corpora with tag=True.")
+    ] = False,
     placeholders: Annotated[
-        bool, typer.Option("--placeholders", help="Reserve pieces for placeholders, for data.placeholders=true.")
+        bool,
+        typer.Option(
+            "--placeholders", help="Reserve pieces for placeholders, for data.placeholders=true."
+        ),
     ] = False,
     encoding_errors: EncodingErrorsOption = "strict",
 ) -> None:

@@ -22,19 +22,29 @@ if TYPE_CHECKING:  # imports torch
 
 def train(
     config: ConfigOption = "",
-    run: Annotated[Path | None, typer.Option(help="Run directory.", show_default="runs/CONFIG")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Resume the run from its latest checkpoint.")] = False,
+    run: Annotated[
+        Path | None, typer.Option(help="Run directory.", show_default="runs/CONFIG")
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Resume the run from its latest checkpoint.")
+    ] = False,
     time_limit: Annotated[
         str | None,
         typer.Option(
-            help="Wall-clock limit, including the final validation and calibration: 90s, 30m, 1h30m, 2d.",
+            help=(
+                "Wall-clock limit, including the final validation and calibration: 90s, 30m,"
+                " 1h30m, 2d."
+            ),
             show_default="none",
         ),
     ] = None,
     init_from: Annotated[
         Path | None,
         typer.Option(
-            help="Fine-tune this run, checkpoint, pretrained or published model. The default config is finetune."
+            help=(
+                "Fine-tune this run, checkpoint, pretrained or published model. The default config"
+                " is finetune."
+            )
         ),
     ] = None,
     batch_tokens: Annotated[
@@ -45,10 +55,14 @@ def train(
         ),
     ] = None,
     plan: Annotated[
-        bool, typer.Option("--plan", help="Estimate memory, speed and training time from a few updates, then exit.")
+        bool,
+        typer.Option(
+            "--plan", help="Estimate memory, speed and training time from a few updates, then exit."
+        ),
     ] = False,
     tensorboard: Annotated[
-        bool, typer.Option("--tensorboard", help="Also log to TensorBoard files in RUN/tensorboard.")
+        bool,
+        typer.Option("--tensorboard", help="Also log to TensorBoard files in RUN/tensorboard."),
     ] = False,
     device: DeviceOption = "auto",
     precision: PrecisionOption = "auto",
@@ -56,15 +70,17 @@ def train(
 ) -> None:
     """Train a translation model.
 
-    Downloads and prepares the data, trains, validates and saves checkpoints. Without options, trains the quickstart
-    config on the built-in phrasebook, which takes 90 seconds on two CPU cores. At the end, nmt calibrates the
-    confidence of the best checkpoint (nmt calibrate).
+    Downloads and prepares the data, trains, validates and saves checkpoints. Without options,
+    trains the quickstart config on the built-in phrasebook, which takes 90 seconds on two CPU
+    cores. At the end, nmt calibrates the confidence of the best checkpoint (nmt calibrate).
 
-    Ctrl-C, SIGTERM and the end of the terminal save a checkpoint and stop. The exit code is then 75, and --resume
-    continues the run. The exit code of a finished run is 0, also if --time-limit ended it.
+    Ctrl-C, SIGTERM and the end of the terminal save a checkpoint and stop. The exit code is then
+    75, and --resume continues the run. The exit code of a finished run is 0, also if --time-limit
+    ended it.
 
-    --init-from fine-tunes a model on other data. The best checkpoint is never worse than the start model on the
-    validation set, and both are compared at the end. Its default config stops when the score no longer improves.
+    --init-from fine-tunes a model on other data. The best checkpoint is never worse than the start
+    model on the validation set, and both are compared at the end. Its default config stops when the
+    score no longer improves.
 
     Examples:
       nmt train
@@ -72,18 +88,26 @@ def train(
       nmt train --config multi30k --plan --time-limit 30m
       nmt train --config tatoeba --run runs/small --set model.dim=128 --set train.batch_tokens=2048
       nmt train --run runs/small --resume
-      nmt train --init-from runs/small --set "data.train=files(train='my/corpus')" --set data.replay=tatoeba
-      nmt train --config tatoeba --set "data.train=files(train='my/corpus')" --run runs/mine
+      nmt train --init-from runs/small --set "data.train=files(train='my/corpus')" --set
+      data.replay=tatoeba nmt train --config tatoeba --set "data.train=files(train='my/corpus')"
+      --run runs/mine
     """
     from nmt.core.config import config_io
     from nmt.core.paths import runs_dir
 
     if batch_tokens is not None and "train.batch_tokens" in config_io.override_names(set_ or ()):
-        raise UsageError("--batch-tokens and --set train.batch_tokens are the same option", "leave out one of them")
+        raise UsageError(
+            "--batch-tokens and --set train.batch_tokens are the same option",
+            "leave out one of them",
+        )
     if init_from is not None and resume:
-        raise UsageError("--init-from starts a new run", "leave it out to resume, or leave out --resume")
+        raise UsageError(
+            "--init-from starts a new run", "leave it out to resume, or leave out --resume"
+        )
     limit = None if time_limit is None else parse_duration(time_limit)
-    directory = run or runs_dir() / Path(config or (FINE_TUNING if init_from else "quickstart")).stem
+    directory = (
+        run or runs_dir() / Path(config or (FINE_TUNING if init_from else "quickstart")).stem
+    )
     fit_batch = batch_tokens == "auto"
     overrides = list(set_ or [])
     if batch_tokens is not None and not fit_batch:
@@ -95,18 +119,28 @@ def train(
 
     if plan:
         if resume or tensorboard:
-            raise UsageError(f"--plan does not train: leave out {'--resume' if resume else '--tensorboard'}")
+            raise UsageError(
+                f"--plan does not train: leave out {'--resume' if resume else '--tensorboard'}"
+            )
         if "RANK" in os.environ:
             raise UsageError("--plan supports a single process only", "run it without torchrun")
-        estimate = session.estimate_training(resolved, device=device, precision=precision, auto_batch_size=fit_batch)
+        estimate = session.estimate_training(
+            resolved, device=device, precision=precision, auto_batch_size=fit_batch
+        )
         for name, text in _describe(estimate, resolved.train.steps, limit).items():
             typer.echo(f"{name:<14}{text}")
         return
     try:
         session.train(
-            resolved, directory, resume=resume, device=device, precision=precision,
-            time_limit=limit, auto_batch_size=fit_batch, tensorboard=tensorboard,
-        )  # fmt: skip
+            resolved,
+            directory,
+            resume=resume,
+            device=device,
+            precision=precision,
+            time_limit=limit,
+            auto_batch_size=fit_batch,
+            tensorboard=tensorboard,
+        )
     except StoppedError:
         _show_best(directory)
         raise
@@ -120,8 +154,11 @@ def _show_best(run: Path) -> None:
         show(str(checkpoint.best(run)))
 
 
-def _load_config(name: str, resumed_run: Path | None, init_from: Path | None, overrides: list[str]) -> Config:
-    """Load the config named on the command line, or that of the run to resume, and apply the overrides."""
+def _load_config(
+    name: str, resumed_run: Path | None, init_from: Path | None, overrides: list[str]
+) -> Config:
+    """Load the config named on the command line, or that of the run to resume, and apply the
+    overrides."""
     from nmt.core.config import config_io
 
     if resumed_run and not name and (path := resumed_run / "config.yaml").is_file():
@@ -131,36 +168,46 @@ def _load_config(name: str, resumed_run: Path | None, init_from: Path | None, ov
     if init_from:
         return _fine_tuning_config(config_io.find(name or FINE_TUNING), init_from, overrides)
     if name == FINE_TUNING:
-        raise UsageError(f"--config {name} needs --init-from", "name the model to fine-tune: --init-from runs/NAME")
+        raise UsageError(
+            f"--config {name} needs --init-from",
+            "name the model to fine-tune: --init-from runs/NAME",
+        )
     return config_io.load(config_io.find(name or "quickstart"), overrides)
 
 
 def _fine_tuning_config(path: Path, init_from: Path, overrides: list[str]) -> Config:
-    """Load a config, and take the languages, the model, the tokenizer and placeholders from the run to start from.
+    """Load a config, and take the languages, the model, the tokenizer and placeholders from the run
+    to start from.
 
-    `search` is that of the run, too, and `train.max_length` at least that of the run, unless the config file has them.
+    `search` is that of the run, too, and `train.max_length` at least that of the run, unless the
+    config file has them.
     """
     from nmt.core.config import config_io
     from nmt.model.build import max_positions
     from nmt.models import discovery
     from nmt.text.tokenizers import tokenizer_file
 
-
     run, _ = discovery.resolve_model(init_from)
     config, start = config_io.read(path), config_io.load(run / "config.yaml")
     in_file = config_io.keys_in_file(path)
     set_keys = in_file | config_io.override_names(overrides)
     if "train.init_from" in set_keys - in_file:
-        raise UsageError("--init-from and --set train.init_from are the same option", "leave out one of them")
+        raise UsageError(
+            "--init-from and --set train.init_from are the same option", "leave out one of them"
+        )
     if "data.train" not in set_keys:
         raise UsageError(
-            f"there is no data to fine-tune {init_from} on", "name it: --set \"data.train=files(train='my/corpus')\""
+            f"there is no data to fine-tune {init_from} on",
+            "name it: --set \"data.train=files(train='my/corpus')\"",
         )
     config = replace(
         config,
         search=config.search if "search" in in_file else start.search,
         lowercase_all_caps=start.lowercase_all_caps,
-        data=replace(config.data, **{name: getattr(start.data, name) for name in ("src", "tgt", "placeholders")}),
+        data=replace(
+            config.data,
+            **{name: getattr(start.data, name) for name in ("src", "tgt", "placeholders")},
+        ),
         model=start.model,
         tokenizer=replace(start.tokenizer, model=str(tokenizer_file(run))),
         train=replace(config.train, init_from=str(init_from)),
@@ -169,11 +216,14 @@ def _fine_tuning_config(path: Path, init_from: Path, overrides: list[str]) -> Co
         config = config_io.override(config, override)
     if "train.max_length" not in set_keys:
         max_length = max(start.train.max_length, config.train.max_length)
-        max_length = min(max_length, config.train.batch_tokens, max_positions(start.model) or max_length)
+        max_length = min(
+            max_length, config.train.batch_tokens, max_positions(start.model) or max_length
+        )
         config = replace(config, train=replace(config.train, max_length=max_length))
     if (config.data.src, config.data.tgt) == (start.data.tgt, start.data.src):
         raise UsageError(
-            f"{init_from} translates from {start.data.src} to {start.data.tgt}, not to {start.data.src}",
+            f"{init_from} translates from {start.data.src} to {start.data.tgt}, not to"
+            f" {start.data.src}",
             "fine-tune a model of the other direction, or leave out data.src and data.tgt",
         )
     config_io.check(config)
@@ -189,11 +239,19 @@ def _describe(estimate: Estimate, steps: int, limit: float | None) -> dict[str, 
     pairs = estimate.corpora.removesuffix(" per epoch")
     lines = {
         "parameters": f"{estimate.parameters / 1e6:.1f} M",
-        "data": f"{pairs}, {estimate.tokens_per_epoch:,} target tokens per epoch, {estimate.padding:.1%} padding",
+        "data": (
+            f"{pairs}, {estimate.tokens_per_epoch:,} target tokens per epoch,"
+            f" {estimate.padding:.1%} padding"
+        ),
         "updates": f"{steps:,} ({epochs(steps)} of {estimate.updates_per_epoch:,} updates)",
-        "speed": f"{estimate.tokens_per_second:,.0f} target tokens/s, {1 / estimate.seconds_per_update:.2f} updates/s "
-        f"({estimate.measured_updates} measured)",
-        "peak memory": f"{estimate.memory / 1e9:.1f} GB" if estimate.memory else "unknown on this system",
+        "speed": (
+            f"{estimate.tokens_per_second:,.0f} target tokens/s,"
+            f" {1 / estimate.seconds_per_update:.2f} updates/s ({estimate.measured_updates}"
+            " measured)"
+        ),
+        "peak memory": (
+            f"{estimate.memory / 1e9:.1f} GB" if estimate.memory else "unknown on this system"
+        ),
         "checkpoints": f"up to {estimate.disk / 1e6:,.0f} MB on disk",
         "time": f"{format_duration(steps * estimate.seconds_per_update)} without validation",
     }

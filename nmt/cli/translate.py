@@ -23,9 +23,21 @@ from nmt.core.errors import CheckpointError, NMTError, UsageError, check_choice
 from nmt.core.paths import check_not_overwriting, descriptor
 from nmt.documents.formats import FORMATS, DocumentOptions
 from nmt.jobs.documents import DocumentJob, document_arguments, parser_of_format, plan_documents
-from nmt.jobs.output import OUTPUT_FORMATS, JsonLinesFormat, OutputFormat, TextFormat, check_uncompressed
+from nmt.jobs.output import (
+    OUTPUT_FORMATS,
+    JsonLinesFormat,
+    OutputFormat,
+    TextFormat,
+    check_uncompressed,
+)
 from nmt.jobs.sharding import Shard
-from nmt.jobs.translation_job import LanguageCheck, TranslationJob, log_terms, translate_file, translate_stream
+from nmt.jobs.translation_job import (
+    LanguageCheck,
+    TranslationJob,
+    log_terms,
+    translate_file,
+    translate_stream,
+)
 
 if TYPE_CHECKING:
     from nmt.documents.markup_lines import MarkupLines
@@ -39,105 +51,180 @@ LINE_SUFFIXES = {".csv", ".tsv", ".txt"}
 def translate(
     text: Annotated[
         list[str] | None,
-        typer.Argument(help="Sentences, each in quotes; or documents and directories (docs/).", show_default=False),
+        typer.Argument(
+            help="Sentences, each in quotes; or documents and directories (docs/).",
+            show_default=False,
+        ),
     ] = None,
     model: Annotated[
         list[Path] | None,
-        typer.Option("--model", "-m", help=MODELS_HELP, show_default="the newest run, else a pretrained model"),
+        typer.Option(
+            "--model",
+            "-m",
+            help=MODELS_HELP,
+            show_default="the newest run, else a pretrained model",
+        ),
     ] = None,
-    input: Annotated[Path | None, typer.Option("--input", "-i", help="Input file with one sentence per line.")] = None,
+    input: Annotated[
+        Path | None, typer.Option("--input", "-i", help="Input file with one sentence per line.")
+    ] = None,
     output_: Annotated[
         str | None,
         typer.Option(
             "--output",
             "-o",
             metavar="PATH",
-            help="Output file; for several documents, or with a slash at the end, a directory. Existing files are "
-            "overwritten, translations of documents only with --force.",
+            help=(
+                "Output file; for several documents, or with a slash at the end, a directory."
+                " Existing files are "
+                "overwritten, translations of documents only with --force."
+            ),
             show_default="standard output; for a document, NAME.de.html next to it",
         ),
     ] = None,
     beam_size: BeamSizeOption = None,
     top_beams: Annotated[
         int | None,
-        typer.Option(help="Number of translations per sentence, best first.", show_default="the model's, usually 1"),
+        typer.Option(
+            help="Number of translations per sentence, best first.",
+            show_default="the model's, usually 1",
+        ),
     ] = None,
     length_penalty: LengthPenaltyOption = None,
     search: SearchOption = "",
     to: Annotated[
-        str, typer.Option(metavar="LANG", help="Target language: en, de, ...", show_default="the model's")
+        str,
+        typer.Option(
+            metavar="LANG", help="Target language: en, de, ...", show_default="the model's"
+        ),
     ] = "",
-    prefix: Annotated[str, typer.Option(help="Target prefix: text that every translation starts with.")] = "",
+    prefix: Annotated[
+        str, typer.Option(help="Target prefix: text that every translation starts with.")
+    ] = "",
     constraint: Annotated[
         list[str] | None,
-        typer.Option(metavar="TEXT", help="Text that every translation must contain; may be repeated."),
+        typer.Option(
+            metavar="TEXT", help="Text that every translation must contain; may be repeated."
+        ),
     ] = None,
     protect: Annotated[
         list[str] | None,
-        typer.Option(metavar="REGEX", help="Text that stays as it is, as URLs and numbers do; may be repeated."),
+        typer.Option(
+            metavar="REGEX",
+            help="Text that stays as it is, as URLs and numbers do; may be repeated.",
+        ),
     ] = None,
     localize_numbers: Annotated[
-        bool, typer.Option("--localize-numbers", help="Write numbers in the format of the target language.")
+        bool,
+        typer.Option(
+            "--localize-numbers", help="Write numbers in the format of the target language."
+        ),
     ] = False,
     glossary: Annotated[
-        Path | None, typer.Option(help="Terms and their translations: a TSV, TBX or TMX file.", show_default=False)
+        Path | None,
+        typer.Option(
+            help="Terms and their translations: a TSV, TBX or TMX file.", show_default=False
+        ),
     ] = None,
     guard: Annotated[
-        bool, typer.Option(help="Protect URLs, numbers, etc., check translations, and decode again if a check fails.")
+        bool,
+        typer.Option(
+            help=(
+                "Protect URLs, numbers, etc., check translations, and decode again if a check"
+                " fails."
+            )
+        ),
     ] = True,
     format: Annotated[
-        str, typer.Option(help="Output format: text, or jsonl with scores, confidence, tokens and word alignments.")
+        str,
+        typer.Option(
+            help=(
+                "Output format: text, or jsonl with scores, confidence, tokens and word alignments."
+            )
+        ),
     ] = "text",
     show_scores: Annotated[
-        bool, typer.Option("--show-scores", help="Print the score and a tab before each translation.")
+        bool,
+        typer.Option("--show-scores", help="Print the score and a tab before each translation."),
     ] = False,
     show_confidence: Annotated[
         bool,
         typer.Option(
             "--show-confidence",
-            help="Print the expected quality, from 0 to 1, and a tab before each translation; see nmt calibrate.",
+            help=(
+                "Print the expected quality, from 0 to 1, and a tab before each translation; see"
+                " nmt calibrate."
+            ),
         ),
     ] = False,
     document: Annotated[
         str | None,
         typer.Option(
             metavar="FORMAT",
-            help="Translate standard input, or files with another suffix, as documents: html, md, ...",
+            help=(
+                "Translate standard input, or files with another suffix, as documents: html,"
+                " md, ..."
+            ),
             show_default=False,
         ),
     ] = None,
     memory: Annotated[
         Path | None,
-        typer.Option(help="TMX file; documents take the translations of equal sentences from it.", show_default=False),
+        typer.Option(
+            help="TMX file; documents take the translations of equal sentences from it.",
+            show_default=False,
+        ),
     ] = None,
     column: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="Column of a CSV or TSV document to translate; may be repeated."),
+        typer.Option(
+            metavar="NAME", help="Column of a CSV or TSV document to translate; may be repeated."
+        ),
     ] = None,
     key: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="PATH", help="Value of a JSON document to translate, e.g. title or items.*.text; may be repeated."
+            metavar="PATH",
+            help=(
+                "Value of a JSON document to translate, e.g. title or items.*.text; may be"
+                " repeated."
+            ),
         ),
     ] = None,
     retranslate: Annotated[
-        bool, typer.Option("--retranslate", help="Translate entries of a document that have a translation, too.")
+        bool,
+        typer.Option(
+            "--retranslate", help="Translate entries of a document that have a translation, too."
+        ),
     ] = False,
     encoding: Annotated[
         str | None,
-        typer.Option(help="Encoding of .txt, .srt and .vtt documents, such as cp1252.", show_default="utf-8"),
+        typer.Option(
+            help="Encoding of .txt, .srt and .vtt documents, such as cp1252.", show_default="utf-8"
+        ),
     ] = None,
     shard: Annotated[
-        str | None, typer.Option(metavar="I/N", help="Translate shard I of N of --input.", show_default=False)
+        str | None,
+        typer.Option(metavar="I/N", help="Translate shard I of N of --input.", show_default=False),
     ] = None,
     resume: Annotated[
         bool,
-        typer.Option("--resume", help="Continue after the last line of --output; skip documents with a translation."),
+        typer.Option(
+            "--resume",
+            help="Continue after the last line of --output; skip documents with a translation.",
+        ),
     ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite translations of documents.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Overwrite translations of documents.")
+    ] = False,
     engine: Annotated[
         str,
-        typer.Option(help="Engine: nmt (the native engine, or PyTorch where it cannot run) or ctranslate2 (exports)."),
+        typer.Option(
+            help=(
+                "Engine: nmt (the native engine, or PyTorch where it cannot run) or ctranslate2"
+                " (exports)."
+            )
+        ),
     ] = "nmt",
     device: DeviceOption = "auto",
     precision: SearchPrecisionOption = "auto",
@@ -145,14 +232,15 @@ def translate(
 ) -> None:
     """Translate sentences, documents, files or standard input.
 
-    Without any input in a terminal, nmt prompts for sentences. The default model is the newest run (with --to, the
-    newest that translates into that language), else a pretrained model. The output has one line per input line in the
-    same order; with --top-beams N, it has N lines per input line, which are empty if the search finds fewer
-    translations.
+    Without any input in a terminal, nmt prompts for sentences. The default model is the newest run
+    (with --to, the newest that translates into that language), else a pretrained model. The output
+    has one line per input line in the same order; with --top-beams N, it has N lines per input
+    line, which are empty if the search finds fewer translations.
 
-    An argument that names a file with the suffix of a document format (.html, .md, .txt, ...) is a document, and a
-    directory, written with a slash, all documents in it: only human-readable text is translated, and the rest of the
-    document is unchanged. A file for --input has one sentence per line.
+    An argument that names a file with the suffix of a document format (.html, .md, .txt, ...) is a
+    document, and a directory, written with a slash, all documents in it: only human-readable text
+    is translated, and the rest of the document is unchanged. A file for --input has one sentence
+    per line.
 
     Examples:
       nmt translate "im thirsty"
@@ -174,16 +262,28 @@ def translate(
     documents = _document_paths(text, document)
     is_document = bool(documents) or document is not None
     not_for: dict[str, object] = {
-        "--input": input, "--top-beams": top_beams, "--shard": shard, "--constraint": constraint, "--prefix": prefix,
-        "--show-scores": show_scores, "--format": format != "text", "--show-confidence": show_confidence,
-    }  # fmt: skip
+        "--input": input,
+        "--top-beams": top_beams,
+        "--shard": shard,
+        "--constraint": constraint,
+        "--prefix": prefix,
+        "--show-scores": show_scores,
+        "--format": format != "text",
+        "--show-confidence": show_confidence,
+    }
     only_for: dict[str, object] = {
-        "--memory": memory, "--column": column, "--key": key, "--retranslate": retranslate, "--force": force,
+        "--memory": memory,
+        "--column": column,
+        "--key": key,
+        "--retranslate": retranslate,
+        "--force": force,
         "--encoding": encoding,
-    }  # fmt: skip
+    }
     _check_document_options(is_document, not_for if is_document else only_for)
     if not guard and (protect or localize_numbers or glossary):
-        raise UsageError("--protect, --localize-numbers and --glossary need the guard", "leave out --no-guard")
+        raise UsageError(
+            "--protect, --localize-numbers and --glossary need the guard", "leave out --no-guard"
+        )
     output = None if output_ is None or (output_ == "-" and not is_document) else Path(output_)
     is_directory = output_ is not None and output_.endswith(("/", os.sep))
     if is_directory and not documents:
@@ -191,7 +291,9 @@ def translate(
     if resume and not ((input and output) or documents):
         raise UsageError("--resume requires --input and --output, or documents")
     if resume and force:
-        raise UsageError("--resume keeps translations, and --force overwrites them", "leave out one of them")
+        raise UsageError(
+            "--resume keeps translations, and --force overwrites them", "leave out one of them"
+        )
     if output and not is_document:
         check_uncompressed(output)
     parsed_shard = _resolve_shard(shard, input, output, is_document)
@@ -207,13 +309,16 @@ def translate(
     if show_confidence and translator.calibration is None:
         raise _not_calibrated(translator, model)
     prefix, *constraints = (
-        " ".join(argument_lines([words], encoding_errors)) for words in (prefix, *(constraint or ()))
+        " ".join(argument_lines([words], encoding_errors))
+        for words in (prefix, *(constraint or ()))
     )
     if constraints and not search:
         search = "constrained"
     spec = search_spec(search, translator.config.search, beam_size, top_beams, length_penalty)
     output_format: OutputFormat = (
-        JsonLinesFormat() if format == "jsonl" else TextFormat(parse_search(spec).n_best, show_scores, show_confidence)
+        JsonLinesFormat()
+        if format == "jsonl"
+        else TextFormat(parse_search(spec).n_best, show_scores, show_confidence)
     )
     details = show_scores or show_confidence or format == "jsonl"
     guarded = _guard(translator, protect, localize_numbers, glossary) if guard else translator
@@ -223,16 +328,33 @@ def translate(
         from nmt.documents.memory import TranslationMemory
 
         options = DocumentOptions(
-            translator.config.data.src, translator.config.data.tgt, tuple(column or ()), tuple(key or ()), retranslate,
-            encoding_errors, encoding or "utf-8",
-        )  # fmt: skip
+            translator.config.data.src,
+            translator.config.data.tgt,
+            tuple(column or ()),
+            tuple(key or ()),
+            retranslate,
+            encoding_errors,
+            encoding or "utf-8",
+        )
         files = plan_documents(documents, output, document, options, is_directory=is_directory)
-        known = TranslationMemory.load(memory, options.src, options.tgt, encoding_errors) if memory else None
-        DocumentJob(DocumentTranslator(guarded, spec, known), options, language_check, resume, force).run(files)
+        known = (
+            TranslationMemory.load(memory, options.src, options.tgt, encoding_errors)
+            if memory
+            else None
+        )
+        DocumentJob(
+            DocumentTranslator(guarded, spec, known), options, language_check, resume, force
+        ).run(files)
         log_terms(guarded)
         return
     job = TranslationJob(
-        _with_markup(guarded, spec), spec, output_format, details, prefix, tuple(constraints), language_check
+        _with_markup(guarded, spec),
+        spec,
+        output_format,
+        details,
+        prefix,
+        tuple(constraints),
+        language_check,
     )
     if interactive:
         from nmt.cli.prompt import run_prompt
@@ -240,7 +362,13 @@ def translate(
         run_prompt(job.translate_line)
     elif input:
         translate_file(
-            job, input, output, parsed_shard, join=shard is None, resume=resume, encoding_errors=encoding_errors
+            job,
+            input,
+            output,
+            parsed_shard,
+            join=shard is None,
+            resume=resume,
+            encoding_errors=encoding_errors,
         )
     else:
         translate_stream(job, text, output, encoding_errors)
@@ -250,11 +378,14 @@ def _not_calibrated(translator: Translator, model: list[Path] | None) -> NMTErro
     if model and len(model) > 1:
         return UsageError("--show-confidence does not support ensembles", "use a single --model")
     path = model[0] if model else translator.run
-    return CheckpointError(f"{path} is not calibrated", f"fit its confidence with nmt calibrate --model {path}")
+    return CheckpointError(
+        f"{path} is not calibrated", f"fit its confidence with nmt calibrate --model {path}"
+    )
 
 
 def _document_paths(text: list[str] | None, format: str | None) -> list[Path]:
-    """Return the paths of the documents and folders among the arguments; with --document, all arguments."""
+    """Return the paths of the documents and folders among the arguments; with --document, all
+    arguments."""
     if format is None:
         return document_arguments(text or ())
     parser_of_format(format)
@@ -262,20 +393,29 @@ def _document_paths(text: list[str] | None, format: str | None) -> list[Path]:
 
 
 def _check_document_options(is_document: bool, values: dict[str, object]) -> None:
-    """Raise a UsageError if options are set that do not apply to documents, or only to documents."""
+    """Raise a UsageError if options are set that do not apply to documents, or only to
+    documents."""
     if names := [name for name, value in values.items() if value]:
         if is_document:
-            raise UsageError(f"documents do not support {' and '.join(names)}", "leave out these options")
+            raise UsageError(
+                f"documents do not support {' and '.join(names)}", "leave out these options"
+            )
         verb = "apply" if len(names) > 1 else "applies"
-        raise UsageError(f"{' and '.join(names)} {verb} only to documents", "for example nmt translate page.html")
+        raise UsageError(
+            f"{' and '.join(names)} {verb} only to documents", "for example nmt translate page.html"
+        )
 
 
-def _resolve_shard(text: str | None, input: Path | None, output: Path | None, is_document: bool) -> Shard | None:
+def _resolve_shard(
+    text: str | None, input: Path | None, output: Path | None, is_document: bool
+) -> Shard | None:
     """Return the shard of --shard or of this torchrun process."""
     from_torchrun = Shard.from_torchrun()
     shard = from_torchrun if text is None else Shard.parse(text)
     if from_torchrun and (text or is_document):
-        raise UsageError("torchrun shards the lines of a file automatically", "leave out --shard and documents")
+        raise UsageError(
+            "torchrun shards the lines of a file automatically", "leave out --shard and documents"
+        )
     if shard and not input:
         raise UsageError("only a file can be sharded", "add --input FILE")
     if shard and not text and (output is None or descriptor(output) is not None):
@@ -283,7 +423,9 @@ def _resolve_shard(text: str | None, input: Path | None, output: Path | None, is
     return shard
 
 
-def _check_input(text: list[str] | None, input: Path | None, output: Path | None, is_document: bool) -> bool:
+def _check_input(
+    text: list[str] | None, input: Path | None, output: Path | None, is_document: bool
+) -> bool:
     """Validate the input before the model is loaded, and return whether to prompt for sentences."""
     if text and input:
         raise UsageError("pass either sentences or --input")
@@ -291,16 +433,24 @@ def _check_input(text: list[str] | None, input: Path | None, output: Path | None
         from nmt.data.pairs import open_text
 
         if input.suffix.lower() in FORMATS.keys() - LINE_SUFFIXES:
-            raise UsageError(f"--input {input} is a document, not one sentence per line", f"nmt translate {input}")
+            raise UsageError(
+                f"--input {input} is a document, not one sentence per line",
+                f"nmt translate {input}",
+            )
         open_text(input).close()
     if text or input or not (sys.stdin is None or sys.stdin.isatty()):
         return False
     if output or is_document or sys.stdin is None or not sys.stdout.isatty():
-        raise UsageError("there is nothing to translate", 'run nmt translate "im thirsty", or use --input or a pipe')
+        raise UsageError(
+            "there is nothing to translate",
+            'run nmt translate "im thirsty", or use --input or a pipe',
+        )
     return True
 
 
-def _guard(translator: Translator, protect: list[str] | None, localize_numbers: bool, glossary: Path | None) -> Guard:
+def _guard(
+    translator: Translator, protect: list[str] | None, localize_numbers: bool, glossary: Path | None
+) -> Guard:
     from nmt.text.spans import compile_patterns
     from nmt.translation.glossary import Glossary
     from nmt.translation.guard import Guard
@@ -315,7 +465,8 @@ def _guard(translator: Translator, protect: list[str] | None, localize_numbers: 
 
 
 def _with_markup(translator: Guard | Translator, spec: str) -> Guard | Translator | MarkupLines:
-    """Return a translator of lines that places tags by word alignment, if each line has one guarded translation."""
+    """Return a translator of lines that places tags by word alignment, if each line has one guarded
+    translation."""
     from nmt.documents.markup_lines import MarkupLines
     from nmt.search import parse_search
     from nmt.translation.guard import Guard
@@ -324,7 +475,9 @@ def _with_markup(translator: Guard | Translator, spec: str) -> Guard | Translato
     return MarkupLines(translator) if has_one and isinstance(translator, Guard) else translator
 
 
-def _load(model: list[Path] | None, to: str, device: str, precision: str, engine: str) -> Translator:
+def _load(
+    model: list[Path] | None, to: str, device: str, precision: str, engine: str
+) -> Translator:
     """Load the models, and check that they translate into the language of --to."""
     from nmt.core.console import log
     from nmt.models import discovery
@@ -335,9 +488,14 @@ def _load(model: list[Path] | None, to: str, device: str, precision: str, engine
     translator = Translator.load(paths, device, precision, engine)
     target = translator.config.data.tgt
     if to and target != to:
-        raise UsageError(f"{paths[0]} translates into '{target}', not '{to}'", "leave out --model or --to")
+        raise UsageError(
+            f"{paths[0]} translates into '{target}', not '{to}'", "leave out --model or --to"
+        )
     if model is None and translator.checkpoint.is_relative_to(pretrained.DIRECTORY):
-        log(f"using {paths[0].name}, a small pretrained model for everyday sentences; train your own with nmt train")
+        log(
+            f"using {paths[0].name}, a small pretrained model for everyday sentences; train your"
+            " own with nmt train"
+        )
     elif model is None:
         log(f"using {translator.checkpoint}")
     return translator

@@ -1,4 +1,5 @@
-"""Selects the fastest implementation by measuring candidates on this machine. Results are cached on disk."""
+"""Selects the fastest implementation by measuring candidates on this machine. Results are cached on
+disk."""
 
 from __future__ import annotations
 
@@ -19,12 +20,15 @@ _process_cache: dict[str, dict[str, float]] = {}
 """Rates measured by this process, in case the cache directory is not writable."""
 
 
-def select_fastest(task: str, version: str, candidates: Mapping[str, Callable[[], object]], flops: float) -> str:
+def select_fastest(
+    task: str, version: str, candidates: Mapping[str, Callable[[], object]], flops: float
+) -> str:
     """Return the name of the fastest candidate, from the cache or by measuring all of them.
 
-    The instruction set does not predict the speed: some processors with bf16 instructions multiply bf16 matrices at
-    half the rate of fp32, others at four times the rate. Rates are cached by task, processor, version and number of
-    threads. A lock makes concurrent processes, such as the ranks of torchrun, measure only once.
+    The instruction set does not predict the speed: some processors with bf16 instructions multiply
+    bf16 matrices at half the rate of fp32, others at four times the rate. Rates are cached by task,
+    processor, version and number of threads. A lock makes concurrent processes, such as the ranks
+    of torchrun, measure only once.
 
     Args:
         task: the computation with its sizes, such as "decoding, matrix product 96x256 by 256x1024".
@@ -50,7 +54,10 @@ def _cached(key: str, candidates: Mapping[str, object]) -> dict[str, float] | No
 def _measure_and_cache(
     key: str, task: str, candidates: Mapping[str, Callable[[], object]], flops: float
 ) -> dict[str, float]:
-    rates = {name: round(flops / seconds / 1e9, 1) for name, seconds in _measure_seconds(candidates).items()}
+    rates = {
+        name: round(flops / seconds / 1e9, 1)
+        for name, seconds in _measure_seconds(candidates).items()
+    }
     _process_cache[key] = rates
     with suppress(OSError, RuntimeError):  # the next process will measure again
         cache_dir().mkdir(parents=True, exist_ok=True)
@@ -61,7 +68,8 @@ def _measure_and_cache(
 
 
 def _measure_seconds(candidates: Mapping[str, Callable[[], object]]) -> dict[str, float]:
-    """Return the shortest time of each candidate. They take turns, so that other load on the machine affects all."""
+    """Return the shortest time of each candidate. They take turns, so that other load on the
+    machine affects all."""
     for run in candidates.values():  # warm-up
         run()
     shortest = dict.fromkeys(candidates, math.inf)
@@ -86,7 +94,11 @@ def cached_rates() -> dict[str, dict[str, float]]:
     except (OSError, ValueError, RuntimeError):
         return {}
     entries = content.items() if isinstance(content, dict) else ()
-    return {key: rates for key, rates in entries if isinstance(rates, dict) and all(map(_is_rate, rates.values()))}
+    return {
+        key: rates
+        for key, rates in entries
+        if isinstance(rates, dict) and all(map(_is_rate, rates.values()))
+    }
 
 
 def _is_rate(value: object) -> bool:

@@ -13,11 +13,14 @@ if TYPE_CHECKING:
 
 SILENT = (os.environ.get("WORLD_SIZE") or "1") != "1" and (os.environ.get("RANK") or "0") != "0"
 """Whether this process logs nothing: under torchrun only rank 0 logs."""
-CONTROL = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
+CONTROL = {
+    code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"
+}
 
 
 def discard(stream: TextIO) -> None:
-    """Redirect a stream to the null device. Otherwise the interpreter reports an error when it flushes it at exit."""
+    """Redirect a stream to the null device. Otherwise the interpreter reports an error when it
+    flushes it at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
@@ -57,7 +60,8 @@ def log_once(message: str) -> None:
 
 
 def log(message: str, *, every_rank: bool = False) -> None:
-    """Print one line on stderr without breaking a progress bar; under torchrun only on rank 0, or on every rank."""
+    """Print one line on stderr without breaking a progress bar; under torchrun only on rank 0, or
+    on every rank."""
     if SILENT and not every_rank:
         return
     message = escape_control(message)
@@ -69,7 +73,9 @@ def log(message: str, *, every_rank: bool = False) -> None:
         print(f"nmt: {message}", file=LOG, flush=True)
 
 
-def progress(total: float | None, description: str, unit: str, *, disable: bool = False, **options: Any) -> tqdm[Any]:
+def progress(
+    total: float | None, description: str, unit: str, *, disable: bool = False, **options: Any
+) -> tqdm[Any]:
     """Open a progress bar. If stderr is not a terminal, it prints one line per minute."""
     from tqdm import tqdm  # slow to import
 
@@ -97,7 +103,8 @@ def counted(number: int, noun: str) -> str:
 
 
 def format_table(rows: Sequence[Sequence[str]], right: Collection[int] | None = None) -> list[str]:
-    """Return the lines of a table with the columns `right` right-aligned; None: all but the first and the last."""
+    """Return the lines of a table with the columns `right` right-aligned; None: all but the first
+    and the last."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     right = range(1, len(widths) - 1) if right is None else right
     return [

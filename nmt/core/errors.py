@@ -5,12 +5,12 @@ A traceback means a bug in nmt.
 NMTError            exit code 1: the request is valid but failed
 ├── DataError       data files, corpora and prepared data
 ├── DownloadError   the download of a corpus or a published model
-├── CheckpointError a run or checkpoint is missing, incomplete or damaged, or does not match its tokenizer, its config
-│   │               or another model; or a model to import is damaged or not supported
-│   └── NewerCheckpointError a later version of nmt wrote the checkpoint
+├── CheckpointError a run or checkpoint is missing, incomplete or damaged, or does not match its
+tokenizer, its config │   │               or another model; or a model to import is damaged or not
+supported │   └── NewerCheckpointError a later version of nmt wrote the checkpoint
 ├── TrainingError   training cannot continue (non-finite loss, out of memory, changed data)
-├── StoppedError    exit code 75: a signal has stopped a training run, which is saved and can be resumed
-└── UsageError      exit code 2: the command line or the config is wrong
+├── StoppedError    exit code 75: a signal has stopped a training run, which is saved and can be
+resumed └── UsageError      exit code 2: the command line or the config is wrong
     └── ConfigError an unknown key, a value of the wrong type or out of range
 """
 
@@ -47,7 +47,8 @@ class DownloadError(NMTError):
 
 
 class CheckpointError(NMTError):
-    """A run, a checkpoint or a model to import is missing, damaged, not supported or does not match another part."""
+    """A run, a checkpoint or a model to import is missing, damaged, not supported or does not match
+    another part."""
 
 
 class NewerCheckpointError(CheckpointError):
@@ -59,7 +60,8 @@ class TrainingError(NMTError):
 
 
 class StoppedError(NMTError):
-    """A signal has stopped a training run. It is saved, and the same command with --resume continues it."""
+    """A signal has stopped a training run. It is saved, and the same command with --resume
+    continues it."""
 
     exit_code = 75
     """EX_TEMPFAIL of sysexits.h: try again later. A shell does not run the command after `&&`."""
@@ -96,18 +98,21 @@ MAX_CHOICES = 500
 
 
 def suggest(word: str, choices: Iterable[str]) -> str:
-    """Return the hint for an unknown `word`: the closest choice, or all of them, at most `MAX_CHOICES`."""
+    """Return the hint for an unknown `word`: the closest choice, or all of them, at most
+    `MAX_CHOICES`."""
     names = sorted(choices)[:MAX_CHOICES]
     return suggest_closest(word, names) or f"choose from: {', '.join(names)}"
 
 
 def suggest_closest(word: str, choices: Iterable[str]) -> str:
-    """Return the hint with the choice that is similar to an unknown `word`; empty if there is none."""
+    """Return the hint with the choice that is similar to an unknown `word`; empty if there is
+    none."""
     matches = difflib.get_close_matches(word, sorted(choices)[:MAX_CHOICES], n=1)
     return f"did you mean '{matches[0]}'?" if matches else ""
 
 
 def check_choice(kind: str, name: str, choices: Collection[str]) -> None:
-    """Raise a UsageError for a name that is not one of the choices, such as the `kind` "precision"."""
+    """Raise a UsageError for a name that is not one of the choices, such as the `kind`
+    "precision"."""
     if name not in choices:
         raise UsageError(f"unknown {kind} '{name}'", suggest(name, choices))

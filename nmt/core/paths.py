@@ -16,9 +16,11 @@ from typing import IO, Any
 from nmt.core.errors import DISK_FULL, NMTError, UsageError
 
 TEMPORARY = ".nmt-"
-"""Prefix of temporary directories, in which files and directories are written before they are renamed."""
+"""Prefix of temporary directories, in which files and directories are written before they are
+renamed."""
 LOCK, NEW, OLD = "lock", "new", "old"
-"""Files of a temporary directory: a file that its process locks, what it writes, and what that replaces."""
+"""Files of a temporary directory: a file that its process locks, what it writes, and what that
+replaces."""
 REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
 """Name of a repository on the Hugging Face Hub."""
 _DESCRIPTOR = re.compile(r"/(?:dev|proc/self)/fd/(\d{1,9})|/dev/(stdout|stderr)")
@@ -35,16 +37,18 @@ def runs_dir() -> Path:
 
 
 def cache_dir() -> Path:
-    """Return the cache directory: `$XDG_CACHE_HOME/nmt`, by default `~/.cache/nmt`. It may be deleted at any time."""
+    """Return the cache directory: `$XDG_CACHE_HOME/nmt`, by default `~/.cache/nmt`. It may be
+    deleted at any time."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "nmt"
 
 
 @contextlib.contextmanager
 def new_directory(path: Path, *, replace: bool = True) -> Iterator[Path]:
-    """Yield an empty temporary directory that is renamed to `path` on success and removed on failure.
+    """Yield an empty temporary directory that is renamed to `path` on success and removed on
+    failure.
 
-    An interrupted write never leaves an incomplete directory at `path`. An existing directory is replaced; if not
-    `replace`, one that was created in the meantime raises a UsageError.
+    An interrupted write never leaves an incomplete directory at `path`. An existing directory is
+    replaced; if not `replace`, one that was created in the meantime raises a UsageError.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with named_errors(path), _temporary_directory(path.parent) as temporary:
@@ -60,10 +64,12 @@ def new_directory(path: Path, *, replace: bool = True) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def resumable_directory(path: Path) -> Iterator[Path]:
-    """Yield a temporary directory that is renamed to `path` on success; after an interruption it is reused.
+    """Yield a temporary directory that is renamed to `path` on success; after an interruption it is
+    reused.
 
-    The caller must hold the lock of `path`, and a directory at `path` must be incomplete: it is deleted. The temporary
-    directory is kept after an OSError (such as a full disk) or a kill and removed after any other exception.
+    The caller must hold the lock of `path`, and a directory at `path` must be incomplete: it is
+    deleted. The temporary directory is kept after an OSError (such as a full disk) or a kill and
+    removed after any other exception.
     """
     work = path.with_name(f".{path.name}-part")
     work.mkdir(parents=True, exist_ok=True)
@@ -84,7 +90,8 @@ def resumable_directory(path: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def new_file(path: Path) -> Iterator[Path]:
-    """Yield the path of a temporary file, to be written, that is renamed to `path` on success and removed on failure.
+    """Yield the path of a temporary file, to be written, that is renamed to `path` on success and
+    removed on failure.
 
     An interrupted write leaves `path` as it was.
     """
@@ -112,7 +119,8 @@ def _temporary_directory(parent: Path) -> Iterator[Path]:
 
 
 def _make_locked(parent: Path) -> tuple[Path, IO[bytes]]:
-    """Make a temporary directory, and return it and its lock file, which this process has locked."""
+    """Make a temporary directory, and return it and its lock file, which this process has
+    locked."""
     while True:
         directory = Path(tempfile.mkdtemp(prefix=TEMPORARY, dir=parent))
         try:
@@ -126,9 +134,11 @@ def _make_locked(parent: Path) -> tuple[Path, IO[bytes]]:
 
 
 def _lock(file: IO[bytes], *, wait: bool) -> bool:
-    """Lock an open file until it is closed or this process ends. Return whether this process has the lock.
+    """Lock an open file until it is closed or this process ends. Return whether this process has
+    the lock.
 
-    Windows, and some file systems, have no such locks. Temporary directories are then never taken for left-over ones.
+    Windows, and some file systems, have no such locks. Temporary directories are then never taken
+    for left-over ones.
     """
     try:
         import fcntl
@@ -148,14 +158,16 @@ def clean_up(directory: Path) -> None:
     """
     for temporary in directory.glob(f"{TEMPORARY}*"):
         with contextlib.suppress(OSError):
-            temporary.rmdir()  # its process was killed, or has not yet locked it and will make another one
+            # Its process was killed, or has not yet locked it and will make another one
+            temporary.rmdir()
         with contextlib.suppress(OSError), (temporary / LOCK).open("r+b") as lock:
             if _lock(lock, wait=False):  # its process does not live any more
                 _delete_temporary(temporary)
 
 
 def _delete_temporary(directory: Path) -> None:
-    """Delete a temporary directory. If `_replace_directory` was interrupted, put the old directory back first."""
+    """Delete a temporary directory. If `_replace_directory` was interrupted, put the old directory
+    back first."""
     for old in directory.glob(f"{OLD}/*"):
         place = directory.parent / old.name
         is_replaced = not (directory / NEW / old.name).exists()
@@ -168,7 +180,8 @@ def _delete_temporary(directory: Path) -> None:
 
 
 def _replace_directory(path: Path, temporary: Path) -> None:
-    """Rename the new directory in a temporary one to `path`. An existing directory is moved to the temporary one."""
+    """Rename the new directory in a temporary one to `path`. An existing directory is moved to the
+    temporary one."""
     work = temporary / NEW / path.name
     if not path.exists():
         os.replace(work, path)
@@ -180,14 +193,17 @@ def _replace_directory(path: Path, temporary: Path) -> None:
 
 
 def _exchange(first: Path, second: Path) -> bool:
-    """Exchange two directories in one system call. Return False if the system or the file system cannot."""
+    """Exchange two directories in one system call. Return False if the system or the file system
+    cannot."""
     import ctypes
 
     library: Any = ctypes.CDLL(None) if os.name == "posix" else None
     names = os.fsencode(first), os.fsencode(second)
     if sys.platform == "linux" and hasattr(library, "renameat2"):
         current_directory, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
-        status = library.renameat2(current_directory, names[0], current_directory, names[1], exchange)
+        status = library.renameat2(
+            current_directory, names[0], current_directory, names[1], exchange
+        )
     elif sys.platform == "darwin" and hasattr(library, "renamex_np"):
         swap = 2  # RENAME_SWAP
         status = library.renamex_np(*names, swap)
@@ -208,7 +224,8 @@ def _flush(directory: Path) -> None:
 
 @contextlib.contextmanager
 def named_errors(path: Path) -> Iterator[None]:
-    """Name `path` in an error of the file system that names a temporary file, or, if the disk is full, no file."""
+    """Name `path` in an error of the file system that names a temporary file, or, if the disk is
+    full, no file."""
     try:
         yield
     except OSError as error:
@@ -232,7 +249,8 @@ def locked(file: Path, busy: NMTError | Callable[[], object]) -> Iterator[None]:
 
     Args:
         file: the lock file; created if missing.
-        busy: an error to raise if another process holds the lock, or a function to call before waiting for it.
+        busy: an error to raise if another process holds the lock, or a function to call before
+            waiting for it.
     """
     from filelock import FileLock, Timeout  # the import takes 60 ms
 
@@ -255,7 +273,8 @@ def make_directory(path: Path, hint: str) -> None:
     """Create a directory unless it exists.
 
     Raises:
-        UsageError: it cannot be created, or its name is not UTF-8, which other libraries do not support.
+        UsageError: it cannot be created, or its name is not UTF-8, which other libraries do not
+            support.
     """
     try:
         str(path).encode()
@@ -274,7 +293,8 @@ def write_text(path: Path, text: str) -> None:
 
 
 def descriptor(path: Path) -> int | None:
-    """Return the file descriptor that a path names, such as 1 for /dev/stdout and `-`; None for all other paths.
+    """Return the file descriptor that a path names, such as 1 for /dev/stdout and `-`; None for all
+    other paths.
 
     Opening the path would truncate the file that the descriptor is redirected to.
     """
@@ -285,7 +305,8 @@ def descriptor(path: Path) -> int | None:
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write a file atomically: write a temporary file and rename it. A device, such as /dev/stdout, is written to."""
+    """Write a file atomically: write a temporary file and rename it. A device, such as /dev/stdout,
+    is written to."""
     if (number := descriptor(path)) is not None:
         with named_errors(path), os.fdopen(os.dup(number), "wb") as file:
             file.write(content)
@@ -314,7 +335,9 @@ def check_not_overwriting(outputs: Iterable[Path | None], inputs: Iterable[Path 
         if not output.name:
             raise UsageError(f"{output} names no file", "choose a name such as report.html")
         if output.is_file() and identity(output) in existing:
-            raise UsageError(f"{output} would be overwritten: it is also an input", "choose another output file")
+            raise UsageError(
+                f"{output} would be overwritten: it is also an input", "choose another output file"
+            )
 
 
 def sha256(path: Path) -> str:
@@ -325,7 +348,9 @@ def sha256(path: Path) -> str:
 
 def sync(path: Path) -> None:
     """Flush a file or directory to disk, so that it survives a power failure after a rename."""
-    windows = sys.platform == "win32"  # it can flush only files that are open for writing, and no directories
+    windows = (
+        sys.platform == "win32"
+    )  # it can flush only files that are open for writing, and no directories
     if windows and path.is_dir():
         return
     descriptor = os.open(path, os.O_RDWR if windows else os.O_RDONLY)

@@ -1,7 +1,8 @@
-"""Spec strings: `"beam(beam_size=5)"` selects a function from a registry and binds its keyword-only options.
+"""Spec strings: `"beam(beam_size=5)"` selects a function from a registry and binds its keyword-only
+options.
 
-A registry is a dict from names to functions. Options are read from the function's signature, so a new option
-needs only a new keyword-only argument.
+A registry is a dict from names to functions. Options are read from the function's signature, so a
+new option needs only a new keyword-only argument.
 """
 
 from __future__ import annotations
@@ -29,7 +30,10 @@ def parse(spec: str) -> tuple[str, dict[str, Any]]:
     text = spec.strip()
     booleans = {"true": True, "false": False}  # as in YAML
     if text.count("(") != text.count(")"):
-        hint = "a parenthesis is missing; quote specs that contain commas in a YAML list: ['length(max=40, min=2)']"
+        hint = (
+            "a parenthesis is missing; quote specs that contain commas in a YAML list:"
+            " ['length(max=40, min=2)']"
+        )
     name, parenthesis, rest = text.partition("(")
     if not name.replace("-", "_").isidentifier():
         raise ConfigError(f"cannot read '{spec}'", hint)
@@ -43,11 +47,20 @@ def parse(spec: str) -> tuple[str, dict[str, Any]]:
             if isinstance(keyword.value, ast.Name) and keyword.value.id in booleans:
                 keyword.value = ast.Constant(booleans[keyword.value.id])
             elif isinstance(keyword.value, ast.Name):
-                hint = f"{keyword.arg} must be a number (0.5, 2e-3) or a quoted string, not {keyword.value.id}"
+                hint = (
+                    f"{keyword.arg} must be a number (0.5, 2e-3) or a quoted string, not"
+                    f" {keyword.value.id}"
+                )
         options = {str(k.arg): ast.literal_eval(k.value) for k in call.keywords if k.arg}
         if len(options) != len(call.keywords):
             raise ValueError
-    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):  # also a list as a key, deep nesting
+    except (
+        SyntaxError,
+        ValueError,
+        TypeError,
+        RecursionError,
+        MemoryError,
+    ):  # also a list as a key, deep nesting
         raise ConfigError(f"cannot read '{spec}'", hint) from None
     return name, options
 
@@ -57,14 +70,17 @@ def format_spec(name: str, options: Mapping[str, Any]) -> str:
     return f"{name}({', '.join(f'{key}={value!r}' for key, value in options.items())})"
 
 
-def resolve(family: str, registry: Mapping[str, F], spec: str, shared_options: Iterable[str] = ()) -> F:
+def resolve(
+    family: str, registry: Mapping[str, F], spec: str, shared_options: Iterable[str] = ()
+) -> F:
     """Return the function that `spec` selects, with its options bound.
 
     Args:
         family: what the registry contains, for error messages ("search", "corpus").
         registry: function by name; options are the keyword-only arguments.
         spec: `name` or `name(option=value, ...)`.
-        shared_options: options of all functions that the caller has removed from `spec`, for error messages.
+        shared_options: options of all functions that the caller has removed from `spec`, for error
+            messages.
 
     Raises:
         ConfigError: unknown name, unknown option, or an option of the wrong type.
@@ -77,14 +93,23 @@ def resolve(family: str, registry: Mapping[str, F], spec: str, shared_options: I
     for key, value in options.items():
         if key not in types_by_option:
             option_names = ", ".join((*types_by_option, *shared_options)) or "none"
-            raise ConfigError(f"{family} '{name}' has no option '{key}'", f"its options: {option_names}")
+            raise ConfigError(
+                f"{family} '{name}' has no option '{key}'", f"its options: {option_names}"
+            )
         expected = types_by_option[key]
         if not accepts(expected, value):
             label = getattr(expected, "__name__", str(expected))
             raise ConfigError(f"{family} '{name}': {key} must be {label}, got {value!r}")
-    missing = [key for key, p in _keyword_only(function).items() if p.default is p.empty and key not in options]
+    missing = [
+        key
+        for key, p in _keyword_only(function).items()
+        if p.default is p.empty and key not in options
+    ]
     if missing:
-        raise ConfigError(f"{family} '{name}' requires {', '.join(missing)}", f"for example {name}({missing[0]}=...)")
+        raise ConfigError(
+            f"{family} '{name}' requires {', '.join(missing)}",
+            f"for example {name}({missing[0]}=...)",
+        )
     return typing.cast(F, functools.partial(function, **options)) if options else function
 
 
@@ -101,7 +126,8 @@ def _keyword_only(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
 
 
 def accepts(expected: Any, value: Any) -> bool:
-    """Return whether a literal matches an annotation. An int matches float; a bool never matches a number."""
+    """Return whether a literal matches an annotation. An int matches float; a bool never matches a
+    number."""
     if expected is Any:
         return True
     origin = typing.get_origin(expected)

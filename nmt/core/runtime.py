@@ -23,7 +23,8 @@ PRECISIONS = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 
 
 def stop_signals() -> list[signal.Signals]:
-    """Return the signals that ask a process to stop: Ctrl-C, SIGTERM and SIGHUP, which the end of a terminal sends.
+    """Return the signals that ask a process to stop: Ctrl-C, SIGTERM and SIGHUP, which the end of a
+    terminal sends.
 
     SIGHUP stays ignored in a process that `nohup` has started. Windows does not have it.
     """
@@ -35,9 +36,11 @@ def stop_signals() -> list[signal.Signals]:
 
 @contextmanager
 def time_limit(seconds: float, error: Exception) -> Iterator[None]:
-    """Raise `error` after a time in which the body has not ended, also inside of a regular expression.
+    """Raise `error` after a time in which the body has not ended, also inside of a regular
+    expression.
 
-    Only the main thread of a program can be interrupted, and not on Windows; elsewhere, there is no limit.
+    Only the main thread of a program can be interrupted, and not on Windows; elsewhere, there is no
+    limit.
     """
     if sys.platform == "win32" or threading.current_thread() is not threading.main_thread():
         yield
@@ -68,7 +71,8 @@ def require_package(name: str, package: str, module: str = "") -> Any:
 
 
 def resolve_device(name: str) -> str:
-    """Resolve `auto`, `cpu` or `cuda[:N]` to a device name, without importing PyTorch if it is the CPU.
+    """Resolve `auto`, `cpu` or `cuda[:N]` to a device name, without importing PyTorch if it is the
+    CPU.
 
     Under torchrun, `auto` and `cuda` select the GPU of the local rank.
 
@@ -76,11 +80,14 @@ def resolve_device(name: str) -> str:
         UsageError: the device is unknown or not available, or several processes would share a GPU.
     """
     kind, _, index = name.partition(":")
-    if kind not in ("auto", "cpu", "cuda") or (index and not (kind == "cuda" and index.isdecimal())):
+    if kind not in ("auto", "cpu", "cuda") or (
+        index and not (kind == "cuda" and index.isdecimal())
+    ):
         raise UsageError(f"unknown device '{name}'", suggest(name, ("auto", "cpu", "cuda")))
     if index and kind == "cuda" and int(os.environ.get("LOCAL_WORLD_SIZE") or 1) > 1:
         raise UsageError(
-            f"--device {name} would give all processes of torchrun the same GPU", "use --device cuda: a GPU per process"
+            f"--device {name} would give all processes of torchrun the same GPU",
+            "use --device cuda: a GPU per process",
         )
     if kind == "cpu" or not (kind == "cuda" or _may_have_gpu()):
         return "cpu"
@@ -129,11 +136,14 @@ def torch_dtype(precision: str) -> torch.dtype:
 
 def precision_name(dtype_name: str) -> str:
     """Return the precision for the name of a PyTorch dtype, or `auto` for any other name."""
-    return next((precision for precision, dtype in PRECISIONS.items() if dtype == dtype_name), "auto")
+    return next(
+        (precision for precision, dtype in PRECISIONS.items() if dtype == dtype_name), "auto"
+    )
 
 
 def gpu_precision(device: torch.device) -> str:
-    """Return the precision that `auto` selects on a GPU: bf16 if it has bf16 units (Ampere or later), else fp32."""
+    """Return the precision that `auto` selects on a GPU: bf16 if it has bf16 units (Ampere or
+    later), else fp32."""
     import torch
 
     return "bf16" if torch.cuda.get_device_capability(device) >= (8, 0) else "fp32"
@@ -156,7 +166,8 @@ def num_cores() -> int:
 
 
 def num_threads() -> int:
-    """Return the number of threads to use: OMP_NUM_THREADS, or the number of available CPU cores."""
+    """Return the number of threads to use: OMP_NUM_THREADS, or the number of available CPU
+    cores."""
     value = os.environ.get("OMP_NUM_THREADS", "")
     return int(value) if value.isdecimal() and int(value) else num_cores()
 
@@ -167,7 +178,9 @@ def is_out_of_memory(error: RuntimeError) -> bool:
 
     # Errors without a class of their own.
     messages = ("DefaultCPUAllocator", "CUBLAS_STATUS_ALLOC_FAILED", "CUDA error: out of memory")
-    return isinstance(error, torch.OutOfMemoryError) or any(message in str(error) for message in messages)
+    return isinstance(error, torch.OutOfMemoryError) or any(
+        message in str(error) for message in messages
+    )
 
 
 @contextmanager

@@ -1,13 +1,16 @@
-"""Reads files that strangers may have made: runs, checkpoints, models to import, configs and their archives.
+"""Reads files that strangers may have made: runs, checkpoints, models to import, configs and their
+archives.
 
-All readers of such files use these functions, so that no file can crash or block a command or exhaust the memory:
+All readers of such files use these functions, so that no file can crash or block a command or
+exhaust the memory:
 
 - only regular files are opened: a FIFO blocks, and a device may never end;
-- sizes, nesting and numbers have limits, also in archives, whose members may expand to a multiple of their size;
+- sizes, nesting and numbers have limits, also in archives, whose members may expand to a multiple
+of their size;
 - schemas state the types of JSON documents.
 
-Functions with the parameters `hint` and `error` raise one error of one line that names the file. The others raise an
-OSError or a ValueError, which `errors_of` turns into such an error.
+Functions with the parameters `hint` and `error` raise one error of one line that names the file.
+The others raise an OSError or a ValueError, which `errors_of` turns into such an error.
 """
 
 from __future__ import annotations
@@ -40,8 +43,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MAX_BYTES = 32 << 20
-"""Maximum size of a document, a tokenizer or the header of a safetensors file. Vocabularies of 250,000 pieces have
-6 MB; a parsed document takes up to 25 times its size in memory."""
+"""Maximum size of a document, a tokenizer or the header of a safetensors file. Vocabularies of
+250,000 pieces have 6 MB; a parsed document takes up to 25 times its size in memory."""
 MAX_LOG_BYTES = 256 << 20
 """Maximum size of a file with one JSON document per line."""
 MAX_CONFIG_BYTES = 1 << 20
@@ -49,27 +52,48 @@ MAX_CONFIG_BYTES = 1 << 20
 MAX_DEPTH = 50
 """Maximum nesting of a document. Parsers and printers are recursive."""
 MAX_YAML_EVENTS = 600_000
-"""Maximum number of keys, values and brackets in a YAML document: a vocabulary of 300,000 pieces. Each takes 500
-bytes in memory."""
+"""Maximum number of keys, values and brackets in a YAML document: a vocabulary of 300,000 pieces.
+Each takes 500 bytes in memory."""
 MAX_YAML_SCALAR = 10_000
-"""Maximum number of characters of a YAML value without quotation marks; reading numbers takes quadratic time."""
+"""Maximum number of characters of a YAML value without quotation marks; reading numbers takes
+quadratic time."""
 MAX_INTEGER = 2**64 - 1
 """Larger integers cannot be converted to floats or arrays."""
 MAX_EXPANSION = 4
-"""Maximum ratio of the size of arrays to that of their zip file: weights are hardly compressible."""
+"""Maximum ratio of the size of arrays to that of their zip file: weights are hardly
+compressible."""
 MIN_EXPANDED_BYTES = 16 << 20
 """Size of arrays that a zip file of any size may have."""
-DTYPE_BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U8": 1, "BOOL": 1}
+DTYPE_BYTES = {
+    "F64": 8,
+    "F32": 4,
+    "F16": 2,
+    "BF16": 2,
+    "I64": 8,
+    "I32": 4,
+    "I16": 2,
+    "I8": 1,
+    "U8": 1,
+    "BOOL": 1,
+}
 """Size of a number by its type in safetensors."""
 _ZIP_ERRORS = (
-    zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, LookupError, NotImplementedError,
-    RuntimeError, OverflowError,
-)  # fmt: skip
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    struct.error,
+    EOFError,
+    LookupError,
+    NotImplementedError,
+    RuntimeError,
+    OverflowError,
+)
 
 
 @dataclasses.dataclass(frozen=True)
 class Range:
-    """The numbers that a schema allows, as in `Annotated[int, Range(1, 10)]`. NaN is in no range."""
+    """The numbers that a schema allows, as in `Annotated[int, Range(1, 10)]`. NaN is in no
+    range."""
 
     minimum: float
     maximum: float
@@ -122,7 +146,8 @@ def open_file(path: Path) -> BinaryIO:
 
 
 def check_regular(path: Path) -> None:
-    """Raise an OSError unless a file, which a library will read, is a regular one that can be opened."""
+    """Raise an OSError unless a file, which a library will read, is a regular one that can be
+    opened."""
     open_file(path).close()
 
 
@@ -157,7 +182,8 @@ def read_record(path: Path) -> dict[str, Any]:
 
 
 def read_records(path: Path) -> list[dict[str, Any]]:
-    """Return the objects in the lines of a file, except damaged ones, or none if the file is missing."""
+    """Return the objects in the lines of a file, except damaged ones, or none if the file is
+    missing."""
     records = []
     with contextlib.suppress(OSError, ValueError):
         for line in read_bytes(path, MAX_LOG_BYTES).decode("utf-8", "replace").splitlines():
@@ -172,8 +198,8 @@ def parse_json(content: bytes | str) -> Any:
     """Return the value of a JSON document.
 
     Raises:
-        ValueError: it is not JSON, is nested too deeply, or has a repeated key, a number of more than 64 bits or half
-            of a surrogate pair.
+        ValueError: it is not JSON, is nested too deeply, or has a repeated key, a number of more
+            than 64 bits or half of a surrogate pair.
     """
     text = content if isinstance(content, str) else content.decode("utf-8-sig")
     try:
@@ -228,9 +254,9 @@ def check(value: Any, schema: Any, name: str = "") -> None:
 
     Args:
         value: the content of a document.
-        schema: a TypedDict, whose keys other than those of the document are ignored; a dataclass, which allows no
-            other keys; a list or dict with the type of its values; `Annotated` with a `Range`; or a type that
-            `nmt.core.registry.accepts` supports.
+        schema: a TypedDict, whose keys other than those of the document are ignored; a dataclass,
+            which allows no other keys; a list or dict with the type of its values; `Annotated` with
+            a `Range`; or a type that `nmt.core.registry.accepts` supports.
         name: name of the value in errors, such as `progress.step`.
 
     Raises:
@@ -288,7 +314,9 @@ def _required_keys(schema: Any) -> frozenset[str]:
         return frozenset(schema.__required_keys__)
     absent = dataclasses.MISSING
     fields = dataclasses.fields(schema)
-    return frozenset(each.name for each in fields if each.default is absent and each.default_factory is absent)
+    return frozenset(
+        each.name for each in fields if each.default is absent and each.default_factory is absent
+    )
 
 
 def _named(name: str) -> str:
@@ -346,7 +374,8 @@ def parse_yaml(content: str, *, as_text: bool = False) -> Any:
     """Return the value of a YAML document; with `as_text`, all numbers and booleans as strings.
 
     Raises:
-        ValueError: it is not YAML, or exceeds a limit; the message may begin with the number of the line.
+        ValueError: it is not YAML, or exceeds a limit; the message may begin with the number of the
+            line.
     """
     try:
         _check_yaml_structure(content)
@@ -356,7 +385,13 @@ def parse_yaml(content: str, *, as_text: bool = False) -> Any:
         position = f"line {mark.line + 1}: " if mark else ""
         problem = getattr(error, "problem", None) or "not valid YAML"
         raise ValueError(position + problem.removeprefix("did not find ")) from None
-    except (ValueError, TypeError, OverflowError, AttributeError, LookupError):  # values such as 2001-13-01, !!bool 5
+    except (
+        ValueError,
+        TypeError,
+        OverflowError,
+        AttributeError,
+        LookupError,
+    ):  # values such as 2001-13-01, !!bool 5
         raise ValueError("not valid YAML") from None
 
 
@@ -377,7 +412,11 @@ def _check_yaml_structure(content: str) -> None:
             raise _yaml_error(f"more than {MAX_YAML_EVENTS:,} values", event)
         if isinstance(event, yaml.AliasEvent):
             raise _yaml_error("aliases are not supported", event)
-        if isinstance(event, yaml.ScalarEvent) and event.implicit[0] and len(event.value) > MAX_YAML_SCALAR:
+        if (
+            isinstance(event, yaml.ScalarEvent)
+            and event.implicit[0]
+            and len(event.value) > MAX_YAML_SCALAR
+        ):
             raise _yaml_error(f"a value of more than {MAX_YAML_SCALAR:,} characters", event)
 
 
@@ -394,7 +433,8 @@ def read_yaml(path: Path, *, as_text: bool = False) -> Any:
 
 
 def read_front_matter(path: Path) -> dict[str, Any]:
-    """Return the YAML metadata between the two lines `---` at the start of a Markdown file; empty if it has none."""
+    """Return the YAML metadata between the two lines `---` at the start of a Markdown file; empty
+    if it has none."""
     with contextlib.suppress(OSError, ValueError):
         text = read_bytes(path, MAX_CONFIG_BYTES).decode("utf-8", "replace")
         before, head, _ = text.split("---\n", 2)
@@ -429,7 +469,8 @@ def _intact_zip() -> Iterator[None]:
 
 
 def check_zip_expansion(path: Path) -> None:
-    """Check that the content of a zip file of arrays is not much larger than the file. Other files are accepted.
+    """Check that the content of a zip file of arrays is not much larger than the file. Other files
+    are accepted.
 
     Raises:
         OSError: the file cannot be read.
@@ -461,7 +502,8 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
 
 
 def _parse_array(content: bytes) -> NDArray[Any]:
-    """Return the array of an `.npy` file. Unlike `numpy.load`, it allocates nothing before the sizes are compared."""
+    """Return the array of an `.npy` file. Unlike `numpy.load`, it allocates nothing before the
+    sizes are compared."""
     import numpy as np
     from numpy.lib import format as npy
 
@@ -469,7 +511,15 @@ def _parse_array(content: bytes) -> NDArray[Any]:
     read_header = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
     try:
         shape, is_fortran, dtype = read_header[npy.read_magic(file)](file)
-    except (KeyError, TypeError, AttributeError, SyntaxError, MemoryError, RecursionError, tokenize.TokenError):
+    except (
+        KeyError,
+        TypeError,
+        AttributeError,
+        SyntaxError,
+        MemoryError,
+        RecursionError,
+        tokenize.TokenError,
+    ):
         raise ValueError("an array has a damaged header") from None
     data = content[file.tell() :]
     if dtype.hasobject or dtype.itemsize == 0 or math.prod(shape) * dtype.itemsize != len(data):
@@ -479,7 +529,8 @@ def _parse_array(content: bytes) -> NDArray[Any]:
 
 
 def read_safetensors_header(path: Path) -> tuple[dict[str, TensorEntry], int]:
-    """Return the tensors in the header of a safetensors file by name, and the position of their data in the file.
+    """Return the tensors in the header of a safetensors file by name, and the position of their
+    data in the file.
 
     Raises:
         OSError: the file cannot be read.

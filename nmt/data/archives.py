@@ -24,19 +24,28 @@ from nmt.data.pairs import COMPRESSED, read_blocks
 MAX_BYTES = 100 << 30
 """Maximum extracted size of an archive."""
 MAX_RATIO = 100
-"""Maximum ratio of extracted to compressed size; text has a ratio of 3 to 10, a zip bomb a much higher one."""
+"""Maximum ratio of extracted to compressed size; text has a ratio of 3 to 10, a zip bomb a much
+higher one."""
 RATIO_CHECK_BYTES = 10 << 20
 """Extracted size above which the ratio is checked."""
 
 _CORRUPTION_ERRORS = (
-    zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, RuntimeError, ValueError, OSError,
-)  # fmt: skip
+    zipfile.BadZipFile,
+    tarfile.TarError,
+    zlib.error,
+    lzma.LZMAError,
+    EOFError,
+    RuntimeError,
+    ValueError,
+    OSError,
+)
 _ARCHIVE = re.compile(r"\.(zip|tar|tgz|tbz2?|txz|tar\.(gz|bz2|xz))$")
 
 
 @contextlib.contextmanager
 def extracted_files(sources: Sequence[Path], scratch_parent: Path) -> Iterator[list[Path]]:
-    """Yield the files of archives (zip, tar) and directories (without their subdirectories), and single files.
+    """Yield the files of archives (zip, tar) and directories (without their subdirectories), and
+    single files.
 
     Archives are extracted into a temporary directory in `scratch_parent`.
 
@@ -52,7 +61,9 @@ def extracted_files(sources: Sequence[Path], scratch_parent: Path) -> Iterator[l
                 files += sorted(path for path in source.iterdir() if path.is_file())
             elif not source.is_file():
                 if source.exists():
-                    raise DataError(f"{source} is a pipe or a device", "write its content to a file first")
+                    raise DataError(
+                        f"{source} is a pipe or a device", "write its content to a file first"
+                    )
                 raise DataError(
                     f"no such file or directory: {source}",
                     "specify the archive or directory of the corpus",
@@ -98,15 +109,23 @@ def extract(archive: Path, directory: Path, *, exclude: str = "") -> None:
 def _read_zip(archive: Path, directory: Path, exclude: str) -> None:
     with zipfile.ZipFile(archive) as file:
         members = [member for member in file.infolist() if not member.is_dir()]
-        members = [member for member in members if exclude not in PurePosixPath(member.filename).parts]
+        members = [
+            member for member in members if exclude not in PurePosixPath(member.filename).parts
+        ]
         if len({PurePosixPath(member.filename) for member in members}) < len(members):
-            raise DownloadError(f"{archive.name} has two files of one name", "extract it, and specify the directory")
+            raise DownloadError(
+                f"{archive.name} has two files of one name", "extract it, and specify the directory"
+            )
         for member in members:
             _check_name(archive, member.filename)
             if member.flag_bits & 1:
-                raise DownloadError(f"{archive.name} is encrypted", "extract it, and specify the directory")
+                raise DownloadError(
+                    f"{archive.name} is encrypted", "extract it, and specify the directory"
+                )
             if stat.S_IFMT(member.external_attr >> 16) not in (0, stat.S_IFREG):
-                raise DownloadError(f"{archive.name} is unsafe: {member.filename} is a link or a device")
+                raise DownloadError(
+                    f"{archive.name} is unsafe: {member.filename} is a link or a device"
+                )
         _check_size(archive, sum(member.file_size for member in members))
         for member in members:  # reading stops at the declared size and verifies the CRC
             with file.open(member) as content:
@@ -114,7 +133,8 @@ def _read_zip(archive: Path, directory: Path, exclude: str) -> None:
 
 
 class _Tar:
-    """The content of a tar archive. Unlike that of a member, the size of a header is unknown before it is read."""
+    """The content of a tar archive. Unlike that of a member, the size of a header is unknown before
+    it is read."""
 
     def __init__(self, archive: Path) -> None:
         with archive.open("rb") as file:
@@ -124,7 +144,9 @@ class _Tar:
             b"BZh": bz2.open,
             b"\xfd7zXZ\0": lzma.open,
         }
-        opener = next((opener for magic, opener in openers.items() if start.startswith(magic)), open)
+        opener = next(
+            (opener for magic, opener in openers.items() if start.startswith(magic)), open
+        )
         self._archive, self._content = archive, opener(archive, "rb")
         self.seek, self.tell, self.close = (
             self._content.seek,
@@ -148,7 +170,9 @@ def _read_tar(archive: Path, directory: Path) -> None:
             if member.isdir():
                 continue
             if not member.isreg():
-                raise DownloadError(f"{archive.name} is unsafe: {member.name} is a link or a device")
+                raise DownloadError(
+                    f"{archive.name} is unsafe: {member.name} is a link or a device"
+                )
             total += member.size
             _check_size(archive, total)
             if extracted := file.extractfile(member):
@@ -163,7 +187,9 @@ def _save(content: IO[bytes], path: Path) -> None:
 
 def _check_name(archive: Path, name: str) -> None:
     if name.startswith(("/", "\\")) or ".." in re.split(r"[/\\]", name) or name[1:2] == ":":
-        raise DownloadError(f"{archive.name} is unsafe: it would write outside its directory ({name})")
+        raise DownloadError(
+            f"{archive.name} is unsafe: it would write outside its directory ({name})"
+        )
 
 
 def check_expansion(path: Path) -> None:

@@ -1,7 +1,7 @@
 """Batches: assignment of pairs to batches, and collation into padded tensors.
 
-Shape suffixes: B sentences, S source tokens, T target tokens, N pairs of the corpus or target positions without
-padding.
+Shape suffixes: B sentences, S source tokens, T target tokens, N pairs of the corpus or target
+positions without padding.
 """
 
 from __future__ import annotations
@@ -18,21 +18,24 @@ from nmt.data.arrays import Indices, Integers
 from nmt.text.tokenizer import BOS, EOS, PAD, encoder_input
 
 POOL_SIZE = 2_000_000
-"""Pairs that are sorted by length together, in 130 MB. In batches of 25,000 tokens of Europarl, 1.3% of the source
-positions and 0.8% of the target positions are padding; 5.6% and 2.6% in pools of 200,000 pairs."""
+"""Pairs that are sorted by length together, in 130 MB. In batches of 25,000 tokens of Europarl,
+1.3% of the source positions and 0.8% of the target positions are padding; 5.6% and 2.6% in pools of
+200,000 pairs."""
 
 Ids = Sequence[int] | Integers
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Padded token ids of B pairs. Targets are shifted: the decoder input is <s> y and the labels are y </s>."""
+    """Padded token ids of B pairs. Targets are shifted: the decoder input is <s> y and the labels
+    are y </s>."""
 
     src_BS: Tensor
     src_mask_BS: Tensor
     tgt_in_BT: Tensor
     target_index_N: Tensor
-    """Flat indices of the target positions without padding. A Boolean mask would require a GPU synchronization."""
+    """Flat indices of the target positions without padding. A Boolean mask would require a GPU
+    synchronization."""
     labels_N: Tensor
     """Labels at these positions."""
     pair_ids: tuple[int, ...] = ()
@@ -63,7 +66,8 @@ class Batch:
         return len(self.labels_N)
 
     def split(self) -> tuple[Batch, Batch]:
-        """Split the batch in two, for a batch that does not fit in memory; it must have at least two pairs."""
+        """Split the batch in two, for a batch that does not fit in memory; it must have at least
+        two pairs."""
         num_pairs = len(self.src_BS)
         middle = num_pairs // 2
         return self._slice(0, middle), self._slice(middle, num_pairs)
@@ -93,8 +97,9 @@ class Batch:
 def plan_batches(lengths_N2: Integers, max_tokens: int, seed: int, epoch: int) -> list[Indices]:
     """Return the pair indices of each batch of an epoch: a pure function of the arguments.
 
-    Pairs are shuffled and sorted by length within pools. Each pool is divided into batches whose padded size, the
-    number of pairs times the longest side including BOS or EOS, is at most `max_tokens`. The batches are shuffled.
+    Pairs are shuffled and sorted by length within pools. Each pool is divided into batches whose
+    padded size, the number of pairs times the longest side including BOS or EOS, is at most
+    `max_tokens`. The batches are shuffled.
 
     Args:
         lengths_N2: numbers of source and target tokens of every pair, without BOS and EOS.
@@ -115,7 +120,8 @@ def plan_batches(lengths_N2: Integers, max_tokens: int, seed: int, epoch: int) -
 
 
 def _by_length(lengths_N2: Integers) -> Indices:
-    """Return the order by the longer side, and by the difference of both sides in alternating direction.
+    """Return the order by the longer side, and by the difference of both sides in alternating
+    direction.
 
     Neighbors thus have similar lengths on both sides. Pairs of equal lengths keep their order.
     """
@@ -129,7 +135,8 @@ def _by_length(lengths_N2: Integers) -> Indices:
 
 
 def _divide(pool: Indices, sizes: Integers, max_tokens: int) -> list[Indices]:
-    """Divide a pool in ascending order of size into batches with a padded size of at most `max_tokens`."""
+    """Divide a pool in ascending order of size into batches with a padded size of at most
+    `max_tokens`."""
     batches = []
     first = 0
 
@@ -138,7 +145,8 @@ def _divide(pool: Indices, sizes: Integers, max_tokens: int) -> list[Indices]:
         return num_pairs * longest
 
     while first < len(pool):
-        # Sizes are ascending, so the padded size grows with the number of pairs, and binary search applies.
+        # Sizes are ascending, so the padded size grows with the number of pairs, and binary search
+        # applies.
         max_pairs = max(1, max_tokens // int(sizes[first]))
         max_pairs = min(max_pairs, len(pool) - first)
         counts = range(1, max_pairs + 1)
@@ -150,7 +158,8 @@ def _divide(pool: Indices, sizes: Integers, max_tokens: int) -> list[Indices]:
 
 
 def pad_rows(rows: Sequence[Ids], before: int | None = None, after: int | None = None) -> Tensor:
-    """Pad id lists into a tensor [B, max_length], optionally with an id before and after each list."""
+    """Pad id lists into a tensor [B, max_length], optionally with an id before and after each
+    list."""
     first = 0 if before is None else 1
     lengths_B = np.fromiter(map(len, rows), np.int64, len(rows))
     end_B = first + lengths_B
@@ -179,7 +188,9 @@ def token_mask(lengths: Iterable[int]) -> Tensor:
     return column_X < lengths_B[:, None]
 
 
-def collate(pairs: Sequence[tuple[Ids, Ids]], pair_ids: Sequence[int] = (), *, source_eos: bool = True) -> Batch:
+def collate(
+    pairs: Sequence[tuple[Ids, Ids]], pair_ids: Sequence[int] = (), *, source_eos: bool = True
+) -> Batch:
     """Return the tensors of a batch; with `source_eos`, sources end with </s>."""
     sources = [src for src, _ in pairs]
     targets = [tgt for _, tgt in pairs]

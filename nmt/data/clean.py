@@ -1,6 +1,8 @@
-"""Cleaning of training pairs: a pipeline of steps in the order of the config, with statistics per step.
+"""Cleaning of training pairs: a pipeline of steps in the order of the config, with statistics per
+step.
 
-Pairs with a blank side are always dropped first, because they teach a model to hallucinate or to output nothing.
+Pairs with a blank side are always dropped first, because they teach a model to hallucinate or to
+output nothing.
 """
 
 from __future__ import annotations
@@ -27,8 +29,11 @@ def normalize(pairs: Iterator[Pair]) -> Iterator[Pair]:
         yield source, target
 
 
-def length(pairs: Iterator[Pair], *, max: int = 200, min: int = 1, max_chars: int = 2000) -> Iterator[Pair]:
-    """Keep pairs whose sides have `min` to `max` words (see `count_words`) and at most `max_chars` characters."""
+def length(
+    pairs: Iterator[Pair], *, max: int = 200, min: int = 1, max_chars: int = 2000
+) -> Iterator[Pair]:
+    """Keep pairs whose sides have `min` to `max` words (see `count_words`) and at most `max_chars`
+    characters."""
     if not 0 <= min <= max:
         raise ConfigError(f"cleaning step 'length': min ({min}) must be between 0 and max ({max})")
     for source, target in pairs:
@@ -61,9 +66,12 @@ def drop_identical(pairs: Iterator[Pair]) -> Iterator[Pair]:
 
 
 def dedup(pairs: Iterator[Pair], *, by: str = "pair") -> Iterator[Pair]:
-    """Drop exact duplicates of a pair, or, with `by` "source" or "target", of this side. Only hashes are stored."""
+    """Drop exact duplicates of a pair, or, with `by` "source" or "target", of this side. Only
+    hashes are stored."""
     if by not in ("pair", "source", "target"):
-        raise ConfigError(f"cleaning step 'dedup': by must be 'pair', 'source' or 'target', got '{by}'")
+        raise ConfigError(
+            f"cleaning step 'dedup': by must be 'pair', 'source' or 'target', got '{by}'"
+        )
     seen: set[int] = set()
     for source, target in pairs:
         side = {"source": source, "target": target}.get(by)
@@ -82,7 +90,8 @@ def german_reformed_ss(pairs: Iterator[Pair]) -> Iterator[Pair]:
 
 
 _PRE_1996_SS = re.compile(
-    # ß is kept after a long vowel. The preceding letter identifies short i and e; the other vowels need word stems.
+    # ß is kept after a long vowel. The preceding letter identifies short i and e; the other vowels
+    # need word stems.
     r"(?:(?<!e)i|(?<!i)e|(?:[bdfhln]|kr|(?<!s)p|els)a|(?:[hlnp]|gr)ä|(?:schl|fl|sch|verdr|[gknw])u|[kw]ü"
     r"|(?:schl|gen|g|verdr|spr)o|(?-i:\b(?:scho|flo))|ru(?=ßland)|m[uü](?!ß[ei]))ß",
     re.IGNORECASE,
@@ -95,7 +104,9 @@ def _to_ss(match: re.Match[str]) -> str:
     return stem + ("ss" if is_lowercase else "SS")
 
 
-_SCRIPTS = "arabic armenian bengali cyrillic devanagari ethiopic georgian greek hebrew tamil thai".split()
+_SCRIPTS = (
+    "arabic armenian bengali cyrillic devanagari ethiopic georgian greek hebrew tamil thai".split()
+)
 SCRIPTS = {name: (name.upper(),) for name in _SCRIPTS} | {
     "chinese": ("CJK", "BOPOMOFO"),
     "japanese": ("CJK", "HIRAGANA", "KATAKANA", "HALFWIDTH"),
@@ -105,11 +116,16 @@ SCRIPTS = {name: (name.upper(),) for name in _SCRIPTS} | {
 """The beginnings of the Unicode names of the letters of each script."""
 
 
-def script(pairs: Iterator[Pair], *, src: str = "latin", tgt: str = "latin", min: float = 0.5) -> Iterator[Pair]:
-    """Keep pairs in which at least the fraction `min` of the letters of each side is in its script."""
+def script(
+    pairs: Iterator[Pair], *, src: str = "latin", tgt: str = "latin", min: float = 0.5
+) -> Iterator[Pair]:
+    """Keep pairs in which at least the fraction `min` of the letters of each side is in its
+    script."""
     for name in (src, tgt):
         if name not in SCRIPTS:
-            raise ConfigError(f"cleaning step 'script': unknown script '{name}'", suggest(name, SCRIPTS))
+            raise ConfigError(
+                f"cleaning step 'script': unknown script '{name}'", suggest(name, SCRIPTS)
+            )
     for source, target in pairs:
         has_source = _script_ratio(source, SCRIPTS[src]) >= min
         if has_source and _script_ratio(target, SCRIPTS[tgt]) >= min:
@@ -130,7 +146,8 @@ CLEANERS: dict[str, Cleaner] = {
 class CleaningPipeline:
     """Iterate over the pairs that all steps keep.
 
-    `dropped` has the number of pairs that "blank" and each step dropped; it is complete after the iteration.
+    `dropped` has the number of pairs that "blank" and each step dropped; it is complete after the
+    iteration.
     """
 
     def __init__(self, pairs: Iterable[Pair], steps: Sequence[tuple[str, Cleaner]]) -> None:
@@ -166,7 +183,8 @@ def cleaning_pipeline(pairs: Iterable[Pair], specs: Sequence[str]) -> CleaningPi
 
 
 def is_blank(text: str) -> bool:
-    """Return whether a sentence has only whitespace, control characters and invisible characters."""
+    """Return whether a sentence has only whitespace, control characters and invisible
+    characters."""
     return not any(c.isprintable() and not c.isspace() for c in text)
 
 

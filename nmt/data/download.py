@@ -1,6 +1,7 @@
 """HTTP downloads with resume and checksums.
 
-`$NMT_MIRROR` redirects the downloads of corpora: https://host/path is downloaded from $NMT_MIRROR/host/path.
+`$NMT_MIRROR` redirects the downloads of corpora: https://host/path is downloaded from
+$NMT_MIRROR/host/path.
 """
 
 from __future__ import annotations
@@ -53,8 +54,8 @@ def fetch(
 ) -> str:
     """Download a file to `path` unless it exists with the right checksum; return its SHA-256.
 
-    Incomplete downloads are kept in PATH.part. The next call resumes them if the server supports it and its file has
-    not changed. The caller must ensure that no other process downloads to `path`.
+    Incomplete downloads are kept in PATH.part. The next call resumes them if the server supports it
+    and its file has not changed. The caller must ensure that no other process downloads to `path`.
 
     Args:
         url: http or https address, before `$NMT_MIRROR` is applied.
@@ -67,7 +68,9 @@ def fetch(
         DownloadError: the connection or request failed, or the file is not the expected one.
     """
     address = mirror_url(url)
-    hint = f"re-run the command to resume, or use a local file: nmt data download {corpus} --from PATH"
+    hint = (
+        f"re-run the command to resume, or use a local file: nmt data download {corpus} --from PATH"
+    )
     if path.is_file() and sha256 in (None, checksum := paths.sha256(path)):
         return checksum
     try:
@@ -76,7 +79,9 @@ def fetch(
             partial.receive(address, hint, resume_without_validator=sha256 is not None)
             checksum = partial.verify(address, hint, sha256, size)
     except OSError as error:
-        raise DownloadError(f"cannot write {path}: {error.strerror}", "free some disk space, or set NMT_DATA") from None
+        raise DownloadError(
+            f"cannot write {path}: {error.strerror}", "free some disk space, or set NMT_DATA"
+        ) from None
     return checksum
 
 
@@ -146,12 +151,16 @@ class _PartialDownload:
                     num_failures = 1 if self.num_bytes > offset else num_failures + 1
                     num_changes += isinstance(error, _ChangedError)
                     reason = str(error) or type(error).__name__
-                    max_failures = MAX_FAILURES if self.is_server_reachable else 2  # fail fast without a network
+                    max_failures = (
+                        MAX_FAILURES if self.is_server_reachable else 2
+                    )  # fail fast without a network
                     if max(num_failures, num_changes) >= max_failures:
                         raise DownloadError(f"cannot download {url}: {reason}", hint) from None
                     if self.is_server_reachable:
                         log(f"{self.path.name}: {reason}; retrying")
-                    time.sleep(max(RETRY_DELAY * 2 ** (num_failures - 1), getattr(error, "delay", 0.0)))
+                    time.sleep(
+                        max(RETRY_DELAY * 2 ** (num_failures - 1), getattr(error, "delay", 0.0))
+                    )
                 except (httpx.HTTPError, httpx.InvalidURL) as error:
                     raise DownloadError(f"cannot download {url}: {error}", hint) from None
 
@@ -177,7 +186,11 @@ class _PartialDownload:
                 if response.status_code == 206:
                     raise _ChangedError("the server sent a different range than requested")
             validator = _get_validator(response)
-            if response.status_code == 206 and validator and headers.get("If-Range", validator) != validator:
+            if (
+                response.status_code == 206
+                and validator
+                and headers.get("If-Range", validator) != validator
+            ):
                 self.restart()  # the server ignores If-Range
                 raise _ChangedError("the file on the server has changed")
             self._save(response, validator)
@@ -187,16 +200,23 @@ class _PartialDownload:
             self.validator.write_text(validator, encoding="ascii")
         offset, length = self.num_bytes, response.headers.get("Content-Length", "")
         total = offset + int(length) if length.isdecimal() else None
-        with progress(total, self.path.name, "B", initial=offset, unit_scale=True, unit_divisor=1024) as bar:
-            for chunk in response.iter_raw():  # a chunk size would lose the last bytes before a disconnect
+        with progress(
+            total, self.path.name, "B", initial=offset, unit_scale=True, unit_divisor=1024
+        ) as bar:
+            for (
+                chunk
+            ) in response.iter_raw():  # a chunk size would lose the last bytes before a disconnect
                 self.file.write(chunk)
                 bar.update(len(chunk))
         self.file.flush()
         if total is not None and self.num_bytes != total:
-            raise _RetryableError(f"the connection closed after {self.num_bytes:,} of {total:,} bytes")
+            raise _RetryableError(
+                f"the connection closed after {self.num_bytes:,} of {total:,} bytes"
+            )
 
     def verify(self, url: str, hint: str, sha256: str | None, size: int | None) -> str:
-        """Return the checksum; discard the bytes and raise a DownloadError if they are not the expected ones."""
+        """Return the checksum; discard the bytes and raise a DownloadError if they are not the
+        expected ones."""
         num_bytes, checksum = self.num_bytes, paths.sha256(self.part_path)
         problem = ""
         if size is not None and num_bytes != size:
@@ -219,7 +239,9 @@ def _create_client() -> httpx.Client:
         "Accept-Encoding": "identity",
     }
     try:
-        return httpx.Client(follow_redirects=True, timeout=httpx.Timeout(30.0, connect=10.0), headers=headers)
+        return httpx.Client(
+            follow_redirects=True, timeout=httpx.Timeout(30.0, connect=10.0), headers=headers
+        )
     except (ImportError, ValueError, OSError, httpx.InvalidURL) as error:
         raise DownloadError(
             f"cannot use the proxy or certificates of the environment: {error}",
@@ -230,7 +252,9 @@ def _create_client() -> httpx.Client:
 def _get_validator(response: httpx.Response) -> str:
     """Return the version of the file: a strong ETag, or the date of the last modification."""
     versions = (str(response.headers.get(name, "")) for name in ("ETag", "Last-Modified"))
-    return next((each for each in versions if each and each.isascii() and not each.startswith("W/")), "")
+    return next(
+        (each for each in versions if each and each.isascii() and not each.startswith("W/")), ""
+    )
 
 
 def _range_start(response: httpx.Response) -> int | None:

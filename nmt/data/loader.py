@@ -1,8 +1,9 @@
 """Data loader: the sequence of batches and updates, starting at any position of an epoch.
 
-Noise is a pure function of (seed, epoch, pair), the sample of each corpus of (seed, epoch), the order of (seed, epoch)
-and the lengths after noise, and subword regularization of (seed, epoch, first pair of the batch). The epoch and the
-number of batches consumed therefore determine the state of the loader, and resumed training continues identically.
+Noise is a pure function of (seed, epoch, pair), the sample of each corpus of (seed, epoch), the
+order of (seed, epoch) and the lengths after noise, and subword regularization of (seed, epoch,
+first pair of the batch). The epoch and the number of batches consumed therefore determine the state
+of the loader, and resumed training continues identically.
 """
 
 from __future__ import annotations
@@ -40,14 +41,16 @@ class Update:
 
     batches: list[Batch]
     tokens: int
-    """Target tokens of the update on all ranks, which normalize the loss; an estimate with subword regularization."""
+    """Target tokens of the update on all ranks, which normalize the loss; an estimate with subword
+    regularization."""
     epoch: int
     position: int
     """Number of batches of the epoch consumed after this update, over all ranks."""
 
 
 class Loader:
-    """Group the batches of a store into updates. An epoch has a sample of the pairs of each corpus."""
+    """Group the batches of a store into updates. An epoch has a sample of the pairs of each
+    corpus."""
 
     def __init__(
         self,
@@ -61,7 +64,8 @@ class Loader:
         *,
         source_eos: bool = True,
     ) -> None:
-        """Select the pairs within `train.max_length`; each rank loads its share of the batches of every update.
+        """Select the pairs within `train.max_length`; each rank loads its share of the batches of
+        every update.
 
         Args:
             store: the text and token ids of all corpora.
@@ -70,7 +74,8 @@ class Loader:
             seed: seed of the run.
             rank: index of this process.
             world_size: number of processes.
-            mix: the corpora of the store; None: a single one, all of whose pairs are used in each epoch.
+            mix: the corpora of the store; None: a single one, all of whose pairs are used in each
+                epoch.
             source_eos: whether sources end with the end token.
 
         Raises:
@@ -118,13 +123,16 @@ class Loader:
             start = end
         for role, num_pairs in num_by_role.items():
             if not num_pairs:
-                raise DataError(f"no {role} pair has at most {max_length} tokens", "increase train.max_length")
+                raise DataError(
+                    f"no {role} pair has at most {max_length} tokens", "increase train.max_length"
+                )
         num_usable = list(map(len, pair_ids))
         counts = mix.pairs_per_epoch(num_usable)
         return list(map(SampledCorpus, mix.corpora, pair_ids, counts))
 
     def stream(self, epoch: int, skip: int) -> Iterator[Update]:
-        """Yield the updates of `epoch` after the first `skip` batches, and of all following epochs."""
+        """Yield the updates of `epoch` after the first `skip` batches, and of all following
+        epochs."""
         while True:
             yield from self.updates(epoch, skip)
             epoch += 1
@@ -133,8 +141,8 @@ class Loader:
     def updates(self, epoch: int, skip: int = 0) -> Iterator[Update]:
         """Yield this rank's share of each update of an epoch after the first `skip` batches.
 
-        All ranks compute the same plan, so they know the tokens of an update without communication. A rank's share of
-        the last update of an epoch may be empty.
+        All ranks compute the same plan, so they know the tokens of an update without communication.
+        A rank's share of the last update of an epoch may be empty.
         """
         pair_ids_N, lengths_N2 = self._pairs(epoch)
         batches = self.batch_indices(epoch)
@@ -148,12 +156,14 @@ class Loader:
             yield Update(loaded, tokens, epoch, start + len(update))
 
     def batch_indices(self, epoch: int) -> list[Indices]:
-        """Return the batches of an epoch on all ranks, each as indices into the pairs of the epoch."""
+        """Return the batches of an epoch on all ranks, each as indices into the pairs of the
+        epoch."""
         lengths_N2 = self.lengths_N2(epoch)
         return plan_batches(lengths_N2, self.config.batch_tokens, self.seed, epoch)
 
     def worst_case_batches(self) -> list[Batch]:
-        """Return the batches of the first epoch that need most memory: the largest and that with the longest pair."""
+        """Return the batches of the first epoch that need most memory: the largest and that with
+        the longest pair."""
         pair_ids_N, lengths_N2 = self._pairs(0)
         batches = self.batch_indices(0)
         max_lengths = [lengths_N2[indices].max() for indices in batches]
@@ -216,7 +226,8 @@ class Loader:
         return collate(pairs, pair_ids, source_eos=self.source_eos)
 
     def _unless_too_long(self, row: Ids, original: Ids) -> Ids:
-        """Return a row, or if it is above `train.max_length`, the ids without noise and sampling, which are shorter."""
+        """Return a row, or if it is above `train.max_length`, the ids without noise and sampling,
+        which are shorter."""
         return row if len(row) < self.config.max_length else original
 
     def _source_ids(self, i: int) -> Ids:
@@ -264,7 +275,8 @@ class Loader:
 
 
 def prefetch(updates: Iterator[Update], num_prefetched: int = 2) -> Iterator[Update]:
-    """Yield `updates`, loading the next ones in a thread and in pinned memory while the GPU computes."""
+    """Yield `updates`, loading the next ones in a thread and in pinned memory while the GPU
+    computes."""
 
     def load() -> Update | None:
         update = next(updates, None)

@@ -1,8 +1,9 @@
 """Mixing of corpora: how many pairs of each corpus an epoch has, and which. Shape suffix: N pairs.
 
-An epoch has w·n pairs of a corpus with weight w and n pairs; with the default weight of 1, each pair once. A
-temperature T above 1 repeats the pairs of corpora that are smaller than the largest one, so that corpus i has a share
-proportional to w_i·n_i^(1/T) (Arivazhagan et al. 2019, section 4). Replay corpora have a fixed share of all pairs.
+An epoch has w·n pairs of a corpus with weight w and n pairs; with the default weight of 1, each
+pair once. A temperature T above 1 repeats the pairs of corpora that are smaller than the largest
+one, so that corpus i has a share proportional to w_i·n_i^(1/T) (Arivazhagan et al. 2019, section
+4). Replay corpora have a fixed share of all pairs.
 """
 
 from __future__ import annotations
@@ -45,12 +46,16 @@ class Mix:
     """Share of the pairs of an epoch that come from replay corpora."""
 
     def pairs_per_epoch(self, num_pairs: Sequence[int]) -> list[int]:
-        """Return the number of pairs of each corpus in an epoch, given the number of each that can be used."""
+        """Return the number of pairs of each corpus in an epoch, given the number of each that can
+        be used."""
         sizes = list(zip(self.corpora, num_pairs, strict=True))
         largest = max(size for corpus, size in sizes if not corpus.is_replay)
         counts = [self._upsampled(corpus, size, largest) for corpus, size in sizes]
-        # Scale the replay corpora together, so that they have their share r of all pairs: r / (1 - r) of the new pairs.
-        num_replayed = sum(count for corpus, count in zip(self.corpora, counts, strict=True) if corpus.is_replay)
+        # Scale the replay corpora together, so that they have their share r of all pairs: r / (1 -
+        # r) of the new pairs.
+        num_replayed = sum(
+            count for corpus, count in zip(self.corpora, counts, strict=True) if corpus.is_replay
+        )
         if num_replayed:
             num_new = sum(counts) - num_replayed
             scale = num_new * self.replay_share / (1 - self.replay_share) / num_replayed
@@ -60,7 +65,8 @@ class Mix:
         return [max(1, round(count)) if count else 0 for count in counts]
 
     def _upsampled(self, corpus: PreparedCorpus, size: int, largest: int) -> float:
-        """Return the pairs of a corpus after upsampling (Arivazhagan et al. 2019), without replay."""
+        """Return the pairs of a corpus after upsampling (Arivazhagan et al. 2019), without
+        replay."""
         if not size:
             return 0.0
         exponent = 1 - 1 / self.temperature
@@ -90,18 +96,22 @@ class SampledCorpus:
 
 
 def describe(corpora: Sequence[SampledCorpus]) -> str:
-    """Return the pairs of an epoch as text: their number, or those of each corpus if they are sampled."""
+    """Return the pairs of an epoch as text: their number, or those of each corpus if they are
+    sampled."""
     if all(each.pairs_per_epoch == len(each.pair_ids_N) for each in corpora):
         return counted(sum(each.pairs_per_epoch for each in corpora), "pair")
     parts = " and ".join(each.describe() for each in corpora)
     return f"{parts} per epoch"
 
 
-def sample_pairs(num_available: int, num_sampled: int, seed: int, corpus: int, epoch: int) -> Indices:
+def sample_pairs(
+    num_available: int, num_sampled: int, seed: int, corpus: int, epoch: int
+) -> Indices:
     """Return the indices of the pairs of a corpus in an epoch: a pure function of the arguments.
 
-    The epochs take consecutive parts of an infinite sequence of shuffles of all pairs, so that all pairs are used
-    before one repeats. `num_sampled`, the number of pairs per epoch, may exceed `num_available`.
+    The epochs take consecutive parts of an infinite sequence of shuffles of all pairs, so that all
+    pairs are used before one repeats. `num_sampled`, the number of pairs per epoch, may exceed
+    `num_available`.
     """
     if num_sampled == num_available:
         return np.arange(num_available)

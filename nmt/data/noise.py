@@ -1,4 +1,5 @@
-"""Source noise that simulates informal typing. A noise function takes a sentence and a random generator."""
+"""Source noise that simulates informal typing. A noise function takes a sentence and a random
+generator."""
 
 from __future__ import annotations
 
@@ -20,7 +21,9 @@ _NO_APOSTROPHES = str.maketrans("", "", "'’‘`´")
 _UMLAUTS_TO_DIGRAPHS = str.maketrans(
     {"ä": "ae", "ö": "oe", "ü": "ue", "Ä": "Ae", "Ö": "Oe", "Ü": "Ue", "ß": "ss", "ẞ": "SS"}
 )
-_UMLAUTS_TO_VOWELS = str.maketrans({"ä": "a", "ö": "o", "ü": "u", "Ä": "A", "Ö": "O", "Ü": "U", "ß": "ss", "ẞ": "SS"})
+_UMLAUTS_TO_VOWELS = str.maketrans(
+    {"ä": "a", "ö": "o", "ü": "u", "Ä": "A", "Ö": "O", "Ü": "U", "ß": "ss", "ẞ": "SS"}
+)
 _WORD = re.compile(r"[^\W\d_]{3,}")
 _KEYBOARD_ROWS = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
 
@@ -66,7 +69,8 @@ def lowercase_no_punctuation(text: str, rng: Random, *, p: float = 0.1) -> str:
 
 
 def typos(text: str, rng: Random, *, p: float = 0.1, word_fraction: float = 0.15) -> str:
-    """Add a typo to a fraction of the words: a letter is deleted, doubled, swapped or replaced with an adjacent key."""
+    """Add a typo to a fraction of the words: a letter is deleted, doubled, swapped or replaced with
+    an adjacent key."""
     if rng.random() >= p:
         return text
 
@@ -97,7 +101,8 @@ def _add_typo(word: str, rng: Random) -> str:
 
 
 def no_umlauts(text: str, rng: Random, *, p: float = 0.1) -> str:
-    """Replace umlauts and ß with ASCII letters, as on an English keyboard: "moechte" or "mochte", "gross"."""
+    """Replace umlauts and ß with ASCII letters, as on an English keyboard: "moechte" or "mochte",
+    "gross"."""
     if rng.random() >= p:
         return text
     table = _UMLAUTS_TO_DIGRAPHS if rng.random() < 0.5 else _UMLAUTS_TO_VOWELS
@@ -118,8 +123,8 @@ NOISES: dict[str, Noise] = {
 class SourceNoise:
     """Noise functions that are applied in order. Sentences that would become empty are kept.
 
-    The caller draws which functions apply to a sentence. Drawing them for an epoch at once is much faster than creating
-    a generator for each sentence.
+    The caller draws which functions apply to a sentence. Drawing them for an epoch at once is much
+    faster than creating a generator for each sentence.
     """
 
     def __init__(self, specs: Sequence[str]) -> None:
@@ -142,7 +147,8 @@ class SourceNoise:
             self.probabilities.append(float(probability))
 
     def apply(self, text: str, is_chosen: Iterable[bool], rng: Random) -> str:
-        """Apply the chosen functions, whatever their `p`; return `text` if the result would be blank."""
+        """Apply the chosen functions, whatever their `p`; return `text` if the result would be
+        blank."""
         noisy = text
         for function in compress(self._functions, is_chosen):
             noisy = function(noisy, rng, p=1.0)

@@ -1,7 +1,8 @@
-"""Reading and writing parallel text: two files with one sentence per line or one TSV file, plain or compressed, UTF-8.
+"""Reading and writing parallel text: two files with one sentence per line or one TSV file, plain or
+compressed, UTF-8.
 
-Only `\\n` ends a line. U+0085, U+2028, form feed and vertical tab occur inside sentences of real corpora; splitting at
-them would misalign the two files.
+Only `\\n` ends a line. U+0085, U+2028, form feed and vertical tab occur inside sentences of real
+corpora; splitting at them would misalign the two files.
 """
 
 from __future__ import annotations
@@ -29,10 +30,13 @@ from nmt.core.paths import new_file
 Pair = tuple[str, str]
 
 COMPRESSED = {".gz": "gzip", ".xz": "xz", ".bz2": "bzip2", ".zst": "zstandard"}
-_MAGIC = {  # regular expressions; the second one of zstandard is a skippable frame, with which pzstd starts
-    "gzip": rb"\x1f\x8b", "xz": rb"\xfd7zXZ\x00", "bzip2": rb"BZh",
+# Regular expressions; the second one of zstandard is a skippable frame, with which pzstd starts
+_MAGIC = {
+    "gzip": rb"\x1f\x8b",
+    "xz": rb"\xfd7zXZ\x00",
+    "bzip2": rb"BZh",
     "zstandard": rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18",
-}  # fmt: skip
+}
 MAX_LINE_BYTES = 100_000_000
 """Limit of a line, which is read into memory at once."""
 MAX_LINES_IN_WARNING = 5
@@ -50,19 +54,24 @@ class EncodingError(DataError):
 
 
 def open_text(path: Path) -> BinaryIO:
-    """Open a plain, .gz, .xz, .bz2 or .zst file in binary mode; iteration yields lines that end in `\\n`.
+    """Open a plain, .gz, .xz, .bz2 or .zst file in binary mode; iteration yields lines that end in
+    `\\n`.
 
     Raises:
-        DataError: the file is missing, unreadable, a directory, a pipe or a device, or its content does not match its
-            suffix.
+        DataError: the file is missing, unreadable, a directory, a pipe or a device, or its content
+            does not match its suffix.
     """
     try:
-        if path.is_fifo() or (path.is_char_device() and path.resolve() != Path(os.devnull)):  # files are read twice
+        if path.is_fifo() or (
+            path.is_char_device() and path.resolve() != Path(os.devnull)
+        ):  # files are read twice
             raise DataError(f"{path} is a pipe or a device", "write its content to a file first")
         with path.open("rb") as file:
             head = file.read(8)
     except FileNotFoundError:
-        raise DataError(f"no such file: {path}", f"relative paths are resolved against {Path.cwd()}") from None
+        raise DataError(
+            f"no such file: {path}", f"relative paths are resolved against {Path.cwd()}"
+        ) from None
     except IsADirectoryError:
         raise DataError(f"{path} is a directory, not a text file", "specify a file in it") from None
     except OSError as error:
@@ -81,7 +90,8 @@ def open_text(path: Path) -> BinaryIO:
 
 
 class _Decompressed(io.RawIOBase):
-    """The content of xz or bzip2 streams. `lzma.open` and `bz2.open` would end at a damaged stream without error."""
+    """The content of xz or bzip2 streams. `lzma.open` and `bz2.open` would end at a damaged stream
+    without error."""
 
     def __init__(
         self,
@@ -96,7 +106,8 @@ class _Decompressed(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Read at most as many bytes as the buffer has; 0 at the end. Raises an EOFError if the file is truncated."""
+        """Read at most as many bytes as the buffer has; 0 at the end. Raises an EOFError if the
+        file is truncated."""
         content = b""
         while not content:
             data = b""
@@ -105,7 +116,9 @@ class _Decompressed(io.RawIOBase):
                 if not data:
                     return 0
                 self._decompressor = self._new_decompressor()
-            elif self._decompressor.needs_input and not (data := self._file.read(io.DEFAULT_BUFFER_SIZE)):
+            elif self._decompressor.needs_input and not (
+                data := self._file.read(io.DEFAULT_BUFFER_SIZE)
+            ):
                 raise EOFError("the last stream is incomplete")
             content = self._decompressor.decompress(data, len(buffer))
         buffer[: len(content)] = content
@@ -113,7 +126,9 @@ class _Decompressed(io.RawIOBase):
 
     def _next_stream(self, data: bytes) -> bytes:
         """Return the start of the next stream, after the padding; empty if there is none."""
-        while not (data := data.lstrip(b"\0")) and (data := self._file.read(io.DEFAULT_BUFFER_SIZE)):
+        while not (data := data.lstrip(b"\0")) and (
+            data := self._file.read(io.DEFAULT_BUFFER_SIZE)
+        ):
             pass
         return data
 
@@ -125,18 +140,23 @@ class _Decompressed(io.RawIOBase):
 
 def _open_zstandard(path: Path) -> BinaryIO:
     try:
-        import pyarrow  # all frames of a file; the reader of the package zstandard ignores truncation
+        # All frames of a file; the reader of the package zstandard ignores truncation
+        import pyarrow
     except ImportError:
         raise DataError(f"{path} needs the package pyarrow", "pip install pyarrow") from None
-    return cast(BinaryIO, io.BufferedReader(pyarrow.input_stream(path.open("rb"), compression="zstd")))
+    return cast(
+        BinaryIO, io.BufferedReader(pyarrow.input_stream(path.open("rb"), compression="zstd"))
+    )
 
 
 def read_lines(path: Path, errors: str = "strict") -> Iterator[str]:
-    """Yield the lines of a file without their `\\n` or `\\r\\n`; a byte order mark at the start is dropped.
+    """Yield the lines of a file without their `\\n` or `\\r\\n`; a byte order mark at the start is
+    dropped.
 
     Args:
         path: a plain or compressed text file.
-        errors: for bytes that are not UTF-8: "strict" raises an error, "replace" decodes them as U+FFFD.
+        errors: for bytes that are not UTF-8: "strict" raises an error, "replace" decodes them as
+            U+FFFD.
 
     Raises:
         DataError: the file is missing or corrupted, or a line has more than `MAX_LINE_BYTES`.
@@ -155,13 +175,16 @@ def decode_lines(raw_lines: Iterable[bytes], name: str, errors: str = "strict") 
             yield line.decode("utf-8", errors)
         except UnicodeDecodeError as error:
             raise EncodingError(
-                f"{name}, line {number}, byte {error.start + 1} of the line: not UTF-8 (0x{line[error.start]:02x})",
-                "save it as UTF-8, or use --encoding-errors replace, or errors='replace' in files(...)",
+                f"{name}, line {number}, byte {error.start + 1} of the line: not UTF-8"
+                f" (0x{line[error.start]:02x})",
+                "save it as UTF-8, or use --encoding-errors replace, or errors='replace' in"
+                " files(...)",
             ) from None
 
 
 def count_lines(path: Path) -> int:
-    """Return the number of lines of a file; read errors are left to the code that reads the text."""
+    """Return the number of lines of a file; read errors are left to the code that reads the
+    text."""
     count, last = 0, b"\n"
     with open_text(path) as file, contextlib.suppress(*_READ_ERRORS):
         while block := file.read(1 << 20):
@@ -198,14 +221,17 @@ def _reading(path: Path) -> Iterator[BinaryIO]:
         try:
             yield file
         except _READ_ERRORS as error:
-            raise DataError(f"{path} is corrupted or truncated: {error}", "download the file again") from None
+            raise DataError(
+                f"{path} is corrupted or truncated: {error}", "download the file again"
+            ) from None
 
 
 def read_pairs(src: Path, tgt: Path, *, errors: str = "strict") -> Iterator[Pair]:
     """Yield the sentence pairs of two parallel files.
 
     Raises:
-        UnequalLineCountsError: the files have different numbers of lines; the message has both numbers.
+        UnequalLineCountsError: the files have different numbers of lines; the message has both
+            numbers.
         DataError: the lines end in CR; see also `read_lines`.
     """
     sources, targets = read_lines(src, errors), read_lines(tgt, errors)
@@ -219,15 +245,24 @@ def read_pairs(src: Path, tgt: Path, *, errors: str = "strict") -> Iterator[Pair
                 "line n of one file must be the translation of line n of the other",
             )
         yield source, target
-    if number == 0 and source and target and "\r" in source.rstrip("\r") and "\r" in target.rstrip("\r"):
+    if (
+        number == 0
+        and source
+        and target
+        and "\r" in source.rstrip("\r")
+        and "\r" in target.rstrip("\r")
+    ):
         raise DataError(f"the lines of {src} and {tgt} end in CR", "convert their line ends to LF")
 
 
-def read_tsv(path: Path, errors: str = "strict", *, columns: tuple[int, int] = (0, 1)) -> Iterator[Pair]:
+def read_tsv(
+    path: Path, errors: str = "strict", *, columns: tuple[int, int] = (0, 1)
+) -> Iterator[Pair]:
     """Yield two columns of a tab-separated file, without interpreting quotes.
 
-    An empty line yields a blank pair, which cleaning drops and counts. A warning tells how many lines have another
-    number of columns than the first one: a tab in a sentence moves the columns after it.
+    An empty line yields a blank pair, which cleaning drops and counts. A warning tells how many
+    lines have another number of columns than the first one: a tab in a sentence moves the columns
+    after it.
 
     Args:
         path: a plain or compressed file.
@@ -250,7 +285,9 @@ def read_tsv(path: Path, errors: str = "strict", *, columns: tuple[int, int] = (
         cells = line.split("\t", max_splits)
         if len(cells) < num_needed:
             found = "no tab" if len(cells) == 1 else f"{len(cells)} columns instead of {num_needed}"
-            raise DataError(f"{path}, line {number}: {found}", "separate the columns of each line by tabs")
+            raise DataError(
+                f"{path}, line {number}: {found}", "separate the columns of each line by tabs"
+            )
         if not num_columns:
             num_columns = line.count("\t") + 1
             max_splits = max(num_needed, num_columns)
@@ -263,18 +300,21 @@ def read_tsv(path: Path, errors: str = "strict", *, columns: tuple[int, int] = (
         _warn_about_columns(path, num_columns, num_different, different)
 
 
-def _warn_about_columns(path: Path, num_columns: int, num_lines: int, first_lines: Iterable[int]) -> None:
+def _warn_about_columns(
+    path: Path, num_columns: int, num_lines: int, first_lines: Iterable[int]
+) -> None:
     numbers = [f"{number:,}" for number in first_lines]
     if num_lines > len(numbers):
         numbers.append("...")
     log_once(
-        f"warning: {path}: {counted(num_lines, 'line')} with more or fewer than {num_columns} columns "
-        f"({', '.join(numbers)}); check for tabs in sentences"
+        f"warning: {path}: {counted(num_lines, 'line')} with more or fewer than {num_columns}"
+        f" columns ({', '.join(numbers)}); check for tabs in sentences"
     )
 
 
 def hash_text(text: str) -> int:
-    """Return a 64-bit hash of a text. For ten million texts, the probability of any collision is 3 in a million."""
+    """Return a 64-bit hash of a text. For ten million texts, the probability of any collision is 3
+    in a million."""
     return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=8).digest())
 
 
@@ -284,10 +324,11 @@ def hash_pair(source: str, target: str) -> int:
 
 
 def write_pairs(src: Path, tgt: Path, pairs: Iterable[Pair]) -> int:
-    """Write pairs to two parallel files, compressed if the name ends in .gz, and return the number of pairs.
+    """Write pairs to two parallel files, compressed if the name ends in .gz, and return the number
+    of pairs.
 
-    Line breaks inside sentences become spaces, so that the files stay aligned. Existing files are replaced only after
-    everything is written, so `pairs` may be read from them.
+    Line breaks inside sentences become spaces, so that the files stay aligned. Existing files are
+    replaced only after everything is written, so `pairs` may be read from them.
     """
     count = 0
     with (
@@ -318,5 +359,7 @@ def _writer(temporary: Path, path: Path) -> Iterator[BinaryIO]:
         if path.suffix != ".gz":
             yield file
         else:
-            with gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as compressed:  # reproducible
+            with gzip.GzipFile(
+                filename="", mode="wb", fileobj=file, mtime=0
+            ) as compressed:  # reproducible
                 yield cast(BinaryIO, compressed)

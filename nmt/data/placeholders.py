@@ -1,8 +1,10 @@
-"""Placeholders: characters that stand for protected spans in the text that a model reads and writes.
+"""Placeholders: characters that stand for protected spans in the text that a model reads and
+writes.
 
-A model learns to copy them from training pairs in which both sides contain the same span (`data.placeholders`). They
-are private-use characters, one piece each in a tokenizer that is trained with them; a text that contains such
-characters is safe, because they are protected spans, too.
+A model learns to copy them from training pairs in which both sides contain the same span
+(`data.placeholders`). They are private-use characters, one piece each in a tokenizer that is
+trained with them; a text that contains such characters is safe, because they are protected spans,
+too.
 """
 
 from __future__ import annotations
@@ -17,10 +19,11 @@ from nmt.text.normalization import LETTER_OR_DIGIT
 from nmt.text.spans import find_spans
 
 PLACEHOLDERS = tuple(chr(0xE000 + i) for i in range(8))
-"""The characters, in the order of their use in a sentence. Further spans of a sentence are not replaced."""
+"""The characters, in the order of their use in a sentence. Further spans of a sentence are not
+replaced."""
 SHARE_OF_WORD_PAIRS = 0.05
-"""Share of the pairs without protected spans that get placeholders for up to three words that both sides have, such as
-names. Many corpora have few URLs, and a name occurs in similar contexts."""
+"""Share of the pairs without protected spans that get placeholders for up to three words that both
+sides have, such as names. Many corpora have few URLs, and a name occurs in similar contexts."""
 _SHARED_WORD = re.compile(r"(?<!\w)(?:[^\W\d_a-z]\w+|\d+)(?!\w)")
 """A word that does not begin with a lowercase ASCII letter, or a number."""
 _WORD_START = re.compile(rf"(?<!{LETTER_OR_DIGIT})(?<!\d[.,:/])")
@@ -28,14 +31,16 @@ _WORD_END = re.compile(rf"(?!{LETTER_OR_DIGIT}|[.,:/]\d)")
 
 
 def replace_spans(pairs: Iterable[Pair]) -> Iterator[Pair]:
-    """Replace protected spans that both sides contain with placeholders. The result depends on each pair only."""
+    """Replace protected spans that both sides contain with placeholders. The result depends on each
+    pair only."""
     for source, target in pairs:
         spans = [source[span.start : span.end] for span in find_spans(source) if span.is_opaque]
         yield _replace(source, target, spans or _shared_words(source, target))
 
 
 def _shared_words(source: str, target: str) -> list[str]:
-    """Return up to three words that both sides have, for `SHARE_OF_WORD_PAIRS` of all pairs; none for the others."""
+    """Return up to three words that both sides have, for `SHARE_OF_WORD_PAIRS` of all pairs; none
+    for the others."""
     draw = zlib.crc32(f"{source}\t{target}".encode())
     if draw >= SHARE_OF_WORD_PAIRS * 2**32:
         return []
@@ -68,7 +73,8 @@ def occurrence_pattern(span: str) -> re.Pattern[str]:
 
 
 def is_separate(text: str, start: int, end: int, text_end: int) -> bool:
-    """Return whether a span of a text that ends at `text_end` is not inside a longer word or number."""
+    """Return whether a span of a text that ends at `text_end` is not inside a longer word or
+    number."""
     if text[start].isalnum() and not _WORD_START.match(text, start):
         return False
     return not text[end - 1].isalnum() or _WORD_END.match(text, end, text_end) is not None

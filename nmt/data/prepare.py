@@ -1,7 +1,8 @@
-"""Preparation of a corpus for training: cleaned text, tokenizer and token ids, cached by fingerprint.
+"""Preparation of a corpus for training: cleaned text, tokenizer and token ids, cached by
+fingerprint.
 
-The fingerprint is a hash of the checksums of the corpora, the cleaning steps, the tokenizer options and the version of
-the store, which stands for the code.
+The fingerprint is a hash of the checksums of the corpora, the cleaning steps, the tokenizer options
+and the version of the store, which stands for the code.
 """
 
 from __future__ import annotations
@@ -52,7 +53,8 @@ class PreparedData:
     src: str
     tgt: str
     meta: dict[str, Any]
-    """Content of `meta.json`: fingerprint and recipe, pairs per split and per corpus, pairs dropped by cleaning.
+    """Content of `meta.json`: fingerprint and recipe, pairs per split and per corpus, pairs dropped
+    by cleaning.
 
     A run saves it as `data.json`, with records of the models that it starts from and learns from.
     """
@@ -113,7 +115,9 @@ def prepare(config: Config) -> PreparedData:
     try:
         meta = json.loads((directory / META_FILE).read_text(encoding="utf-8"))
     except ValueError:
-        raise DataError(f"{directory / META_FILE} is damaged", "delete its directory and re-run the command") from None
+        raise DataError(
+            f"{directory / META_FILE} is damaged", "delete its directory and re-run the command"
+        ) from None
     translators = list(chain.from_iterable(map(translators_of, splits.training)))
     if translators:
         meta["translators"] = translators
@@ -144,7 +148,8 @@ class _Splits:
 
 
 def find_prepared_text(run: Path, language: str) -> Path | None:
-    """Return the cleaned training text of a run in one language, or None if it is no longer on disk."""
+    """Return the cleaned training text of a run in one language, or None if it is no longer on
+    disk."""
     fingerprint = read_record(run / "data.json").get("fingerprint")
     directory = data_dir() / "prepared" / str(fingerprint)
     path = directory / f"train.{language}"
@@ -186,7 +191,8 @@ def _check_tokenizer(config: Config) -> None:
     if size > MAX_VOCAB_SIZE:
         raise ConfigError(
             f"{name}: {size:,} tokens are too many for training",
-            f"the maximum is {MAX_VOCAB_SIZE:,}; a larger imported model can translate, but it cannot be fine-tuned",
+            f"the maximum is {MAX_VOCAB_SIZE:,}; a larger imported model can translate, but it"
+            " cannot be fine-tuned",
         )
 
 
@@ -219,7 +225,8 @@ def _identify(split: Split) -> tuple[str, str]:
 
 
 def _build(config: Config, splits: _Splits, work: Path) -> dict[str, Any]:
-    """Write all files to `work`, skipping steps that an interrupted preparation has completed; return the metadata."""
+    """Write all files to `work`, skipping steps that an interrupted preparation has completed;
+    return the metadata."""
     cleaned = _clean(config, splits, work)
     pairs: dict[str, int] = cleaned["pairs"]
     num_train = sum(cleaned["corpora"][: len(splits.train)])
@@ -258,7 +265,8 @@ def _encode(data: DataConfig, pairs: dict[str, int], tokenizer: Tokenizer, work:
 
 
 def _max_sentences_per_line(store: Store, language: str, num_lines: int) -> int:
-    """Return the maximum number of sentences per source line of the first lines, ignoring the top one percent."""
+    """Return the maximum number of sentences per source line of the first lines, ignoring the top
+    one percent."""
     step = max(1, num_lines // SAMPLE_SIZE)
     lines = map(store.src.text, range(0, num_lines, step))
     counts = [count_sentences(line, language) for line in lines]
@@ -266,7 +274,8 @@ def _max_sentences_per_line(store: Store, language: str, num_lines: int) -> int:
 
 
 class _TrainingText:
-    """The cleaned pairs of all training corpora one after the other, and their number per corpus."""
+    """The cleaned pairs of all training corpora one after the other, and their number per
+    corpus."""
 
     def __init__(self, config: Config, splits: list[Split]) -> None:
         self.num_kept: list[int] = []
@@ -280,7 +289,9 @@ class _TrainingText:
         return self._cleaned.dropped
 
     def __iter__(self) -> Iterator[Pair]:
-        for pair in self._pairs:  # a cleaning step does not read ahead, so the pair is from the corpus read last
+        for pair in (
+            self._pairs
+        ):  # a cleaning step does not read ahead, so the pair is from the corpus read last
             self.num_kept[-1] += 1
             yield pair
 
@@ -291,7 +302,9 @@ class _TrainingText:
                 log(f"cleaning step {step} dropped {num_dropped:,} pairs")
 
     def _read(self) -> Iterator[Pair]:
-        readers = [split.pairs() for split in self._splits]  # before the progress bar: holding out reads the corpus
+        readers = [
+            split.pairs() for split in self._splits
+        ]  # before the progress bar: holding out reads the corpus
         with progress(total_pairs(self._splits), "cleaning", " pairs", unit_scale=True) as bar:
             for pairs in readers:
                 self.num_kept.append(0)
@@ -301,7 +314,8 @@ class _TrainingText:
 
 
 def _clean(config: Config, splits: _Splits, work: Path) -> dict[str, Any]:
-    """Write the text; return the pairs per split, per training corpus, and those that each cleaning step dropped.
+    """Write the text; return the pairs per split, per training corpus, and those that each cleaning
+    step dropped.
 
     The validation split is not cleaned.
     """
@@ -336,7 +350,9 @@ def _clean(config: Config, splits: _Splits, work: Path) -> dict[str, Any]:
 def _check_not_empty(label: str, num_kept: list[int]) -> None:
     """Check that a pair is left of some corpora."""
     if num_kept and not sum(num_kept):
-        raise DataError(f"no {label} pair is left after cleaning", "check data.clean, data.src and data.tgt")
+        raise DataError(
+            f"no {label} pair is left after cleaning", "check data.clean, data.src and data.tgt"
+        )
 
 
 def _write_validation(split: Split, src: Path, tgt: Path) -> int:
@@ -345,11 +361,14 @@ def _write_validation(split: Split, src: Path, tgt: Path) -> int:
     for source, target in read_pairs(src, tgt):
         if not is_blank(source) and not is_blank(target):
             return num_pairs
-    raise DataError(f"the validation split of {split.name} is empty", "set data.valid to another corpus")
+    raise DataError(
+        f"the validation split of {split.name} is empty", "set data.valid to another corpus"
+    )
 
 
 def _get_tokenizer(config: Config, work: Path, num_train: int) -> Tokenizer:
-    """Load `tokenizer.model`, or train a tokenizer on the training text, which has `num_train` pairs before replay."""
+    """Load `tokenizer.model`, or train a tokenizer on the training text, which has `num_train`
+    pairs before replay."""
     options = config.tokenizer
     symbols = PLACEHOLDERS if config.data.placeholders else ()
     if options.model:

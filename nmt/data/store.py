@@ -1,8 +1,9 @@
 """The prepared corpus on disk: cleaned plain text and its token ids, both memory-mapped.
 
 Each language of a split (train or valid) has three files: `train.en` (text, one sentence per line),
-`train.en.ids` (concatenated ids) and `train.en.ends` (end offset of each sentence in the ids and in the bytes of the
-text). Only the pages that are read occupy memory, so memory use does not grow with the corpus. Shape suffix: N pairs.
+`train.en.ids` (concatenated ids) and `train.en.ends` (end offset of each sentence in the ids and in
+the bytes of the text). Only the pages that are read occupy memory, so memory use does not grow with
+the corpus. Shape suffix: N pairs.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from nmt.core.errors import DataError
 from nmt.text.tokenizer import Tokenizer
 
 VERSION = 5
-"""Part of every fingerprint. Increase it when the file format changes, or when cleaning, placeholders or tokenization
-give another result for the same options."""
+"""Part of every fingerprint. Increase it when the file format changes, or when cleaning,
+placeholders or tokenization give another result for the same options."""
 CHUNK_SIZE = 20_000
 """Sentences tokenized at a time."""
 
@@ -107,7 +108,8 @@ class Store:
 
 
 def encode_file(text: Path, tokenizer: Tokenizer, *, target: bool) -> Iterator[int]:
-    """Tokenize the text file `text` into its `.ids` and `.ends` files; yield the number of sentences of each chunk.
+    """Tokenize the text file `text` into its `.ids` and `.ends` files; yield the number of
+    sentences of each chunk.
 
     The tokenizer must have at most `MAX_VOCAB_SIZE` tokens.
     """

@@ -1,7 +1,8 @@
 """Subword regularization: random segmentations of words as data augmentation.
 
-SentencePiece's sampling is not reproducible because its random generators cannot be seeded. Here each word has
-`NUM_VARIANTS` segmentations, a pure function of (seed, word), and one of them is drawn for each occurrence of the word.
+SentencePiece's sampling is not reproducible because its random generators cannot be seeded. Here
+each word has `NUM_VARIANTS` segmentations, a pure function of (seed, word), and one of them is
+drawn for each occurrence of the word.
 """
 
 from __future__ import annotations
@@ -48,7 +49,9 @@ class SubwordVocabulary:
         return scores
 
 
-def bpe_dropout(word: str, vocabulary: SubwordVocabulary, rng: Random, *, p: float = 0.1) -> list[str]:
+def bpe_dropout(
+    word: str, vocabulary: SubwordVocabulary, rng: Random, *, p: float = 0.1
+) -> list[str]:
     """Apply BPE merges, skipping each with probability `p` (Provilkov et al. 2020, algorithm 1)."""
     symbols = list(word)
     while True:
@@ -63,10 +66,13 @@ def bpe_dropout(word: str, vocabulary: SubwordVocabulary, rng: Random, *, p: flo
         symbols[i] += symbols.pop(i + 1)
 
 
-def unigram(word: str, vocabulary: SubwordVocabulary, rng: Random, *, alpha: float = 0.2) -> list[str]:
-    """Sample a segmentation x with probability proportional to P(x)^alpha (Kudo 2018, section 3.3, with l = ∞)."""
-    # Forward filtering: the log of the sum over all segmentations of each prefix, and the starts and weights of the
-    # last piece of each prefix.
+def unigram(
+    word: str, vocabulary: SubwordVocabulary, rng: Random, *, alpha: float = 0.2
+) -> list[str]:
+    """Sample a segmentation x with probability proportional to P(x)^alpha (Kudo 2018, section 3.3,
+    with l = ∞)."""
+    # Forward filtering: the log of the sum over all segmentations of each prefix, and the starts
+    # and weights of the last piece of each prefix.
     log_sums = [0.0]
     last_pieces: list[tuple[list[int], list[float]]] = []
     for end in range(1, len(word) + 1):
@@ -101,17 +107,22 @@ def resolve_method(spec: str, model_type: str | None) -> SamplingMethod:
         model_type: type of the tokenizer (`bpe` or `unigram`), or None if it is not known yet.
 
     Raises:
-        ConfigError: the name or an option is unknown, a value is out of range, or the tokenizer has another type.
+        ConfigError: the name or an option is unknown, a value is out of range, or the tokenizer has
+            another type.
     """
     method = resolve("sampling method", SAMPLING_METHODS, spec)
     options = getattr(method, "keywords", {})
     for name, value in options.items():
         if not 0 < value <= 1:
-            raise ConfigError(f"train.subword_regularization {spec}: {name} must be above 0 and at most 1")
+            raise ConfigError(
+                f"train.subword_regularization {spec}: {name} must be above 0 and at most 1"
+            )
     function = getattr(method, "func", method)
     required = MODEL_TYPES[function]
     if model_type not in (None, required):
-        raise ConfigError(f"train.subword_regularization {spec} needs a {required} tokenizer, not {model_type}")
+        raise ConfigError(
+            f"train.subword_regularization {spec} needs a {required} tokenizer, not {model_type}"
+        )
     return method
 
 
@@ -136,7 +147,8 @@ class SubwordSampler:
         self._variant = variant
 
     def encode_batch(self, lines: Sequence[str], rng: np.random.Generator) -> list[list[int]]:
-        """Return the piece ids of each line, without BOS and EOS; `rng` selects the variant of each word."""
+        """Return the piece ids of each line, without BOS and EOS; `rng` selects the variant of each
+        word."""
         words = [normalize(line).split() for line in lines]
         num_words = sum(map(len, words))
         variants = iter(rng.integers(NUM_VARIANTS, size=num_words).tolist())

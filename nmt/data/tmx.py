@@ -1,10 +1,13 @@
-"""Reading translation memories: TMX (Translation Memory eXchange) 1.4 and earlier, plain or compressed.
+"""Reading translation memories: TMX (Translation Memory eXchange) 1.4 and earlier, plain or
+compressed.
 
-A unit (`tu`) has variants (`tuv`) in several languages, each with one segment (`seg`). The file is parsed as a stream,
-so memory use does not depend on its size. DTDs are not read, and files that declare entities are rejected: otherwise a
-small file could expand to gigabytes, or include other files.
+A unit (`tu`) has variants (`tuv`) in several languages, each with one segment (`seg`). The file is
+parsed as a stream, so memory use does not depend on its size. DTDs are not read, and files that
+declare entities are rejected: otherwise a small file could expand to gigabytes, or include other
+files.
 
-A termbase in TBX (TermBase eXchange, ISO 30042) has the same structure with other names, and is read, too.
+A termbase in TBX (TermBase eXchange, ISO 30042) has the same structure with other names, and is
+read, too.
 
 Specification: TMX 1.4b, LISA 2005, https://www.gala-global.org/tmx-14b
 """
@@ -23,20 +26,28 @@ from nmt.core.errors import DataError
 from nmt.data.pairs import Pair, read_blocks
 
 MARKUP = {"bpt", "ept", "ph", "it", "ut", "sub"}
-"""Inline elements whose content is not text of the sentence. The text of `hi` and of unknown elements is."""
+"""Inline elements whose content is not text of the sentence. The text of `hi` and of unknown
+elements is."""
 TBX = {
-    "martif": "tmx", "termEntry": "tu", "langSet": "tuv",  # version 2
-    "tbx": "tmx", "conceptEntry": "tu", "langSec": "tuv",  # version 3
+    "martif": "tmx",
+    "termEntry": "tu",
+    "langSet": "tuv",  # version 2
+    "tbx": "tmx",
+    "conceptEntry": "tu",
+    "langSec": "tuv",  # version 3
     "term": "seg",
-}  # fmt: skip
+}
 """The corresponding element of TMX, in files with a root element of TBX."""
 MAX_LISTED = 20
 """Maximum number of languages in an error message."""
 
 _FIRST_BYTES = {
-    codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16",
-    b"<\0": "utf-16-le", b"\0<": "utf-16-be",
-}  # fmt: skip
+    codecs.BOM_UTF8: "utf-8-sig",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+    b"<\0": "utf-16-le",
+    b"\0<": "utf-16-be",
+}
 _DECLARATION = re.compile(rb"<\?xml[^>]*?\sencoding\s*=\s*[\"']([\w.:-]*)")
 _PLACEHOLDER = "\0"  # not a character of XML
 _INNER_PLACEHOLDER = re.compile(rf"(?<=\w){_PLACEHOLDER}+(?=\w)")
@@ -46,21 +57,22 @@ _SPACES = re.compile("[ \t\r\n]{2,}|[\t\r\n]")  # all but single spaces
 def read_tmx(path: Path, src: str, tgt: str, errors: str = "strict") -> Iterator[Pair]:
     """Yield the segments of all units that have both languages.
 
-    `de` matches the variants `de`, `de-DE`, `de_AT` and `DE`. Of several variants with text, the first one without a
-    region is used, otherwise the first one. Inline markup is removed; a placeholder (`ph`) between two letters or
-    digits becomes a space. Spaces, tabs and line breaks become single spaces. Units without one of the languages or
-    with an empty segment are skipped; a log line has their number.
+    `de` matches the variants `de`, `de-DE`, `de_AT` and `DE`. Of several variants with text, the
+    first one without a region is used, otherwise the first one. Inline markup is removed; a
+    placeholder (`ph`) between two letters or digits becomes a space. Spaces, tabs and line breaks
+    become single spaces. Units without one of the languages or with an empty segment are skipped; a
+    log line has their number.
 
     Args:
         path: a TMX file.
         src: source language code.
         tgt: target language code.
-        errors: for bytes that are invalid in the file's encoding: "strict" raises an error, "replace" decodes them as
-            U+FFFD.
+        errors: for bytes that are invalid in the file's encoding: "strict" raises an error,
+            "replace" decodes them as U+FFFD.
 
     Raises:
-        DataError: the file is missing, corrupted, not TMX or not well-formed, it declares entities, or no unit has both
-            languages; the message has the line, from 1.
+        DataError: the file is missing, corrupted, not TMX or not well-formed, it declares entities,
+            or no unit has both languages; the message has the line, from 1.
     """
     parser, has_pairs = _Parser(path, src, tgt), False
     for text in chain(_decode(path, errors), [None]):
@@ -74,9 +86,14 @@ def read_tmx(path: Path, src: str, tgt: str, errors: str = "strict") -> Iterator
         )
     if not has_pairs:
         languages = ", ".join(sorted(parser.languages)) or "none"
-        raise DataError(f"{path} has no unit in {src} and {tgt}", f"languages in the file: {languages}")
+        raise DataError(
+            f"{path} has no unit in {src} and {tgt}", f"languages in the file: {languages}"
+        )
     if parser.num_incomplete or parser.num_empty:
-        counts = f"{parser.num_incomplete:,} without {src} or {tgt}, {parser.num_empty:,} with an empty segment"
+        counts = (
+            f"{parser.num_incomplete:,} without {src} or {tgt}, {parser.num_empty:,} with an empty"
+            " segment"
+        )
         log_once(f"{path}: skipped units: {counts}")  # a corpus is read several times
 
 
@@ -96,7 +113,8 @@ class _Parser:
             raise DataError(f"source and target are both '{src}'")
         self._pairs: list[Pair] = []
         self._segments: dict[str, tuple[tuple[bool, bool], str]] = {}
-        """Segments of the current unit by code, each with its rank: whether it has text and the exact code."""
+        """Segments of the current unit by code, each with its rank: whether it has text and the
+        exact code."""
         self._language = ""
         self._pieces: list[str] | None = None  # text of the current segment
         self._markup_depth = 0
@@ -110,12 +128,14 @@ class _Parser:
         self._expat.SkippedEntityHandler = self._reject_unknown_entity
 
     def parse(self, text: str | None) -> list[Pair]:
-        """Parse the next part of the file, None at its end, and return the pairs that are complete."""
+        """Parse the next part of the file, None at its end, and return the pairs that are
+        complete."""
         try:
             self._expat.Parse((text or "").encode("utf-8", "replace"), text is None)
         except expat.ExpatError as error:
             raise DataError(
-                f"{self._path}, line {error.lineno}: not well-formed XML ({expat.ErrorString(error.code)})",
+                f"{self._path}, line {error.lineno}: not well-formed XML"
+                f" ({expat.ErrorString(error.code)})",
                 "export the translation memory again, or correct the line",
             ) from None
         pairs, self._pairs = self._pairs, []
@@ -123,7 +143,9 @@ class _Parser:
 
     def _start_root(self, name: str, attributes: dict[str, str]) -> None:
         if TBX.get(name, name) != "tmx":
-            raise DataError(f"{self._path} is not a translation memory: it has <{name}> in place of <tmx>")
+            raise DataError(
+                f"{self._path} is not a translation memory: it has <{name}> in place of <tmx>"
+            )
         self._tmx_names = TBX if name in TBX else {}
         self._expat.StartElementHandler = self._start
 
@@ -136,7 +158,9 @@ class _Parser:
         elif name == "seg":
             self._pieces = []
         elif name == "tuv":
-            self._language = attributes.get("xml:lang") or attributes.get("lang", "")  # lang: before TMX 1.4
+            self._language = attributes.get("xml:lang") or attributes.get(
+                "lang", ""
+            )  # lang: before TMX 1.4
             if len(self.languages) < MAX_LISTED:
                 self.languages.add(self._language)
         elif name == "tu":
@@ -160,7 +184,9 @@ class _Parser:
 
     def _add_segment(self, text: str) -> None:
         language = _normalize_code(self._language)
-        matches = [code for code in self._codes if language == code or language.startswith(f"{code}-")]
+        matches = [
+            code for code in self._codes if language == code or language.startswith(f"{code}-")
+        ]
         if not matches:
             return
         code = max(matches, key=len)  # for the pair pt, pt-BR
@@ -170,7 +196,9 @@ class _Parser:
             self._segments[code] = rank, text
 
     def _end_unit(self) -> None:
-        src, tgt = (self._segments[code][1] if code in self._segments else None for code in self._codes)
+        src, tgt = (
+            self._segments[code][1] if code in self._segments else None for code in self._codes
+        )
         if src is None or tgt is None:
             self.num_incomplete += 1
         elif not src or not tgt:
@@ -179,11 +207,15 @@ class _Parser:
             self._pairs.append((src, tgt))
 
     def _reject_declaration(self, name: str, *_: object) -> None:
-        raise DataError(f"{self._located()}: the entity '{name}' is declared", "replace entities by their text")
+        raise DataError(
+            f"{self._located()}: the entity '{name}' is declared", "replace entities by their text"
+        )
 
     def _reject_unknown_entity(self, name: str, is_parameter_entity: bool) -> None:
         if not is_parameter_entity:  # these occur only in DTDs
-            raise DataError(f"{self._located()}: unknown entity &{name};", "replace entities by their text")
+            raise DataError(
+                f"{self._located()}: unknown entity &{name};", "replace entities by their text"
+            )
 
     def _located(self) -> str:
         return f"{self._path}, line {self._expat.CurrentLineNumber}"
@@ -209,18 +241,23 @@ def _decode(path: Path, errors: str) -> Iterator[str]:
         bytes(4).decode(encoding, "replace")  # rejects codecs that do not decode text, such as zlib
         decoder = codecs.getincrementaldecoder(encoding)(errors)
     except (LookupError, UnicodeError):
-        raise DataError(f"{path}: unknown encoding '{encoding}'", "correct the XML declaration") from None
+        raise DataError(
+            f"{path}: unknown encoding '{encoding}'", "correct the XML declaration"
+        ) from None
     line = 1
     for block in chain([first], blocks, [b""]):
         try:
             text = decoder.decode(block, final=not block)
         except UnicodeError as error:
             if not isinstance(error, UnicodeDecodeError):  # of codecs such as punycode
-                raise DataError(f"{path}: unknown encoding '{encoding}'", "correct the XML declaration") from None
+                raise DataError(
+                    f"{path}: unknown encoding '{encoding}'", "correct the XML declaration"
+                ) from None
             line += error.object[: error.start].count(b"\n")
             raise DataError(
                 f"{path}, line {line}: not {encoding.upper()} (0x{error.object[error.start]:02x})",
-                "correct the XML declaration, or use --encoding-errors replace, or errors='replace' in files(...)",
+                "correct the XML declaration, or use --encoding-errors replace, or errors='replace'"
+                " in files(...)",
             ) from None
         line += text.count("\n")
         yield text

@@ -1,1 +1,2 @@
-"""Documents: formats such as HTML and subtitles, and the translation of the text that a person reads in them."""
+"""Documents: formats such as HTML and subtitles, and the translation of the text that a person
+reads in them."""

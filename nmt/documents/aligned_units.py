@@ -1,4 +1,5 @@
-"""The units of a translation, such as its words, and the parts of the source that they translate."""
+"""The units of a translation, such as its words, and the parts of the source that they
+translate."""
 
 from __future__ import annotations
 
@@ -45,7 +46,8 @@ class SourcePart:
 
 @dataclass(frozen=True)
 class Unit:
-    """A part of the translation: a word, punctuation next to a word, fixed text, or a character of a copied word."""
+    """A part of the translation: a word, punctuation next to a word, fixed text, or a character of
+    a copied word."""
 
     start: int
     end: int
@@ -55,11 +57,13 @@ class Unit:
     parts: tuple[SourcePart, ...] = ()
     """All parts of the source that it is linked with."""
     word_length: int = 1
-    """Number of letters of the word. Long words carry more of the meaning than auxiliary words (Zipf 1949)."""
+    """Number of letters of the word. Long words carry more of the meaning than auxiliary words
+    (Zipf 1949)."""
 
 
 class SourceIndex(Generic[T]):
-    """Finds what belongs to a part of the source, in time that does not depend on what belongs to other parts."""
+    """Finds what belongs to a part of the source, in time that does not depend on what belongs to
+    other parts."""
 
     def __init__(self, word_starts: Sequence[int]) -> None:
         """Create an empty index of a text whose words start at some positions, in order."""
@@ -95,7 +99,8 @@ class SourceIndex(Generic[T]):
 
 
 def core(text: str, start: int, end: int) -> Span:
-    """Return the range of a word without the punctuation around it; all of it, if it consists of punctuation."""
+    """Return the range of a word without the punctuation around it; all of it, if it consists of
+    punctuation."""
     first = _LETTER.search(text, start, end)
     last = _UP_TO_LAST_LETTER.match(text, start, end)
     return (first.start(), last.end()) if first and last else (start, end)
@@ -126,14 +131,18 @@ def _links_by_position(num_source: int, num_target: int) -> tuple[Link, ...]:
     return tuple(Link(int(i * scale), i, 1.0) for i in range(num_target))
 
 
-def _units_of_word(text: str, target: str, word: Span, parts: Sequence[SourcePart]) -> Iterator[Unit]:
-    """Yield the characters of a word that equals its source, else the word and the punctuation around it.
+def _units_of_word(
+    text: str, target: str, word: Span, parts: Sequence[SourcePart]
+) -> Iterator[Unit]:
+    """Yield the characters of a word that equals its source, else the word and the punctuation
+    around it.
 
     Args:
         text: the source.
         target: the translation.
         word: the range of the word.
-        parts: the source words that it is linked with. The word's source is that of which it has the largest share.
+        parts: the source words that it is linked with. The word's source is that of which it has
+            the largest share.
     """
     best = max(parts, key=lambda part: part.share)
     if text[slice(*best.span)] == target[slice(*word)]:
@@ -153,7 +162,8 @@ def _units_of_word(text: str, target: str, word: Span, parts: Sequence[SourcePar
 
 
 def _units_of_copy(start: int, source: SourcePart) -> Iterator[Unit]:
-    """Yield the characters of a word that equals its source and starts at a position of the translation."""
+    """Yield the characters of a word that equals its source and starts at a position of the
+    translation."""
     length = source.span[1] - source.span[0]
     for i, position in enumerate(range(*source.span), start):
         character = (position, position + 1)

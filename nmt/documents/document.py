@@ -1,4 +1,5 @@
-"""The interface of a document format: blocks of text to translate, and the document with their translations."""
+"""The interface of a document format: blocks of text to translate, and the document with their
+translations."""
 
 from __future__ import annotations
 
@@ -9,27 +10,30 @@ from typing import Protocol
 from nmt.translation.segments import FixedSpan
 
 MAX_NESTING = 20
-"""Maximum number of tags around a tag that is placed by word alignment, and that is in several parts of a text."""
+"""Maximum number of tags around a tag that is placed by word alignment, and that is in several
+parts of a text."""
 
 
 @dataclass(frozen=True)
 class Tag:
-    """Inline markup of a part of a text, such as emphasis or a link; with start = end, of a position: an image, a line
-    break.
+    """Inline markup of a part of a text, such as emphasis or a link; with start = end, of a
+    position: an image, a line break.
     """
 
     start: int
     end: int
     id: int
-    """Identifies the markup within its block, or its paragraph if that has several blocks; a translation may repeat or
-    move it, but not lose it."""
+    """Identifies the markup within its block, or its paragraph if that has several blocks; a
+    translation may repeat or move it, but not lose it."""
     is_doubtful: bool = field(default=False, compare=False)
-    """Whether the word alignment hardly shows that these words of a translation are those of the tag."""
+    """Whether the word alignment hardly shows that these words of a translation are those of the
+    tag."""
 
 
 @dataclass(frozen=True)
 class RichText:
-    """A block of text, such as a paragraph, a table cell or a caption: several sentences, translated as a whole."""
+    """A block of text, such as a paragraph, a table cell or a caption: several sentences,
+    translated as a whole."""
 
     text: str
     tags: tuple[Tag, ...] = ()
@@ -52,7 +56,8 @@ class Document(Protocol):
 def parents(tags: Sequence[Tag]) -> list[int | None]:
     """Return the id of the tag that contains each tag, None at the top level.
 
-    A position at the end of a tag is outside of it; at its start, it is inside if it follows the tag in the order.
+    A position at the end of a tag is outside of it; at its start, it is inside if it follows the
+    tag in the order.
     """
     result: list[int | None] = []
     open_tags: list[Tag] = []

@@ -1,4 +1,5 @@
-"""Translation of the blocks of a document: sentence by sentence, in large batches, with inline tags."""
+"""Translation of the blocks of a document: sentence by sentence, in large batches, with inline
+tags."""
 
 from __future__ import annotations
 
@@ -55,7 +56,10 @@ class DocumentTranslator:
     """Translates the blocks of documents."""
 
     def __init__(
-        self, translator: Translator | Guard, search: str | None = None, memory: TranslationMemory | None = None
+        self,
+        translator: Translator | Guard,
+        search: str | None = None,
+        memory: TranslationMemory | None = None,
     ) -> None:
         """Use a search (None: that of the model's config), except for texts that the memory has."""
         self.translator, self.search, self.memory = translator, search, memory
@@ -69,26 +73,40 @@ class DocumentTranslator:
 
         Args:
             blocks: the blocks of a document.
-            progress: called with the number of sentences to translate; returns a function that is called with the
-                number of sentences translated since the previous call.
+            progress: called with the number of sentences to translate; returns a function that is
+                called with the number of sentences translated since the previous call.
         """
         language = self.translator.config.data.src
         fixed = [_with_foreign_text(block, language) for block in blocks]
-        taken = [(block, {}) if self._remembers(block.text) else without_markers(block) for block in fixed]
+        taken = [
+            (block, {}) if self._remembers(block.text) else without_markers(block)
+            for block in fixed
+        ]
         split = [self._split(block) for block, _ in taken]
         known = self._recall(split)
-        lines = list(dict.fromkeys(line for block in split for line in block.lines if line not in known))
+        lines = list(
+            dict.fromkeys(line for block in split for line in block.lines if line not in known)
+        )
         needs_alignment = any(block.source.tags for block in split)
         results = self.translator.stream(
             chunked(lines), self.search, details=needs_alignment, on_progress=progress(len(lines))
         )
-        translated = {line: without_added_period(line, n_best[0]) for line, n_best in zip(lines, results, strict=True)}
+        translated = {
+            line: without_added_period(line, n_best[0])
+            for line, n_best in zip(lines, results, strict=True)
+        }
         translations = known | translated
         markers = [markers_of_block for _, markers_of_block in taken]
-        assembled = [_assemble(block, translations, each) for block, each in zip(split, markers, strict=True)]
+        assembled = [
+            _assemble(block, translations, each) for block, each in zip(split, markers, strict=True)
+        ]
         return TranslatedBlocks(
             [with_markers(block, each) for block, each in zip(assembled, markers, strict=True)],
-            [(line.text, translations[line].warnings) for line in lines if translations[line].warnings],
+            [
+                (line.text, translations[line].warnings)
+                for line in lines
+                if translations[line].warnings
+            ],
             [_warnings(block, translations) for block in split],
             sum(len(block.lines) for block in split),
             sum(line in known for block in split for line in block.lines),
@@ -111,14 +129,21 @@ class DocumentTranslator:
         if self.memory is None:
             return False
         spans = split_sentences(text, self.translator.config.data.src)
-        return any(self.memory.find(each) is not None for each in (text, *(text[slice(*span)] for span in spans)))
+        return any(
+            self.memory.find(each) is not None
+            for each in (text, *(text[slice(*span)] for span in spans))
+        )
 
     def _recall(self, blocks: Iterable[_Block]) -> dict[Line, Translation]:
         """Return the translations that the memory has."""
         if self.memory is None:
             return {}
         lines = dict.fromkeys(line for block in blocks for line in block.lines)
-        return {line: Translation(text, 0.0, 0.0) for line in lines if (text := self.memory.find(line.text))}
+        return {
+            line: Translation(text, 0.0, 0.0)
+            for line in lines
+            if (text := self.memory.find(line.text))
+        }
 
 
 def _with_foreign_text(block: RichText, language: str) -> RichText:
@@ -132,13 +157,22 @@ def _with_foreign_text(block: RichText, language: str) -> RichText:
 
 def _has_words(block: RichText) -> bool:
     """Return whether a block has letters or digits outside of fixed text."""
-    return any(map(str.isalnum, apply_edits(block.text, ((span.start, span.end, "") for span in block.fixed))))
+    return any(
+        map(
+            str.isalnum,
+            apply_edits(block.text, ((span.start, span.end, "") for span in block.fixed)),
+        )
+    )
 
 
 def _line(block: RichText, start: int, end: int, language: str) -> Line:
     first = bisect_left(block.fixed, start, key=lambda span: span.start)
     last = bisect_left(block.fixed, end, key=lambda span: span.start)
-    return Line(block.text[start:end], fixed=spans_within(block.fixed[first:last], start, end), language=language)
+    return Line(
+        block.text[start:end],
+        fixed=spans_within(block.fixed[first:last], start, end),
+        language=language,
+    )
 
 
 def _warnings(block: _Block, translations: dict[Line, Translation]) -> list[str]:
@@ -146,7 +180,9 @@ def _warnings(block: _Block, translations: dict[Line, Translation]) -> list[str]
     return list(dict.fromkeys(warnings))
 
 
-def _assemble(block: _Block, translations: dict[Line, Translation], markers: dict[int, Marker]) -> RichText:
+def _assemble(
+    block: _Block, translations: dict[Line, Translation], markers: dict[int, Marker]
+) -> RichText:
     """Return the translation of a block from those of its sentences."""
     if not block.spans:
         return block.source

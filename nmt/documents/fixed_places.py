@@ -24,7 +24,8 @@ class _Occurrence:
     start: int
     end: int
     whole: str
-    """What it is a part of: the text of a longer protected span, such as a URL, or `_ANY_WORD`; else empty."""
+    """What it is a part of: the text of a longer protected span, such as a URL, or `_ANY_WORD`;
+    else empty."""
 
 
 def find_places(
@@ -35,9 +36,11 @@ def find_places(
     words: Sequence[Unit],
     word_starts: Sequence[int],
 ) -> dict[Span, Span | None]:
-    """Return the place of each fixed span of a sentence: the one aligned with it, else the n-th one.
+    """Return the place of each fixed span of a sentence: the one aligned with it, else the n-th
+    one.
 
-    A part of another protected span or of a word is not its place, unless it is such a part in the source, too.
+    A part of another protected span or of a word is not its place, unless it is such a part in the
+    source, too.
 
     Args:
         spans: the fixed spans of the sentence.
@@ -93,7 +96,8 @@ class _Text:
         return found
 
     def _protected_text(self, start: int, end: int) -> str:
-        """Return the text of the protected span that is longer than a range and contains it; empty: there is none."""
+        """Return the text of the protected span that is longer than a range and contains it; empty:
+        there is none."""
         i = bisect_right(self._protected, start - self._start, key=lambda span: span.start) - 1
         if i < 0:
             return ""
@@ -106,7 +110,9 @@ class _Text:
 class _Candidates:
     """The occurrences of a fixed text in a translation, of which each fixed span takes one."""
 
-    def __init__(self, occurrences: Sequence[_Occurrence], words: Sequence[Unit], word_starts: Sequence[int]) -> None:
+    def __init__(
+        self, occurrences: Sequence[_Occurrence], words: Sequence[Unit], word_starts: Sequence[int]
+    ) -> None:
         self._occurrences = occurrences
         by_whole: dict[str, list[int]] = defaultdict(list)
         by_source: dict[tuple[Span, str], list[int]] = defaultdict(list)
@@ -122,7 +128,9 @@ class _Candidates:
         for (span, whole), indices in by_source.items():
             self._aligned.add(span, (whole, Nearest(indices)))
 
-    def choose(self, span: Span, index: int, wholes: Iterable[str], taken: Sequence[Span]) -> Span | None:
+    def choose(
+        self, span: Span, index: int, wholes: Iterable[str], taken: Sequence[Span]
+    ) -> Span | None:
         """Return the place of a fixed span, which is the occurrence with this index in the source.
 
         Args:

@@ -31,18 +31,22 @@ class DocumentOptions:
     encoding_errors: str = "strict"
     """Handling of invalid UTF-8: `strict` or `replace`."""
     encoding: str = "utf-8"
-    """Plain text and subtitles: the encoding of a file without a byte order mark, and of its translation."""
+    """Plain text and subtitles: the encoding of a file without a byte order mark, and of its
+    translation."""
     max_bytes: int = 4 * 2**30
-    """DOCX and PPTX: maximum size of all parts without compression; an archive that expands to more is rejected."""
+    """DOCX and PPTX: maximum size of all parts without compression; an archive that expands to more
+    is rejected."""
     max_elements: int = 2**31
-    """Maximum number of lines, and of elements of markup, in all parts that are parsed; see `check_elements`."""
+    """Maximum number of lines, and of elements of markup, in all parts that are parsed; see
+    `check_elements`."""
 
 
 Parser = Callable[[bytes, DocumentOptions], "Document"]
 
 
 def check_elements(parts: Iterable[bytes], max_elements: int) -> None:
-    """Check the size of a document before it is parsed, because an empty element takes memory and time, too.
+    """Check the size of a document before it is parsed, because an empty element takes memory and
+    time, too.
 
     Raises:
         DataError: the parts have more lines or elements of markup.
@@ -52,14 +56,18 @@ def check_elements(parts: Iterable[bytes], max_elements: int) -> None:
         num_lines += max(part.count(b"\n"), part.count(b"\r"))
         num_elements += part.count(b"<") - part.count(b"</")
     if max(num_lines, num_elements) > max_elements:
-        raise DataError(f"the file has more than {max_elements:,} lines or elements of markup", "split it")
+        raise DataError(
+            f"the file has more than {max_elements:,} lines or elements of markup", "split it"
+        )
 
 
 def _parser(module: str, function: str = "parse") -> Parser:
     """Return a function of a module of this package, which is imported when it is called."""
 
     def parse(data: bytes, options: DocumentOptions) -> Document:
-        document: Document = getattr(import_module(f"nmt.documents.{module}"), function)(data, options)
+        document: Document = getattr(import_module(f"nmt.documents.{module}"), function)(
+            data, options
+        )
         return document
 
     return parse
@@ -104,23 +112,30 @@ _CONVERSIONS = {
     "convert it to .json": ".json5 .toml .yaml .yml",
     "use --document json": ".arb .webmanifest",
     "use --document txt": ".log .text",
-    "use --document html": ".asp .ejs .erb .hbs .j2 .jinja .jinja2 .jsp .liquid .mustache .njk .php .shtml .twig .vue",
+    "use --document html": (
+        ".asp .ejs .erb .hbs .j2 .jinja .jinja2 .jsp .liquid .mustache .njk .php .shtml .twig .vue"
+    ),
 }
 """What to do with files in other formats."""
 SUFFIXES_OF_OPTIONS = {
-    "--column": (".csv", ".tsv"), "--key": (".json", ".jsonl"), "--retranslate": (".po", ".pot", ".xlf", ".xliff"),
+    "--column": (".csv", ".tsv"),
+    "--key": (".json", ".jsonl"),
+    "--retranslate": (".po", ".pot", ".xlf", ".xliff"),
     "--encoding": (".srt", ".txt", ".vtt"),
-}  # fmt: skip
+}
 """The formats that have an option."""
 
 
 def conversion_hint(suffix: str) -> str:
     """Return what to do with a file that is not in one of the formats; empty if it is not known."""
-    return next((hint for hint, suffixes in _CONVERSIONS.items() if suffix.lower() in suffixes.split()), "")
+    return next(
+        (hint for hint, suffixes in _CONVERSIONS.items() if suffix.lower() in suffixes.split()), ""
+    )
 
 
 def missing_option(path: Path, options: DocumentOptions) -> str:
-    """Return the option that selects the text of a document if it has to be set, otherwise an empty string."""
+    """Return the option that selects the text of a document if it has to be set, otherwise an empty
+    string."""
     suffix = path.suffix.lower()
     if suffix in SUFFIXES_OF_OPTIONS["--key"] and not options.keys:
         return "--key"
@@ -130,8 +145,17 @@ def missing_option(path: Path, options: DocumentOptions) -> str:
 def ignored_option(suffixes: Iterable[str], options: DocumentOptions) -> str:
     """Return an option that is set, but that none of the formats has, otherwise an empty string."""
     is_set = {
-        "--column": options.columns, "--key": options.keys, "--retranslate": options.retranslate,
+        "--column": options.columns,
+        "--key": options.keys,
+        "--retranslate": options.retranslate,
         "--encoding": options.encoding != "utf-8",
-    }  # fmt: skip
+    }
     present = {suffix.lower() for suffix in suffixes}
-    return next((name for name, value in is_set.items() if value and present.isdisjoint(SUFFIXES_OF_OPTIONS[name])), "")
+    return next(
+        (
+            name
+            for name, value in is_set.items()
+            if value and present.isdisjoint(SUFFIXES_OF_OPTIONS[name])
+        ),
+        "",
+    )

@@ -1,7 +1,9 @@
-"""HTML documents. Translations are inserted into the source, so everything else is unchanged to the byte.
+"""HTML documents. Translations are inserted into the source, so everything else is unchanged to the
+byte.
 
-The tokenizer follows the HTML standard (https://html.spec.whatwg.org/multipage/parsing.html) where it determines what
-is text and what is markup. Libraries do not report the positions of text and attributes, which this needs.
+The tokenizer follows the HTML standard (https://html.spec.whatwg.org/multipage/parsing.html) where
+it determines what is text and what is markup. Libraries do not report the positions of text and
+attributes, which this needs.
 """
 
 from __future__ import annotations
@@ -24,15 +26,18 @@ from nmt.text.language_codes import base_language
 from nmt.translation.segments import FixedSpan
 
 INLINE = frozenset(
-    "a abbr acronym b bdi bdo big br cite code data del dfn em embed font i img input ins kbd mark math nobr output "
-    "picture q s samp script small source span strike strong style sub sup svg time tt u var wbr".split()
+    "a abbr acronym b bdi bdo big br cite code data del dfn em embed font i img input ins kbd mark"
+    " math nobr output picture q s samp script small source span strike strong style sub sup svg"
+    " time tt u var wbr".split()
 )
 """Elements within a sentence. All others separate sentences."""
 VOID = frozenset("area base br col embed hr img input link meta param source track wbr".split())
 BREAKS = frozenset("embed img input picture".split())
 RAW_TEXT = frozenset("iframe noembed noframes plaintext script style textarea title xmp".split())
 """Elements that contain no elements."""
-UNTRANSLATED = frozenset("code iframe kbd math noembed noframes pre samp script style svg textarea var xmp".split())
+UNTRANSLATED = frozenset(
+    "code iframe kbd math noembed noframes pre samp script style svg textarea var xmp".split()
+)
 WITHOUT_TEXT = frozenset("script style svg".split())
 """Untranslated elements whose content is not part of the sentence."""
 ATTRIBUTES = frozenset("alt aria-description aria-label placeholder title".split())
@@ -42,28 +47,40 @@ LABELED = frozenset("optgroup option track".split())
 """Elements whose label is translated."""
 QUOTES = {'"': "&quot;", "'": "&#39;"}
 DESCRIPTIONS = frozenset(
-    "description og:title og:description og:image:alt twitter:title twitter:description twitter:image:alt".split()
+    "description og:title og:description og:image:alt twitter:title twitter:description"
+    " twitter:image:alt".split()
 )
 """`<meta>` elements whose content is translated."""
 ENDS = {
-    "li": {"li"}, "dt": {"dt", "dd"}, "dd": {"dt", "dd"}, "td": {"td", "th"}, "th": {"td", "th"},
-    "tr": {"td", "th", "tr"}, "option": {"option"}, "optgroup": {"option", "optgroup"},
-}  # fmt: skip
+    "li": {"li"},
+    "dt": {"dt", "dd"},
+    "dd": {"dt", "dd"},
+    "td": {"td", "th"},
+    "th": {"td", "th"},
+    "tr": {"td", "th", "tr"},
+    "option": {"option"},
+    "optgroup": {"option", "optgroup"},
+}
 """Elements without an end tag that end where another one starts."""
 ENDS_PARAGRAPH = frozenset(
-    "address article aside blockquote body caption center dd details dialog dir div dl dt fieldset figcaption figure "
-    "footer form h1 h2 h3 h4 h5 h6 header hgroup hr li listing main menu nav ol p plaintext pre search section summary "
-    "table tbody td tfoot th thead tr ul xmp".split()
+    "address article aside blockquote body caption center dd details dialog dir div dl dt fieldset"
+    " figcaption figure footer form h1 h2 h3 h4 h5 h6 header hgroup hr li listing main menu nav ol"
+    " p plaintext pre search section summary table tbody td tfoot th thead tr ul xmp".split()
 )
 
 MAX_CODE_LENGTH = 200
-"""Characters of template code that the text contains as a word. Longer code is markup without text."""
+"""Characters of template code that the text contains as a word. Longer code is markup without
+text."""
 
 _SPACES = re.compile(r"[ \t\n\r\f]+")
 _TEMPLATE_COMMENTS = (
-    (r"\{\{!--", r"--\}\}"), (r"\{\{--", r"--\}\}"), (r"\{\{-?\s?/\*", r"\*/\s?-?\}\}"),
-    (r"<%--", r"--%>"), (r"<%#", r"%>"), (r"\{#", r"#\}"),
-)  # fmt: skip
+    (r"\{\{!--", r"--\}\}"),
+    (r"\{\{--", r"--\}\}"),
+    (r"\{\{-?\s?/\*", r"\*/\s?-?\}\}"),
+    (r"<%--", r"--%>"),
+    (r"<%#", r"%>"),
+    (r"\{#", r"#\}"),
+)
 _TEMPLATE_MARKS = ((r"\{\{(?!\{)", r"\}\}"), (r"\{%", r"%\}"), (r"<%", r"%>"))
 _TRIPLE = r"\{\{\{[^{}<]*+\}\}\}"
 """Code of Handlebars. In ICU messages, the first brace of three is often not a part of the code."""
@@ -82,13 +99,15 @@ _END_OF_SAMPLE = r"</(?:code|pre)\b"
 _COMMENT = _any_between(_TEMPLATE_COMMENTS, _END_OF_SAMPLE)
 _TEXT_CODE = f"{_COMMENT}|{_TRIPLE}|{_any_between(_TEMPLATE_MARKS, _END_OF_SAMPLE)}"
 """Code of templates in a text. A page about templates shows a start without an end in code."""
-_CODE = f"{_TRIPLE}|" + _any_between((*_TEMPLATE_COMMENTS, *_TEMPLATE_MARKS, _PHP_MARKS), "<[a-zA-Z/!]")
+_CODE = f"{_TRIPLE}|" + _any_between(
+    (*_TEMPLATE_COMMENTS, *_TEMPLATE_MARKS, _PHP_MARKS), "<[a-zA-Z/!]"
+)
 """Code of templates in a tag. It cannot hide the start of another tag."""
 _DOUBLE, _SINGLE = (rf"(?:[^{quote}{{<]++|{_CODE}|[{{<])*+" for quote in "\"'")
 """Values of attributes in double and single quotes, without them."""
 _TOKEN = re.compile(
     r"(?P<other><!--(?:>|->|.*?(?:--!?>|\Z))|<!\[CDATA\[.*?(?:\]\]>|\Z)"
-    rf"|{_any_between([_PHP_MARKS], '<!')}|<[!?][^>]*(?:>|\Z)|</[^a-zA-Z>][^>]*(?:>|\Z)|{TEMPLATE_BLOCK})"
+    rf"|{_any_between([_PHP_MARKS], '<!')}|<[!?][^>]*(?:>|\Z)|</[^a-zA-Z>][^>]*(?:>|\Z)|{TEMPLATE_BLOCK})"  # noqa: E501
     rf"|(?P<code>{_TEXT_CODE})"
     r"|<(?P<end>/?)(?P<name>[a-zA-Z][^\s/>]*+)"
     rf"(?P<attributes>(?:[^=>{{<]++|{_CODE}|[{{<]|=\s*+(?:\"{_DOUBLE}\"|'{_SINGLE}')?+)*+)>"
@@ -101,7 +120,8 @@ _ATTRIBUTE = re.compile(
     re.DOTALL,
 )
 _CHARSET = re.compile(
-    rb"<meta\s[^>]*?charset\s*=\s*[\"']?\s*([\w.:-]+)|\A\s*<\?xml\s[^>]*?encoding\s*=\s*[\"']([\w.:-]+)", re.IGNORECASE
+    rb"<meta\s[^>]*?charset\s*=\s*[\"']?\s*([\w.:-]+)|\A\s*<\?xml\s[^>]*?encoding\s*=\s*[\"']([\w.:-]+)",
+    re.IGNORECASE,
 )
 _TEMPLATE = re.compile(f"({_TEXT_CODE})", re.DOTALL)
 _TEMPLATE_COMMENT = re.compile(_COMMENT, re.DOTALL)
@@ -126,7 +146,8 @@ _LABELS = {
 _ICON_NAME = "icon"
 """Name of the pieces of icons."""
 _ENCODINGS = {label: encoding for encoding, labels in _LABELS.items() for label in labels.split()}
-"""The encodings that the standard defines for some names, which are extensions of the encodings with these names."""
+"""The encodings that the standard defines for some names, which are extensions of the encodings
+with these names."""
 
 
 @dataclass
@@ -134,7 +155,8 @@ class _Token:
     start: int
     end: int
     name: str = ""
-    """Name of the element in lower case; empty: text; `!`: a comment, a declaration or code of a template."""
+    """Name of the element in lower case; empty: text; `!`: a comment, a declaration or code of a
+    template."""
     is_end: bool = False
     attributes: dict[str, re.Match[str]] = field(default_factory=dict)
     is_translated: bool = True
@@ -173,7 +195,9 @@ class HtmlReader:
         self.edits: list[Edit] = []
         self._source = source
         self._options = options
-        self._no_break_space = "&nbsp;" if "&nbsp;" in source else "\xa0"  # XHTML may not have the entity
+        self._no_break_space = (
+            "&nbsp;" if "&nbsp;" in source else "\xa0"
+        )  # XHTML may not have the entity
 
     def read(self, start: int, end: int) -> None:
         """Read a range of the source, whose elements end in it."""
@@ -187,7 +211,8 @@ class HtmlReader:
         return escape(text, quote=False).replace("\xa0", self._no_break_space)
 
     def _quote(self, quote: str, codes: Mapping[str, str], text: str) -> str:
-        """Escape all text but the code of templates. `codes` has the source of each code in the text."""
+        """Escape all text but the code of templates. `codes` has the source of each code in the
+        text."""
         parts = re.split(f"({'|'.join(map(re.escape, codes))})", text) if codes else [text]
         output = ""
         for part in parts:
@@ -207,7 +232,9 @@ class HtmlReader:
                     start, end = match.span(match.lastgroup or 0)
                     quoted = match.lastgroup != "bare"
                     quote = self._source[end] if quoted else '"'
-                    yield Value(start - quoted, end + quoted, block, partial(self._quote, quote, codes))
+                    yield Value(
+                        start - quoted, end + quoted, block, partial(self._quote, quote, codes)
+                    )
 
     def _runs(self, tokens: Sequence[_Token]) -> Iterator[list[Piece]]:
         """Yield the runs of text and inline markup."""
@@ -224,7 +251,9 @@ class HtmlReader:
             elif fixed_end is not None:
                 run.append(self._fixed_piece(tokens[i : fixed_end + 1]))
                 i = fixed_end
-            elif not token.is_inline or not (token.is_translated or (token.is_empty and token.is_in_translated)):
+            elif not token.is_inline or not (
+                token.is_translated or (token.is_empty and token.is_in_translated)
+            ):
                 yield from _split_at_icons(run)
                 run = []
             elif token.name == "":
@@ -237,7 +266,9 @@ class HtmlReader:
     def _text_pieces(self, start: int, end: int) -> Iterator[Piece]:
         """Yield the pieces of text, in which code of templates is not decoded."""
         for match in _TEMPLATE.finditer(self._source, start, end):
-            yield from text_piece(start, match.start(), self._source[start : match.start()], _decode_text)
+            yield from text_piece(
+                start, match.start(), self._source[start : match.start()], _decode_text
+            )
             yield _code_piece(match)
             start = match.end()
         yield from text_piece(start, end, self._source[start:end], _decode_text)
@@ -254,13 +285,15 @@ class HtmlReader:
 def parse(data: bytes, options: DocumentOptions) -> HtmlDocument:
     """Parse an HTML document.
 
-    The encoding is that of the byte order mark, else of the `<meta>` element, else UTF-8. A translated character that
-    the encoding does not have becomes a character reference.
+    The encoding is that of the byte order mark, else of the `<meta>` element, else UTF-8. A
+    translated character that the encoding does not have becomes a character reference.
 
     Raises:
         DataError: the encoding is unknown, or the file is not valid in it.
     """
-    return HtmlDocument(TextFile.decode(data, options.encoding_errors, _declared_encoding(data)), options)
+    return HtmlDocument(
+        TextFile.decode(data, options.encoding_errors, _declared_encoding(data)), options
+    )
 
 
 def _declared_encoding(data: bytes) -> str:
@@ -286,7 +319,9 @@ def _tokenize(source: str, start: int, end: int) -> Iterator[_Token]:
         token = _tag(source, match, is_xml) if match["name"] else _Token(*match.span(), name="!")
         yield token
         if token.name in RAW_TEXT and not token.is_end and not token.is_empty:
-            closing = re.compile(rf"</{token.name}(?=[\s/>])|\Z", re.IGNORECASE).search(source, position, end)
+            closing = re.compile(rf"</{token.name}(?=[\s/>])|\Z", re.IGNORECASE).search(
+                source, position, end
+            )
             if closing and position < closing.start():
                 yield _Token(position, closing.start())
                 position = search_start = closing.start()
@@ -322,12 +357,18 @@ def _set_translated(tokens: Sequence[_Token], src: str) -> None:
             while (element := close()).name != token.name:
                 pass
             element.partner = i
-            token.is_translated, token.is_in_translated = element.is_translated, element.is_in_translated
+            token.is_translated, token.is_in_translated = (
+                element.is_translated,
+                element.is_in_translated,
+            )
             continue
         while open_elements and not token.is_end and _ends(token, open_elements[-1]):
             close()
         if open_elements:
-            token.is_in_translated, token.is_protected = open_elements[-1].is_translated, open_elements[-1].is_protected
+            token.is_in_translated, token.is_protected = (
+                open_elements[-1].is_translated,
+                open_elements[-1].is_protected,
+            )
         _set_own_translation(token, src)
         if token.name not in ("", "!") and not token.is_end and not token.is_empty:
             open_elements.append(token)
@@ -335,24 +376,33 @@ def _set_translated(tokens: Sequence[_Token], src: str) -> None:
 
 
 def _ends(token: _Token, element: _Token) -> bool:
-    return element.name in ENDS.get(token.name, ()) or (element.name == "p" and token.name in ENDS_PARAGRAPH)
+    return element.name in ENDS.get(token.name, ()) or (
+        element.name == "p" and token.name in ENDS_PARAGRAPH
+    )
 
 
 def _set_own_translation(token: _Token, src: str) -> None:
-    """Set whether a token is translated and protected, from its own name and attributes and what it inherited."""
+    """Set whether a token is translated and protected, from its own name and attributes and what it
+    inherited."""
     is_plain = not token.attributes and token.name not in UNTRANSLATED and not _is_icon_font(token)
     if is_plain:  # like most tokens
         token.is_translated = token.is_in_translated
         return
     value = (_attribute(token, "translate") or "").lower()
-    is_off = value == "no" or "notranslate" in (_attribute(token, "class") or "").split() or token.name in UNTRANSLATED
+    is_off = (
+        value == "no"
+        or "notranslate" in (_attribute(token, "class") or "").split()
+        or token.name in UNTRANSLATED
+    )
     is_off = is_off or _is_icon_font(token)
     if "translate" in token.attributes and value in ("", "yes"):
         token.is_translated, token.is_protected = True, False
     elif is_off or token.is_protected:
         token.is_translated, token.is_protected = False, True
     else:
-        language = _language_of(token) if src and token.name != "html" else ""  # without src, it is to be detected
+        language = (
+            _language_of(token) if src and token.name != "html" else ""
+        )  # without src, it is to be detected
         token.is_translated = token.is_in_translated if not language else language == src
 
 
@@ -365,7 +415,12 @@ def _end_of_fixed(tokens: Sequence[_Token], i: int, num_blocks: Sequence[int]) -
         num_blocks: the number of tokens before each one that separate sentences.
     """
     token = tokens[i]
-    if token.is_translated or not token.is_in_translated or not token.is_inline or token.partner is None:
+    if (
+        token.is_translated
+        or not token.is_in_translated
+        or not token.is_inline
+        or token.partner is None
+    ):
         return None
     is_text = token.name not in WITHOUT_TEXT and token.name != "math"
     has_blocks = num_blocks[i + 1] < num_blocks[token.partner]
@@ -459,7 +514,8 @@ def _is_text(token: _Token, name: str) -> bool:
 
 
 def _language_edits(tokens: Sequence[_Token], options: DocumentOptions) -> Iterator[Edit]:
-    """Yield the edits that set the language of the document and of the translated elements in the source language."""
+    """Yield the edits that set the language of the document and of the translated elements in the
+    source language."""
     html = next((token for token in tokens if token.name == "html" and not token.is_end), None)
     src, tgt = base_language(options.src), base_language(options.tgt)
     for token in tokens:
@@ -467,8 +523,12 @@ def _language_edits(tokens: Sequence[_Token], options: DocumentOptions) -> Itera
             continue
         language = _language_of(token)
         if token is html and not {"lang", "xml:lang"} & token.attributes.keys():
-            yield Edit(token.start + len("<html"), token.start + len("<html"), f' lang="{options.tgt}"')
-        elif language not in ("", tgt) and (token is html or (token.is_translated and language == src)):
+            yield Edit(
+                token.start + len("<html"), token.start + len("<html"), f' lang="{options.tgt}"'
+            )
+        elif language not in ("", tgt) and (
+            token is html or (token.is_translated and language == src)
+        ):
             for name in ("lang", "xml:lang"):
                 if base_language(_attribute(token, name) or "") == language:
                     match = token.attributes[name]
@@ -476,7 +536,8 @@ def _language_edits(tokens: Sequence[_Token], options: DocumentOptions) -> Itera
 
 
 def _language_of(token: _Token) -> str:
-    """Return the language code of an element, without its region; empty if it is not set, or by a template."""
+    """Return the language code of an element, without its region; empty if it is not set, or by a
+    template."""
     code = base_language(_attribute(token, "lang") or _attribute(token, "xml:lang") or "")
     return code if code.isalpha() else ""  # {{ locale }} of a template
 
@@ -491,7 +552,8 @@ def _value(match: re.Match[str]) -> str:
 
 
 def _attribute_block(value: str) -> tuple[RichText, dict[str, str]]:
-    """Return the text of an attribute, and the source of each code of a template, which is fixed and not decoded."""
+    """Return the text of an attribute, and the source of each code of a template, which is fixed
+    and not decoded."""
     text = ""
     fixed: list[FixedSpan] = []
     codes: dict[str, str] = {}

@@ -1,7 +1,9 @@
-"""Text with inline markup in a source file: from pieces of the source to a `RichText`, and back to source.
+"""Text with inline markup in a source file: from pieces of the source to a `RichText`, and back to
+source.
 
-HTML and Markdown share this. The markup between two words is divided among the elements that end there, free markup
-such as an image, and the elements that start there, so every character of the source belongs to the text or to a tag.
+HTML and Markdown share this. The markup between two words is divided among the elements that end
+there, free markup such as an image, and the elements that start there, so every character of the
+source belongs to the text or to a tag.
 """
 
 from __future__ import annotations
@@ -59,7 +61,8 @@ class Piece:
     end: int
     kind: Kind
     text: str = ""
-    """The text, without escapes and surrounding spaces; for a fixed element, what the translation must contain."""
+    """The text, without escapes and surrounding spaces; for a fixed element, what the translation
+    must contain."""
     name: str = ""
     """Name of the element; an OPEN and a CLOSE with the same name match."""
 
@@ -74,16 +77,19 @@ class Markup:
 
 
 class InlineText:
-    """A run of text and inline markup, such as the content of a paragraph. A line break in it ends a block."""
+    """A run of text and inline markup, such as the content of a paragraph. A line break in it ends
+    a block."""
 
     def __init__(self, pieces: Iterable[Piece], encode: Callable[[str], str]) -> None:
-        """Find the text and its markup in adjacent pieces of the source; `encode` returns the source of a text."""
+        """Find the text and its markup in adjacent pieces of the source; `encode` returns the
+        source of a text."""
         self._encode = encode
         run = _join_elements(_unmatched_as_points(_join_line_breaks(pieces)))
         words = [i for i, piece in enumerate(run) if piece.kind in WORDS and not _is_symbol(piece)]
         self.start = self.end = 0
-        """The range of the source that a translation replaces. Markup around all of the text is outside of it, and a
-        symbol in front of or after it that is an element, such as an arrow in a menu."""
+        """The range of the source that a translation replaces. Markup around all of the text is
+        outside of it, and a symbol in front of or after it that is an element, such as an arrow in
+        a menu."""
         builder = _Builder()
         if words:
             first, last = _range_with_partners(run, words[0], words[-1])
@@ -97,7 +103,8 @@ class InlineText:
         """The lines to translate."""
 
     def render(self, translations: Sequence[RichText], source: Callable[[int, int], str]) -> str:
-        """Return the source of the translation of each block; `source` returns a range of the source."""
+        """Return the source of the translation of each block; `source` returns a range of the
+        source."""
         translation = self._sections.join(translations)
         if (translation.text, translation.tags) == (self._text.text, self._text.tags):
             return source(self.start, self.end)
@@ -228,7 +235,8 @@ def text_piece(start: int, end: int, source: str, decode: Callable[[str], str]) 
 
 
 def _partners(pieces: Sequence[Piece]) -> dict[int, int]:
-    """Return the index of the matching tag for each tag that has one. Matches are properly nested."""
+    """Return the index of the matching tag for each tag that has one. Matches are properly
+    nested."""
     partners: dict[int, int] = {}
     open_indices: list[int] = []
     num_open: defaultdict[str, int] = defaultdict(int)
@@ -249,7 +257,9 @@ def _partners(pieces: Sequence[Piece]) -> dict[int, int]:
 def _unmatched_as_points(pieces: list[Piece]) -> list[Piece]:
     partners = _partners(pieces)
     return [
-        replace(piece, kind=Kind.POINT) if piece.kind in (Kind.OPEN, Kind.CLOSE) and i not in partners else piece
+        replace(piece, kind=Kind.POINT)
+        if piece.kind in (Kind.OPEN, Kind.CLOSE) and i not in partners
+        else piece
         for i, piece in enumerate(pieces)
     ]
 
@@ -274,7 +284,9 @@ def _join_elements(pieces: list[Piece]) -> list[Piece]:
     """Make one piece of each element without text, and of each element whose text is an address."""
     joined: list[Piece] = []
     num_words = 0
-    starts: list[tuple[int, int]] = []  # of the open elements: index in `joined`, and words before it
+    starts: list[
+        tuple[int, int]
+    ] = []  # of the open elements: index in `joined`, and words before it
     for piece in pieces:
         num_words += piece.kind in WORDS
         if piece.kind is Kind.OPEN:
@@ -300,15 +312,21 @@ def _empty_element(start: int, end: int, content: Sequence[Piece]) -> Piece:
 
 @lru_cache(maxsize=1)  # it is asked for each element around a text
 def _is_address(text: str) -> bool:
-    """Return whether a text is a URL or e-mail address: a link on it must not move to other words."""
+    """Return whether a text is a URL or e-mail address: a link on it must not move to other
+    words."""
     if " " in text or "." not in text:
         return False
-    return any(span.kind in _ADDRESS_KINDS and (span.start, span.end) == (0, len(text)) for span in find_spans(text))
+    return any(
+        span.kind in _ADDRESS_KINDS and (span.start, span.end) == (0, len(text))
+        for span in find_spans(text)
+    )
 
 
 def _is_symbol(piece: Piece) -> bool:
     """Return whether a text consists of symbols, such as an icon or an arrow."""
-    return piece.kind is Kind.TEXT and all(unicodedata.category(char) in _SYMBOL_CATEGORIES for char in piece.text)
+    return piece.kind is Kind.TEXT and all(
+        unicodedata.category(char) in _SYMBOL_CATEGORIES for char in piece.text
+    )
 
 
 def _enclosing_ids(tags: Sequence[Tag]) -> dict[int, int]:
@@ -321,9 +339,12 @@ def _enclosing_ids(tags: Sequence[Tag]) -> dict[int, int]:
 
 
 def _points_outside_before_tags(tags: Iterable[Tag], parents: Mapping[int, int]) -> tuple[Tag, ...]:
-    """Sort tags so that a point at the start of a tag comes before it, unless it is inside of it in the source."""
+    """Sort tags so that a point at the start of a tag comes before it, unless it is inside of it in
+    the source."""
     ordered: list[Tag] = []
-    group: list[Tag] = []  # tags with text that start at one position, after which there is no point so far
+    group: list[
+        Tag
+    ] = []  # tags with text that start at one position, after which there is no point so far
     indices: dict[int, int] = {}  # of them, by id
     first = 0  # of them that is not in `ordered`
     for tag in sorted(tags, key=lambda tag: tag.start):
@@ -350,11 +371,15 @@ def _range_with_partners(pieces: Sequence[Piece], first: int, last: int) -> tupl
     return min([first, *inside]), max([last, *inside])
 
 
-def _divide(gap: Sequence[Piece]) -> tuple[list[tuple[int, int]], list[Piece], list[tuple[int, int]]]:
-    """Divide the markup between two words into that of elements that end, free markup, and that of elements that start.
+def _divide(
+    gap: Sequence[Piece],
+) -> tuple[list[tuple[int, int]], list[Piece], list[tuple[int, int]]]:
+    """Divide the markup between two words into that of elements that end, free markup, and that of
+    elements that start.
 
     Returns:
-        ranges of the source of elements that end, free pieces, ranges of the source of elements that start.
+        ranges of the source of elements that end, free pieces, ranges of the source of elements
+        that start.
     """
     closing: list[tuple[int, int]] = []
     rest: list[Piece] = []
@@ -368,7 +393,9 @@ def _divide(gap: Sequence[Piece]) -> tuple[list[tuple[int, int]], list[Piece], l
     return closing, rest[: bounds[0]], opening
 
 
-def _range(pieces: Sequence[Piece], *, keep_left: bool = True, keep_right: bool = True) -> tuple[int, int]:
+def _range(
+    pieces: Sequence[Piece], *, keep_left: bool = True, keep_right: bool = True
+) -> tuple[int, int]:
     """Return the range of pieces, without the spaces on the sides that are not kept.
 
     Spaces are kept if there is other markup between them and the tag.

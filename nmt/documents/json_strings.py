@@ -1,7 +1,9 @@
-"""JSON and JSON Lines: the strings at some key paths are translated, and every other character is copied.
+"""JSON and JSON Lines: the strings at some key paths are translated, and every other character is
+copied.
 
-A key path names the keys from the root, joined by dots, such as `title` or `items.*.text`. `*` stands for any key or
-index of an array, `**` for any number of them. A path that leads to an array selects the strings in it.
+A key path names the keys from the root, joined by dots, such as `title` or `items.*.text`. `*`
+stands for any key or index of an array, `**` for any number of them. A path that leads to an array
+selects the strings in it.
 """
 
 from __future__ import annotations
@@ -66,10 +68,14 @@ def parse(data: bytes, options: DocumentOptions) -> SplicedDocument:
         matches = {string for string in strings if _matches(key, string.path)}
         if not matches:
             hint = suggest_closest(key, patterns)
-            raise UsageError(f"--key {key} matches no string", f"{hint} ({paths})" if hint else paths)
+            raise UsageError(
+                f"--key {key} matches no string", f"{hint} ({paths})" if hint else paths
+            )
         selected |= matches
     is_ascii = file.text.isascii() and "\\u" in file.text
-    return SplicedDocument(file, [_Value(file.text, string, is_ascii) for string in strings if string in selected])
+    return SplicedDocument(
+        file, [_Value(file.text, string, is_ascii) for string in strings if string in selected]
+    )
 
 
 def _check(file: TextFile) -> None:
@@ -80,11 +86,14 @@ def _check(file: TextFile) -> None:
         except json.JSONDecodeError as error:
             lines = file.text.split("\n")
             if not error.msg.startswith("Extra data") or not _is_json(lines[0]):
-                raise DataError(f"line {error.lineno}: not valid JSON: {error.msg}", "correct the file") from None
+                raise DataError(
+                    f"line {error.lineno}: not valid JSON: {error.msg}", "correct the file"
+                ) from None
             for i, line in enumerate(lines, 1):
                 if line.strip() and not _is_json(line):
                     raise DataError(
-                        f"line {i}: not valid JSON", "correct the line; JSON Lines has one value per line"
+                        f"line {i}: not valid JSON",
+                        "correct the line; JSON Lines has one value per line",
                     ) from None
     except RecursionError:
         raise DataError("the JSON is nested too deeply") from None
@@ -129,9 +138,13 @@ def _strings(text: str) -> Iterator[String]:
 def _matches(key: str, path: tuple[str | int, ...]) -> bool:
     """Return whether a key path selects a string. A dot also matches a dot within a key."""
     wildcards = {"*": f"[^{_SEPARATOR}]*+", "**": ".*"}
-    pattern = rf"[{_SEPARATOR}.]".join(wildcards.get(part, re.escape(part)) for part in key.split("."))
+    pattern = rf"[{_SEPARATOR}.]".join(
+        wildcards.get(part, re.escape(part)) for part in key.split(".")
+    )
     first, *others = pattern.split(".*")
-    if others:  # atomic groups, as in fnmatch: without backtracking, the time is not exponential in the wildcards
+    # Atomic groups, as in fnmatch: without backtracking, the time is not exponential in the
+    # wildcards
+    if others:
         pattern = first + "".join(f"(?>.*?{each})" for each in others[:-1]) + ".*" + others[-1]
     paths = [path, path[:-1]] if path and isinstance(path[-1], int) else [path]
     return any(re.fullmatch(pattern, _SEPARATOR.join(map(str, each)), re.DOTALL) for each in paths)
@@ -149,7 +162,10 @@ class _Value:
         self.blocks = self.lines.blocks
 
     def edits(self, translations: Sequence[RichText]) -> Iterable[Edit]:
-        """Yield the changed string; if the file is ASCII with \\u escapes, the new text has them, too."""
+        """Yield the changed string; if the file is ASCII with \\u escapes, the new text has them,
+        too."""
         if list(translations) != self.blocks:
             text = self.lines.render(translations)
-            yield Edit(self.string.start, self.string.end, json.dumps(text, ensure_ascii=self.is_ascii))
+            yield Edit(
+                self.string.start, self.string.end, json.dumps(text, ensure_ascii=self.is_ascii)
+            )

@@ -1,7 +1,7 @@
 """Markdown documents (CommonMark with tables, strikethrough and footnotes).
 
-Translations are inserted into the source, so everything else is unchanged to the byte. markdown-it-py finds the blocks
-and their inline markup.
+Translations are inserted into the source, so everything else is unchanged to the byte.
+markdown-it-py finds the blocks and their inline markup.
 """
 
 from __future__ import annotations
@@ -22,7 +22,15 @@ from nmt.documents.html import ENDS_PARAGRAPH, HtmlReader
 from nmt.documents.inline import InlineText, Kind, Piece, text_piece
 from nmt.documents.markdown_extensions import EXTENSION, UNTRANSLATED, hide_blocks, metadata_end
 from nmt.documents.markdown_parser import REFERENCES, create_parser
-from nmt.documents.markdown_text import CELLS, Block, MarkdownText, Span, decode, escape_label, escape_title
+from nmt.documents.markdown_text import (
+    CELLS,
+    Block,
+    MarkdownText,
+    Span,
+    decode,
+    escape_label,
+    escape_title,
+)
 from nmt.documents.source import TranslatableSource, Value
 from nmt.documents.text_file import TextFile
 
@@ -32,7 +40,8 @@ _TITLE = re.compile(r"\s(?:\"((?:[^\"\\]|\\.)*)\"|'((?:[^'\\]|\\.)*)')\s*\)\Z", 
 _CELL = re.compile(r"(?:\\\||[^|])+")
 _TAG = re.compile(r"<(/?)([a-zA-Z][\w-]*)[^>]*?(/?)>")
 _UNTRANSLATED_TAG = re.compile(
-    r"<(?:code|kbd|samp|var)\b|<[^>]*\s(?:translate\s*=\s*[\"']?no\b|class\s*=[^>]*\bnotranslate\b)", re.IGNORECASE
+    r"<(?:code|kbd|samp|var)\b|<[^>]*\s(?:translate\s*=\s*[\"']?no\b|class\s*=[^>]*\bnotranslate\b)",
+    re.IGNORECASE,
 )
 """Start tag of an HTML element within a sentence that is not translated."""
 _KINDS = {"hardbreak": Kind.LINE_BREAK, "image": Kind.BREAK, "embed": Kind.BREAK}
@@ -67,7 +76,8 @@ def _without_quote_markers(source: str, ranges: Iterable[Span]) -> str:
 
 
 class _Reader:
-    """Finds the texts of a document, and the values in their markup: alternative texts and titles."""
+    """Finds the texts of a document, and the values in their markup: alternative texts and
+    titles."""
 
     def __init__(self, source: str, start: int) -> None:
         self.texts: list[InlineText] = []
@@ -81,7 +91,10 @@ class _Reader:
         tokens = self._parser.parse(self._parsed[start:].replace("\0", "\ufffd"), self._env)
         num_unlocated = self._read_blocks(source, tokens)
         if num_unlocated:
-            log(f"Markdown blocks that cannot be located in the source and stay as they are: {num_unlocated:,}")
+            log(
+                "Markdown blocks that cannot be located in the source and stay as they are:"
+                f" {num_unlocated:,}"
+            )
 
     def _read_blocks(self, source: str, tokens: Sequence[Token]) -> int:
         """Read all blocks, and return how many cannot be located in the source."""
@@ -89,7 +102,9 @@ class _Reader:
         for opening, token in pairwise([Token("", "", 0), *tokens]):
             if token.type == "html_block" and token.map:
                 first, last = token.map
-                self.html_ranges.append((self._parsed.index("<", self._lines[first][0]), self._lines[last - 1][1]))
+                self.html_ranges.append(
+                    (self._parsed.index("<", self._lines[first][0]), self._lines[last - 1][1])
+                )
             if token.type != "inline" or not token.map or not token.content:
                 continue
             # The text of an underlined heading starts its line, like that of a paragraph.
@@ -102,7 +117,8 @@ class _Reader:
         return num_unlocated
 
     def _ranges(self, content: str, line: int, kind: str) -> list[Span]:
-        """Return the ranges of the lines of a block; none if it cannot be located, so that it stays as it is."""
+        """Return the ranges of the lines of a block; none if it cannot be located, so that it stays
+        as it is."""
         if kind not in CELLS:
             return self._line_ranges(content, line)
         last_line, position = self._cell_end
@@ -137,22 +153,33 @@ class _Reader:
     def _read(self, block: Block) -> None:
         pieces: list[Piece] = []
         position = 0
-        for piece in [*self._markup(block), Piece(len(block.content), len(block.content), Kind.POINT)]:
+        for piece in [
+            *self._markup(block),
+            Piece(len(block.content), len(block.content), Kind.POINT),
+        ]:
             if piece.start < position:  # overlapping markup of a broken document
                 continue
             for each in [*_text_pieces(block.content, position, piece.start), piece]:
                 # Attributes belong to the element directly before them.
                 is_attached = block.content.startswith("{", each.start) and each.kind is Kind.POINT
-                if is_attached and pieces and pieces[-1].kind not in (Kind.TEXT, Kind.SPACE, Kind.OPEN):
+                if (
+                    is_attached
+                    and pieces
+                    and pieces[-1].kind not in (Kind.TEXT, Kind.SPACE, Kind.OPEN)
+                ):
                     pieces[-1] = replace(pieces[-1], end=each.end)
                 else:
                     pieces.append(each)
             position = piece.end
-        mapped = [replace(each, start=block.offset(each.start), end=block.offset(each.end)) for each in pieces]
+        mapped = [
+            replace(each, start=block.offset(each.start), end=block.offset(each.end))
+            for each in pieces
+        ]
         self.texts.append(MarkdownText(mapped, block))
 
     def _markup(self, block: Block) -> list[Piece]:
-        """Return the inline markup of a block by position in its content, and add the values in it."""
+        """Return the inline markup of a block by position in its content, and add the values in
+        it."""
         content = "\n".join(self._parsed[start:end] for start, end in block.ranges)
         tokens = self._parser.inline.parse(content, self._parser, self._env, [])
         pieces = []
@@ -169,7 +196,10 @@ class _Reader:
                 pieces.append(piece)
         pieces.sort(key=lambda piece: piece.start)
         pieces = _with_fixed_elements(pieces, block.content)
-        return [replace(each, kind=Kind.LINE_BREAK) if each.name in _BLOCK_ELEMENTS else each for each in pieces]
+        return [
+            replace(each, kind=Kind.LINE_BREAK) if each.name in _BLOCK_ELEMENTS else each
+            for each in pieces
+        ]
 
     def _add_values(self, block: Block, token: Token) -> None:
         """Add the alternative text of an image, and the title of an image or link."""
@@ -183,12 +213,19 @@ class _Reader:
                 self._add_value(block, *title.span(title.lastindex or 0), escape_title)
 
     def _add_value(
-        self, block: Block, start: int, end: int, encode: Callable[[str], str], text: str | None = None
+        self,
+        block: Block,
+        start: int,
+        end: int,
+        encode: Callable[[str], str],
+        text: str | None = None,
     ) -> None:
         if text := decode(block.content[start:end].strip()) if text is None else text:
             is_cell = block.is_cell
             written = (lambda text: encode(text).replace("|", "\\|")) if is_cell else encode
-            self.values.append(Value(block.offset(start), block.offset(end), RichText(text), written))
+            self.values.append(
+                Value(block.offset(start), block.offset(end), RichText(text), written)
+            )
 
 
 def _piece(token: Token, start: int, end: int, source: str) -> Piece | None:
@@ -216,13 +253,16 @@ def _without_marks(name: str, source: str) -> str:
 
 
 def _text_of_marked_label(image: Token) -> str | None:
-    """Return the text of a label with markup, as browsers show it; None if it has no markup, or has references."""
+    """Return the text of a label with markup, as browsers show it; None if it has no markup, or has
+    references."""
     children = image.children or []
     types = {child.type for child in children}
     if types <= {"text", "softbreak"} or types & {"reference", "autolink"}:
         return None
     breaks = ("softbreak", "hardbreak")
-    return " ".join("".join("\n" if child.type in breaks else child.content for child in children).split())
+    return " ".join(
+        "".join("\n" if child.type in breaks else child.content for child in children).split()
+    )
 
 
 def _text_pieces(content: str, start: int, end: int) -> Iterator[Piece]:

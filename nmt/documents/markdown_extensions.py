@@ -1,8 +1,9 @@
 """Extensions of Markdown: containers, alerts, shortcodes, attribute lists, wiki links and MDX.
 
-A CommonMark parser does not know them. Blocks are hidden from it: `hide_blocks` returns a source of the same length in
-which blanks, headings and list items stand for them, so that the text in them is found at its offsets. Inline markup
-is found by `EXTENSION`, and by an inline rule if it has brackets.
+A CommonMark parser does not know them. Blocks are hidden from it: `hide_blocks` returns a source of
+the same length in which blanks, headings and list items stand for them, so that the text in them is
+found at its offsets. Inline markup is found by `EXTENSION`, and by an inline rule if it has
+brackets.
 """
 
 from __future__ import annotations
@@ -29,12 +30,15 @@ _ATTRIBUTES = r"\{[ \t]*(?:[:#.]|[\w-]+=)[^{}\n]{0,1000}\}"
 _DIRECTIVE = r"\[!\w[\w-]*(?:[ \t]*\[[^\[\]\n]*\]\([^()\n]*\)|[ \t])[^\[\]\n]*\]"
 """A directive of DocFX, such as `[!INCLUDE [title](file.md)]`."""
 _ALERT = r"\[!\w[\w|-]*\][+-]?"
-_CODE_NAMES = r"(?:code-block|code-cell|code|highlight|katex|math|mermaid|plantuml|raw|toctree|eval-rst)\b"
+_CODE_NAMES = (
+    r"(?:code-block|code-cell|code|highlight|katex|math|mermaid|plantuml|raw|toctree|eval-rst)\b"
+)
 """Containers and shortcodes whose content is code."""
 _NOT_LINE_END = re.compile(r"[^\r\n]")
 
 METADATA = re.compile(
-    r"\A(?i:title|author|date|slug|category|tags|status|layout|template|summary)[ \t]*:[ \t]+\S[^\r\n]*"
+    r"\A(?i:title|author|date|slug|category|tags|status|layout|template|summary)[ \t]*:["
+    r" \t]+\S[^\r\n]*"
     rf"(?:{_NEWLINE}(?:\w[\w -]{{0,40}}:(?!\S)|[ \t]+\S)[^\r\n]*)+(?:{_NEWLINE}|\Z)(?=[\r\n]|\Z)"
 )
 """Metadata of MultiMarkdown and Pelican at the start of a document, without a fence."""
@@ -42,7 +46,7 @@ UNTRANSLATED = re.compile(
     r"\{%(?![^%\n]{0,200}%\})|\{%-?\s*(?:if|unless|case|for|raw|code|codeblock|mermaid|math|plantuml)\b"
 )
 """Starts of paragraphs with templates that select or repeat text."""
-_CALL = r"\{[\w$]+(?:\.[\w$]+|\([^(){}\n]{0,100}\)|\[[^\[\]{}\n]{0,100}\])+\}|\{(?:\"[^\"{}\n]*\"|'[^'{}\n]*')\}"
+_CALL = r"\{[\w$]+(?:\.[\w$]+|\([^(){}\n]{0,100}\)|\[[^\[\]{}\n]{0,100}\])+\}|\{(?:\"[^\"{}\n]*\"|'[^'{}\n]*')\}"  # noqa: E501
 """An expression of MDX in braces, such as `{user.name}` or `{t("key")}`."""
 EXTENSION = re.compile(
     r"(?:(?<!\\)(?:\\\\)*\\)?(?:\[\^[^\]\s]{1,200}\]:?|(?:\A|(?<=\n))\[[ xX]\](?=\s)"
@@ -51,15 +55,17 @@ EXTENSION = re.compile(
     rf"|(?<![\w+])\+\+\w[\w+-]*\+\+(?![\w+])|{_CALL})"
     r"|(?P<open>(?<![\w=])==(?=[\w\"']))|(?P<close>(?<=[^\s=])==(?![\w=])))"
 )
-"""Inline markup without text: footnotes, check boxes, attributes, templates, comments and block identifiers; and with
-text that is read as a word: code of templates, formulas, keys and expressions; and the marks around highlighted text.
+"""Inline markup without text: footnotes, check boxes, attributes, templates, comments and block
+identifiers; and with text that is read as a word: code of templates, formulas, keys and
+expressions; and the marks around highlighted text.
 """
 _BRACKETS = re.compile(
     r"(?P<image>!)?\[\[(?!\^)[^\[\]\n|]{1,500}(?:\\?\|(?P<label>[^\[\]\n]{1,500}))?\]\](?!\()"
     rf"|(?P<directive>{_DIRECTIVE})"
     rf"|(?P<tag><[a-zA-Z][\w.]*(?=[^<>\n]*=\{{)(?:[^<>{{}}\"'\n]|\"[^\"<\n]*\"|'[^'<\n]*'|\{{(?:[^{{}}<\n]|\{{[^{{}}<\n]*\}})*+\}})*+>)"
 )
-"""Wiki links such as `[[page|text]]`, embedded files such as `![[image.png]]`, directives, tags of MDX with code."""
+"""Wiki links such as `[[page|text]]`, embedded files such as `![[image.png]]`, directives, tags of
+MDX with code."""
 _TEMPLATE_CODE = re.compile(r"(?<=\{\{)[^{}\n`]{1,200}(?=\}\})|(?<=\{%)[^%\n`]{1,200}(?=%\})")
 
 
@@ -80,7 +86,8 @@ def _block(pattern: str, marker: str = "", *, has_content: bool = False) -> _Blo
 
 
 def _code_lines(condition: str) -> str:
-    """Return a pattern of lines of code up to a blank one or a fence; in brackets, up to the line that closes them.
+    """Return a pattern of lines of code up to a blank one or a fence; in brackets, up to the line
+    that closes them.
 
     Args:
         condition: pattern of the first line.
@@ -105,24 +112,37 @@ _BLOCKS = (
     ),
     # Code and comments of MDX, and its components on lines of their own.
     _block(
-        _code_lines(rf"import[ \t]+(?:(?:[\w*{{][^\r\n]*[ \t}}]from[ \t]+)?[\"'][^\"'\r\n]+[\"'];?{_END}|\{{{_END})")
+        _code_lines(
+            r"import[ \t]+(?:(?:[\w*{][^\r\n]*[ \t}]from["
+            rf" \t]+)?[\"'][^\"'\r\n]+[\"'];?{_END}|\{{{_END})"
+        )
     ),
     _block(_code_lines(rf"export[ \t]+default[ \t]+(?:[\w.]+;?{_END}|[^\r\n]*[({{\[])")),
-    _block(_code_lines(r"export[ \t]+(?:const|let|var|class|async[ \t]+function|function|\{|\*)[^\r\n]*[=({}*]")),
+    _block(
+        _code_lines(
+            r"export[ \t]+(?:const|let|var|class|async[ \t]+function|function|\{|\*)[^\r\n]*[=({}*]"
+        )
+    ),
     _block(_code_lines(rf"\{{{_END}")),
     _block(rf"\{{/\*(?:[^*{{]|\*(?!/)|\{{(?!/\*))*+\*/\}}{_END}"),
     _block(
         r"</?[A-Z][\w.]*[a-z][\w.]*"
         rf"(?:[^<>{{}}\"'`]|\"[^\"<]*\"|'[^'<]*'|\{{(?:[^{{}}<]|\{{[^{{}}<]*\}})*+\}})*+>{_END}"
     ),
-    # Lines that only have markup: tags whose content is Markdown, templates, attributes, directives, included files.
+    # Lines that only have markup: tags whose content is Markdown, templates, attributes,
+    # directives, included files.
     _block(rf"<[a-z][\w-]*(?=[^>\r\n]*[ \t]markdown\b)[^>\r\n]*>{_END}"),
     _block(rf"(?:(?:\{{%[^%\r\n]{{0,1000}}%\}}|{_SHORTCODE})[ \t]*)+{_END}"),
-    _block(rf"(?:{_ATTRIBUTES}|{_DIRECTIVE}|\[TOC\]|\[\[_?(?i:toc)_?\]\]|;?--8<--[^\r\n]*|<<<[ \t]*@[^\r\n]*){_END}"),
+    _block(
+        rf"(?:{_ATTRIBUTES}|{_DIRECTIVE}|\[TOC\]|\[\[_?(?i:toc)_?\]\]|;?--8<--[^\r\n]*|<<<["
+        rf" \t]*@[^\r\n]*){_END}"
+    ),
     # Blocks with a title, which a heading stands for.
     _block(rf":{{3,}}[ \t]*\w[\w-]*\[(?P<title>[^\]\r\n]+)\][^\r\n]*{_END}", "#"),
     _block(
-        rf":{{3,}}[ \t]*(?:\w[\w-]*|\{{[\w-]+\}})[ \t]+(?P<title>(?![^\r\n]*(?::::|[={{}}]))\S[^\r\n]*?){_END}", "#"
+        r":{3,}[ \t]*(?:\w[\w-]*|\{[\w-]+\})["
+        rf" \t]+(?P<title>(?![^\r\n]*(?::::|[={{}}]))\S[^\r\n]*?){_END}",
+        "#",
     ),
     _block(r":{3,}[^\r\n]*"),
     _block(rf"{_ALERT}(?:[ \t]+(?P<title>\S[^\r\n]*?))?{_END}", "#"),
@@ -140,7 +160,8 @@ _BLOCKS = (
 
 
 def hide_blocks(source: str) -> str:
-    """Return a source of the same length in which a CommonMark parser finds the text of extensions."""
+    """Return a source of the same length in which a CommonMark parser finds the text of
+    extensions."""
     for block in _BLOCKS:
         source = block.pattern.sub(lambda match, block=block: _hide(match, block), source)  # type: ignore[misc]
     return _TEMPLATE_CODE.sub(lambda match: "x" * len(match[0]), source)
@@ -186,11 +207,16 @@ def formula(state: StateBlock, start_line: int, end_line: int, silent: bool) -> 
         return state.src[state.bMarks[line] + state.tShift[line] : state.eMarks[line]].rstrip()
 
     first = text(start_line)
-    if not first.startswith("$$") and first[:3].rstrip() != "\\[":  # "\[" before a word is an escaped bracket
+    if (
+        not first.startswith("$$") and first[:3].rstrip() != "\\["
+    ):  # "\[" before a word is an escaped bracket
         return False
     end = "$$" if first[0] == "$" else "\\]"
     last_line = min(end_line, start_line + MAX_FORMULA_LINES)
-    if _next_mark(state, end, state.bMarks[start_line] + state.tShift[start_line] + 2) > state.eMarks[last_line - 1]:
+    if (
+        _next_mark(state, end, state.bMarks[start_line] + state.tShift[start_line] + 2)
+        > state.eMarks[last_line - 1]
+    ):
         return False
     for line in range(start_line, last_line):
         content = first[2:] if line == start_line else text(line)
@@ -206,7 +232,8 @@ def formula(state: StateBlock, start_line: int, end_line: int, silent: bool) -> 
 
 
 def _next_mark(state: StateBlock, mark: str, position: int) -> int:
-    """Return where a mark is next from a position on, or the length of the source. Each part is searched once."""
+    """Return where a mark is next from a position on, or the length of the source. Each part is
+    searched once."""
     searches: dict[str, range] = state.env.setdefault("searches", {})
     searched = searches.get(mark, range(0))
     if position not in searched:

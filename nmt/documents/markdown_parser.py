@@ -1,4 +1,5 @@
-"""A CommonMark parser that records the positions of inline markup, which markdown-it-py does not report."""
+"""A CommonMark parser that records the positions of inline markup, which markdown-it-py does not
+report."""
 
 from __future__ import annotations
 
@@ -14,20 +15,30 @@ from mdit_py_plugins.footnote.index import footnote_def
 from nmt.documents.markdown_extensions import brackets, formula
 
 REFERENCES = ("]", "][]")
-"""Ends of links and images whose label names their definition: a translated label would not be found."""
-_DEFINITION = re.compile(r"\[[^\]\n]+\]:[ \t]*(?:<\S|#|\.{0,2}/|[a-zA-Z][\w+.-]+:|\S+/\S*[./]|\S+\.[a-zA-Z])")
+"""Ends of links and images whose label names their definition: a translated label would not be
+found."""
+_DEFINITION = re.compile(
+    r"\[[^\]\n]+\]:[ \t]*(?:<\S|#|\.{0,2}/|[a-zA-Z][\w+.-]+:|\S+/\S*[./]|\S+\.[a-zA-Z])"
+)
 """Start of a link definition with a destination that is clearly one."""
 _Rule = Callable[[StateInline, bool], bool]
 
 
 def create_parser() -> MarkdownIt:
-    """Return a parser whose inline tokens have `range`, their start and end in the content of their block."""
+    """Return a parser whose inline tokens have `range`, their start and end in the content of their
+    block."""
     parser = MarkdownIt("commonmark").enable(["table", "strikethrough"])
     parser.disable(["inline", "text_join"])
-    parser.block.ruler.before("fence", "formula", formula, {"alt": ["paragraph", "reference", "blockquote", "list"]})
-    parser.block.ruler.before("reference", "footnote_def", footnote_def, {"alt": ["paragraph", "reference"]})
+    parser.block.ruler.before(
+        "fence", "formula", formula, {"alt": ["paragraph", "reference", "blockquote", "list"]}
+    )
+    parser.block.ruler.before(
+        "reference", "footnote_def", footnote_def, {"alt": ["paragraph", "reference"]}
+    )
     parser.block.ruler.at("reference", _definition, {"alt": ["paragraph"]})
-    parser.inline.ruler2.disable("fragments_join")  # would delete tokens, whose positions are needed
+    parser.inline.ruler2.disable(
+        "fragments_join"
+    )  # would delete tokens, whose positions are needed
     names = parser.get_active_rules()["inline"]
     for name, rule in zip(names, parser.inline.ruler.getRules(""), strict=True):
         parser.inline.ruler.at(name, _recording(name, rule))
@@ -36,8 +47,11 @@ def create_parser() -> MarkdownIt:
 
 
 def _definition(state: StateBlock, start_line: int, end_line: int, silent: bool) -> bool:
-    """Block rule for link definitions. Like Python-Markdown, and unlike CommonMark, it also ends a paragraph."""
-    if silent and not _DEFINITION.match(state.src, state.bMarks[start_line] + state.tShift[start_line]):
+    """Block rule for link definitions. Like Python-Markdown, and unlike CommonMark, it also ends a
+    paragraph."""
+    if silent and not _DEFINITION.match(
+        state.src, state.bMarks[start_line] + state.tShift[start_line]
+    ):
         return False
     return reference(state, start_line, end_line, silent)
 
@@ -66,7 +80,9 @@ def _recording(name: str, rule: _Rule) -> _Rule:
         elif name not in ("text", "entity") and added and added[-1].type != "text_special":
             added[-1].meta["range"] = (start, state.pos)
             if name == "image":
-                added[-1].meta["label_end"] = state.md.helpers.parseLinkLabel(state, start + 1, False)
+                added[-1].meta["label_end"] = state.md.helpers.parseLinkLabel(
+                    state, start + 1, False
+                )
         return True
 
     return record
@@ -80,10 +96,15 @@ def _record_delimiters(tokens: Sequence[Token], start: int) -> None:
 
 
 def _record_link(state: StateInline, added: Sequence[Token], start: int) -> None:
-    """Record the ranges of the marks around the label; a link that is found by its label becomes one token."""
+    """Record the ranges of the marks around the label; a link that is found by its label becomes
+    one token."""
     end = state.pos
     label_end = state.md.helpers.parseLinkLabel(state, start, True)
-    first = next(i for i, token in enumerate(added) if token.type == "link_open" and "range" not in token.meta)
+    first = next(
+        i
+        for i, token in enumerate(added)
+        if token.type == "link_open" and "range" not in token.meta
+    )
     opening = added[first]
     if state.src[label_end:end] in REFERENCES:
         num_kept = len(state.tokens) - len(added) + first

@@ -16,13 +16,16 @@ _SPECIAL = re.compile(
     r"((?i:https?://|www\.)(?:[^\s<\[\]`]|\[[^\s<\[\]`]*\](?![(\[:]))*[^\s<\[\]`*_~])|"
     r"\\(?=[!-/:-@\[-`{-~\s]|\Z)|(?<!\s)\*|\*(?!\s)|(?<![^\W_])_|_(?![^\W_])|`|~~|<(?=[a-zA-Z/!?])|[\[\]]|&(?=#?\w+;)"
 )
-"""Characters that may be markup, with an escape in front of them. The group is a URL: many sites make links of URLs,
-and escapes would be a part of them. `_escape` selects the brackets.
+"""Characters that may be markup, with an escape in front of them. The group is a URL: many sites
+make links of URLs, and escapes would be a part of them. `_escape` selects the brackets.
 """
-_BLOCK_START = re.compile(r"(?:#{1,6}|[-+*=]|\d{1,9}[.)])(?=[\s\0]|$)|>|={2,}(?=[\s\0]|$)|-{2,}|```|~~~|[:!?]{3}|\|")
+_BLOCK_START = re.compile(
+    r"(?:#{1,6}|[-+*=]|\d{1,9}[.)])(?=[\s\0]|$)|>|={2,}(?=[\s\0]|$)|-{2,}|```|~~~|[:!?]{3}|\|"
+)
 """What would start a block, such as a list, at the start of a line."""
 _WRAP = "\0"
-"""Stands for a space where a line may be wrapped. Markdown documents do not contain this character."""
+"""Stands for a space where a line may be wrapped. Markdown documents do not contain this
+character."""
 _LINE_END = re.compile(r"[\r\n]")
 CELLS = ("th_open", "td_open")
 """Kinds of blocks that are table cells."""
@@ -38,7 +41,9 @@ class Block:
         self.ranges = ranges
         """Start and end of each line in the source, without the indent and markers before it."""
         self.content = "\n".join(source[start:end] for start, end in ranges)
-        self._starts = list(accumulate((end - start + 1 for start, end in ranges[:-1]), initial=0))  # in the content
+        self._starts = list(
+            accumulate((end - start + 1 for start, end in ranges[:-1]), initial=0)
+        )  # in the content
 
     def offset(self, position: int) -> int:
         """Return the offset in the source of a position in the content."""
@@ -72,15 +77,22 @@ class MarkdownText(InlineText):
 
     def __init__(self, pieces: Sequence[Piece], block: Block) -> None:
         self._source_block = block
-        self._escape_text = escape_label if any(piece.name in ("link", "wiki") for piece in pieces) else _escape
+        self._escape_text = (
+            escape_label if any(piece.name in ("link", "wiki") for piece in pieces) else _escape
+        )
         super().__init__(pieces, self._source_of)
 
     def _source_of(self, text: str) -> str:
         escaped = self._escape_text(text)
-        return escaped.replace("|", "\\|") if self._source_block.is_cell else escaped.replace(" ", _WRAP)
+        return (
+            escaped.replace("|", "\\|")
+            if self._source_block.is_cell
+            else escaped.replace(" ", _WRAP)
+        )
 
     def render(self, translations: Sequence[RichText], source: Callable[[int, int], str]) -> str:
-        """Return the source of a translation, wrapped to the width of the source if that has several lines."""
+        """Return the source of a translation, wrapped to the width of the source if that has
+        several lines."""
         block = self._source_block
         words = super().render(translations, source).split(_WRAP)
         has_one_line = len(block.ranges) < 2
@@ -126,7 +138,8 @@ def decode(source: str) -> str:
 
 
 def _escape(text: str, *, in_label: bool = False) -> str:
-    """Escape what may be markup: of brackets, pairs that may be a link, and in a label those without a partner."""
+    """Escape what may be markup: of brackets, pairs that may be a link, and in a label those
+    without a partner."""
     brackets: set[int] = set()
     opened: list[int] = []
     for match in _SPECIAL.finditer(text):  # not the brackets in URLs

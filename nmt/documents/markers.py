@@ -55,12 +55,16 @@ def without_markers(rich: RichText) -> tuple[RichText, dict[int, Marker]]:
         outer = marker_of.get(parent_of[tag.id])
         if outer:
             marker_of[tag.id] = outer
-            markers[outer.id].inside.append(Tag(tag.start - outer.start, tag.end - outer.start, tag.id))
+            markers[outer.id].inside.append(
+                Tag(tag.start - outer.start, tag.end - outer.start, tag.id)
+            )
             continue
         tags.append(tag)
         is_in_chain = bool(spans) and spans[-1][1] == tag.start
         start = chain_start if is_in_chain else tag.start
-        if _is_marker(rich.text, tag, start, starts) and not overlaps_any((tag.start, tag.end), fixed):
+        if _is_marker(rich.text, tag, start, starts) and not overlaps_any(
+            (tag.start, tag.end), fixed
+        ):
             chain_start = start
             marker_of[tag.id] = tag
             markers[tag.id] = Marker(rich.text[tag.start : tag.end], [], parent_of)
@@ -166,8 +170,11 @@ class _Insertion:
         return self._lengths[bisect_left(self._places, place)]
 
 
-def _lengths_inside(tags: Sequence[Tag], markers: Mapping[int, Marker]) -> dict[tuple[int, int], int]:
-    """Return the length of the markers inside of a tag at its start or end, by the id of the tag and the position.
+def _lengths_inside(
+    tags: Sequence[Tag], markers: Mapping[int, Marker]
+) -> dict[tuple[int, int], int]:
+    """Return the length of the markers inside of a tag at its start or end, by the id of the tag
+    and the position.
 
     A marker is inside of the tag if it was in the source.
     """

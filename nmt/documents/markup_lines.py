@@ -20,7 +20,8 @@ _ELEMENT = re.compile(r"<([a-z][a-z0-9]{0,20})(?:\s[^<>]{0,999})?>[^<>]*</\1>", 
 
 
 class MarkupLines:
-    """Translates lines as a `Guard` does, but the text of those with elements apart from its tags."""
+    """Translates lines as a `Guard` does, but the text of those with elements apart from its
+    tags."""
 
     def __init__(self, guard: Guard) -> None:
         self.guard = guard
@@ -34,15 +35,20 @@ class MarkupLines:
         details: bool = False,
         on_progress: Callable[[float], object] = lambda lines: None,
     ) -> Iterator[list[Translation]]:
-        """Yield the n-best list of each line; see `Guard.stream`. A line with elements has one translation.
+        """Yield the n-best list of each line; see `Guard.stream`. A line with elements has one
+        translation.
 
         With details, or if a line has a prefix or constraints, its tags are protected spans.
         """
         for chunk in chunks:
             lines = [Line(line) if isinstance(line, str) else line for line in chunk]
             has_markup = [not details and _has_markup(line) for line in lines]
-            plain = [line for line, is_markup in zip(lines, has_markup, strict=True) if not is_markup]
-            marked_up = [line.text for line, is_markup in zip(lines, has_markup, strict=True) if is_markup]
+            plain = [
+                line for line, is_markup in zip(lines, has_markup, strict=True) if not is_markup
+            ]
+            marked_up = [
+                line.text for line, is_markup in zip(lines, has_markup, strict=True) if is_markup
+            ]
             results = self.guard.stream([plain], search, details=details, on_progress=on_progress)
             translated = iter(self._translate(marked_up, search))
             on_progress(len(marked_up))
@@ -73,11 +79,16 @@ def _has_markup(line: Line) -> bool:
     return not (line.prefix or line.constraints) and _ELEMENT.search(line.text) is not None
 
 
-def _rendered(document: Document, translated: TranslatedBlocks, start: int, end: int) -> Translation:
-    """Return the translation of a line, whose blocks are those from `start` to `end`, with their warnings."""
+def _rendered(
+    document: Document, translated: TranslatedBlocks, start: int, end: int
+) -> Translation:
+    """Return the translation of a line, whose blocks are those from `start` to `end`, with their
+    warnings."""
     content = document.render(translated.blocks[start:end])
     warnings: dict[str, None] = {}
     for sentence, each in translated.warnings:
         if any(sentence in block.text for block in document.blocks):
             warnings |= dict.fromkeys(each)
-    return Translation(content.removeprefix(codecs.BOM_UTF8).decode(), 0.0, 0.0, warnings=tuple(warnings))
+    return Translation(
+        content.removeprefix(codecs.BOM_UTF8).decode(), 0.0, 0.0, warnings=tuple(warnings)
+    )

@@ -7,10 +7,12 @@ from pathlib import Path
 
 
 class TranslationMemory:
-    """Finds the translation of a text that equals a source text of the memory, apart from whitespace."""
+    """Finds the translation of a text that equals a source text of the memory, apart from
+    whitespace."""
 
     def __init__(self, pairs: Iterable[tuple[str, str]]) -> None:
-        """Create a memory from source texts and their translations; the first translation of a text is used."""
+        """Create a memory from source texts and their translations; the first translation of a text
+        is used."""
         self._translations: dict[str, str] = {}
         for source, target in pairs:
             self._translations.setdefault(_collapse(source), target)

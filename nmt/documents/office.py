@@ -1,11 +1,12 @@
 """DOCX and PPTX (Office Open XML): zip archives of XML parts.
 
-Each paragraph of the text, of tables, text boxes, headers, footers, notes, comments, slides, charts and diagrams is
-translated. Neighboring runs with the same properties are merged; the properties that most of a paragraph has are its
-base, and other runs are tags. Deleted text of tracked changes stays as it is. All other parts of the archive are
-copied.
+Each paragraph of the text, of tables, text boxes, headers, footers, notes, comments, slides, charts
+and diagrams is translated. Neighboring runs with the same properties are merged; the properties
+that most of a paragraph has are its base, and other runs are tags. Deleted text of tracked changes
+stays as it is. All other parts of the archive are copied.
 
-Specification: ECMA-376, https://ecma-international.org/publications-and-standards/standards/ecma-376/
+Specification: ECMA-376,
+https://ecma-international.org/publications-and-standards/standards/ecma-376/
 """
 
 from __future__ import annotations
@@ -27,15 +28,26 @@ if TYPE_CHECKING:
     from lxml import etree
 
 CONTENT_TYPES = (
-    "document.main+xml", "document.macroEnabled.main+xml", "template.main+xml",
+    "document.main+xml",
+    "document.macroEnabled.main+xml",
+    "template.main+xml",
     "template.macroEnabledTemplate.main+xml",
-    "header+xml", "footer+xml", "footnotes+xml", "endnotes+xml", "wordprocessingml.comments+xml",
-    "presentationml.slide+xml", "notesSlide+xml", "drawingml.chart+xml", "diagramData+xml", "diagramDrawing+xml",
-)  # fmt: skip
+    "header+xml",
+    "footer+xml",
+    "footnotes+xml",
+    "endnotes+xml",
+    "wordprocessingml.comments+xml",
+    "presentationml.slide+xml",
+    "notesSlide+xml",
+    "drawingml.chart+xml",
+    "diagramData+xml",
+    "diagramDrawing+xml",
+)
 """Ends of the content types of parts with text, in the order of translation."""
 SAVE_AGAIN = "open the file in an office program and save it again"
 PARSED_SHARE = 1 / 16
-"""Maximum size of the parts that are parsed, relative to `max_bytes`: their elements take much more memory."""
+"""Maximum size of the parts that are parsed, relative to `max_bytes`: their elements take much more
+memory."""
 
 _MAIN = re.compile(r"(?:wordprocessingml|ms-word|presentationml|ms-powerpoint)\b.*main\+xml$")
 _STYLES = "wordprocessingml.styles+xml"
@@ -58,7 +70,9 @@ class OfficeDocument:
     def __init__(self, data: bytes, options: DocumentOptions) -> None:
         self._data, self._language = data, options.tgt
         parts = _read_parts(data, options.max_bytes, options.max_elements)
-        self._parts = [(name, root, _paragraphs(root)) for name, root in parts if local_name(root) != "styles"]
+        self._parts = [
+            (name, root, _paragraphs(root)) for name, root in parts if local_name(root) != "styles"
+        ]
         self._styles = [(name, root) for name, root in parts if local_name(root) == "styles"]
         paragraphs = [paragraph for *_, each in self._parts for paragraph in each]
         self.blocks = [block for paragraph in paragraphs for block in paragraph.blocks]
@@ -79,7 +93,11 @@ class OfficeDocument:
             if is_changed:
                 changed[name] = _serialize(root)
         for name, root in self._styles if changed else ():
-            defaults = [element for element in root.iter("{*}lang") if local_name(element.getparent()) == "rPr"]
+            defaults = [
+                element
+                for element in root.iter("{*}lang")
+                if local_name(element.getparent()) == "rPr"
+            ]
             for element in defaults:
                 set_language(element, self._language)
             changed[name] = _serialize(root) if defaults else b""
@@ -87,7 +105,8 @@ class OfficeDocument:
 
 
 def _read_parts(data: bytes, max_bytes: int, max_elements: int) -> list[tuple[str, etree._Element]]:
-    """Return names and roots of the parts with text, after checking the limits; see `DocumentOptions`."""
+    """Return names and roots of the parts with text, after checking the limits; see
+    `DocumentOptions`."""
     if data.startswith(_OLE):
         raise DataError(
             "the file is encrypted, or in the format of Office 2003 or earlier",
@@ -98,35 +117,49 @@ def _read_parts(data: bytes, max_bytes: int, max_elements: int) -> list[tuple[st
             infos = {info.filename: info for info in archive.infolist()}
             if sum(info.file_size for info in archive.infolist()) > max_bytes:
                 raise DataError(
-                    f"the parts of the archive are larger than {max_bytes // 2**20:,} MiB", "split the document"
+                    f"the parts of the archive are larger than {max_bytes // 2**20:,} MiB",
+                    "split the document",
                 )
             if any(info.flag_bits & 1 for info in archive.infolist()):
                 raise DataError("the archive is encrypted", "save the document without a password")
-            if any(info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for info in archive.infolist()):
+            if any(
+                info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+                for info in archive.infolist()
+            ):
                 raise zipfile.BadZipFile("unusual compression")
             _check_size(infos, ["[Content_Types].xml"], max_bytes)
             types = _content_types(archive, infos)
             if not any(map(_MAIN.search, types.values())):
-                raise DataError("the file is neither DOCX nor PPTX", "see the page Documents for the formats")
+                raise DataError(
+                    "the file is neither DOCX nor PPTX", "see the page Documents for the formats"
+                )
             names = _order(types)
             _check_size(infos, names, max_bytes)
             check_elements((_read(archive, infos[name]) for name in names), max_elements)
             return [(name, _parse(archive, infos, name)) for name in names]
     except _DAMAGE as error:
-        raise DataError(f"the file is not a DOCX or PPTX archive, or it is damaged ({error})", SAVE_AGAIN) from None
+        raise DataError(
+            f"the file is not a DOCX or PPTX archive, or it is damaged ({error})", SAVE_AGAIN
+        ) from None
 
 
 def _check_size(infos: Mapping[str, zipfile.ZipInfo], names: Sequence[str], max_bytes: int) -> None:
     limit = int(max_bytes * PARSED_SHARE)
     if sum(infos[name].file_size for name in names if name in infos) > limit:
-        raise DataError(f"the parts with text are larger than {limit / 2**20:,.3g} MiB", "split the document")
+        raise DataError(
+            f"the parts with text are larger than {limit / 2**20:,.3g} MiB", "split the document"
+        )
 
 
-def _content_types(archive: zipfile.ZipFile, infos: Mapping[str, zipfile.ZipInfo]) -> dict[str, str]:
+def _content_types(
+    archive: zipfile.ZipFile, infos: Mapping[str, zipfile.ZipInfo]
+) -> dict[str, str]:
     """Return the content type of each part: its own, or the default of its file name extension."""
     root = _parse(archive, infos, "[Content_Types].xml")
     types = {
-        (each.get("PartName") or f".{each.get('Extension')}").lstrip("/").lower(): each.get("ContentType", "")
+        (each.get("PartName") or f".{each.get('Extension')}").lstrip("/").lower(): each.get(
+            "ContentType", ""
+        )
         for each in root.iterchildren("{*}Override", "{*}Default")
     }
     defaults = {name: types.get(f".{name.rpartition('.')[2]}".lower(), "") for name in infos}
@@ -146,17 +179,22 @@ def _order(types: Mapping[str, str]) -> list[str]:
 
 
 def _read(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
-    """Return a part, without expanding more than the size that the archive states, which may be false."""
+    """Return a part, without expanding more than the size that the archive states, which may be
+    false."""
     with archive.open(info) as part:
         return part.read(info.file_size)
 
 
-def _parse(archive: zipfile.ZipFile, infos: Mapping[str, zipfile.ZipInfo], name: str) -> etree._Element:
+def _parse(
+    archive: zipfile.ZipFile, infos: Mapping[str, zipfile.ZipInfo], name: str
+) -> etree._Element:
     """Parse a part: without DTDs, entities and network access."""
     from lxml import etree
 
     if name not in infos:
-        raise DataError(f"the archive has no part {name}", "it is not a DOCX or PPTX file, or it is damaged")
+        raise DataError(
+            f"the archive has no part {name}", "it is not a DOCX or PPTX file, or it is damaged"
+        )
     parser = etree.XMLParser(
         resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False, strip_cdata=False
     )
@@ -195,7 +233,9 @@ def _write(data: bytes, changed: Mapping[str, bytes]) -> bytes:
             try:
                 content = changed.get(info.filename) or _read(archive, info)
             except _DAMAGE as error:
-                raise DataError(f"{info.filename} in the archive is damaged ({error})", SAVE_AGAIN) from None
+                raise DataError(
+                    f"{info.filename} in the archive is damaged ({error})", SAVE_AGAIN
+                ) from None
             new.writestr(info, content, compress_type=info.compress_type)
         new.comment = archive.comment
     return output.getvalue()

@@ -1,7 +1,8 @@
 """A paragraph of DOCX or PPTX: its text, and markup as tags.
 
-WordprocessingML (`w:p`) and DrawingML (`a:p`) have the same structure: runs (`r`) with properties (`rPr`) and text
-(`t`). Only WordprocessingML has other elements around runs, such as hyperlinks, and several elements in a run.
+WordprocessingML (`w:p`) and DrawingML (`a:p`) have the same structure: runs (`r`) with properties
+(`rPr`) and text (`t`). Only WordprocessingML has other elements around runs, such as hyperlinks,
+and several elements in a run.
 """
 
 from __future__ import annotations
@@ -23,11 +24,23 @@ if TYPE_CHECKING:
     from lxml import etree
 
 XML_SPACE = "{http://www.w3.org/XML/1998/namespace}space"
-CONTAINERS = {"hyperlink", "ins", "moveTo", "smartTag", "sdt", "fldSimple", "customXml", "dir", "bdo"}
+CONTAINERS = {
+    "hyperlink",
+    "ins",
+    "moveTo",
+    "smartTag",
+    "sdt",
+    "fldSimple",
+    "customXml",
+    "dir",
+    "bdo",
+}
 """Elements around runs with text."""
 RANGE_STARTS = {
-    "bookmarkStart": "bookmarkEnd", "commentRangeStart": "commentRangeEnd", "permStart": "permEnd",
-}  # fmt: skip
+    "bookmarkStart": "bookmarkEnd",
+    "commentRangeStart": "commentRangeEnd",
+    "permStart": "permEnd",
+}
 FIELD = "field"
 BREAKS = {"tab": "\t", "ptab": "\t", "br": "\n", "cr": "\n"}
 """Elements that separate the sections of a paragraph, which are translated one by one."""
@@ -85,8 +98,12 @@ class Paragraph:
         self._fixed: list[FixedSpan] = []
         self._markup: dict[int, Markup] = {}
         self._parents: dict[int, int] = {}
-        self._open: list[tuple[str, int]] = []  # name and index of each open tag; for a range, name and id of its end
-        self._breaks: list[etree._Element | RunChild | None] = []  # of each separator; None for a tab character
+        self._open: list[
+            tuple[str, int]
+        ] = []  # name and index of each open tag; for a range, name and id of its end
+        self._breaks: list[
+            etree._Element | RunChild | None
+        ] = []  # of each separator; None for a tab character
         self._format: int | None = None  # index of the current formatting tag
         self._field_depth = 0
         self._field_nodes: list[etree._Element] = []
@@ -130,7 +147,9 @@ class Paragraph:
             if name in DROPPED or name == "rPr":
                 continue
             text = _text(child) if name == "t" else ""
-            if len(text) > 2 and text.isspace() and self._is_underlined(properties):  # a blank to fill in
+            if (
+                len(text) > 2 and text.isspace() and self._is_underlined(properties)
+            ):  # a blank to fill in
                 self._add_break(RunChild(child, properties), "\t")
             elif name == "t":
                 self._add_text(text, properties)
@@ -150,7 +169,8 @@ class Paragraph:
         return value not in (None, "none")
 
     def _add_run_child(self, node: RunChild) -> None:
-        """Add an element without text: a point, or a part of the start or end of a field whose result is translated."""
+        """Add an element without text: a point, or a part of the start or end of a field whose
+        result is translated."""
         types = _field_types(node.element)
         index = self._open[-1][1] if self._open and self._open[-1][0] == FIELD else None
         markup = Markup() if index is None else self._markup[self._tags[index].id]
@@ -159,7 +179,9 @@ class Paragraph:
         elif index is not None and "end" in types:
             markup.end_nodes.append(node)
             self._close(FIELD)
-        elif index == len(self._tags) - 1 and ("separate" in types or local_name(node.element) == "instrText"):
+        elif index == len(self._tags) - 1 and (
+            "separate" in types or local_name(node.element) == "instrText"
+        ):
             markup.nodes.append(node)
         else:
             self._add_tag(Markup([node]))
@@ -171,7 +193,9 @@ class Paragraph:
             text = text[1:]
         if not text:
             return
-        if self._format is None or (text.strip() and self._key_of(self._format) != _key(properties)):
+        if self._format is None or (
+            text.strip() and self._key_of(self._format) != _key(properties)
+        ):
             self._end_format()
             self._format = self._add_tag(Markup(properties=properties, is_formatting=True))
         self._breaks += [None] * len(re.findall(r"[\t\n]", text))
@@ -206,16 +230,22 @@ class Paragraph:
         self._add_children(content[0] if content else element)
         self._end_format()
         self._close(local_name(element))
-        if self._tags[index].start == len(self._text):  # only drawings, formulas or text boxes: it is kept whole
+        if self._tags[index].start == len(
+            self._text
+        ):  # only drawings, formulas or text boxes: it is kept whole
             self._markup[self._tags[index].id] = Markup([element])
             del self._tags[index + 1 :]
 
     def _add_node(self, element: etree._Element, name: str) -> None:
         """Add an element without text to translate: the start or end of a range, or a point."""
         self._end_format()
-        identifier = next((value for key, value in element.attrib.items() if key.endswith("}id")), "")
+        identifier = next(
+            (value for key, value in element.attrib.items() if key.endswith("}id")), ""
+        )
         if name in RANGE_STARTS:
-            self._open.append((f"{RANGE_STARTS[name]} {identifier}", self._add_tag(Markup([element]))))
+            self._open.append(
+                (f"{RANGE_STARTS[name]} {identifier}", self._add_tag(Markup([element])))
+            )
         elif self._open and self._open[-1][0] == f"{name} {identifier}":
             self._markup[self._tags[self._open[-1][1]].id].end_nodes.append(element)
             self._close(self._open[-1][0])
@@ -223,7 +253,8 @@ class Paragraph:
             self._add_tag(Markup([element]))
 
     def _add_to_field(self, child: etree._Element) -> None:
-        """Add an element of a field with several runs, such as a page number; its result is not translated."""
+        """Add an element of a field with several runs, such as a page number; its result is not
+        translated."""
         self._field_nodes.append(child)
         types = _field_types(child)
         self._field_depth += types.count("begin") - types.count("end")
@@ -250,7 +281,8 @@ class Paragraph:
         return len(self._tags) - 1
 
     def _close(self, name: str) -> None:
-        """End the innermost tag with a name. Ranges that start in it and end later remain two points."""
+        """End the innermost tag with a name. Ranges that start in it and end later remain two
+        points."""
         while (last := self._open.pop())[0] != name:
             pass
         self._tags[last[1]] = replace(self._tags[last[1]], end=len(self._text))
@@ -264,11 +296,14 @@ class Paragraph:
         return _key(self._markup[self._tags[index].id].properties)
 
     def _remove_base(self) -> etree._Element | None:
-        """Remove the formatting tags with the properties that most of the text has, and return these properties."""
+        """Remove the formatting tags with the properties that most of the text has, and return
+        these properties."""
         lengths: dict[str, int] = {}
         formats = [i for i, tag in enumerate(self._tags) if self._markup[tag.id].is_formatting]
         for i in formats:
-            lengths[self._key_of(i)] = lengths.get(self._key_of(i), 0) + self._tags[i].end - self._tags[i].start
+            lengths[self._key_of(i)] = (
+                lengths.get(self._key_of(i), 0) + self._tags[i].end - self._tags[i].start
+            )
         if not lengths:
             return None
         base = max(lengths, key=lengths.__getitem__)
@@ -293,7 +328,9 @@ class Paragraph:
     def _append(self, rich: RichText, language: str) -> None:
         parents, formats, breaks = [self.element], [self._base], iter(self._breaks)
         placed = set[int]()
-        rich = with_fixed_tags(rich, {id: each.fixed_text for id, each in self._markup.items() if each.fixed_text})
+        rich = with_fixed_tags(
+            rich, {id: each.fixed_text for id, each in self._markup.items() if each.fixed_text}
+        )
         fixed = ""
         for event, text, tag in events(rich, self._parents):
             if tag is None:
@@ -334,7 +371,9 @@ class Paragraph:
                 run.append(self._text_element(piece))
                 parent.append(run)
 
-    def _append_nodes(self, parent: etree._Element, nodes: Sequence[etree._Element | RunChild]) -> None:
+    def _append_nodes(
+        self, parent: etree._Element, nodes: Sequence[etree._Element | RunChild]
+    ) -> None:
         for node in nodes:
             if isinstance(node, RunChild):
                 run = self._new_run(node.properties)
@@ -372,7 +411,9 @@ def _key(properties: etree._Element | None) -> str:
     """Return a string that is equal for properties with the same formatting."""
     if properties is None:
         return ""
-    attributes = sorted((key, value) for key, value in properties.attrib.items() if key not in NOT_FORMATTING)
+    attributes = sorted(
+        (key, value) for key, value in properties.attrib.items() if key not in NOT_FORMATTING
+    )
     children = [_describe(child) for child in properties if local_name(child) not in NOT_FORMATTING]
     return repr((attributes, children)) if attributes or children else ""
 
@@ -396,13 +437,20 @@ def _text_of(element: etree._Element) -> str:
 
 
 def _is_field_result(element: etree._Element) -> bool:
-    return local_name(element) == "fldSimple" and not any("HYPERLINK" in value for value in element.attrib.values())
+    return local_name(element) == "fldSimple" and not any(
+        "HYPERLINK" in value for value in element.attrib.values()
+    )
 
 
 def _field_types(element: etree._Element) -> list[str]:
     """Return the types of the field characters in an element: begin, separate or end."""
     chars = _field_elements(element)
-    return [value for char in chars for key, value in char.attrib.items() if key.endswith("}fldCharType")]
+    return [
+        value
+        for char in chars
+        for key, value in char.attrib.items()
+        if key.endswith("}fldCharType")
+    ]
 
 
 def _field_elements(element: etree._Element) -> list[etree._Element]:
@@ -417,7 +465,8 @@ def _text_box(element: etree._Element) -> etree._Element | None:
 
 
 def _field_ends(elements: Sequence[etree._Element]) -> dict[etree._Element, etree._Element]:
-    """Return the last element of each field that starts in one of neighboring elements and ends in one of them."""
+    """Return the last element of each field that starts in one of neighboring elements and ends in
+    one of them."""
     depths = [0]  # after each element
     starts: list[int] = []
     for i, element in enumerate(elements):
@@ -439,9 +488,11 @@ def _field_ends(elements: Sequence[etree._Element]) -> dict[etree._Element, etre
 
 
 def _is_untranslated_field(element: etree._Element, end: etree._Element) -> bool:
-    """Return whether a field that starts in an element and ends in one of those after it has a result that stays.
+    """Return whether a field that starts in an element and ends in one of those after it has a
+    result that stays.
 
-    A container with complete fields, such as an entry of a table of contents with its page number, is translated.
+    A container with complete fields, such as an entry of a table of contents with its page number,
+    is translated.
     """
     if element is end and local_name(element) in CONTAINERS:
         return False

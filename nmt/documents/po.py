@@ -1,8 +1,9 @@
 """PO and POT files of gettext.
 
-Translations go into empty `msgstr` fields; everything else is copied. Entries marked as fuzzy have a translation, of
-another text as a rule, which a person is to revise; they are only replaced if entries with a translation are, too, and
-then lose the mark, because gettext ignores fuzzy translations.
+Translations go into empty `msgstr` fields; everything else is copied. Entries marked as fuzzy have
+a translation, of another text as a rule, which a person is to revise; they are only replaced if
+entries with a translation are, too, and then lose the mark, because gettext ignores fuzzy
+translations.
 
 Specification: https://www.gnu.org/software/gettext/manual/html_node/PO-Files.html
 """
@@ -29,24 +30,30 @@ from nmt.text.spans import ICU_MESSAGE
 PLURAL_FORMS = {
     "nplurals=1; plural=0;": "id ja ko lo ms my th vi zh",
     "nplurals=2; plural=(n != 1);": (
-        "af az bg bn ca da de el en eo es et eu fi fo fy gl gu he hi hu hy ia it ka kk kn ku ky lb ml mn mr nb ne nl "
-        "nn no pa pt si so sq sv sw ta te tk tr ur uz"
+        "af az bg bn ca da de el en eo es et eu fi fo fy gl gu he hi hu hy ia it ka kk kn ku ky lb"
+        " ml mn mr nb ne nl nn no pa pt si so sq sv sw ta te tk tr ur uz"
     ),
     "nplurals=2; plural=(n > 1);": "ak am br fa fr ln mg oc pt-br ti tl",
     "nplurals=2; plural=(n % 10 != 1 || n % 100 == 11);": "is mk",
-    "nplurals=3; plural=(n % 10 == 1 && n % 100 != 11 ? 0 : n % 10 >= 2 && n % 10 <= 4 && (n % 100 < 12 || n % 100 >"
-    " 14) ? 1 : 2);": "be bs hr ru sr uk",
-    "nplurals=3; plural=(n == 1 ? 0 : n % 10 >= 2 && n % 10 <= 4 && (n % 100 < 12 || n % 100 > 14) ? 1 : 2);": "pl",
+    "nplurals=3; plural=(n % 10 == 1 && n % 100 != 11 ? 0 : n % 10 >= 2 && n % 10 <= 4 && (n % 100 < 12 || n % 100 > 14) ? 1 : 2);": (  # noqa: E501
+        "be bs hr ru sr uk"
+    ),
+    "nplurals=3; plural=(n == 1 ? 0 : n % 10 >= 2 && n % 10 <= 4 && (n % 100 < 12 || n % 100 > 14) ? 1 : 2);": (  # noqa: E501
+        "pl"
+    ),
     "nplurals=3; plural=(n == 1 ? 0 : n >= 2 && n <= 4 ? 1 : 2);": "cs sk",
-    "nplurals=3; plural=(n % 10 == 1 && n % 100 != 11 ? 0 : n % 10 >= 2 && (n % 100 < 10 || n % 100 >= 20) ? 1 : 2);": (
+    "nplurals=3; plural=(n % 10 == 1 && n % 100 != 11 ? 0 : n % 10 >= 2 && (n % 100 < 10 || n % 100 >= 20) ? 1 : 2);": (  # noqa: E501
         "lt"
     ),
     "nplurals=3; plural=(n % 10 == 1 && n % 100 != 11 ? 0 : n != 0 ? 1 : 2);": "lv",
     "nplurals=3; plural=(n == 1 ? 0 : n == 0 || (n % 100 > 0 && n % 100 < 20) ? 1 : 2);": "ro",
-    "nplurals=4; plural=(n % 100 == 1 ? 0 : n % 100 == 2 ? 1 : n % 100 == 3 || n % 100 == 4 ? 2 : 3);": "sl",
+    "nplurals=4; plural=(n % 100 == 1 ? 0 : n % 100 == 2 ? 1 : n % 100 == 3 || n % 100 == 4 ? 2 : 3);": (  # noqa: E501
+        "sl"
+    ),
     "nplurals=5; plural=(n == 1 ? 0 : n == 2 ? 1 : n < 7 ? 2 : n < 11 ? 3 : 4);": "ga",
-    "nplurals=6; plural=(n == 0 ? 0 : n == 1 ? 1 : n == 2 ? 2 : n % 100 >= 3 && n % 100 <= 10 ? 3 : n % 100 >= 11 ? 4"
-    " : 5);": "ar",
+    "nplurals=6; plural=(n == 0 ? 0 : n == 1 ? 1 : n == 2 ? 2 : n % 100 >= 3 && n % 100 <= 10 ? 3 : n % 100 >= 11 ? 4 : 5);": (  # noqa: E501
+        "ar"
+    ),
 }
 """Languages by their header, as gettext's msginit and Unicode CLDR define it."""
 CHECK = "check it with msgfmt -c"
@@ -65,20 +72,24 @@ _COMMENT = re.compile(r"[ \t]*(#[^\n]*)?\r?(?:\n|\Z)")
 _QUOTED = re.compile(_STRING)
 _ESCAPE = re.compile(r"((?:\\(?:[0-7]{1,3}|x[0-9a-fA-F]{1,2}))+)|\\(.)", re.DOTALL)
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
-_TO_ESCAPE = str.maketrans({'"': r"\"", "\\": r"\\", **{char: f"\\{name}" for name, char in _ESCAPES.items()}})
+_TO_ESCAPE = str.maketrans(
+    {'"': r"\"", "\\": r"\\", **{char: f"\\{name}" for name, char in _ESCAPES.items()}}
+)
 _CHARSET = re.compile(rb'"Content-Type:[^"\n]*charset=([\w.:-]+)')
 _PLURALS = re.compile(r"nplurals\s*=\s*(\d+)\s*;\s*plural\s*=\s*([^;]+)")
 _UNWRAPPED = re.compile(r'^[^#\n]{0,20}"(?=[^"\n]{80})[^"\n]* [^"\n]+"', re.MULTILINE)
 _FORMAT_SPECIFIER = re.compile(
     rf"(?:{ICU_MESSAGE}"
     r"|%L?\d{1,2}(?![\w$:.*])|[$%#]?\{\w*\}|%\|[^|\s]{1,20}\|"
-    r"|(?<![\d}])(?<![\d}]\s)% [-+#0]*(?:[1-9]\d*)?[diouxXeEfFgG](?![a-zA-Z'’]|\.\w)"  # not 50 % e.g.
+    r"|(?<![\d}])(?<![\d}]\s)% [-+#0]*(?:[1-9]\d*)?[diouxXeEfFgG](?![a-zA-Z'’]|\.\w)"  # not 50 % e.g.  # noqa: E501
     r"|%(?:\([^()\n]{1,99}\)|<\w+>|\{\w+\}|\d+[$:])?[-+#0']*"
-    r"(?:,(?=[\d.]*[a-zA-Z](?!\w)))?(?:(?<!\d%)\((?=,?[\d.]*[a-zA-Z](?![\w.)])),?)?"  # flags of Java
+    # Flags of Java
+    r"(?:,(?=[\d.]*[a-zA-Z](?!\w)))?(?:(?<!\d%)\((?=,?[\d.]*[a-zA-Z](?![\w.)])),?)?"
     r"(?:[1-9.*][\d.*]*\$?)?(?:hh?|ll?|I(?:64|32)|[jztLqIv])?(?:<\w+>|[a-zA-Z%@]))+"
 )
 _FORMAT_FLAG = re.compile(r"(?<![\w-])(?!no-|impossible-)[\w+-]+-format\b")
-"""Mark of a message with format specifiers of a programming language, all of which must be in its translation."""
+"""Mark of a message with format specifiers of a programming language, all of which must be in its
+translation."""
 _FUZZY = re.compile(r",[ \t]*fuzzy\b")
 _ACCELERATOR = re.compile(
     r"(?<![&\w])&(?=\w)(?!#?\w+;)|(?<=[a-z])&(?=[a-z])(?!\w+;)|(?<![_\w])_(?=[^\W_])|(?<=^[A-Z])(?:_|&(?!\w+;))(?=[a-z])"
@@ -125,7 +136,9 @@ def parse(data: bytes, options: DocumentOptions) -> SplicedDocument:
     header = _Header(file, entries, options.src, options.tgt)
     layout = _Layout("\r\n" if "\r\n" in file.text else "\n", not _UNWRAPPED.search(file.text))
     parts = [
-        _Message(file, entry, header, layout, options.retranslate) for entry in entries if entry is not header.entry
+        _Message(file, entry, header, layout, options.retranslate)
+        for entry in entries
+        if entry is not header.entry
     ]
     return SplicedDocument(file, parts, header.edits())
 
@@ -136,7 +149,9 @@ def _entries(file: TextFile) -> Iterator[Entry]:
     while position < len(file.text):
         if match := _FIELD.match(file.text, position):
             keyword = match["keyword"]
-            if keyword == "msgctxt" or (keyword == "msgid" and (entry is None or entry.id is not None)):
+            if keyword == "msgctxt" or (
+                keyword == "msgid" and (entry is None or entry.id is not None)
+            ):
                 if entry:
                     yield _checked(entry, file)
                 entry, flags = Entry(match.start("keyword"), flags), []
@@ -149,7 +164,9 @@ def _entries(file: TextFile) -> Iterator[Entry]:
                 flags = []
         else:
             line = file.text[position:].split("\n", 1)[0].strip()
-            raise DataError(f"line {file.line(position)}: '{line[:60]}' is not valid in a PO file", CHECK)
+            raise DataError(
+                f"line {file.line(position)}: '{line[:60]}' is not valid in a PO file", CHECK
+            )
         position = match.end()
     if entry:
         yield _checked(entry, file)
@@ -165,8 +182,13 @@ def _unescape(text: str, encoding: str) -> str:
     def character(match: re.Match[str]) -> str:
         if match[1] is None:
             return _ESCAPES.get(match[2], match[2])
-        codes = (int(each[1:], 16) if each[0] == "x" else int(each, 8) for each in match[1].split("\\")[1:])
-        name = "utf-8" if encoding.startswith(("utf-16", "utf-32")) else encoding  # the codes are bytes
+        codes = (
+            int(each[1:], 16) if each[0] == "x" else int(each, 8)
+            for each in match[1].split("\\")[1:]
+        )
+        name = (
+            "utf-8" if encoding.startswith(("utf-16", "utf-32")) else encoding
+        )  # the codes are bytes
         return bytes(code & 255 for code in codes).decode(name, "replace")
 
     return _ESCAPE.sub(character, text)
@@ -187,25 +209,44 @@ def _add_field(entry: Entry | None, match: re.Match[str], file: TextFile) -> Non
         index = int(match["index"] or 0)
         if index in entry.translations:
             raise DataError(f"line {file.line(match.start('keyword'))}: msgstr occurs twice", CHECK)
-        entry.translations[index] = Field(match.start("keyword"), match.start("value"), match.end("value"), text)
+        entry.translations[index] = Field(
+            match.start("keyword"), match.start("value"), match.end("value"), text
+        )
 
 
 class _Header:
     """The entry with an empty `msgid`, which describes the file."""
 
-    def __init__(self, file: TextFile, entries: Sequence[Entry], source_language: str, language: str) -> None:
+    def __init__(
+        self, file: TextFile, entries: Sequence[Entry], source_language: str, language: str
+    ) -> None:
         self.file, self.language = file, language.replace("-", "_")
-        headers = (each for each in entries if each.id == "" and each.context is None and 0 in each.translations)
+        headers = (
+            each
+            for each in entries
+            if each.id == "" and each.context is None and 0 in each.translations
+        )
         self.entry = next(headers, None)
         self.fields = {}
         if self.entry:
             lines = self.entry.translations[0].text.split("\n")
-            self.fields = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+            self.fields = {
+                name.strip(): value.strip()
+                for name, _, value in (line.partition(":") for line in lines)
+            }
         self._check_language(source_language)
         self._has_plurals = any(each.plural is not None for each in entries)
         plurals = self.fields.get("Plural-Forms", "")
-        forms = [form for each in entries if each.plural is not None for form in each.translations.values()]
-        is_other = base_language(self.fields.get("Language", "")) not in ("", base_language(language))
+        forms = [
+            form
+            for each in entries
+            if each.plural is not None
+            for form in each.translations.values()
+        ]
+        is_other = base_language(self.fields.get("Language", "")) not in (
+            "",
+            base_language(language),
+        )
         is_copy = is_other and not any(form.text for form in forms)
         known = _plural_forms(language)
         is_set = _PLURALS.search(plurals) is not None and not (is_copy and known)
@@ -214,7 +255,8 @@ class _Header:
 
     @cached_property
     def forms(self) -> tuple[int, int, bool]:
-        """Number of plural forms, the index of the form for the number 1, and whether it is for larger numbers, too."""
+        """Number of plural forms, the index of the form for the number 1, and whether it is for
+        larger numbers, too."""
         match = _PLURALS.search(self.plurals)
         if not match:
             raise DataError(
@@ -228,14 +270,18 @@ class _Header:
             if not 1 <= int(match[1]) <= MAX_PLURAL_FORMS:
                 raise ValueError
         except (ValueError, ArithmeticError):
-            raise DataError(f"the header has invalid Plural-Forms: '{self.plurals}'", "see msginit") from None
+            raise DataError(
+                f"the header has invalid Plural-Forms: '{self.plurals}'", "see msginit"
+            ) from None
         return int(match[1]), index, is_shared
 
     def edits(self) -> Iterator[Edit]:
         """Yield the changes of the header."""
         if self.entry is None or not self.entry.translations[0].text:
             return
-        is_template = "CHARSET" in self.fields.get("Content-Type", "") or not self.fields.get("Language", "")
+        is_template = "CHARSET" in self.fields.get("Content-Type", "") or not self.fields.get(
+            "Language", ""
+        )
         changes = {}
         if base_language(self.fields.get("Language", "")) != base_language(self.language):
             changes["Language"] = self.language
@@ -283,7 +329,10 @@ def _without_fuzzy(file: TextFile, entry: Entry) -> Iterator[Edit]:
         flags = file.text[start:end]
         rest = _FUZZY.sub("", flags, count=1)
         if rest.strip() == "#":  # remove the line
-            line_start, line_end = file.text.rfind("\n", 0, start) + 1, file.text.find("\n", end) + 1
+            line_start, line_end = (
+                file.text.rfind("\n", 0, start) + 1,
+                file.text.find("\n", end) + 1,
+            )
             yield Edit(line_start, line_end, "")
         elif rest != flags:
             yield Edit(start, end, rest)
@@ -311,17 +360,25 @@ class _Layout:
 
 def _wrap(line: str) -> list[str]:
     return textwrap.TextWrapper(
-        LINE_LENGTH - 2, drop_whitespace=False, break_long_words=False, break_on_hyphens=False, expand_tabs=False,
+        LINE_LENGTH - 2,
+        drop_whitespace=False,
+        break_long_words=False,
+        break_on_hyphens=False,
+        expand_tabs=False,
         replace_whitespace=False,
-    ).wrap(line)  # fmt: skip
+    ).wrap(line)
 
 
 class _Message:
     """An entry, as a part of the file."""
 
-    def __init__(self, file: TextFile, entry: Entry, header: _Header, layout: _Layout, retranslate: bool) -> None:
+    def __init__(
+        self, file: TextFile, entry: Entry, header: _Header, layout: _Layout, retranslate: bool
+    ) -> None:
         self.file, self.entry, self.layout = file, entry, layout
-        to_translate = [i for i, msgstr in entry.translations.items() if retranslate or not msgstr.text]
+        to_translate = [
+            i for i, msgstr in entry.translations.items() if retranslate or not msgstr.text
+        ]
         self.is_translated = len(to_translate) == len(entry.translations)
         """Whether all forms are new, so that they are not fuzzy anymore."""
         self.sources: dict[int, _Label] = {}
@@ -343,7 +400,9 @@ class _Message:
         specifiers = [set(_FORMAT_SPECIFIER.findall(text)) for text in texts]
         # "One file" is not correct for 21, which has the form of 1 in Russian.
         has_singular = num_forms > 1 and not (is_shared and specifiers[0] != specifiers[1])
-        missing = [i for i in range(num_forms) if i in to_translate or i not in self.entry.translations]
+        missing = [
+            i for i in range(num_forms) if i in to_translate or i not in self.entry.translations
+        ]
         self.sources = {i: singular if i == one and has_singular else plural for i in missing}
         self._surplus = [i for i in to_translate if i >= num_forms]
 
@@ -352,7 +411,10 @@ class _Message:
         if not self.sources:
             return
         remaining = iter(translations)
-        texts = {each: each.render(list(islice(remaining, len(each.lines.blocks)))) for each in self._labels}
+        texts = {
+            each: each.render(list(islice(remaining, len(each.lines.blocks))))
+            for each in self._labels
+        }
         new_fields = []
         for i, label in sorted(self.sources.items()):
             keyword = "msgstr" if self.entry.plural is None else f"msgstr[{i}]"
@@ -372,23 +434,28 @@ class _Message:
 
 
 class _Label:
-    """A message. The mark of its accelerator key, as in `&File` or `_File`, is not translated, nor is its shortcut."""
+    """A message. The mark of its accelerator key, as in `&File` or `_File`, is not translated, nor
+    is its shortcut."""
 
     def __init__(self, text: str, protected: Iterable[str]) -> None:
         matches = list(_ACCELERATOR.finditer(text))
         self.marked_text, self.mark, self.key, self.shortcut = text, "", "", ""
-        is_label = len(matches) == 1 and len(text) <= MAX_LABEL_LENGTH and text.count(matches[0][0]) == 1
+        is_label = (
+            len(matches) == 1 and len(text) <= MAX_LABEL_LENGTH and text.count(matches[0][0]) == 1
+        )
         if is_label and not re.search(r"[=/<{%]", text):
             self.mark, self.key = matches[0][0], text[matches[0].end()]
-            rest, *shortcut = re.split(r"(?<=\S)(?=[ \t]*\t[^\t\n]+\n*\Z)", text[matches[0].end() :], maxsplit=1)
+            rest, *shortcut = re.split(
+                r"(?<=\S)(?=[ \t]*\t[^\t\n]+\n*\Z)", text[matches[0].end() :], maxsplit=1
+            )
             text, self.shortcut = text[: matches[0].start()] + rest, "".join(shortcut)
         self.lines = StringLines(text, protected, has_bars=True)
 
     def render(self, translations: Sequence[RichText]) -> str:
         """Return the translation, with its key.
 
-        It is that of the source if the texts are equal, otherwise the same letter at the start of a word or elsewhere,
-        or the first letter.
+        It is that of the source if the texts are equal, otherwise the same letter at the start of a
+        word or elsewhere, or the first letter.
         """
         text = self.lines.render(translations)
         if text == self.lines.text:

@@ -1,13 +1,15 @@
 """Projection of inline tags onto a translation by word alignment.
 
-A tag covers the contiguous part of the translation that has most of the attention to its words. Tags keep their
-nesting, and no tag is lost: one whose words have no counterpart covers the word next to the place where it would be. If
-other words have nearly as much of the attention, the tag also covers them if they are close.
+A tag covers the contiguous part of the translation that has most of the attention to its words.
+Tags keep their nesting, and no tag is lost: one whose words have no counterpart covers the word
+next to the place where it would be. If other words have nearly as much of the attention, the tag
+also covers them if they are close.
 
-The time is linear in the number of tags and words: what belongs to a position is found by an index or by bisection, and
-tags in more than `MAX_NESTING` others are not aligned.
+The time is linear in the number of tags and words: what belongs to a position is found by an index
+or by bisection, and tags in more than `MAX_NESTING` others are not aligned.
 
-Cf. Müller, Treatment of markup in statistical machine translation, 2017, https://aclanthology.org/W17-4804
+Cf. Müller, Treatment of markup in statistical machine translation, 2017,
+https://aclanthology.org/W17-4804
 """
 
 from __future__ import annotations
@@ -22,18 +24,28 @@ from heapq import heappop, heappush
 from itertools import groupby
 from types import MappingProxyType
 
-from nmt.documents.aligned_units import WORD, AlignedSentence, SourceIndex, SourcePart, Unit, core, word_units
+from nmt.documents.aligned_units import (
+    WORD,
+    AlignedSentence,
+    SourceIndex,
+    SourcePart,
+    Unit,
+    core,
+    word_units,
+)
 from nmt.documents.document import MAX_NESTING, RichText, Tag, parents
 from nmt.documents.fixed_places import find_places
 from nmt.documents.ranges import Nearest, Span, outside, overlap, overlaps_any
 from nmt.translation.segments import FixedSpan
 
 GAP_COST = 0.5
-"""Cost of a word that is not linked with a tag's words, relative to the gain of a word of one letter that is."""
+"""Cost of a word that is not linked with a tag's words, relative to the gain of a word of one
+letter that is."""
 DOUBTFUL_GAP_COST = 0.35
 """The same for a doubtful tag, so that it also covers other words that may be meant."""
 MIN_CERTAINTY = 0.6
-"""Minimum share of the words that a tag covers in the gain of all words that are linked with its words."""
+"""Minimum share of the words that a tag covers in the gain of all words that are linked with its
+words."""
 FIXED_WEIGHT = 100.0
 """Weight of a fixed span, which the tags around it must not leave."""
 
@@ -50,7 +62,8 @@ def project(
         block: the block. Fixed spans are within a sentence.
         translation: its translation.
         sentences: those of the block, in order, at least one.
-        parent_of_points: by the ids of points at the end of a tag, the id of the tag if they are inside of it.
+        parent_of_points: by the ids of points at the end of a tag, the id of the tag if they are
+            inside of it.
     """
     if not block.tags:
         return ()
@@ -62,7 +75,9 @@ def project(
     levels = [_Level(children[None], (0, len(translation)), 0)]
     while levels:
         level = levels.pop()
-        of_level = _place_deep(level) if level.depth > MAX_NESTING else _Placement(aligned, level).places()
+        of_level = (
+            _place_deep(level) if level.depth > MAX_NESTING else _Placement(aligned, level).places()
+        )
         places |= of_level
         for tag in level.tags:
             if tag.id in children:
@@ -96,7 +111,8 @@ class _Level:
 
 
 def _place_deep(level: _Level) -> dict[int, _Place]:
-    """Return the places of tags in too many others: the first one with text covers all of the window."""
+    """Return the places of tags in too many others: the first one with text covers all of the
+    window."""
     start, end = level.window
     places: dict[int, _Place] = {}
     has_text = False
@@ -126,7 +142,9 @@ class _AlignedBlock:
             words = list(word_units(block.text, target, sentence))
             first = bisect_left(spans, sentence.source[0], key=_start)
             last = bisect_left(spans, sentence.source[1], key=_start)
-            places = find_places(spans[first:last], block.text, target, sentence, words, word_starts)
+            places = find_places(
+                spans[first:last], block.text, target, sentence, words, word_starts
+            )
             self.fixed |= places
             self.units += _with_fixed_units(words, places)
         self._links = SourceIndex[tuple[int, float]](word_starts)
@@ -145,7 +163,8 @@ class _AlignedBlock:
         return self.sentences[first : max(first + 1, last)]
 
     def gains(self, span: Span) -> dict[int, float]:
-        """Return how much units contribute to the translation of a range of the source, by their indices, in order.
+        """Return how much units contribute to the translation of a range of the source, by their
+        indices, in order.
 
         Units that do not contribute are left out.
         """
@@ -161,12 +180,14 @@ class _AlignedBlock:
         return gains
 
     def cores(self, start: int, end: int) -> Iterator[Span]:
-        """Yield the ranges of the words of a part of the translation, without the punctuation around them."""
+        """Yield the ranges of the words of a part of the translation, without the punctuation
+        around them."""
         for match in WORD.finditer(self.target, start, end):
             yield core(self.target, *match.span())
 
     def positions(self, positions: Iterable[int], window: Span) -> Iterator[tuple[int, int]]:
-        """Yield positions in the source, and their positions in the translation: next to the same word.
+        """Yield positions in the source, and their positions in the translation: next to the same
+        word.
 
         Args:
             positions: the positions, in order.
@@ -222,7 +243,8 @@ def _with_fixed_units(words: Sequence[Unit], places: Mapping[Span, Span | None])
 
 
 class _NearestUnits:
-    """Finds the units whose source is nearest to positions in the source, which are asked for in order."""
+    """Finds the units whose source is nearest to positions in the source, which are asked for in
+    order."""
 
     def __init__(self, units: Iterable[Unit]) -> None:
         linked = [unit for unit in units if unit.source[0] < unit.source[1]]
@@ -230,13 +252,14 @@ class _NearestUnits:
         self._num_before = 0
         """Number of the units whose source starts before the position."""
         self._around: list[tuple[int, int]] = []
-        """Heap of those whose source contains the position: their ends in the translation as negative numbers, so that
-        the last one comes first, and the ends of their sources."""
+        """Heap of those whose source contains the position: their ends in the translation as
+        negative numbers, so that the last one comes first, and the ends of their sources."""
         self._last_before = (-1, 0)
         """The largest end of a source that starts before the position, and the end of its unit."""
 
     def position(self, position: int) -> int:
-        """Return the end of the nearest unit before a position, or the start of that after it; 0 without units."""
+        """Return the end of the nearest unit before a position, or the start of that after it; 0
+        without units."""
         while self._num_before < len(self._units):
             unit = self._units[self._num_before]
             if unit.source[0] >= position:
@@ -283,7 +306,8 @@ class _Placement:
         return places
 
     def _point(self, tag: Tag) -> _Place:
-        """Return a position next to the same word as the start of a tag, and outside of the other tags."""
+        """Return a position next to the same word as the start of a tag, and outside of the other
+        tags."""
         position = outside(self._positions[tag.start], self._taken)
         return _Place(position, position)
 
@@ -300,7 +324,11 @@ class _Placement:
         bounds = (max(self._window[0], whole[0]), min(self._window[1], whole[1]))
 
         def is_free(start: int, end: int) -> bool:
-            return bounds[0] <= start and end <= bounds[1] and not overlaps_any((start, end), self._taken)
+            return (
+                bounds[0] <= start
+                and end <= bounds[1]
+                and not overlaps_any((start, end), self._taken)
+            )
 
         # Fixed text is found without the alignment.
         source = (tag.start, tag.end)
@@ -321,17 +349,20 @@ class _Placement:
         return _Place(*(word or (point.start, point.end)), is_doubtful=True)
 
     def _most_linked(self, source: Span, is_free: Callable[[int, int], bool]) -> _Place | None:
-        """Return the place of the units that contribute most to the translation of a tag; None: there is none.
+        """Return the place of the units that contribute most to the translation of a tag; None:
+        there is none.
 
         Args:
             source: the range of the tag in the source.
-            is_free: returns whether a range of the translation is neither outside of the tags around the tag nor in
-                one next to it.
+            is_free: returns whether a range of the translation is neither outside of the tags
+                around the tag nor in one next to it.
         """
         units = self._block.units
 
         def is_allowed(unit: Unit) -> bool:
-            is_of_other_tag = not overlap(unit.source, source) and overlaps_any(unit.source, self._sources)
+            is_of_other_tag = not overlap(unit.source, source) and overlaps_any(
+                unit.source, self._sources
+            )
             return not is_of_other_tag and is_free(unit.start, unit.end)
 
         gains: dict[int, float] = {}
@@ -354,7 +385,9 @@ class _Placement:
             run = best_run(DOUBTFUL_GAP_COST) or run
         return _Place(units[run[0]].start, units[run[1]].end, is_doubtful)
 
-    def _nearest_word(self, position: int, bounds: Span, is_free: Callable[[int, int], bool]) -> Span | None:
+    def _nearest_word(
+        self, position: int, bounds: Span, is_free: Callable[[int, int], bool]
+    ) -> Span | None:
         """Return the free word that starts nearest to a position; None: there is none."""
         if bounds not in self._free_words:
             self._free_words[bounds] = _FreeWords(self._block.cores(*bounds))
@@ -375,7 +408,8 @@ class _FreeWords:
 
 
 def _best_run(gains: Mapping[int, float], gap_cost: Callable[[int], float]) -> Span | None:
-    """Return the first and last unit of the contiguous run whose gains exceed the costs of its gaps most (Kadane 1984).
+    """Return the first and last unit of the contiguous run whose gains exceed the costs of its gaps
+    most (Kadane 1984).
 
     Args:
         gains: the gain of each unit that has one, by its index, in order.
@@ -387,7 +421,8 @@ def _best_run(gains: Mapping[int, float], gap_cost: Callable[[int], float]) -> S
     first = 0
     last = 0
     for i, gain in gains.items():
-        # The run continues over a gap while its gains exceed the cost; these steps are no more than the gains pay for.
+        # The run continues over a gap while its gains exceed the cost; these steps are no more than
+        # the gains pay for.
         for gap in range(last + 1, i):
             if total > 0:
                 total -= gap_cost(gap)

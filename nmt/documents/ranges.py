@@ -14,7 +14,8 @@ def overlap(a: Span, b: Span) -> bool:
 
 
 def overlaps_any(span: Span, others: Sequence[Span]) -> bool:
-    """Return whether a range overlaps one of others, which are sorted and do not overlap each other."""
+    """Return whether a range overlaps one of others, which are sorted and do not overlap each
+    other."""
     i = bisect_left(others, span)
     return any(overlap(span, other) for other in others[max(0, i - 1) : i + 1])
 
@@ -36,7 +37,8 @@ class Nearest:
         self._positions = list(positions)
 
     def find(self, position: int, is_free: Callable[[int], bool]) -> int | None:
-        """Return the nearest position that is free; None: there is none. One that is not will never be."""
+        """Return the nearest position that is free; None: there is none. One that is not will never
+        be."""
         while True:
             right = bisect_left(self._positions, position)
             left = max(0, right - 1)

@@ -23,13 +23,16 @@ class Event(Enum):
     CLOSE = auto()
 
 
-def events(rich: RichText, parents: Mapping[int, int] | None = None) -> Iterator[tuple[Event, str, Tag | None]]:
-    """Yield text, and the start and end of each tag, in nested order; a point starts and ends at once.
+def events(
+    rich: RichText, parents: Mapping[int, int] | None = None
+) -> Iterator[tuple[Event, str, Tag | None]]:
+    """Yield text, and the start and end of each tag, in nested order; a point starts and ends at
+    once.
 
     Args:
         rich: the text.
-        parents: by the id of a tag, the id of the tag that contains it in the source. A point at the end of a tag is
-            inside of it only if it was there in the source.
+        parents: by the id of a tag, the id of the tag that contains it in the source. A point at
+            the end of a tag is inside of it only if it was there in the source.
     """
     parent_of = parents or {}
     position = 0
@@ -66,8 +69,11 @@ def _start(tag: Tag) -> int:
     return tag.start
 
 
-def to_markup(rich: RichText, markup: Mapping[int, tuple[str, str]], escape: Callable[[str], str] = str) -> str:
-    """Return the source of a rich text: `markup` has the strings before and after the text of each tag."""
+def to_markup(
+    rich: RichText, markup: Mapping[int, tuple[str, str]], escape: Callable[[str], str] = str
+) -> str:
+    """Return the source of a rich text: `markup` has the strings before and after the text of each
+    tag."""
     pieces = []
     for event, text, tag in events(rich):
         if tag is None:
@@ -80,8 +86,9 @@ def to_markup(rich: RichText, markup: Mapping[int, tuple[str, str]], escape: Cal
 def cut(rich: RichText, spans: Sequence[Span]) -> list[RichText]:
     """Return the parts of a text, in order, without what is between them.
 
-    A tag that spans several parts is in each of them. A point between two parts, and a tag of text that is in no part,
-    becomes a point at the end of the previous part. A tag in many others is only in its first part.
+    A tag that spans several parts is in each of them. A point between two parts, and a tag of text
+    that is in no part, becomes a point at the end of the previous part. A tag in many others is
+    only in its first part.
     """
     parts = [_Part(*span) for span in spans]
     starts = [part.start for part in parts]
@@ -127,7 +134,8 @@ class _Part:
 
 
 def _overlaps(tag: Tag, spans: Sequence[Span]) -> Iterator[int]:
-    """Yield the indices of the spans that have a character of a tag. Spans are in order and do not overlap."""
+    """Yield the indices of the spans that have a character of a tag. Spans are in order and do not
+    overlap."""
     first = bisect_right(spans, tag.start, key=lambda span: span[1])
     last = bisect_left(spans, tag.end, key=lambda span: span[0])
     for i in range(first, last):
@@ -181,7 +189,8 @@ def _encloses(tags: Sequence[Tag], outer: int, inner: int) -> bool:
 
 
 def with_fixed_tags(rich: RichText, fixed: Mapping[int, str]) -> RichText:
-    """Move the tags of fixed text to where the text is, because it is found more reliably than by word alignment.
+    """Move the tags of fixed text to where the text is, because it is found more reliably than by
+    word alignment.
 
     Args:
         rich: a translation.
@@ -199,7 +208,9 @@ def with_fixed_tags(rich: RichText, fixed: Mapping[int, str]) -> RichText:
             used.add(tag.start)
             continue
         if text not in places:  # the last one first
-            places[text] = [match.start() for match in re.finditer(re.escape(text), rich.text)][::-1]
+            places[text] = [match.start() for match in re.finditer(re.escape(text), rich.text)][
+                ::-1
+            ]
         starts = places[text]
         while starts and starts[-1] in used:
             starts.pop()
@@ -215,7 +226,8 @@ def with_fixed_tags(rich: RichText, fixed: Mapping[int, str]) -> RichText:
 
 
 def _outer_first(tags: Iterable[Tag]) -> list[Tag]:
-    """Sort tags; those that start at the same position stay in order, except for an inner tag before an outer tag."""
+    """Sort tags; those that start at the same position stay in order, except for an inner tag
+    before an outer tag."""
     keys: list[tuple[int, int, int]] = []
     ordered = sorted(tags, key=_start)
     group = 0
@@ -230,9 +242,12 @@ def _outer_first(tags: Iterable[Tag]) -> list[Tag]:
 
 
 def _is_inside(tag: Tag, span: Span, is_first: bool, is_last: bool) -> bool:
-    """Return whether a tag is inside a range between sections. A point next to a section is in that section."""
+    """Return whether a tag is inside a range between sections. A point next to a section is in that
+    section."""
     start, end = span
-    is_apart = tag.start < tag.end or ((start < tag.start or is_first) and (tag.end < end or is_last))
+    is_apart = tag.start < tag.end or (
+        (start < tag.start or is_first) and (tag.end < end or is_last)
+    )
     return start <= tag.start and tag.end <= end and is_apart
 
 
@@ -258,35 +273,51 @@ def _merge(spans: Iterable[Span]) -> list[Span]:
 
 
 class Sections:
-    """A text that is translated in sections, such as lines: what is between them, also a tag, stays in its place."""
+    """A text that is translated in sections, such as lines: what is between them, also a tag, stays
+    in its place."""
 
-    def __init__(self, rich: RichText, separator: re.Pattern[str], syntax: Iterable[Span] = ()) -> None:
-        """Cut a text where `separator` matches, and at further ranges, such as the syntax of a message.
+    def __init__(
+        self, rich: RichText, separator: re.Pattern[str], syntax: Iterable[Span] = ()
+    ) -> None:
+        """Cut a text where `separator` matches, and at further ranges, such as the syntax of a
+        message.
 
         The separators and the whitespace around them are kept.
         """
         self.rich, self._separator = rich, separator
-        pattern = re.compile(rf"(?<!\s)\s*(?:{separator.pattern})(?:\s|{separator.pattern})*|(?<!\s)\s+\Z|\A\s+")
+        pattern = re.compile(
+            rf"(?<!\s)\s*(?:{separator.pattern})(?:\s|{separator.pattern})*|(?<!\s)\s+\Z|\A\s+"
+        )
         separators = [match.span() for match in pattern.finditer(rich.text)]
         gaps = _merge(separators + [_with_spaces(rich.text, *span) for span in syntax])
-        starts, ends = [0, *(end for _, end in gaps)], [*(start for start, _ in gaps), len(rich.text)]
+        starts, ends = (
+            [0, *(end for _, end in gaps)],
+            [*(start for start, _ in gaps), len(rich.text)],
+        )
         spans = [span for span in zip(starts, ends, strict=True) if span[0] < span[1]]
         edges = [0, *(position for span in spans for position in span), len(rich.text)]
         between = list(zip(edges[::2], edges[1::2], strict=True))
         free: list[list[Tag]] = [[] for _ in between]
         in_sections = list[Tag]()
         end_of_sections = -1  # of the tags so far that have text of a section
-        for tag in sorted(rich.tags, key=lambda tag: tag.start):  # an outer tag comes before the tags in it
+        for tag in sorted(
+            rich.tags, key=lambda tag: tag.start
+        ):  # an outer tag comes before the tags in it
             i = bisect_right(between, tag.start, key=lambda gap: gap[0]) - 1
             has_section = any(True for _ in _overlaps(tag, spans))
-            if has_section or tag.end <= end_of_sections or not _is_inside(tag, between[i], i == 0, i == len(spans)):
+            if (
+                has_section
+                or tag.end <= end_of_sections
+                or not _is_inside(tag, between[i], i == 0, i == len(spans))
+            ):
                 in_sections.append(tag)
             else:
                 free[i].append(tag)
             end_of_sections = max(end_of_sections, tag.end if has_section else -1)
         self.blocks = cut(replace(rich, tags=tuple(in_sections)), spans) if spans else []
         self._between = [
-            cut(RichText(rich.text, tuple(tags)), [gap])[0] for tags, gap in zip(free, between, strict=True)
+            cut(RichText(rich.text, tuple(tags)), [gap])[0]
+            for tags, gap in zip(free, between, strict=True)
         ]
 
     def join(self, translations: Sequence[RichText]) -> RichText:

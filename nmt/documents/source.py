@@ -15,16 +15,17 @@ from nmt.documents.text_file import TextFile
 from nmt.text.spans import apply_edits
 
 FRONT_MATTER = re.compile(
-    r"\A(?:---[ \t]*\r?\n.*?^(?:---|\.\.\.)|\+\+\+[ \t]*\r?\n.*?^\+\+\+)[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE
+    r"\A(?:---[ \t]*\r?\n.*?^(?:---|\.\.\.)|\+\+\+[ \t]*\r?\n.*?^\+\+\+)[ \t]*(?:\r?\n|\Z)",
+    re.DOTALL | re.MULTILINE,
 )
-"""Metadata that generators of websites read at the start of Markdown and HTML: YAML between lines with `---`, or TOML
-between lines with `+++`. YAML may also end with `...`."""
+"""Metadata that generators of websites read at the start of Markdown and HTML: YAML between lines
+with `---`, or TOML between lines with `+++`. YAML may also end with `...`."""
 TEMPLATE_BLOCK = (
     r"\{%-?\s*(?P<block>highlight|comment)\b"
     r"(?:[^{<`]|\{(?!%-?\s*(?P=block)\b)|<(?!/(?:code|pre)\b)|`(?!``))*?\{%-?\s*end(?P=block)\b[^%]{0,200}%\}"
 )
-"""Code and comments of Liquid templates. The search for the end stops at the next start, so its time is linear, and at
-the end of other code, in which a page about templates shows a start.
+"""Code and comments of Liquid templates. The search for the end stops at the next start, so its
+time is linear, and at the end of other code, in which a page about templates shows a start.
 """
 
 
@@ -51,7 +52,11 @@ class TranslatableSource:
     """Handling of characters that the encoding of the file does not have."""
 
     def __init__(
-        self, file: TextFile, texts: Iterable[InlineText], values: Iterable[Value], edits: Sequence[Edit] = ()
+        self,
+        file: TextFile,
+        texts: Iterable[InlineText],
+        values: Iterable[Value],
+        edits: Sequence[Edit] = (),
     ) -> None:
         """Combine texts, in the order of their starts, values, and edits outside of them."""
         self._file, self._edits = file, edits
@@ -84,5 +89,7 @@ class TranslatableSource:
 
     def _with_edits(self, start: int, end: int, edits: Sequence[Edit]) -> str:
         first, last = (bisect_left(edits, (offset,)) for offset in (start, end))
-        shifted = (Edit(edit.start - start, edit.end - start, edit.text) for edit in edits[first:last])
+        shifted = (
+            Edit(edit.start - start, edit.end - start, edit.text) for edit in edits[first:last]
+        )
         return apply_edits(self._file.text[start:end], shifted)

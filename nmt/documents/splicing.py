@@ -1,4 +1,5 @@
-"""Text files of which some parts are replaced; all other characters, the encoding and the line ends stay unchanged."""
+"""Text files of which some parts are replaced; all other characters, the encoding and the line ends
+stay unchanged."""
 
 from __future__ import annotations
 
@@ -34,10 +35,20 @@ class SplicedDocument:
     """A document in which the translations replace ranges of the text."""
 
     def __init__(
-        self, file: TextFile, parts: Sequence[Part], edits: Iterable[Edit] = (), encoding_errors: str = "strict"
+        self,
+        file: TextFile,
+        parts: Sequence[Part],
+        edits: Iterable[Edit] = (),
+        encoding_errors: str = "strict",
     ) -> None:
-        """Combine parts and other edits. `encoding_errors`: handling of characters that the encoding does not have."""
-        self.file, self.parts, self.other_edits, self.encoding_errors = file, parts, list(edits), encoding_errors
+        """Combine parts and other edits. `encoding_errors`: handling of characters that the
+        encoding does not have."""
+        self.file, self.parts, self.other_edits, self.encoding_errors = (
+            file,
+            parts,
+            list(edits),
+            encoding_errors,
+        )
         self.blocks = [block for part in parts for block in part.blocks]
 
     def render(self, translations: Sequence[RichText]) -> bytes:

@@ -1,4 +1,5 @@
-"""Strings of programs and tables: lines, variants and messages, whose text is translated separately."""
+"""Strings of programs and tables: lines, variants and messages, whose text is translated
+separately."""
 
 from __future__ import annotations
 
@@ -25,13 +26,17 @@ _NAME = re.compile(r"\{\w+\}")
 
 
 class StringLines:
-    """A string such as a table cell: each line is a block, and its bullet and the whitespace around it are kept.
+    """A string such as a table cell: each line is a block, and its bullet and the whitespace around
+    it are kept.
 
-    A tab ends a line, too: it separates columns, or a menu entry from its shortcut. Each variant of an ICU message is a
-    string of its own; in the line around a message, a name in braces stands for it.
+    A tab ends a line, too: it separates columns, or a menu entry from its shortcut. Each variant of
+    an ICU message is a string of its own; in the line around a message, a name in braces stands for
+    it.
     """
 
-    def __init__(self, text: str, protected: Iterable[str] = (), *, has_bars: bool = False, depth: int = 0) -> None:
+    def __init__(
+        self, text: str, protected: Iterable[str] = (), *, has_bars: bool = False, depth: int = 0
+    ) -> None:
         """Find the blocks of a text.
 
         Args:

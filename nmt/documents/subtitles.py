@@ -1,11 +1,12 @@
 """Subtitles: SRT and WebVTT.
 
-Only the text of the cues and the language in the header of WebVTT change; numbers, times, settings, notes and styles
-are copied. Each speaker and sound has lines of its own. A sentence that continues in the next cue is translated as a
-whole, and its translation is cut in proportion to the parts of the source. The new text of a cue is wrapped into lines
-of similar length.
+Only the text of the cues and the language in the header of WebVTT change; numbers, times, settings,
+notes and styles are copied. Each speaker and sound has lines of its own. A sentence that continues
+in the next cue is translated as a whole, and its translation is cut in proportion to the parts of
+the source. The new text of a cue is wrapped into lines of similar length.
 
-Specification: WebVTT, W3C, https://www.w3.org/TR/webvtt1/. SRT has none; `{\\an8}` and similar codes are those of SSA.
+Specification: WebVTT, W3C, https://www.w3.org/TR/webvtt1/. SRT has none; `{\\an8}` and similar
+codes are those of SSA.
 """
 
 from __future__ import annotations
@@ -39,8 +40,12 @@ _HEADER_LANGUAGE = re.compile(
 )
 """The language in the header of WebVTT, which ends at a blank line or the first cue."""
 _TIME = r"(?:(\d{1,5}):)?(\d{1,2}):(\d{1,2})[.,](\d{1,3})"
-_TIMING = re.compile(rf"^[ \t]*{_TIME}[ \t]*-->[ \t]*{_TIME}(?![\d:.,])[^\n]*(?:\n|\Z)", re.MULTILINE)
-_INVALID_TIMING = re.compile(r"^[ \t]*+(?:[\d:.,]+[ \t]*-->.*|[^\n]*-->[ \t]*[\d:.,]+[ \t]*\r*)$", re.MULTILINE)
+_TIMING = re.compile(
+    rf"^[ \t]*{_TIME}[ \t]*-->[ \t]*{_TIME}(?![\d:.,])[^\n]*(?:\n|\Z)", re.MULTILINE
+)
+_INVALID_TIMING = re.compile(
+    r"^[ \t]*+(?:[\d:.,]+[ \t]*-->.*|[^\n]*-->[ \t]*[\d:.,]+[ \t]*\r*)$", re.MULTILINE
+)
 _NEXT_NUMBER = re.compile(r"(?:^|(?<=\n))[ \t]*\d+[ \t]*\r*\n\s*\Z")
 _BLANK_LINE = re.compile(r"^[ \t]*\r*(?:\n|\Z)", re.MULTILINE)
 _BLANK_FIRST_LINES = re.compile(r"(?:[ \t]+\r*\n)*")
@@ -125,23 +130,30 @@ class Subtitles:
         self.markup: dict[int, tuple[str, str]] = {}
         self.cues = list(self._find_cues())
         if not self.cues and file.text.strip() and not self.is_vtt:
-            raise DataError("there are no subtitles: no line has the form 00:01:02,345 --> 00:01:04,567")
+            raise DataError(
+                "there are no subtitles: no line has the form 00:01:02,345 --> 00:01:04,567"
+            )
         for cue in self.cues:
             cue.turns = list(self._turns(file.text[cue.start : cue.end]))
-        self.sentences = [each for turns in _connected(self.cues) for each in _sentences(turns, options.src)]
+        self.sentences = [
+            each for turns in _connected(self.cues) for each in _sentences(turns, options.src)
+        ]
         self.blocks = [sentence.block for sentence in self.sentences]
         header = _HEADER_LANGUAGE.match(file.text)
         is_source = header and base_language(header[1]) == base_language(options.src)
         self._language_edits = [Edit(*header.span(1), options.tgt)] if header and is_source else []
 
     def render(self, translations: Sequence[RichText]) -> bytes:
-        """Return the subtitles with the translation of each block; a cue whose translation is equal is unchanged."""
+        """Return the subtitles with the translation of each block; a cue whose translation is equal
+        is unchanged."""
         for cue in self.cues:
             for turn in cue.turns:
                 turn.parts, turn.is_changed = [], False
         for sentence, translation in zip(self.sentences, translations, strict=True):
             is_changed = translation != sentence.block
-            parts = _divide(translation, sentence.lengths) if is_changed else _source_parts(sentence)
+            parts = (
+                _divide(translation, sentence.lengths) if is_changed else _source_parts(sentence)
+            )
             for turn, part in zip(sentence.turns, parts, strict=True):
                 turn.parts.append(part)
                 turn.is_changed |= is_changed
@@ -153,10 +165,14 @@ class Subtitles:
         """Return the text of a cue with its translations."""
         cue_source = self.file.text[cue.start : cue.end]
         texts = [
-            turn.before + to_markup(_wrap(_join_parts(turn.parts)), self.markup, self._escape) + turn.after
+            turn.before
+            + to_markup(_wrap(_join_parts(turn.parts)), self.markup, self._escape)
+            + turn.after
             for turn in cue.turns
         ]
-        first_break = next((match["break"] for match in _LINE_BREAK.finditer(cue_source) if match["break"]), "")
+        first_break = next(
+            (match["break"] for match in _LINE_BREAK.finditer(cue_source) if match["break"]), ""
+        )
         line_break = first_break if first_break.startswith("\\") else self._line_end
         return "\n".join(texts).replace("\n", line_break)
 
@@ -167,22 +183,29 @@ class Subtitles:
         for match in _INVALID_TIMING.finditer(text):
             if match.start() not in starts:
                 raise DataError(
-                    f"line {self.file.line(match.start())}: '{match[0].strip()}' is not a time range",
+                    f"line {self.file.line(match.start())}: '{match[0].strip()}' is not a time"
+                    " range",
                     "write it as 00:01:02,345 --> 00:01:04,567",
                 )
         for i, match in enumerate(timings):
             start = match.end()
             end = timings[i + 1].start() if i + 1 < len(timings) else len(text)
             if self.is_vtt:
-                text_start = _BLANK_FIRST_LINES.match(text, start, end).end()  # type: ignore[union-attr]  # may be empty
+                # May be empty
+                text_start = _BLANK_FIRST_LINES.match(text, start, end).end()  # type: ignore[union-attr]
                 blank = _BLANK_LINE.search(text, text_start, end)
                 end = blank.start() if blank else end
             elif i + 1 < len(timings) and (number := _NEXT_NUMBER.search(text[start:end])):
                 end = start + number.start()
-            yield Cue(*_stripped(text, (start, end)), _seconds(*match.groups()[:4]), _seconds(*match.groups()[4:]))
+            yield Cue(
+                *_stripped(text, (start, end)),
+                _seconds(*match.groups()[:4]),
+                _seconds(*match.groups()[4:]),
+            )
 
     def _turns(self, source: str) -> Iterator[Turn]:
-        """Split the text of a cue at the lines of speakers and sounds, and find the markup in it."""
+        """Split the text of a cue at the lines of speakers and sounds, and find the markup in
+        it."""
         rich = self._parse_markup(_LINE_BREAK.sub(lambda match: match["path"] or "\n", source))
         if not rich.text.strip():
             return
@@ -190,15 +213,18 @@ class Subtitles:
         starts = _turn_starts(rich, voices)
         tag_starts = {tag.id: tag.start for tag in rich.tags}
         ends = [start for start, _ in starts[1:]] + [len(rich.text)]
-        spans = [_stripped(rich.text, (start, end)) for (_, start), end in zip(starts, ends, strict=True)]
+        spans = [
+            _stripped(rich.text, (start, end)) for (_, start), end in zip(starts, ends, strict=True)
+        ]
         for (start, text_start), part in zip(starts, cut(rich, spans), strict=True):
             speaker = self._escape(rich.text[start:text_start])
             after_speaker = {tag.id for tag in part.tags if tag_starts[tag.id] >= text_start}
             yield self._turn(part, speaker, after_speaker)
 
     def _parse_markup(self, source: str) -> RichText:
-        """Return the text with its tags. Elements without a start or end become points; an element that ends at a line
-        end and starts again on the next line becomes one. A ruby annotation is a part of the end of its element.
+        """Return the text with its tags. Elements without a start or end become points; an element
+        that ends at a line end and starts again on the next line becomes one. A ruby annotation is
+        a part of the end of its element.
         """
         text, position, tags, open_tags = "", 0, list[Tag](), list[tuple[str, int]]()
         closed: int | None = None  # index of the tag that ended last
@@ -210,7 +236,9 @@ class Subtitles:
                 closed = open_tags.pop()[1]
                 tags[closed] = replace(tags[closed], end=len(text))
                 self.markup[tags[closed].id] = (self.markup[tags[closed].id][0], match[0])
-                closed = None if match["ruby_end"] else closed  # the next one has another annotation
+                closed = (
+                    None if match["ruby_end"] else closed
+                )  # the next one has another annotation
                 continue
             if (
                 closed is not None
@@ -266,7 +294,8 @@ class Subtitles:
 
 
 def _turn_starts(rich: RichText, voices: Iterable[int]) -> list[tuple[int, int]]:
-    """Return the start of each turn, and of its text after a dash or name. A sound is a turn of its own."""
+    """Return the start of each turn, and of its text after a dash or name. A sound is a turn of its
+    own."""
     borders = {tag.start for tag in rich.tags} | {tag.end for tag in rich.tags}
     starts: dict[int, int] = {}
     position = 0
@@ -277,7 +306,9 @@ def _turn_starts(rich: RichText, voices: Iterable[int]) -> list[tuple[int, int]]
         if speaker or is_start or is_sound:
             text_start = position + (speaker.end() if speaker else 0)
             has_markup = not borders.isdisjoint(range(position + 1, text_start))
-            starts[position] = position if has_markup else text_start  # markup of a name stays with its text
+            starts[position] = (
+                position if has_markup else text_start
+            )  # markup of a name stays with its text
         is_start = is_sound
         position += len(line) + 1
     length = len(rich.text.rstrip())
@@ -299,12 +330,15 @@ def _stripped(text: str, span: Span) -> Span:
 
 
 def _connected(cues: Iterable[Cue]) -> Iterator[list[Turn]]:
-    """Yield lists of turns whose text is connected: a sentence may continue from one to the next."""
+    """Yield lists of turns whose text is connected: a sentence may continue from one to the
+    next."""
     current: list[Turn] = []
     previous_end = 0.0
     for cue in cues:
         for i, turn in enumerate(cue.turns):
-            is_close = i == 0 and cue.begin_time - previous_end <= MAX_PAUSE and len(current) < MAX_CUES
+            is_close = (
+                i == 0 and cue.begin_time - previous_end <= MAX_PAUSE and len(current) < MAX_CUES
+            )
             if current and not (is_close and _continues(current[-1], turn)):
                 yield current
                 current = []
@@ -320,7 +354,9 @@ def _continues(turn: Turn, following: Turn) -> bool:
         return False
     if following.source.text.startswith((">>", "♪", "♫", "[", "(")):
         return False
-    if following.source.text.split("\n")[0] == turn.source.text.split("\n")[-1]:  # rolling captions repeat each line
+    if (
+        following.source.text.split("\n")[0] == turn.source.text.split("\n")[-1]
+    ):  # rolling captions repeat each line
         return False
     if following.before.startswith("<v") and following.before != turn.before:  # another speaker
         return False
@@ -367,7 +403,8 @@ def _join_parts(parts: Sequence[RichText]) -> RichText:
 
 
 def _divide(rich: RichText, lengths: Sequence[int]) -> list[RichText]:
-    """Cut a translation at word boundaries, in proportion to `lengths`, preferably after punctuation."""
+    """Cut a translation at word boundaries, in proportion to `lengths`, preferably after
+    punctuation."""
     words = [match.span() for match in _WORD.finditer(rich.text)]
     total, borders = sum(lengths), [0]
     for i, target in enumerate(list(accumulate(lengths))[:-1], 1):
@@ -395,13 +432,16 @@ def _wrap(rich: RichText) -> RichText:
     if not words:
         return rich
     num_lines = len(_lines(words, MAX_LINE_LENGTH))
-    width = next(width for width in range(1, len(rich.text) + 1) if len(_lines(words, width)) <= num_lines)
+    width = next(
+        width for width in range(1, len(rich.text) + 1) if len(_lines(words, width)) <= num_lines
+    )
     lines = _lines(words, width)
     return join(cut(rich, lines), "\n")
 
 
 def _lines(words: Sequence[Span], width: int) -> list[Span]:
-    """Return the lines of a text that are at most `width` characters long, except for longer words."""
+    """Return the lines of a text that are at most `width` characters long, except for longer
+    words."""
     lines = [words[0]]
     for start, end in words[1:]:
         if end - lines[-1][0] <= width:

@@ -1,8 +1,8 @@
 """CSV and TSV: some columns of a table are translated, and all other cells are copied.
 
-The delimiter is a comma, semicolon, tab or `|`, or that of a first line such as `sep=;`. Cells may be in double quotes,
-and then contain line breaks and doubled quotes (RFC 4180). In a table with tabs, a cell that is not entirely in quotes
-is read as it is.
+The delimiter is a comma, semicolon, tab or `|`, or that of a first line such as `sep=;`. Cells may
+be in double quotes, and then contain line breaks and doubled quotes (RFC 4180). In a table with
+tabs, a cell that is not entirely in quotes is read as it is.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ def parse_tsv(data: bytes, options: DocumentOptions) -> SplicedDocument:
     return parse(data, options, ["\t"])
 
 
-def parse(data: bytes, options: DocumentOptions, delimiters: Sequence[str] = DELIMITERS) -> SplicedDocument:
+def parse(
+    data: bytes, options: DocumentOptions, delimiters: Sequence[str] = DELIMITERS
+) -> SplicedDocument:
     """Parse a table whose first row has the names of its columns.
 
     Raises:
@@ -60,7 +62,8 @@ def parse(data: bytes, options: DocumentOptions, delimiters: Sequence[str] = DEL
 def _find_delimiter(file: TextFile, columns: Sequence[str], delimiters: Sequence[str]) -> str:
     """Return the delimiter with which the first row has the most of `columns`, and the most cells.
 
-    If that is one cell, return the delimiter, if any, with which every row has one: a comma may be part of the text.
+    If that is one cell, return the delimiter, if any, with which every row has one: a comma may be
+    part of the text.
     """
     best, best_score = delimiters[0], (-1, -1)
     for delimiter in delimiters:
@@ -73,7 +76,10 @@ def _find_delimiter(file: TextFile, columns: Sequence[str], delimiters: Sequence
             best, best_score = delimiter, score
     if best_score[1] == 1:
         with suppress(DataError):  # of a quote, which the caller reports
-            return next((each for each in delimiters if all(len(row) == 1 for row in _rows(file, each))), best)
+            return next(
+                (each for each in delimiters if all(len(row) == 1 for row in _rows(file, each))),
+                best,
+            )
     return best
 
 
@@ -90,7 +96,8 @@ def _rows(file: TextFile, delimiter: str, start: int = 0) -> Iterator[list[Cell]
         is_quoted = match["quoted"] is not None
         if not is_quoted and delimiter != "\t" and match["plain"].startswith('"'):
             raise DataError(
-                f"line {file.line(position)}: a quote is not closed, or a quote in a cell is not doubled",
+                f"line {file.line(position)}: a quote is not closed, or a quote in a cell is not"
+                " doubled",
                 'write a quote in a quoted cell as ""',
             )
         text = match["quoted"].replace('""', '"') if is_quoted else match["plain"]
@@ -106,7 +113,9 @@ def _select(header: Sequence[str], columns: Sequence[str]) -> list[int]:
     """Return the indices of the columns to translate."""
     names = ", ".join(header)
     if not columns and len(header) > 1:
-        raise UsageError("--column is required for a table with several columns", f"columns: {names}")
+        raise UsageError(
+            "--column is required for a table with several columns", f"columns: {names}"
+        )
     for name in columns:
         if name not in header:
             hint = suggest_closest(name, header)

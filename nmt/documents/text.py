@@ -1,14 +1,17 @@
-"""Plain text documents: line-wrapped text, which is split into paragraphs, and whose layout is restored.
+"""Plain text documents: line-wrapped text, which is split into paragraphs, and whose layout is
+restored.
 
-Blank lines separate paragraphs. A paragraph continues on the next line if that starts in lower case, or if the line
-before is long enough to be wrapped; the lines of an address, for example, are paragraphs. The translation is wrapped to
-the width of the paragraph, unless the paragraph is a single line. A heading, the line after it, a list item, and a line
-indented further than the paragraph's text start a new paragraph. From the third line of a paragraph on, a line that is
-not indented like the second starts one, too, and so does a line that begins with an option, a date or a time. The
-marker of a paragraph, such as a list bullet, a number, a check box, a time stamp, `#` or `>`, is preserved.
+Blank lines separate paragraphs. A paragraph continues on the next line if that starts in lower
+case, or if the line before is long enough to be wrapped; the lines of an address, for example, are
+paragraphs. The translation is wrapped to the width of the paragraph, unless the paragraph is a
+single line. A heading, the line after it, a list item, and a line indented further than the
+paragraph's text start a new paragraph. From the third line of a paragraph on, a line that is not
+indented like the second starts one, too, and so does a line that begins with an option, a date or a
+time. The marker of a paragraph, such as a list bullet, a number, a check box, a time stamp, `#` or
+`>`, is preserved.
 
-Tabs, bars, and two or more spaces separate columns, which are translated separately. Two spaces are also usual after a
-sentence, a typing error in a sentence, and frequent in justified text.
+Tabs, bars, and two or more spaces separate columns, which are translated separately. Two spaces are
+also usual after a sentence, a typing error in a sentence, and frequent in justified text.
 """
 
 from __future__ import annotations
@@ -25,14 +28,16 @@ from nmt.documents.text_file import TextFile
 from nmt.text.spans import find_spans
 
 MIN_WRAPPED = 40
-"""Minimum number of characters of a line after which a paragraph continues with an upper-case letter."""
+"""Minimum number of characters of a line after which a paragraph continues with an upper-case
+letter."""
 MIN_SHARE_OF_LONGEST = 0.6
 """Minimum length of such a line, relative to the longest line of the paragraph."""
 _DATE = r"(?:\d{4}[-/.]\d\d?[-/.]\d\d?|\d\d?[-/.]\d\d?[-/.]\d{2,4})(?!\d)"
 _TIME = r"\d\d?:\d\d(?::\d\d)?(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?(?![\w:])"
 _TIME_STAMP = rf"\[?(?:{_DATE}[T ]|[A-Z][a-zä]{{2}} [ \d]\d ){_TIME}\]?"
 _MARKER = re.compile(
-    r"\s*(?:(?:[-*+•–]|\d{1,3}\.|\(?(?:\d{1,3}|[a-zA-Z]|[ivx]{2,5})\)|#{1,6}|>+)\s+)?(?:\[[ xX]\]\s+)?"
+    r"\s*(?:(?:[-*+•–]|\d{1,3}\.|\(?(?:\d{1,3}|[a-zA-Z]|[ivx]{2,5})\)|#{1,6}|>+)\s+)?(?:\[["
+    r" xX]\]\s+)?"
     rf"(?:{_TIME_STAMP}\s+)?"
 )
 _START = re.compile(rf"--?[a-zA-Z?][\w-]*(?=[\s,=\[]|\Z)|[\[(]?(?:{_DATE}|{_TIME}|{_TIME_STAMP})")
@@ -64,7 +69,8 @@ class Paragraph:
         return " ".join(self.lines)
 
     def continues_with(self, indent: str, text: str) -> bool:
-        """Return whether a line with this indentation and text can be the next line of the paragraph."""
+        """Return whether a line with this indentation and text can be the next line of the
+        paragraph."""
         if _START.match(text) or _has_columns(self.lines[-1], text):
             return False
         min_length = max(MIN_WRAPPED, MIN_SHARE_OF_LONGEST * self.longest)
@@ -75,7 +81,8 @@ class Paragraph:
         return len(indent) <= len(self.marker) and "#" not in self.marker
 
     def cells(self) -> list[str]:
-        """Return the cells of a row and the separators between them, alternately; usually, the text is one cell."""
+        """Return the cells of a row and the separators between them, alternately; usually, the text
+        is one cell."""
         if len(self.lines) > 1:
             return [self.text]
         is_entry = _START.match(self.marker.lstrip() + self.text)
@@ -98,14 +105,18 @@ class Paragraph:
         first_width = len(self.marker) + len(self.lines[0])
         width = max(first_width, *(len(self.indent) + len(line) for line in self.lines[1:]))
         yield from textwrap.wrap(
-            text, width, initial_indent=self.marker, subsequent_indent=self.indent,
-            break_long_words=False, break_on_hyphens=False,
-        ) or [self.marker]  # fmt: skip
+            text,
+            width,
+            initial_indent=self.marker,
+            subsequent_indent=self.indent,
+            break_long_words=False,
+            break_on_hyphens=False,
+        ) or [self.marker]
 
 
 def _find_separators(pattern: re.Pattern[str], text: str) -> list[tuple[int, int]]:
-    """Return the ranges between columns: those that match a pattern, but not inside a protected span, such as code, and
-    not two spaces after a sentence.
+    """Return the ranges between columns: those that match a pattern, but not inside a protected
+    span, such as code, and not two spaces after a sentence.
     """
     matches = list(pattern.finditer(text))
     if not matches:
@@ -125,7 +136,8 @@ def _find_separators(pattern: re.Pattern[str], text: str) -> list[tuple[int, int
 
 
 def _has_columns(line: str, next_line: str) -> bool:
-    """Return whether one of two lines has columns for sure, or both have columns that start at the same places."""
+    """Return whether one of two lines has columns for sure, or both have columns that start at the
+    same places."""
     if _find_separators(_WIDE_SEPARATOR, line) or _find_separators(_WIDE_SEPARATOR, next_line):
         return True
     starts = {end for _, end in _find_separators(_SEPARATOR, line)}
@@ -136,7 +148,8 @@ def _has_columns(line: str, next_line: str) -> bool:
 
 
 def _join_cells(cells: Sequence[str], translations: Sequence[str]) -> str:
-    """Join translated cells and the separators between them. A column starts where it did if there is space."""
+    """Join translated cells and the separators between them. A column starts where it did if there
+    is space."""
     text = ""
     position = 0  # in the source
     for source, translation in zip(cells, translations, strict=True):
@@ -168,7 +181,9 @@ def paragraphs(lines: Iterable[str]) -> Iterator[Paragraph]:
             continue
         if current:
             yield current
-        current = Paragraph(marker, [text], original_lines=[line], longest=len(text)) if text else None
+        current = (
+            Paragraph(marker, [text], original_lines=[line], longest=len(text)) if text else None
+        )
         if current is None:
             yield Paragraph(line, original_lines=[line])
     if current:
@@ -202,7 +217,9 @@ class TextDocument:
                     cells[i] = next(translated).text
             translation = _join_cells(row, cells)
             is_unchanged = translation == paragraph.text
-            lines = paragraph.original_lines if is_unchanged else list(paragraph.format(translation))
+            lines = (
+                paragraph.original_lines if is_unchanged else list(paragraph.format(translation))
+            )
             next_index = line_index + len(paragraph.original_lines)
             first_end = self._line_ends[line_index]
             last_end = self._line_ends[next_index - 1]

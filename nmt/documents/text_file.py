@@ -10,17 +10,22 @@ from dataclasses import dataclass
 from nmt.core.errors import DataError
 
 _BYTE_ORDER_MARKS = {
-    codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF32_LE: "utf-32-le", codecs.BOM_UTF32_BE: "utf-32-be",
-    codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be",
-}  # fmt: skip
+    codecs.BOM_UTF8: "utf-8",
+    codecs.BOM_UTF32_LE: "utf-32-le",
+    codecs.BOM_UTF32_BE: "utf-32-be",
+    codecs.BOM_UTF16_LE: "utf-16-le",
+    codecs.BOM_UTF16_BE: "utf-16-be",
+}
 """The encoding of each mark. That of UTF-32 begins with that of UTF-16."""
 _REJECTED = {"idna", "punycode", "raw-unicode-escape", "unicode-escape", "utf-7"}
-"""Codecs of Python that are no encodings of documents: their time is quadratic, or they decode to lone surrogates."""
+"""Codecs of Python that are no encodings of documents: their time is quadratic, or they decode to
+lone surrogates."""
 _HUGE_REFERENCE = re.compile(r"&#[0-9]{4000,};?")
 
 
 def unescape(text: str) -> str:
-    """Replace the character references of HTML. Numbers that are too long for html.unescape become U+FFFD."""
+    """Replace the character references of HTML. Numbers that are too long for html.unescape become
+    U+FFFD."""
     return html.unescape(_HUGE_REFERENCE.sub("\ufffd", text))
 
 
@@ -44,25 +49,33 @@ class TextFile:
         Raises:
             DataError: the encoding is unknown, or the file is not valid in it.
         """
-        if declared.lower().startswith("utf-16") and b"\0" not in data:  # the declaration could be read as ASCII
+        if (
+            declared.lower().startswith("utf-16") and b"\0" not in data
+        ):  # the declaration could be read as ASCII
             declared = "utf-8"
-        mark, encoding = next(((m, e) for m, e in _BYTE_ORDER_MARKS.items() if data.startswith(m)), (b"", declared))
+        mark, encoding = next(
+            ((m, e) for m, e in _BYTE_ORDER_MARKS.items() if data.startswith(m)), (b"", declared)
+        )
         data = data.removeprefix(mark)
         try:
             if codecs.lookup(encoding).name in _REJECTED:
                 raise LookupError
             return cls(str(data, encoding, errors), encoding, mark)
         except UnicodeDecodeError as error:
-            line, start = data.count(b"\n", 0, error.start) + 1, data.rfind(b"\n", 0, error.start) + 1
+            line, start = (
+                data.count(b"\n", 0, error.start) + 1,
+                data.rfind(b"\n", 0, error.start) + 1,
+            )
             raise DataError(
                 f"line {line}, byte {error.start - start + 1} of the line: not {encoding.upper()} "
                 f"(0x{data[error.start]:02x})",
-                "correct its encoding, name that of a .txt, .srt or .vtt file with --encoding, or use "
-                "--encoding-errors replace",
+                "correct its encoding, name that of a .txt, .srt or .vtt file with --encoding, or"
+                " use --encoding-errors replace",
             ) from None
         except (LookupError, UnicodeError):
             raise DataError(
-                f"unknown encoding '{encoding}'", "a typical one is cp1252, or convert the file to UTF-8"
+                f"unknown encoding '{encoding}'",
+                "a typical one is cp1252, or convert the file to UTF-8",
             ) from None
 
     def encode(self, text: str, errors: str = "strict") -> bytes:
@@ -75,7 +88,8 @@ class TextFile:
             return self.byte_order_mark + text.encode(self.encoding, errors)
         except UnicodeEncodeError as error:
             raise DataError(
-                f"the file's encoding, {self.encoding}, lacks the character '{text[error.start]}' of a translation",
+                f"the file's encoding, {self.encoding}, lacks the character '{text[error.start]}'"
+                " of a translation",
                 "convert the file to UTF-8",
             ) from None
 

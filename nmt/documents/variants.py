@@ -1,7 +1,7 @@
 """Texts with variants for numbers or choices.
 
-ICU writes messages such as `{n, plural, one {# dog} other {# dogs}}`. Symfony, Laravel and vue-i18n separate variants
-by bars, as in `{0} no dogs|{1} one dog|[2,*] many dogs`.
+ICU writes messages such as `{n, plural, one {# dog} other {# dogs}}`. Symfony, Laravel and vue-i18n
+separate variants by bars, as in `{0} no dogs|{1} one dog|[2,*] many dogs`.
 
 Syntax of ICU: https://unicode-org.github.io/icu/userguide/format_parse/messages/
 """
@@ -22,10 +22,9 @@ _BRACE = re.compile(r"'[{}][^']*'|[{}]")
 """A brace, or quoted text with one."""
 _NUMBER = r"\s?[-+]?(?:\d{1,20}(?:\.\d{1,20})?|Inf|\*)\s?"
 _NUMBERS = rf"\{{{_NUMBER}(?:,{_NUMBER})*\}}|[\[\]]{_NUMBER},{_NUMBER}[\[\]]"
-"""The numbers in front of a variant of Symfony and Laravel, such as `{0}`, `[1,19]` or `]1,Inf[`."""
-_GROUP = (
-    r"\([^()]*\)|\[[^\[\]]*\]|\{(?:[^{}]++|\{[^{}]*\})*+\}|`[^`]*`|<[a-zA-Z/][^<>]*>|://\S+|%\|[^|\s]{1,20}\||\|\|+"
-)
+"""The numbers in front of a variant of Symfony and Laravel, such as `{0}`, `[1,19]` or
+`]1,Inf[`."""
+_GROUP = r"\([^()]*\)|\[[^\[\]]*\]|\{(?:[^{}]++|\{[^{}]*\})*+\}|`[^`]*`|<[a-zA-Z/][^<>]*>|://\S+|%\|[^|\s]{1,20}\||\|\|+"
 """What may contain bars that do not separate variants."""
 _BAR = re.compile(rf"{_NUMBERS}|{_GROUP}|(?P<bar>(?<!\s)\s*\|(?!\|)\s*(?:(?:{_NUMBERS})\s*)?)")
 _FIRST_NUMBERS = re.compile(rf"\s*(?:{_NUMBERS})\s*")
@@ -72,7 +71,8 @@ def find_messages(text: str) -> list[Message]:
 
 
 def syntax_spans(text: str, offset: int = 0, depth: int = 0) -> Iterator[Span]:
-    """Yield the ranges of the syntax of all messages: what is not text of a variant; `offset` is that of the text."""
+    """Yield the ranges of the syntax of all messages: what is not text of a variant; `offset` is
+    that of the text."""
     for message in find_messages(text) if depth < MAX_DEPTH else ():
         position = message.start
         for start, end in message.variants:

@@ -1,8 +1,9 @@
 """XLIFF 1.2 and 2.x.
 
-Translations of `source` go into missing and empty `target` elements, and into those whose state says that they are not
-translated. Units with translate="no" are skipped. Everything else is copied: the file is parsed with offsets, and only
-the ranges that change are replaced. DTDs are not read, and files that declare entities or attributes are rejected.
+Translations of `source` go into missing and empty `target` elements, and into those whose state
+says that they are not translated. Units with translate="no" are skipped. Everything else is copied:
+the file is parsed with offsets, and only the ranges that change are replaced. DTDs are not read,
+and files that declare entities or attributes are rejected.
 
 Specifications: OASIS, https://docs.oasis-open.org/xliff/v1.2/os/xliff-core.html and
 https://docs.oasis-open.org/xliff/xliff-core/v2.1/xliff-core-v2.1.html
@@ -28,23 +29,29 @@ from nmt.text.language_codes import base_language
 from nmt.translation.segments import FixedSpan
 
 MAX_PROTECTED_RANGE = 100
-"""Maximum number of tags and texts between the markers of a protected range. It bounds the search for its end."""
+"""Maximum number of tags and texts between the markers of a protected range. It bounds the search
+for its end."""
 UNTRANSLATED_STATES = {"new", "needs-translation", "initial"}
 """States of targets that are placeholders, such as a copy of the source."""
 
 _TAG = r"<[^<>\"']*(?:(?:\"[^\"]*\"|'[^']*')[^<>\"']*)*>"
 _START_TAG = re.compile(_TAG)
-_TOKEN = re.compile(rf"<!--.*?-->|<!\[CDATA\[(?P<cdata>.*?)\]\]>|<\?.*?\?>|(?P<tag>{_TAG})|[^<]+", re.DOTALL)
+_TOKEN = re.compile(
+    rf"<!--.*?-->|<!\[CDATA\[(?P<cdata>.*?)\]\]>|<\?.*?\?>|(?P<tag>{_TAG})|[^<]+", re.DOTALL
+)
 _TAG_NAME = re.compile(r"</?(?:[\w.-]+:)?([\w.-]+)")
 _PROTECTED = re.compile(r"\s(?:translate\s*=\s*[\"']no|mtype\s*=\s*[\"']protected)[\"']")
 _RANGE_ID = re.compile(r"\s(?:rid|startRef)\s*=\s*[\"']([^\"']*)")
 _ID = re.compile(r"\sid\s*=\s*[\"']([^\"']*)")
 _DECLARATION = re.compile(rb"<\?xml[^>]*?\sencoding\s*=\s*[\"']([\w.:-]*)")
 _CONTAINERS = {"g", "mrk", "pc"}
-"""Inline elements whose content is text to translate. The content of others, such as `ph`, is native code."""
+"""Inline elements whose content is text to translate. The content of others, such as `ph`, is
+native code."""
 _VARIABLES = {"x", "ph"}
 """Elements that may stand for a word, such as a name or number that a program inserts."""
-_LINE_BREAK = re.compile(r"\s(?:ctype\s*=\s*[\"']lb|subType\s*=\s*[\"']xlf:lb|id\s*=\s*[\"']LINE_BREAK(?:_\d+)?)[\"']")
+_LINE_BREAK = re.compile(
+    r"\s(?:ctype\s*=\s*[\"']lb|subType\s*=\s*[\"']xlf:lb|id\s*=\s*[\"']LINE_BREAK(?:_\d+)?)[\"']"
+)
 _BREAK = "\u2028"
 """Character that represents an element with a line break."""
 _SEPARATOR = rf"[\t\r\n{_BREAK}]"
@@ -81,7 +88,8 @@ def parse(data: bytes, options: DocumentOptions) -> SplicedDocument:
     """Parse XLIFF.
 
     Raises:
-        DataError: the file is not well-formed or not XLIFF, it declares entities, or it is for another language.
+        DataError: the file is not well-formed or not XLIFF, it declares entities, or it is for
+            another language.
     """
     declaration = _DECLARATION.match(data.removeprefix(codecs.BOM_UTF8))
     encoding = declaration[1].decode() if declaration else "utf-8"
@@ -94,13 +102,26 @@ def parse(data: bytes, options: DocumentOptions) -> SplicedDocument:
     if root.attributes.get("version", "").startswith("2"):
         files, src, tgt, segment = [root], "srcLang", "trgLang", "segment"
     else:
-        files, src, tgt, segment = list(_elements(root, "file")), "source-language", "target-language", "trans-unit"
+        files, src, tgt, segment = (
+            list(_elements(root, "file")),
+            "source-language",
+            "target-language",
+            "trans-unit",
+        )
     for each in files:
         _check_language(file, each, src, source_language)
         _check_language(file, each, tgt, options.tgt)
-    edits = [_set_attributes(file, each, {tgt: options.tgt}) for each in files if not each.attributes.get(tgt)]
-    selected = [each for each in _elements(root, segment) if _is_selected(file, each, options.retranslate)]
-    return SplicedDocument(file, [_Target(file, each, options.tgt) for each in selected], edits, "xmlcharrefreplace")
+    edits = [
+        _set_attributes(file, each, {tgt: options.tgt})
+        for each in files
+        if not each.attributes.get(tgt)
+    ]
+    selected = [
+        each for each in _elements(root, segment) if _is_selected(file, each, options.retranslate)
+    ]
+    return SplicedDocument(
+        file, [_Target(file, each, options.tgt) for each in selected], edits, "xmlcharrefreplace"
+    )
 
 
 class _Parser:
@@ -117,7 +138,9 @@ class _Parser:
         self._expat.StartElementHandler = self._start
         self._expat.EndElementHandler = self._end
         self._expat.EntityDeclHandler = self._reject_declaration
-        self._expat.AttlistDeclHandler = self._reject_declaration  # each element gets a copy of the default value
+        self._expat.AttlistDeclHandler = (
+            self._reject_declaration
+        )  # each element gets a copy of the default value
 
     def parse(self) -> Element:
         """Return the root element."""
@@ -133,8 +156,10 @@ class _Parser:
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         start = self._position()
-        inner = _START_TAG.match(self.file.text, start).end()  # type: ignore[union-attr]  # well-formed
-        # XLIFF's own attributes have no namespace, and take precedence over its:version, for example.
+        # Well-formed
+        inner = _START_TAG.match(self.file.text, start).end()  # type: ignore[union-attr]
+        # XLIFF's own attributes have no namespace, and take precedence over its:version, for
+        # example.
         ordered = sorted(attributes.items(), key=lambda item: " " not in item[0])
         local_names = {key.rsplit(" ", 1)[-1]: value for key, value in ordered}
         parent = self._open[-1] if self._open else None
@@ -185,7 +210,11 @@ def _elements(root: Element, name: str) -> Iterator[Element]:
 def _is_selected(file: TextFile, segment: Element, retranslate: bool) -> bool:
     """Return whether to translate a segment."""
     source, target = segment.find("source"), segment.find("target")
-    if source is None or source.inner == source.inner_end or segment.inherited.get("translate") == "no":
+    if (
+        source is None
+        or source.inner == source.inner_end
+        or segment.inherited.get("translate") == "no"
+    ):
         return False
     state = (target.attributes.get("state") if target else None) or segment.attributes.get("state")
     if retranslate or target is None or state in UNTRANSLATED_STATES:
@@ -204,7 +233,8 @@ def _check_language(file: TextFile, element: Element, name: str, language: str) 
     declared = element.attributes.get(name, "")
     if declared and language and base_language(declared) != base_language(language):
         raise DataError(
-            f"line {file.line(element.start)}: {name} is '{declared}', but the model's is '{language}'",
+            f"line {file.line(element.start)}: {name} is '{declared}', but the model's is"
+            f" '{language}'",
             "use a model for that language, or correct the attribute",
         )
 
@@ -215,9 +245,12 @@ def _set_attributes(file: TextFile, element: Element, attributes: dict[str, str]
     for name, value in attributes.items():
         pattern = rf"(\s{name}\s*=\s*)(?:\"[^\"]*\"|'[^']*')"
         if re.search(pattern, tag):
-            tag = re.sub(pattern, lambda match, value=value: match[1] + quoteattr(value), tag, count=1)  # type: ignore[misc]
+            tag = re.sub(
+                pattern, lambda match, value=value: match[1] + quoteattr(value), tag, count=1
+            )  # type: ignore[misc]
         else:
-            end = re.search(r"\s*/?>\Z", tag).start()  # type: ignore[union-attr]  # the end of a tag
+            # The end of a tag
+            end = re.search(r"\s*/?>\Z", tag).start()  # type: ignore[union-attr]
             tag = f"{tag[:end]} {name}={quoteattr(value)}{tag[end:]}"
     return Edit(element.start, element.inner, tag)
 
@@ -233,10 +266,16 @@ class _Target:
         """The element that a new target follows."""
         is_empty = self.last_source.inner == self.last_source.inner_end
         self.source = source = source if is_empty else self.last_source
-        sentences = [mrk for mrk in _elements(source, "mrk") if mrk.attributes.get("mtype") == "seg"]
-        ranges = [(each.inner, each.inner_end) for each in sentences] or [(source.inner, source.inner_end)]
+        sentences = [
+            mrk for mrk in _elements(source, "mrk") if mrk.attributes.get("mtype") == "seg"
+        ]
+        ranges = [(each.inner, each.inner_end) for each in sentences] or [
+            (source.inner, source.inner_end)
+        ]
         is_preserved = source.inherited.get("space") == "preserve"
-        self.contents = [(*each, InlineContent(file.text[slice(*each)], is_preserved)) for each in ranges]
+        self.contents = [
+            (*each, InlineContent(file.text[slice(*each)], is_preserved)) for each in ranges
+        ]
         self.blocks = [block for *_, content in self.contents for block in content.blocks]
 
     def edits(self, translations: Sequence[RichText]) -> Iterable[Edit]:
@@ -264,7 +303,9 @@ class _Target:
             new = f"{space}<{prefix}target{attributes}>{text}</{prefix}target>"
             yield Edit(self.last_source.end, self.last_source.end, new)
             return
-        if base_language(target.attributes.get("lang", self.language)) != base_language(self.language):
+        if base_language(target.attributes.get("lang", self.language)) != base_language(
+            self.language
+        ):
             state["xml:lang"] = self.language
         tag = re.sub(r"\s*/?>\Z", ">", _set_attributes(self.file, target, state).text)
         yield Edit(target.start, target.end, f"{tag}{text}</{prefix}target>")
@@ -274,7 +315,8 @@ class InlineContent:
     """The content of a source: text with inline elements."""
 
     def __init__(self, source: str, is_preserved: bool) -> None:
-        """Parse the XML of a content; if `is_preserved`, line breaks are those of the text, and not spaces."""
+        """Parse the XML of a content; if `is_preserved`, line breaks are those of the text, and not
+        spaces."""
         self.source = source
         self._is_preserved = is_preserved
         self._markup: dict[int, tuple[str, str]] = {}
@@ -282,9 +324,13 @@ class InlineContent:
         self._native: dict[int, str] = {}  # by the id of a tag with fixed text, the text
         self._text, self._fixed = "", list[FixedSpan]()
         self._tags: list[Tag] = []
-        self._open: list[tuple[str, int]] = []  # name and index of each open tag; for a range, name and id of its end
+        self._open: list[
+            tuple[str, int]
+        ] = []  # name and index of each open tag; for a range, name and id of its end
         tokens = list(_TOKEN.finditer(source))
-        self._has_words = any(re.search(r"[^\W\d_]", token[0]) for token in tokens if not token["tag"])
+        self._has_words = any(
+            re.search(r"[^\W\d_]", token[0]) for token in tokens if not token["tag"]
+        )
         self._parse(tokens)
         syntax = self._syntax()
         rich = RichText(self._text, tuple(self._tags), tuple(self._fixed))
@@ -307,7 +353,8 @@ class InlineContent:
         return "".join(pieces)
 
     def _syntax(self) -> list[tuple[int, int]]:
-        """Return the ranges of the text between variants, and make the number signs of messages fixed."""
+        """Return the ranges of the text between variants, and make the number signs of messages
+        fixed."""
         is_fixed = bytearray(len(self._text))
         for each in self._fixed:
             is_fixed[each.start : each.end] = b"\1" * (each.end - each.start)
@@ -317,7 +364,9 @@ class InlineContent:
                     self._fixed.append(FixedSpan(*match.span(), match[0]))
             self._fixed.sort(key=lambda each: each.start)
             return spans
-        return [(start, end) for start, end in bar_spans(self._text) if not any(is_fixed[start:end])]
+        return [
+            (start, end) for start, end in bar_spans(self._text) if not any(is_fixed[start:end])
+        ]
 
     def _parse(self, tokens: Sequence[re.Match[str]]) -> None:
         following = [""] * (len(tokens) + 1)  # the next text from each token on
@@ -340,7 +389,9 @@ class InlineContent:
                 i = end
 
     def _add_text(self, token: re.Match[str]) -> None:
-        if token["cdata"] is None and token[0].startswith("<"):  # a comment or a processing instruction
+        if token["cdata"] is None and token[0].startswith(
+            "<"
+        ):  # a comment or a processing instruction
             self._add_tag(token[0])
             return
         text = unescape(token[0]) if token["cdata"] is None else token["cdata"]
@@ -359,16 +410,19 @@ class InlineContent:
         return len(self._tags) - 1
 
     def _close(self, source: str, name: str) -> None:
-        """End the innermost tag with a name. Ranges that start in it and end later remain two points."""
+        """End the innermost tag with a name. Ranges that start in it and end later remain two
+        points."""
         while (last := self._open.pop())[0] != name:
             pass
         tag = self._tags[last[1]] = replace(self._tags[last[1]], end=len(self._text))
         self._markup[tag.id] = (self._markup[tag.id][0], source)
 
     def _add_code(self, tokens: Sequence[re.Match[str]], following: str) -> None:
-        """Add an element with native code: protected text, a line break, a variable, a point, or an end of a range.
+        """Add an element with native code: protected text, a line break, a variable, a point, or an
+        end of a range.
 
-        Code between spaces or punctuation is taken for a variable, such as a name, and becomes a word of the text.
+        Code between spaces or punctuation is taken for a variable, such as a name, and becomes a
+        word of the text.
         """
         source, name = "".join(token[0] for token in tokens), _name(tokens[0][0])
         key = _RANGE_ID.search(tokens[0][0]) or _ID.search(tokens[0][0])
@@ -383,11 +437,15 @@ class InlineContent:
             index = self._add_tag(source)
             native = "".join(unescape(token[0]) for token in tokens if not token[0].startswith("<"))
             if name not in _CONTAINERS and name not in _STARTS:
-                is_word = self._has_words and not (_WORD_END.search(self._text[-1:]) or _WORD_START.match(following))
+                is_word = self._has_words and not (
+                    _WORD_END.search(self._text[-1:]) or _WORD_START.match(following)
+                )
                 native = f"{{{value}}}" if is_word and name in _VARIABLES else ""
             # Text that would be cut stays in the markup: it would be written twice.
             if native and not re.search(rf"\A\s|\s\Z|{_SEPARATOR}", native):
-                self._fixed.append(FixedSpan(len(self._text), len(self._text) + len(native), native))
+                self._fixed.append(
+                    FixedSpan(len(self._text), len(self._text) + len(native), native)
+                )
                 self._set_text(index, native)
 
     def _set_text(self, index: int, native: str) -> None:
@@ -413,7 +471,8 @@ def _element_end(tokens: Sequence[re.Match[str]], start: int) -> int:
 
 
 def _protected_range_end(tokens: Sequence[re.Match[str]], start: int) -> int:
-    """Return the index after the end of a protected range that starts before `start`; 0 if there is none."""
+    """Return the index after the end of a protected range that starts before `start`; 0 if there is
+    none."""
     tag = tokens[start - 1][0]
     if _name(tag) != "sm" or not _PROTECTED.search(tag) or not (key := _ID.search(tag)):
         return 0

@@ -1,11 +1,12 @@
 """Inference engines. They translate and score token ids; `nmt.translation.translator` handles text.
 
-There are two: `BatchEngine` runs nmt's searches with the native engine (engine.c) or PyTorch, and `CTranslate2Engine`
-those of CTranslate2. The option `--engine nmt` selects the former.
+There are two: `BatchEngine` runs nmt's searches with the native engine (engine.c) or PyTorch, and
+`CTranslate2Engine` those of CTranslate2. The option `--engine nmt` selects the former.
 
-An engine takes ids without start and end tokens, returns results in input order and forms its own batches. The result
-for a sentence does not depend on its batch. (PyTorch's matrix multiplications round differently for different batch
-sizes: with the PyTorch engine in bf16, about one in ten thousand sentences may differ.)
+An engine takes ids without start and end tokens, returns results in input order and forms its own
+batches. The result for a sentence does not depend on its batch. (PyTorch's matrix multiplications
+round differently for different batch sizes: with the PyTorch engine in bf16, about one in ten
+thousand sentences may differ.)
 """
 
 from __future__ import annotations
@@ -34,9 +35,12 @@ class Source:
 
     @property
     def max_output_length(self) -> int:
-        """Maximum number of tokens of the translation; less if the source repeats few tokens, as in a loop."""
+        """Maximum number of tokens of the translation; less if the source repeats few tokens, as in
+        a loop."""
         length = len(self.ids)
-        is_repetitive = length >= MIN_REPETITIVE_TOKENS and length > MAX_REPEATS * len(set(self.ids))
+        is_repetitive = length >= MIN_REPETITIVE_TOKENS and length > MAX_REPEATS * len(
+            set(self.ids)
+        )
         if is_repetitive and not (self.prefix or self.constraints):
             return length + length // 4 + 10
         return max_target_length(length)
@@ -49,7 +53,8 @@ class TokenScores:
     log_probs: list[float]
     """Log-probability of each token in nats, [T]."""
     attention_TS: Floats | None
-    """Cross-attention weights; S includes the end token, if the encoder reads it. None: the engine returns none."""
+    """Cross-attention weights; S includes the end token, if the encoder reads it. None: the engine
+    returns none."""
 
 
 def max_target_length(source_length: int) -> int:
@@ -65,10 +70,14 @@ class Scorer(Protocol):
 
     @property
     def max_positions(self) -> int | None:
-        """Maximum number of tokens in a sentence, including the start or end token; None: no limit."""
+        """Maximum number of tokens in a sentence, including the start or end token; None: no
+        limit."""
 
-    def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[TokenScores]:
-        """Score given translations, without start and end tokens, in float32 if the engine supports it."""
+    def score(
+        self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
+    ) -> list[TokenScores]:
+        """Score given translations, without start and end tokens, in float32 if the engine supports
+        it."""
 
 
 class Engine(Scorer, Protocol):

@@ -1,4 +1,5 @@
-"""The engine that searches and scores batches with a model, several batches in parallel on a CPU."""
+"""The engine that searches and scores batches with a model, several batches in parallel on a
+CPU."""
 
 from __future__ import annotations
 
@@ -22,16 +23,18 @@ R = TypeVar("R")
 MAX_BATCH_TOKENS = 4096
 """Maximum number of source tokens in a batch times the rows per sentence. Limits memory."""
 MAX_BATCH_ROWS = 192
-"""Maximum number of rows in a batch: sentences times beams. Larger batches are no faster on a CPU, and balance worse
-among threads."""
+"""Maximum number of rows in a batch: sentences times beams. Larger batches are no faster on a CPU,
+and balance worse among threads."""
 MIN_BATCH_ROWS = 32
 """Minimum number of rows in a batch before it is divided among threads."""
 BATCHES_PER_THREAD = 3
-"""Number of batches per thread, if there are enough sentences. With several, threads finish at nearly the same time."""
+"""Number of batches per thread, if there are enough sentences. With several, threads finish at
+nearly the same time."""
 MAX_SCORE_TOKENS = 1024
 """Maximum number of tokens in a batch to score, counted on the longer side, including padding."""
 GPU_BATCH_SCALE = 16
-"""Factor of these limits on a GPU, which has more rows in flight. A batch that does not fit in memory is split."""
+"""Factor of these limits on a GPU, which has more rows in flight. A batch that does not fit in
+memory is split."""
 
 
 class Model(StepModel, Scorer, Protocol):
@@ -54,7 +57,8 @@ class BatchEngine:
         """Create the model for the search.
 
         Args:
-            make_model: returns the model in a given precision. It is called again with fp32 for scoring.
+            make_model: returns the model in a given precision. It is called again with fp32 for
+                scoring.
             precision: precision of the search.
             detokenize: returns the text of token ids, for searches that compare texts.
             num_threads: number of batches computed in parallel, one thread each.
@@ -84,9 +88,17 @@ class BatchEngine:
         min_rows, max_rows = MIN_BATCH_ROWS * self.batch_scale, MAX_BATCH_ROWS * self.batch_scale
         max_sentences = max(1, min(max_rows // rows, max(min_rows // rows, balanced)))
         batches = make_batches(lengths, max_sentences, MAX_BATCH_TOKENS * self.batch_scale // rows)
-        return self._run(sources, batches, lambda batch: self._search(batch, search), "use a smaller beam", on_progress)
+        return self._run(
+            sources,
+            batches,
+            lambda batch: self._search(batch, search),
+            "use a smaller beam",
+            on_progress,
+        )
 
-    def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[TokenScores]:
+    def score(
+        self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
+    ) -> list[TokenScores]:
         """Score given translations in float32."""
         pairs = list(zip(sources, targets, strict=True))
         lengths = [max(len(source), len(target)) + 1 for source, target in pairs]
@@ -94,7 +106,11 @@ class BatchEngine:
         batches = make_batches(lengths, max_tokens, max_tokens)
         model = self.scoring_model  # loaded once, before the threads use it
         return self._run(
-            pairs, batches, lambda batch: model.score(*zip(*batch, strict=True)), "remove it", lambda _: None
+            pairs,
+            batches,
+            lambda batch: model.score(*zip(*batch, strict=True)),
+            "remove it",
+            lambda _: None,
         )
 
     def _run(
@@ -105,7 +121,8 @@ class BatchEngine:
         hint: str,
         on_progress: Callable[[int], object],
     ) -> list[R]:
-        """Return the result of each item, computed in batches of indices; `hint`: for one that exceeds the memory."""
+        """Return the result of each item, computed in batches of indices; `hint`: for one that
+        exceeds the memory."""
         batches = list(batches)
         results: dict[int, R] = {}
         lists = [[items[i] for i in batch] for batch in batches]
@@ -118,7 +135,8 @@ class BatchEngine:
         return [results[i] for i in range(len(items))]
 
     def _threads(self) -> ThreadPoolExecutor:
-        """Return the threads, which are kept, because each allocates its own buffers. A forked process has none."""
+        """Return the threads, which are kept, because each allocates its own buffers. A forked
+        process has none."""
         if self._pid != os.getpid():
             self._pool, self._pid = ThreadPoolExecutor(self.num_threads), os.getpid()
         return self._pool
@@ -126,15 +144,22 @@ class BatchEngine:
     def _search(self, sources: list[Source], search: Search) -> list[list[Hypothesis]]:
         max_length_B = np.array([source.max_output_length for source in sources])
         if self.max_positions is not None:
-            max_length_B = max_length_B.clip(max=self.max_positions - 1)  # one position is for the start token
+            max_length_B = max_length_B.clip(
+                max=self.max_positions - 1
+            )  # one position is for the start token
         hypotheses = search(
             self.model,
             SearchRequest(
-                [encoder_input(source.ids, self.source_eos) for source in sources], max_length_B, BOS, EOS,
+                [encoder_input(source.ids, self.source_eos) for source in sources],
+                max_length_B,
+                BOS,
+                EOS,
                 [source.prefix for source in sources],
-                [source.constraints for source in sources], self.detokenize, (PAD, UNK, BOS),
+                [source.constraints for source in sources],
+                self.detokenize,
+                (PAD, UNK, BOS),
             ),
-        )  # fmt: skip
+        )
         if not all(hypotheses) or any(math.isnan(n_best[0].log_prob) for n_best in hypotheses):
             hint = "its training has diverged, or its weights are damaged; use another checkpoint"
             raise NMTError("the model's scores are NaN or infinite", hint)
@@ -151,16 +176,20 @@ def _compute_or_split(compute: Callable[[list[T]], list[R]], hint: str, items: l
     if len(items) == 1:
         raise NMTError("this sentence does not fit into memory", f"split it, or {hint}")
     middle = len(items) // 2
-    return _compute_or_split(compute, hint, items[:middle]) + _compute_or_split(compute, hint, items[middle:])
+    return _compute_or_split(compute, hint, items[:middle]) + _compute_or_split(
+        compute, hint, items[middle:]
+    )
 
 
 def make_batches(lengths: Sequence[int], max_items: int, max_tokens: int) -> Iterator[list[int]]:
-    """Group item indices by similar length, longest first, so that the batch that needs the most memory runs first.
+    """Group item indices by similar length, longest first, so that the batch that needs the most
+    memory runs first.
 
     Args:
         lengths: number of tokens of each item.
         max_items: maximum number of items in a batch.
-        max_tokens: maximum number of tokens in a batch, including padding, unless a single item has more.
+        max_tokens: maximum number of tokens in a batch, including padding, unless a single item has
+            more.
     """
     batch: list[int] = []
     for i in sorted(range(len(lengths)), key=lambda i: -lengths[i]):

@@ -18,12 +18,19 @@ from nmt.search.partial import ROUNDING
 from nmt.text.tokenizer import Tokenizer
 
 MODEL = "model.bin"
-TYPES = {"auto": "default", "fp32": "float32", "bf16": "bfloat16", "fp16": "float16", "int8": "int8"}
+TYPES = {
+    "auto": "default",
+    "fp32": "float32",
+    "bf16": "bfloat16",
+    "fp16": "float16",
+    "int8": "int8",
+}
 BATCH_SIZE = 128
 """Sentences in a batch."""
 LENGTH_MULTIPLE = 16
-"""Maximum lengths are rounded up to a multiple of this. CTranslate2 has one length limit per batch; sentences with the
-same limit are batched together, so that a translation does not depend on its batch."""
+"""Maximum lengths are rounded up to a multiple of this. CTranslate2 has one length limit per batch;
+sentences with the same limit are batched together, so that a translation does not depend on its
+batch."""
 
 
 class CTranslate2Engine:
@@ -35,20 +42,29 @@ class CTranslate2Engine:
         """Load the model in `directory`.
 
         Raises:
-            UsageError: CTranslate2 is not installed, or does not support the precision on this machine.
+            UsageError: CTranslate2 is not installed, or does not support the precision on this
+                machine.
             CheckpointError: the model is damaged.
         """
         ctranslate2 = runtime.require_package("CTranslate2", "ctranslate2")
         check_choice("precision", precision, TYPES)
         self.tokenizer = tokenizer
         kind, _, index = device.partition(":")
-        threads = {"inter_threads": runtime.num_threads(), "intra_threads": 1} if kind == "cpu" else {}
+        threads = (
+            {"inter_threads": runtime.num_threads(), "intra_threads": 1} if kind == "cpu" else {}
+        )
         try:
             self.translator = ctranslate2.Translator(
-                str(directory), kind, device_index=int(index or 0), compute_type=TYPES[precision], **threads
+                str(directory),
+                kind,
+                device_index=int(index or 0),
+                compute_type=TYPES[precision],
+                **threads,
             )
         except ValueError as error:
-            raise UsageError(f"CTranslate2: {error}", "--precision auto uses the precision of the model") from None
+            raise UsageError(
+                f"CTranslate2: {error}", "--precision auto uses the precision of the model"
+            ) from None
         except RuntimeError as error:
             raise CheckpointError(
                 f"the export in {directory} is damaged: {error}", "nmt export RUN --to ctranslate2"
@@ -67,26 +83,39 @@ class CTranslate2Engine:
         if isinstance(search, Greedy):
             search = Beam(**asdict(search), beam_size=1, length_penalty=0.0)
         if not isinstance(search, Beam):
-            raise UsageError("the ctranslate2 engine supports only the greedy and beam searches", "leave out --engine")
+            raise UsageError(
+                "the ctranslate2 engine supports only the greedy and beam searches",
+                "leave out --engine",
+            )
         if search.coverage_penalty:  # its scores would not be log-probabilities
             raise UsageError(
-                "the ctranslate2 engine does not support coverage_penalty", "leave out --engine or coverage_penalty"
+                "the ctranslate2 engine does not support coverage_penalty",
+                "leave out --engine or coverage_penalty",
             )
         size = BATCH_SIZE * self.translator.num_translators
         hypotheses: dict[int, list[Hypothesis]] = {}
         for (min_length, max_length), group in self._groups(sources, search).items():
             for batch in (group[start : start + size] for start in range(0, len(group), size)):
-                results = self._translate([sources[i] for i in batch], search, min_length, max_length)
+                results = self._translate(
+                    [sources[i] for i in batch], search, min_length, max_length
+                )
                 prefixes = self._prefix_log_probs([sources[i] for i in batch])
                 for i, result, prefix in zip(batch, results, prefixes, strict=True):
-                    hypotheses[i] = self._hypotheses(result, search, _length_limits(sources[i], search)[1], prefix)
+                    hypotheses[i] = self._hypotheses(
+                        result, search, _length_limits(sources[i], search)[1], prefix
+                    )
                 on_progress(len(batch))
         return [hypotheses[i] for i in range(len(sources))]
 
-    def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[TokenScores]:
+    def score(
+        self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
+    ) -> list[TokenScores]:
         """Score given translations, without attention."""
         results = self.translator.score_batch(
-            self._tokens(sources), self._tokens(targets), max_batch_size=BATCH_SIZE, max_input_length=0
+            self._tokens(sources),
+            self._tokens(targets),
+            max_batch_size=BATCH_SIZE,
+            max_input_length=0,
         )
         return [TokenScores(list(result.log_probs), None) for result in results]
 
@@ -99,26 +128,40 @@ class CTranslate2Engine:
             groups.setdefault((min_length, max_length), []).append(i)
         return groups
 
-    def _translate(self, sources: Sequence[Source], search: Beam, min_length: int, max_length: int) -> list[Any]:
+    def _translate(
+        self, sources: Sequence[Source], search: Beam, min_length: int, max_length: int
+    ) -> list[Any]:
         prefixes = [source.prefix for source in sources]
         results: list[Any] = self.translator.translate_batch(
             self._tokens([source.ids for source in sources]),
-            target_prefix=self._tokens(prefixes) if any(prefixes) else None, max_batch_size=BATCH_SIZE,
-            min_decoding_length=min_length, max_decoding_length=max_length, return_scores=True,
-            no_repeat_ngram_size=search.no_repeat_ngram_size, max_input_length=0,
-            beam_size=search.beam_size, num_hypotheses=search.beam_size, length_penalty=search.length_penalty,
-        )  # fmt: skip
+            target_prefix=self._tokens(prefixes) if any(prefixes) else None,
+            max_batch_size=BATCH_SIZE,
+            min_decoding_length=min_length,
+            max_decoding_length=max_length,
+            return_scores=True,
+            no_repeat_ngram_size=search.no_repeat_ngram_size,
+            max_input_length=0,
+            beam_size=search.beam_size,
+            num_hypotheses=search.beam_size,
+            length_penalty=search.length_penalty,
+        )
         return results
 
     def _prefix_log_probs(self, sources: Sequence[Source]) -> list[float]:
-        """Return the log-probability of each prefix, which the scores of CTranslate2 do not include."""
+        """Return the log-probability of each prefix, which the scores of CTranslate2 do not
+        include."""
         prefixes = [source.prefix for source in sources]
         if not any(prefixes):
             return [0.0] * len(sources)
         scores = self.score([source.ids for source in sources], prefixes)
-        return [float(sum(each.log_probs[: len(prefix)])) for each, prefix in zip(scores, prefixes, strict=True)]
+        return [
+            float(sum(each.log_probs[: len(prefix)]))
+            for each, prefix in zip(scores, prefixes, strict=True)
+        ]
 
-    def _hypotheses(self, result: Any, search: Beam, max_length: int, prefix_log_prob: float) -> list[Hypothesis]:
+    def _hypotheses(
+        self, result: Any, search: Beam, max_length: int, prefix_log_prob: float
+    ) -> list[Hypothesis]:
         hypotheses = []
         for tokens, score in zip(result.hypotheses, result.scores, strict=True):
             ids = self.tokenizer.pieces_to_ids(tokens[:max_length])

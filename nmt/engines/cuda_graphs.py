@@ -1,7 +1,7 @@
 """CUDA graphs of search steps: the kernels of a step are recorded once, then launched together.
 
-Python takes about 2.5 ms to launch the 130 kernels of a step of the base model, which an H200 computes in 0.3 ms for a
-few rows. Shape suffixes: R rows, V vocabulary.
+Python takes about 2.5 ms to launch the 130 kernels of a step of the base model, which an H200
+computes in 0.3 ms for a few rows. Shape suffixes: R rows, V vocabulary.
 """
 
 from __future__ import annotations
@@ -18,14 +18,16 @@ from nmt.core.runtime import is_out_of_memory
 from nmt.model.cache import KVCache
 
 _LOCK = threading.Lock()
-"""Of all models: before PyTorch 2.12, captures and replays share the state of the GPU's random generator."""
+"""Of all models: before PyTorch 2.12, captures and replays share the state of the GPU's random
+generator."""
 _STREAMS: dict[torch.device, torch.cuda.Stream] = {}
 """The stream of all captures on a GPU: PyTorch keeps a workspace of cuBLAS for every stream."""
 
 
 @dataclass(eq=False)
 class StepGraph:
-    """The kernels of a step, for the rows and the reserved positions of the caches at its capture."""
+    """The kernels of a step, for the rows and the reserved positions of the caches at its
+    capture."""
 
     _graph: torch.cuda.CUDAGraph
     _tokens_R: Tensor
@@ -34,7 +36,8 @@ class StepGraph:
     _spare: list[torch.cuda.CUDAGraph]
 
     def run(self, tokens_R: Tensor) -> Tensor:
-        """Read one more token per row and return log-probabilities [R, V], which the next call overwrites."""
+        """Read one more token per row and return log-probabilities [R, V], which the next call
+        overwrites."""
         self._tokens_R.copy_(tokens_R)
         with _LOCK:
             self._graph.replay()
@@ -61,9 +64,11 @@ class CUDAGraphs:
     def capture(
         self, step: Callable[[Tensor], Tensor], tokens_R: Tensor, caches: Sequence[KVCache]
     ) -> StepGraph | None:
-        """Record, but do not run, a step that reads a token per row and returns log-probabilities [R, V].
+        """Record, but do not run, a step that reads a token per row and returns log-probabilities
+        [R, V].
 
-        Returns None if there is not enough memory: a capture can neither use nor free the memory that PyTorch caches.
+        Returns None if there is not enough memory: a capture can neither use nor free the memory
+        that PyTorch caches.
         """
         length = caches[0].length
         try:
@@ -79,13 +84,20 @@ class CUDAGraphs:
                 cache.length = length
         for cache in caches:
             cache.position_1 = None
-        with _LOCK, suppress(RuntimeError):  # `empty_cache` fails during a capture, also during one that could not end
+        with (
+            _LOCK,
+            suppress(RuntimeError),
+        ):  # `empty_cache` fails during a capture, also during one that could not end
             self._spare.clear()
             torch.cuda.empty_cache()
         return None
 
-    def _capture(self, step: Callable[[Tensor], Tensor], tokens_R: Tensor, caches: Sequence[KVCache]) -> StepGraph:
-        old = self._spare.pop() if self._spare else None  # must exist until the new graph shares its memory
+    def _capture(
+        self, step: Callable[[Tensor], Tensor], tokens_R: Tensor, caches: Sequence[KVCache]
+    ) -> StepGraph:
+        old = (
+            self._spare.pop() if self._spare else None
+        )  # must exist until the new graph shares its memory
         device = tokens_R.device
         if device not in _STREAMS:
             _STREAMS[device] = torch.cuda.Stream(device)

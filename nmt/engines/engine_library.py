@@ -1,7 +1,8 @@
 """The compiled library of `engine.c`, which is built on first use and kept in the cache directory.
 
-A damaged library ends the process, and a library of another user is that user's program. So a library is loaded only if
-nobody else could have written it and if it has the hash in its name. Otherwise it is compiled again.
+A damaged library ends the process, and a library of another user is that user's program. So a
+library is loaded only if nobody else could have written it and if it has the hash in its name.
+Otherwise it is compiled again.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ from nmt.core.console import log
 SOURCE = Path(__file__).with_name("engine.c")
 # No flag may let the compiler reorder sums, or assume that infinity and NaN do not occur.
 FLAGS = (
-    "-std=gnu11 -O3 -march=native -ffp-contract=fast -fno-trapping-math -fno-math-errno -fno-strict-aliasing "
-    "-shared -fPIC"
+    "-std=gnu11 -O3 -march=native -ffp-contract=fast -fno-trapping-math -fno-math-errno"
+    " -fno-strict-aliasing -shared -fPIC"
 )
 COMPILE_SECONDS = 60
 MAX_LIBRARIES = 8
@@ -36,7 +37,8 @@ MAX_LIBRARIES = 8
 
 
 def compiler_command() -> list[str]:
-    """Return the command of the compiler: `$CC`, which may start with a wrapper such as ccache, around nmt's options.
+    """Return the command of the compiler: `$CC`, which may start with a wrapper such as ccache,
+    around nmt's options.
 
     Raises:
         FileNotFoundError: there is no such compiler.
@@ -54,7 +56,13 @@ def compiler_command() -> list[str]:
 def engine_id(*command: str) -> str:
     """Return a hash of the engine's source code, the compiler command and the processor."""
     compiler = os.stat(command[0]).st_mtime_ns  # another version has another time
-    identity = (SOURCE.read_text(encoding="utf-8"), command, compiler, platform.platform(), cpu_flags())
+    identity = (
+        SOURCE.read_text(encoding="utf-8"),
+        command,
+        compiler,
+        platform.platform(),
+        cpu_flags(),
+    )
     return hashlib.sha256(repr(identity).encode()).hexdigest()[:16]
 
 
@@ -70,8 +78,8 @@ def cpu_flags() -> str:
 def find_or_compile(command: Sequence[str]) -> Path:
     """Return the path of the library; compile it unless it is in the cache.
 
-    If the cache directory is read-only, or others may write to it, the library is kept in the directory of temporary
-    files.
+    If the cache directory is read-only, or others may write to it, the library is kept in the
+    directory of temporary files.
 
     Raises:
         OSError: neither directory can be used.
@@ -93,7 +101,8 @@ def find_or_compile(command: Sequence[str]) -> Path:
 def _find_or_compile(directory: Path, command: Sequence[str]) -> Path:
     """Return the path of the library in this directory.
 
-    Concurrent processes wait for the first one, because all compilations together may exceed the time limit.
+    Concurrent processes wait for the first one, because all compilations together may exceed the
+    time limit.
     """
     directory.mkdir(mode=0o755, parents=True, exist_ok=True)
     _check_owner(directory)
@@ -103,7 +112,9 @@ def _find_or_compile(directory: Path, command: Sequence[str]) -> Path:
         return path
     with ExitStack() as stack:
         with suppress(OSError, RuntimeError):  # a file system without locks
-            waiting = functools.partial(log, "another process compiles the native engine; waiting for it")
+            waiting = functools.partial(
+                log, "another process compiles the native engine; waiting for it"
+            )
             stack.enter_context(paths.locked(directory / "lock", waiting))
         path = _find(directory, prefix)
         if path is None:
@@ -113,7 +124,8 @@ def _find_or_compile(directory: Path, command: Sequence[str]) -> Path:
 
 
 def _check_owner(path: Path) -> None:
-    """Raise a PermissionError if users other than this one and root may write to a file or directory."""
+    """Raise a PermissionError if users other than this one and root may write to a file or
+    directory."""
     if sys.platform == "win32":
         return
     info = path.lstat()

@@ -17,15 +17,24 @@ class NativeEnsemble:
 
     def __init__(self, models: Sequence[NativeModel]) -> None:
         self.models = models
-        self.max_positions = min((model.max_positions for model in models if model.max_positions), default=None)
-
-    def init_search_state(self, sources: Sequence[Sequence[int]], *, track_attention: bool = False) -> EnsembleState:
-        """Encode source sentences with every model."""
-        return EnsembleState(
-            [model.init_search_state(sources, track_attention=track_attention) for model in self.models]
+        self.max_positions = min(
+            (model.max_positions for model in models if model.max_positions), default=None
         )
 
-    def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[TokenScores]:
+    def init_search_state(
+        self, sources: Sequence[Sequence[int]], *, track_attention: bool = False
+    ) -> EnsembleState:
+        """Encode source sentences with every model."""
+        return EnsembleState(
+            [
+                model.init_search_state(sources, track_attention=track_attention)
+                for model in self.models
+            ]
+        )
+
+    def score(
+        self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
+    ) -> list[TokenScores]:
         """Score given translations by the mean of the models' probabilities."""
         ensemble_scores = []
         for scores in zip(*(model.score(sources, targets) for model in self.models), strict=True):
@@ -51,13 +60,17 @@ class EnsembleState:
         """Read one more token per row with every model."""
         all_log_probs = StepRequest(request.tokens_R, request.parents_R, 0, all_log_probs=True)
         log_probs = [state.step(all_log_probs).log_p_RV for state in self.states]
-        return best_tokens(mean_log_prob([log_p_RV for log_p_RV in log_probs if log_p_RV is not None]), request)
+        return best_tokens(
+            mean_log_prob([log_p_RV for log_p_RV in log_probs if log_p_RV is not None]), request
+        )
 
 
 def mean_log_prob(log_probs: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
     """Return log (1/n Σ exp(log p)) over arrays of equal shape."""
     stacked = np.stack(log_probs)
-    max_log_prob = stacked.max(0).clip(np.finfo(np.float32).min)  # a probability may be zero in all models
+    max_log_prob = stacked.max(0).clip(
+        np.finfo(np.float32).min
+    )  # a probability may be zero in all models
     with np.errstate(divide="ignore"):
         mean: NDArray[np.float32] = max_log_prob + np.log(np.exp(stacked - max_log_prob).mean(0))
     return mean

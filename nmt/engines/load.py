@@ -21,8 +21,11 @@ if TYPE_CHECKING:  # the native engine does not need PyTorch
 Detokenize = Callable[[Sequence[int]], str]
 
 
-def load_engine(files: Sequence[ModelFiles], device: str, precision: str, detokenize: Detokenize) -> BatchEngine:
-    """Load one model, or an ensemble that averages the probabilities of several models with the same tokenizer.
+def load_engine(
+    files: Sequence[ModelFiles], device: str, precision: str, detokenize: Detokenize
+) -> BatchEngine:
+    """Load one model, or an ensemble that averages the probabilities of several models with the
+    same tokenizer.
 
     Args:
         files: the models on disk.
@@ -41,12 +44,18 @@ def load_engine(files: Sequence[ModelFiles], device: str, precision: str, detoke
     for each in files:
         _check_sizes(each)
     return _native_engine(
-        configs[0], lambda precision: [_load_native(each, precision) for each in files], precision, detokenize
+        configs[0],
+        lambda precision: [_load_native(each, precision) for each in files],
+        precision,
+        detokenize,
     )
 
 
-def engine_from_models(models: Sequence[Seq2Seq], device: str, precision: str, detokenize: Detokenize) -> BatchEngine:
-    """Return an engine for PyTorch models. The search uses a copy of their weights, so that training may continue.
+def engine_from_models(
+    models: Sequence[Seq2Seq], device: str, precision: str, detokenize: Detokenize
+) -> BatchEngine:
+    """Return an engine for PyTorch models. The search uses a copy of their weights, so that
+    training may continue.
 
     Raises:
         UsageError: the device does not support the precision for these models.
@@ -56,8 +65,12 @@ def engine_from_models(models: Sequence[Seq2Seq], device: str, precision: str, d
         return _pytorch_engine(models, device, precision, detokenize, copy=True)
 
     def load(precision: str) -> list[NativeModel]:
-        weights = ({name: t.float().cpu().numpy() for name, t in m.state_dict().items()} for m in models)
-        return [NativeModel(m.config, each, precision) for m, each in zip(models, weights, strict=True)]
+        weights = (
+            {name: t.float().cpu().numpy() for name, t in m.state_dict().items()} for m in models
+        )
+        return [
+            NativeModel(m.config, each, precision) for m, each in zip(models, weights, strict=True)
+        ]
 
     return _native_engine(configs[0], load, precision, detokenize)
 
@@ -68,18 +81,24 @@ def runs_natively(configs: Sequence[ModelConfig], device: str) -> bool:
 
 
 def _native_engine(
-    config: ModelConfig, load: Callable[[str], list[NativeModel]], precision: str, detokenize: Detokenize
+    config: ModelConfig,
+    load: Callable[[str], list[NativeModel]],
+    precision: str,
+    detokenize: Detokenize,
 ) -> BatchEngine:
     def make_model(precision: str) -> Model:
         models = load(precision)
         return models[0] if len(models) == 1 else NativeEnsemble(models)
 
     precision = native.fastest_precision(config) if precision == "auto" else precision
-    return BatchEngine(make_model, precision, detokenize, runtime.num_threads(), source_eos=config.source_eos)
+    return BatchEngine(
+        make_model, precision, detokenize, runtime.num_threads(), source_eos=config.source_eos
+    )
 
 
 def _check_sizes(files: ModelFiles) -> None:
-    """Compare the sizes in the config with the weights: precision `auto` multiplies matrices of these sizes."""
+    """Compare the sizes in the config with the weights: precision `auto` multiplies matrices of
+    these sizes."""
     config = files.config.model
     shapes = checkpoint.read_shapes(files.checkpoint)
     if shapes.get("encoder.0.feed_forward.down.weight") != (config.dim, config.ffn_dim):
@@ -88,7 +107,9 @@ def _check_sizes(files: ModelFiles) -> None:
 
 def _load_native(files: ModelFiles, precision: str) -> NativeModel:
     try:
-        model = NativeModel(files.config.model, checkpoint.read_weights(files.checkpoint), precision)
+        model = NativeModel(
+            files.config.model, checkpoint.read_weights(files.checkpoint), precision
+        )
     except (ValueError, TypeError):  # TypeError: an edited option of the position encoding
         raise files.mismatch_error() from None
     except MemoryError:
@@ -100,7 +121,12 @@ def _load_native(files: ModelFiles, precision: str) -> NativeModel:
 
 
 def _pytorch_engine(
-    models: Sequence[Seq2Seq], device: str, precision: str, detokenize: Detokenize, *, copy: bool = False
+    models: Sequence[Seq2Seq],
+    device: str,
+    precision: str,
+    detokenize: Detokenize,
+    *,
+    copy: bool = False,
 ) -> BatchEngine:
     import torch
 
@@ -108,14 +134,24 @@ def _pytorch_engine(
 
     if precision == "int8":
         reason = native.unavailable_reason() or "it does not support this model"
-        raise UsageError(f"int8 needs the native engine: {reason}", "use --precision auto, which selects fp32 or bf16")
+        raise UsageError(
+            f"int8 needs the native engine: {reason}",
+            "use --precision auto, which selects fp32 or bf16",
+        )
     if precision == "auto":
         precision = runtime.gpu_precision(torch.device(device)) if device != "cpu" else "fp32"
 
     def make_model(precision: str) -> Model:
-        with runtime.out_of_memory_as(NMTError("the model does not fit into memory", "use --device cpu")):
+        with runtime.out_of_memory_as(
+            NMTError("the model does not fit into memory", "use --device cpu")
+        ):
             on_device = [model.to(device) for model in models]
-            return TorchModel(on_device, None if precision == "fp32" and not copy else runtime.torch_dtype(precision))
+            return TorchModel(
+                on_device,
+                None if precision == "fp32" and not copy else runtime.torch_dtype(precision),
+            )
 
     scale = 1 if device == "cpu" else GPU_BATCH_SCALE
-    return BatchEngine(make_model, precision, detokenize, source_eos=models[0].config.source_eos, batch_scale=scale)
+    return BatchEngine(
+        make_model, precision, detokenize, source_eos=models[0].config.source_eos, batch_scale=scale
+    )

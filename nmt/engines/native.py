@@ -1,7 +1,8 @@
 """The native engine: models packed for the library of `engine.c`. It does not need PyTorch.
 
-Shape suffixes: B sentences, S source tokens, R rows (partial hypotheses), K best tokens, P gathered tokens, X banned
-tokens, V vocabulary, I inputs and O outputs of a matrix, M distances or buckets of distances, H heads.
+Shape suffixes: B sentences, S source tokens, R rows (partial hypotheses), K best tokens, P gathered
+tokens, X banned tokens, V vocabulary, I inputs and O outputs of a matrix, M distances or buckets of
+distances, H heads.
 """
 
 from __future__ import annotations
@@ -42,9 +43,14 @@ TYPES = ("fp32", "bf16", "int8")
 ACTIVATION_NAMES = ("relu", "gelu", "silu", "swiglu")
 POSITIONS = ("none", "sinusoidal", "sinusoidal_concatenated", "learned", "rotary", "alibi", "t5")
 MATRICES = (
-    "self_attention.qkv", "self_attention.out", "cross_attention.q", "cross_attention.kv", "cross_attention.out",
-    "feed_forward.up", "feed_forward.down",
-)  # fmt: skip
+    "self_attention.qkv",
+    "self_attention.out",
+    "cross_attention.q",
+    "cross_attention.kv",
+    "cross_attention.out",
+    "feed_forward.up",
+    "feed_forward.down",
+)
 NORM_MODULES = ("attention_residual.norm", "cross_attention_residual.norm", "ffn_residual.norm")
 Weights = Mapping[str, NDArray[np.float32]]
 NamedShape = tuple[str, tuple[int, ...]]
@@ -52,21 +58,46 @@ NamedShape = tuple[str, tuple[int, ...]]
 
 class _Config(ctypes.Structure):
     _fields_ = [
-        *((name, c_int64) for name in (
-            "dim", "heads", "kv_heads", "ffn_dim", "encoder_layers", "decoder_layers", "layer_sharing", "vocab_size",
-            "type", "pre_norm", "rms_norm", "activation", "positions", "max_positions",
-        )),
-        ("epsilon", c_double), ("rotary_base", c_double),
-    ]  # fmt: skip
+        *(
+            (name, c_int64)
+            for name in (
+                "dim",
+                "heads",
+                "kv_heads",
+                "ffn_dim",
+                "encoder_layers",
+                "decoder_layers",
+                "layer_sharing",
+                "vocab_size",
+                "type",
+                "pre_norm",
+                "rms_norm",
+                "activation",
+                "positions",
+                "max_positions",
+            )
+        ),
+        ("epsilon", c_double),
+        ("rotary_base", c_double),
+    ]
 
 
 class _Request(ctypes.Structure):
     _fields_ = [
         *((name, c_int64) for name in ("k", "num_banned", "num_gathered")),
-        *((name, c_void_p) for name in (
-            "banned_RX", "gather_RP", "log_p_RK", "tokens_RK", "gathered_log_p_RP", "log_p_RV", "attention_RS",
-        )),
-    ]  # fmt: skip
+        *(
+            (name, c_void_p)
+            for name in (
+                "banned_RX",
+                "gather_RP",
+                "log_p_RK",
+                "tokens_RK",
+                "gathered_log_p_RP",
+                "log_p_RV",
+                "attention_RS",
+            )
+        ),
+    ]
 
 
 _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
@@ -114,17 +145,26 @@ class NativeModel:
         learned = weights.get("source_positions.table_ND")
         self.max_positions = None if learned is None else len(learned)
         max_distance = options.get("max_distance", T5_MAX_DISTANCE)
-        arrays = [None if entry is None else _array(entry[0], weights[entry[0]], max_distance) for entry in layout]
-        # Of the maximum distance and the number of learned positions, engine.c reads the one that the model has.
-        packed_config = _packed_config(config, precision, self.vocab_size, self.max_positions or max_distance)
+        arrays = [
+            None if entry is None else _array(entry[0], weights[entry[0]], max_distance)
+            for entry in layout
+        ]
+        # Of the maximum distance and the number of learned positions, engine.c reads the one that
+        # the model has.
+        packed_config = _packed_config(
+            config, precision, self.vocab_size, self.max_positions or max_distance
+        )
         pointers = (c_void_p * len(arrays))(*map(_pointer, arrays))
         self._handle = self.library.model_new(packed_config, pointers)
         self._free_states: list[int] = []
         """States of finished batches, which later batches reuse with their memory."""
         weakref.finalize(self, _free, self.library, self._handle, self._free_states).atexit = False
 
-    def init_search_state(self, sources: Sequence[Sequence[int]], *, track_attention: bool = False) -> NativeState:
-        """Encode sentences, each a list of ids of `encoder_input`, and return the state of the search.
+    def init_search_state(
+        self, sources: Sequence[Sequence[int]], *, track_attention: bool = False
+    ) -> NativeState:
+        """Encode sentences, each a list of ids of `encoder_input`, and return the state of the
+        search.
 
         Raises:
             MemoryError: out of memory.
@@ -142,12 +182,18 @@ class NativeModel:
             handle = self.library.state_new(self._handle)
         state = NativeState(self, handle, lengths_B, track_attention)
         weakref.finalize(state, self._free_states.append, handle)
-        self.library.init_search_state(handle, len(sources), _pointer(lengths_B), _pointer(tokens), track_attention)
+        self.library.init_search_state(
+            handle, len(sources), _pointer(lengths_B), _pointer(tokens), track_attention
+        )
         return state
 
-    def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[TokenScores]:
+    def score(
+        self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
+    ) -> list[TokenScores]:
         """Score a batch of given translations; ids are without start and end tokens."""
-        order = sorted(range(len(targets)), key=lambda i: -len(targets[i]))  # unfinished sentences come first
+        order = sorted(
+            range(len(targets)), key=lambda i: -len(targets[i])
+        )  # unfinished sentences come first
         inputs = [encoder_input(source, self.source_eos) for source in sources]
         state = self.init_search_state(inputs, track_attention=True)
         log_probs: list[list[float]] = [[] for _ in order]
@@ -167,10 +213,14 @@ class NativeModel:
                 attention[i].append(state.attention_RS[row, : len(inputs[i])])
             parents_R = np.arange(rows)
             tokens_R = next_R
-        return [TokenScores(*each) for each in zip(log_probs, map(np.array, attention), strict=True)]
+        return [
+            TokenScores(*each) for each in zip(log_probs, map(np.array, attention), strict=True)
+        ]
 
 
-def _packed_config(config: ModelConfig, precision: str, vocab_size: int, max_positions: int) -> _Config:
+def _packed_config(
+    config: ModelConfig, precision: str, vocab_size: int, max_positions: int
+) -> _Config:
     encoding, options = parse(config.position_encoding)
     return _Config(
         dim=config.dim,
@@ -193,12 +243,18 @@ def _packed_config(config: ModelConfig, precision: str, vocab_size: int, max_pos
 
 
 def _layout(config: ModelConfig, vocab_size: int) -> Iterator[NamedShape | None]:
-    """Yield name and shape of the weights in the order of `model_new`; None: the network does not have this one."""
+    """Yield name and shape of the weights in the order of `model_new`; None: the network does not
+    have this one."""
     embedding_shape = vocab_size, config.dim
-    stacks = ("encoder", "source", config.encoder_layers), ("decoder", "target", config.decoder_layers)
+    stacks = (
+        ("encoder", "source", config.encoder_layers),
+        ("decoder", "target", config.decoder_layers),
+    )
     for stack, side, num_layers in stacks:
         for layer in range(-(-num_layers // config.layer_sharing)):
-            yield from _layer_layout(config, f"{stack}.{layer}", has_cross_attention=stack == "decoder")
+            yield from _layer_layout(
+                config, f"{stack}.{layer}", has_cross_attention=stack == "decoder"
+            )
         yield from _norm_layout(config, f"{stack}_norm", exists=config.norm_position == "pre")
         if not config.tie_embeddings:
             yield f"embeddings.{side}", embedding_shape
@@ -211,17 +267,29 @@ def _layout(config: ModelConfig, vocab_size: int) -> Iterator[NamedShape | None]
     yield ("output_bias_V", (vocab_size,)) if config.output_bias else None
 
 
-def _layer_layout(config: ModelConfig, name: str, *, has_cross_attention: bool) -> Iterator[NamedShape | None]:
+def _layer_layout(
+    config: ModelConfig, name: str, *, has_cross_attention: bool
+) -> Iterator[NamedShape | None]:
     dim = config.dim
     kv = 2 * (config.kv_heads or config.heads) * (dim // config.heads)
     up = 2 * config.ffn_dim if config.activation == "swiglu" else config.ffn_dim
-    shapes = ((dim + kv, dim), (dim, dim), (dim, dim), (kv, dim), (dim, dim), (up, dim), (dim, config.ffn_dim))
+    shapes = (
+        (dim + kv, dim),
+        (dim, dim),
+        (dim, dim),
+        (kv, dim),
+        (dim, dim),
+        (up, dim),
+        (dim, config.ffn_dim),
+    )
     for part, shape in zip(MATRICES, shapes, strict=True):
         exists = has_cross_attention or "cross" not in part
         yield (f"{name}.{part}.weight", shape) if exists else None
         yield (f"{name}.{part}.bias", shape[:1]) if exists else None
     for part in NORM_MODULES:
-        yield from _norm_layout(config, f"{name}.{part}", exists=has_cross_attention or "cross" not in part)
+        yield from _norm_layout(
+            config, f"{name}.{part}", exists=has_cross_attention or "cross" not in part
+        )
 
 
 def _norm_layout(config: ModelConfig, name: str, *, exists: bool) -> Iterator[NamedShape | None]:
@@ -233,7 +301,10 @@ def _norm_layout(config: ModelConfig, name: str, *, exists: bool) -> Iterator[Na
 def _position_layout(config: ModelConfig, side: str) -> NamedShape | None:
     encoding, options = parse(config.position_encoding)
     if encoding == "learned":
-        return f"{side}_positions.table_ND", (options.get("max_positions", LEARNED_POSITIONS), config.dim)
+        return f"{side}_positions.table_ND", (
+            options.get("max_positions", LEARNED_POSITIONS),
+            config.dim,
+        )
     if encoding == "t5":
         return f"{side}_positions.bias_MH", (options.get("num_buckets", T5_BUCKETS), config.heads)
     if encoding == "alibi":
@@ -245,7 +316,9 @@ def _array(name: str, weight: Floats, max_distance: int) -> Floats:
     """Return a weight as the engine reads it; T5 biases per distance instead of per bucket."""
     if name.endswith("_positions.bias_MH"):
         distance_M = np.arange(-max_distance, max_distance + 1)
-        weight = weight[t5_buckets(distance_M, len(weight), max_distance, causal=name.startswith("target"))]
+        weight = weight[
+            t5_buckets(distance_M, len(weight), max_distance, causal=name.startswith("target"))
+        ]
     return np.ascontiguousarray(weight, np.float32)
 
 
@@ -258,7 +331,9 @@ def _free(library: ctypes.CDLL, model: int, states: list[int]) -> None:
 class NativeState:
     """The state of one batch; see `nmt.search.request.State`."""
 
-    def __init__(self, model: NativeModel, handle: int, lengths_B: NDArray[np.int32], track_attention: bool) -> None:
+    def __init__(
+        self, model: NativeModel, handle: int, lengths_B: NDArray[np.int32], track_attention: bool
+    ) -> None:
         self.model = model
         self._handle = handle
         self._track_attention = track_attention
@@ -273,7 +348,8 @@ class NativeState:
         Raises:
             MemoryError: out of memory.
             UsageError: the model has learned no position for this token.
-            ValueError: a token id is not in the vocabulary, a parent does not exist, or an array has another shape.
+            ValueError: a token id is not in the vocabulary, a parent does not exist, or an array
+                has another shape.
         """
         model = self.model
         vocab_size = model.vocab_size
@@ -283,24 +359,42 @@ class NativeState:
         parents_R = _indices(request.parents_R, (rows,), self._num_parents, "parents")
         banned_RX = None
         if request.banned_RX is not None:
-            banned_RX = _integers(request.banned_RX, (rows, -1), "banned token ids")  # compared, not used as indices
+            banned_RX = _integers(
+                request.banned_RX, (rows, -1), "banned token ids"
+            )  # compared, not used as indices
         gather_RP = None
         if request.gather_RP is not None:
             gather_RP = _indices(request.gather_RP, (rows, -1), vocab_size, "token ids to gather")
         if self._track_attention:
             self.attention_RS = np.empty((rows, self._max_tokens), np.float32)
-        result = _new_result(rows, min(request.k, vocab_size), gather_RP, vocab_size if request.all_log_probs else None)
-        outputs = (result.log_p_RK, result.tokens_RK, result.gathered_log_p_RP, result.log_p_RV, self.attention_RS)
+        result = _new_result(
+            rows,
+            min(request.k, vocab_size),
+            gather_RP,
+            vocab_size if request.all_log_probs else None,
+        )
+        outputs = (
+            result.log_p_RK,
+            result.tokens_RK,
+            result.gathered_log_p_RP,
+            result.log_p_RV,
+            self.attention_RS,
+        )
         pointers = map(_pointer, (banned_RX, gather_RP, *outputs))
-        arguments = _Request(result.log_p_RK.shape[1], _width(banned_RX), _width(gather_RP), *pointers)
-        model.library.decode_step(self._handle, rows, _pointer(tokens_R), _pointer(parents_R), arguments)
+        arguments = _Request(
+            result.log_p_RK.shape[1], _width(banned_RX), _width(gather_RP), *pointers
+        )
+        model.library.decode_step(
+            self._handle, rows, _pointer(tokens_R), _pointer(parents_R), arguments
+        )
         self._num_parents = rows
         self._num_steps += 1
         return result
 
 
 def _new_result(rows: int, k: int, gather_RP: Ints | None, vocab_size: int | None) -> StepResult:
-    """Return the arrays that the engine writes; `vocab_size`: None without the log-probabilities of all tokens."""
+    """Return the arrays that the engine writes; `vocab_size`: None without the log-probabilities of
+    all tokens."""
     return StepResult(
         np.empty((rows, k), np.float32),
         np.empty((rows, k), np.int32),
@@ -310,7 +404,8 @@ def _new_result(rows: int, k: int, gather_RP: Ints | None, vocab_size: int | Non
 
 
 class Matrix:
-    """A packed matrix W for y = xWᵀ + b, used to benchmark and test the engine's matrix products."""
+    """A packed matrix W for y = xWᵀ + b, used to benchmark and test the engine's matrix
+    products."""
 
     def __init__(self, weight_OI: Floats, bias_O: Floats | None, precision: str) -> None:
         """Pack the matrix."""
@@ -332,7 +427,8 @@ class Matrix:
 
 
 def supports(config: ModelConfig) -> bool:
-    """Return whether the engine supports this network; PyTorch runs the others, or says why they are invalid."""
+    """Return whether the engine supports this network; PyTorch runs the others, or says why they
+    are invalid."""
     return (
         config.arch == "transformer"
         and config.attention_score == "dot"
@@ -409,7 +505,8 @@ def _compiled_library() -> tuple[ctypes.CDLL | None, str]:
         return loaded, ""
     except subprocess.SubprocessError:
         return _unavailable(f"{command[0]} failed to compile it")
-    # No compiler, a full disk, a file that cannot be written or loaded, no home directory, or a malformed CC.
+    # No compiler, a full disk, a file that cannot be written or loaded, no home directory, or a
+    # malformed CC.
     except (OSError, RuntimeError, ValueError, AttributeError) as error:
         return _unavailable(str(error))
 
@@ -439,7 +536,8 @@ def _width(array_RX: NDArray[Any] | None) -> int:
 
 
 def _indices(array: Ints, shape: tuple[int, ...], limit: int, name: str) -> NDArray[np.int32]:
-    """Return an array as the engine reads it, after checking that the engine can use its numbers as indices.
+    """Return an array as the engine reads it, after checking that the engine can use its numbers as
+    indices.
 
     Args:
         array: integers from 0 to limit - 1.
@@ -451,14 +549,18 @@ def _indices(array: Ints, shape: tuple[int, ...], limit: int, name: str) -> NDAr
         ValueError: the array has another shape or type, or a number is out of range.
     """
     indices = _integers(array, shape, name)
-    # Without a sign, negative numbers are the largest: one maximum takes half the time of a minimum and a maximum.
+    # Without a sign, negative numbers are the largest: one maximum takes half the time of a minimum
+    # and a maximum.
     if array.size and np.ascontiguousarray(array, np.int64).view(np.uint64).max() >= limit:
-        raise ValueError(f"{name} must be between 0 and {limit - 1}, got {array.min()} to {array.max()}")
+        raise ValueError(
+            f"{name} must be between 0 and {limit - 1}, got {array.min()} to {array.max()}"
+        )
     return indices
 
 
 def _integers(array: Ints, shape: tuple[int, ...], name: str) -> NDArray[np.int32]:
-    """Return an array as the engine reads it; the engine does not check shapes. The last axis may be -1, any length.
+    """Return an array as the engine reads it; the engine does not check shapes. The last axis may
+    be -1, any length.
 
     Raises:
         ValueError: the array has another shape or type.
@@ -466,7 +568,9 @@ def _integers(array: Ints, shape: tuple[int, ...], name: str) -> NDArray[np.int3
     if shape[-1] == -1:
         shape = (*shape[:-1], *array.shape[-1:])
     if array.shape != shape or array.dtype.kind not in "iu":
-        raise ValueError(f"{name} must be integers of shape {shape}, got {array.dtype} of shape {array.shape}")
+        raise ValueError(
+            f"{name} must be integers of shape {shape}, got {array.dtype} of shape {array.shape}"
+        )
     return np.ascontiguousarray(array, np.int32)
 
 

@@ -1,7 +1,8 @@
-"""Search and scoring with PyTorch networks: on a GPU, and on a CPU where the native engine cannot run.
+"""Search and scoring with PyTorch networks: on a GPU, and on a CPU where the native engine cannot
+run.
 
-Shape suffixes: B sentences, S source tokens, R rows, T target tokens, K best tokens, P gathered tokens, X banned
-tokens, V vocabulary, N target positions without padding.
+Shape suffixes: B sentences, S source tokens, R rows, T target tokens, K best tokens, P gathered
+tokens, X banned tokens, V vocabulary, N target positions without padding.
 """
 
 from __future__ import annotations
@@ -24,31 +25,46 @@ from nmt.model.transformer import Transformer
 from nmt.search.request import Floats, Ints, StepRequest, StepResult
 
 MIN_RUNNING = 0.75
-"""Fraction of the sentences in the state of a search on a GPU below which finished ones are dropped. Dropping them
-copies the keys and values of all others, and changes the shapes of all kernels."""
+"""Fraction of the sentences in the state of a search on a GPU below which finished ones are
+dropped. Dropping them copies the keys and values of all others, and changes the shapes of all
+kernels."""
 
 TOKEN_BLOCK = 64
 """Number of tokens whose maximum is computed to find the best ones."""
 
 
 class TorchModel:
-    """One network, or an ensemble that averages the token probabilities of networks with the same vocabulary."""
+    """One network, or an ensemble that averages the token probabilities of networks with the same
+    vocabulary."""
 
     def __init__(self, networks: Sequence[Seq2Seq], dtype: torch.dtype | None = None) -> None:
         """Copy the networks and convert the copies to `dtype`; None: use the networks as they are.
 
         Recurrent networks always compute in float32.
         """
-        self.networks = [network if dtype is None else _cast(network, dtype) for network in networks]
+        self.networks = [
+            network if dtype is None else _cast(network, dtype) for network in networks
+        ]
         self.device = self.networks[0].output_weight_VD.device
-        self.graphs = CUDAGraphs() if self.device.type == "cuda" and all(n.supports_graphs for n in networks) else None
-        self.max_positions = min((n.max_positions for n in self.networks if n.max_positions), default=None)
+        self.graphs = (
+            CUDAGraphs()
+            if self.device.type == "cuda" and all(n.supports_graphs for n in networks)
+            else None
+        )
+        self.max_positions = min(
+            (n.max_positions for n in self.networks if n.max_positions), default=None
+        )
 
     @torch.inference_mode()
     @fused_kernels()
-    def init_search_state(self, sources: Sequence[Sequence[int]], *, track_attention: bool = False) -> TorchState:
+    def init_search_state(
+        self, sources: Sequence[Sequence[int]], *, track_attention: bool = False
+    ) -> TorchState:
         """Encode source sentences and return the initial state of a search."""
-        src_BS, mask_BS = self.transfer(pad_rows(sources)), self.transfer(token_mask(map(len, sources)))
+        src_BS, mask_BS = (
+            self.transfer(pad_rows(sources)),
+            self.transfer(token_mask(map(len, sources))),
+        )
         states = [network.encode_and_init_state(src_BS, mask_BS) for network in self.networks]
         if track_attention:
             for state in states:
@@ -57,10 +73,14 @@ class TorchModel:
 
     @torch.inference_mode()
     @fused_kernels()
-    def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[TokenScores]:
+    def score(
+        self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
+    ) -> list[TokenScores]:
         """Score a batch of given translations in one forward pass per network."""
         source_eos = self.networks[0].config.source_eos
-        batch = collate(list(zip(sources, targets, strict=True)), source_eos=source_eos).map(self.transfer)
+        batch = collate(list(zip(sources, targets, strict=True)), source_eos=source_eos).map(
+            self.transfer
+        )
         log_probs_N, attention_BTS = [], []
         for network in self.networks:
             memory = network.encode(batch.src_BS, batch.src_mask_BS)
@@ -77,14 +97,21 @@ class TorchModel:
         for source, target, attention_TS in zip(sources, targets, mean_attention_BTS, strict=True):
             end = start + len(target) + 1
             scores.append(
-                TokenScores(log_prob_N[start:end], attention_TS[: len(target) + 1, : len(source) + source_eos])
+                TokenScores(
+                    log_prob_N[start:end],
+                    attention_TS[: len(target) + 1, : len(source) + source_eos],
+                )
             )
             start = end
         return scores
 
     def transfer(self, tensor: Tensor) -> Tensor:
         """Return a tensor of the CPU on the model's device, without waiting for a GPU."""
-        return tensor.pin_memory().to(self.device, non_blocking=True) if self.device.type == "cuda" else tensor
+        return (
+            tensor.pin_memory().to(self.device, non_blocking=True)
+            if self.device.type == "cuda"
+            else tensor
+        )
 
 
 class TorchState:
@@ -97,7 +124,8 @@ class TorchState:
         self.source_R: Ints | None = None
         """Source index of each row; None before the first step."""
         self.source_B: Ints = np.arange(num_sources)
-        """Indices of the sources that the networks' states contain, in their order; some may have finished."""
+        """Indices of the sources that the networks' states contain, in their order; some may have
+        finished."""
         self.row_R: Ints = np.arange(num_sources)
         """Row of the networks' states for each row of the search."""
         self.num_rows = num_sources
@@ -114,7 +142,9 @@ class TorchState:
         self._reorder(request.parents_R)
         tokens_R = self._rows(request.tokens_R)
         log_p_RV = self._log_probs(tokens_R)
-        attention = [s.cross_attention_RTS[:, -1] for s in self.states if s.cross_attention_RTS is not None]
+        attention = [
+            s.cross_attention_RTS[:, -1] for s in self.states if s.cross_attention_RTS is not None
+        ]
         attention_RS = to_host(torch.stack(attention).mean(0).float()) if attention else None
         gathered_log_p_RP = log_p_RV[:, :0]
         if request.gather_RP is not None:
@@ -122,13 +152,19 @@ class TorchState:
         all_log_p_RV = to_host(log_p_RV) if request.all_log_probs else None
         if request.banned_RX is not None:
             row, column = (request.banned_RX >= 0).nonzero()
-            log_p_RV[self._tensor(self.row_R[row]), self._tensor(request.banned_RX[row, column])] = -torch.inf
+            log_p_RV[
+                self._tensor(self.row_R[row]), self._tensor(request.banned_RX[row, column])
+            ] = -torch.inf
         # At least one, because a copy without elements would not wait for the others.
         log_p_RK, tokens_RK = top_tokens(log_p_RV, min(max(request.k, 1), log_p_RV.shape[1]))
-        packed = torch.cat([tokens_RK.int(), log_p_RK.view(torch.int32), gathered_log_p_RP.view(torch.int32)], 1)
+        packed = torch.cat(
+            [tokens_RK.int(), log_p_RK.view(torch.int32), gathered_log_p_RP.view(torch.int32)], 1
+        )
         packed_R = packed.cpu().numpy()[self.row_R]  # waits for all transfers
         self.attention_RS = None if attention_RS is None else attention_RS.numpy()[self.row_R]
-        ids_RK, log_p_bits_RK, gathered_bits_RP = np.split(packed_R, (log_p_RK.shape[1], 2 * log_p_RK.shape[1]), 1)
+        ids_RK, log_p_bits_RK, gathered_bits_RP = np.split(
+            packed_R, (log_p_RK.shape[1], 2 * log_p_RK.shape[1]), 1
+        )
         return StepResult(
             log_p_bits_RK[:, : request.k].view(np.float32).copy(),
             ids_RK[:, : request.k].astype(np.int64),
@@ -137,7 +173,8 @@ class TorchState:
         )
 
     def _log_probs(self, tokens_R: Tensor) -> Tensor:
-        """Read one more token per row and return log-probabilities [R, V], which the next call may overwrite.
+        """Read one more token per row and return log-probabilities [R, V], which the next call may
+        overwrite.
 
         The second of several steps with equal shapes on a GPU, and all after it, are a CUDA graph.
         """
@@ -151,7 +188,8 @@ class TorchState:
             not self._graph
             and self._may_capture
             and self._last_shape == (self.num_rows, caches[0].capacity)
-            and caches[0].capacity <= (self.model.max_positions or math.inf)  # a graph could not raise an error
+            and caches[0].capacity
+            <= (self.model.max_positions or math.inf)  # a graph could not raise an error
         ):
             self._graph = graphs.capture(self._launch, tokens_R, caches)
             self._may_capture = self._graph is not None
@@ -161,7 +199,9 @@ class TorchState:
 
     def _launch(self, tokens_R: Tensor) -> Tensor:
         networks = zip(self.model.networks, self.states, strict=True)
-        return mean_log_prob([network.next_log_probs(tokens_R, state) for network, state in networks])
+        return mean_log_prob(
+            [network.next_log_probs(tokens_R, state) for network, state in networks]
+        )
 
     def _close_graph(self) -> None:
         """Allow the caches to change their shapes."""
@@ -177,7 +217,9 @@ class TorchState:
         is_first, source_R = self.source_R is None, parents_R
         if self.source_R is not None:
             source_R = self.source_R[parents_R]
-        running_B = source_R[np.sort(np.unique(source_R, return_index=True)[1])]  # in the order of their rows
+        running_B = source_R[
+            np.sort(np.unique(source_R, return_index=True)[1])
+        ]  # in the order of their rows
         order_B = np.argsort(self.source_B)
         index_B = order_B[np.searchsorted(self.source_B, running_B, sorter=order_B)]
         width = len(parents_R) // len(running_B)
@@ -188,7 +230,8 @@ class TorchState:
             parents[new_row_R] = self.row_R[parents_R]
             self.row_R = new_row_R
         else:
-            # Before the first step, the states have one row per sentence, which becomes `width` rows.
+            # Before the first step, the states have one row per sentence, which becomes `width`
+            # rows.
             parents = running_B if is_first else self.row_R[parents_R]
             self.row_R = np.arange(len(parents_R))
             if not np.array_equal(running_B, self.source_B):
@@ -210,7 +253,8 @@ class TorchState:
         )
 
     def _rows(self, values_R: Ints) -> Tensor:
-        """Return a value for each row of the networks' states; those of finished sentences do not matter."""
+        """Return a value for each row of the networks' states; those of finished sentences do not
+        matter."""
         if len(values_R) < self.num_rows:
             given_R, values_R = values_R, np.zeros((self.num_rows, *values_R.shape[1:]), np.int64)
             values_R[self.row_R] = given_R
@@ -223,7 +267,8 @@ class TorchState:
 def top_tokens(log_p_RV: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """Return the log-probabilities and the ids of the k best tokens of each row, best first.
 
-    The best k tokens are in the k blocks with the best maxima. `topk` of all tokens takes a GPU several times as long.
+    The best k tokens are in the k blocks with the best maxima. `topk` of all tokens takes a GPU
+    several times as long.
     """
     if k == 1:
         log_p_R1, tokens_R1 = log_p_RV.max(1, keepdim=True)
@@ -253,6 +298,8 @@ def mean_log_prob(log_probs: Sequence[Tensor]) -> Tensor:
 
 
 def _cast(network: Seq2Seq, dtype: torch.dtype) -> Seq2Seq:
-    converted = copy.deepcopy(network).to(dtype if isinstance(network, Transformer) else torch.float32)
+    converted = copy.deepcopy(network).to(
+        dtype if isinstance(network, Transformer) else torch.float32
+    )
     converted.compute_dtype = None
     return converted.eval().requires_grad_(False)

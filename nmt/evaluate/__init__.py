@@ -1,1 +1,2 @@
-"""Test sets, metrics, evaluation reports, the comparison of systems, and the calibration of confidences."""
+"""Test sets, metrics, evaluation reports, the comparison of systems, and the calibration of
+confidences."""

@@ -1,8 +1,10 @@
-"""Calibrates the confidence of a model: fits it to the quality of translations, and measures how reliable it is.
+"""Calibrates the confidence of a model: fits it to the quality of translations, and measures how
+reliable it is.
 
-The target is the quality of a translation between 0 and 1, such as its sentence chrF2 divided by 100, and not whether
-it exceeds a threshold: a graded target needs fewer sentences, and works for weak and strong models alike. The fit is a
-fractional logistic regression (Papke and Wooldridge 1996), whose predictions are expected values.
+The target is the quality of a translation between 0 and 1, such as its sentence chrF2 divided by
+100, and not whether it exceeds a threshold: a graded target needs fewer sentences, and works for
+weak and strong models alike. The fit is a fractional logistic regression (Papke and Wooldridge
+1996), whose predictions are expected values.
 
 Shape suffixes: N sentences, F features, D features and a constant.
 """
@@ -55,15 +57,20 @@ class QualityMetric:
     """Returns the quality of each translation from sources, translations and reference streams."""
 
 
-CHRF = QualityMetric("chrF2", lambda _, texts, references: [each / 100 for each in sentence_chrf(texts, references)])
+CHRF = QualityMetric(
+    "chrF2", lambda _, texts, references: [each / 100 for each in sentence_chrf(texts, references)]
+)
 """Sentence chrF2, divided by 100."""
 
 
 def comet_quality(name: str) -> QualityMetric:
-    """Return the COMET model `name`, with scores limited to the range from 0 to 1; see `metrics.comet_segments`."""
+    """Return the COMET model `name`, with scores limited to the range from 0 to 1; see
+    `metrics.comet_segments`."""
     segments = comet_segments(name)
 
-    def score(sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> list[float]:
+    def score(
+        sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[Sequence[str]]
+    ) -> list[float]:
         return [min(1.0, max(0.0, each)) for each in segments(sources, hypotheses, references[0])]
 
     return QualityMetric(f"COMET ({name})", score)
@@ -101,26 +108,32 @@ class Reliability:
     kendall: float
     """Kendall's tau-b."""
     calibration_error: float
-    """Expected calibration error: mean distance between the mean confidence and the mean quality of a bin, weighted by
-    the number of sentences."""
+    """Expected calibration error: mean distance between the mean confidence and the mean quality of
+    a bin, weighted by the number of sentences."""
     bins: list[Bin]
     """Bins of equal size, from the lowest to the highest confidence."""
 
 
 def observe(
-    translator: Translator, test: TestSet, search: str, metric: QualityMetric, deadline: float | None = None
+    translator: Translator,
+    test: TestSet,
+    search: str,
+    metric: QualityMetric,
+    deadline: float | None = None,
 ) -> Observations:
     """Translate a test set and return features and quality of the translations.
 
-    Blank lines, lines that the translator splits, and lines with protected spans, such as addresses, are left out. No
-    further sentences are translated after `deadline`, a value of `time.monotonic()`.
+    Blank lines, lines that the translator splits, and lines with protected spans, such as
+    addresses, are left out. No further sentences are translated after `deadline`, a value of
+    `time.monotonic()`.
     """
     algorithm = parse_search(search)
     split = translator.segmenter.split(list(map(Line, test.sources)))
     sources = {
         i: segments[0].source
         for i, segments in enumerate(split)
-        if len(segments) == 1 and not any(span.is_opaque for span in protected_spans(test.sources[i]))
+        if len(segments) == 1
+        and not any(span.is_opaque for span in protected_spans(test.sources[i]))
     }
     rows: list[list[float]] = []
     texts: list[str] = []
@@ -129,14 +142,19 @@ def observe(
             if deadline is not None and time.monotonic() >= deadline:
                 break
             n_best = translator.engine.search([sources[i] for i in chunk], algorithm, bar.update)
-            best, ids = [hypotheses[0].ids for hypotheses in n_best], [sources[i].ids for i in chunk]
+            best, ids = (
+                [hypotheses[0].ids for hypotheses in n_best],
+                [sources[i].ids for i in chunk],
+            )
             scores = translator.engine.score(ids, best)
             rows += [features(len(source), each) for source, each in zip(ids, scores, strict=True)]
             texts += translator.tokenizer.decode_batch(best)
     used = list(sources)[: len(texts)]
     lines, *references = ([stream[i] for i in used] for stream in (test.sources, *test.references))
     quality = metric.score(lines, texts, references) if texts else []
-    return Observations(np.array(rows).reshape(-1, len(FEATURE_SIGNS)), np.array(quality, np.float64))
+    return Observations(
+        np.array(rows).reshape(-1, len(FEATURE_SIGNS)), np.array(quality, np.float64)
+    )
 
 
 def calibrate(
@@ -146,7 +164,8 @@ def calibrate(
     metric: QualityMetric = CHRF,
     deadline: float | None = None,
 ) -> tuple[Calibration, Reliability]:
-    """Fit the confidence of a model, not an ensemble or an export, and measure its reliability by cross-validation.
+    """Fit the confidence of a model, not an ensemble or an export, and measure its reliability by
+    cross-validation.
 
     The model must not have been trained on the development set. `deadline`: see `observe`.
 
@@ -159,32 +178,44 @@ def calibrate(
     count = len(observations.quality_N)
     if count < MIN_SENTENCES:
         if deadline is not None and time.monotonic() >= deadline:
-            raise DataError(f"only {count} sentences could be translated within the time limit", "increase it")
+            raise DataError(
+                f"only {count} sentences could be translated within the time limit", "increase it"
+            )
         raise _too_few_error(development, count)
     fitted = fit(observations)
-    held_out = reliability(f"{development.name}, cross-validation", cross_validate(observations), observations)
+    held_out = reliability(
+        f"{development.name}, cross-validation", cross_validate(observations), observations
+    )
     scale = "divided by 100" if metric is CHRF else "between 0 and 1"
     calibration = Calibration(
-        bias=fitted.bias, log_length_ratio=fitted.log_length_ratio, features=fitted.features,
-        definition=f"expected sentence {metric.name} of the translation, {scale}", metric=metric.name,
-        checkpoint=translator.checkpoint.name, weights=read_meta(translator.checkpoint)["sha256"][WEIGHTS],
-        search=search, data=development.name, sentences=count,
+        bias=fitted.bias,
+        log_length_ratio=fitted.log_length_ratio,
+        features=fitted.features,
+        definition=f"expected sentence {metric.name} of the translation, {scale}",
+        metric=metric.name,
+        checkpoint=translator.checkpoint.name,
+        weights=read_meta(translator.checkpoint)["sha256"][WEIGHTS],
+        search=search,
+        data=development.name,
+        sentences=count,
         held_out={name: round(getattr(held_out, name), DECIMALS) for name in HELD_OUT_SCORES},
-    )  # fmt: skip
+    )
     return calibration, held_out
 
 
 def _too_few_error(development: TestSet, count: int) -> DataError:
     return DataError(
         f"{development.name} has {count} sentences to calibrate on, fewer than {MIN_SENTENCES}",
-        "use a larger development set; blank lines, split lines and lines with protected spans do not count",
+        "use a larger development set; blank lines, split lines and lines with protected spans do"
+        " not count",
     )
 
 
 def fit(observations: Observations) -> ConfidenceModel:
     """Fit a confidence model; deterministic.
 
-    A weight against the direction of its feature (`FEATURE_SIGNS`) is set to zero and the others are fitted again.
+    A weight against the direction of its feature (`FEATURE_SIGNS`) is set to zero and the others
+    are fitted again.
     """
     features_NF, quality_N = observations.features_NF, observations.quality_N
     log_length_ratio = float(np.median(features_NF[:, LENGTH_RATIO]))
@@ -205,9 +236,10 @@ def fit(observations: Observations) -> ConfidenceModel:
     weight_F[used] = direction_F[used] * weights
     table_F3 = np.column_stack((mean_F, std_F, weight_F)).round(DECIMALS).tolist()
     return ConfidenceModel(
-        round(bias, DECIMALS), round(log_length_ratio, DECIMALS),
+        round(bias, DECIMALS),
+        round(log_length_ratio, DECIMALS),
         {name: Feature(*row) for name, row in zip(FEATURE_SIGNS, table_F3, strict=True)},
-    )  # fmt: skip
+    )
 
 
 def _logistic_regression(features_NF: Array, target_N: Array) -> list[float]:
@@ -218,7 +250,10 @@ def _logistic_regression(features_NF: Array, target_N: Array) -> list[float]:
 
     def loss(weight_D: Array) -> float:
         logit_N = inputs_ND @ weight_D
-        return float((np.logaddexp(0, logit_N) - target_N * logit_N).sum() + (penalty_D * weight_D**2).sum() / 2)
+        return float(
+            (np.logaddexp(0, logit_N) - target_N * logit_N).sum()
+            + (penalty_D * weight_D**2).sum() / 2
+        )
 
     weight_D = np.zeros(inputs_ND.shape[1])
     for _ in range(NEWTON_STEPS):
@@ -243,7 +278,9 @@ def cross_validate(observations: Observations) -> Array:
     for fold in np.array_split(np.arange(len(confidence_N)), FOLDS):
         is_training_N = np.ones(len(confidence_N), bool)
         is_training_N[fold] = False
-        training = Observations(observations.features_NF[is_training_N], observations.quality_N[is_training_N])
+        training = Observations(
+            observations.features_NF[is_training_N], observations.quality_N[is_training_N]
+        )
         confidence_N[fold] = fit(training).predict(observations.features_NF[fold])
     return confidence_N
 
@@ -254,21 +291,36 @@ def reliability(test: str, confidence_N: Array, observations: Observations) -> R
     order = np.argsort(confidence_N, kind="stable")
     bins = [
         Bin(
-            len(part), float(confidence_N[part].min()), float(confidence_N[part].max()),
-            float(confidence_N[part].mean()), float(quality_N[part].mean()),
+            len(part),
+            float(confidence_N[part].min()),
+            float(confidence_N[part].max()),
+            float(confidence_N[part].mean()),
+            float(quality_N[part].mean()),
         )
         for part in np.array_split(order, min(BINS, len(order)))
-    ]  # fmt: skip
-    error = sum(each.sentences * abs(each.mean_confidence - each.mean_quality) for each in bins) / len(order)
+    ]
+    error = sum(
+        each.sentences * abs(each.mean_confidence - each.mean_quality) for each in bins
+    ) / len(order)
     return Reliability(
-        test, len(order), float(confidence_N.mean()), float(quality_N.mean()),
-        _pearson(confidence_N, quality_N), _pearson(_ranks(confidence_N), _ranks(quality_N)),
-        _kendall(confidence_N, quality_N), float(error), bins,
-    )  # fmt: skip
+        test,
+        len(order),
+        float(confidence_N.mean()),
+        float(quality_N.mean()),
+        _pearson(confidence_N, quality_N),
+        _pearson(_ranks(confidence_N), _ranks(quality_N)),
+        _kendall(confidence_N, quality_N),
+        float(error),
+        bins,
+    )
 
 
 def measure_reliability(
-    translator: Translator, calibration: Calibration, test: TestSet, search: str, metric: QualityMetric
+    translator: Translator,
+    calibration: Calibration,
+    test: TestSet,
+    search: str,
+    metric: QualityMetric,
 ) -> Reliability:
     """Measure the reliability of a calibration on a test set.
 
@@ -283,7 +335,9 @@ def measure_reliability(
         )
     observations = observe(translator, test, search, metric)
     if not len(observations.quality_N):
-        raise DataError(f"{test.name} has only lines that are blank, split or protected", "use another test set")
+        raise DataError(
+            f"{test.name} has only lines that are blank, split or protected", "use another test set"
+        )
     return reliability(test.name, calibration.predict(observations.features_NF), observations)
 
 

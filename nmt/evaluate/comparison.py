@@ -1,7 +1,8 @@
 """Comparison of two systems on one test set.
 
-sacreBLEU tests significance: paired bootstrap resampling (Koehn 2004) and paired approximate randomization (Riezler and
-Maxwell 2005). Sentences are compared with chrF (Popović 2015), because BLEU is not meaningful for single sentences.
+sacreBLEU tests significance: paired bootstrap resampling (Koehn 2004) and paired approximate
+randomization (Riezler and Maxwell 2005). Sentences are compared with chrF (Popović 2015), because
+BLEU is not meaningful for single sentences.
 """
 
 from __future__ import annotations
@@ -14,7 +15,13 @@ from typing import Any
 
 from nmt.core.console import progress
 from nmt.core.errors import DataError, UsageError
-from nmt.evaluate.metrics import LOWER_IS_BETTER, MAX_RESAMPLED_LINES, SACREBLEU_METRICS, chrf, sentence_chrf
+from nmt.evaluate.metrics import (
+    LOWER_IS_BETTER,
+    MAX_RESAMPLED_LINES,
+    SACREBLEU_METRICS,
+    chrf,
+    sentence_chrf,
+)
 from nmt.evaluate.test_sets import TestSet
 from nmt.text.normalization import words, words_without_punctuation
 
@@ -61,7 +68,8 @@ class MetricResult:
 
 @dataclass(frozen=True)
 class Bucket:
-    """Corpus chrF of both systems on a group of sentences, and their numbers of sentence-level wins."""
+    """Corpus chrF of both systems on a group of sentences, and their numbers of sentence-level
+    wins."""
 
     name: str
     sentences: int
@@ -100,7 +108,8 @@ class Comparison:
     """Sentences with the largest gains of the second system, then those with its largest losses."""
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the comparison as JSON data. `better` is 0 for the first system, 1 for the second, -1 for neither."""
+        """Return the comparison as JSON data. `better` is 0 for the first system, 1 for the second,
+        -1 for neither."""
         data = asdict(self)
         for entry, metric in zip(data["metrics"], self.metrics, strict=True):
             entry["better"] = metric.better
@@ -130,7 +139,8 @@ def compare(
         second: the system to compare with the baseline.
         test: sources and references.
         metrics: metrics to test: bleu, chrf, ter.
-        resamples: number of bootstrap resamples. Like sacreBLEU, the randomization test uses ten times as many trials.
+        resamples: number of bootstrap resamples. Like sacreBLEU, the randomization test uses ten
+            times as many trials.
         num_examples: number of sentences to list in each direction.
         counts: frequency of each source word in the training data.
 
@@ -140,14 +150,22 @@ def compare(
     """
     for system in (first, second):
         if len(system.hypotheses) != len(test.sources):
-            lines = f"{system.name} has {len(system.hypotheses):,} lines and {test.name} {len(test.sources):,}"
-            raise DataError(lines, "each line must be the translation of the source line with the same number")
+            lines = (
+                f"{system.name} has {len(system.hypotheses):,} lines and {test.name}"
+                f" {len(test.sources):,}"
+            )
+            raise DataError(
+                lines, "each line must be the translation of the source line with the same number"
+            )
     check_resamples(resamples, test)
     scores = [sentence_chrf(system.hypotheses, test.references) for system in (first, second)]
 
     def bucket(name: str, indices: Sequence[int]) -> Bucket:
         references = [[stream[i] for i in indices] for stream in test.references]
-        chrf_scores = [chrf([system.hypotheses[i] for i in indices], references).value for system in (first, second)]
+        chrf_scores = [
+            chrf([system.hypotheses[i] for i in indices], references).value
+            for system in (first, second)
+        ]
         wins = [sum(scores[a][i] > scores[b][i] for i in indices) for a, b in ((0, 1), (1, 0))]
         return Bucket(name, len(indices), chrf_scores[0], chrf_scores[1], wins[0], wins[1])
 
@@ -156,25 +174,34 @@ def compare(
     by_rarity: dict[str, list[int]] = {}
     if counts is not None:
         rarest = (
-            min((counts[word] for word in words_without_punctuation(source)), default=0) for source in test.sources
+            min((counts[word] for word in words_without_punctuation(source)), default=0)
+            for source in test.sources
         )
         by_rarity = _group(rarest, COUNT_LIMITS, "times")
     order = sorted(range(len(sources)), key=lambda i: scores[0][i] - scores[1][i])
     examples = [i for i in order[:num_examples] if scores[1][i] > scores[0][i]]
     examples += [i for i in order[::-1][:num_examples] if scores[1][i] < scores[0][i]]
     return Comparison(
-        test.name, first.name, second.name, significance(first, second, test, metrics, resamples),
+        test.name,
+        first.name,
+        second.name,
+        significance(first, second, test, metrics, resamples),
         bucket("all", range(len(sources))),
         [bucket(name, indices) for name, indices in by_length.items()],
         [bucket(name, indices) for name, indices in by_rarity.items()],
         [
             Difference(
-                i + 1, test.sources[i], [stream[i] for stream in test.references], first.hypotheses[i],
-                second.hypotheses[i], scores[0][i], scores[1][i],
+                i + 1,
+                test.sources[i],
+                [stream[i] for stream in test.references],
+                first.hypotheses[i],
+                second.hypotheses[i],
+                scores[0][i],
+                scores[1][i],
             )
             for i in examples
         ],
-    )  # fmt: skip
+    )
 
 
 def check_resamples(resamples: int, test: TestSet) -> None:
@@ -206,26 +233,40 @@ def _group(values: Iterable[int], limits: Sequence[int], unit: str) -> dict[str,
 def significance(
     first: System, second: System, test: TestSet, names: Sequence[str], resamples: int
 ) -> list[MetricResult]:
-    """Score two systems and test the significance of the differences; see `compare` for the arguments."""
+    """Score two systems and test the significance of the differences; see `compare` for the
+    arguments."""
     from sacrebleu.significance import PairedTest
 
     references = [list(stream) for stream in test.references]
-    systems: list[tuple[str, Sequence[str]]] = [("A", list(first.hypotheses)), ("B", list(second.hypotheses))]
+    systems: list[tuple[str, Sequence[str]]] = [
+        ("A", list(first.hypotheses)),
+        ("B", list(second.hypotheses)),
+    ]
     results = []
     with progress(2 * len(names), "testing significance", " tests") as bar:
         for name in names:
             tests: list[Any] = []
             for test_type, n_samples in (("bs", resamples), ("ar", 10 * resamples)):
                 metric = {name: SACREBLEU_METRICS[name]()}
-                tests.append(PairedTest(systems, metric, references, test_type=test_type, n_samples=n_samples)())
+                tests.append(
+                    PairedTest(
+                        systems, metric, references, test_type=test_type, n_samples=n_samples
+                    )()
+                )
                 bar.update()
             ((label, signature),) = tests[0][0].items()
             (a, b), (_, randomized) = (scores[label] for _, scores in tests)
-            # Exchanging all or none of the sentences that count gives the observed difference again. sacreBLEU counts
-            # only larger ones, so its p-value approaches 0 if few sentences count.
-            statistics = [SACREBLEU_METRICS[name]()._extract_corpus_statistics(s, references) for _, s in systems]
+            # Exchanging all or none of the sentences that count gives the observed difference
+            # again. sacreBLEU counts only larger ones, so its p-value approaches 0 if few sentences
+            # count.
+            statistics = [
+                SACREBLEU_METRICS[name]()._extract_corpus_statistics(s, references)
+                for _, s in systems
+            ]
             num_different = sum(one != other for one, other in zip(*statistics, strict=True))
-            randomization_p: float = min(1.0, float(randomized.p_value) + 2.0 ** (1 - num_different))
+            randomization_p: float = min(
+                1.0, float(randomized.p_value) + 2.0 ** (1 - num_different)
+            )
             p_values = (1.0, 1.0) if a.score == b.score else (float(b.p_value), randomization_p)
             scores = (float(a.score), float(b.score), float(a.ci), float(b.ci))
             results.append(MetricResult(label, *scores, *p_values, str(signature)))

@@ -34,7 +34,11 @@ class Evaluation:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the evaluation as JSON data."""
-        return {"test": self.test, "lines": self.lines, "scores": [asdict(score) for score in self.scores]}
+        return {
+            "test": self.test,
+            "lines": self.lines,
+            "scores": [asdict(score) for score in self.scores],
+        }
 
 
 def translate_test_set(translator: Translator, test: TestSet, search: str) -> list[str]:
@@ -55,7 +59,8 @@ def evaluate(
     comet: str = "",
     models: Sequence[Path] = (),
 ) -> Evaluation:
-    """Translate and score a test set, and write `TEST.hyp` and `TEST.json` to the directory `output`.
+    """Translate and score a test set, and write `TEST.hyp` and `TEST.json` to the directory
+    `output`.
 
     Args:
         translator: the model.
@@ -96,7 +101,8 @@ def evaluate(
         write_text(output / f"{stem}.json", json.dumps(report, indent=2, ensure_ascii=False) + "\n")
     except OSError as error:
         raise NMTError(
-            f"cannot write to {output}: {error.strerror}", file_hint(error, "choose another directory with --output")
+            f"cannot write to {output}: {error.strerror}",
+            file_hint(error, "choose another directory with --output"),
         ) from None
     log(f"wrote hypotheses and report to {output / stem}.hyp and .json")
     return Evaluation(test.name, len(hypotheses), scores, output / f"{stem}.json")

@@ -17,7 +17,8 @@ from nmt.core.errors import UsageError
 from nmt.core.runtime import require_package
 
 MAX_RESAMPLED_LINES = 20_000_000
-"""Maximum resamples times lines for a confidence interval. sacreBLEU keeps about 70 bytes for each in memory."""
+"""Maximum resamples times lines for a confidence interval. sacreBLEU keeps about 70 bytes for each
+in memory."""
 References = Sequence[Sequence[str]]
 """One or more reference streams of equal length."""
 
@@ -38,7 +39,8 @@ class Score:
 
 
 Metric = Callable[..., Score]
-"""Scores hypotheses against `References`, with a confidence interval for several lines if `resamples` > 1."""
+"""Scores hypotheses against `References`, with a confidence interval for several lines if
+`resamples` > 1."""
 
 
 def bleu(hypotheses: Sequence[str], references: References, *, resamples: int = 0) -> Score:
@@ -59,13 +61,19 @@ def ter(hypotheses: Sequence[str], references: References, *, resamples: int = 0
 def sentence_chrf(hypotheses: Sequence[str], references: References) -> list[float]:
     """Return the chrF2 of each hypothesis, from 0 to 100."""
     metric, streams = CHRF(), zip(*references, strict=True)
-    return [metric.sentence_score(text, list(refs)).score for text, refs in zip(hypotheses, streams, strict=True)]
+    return [
+        metric.sentence_score(text, list(refs)).score
+        for text, refs in zip(hypotheses, streams, strict=True)
+    ]
 
 
 def sentence_bleu(hypotheses: Sequence[str], references: References) -> list[float]:
     """Return the smoothed BLEU of each hypothesis, from 0 to 100."""
     metric, streams = BLEU(effective_order=True), zip(*references, strict=True)
-    return [metric.sentence_score(text, list(refs)).score for text, refs in zip(hypotheses, streams, strict=True)]
+    return [
+        metric.sentence_score(text, list(refs)).score
+        for text, refs in zip(hypotheses, streams, strict=True)
+    ]
 
 
 LOWER_IS_BETTER = {"TER"}
@@ -77,13 +85,24 @@ SACREBLEU_METRICS = {"bleu": BLEU, "chrf": CHRF, "ter": TER}
 METRICS: Mapping[str, Metric] = {"bleu": bleu, "chrf": chrf, "ter": ter}
 
 
-def _score(name: str, metric: SacreMetric, hypotheses: Sequence[str], references: References, resamples: int) -> Score:
+def _score(
+    name: str,
+    metric: SacreMetric,
+    hypotheses: Sequence[str],
+    references: References,
+    resamples: int,
+) -> Score:
     if resamples * len(hypotheses) > MAX_RESAMPLED_LINES:
-        log(f"{name}: no confidence interval, because {len(hypotheses):,} lines need too much memory")
+        log(
+            f"{name}: no confidence interval, because {len(hypotheses):,} lines need too much"
+            " memory"
+        )
         resamples = 0
     streams = [list(stream) for stream in references]
     if resamples > 1 and len(hypotheses) > 1:
-        test = PairedTest([(name, list(hypotheses))], {name: metric}, streams, test_type="bs", n_samples=resamples)
+        test = PairedTest(
+            [(name, list(hypotheses))], {name: metric}, streams, test_type="bs", n_samples=resamples
+        )
         signatures, results = test()
         result: Any = results[name][0]  # unlike corpus_score, it averages Python and NumPy floats
         return Score(name, float(result.score), str(signatures[name]), float(result.ci))
@@ -92,11 +111,13 @@ def _score(name: str, metric: SacreMetric, hypotheses: Sequence[str], references
 
 
 CometSegments = Callable[[Sequence[str], Sequence[str], Sequence[str]], list[float]]
-"""Returns the score of each sentence, usually from 0 to 1, for sources, hypotheses and references."""
+"""Returns the score of each sentence, usually from 0 to 1, for sources, hypotheses and
+references."""
 
 
 def comet_segments(name: str) -> CometSegments:
-    """Load a COMET model (Rei et al. 2020) such as `Unbabel/wmt22-comet-da`. COMET downloads it on first use.
+    """Load a COMET model (Rei et al. 2020) such as `Unbabel/wmt22-comet-da`. COMET downloads it on
+    first use.
 
     Raises:
         UsageError: COMET is not installed, or the model cannot be loaded.
@@ -107,12 +128,17 @@ def comet_segments(name: str) -> CometSegments:
     except Exception as error:  # COMET documents no exception types
         reason = str(error).split("\n")[0] or type(error).__name__
         raise UsageError(
-            f"cannot load the COMET model {name}: {reason}", "check the name and the network connection"
+            f"cannot load the COMET model {name}: {reason}",
+            "check the name and the network connection",
         ) from None
 
-    def score(sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]) -> list[float]:
+    def score(
+        sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]
+    ) -> list[float]:
         lines = zip(sources, hypotheses, references, strict=True)
-        output = model.predict([{"src": src, "mt": mt, "ref": ref} for src, mt, ref in lines], progress_bar=False)
+        output = model.predict(
+            [{"src": src, "mt": mt, "ref": ref} for src, mt, ref in lines], progress_bar=False
+        )
         return [float(each) for each in output.scores]
 
     return score

@@ -42,7 +42,8 @@ def default_test_set(data: DataConfig) -> TestSet:
 
 
 def corpus_test_set(spec: str, src: str, tgt: str, split: str = "test") -> TestSet:
-    """Load the test split, or another one, of a corpus; see `open_split` for the arguments and errors."""
+    """Load the test split, or another one, of a corpus; see `open_split` for the arguments and
+    errors."""
     opened = open_split(spec, split, src, tgt)
     return _from_pairs(opened.name, list(opened.pairs()))
 
@@ -59,7 +60,9 @@ def sample(test: TestSet, max_lines: int) -> TestSet:
     if num_lines <= max_lines:
         return test
     indices = [i * num_lines // max_lines for i in range(max_lines)]
-    sources, *references = ([stream[i] for i in indices] for stream in (test.sources, *test.references))
+    sources, *references = (
+        [stream[i] for i in indices] for stream in (test.sources, *test.references)
+    )
     return TestSet(test.name, sources, references)
 
 
@@ -67,7 +70,8 @@ def check_name(name: str, src: str, tgt: str) -> None:
     """Check the name of a test set without accessing the network.
 
     Raises:
-        UsageError: the name is unknown, or the test set of sacreBLEU does not have this language pair.
+        UsageError: the name is unknown, or the test set of sacreBLEU does not have this language
+            pair.
         ConfigError: the corpus does not have an option of the spec.
     """
     import sacrebleu
@@ -82,12 +86,14 @@ def check_name(name: str, src: str, tgt: str) -> None:
 
 
 def named_test_set(name: str, src: str, tgt: str) -> TestSet:
-    """Load a sacreBLEU test set or the test split of a corpus. sacreBLEU downloads a test set on first use.
+    """Load a sacreBLEU test set or the test split of a corpus. sacreBLEU downloads a test set on
+    first use.
 
     Raises:
         UsageError: the name is unknown, or the test set does not have this language pair.
         ConfigError: the corpus does not have an option of the spec.
-        DataError: the download fails, or the corpus does not have a test split for this language pair.
+        DataError: the download fails, or the corpus does not have a test split for this language
+            pair.
     """
     import sacrebleu
 
@@ -97,15 +103,23 @@ def named_test_set(name: str, src: str, tgt: str) -> TestSet:
     pair = f"{src}-{tgt}"
     try:
         sources = list(read_lines(Path(sacrebleu.get_source_file(name, pair))))
-        references = [list(read_lines(Path(path))) for path in sacrebleu.get_reference_files(name, pair)]
-    except (Exception, SystemExit) as error:  # sacreBLEU does not wrap download errors, and may exit
+        references = [
+            list(read_lines(Path(path))) for path in sacrebleu.get_reference_files(name, pair)
+        ]
+    except (
+        Exception,
+        SystemExit,
+    ) as error:  # sacreBLEU does not wrap download errors, and may exit
         reason = str(error).split("\n")[0] or type(error).__name__
         raise DataError(
             f"cannot download the test set {name}: {reason}",
             "without a network connection, use local files with --src and --ref",
         ) from None
     if any(len(reference) != len(sources) for reference in references):
-        raise DataError(f"the files of test set {name} have different numbers of lines", "delete them in ~/.sacrebleu")
+        raise DataError(
+            f"the files of test set {name} have different numbers of lines",
+            "delete them in ~/.sacrebleu",
+        )
     return TestSet(name, sources, references)
 
 
@@ -130,8 +144,11 @@ def files_of_name(name: str) -> tuple[()] | tuple[Path, Path]:
     return Path(src), Path(tgt)
 
 
-def load_test_pairs(name: str, languages: tuple[str, str], encoding_errors: str) -> list[tuple[str, list[Pair]]]:
-    """Return name and pairs, for each reference, of a test set that training data must not overlap with.
+def load_test_pairs(
+    name: str, languages: tuple[str, str], encoding_errors: str
+) -> list[tuple[str, list[Pair]]]:
+    """Return name and pairs, for each reference, of a test set that training data must not overlap
+    with.
 
     `name` is that of a test set or SRC:TGT.
     """
@@ -139,7 +156,9 @@ def load_test_pairs(name: str, languages: tuple[str, str], encoding_errors: str)
         pairs = list(read_pairs(*files, errors=encoding_errors))
         return [(str(files[0]), pairs)]
     if not all(languages):
-        raise UsageError(f"the languages to read from {name} are unknown", "set --src-lang and --tgt-lang")
+        raise UsageError(
+            f"the languages to read from {name} are unknown", "set --src-lang and --tgt-lang"
+        )
     test = named_test_set(name, *languages)
     test_sets = []
     for reference in test.references:

@@ -21,22 +21,26 @@ from nmt.text.tokenizer import BOS, EOS, Tokenizer, encoder_input
 from nmt.text.tokenizers import tokenizer_file
 
 Translate = Callable[[Sequence[str]], list[str]]
-"""Translates normalized sentences of at most the model's maximum length. All engines use greedy search on the CPU in
-float32 with the length limits of `nmt translate`, so their translations of the same model should be identical."""
+"""Translates normalized sentences of at most the model's maximum length. All engines use greedy
+search on the CPU in float32 with the length limits of `nmt translate`, so their translations of the
+same model should be identical."""
 
 BATCH_SIZE = 64
 """Number of sentences that an engine translates together."""
 
 
-def require_transformer(loaded: LoadedModel, engine: str, supported: Mapping[str, Collection[str]]) -> Transformer:
+def require_transformer(
+    loaded: LoadedModel, engine: str, supported: Mapping[str, Collection[str]]
+) -> Transformer:
     """Return the model if the engine supports it.
 
     Args:
         loaded: the model.
         engine: name of the engine, for the error message.
-        supported: values that the engine supports for options of `ModelConfig`; an empty collection means all. Of the
-            other options that are checked here, it supports only the defaults, which are those of Vaswani et al. 2017.
-            Every export supports all values of the remaining options.
+        supported: values that the engine supports for options of `ModelConfig`; an empty collection
+            means all. Of the other options that are checked here, it supports only the defaults,
+            which are those of Vaswani et al. 2017. Every export supports all values of the
+            remaining options.
 
     Raises:
         UsageError: the engine does not support the model.
@@ -44,13 +48,22 @@ def require_transformer(loaded: LoadedModel, engine: str, supported: Mapping[str
     config = loaded.config.model
     defaults = {"kv_heads": (0, config.heads)}
     for name in (
-        "arch", "norm", "activation", "position_encoding", "attention_score", "attention_window", "kv_heads",
+        "arch",
+        "norm",
+        "activation",
+        "position_encoding",
+        "attention_score",
+        "attention_window",
+        "kv_heads",
         "source_eos",
-    ):  # fmt: skip
+    ):
         value = getattr(config, name)
         values = supported.get(name, defaults.get(name, (getattr(ModelConfig, name),)))
         if values and (parse(value)[0] if isinstance(value, str) else value) not in values:
-            raise UsageError(f"{engine} does not support model.{name}={value}", "--to safetensors supports every model")
+            raise UsageError(
+                f"{engine} does not support model.{name}={value}",
+                "--to safetensors supports every model",
+            )
     return cast(Transformer, loaded.model)
 
 
@@ -66,12 +79,16 @@ def run_files(loaded: LoadedModel) -> list[Path]:
 
 
 def num_positions(loaded: LoadedModel) -> int:
-    """Return the number of positions to export: enough for the longest translation of every engine."""
+    """Return the number of positions to export: enough for the longest translation of every
+    engine."""
     return max(1024, max_target_length(loaded.max_source_length) + 2 + LENGTH_MULTIPLE)
 
 
-def translate_in_batches(sentences: Sequence[str], translate: Callable[[list[str]], list[str]]) -> list[str]:
-    """Translate in batches of sentences of similar length; return the translations in the order of the sentences."""
+def translate_in_batches(
+    sentences: Sequence[str], translate: Callable[[list[str]], list[str]]
+) -> list[str]:
+    """Translate in batches of sentences of similar length; return the translations in the order of
+    the sentences."""
     order = sorted(range(len(sentences)), key=lambda i: len(sentences[i]))
     translations = [""] * len(sentences)
     for start in range(0, len(order), BATCH_SIZE):
@@ -82,11 +99,16 @@ def translate_in_batches(sentences: Sequence[str], translate: Callable[[list[str
 
 
 def greedy_translator(
-    model: StepModel, tokenizer: Tokenizer, max_positions: int | None = None, *, source_eos: bool = True
+    model: StepModel,
+    tokenizer: Tokenizer,
+    max_positions: int | None = None,
+    *,
+    source_eos: bool = True,
 ) -> Translate:
     """Return a function that translates with a model and the greedy search of nmt.
 
-    `max_positions` is the maximum length of a translation in tokens, including the start token; None: unlimited.
+    `max_positions` is the maximum length of a translation in tokens, including the start token;
+    None: unlimited.
     """
     greedy = parse_search("greedy")
 

@@ -33,10 +33,11 @@ ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH"}
 
 
 def export(loaded: LoadedModel, directory: Path) -> None:
-    """Write the model in float32 and the files of the run into an existing directory; CTranslate2 quantizes on loading.
+    """Write the model in float32 and the files of the run into an existing directory; CTranslate2
+    quantizes on loading.
 
-    CTranslate2 reads and writes pieces. Normalize text with `nmt.text.normalization.normalize`, and split and join it
-    with the `spm.model` of the run.
+    CTranslate2 reads and writes pieces. Normalize text with `nmt.text.normalization.normalize`, and
+    split and join it with the `spm.model` of the run.
 
     Raises:
         UsageError: CTranslate2 is not installed, or does not support the model.
@@ -47,7 +48,11 @@ def export(loaded: LoadedModel, directory: Path) -> None:
     model = require_transformer(
         loaded,
         "CTranslate2",
-        {"position_encoding": ("rotary", "learned", *SINUSOIDS), "activation": ACTIVATIONS, "source_eos": ()},
+        {
+            "position_encoding": ("rotary", "learned", *SINUSOIDS),
+            "activation": ACTIVATIONS,
+            "source_eos": (),
+        },
     )
     specs = require_package("CTranslate2", "ctranslate2").specs
     copy_run_files(loaded, directory)
@@ -57,7 +62,10 @@ def export(loaded: LoadedModel, directory: Path) -> None:
         "activation": getattr(specs.Activation, ACTIVATIONS[config.activation]),
     }
     if rotary:
-        common |= {"rotary_dim": config.dim // config.heads, "rotary_base": options.get("base", ROTARY_BASE)}
+        common |= {
+            "rotary_dim": config.dim // config.heads,
+            "rotary_base": options.get("base", ROTARY_BASE),
+        }
     spec = specs.TransformerSpec(
         specs.TransformerEncoderSpec(config.encoder_layers, config.heads, **common),
         specs.TransformerDecoderSpec(config.decoder_layers, config.heads, **common),
@@ -66,9 +74,13 @@ def export(loaded: LoadedModel, directory: Path) -> None:
     for stack, role in ((spec.encoder, "source"), (spec.decoder, "target")):
         embeddings = stack.embeddings[0] if role == "source" else stack.embeddings
         embeddings.weight = _array(model.embedding_weight(role))
-        if hasattr(stack, "position_encodings"):  # a rotary encoder adds them as well, so they must be zero
+        if hasattr(
+            stack, "position_encodings"
+        ):  # a rotary encoder adds them as well, so they must be zero
             positions_ND = sinusoids_ND
-            if encoding == "learned":  # padded, because CTranslate2 fails if a translation is longer than the table
+            if (
+                encoding == "learned"
+            ):  # padded, because CTranslate2 fails if a translation is longer than the table
                 table_ND = _array(getattr(model, f"{role}_positions").table_ND)
                 padding = max(0, len(sinusoids_ND) - len(table_ND))
                 positions_ND = np.pad(table_ND, ((0, padding), (0, 0)), mode="edge")
@@ -79,7 +91,10 @@ def export(loaded: LoadedModel, directory: Path) -> None:
     spec.decoder.projection.weight = _array(model.output_weight_VD)
     if model.output_bias_V is not None:
         spec.decoder.projection.bias = _array(model.output_bias_V)
-    layers: dict[str, Sequence[nn.Module]] = {"encoder": model.encoder_layers, "decoder": model.decoder_layers}
+    layers: dict[str, Sequence[nn.Module]] = {
+        "encoder": model.encoder_layers,
+        "decoder": model.decoder_layers,
+    }
     for stack in layers:
         for layer, layer_spec in zip(layers[stack], getattr(spec, stack).layer, strict=True):
             for name, scope in LAYER[stack].items():
@@ -87,7 +102,9 @@ def export(loaded: LoadedModel, directory: Path) -> None:
     pieces = loaded.tokenizer.ids_to_pieces(range(len(loaded.tokenizer)))
     spec.register_source_vocabulary(pieces)
     spec.register_target_vocabulary(pieces)
-    spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = (pieces[i] for i in (UNK, BOS, EOS))
+    spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = (
+        pieces[i] for i in (UNK, BOS, EOS)
+    )
     spec.config.decoder_start_token = pieces[BOS]
     spec.config.add_source_bos = False
     spec.config.add_source_eos = config.source_eos

@@ -1,9 +1,10 @@
 """Export to Hugging Face Transformers: a directory for `AutoModelForSeq2SeqLM` and `AutoTokenizer`.
 
-Post-norm models become MarianMT, pre-norm models become Pegasus, which differs only in the position of the norms. Both
-use Marian's tokenizer. Their position encodings concatenate sines and cosines, where nmt interleaves them. The order of
-the D features between layers is arbitrary, so the export reorders them in every weight that reads or writes them, and
-the model computes exactly the same function.
+Post-norm models become MarianMT, pre-norm models become Pegasus, which differs only in the position
+of the norms. Both use Marian's tokenizer. Their position encodings concatenate sines and cosines,
+where nmt interleaves them. The order of the D features between layers is arbitrary, so the export
+reorders them in every weight that reads or writes them, and the model computes exactly the same
+function.
 """
 
 from __future__ import annotations
@@ -39,14 +40,17 @@ READERS = ("self_attention.qkv", "cross_attention.q", "cross_attention.kv", "fee
 def export(loaded: LoadedModel, directory: Path) -> None:
     """Write model and tokenizer into an existing directory, in float32.
 
-    By default, `generate` has the beam size of the run. Normalize text with `nmt.text.normalization.normalize`.
+    By default, `generate` has the beam size of the run. Normalize text with
+    `nmt.text.normalization.normalize`.
 
     Raises:
         UsageError: Transformers is not installed, or does not support the model.
     """
     encodings = ("sinusoidal", "sinusoidal_concatenated")
     model = require_transformer(
-        loaded, "Transformers", {"position_encoding": encodings, "activation": ("relu", "gelu", "silu")}
+        loaded,
+        "Transformers",
+        {"position_encoding": encodings, "activation": ("relu", "gelu", "silu")},
     )
     transformers = require_package("Transformers", "transformers")
     config_class, model_class = (
@@ -55,18 +59,26 @@ def export(loaded: LoadedModel, directory: Path) -> None:
         else (transformers.PegasusConfig, transformers.PegasusForConditionalGeneration)
     )
     search = parse_search(loaded.config.search)
-    shutil.copyfile(loaded.run / "data.json", directory / "data.json")  # for nmt import: the origin of the model
+    shutil.copyfile(
+        loaded.run / "data.json", directory / "data.json"
+    )  # for nmt import: the origin of the model
     with _quiet(transformers):
         hf_model = model_class(config_class(**_config(loaded)))
         weights = hf_model.state_dict()
-        computed = {name: t for name, t in weights.items() if "embed_positions" in name or "logits_bias" in name}
+        computed = {
+            name: t
+            for name, t in weights.items()
+            if "embed_positions" in name or "logits_bias" in name
+        }
         if model.output_bias_V is not None:
             computed["final_logits_bias"] = model.output_bias_V[None]
         hf_model.load_state_dict(computed | _weights(model, weights.keys()))
         hf_model.generation_config = transformers.GenerationConfig(
-            num_beams=search.beam_size if isinstance(search, Beam) else 1, do_sample=False,
-            max_length=max_target_length(loaded.max_source_length) + 2, **_special_ids(),
-        )  # fmt: skip
+            num_beams=search.beam_size if isinstance(search, Beam) else 1,
+            do_sample=False,
+            max_length=max_target_length(loaded.max_source_length) + 2,
+            **_special_ids(),
+        )
         hf_model.save_pretrained(directory)
         _save_tokenizer(loaded, directory, transformers)
 
@@ -118,7 +130,10 @@ def _config(loaded: LoadedModel) -> dict[str, Any]:
             f"{stack}_attention_heads": config.heads,
         }
     if config.norm_position == "post":
-        arguments |= {"share_encoder_decoder_embeddings": config.tie_embeddings, "decoder_vocab_size": vocab_size}
+        arguments |= {
+            "share_encoder_decoder_embeddings": config.tie_embeddings,
+            "decoder_vocab_size": vocab_size,
+        }
     return arguments | _special_ids()
 
 
@@ -136,8 +151,12 @@ def _save_tokenizer(loaded: LoadedModel, directory: Path, transformers: Any) -> 
     """Write the tokenizer: the SentencePiece models of both sides, and the ids of the pieces."""
     tokenizer = loaded.tokenizer
     files = {name: directory / name for name in (SOURCE, TARGET, VOCABULARY)}
-    files[SOURCE].write_bytes(tokenizer.source if isinstance(tokenizer, SeparateTokenizer) else tokenizer.model)
-    files[TARGET].write_bytes(tokenizer.target if isinstance(tokenizer, SeparateTokenizer) else tokenizer.model)
+    files[SOURCE].write_bytes(
+        tokenizer.source if isinstance(tokenizer, SeparateTokenizer) else tokenizer.model
+    )
+    files[TARGET].write_bytes(
+        tokenizer.target if isinstance(tokenizer, SeparateTokenizer) else tokenizer.model
+    )
     pieces = tokenizer.ids_to_pieces(range(len(tokenizer)))
     ids = {piece: i for i, piece in enumerate(pieces)}
     files[VOCABULARY].write_text(json.dumps(ids, ensure_ascii=False, indent=0), encoding="utf-8")
@@ -167,7 +186,10 @@ def _weights(model: Transformer, hf_names: Iterable[str]) -> Weights:
     }
     if "model.shared.weight" in set(hf_names):
         weights["model.shared.weight"] = weights["model.encoder.embed_tokens.weight"]
-    stacks: dict[str, Sequence[nn.Module]] = {"encoder": model.encoder_layers, "decoder": model.decoder_layers}
+    stacks: dict[str, Sequence[nn.Module]] = {
+        "encoder": model.encoder_layers,
+        "decoder": model.decoder_layers,
+    }
     for stack, layers in stacks.items():
         for i, layer in enumerate(layers):
             for name, parts in LAYER[stack].items():
@@ -176,7 +198,10 @@ def _weights(model: Transformer, hf_names: Iterable[str]) -> Weights:
                         weights[f"model.{stack}.layers.{i}.{part}.{kind}"] = chunk
         if model.config.norm_position == "pre":
             norm = model.get_submodule(f"{stack}_norm")
-            weights |= {f"model.{stack}.layer_norm.{kind}": each[order_D] for kind, each in norm.named_parameters()}
+            weights |= {
+                f"model.{stack}.layer_norm.{kind}": each[order_D]
+                for kind, each in norm.named_parameters()
+            }
     return weights
 
 

@@ -1,15 +1,18 @@
 """Export to ONNX, for ONNX Runtime and many other programs, programming languages and devices.
 
-The export has two graphs and the tokenizer. Shape suffixes: B sentences, S source tokens, R rows (B, or B times beams),
-T target tokens so far, L decoder layers, G heads of keys and values, K head dimension, V vocabulary.
+The export has two graphs and the tokenizer. Shape suffixes: B sentences, S source tokens, R rows
+(B, or B times beams), T target tokens so far, L decoder layers, G heads of keys and values, K head
+dimension, V vocabulary.
 
-    encoder.onnx   source [B, S] (int64, each ending on </s>), source_mask [B, S] (bool) -> cross_kv [L, 2, B, G, S, K]
-    decoder.onnx   tokens [R] (int64), past [L, 2, R, G, T, K], cross_kv [L, 2, R, G, S, K], source_mask [R, S]
+    encoder.onnx   source [B, S] (int64, each ending on </s>), source_mask [B, S] (bool) -> cross_kv
+    [L, 2, B, G, S, K] decoder.onnx   tokens [R] (int64), past [L, 2, R, G, T, K], cross_kv [L, 2,
+    R, G, S, K], source_mask [R, S]
                    -> logits [R, V], present [L, 2, R, G, T+1, K]
 
-`cross_kv` are the projected keys and values of the source. `past` are those of the target: empty (T = 0) in the first
-step, in which every token is <s>, then `present` of the previous step. A search with several rows per sentence repeats
-cross_kv and mask. If model.source_eos is false, the source has no </s>.
+`cross_kv` are the projected keys and values of the source. `past` are those of the target: empty (T
+= 0) in the first step, in which every token is <s>, then `present` of the previous step. A search
+with several rows per sentence repeats cross_kv and mask. If model.source_eos is false, the source
+has no </s>.
 """
 
 from __future__ import annotations
@@ -31,7 +34,13 @@ from torch import Tensor, nn
 from nmt.core.errors import UsageError
 from nmt.core.runtime import num_threads, require_package
 from nmt.data.batching import pad_rows, token_mask
-from nmt.export.common import Translate, copy_run_files, greedy_translator, num_positions, require_transformer
+from nmt.export.common import (
+    Translate,
+    copy_run_files,
+    greedy_translator,
+    num_positions,
+    require_transformer,
+)
 from nmt.model.build import max_positions
 from nmt.model.cache import KVCache
 from nmt.model.positions.absolute import Floater
@@ -61,28 +70,41 @@ def export(loaded: LoadedModel, directory: Path) -> None:
     cross_kv = torch.zeros(config.decoder_layers, 2, 3, heads, 7, head_dim)
     with _quiet():
         torch.onnx.export(
-            encoder, (source_BS, mask_BS), directory / ENCODER,
-            input_names=["source", "source_mask"], output_names=["cross_kv"],
+            encoder,
+            (source_BS, mask_BS),
+            directory / ENCODER,
+            input_names=["source", "source_mask"],
+            output_names=["cross_kv"],
             dynamic_shapes=({0: "B", 1: "S"}, {0: "B", 1: "S"}),
-            dynamo=True, external_data=False, verbose=False,
-        )  # fmt: skip
+            dynamo=True,
+            external_data=False,
+            verbose=False,
+        )
         torch.onnx.export(
-            decoder, (source_BS[:, 0], past, cross_kv, mask_BS), directory / DECODER,
-            input_names=["tokens", "past", "cross_kv", "source_mask"], output_names=["logits", "present"],
+            decoder,
+            (source_BS[:, 0], past, cross_kv, mask_BS),
+            directory / DECODER,
+            input_names=["tokens", "past", "cross_kv", "source_mask"],
+            output_names=["logits", "present"],
             dynamic_shapes=({0: "R"}, {2: "R", 4: "T"}, {2: "R", 4: "S"}, {0: "R", 1: "S"}),
-            dynamo=True, external_data=False, verbose=False,
-        )  # fmt: skip
+            dynamo=True,
+            external_data=False,
+            verbose=False,
+        )
 
 
 def load(directory: Path) -> Translate:
-    """Return a function that translates with a directory written by `export`: greedy search of nmt with ONNX Runtime.
+    """Return a function that translates with a directory written by `export`: greedy search of nmt
+    with ONNX Runtime.
 
     Raises:
         UsageError: ONNX Runtime is not installed.
     """
     config, tokenizer, *_ = load_settings(directory)
     model = OnnxModel.load(directory)
-    return greedy_translator(model, tokenizer, max_positions(config.model), source_eos=config.model.source_eos)
+    return greedy_translator(
+        model, tokenizer, max_positions(config.model), source_eos=config.model.source_eos
+    )
 
 
 def graphs(loaded: LoadedModel) -> tuple[nn.Module, nn.Module]:
@@ -124,30 +146,39 @@ class OnnxModel:
         options.intra_op_num_threads = num_threads()
         return cls(
             *(
-                onnxruntime.InferenceSession(directory / name, options, providers=["CPUExecutionProvider"])
+                onnxruntime.InferenceSession(
+                    directory / name, options, providers=["CPUExecutionProvider"]
+                )
                 for name in (ENCODER, DECODER)
             )
         )
 
-    def init_search_state(self, sources: Sequence[Sequence[int]], *, track_attention: bool = False) -> OnnxState:
+    def init_search_state(
+        self, sources: Sequence[Sequence[int]], *, track_attention: bool = False
+    ) -> OnnxState:
         """Encode source sentences and return the initial state of a search.
 
         Raises:
             UsageError: `track_attention` is set, but the graphs do not return attention.
         """
         if track_attention:
-            raise UsageError("ONNX models do not return attention", "remove coverage_penalty from --search")
+            raise UsageError(
+                "ONNX models do not return attention", "remove coverage_penalty from --search"
+            )
         source_BS, mask_BS = pad_rows(sources).numpy(), token_mask(map(len, sources)).numpy()
         (cross_kv,) = self.encoder.run(None, {"source": source_BS, "source_mask": mask_BS})
         return OnnxState(self.decoder, cross_kv, mask_BS)
 
 
 class OnnxState:
-    """The inputs of the decoder graph, with one row per partial hypothesis; see `nmt.search.request.State`."""
+    """The inputs of the decoder graph, with one row per partial hypothesis; see
+    `nmt.search.request.State`."""
 
     attention_RS: Floats | None = None
 
-    def __init__(self, decoder: Any, cross_kv: NDArray[np.float32], mask_BS: NDArray[np.bool_]) -> None:
+    def __init__(
+        self, decoder: Any, cross_kv: NDArray[np.float32], mask_BS: NDArray[np.bool_]
+    ) -> None:
         self.decoder, self.cross_kv, self.mask_RS = decoder, cross_kv, mask_BS
         layers, two, sentences, heads, _, head_dim = cross_kv.shape
         self.past = np.zeros((layers, two, sentences, heads, 0, head_dim), np.float32)
@@ -158,7 +189,11 @@ class OnnxState:
         if not np.array_equal(parents_R, np.arange(len(self.mask_RS))):
             self.cross_kv, self.mask_RS = self.cross_kv[:, :, parents_R], self.mask_RS[parents_R]
             self.past = self.past[:, :, parents_R]
-        inputs = {"tokens": np.asarray(request.tokens_R, np.int64), "past": self.past, "cross_kv": self.cross_kv}
+        inputs = {
+            "tokens": np.asarray(request.tokens_R, np.int64),
+            "past": self.past,
+            "cross_kv": self.cross_kv,
+        }
         logits_RV, self.past = self.decoder.run(None, {**inputs, "source_mask": self.mask_RS})
         return best_tokens(torch.from_numpy(logits_RV).log_softmax(1).numpy(), request)
 
@@ -184,7 +219,8 @@ class _FixedPath(PositionEncoding):
 
 
 class _PastKeyValues(KVCache):
-    """The KV cache for one step of a graph; it concatenates, because graphs cannot write in place."""
+    """The KV cache for one step of a graph; it concatenates, because graphs cannot write in
+    place."""
 
     def __init__(self, past: Tensor) -> None:
         super().__init__(len(past))
@@ -192,7 +228,8 @@ class _PastKeyValues(KVCache):
         self.present: list[Tensor] = []
 
     def append(self, layer: int, kv_RT2GK: Tensor) -> Tensor:
-        """Append keys and values of a new position and return all of this layer, [T, 2, R, G, K]."""
+        """Append keys and values of a new position and return all of this layer, [T, 2, R, G,
+        K]."""
         present_2RGTK = torch.cat((self.past[layer], kv_RT2GK.permute(2, 0, 3, 1, 4)), 3)
         self.present.append(present_2RGTK)
         return present_2RGTK.permute(3, 0, 1, 2, 4)
@@ -213,9 +250,13 @@ class _Decoder(nn.Module):
         super().__init__()
         self.model = model
 
-    def forward(self, tokens: Tensor, past: Tensor, cross_kv: Tensor, source_mask: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(
+        self, tokens: Tensor, past: Tensor, cross_kv: Tensor, source_mask: Tensor
+    ) -> tuple[Tensor, Tensor]:
         cache = _PastKeyValues(past)
-        state = DecoderState([(kv[0], kv[1]) for kv in cross_kv.unbind()], source_mask[:, None, None, :], cache)
+        state = DecoderState(
+            [(kv[0], kv[1]) for kv in cross_kv.unbind()], source_mask[:, None, None, :], cache
+        )
         return self.model.next_logits(tokens, state), torch.stack(cache.present)
 
 

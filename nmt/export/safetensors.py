@@ -1,4 +1,5 @@
-"""The format of nmt itself: a run with one checkpoint and without training state, with weights in safetensors."""
+"""The format of nmt itself: a run with one checkpoint and without training state, with weights in
+safetensors."""
 
 from __future__ import annotations
 
@@ -24,10 +25,16 @@ from nmt.translation import confidence
 Weights = Mapping[str, Tensor]
 WEIGHT_TYPES: dict[str, Callable[[Weights], Weights]] = {
     "fp32": lambda weights: {name: t.float().contiguous() for name, t in weights.items()},
-    "bf16": lambda weights: {name: t.to(torch.bfloat16).contiguous() for name, t in weights.items()},
+    "bf16": lambda weights: {
+        name: t.to(torch.bfloat16).contiguous() for name, t in weights.items()
+    },
     "int8": lambda weights: {
-        name: torch.from_numpy(w) if w.ndim == 2 or name.endswith(SCALE) else torch.from_numpy(w).bfloat16()
-        for name, w in quantize({name: t.float().cpu().numpy() for name, t in weights.items()}).items()
+        name: torch.from_numpy(w)
+        if w.ndim == 2 or name.endswith(SCALE)
+        else torch.from_numpy(w).bfloat16()
+        for name, w in quantize(
+            {name: t.float().cpu().numpy() for name, t in weights.items()}
+        ).items()
     },
 }
 """Functions that convert weights to each type."""
@@ -36,14 +43,16 @@ WEIGHT_TYPES: dict[str, Callable[[Weights], Weights]] = {
 def export(loaded: LoadedModel, directory: Path, *, weights: str = "fp32") -> None:
     """Write a run with one checkpoint into an existing directory, for `nmt translate --model`.
 
-    `weights` are fp32; bf16 for half the size; int8 for a quarter (`nmt.runs.quantization`). The precision of inference
-    does not depend on it.
+    `weights` are fp32; bf16 for half the size; int8 for a quarter (`nmt.runs.quantization`). The
+    precision of inference does not depend on it.
 
     Raises:
         ConfigError: the type of weights is unknown.
     """
     if weights not in WEIGHT_TYPES:
-        raise ConfigError(f"export 'safetensors': unknown weights '{weights}'", suggest(weights, WEIGHT_TYPES))
+        raise ConfigError(
+            f"export 'safetensors': unknown weights '{weights}'", suggest(weights, WEIGHT_TYPES)
+        )
     copy_run_files(loaded, directory)
     meta = checkpoint.read_meta(loaded.checkpoint)
     step = directory / f"step-{meta['progress']['step']:06d}"  # also for an average
@@ -58,4 +67,6 @@ def load(directory: Path) -> Translate:
     """Return a function that translates with a directory written by `export`."""
     loaded = discovery.load(directory)
     model, source_eos = loaded.model, loaded.config.model.source_eos
-    return greedy_translator(TorchModel([model]), loaded.tokenizer, model.max_positions, source_eos=source_eos)
+    return greedy_translator(
+        TorchModel([model]), loaded.tokenizer, model.max_positions, source_eos=source_eos
+    )

@@ -1,7 +1,8 @@
 """Export a model and verify that it reproduces the translations.
 
-nmt and the other engine translate the same sentences with greedy search, on the CPU, in float32 and with the same
-length limits, so every translation should be identical. Rounding may decide between tokens of nearly equal probability.
+nmt and the other engine translate the same sentences with greedy search, on the CPU, in float32 and
+with the same length limits, so every translation should be identical. Rounding may decide between
+tokens of nearly equal probability.
 """
 
 from __future__ import annotations
@@ -62,7 +63,9 @@ class Verification:
     @property
     def num_identical(self) -> int:
         """Number of identical translations."""
-        return sum(a == b for a, b in zip(self.nmt.translations, self.exported.translations, strict=True))
+        return sum(
+            a == b for a, b in zip(self.nmt.translations, self.exported.translations, strict=True)
+        )
 
     @property
     def agreement(self) -> float:
@@ -76,70 +79,100 @@ class Verification:
 
     def tokens_per_second(self, result: EngineResult) -> float:
         """Return target tokens per second, without end tokens."""
-        return sum(map(len, self.tokenizer.encode_batch(result.translations, target=True))) / result.seconds
+        return (
+            sum(map(len, self.tokenizer.encode_batch(result.translations, target=True)))
+            / result.seconds
+        )
 
     def first_difference(self) -> str:
         """Describe the first sentence with different translations; empty: there is none."""
-        for source, a, b in zip(self.sources, self.nmt.translations, self.exported.translations, strict=True):
+        for source, a, b in zip(
+            self.sources, self.nmt.translations, self.exported.translations, strict=True
+        ):
             if a != b:
                 return f"'{source}' is '{a}' in nmt, but '{b}' in the exported model"
         return ""
 
 
 def export_and_verify(
-    path: Path, to: str, directory: Path | None = None, verify_with: Path | None = None, min_agreement: float = 0.99
+    path: Path,
+    to: str,
+    directory: Path | None = None,
+    verify_with: Path | None = None,
+    min_agreement: float = 0.99,
 ) -> Verification:
     """Export a model and verify it; the directory is created only if the verification succeeds.
 
     Args:
         path: a run or one of its checkpoints.
         to: spec string of a format in `EXPORTS`.
-        directory: the directory to create, which must not exist; None: a directory in the run, named after the format.
-        verify_with: file of source sentences; None: the first `MAX_LINES` lines of the model's test or
-            validation set if it is on disk, else of the phrasebook.
+        directory: the directory to create, which must not exist; None: a directory in the run,
+            named after the format.
+        verify_with: file of source sentences; None: the first `MAX_LINES` lines of the model's test
+            or validation set if it is on disk, else of the phrasebook.
         min_agreement: minimum share of identical translations; otherwise the export is discarded.
 
     Raises:
         ConfigError: unknown format or option.
-        UsageError: `min_agreement` is out of range, the directory exists, or a package is not installed.
+        UsageError: `min_agreement` is out of range, the directory exists, or a package is not
+            installed.
         CheckpointError: there is no model.
         DataError: the file cannot be read or is empty.
         NMTError: the agreement is too low, or the export cannot be written.
     """
     write = resolve("format", EXPORTS, to)
     if not 0 <= min_agreement <= 1:
-        raise UsageError(f"--min-agreement must be between 0 and 1, got {min_agreement}", "the default is 0.99")
+        raise UsageError(
+            f"--min-agreement must be between 0 and 1, got {min_agreement}", "the default is 0.99"
+        )
     directory = directory or pretrained.output_dir(discovery.resolve_model(path)[0]) / parse(to)[0]
     if directory.exists():
-        raise UsageError(f"{directory} already exists", "choose another directory with --output, or delete it")
+        raise UsageError(
+            f"{directory} already exists", "choose another directory with --output, or delete it"
+        )
     loaded = discovery.load(path)
-    source_name, sources = _file_sentences(verify_with, loaded) if verify_with else _default_sentences(loaded)
+    source_name, sources = (
+        _file_sentences(verify_with, loaded) if verify_with else _default_sentences(loaded)
+    )
     with new_directory(directory, replace=False) as work:
         try:
             write(loaded, work)
         except (OSError, SafetensorError) as error:  # such as a full disk
             reason = getattr(error, "strerror", None) or str(error)
-            raise NMTError(f"cannot write {directory}: {reason}", "check the free disk space") from None
+            raise NMTError(
+                f"cannot write {directory}: {reason}", "check the free disk space"
+            ) from None
         nmt_result = _translate_with_nmt(loaded, sources)
         translate = LOADERS[parse(to)[0]](work)
-        exported_result = _measure(translate, sources, [file for file in work.rglob("*") if file.is_file()])
-        verification = Verification(directory, source_name, sources, nmt_result, exported_result, loaded.tokenizer)
+        exported_result = _measure(
+            translate, sources, [file for file in work.rglob("*") if file.is_file()]
+        )
+        verification = Verification(
+            directory, source_name, sources, nmt_result, exported_result, loaded.tokenizer
+        )
         if verification.agreement < min_agreement:
             raise NMTError(
-                f"only {verification.num_identical} of {len(sources)} translations with {to} are identical to those of"
-                f" nmt, but --min-agreement requires {min_agreement:.1%}; the export was discarded:"
-                f" {verification.first_difference()}",
+                f"only {verification.num_identical} of {len(sources)} translations with {to} are"
+                f" identical to those of nmt, but --min-agreement requires {min_agreement:.1%}; the"
+                f" export was discarded: {verification.first_difference()}",
                 "lower --min-agreement if the differences are acceptable",
             )
     if not any(map(str.strip, nmt_result.translations)):
-        log("warning: all translations are empty, so the verification shows little; train the model for longer")
+        log(
+            "warning: all translations are empty, so the verification shows little; train the model"
+            " for longer"
+        )
     return verification
 
 
 def _translate_with_nmt(loaded: LoadedModel, sources: list[str]) -> EngineResult:
-    translator = Translator.load(loaded.checkpoint, "cpu", "fp32")  # a run may have a better one by now
+    translator = Translator.load(
+        loaded.checkpoint, "cpu", "fp32"
+    )  # a run may have a better one by now
     # Exports get the text itself.
-    translator.config = replace(translator.config, data=replace(translator.config.data, placeholders=False))
+    translator.config = replace(
+        translator.config, data=replace(translator.config.data, placeholders=False)
+    )
     files = (*run_files(loaded), loaded.checkpoint / WEIGHTS, loaded.checkpoint / META)
     return _measure(lambda sentences: translator.translate(sentences, "greedy"), sources, files)
 
@@ -148,20 +181,27 @@ def _measure(translate: Translate, sources: list[str], files: Iterable[Path]) ->
     translate(sources[:4])  # warm-up
     start = time.perf_counter()
     translations = translate(sources)
-    return EngineResult(translations, time.perf_counter() - start, sum(file.stat().st_size for file in files))
+    return EngineResult(
+        translations, time.perf_counter() - start, sum(file.stat().st_size for file in files)
+    )
 
 
 def _default_sentences(loaded: LoadedModel) -> tuple[str, list[str]]:
-    """Return the beginning of the model's test or validation set if it is on disk, else of the phrasebook."""
+    """Return the beginning of the model's test or validation set if it is on disk, else of the
+    phrasebook."""
     data = loaded.config.data
     candidates = [
-        (data.test or data.train[0], "test"), (data.valid or data.train[0], "valid"), ("phrasebook", "test"),
-    ]  # fmt: skip
+        (data.test or data.train[0], "test"),
+        (data.valid or data.train[0], "valid"),
+        ("phrasebook", "test"),
+    ]
     for spec, split in candidates:
         name, lines = _first_lines(spec, split, data)
         if sentences := _sentences(lines, loaded):
             return name, sentences
-    raise DataError("the model's test set is not on disk", "name a file of source sentences with --verify-with")
+    raise DataError(
+        "the model's test set is not on disk", "name a file of source sentences with --verify-with"
+    )
 
 
 def _first_lines(spec: str, split: str, data: DataConfig) -> tuple[str, list[str]]:
@@ -183,9 +223,13 @@ def _file_sentences(file: Path, loaded: LoadedModel) -> tuple[str, list[str]]:
 
 
 def _sentences(lines: list[str], loaded: LoadedModel) -> list[str]:
-    """Return the normalized lines, split where they exceed the limits of the model, as `nmt translate` splits them."""
+    """Return the normalized lines, split where they exceed the limits of the model, as `nmt
+    translate` splits them."""
     limits = loaded.max_source_length, loaded.max_sentences_per_line
     segmenter = Segmenter(loaded.tokenizer, loaded.config, *limits)
     texts = [text for line in lines if (text := normalize(line))]
     segments = (text[slice(*span)] for text in texts for span in segmenter.spans(Line(text)))
-    return [normalize_case(text, lowercase_all_caps=loaded.config.lowercase_all_caps) for text in segments]
+    return [
+        normalize_case(text, lowercase_all_caps=loaded.config.lowercase_all_caps)
+        for text in segments
+    ]

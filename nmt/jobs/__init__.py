@@ -1,1 +1,2 @@
-"""What the commands do: translate lines and documents, synthesize corpora, write outputs, divide work into shards."""
+"""What the commands do: translate lines and documents, synthesize corpora, write outputs, divide
+work into shards."""

@@ -1,4 +1,5 @@
-"""The documents that `nmt translate` is asked to translate: which arguments are documents, and where outputs go."""
+"""The documents that `nmt translate` is asked to translate: which arguments are documents, and
+where outputs go."""
 
 from __future__ import annotations
 
@@ -74,7 +75,8 @@ class DocumentJob:
             more = f", and {len(done) - 1:,} more translations" if len(done) > 1 else ""
             verb = "exist" if more else "exists"
             raise UsageError(
-                f"{done[0].output}{more} already {verb}", "use --resume to skip them, or --force to overwrite them"
+                f"{done[0].output}{more} already {verb}",
+                "use --resume to skip them, or --force to overwrite them",
             )
         if done and self.resume:
             log(f"skipped {len(done):,} of {counted(len(files), 'document')}, already translated")
@@ -87,14 +89,21 @@ class DocumentJob:
             except (NMTError, OSError) as error:
                 if len(files) == 1 or isinstance(error, BrokenPipeError):
                     raise
-                message = error.message if isinstance(error, NMTError) else f"{file.path}: {error.strerror}"
+                message = (
+                    error.message
+                    if isinstance(error, NMTError)
+                    else f"{file.path}: {error.strerror}"
+                )
                 log(f"error: {message}")
                 num_failed += 1
                 continue
             num_sentences += result.num_sentences
             num_from_memory += result.num_from_memory
         if self.translator.memory is not None:
-            log(f"taken from the translation memory: {num_from_memory:,} of {counted(num_sentences, 'sentence')}")
+            log(
+                f"taken from the translation memory: {num_from_memory:,} of"
+                f" {counted(num_sentences, 'sentence')}"
+            )
         if num_failed:
             raise NMTError(
                 f"{num_failed:,} of {counted(len(files), 'document')} could not be translated",
@@ -131,9 +140,12 @@ class DocumentJob:
 
 
 def _original(file: Path, options: DocumentOptions) -> Path | None:
-    """Return the file next to a file of which it is a translation, such as page.html of page.de.html, if it exists."""
+    """Return the file next to a file of which it is a translation, such as page.html of
+    page.de.html, if it exists."""
     name, _, code = file.stem.rpartition(".")
-    is_language = code == options.tgt or base_language(code) in NAMES.keys() - {base_language(options.src)}
+    is_language = code == options.tgt or base_language(code) in NAMES.keys() - {
+        base_language(options.src)
+    }
     original = file.with_name(name + file.suffix) if name and is_language else file
     return original if original != file and original.exists() else None
 
@@ -143,19 +155,22 @@ def _named(error: NMTError, name: str) -> NMTError:
 
 
 def document_arguments(arguments: Sequence[str]) -> list[Path]:
-    """Return the arguments of `nmt translate` as paths if they are documents or folders; none if they are sentences.
+    """Return the arguments of `nmt translate` as paths if they are documents or folders; none if
+    they are sentences.
 
-    A document is a file with the suffix of a format. A folder is `.`, or written with a separator (`docs/`), because
-    its name may also be a word.
+    A document is a file with the suffix of a format. A folder is `.`, or written with a separator
+    (`docs/`), because its name may also be a word.
 
     Raises:
-        UsageError: there are both documents and sentences, a document does not exist, or a file has another suffix.
+        UsageError: there are both documents and sentences, a document does not exist, or a file has
+            another suffix.
     """
     found = [_is_document(argument) for argument in arguments]
     if any(found) and not all(found):
         document, sentence = arguments[found.index(True)], arguments[found.index(False)]
         raise UsageError(
-            f"'{document}' is a document and '{_shorten(sentence)}' a sentence", "translate them in two commands"
+            f"'{document}' is a document and '{_shorten(sentence)}' a sentence",
+            "translate them in two commands",
         )
     return list(map(Path, arguments)) if any(found) else []
 
@@ -168,16 +183,19 @@ def _is_document(argument: str) -> bool:
         if path.suffix.lower() not in FORMATS:
             if path.is_file():
                 raise UsageError(
-                    f"{argument} is a file, but not a document with one of the suffixes {', '.join(FORMATS)}",
+                    f"{argument} is a file, but not a document with one of the suffixes"
+                    f" {', '.join(FORMATS)}",
                     conversion_hint(path.suffix)
-                    or f"--document FORMAT translates it as such a document, --input {argument} line by line; "
+                    or "--document FORMAT translates it as such a document, "
+                    f"--input {argument} line by line; "
                     "to translate the file name as a sentence, use a pipe",
                 )
             if not argument.endswith(("/", os.sep)) or "://" in argument:
                 return False
         if not path.exists() and len(argument.split()) == 1:
             raise UsageError(
-                f"no such file or directory: {argument}", "to translate the file name as a sentence, use a pipe"
+                f"no such file or directory: {argument}",
+                "to translate the file name as a sentence, use a pipe",
             )
         return path.exists()
     except PermissionError:
@@ -215,24 +233,26 @@ def plan_documents(
     """Return the documents to translate, those of folders too, and the paths of their translations.
 
     Args:
-        paths: files and folders; none: standard input. Translations of others of the files are skipped if their
-            outputs would be next to them.
+        paths: files and folders; none: standard input. Translations of others of the files are
+            skipped if their outputs would be next to them.
         output: --output; None writes next to each document, or standard input to standard output.
         format: --document; None uses the suffix of each file.
-        options: its target language code becomes a part of the name of a translation next to its document. Documents
-            of a folder that need an option that is not set are skipped.
+        options: its target language code becomes a part of the name of a translation next to its
+            document. Documents of a folder that need an option that is not set are skipped.
         is_directory: whether `output` is a directory, even if it does not exist.
 
     Raises:
-        UsageError: a folder has no documents, the documents have equal outputs, an output is an input, or none of the
-            documents has an option that is set.
+        UsageError: a folder has no documents, the documents have equal outputs, an output is an
+            input, or none of the documents has an option that is set.
     """
     from nmt.core.console import log
     from nmt.core.paths import check_not_overwriting
 
     if not paths:
         _check_options([_suffix(format or "")], options)
-        return [DocumentFile(STANDARD_STREAM, output or STANDARD_STREAM, parser_of_format(format or ""))]
+        return [
+            DocumentFile(STANDARD_STREAM, output or STANDARD_STREAM, parser_of_format(format or ""))
+        ]
     if output is None:  # *.html includes the translations of an earlier command
         named, all_paths, paths = set(paths), paths, []
         for path in all_paths:
@@ -244,9 +264,13 @@ def plan_documents(
     found = [each for path in paths for each in _find(path, output, options)]
     is_single = len(paths) == 1 and not paths[0].is_dir()
     if output == STANDARD_STREAM and not is_single:
-        raise UsageError("only one document can be written to standard output", "--output must be a directory")
+        raise UsageError(
+            "only one document can be written to standard output", "--output must be a directory"
+        )
     if output and output.is_file() and (is_directory or not is_single):
-        hint = "leave out the slash at the end" if is_single else "several documents need a directory"
+        hint = (
+            "leave out the slash at the end" if is_single else "several documents need a directory"
+        )
         raise UsageError(f"--output {output} is a file", hint)
     files, inputs_of = list[DocumentFile](), dict[Path, Path]()
     for path, relative in found:
@@ -257,7 +281,8 @@ def plan_documents(
             target = output if is_file else output / relative
         if target in inputs_of:
             raise UsageError(
-                f"{path} and {inputs_of[target]} have the same output: {target}", "translate them separately"
+                f"{path} and {inputs_of[target]} have the same output: {target}",
+                "translate them separately",
             )
         inputs_of[target] = path
         files.append(DocumentFile(path, target, parser_of_format(format or path.suffix)))
@@ -268,7 +293,9 @@ def plan_documents(
 
 def _check_options(suffixes: Iterable[str], options: DocumentOptions) -> None:
     if option := ignored_option(suffixes, options):
-        raise UsageError(f"{option} applies only to {', '.join(SUFFIXES_OF_OPTIONS[option])}", "leave it out")
+        raise UsageError(
+            f"{option} applies only to {', '.join(SUFFIXES_OF_OPTIONS[option])}", "leave it out"
+        )
 
 
 def _find(path: Path, output: Path | None, options: DocumentOptions) -> Iterator[tuple[Path, Path]]:
@@ -277,7 +304,9 @@ def _find(path: Path, output: Path | None, options: DocumentOptions) -> Iterator
 
     if not path.is_dir():
         if not path.exists():
-            raise UsageError(f"no such file: {path}", f"relative paths are resolved against {Path.cwd()}")
+            raise UsageError(
+                f"no such file: {path}", f"relative paths are resolved against {Path.cwd()}"
+            )
         yield path, Path(path.name)
         return
     others, needed = Counter[str](), Counter[str]()
@@ -297,18 +326,23 @@ def _find(path: Path, output: Path | None, options: DocumentOptions) -> Iterator
         verb = "is not a document" if others.total() == 1 else "are not documents"
         log(f"{path}: {counted(others.total(), 'file')} {verb}: {kinds}")
     if num_translations:
-        verb = "is a translation of another" if num_translations == 1 else "are translations of others"
+        verb = (
+            "is a translation of another" if num_translations == 1 else "are translations of others"
+        )
         log(f"{path}: {counted(num_translations, 'document')} {verb}")
     for option, count in needed.items():
         log(f"{path}: skipped {counted(count, 'document')} without {option}")
     if needed and not num_found:
-        raise UsageError(f"{path} has only documents that need {' or '.join(needed)}", "add this option")
+        raise UsageError(
+            f"{path} has only documents that need {' or '.join(needed)}", "add this option"
+        )
     if not num_found:
         raise UsageError(f"{path} has no documents", f"suffixes of documents: {', '.join(FORMATS)}")
 
 
 def _files(directory: Path, output: Path | None) -> Iterator[Path]:
-    """Yield the files of a directory tree in order, without hidden ones and without the output directory."""
+    """Yield the files of a directory tree in order, without hidden ones and without the output
+    directory."""
 
     def fail(error: OSError) -> None:
         raise error
@@ -316,10 +350,11 @@ def _files(directory: Path, output: Path | None) -> Iterator[Path]:
     for name, directories, files in os.walk(directory, onerror=fail):
         parent = Path(name)
         directories[:] = sorted(
-            each for each in directories
+            each
+            for each in directories
             if not each.startswith(".")
             and not (output and output.is_dir() and (parent / each).samefile(output))
-        )  # fmt: skip
+        )
         yield from (parent / each for each in sorted(files) if not each.startswith("."))
 
 

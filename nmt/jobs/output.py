@@ -48,12 +48,15 @@ class TextFormat:
     show_scores: bool = False
     """Prefix each line with the score and a tab."""
     show_confidence: bool = False
-    """Prefix each line with the confidence and a tab, after the score. It is empty for copies, such as blank lines."""
+    """Prefix each line with the confidence and a tab, after the score. It is empty for copies, such
+    as blank lines."""
 
     def matches(self, line: str) -> bool:
         """Return whether an existing output line may have this format."""
         num_columns = self.show_scores + self.show_confidence
-        return not JsonLinesFormat().matches(line) and bool(re.match(rf"(-?[\d.]*\t){{{num_columns}}}|$", line))
+        return not JsonLinesFormat().matches(line) and bool(
+            re.match(rf"(-?[\d.]*\t){{{num_columns}}}|$", line)
+        )
 
     def __call__(self, source: str, translations: Sequence[Translation]) -> list[str]:
         """Return one line per translation."""
@@ -65,7 +68,9 @@ class TextFormat:
         score = f"{translation.score:.4f}\t" if self.show_scores else ""
         if not self.show_confidence:
             return score
-        return f"{score}{'' if translation.confidence is None else f'{translation.confidence:.2f}'}\t"
+        return (
+            f"{score}{'' if translation.confidence is None else f'{translation.confidence:.2f}'}\t"
+        )
 
 
 class JsonLinesFormat:
@@ -86,14 +91,16 @@ class JsonLinesFormat:
 
 
 def truncate_incomplete(path: Path, output_format: OutputFormat, max_inputs: int) -> int:
-    """Truncate an output file after the last complete output, and return how many input lines it covers.
+    """Truncate an output file after the last complete output, and return how many input lines it
+    covers.
 
     Args:
         path: the file; if it does not exist, returns 0.
         output_format: the format of the file.
 
     Raises:
-        UsageError: the file has another format, or the translations of more than `max_inputs` lines.
+        UsageError: the file has another format, or the translations of more than `max_inputs`
+            lines.
     """
     if descriptor(path) is not None:
         raise UsageError(f"--resume needs a file, not {path}", "name one with --output")
@@ -102,7 +109,9 @@ def truncate_incomplete(path: Path, output_format: OutputFormat, max_inputs: int
     with path.open(encoding="utf-8", errors="replace") as text:
         first = text.readline()
     if first.endswith("\n") and not output_format.matches(first.rstrip("\n")):
-        raise UsageError(f"{path} has a different output format", "use --resume with the same options as before")
+        raise UsageError(
+            f"{path} has a different output format", "use --resume with the same options as before"
+        )
     num_lines = position = complete = 0
     with path.open("r+b") as file:
         for line in file:
@@ -125,15 +134,18 @@ def check_uncompressed(path: Path) -> None:
     from nmt.data.pairs import COMPRESSED  # imports all modules of compression
 
     if path.suffix in COMPRESSED:
-        raise UsageError(f"cannot write {path}: the output is plain text", f"leave out {path.suffix}, and compress it")
+        raise UsageError(
+            f"cannot write {path}: the output is plain text",
+            f"leave out {path.suffix}, and compress it",
+        )
 
 
 @contextlib.contextmanager
 def open_output(path: Path | None, *, append: bool = False) -> Iterator[WriteLine]:
     """Yield a function that writes a line to a file, or to stdout if `path` is None.
 
-    Unless `append` is set, an existing file is truncated when the first line is written, so an earlier error leaves it
-    unchanged.
+    Unless `append` is set, an existing file is truncated when the first line is written, so an
+    earlier error leaves it unchanged.
 
     Raises:
         UsageError: the file cannot be opened.
@@ -167,14 +179,17 @@ def open_output(path: Path | None, *, append: bool = False) -> Iterator[WriteLin
             completed = True
     except OSError as error:
         hints = (file_hint(error), "the file has the output written so far")
-        raise NMTError(f"cannot write {path}: {error.strerror}", "; ".join(filter(None, hints))) from None
+        raise NMTError(
+            f"cannot write {path}: {error.strerror}", "; ".join(filter(None, hints))
+        ) from None
     finally:
         if not (keep_content or completed or existed):
             path.unlink(missing_ok=True)
 
 
 def show(text: str) -> None:
-    """Print results. A closed pipe (`| head -1`) or terminal does not change the exit code of the command."""
+    """Print results. A closed pipe (`| head -1`) or terminal does not change the exit code of the
+    command."""
     try:
         typer.echo(text)
         sys.stdout.flush()
@@ -196,8 +211,12 @@ def write_file(path: Path, content: str | bytes) -> None:
         raise UsageError("the output file has no name", "choose a name such as report.html")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_bytes(path, content.encode("utf-8", "replace") if isinstance(content, str) else content)
+        write_bytes(
+            path, content.encode("utf-8", "replace") if isinstance(content, str) else content
+        )
     except OSError as error:
         if isinstance(error, BrokenPipeError) and descriptor(path) == 1:
             raise
-        raise NMTError(f"cannot write {path}: {error.strerror}", file_hint(error, "choose another file")) from None
+        raise NMTError(
+            f"cannot write {path}: {error.strerror}", file_hint(error, "choose another file")
+        ) from None

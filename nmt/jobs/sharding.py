@@ -1,6 +1,7 @@
 """Sharding of an input file over machines or processes, and joining of the results.
 
-A shard is a range of consecutive lines, so the outputs of the shards in order are the output for the file.
+A shard is a range of consecutive lines, so the outputs of the shards in order are the output for
+the file.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ class Shard:
         """
         match = re.fullmatch(r"(\d{1,9})/(\d{1,9})", text)
         if not match or not 1 <= int(match[1]) <= int(match[2]):
-            raise UsageError(f"--shard must be I/N with I from 1 to N, got '{text}'", "for example --shard 1/4")
+            raise UsageError(
+                f"--shard must be I/N with I from 1 to N, got '{text}'", "for example --shard 1/4"
+            )
         return cls(int(match[1]), int(match[2]))
 
     @classmethod
@@ -53,7 +56,8 @@ class Shard:
         return cls(int(rank) + 1, int(world_size))
 
     def line_range(self, num_lines: int) -> tuple[int, int]:
-        """Return the first line (starting at 0) and the end (exclusive) of this shard of `num_lines` lines."""
+        """Return the first line (starting at 0) and the end (exclusive) of this shard of
+        `num_lines` lines."""
         return (self.number - 1) * num_lines // self.count, self.number * num_lines // self.count
 
     def path(self, output: Path) -> Path:
@@ -71,7 +75,9 @@ class Shard:
         """Join the shards into `output` if all are complete."""
         lock = output.with_name(f".{output.name}.lock")
         with locked(lock, busy=lambda: None):
-            paths = [_done(Shard(number, self.count).path(output)) for number in range(1, self.count + 1)]
+            paths = [
+                _done(Shard(number, self.count).path(output)) for number in range(1, self.count + 1)
+            ]
             complete = all(path.exists() for path in paths)
             if complete:
                 joined = output.with_name(f".{output.name}.joined")
@@ -83,8 +89,12 @@ class Shard:
                 joined.rename(output)
                 for path in paths:
                     path.unlink()
-            if complete or not self.is_done(output):  # joined here or by another process: the lock is no longer needed
-                with suppress(OSError):  # Windows cannot delete an open file; releasing the lock deletes it there
+            if complete or not self.is_done(
+                output
+            ):  # joined here or by another process: the lock is no longer needed
+                with suppress(
+                    OSError
+                ):  # Windows cannot delete an open file; releasing the lock deletes it there
                     lock.unlink()
 
     def is_done(self, output: Path) -> bool:

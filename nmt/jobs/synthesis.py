@@ -1,12 +1,13 @@
 """What `nmt backtranslate` and `nmt distill` have in common: translate, filter and write a corpus.
 
-.NAME-part/settings.json    settings, to reject a resumed command with others, and statistics of the text
+.NAME-part/settings.json    settings, to reject a resumed command with others, and statistics of the
+text
            source           the text to translate, without repetitions
            reference        its references
            candidates       translations, first in one file per shard; see `nmt.jobs.sharding`
 
-The process that completes the last shard filters the translations and writes the directory NAME. Each step is repeated
-if it was interrupted; complete translations are never lost.
+The process that completes the last shard filters the translations and writes the directory NAME.
+Each step is repeated if it was interrupted; complete translations are never lost.
 """
 
 from __future__ import annotations
@@ -44,37 +45,57 @@ SETTINGS, CANDIDATES = "settings.json", "candidates"
 TeacherOption = Annotated[
     list[Path],
     typer.Option(
-        "--model", "-m", show_default=False,
-        help="Run or checkpoint, or the name of a pretrained or published model, that translates; repeat to ensemble.",
+        "--model",
+        "-m",
+        show_default=False,
+        help=(
+            "Run or checkpoint, or the name of a pretrained or published model, that translates;"
+            " repeat to ensemble."
+        ),
     ),
-]  # fmt: skip
-OutputOption = Annotated[Path, typer.Option("--output", "-o", help="Directory of the new corpus.", show_default=False)]
+]
+OutputOption = Annotated[
+    Path, typer.Option("--output", "-o", help="Directory of the new corpus.", show_default=False)
+]
 MinScoreOption = Annotated[
     float | None,
-    typer.Option(help="Minimum log-probability per token, as in nmt score --per-token.", show_default="none"),
+    typer.Option(
+        help="Minimum log-probability per token, as in nmt score --per-token.", show_default="none"
+    ),
 ]
 CleanOption = Annotated[
     list[str] | None,
     typer.Option(
-        metavar="STEP", help="Cleaning step for the pairs, as in data.clean; may be repeated.",
+        metavar="STEP",
+        help="Cleaning step for the pairs, as in data.clean; may be repeated.",
         show_default="length(max=200), ratio(max=3.0), drop_identical",
     ),
-]  # fmt: skip
+]
 TestOption = Annotated[
     list[str] | None,
-    typer.Option(help="Drop pairs that overlap with this test set: a corpus, a sacreBLEU test set, or SRC:TGT."),
+    typer.Option(
+        help=(
+            "Drop pairs that overlap with this test set: a corpus, a sacreBLEU test set, or"
+            " SRC:TGT."
+        )
+    ),
 ]
 IgnoreOption = Annotated[
-    list[str] | None, typer.Option(metavar="FILTER", help="Filter to disable, such as missing; may be repeated.")
+    list[str] | None,
+    typer.Option(metavar="FILTER", help="Filter to disable, such as missing; may be repeated."),
 ]
 ShardOption = Annotated[
-    str | None, typer.Option(metavar="I/N", help="Translate shard I (from 1) of N; the last one completes the corpus.")
+    str | None,
+    typer.Option(
+        metavar="I/N", help="Translate shard I (from 1) of N; the last one completes the corpus."
+    ),
 ]
 ResumeOption = Annotated[bool, typer.Option("--resume", help="Continue an interrupted command.")]
 
 
 class ScoredFormat:
-    """All candidates of a line as a line of JSON, with their log-probabilities per token if they are known."""
+    """All candidates of a line as a line of JSON, with their log-probabilities per token if they
+    are known."""
 
     lines_per_input = 1
 
@@ -88,7 +109,8 @@ class ScoredFormat:
 
         return [
             format_candidates(
-                Candidate(each.text, each.log_prob / len(each.tokens) if each.tokens else None) for each in translations
+                Candidate(each.text, each.log_prob / len(each.tokens) if each.tokens else None)
+                for each in translations
             )
         ]
 
@@ -113,9 +135,14 @@ class Options:
 
 
 def check_options(
-    output: Path, resume: bool, search: str, select: str, min_score: float | None, clean_steps: Sequence[str],
+    output: Path,
+    resume: bool,
+    search: str,
+    select: str,
+    min_score: float | None,
+    clean_steps: Sequence[str],
     ignore: Sequence[str],
-) -> None:  # fmt: skip
+) -> None:
     """Check the options before the teacher is loaded.
 
     Raises:
@@ -132,7 +159,9 @@ def check_options(
     if output.exists() and not resume:
         raise UsageError(f"{output} already exists", "choose another --output, or delete it")
     if min_score is not None and not math.isfinite(min_score):
-        raise UsageError(f"--min-score must be a number, got {min_score}", "a typical value is -1.0")
+        raise UsageError(
+            f"--min-score must be a number, got {min_score}", "a typical value is -1.0"
+        )
     if select:
         check_choice("metric", select, SENTENCE_METRICS)
     for name in ignore:
@@ -140,7 +169,8 @@ def check_options(
     cleaning_pipeline((), clean_steps)
     if search and parse_search(search).n_best == 1 and select:
         raise UsageError(
-            f"--select needs several hypotheses; {search} has one", "for example beam(beam_size=8, top_beams=8)"
+            f"--select needs several hypotheses; {search} has one",
+            "for example beam(beam_size=8, top_beams=8)",
         )
 
 
@@ -153,11 +183,12 @@ def parse_shard(text: str | None) -> Shard:
 
 
 def _report_if_complete(output: Path, resume: bool, settings: Mapping[str, Any]) -> bool:
-    """Print the corpus and return True if it exists and `resume` is set; return False if it does not exist.
+    """Print the corpus and return True if it exists and `resume` is set; return False if it does
+    not exist.
 
     Raises:
-        UsageError: it exists, but is incomplete, or `resume` is not set, or its record has another of the settings:
-            `command` or the fields of the origin and its filters.
+        UsageError: it exists, but is incomplete, or `resume` is not set, or its record has another
+            of the settings: `command` or the fields of the origin and its filters.
     """
     from nmt.data.sources.corpus import RECORD
 
@@ -165,12 +196,16 @@ def _report_if_complete(output: Path, resume: bool, settings: Mapping[str, Any])
         return False
     if resume and (output / RECORD).is_file():
         recorded: dict[str, Any] = {"command": ""}
-        with suppress(ValueError, KeyError, TypeError):  # a damaged record, or one of another source
+        with suppress(
+            ValueError, KeyError, TypeError
+        ):  # a damaged record, or one of another source
             origin = {**json.loads((output / RECORD).read_text(encoding="utf-8"))["origin"]}
             recorded |= origin | origin.get("filters", {})
         current = json.loads(json.dumps(settings))  # converts tuples to lists
         if any(recorded[name] != value for name, value in current.items() if name in recorded):
-            raise UsageError(f"{output} was made in another way", "choose another --output, or delete it")
+            raise UsageError(
+                f"{output} was made in another way", "choose another --output, or delete it"
+            )
         log(f"{output} is complete")
         if not SILENT:
             typer.echo(output)
@@ -179,12 +214,17 @@ def _report_if_complete(output: Path, resume: bool, settings: Mapping[str, Any])
 
 
 def synthesize(
-    options: Options, translator: Translator, models: list[Path], text: SourceText,
+    options: Options,
+    translator: Translator,
+    models: list[Path],
+    text: SourceText,
     train_command: Callable[[ModelFiles, str], str],
-) -> None:  # fmt: skip
-    """Translate the shard of this process; the process that completes the last shard writes the corpus.
+) -> None:
+    """Translate the shard of this process; the process that completes the last shard writes the
+    corpus.
 
-    `train_command` returns the command to train on the corpus, for the first model and the command that builds it.
+    `train_command` returns the command to train on the corpus, for the first model and the command
+    that builds it.
     """
     from nmt.models.discovery import find_models
     from nmt.runs.run_info import parent_record
@@ -208,7 +248,11 @@ def synthesize(
                 _remove(options)
                 return
             languages, errors = options.filters.corpus_languages, options.encoding_errors
-            tests = list(chain.from_iterable(load_test_pairs(name, languages, errors) for name in options.tests))
+            tests = list(
+                chain.from_iterable(
+                    load_test_pairs(name, languages, errors) for name in options.tests
+                )
+            )
             saved = _prepare(options, text, settings, models[0])
         except NMTError:
             if not (options.work / SETTINGS).exists():
@@ -217,18 +261,38 @@ def synthesize(
     path = options.work / CANDIDATES
     shard_lock = options.work / f".{options.shard.number}.lock"
     busy = UsageError(
-        f"another process is translating shard {options.shard.number} of {options.output}", "wait for it, or stop it"
+        f"another process is translating shard {options.shard.number} of {options.output}",
+        "wait for it, or stop it",
     )
     with locked(shard_lock, busy):
-        if not options.resume and (options.shard.path(path).exists() or options.shard.is_done(path) or path.exists()):
-            raise UsageError(f"{options.output} is incomplete", f"continue with --resume, or delete {options.work}")
-        job = TranslationJob(translator, options.search, ScoredFormat(), saved["settings"]["scores"], "", ())
+        if not options.resume and (
+            options.shard.path(path).exists() or options.shard.is_done(path) or path.exists()
+        ):
+            raise UsageError(
+                f"{options.output} is incomplete",
+                f"continue with --resume, or delete {options.work}",
+            )
+        job = TranslationJob(
+            translator, options.search, ScoredFormat(), saved["settings"]["scores"], "", ()
+        )
         translate_file(
-            job, options.work / SOURCE, path, options.shard, join=True, resume=True, encoding_errors="strict"
+            job,
+            options.work / SOURCE,
+            path,
+            options.shard,
+            join=True,
+            resume=True,
+            encoding_errors="strict",
         )
     with _output_locked(options):
         if not options.output.exists() and path.exists():
-            _finish(options, settings, saved["statistics"], tests, lambda build: train_command(teachers[0], build))
+            _finish(
+                options,
+                settings,
+                saved["statistics"],
+                tests,
+                lambda build: train_command(teachers[0], build),
+            )
         if options.output.exists():
             _remove(options)
 
@@ -239,7 +303,9 @@ def _output_locked(options: Options) -> Iterator[None]:
     try:
         options.work.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UsageError(f"cannot create {output}: {error.strerror}", "choose another --output") from None
+        raise UsageError(
+            f"cannot create {output}: {error.strerror}", "choose another --output"
+        ) from None
     with locked(_lock(output), lambda: log(f"another process works on {output}; waiting for it")):
         yield
 
@@ -255,8 +321,11 @@ def _lock(output: Path) -> Path:
     return output.with_name(f".{output.name}.lock")
 
 
-def _prepare(options: Options, text: SourceText, settings: dict[str, Any], model: Path) -> dict[str, Any]:
-    """Write the text to translate, unless an earlier process has; return the settings and the statistics of the text.
+def _prepare(
+    options: Options, text: SourceText, settings: dict[str, Any], model: Path
+) -> dict[str, Any]:
+    """Write the text to translate, unless an earlier process has; return the settings and the
+    statistics of the text.
 
     Raises:
         UsageError: the earlier process had other settings, or the text is in another language.
@@ -267,12 +336,18 @@ def _prepare(options: Options, text: SourceText, settings: dict[str, Any], model
         for name, value in settings.items():
             before = saved["settings"][name]
             if before != value and name == "text":
-                raise UsageError(f"the text of {options.output} has changed", f"restore it, or delete {options.work}")
-            if before != value and not (name == "scores" and before):  # scores are ignored without --min-score
+                raise UsageError(
+                    f"the text of {options.output} has changed",
+                    f"restore it, or delete {options.work}",
+                )
+            if before != value and not (
+                name == "scores" and before
+            ):  # scores are ignored without --min-score
                 option = "--min-score" if name == "scores" else name
                 raise UsageError(
                     f"{options.output} was started with another value of '{option}'",
-                    f"continue with the same options, apart from the filters, or delete {options.work}",
+                    "continue with the same options, apart from the filters, or delete"
+                    f" {options.work}",
                 )
         return saved
     text.check_language(model)
@@ -288,9 +363,12 @@ def _prepare(options: Options, text: SourceText, settings: dict[str, Any], model
 
 
 def _finish(
-    options: Options, settings: dict[str, Any], statistics: dict[str, Any], tests: list[tuple[str, list[Pair]]],
+    options: Options,
+    settings: dict[str, Any],
+    statistics: dict[str, Any],
+    tests: list[tuple[str, list[Pair]]],
     train_command: Callable[[str], str],
-) -> None:  # fmt: skip
+) -> None:
     """Filter the translations, write the corpus and report it, on any rank."""
     from nmt.data.sources.corpus import write_record
     from nmt.synthetic.source_text import REFERENCE, SOURCE
@@ -298,12 +376,16 @@ def _finish(
     work, languages = options.work, options.filters.corpus_languages
     with new_directory(options.output) as directory:
         outputs = (directory / f"train.{languages[0]}", directory / f"train.{languages[1]}")
-        num_pairs, dropped = options.filters.apply(work / SOURCE, work / REFERENCE, work / CANDIDATES, outputs, tests)
+        num_pairs, dropped = options.filters.apply(
+            work / SOURCE, work / REFERENCE, work / CANDIDATES, outputs, tests
+        )
         build_command = _build_command()
         filters = asdict(options.filters) | {"tests": options.tests}
         origin = settings | {"filters": filters, "build_command": build_command}
         origin["statistics"] = statistics | {"filtered": dropped}
-        write_record(directory, options.output.name, origin, {path.name: num_pairs for path in outputs})
+        write_record(
+            directory, options.output.name, origin, {path.name: num_pairs for path in outputs}
+        )
     for name, count in dropped.most_common():
         log(f"filter {name} dropped {count:,} pairs", every_rank=True)
     names = " and ".join(str(options.output / path.name) for path in outputs)

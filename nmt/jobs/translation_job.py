@@ -1,4 +1,5 @@
-"""Translation of files, streams and lines of the prompt, for `nmt translate`, `nmt backtranslate` and `nmt distill`."""
+"""Translation of files, streams and lines of the prompt, for `nmt translate`, `nmt backtranslate`
+and `nmt distill`."""
 
 from __future__ import annotations
 
@@ -53,7 +54,8 @@ class TranslationJob:
         append: bool = False,
         on_progress: Callable[[float], object] = lambda lines: None,
     ) -> None:
-        """Translate chunks of lines and write the output; `on_progress` gets numbers of finished lines."""
+        """Translate chunks of lines and write the output; `on_progress` gets numbers of finished
+        lines."""
         sources: deque[str] = deque()
         warnings = WarningLog()
 
@@ -92,7 +94,8 @@ class LanguageCheck:
         self.is_finished = False
 
     def add(self, lines: Sequence[str]) -> None:
-        """Judge the input again with further lines, until they are enough for the language identification."""
+        """Judge the input again with further lines, until they are enough for the language
+        identification."""
         if self.is_finished:
             return
         from nmt.data.check.sides import MAX_LINES, MIN_LINES, english_name, wrong_language
@@ -106,7 +109,9 @@ class LanguageCheck:
         hint = f"choose a model that translates into {expected}, such as that of --to {self.src}"
         if language != self.tgt:
             hint = "choose a model of its language"
-        log(f"warning: the input seems to be in {english_name(language)}, not in {expected}; {hint}")
+        log(
+            f"warning: the input seems to be in {english_name(language)}, not in {expected}; {hint}"
+        )
 
 
 class WarningLog:
@@ -126,20 +131,27 @@ class WarningLog:
     def finish(self, translator: Translator | Guard | MarkupLines) -> None:
         """Log how many lines have warnings, and which glossary terms were applied."""
         if self.num_warned > MAX_WARNINGS:
-            log(f"{self.num_warned:,} of {self.num_lines:,} translations have warnings; --format jsonl has all of them")
+            log(
+                f"{self.num_warned:,} of {self.num_lines:,} translations have warnings; --format"
+                " jsonl has all of them"
+            )
         log_terms(translator)
 
 
 def log_terms(translator: Translator | Guard | MarkupLines) -> None:
     """Log which glossary terms were applied."""
     if terms := getattr(translator, "term_counts", None):
-        missing = [f"{term} ({count})" for (term, applied), count in terms.most_common() if not applied]
+        missing = [
+            f"{term} ({count})" for (term, applied), count in terms.most_common() if not applied
+        ]
         num_applied = sum(count for (_, applied), count in terms.items() if applied)
         not_applied = f"; not applied: {', '.join(missing)}" if missing else ""
         log(f"glossary: applied {num_applied:,} of {counted(terms.total(), 'term')}{not_applied}")
 
 
-def translate_stream(job: TranslationJob, text: list[str] | None, output: Path | None, encoding_errors: str) -> None:
+def translate_stream(
+    job: TranslationJob, text: list[str] | None, output: Path | None, encoding_errors: str
+) -> None:
     """Translate command-line arguments, or standard input as lines arrive."""
     from nmt.data.pairs import decode_lines
     from nmt.translation.chunking import chunk_by_arrival, chunked
@@ -152,7 +164,8 @@ def translate_stream(job: TranslationJob, text: list[str] | None, output: Path |
 
 
 def _open_stdin() -> BinaryIO:
-    """Return a reader of standard input for a thread: at exit, Python waits for the lock of `sys.stdin` and aborts."""
+    """Return a reader of standard input for a thread: at exit, Python waits for the lock of
+    `sys.stdin` and aborts."""
     try:
         return open(sys.stdin.fileno(), "rb", closefd=False)
     except (OSError, ValueError):  # replaced by another object
@@ -176,7 +189,8 @@ def translate_file(
         input: the file.
         output: the output file; None for stdout.
         shard: the shard to translate; None for all lines.
-        join: write each shard to its own file; the process that completes the last shard joins them into `output`.
+        join: write each shard to its own file; the process that completes the last shard joins them
+            into `output`.
         resume: continue after the lines that the output file already has.
         encoding_errors: handling of invalid UTF-8.
     """
@@ -188,21 +202,28 @@ def translate_file(
     path = output
     if join and shard and output:
         path = shard.path(output)
-        if _finish_if_complete(shard, output, resume, num_lines * job.output_format.lines_per_input):
+        if _finish_if_complete(
+            shard, output, resume, num_lines * job.output_format.lines_per_input
+        ):
             return
     num_done = truncate_incomplete(path, job.output_format, end - start) if resume and path else 0
     if num_done:
         log(f"resuming {path} after {num_done:,} lines")
-    lines = islice(read_lines(input, errors=encoding_errors), start + num_done, end if shard else None)
+    lines = islice(
+        read_lines(input, errors=encoding_errors), start + num_done, end if shard else None
+    )
     quiet = output is None and sys.stdout.isatty()  # a progress bar would mix with the output
-    with progress(end - start - num_done, "translating", " lines", disable=quiet, unit_scale=True) as bar:
+    with progress(
+        end - start - num_done, "translating", " lines", disable=quiet, unit_scale=True
+    ) as bar:
         job.translate_chunks(chunked(lines), path, append=resume, on_progress=bar.update)
     if join and shard and output:
         shard.finish(output)
 
 
 def _finish_if_complete(shard: Shard, output: Path, resume: bool, num_lines: int) -> bool:
-    """Return whether earlier processes completed this shard, and join the shards if they completed all of them.
+    """Return whether earlier processes completed this shard, and join the shards if they completed
+    all of them.
 
     Also True if `output` was already joined: it has `num_lines` lines.
     """
@@ -217,5 +238,8 @@ def _finish_if_complete(shard: Shard, output: Path, resume: bool, num_lines: int
     with output.open("rb") as file:
         num_existing = sum(line.endswith(b"\n") for line in file)
     if num_existing > num_lines:
-        raise UsageError(f"{output} has {num_existing:,} lines, more than {num_lines:,}", "choose another --output")
+        raise UsageError(
+            f"{output} has {num_existing:,} lines, more than {num_lines:,}",
+            "choose another --output",
+        )
     return num_existing == num_lines

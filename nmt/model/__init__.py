@@ -1,1 +1,2 @@
-"""Encoder-decoder networks in PyTorch. They read and write token ids; this package does not handle text."""
+"""Encoder-decoder networks in PyTorch. They read and write token ids; this package does not handle
+text."""

@@ -1,8 +1,9 @@
-"""Multi-head attention (Vaswani et al. 2017, section 3.2), its scoring functions, and windowed attention.
+"""Multi-head attention (Vaswani et al. 2017, section 3.2), its scoring functions, and windowed
+attention.
 
-Shape suffixes: B sentences, T tokens, Q queries, S source tokens or keys, D model dimension, H query heads, G
-key-value heads, K head dimension, N blocks, X any size. Masks are broadcastable to [B, H, Q, S] and boolean, True =
-attend; on a GPU also additive (`additive_mask`).
+Shape suffixes: B sentences, T tokens, Q queries, S source tokens or keys, D model dimension, H
+query heads, G key-value heads, K head dimension, N blocks, X any size. Masks are broadcastable to
+[B, H, Q, S] and boolean, True = attend; on a GPU also additive (`additive_mask`).
 """
 
 from __future__ import annotations
@@ -22,11 +23,13 @@ from nmt.model.layers import Dropout, Linear
 from nmt.model.positions import PositionInput, distances
 
 MASK_ALIGNMENT = 16
-"""Kernels copy an additive mask in every call unless the stride of its rows is a multiple of this."""
+"""Kernels copy an additive mask in every call unless the stride of its rows is a multiple of
+this."""
 
 
 class CausalMask(NamedTuple):
-    """The mask of a decoder that reads the whole target: queries attend to their own position and earlier ones."""
+    """The mask of a decoder that reads the whole target: queries attend to their own position and
+    earlier ones."""
 
     allowed_TT: Tensor
 
@@ -38,22 +41,27 @@ Mask = Tensor | CausalMask
 def fused_kernels() -> Iterator[None]:
     """Select the memory-efficient attention kernel (Rabe and Staats 2021).
 
-    For sentences, it is up to three times as fast as FlashAttention, whose blocks have 128 positions. cuDNN builds a
-    plan for every new shape, which takes tens of milliseconds, and has returned NaN gradients with masks.
+    For sentences, it is up to three times as fast as FlashAttention, whose blocks have 128
+    positions. cuDNN builds a plan for every new shape, which takes tens of milliseconds, and has
+    returned NaN gradients with masks.
     """
     with sdpa_kernel([SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]):
         yield
 
 
 def additive_mask(allowed: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return a boolean mask as a term to add to scores, in the form that fused kernels read without a copy.
+    """Return a boolean mask as a term to add to scores, in the form that fused kernels read without
+    a copy.
 
-    The term of a masked position is finite, so that fully masked rows are not NaN: half of the minimum, so that adding
-    a score does not overflow.
+    The term of a masked position is finite, so that fully masked rows are not NaN: half of the
+    minimum, so that adding a score does not overflow.
     """
     keys = allowed.shape[-1]
     aligned = torch.zeros(
-        *allowed.shape[:-1], -(-keys // MASK_ALIGNMENT) * MASK_ALIGNMENT, dtype=dtype, device=allowed.device
+        *allowed.shape[:-1],
+        -(-keys // MASK_ALIGNMENT) * MASK_ALIGNMENT,
+        dtype=dtype,
+        device=allowed.device,
     )
     return aligned[..., :keys].masked_fill_(~allowed, torch.finfo(dtype).min / 2)
 
@@ -67,13 +75,19 @@ def boolean_mask(mask: Mask | None) -> Tensor | None:
 
 def select_mask(mask: Tensor, sentences_B: Tensor) -> Tensor:
     """Return the mask of some sentences, in the form of `mask`."""
-    return additive_mask((mask == 0)[sentences_B], mask.dtype) if mask.is_floating_point() else mask[sentences_B]
+    return (
+        additive_mask((mask == 0)[sentences_B], mask.dtype)
+        if mask.is_floating_point()
+        else mask[sentences_B]
+    )
 
 
 def masked_softmax(scores_BHQS: Tensor, mask: Tensor | None) -> Tensor:
-    """Softmax over the last axis; masked positions get a weight of exactly zero, and fully masked rows are all zero.
+    """Softmax over the last axis; masked positions get a weight of exactly zero, and fully masked
+    rows are all zero.
 
-    The fill value is finite, because a row of -inf becomes NaN, and so does its gradient even if the output is masked.
+    The fill value is finite, because a row of -inf becomes NaN, and so does its gradient even if
+    the output is masked.
     """
     if mask is None:
         return scores_BHQS.softmax(-1)
@@ -84,14 +98,16 @@ def masked_softmax(scores_BHQS: Tensor, mask: Tensor | None) -> Tensor:
 def split_kv(kv_BS2GK: Tensor) -> tuple[Tensor, Tensor]:
     """Split stacked keys and values into keys and values, each [B, G, S, K].
 
-    The backward pass of `split` writes both gradients into one contiguous tensor; that of indexing would copy them.
+    The backward pass of `split` writes both gradients into one contiguous tensor; that of indexing
+    would copy them.
     """
     k, v = (x_BS1GK.squeeze(2).transpose(1, 2) for x_BS1GK in kv_BS2GK.split(1, 2))
     return k, v
 
 
 class DotProduct(nn.Module):
-    """qkᵀ of queries that are already divided by √K: the scaled dot product (Vaswani et al. 2017, equation 1)."""
+    """qkᵀ of queries that are already divided by √K: the scaled dot product (Vaswani et al. 2017,
+    equation 1)."""
 
     def __init__(self, heads: int, head_dim: int) -> None:
         super().__init__()
@@ -102,15 +118,19 @@ class DotProduct(nn.Module):
 
 
 class Additive(nn.Module):
-    """w_vᵀ tanh(W_q q + W_k k) (Bahdanau et al. 2015, appendix A.1.2), with a separate w_v per head.
+    """w_vᵀ tanh(W_q q + W_k k) (Bahdanau et al. 2015, appendix A.1.2), with a separate w_v per
+    head.
 
-    W_q and W_k are the query and key projections of the attention, which have a bias in the Transformer. All Q·S sums
-    are in memory at once, so it takes K times the memory of a dot product.
+    W_q and W_k are the query and key projections of the attention, which have a bias in the
+    Transformer. All Q·S sums are in memory at once, so it takes K times the memory of a dot
+    product.
     """
 
     def __init__(self, heads: int, head_dim: int) -> None:
         super().__init__()
-        self.weight_HK = nn.Parameter(torch.empty(heads, head_dim).uniform_(-1, 1) * math.sqrt(3 / head_dim))
+        self.weight_HK = nn.Parameter(
+            torch.empty(heads, head_dim).uniform_(-1, 1) * math.sqrt(3 / head_dim)
+        )
 
     def forward(self, q_BHQK: Tensor, k_BHSK: Tensor) -> Tensor:
         """Return the scores, [B, H, Q, S]."""
@@ -120,14 +140,17 @@ class Additive(nn.Module):
         return scores_BHQS
 
 
-ATTENTION_SCORES: dict[str, type[DotProduct] | type[Additive]] = {"dot": DotProduct, "additive": Additive}
+ATTENTION_SCORES: dict[str, type[DotProduct] | type[Additive]] = {
+    "dot": DotProduct,
+    "additive": Additive,
+}
 
 
 class Attention(nn.Module):
     """Attention and the projection of its output.
 
-    `SelfAttention` and `CrossAttention` project queries, keys and values in separate methods, because a decoder caches
-    keys and values between steps.
+    `SelfAttention` and `CrossAttention` project queries, keys and values in separate methods,
+    because a decoder caches keys and values between steps.
     """
 
     out: Linear
@@ -143,7 +166,12 @@ class Attention(nn.Module):
         """Attention weights [B, H, Q, S] of each call inside `record_attention`; None outside."""
 
     def attend_and_project(
-        self, q_BHQK: Tensor, k_BGSK: Tensor, v_BGSK: Tensor, mask: Mask | None, position: PositionInput | None = None
+        self,
+        q_BHQK: Tensor,
+        k_BGSK: Tensor,
+        v_BGSK: Tensor,
+        mask: Mask | None,
+        position: PositionInput | None = None,
     ) -> Tensor:
         """Return the projected output of the attention, [B, Q, D]."""
         context_BHQK = self.attend(q_BHQK, k_BGSK, v_BGSK, mask, position)
@@ -151,12 +179,22 @@ class Attention(nn.Module):
         return out_BQD
 
     def attend(
-        self, q_BHQK: Tensor, k_BGSK: Tensor, v_BGSK: Tensor, mask: Mask | None, position: PositionInput | None = None
+        self,
+        q_BHQK: Tensor,
+        k_BGSK: Tensor,
+        v_BGSK: Tensor,
+        mask: Mask | None,
+        position: PositionInput | None = None,
     ) -> Tensor:
         """Return the sums of the values weighted by attention, [B, H, Q, K]."""
         k_BHSK, v_BHSK = self.repeat_kv(k_BGSK), self.repeat_kv(v_BGSK)
         has_value_bias = position is not None and position.encoding.has_value_bias
-        if q_BHQK.is_cuda and self.is_dot_product and self.recorded_weights is None and not has_value_bias:
+        if (
+            q_BHQK.is_cuda
+            and self.is_dot_product
+            and self.recorded_weights is None
+            and not has_value_bias
+        ):
             return self.sdpa(q_BHQK, k_BHSK, v_BHSK, mask, position)
         # On the CPU, the backward pass of the fused kernel is slow for short sentences.
         weights_BHQS = self.weights(q_BHQK, k_BHSK, mask, position)
@@ -168,32 +206,52 @@ class Attention(nn.Module):
         return context_BHQK if bias_BHQK is None else context_BHQK + bias_BHQK
 
     def sdpa(
-        self, q_BHQK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, mask: Mask | None, position: PositionInput | None
+        self,
+        q_BHQK: Tensor,
+        k_BHSK: Tensor,
+        v_BHSK: Tensor,
+        mask: Mask | None,
+        position: PositionInput | None,
     ) -> Tensor:
-        """Compute `attend` for dot-product scores with PyTorch's fused kernel, which is the fastest on a GPU."""
+        """Compute `attend` for dot-product scores with PyTorch's fused kernel, which is the fastest
+        on a GPU."""
         rate, scale = self.dropout.rate if self.training else 0.0, 1 / self._divisor(position)
         bias = None
         if position and position.encoding.has_attention_bias:
             bias = position.attention_bias(q_BHQK * scale, k_BHSK)
         if bias is None and isinstance(mask, CausalMask):
-            return F.scaled_dot_product_attention(q_BHQK, k_BHSK, v_BHSK, dropout_p=rate, is_causal=True, scale=scale)
+            return F.scaled_dot_product_attention(
+                q_BHQK, k_BHSK, v_BHSK, dropout_p=rate, is_causal=True, scale=scale
+            )
         allowed = None
         if isinstance(mask, CausalMask):
             mask = additive_mask(mask.allowed_TT, q_BHQK.dtype)
         elif mask is not None and not mask.is_floating_point():
             allowed, mask = mask, additive_mask(mask, q_BHQK.dtype)
         bias = mask if bias is None else bias if mask is None else bias + mask
-        context_BHQK = F.scaled_dot_product_attention(q_BHQK, k_BHSK, v_BHSK, bias, dropout_p=rate, scale=scale)
-        return context_BHQK if allowed is None else context_BHQK.masked_fill(~allowed.any(-1, keepdim=True), 0.0)
+        context_BHQK = F.scaled_dot_product_attention(
+            q_BHQK, k_BHSK, v_BHSK, bias, dropout_p=rate, scale=scale
+        )
+        return (
+            context_BHQK
+            if allowed is None
+            else context_BHQK.masked_fill(~allowed.any(-1, keepdim=True), 0.0)
+        )
 
     def weights(
-        self, q_BHQK: Tensor, k_BHSK: Tensor, mask: Mask | None, position: PositionInput | None = None
+        self,
+        q_BHQK: Tensor,
+        k_BHSK: Tensor,
+        mask: Mask | None,
+        position: PositionInput | None = None,
     ) -> Tensor:
         """Return the attention weights, [B, H, Q, S]."""
         scaled_BHQK = q_BHQK / self._divisor(position)
         scores_BHQS = self.score_fn(scaled_BHQK if self.is_dot_product else q_BHQK, k_BHSK)
         bias = position.attention_bias(scaled_BHQK, k_BHSK) if position else None
-        return masked_softmax(scores_BHQS if bias is None else scores_BHQS + bias, boolean_mask(mask))
+        return masked_softmax(
+            scores_BHQS if bias is None else scores_BHQS + bias, boolean_mask(mask)
+        )
 
     def _divisor(self, position: PositionInput | None) -> float:
         """Return the number that scores are divided by."""
@@ -201,7 +259,11 @@ class Attention(nn.Module):
 
     def repeat_kv(self, x_BGSK: Tensor) -> Tensor:
         """Repeat keys or values for every head of queries that shares them: [B, H, S, K]."""
-        return x_BGSK if self.kv_heads == self.heads else x_BGSK.repeat_interleave(self.heads // self.kv_heads, 1)
+        return (
+            x_BGSK
+            if self.kv_heads == self.heads
+            else x_BGSK.repeat_interleave(self.heads // self.kv_heads, 1)
+        )
 
     def _split_heads(self, x_BTX: Tensor) -> Tensor:
         split_BTHK: Tensor = x_BTX.unflatten(-1, (-1, self.head_dim))
@@ -209,7 +271,8 @@ class Attention(nn.Module):
 
 
 class SelfAttention(Attention):
-    """Self-attention; heads may share keys and values (grouped-query attention, Ainslie et al. 2023, section 2.2)."""
+    """Self-attention; heads may share keys and values (grouped-query attention, Ainslie et al.
+    2023, section 2.2)."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config)
@@ -218,8 +281,11 @@ class SelfAttention(Attention):
         self.qkv = Linear(config.dim, config.dim + 2 * kv_dim, parts=(config.dim, kv_dim, kv_dim))
         self.out = Linear(config.dim, config.dim)
 
-    def project(self, x_BTD: Tensor, position: PositionInput | None = None) -> tuple[Tensor, Tensor]:
-        """Return queries [B, H, T, K], and stacked keys and values [B, T, 2, G, K], from one matrix product."""
+    def project(
+        self, x_BTD: Tensor, position: PositionInput | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Return queries [B, H, T, K], and stacked keys and values [B, T, 2, G, K], from one matrix
+        product."""
         qkv_BTHK, heads, kv_heads = self._split_heads(self.qkv(x_BTD)), self.heads, self.kv_heads
         if position and position.encoding.rotates:
             qk_BTHK, v_BTGK = qkv_BTHK.split((heads + kv_heads, kv_heads), 2)
@@ -230,9 +296,15 @@ class SelfAttention(Attention):
         return q_BTHK.transpose(1, 2), kv_BTXK.unflatten(2, (2, -1))
 
     def attend(
-        self, q_BHQK: Tensor, k_BGSK: Tensor, v_BGSK: Tensor, mask: Mask | None, position: PositionInput | None = None
+        self,
+        q_BHQK: Tensor,
+        k_BGSK: Tensor,
+        v_BGSK: Tensor,
+        mask: Mask | None,
+        position: PositionInput | None = None,
     ) -> Tensor:
-        """Return the sums of the values weighted by attention, within the window if there is one."""
+        """Return the sums of the values weighted by attention, within the window if there is
+        one."""
         num_queries, num_keys, window = q_BHQK.shape[2], k_BGSK.shape[2], self.window
         if not window or num_keys <= window + 1:
             return super().attend(q_BHQK, k_BGSK, v_BGSK, mask, position)
@@ -240,7 +312,9 @@ class SelfAttention(Attention):
             first = num_keys - window - 1
             shifted = position and position._replace(start=position.start - first)
             return super().attend(q_BHQK, k_BGSK[:, :, first:], v_BGSK[:, :, first:], mask, shifted)
-        if num_queries < num_keys or self.recorded_weights is not None:  # several decoder steps, or all weights needed
+        if (
+            num_queries < num_keys or self.recorded_weights is not None
+        ):  # several decoder steps, or all weights needed
             start = num_keys - num_queries
             in_window = distances(num_queries, num_keys, start, q_BHQK.device).abs() <= window
             allowed = boolean_mask(mask)
@@ -249,35 +323,55 @@ class SelfAttention(Attention):
         return self._attend_in_blocks(q_BHQK, k_BGSK, v_BGSK, mask, position)
 
     def _attend_in_blocks(
-        self, q_BHSK: Tensor, k_BGSK: Tensor, v_BGSK: Tensor, mask: Mask | None, position: PositionInput | None
+        self,
+        q_BHSK: Tensor,
+        k_BGSK: Tensor,
+        v_BGSK: Tensor,
+        mask: Mask | None,
+        position: PositionInput | None,
     ) -> Tensor:
-        """Let each query attend to `window` keys on each side, at a cost proportional to window times length.
+        """Let each query attend to `window` keys on each side, at a cost proportional to window
+        times length.
 
-        The mask is either a padding mask [B, 1, 1, S] or the causal mask. Each block of `window` queries attends to its
-        own block of keys and to one block on each side: S/window short sequences instead of a long one.
+        The mask is either a padding mask [B, 1, 1, S] or the causal mask. Each block of `window`
+        queries attends to its own block of keys and to one block on each side: S/window short
+        sequences instead of a long one.
         """
         window, num_keys = self.window, k_BGSK.shape[2]
         num_blocks = -(-num_keys // window)
         padding = num_blocks * window - num_keys
         causal = isinstance(mask, CausalMask)
         right = 0 if causal else window
-        q = F.pad(q_BHSK, (0, 0, 0, padding)).unflatten(2, (num_blocks, window)).transpose(1, 2).flatten(0, 1)
+        q = (
+            F.pad(q_BHSK, (0, 0, 0, padding))
+            .unflatten(2, (num_blocks, window))
+            .transpose(1, 2)
+            .flatten(0, 1)
+        )
 
         def key_blocks(x_BGSK: Tensor) -> Tensor:
-            blocks = F.pad(x_BGSK, (0, 0, window, padding + right)).unfold(2, 2 * window + right, window)
+            blocks = F.pad(x_BGSK, (0, 0, window, padding + right)).unfold(
+                2, 2 * window + right, window
+            )
             return blocks.permute(0, 2, 1, 4, 3).flatten(0, 1)
 
         is_real_BS = torch.ones(1, num_keys, dtype=torch.bool, device=q.device)
         padding_mask = None if causal else boolean_mask(mask)
         if padding_mask is not None:
             is_real_BS = padding_mask[:, 0, 0]
-        is_real_BNX = F.pad(is_real_BS, (window, padding + right)).unfold(1, 2 * window + right, window)
+        is_real_BNX = F.pad(is_real_BS, (window, padding + right)).unfold(
+            1, 2 * window + right, window
+        )
         distance = distances(window, 2 * window + right, window, q.device)
         in_window = (distance <= window) & (distance >= (0 if causal else -window))
         is_real = is_real_BNX.expand(len(q_BHSK), -1, -1).flatten(0, 1)[:, None, None]
         shifted = position and position._replace(start=window)
-        context = super().attend(q, key_blocks(k_BGSK), key_blocks(v_BGSK), in_window & is_real, shifted)
-        context_BHSK: Tensor = context.unflatten(0, (-1, num_blocks)).transpose(1, 2).flatten(2, 3)[:, :, :num_keys]
+        context = super().attend(
+            q, key_blocks(k_BGSK), key_blocks(v_BGSK), in_window & is_real, shifted
+        )
+        context_BHSK: Tensor = (
+            context.unflatten(0, (-1, num_blocks)).transpose(1, 2).flatten(2, 3)[:, :, :num_keys]
+        )
         return context_BHSK
 
 
@@ -302,8 +396,11 @@ class CrossAttention(Attention):
 
 @contextmanager
 def record_attention(model: nn.Module) -> Iterator[dict[str, list[Tensor]]]:
-    """Record the weights of every attention in `model`: a list with one tensor per call, by module name."""
-    attentions = {name: module for name, module in model.named_modules() if isinstance(module, Attention)}
+    """Record the weights of every attention in `model`: a list with one tensor per call, by module
+    name."""
+    attentions = {
+        name: module for name, module in model.named_modules() if isinstance(module, Attention)
+    }
     recorded: dict[str, list[Tensor]] = {name: [] for name in attentions}
     for name, module in attentions.items():
         module.recorded_weights = recorded[name]

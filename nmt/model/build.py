@@ -24,7 +24,8 @@ def build_model(config: ModelConfig, vocab_size: int) -> Seq2Seq:
     """Build the network that `config` describes, with freshly initialized weights.
 
     Raises:
-        ConfigError: an option is unknown, options are incompatible, or the model does not fit into memory.
+        ConfigError: an option is unknown, options are incompatible, or the model does not fit into
+            memory.
     """
     hint = "decrease model.dim, model.ffn_dim or the number of layers"
     with out_of_memory_as(ConfigError("the model does not fit into memory", hint)):
@@ -43,7 +44,9 @@ def check_model(config: ModelConfig) -> None:
         if name not in table:
             raise ConfigError(f"model.{path}: unknown value '{name}'", suggest(name, table))
     if config.kv_heads and config.heads % config.kv_heads:
-        raise ConfigError(f"model.heads ({config.heads}) must be a multiple of model.kv_heads ({config.kv_heads})")
+        raise ConfigError(
+            f"model.heads ({config.heads}) must be a multiple of model.kv_heads ({config.kv_heads})"
+        )
     if _position_encoding(config).rotates and config.attention_score == "additive":
         raise ConfigError(
             "model.position_encoding=rotary requires dot-product attention",
@@ -52,7 +55,8 @@ def check_model(config: ModelConfig) -> None:
 
 
 def check_shapes(config: ModelConfig, vocab_size: int, shapes: Mapping[str, Sequence[int]]) -> None:
-    """Check the shapes of weights before a network for them is built, whose memory only its config limits.
+    """Check the shapes of weights before a network for them is built, whose memory only its config
+    limits.
 
     Raises:
         ConfigError: an option is unknown, or options are incompatible.
@@ -65,16 +69,20 @@ def check_shapes(config: ModelConfig, vocab_size: int, shapes: Mapping[str, Sequ
         raise ValueError(f"{name} is {'missing' if name in expected else 'unknown'}")
     for name, weight in expected.items():
         if tuple(shapes[name]) != tuple(weight.shape):
-            raise ValueError(f"{name} has the shape {tuple(shapes[name])}, not {tuple(weight.shape)}")
+            raise ValueError(
+                f"{name} has the shape {tuple(shapes[name])}, not {tuple(weight.shape)}"
+            )
 
 
 def max_positions(config: ModelConfig) -> int | None:
-    """Return the maximum length of source and target in tokens, including the end token; None: unlimited."""
+    """Return the maximum length of source and target in tokens, including the end token; None:
+    unlimited."""
     return _position_encoding(config).max_positions if config.arch == "transformer" else None
 
 
 def _position_encoding(config: ModelConfig) -> PositionEncoding:
-    # A recurrent model uses no positions: only the options are checked, with a width that every encoding accepts.
+    # A recurrent model uses no positions: only the options are checked, with a width that every
+    # encoding accepts.
     dim = config.dim if config.arch == "transformer" else 2 * config.heads
     try:
         with torch.device("meta"):  # the constructor checks the options

@@ -1,6 +1,7 @@
 """The KV cache of decoder self-attention.
 
-Shape suffixes: T target tokens so far, P reserved positions, R rows, G key-value heads, K head dimension.
+Shape suffixes: T target tokens so far, P reserved positions, R rows, G key-value heads, K head
+dimension.
 """
 
 from __future__ import annotations
@@ -9,17 +10,18 @@ import torch
 from torch import Tensor
 
 BLOCK = 32
-"""Number of positions by which the cache grows, a power of 2. Blocks avoid most copies without reserving the maximum
-length."""
+"""Number of positions by which the cache grows, a power of 2. Blocks avoid most copies without
+reserving the maximum length."""
 
 
 class KVCache:
     """Keys and values of the target so far, in all layers.
 
-    Time is the first axis, so the filled part of a layer is contiguous. The cache is for search only: no gradient flows
-    through it.
+    Time is the first axis, so the filled part of a layer is contiguous. The cache is for search
+    only: no gradient flows through it.
 
-    In a CUDA graph, all shapes are fixed: `append` returns all reserved positions, and `is_filled_P` is the mask.
+    In a CUDA graph, all shapes are fixed: `append` returns all reserved positions, and
+    `is_filled_P` is the mask.
     """
 
     def __init__(self, num_layers: int) -> None:

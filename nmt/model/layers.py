@@ -2,8 +2,9 @@
 
 Shape suffixes: B sentences, T tokens, D model dimension, F feed-forward width.
 
-Parameters are stored in float32 and cast to the dtype of the activations where they are used. Mixed precision therefore
-only sets the dtype of the embeddings, and gradients are float32. After `.to()` for inference, the cast is a no-op.
+Parameters are stored in float32 and cast to the dtype of the activations where they are used. Mixed
+precision therefore only sets the dtype of the embeddings, and gradients are float32. After `.to()`
+for inference, the cast is a no-op.
 """
 
 from __future__ import annotations
@@ -20,13 +21,16 @@ from nmt.core.config import ModelConfig
 class Linear(nn.Linear):
     """y = xWᵀ + b in the dtype of x; weights are initialized Xavier-uniform, biases to zero."""
 
-    def __init__(self, inputs: int, outputs: int, parts: Sequence[int] = (), *, bias: bool = True) -> None:
+    def __init__(
+        self, inputs: int, outputs: int, parts: Sequence[int] = (), *, bias: bool = True
+    ) -> None:
         """Create the layer.
 
         Args:
             inputs: width of x.
             outputs: width of y.
-            parts: number of outputs of each stacked matrix (such as query, key and value); each is initialized
+            parts: number of outputs of each stacked matrix (such as query, key and value); each is
+                initialized
                 separately. Empty: one matrix.
             bias: whether to add a bias.
         """
@@ -53,13 +57,16 @@ class LayerNorm(nn.LayerNorm):
         """Normalize [..., D]."""
         weight: Tensor = self.weight
         bias: Tensor = self.bias
-        if weight.dtype != input.dtype:  # skipping no-op casts speeds up the search of single sentences
+        if (
+            weight.dtype != input.dtype
+        ):  # skipping no-op casts speeds up the search of single sentences
             weight, bias = weight.to(input.dtype), bias.to(input.dtype)
         return torch.layer_norm(input, self.normalized_shape, weight, bias, self.eps)
 
 
 class RMSNorm(nn.Module):
-    """x / √(mean x² + ε) times a weight, without centering and bias (Zhang and Sennrich 2019, equation 4)."""
+    """x / √(mean x² + ε) times a weight, without centering and bias (Zhang and Sennrich 2019,
+    equation 4)."""
 
     def __init__(self, dim: int) -> None:
         super().__init__()
@@ -67,7 +74,9 @@ class RMSNorm(nn.Module):
 
     def forward(self, input: Tensor) -> Tensor:
         """Normalize [..., D]; the statistics are float32."""
-        return F.rms_norm(input.float(), input.shape[-1:], self.weight.float(), 1e-6).to(input.dtype)
+        return F.rms_norm(input.float(), input.shape[-1:], self.weight.float(), 1e-6).to(
+            input.dtype
+        )
 
 
 NORMS: dict[str, Callable[[int], nn.Module]] = {"layer": LayerNorm, "rms": RMSNorm}
@@ -76,8 +85,8 @@ NORMS: dict[str, Callable[[int], nn.Module]] = {"layer": LayerNorm, "rms": RMSNo
 class Dropout(nn.Module):
     """Inverted dropout (Srivastava et al. 2014).
 
-    On a CPU, each 64-bit random integer provides the mask of eight elements, because drawing a float per element
-    dominates the cost. The rate is therefore rounded to a multiple of 1/256.
+    On a CPU, each 64-bit random integer provides the mask of eight elements, because drawing a
+    float per element dominates the cost. The rate is therefore rounded to a multiple of 1/256.
     """
 
     def __init__(self, rate: float) -> None:
@@ -97,7 +106,8 @@ class Dropout(nn.Module):
 
 
 def swiglu(x_BT2F: Tensor) -> Tensor:
-    """Return silu(a)·b of the two halves a and b of the last axis (Shazeer 2020, equation 5): [B, T, F]."""
+    """Return silu(a)·b of the two halves a and b of the last axis (Shazeer 2020, equation 5): [B,
+    T, F]."""
     gate_BTF, x_BTF = x_BT2F.chunk(2, -1)
     return F.silu(gate_BTF) * x_BTF
 
@@ -108,7 +118,8 @@ ACTIVATIONS: dict[str, tuple[Callable[[Tensor], Tensor], int]] = {
     "silu": (F.silu, 1),
     "swiglu": (swiglu, 2),
 }
-"""Activation functions of the feed-forward layer, and the ratio of their input width to their output width."""
+"""Activation functions of the feed-forward layer, and the ratio of their input width to their
+output width."""
 
 
 class FeedForward(nn.Module):
@@ -117,7 +128,9 @@ class FeedForward(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.activation, width_ratio = ACTIVATIONS[config.activation]
-        self.up = Linear(config.dim, width_ratio * config.ffn_dim, parts=[config.ffn_dim] * width_ratio)
+        self.up = Linear(
+            config.dim, width_ratio * config.ffn_dim, parts=[config.ffn_dim] * width_ratio
+        )
         self.down = Linear(config.ffn_dim, config.dim)
         self.dropout = Dropout(config.activation_dropout)
 
@@ -128,7 +141,8 @@ class FeedForward(nn.Module):
 
 
 class Residual(nn.Module):
-    """Residual connection: `norm(x + dropout(f(x)))` (post-norm) or `x + dropout(f(norm(x)))` (pre-norm)."""
+    """Residual connection: `norm(x + dropout(f(x)))` (post-norm) or `x + dropout(f(norm(x)))`
+    (pre-norm)."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -142,7 +156,8 @@ class Residual(nn.Module):
         return sublayer_input
 
     def add(self, x: Tensor, sublayer_output: Tensor) -> Tensor:
-        """Add the output of the sublayer to the residual stream, and normalize the sum in post-norm."""
+        """Add the output of the sublayer to the residual stream, and normalize the sum in
+        post-norm."""
         total = x + self.dropout(sublayer_output)
         output: Tensor = total if self.pre_norm else self.norm(total)
         return output

@@ -1,11 +1,12 @@
 """A recurrent encoder-decoder with attention, after Bahdanau et al. (2015).
 
-Shape suffixes: B sentences, S source tokens, T target tokens, D model dimension, E = 2D, W rows (beams) per sentence,
-R = B*W rows, L layers. Masks are boolean, True = attend.
+Shape suffixes: B sentences, S source tokens, T target tokens, D model dimension, E = 2D, W rows
+(beams) per sentence, R = B*W rows, L layers. Masks are boolean, True = attend.
 
-A bidirectional GRU encodes the source. At each target position the decoder attends to the encoder output, with its last
-hidden state as the query; a GRU computes the next hidden state from the previous token and the attention context. The
-recurrences run in float32 whatever the dtype of the activations, because rounding errors accumulate over the steps.
+A bidirectional GRU encodes the source. At each target position the decoder attends to the encoder
+output, with its last hidden state as the query; a GRU computes the next hidden state from the
+previous token and the attention context. The recurrences run in float32 whatever the dtype of the
+activations, because rounding errors accumulate over the steps.
 """
 
 from __future__ import annotations
@@ -44,11 +45,15 @@ class RecurrentState:
     def reorder(self, rows_R: Tensor, sentences_B: Tensor | None = None) -> None:
         """Keep the rows `rows_R`, in that order, and, if given, the sentences `sentences_B`.
 
-        The rows of a sentence must be adjacent, and every sentence must have the same number of rows.
+        The rows of a sentence must be adjacent, and every sentence must have the same number of
+        rows.
         """
         self.hidden_LRD = self.hidden_LRD[:, rows_R]
         if sentences_B is not None:
-            self.keys_BSD, self.memory_BSE = self.keys_BSD[sentences_B], self.memory_BSE[sentences_B]
+            self.keys_BSD, self.memory_BSE = (
+                self.keys_BSD[sentences_B],
+                self.memory_BSE[sentences_B],
+            )
             self.mask_BS = self.mask_BS[sentences_B]
 
 
@@ -60,42 +65,58 @@ class Recurrent(Seq2Seq):
         super().__init__(config, vocab_size)
         dim, layers = config.dim, config.decoder_layers
         dropout = config.dropout if config.encoder_layers > 1 else 0.0  # between layers
-        self.encoder = nn.GRU(dim, dim, config.encoder_layers, batch_first=True, dropout=dropout, bidirectional=True)
+        self.encoder = nn.GRU(
+            dim, dim, config.encoder_layers, batch_first=True, dropout=dropout, bidirectional=True
+        )
         self.init_hidden = Linear(dim, layers * dim, parts=[dim] * layers)
         self.query, self.key = Linear(dim, dim, bias=False), Linear(2 * dim, dim, bias=False)
         self.score_fn = Additive(1, dim)
         gates = [dim] * 3
         self.token_gates = Linear(dim, 3 * dim, parts=gates)
         self.context_gates = Linear(2 * dim, 3 * dim, parts=gates, bias=False)
-        self.layer_gates = nn.ModuleList(Linear(dim, 3 * dim, parts=gates) for _ in range(layers - 1))
+        self.layer_gates = nn.ModuleList(
+            Linear(dim, 3 * dim, parts=gates) for _ in range(layers - 1)
+        )
         self.hidden_gates = nn.ModuleList(Linear(dim, 3 * dim, parts=gates) for _ in range(layers))
         self.out = Linear(4 * dim, dim)
 
     def encode(self, src_BS: Tensor, src_mask_BS: Tensor) -> Tensor:
         """Return the hidden states of both directions at each source token, memory_BSE."""
         x_BSD = self.dropout(self.embed_tokens("source", src_BS)).float()
-        lengths_B = src_mask_BS.sum(1).clamp(min=1).cpu()  # the backward direction starts at the last token
-        packed = nn.utils.rnn.pack_padded_sequence(x_BSD, lengths_B, batch_first=True, enforce_sorted=False)
+        lengths_B = (
+            src_mask_BS.sum(1).clamp(min=1).cpu()
+        )  # the backward direction starts at the last token
+        packed = nn.utils.rnn.pack_padded_sequence(
+            x_BSD, lengths_B, batch_first=True, enforce_sorted=False
+        )
         memory_BSE, _ = nn.utils.rnn.pad_packed_sequence(
             self.encoder(packed)[0], batch_first=True, total_length=src_BS.shape[1]
         )
         dropped_BSE: Tensor = self.dropout(memory_BSE)
         return dropped_BSE
 
-    def init_state(self, memory_BSE: Tensor, src_mask_BS: Tensor, *, use_cache: bool = True) -> RecurrentState:
-        """Return the initial decoder state, computed from the last hidden state of the backward direction.
+    def init_state(
+        self, memory_BSE: Tensor, src_mask_BS: Tensor, *, use_cache: bool = True
+    ) -> RecurrentState:
+        """Return the initial decoder state, computed from the last hidden state of the backward
+        direction.
 
         `use_cache` has no effect: the hidden state is all that a recurrent decoder stores.
         """
         last_BD = memory_BSE[:, 0, self.config.dim :]
         hidden_BLD = torch.tanh(self.init_hidden(last_BD)).unflatten(1, (-1, self.config.dim))
-        return RecurrentState(self.key(memory_BSE), memory_BSE, src_mask_BS, hidden_BLD.transpose(0, 1))
+        return RecurrentState(
+            self.key(memory_BSE), memory_BSE, src_mask_BS, hidden_BLD.transpose(0, 1)
+        )
 
     def decode(self, tgt_RT: Tensor, state: RecurrentState) -> Tensor:
-        """Read T more target tokens per row and return hidden_RTD; R is a multiple of the sentences in the state."""
+        """Read T more target tokens per row and return hidden_RTD; R is a multiple of the sentences
+        in the state."""
         tokens_RTD = self.dropout(self.embed_tokens("target", tgt_RT))
         token_gates_RT3D = self.token_gates(tokens_RTD.float())
-        hidden = list(state.hidden_LRD.repeat_interleave(len(tgt_RT) // state.hidden_LRD.shape[1], 1))
+        hidden = list(
+            state.hidden_LRD.repeat_interleave(len(tgt_RT) // state.hidden_LRD.shape[1], 1)
+        )
         outputs, attention = [], []
         for token_gates_R3D in token_gates_RT3D.unbind(1):
             context_RE, weights_RS = self._attend(hidden[-1], state)
@@ -129,7 +150,10 @@ def gru_cell(input_gates_R3D: Tensor, hidden_gates_R3D: Tensor, hidden_RD: Tenso
 
     As in cuDNN, the reset gate is applied after the matrix product.
     """
-    (r, z, n), (r_hidden, z_hidden, n_hidden) = input_gates_R3D.chunk(3, 1), hidden_gates_R3D.chunk(3, 1)
+    (r, z, n), (r_hidden, z_hidden, n_hidden) = (
+        input_gates_R3D.chunk(3, 1),
+        hidden_gates_R3D.chunk(3, 1),
+    )
     update_RD = torch.sigmoid(z + z_hidden)
     new_RD = torch.tanh(n + torch.sigmoid(r + r_hidden) * n_hidden)
     return torch.lerp(new_RD, hidden_RD, update_RD)

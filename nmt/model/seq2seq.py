@@ -1,10 +1,13 @@
-"""The base class of encoder-decoder models: embeddings, the output layer, and the interface of training and search.
+"""The base class of encoder-decoder models: embeddings, the output layer, and the interface of
+training and search.
 
-Shape suffixes: B sentences, S source tokens, T target tokens, D model dimension, V vocabulary, R rows (B times the
-beams of each), N target positions without padding. Masks are boolean, True = attend.
+Shape suffixes: B sentences, S source tokens, T target tokens, D model dimension, V vocabulary, R
+rows (B times the beams of each), N target positions without padding. Masks are boolean, True =
+attend.
 
-Training and search run the same code: `decode` takes any number of target tokens and a state. In training the state
-holds no target tokens and T is the whole sentence; in search T is 1 and the state caches the tokens so far.
+Training and search run the same code: `decode` takes any number of target tokens and a state. In
+training the state holds no target tokens and T is the whole sentence; in search T is 1 and the
+state caches the tokens so far.
 """
 
 from __future__ import annotations
@@ -22,7 +25,8 @@ from nmt.model.layers import Dropout
 
 
 class Seq2Seq(nn.Module, ABC):
-    """An encoder-decoder with a joint vocabulary; an architecture implements `encode`, `init_state` and `decode`."""
+    """An encoder-decoder with a joint vocabulary; an architecture implements `encode`, `init_state`
+    and `decode`."""
 
     max_positions: int | None = None
     """Maximum length of source and target in tokens, including the end token; None: unlimited."""
@@ -30,17 +34,23 @@ class Seq2Seq(nn.Module, ABC):
     """Whether `decode` works in CUDA graphs: it never waits, and its state has a `KVCache`."""
 
     def __init__(self, config: ModelConfig, vocab_size: int) -> None:
-        """Create the embeddings with freshly initialized weights; `vocab_size` is that of the joint tokenizer."""
+        """Create the embeddings with freshly initialized weights; `vocab_size` is that of the joint
+        tokenizer."""
         super().__init__()
         self.config = config
-        self.compute_dtype: torch.dtype | None = None  # dtype of the activations; None: that of the weights
+        self.compute_dtype: torch.dtype | None = (
+            None  # dtype of the activations; None: that of the weights
+        )
         tables = ("shared",) if config.tie_embeddings else ("source", "target", "output")
-        self.embeddings = nn.ParameterDict({name: _embedding(vocab_size, config.dim) for name in tables})
+        self.embeddings = nn.ParameterDict(
+            {name: _embedding(vocab_size, config.dim) for name in tables}
+        )
         self.output_bias_V = nn.Parameter(torch.zeros(vocab_size)) if config.output_bias else None
         self.dropout = Dropout(config.dropout)
 
     def embedding_weight(self, role: str) -> Tensor:
-        """Return the embedding matrix [V, D] of `source` or `target`, or the matrix of the `output` layer."""
+        """Return the embedding matrix [V, D] of `source` or `target`, or the matrix of the `output`
+        layer."""
         weight_VD: Tensor = self.embeddings["shared" if self.config.tie_embeddings else role]
         return weight_VD
 
@@ -55,11 +65,13 @@ class Seq2Seq(nn.Module, ABC):
 
     @abstractmethod
     def init_state(self, memory: Tensor, src_mask_BS: Tensor, *, use_cache: bool = True) -> Any:
-        """Return the initial decoder state; with `use_cache=False` (training) it caches no target tokens."""
+        """Return the initial decoder state; with `use_cache=False` (training) it caches no target
+        tokens."""
 
     @abstractmethod
     def decode(self, tgt_RT: Tensor, state: Any) -> Tensor:
-        """Read T more target tokens per row and return hidden_RTD; R is a multiple of the sentences in the state."""
+        """Read T more target tokens per row and return hidden_RTD; R is a multiple of the sentences
+        in the state."""
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Return the logits [..., V] of hidden states [..., D]."""
@@ -75,21 +87,26 @@ class Seq2Seq(nn.Module, ABC):
         return self.logits(self.decode(tokens_R[:, None], state)[:, -1]).float()
 
     def next_log_probs(self, tokens_R: Tensor, state: Any) -> Tensor:
-        """Read one more token per row and return the float32 log-probabilities of the next, [R, V]."""
+        """Read one more token per row and return the float32 log-probabilities of the next, [R,
+        V]."""
         return self.next_logits(tokens_R, state).log_softmax(-1)
 
-    def forward(self, src_BS: Tensor, src_mask_BS: Tensor, tgt_in_BT: Tensor, target_index_N: Tensor) -> Tensor:
-        """Return hidden_ND of the target positions without padding; the loss projects them in chunks.
+    def forward(
+        self, src_BS: Tensor, src_mask_BS: Tensor, tgt_in_BT: Tensor, target_index_N: Tensor
+    ) -> Tensor:
+        """Return hidden_ND of the target positions without padding; the loss projects them in
+        chunks.
 
-        `target_index_N` are their indices among the B·T positions. The target needs no padding mask: padding follows
-        the tokens, which the causal mask keeps from attending to it.
+        `target_index_N` are their indices among the B·T positions. The target needs no padding
+        mask: padding follows the tokens, which the causal mask keeps from attending to it.
         """
         memory = self.encode(src_BS, src_mask_BS)
         hidden_BTD = self.decode(tgt_in_BT, self.init_state(memory, src_mask_BS, use_cache=False))
         return hidden_BTD.flatten(0, 1).index_select(0, target_index_N)
 
     def embed_tokens(self, role: str, ids_BT: Tensor) -> Tensor:
-        """Return the scaled embeddings [B, T, D] of `source` or `target` ids, in the dtype of the activations."""
+        """Return the scaled embeddings [B, T, D] of `source` or `target` ids, in the dtype of the
+        activations."""
         x_BTD = F.embedding(ids_BT, self.embedding_weight(role)) * math.sqrt(self.config.dim)
         return x_BTD if self.compute_dtype is None else x_BTD.to(self.compute_dtype)
 

@@ -29,7 +29,8 @@ class LayerSummary:
     weight: tuple[int, ...]
     """Shape of its weight matrix, if any."""
     output: tuple[int | str, ...]
-    """Output shape: B sentences, S source and T target tokens; empty if the output is not a single tensor."""
+    """Output shape: B sentences, S source and T target tokens; empty if the output is not a single
+    tensor."""
     parameters: int
     """Number of parameters; of one layer if several are merged."""
     times: int = 1
@@ -37,7 +38,8 @@ class LayerSummary:
 
 
 def summarize(model: Seq2Seq) -> list[LayerSummary]:
-    """Return the layers of a model in order, each followed by its submodules; skip modules without parameters."""
+    """Return the layers of a model in order, each followed by its submodules; skip modules without
+    parameters."""
     return list(_summarize(model, 0, _output_shapes(model)))
 
 
@@ -54,13 +56,18 @@ def _summarize(module: nn.Module, depth: int, outputs: Shapes) -> Iterator[Layer
         else:
             weight = getattr(child, "weight", None)
             shape = tuple(weight.shape) if isinstance(weight, Tensor) else ()
-            yield LayerSummary(name, depth, type(child).__name__, shape, outputs.get(child, ()), count, times)
-        if not isinstance(child, nn.GRU) and (list(child.children()) or isinstance(child, nn.ParameterDict)):
+            yield LayerSummary(
+                name, depth, type(child).__name__, shape, outputs.get(child, ()), count, times
+            )
+        if not isinstance(child, nn.GRU) and (
+            list(child.children()) or isinstance(child, nn.ParameterDict)
+        ):
             yield from _summarize(child, depth + 1, outputs)
 
 
 def _distinct_children(module: nn.Module) -> Iterator[tuple[str, nn.Module, int]]:
-    """Yield name, module and count of a module's children; in a list, consecutive ones of equal shapes are merged."""
+    """Yield name, module and count of a module's children; in a list, consecutive ones of equal
+    shapes are merged."""
     children = module.named_children()
     if not isinstance(module, nn.ModuleList):
         yield from ((name, child, 1) for name, child in children)
@@ -68,7 +75,11 @@ def _distinct_children(module: nn.Module) -> Iterator[tuple[str, nn.Module, int]
     for _, group in groupby(children, lambda each: _shapes(each[1])):
         (index, child), *others = group
         first = int(index) + 1
-        yield f"layers {first} to {first + len(others)}" if others else f"layer {first}", child, 1 + len(others)
+        yield (
+            f"layers {first} to {first + len(others)}" if others else f"layer {first}",
+            child,
+            1 + len(others),
+        )
 
 
 def _shapes(module: nn.Module) -> list[tuple[str, tuple[int, ...]]]:
@@ -91,7 +102,9 @@ def _output_shapes(model: Seq2Seq) -> Shapes:
     training = model.training
     try:
         mask_BS = torch.ones(NUM_SENTENCES, source, dtype=torch.bool)
-        src_BS, tgt_BT = (torch.zeros(NUM_SENTENCES, tokens, dtype=torch.long) for tokens in (source, target))
+        src_BS, tgt_BT = (
+            torch.zeros(NUM_SENTENCES, tokens, dtype=torch.long) for tokens in (source, target)
+        )
         model.eval()(src_BS, mask_BS, tgt_BT, torch.arange(NUM_SENTENCES * target))
     finally:
         model.train(training)

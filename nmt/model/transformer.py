@@ -1,8 +1,8 @@
 """The Transformer (Vaswani et al. 2017), encoder and decoder, for training and for cached search.
 
-Shape suffixes: B sentences, S source tokens, T target tokens, D model dimension, H query heads, G key-value heads,
-K head dimension, W rows (beams) per sentence, R = B*W rows. Masks are boolean, True = attend; on a GPU, padding masks
-are additive.
+Shape suffixes: B sentences, S source tokens, T target tokens, D model dimension, H query heads, G
+key-value heads, K head dimension, W rows (beams) per sentence, R = B*W rows. Masks are boolean,
+True = attend; on a GPU, padding masks are additive.
 """
 
 from __future__ import annotations
@@ -16,10 +16,24 @@ from torch import Tensor, nn
 
 from nmt.core.config import ModelConfig
 from nmt.core.registry import resolve
-from nmt.model.attention import CausalMask, CrossAttention, Mask, SelfAttention, additive_mask, select_mask, split_kv
+from nmt.model.attention import (
+    CausalMask,
+    CrossAttention,
+    Mask,
+    SelfAttention,
+    additive_mask,
+    select_mask,
+    split_kv,
+)
 from nmt.model.cache import KVCache
 from nmt.model.layers import NORMS, FeedForward, Residual
-from nmt.model.positions import POSITION_ENCODINGS, Position, PositionEncoding, PositionInput, StackSpec
+from nmt.model.positions import (
+    POSITION_ENCODINGS,
+    Position,
+    PositionEncoding,
+    PositionInput,
+    StackSpec,
+)
 from nmt.model.seq2seq import Seq2Seq
 
 KeysValues = tuple[Tensor, Tensor]
@@ -43,18 +57,24 @@ class DecoderState:
     def track_attention(self) -> None:
         """Record cross-attention from the next step on.
 
-        The tracked layer is the one that aligns words best: the second to last (Garg et al. 2019, section 4.1), but of
-        two layers the last. With the pretrained models, the first of two layers puts 11% of the tags of
-        scripts/bench_emphasis.py on wrong words, the last one 1%.
+        The tracked layer is the one that aligns words best: the second to last (Garg et al. 2019,
+        section 4.1), but of two layers the last. With the pretrained models, the first of two
+        layers puts 11% of the tags of scripts/bench_emphasis.py on wrong words, the last one 1%.
         """
         num_layers = len(self.cross_kv)
         self.tracked_layer = num_layers - 2 if num_layers > 2 else num_layers - 1
 
-    def record_cross_attention(self, layer: int, attention: CrossAttention, q_BHQK: Tensor, rows: int) -> None:
+    def record_cross_attention(
+        self, layer: int, attention: CrossAttention, q_BHQK: Tensor, rows: int
+    ) -> None:
         """Record the attention of these queries if `layer` is tracked."""
         if layer == self.tracked_layer:
             k_BGSK = self.cross_kv[layer][0]
-            weights_BQS = attention.weights(q_BHQK, attention.repeat_kv(k_BGSK), self.mask_B11S).float().mean(1)
+            weights_BQS = (
+                attention.weights(q_BHQK, attention.repeat_kv(k_BGSK), self.mask_B11S)
+                .float()
+                .mean(1)
+            )
             self.cross_attention_RTS = weights_BQS.reshape(rows, -1, k_BGSK.shape[2])
 
     @property
@@ -68,7 +88,8 @@ class DecoderState:
         return self.cache.position if self.cache else 0
 
     def append_kv(self, layer: int, kv_RT2GK: Tensor) -> KeysValues:
-        """Append keys and values of new positions to the cache of a layer, and return all so far."""
+        """Append keys and values of new positions to the cache of a layer, and return all so
+        far."""
         if self.cache is None:
             return split_kv(kv_RT2GK)
         k, v = self.cache.append(layer, kv_RT2GK).permute(1, 2, 3, 0, 4).unbind(0)
@@ -82,7 +103,8 @@ class DecoderState:
     def reorder(self, rows_R: Tensor, sentences_B: Tensor | None = None) -> None:
         """Keep the rows `rows_R`, in that order, and, if given, the sentences `sentences_B`.
 
-        The rows of a sentence must be adjacent, and every sentence must have the same number of rows.
+        The rows of a sentence must be adjacent, and every sentence must have the same number of
+        rows.
         """
         if self.cache:
             self.cache.reorder(rows_R)
@@ -116,18 +138,24 @@ class DecoderLayer(nn.Module):
         self.self_attention = SelfAttention(config)
         self.cross_attention = CrossAttention(config)
         self.feed_forward = FeedForward(config)
-        self.attention_residual, self.cross_attention_residual, self.ffn_residual = (Residual(config) for _ in range(3))
+        self.attention_residual, self.cross_attention_residual, self.ffn_residual = (
+            Residual(config) for _ in range(3)
+        )
 
-    def forward(self, x_RTD: Tensor, state: DecoderState, mask: Mask | None, position: PositionInput) -> Tensor:
+    def forward(
+        self, x_RTD: Tensor, state: DecoderState, mask: Mask | None, position: PositionInput
+    ) -> Tensor:
         """Run the layer over T new target positions."""
         q, kv = self.self_attention.project(self.attention_residual.norm_input(x_RTD), position)
         k, v = state.append_kv(position.layer, kv)
         attended_RTD = self.self_attention.attend_and_project(q, k, v, mask, position)
         x_RTD = self.attention_residual.add(x_RTD, attended_RTD)
-        # The W rows of a sentence become W*T queries of one attention, so that the keys and values of the source are
-        # stored once per sentence, not once per beam.
+        # The W rows of a sentence become W*T queries of one attention, so that the keys and values
+        # of the source are stored once per sentence, not once per beam.
         k, v = state.cross_kv[position.layer]
-        x_BQD = self.cross_attention_residual.norm_input(x_RTD).reshape(k.shape[0], -1, x_RTD.shape[-1])
+        x_BQD = self.cross_attention_residual.norm_input(x_RTD).reshape(
+            k.shape[0], -1, x_RTD.shape[-1]
+        )
         q = self.cross_attention.project_q(x_BQD)
         attended_BQD = self.cross_attention.attend_and_project(q, k, v, state.mask_B11S)
         state.record_cross_attention(position.layer, self.cross_attention, q, x_RTD.shape[0])
@@ -143,12 +171,20 @@ class Transformer(Seq2Seq):
         super().__init__(config, vocab_size)
         encoding = resolve("position encoding", POSITION_ENCODINGS, config.position_encoding)
         self.source_positions = encoding(StackSpec(config.dim, config.heads, config.encoder_layers))
-        self.target_positions = encoding(StackSpec(config.dim, config.heads, config.decoder_layers, causal=True))
+        self.target_positions = encoding(
+            StackSpec(config.dim, config.heads, config.decoder_layers, causal=True)
+        )
         self.max_positions = self.source_positions.max_positions
         no_positions = type(self.target_positions) is PositionEncoding
-        self.supports_graphs = (no_positions or self.target_positions.supports_graphs) and not config.attention_window
-        self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(_distinct(config.encoder_layers, config)))
-        self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(_distinct(config.decoder_layers, config)))
+        self.supports_graphs = (
+            no_positions or self.target_positions.supports_graphs
+        ) and not config.attention_window
+        self.encoder = nn.ModuleList(
+            EncoderLayer(config) for _ in range(_distinct(config.encoder_layers, config))
+        )
+        self.decoder = nn.ModuleList(
+            DecoderLayer(config) for _ in range(_distinct(config.decoder_layers, config))
+        )
         # In pre-norm the residual stream is not normalized, so each stack ends with a norm.
         final = NORMS[config.norm] if config.norm_position == "pre" else nn.Identity
         self.encoder_norm = final(config.dim)
@@ -176,12 +212,19 @@ class Transformer(Seq2Seq):
         memory_BSD: Tensor = self.encoder_norm(x_BSD)
         return memory_BSD
 
-    def init_state(self, memory_BSD: Tensor, src_mask_BS: Tensor, *, use_cache: bool = True) -> DecoderState:
-        """Return the initial decoder state; with `use_cache=False` (training) it caches no target tokens."""
+    def init_state(
+        self, memory_BSD: Tensor, src_mask_BS: Tensor, *, use_cache: bool = True
+    ) -> DecoderState:
+        """Return the initial decoder state; with `use_cache=False` (training) it caches no target
+        tokens."""
         layers = cast(Iterable[DecoderLayer], self.decoder)
         projected = [layer.cross_attention.project_kv(memory_BSD) for layer in layers]
-        cross_kv = [projected[i // self.config.layer_sharing] for i in range(self.config.decoder_layers)]
-        return DecoderState(cross_kv, self._padding_mask(src_mask_BS), KVCache(len(cross_kv)) if use_cache else None)
+        cross_kv = [
+            projected[i // self.config.layer_sharing] for i in range(self.config.decoder_layers)
+        ]
+        return DecoderState(
+            cross_kv, self._padding_mask(src_mask_BS), KVCache(len(cross_kv)) if use_cache else None
+        )
 
     def _padding_mask(self, src_mask_BS: Tensor) -> Tensor:
         mask_B11S = src_mask_BS[:, None, None, :]
@@ -190,7 +233,8 @@ class Transformer(Seq2Seq):
         return additive_mask(mask_B11S, self.compute_dtype or self.output_weight_VD.dtype)
 
     def decode(self, tgt_RT: Tensor, state: DecoderState) -> Tensor:
-        """Read T more target tokens per row and return hidden_RTD; R is a multiple of the sentences in the state."""
+        """Read T more target tokens per row and return hidden_RTD; R is a multiple of the sentences
+        in the state."""
         tokens = tgt_RT.shape[1]
         x_RTD = self.embed("target", tgt_RT, state.position)
         mask: Mask | None = None
@@ -198,7 +242,9 @@ class Transformer(Seq2Seq):
             mask = additive_mask(state.cache.is_filled_P[None, None, None], x_RTD.dtype)
         elif tokens > 1:
             end = state.length + tokens
-            mask = torch.ones(tokens, end, dtype=torch.bool, device=tgt_RT.device).tril(state.length)
+            mask = torch.ones(tokens, end, dtype=torch.bool, device=tgt_RT.device).tril(
+                state.length
+            )
             if not state.length:
                 mask = CausalMask(mask)
         for layer_index, layer in enumerate(self.decoder_layers):
@@ -209,9 +255,12 @@ class Transformer(Seq2Seq):
         return hidden_RTD
 
     def embed(self, role: str, ids_BT: Tensor, start: Position) -> Tensor:
-        """Return the embeddings [B, T, D] of `source` or `target` ids at positions start, start+1, ..."""
+        """Return the embeddings [B, T, D] of `source` or `target` ids at positions start, start+1,
+        ..."""
         encoding = self.source_positions if role == "source" else self.target_positions
-        embedded: Tensor = self.dropout(encoding.add_positions(self.embed_tokens(role, ids_BT), 0, start))
+        embedded: Tensor = self.dropout(
+            encoding.add_positions(self.embed_tokens(role, ids_BT), 0, start)
+        )
         return embedded
 
 

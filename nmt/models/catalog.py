@@ -1,4 +1,5 @@
-"""The models that can be used without training: pretrained models, imported runs, and known published models."""
+"""The models that can be used without training: pretrained models, imported runs, and known
+published models."""
 
 from __future__ import annotations
 
@@ -39,7 +40,8 @@ class ModelInfo:
 
 
 def list_models(src: str = "", tgt: str = "") -> list[ModelInfo]:
-    """Return the models of a source and target language (empty: any): pretrained, imported, then published."""
+    """Return the models of a source and target language (empty: any): pretrained, imported, then
+    published."""
     included = [_included(name, *languages) for name, languages in pretrained.DIRECTIONS.items()]
     published = {
         entry["name"]: ModelInfo(**entry, source=f"https://huggingface.co/{entry['name']}")
@@ -50,7 +52,9 @@ def list_models(src: str = "", tgt: str = "") -> list[ModelInfo]:
         if not (record := origin(run)):
             continue
         name = record.get("source", "")
-        if name in published and run == runs_dir() / name.rpartition("/")[2]:  # the run that --model NAME uses
+        if (
+            name in published and run == runs_dir() / name.rpartition("/")[2]
+        ):  # the run that --model NAME uses
             published[name] = replace(published[name], path=str(run))
         else:
             imported += _imported(run, record)

@@ -21,7 +21,8 @@ def load(path: Path) -> LoadedModel:
     """Load a run (its best checkpoint) or a checkpoint with PyTorch.
 
     Raises:
-        CheckpointError: see `find_model`; or the weights are missing, damaged or do not match the config.
+        CheckpointError: see `find_model`; or the weights are missing, damaged or do not match the
+            config.
     """
     return load_model(find_model(path))
 
@@ -30,16 +31,18 @@ def find_model(path: Path) -> ModelFiles:
     """Find a run (its best checkpoint) or a checkpoint, and load its config and tokenizer.
 
     Raises:
-        CheckpointError: it does not exist, a file is missing or damaged, or the tokenizer does not match.
+        CheckpointError: it does not exist, a file is missing or damaged, or the tokenizer does not
+            match.
     """
     return read_files(*resolve_model(path))
 
 
 def locate(path: Path) -> Path:
-    """Return the directory of a model: the path if it exists, a pretrained model, or the run of a published model.
+    """Return the directory of a model: the path if it exists, a pretrained model, or the run of a
+    published model.
 
-    A published model is named like its repository on the Hugging Face Hub, `OWNER/NAME`, and imported on first use. Any
-    other path is returned unchanged.
+    A published model is named like its repository on the Hugging Face Hub, `OWNER/NAME`, and
+    imported on first use. Any other path is returned unchanged.
 
     Raises:
         CheckpointError: see `nmt.models.importers.find_or_import`.
@@ -57,7 +60,8 @@ def locate(path: Path) -> Path:
 
 
 def resolve_model(path: Path) -> tuple[Path, Path]:
-    """Return the run and the checkpoint of a path: a run (its best checkpoint), a checkpoint, or a name; see `locate`.
+    """Return the run and the checkpoint of a path: a run (its best checkpoint), a checkpoint, or a
+    name; see `locate`.
 
     Raises:
         CheckpointError: the path is none of these.
@@ -68,7 +72,8 @@ def resolve_model(path: Path) -> tuple[Path, Path]:
         names = ", ".join(pretrained.DIRECTIONS)
         raise CheckpointError(
             f"there is no model at {path}",
-            f"train one with nmt train, or use a pretrained model ({names}) or a published one, OWNER/NAME: nmt models",
+            f"train one with nmt train, or use a pretrained model ({names}) or a published one,"
+            " OWNER/NAME: nmt models",
         )
     if (path / META).is_file():
         return path.resolve().parent, path
@@ -80,9 +85,13 @@ def resolve_model(path: Path) -> tuple[Path, Path]:
             except CheckpointError:
                 log(f"{step} is damaged; using the best other checkpoint")
     if checkpoint is None and (path / CTRANSLATE2_MODEL).exists():
-        raise CheckpointError(f"{path} is an export for CTranslate2", "use it with nmt translate --engine ctranslate2")
+        raise CheckpointError(
+            f"{path} is an export for CTranslate2", "use it with nmt translate --engine ctranslate2"
+        )
     if checkpoint is None:
-        raise CheckpointError(f"{path} has no checkpoint", "choose a run (runs/NAME) or one of its step-N directories")
+        raise CheckpointError(
+            f"{path} has no checkpoint", "choose a run (runs/NAME) or one of its step-N directories"
+        )
     return path, checkpoint
 
 
@@ -97,7 +106,10 @@ def find_models(paths: Sequence[Path]) -> list[ModelFiles]:
         raise UsageError("no model is given", "name a run, such as runs/multi30k")
     first, *others = models = [find_model(path) for path in paths]
     for path, other in zip(paths[1:], others, strict=True):
-        if (other.config.data.src, other.config.data.tgt) != (first.config.data.src, first.config.data.tgt):
+        if (other.config.data.src, other.config.data.tgt) != (
+            first.config.data.src,
+            first.config.data.tgt,
+        ):
             raise CheckpointError(
                 f"{path} and {paths[0]} translate in different directions",
                 "the models of an ensemble must translate in one direction",
@@ -105,11 +117,13 @@ def find_models(paths: Sequence[Path]) -> list[ModelFiles]:
         for name in ("model.source_eos", "data.placeholders", "lowercase_all_caps"):
             if attrgetter(name)(other.config) != attrgetter(name)(first.config):
                 raise CheckpointError(
-                    f"{path} and {paths[0]} differ in {name}", "the models of an ensemble must read equal sources"
+                    f"{path} and {paths[0]} differ in {name}",
+                    "the models of an ensemble must read equal sources",
                 )
         if other.tokenizer.checksum != first.tokenizer.checksum:
             raise CheckpointError(
-                f"{path} and {paths[0]} have different tokenizers", "the models of an ensemble must share a tokenizer"
+                f"{path} and {paths[0]} have different tokenizers",
+                "the models of an ensemble must share a tokenizer",
             )
     return models
 
@@ -121,9 +135,13 @@ def find_export(path: Path) -> Path:
         CheckpointError: there is none.
     """
     path = pretrained.output_dir(locate(path))
-    directory = path if (path / CTRANSLATE2_MODEL).exists() or not path.is_dir() else path / "ctranslate2"
+    directory = (
+        path if (path / CTRANSLATE2_MODEL).exists() or not path.is_dir() else path / "ctranslate2"
+    )
     if not (directory / CTRANSLATE2_MODEL).exists():
-        raise CheckpointError(f"there is no CTranslate2 model in {path}", "nmt export RUN --to ctranslate2")
+        raise CheckpointError(
+            f"there is no CTranslate2 model in {path}", "nmt export RUN --to ctranslate2"
+        )
     return directory
 
 
@@ -160,7 +178,11 @@ def newest_model(language: str = "") -> Path:
 
 
 def _newest_first() -> list[Path]:
-    times = {run: (paths[-1] / META).stat().st_mtime for run in runs_dir().glob("[!.]*") if (paths := checkpoints(run))}
+    times = {
+        run: (paths[-1] / META).stat().st_mtime
+        for run in runs_dir().glob("[!.]*")
+        if (paths := checkpoints(run))
+    }
     return sorted(times, key=lambda run: times[run], reverse=True)
 
 

@@ -2,12 +2,13 @@
 
     runs/NAME/step-000500/          a checkpoint
         model.safetensors           weights for inference
-        training.safetensors        optimizer state, RNG states and, with EMA, the non-averaged weights
-        meta.json                   progress, scores, checksums of the two files
+        training.safetensors        optimizer state, RNG states and, with EMA, the non-averaged
+        weights meta.json                   progress, scores, checksums of the two files
     runs/NAME/average-5/            average of the weights of the five latest checkpoints
 
-A checkpoint is written to a temporary directory and renamed, so an incomplete checkpoint never has the final name.
-Checksums detect later damage. The latest and best checkpoints are determined from the `meta.json` files.
+A checkpoint is written to a temporary directory and renamed, so an incomplete checkpoint never has
+the final name. Checksums detect later damage. The latest and best checkpoints are determined from
+the `meta.json` files.
 """
 
 from __future__ import annotations
@@ -41,19 +42,24 @@ if TYPE_CHECKING:  # inference does not require PyTorch
 T = TypeVar("T")
 FORMAT = 1
 """Version of the layout of run directories. Later versions are rejected."""
-USE_ANOTHER, RESTORE_FILE = "use another checkpoint of the run", "restore the original file of the run"
+USE_ANOTHER, RESTORE_FILE = (
+    "use another checkpoint of the run",
+    "restore the original file of the run",
+)
 WEIGHTS, TRAINING, META = "model.safetensors", "training.safetensors", "meta.json"
 CALIBRATION = "calibration.json"
 
 
 @dataclass
 class Progress:
-    """Training progress. Together with the tensors of a checkpoint, it suffices to resume training."""
+    """Training progress. Together with the tensors of a checkpoint, it suffices to resume
+    training."""
 
     step: Count = 0
     epoch: Count = 0
     batches_in_epoch: Count = 0
-    """Completed batches of this epoch, over all ranks; a resumed run may have another number of ranks."""
+    """Completed batches of this epoch, over all ranks; a resumed run may have another number of
+    ranks."""
     seconds: Number = 0.0
     """Training time over all sessions."""
     tokens: Count = 0
@@ -63,9 +69,11 @@ class Progress:
     best: float | None = None
     """Best value of `train.best_metric` so far; higher is better (a loss is negated)."""
     best_loss: float | None = None
-    """Validation loss with it: of checkpoints with equal scores, such as a BLEU of 0, the lower loss is better."""
+    """Validation loss with it: of checkpoints with equal scores, such as a BLEU of 0, the lower
+    loss is better."""
     precision: str = ""
-    """PyTorch name of the dtype of the activations; a resumed run keeps it unless --precision is given."""
+    """PyTorch name of the dtype of the activations; a resumed run keeps it unless --precision is
+    given."""
     scores: dict[str, float] = field(default_factory=dict)
     """Scores of the validation at this step; empty if there was none."""
     batch_tokens: Count = 0
@@ -90,25 +98,40 @@ class Version(TypedDict):
 
 
 def save(
-    run: Path, progress: Progress, weights: Mapping[str, Tensor], training: Mapping[str, Tensor], tokenizer: str
+    run: Path,
+    progress: Progress,
+    weights: Mapping[str, Tensor],
+    training: Mapping[str, Tensor],
+    tokenizer: str,
 ) -> Path:
     """Save a checkpoint atomically and return its directory.
 
     Raises:
         CheckpointError: the disk is full or not writable; older checkpoints are unchanged.
     """
-    return _write(run / f"step-{progress.step:06d}", progress, tokenizer, {WEIGHTS: weights, TRAINING: training})
+    return _write(
+        run / f"step-{progress.step:06d}",
+        progress,
+        tokenizer,
+        {WEIGHTS: weights, TRAINING: training},
+    )
 
 
 def _write(
-    path: Path, progress: Progress, tokenizer: str, files: Mapping[str, Mapping[str, Tensor]], **more_meta: Any
+    path: Path,
+    progress: Progress,
+    tokenizer: str,
+    files: Mapping[str, Mapping[str, Tensor]],
+    **more_meta: Any,
 ) -> Path:
     from safetensors.torch import save_file
 
     try:
         with new_directory(path) as work:
             for name, tensors in files.items():
-                save_file({key: t.detach().cpu().contiguous() for key, t in tensors.items()}, work / name)
+                save_file(
+                    {key: t.detach().cpu().contiguous() for key, t in tensors.items()}, work / name
+                )
             meta = {
                 "format": FORMAT,
                 "nmt": __version__,
@@ -127,7 +150,8 @@ def _write(
 
 
 def average(run: Path, last: int) -> Path:
-    """Average the weights of the `last` latest checkpoints and save them in `average-LAST` of the run.
+    """Average the weights of the `last` latest checkpoints and save them in `average-LAST` of the
+    run.
 
     Vaswani et al. 2017, section 6.1, average the last 5 checkpoints of their base models.
 
@@ -137,16 +161,28 @@ def average(run: Path, last: int) -> Path:
     latest = validated(run)[-last:]
     if len(latest) < last:
         is_run = bool(checkpoints(run))
-        hint = f"reduce --last, or train with train.keep_last={last}" if is_run else "choose a run (runs/NAME)"
+        hint = (
+            f"reduce --last, or train with train.keep_last={last}"
+            if is_run
+            else "choose a run (runs/NAME)"
+        )
         raise CheckpointError(f"{run} has {len(latest)} validated checkpoints, not {last}", hint)
     average = run / f"average-{last}"
     averaged = [read_meta(path)["sha256"][WEIGHTS] for path in latest]
-    with suppress(CheckpointError):  # keep the scores and the calibration of an intact average of the same checkpoints
+    with suppress(
+        CheckpointError
+    ):  # keep the scores and the calibration of an intact average of the same checkpoints
         if read_meta(average).get("averaged") == averaged and read_weights(average):
             return average
     weights = weighted_sum([(path, 1 / last) for path in latest])
     progress = replace(read_progress(latest[-1]), scores={}, validations_since_best=0)
-    return _write(average, progress, str(read_meta(latest[-1])["tokenizer"]), {WEIGHTS: weights}, averaged=averaged)
+    return _write(
+        average,
+        progress,
+        str(read_meta(latest[-1])["tokenizer"]),
+        {WEIGHTS: weights},
+        averaged=averaged,
+    )
 
 
 def weighted_sum(shares: Sequence[tuple[Path, float]]) -> dict[str, Tensor]:
@@ -160,9 +196,14 @@ def weighted_sum(shares: Sequence[tuple[Path, float]]) -> dict[str, Tensor]:
     total: dict[str, NDArray[np.float64]] = {}
     for path, share in shares:  # one at a time, to limit memory
         weights = read_weights(path)
-        shapes = [{name: array.shape for name, array in arrays.items()} for arrays in (weights, total or weights)]
+        shapes = [
+            {name: array.shape for name, array in arrays.items()}
+            for arrays in (weights, total or weights)
+        ]
         if shapes[0] != shapes[1]:
-            raise CheckpointError(f"the weights of {shares[0][0]} and {path} have different shapes", USE_ANOTHER)
+            raise CheckpointError(
+                f"the weights of {shares[0][0]} and {path} have different shapes", USE_ANOTHER
+            )
         for name, weight in weights.items():
             total[name] = total.get(name, 0.0) + share * weight.astype(np.float64)
     return {name: torch.from_numpy(weight.astype(np.float32)) for name, weight in total.items()}
@@ -183,13 +224,15 @@ def checkpoints(run: Path) -> list[Path]:
 
 
 def is_name(name: str) -> bool:
-    """Return whether a directory of this name is a checkpoint: `step-N` with at least six digits, as `save` writes."""
+    """Return whether a directory of this name is a checkpoint: `step-N` with at least six digits,
+    as `save` writes."""
     match = re.fullmatch(r"step-([0-9]{6,18})", name)
     return match is not None and name == f"step-{int(match[1]):06d}"
 
 
 def validated(run: Path) -> list[Path]:
-    """Return the checkpoints of a run that have validation scores, oldest first: those of a stop signal have none."""
+    """Return the checkpoints of a run that have validation scores, oldest first: those of a stop
+    signal have none."""
     return [path for path in checkpoints(run) if _quality(path)[0] > -math.inf]
 
 
@@ -198,7 +241,8 @@ def _step(checkpoint: Path) -> int:
 
 
 def best(run: Path) -> Path | None:
-    """Return the checkpoint or average with the best validation score, else the latest checkpoint, else None."""
+    """Return the checkpoint or average with the best validation score, else the latest checkpoint,
+    else None."""
     paths = checkpoints(run)
     best_paths = [path for path in paths if _was_best(path)]
     best_path = best_paths[-1] if best_paths else max(reversed(paths), key=_quality, default=None)
@@ -209,7 +253,8 @@ def best(run: Path) -> Path | None:
 
 
 def _intact_progress(path: Path) -> Progress:
-    """Return the progress of a checkpoint; if it is damaged, one without scores, so that it does not affect others."""
+    """Return the progress of a checkpoint; if it is damaged, one without scores, so that it does
+    not affect others."""
     try:
         return read_progress(path)
     except NewerCheckpointError:
@@ -219,7 +264,8 @@ def _intact_progress(path: Path) -> Progress:
 
 
 def _quality(path: Path) -> tuple[float, float]:
-    """Return the value of `train.best_metric` and, for equal values, the negative validation loss."""
+    """Return the value of `train.best_metric` and, for equal values, the negative validation
+    loss."""
     scores = _intact_progress(path).scores
     return scores.get("best_metric_value", -math.inf), -scores.get("valid_loss", math.inf)
 
@@ -227,7 +273,10 @@ def _quality(path: Path) -> tuple[float, float]:
 def _was_best(path: Path) -> bool:
     """Return whether the validation of this checkpoint was the best so far."""
     progress = _intact_progress(path)
-    return not progress.validations_since_best and progress.scores.get("best_metric_value", math.nan) == progress.best
+    return (
+        not progress.validations_since_best
+        and progress.scores.get("best_metric_value", math.nan) == progress.best
+    )
 
 
 def prune(run: Path, keep_last: int = 2, keep_best: int = 1) -> None:
@@ -237,8 +286,16 @@ def prune(run: Path, keep_last: int = 2, keep_best: int = 1) -> None:
     """
     paths = checkpoints(run)
     by_quality = sorted(paths, key=_quality)
-    kept = {best(run), *by_quality[-keep_best:], *paths[-1:], *(validated(run) or paths)[-keep_last:]}
-    for path in (*run.glob(".step-*"), *paths):  # the former are left by a process killed while deleting
+    kept = {
+        best(run),
+        *by_quality[-keep_best:],
+        *paths[-1:],
+        *(validated(run) or paths)[-keep_last:],
+    }
+    for path in (
+        *run.glob(".step-*"),
+        *paths,
+    ):  # the former are left by a process killed while deleting
         if path not in kept:
             hidden = path.with_name(f".{path.name.removeprefix('.')}")
             path.rename(hidden)  # an interrupted deletion must not leave a damaged checkpoint
@@ -253,7 +310,9 @@ def read_meta(checkpoint: Path) -> dict[str, Any]:
         CheckpointError: it is missing or damaged.
     """
     try:
-        meta: dict[str, Any] = untrusted_files.parse_json(untrusted_files.read_bytes(checkpoint / META))
+        meta: dict[str, Any] = untrusted_files.parse_json(
+            untrusted_files.read_bytes(checkpoint / META)
+        )
         untrusted_files.check(meta, Version)
         if meta["format"] > FORMAT:  # it may have other fields
             raise NewerCheckpointError(
@@ -261,7 +320,9 @@ def read_meta(checkpoint: Path) -> dict[str, Any]:
             )
         untrusted_files.check(meta, Meta)
     except OSError as error:
-        raise CheckpointError(f"cannot read {checkpoint / META}: {error.strerror}", USE_ANOTHER) from None
+        raise CheckpointError(
+            f"cannot read {checkpoint / META}: {error.strerror}", USE_ANOTHER
+        ) from None
     except ValueError:
         raise CheckpointError(f"{checkpoint / META} is damaged", USE_ANOTHER) from None
     return meta
@@ -284,7 +345,8 @@ def read_tensors(checkpoint: Path, name: str) -> dict[str, Tensor]:
 
 
 def read_weights(checkpoint: Path) -> Arrays:
-    """Load the weights of a checkpoint as float32 arrays, without PyTorch, and verify their checksum.
+    """Load the weights of a checkpoint as float32 arrays, without PyTorch, and verify their
+    checksum.
 
     Raises:
         CheckpointError: the file is missing or damaged.
@@ -292,7 +354,8 @@ def read_weights(checkpoint: Path) -> Arrays:
 
     def load(path: Path) -> Arrays:
         header, start = untrusted_files.read_safetensors_header(path)
-        # Mapped rather than read, because a large model would be in memory twice. "c": changes stay in memory.
+        # Mapped rather than read, because a large model would be in memory twice. "c": changes stay
+        # in memory.
         content = np.asarray(np.memmap(path, np.uint8, "c"))
         return dequantize({name: _array(entry, content[start:]) for name, entry in header.items()})
 
@@ -340,7 +403,8 @@ def _load_verified(checkpoint: Path, name: str, load: Callable[[Path], T]) -> T:
 
 
 def quarantine(run: Path, after: Path) -> None:
-    """Rename the damaged checkpoints newer than `after`, so that they are never used as the best or latest one."""
+    """Rename the damaged checkpoints newer than `after`, so that they are never used as the best or
+    latest one."""
     for path in checkpoints(run):
         if _step(path) > _step(after):
             damaged = path.with_name(f"{path.name}.damaged")
@@ -358,7 +422,8 @@ def load(checkpoint: Path) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
 
 
 def load_latest_intact(run: Path) -> tuple[Path, dict[str, Tensor], dict[str, Tensor]] | None:
-    """Load the latest intact checkpoint and log each damaged one that is skipped; None if there are no checkpoints.
+    """Load the latest intact checkpoint and log each damaged one that is skipped; None if there are
+    no checkpoints.
 
     Raises:
         CheckpointError: all checkpoints are damaged.
@@ -373,5 +438,7 @@ def load_latest_intact(run: Path) -> tuple[Path, dict[str, Tensor], dict[str, Te
         except CheckpointError as error:
             log(f"skipping {path.name}: {error.message}")
     if paths:
-        raise CheckpointError(f"all checkpoints of {run} are damaged", "train a new run with another --run")
+        raise CheckpointError(
+            f"all checkpoints of {run} are damaged", "train a new run with another --run"
+        )
     return None

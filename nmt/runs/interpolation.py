@@ -1,7 +1,8 @@
-"""Linear interpolation of the weights of two models with the same architecture and tokenizer, as a run of its own.
+"""Linear interpolation of the weights of two models with the same architecture and tokenizer, as a
+run of its own.
 
-Wortsman et al. 2022, "Robust fine-tuning of zero-shot models" (WiSE-FT): the average of a model and its fine-tuned
-version keeps most of the gain in the new domain and loses less outside of it.
+Wortsman et al. 2022, "Robust fine-tuning of zero-shot models" (WiSE-FT): the average of a model and
+its fine-tuned version keeps most of the gain in the new domain and loses less outside of it.
 """
 
 from __future__ import annotations
@@ -21,8 +22,11 @@ DROPOUTS = ("dropout", "attention_dropout", "activation_dropout")
 """Model options that do not change the meaning of the weights."""
 
 
-def interpolate_models(first: ModelFiles, second: ModelFiles, share: float, run: Path | None = None) -> Path:
-    """Write (1 - share) · first + share · second as a run with one checkpoint, and return its directory.
+def interpolate_models(
+    first: ModelFiles, second: ModelFiles, share: float, run: Path | None = None
+) -> Path:
+    """Write (1 - share) · first + share · second as a run with one checkpoint, and return its
+    directory.
 
     Config and tokenizer are those of the second model.
 
@@ -34,15 +38,20 @@ def interpolate_models(first: ModelFiles, second: ModelFiles, share: float, run:
 
     Raises:
         UsageError: the run exists already, or `share` is not between 0 and 1.
-        CheckpointError: a model cannot be loaded, or the models differ in tokenizer, languages or model options.
+        CheckpointError: a model cannot be loaded, or the models differ in tokenizer, languages or
+            model options.
     """
     if not 0 < share < 1:
-        raise UsageError(f"--share must be above 0 and below 1, got {share:g}", "for example --share 0.5")
+        raise UsageError(
+            f"--share must be above 0 and below 1, got {share:g}", "for example --share 0.5"
+        )
     parent = pretrained.output_dir(second.run)
     parent = parent if parent.name not in ("", "..") else parent.resolve()
     run = run or parent.with_name(f"{parent.name}-average-{share:g}")
     if run.exists():
-        raise UsageError(f"{run} already exists", "choose another directory with --run, or delete it")
+        raise UsageError(
+            f"{run} already exists", "choose another directory with --run, or delete it"
+        )
     _check_compatible(first, second)
     weights = checkpoint.weighted_sum([(first.checkpoint, 1 - share), (second.checkpoint, share)])
     parents = [
@@ -68,10 +77,16 @@ def _check_compatible(first: ModelFiles, second: ModelFiles) -> None:
     hint = "average a model with one that was fine-tuned from it"
     one, two = first.config, second.config
     if (one.data.src, one.data.tgt) != (two.data.src, two.data.tgt):
-        raise CheckpointError(f"{first.run} and {second.run} translate between different languages", hint)
+        raise CheckpointError(
+            f"{first.run} and {second.run} translate between different languages", hint
+        )
     if first.tokenizer.checksum != second.tokenizer.checksum:
         raise CheckpointError(f"{first.run} and {second.run} have different tokenizers", hint)
     options = asdict(two.model)
-    different = [name for name, value in asdict(one.model).items() if name not in DROPOUTS and value != options[name]]
+    different = [
+        name
+        for name, value in asdict(one.model).items()
+        if name not in DROPOUTS and value != options[name]
+    ]
     if different:
         raise CheckpointError(f"{first.run} and {second.run} differ in model.{different[0]}", hint)

@@ -1,4 +1,5 @@
-"""The files of a model: weights, config, tokenizer and limits; and the model that PyTorch loads from them."""
+"""The files of a model: weights, config, tokenizer and limits; and the model that PyTorch loads
+from them."""
 
 from __future__ import annotations
 
@@ -37,15 +38,17 @@ class ModelFiles:
     config: Config
     tokenizer: Tokenizer
     max_source_length: int
-    """Longest source that is translated as a unit, in tokens without the end token. For a trained model the 99.9th
-    percentile of the training data, below train.max_length."""
+    """Longest source that is translated as a unit, in tokens without the end token. For a trained
+    model the 99.9th percentile of the training data, below train.max_length."""
     max_sentences_per_line: int
-    """Most sentences per line that are translated as a unit. For a trained model the 99th percentile of the training
-    data, for an imported one 1."""
+    """Most sentences per line that are translated as a unit. For a trained model the 99th
+    percentile of the training data, for an imported one 1."""
 
     def mismatch_error(self) -> CheckpointError:
         """Return the error for weights that do not match the config."""
-        return CheckpointError(f"the weights in {self.checkpoint} do not fit {self.run / 'config.yaml'}", RESTORE_FILE)
+        return CheckpointError(
+            f"the weights in {self.checkpoint} do not fit {self.run / 'config.yaml'}", RESTORE_FILE
+        )
 
 
 @dataclass(frozen=True)
@@ -70,7 +73,9 @@ def load_model(files: ModelFiles) -> LoadedModel:
     except ValueError:
         raise files.mismatch_error() from None
     model = build_model(files.config.model, len(files.tokenizer))
-    weights = {name: torch.from_numpy(weight) for name, weight in read_weights(files.checkpoint).items()}
+    weights = {
+        name: torch.from_numpy(weight) for name, weight in read_weights(files.checkpoint).items()
+    }
     try:
         model.load_state_dict(weights)
     except (RuntimeError, KeyError):
@@ -87,12 +92,15 @@ def read_files(run: Path, checkpoint: Path) -> ModelFiles:
     meta = read_meta(checkpoint)
     config, tokenizer, *limits = load_settings(run)
     if tokenizer.checksum != meta["tokenizer"]:
-        raise CheckpointError(f"{tokenizer_file(run)} is not the tokenizer of {checkpoint.name}", RESTORE_FILE)
+        raise CheckpointError(
+            f"{tokenizer_file(run)} is not the tokenizer of {checkpoint.name}", RESTORE_FILE
+        )
     return ModelFiles(checkpoint, run, config, tokenizer, *limits)
 
 
 def load_settings(run: Path) -> tuple[Config, Tokenizer, int, int]:
-    """Load config and tokenizer of a run, and `max_source_length` and `max_sentences_per_line` of `ModelFiles`.
+    """Load config and tokenizer of a run, and `max_source_length` and `max_sentences_per_line` of
+    `ModelFiles`.
 
     Raises:
         CheckpointError: a file is missing or damaged.
@@ -104,7 +112,9 @@ def load_settings(run: Path) -> tuple[Config, Tokenizer, int, int]:
     try:
         config = config_io.load(file)
     except ConfigError as error:
-        hint = "; ".join(filter(None, (error.hint, "the file is damaged, or a newer version of nmt wrote it")))
+        hint = "; ".join(
+            filter(None, (error.hint, "the file is damaged, or a newer version of nmt wrote it"))
+        )
         raise CheckpointError(f"cannot load the config of the run: {error.message}", hint) from None
     return config, load_tokenizer(tokenizer_file(run)), *_load_limits(run, config)
 

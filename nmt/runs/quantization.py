@@ -1,7 +1,8 @@
 """8-bit quantization of stored weights.
 
-Each row of a matrix, which computes one output, has a scale: the number q represents q · scale, and 127 represents the
-largest magnitude of the row. Biases and norms, about a thousandth of a model, are not quantized.
+Each row of a matrix, which computes one output, has a scale: the number q represents q · scale, and
+127 represents the largest magnitude of the row. Biases and norms, about a thousandth of a model,
+are not quantized.
 
 Shape suffixes: O rows (outputs), I columns (inputs).
 """
@@ -20,11 +21,14 @@ Arrays = dict[str, NDArray[Any]]
 
 
 def quantize(weights: Mapping[str, NDArray[Any]]) -> Arrays:
-    """Return every matrix as int8, with float32 scales as an additional tensor; other tensors are unchanged."""
+    """Return every matrix as int8, with float32 scales as an additional tensor; other tensors are
+    unchanged."""
     arrays: Arrays = {}
     for name, weight in weights.items():
         if weight.ndim == 2:
-            scale_O = np.abs(weight).max(1).clip(min=np.finfo(np.float32).tiny).astype(np.float32) / np.float32(127)
+            scale_O = np.abs(weight).max(1).clip(min=np.finfo(np.float32).tiny).astype(
+                np.float32
+            ) / np.float32(127)
             arrays[name] = np.rint(weight / scale_O[:, None]).astype(np.int8)
             arrays[name + SCALE] = scale_O
         else:

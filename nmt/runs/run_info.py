@@ -1,4 +1,5 @@
-"""Collects the information in the files of a run (docs/reference/files.md) for `nmt info` and the model card."""
+"""Collects the information in the files of a run (docs/reference/files.md) for `nmt info` and the
+model card."""
 
 from __future__ import annotations
 
@@ -26,8 +27,15 @@ from nmt.runs.model_files import ModelFiles, load_settings
 
 SESSIONS, COMPARISON = "sessions.jsonl", "comparison.json"
 RECURRENT = (
-    "arch", "dim", "encoder_layers", "decoder_layers", "dropout", "tie_embeddings", "output_bias", "source_eos",
-)  # fmt: skip
+    "arch",
+    "dim",
+    "encoder_layers",
+    "decoder_layers",
+    "dropout",
+    "tie_embeddings",
+    "output_bias",
+    "source_eos",
+)
 """Model options that the recurrent architecture uses."""
 PACKAGES = ("torch", "sentencepiece", "sacrebleu", "numpy")
 
@@ -150,7 +158,8 @@ class _Mix(TypedDict):
 
 
 def environment() -> dict[str, Any]:
-    """Return the versions and the hardware that results depend on, without names of users or machines."""
+    """Return the versions and the hardware that results depend on, without names of users or
+    machines."""
     import torch
 
     return {
@@ -168,14 +177,23 @@ def environment() -> dict[str, Any]:
 
 
 def log_session(
-    run: Path, step: int, device: str, processes: int, precision: str, time_limit: float | None = None
+    run: Path,
+    step: int,
+    device: str,
+    processes: int,
+    precision: str,
+    time_limit: float | None = None,
 ) -> None:
     """Record the start of a training session after update `step`."""
     started = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     session: dict[str, Any] = {
-        "started": started, "step": step, "device": device, "processes": processes, "precision": precision,
+        "started": started,
+        "step": step,
+        "device": device,
+        "processes": processes,
+        "precision": precision,
         "time_limit": time_limit,
-    }  # fmt: skip
+    }
     append_line(run / SESSIONS, json.dumps(session | {"environment": environment()}))
 
 
@@ -189,7 +207,9 @@ def collect(run: Path) -> dict[str, Any]:
     if best is None or not (run / "config.yaml").is_file():
         hint = "choose a directory under runs/"
         if (run / checkpoint.META).is_file():
-            raise CheckpointError(f"{run} is a checkpoint, not a run", f"name its run: {run.resolve().parent}")
+            raise CheckpointError(
+                f"{run} is a checkpoint, not a run", f"name its run: {run.resolve().parent}"
+            )
         if best is not None:
             raise CheckpointError(f"{run / 'config.yaml'} is missing", checkpoint.RESTORE_FILE)
         if (run / "config.yaml").is_file() and (run / SESSIONS).is_file():
@@ -211,11 +231,21 @@ def collect(run: Path) -> dict[str, Any]:
         "target": config.data.tgt,
         "parameters": _count_parameters(best),
         "model": _model_options(config.model),
-        "tokenizer": {"kind": tokenizer.model_type, "pieces": len(tokenizer), "sha256": tokenizer.checksum},
+        "tokenizer": {
+            "kind": tokenizer.model_type,
+            "pieces": len(tokenizer),
+            "sha256": tokenizer.checksum,
+        },
         "data": {
             **_corpora(recipe, data.get("mix")),
             "replay_share": config.train.replay_share if config.data.replay else 0.0,
-            "valid": next(({"name": name, "sha256": sha256} for name, sha256 in _pairs([recipe.get("valid")])), {}),
+            "valid": next(
+                (
+                    {"name": name, "sha256": sha256}
+                    for name, sha256 in _pairs([recipe.get("valid")])
+                ),
+                {},
+            ),
             "pairs": _counts(data.get("pairs")),
             "cleaning": list(config.data.clean),
             "dropped": _counts(data.get("dropped")),
@@ -224,17 +254,29 @@ def collect(run: Path) -> dict[str, Any]:
             "max_source_length": max_source_length,
         },
         "training": {
-            "updates": last.step, "total_updates": config.train.steps, "epoch": last.epoch, "tokens": last.tokens,
-            "hours": last.seconds / 3600, "precision": last.precision, "seed": config.seed,
+            "updates": last.step,
+            "total_updates": config.train.steps,
+            "epoch": last.epoch,
+            "tokens": last.tokens,
+            "hours": last.seconds / 3600,
+            "precision": last.precision,
+            "seed": config.seed,
             "batch_tokens": config.train.batch_tokens * config.train.grad_accumulation,
-            "schedule": config.train.schedule, "optimizer": config.train.optimizer,
+            "schedule": config.train.schedule,
+            "optimizer": config.train.optimizer,
             "teacher": models["teacher"],
-            "distill_weight": config.train.distill_weight, "distill_top_k": config.train.distill_top_k,
+            "distill_weight": config.train.distill_weight,
+            "distill_top_k": config.train.distill_top_k,
         },
         "best": {"checkpoint": best.name, "validation": checkpoint.read_progress(best).scores},
         "curve": [
-            {name: line[name] for name in ("step", "seconds", "valid_loss", "valid_bleu", "valid_chrf") if name in line}
-            for line in read_records(run / "metrics.jsonl") if matches(line, _Point)
+            {
+                name: line[name]
+                for name in ("step", "seconds", "valid_loss", "valid_bleu", "valid_chrf")
+                if name in line
+            }
+            for line in read_records(run / "metrics.jsonl")
+            if matches(line, _Point)
         ],
         "comparison": comparison if matches(comparison, _Comparison) else None,
         "calibration": _calibration(run, best),
@@ -242,14 +284,14 @@ def collect(run: Path) -> dict[str, Any]:
         "sessions": [each for each in read_records(run / SESSIONS) if matches(each, _Session)],
         "checkpoints": [path.name for path in checkpoint.checkpoints(run)],
         "bytes": sum(map(_file_size, run.rglob("*"))),
-    }  # fmt: skip
+    }
 
 
 def other_models(data: dict[str, Any]) -> dict[str, Any]:
     """Return the records of other models in the content of `data.json`, without invalid ones.
 
-    They are `imported`, the origin of an import, and those of `parent_record`: `teacher`, `derived_from` (of a
-    fine-tuned model or an average) and `translators` (of the training data).
+    They are `imported`, the origin of an import, and those of `parent_record`: `teacher`,
+    `derived_from` (of a fine-tuned model or an average) and `translators` (of the training data).
     """
     models: dict[str, Any] = {
         "imported": data.get("imported") if is_origin(data.get("imported")) else None,
@@ -257,19 +299,26 @@ def other_models(data: dict[str, Any]) -> dict[str, Any]:
     }
     for name in ("derived_from", "translators"):
         records = data.get(name)
-        models[name] = [each for each in records if matches(each, _SharedParent)] if isinstance(records, list) else []
+        models[name] = (
+            [each for each in records if matches(each, _SharedParent)]
+            if isinstance(records, list)
+            else []
+        )
     return models
 
 
 def parent_record(model: ModelFiles) -> dict[str, Any]:
     """Return the record of a model for the run or the corpus that is made from it.
 
-    It contains the origins of all imported models among its ancestors, their teachers and the models that translated
-    their training data, because their licenses apply.
+    It contains the origins of all imported models among its ancestors, their teachers and the
+    models that translated their training data, because their licenses apply.
     """
     models = other_models(read_record(model.run / "data.json"))
     parents = [*models["derived_from"], *filter(None, [models["teacher"]]), *models["translators"]]
-    imported = [*filter(None, [models["imported"]]), *(each for parent in parents for each in parent["imported"])]
+    imported = [
+        *filter(None, [models["imported"]]),
+        *(each for parent in parents for each in parent["imported"]),
+    ]
     return {
         "model": model.run.resolve().name,
         "checkpoint": model.checkpoint.name,
@@ -279,7 +328,8 @@ def parent_record(model: ModelFiles) -> dict[str, Any]:
 
 
 def is_imported(run: Path) -> bool:
-    """Return whether a run is an import without training by nmt, or an average with one: its data is unknown."""
+    """Return whether a run is an import without training by nmt, or an average with one: its data
+    is unknown."""
     data = read_record(run / "data.json")
     return bool(data.get("imported") or data.get("data_unknown"))
 
@@ -299,7 +349,8 @@ def _counts(content: Any) -> dict[str, int]:
 
 
 def _corpora(recipe: dict[str, Any], mix: Any) -> dict[str, list[dict[str, Any]]]:
-    """Return the training and the replay corpora, with the number of their pairs in an epoch if it is recorded."""
+    """Return the training and the replay corpora, with the number of their pairs in an epoch if it
+    is recorded."""
     corpora, recorded = {}, mix if isinstance(mix, list) else []
     entries = (each if matches(each, _Mix) else {} for each in recorded)
     for split in ("train", "replay"):
@@ -310,7 +361,11 @@ def _corpora(recipe: dict[str, Any], mix: Any) -> dict[str, list[dict[str, Any]]
 
 def _pairs(entries: Any) -> list[list[Any]]:
     """Return the entries of a damaged list that are pairs."""
-    return [each for each in entries if isinstance(each, list) and len(each) == 2] if isinstance(entries, list) else []
+    return (
+        [each for each in entries if isinstance(each, list) and len(each) == 2]
+        if isinstance(entries, list)
+        else []
+    )
 
 
 def _model_options(config: ModelConfig) -> dict[str, Any]:
@@ -350,7 +405,8 @@ def weights_checksum(path: Path) -> str:
 
 
 def _is_report(content: dict[str, Any], run: Path) -> bool:
-    """Return whether the content of a JSON file is a report of `nmt evaluate` on one model with its current weights."""
+    """Return whether the content of a JSON file is a report of `nmt evaluate` on one model with its
+    current weights."""
     if not matches(content, _Report):
         return False
     if content.get("weights"):
@@ -366,7 +422,8 @@ def is_origin(entry: Any) -> bool:
 
 
 def _calibration(run: Path, best: Path) -> dict[str, Any] | None:
-    """Return the calibration of the best checkpoint: the user's own one of a pretrained model, or that of the run."""
+    """Return the calibration of the best checkpoint: the user's own one of a pretrained model, or
+    that of the run."""
     weights = weights_checksum(best)
     for path in pretrained.calibration_files(run, best):
         content = read_record(path)

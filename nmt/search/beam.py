@@ -1,7 +1,8 @@
 """Beam search: the loop of all variants, and plain beam search.
 
-Shape suffixes: B unfinished sentences, G beams of each (one, except in diverse beam search), N = B*G beams, W rows
-(partial hypotheses) of each beam, R = N*W rows, S source tokens, C candidates of a beam.
+Shape suffixes: B unfinished sentences, G beams of each (one, except in diverse beam search), N =
+B*G beams, W rows (partial hypotheses) of each beam, R = N*W rows, S source tokens, C candidates of
+a beam.
 """
 
 from __future__ import annotations
@@ -42,22 +43,26 @@ class BeamOptions(SearchOptions):
     length_penalty: float = 1.0
     """Exponent α of length normalization; 0 is no normalization and favors short translations."""
     length_normalization: str = "gnmt"
-    """Divisor of a log-probability: `gnmt`, ((5 + length) / 6)^α (Wu et al. 2016, equation 14), or `average`,
-    length^α. The length includes the end token."""
+    """Divisor of a log-probability: `gnmt`, ((5 + length) / 6)^α (Wu et al. 2016, equation 14), or
+    `average`, length^α. The length includes the end token."""
     early_stopping: bool = False
-    """Stop when W hypotheses have finished, as fairseq and CTranslate2 do, instead of when `can_improve` rules
-    out any improvement."""
+    """Stop when W hypotheses have finished, as fairseq and CTranslate2 do, instead of when
+    `can_improve` rules out any improvement."""
 
     def __post_init__(self) -> None:
         """Raise a ConfigError if an option is out of range."""
         super().__post_init__()
         check_range("beam_size", self.beam_size, 1, MAX_BEAMS, "typical values are 4 to 10")
         if not 1 <= self.top_beams <= self.beam_size:
-            raise ConfigError(f"top_beams must be between 1 and beam_size ({self.beam_size}), got {self.top_beams}")
+            raise ConfigError(
+                f"top_beams must be between 1 and beam_size ({self.beam_size}), got"
+                f" {self.top_beams}"
+            )
         check_range("length_penalty", self.length_penalty, 0, 10, "a typical value is 1.0")
         if self.length_normalization not in NORMALIZATIONS:
             raise ConfigError(
-                f"length_normalization must be {' or '.join(NORMALIZATIONS)}, got '{self.length_normalization}'"
+                f"length_normalization must be {' or '.join(NORMALIZATIONS)}, got"
+                f" '{self.length_normalization}'"
             )
 
     @property
@@ -142,7 +147,8 @@ class BeamOptions(SearchOptions):
             bisect.insort(finished_N[beam], hypothesis, key=rank)
 
     def _is_full(self, finished_N: NBestLists) -> Bools:
-        """Return whether each beam has W finished hypotheses, [N]. With early stopping, it is then complete."""
+        """Return whether each beam has W finished hypotheses, [N]. With early stopping, it is then
+        complete."""
         return np.array([len(finished) >= self.width for finished in finished_N])
 
     def _is_running(
@@ -165,7 +171,8 @@ class BeamOptions(SearchOptions):
         return is_running_N
 
     def length_norm(self, length: Ints | int) -> Floats:
-        """Return the divisor of the log-probability of a translation. The length includes the end token."""
+        """Return the divisor of the log-probability of a translation. The length includes the end
+        token."""
         base = np.asarray(length)
         if self.length_normalization == "gnmt":
             base = (5 + base) / 6
@@ -184,7 +191,8 @@ def merge_groups(
     num_groups: int,
     count: int,
 ) -> NBestLists:
-    """Return the `count` best distinct hypotheses of each sentence, given those of each of its beams."""
+    """Return the `count` best distinct hypotheses of each sentence, given those of each of its
+    beams."""
     merged = []
     for first in range(0, len(hypotheses), num_groups):
         groups = hypotheses[first : first + num_groups]
@@ -201,9 +209,10 @@ def can_improve(
 ) -> Bools:
     """Return whether a partial hypothesis of each beam can still enter the n-best list.
 
-    The bound is admissible: stopping never changes the n-best list. Log-probabilities decrease and length norms
-    increase with the length, and a coverage penalty is at most 0. A final score is therefore at most the current
-    log-probability divided by the length norm of the longest translation.
+    The bound is admissible: stopping never changes the n-best list. Log-probabilities decrease and
+    length norms increase with the length, and a coverage penalty is at most 0. A final score is
+    therefore at most the current log-probability divided by the length norm of the longest
+    translation.
     """
     with np.errstate(invalid="ignore"):
         max_score_N = log_prob_N / max_length_norm_N
@@ -214,14 +223,15 @@ def can_improve(
 class Beam(BeamOptions):
     """Keeps the W most probable partial hypotheses at each step.
 
-    Of the W most probable candidates of a sentence, those that end become finished hypotheses. The W best candidates
-    that do not end form the new beam. The search stops when no partial hypothesis can improve the n-best list
-    (`can_improve`), or, with `early_stopping`, when W hypotheses have finished.
+    Of the W most probable candidates of a sentence, those that end become finished hypotheses. The
+    W best candidates that do not end form the new beam. The search stops when no partial hypothesis
+    can improve the n-best list (`can_improve`), or, with `early_stopping`, when W hypotheses have
+    finished.
     """
 
     coverage_penalty: float = 0.0
-    """Weight β of the coverage penalty (Wu et al. 2016, equation 14), which penalizes translations that do not attend
-    to all source tokens; 0 is off, a typical value is 0.2."""
+    """Weight β of the coverage penalty (Wu et al. 2016, equation 14), which penalizes translations
+    that do not attend to all source tokens; 0 is off, a typical value is 0.2."""
 
     def __post_init__(self) -> None:
         """Raise a ConfigError if an option is out of range."""
@@ -233,7 +243,8 @@ class Beam(BeamOptions):
         return PartialHypotheses(model, request, self, track_coverage=bool(self.coverage_penalty))
 
     def candidates(self, partial: PartialHypotheses) -> Candidates:
-        """Return the 2W best candidates of each beam. At most one per row ends, so at least W do not."""
+        """Return the 2W best candidates of each beam. At most one per row ends, so at least W do
+        not."""
         result = partial.step(2 * self.width)
         extensions = extend(partial.log_prob_R, result.log_p_RK, result.tokens_RK)
         return extensions.of_beams(len(partial)).best(2 * self.width)
@@ -249,8 +260,11 @@ class Beam(BeamOptions):
 
 
 def coverage_penalty(coverage_RS: Floats, length_R: Ints) -> Floats:
-    """Return Σ_i log min(Σ_j p_ij, 1) over the source tokens of each row (Wu et al. 2016, equation 14), [R]."""
-    tiny = np.finfo(np.float32).tiny  # a weight may underflow, and log 0 would exclude the hypothesis
+    """Return Σ_i log min(Σ_j p_ij, 1) over the source tokens of each row (Wu et al. 2016, equation
+    14), [R]."""
+    tiny = np.finfo(
+        np.float32
+    ).tiny  # a weight may underflow, and log 0 would exclude the hypothesis
     log_RS = np.log(coverage_RS.clip(tiny, 1.0))
     is_source_RS = np.arange(coverage_RS.shape[1]) < length_R[:, None]
     log_RS[~is_source_RS] = 0.0

@@ -1,6 +1,7 @@
 """The candidates of a step of beam search: partial hypotheses, each extended by one token.
 
-Shape suffixes: N beams, R rows (partial hypotheses), C candidates of a beam or row, X selected candidates of a beam.
+Shape suffixes: N beams, R rows (partial hypotheses), C candidates of a beam or row, X selected
+candidates of a beam.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ class Candidates:
     """Bank of each; see `allocate_banks`."""
 
     def best(self, count: int) -> Candidates:
-        """Return the `count` best candidates of each beam, best first, padded with impossible ones."""
+        """Return the `count` best candidates of each beam, best first, padded with impossible
+        ones."""
         rank_NC = self.log_prob_NC
         if self.penalty_NC is not None:
             rank_NC = rank_NC - self.penalty_NC
@@ -89,7 +91,8 @@ def allocate_banks(
     bank_NC: Ints,
     count: int,
 ) -> Ints:
-    """Select the best candidate of each bank, then the second best of each, and so on, up to `count` candidates.
+    """Select the best candidate of each bank, then the second best of each, and so on, up to
+    `count` candidates.
 
     Returns:
         Indices of the selected candidates, [N, X]. Impossible candidates come last.

@@ -1,7 +1,8 @@
 """Lexically constrained beam search.
 
-Shape suffixes: B unfinished sentences, which are the N beams, W rows (partial hypotheses) of each, R = B*W rows, P
-constraints of a sentence, M tokens of a constraint, K best tokens of a row, C candidates of a row or beam.
+Shape suffixes: B unfinished sentences, which are the N beams, W rows (partial hypotheses) of each,
+R = B*W rows, P constraints of a sentence, M tokens of a constraint, K best tokens of a row, C
+candidates of a row or beam.
 """
 
 from __future__ import annotations
@@ -24,11 +25,12 @@ class Constrained(BeamOptions):
 
     This is dynamic beam allocation (Post and Vilar 2018).
 
-    The candidates extend each partial hypothesis by its most probable tokens and by the next token of each unmet
-    constraint. The best candidate of each bank is selected, then the second best, until W are selected. A partial
-    hypothesis with a rare constraint token therefore does not compete with one without it. A hypothesis may end only
-    when it meets all constraints; near the length limit only constraint tokens are allowed. Constraints are matched
-    independently, so overlapping constraints may share tokens. An interrupted constraint starts over.
+    The candidates extend each partial hypothesis by its most probable tokens and by the next token
+    of each unmet constraint. The best candidate of each bank is selected, then the second best,
+    until W are selected. A partial hypothesis with a rare constraint token therefore does not
+    compete with one without it. A hypothesis may end only when it meets all constraints; near the
+    length limit only constraint tokens are allowed. Constraints are matched independently, so
+    overlapping constraints may share tokens. An interrupted constraint starts over.
     """
 
     beam_size: int = 8
@@ -37,11 +39,16 @@ class Constrained(BeamOptions):
         """Raise a ConfigError if an option is out of range."""
         super().__post_init__()
         if self.no_repeat_ngram_size:
-            raise ConfigError("constrained does not support no_repeat_ngram_size, which may contradict a constraint")
+            raise ConfigError(
+                "constrained does not support no_repeat_ngram_size, which may contradict a"
+                " constraint"
+            )
 
     def start(self, model: StepModel, request: SearchRequest) -> PartialHypotheses:
         """Encode the sources."""
-        return PartialHypotheses(model, request, self, width=self.width, constraints=Constraints(request))
+        return PartialHypotheses(
+            model, request, self, width=self.width, constraints=Constraints(request)
+        )
 
     def candidates(self, partial: PartialHypotheses) -> Candidates:
         """Extend each row by its best tokens and by the next token of each constraint."""
@@ -72,7 +79,8 @@ class Constrained(BeamOptions):
         tokens_RC: Ints,
         met_RCP: Ints,
     ) -> Bools:
-        """Return whether each candidate cannot become a hypothesis that meets all constraints, [R, C]."""
+        """Return whether each candidate cannot become a hypothesis that meets all constraints, [R,
+        C]."""
         constraints = partial.constraints
         assert constraints is not None
         # It may end if no constraint is missing.

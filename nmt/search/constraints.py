@@ -1,6 +1,7 @@
 """The constraints of a batch, and how many of their tokens each partial hypothesis has generated.
 
-Shape suffixes: R rows (partial hypotheses), P constraints of a row, M tokens of a constraint, C candidates of a row.
+Shape suffixes: R rows (partial hypotheses), P constraints of a row, M tokens of a constraint, C
+candidates of a row.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from nmt.search.request import Ints, SearchRequest
 
 
 class Constraints:
-    """The constraints of each row. `met` counts the tokens of each that a partial hypothesis has generated."""
+    """The constraints of each row. `met` counts the tokens of each that a partial hypothesis has
+    generated."""
 
     def __init__(self, request: SearchRequest) -> None:
         """Collect the constraints, with one row per sentence."""

@@ -1,7 +1,7 @@
 """Diverse beam search (Vijayakumar et al. 2018).
 
-Shape suffixes: B unfinished sentences, G groups, N = B*G beams, W rows (partial hypotheses) of each beam, R = N*W rows,
-C candidates of a beam, X tokens that previous groups have selected.
+Shape suffixes: B unfinished sentences, G groups, N = B*G beams, W rows (partial hypotheses) of each
+beam, R = N*W rows, C candidates of a beam, X tokens that previous groups have selected.
 """
 
 from __future__ import annotations
@@ -20,12 +20,14 @@ from nmt.search.request import Floats, Ints, SearchRequest, StepModel
 
 @dataclass(frozen=True, kw_only=True)
 class Diverse(BeamOptions):
-    """Divides the beam into groups, and penalizes tokens that previous groups selected at the same step.
+    """Divides the beam into groups, and penalizes tokens that previous groups selected at the same
+    step.
 
-    Each group is a beam search whose candidates lose λ for each previous selection of their token (Hamming diversity,
-    algorithm 1). There are two differences from the authors' code. It accumulates the penalties in the scores of the
-    beams; here they affect only the selection at each step, and hypotheses are ranked by the model's scores. It also
-    penalizes tokens selected by beams that end at this step; here only beams that continue count.
+    Each group is a beam search whose candidates lose λ for each previous selection of their token
+    (Hamming diversity, algorithm 1). There are two differences from the authors' code. It
+    accumulates the penalties in the scores of the beams; here they affect only the selection at
+    each step, and hypotheses are ranked by the model's scores. It also penalizes tokens selected by
+    beams that end at this step; here only beams that continue count.
     """
 
     groups: int = 2
@@ -50,7 +52,8 @@ class Diverse(BeamOptions):
         return PartialHypotheses(model, request, self, width=self.beam_size)
 
     def candidates(self, partial: PartialHypotheses) -> Candidates:
-        """Return the 2W best candidates of each beam, ranked with their penalties. Adjacent beams are a group each."""
+        """Return the 2W best candidates of each beam, ranked with their penalties. Adjacent beams
+        are a group each."""
         # The other groups may have selected beam_size - W of the tokens, and W more may end.
         result = partial.step(self.beam_size + self.width)
         extensions = extend(partial.log_prob_R, result.log_p_RK, result.tokens_RK)
@@ -71,7 +74,8 @@ class Diverse(BeamOptions):
         return candidates.best(2 * self.width)
 
     def _penalty(self, tokens_BC: Ints, selected_BX: Ints) -> Floats:
-        """Return λ for each previous selection of a token (Hamming diversity, algorithm 1), [B, C]."""
+        """Return λ for each previous selection of a token (Hamming diversity, algorithm 1), [B,
+        C]."""
         is_same_BCX = tokens_BC[:, :, None] == selected_BX[:, None]
         num_selections_BC = is_same_BCX.sum(-1)
         penalty_BC: Floats = num_selections_BC.astype(np.float32)

@@ -1,4 +1,5 @@
-"""Minimum Bayes risk decoding: select the candidate with the highest expected utility over all candidates."""
+"""Minimum Bayes risk decoding: select the candidate with the highest expected utility over all
+candidates."""
 
 from __future__ import annotations
 
@@ -12,12 +13,13 @@ from nmt.search.request import Hypothesis, NBestLists, Search, SearchRequest, St
 
 @dataclass(frozen=True, kw_only=True)
 class MBR:
-    """Ranks the candidates of another search by expected utility (Eikema and Aziz 2020, equation 5).
+    """Ranks the candidates of another search by expected utility (Eikema and Aziz 2020, equation
+    5).
 
     The utility is chrF2.
 
-    Every candidate also serves as a pseudo-reference, weighted by its frequency. With samples, the mean therefore
-    estimates the expectation over the model's distribution.
+    Every candidate also serves as a pseudo-reference, weighted by its frequency. With samples, the
+    mean therefore estimates the expectation over the model's distribution.
     """
 
     candidates: Search
@@ -26,7 +28,8 @@ class MBR:
     """Number of translations returned per sentence."""
 
     def __post_init__(self) -> None:
-        """Raise a ConfigError if an option is out of range, or if `candidates` is the same search."""
+        """Raise a ConfigError if an option is out of range, or if `candidates` is the same
+        search."""
         if isinstance(self.candidates, MBR):
             raise ConfigError(
                 "the candidates of mbr must come from another search",
@@ -35,7 +38,8 @@ class MBR:
         num_candidates = self.candidates.n_best
         if not 1 <= self.n_best <= num_candidates:
             raise ConfigError(
-                f"n_best must be between 1 and the number of candidates ({num_candidates}), got {self.n_best}"
+                f"n_best must be between 1 and the number of candidates ({num_candidates}), got"
+                f" {self.n_best}"
             )
 
     @property
@@ -44,7 +48,8 @@ class MBR:
         return self.candidates.rows
 
     def __call__(self, model: StepModel, request: SearchRequest) -> NBestLists:
-        """Return the `n_best` candidates per sentence with the highest expected chrF (0 to 100), best first."""
+        """Return the `n_best` candidates per sentence with the highest expected chrF (0 to 100),
+        best first."""
         candidates = self.candidates(model, request)
         return [self._rank(hypotheses, request) for hypotheses in candidates]
 
@@ -52,7 +57,9 @@ class MBR:
         texts = [request.detokenize(h.ids) for h in hypotheses]
         utility = expected_chrf(texts)
         distinct: dict[str, Hypothesis] = {}
-        for text, h in zip(texts, hypotheses, strict=True):  # keeps the best hypothesis of each text
+        for text, h in zip(
+            texts, hypotheses, strict=True
+        ):  # keeps the best hypothesis of each text
             distinct.setdefault(text, replace(h, score=utility[text], length_norm=math.inf))
         return best_first(distinct.values())[: self.n_best]
 

@@ -1,8 +1,8 @@
 """The partial hypotheses of a search, with its length limits, forced prefixes and banned tokens.
 
-Shape suffixes: B unfinished sentences, W rows of each, R = B*W rows, S source tokens, T target tokens including the
-start token, K best tokens of a row, P gathered tokens of a row, X banned tokens of a row, G n-grams of a row, V
-vocabulary.
+Shape suffixes: B unfinished sentences, W rows of each, R = B*W rows, S source tokens, T target
+tokens including the start token, K best tokens of a row, P gathered tokens of a row, X banned
+tokens of a row, G n-grams of a row, V vocabulary.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ class SearchOptions:
     min_length_ratio: float = 0.0
     """Minimum number of target tokens per source token, not including end tokens."""
     max_length_ratio: float = 0.0
-    """Maximum number of target tokens per source token; 0: only the limit of the request applies."""
+    """Maximum number of target tokens per source token; 0: only the limit of the request
+    applies."""
     no_repeat_ngram_size: int = 0
     """Size of the n-grams that may occur only once; 0: off."""
 
@@ -48,7 +49,8 @@ class SearchOptions:
             check_not_negative(name, getattr(self, name))
         if self.max_length_ratio and self.min_length_ratio > self.max_length_ratio:
             raise ConfigError(
-                f"min_length_ratio ({self.min_length_ratio}) exceeds max_length_ratio ({self.max_length_ratio})"
+                f"min_length_ratio ({self.min_length_ratio}) exceeds max_length_ratio"
+                f" ({self.max_length_ratio})"
             )
 
 
@@ -71,7 +73,8 @@ def check_not_negative(name: str, value: float) -> None:
 
 
 class PartialHypotheses:
-    """The partial hypotheses of a batch, one per row. `len()` is the number of unfinished sentences."""
+    """The partial hypotheses of a batch, one per row. `len()` is the number of unfinished
+    sentences."""
 
     def __init__(
         self,
@@ -135,7 +138,8 @@ class PartialHypotheses:
 
     @property
     def max_length_B(self) -> Ints:
-        """Maximum number of target tokens of each unfinished sentence, not including the end token."""
+        """Maximum number of target tokens of each unfinished sentence, not including the end
+        token."""
         return self._max_length[self.sentence_B]
 
     def step(
@@ -145,7 +149,8 @@ class PartialHypotheses:
         gather_RP: Ints | None = None,
         all_log_probs: bool = False,
     ) -> StepResult:
-        """Return the model's best next tokens, with -inf for tokens that prefix, length limits or bans exclude.
+        """Return the model's best next tokens, with -inf for tokens that prefix, length limits or
+        bans exclude.
 
         Log-probabilities are not renormalized over the allowed tokens.
 
@@ -247,7 +252,8 @@ def forced_tokens(request: SearchRequest, max_length_B: Ints) -> Ints:
 
 
 def _force(result: StepResult, forced_R: Ints) -> None:
-    """Set all log-probabilities to -inf but those of the forced tokens, which become the best of their rows."""
+    """Set all log-probabilities to -inf but those of the forced tokens, which become the best of
+    their rows."""
     assert result.gathered_log_p_RP is not None
     rows = (forced_R != NOT_FORCED).nonzero()[0]
     token_R1 = forced_R[rows, None]

@@ -1,7 +1,7 @@
 """Input and output of a search, and the interface of its model. All arrays are NumPy arrays.
 
-Shape suffixes: B sentences, R rows (partial hypotheses), S source tokens, T target tokens, K best tokens of a row,
-X banned tokens of a row, P gathered tokens of a row, V vocabulary.
+Shape suffixes: B sentences, R rows (partial hypotheses), S source tokens, T target tokens, K best
+tokens of a row, X banned tokens of a row, P gathered tokens of a row, V vocabulary.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ class SearchRequest:
     sources: Sequence[Sequence[int]]
     """Source token ids of each sentence, as the encoder reads them."""
     max_length_B: Ints
-    """Maximum number of target tokens, not including the end token, which is forced at this length."""
+    """Maximum number of target tokens, not including the end token, which is forced at this
+    length."""
     bos: int
     """Id of the start token."""
     eos: int
@@ -33,7 +34,8 @@ class SearchRequest:
     prefixes: Sequence[Sequence[int]] = ()
     """Token ids that each translation must begin with; empty: no prefixes."""
     constraints: Sequence[Sequence[Sequence[int]]] = ()
-    """Sequences of token ids that must appear in each translation; only the `constrained` search supports them."""
+    """Sequences of token ids that must appear in each translation; only the `constrained` search
+    supports them."""
     detokenize: Callable[[Sequence[int]], str] = str
     """Returns the text of token ids, for searches that compare texts."""
     suppressed_ids: Sequence[int] = ()
@@ -53,9 +55,11 @@ class Hypothesis:
     log_prob: float
     """Σ log p(token) in nats, including the end token."""
     score: float
-    """Score that hypotheses are ranked by, such as the log-probability after length normalization."""
+    """Score that hypotheses are ranked by, such as the log-probability after length
+    normalization."""
     length_norm: float = 1.0
-    """Divisor of the log-probability in the score; infinity if the score does not depend on the log-probability."""
+    """Divisor of the log-probability in the score; infinity if the score does not depend on the
+    log-probability."""
 
 
 NBestLists = list[list[Hypothesis]]
@@ -69,8 +73,9 @@ class StepRequest:
     tokens_R: Ints
     """The token that each row reads."""
     parents_R: Ints
-    """The row of the previous step that each row continues; in the first step, the sentence that it translates. Rows of
-    one sentence must be adjacent, and every sentence must have the same number of rows."""
+    """The row of the previous step that each row continues; in the first step, the sentence that it
+    translates. Rows of one sentence must be adjacent, and every sentence must have the same number
+    of rows."""
     k: int
     """Number of best tokens to return per row; fewer if the vocabulary is smaller."""
     banned_RX: Ints | None = None
@@ -86,8 +91,8 @@ class StepResult:
     """A model's prediction of the next token of each row."""
 
     log_p_RK: Floats
-    """Log-probabilities of the best tokens, best first; NaN ranks above all. Ties are broken by the lower id, except
-    with PyTorch, which does not define their order."""
+    """Log-probabilities of the best tokens, best first; NaN ranks above all. Ties are broken by the
+    lower id, except with PyTorch, which does not define their order."""
     tokens_RK: Ints
     gathered_log_p_RP: Floats | None = None
     """Log-probabilities of the gathered tokens, whether banned or not."""
@@ -109,7 +114,9 @@ class State(Protocol):
 class StepModel(Protocol):
     """A model that a search can decode with."""
 
-    def init_search_state(self, sources: Sequence[Sequence[int]], *, track_attention: bool = False) -> State:
+    def init_search_state(
+        self, sources: Sequence[Sequence[int]], *, track_attention: bool = False
+    ) -> State:
         """Encode source sentences and return the initial decoder state."""
 
 

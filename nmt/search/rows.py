@@ -17,9 +17,11 @@ SelectTokens = Callable[[PartialHypotheses], tuple[Ints, Floats]]
 
 
 def decode_rows(partial: PartialHypotheses, select_tokens: SelectTokens) -> NBestLists:
-    """Extend each row by one token per step until it ends, and return the hypotheses of each sentence.
+    """Extend each row by one token per step until it ends, and return the hypotheses of each
+    sentence.
 
-    A row that ends before the other rows of its sentence is extended, too, but its extensions are not used.
+    A row that ends before the other rows of its sentence is extended, too, but its extensions are
+    not used.
     """
     hypotheses: NBestLists = [[] for _ in range(len(partial))]
     is_running_R = np.ones(len(partial.parents_R), bool)

@@ -1,7 +1,8 @@
-"""Sampling from the model's distribution. Shape suffixes: B unfinished sentences, W samples of each,
-R = B*W rows, T steps, V vocabulary.
+"""Sampling from the model's distribution. Shape suffixes: B unfinished sentences, W samples of
+each, R = B*W rows, T steps, V vocabulary.
 
-The random numbers depend only on the seed, `n_best` and the sentence, not on the batch or the machine.
+The random numbers depend only on the seed, `n_best` and the sentence, not on the batch or the
+machine.
 """
 
 from __future__ import annotations
@@ -29,12 +30,14 @@ from nmt.search.rows import decode_rows
 Doubles = NDArray[np.float64]
 MAX_SAMPLES = 1000
 MIN_VALUE = 1e-4
-"""Minimum temperature and top_p. Smaller values are equivalent to greedy search, and could overflow float32."""
+"""Minimum temperature and top_p. Smaller values are equivalent to greedy search, and could overflow
+float32."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sample(SearchOptions):
-    """Samples each token from the model's distribution, with temperature, top-k and nucleus sampling."""
+    """Samples each token from the model's distribution, with temperature, top-k and nucleus
+    sampling."""
 
     n_best: int = 1
     """Number of samples per sentence. They are returned most probable first."""
@@ -43,7 +46,8 @@ class Sample(SearchOptions):
     top_k: int = 0
     """Sample from the k most probable tokens (Fan et al. 2018); 0: all tokens."""
     top_p: float = 1.0
-    """Sample from the smallest set of tokens with this total probability (nucleus sampling; Holtzman et al. 2020)."""
+    """Sample from the smallest set of tokens with this total probability (nucleus sampling;
+    Holtzman et al. 2020)."""
     seed: int = 0
     """Random seed."""
 
@@ -83,7 +87,8 @@ class Sample(SearchOptions):
     def _uniform(self, source: Sequence[int], num_steps: int) -> Doubles:
         """Return a random number in [0, 1) for each step and sample of a sentence, [T, W].
 
-        Steps are the first axis, because their number, which depends on the batch, must not change the numbers.
+        Steps are the first axis, because their number, which depends on the batch, must not change
+        the numbers.
         """
         digest = hashlib.sha256(f"{self.seed} {list(source)}".encode()).digest()
         seed = int.from_bytes(digest[:16], "big")

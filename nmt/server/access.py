@@ -1,7 +1,8 @@
 """Which names the server has, and which pages may use it.
 
-A page of another site can make a browser send requests to a server in the network of its user, and give its own name
-the address of that server (DNS rebinding). So the server checks the headers `Host` and `Origin` of every request.
+A page of another site can make a browser send requests to a server in the network of its user, and
+give its own name the address of that server (DNS rebinding). So the server checks the headers
+`Host` and `Origin` of every request.
 """
 
 from __future__ import annotations
@@ -29,12 +30,14 @@ MAX_SHOWN = 100
 
 @dataclass(frozen=True)
 class Access:
-    """Names of the server and origins of pages that may use it, in lower case; `*` stands for all."""
+    """Names of the server and origins of pages that may use it, in lower case; `*` stands for
+    all."""
 
     hosts: frozenset[str] = frozenset(LOCAL_HOSTS)
     """Names, and addresses as `ipaddress` writes them."""
     origins: frozenset[str] = frozenset()
-    """Origins of pages, such as `https://example.org`. The pages of the server itself are always allowed."""
+    """Origins of pages, such as `https://example.org`. The pages of the server itself are always
+    allowed."""
 
     @classmethod
     def parse(cls, listen_host: str, hosts: Iterable[str], origins: Iterable[str]) -> Access:
@@ -44,7 +47,9 @@ class Access:
             UsageError: a name or an origin is not valid.
         """
         names = {*LOCAL_HOSTS, socket.gethostname().lower(), listen_host.lower()}
-        return cls(frozenset(names.union(map(_parse_host, hosts))), frozenset(map(_parse_origin, origins)))
+        return cls(
+            frozenset(names.union(map(_parse_host, hosts))), frozenset(map(_parse_origin, origins))
+        )
 
 
 def _parse_host(name: str) -> str:
@@ -93,15 +98,22 @@ class AccessCheck:
             host = headers.get("host")
             origin = headers.get("origin")
             if host is not None and not self._has_name(host, scope):
-                error = f"this server does not have the name '{host[:MAX_SHOWN]}'; see its option --allow-host"
+                error = (
+                    f"this server does not have the name '{host[:MAX_SHOWN]}'; see its option"
+                    " --allow-host"
+                )
                 app = JSONResponse({"error": error}, 421)
             elif origin is not None and not self._is_allowed(origin, host):
-                error = f"pages of '{origin[:MAX_SHOWN]}' may not use this server; see its option --cors"
+                error = (
+                    f"pages of '{origin[:MAX_SHOWN]}' may not use this server; see its option"
+                    " --cors"
+                )
                 app = JSONResponse({"error": error}, 403)
         await app(scope, receive, send)
 
     def _has_name(self, host: str, scope: Scope) -> bool:
-        """Return whether a server with this name was started, or the client is connected to this address."""
+        """Return whether a server with this name was started, or the client is connected to this
+        address."""
         match = _HOST_HEADER.fullmatch(host)
         if not match:
             return False

@@ -1,4 +1,5 @@
-"""The web application: LibreTranslate's routes, extended by confidence, warnings and word alignments."""
+"""The web application: LibreTranslate's routes, extended by confidence, warnings and word
+alignments."""
 
 from __future__ import annotations
 
@@ -65,7 +66,8 @@ TranslateGroup = Callable[[Sequence[int], str, str], Awaitable[list[Fields]]]
 
 
 def create_app(service: Service, limits: Limits, access: Access | None = None) -> Starlette:
-    """Return the application. Without `access`, it has the names of this machine only, and no other site may use it."""
+    """Return the application. Without `access`, it has the names of this machine only, and no other
+    site may use it."""
     access = access or Access()
     api = Api(service, limits)
     routes = [
@@ -81,9 +83,13 @@ def create_app(service: Service, limits: Limits, access: Access | None = None) -
     ]
     # There are no cookies.
     cors = Middleware(
-        CORSMiddleware, allow_origins=sorted(access.origins), allow_methods=["GET", "POST"],
-        allow_headers=["Authorization", "Content-Type"], expose_headers=["Retry-After"], max_age=MAX_AGE,
-    )  # fmt: skip
+        CORSMiddleware,
+        allow_origins=sorted(access.origins),
+        allow_methods=["GET", "POST"],
+        allow_headers=["Authorization", "Content-Type"],
+        expose_headers=["Retry-After"],
+        max_age=MAX_AGE,
+    )
     paths = frozenset(route.path for route in routes)
     app = Starlette(
         routes=routes,
@@ -94,7 +100,9 @@ def create_app(service: Service, limits: Limits, access: Access | None = None) -
         ],
         exception_handlers={HTTPException: _error},
     )
-    app.router.redirect_slashes = False  # behind a proxy with TLS, a client would repeat its request without TLS
+    app.router.redirect_slashes = (
+        False  # behind a proxy with TLS, a client would repeat its request without TLS
+    )
     return app
 
 
@@ -126,7 +134,10 @@ class Api:
         names += ["confidence"] if self._service.confidence else []
         names += ["alternatives"] if parsed.alternatives else []
         names += ["alignment"] if parsed.alignment else []
-        content = {name: [answer[name] for answer in answers] if parsed.is_list else answers[0][name] for name in names}
+        content = {
+            name: [answer[name] for answer in answers] if parsed.is_list else answers[0][name]
+            for name in names
+        }
         if parsed.source == AUTO:
             detected = [
                 {"confidence": each.detection.probability, "language": each.detection.language}
@@ -136,7 +147,9 @@ class Api:
             content["detectedLanguage"] = detected if parsed.is_list else detected[0]
         return JSONResponse(content)
 
-    async def _translate_texts(self, parsed: TranslationRequest, client: str) -> tuple[list[Languages], list[Fields]]:
+    async def _translate_texts(
+        self, parsed: TranslationRequest, client: str
+    ) -> tuple[list[Languages], list[Fields]]:
         async def translate(indices: Sequence[int], source: str, target: str) -> list[Fields]:
             texts = [parsed.texts[i] for i in indices]
             n_bests = await self._service.translate(
@@ -146,9 +159,13 @@ class Api:
 
         return await self._translate_each(parsed, parsed.texts, translate)
 
-    async def _translate_html(self, parsed: TranslationRequest, client: str) -> tuple[list[Languages], list[Fields]]:
+    async def _translate_html(
+        self, parsed: TranslationRequest, client: str
+    ) -> tuple[list[Languages], list[Fields]]:
         """Translate HTML. There are no alternatives, as in LibreTranslate, and no confidence."""
-        contents = [codecs.BOM_UTF8 + text.encode() for text in parsed.texts]  # before an encoding that it declares
+        contents = [
+            codecs.BOM_UTF8 + text.encode() for text in parsed.texts
+        ]  # before an encoding that it declares
         task = self._task(".html", self._limits.max_length, parsed.source, parsed.target)
         async with self._html_slots.use(client), open_documents(contents, task) as documents:
 
@@ -158,10 +175,14 @@ class Api:
                 answers = list[Fields]()
                 for each in await self._translate_documents(documents, indices, source, target):
                     text = each.content.removeprefix(codecs.BOM_UTF8).decode()
-                    answers.append(_answer(Translation(text, 0.0, 0.0, warnings=tuple(each.warnings))))
+                    answers.append(
+                        _answer(Translation(text, 0.0, 0.0, warnings=tuple(each.warnings)))
+                    )
                 return answers
 
-            return await self._translate_each(parsed, [sample.text for sample in documents.samples], translate)
+            return await self._translate_each(
+                parsed, [sample.text for sample in documents.samples], translate
+            )
 
     async def _translate_each(
         self, parsed: TranslationRequest, texts: Sequence[str], translate: TranslateGroup
@@ -173,7 +194,9 @@ class Api:
             texts: its texts without markup.
             translate: translates the texts with some indices.
         """
-        languages = await run_in_threadpool(self._service.resolve_each, texts, parsed.source, parsed.target)
+        languages = await run_in_threadpool(
+            self._service.resolve_each, texts, parsed.source, parsed.target
+        )
         groups: dict[tuple[str, str], list[int]] = {}
         for i, each in enumerate(languages):
             groups.setdefault((each.source, each.target), []).append(i)
@@ -211,9 +234,14 @@ class Api:
         self, content: bytes, task: Task, source: str, target: str, client: str
     ) -> TranslatedDocument:
         is_small = len(content) <= SMALL_FILE
-        async with self._file_slots.use(client, is_small=is_small), open_documents([content], task) as documents:
+        async with (
+            self._file_slots.use(client, is_small=is_small),
+            open_documents([content], task) as documents,
+        ):
             texts = [sample.text for sample in documents.samples]
-            source, target, _ = await run_in_threadpool(self._service.resolve, texts, source, target)
+            source, target, _ = await run_in_threadpool(
+                self._service.resolve, texts, source, target
+            )
             if source == target:
                 return TranslatedDocument(content, [])
             (translated,) = await self._translate_documents(documents, [0], source, target)
@@ -242,21 +270,29 @@ class Api:
         """
         known = "" if source == AUTO else self._service.language(source)
         options = DocumentOptions(
-            known, self._service.language(target), columns, keys,
-            max_bytes=MAX_UNPACKED_BYTES, max_elements=self._limits.max_elements,
-        )  # fmt: skip
+            known,
+            self._service.language(target),
+            columns,
+            keys,
+            max_bytes=MAX_UNPACKED_BYTES,
+            max_elements=self._limits.max_elements,
+        )
         scale = self._limits.file_scale
-        return Task(suffix, options, max_length, round(scale * PARSE_SECONDS), round(scale * FILE_MEMORY))
+        return Task(
+            suffix, options, max_length, round(scale * PARSE_SECONDS), round(scale * FILE_MEMORY)
+        )
 
     async def download_file(self, request: Request) -> Response:
         """Return a translated file as an attachment."""
         file = self._files.get(request.path_params["name"])
         if file is None:
-            raise HTTPException(404, "there is no such file; translated files are deleted after a while")
+            raise HTTPException(
+                404, "there is no such file; translated files are deleted after a while"
+            )
         headers = {
             "Content-Disposition": f"attachment; filename*=UTF-8''{quote(file.name, safe='')}",
             "Cache-Control": "no-store",
-        }  # fmt: skip
+        }
         return Response(file.content, media_type="application/octet-stream", headers=headers)
 
     async def detect(self, request: Request) -> Response:
@@ -264,7 +300,9 @@ class Api:
         fields, _ = await self._read_fields(request, self._limits.max_text_body)
         detections = self._service.detect(text_fields(fields, self._limits.max_length))
         probable = [each for each in detections if each.probability >= 1] or detections[:1]
-        return JSONResponse([{"confidence": each.probability, "language": each.language} for each in probable])
+        return JSONResponse(
+            [{"confidence": each.probability, "language": each.language} for each in probable]
+        )
 
     async def languages(self, request: Request) -> Response:
         """Return the languages and the targets of each."""
@@ -303,13 +341,15 @@ class Api:
         return Response(self._service.metrics.render(), media_type=CONTENT_TYPE_LATEST)
 
     async def _read_fields(self, request: Request, max_bytes: int) -> tuple[Fields, str]:
-        """Return the fields of a request and what identifies its client, after checking the API key and the rate.
+        """Return the fields of a request and what identifies its client, after checking the API key
+        and the rate.
 
-        Requests without a valid key, also malformed ones but not those that are too large or slow, count against the
-        address of the client.
+        Requests without a valid key, also malformed ones but not those that are too large or slow,
+        count against the address of the client.
 
         Raises:
-            HTTPException: 400 without a key, 403 with an unknown one, 429 above the rate, and those of `read_fields`.
+            HTTPException: 400 without a key, 403 with an unknown one, 429 above the rate, and those
+                of `read_fields`.
         """
         fields, key, malformed = Fields(), "", None
         try:
@@ -324,7 +364,9 @@ class Api:
         if malformed:
             raise malformed
         if self._limits.keys and not self._limits.is_valid_key(key):
-            raise HTTPException(403 if key else 400, "Invalid API key" if key else "this server requires an api_key")
+            raise HTTPException(
+                403 if key else 400, "Invalid API key" if key else "this server requires an api_key"
+            )
         return fields, client
 
     def _client(self, request: Request, key: str) -> str:
@@ -336,7 +378,8 @@ class Api:
 
 
 class Boundary:
-    """Counts requests, adds headers, and turns exceptions into answers. It logs no text of a request."""
+    """Counts requests, adds headers, and turns exceptions into answers. It logs no text of a
+    request."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics, paths: frozenset[str]) -> None:
         self._app, self._metrics, self._paths = app, metrics, paths
@@ -346,13 +389,17 @@ class Boundary:
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
         start, status = perf_counter(), 0
-        path = scope["path"] if scope["path"] in self._paths else "other"  # others may contain text or names of files
+        path = (
+            scope["path"] if scope["path"] in self._paths else "other"
+        )  # others may contain text or names of files
 
         async def send_with_headers(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] += [(name.lower().encode(), v.encode()) for name, v in SECURITY_HEADERS.items()]
+                message["headers"] += [
+                    (name.lower().encode(), v.encode()) for name, v in SECURITY_HEADERS.items()
+                ]
             await send(message)
 
         with self._metrics.in_flight.track_inprogress():
@@ -362,7 +409,9 @@ class Boundary:
                 pass
             except asyncio.CancelledError:  # the server stops; uvicorn would log a traceback
                 if not status:
-                    await JSONResponse({"error": "the server stops"}, 503)(scope, receive, send_with_headers)
+                    await JSONResponse({"error": "the server stops"}, 503)(
+                        scope, receive, send_with_headers
+                    )
             except Exception as error:
                 _log(error, path)
                 message = error.message if isinstance(error, NMTError) else "internal error"
@@ -375,11 +424,16 @@ class Boundary:
 
 def _answer(best: Translation, *others: Translation) -> Fields:
     """Return the possible fields of an answer for an n-best list."""
-    alternatives = dict.fromkeys(other.text for other in others if other.text not in ("", best.text))
+    alternatives = dict.fromkeys(
+        other.text for other in others if other.text not in ("", best.text)
+    )
     return {
-        "translatedText": best.text, "alternatives": list(alternatives), "confidence": best.confidence,
-        "warnings": list(best.warnings), "alignment": best.alignment,
-    }  # fmt: skip
+        "translatedText": best.text,
+        "alternatives": list(alternatives),
+        "confidence": best.confidence,
+        "warnings": list(best.warnings),
+        "alignment": best.alignment,
+    }
 
 
 def _log(error: Exception, path: str) -> None:

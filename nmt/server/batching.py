@@ -1,7 +1,7 @@
 """The queue of a model, whose thread searches and scores sentences of all requests in turns.
 
-Each request is translated in a thread of its own, with a `QueuedEngine`, so a long one is divided into its sentences,
-and all attempts to repair a translation wait for their turn, too.
+Each request is translated in a thread of its own, with a `QueuedEngine`, so a long one is divided
+into its sentences, and all attempts to repair a translation wait for their turn, too.
 """
 
 from __future__ import annotations
@@ -20,9 +20,11 @@ from nmt.engines import Engine, Source, TokenScores
 from nmt.search import Hypothesis, Search
 
 SECONDS_PER_BATCH = 0.4
-"""Time that a batch should take. A request waits for at most one other batch before each of its first turns."""
+"""Time that a batch should take. A request waits for at most one other batch before each of its
+first turns."""
 MIN_BATCH_WORK = 512
-"""Minimum number of source tokens in a full batch times the rows per sentence, however slow the model is."""
+"""Minimum number of source tokens in a full batch times the rows per sentence, however slow the
+model is."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,8 @@ class Job:
     """None: the sentences are scored."""
     sentences: Sequence[Sentence]
     future: Future[list[Any]] = field(default_factory=Future)
-    """The result of each sentence. The rest of a job that is done, because it failed or was cancelled, is skipped."""
+    """The result of each sentence. The rest of a job that is done, because it failed or was
+    cancelled, is skipped."""
     num_taken: int = 0
     results: dict[int, Any] = field(default_factory=dict)
 
@@ -76,16 +79,21 @@ class Turn:
 class ModelQueue:
     """Computes jobs with one engine in a thread.
 
-    A new job comes first with its first sentence, and then has turns with the others, so short requests are answered
-    soon. Each batch begins with a turn of a job that had one before, so none waits forever.
+    A new job comes first with its first sentence, and then has turns with the others, so short
+    requests are answered soon. Each batch begins with a turn of a job that had one before, so none
+    waits forever.
     """
 
     def __init__(
-        self, engine: Engine, max_sentences: int, on_batch: Callable[[int], object] = lambda size: None
+        self,
+        engine: Engine,
+        max_sentences: int,
+        on_batch: Callable[[int], object] = lambda size: None,
     ) -> None:
         """Start the thread.
 
-        A batch has at most `max_sentences` sentences. `on_batch` gets the number of sentences of each search.
+        A batch has at most `max_sentences` sentences. `on_batch` gets the number of sentences of
+        each search.
         """
         self.engine, self.max_sentences, self.on_batch = engine, max_sentences, on_batch
         self.max_work: float = 2 * MIN_BATCH_WORK
@@ -162,7 +170,8 @@ class ModelQueue:
         return batch
 
     def _compute(self, turns: Sequence[Turn]) -> None:
-        """Compute sentences with the same search. If that fails, compute those of each job separately."""
+        """Compute sentences with the same search. If that fails, compute those of each job
+        separately."""
         search = turns[0].job.search
         arguments = [turn.sentence.arguments for turn in turns]
         try:
@@ -172,7 +181,9 @@ class ModelQueue:
                 results = self.engine.score(sources, targets)
             else:
                 self.on_batch(len(turns))
-                results = self.engine.search([source for (source,) in arguments], search, lambda count: None)
+                results = self.engine.search(
+                    [source for (source,) in arguments], search, lambda count: None
+                )
         except Exception as error:  # of any job; the thread must not end
             self._compute_separately(turns, error)
             return
@@ -222,7 +233,9 @@ class QueuedEngine:
             on_progress(len(sources))
         return hypotheses
 
-    def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[TokenScores]:
+    def score(
+        self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
+    ) -> list[TokenScores]:
         """Score given translations; see `Engine.score`. Raises as `search` does."""
         sentences: list[Sentence] = []
         for source, target in zip(sources, targets, strict=True):

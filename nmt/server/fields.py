@@ -38,7 +38,8 @@ class NamedFile:
 
 
 async def read_fields(request: Request, max_bytes: int) -> Fields:
-    """Return the fields of the body and the query string. A field of a form that occurs several times is a list.
+    """Return the fields of the body and the query string. A field of a form that occurs several
+    times is a list.
 
     Raises:
         HTTPException: the request is too large, too slow, malformed or of an unknown content type.
@@ -49,7 +50,9 @@ async def read_fields(request: Request, max_bytes: int) -> Fields:
     try:
         query = _parse_urlencoded(request.scope["query_string"])
         if media_type == "application/json" or media_type.endswith("+json"):
-            return _merge(query) | {name: value for name, value in _parse_json(body).items() if value is not None}
+            return _merge(query) | {
+                name: value for name, value in _parse_json(body).items() if value is not None
+            }
         if media_type == "multipart/form-data":
             form = await run_in_threadpool(_parse_multipart, content_type, body)
         elif media_type == "application/x-www-form-urlencoded":
@@ -59,8 +62,8 @@ async def read_fields(request: Request, max_bytes: int) -> Fields:
         else:
             raise HTTPException(
                 415,
-                f"unknown content type '{media_type}'; use application/json, application/x-www-form-urlencoded or "
-                "multipart/form-data",
+                f"unknown content type '{media_type}'; use application/json,"
+                " application/x-www-form-urlencoded or multipart/form-data",
             )
         return _merge([*query, *form])
     except UnicodeDecodeError:
@@ -82,7 +85,9 @@ async def _read_body(request: Request, max_bytes: int) -> bytes:
                 if len(body) > max_bytes:
                     raise too_large
     except TimeoutError:
-        raise HTTPException(408, "the request arrives too slowly", {"Connection": "close"}) from None
+        raise HTTPException(
+            408, "the request arrives too slowly", {"Connection": "close"}
+        ) from None
     return bytes(body)
 
 
@@ -101,7 +106,9 @@ def _parse_json(body: bytes) -> Fields:
 
 def _parse_urlencoded(body: bytes) -> list[tuple[str, str]]:
     try:
-        return parse_qsl(body.decode(), keep_blank_values=True, errors="strict", max_num_fields=MAX_FIELDS)
+        return parse_qsl(
+            body.decode(), keep_blank_values=True, errors="strict", max_num_fields=MAX_FIELDS
+        )
     except UnicodeDecodeError:
         raise
     except ValueError:
@@ -127,7 +134,9 @@ def _parse_multipart(content_type: str, body: bytes) -> list[tuple[str, str | Na
 
     try:
         headers = {"Content-Type": content_type.encode("latin-1")}
-        parser = create_form_parser(headers, add_field, add_file, config={"MAX_MEMORY_FILE_SIZE": len(body) + 1})
+        parser = create_form_parser(
+            headers, add_field, add_file, config={"MAX_MEMORY_FILE_SIZE": len(body) + 1}
+        )
         parser.write(body)
         parser.finalize()
     except FormParserError:
@@ -169,11 +178,18 @@ class TranslationRequest:
         texts = text_fields(fields, max_length)
         format = optional(fields, "format", str) or "text"
         if format not in TEXT_FORMATS:
-            raise HTTPException(400, f"unknown format '{format}'; choose from: {', '.join(TEXT_FORMATS)}")
+            raise HTTPException(
+                400, f"unknown format '{format}'; choose from: {', '.join(TEXT_FORMATS)}"
+            )
         return cls(
-            texts, isinstance(fields["q"], list), language_field(fields, "source"), language_field(fields, "target"),
-            format, _number_field(fields, "alternatives", MAX_ALTERNATIVES), _flag_field(fields, "alignment"),
-        )  # fmt: skip
+            texts,
+            isinstance(fields["q"], list),
+            language_field(fields, "source"),
+            language_field(fields, "target"),
+            format,
+            _number_field(fields, "alternatives", MAX_ALTERNATIVES),
+            _flag_field(fields, "alignment"),
+        )
 
 
 def text_fields(fields: Fields, max_length: int) -> list[str]:
@@ -190,8 +206,12 @@ def text_fields(fields: Fields, max_length: int) -> list[str]:
         raise HTTPException(400, "q must be a string or a list of strings")
     if any(map(SURROGATES.search, texts)):
         raise HTTPException(400, "q has half of a surrogate pair")
-    if (length := sum(max(1, len(text)) for text in texts)) > max_length:  # an empty text is work, too
-        raise HTTPException(400, f"Invalid request: request ({length}) exceeds text limit ({max_length})")
+    if (
+        length := sum(max(1, len(text)) for text in texts)
+    ) > max_length:  # an empty text is work, too
+        raise HTTPException(
+            400, f"Invalid request: request ({length}) exceeds text limit ({max_length})"
+        )
     return texts
 
 
@@ -216,7 +236,9 @@ def optional(fields: Fields, name: str, expected: type) -> Any:
     value = fields.get(name)
     if value is not None and not isinstance(value, expected):
         number = "one" if isinstance(value, list) else "a"
-        raise HTTPException(400, f"{name} must be {number} {'string' if expected is str else 'file'}")
+        raise HTTPException(
+            400, f"{name} must be {number} {'string' if expected is str else 'file'}"
+        )
     if isinstance(value, str) and SURROGATES.search(value):
         raise HTTPException(400, f"{name} has half of a surrogate pair")
     return value
@@ -232,7 +254,9 @@ def strings_field(fields: Fields, name: str) -> tuple[str, ...]:
     values = value if isinstance(value, list) else [value]
     strings = tuple(filter(None, (optional({name: each}, name, str) for each in values)))
     if len(strings) > MAX_VALUES or any(len(each) > MAX_VALUE_LENGTH for each in strings):
-        raise HTTPException(400, f"{name} may have {MAX_VALUES} values of {MAX_VALUE_LENGTH} characters")
+        raise HTTPException(
+            400, f"{name} may have {MAX_VALUES} values of {MAX_VALUE_LENGTH} characters"
+        )
     return strings
 
 
@@ -241,7 +265,9 @@ def _number_field(fields: Fields, name: str, maximum: int) -> int:
     if value is None or value == "":
         return 0
     is_number = isinstance(value, int) and not isinstance(value, bool)
-    if not is_number and not (isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 10):
+    if not is_number and not (
+        isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 10
+    ):
         raise HTTPException(400, f"Invalid request: {name} parameter is not a number")
     if not 0 <= int(value) <= maximum:
         raise HTTPException(400, f"Invalid request: {name} parameter must be from 0 to {maximum}")

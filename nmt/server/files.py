@@ -1,4 +1,5 @@
-"""Documents: the process that reads and writes them, and translated files until they are downloaded."""
+"""Documents: the process that reads and writes them, and translated files until they are
+downloaded."""
 
 from __future__ import annotations
 
@@ -27,14 +28,17 @@ MAX_UNPACKED_BYTES = 200 * 2**20
 MAX_STORED_BYTES = 200_000_000
 """Maximum size of all translated files. If it is exceeded, the oldest ones are deleted."""
 WALL_TIME = 3
-"""Maximum time for which the server waits for a process, relative to the processor time of parsing."""
+"""Maximum time for which the server waits for a process, relative to the processor time of
+parsing."""
 PRELOADED = ["nmt.cli", "nmt.server.preload"]
-"""Modules that all processes of documents share. Each of them imports the main module, which imports `nmt.cli`."""
+"""Modules that all processes of documents share. Each of them imports the main module, which
+imports `nmt.cli`."""
 
 
 @cache
 def start_processes() -> Any:
-    """Start the process that those of documents are forked from, and return the context that creates them.
+    """Start the process that those of documents are forked from, and return the context that
+    creates them.
 
     Where processes cannot be forked, as on Windows, each of them imports the modules again.
     """
@@ -57,7 +61,9 @@ class DocumentProcess:
         self._seconds_left: float = WALL_TIME * task.max_seconds
         self._is_ended = False
         self._connection, self._other_end = multiprocessing.Pipe()
-        self._process = start_processes().Process(target=work, args=(self._other_end, task), daemon=True)
+        self._process = start_processes().Process(
+            target=work, args=(self._other_end, task), daemon=True
+        )
 
     def read(self) -> None:
         """Start the process, and read samples of the documents.
@@ -73,7 +79,9 @@ class DocumentProcess:
         self._contents = ()
         self.samples = self._receive()
 
-    def translate(self, indices: Sequence[int], guard: Guard, search: str) -> list[TranslatedDocument]:
+    def translate(
+        self, indices: Sequence[int], guard: Guard, search: str
+    ) -> list[TranslatedDocument]:
         """Translate some of the documents.
 
         Raises:
@@ -150,7 +158,10 @@ class TranslatedFiles:
         """Keep a file for a while, and return its name."""
         name = f"{secrets.token_urlsafe(24)}{PurePath(file.name).suffix}"
         self._files[name] = file
-        while len(self._files) > 1 and sum(len(each.content) for each in self._files.values()) > MAX_STORED_BYTES:
+        while (
+            len(self._files) > 1
+            and sum(len(each.content) for each in self._files.values()) > MAX_STORED_BYTES
+        ):
             del self._files[next(iter(self._files))]
         asyncio.get_running_loop().call_later(LIFETIME, self._files.pop, name, None)
         return name

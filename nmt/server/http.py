@@ -28,14 +28,16 @@ QUIET_LOGGERS = {"uvicorn.error": logging.ERROR, "python_multipart": logging.CRI
 MAX_CONNECTIONS = 1000
 """Requests of further connections are answered with status 503."""
 MAX_REFUSALS = 500
-"""Number of such connections. All others are closed at once, so that the process does not run out of files."""
+"""Number of such connections. All others are closed at once, so that the process does not run out
+of files."""
 
 WRITE_TIMEOUT = 300.0
 """Maximum time in which a client may read nothing of an answer, in seconds."""
 
 
 class Protocol(H11Protocol):
-    """Closes connections whose next request does not begin in time, and those that do not read an answer."""
+    """Closes connections whose next request does not begin in time, and those that do not read an
+    answer."""
 
     _head_timer: asyncio.TimerHandle | None = None
     _write_timer: asyncio.TimerHandle | None = None
@@ -77,7 +79,8 @@ class Protocol(H11Protocol):
             self._head_timer = self.loop.call_later(HEAD_TIMEOUT, self.transport.close)
 
     def _await_reading(self, before: int | None) -> None:
-        """Start the timer, or close the connection if the client has read nothing since the last call."""
+        """Start the timer, or close the connection if the client has read nothing since the last
+        call."""
         unread = self.transport.get_write_buffer_size()
         if unread == before:
             self.transport.abort()
@@ -101,14 +104,19 @@ def listen(host: str, port: int) -> socket.socket:
         NMTError: the address is unknown or the port is in use.
     """
     try:
-        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        family, *_, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
         listener = socket.create_server(address, family=family, backlog=BACKLOG)
     except (OSError, UnicodeError) as error:  # a host name may not be encodable
         number = getattr(error, "errno", None)
         is_port = number in (errno.EADDRINUSE, errno.EACCES)
         hint = "choose another --port" if is_port else "set --host to an address of this machine"
-        raise NMTError(f"cannot listen on {host}:{port}: {getattr(error, 'strerror', error) or error}", hint) from None
-    # Connections inherit it. Otherwise the body of an answer waits 40 ms for the acknowledgment of its head.
+        raise NMTError(
+            f"cannot listen on {host}:{port}: {getattr(error, 'strerror', error) or error}", hint
+        ) from None
+    # Connections inherit it. Otherwise the body of an answer waits 40 ms for the acknowledgment of
+    # its head.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listener
 
@@ -120,13 +128,21 @@ def url(listener: socket.socket) -> str:
 
 
 def make_server(app: ASGIApp, proxies: Sequence[str] = ()) -> uvicorn.Server:
-    """Return a server for an application; `proxies` are addresses whose headers name the address of the client."""
+    """Return a server for an application; `proxies` are addresses whose headers name the address of
+    the client."""
     config = uvicorn.Config(
-        app, http=Protocol, ws="none", log_config=None, access_log=False, server_header=False,
-        proxy_headers=bool(proxies), forwarded_allow_ips="*" if "*" in proxies else list(proxies),
+        app,
+        http=Protocol,
+        ws="none",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=bool(proxies),
+        forwarded_allow_ips="*" if "*" in proxies else list(proxies),
         limit_concurrency=MAX_CONNECTIONS,
-        timeout_graceful_shutdown=SHUTDOWN_TIMEOUT, lifespan="off",
-    )  # fmt: skip
+        timeout_graceful_shutdown=SHUTDOWN_TIMEOUT,
+        lifespan="off",
+    )
     for name, level in QUIET_LOGGERS.items():
         logging.getLogger(name).setLevel(level)
     return uvicorn.Server(config)
@@ -144,14 +160,15 @@ def _allow_open_files(count: int) -> None:
 
 
 def serve(server: uvicorn.Server, listener: socket.socket) -> None:
-    """Answer requests until a stop signal, then finish those that have begun, for at most `SHUTDOWN_TIMEOUT`."""
+    """Answer requests until a stop signal, then finish those that have begun, for at most
+    `SHUTDOWN_TIMEOUT`."""
     _allow_open_files(2 * (MAX_CONNECTIONS + MAX_REFUSALS))
 
     def stop(number: int, frame: Any) -> None:
         server.should_exit = True
 
-    # uvicorn does not handle SIGHUP. It handles SIGINT and SIGTERM, and raises them again when it has ended: with this
-    # handler, the exit code is 0.
+    # uvicorn does not handle SIGHUP. It handles SIGINT and SIGTERM, and raises them again when it
+    # has ended: with this handler, the exit code is 0.
     signals = runtime.stop_signals()
     handlers: list[Any] = [signal.signal(number, stop) for number in signals]
     try:

@@ -1,4 +1,5 @@
-"""Names of languages, and identification of the language of a text among those that the server translates."""
+"""Names of languages, and identification of the language of a text among those that the server
+translates."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ def detect(text: str, codes: Collection[str]) -> list[Detection]:
 
     Args:
         text: its first 200 characters are used.
-        codes: the possible languages. Their probabilities add up to less than 100 if the text may be in another one.
+        codes: the possible languages. Their probabilities add up to less than 100 if the text may
+            be in another one.
     """
     probabilities = language_probabilities(text, len(LANGUAGES))
     bases = set(map(base_language, codes))

@@ -20,13 +20,16 @@ from nmt.core.errors import UsageError
 MAX_CLIENTS = 10_000
 """Number of clients that are remembered before those with a full allowance are forgotten."""
 MAX_CHARACTER_BYTES = 12
-"""Maximum size of a character in a request: an escaped one outside of the Basic Multilingual Plane."""
+"""Maximum size of a character in a request: an escaped one outside of the Basic Multilingual
+Plane."""
 MAX_MARKUP_BYTES = 20
-"""Maximum size of a file without compression, per character to translate. Parsing takes much more memory."""
+"""Maximum size of a file without compression, per character to translate. Parsing takes much more
+memory."""
 MAX_ELEMENTS_PER_CHARACTER = 2
 """Maximum number of lines, and of elements of markup, in a file, per character to translate."""
 PARSE_SECONDS = 20
-"""Maximum processor time to parse a file of the default maximum length. Usual ones take a few seconds at most."""
+"""Maximum processor time to parse a file of the default maximum length. Usual ones take a few
+seconds at most."""
 FILE_MEMORY = 2**30
 """Maximum memory for such a file, in bytes."""
 SMALL_FILE = 64 * 1024
@@ -82,16 +85,19 @@ class Limits:
 
     @property
     def max_text_body(self) -> int:
-        """Maximum size of a request without a file, in bytes; sufficient for `max_length` characters."""
+        """Maximum size of a request without a file, in bytes; sufficient for `max_length`
+        characters."""
         return MAX_CHARACTER_BYTES * self.max_length + MAX_OTHER_BYTES
 
     def is_valid_key(self, key: str) -> bool:
-        """Return whether an API key is valid. Comparing digests does not reveal which characters are right."""
+        """Return whether an API key is valid. Comparing digests does not reveal which characters
+        are right."""
         return sha256(key.encode()).digest() in self.keys
 
 
 def read_keys(path: Path) -> frozenset[bytes]:
-    """Return the SHA-256 digests of the API keys in a file with one per line. Blank lines and comments (#) are skipped.
+    """Return the SHA-256 digests of the API keys in a file with one per line. Blank lines and
+    comments (#) are skipped.
 
     Raises:
         UsageError: the file cannot be read, has no key, or a line is not a key.
@@ -102,24 +108,35 @@ def read_keys(path: Path) -> frozenset[bytes]:
         hint = "name a file with one key per line"
         raise UsageError(f"cannot read --api-keys {path}: {error.strerror}", hint) from None
     except UnicodeDecodeError:
-        raise UsageError(f"--api-keys {path} is not a text file in UTF-8", "write one key per line") from None
-    keys = {number: line for number, line in enumerate(lines, 1) if line and not line.startswith("#")}
+        raise UsageError(
+            f"--api-keys {path} is not a text file in UTF-8", "write one key per line"
+        ) from None
+    keys = {
+        number: line for number, line in enumerate(lines, 1) if line and not line.startswith("#")
+    }
     for number, key in keys.items():
         if not key.isprintable() or " " in key:
-            raise UsageError(f"--api-keys {path}, line {number}: not a key", "write one key per line, without spaces")
+            raise UsageError(
+                f"--api-keys {path}, line {number}: not a key",
+                "write one key per line, without spaces",
+            )
     if not keys:
         raise UsageError(f"--api-keys {path} has no key", "write one key per line")
     return frozenset(sha256(key.encode()).digest() for key in keys.values())
 
 
 def client_network(host: str) -> str:
-    """Return the address of a client, for IPv6 the network that one client usually has, or what a proxy has instead."""
+    """Return the address of a client, for IPv6 the network that one client usually has, or what a
+    proxy has instead."""
     try:
         address = ip_address(host)
     except ValueError:
         return host[:MAX_NAME_LENGTH]
     if isinstance(address, IPv6Address) and not address.is_link_local:
-        address = address.ipv4_mapped or ip_network((int(address), IPV6_PREFIX), strict=False).network_address
+        address = (
+            address.ipv4_mapped
+            or ip_network((int(address), IPV6_PREFIX), strict=False).network_address
+        )
     return str(address)
 
 
@@ -147,7 +164,9 @@ class RateLimiter:
         if allowance < 1:
             seconds = math.ceil((1 - allowance) * 60 / self.per_minute)
             raise HTTPException(
-                429, f"too many requests: the limit is {self.per_minute} per minute", {"Retry-After": str(seconds)}
+                429,
+                f"too many requests: the limit is {self.per_minute} per minute",
+                {"Retry-After": str(seconds)},
             )
         self._buckets[client] = (allowance - 1, now)
 
@@ -157,9 +176,13 @@ class RateLimiter:
 
     def _forget_idle(self, now: float) -> None:
         self._buckets = {
-            client: bucket for client, bucket in self._buckets.items() if self._allowance(client, now) < self.per_minute
+            client: bucket
+            for client, bucket in self._buckets.items()
+            if self._allowance(client, now) < self.per_minute
         }
-        self._max_clients = max(MAX_CLIENTS, 2 * len(self._buckets))  # rarely, because it takes time
+        self._max_clients = max(
+            MAX_CLIENTS, 2 * len(self._buckets)
+        )  # rarely, because it takes time
 
 
 def busy() -> HTTPException:
@@ -197,9 +220,11 @@ class _Waiting:
 
 
 class FairSlots:
-    """Limits how many files are handled at a time. Others wait, and the client with the fewest slots is the next.
+    """Limits how many files are handled at a time. Others wait, and the client with the fewest
+    slots is the next.
 
-    If there are several slots, the last free one is for a small file, so that large ones cannot occupy all of them.
+    If there are several slots, the last free one is for a small file, so that large ones cannot
+    occupy all of them.
     """
 
     def __init__(self, count: int, max_waiting: int, max_wait: float) -> None:
@@ -214,7 +239,8 @@ class FairSlots:
         """Wait for a slot, and occupy it.
 
         Raises:
-            HTTPException: 503 with `Retry-After`, if too many files wait or if the wait takes too long.
+            HTTPException: 503 with `Retry-After`, if too many files wait or if the wait takes too
+                long.
         """
         waiting = _Waiting(client, is_small)
         self._waiting.append(waiting)

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    generate_latest,
+)
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 __all__ = ["CONTENT_TYPE_LATEST", "Metrics"]
@@ -15,12 +22,24 @@ class Metrics:
     def __init__(self) -> None:
         registry = self._registry = CollectorRegistry()
         ProcessCollector(registry=registry)
-        self.requests = Counter("nmt_requests", "Requests answered", ["path", "status"], registry=registry)
-        self.seconds = Histogram("nmt_request_seconds", "Time from request to answer", ["path"], registry=registry)
-        self.in_flight = Gauge("nmt_requests_in_flight", "Requests being answered", registry=registry)
-        self.characters = Counter("nmt_characters", "Characters to translate", ["source", "target"], registry=registry)
+        self.requests = Counter(
+            "nmt_requests", "Requests answered", ["path", "status"], registry=registry
+        )
+        self.seconds = Histogram(
+            "nmt_request_seconds", "Time from request to answer", ["path"], registry=registry
+        )
+        self.in_flight = Gauge(
+            "nmt_requests_in_flight", "Requests being answered", registry=registry
+        )
+        self.characters = Counter(
+            "nmt_characters", "Characters to translate", ["source", "target"], registry=registry
+        )
         self.batch_lines = Histogram(
-            "nmt_batch_lines", "Lines translated together", ["source", "target"], buckets=BATCH_SIZES, registry=registry
+            "nmt_batch_lines",
+            "Lines translated together",
+            ["source", "target"],
+            buckets=BATCH_SIZES,
+            registry=registry,
         )
 
     def render(self) -> bytes:

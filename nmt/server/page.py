@@ -16,15 +16,23 @@ _INLINE = re.compile(r"<(style|script)>(.*?)</\1>", re.DOTALL)
 
 
 def make_page(service: Service, limits: Limits) -> tuple[str, dict[str, str]]:
-    """Return the page and its headers: the Content-Security-Policy allows only its own styles and scripts."""
+    """Return the page and its headers: the Content-Security-Policy allows only its own styles and
+    scripts."""
     languages = {
-        code: {"name": language_name(code), "targets": [each for each in service.targets(code) if each != code]}
+        code: {
+            "name": language_name(code),
+            "targets": [each for each in service.targets(code) if each != code],
+        }
         for code in service.languages
     }
     html = render(
-        "translate.html", languages=languages, default=service.default_pair, limits=limits,
-        needs_key=bool(limits.keys), file_types=sorted(FORMATS.keys() - {".json", ".jsonl"}),  # they need the field key
-    )  # fmt: skip
+        "translate.html",
+        languages=languages,
+        default=service.default_pair,
+        limits=limits,
+        needs_key=bool(limits.keys),
+        file_types=sorted(FORMATS.keys() - {".json", ".jsonl"}),  # they need the field key
+    )
     return html, {"Content-Security-Policy": _policy(html), "Cache-Control": "no-cache"}
 
 
@@ -35,6 +43,7 @@ def _policy(html: str) -> str:
         digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
         hashes[kind].append(f"'sha256-{digest}'")
     return (
-        f"default-src 'none'; style-src {' '.join(hashes['style'])}; script-src {' '.join(hashes['script'])}; "
-        "connect-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
+        f"default-src 'none'; style-src {' '.join(hashes['style'])}; script-src"
+        f" {' '.join(hashes['script'])}; connect-src 'self'; form-action 'none'; base-uri 'none';"
+        " frame-ancestors 'none'"
     )

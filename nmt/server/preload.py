@@ -16,9 +16,13 @@ from nmt.text.scripts import foreign_spans
 from nmt.text.sentences import split_sentences
 
 EXAMPLES = {
-    ".csv": b"a\nb\n", ".html": b"<p>A <b>dog</b>.", ".json": b'{"a": "b"}', ".md": b"# A *dog*\n\n* [a](b)\n",
-    ".srt": b"1\n00:00:01,000 --> 00:00:02,000\nA dog.\n", ".txt": b"A dog.\n",
-}  # fmt: skip
+    ".csv": b"a\nb\n",
+    ".html": b"<p>A <b>dog</b>.",
+    ".json": b'{"a": "b"}',
+    ".md": b"# A *dog*\n\n* [a](b)\n",
+    ".srt": b"1\n00:00:01,000 --> 00:00:02,000\nA dog.\n",
+    ".txt": b"A dog.\n",
+}
 """Documents whose parsers compile patterns."""
 
 

@@ -27,8 +27,8 @@ MAX_DOCUMENTS = 32
 MAX_TEXTS = 128
 """Maximum number of requests with texts translated at a time; further ones wait."""
 MIN_PROBABILITY = 50.0
-"""Minimum probability, in percent, that a text is in the target language already, or that a text of a list is in
-another language than the list."""
+"""Minimum probability, in percent, that a text is in the target language already, or that a text of
+a list is in another language than the list."""
 
 T = TypeVar("T")
 
@@ -52,7 +52,12 @@ class Service:
     """Translates texts. Each model translates one language pair, whose queue has its own thread."""
 
     def __init__(
-        self, guards: Iterable[Guard], *, search: str = "", max_batch: int = 64, confidence: bool = True
+        self,
+        guards: Iterable[Guard],
+        *,
+        search: str = "",
+        max_batch: int = 64,
+        confidence: bool = True,
     ) -> None:
         """Start the models.
 
@@ -70,7 +75,10 @@ class Service:
         self._models: dict[tuple[str, str], _Model] = {}
         for guard in guards:
             if guard.languages in self._models:
-                raise UsageError(f"two models translate from {' to '.join(guard.languages)}", "leave out one --model")
+                raise UsageError(
+                    f"two models translate from {' to '.join(guard.languages)}",
+                    "leave out one --model",
+                )
             count_lines = self.metrics.batch_lines.labels(*guard.languages).observe
             queue = ModelQueue(guard.translator.engine, max_batch, count_lines)
             self._models[guard.languages] = _Model(guard, queue)
@@ -80,9 +88,14 @@ class Service:
         self.default_pair = next(iter(self._models))
 
     def warm_up(self) -> None:
-        """Translate a word with each model and load the language identification, so that no request waits for it."""
+        """Translate a word with each model and load the language identification, so that no request
+        waits for it."""
         for model in self._models.values():
-            list(model.guard.stream([["Hello."]], self._search_spec(model.guard, 0), details=self.confidence))
+            list(
+                model.guard.stream(
+                    [["Hello."]], self._search_spec(model.guard, 0), details=self.confidence
+                )
+            )
         self.detect(["Hello."])
 
     def close(self) -> None:
@@ -93,7 +106,8 @@ class Service:
             model.queue.close()
 
     def targets(self, source: str) -> list[str]:
-        """Return the languages into which texts in a language can be translated, including the language itself."""
+        """Return the languages into which texts in a language can be translated, including the
+        language itself."""
         return [code for code in self.languages if code == source or (source, code) in self._models]
 
     def language(self, code: str) -> str:
@@ -105,10 +119,13 @@ class Service:
         for language in self.languages:
             if language.lower() == code.lower():
                 return language
-        raise HTTPException(400, f"{code[:50]} is not supported; {suggest(code[:50], self.languages)}")
+        raise HTTPException(
+            400, f"{code[:50]} is not supported; {suggest(code[:50], self.languages)}"
+        )
 
     def detect(self, texts: Sequence[str]) -> list[Detection]:
-        """Return the probable languages of the texts, the most probable first; the longest texts decide."""
+        """Return the probable languages of the texts, the most probable first; the longest texts
+        decide."""
         # `detect` reads the start only. A long URL is one word.
         longest_first = sorted(texts, key=lambda text: len(text.split()), reverse=True)
         return detect("\n".join(longest_first), self.languages)
@@ -116,9 +133,9 @@ class Service:
     def resolve(self, texts: Sequence[str], source: str, target: str) -> Languages:
         """Return the languages of texts that share one source language.
 
-        `auto` is the most probable language from which there is a translation into the target. It is the target itself
-        only if its probability is at least `MIN_PROBABILITY` or no other language is possible, because words such as
-        names belong to several languages.
+        `auto` is the most probable language from which there is a translation into the target. It
+        is the target itself only if its probability is at least `MIN_PROBABILITY` or no other
+        language is possible, because words such as names belong to several languages.
 
         Raises:
             HTTPException: 400, a language or the pair is not served.
@@ -128,7 +145,9 @@ class Service:
             source = self.language(source)
             if target not in self.targets(source):
                 names = f"{language_name(target)} ({target})", f"{language_name(source)} ({source})"
-                raise HTTPException(400, f"{names[0]} is not available as a target language from {names[1]}")
+                raise HTTPException(
+                    400, f"{names[0]} is not available as a target language from {names[1]}"
+                )
             return Languages(source, target, None)
         candidates = [each for each in self.detect(texts) if target in self.targets(each.language)]
         if candidates[0].language == target and candidates[0].probability < MIN_PROBABILITY:
@@ -138,8 +157,8 @@ class Service:
     def resolve_each(self, texts: Sequence[str], source: str, target: str) -> list[Languages]:
         """Return the languages of each text of a list.
 
-        With `auto`, a text whose language is less probable than `MIN_PROBABILITY`, such as a single word, is in the
-        language of the whole list.
+        With `auto`, a text whose language is less probable than `MIN_PROBABILITY`, such as a single
+        word, is in the language of the whole list.
 
         Raises:
             HTTPException: as for `resolve`.
@@ -155,7 +174,13 @@ class Service:
         return resolved
 
     async def translate(
-        self, texts: Sequence[str], source: str, target: str, *, alternatives: int = 0, details: bool = False
+        self,
+        texts: Sequence[str],
+        source: str,
+        target: str,
+        *,
+        alternatives: int = 0,
+        details: bool = False,
     ) -> list[list[Translation]]:
         """Return the n-best list of each text.
 
@@ -175,7 +200,9 @@ class Service:
 
         def translate(guard: Guard) -> list[list[Translation]]:
             lines = [split_lines(text) for text in texts]
-            n_bests = guard.stream([list(chain.from_iterable(lines))], search, details=needs_details)
+            n_bests = guard.stream(
+                [list(chain.from_iterable(lines))], search, details=needs_details
+            )
             joined: list[list[Translation]] = []
             for text, lines_of_text in zip(texts, lines, strict=True):
                 joined.append(join_lines(text, list(islice(n_bests, len(lines_of_text)))))
@@ -203,21 +230,27 @@ class Service:
         name, options = parse(spec)
         options = options if name == "beam" else {}
         beam_size = max(options.get("beam_size", Beam.beam_size), alternatives + 1)
-        return format_spec("beam", options | {"beam_size": beam_size, "top_beams": alternatives + 1})
+        return format_spec(
+            "beam", options | {"beam_size": beam_size, "top_beams": alternatives + 1}
+        )
 
 
 async def _run(threads: ThreadPoolExecutor, model: _Model, translate: Callable[[Guard], T]) -> T:
-    """Return the result of `translate`, which runs in a thread, and stop it if this is cancelled."""
+    """Return the result of `translate`, which runs in a thread, and stop it if this is
+    cancelled."""
     engine = QueuedEngine(model.queue)
     guard = model.guard.for_request(engine)
     try:
-        return await asyncio.get_running_loop().run_in_executor(threads, _without_stop, translate, guard)
+        return await asyncio.get_running_loop().run_in_executor(
+            threads, _without_stop, translate, guard
+        )
     finally:
         engine.stop()  # if the client has left
 
 
 def _without_stop(translate: Callable[[Guard], T], guard: Guard) -> T:
-    """Call `translate`. A StopIteration becomes a RuntimeError, because a future of asyncio never raises it."""
+    """Call `translate`. A StopIteration becomes a RuntimeError, because a future of asyncio never
+    raises it."""
     try:
         return translate(guard)
     except StopIteration as error:

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from nmt.translation.result import Place, Translation, join
 
 _LINE_END = re.compile(r"(\r\n|[\n\v\f\r\x1c-\x1f\x85\u2028\u2029])")
-"""Everything that `str.splitlines` splits at, so that no control character is lost between or inside of lines."""
+"""Everything that `str.splitlines` splits at, so that no control character is lost between or
+inside of lines."""
 
 
 def split_lines(text: str) -> list[str]:
@@ -17,7 +18,8 @@ def split_lines(text: str) -> list[str]:
 
 
 def join_lines(text: str, n_bests: Sequence[list[Translation]]) -> list[Translation]:
-    """Return the n-best list of a text from those of its lines. A translation has the warnings of all lines."""
+    """Return the n-best list of a text from those of its lines. A translation has the warnings of
+    all lines."""
     places: list[Place] = []
     num_words = 0
     for line, line_end in zip(split_lines(text), ["", *_LINE_END.findall(text)], strict=True):

@@ -1,10 +1,13 @@
-"""The process of a document: it parses, divides and writes, and the server translates its sentences.
+"""The process of a document: it parses, divides and writes, and the server translates its
+sentences.
 
-Documents come from strangers, and parsing them may take much time and memory. A process has limits of both, and can be
-ended when the client leaves. It imports neither PyTorch nor the web framework, so it starts in milliseconds.
+Documents come from strangers, and parsing them may take much time and memory. A process has limits
+of both, and can be ended when the client leaves. It imports neither PyTorch nor the web framework,
+so it starts in milliseconds.
 
-The server sends the documents; the process answers with a sample of each. Then the server sends an order with the
-detected languages, translates the lines that the process asks for, and gets the translated documents.
+The server sends the documents; the process answers with a sample of each. Then the server sends an
+order with the detected languages, translates the lines that the process asks for, and gets the
+translated documents.
 """
 
 from __future__ import annotations
@@ -36,8 +39,20 @@ MAX_SAMPLE = 10_000
 """Maximum number of characters of a document that the server gets to detect its language."""
 _LANGUAGE_MATTERS = (".srt", ".vtt")
 """Formats in which the source language determines the blocks."""
-_LANGUAGE_IS_NAMED = (".htm", ".html", ".markdown", ".md", ".mdx", ".po", ".pot", ".xhtml", ".xlf", ".xliff")
-"""Formats in which it determines them if the document names a language, as `lang`, `Language` or `source-language`."""
+_LANGUAGE_IS_NAMED = (
+    ".htm",
+    ".html",
+    ".markdown",
+    ".md",
+    ".mdx",
+    ".po",
+    ".pot",
+    ".xhtml",
+    ".xlf",
+    ".xliff",
+)
+"""Formats in which it determines them if the document names a language, as `lang`, `Language` or
+`source-language`."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +131,8 @@ class RemoteGuard:
 
 def work(connection: Connection, task: Task) -> None:
     """Read and translate the documents that the server sends, until it closes the connection."""
-    # Ctrl-C in a terminal, and SIGTERM of a service manager, reach all processes. The server finishes its requests.
+    # Ctrl-C in a terminal, and SIGTERM of a service manager, reach all processes. The server
+    # finishes its requests.
     for number in stop_signals():
         signal.signal(number, signal.SIG_IGN)
     _limit_memory(task.max_memory)
@@ -153,11 +169,15 @@ def _answer_orders(connection: Connection, task: Task) -> NoReturn:
         for index in order.indices:
             document = documents[index]
             if not task.options.src and _needs_language(contents[index], task.suffix):
-                document = _parse(contents[index], task.suffix, replace(task.options, src=order.config.data.src))
+                document = _parse(
+                    contents[index], task.suffix, replace(task.options, src=order.config.data.src)
+                )
             selected.append(document)
         num_characters = sum(map(_num_characters, selected))
         if num_characters > task.max_length:
-            raise DataError(f"file ({num_characters}) exceeds text limit ({task.max_length})", "split it")
+            raise DataError(
+                f"file ({num_characters}) exceeds text limit ({task.max_length})", "split it"
+            )
         connection.send(_translate(selected, RemoteGuard(connection, order)))
 
 
@@ -210,7 +230,8 @@ def _limit_memory(max_bytes: int) -> None:
 
 
 def _limit_seconds(seconds: int) -> None:
-    """Limit the processor time that is used from now on. The signal at the limit writes no image of the memory."""
+    """Limit the processor time that is used from now on. The signal at the limit writes no image of
+    the memory."""
     if sys.platform != "win32":
         import resource
 

@@ -1,1 +1,2 @@
-"""Synthetic corpora: text that a teacher translates, for back-translation and sequence-level distillation."""
+"""Synthetic corpora: text that a teacher translates, for back-translation and sequence-level
+distillation."""

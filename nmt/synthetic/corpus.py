@@ -23,12 +23,20 @@ OTHER_CONFIG = "tatoeba"
 _SAFE = re.compile(r"[\w@%+=:,./-]+")
 
 
-def back_translation_command(teacher: ModelFiles, directory: Path, build_command: str, *, tag: bool) -> str:
-    """Return the command that trains the other direction on the teacher's data and on its translations."""
+def back_translation_command(
+    teacher: ModelFiles, directory: Path, build_command: str, *, tag: bool
+) -> str:
+    """Return the command that trains the other direction on the teacher's data and on its
+    translations."""
     data = teacher.config.data
-    known = [spec for spec in _known_corpora(teacher) if not parse_corpus(spec)[1].tag]  # their sources are synthetic
+    known = [
+        spec for spec in _known_corpora(teacher) if not parse_corpus(spec)[1].tag
+    ]  # their sources are synthetic
     is_reused = _has_own_config(teacher, known)
-    corpora = [*(_with_columns(spec, data) for spec in known or ["CORPUS"]), _spec(directory, build_command, tag=tag)]
+    corpora = [
+        *(_with_columns(spec, data) for spec in known or ["CORPUS"]),
+        _spec(directory, build_command, tag=tag),
+    ]
     changes = [f"data.src={data.tgt}", f"data.tgt={data.src}", f"data.train={_yaml_list(corpora)}"]
     for key, spec in {"valid": data.valid, "test": data.test}.items() if known else ():
         if spec and not (is_reused and spec == _with_columns(spec, data)):
@@ -42,17 +50,24 @@ def _reversed_cleaning(spec: str) -> str:
     """Return a cleaning step for the other direction."""
     name, options = parse(spec)
     if name == "script":
-        return format_spec(name, options | {"src": options.get("tgt", "latin"), "tgt": options.get("src", "latin")})
-    if name == "dedup" and (side := {"source": "target", "target": "source"}.get(options.get("by", ""))):
+        return format_spec(
+            name, options | {"src": options.get("tgt", "latin"), "tgt": options.get("src", "latin")}
+        )
+    if name == "dedup" and (
+        side := {"source": "target", "target": "source"}.get(options.get("by", ""))
+    ):
         return format_spec(name, {"by": side})
     return spec
 
 
-def distillation_command(teacher: ModelFiles, directory: Path, build_command: str, specs: Sequence[str] = ()) -> str:
+def distillation_command(
+    teacher: ModelFiles, directory: Path, build_command: str, specs: Sequence[str] = ()
+) -> str:
     """Return the command that trains a student with a deep encoder and a decoder of one layer.
 
     Args:
-        teacher: the first teacher, whose config is that of the student if it trained a model from random weights.
+        teacher: the first teacher, whose config is that of the student if it trained a model from
+            random weights.
         directory: directory of the corpus.
         build_command: command that creates the corpus.
         specs: corpora that were translated instead of the data of the teacher.
@@ -61,26 +76,36 @@ def distillation_command(teacher: ModelFiles, directory: Path, build_command: st
     is_reused = _has_own_config(teacher, known)
     changes = [] if is_reused else [f"data.src={data.src}", f"data.tgt={data.tgt}"]
     held_out = {
-        key: (known and getattr(data, key)) or _with_split([*specs, *known], key, data) for key in ("valid", "test")
+        key: (known and getattr(data, key)) or _with_split([*specs, *known], key, data)
+        for key in ("valid", "test")
     }
     changes.append(f"data.train={_spec(directory, build_command, hold_out=not held_out['valid'])}")
     changes += [
-        f"data.{key}={spec}" for key, spec in held_out.items() if spec and not (is_reused and getattr(data, key))
+        f"data.{key}={spec}"
+        for key, spec in held_out.items()
+        if spec and not (is_reused and getattr(data, key))
     ]
-    changes += [f"model.encoder_layers={max(6, teacher.config.model.encoder_layers)}", "model.decoder_layers=1"]
+    changes += [
+        f"model.encoder_layers={max(6, teacher.config.model.encoder_layers)}",
+        "model.decoder_layers=1",
+    ]
     return _train_command(teacher, directory, changes, is_reused=is_reused)
 
 
 def _has_own_config(teacher: ModelFiles, known: Sequence[str]) -> bool:
-    """Return whether the config of the teacher suits a new model: the data is known, and it was not fine-tuned."""
+    """Return whether the config of the teacher suits a new model: the data is known, and it was not
+    fine-tuned."""
     return bool(known) and not teacher.config.train.init_from
 
 
 def _with_columns(spec: str, data: DataConfig) -> str:
-    """Return the spec with the languages of columns and of files without suffixes, whose default is the direction."""
+    """Return the spec with the languages of columns and of files without suffixes, whose default is
+    the direction."""
     name, options = parse(spec)
     texts = [options[split] for split in SPLITS if split in options]
-    if name == "files" and any(not isinstance(text, str) or pair_format(Path(text)) == "tsv" for text in texts):
+    if name == "files" and any(
+        not isinstance(text, str) or pair_format(Path(text)) == "tsv" for text in texts
+    ):
         return format_spec(name, {"columns": (data.src, data.tgt)} | options)
     return spec
 
@@ -112,7 +137,8 @@ def _spec(directory: Path, build_command: str, *, tag: bool = False, hold_out: b
 
 
 def _known_corpora(teacher: ModelFiles) -> list[str]:
-    """Return the training corpora of the teacher; an empty list if they are unknown or not on disk."""
+    """Return the training corpora of the teacher; an empty list if they are unknown or not on
+    disk."""
     data = teacher.config.data
     if run_info.is_imported(teacher.run):
         return []
@@ -125,15 +151,22 @@ def _known_corpora(teacher: ModelFiles) -> list[str]:
     return [*data.train]
 
 
-def _train_command(teacher: ModelFiles, directory: Path, changes: Sequence[str], *, is_reused: bool) -> str:
+def _train_command(
+    teacher: ModelFiles, directory: Path, changes: Sequence[str], *, is_reused: bool
+) -> str:
     config = str(teacher.run / "config.yaml") if is_reused else OTHER_CONFIG
     changes = [*changes, *(_resets(teacher) if is_reused else ())]
     words = ["nmt", "train", "--config", config, "--run", f"runs/{directory.name}"]
-    return " ".join(map(_quote, [*words, *(word for change in changes for word in ("--set", change))]))
+    return " ".join(
+        map(_quote, [*words, *(word for change in changes for word in ("--set", change))])
+    )
 
 
 def _yaml_list(specs: Sequence[str]) -> str:
-    return f"[{', '.join(spec if spec.isidentifier() else json.dumps(spec, ensure_ascii=False) for spec in specs)}]"
+    quoted = (
+        spec if spec.isidentifier() else json.dumps(spec, ensure_ascii=False) for spec in specs
+    )
+    return f"[{', '.join(quoted)}]"
 
 
 def _quote(word: str) -> str:

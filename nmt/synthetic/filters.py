@@ -1,4 +1,5 @@
-"""Filters of translated text. Each pair that is dropped is counted under the name of the filter that dropped it."""
+"""Filters of translated text. Each pair that is dropped is counted under the name of the filter
+that dropped it."""
 
 from __future__ import annotations
 
@@ -21,14 +22,28 @@ from nmt.translation.checks import find_problems
 from nmt.translation.segments import FixedSpan, Line, protected_spans
 
 PROBLEMS = (
-    "missing", "repeated", "misplaced", "empty", "repetition", "too-short", "too-long", "untranslated",
-    "wrong-language", "lost-negation", "replacement-characters", *content.NAMES,
-)  # fmt: skip
+    "missing",
+    "repeated",
+    "misplaced",
+    "empty",
+    "repetition",
+    "too-short",
+    "too-long",
+    "untranslated",
+    "wrong-language",
+    "lost-negation",
+    "replacement-characters",
+    *content.NAMES,
+)
 """Problems that `nmt.translation.checks.find_problems` reports without a glossary."""
 LOW_SCORE = "low-score"
 UNSUITABLE_CHECKS = ("misaligned", "unequal-line-counts")
 """Checks that do not apply to translated lines."""
-NAMES = (*dict.fromkeys((*PROBLEMS, *(check.name for check in CHECKS if check.name not in UNSUITABLE_CHECKS))),)
+NAMES = (
+    *dict.fromkeys(
+        (*PROBLEMS, *(check.name for check in CHECKS if check.name not in UNSUITABLE_CHECKS))
+    ),
+)
 """Names of the filters that can be switched off."""
 CLEANING = ("length(max=200)", "ratio(max=3.0)", "drop_identical")
 
@@ -50,7 +65,8 @@ class Filters:
     is_reversed: bool
     """Whether the translations are the source side of the corpus, as in back-translation."""
     select: str = ""
-    """Keep only the candidate that is closest to the reference by this metric; empty: all of them."""
+    """Keep only the candidate that is closest to the reference by this metric; empty: all of
+    them."""
     min_score: float | None = None
     """Minimum log-probability per token."""
     clean: tuple[str, ...] = CLEANING
@@ -64,10 +80,15 @@ class Filters:
         return self.languages[::-1] if self.is_reversed else self.languages
 
     def apply(
-        self, sources: Path, references: Path, candidates: Path, outputs: tuple[Path, Path],
+        self,
+        sources: Path,
+        references: Path,
+        candidates: Path,
+        outputs: tuple[Path, Path],
         tests: Sequence[tuple[str, Sequence[Pair]]] = (),
-    ) -> tuple[int, Counter[str]]:  # fmt: skip
-        """Write the pairs that pass all filters; return their number and the pairs that each filter dropped.
+    ) -> tuple[int, Counter[str]]:
+        """Write the pairs that pass all filters; return their number and the pairs that each filter
+        dropped.
 
         Args:
             sources: file with the text that was translated.
@@ -80,8 +101,13 @@ class Filters:
             DataError: no pair is left.
         """
         dropped: Counter[str] = Counter()
-        cleaned = cleaning_pipeline(self._pairs(sources, references, candidates, dropped), self.clean)
-        draft = (outputs[0].with_name(f"{outputs[0].name}.draft"), outputs[1].with_name(f"{outputs[1].name}.draft"))
+        cleaned = cleaning_pipeline(
+            self._pairs(sources, references, candidates, dropped), self.clean
+        )
+        draft = (
+            outputs[0].with_name(f"{outputs[0].name}.draft"),
+            outputs[1].with_name(f"{outputs[1].name}.draft"),
+        )
         num_pairs = write_pairs(*draft, cleaned)
         dropped.update(cleaned.dropped)
         if num_pairs:
@@ -92,13 +118,18 @@ class Filters:
             names = ", ".join(f"{name} {count:,}" for name, count in dropped.most_common() if count)
             raise DataError(
                 f"no pair is left after filtering; dropped: {names}",
-                "change --clean or --min-score, or leave out a filter with --ignore, and continue with --resume",
+                "change --clean or --min-score, or leave out a filter with --ignore, and continue"
+                " with --resume",
             )
         return num_pairs, +dropped
 
-    def _pairs(self, sources: Path, references: Path, candidates: Path, dropped: Counter[str]) -> Iterator[Pair]:
+    def _pairs(
+        self, sources: Path, references: Path, candidates: Path, dropped: Counter[str]
+    ) -> Iterator[Pair]:
         """Yield the pairs without problems in the direction of the corpus."""
-        lines = zip(read_lines(sources), read_lines(references), read_lines(candidates), strict=True)
+        lines = zip(
+            read_lines(sources), read_lines(references), read_lines(candidates), strict=True
+        )
         for source, reference, line in lines:
             n_best = [Candidate(*each) for each in json.loads(line)]
             for candidate in [closest(n_best, reference, self.select)] if self.select else n_best:
@@ -109,18 +140,26 @@ class Filters:
 
     def _problem(self, source: str, candidate: Candidate) -> str:
         """Return the name of the first filter that drops a translation, or an empty string."""
-        if self.min_score is not None and (candidate.score is None or candidate.score < self.min_score):
+        if self.min_score is not None and (
+            candidate.score is None or candidate.score < self.min_score
+        ):
             return LOW_SCORE
-        spans = tuple(span for span in protected_spans(source) if not _is_reformatted(span, candidate.text))
+        spans = tuple(
+            span for span in protected_spans(source) if not _is_reformatted(span, candidate.text)
+        )
         problems = find_problems(Line(source, fixed=spans), candidate.text, self.languages)
         names = (problem.partition(":")[0] for problem in problems)
         return next((name for name in names if name not in self.ignore), "")
 
     def _check(
-        self, draft: tuple[Path, Path], outputs: tuple[Path, Path], tests: Sequence[tuple[str, Sequence[Pair]]],
+        self,
+        draft: tuple[Path, Path],
+        outputs: tuple[Path, Path],
+        tests: Sequence[tuple[str, Sequence[Pair]]],
         dropped: Counter[str],
-    ) -> int:  # fmt: skip
-        """Write the pairs that `nmt data check --fix` keeps, and count the others by their most severe problem."""
+    ) -> int:
+        """Write the pairs that `nmt data check --fix` keeps, and count the others by their most
+        severe problem."""
         corpus = Split(str(draft[0]), "", partial(read_pairs, *draft))
         ignore = (*UNSUITABLE_CHECKS, *self.ignore)
         report = run_checks([corpus], tests, self.corpus_languages, ignore=ignore, max_examples=0)

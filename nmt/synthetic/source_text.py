@@ -1,4 +1,5 @@
-"""The text that a teacher translates: plain text or the source side of corpora, cleaned and without repetitions."""
+"""The text that a teacher translates: plain text or the source side of corpora, cleaned and without
+repetitions."""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ class SourceText:
     name: str
     language: str
     read: PairReader
-    """Iterates over source sentences and references; the reference of plain text is the text itself."""
+    """Iterates over source sentences and references; the reference of plain text is the text
+    itself."""
     checksums: list[dict[str, str]]
     num_lines: int | None = None
 
@@ -49,11 +51,14 @@ class SourceText:
             return ((line, line) for line in read_lines(path, errors))
 
         num_lines = count_lines(path)  # raises a DataError if the file cannot be read
-        return cls(str(path), language, read, [{"name": path.name, "sha256": sha256(path)}], num_lines)
+        return cls(
+            str(path), language, read, [{"name": path.name, "sha256": sha256(path)}], num_lines
+        )
 
     @classmethod
     def from_corpora(cls, specs: Sequence[str], src: str, tgt: str) -> SourceText:
-        """Return the source sentences of training corpora; see `nmt.data.sources.open_split` for the errors."""
+        """Return the source sentences of training corpora; see `nmt.data.sources.open_split` for
+        the errors."""
         splits = [open_split(spec, "train", src, tgt) for spec in specs]
 
         def read() -> Iterator[Pair]:
@@ -63,7 +68,8 @@ class SourceText:
         return cls(" and ".join(split.name for split in splits), src, read, checksums)
 
     def check_language(self, model: Path) -> None:
-        """Raise a UsageError if most of the first lines are clearly in another language than the model reads."""
+        """Raise a UsageError if most of the first lines are clearly in another language than the
+        model reads."""
         lines = (line for line, _ in islice(self.read(), SAMPLE_SIZE))
         groups = [" ".join(group) for group in chunked(lines, GROUP_SIZE)]
         if 2 * sum(is_wrong_language(group, self.language) for group in groups) > len(groups):
@@ -73,16 +79,20 @@ class SourceText:
             )
 
     def write(self, directory: Path) -> dict[str, Any]:
-        """Write the cleaned text and its references; return the number of lines and those that each step dropped.
+        """Write the cleaned text and its references; return the number of lines and those that each
+        step dropped.
 
         Raises:
             DataError: nothing is left.
         """
-        with progress(self.num_lines, "reading", " lines", unit_scale=True, iterable=self.read()) as pairs:
+        with progress(
+            self.num_lines, "reading", " lines", unit_scale=True, iterable=self.read()
+        ) as pairs:
             cleaned = cleaning_pipeline(pairs, CLEANING)
             num_lines = write_pairs(directory / SOURCE, directory / REFERENCE, cleaned)
         if not num_lines:
             raise DataError(
-                f"{self.name} has no text to translate", "a line must have 1 to 200 words and at most 2,000 characters"
+                f"{self.name} has no text to translate",
+                "a line must have 1 to 200 words and at most 2,000 characters",
             )
         return {"lines": num_lines, "dropped": cleaned.dropped}

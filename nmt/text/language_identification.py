@@ -14,15 +14,17 @@ MIN_LETTERS = 20
 MIN_OTHER_PROBABILITY = 0.8
 """Minimum probability of another language for a text to be in the wrong language."""
 MAX_EXPECTED_PROBABILITY = 0.05
-"""Upper limit of the probability of the expected language for a text to be in the wrong language."""
+"""Upper limit of the probability of the expected language for a text to be in the wrong
+language."""
 
 LANGUAGES = frozenset(
-    """af als am an ar arz as ast av az azb ba bar bcl be bg bh bn bo bpy br bs bxr ca cbk ce ceb ckb co cs cv cy da de
-    diq dsb dty dv el eml en eo es et eu fa fi fr frr fy ga gd gl gn gom gu gv he hi hif hr hsb ht hu hy ia id ie ilo io
-    is it ja jbo jv ka kk km kn ko krc ku kv kw ky la lb lez li lmo lo lrc lt lv mai mg mhr min mk ml mn mr mrj ms mt
-    mwl my myv mzn nah nap nds ne new nl nn no oc or os pa pam pfl pl pms pnb ps pt qu rm ro ru rue sa sah sc scn sco sd
-    sh si sk sl so sq sr su sv sw ta te tg th tk tl tr tt tyv ug uk ur uz vec vep vi vls vo wa war wuu xal xmf yi yo yue
-    zh""".split()
+    """af als am an ar arz as ast av az azb ba bar bcl be bg bh bn bo bpy br bs bxr ca cbk ce ceb
+    ckb co cs cv cy da de diq dsb dty dv el eml en eo es et eu fa fi fr frr fy ga gd gl gn
+    gom gu gv he hi hif hr hsb ht hu hy ia id ie ilo io is it ja jbo jv ka kk km kn ko krc
+    ku kv kw ky la lb lez li lmo lo lrc lt lv mai mg mhr min mk ml mn mr mrj ms mt mwl my
+    myv mzn nah nap nds ne new nl nn no oc or os pa pam pfl pl pms pnb ps pt qu rm ro ru rue
+    sa sah sc scn sco sd sh si sk sl so sq sr su sv sw ta te tg th tk tl tr tt tyv ug uk ur
+    uz vec vep vi vls vo wa war wuu xal xmf yi yo yue zh""".split()
 )
 """Language codes of the model."""
 _ALIASES = {"nb": "no", "pb": "pt", "zt": "zh"}
@@ -50,7 +52,8 @@ def is_wrong_language(text: str, code: str) -> bool:
 
 
 def language_probabilities(text: str, max_languages: int) -> dict[str, float]:
-    """Return the probabilities of the most probable languages of a text, of which the first 200 characters count."""
+    """Return the probabilities of the most probable languages of a text, of which the first 200
+    characters count."""
     return {guess["lang"]: guess["score"] for guess in _detector().detect(text, k=max_languages)}
 
 

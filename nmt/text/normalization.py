@@ -7,23 +7,26 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
-# Control characters and invisible characters without meaning. Joiners (U+200C, U+200D) and direction marks are
-# meaningful in other scripts and kept. Whitespace (tab, U+0085, U+2028, ...) is replaced with a space first.
+# Control characters and invisible characters without meaning. Joiners (U+200C, U+200D) and
+# direction marks are meaningful in other scripts and kept. Whitespace (tab, U+0085, U+2028, ...) is
+# replaced with a space first.
 SURROGATES = re.compile("[\ud800-\udfff]")
 """Halves of surrogate pairs, which JSON can express and UTF-8 cannot."""
 _INVISIBLE = re.compile("[\x00-\x1f\x7f-\x9f\u00ad\u200b\u2060\ufeff]+")
 _CONTROL_SPACES = re.compile("[\t-\r\x1c-\x1f\x85\u2028\u2029]")
 # Letters of scripts without spaces between words: Thai, Lao, Burmese, Khmer, kana, Han.
-UNSPACED = r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+UNSPACED = r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # noqa: E501
 LETTER_OR_DIGIT = rf"[^\W{UNSPACED}\uac00-\ud7af]"
 """A letter or digit, except of scripts that write numbers and names without spaces around them."""
 _WORD_OR_LETTER = re.compile(rf"[{UNSPACED}]|[^\s{UNSPACED}]+")
-# A word of Thai, Lao, Burmese or Khmer has about four characters, because vowel signs and tone marks are characters.
+# A word of Thai, Lao, Burmese or Khmer has about four characters, because vowel signs and tone
+# marks are characters.
 _ABUGIDA_WORD = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]{1,4}")
 
 
 def normalize_case(text: str, *, lowercase_all_caps: bool) -> str:
-    """Lowercase a text that is all caps if `lowercase_all_caps`; texts with fewer than four capitals are kept."""
+    """Lowercase a text that is all caps if `lowercase_all_caps`; texts with fewer than four
+    capitals are kept."""
     if not lowercase_all_caps:
         return text
     num_capitals = sum(map(str.isupper, text))
@@ -34,8 +37,8 @@ def normalize_case(text: str, *, lowercase_all_caps: bool) -> str:
 def normalize(text: str) -> str:
     """Apply Unicode NFC, collapse whitespace, strip, and remove control characters.
 
-    U+2581 becomes an underscore because SentencePiece reserves it for spaces. A lone surrogate, which cannot be
-    encoded, becomes U+FFFD.
+    U+2581 becomes an underscore because SentencePiece reserves it for spaces. A lone surrogate,
+    which cannot be encoded, becomes U+FFFD.
     """
     text = " ".join(text.split())
     if text.isascii() and text.isprintable():
@@ -47,7 +50,8 @@ def normalize(text: str) -> str:
 
 
 def fold_compatibility(text: str) -> str:
-    """Replace letters that are variants of others, such as ligatures and full-width letters, by these (NFKC)."""
+    """Replace letters that are variants of others, such as ligatures and full-width letters, by
+    these (NFKC)."""
     if text.isascii():
         return text
     characters = [unicodedata.normalize("NFKC", c) if _is_variant(c) else c for c in text]
@@ -58,17 +62,21 @@ def fold_compatibility(text: str) -> str:
 def _is_variant(character: str) -> bool:
     is_letter_or_digit = unicodedata.category(character)[0] in "LN"
     decomposition = unicodedata.decomposition(character)
-    return is_letter_or_digit and decomposition.startswith(("<compat>", "<wide>", "<narrow>", "<font>"))
+    return is_letter_or_digit and decomposition.startswith(
+        ("<compat>", "<wide>", "<narrow>", "<font>")
+    )
 
 
 def remove_invisible(text: str) -> str:
-    """Replace tabs and line breaks by spaces, and remove control characters and invisible characters."""
+    """Replace tabs and line breaks by spaces, and remove control characters and invisible
+    characters."""
     text = _CONTROL_SPACES.sub(" ", text)
     return _INVISIBLE.sub("", text)
 
 
 def words(text: str) -> list[str]:
-    """Return the words. Each letter of a script without spaces, such as Han or Thai, counts as a word."""
+    """Return the words. Each letter of a script without spaces, such as Han or Thai, counts as a
+    word."""
     return text.split() if text.isascii() else _WORD_OR_LETTER.findall(text)
 
 
@@ -86,19 +94,22 @@ def _strip_punctuation(word: str) -> str:
 
 
 def is_mark(character: str) -> bool:
-    """Return whether a character belongs to the letter before it, such as a vowel sign; variation selectors do not."""
+    """Return whether a character belongs to the letter before it, such as a vowel sign; variation
+    selectors do not."""
     is_selector = "\ufe00" <= character <= "\ufe0f" or "\U000e0100" <= character <= "\U000e01ef"
     return unicodedata.category(character) in ("Mn", "Mc") and not is_selector
 
 
 def estimate_num_words(words: Sequence[str]) -> int:
-    """Estimate the number of words of a tokenized sentence. In text without spaces, twice as many are counted."""
+    """Estimate the number of words of a tokenized sentence. In text without spaces, twice as many
+    are counted."""
     num_counted = sum(map(count_words, words))
     return max(len(words), num_counted // 2)
 
 
 def count_words(text: str) -> int:
-    """Return the number of words; see `words`. Four letters of Thai, Lao, Burmese or Khmer count as one."""
+    """Return the number of words; see `words`. Four letters of Thai, Lao, Burmese or Khmer count as
+    one."""
     if not text.isascii():
         text = _ABUGIDA_WORD.sub("\u0e01", text)
     return len(words(text))

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from nmt.text.language_codes import base_language
 
 MAX_SPELLED = 999
-"""Largest number that is written in words in a text; `spell_number` supports numbers up to 999,999."""
+"""Largest number that is written in words in a text; `spell_number` supports numbers up to
+999,999."""
 
 
 @dataclass(frozen=True)
@@ -29,9 +30,11 @@ def supports_number_words(language: str) -> bool:
 
 
 def find_number_words(text: str, language: str) -> list[NumberWord]:
-    """Return the numbers in words from 2 on, in order; none for a language other than English and German.
+    """Return the numbers in words from 2 on, in order; none for a language other than English and
+    German.
 
-    The words for 1 are articles and pronouns, too, and a second is also a time, so they are left out.
+    The words for 1 are articles and pronouns, too, and a second is also a time, so they are left
+    out.
     """
     finder = _FINDERS.get(base_language(language))
     return list(finder(text)) if finder else []
@@ -63,8 +66,8 @@ def _one_of(words: Iterable[str]) -> str:
 # English
 
 _EN_SMALL = (
-    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
-    "eighteen nineteen"
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen"
+    " sixteen seventeen eighteen nineteen"
 ).split()
 _EN_TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
 _EN_SCALES = {"hundred": 100, "thousand": 1000, "million": 1_000_000}
@@ -112,7 +115,8 @@ class _EnglishNumber:
         return self.millions_and_thousands + self.below_1000
 
     def is_certain(self, text: str) -> bool:
-        """Return whether the words have no other meaning: one, a second, the million in 10 million."""
+        """Return whether the words have no other meaning: one, a second, the million in 10
+        million."""
         words = text[self.start : self.end].lower()
         before = text[max(0, self.start - 2) : self.start].rstrip()
         is_multiplier = before[-1:].isdigit() and words in _EN_SCALES
@@ -210,8 +214,8 @@ def _spell_english(value: int) -> str:
 # German
 
 _DE_SMALL = (
-    "null ein zwei drei vier fünf sechs sieben acht neun zehn elf zwölf dreizehn vierzehn fünfzehn sechzehn siebzehn "
-    "achtzehn neunzehn"
+    "null ein zwei drei vier fünf sechs sieben acht neun zehn elf zwölf dreizehn vierzehn fünfzehn"
+    " sechzehn siebzehn achtzehn neunzehn"
 ).split()
 _DE_TENS = "zwanzig dreißig vierzig fünfzig sechzig siebzig achtzig neunzig".split()
 _DE_VALUES = {word: value for value, word in enumerate(_DE_SMALL)} | {
@@ -254,7 +258,8 @@ def _read_german_ordinal(word: str) -> int | None:
 
 
 def _read_german(word: str) -> int | None:
-    """Return the value of a number in lower case; None if the parts are not in the order of a number."""
+    """Return the value of a number in lower case; None if the parts are not in the order of a
+    number."""
     for name, scale in (("tausend", 1000), ("hundert", 100)):
         head, found, rest = word.partition(name)
         if not found:

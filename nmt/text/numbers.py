@@ -25,9 +25,11 @@ _PART = re.compile(r"\d+|[^\d.,:'’\s]+")
 
 
 def number_localizer(src: str, tgt: str) -> Callable[[str], str]:
-    """Return a function that converts numbers, such as 1,234.5 kg, from the format of a language to that of another.
+    """Return a function that converts numbers, such as 1,234.5 kg, from the format of a language to
+    that of another.
 
-    Text that is not a number in the format of `src`, such as a date or a version, is returned as it is.
+    Text that is not a number in the format of `src`, such as a date or a version, is returned as it
+    is.
 
     Raises:
         UsageError: the format of a language is unknown.
@@ -40,7 +42,9 @@ def number_localizer(src: str, tgt: str) -> Callable[[str], str]:
             )
     decimal, group = _SEPARATORS[src][0], _SEPARATORS[src][1]
     spaces = " \u202f" if group.isspace() else ""
-    to_target = str.maketrans({decimal: _SEPARATORS[tgt][0]} | dict.fromkeys(spaces + group, _SEPARATORS[tgt][1]))
+    to_target = str.maketrans(
+        {decimal: _SEPARATORS[tgt][0]} | dict.fromkeys(spaces + group, _SEPARATORS[tgt][1])
+    )
     grouped = rf"(?!0)\d{{1,3}}(?:[{re.escape(group)}{spaces}]\d{{3}})+"
     number = re.compile(rf"(?:{grouped}|\d+)(?:{re.escape(decimal)}\d+)?")
 
@@ -62,9 +66,11 @@ def _is_ip_address(text: str) -> bool:
 
 
 def equivalent_pattern(number: str) -> re.Pattern[str] | None:
-    """Return a pattern of a number or quantity with any separators and spaces; None if it has only one format.
+    """Return a pattern of a number or quantity with any separators and spaces; None if it has only
+    one format.
 
-    Separators may be missing, but not before one or two last digits: those of decimals or of a time.
+    Separators may be missing, but not before one or two last digits: those of decimals or of a
+    time.
     """
     parts = _PART.findall(number)
     if len(parts) < 2 or not _QUANTITY.fullmatch(number):
@@ -72,7 +78,11 @@ def equivalent_pattern(number: str) -> re.Pattern[str] | None:
     pattern = re.escape(parts[0])
     last = next((part for part in reversed(parts) if part.isdigit()), "")
     for previous, part, following in zip(parts, parts[1:], [*parts[2:], ""], strict=False):
-        is_group = len(part) > 2 or (len(part) == 2 and following.isdigit() and len(last) == 3)  # 1,00,000 in India
+        is_group = len(part) > 2 or (
+            len(part) == 2 and following.isdigit() and len(last) == 3
+        )  # 1,00,000 in India
         is_required = previous.isdigit() and part.isdigit() and not is_group
         pattern += f"{_SEPARATOR}{'' if is_required else '?'}{re.escape(part)}"
-    return re.compile(rf"(?<!{LETTER_OR_DIGIT})(?<!\d[.,:/]){pattern}(?!{LETTER_OR_DIGIT}|[.,:/]\d)")
+    return re.compile(
+        rf"(?<!{LETTER_OR_DIGIT})(?<!\d[.,:/]){pattern}(?!{LETTER_OR_DIGIT}|[.,:/]\d)"
+    )

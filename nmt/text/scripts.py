@@ -9,10 +9,12 @@ from functools import cache
 from nmt.text.language_codes import base_language
 
 _LATIN = (
-    "af bs ca ceb cs cy da de en eo es et eu fi fo fr fy ga gd gl hr ht hu id is it la lb lt lv mg ms mt nb nl nn no "
-    "oc pl pt ro sk sl sq sv sw tl tr vi zu"
+    "af bs ca ceb cs cy da de en eo es et eu fi fo fr fy ga gd gl hr ht hu id is it la lb lt lv mg"
+    " ms mt nb nl nn no oc pl pt ro sk sl sq sv sw tl tr vi zu"
 )
-_HAN_AND_KANA = r"\u2e80-\u2fdf\u3005-\u30ff\u3190-\u9fff\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
+_HAN_AND_KANA = (
+    r"\u2e80-\u2fdf\u3005-\u30ff\u3190-\u9fff\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
+)
 _LANGUAGES_BY_SCRIPT = {
     "": _LATIN,
     r"\u0370-\u03ff\u1f00-\u1fff": "el",
@@ -22,7 +24,8 @@ _LANGUAGES_BY_SCRIPT = {
     _HAN_AND_KANA: "ja zh",
     rf"\u1100-\u11ff\u3130-\u318f\ua960-\ua97f\uac00-\ud7ff{_HAN_AND_KANA}": "ko",
 }
-"""Languages by the letters that they use besides Latin ones, as a character class. All texts may have Latin letters."""
+"""Languages by the letters that they use besides Latin ones, as a character class. All texts may
+have Latin letters."""
 _OTHER_SCRIPTS = (
     r"\u0370-\u1cff\u1f00-\u1fff\u2c00-\u2c5f\u2c80-\u2dff\u2e80-\u2fdf\u3005-\ua6ff\ua800-\uab2f\uabc0-\ufaff"
     r"\ufb13-\ufdff\ufe70-\ufefe\uff66-\uffdc\U00010280-\U0001e95f\U00020000-\U0003ffff"
@@ -35,7 +38,8 @@ Span = tuple[int, int]
 
 
 def foreign_spans(text: str, language: str, boundaries: Container[int] = ()) -> list[Span]:
-    """Return the ranges of a text in scripts that a language does not use; none if its script is not known.
+    """Return the ranges of a text in scripts that a language does not use; none if its script is
+    not known.
 
     Args:
         text: the text.
@@ -57,7 +61,8 @@ def foreign_spans(text: str, language: str, boundaries: Container[int] = ()) -> 
 def is_in_other_script(text: str, language: str) -> bool:
     """Return whether most letters of a text are in words of scripts that a language does not use.
 
-    A single letter, such as those of formulas, is no word. False if the script of the language is not known.
+    A single letter, such as those of formulas, is no word. False if the script of the language is
+    not known.
     """
     pattern = _foreign_words(base_language(language))
     if pattern is None or text.isascii():
@@ -76,7 +81,8 @@ def count_letters(text: str) -> int:
 
 
 def _is_continued(text: str, end: int, start: int, boundaries: Container[int]) -> bool:
-    """Return whether two foreign words, the end and start of which are given, have no word between them."""
+    """Return whether two foreign words, the end and start of which are given, have no word between
+    them."""
     has_boundary = any(position in boundaries for position in range(end, start + 1))
     return not has_boundary and _LETTER_OR_DIGIT.search(text, end, start) is None
 

@@ -18,12 +18,16 @@ Span = tuple[int, int]
 _CLAUSE_BOUNDARY = re.compile(r"(?<=[,;:–—)])\s+")
 _WORD_BOUNDARY = re.compile(r"\s+")
 _SENTENCE_BOUNDARY = re.compile(r"[.!?…。！？።।॥།؟۔][^\w\s]{0,20}(?:\s+[^\w\s]{0,20})?\w")
-"""A possible end of a sentence followed by more text. The repetition is bounded, so that the time is linear."""
+"""A possible end of a sentence followed by more text. The repetition is bounded, so that the time
+is linear."""
 _SENTENCE_END = re.compile(r"(?:(?<=[.!?…。！？।॥؟۔])|(?<=[.!?…][\"'”»)]))\s+")
 """The space after a sentence, if the rules of a language are not available."""
 _WORDS = "me no ill miss may ok art id mich".split()
-_END_AFTER_WORD = re.compile(rf"(?:(?<=[.][\"”“»])|{'|'.join(rf'(?<= {word}[.])' for word in _WORDS)})\s+(?=[A-ZÄÖÜ])")
-"""The space after a quoted sentence, and after words that sentencex takes for abbreviations, such as me for Maine."""
+_END_AFTER_WORD = re.compile(
+    rf"(?:(?<=[.][\"”“»])|{'|'.join(rf'(?<= {word}[.])' for word in _WORDS)})\s+(?=[A-ZÄÖÜ])"
+)
+"""The space after a quoted sentence, and after words that sentencex takes for abbreviations, such
+as me for Maine."""
 _CJK_SENTENCE_MARKS = "。！？｡"
 """Marks that end a sentence without whitespace after them."""
 _CLOSING_MARKS = "」』”’）)】》〉\"'"
@@ -38,8 +42,10 @@ def split_to_fit(
     Args:
         text: one line.
         language: ISO code that selects the sentence rules.
-        fits: returns whether the segment with this start and end is short enough to be translated at once.
-        fixed: spans that are split only if they do not fit, in addition to the protected spans of the text.
+        fits: returns whether the segment with this start and end is short enough to be translated
+            at once.
+        fixed: spans that are split only if they do not fit, in addition to the protected spans of
+            the text.
 
     Returns:
         Segments in order, without surrounding whitespace; none for a blank text.
@@ -57,8 +63,8 @@ def split_to_fit(
 def split_sentences(text: str, language: str, fixed: Iterable[HasOffsets] = ()) -> list[Span]:
     """Return the spans of the sentences of `text`, without surrounding whitespace.
 
-    No sentence ends inside a protected span or one of the `fixed` spans, such as inline code, or, except after a mark
-    of Chinese or Japanese, where there is no whitespace, as in System.Console.
+    No sentence ends inside a protected span or one of the `fixed` spans, such as inline code, or,
+    except after a mark of Chinese or Japanese, where there is no whitespace, as in System.Console.
     """
     spans = _find_sentences(text, language)
     return _join_split_spans(text, spans, _unsplittable(text, fixed)) if len(spans) > 1 else spans
@@ -74,7 +80,10 @@ def _find_sentences(text: str, language: str) -> list[Span]:
     try:
         from sentencex import segment
     except ImportError:
-        log_once("the package sentencex is not installed, so lines are split at every period, also after abbreviations")
+        log_once(
+            "the package sentencex is not installed, so lines are split at every period, also after"
+            " abbreviations"
+        )
         return _split_at(_SENTENCE_END, text, (0, len(text)))
     spans: list[Span] = []
     end = 0
@@ -92,7 +101,9 @@ def _unsplittable(text: str, fixed: Iterable[HasOffsets]) -> list[HasOffsets]:
     return list(without_overlaps([*fixed, *find_spans(text)]))
 
 
-def _join_split_spans(text: str, parts: Iterable[Span], unsplittable: Sequence[HasOffsets]) -> list[Span]:
+def _join_split_spans(
+    text: str, parts: Iterable[Span], unsplittable: Sequence[HasOffsets]
+) -> list[Span]:
     """Join neighboring parts of a text if what is between them is no boundary."""
     joined: list[Span] = []
     for start, end in parts:
@@ -103,7 +114,9 @@ def _join_split_spans(text: str, parts: Iterable[Span], unsplittable: Sequence[H
     return joined
 
 
-def _is_boundary(text: str, part: Span, next_start: int, unsplittable: Sequence[HasOffsets]) -> bool:
+def _is_boundary(
+    text: str, part: Span, next_start: int, unsplittable: Sequence[HasOffsets]
+) -> bool:
     """Return whether the text may be split between a part and the start of the next one."""
     end = part[1]
     if end == next_start:
@@ -117,11 +130,16 @@ def _is_boundary(text: str, part: Span, next_start: int, unsplittable: Sequence[
 def _split_sentence(
     text: str, span: Span, fits: Callable[[int, int], bool], unsplittable: Sequence[HasOffsets]
 ) -> list[Span]:
-    """Split a sentence that does not fit at clause or word boundaries, a long span between its words, too."""
+    """Split a sentence that does not fit at clause or word boundaries, a long span between its
+    words, too."""
     start, end = span
     if fits(start, end):
         return [span]
-    for boundary, kept in ((_CLAUSE_BOUNDARY, unsplittable), (_WORD_BOUNDARY, unsplittable), (_WORD_BOUNDARY, ())):
+    for boundary, kept in (
+        (_CLAUSE_BOUNDARY, unsplittable),
+        (_WORD_BOUNDARY, unsplittable),
+        (_WORD_BOUNDARY, ()),
+    ):
         parts = _join_split_spans(text, _split_at(boundary, text, span), kept)
         if len(parts) > 1:
             break

@@ -1,7 +1,9 @@
-"""Tokenization as in Marian (Junczys-Dowmunt et al. 2018): one SentencePiece model per side, and one vocabulary.
+"""Tokenization as in Marian (Junczys-Dowmunt et al. 2018): one SentencePiece model per side, and
+one vocabulary.
 
-A SentencePiece model only splits text into pieces. The vocabulary maps the pieces of both sides to ids; pieces that it
-does not contain are unknown. Text is normalized as the SentencePiece models specify.
+A SentencePiece model only splits text into pieces. The vocabulary maps the pieces of both sides to
+ids; pieces that it does not contain are unknown. Text is normalized as the SentencePiece models
+specify.
 """
 
 from __future__ import annotations
@@ -31,7 +33,8 @@ class SeparateTokenizer(Tokenizer):
     FILE = "tokenizer.zip"
 
     def __init__(self, source: bytes, target: bytes, pieces: Sequence[str]) -> None:
-        """Create a tokenizer from two SentencePiece models and the pieces by id, which start with `SPECIAL_PIECES`.
+        """Create a tokenizer from two SentencePiece models and the pieces by id, which start with
+        `SPECIAL_PIECES`.
 
         Raises:
             CheckpointError: a model is not a SentencePiece model, or the vocabulary is invalid.
@@ -40,13 +43,19 @@ class SeparateTokenizer(Tokenizer):
         self.target = target
         self.pieces = [*pieces]
         self._ids = {piece: i for i, piece in enumerate(self.pieces)}
-        if tuple(pieces[: len(SPECIAL_PIECES)]) != SPECIAL_PIECES or len(self._ids) != len(self.pieces):
-            raise CheckpointError("the vocabulary has repeated pieces or lacks special pieces", "restore the file")
+        if tuple(pieces[: len(SPECIAL_PIECES)]) != SPECIAL_PIECES or len(self._ids) != len(
+            self.pieces
+        ):
+            raise CheckpointError(
+                "the vocabulary has repeated pieces or lacks special pieces", "restore the file"
+            )
         try:
             self._source = load_processor(source)
             self._target = load_processor(target)
         except ValueError:
-            raise CheckpointError(f"{SOURCE} or {TARGET} is not a SentencePiece model", "restore the file") from None
+            raise CheckpointError(
+                f"{SOURCE} or {TARGET} is not a SentencePiece model", "restore the file"
+            ) from None
         self.model = self._to_zip()
 
     @classmethod
@@ -58,7 +67,9 @@ class SeparateTokenizer(Tokenizer):
         """
         hint = "restore the original file"
         try:
-            source, target, vocabulary = untrusted_files.read_zip(path, (SOURCE, TARGET, VOCABULARY))
+            source, target, vocabulary = untrusted_files.read_zip(
+                path, (SOURCE, TARGET, VOCABULARY)
+            )
             pieces = untrusted_files.parse_json(vocabulary)
             untrusted_files.check(pieces, list[str])
             return cls(source, target, pieces)
@@ -72,7 +83,11 @@ class SeparateTokenizer(Tokenizer):
         vocabulary = json.dumps(self.pieces, ensure_ascii=False, indent=0).encode()
         file = io.BytesIO()
         with zipfile.ZipFile(file, "w") as archive:
-            for name, content in ((SOURCE, self.source), (TARGET, self.target), (VOCABULARY, vocabulary)):
+            for name, content in (
+                (SOURCE, self.source),
+                (TARGET, self.target),
+                (VOCABULARY, vocabulary),
+            ):
                 archive.writestr(zipfile.ZipInfo(name), content)
         return file.getvalue()
 
@@ -82,15 +97,21 @@ class SeparateTokenizer(Tokenizer):
     def encode_batch(self, lines: Sequence[str], *, target: bool = False) -> list[list[int]]:
         """Return the piece ids of many lines of one side, using all cores."""
         languages = [None if target else _LANGUAGE.match(line) for line in lines]
-        rests = (line[match.end() :] if match else line for line, match in zip(lines, languages, strict=True))
+        rests = (
+            line[match.end() :] if match else line
+            for line, match in zip(lines, languages, strict=True)
+        )
         texts = [SURROGATES.sub("\ufffd", rest) for rest in rests]
         rows = (self._target if target else self._source).encode(texts, out_type=str)
         prefixes = [[match[1]] if match else [] for match in languages]
-        return [self.pieces_to_ids([*prefix, *row]) for prefix, row in zip(prefixes, rows, strict=True)]
+        return [
+            self.pieces_to_ids([*prefix, *row]) for prefix, row in zip(prefixes, rows, strict=True)
+        ]
 
     @staticmethod
     def language_token(text: str) -> str:
-        """Return the prefix of a source text that chooses the target language; an empty string if there is none."""
+        """Return the prefix of a source text that chooses the target language; an empty string if
+        there is none."""
         match = _LANGUAGE.match(text)
         return match[0] if match else ""
 
@@ -105,7 +126,9 @@ class SeparateTokenizer(Tokenizer):
     def decode_batch(self, rows: Sequence[Sequence[int]]) -> list[str]:
         """Return the target text of each row of piece ids, without special tokens."""
         pieces = ([self.pieces[int(i)] for i in ids if i > EOS] for ids in rows)
-        return [one_line(self._target.decode(row)) for row in pieces]  # SentencePiece 0.2.0 takes [[], ...] for ids
+        return [
+            one_line(self._target.decode(row)) for row in pieces
+        ]  # SentencePiece 0.2.0 takes [[], ...] for ids
 
     @property
     def tag_id(self) -> None:

@@ -1,4 +1,5 @@
-"""Protected spans: parts of a text that a translation must contain unchanged, such as URLs and numbers.
+"""Protected spans: parts of a text that a translation must contain unchanged, such as URLs and
+numbers.
 
 All but numbers are opaque: the translation of the other words does not depend on them.
 """
@@ -16,14 +17,16 @@ from nmt.core import runtime
 from nmt.core.errors import UsageError
 
 _UNITS = (
-    "km/h m/s km mm cm m kg mg g ml l °C °F kWh kW W V Ω Hz kHz MHz GHz THz kB KB MB GB TB KiB MiB GiB bit/s Mbit/s "
-    "ms s mph px pt dpi fps EUR USD GBP CHF JPY % %% ‰ µg μg mcg µm μm nm µs μs µl μl hPa kPa Pa mAh kJ kcal dB Kč zł"
+    "km/h m/s km mm cm m kg mg g ml l °C °F kWh kW W V Ω Hz kHz MHz GHz THz kB KB MB GB TB KiB MiB"
+    " GiB bit/s Mbit/s ms s mph px pt dpi fps EUR USD GBP CHF JPY % %% ‰ µg μg mcg µm μm nm µs μs"
+    " µl μl hPa kPa Pa mAh kJ kcal dB Kč zł"
 ).split()
 _CURRENCIES = "$£¥฿\u20a0-\u20bf"
 """Signs of currencies, as a character class."""
 _FILE_TYPES = (
-    "txt md rst pdf html htm css js json yaml yml toml ini cfg conf csv tsv xml py c h cpp rs go java sh bat exe zip "
-    "gz tar png jpg jpeg gif svg mp3 mp4 wav doc docx xls xlsx ppt pptx odt po srt log"
+    "txt md rst pdf html htm css js json yaml yml toml ini cfg conf csv tsv xml py c h cpp rs go"
+    " java sh bat exe zip gz tar png jpg jpeg gif svg mp3 mp4 wav doc docx xls xlsx ppt pptx odt po"
+    " srt log"
 ).split()
 _TOP_LEVEL_DOMAINS = "com org net edu gov io dev de eu uk fr at ch".split()
 
@@ -32,20 +35,26 @@ def _any_of(words: Iterable[str]) -> str:
     return "(?:" + "|".join(map(re.escape, sorted(words, key=len, reverse=True))) + ")"
 
 
-_ORDINAL_NOUNS = "Jan|Jän|Feb|März|Apr|Mai|Jun|Jul|Aug|Sep|Okt|Nov|Dez|Jahrhundert|Jahrestag|Geburtstag"
-"""Words after a German ordinal number, such as 3. Mai, which other languages write in another way."""
+_ORDINAL_NOUNS = (
+    "Jan|Jän|Feb|März|Apr|Mai|Jun|Jul|Aug|Sep|Okt|Nov|Dez|Jahrhundert|Jahrestag|Geburtstag"
+)
+"""Words after a German ordinal number, such as 3. Mai, which other languages write in another
+way."""
 _START, _END = r"(?<!\w)", r"(?!\w)"
 _NUMBER_START = r"(?<![\w.,:/-])"
 _NUMBER = r"[-+−]?\d+(?:[.,:/'’\u202f\u00a0-]\d+)*"
 _NAME = r"[\w@+-][\w.@+-]{0,99}"
-"""The name of a file or directory. Repetitions are bounded, so that the time is linear in the length of a text."""
+"""The name of a file or directory. Repetitions are bounded, so that the time is linear in the
+length of a text."""
 
 _NESTED = r"\{[^{}]{0,199}\}"
 for _ in range(3):  # a variable in a plural message in a select message
     _NESTED = rf"\{{(?:[^{{}}]|{_NESTED}){{0,199}}\}}"
-ICU_MESSAGE = rf"\{{\s?\w+\s?,\s?(?:plural|select|selectordinal|choice)\b(?:[^{{}}]|{_NESTED}){{1,999}}\}}"
+ICU_MESSAGE = (
+    rf"\{{\s?\w+\s?,\s?(?:plural|select|selectordinal|choice)\b(?:[^{{}}]|{_NESTED}){{1,999}}\}}"
+)
 """A message with variants in the formats of ICU and Java, as a regular expression."""
-_SYMBOLS = "©®™§¶†‡•±×÷¼½¾\u2150-\u215e\u2200-\u22ff\u2190-\u21ff\u2300-\u27bf\u2b00-\u2bff\U0001f000-\U0001faff"
+_SYMBOLS = "©®™§¶†‡•±×÷¼½¾\u2150-\u215e\u2200-\u22ff\u2190-\u21ff\u2300-\u27bf\u2b00-\u2bff\U0001f000-\U0001faff"  # noqa: E501
 """Marks, fractions, operators, arrows, pictures and emojis, as a character class."""
 
 # At one position, the first pattern that matches wins. All but the units ignore case.
@@ -61,16 +70,18 @@ _PATTERNS = {
         r"</?[a-z0-9][\w-]{0,63}(?:\s[^<>]{0,999})?/?>",  # a tag
         r"&(?:#\d+|#x[0-9a-f]+|[a-z]{2,8}\d*);",  # an entity
         r"\b[a-z_][\w.]{0,99}\(\)",
-        rf"{_START}(?!(?<=>>)\w+<<)[a-z0-9]+(?:_[a-z0-9]+)+{_END}",  # not the >>pt_br<< of multilingual models
+        # Not the >>pt_br<< of multilingual models
+        rf"{_START}(?!(?<=>>)\w+<<)[a-z0-9]+(?:_[a-z0-9]+)+{_END}",
         rf"{_START}_+[a-z0-9]\w*",
-        rf"{_START}(?-i:[A-Z]\w{{1,60}}(?:\.[A-Z]\w{{1,60}}){{2,9}}){_END}",  # System.Console.WriteLine
+        # System.Console.WriteLine
+        rf"{_START}(?-i:[A-Z]\w{{1,60}}(?:\.[A-Z]\w{{1,60}}){{2,9}}){_END}",
         r"(?<![\w-])--[a-z][\w-]*(?:=[\w./-]*\w)?",
         r"(?<![\w-])-[a-z](?![\w-])",
     ],
     "variable": [
         r"\{\{.{0,199}?\}\}|\{%.{0,199}?%\}|<%.{0,199}?%>",
         ICU_MESSAGE,
-        r"\$t\([^()]{0,99}\)|@(?:\.\w{1,20})?:(?:[\w.]*\w|[({][\w.' ]{1,99}[)}])",  # of i18next and vue-i18n
+        r"\$t\([^()]{0,99}\)|@(?:\.\w{1,20})?:(?:[\w.]*\w|[({][\w.' ]{1,99}[)}])",  # of i18next and vue-i18n  # noqa: E501
         r"(?<![\w:]):[a-z][a-z0-9_+-]{1,40}:(?![\w:])",  # an emoji
         r"[$%#]?\{\{?[^{}\s]*(?: [^{}\s]+)*\}?\}",
         r"%(?:\(\w+\)|\d+\$)?[-+#0,]*(?:[1-9]\d*)?(?:\.\d+)?[sdiufgxer](?:%%|(?![^\W_]))",
@@ -101,23 +112,34 @@ _PATTERNS = {
     ],
     "quantity": [
         rf"(?<![\w.,:/+{_CURRENCIES}-])[-+−]?[{_CURRENCIES}]\s?{_NUMBER}{_END}",
-        rf"{_NUMBER_START}{_NUMBER}(?-i:[ \u00a0\u202f]?(?:[{_CURRENCIES}]|{_any_of(_UNITS)})(?<!\ds)){_END}",
+        (
+            rf"{_NUMBER_START}{_NUMBER}(?-i:["
+            rf" \u00a0\u202f]?(?:[{_CURRENCIES}]|{_any_of(_UNITS)})(?<!\ds)){_END}"
+        ),
     ],  # 1980s is a decade
     "version": [
         rf"{_START}v\d+(?:\.\d+)*(?![\w-]|[.,]\d)",
         rf"{_START}v?\d+(?:\.\d+)+[-.]?(?:alpha|beta|rc|dev|pre|preview|snapshot|final)(?:[-.]?\d+)*{_END}",
-        rf"{_START}v?\d+(?:\.\d+){{2,}}(?:[-.]?[a-z]+\d*)?(?::\d+)?{_END}",  # also 192.168.1.1, 31.12.2024
+        # Also 192.168.1.1, 31.12.2024
+        rf"{_START}v?\d+(?:\.\d+){{2,}}(?:[-.]?[a-z]+\d*)?(?::\d+)?{_END}",
     ],
     "time_stamp": [
-        rf"{_NUMBER_START}\d{{4}}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:[.,]\d{{1,9}})?)?(?:Z|[+-]\d\d:?\d\d)?(?![\w:])",
+        (
+            rf"{_NUMBER_START}\d{{4}}-\d\d-\d\d[T"
+            r" ]\d\d:\d\d(?::\d\d(?:[.,]\d{1,9})?)?(?:Z|[+-]\d\d:?\d\d)?(?![\w:])"
+        ),
     ],
     "format": [  # telephone numbers, dates, long numbers
-        r"(?<![\w.,:/(+])(?:\+\d{1,3}[ -]?)?\(?\d{2,5}\)?(?:[ -]\d{2,}){1,4}(?<=[\d ()-]{9})(?!\w|-\d)",
+        (
+            r"(?<![\w.,:/(+])(?:\+\d{1,3}[ -]?)?\(?\d{2,5}\)?(?:[ -]\d{2,}){1,4}(?<=[\d"
+            r" ()-]{9})(?!\w|-\d)"
+        ),
         rf"{_NUMBER_START}\d+(?:[./-]\d+){{2,}}{_END}",
         rf"{_NUMBER_START}\d{{5,}}{_END}",
         rf"{_NUMBER_START}\d{{1,3}}(?:[,.]\d{{3}})+(?:[.,]\d+)?{_END}",
     ],
-    "identifier": [  # capitals and digits, such as A81-686, or up to three letters before digits, such as x86
+    # Capitals and digits, such as A81-686, or up to three letters before digits, such as x86
+    "identifier": [
         r"(?-i:(?<![\w.,:/-])(?!\d{1,2}[AP]M\b|\d+(?:ST|ND|RD|TH)\b)(?=[A-Z\d-]{0,80}[A-Z])(?=[A-Z\d-]{0,80}\d)"
         r"[A-Z\d]{1,20}(?:-[A-Z\d]{1,20}){0,5}(?![\w-]))",
         r"(?-i:(?<![\w.,:/-])[A-Za-z]{1,3}\d{1,9}[A-Za-z]{0,2}(?:-\d[\dA-Za-z]{0,20}){0,5}(?![\w-]|[.,]\d))",
@@ -125,10 +147,14 @@ _PATTERNS = {
     "number": [rf"{_NUMBER_START}{_NUMBER}(?!\w|[.,:/'’-]?\d|\. (?:{_ORDINAL_NOUNS}))"],
 }
 MAX_PATTERN_SECONDS = 5.0
-"""Maximum time in which a pattern of the user must find its matches in one text. Most take microseconds."""
-_PATTERN = re.compile("|".join(f"(?P<{kind}>{'|'.join(each)})" for kind, each in _PATTERNS.items()), re.IGNORECASE)
+"""Maximum time in which a pattern of the user must find its matches in one text. Most take
+microseconds."""
+_PATTERN = re.compile(
+    "|".join(f"(?P<{kind}>{'|'.join(each)})" for kind, each in _PATTERNS.items()), re.IGNORECASE
+)
 _MAY_MATCH = re.compile(
-    rf"[\d@#/\\{{}}%$<>&`_~\ue000-\uf8ff{_SYMBOLS}]|--|www|\w\.\w|:\w|\(\)|(?<!\w)-[a-z]\b", re.IGNORECASE
+    rf"[\d@#/\\{{}}%$<>&`_~\ue000-\uf8ff{_SYMBOLS}]|--|www|\w\.\w|:\w|\(\)|(?<!\w)-[a-z]\b",
+    re.IGNORECASE,
 )
 """A fast test that most sentences fail."""
 
@@ -144,8 +170,8 @@ class ProtectedSpan:
 
     @property
     def is_opaque(self) -> bool:
-        """Whether a model may translate the sentence without reading the span. It must read a number, to inflect the
-        words around it.
+        """Whether a model may translate the sentence without reading the span. It must read a
+        number, to inflect the words around it.
         """
         return self.kind != "number"
 
@@ -161,11 +187,15 @@ def compile_patterns(expressions: Sequence[str]) -> list[re.Pattern[str]]:
         try:
             pattern = re.compile(expression)
         except (re.error, OverflowError, RecursionError) as error:
-            raise UsageError(f"--protect {expression!r} is not a regular expression: {error}") from None
+            raise UsageError(
+                f"--protect {expression!r} is not a regular expression: {error}"
+            ) from None
         with _pattern_time_limit(pattern):
             matches_nothing = pattern.match("")
         if matches_nothing:
-            raise UsageError(f"--protect {expression!r} matches the empty string", "name the text to protect")
+            raise UsageError(
+                f"--protect {expression!r} matches the empty string", "name the text to protect"
+            )
         patterns.append(pattern)
     return patterns
 
@@ -177,10 +207,13 @@ def _is_inside(span: ProtectedSpan, other: ProtectedSpan) -> bool:
 
 
 def _pattern_time_limit(pattern: re.Pattern[str]) -> AbstractContextManager[None]:
-    """Limit the time of a pattern of the user in one text to `MAX_PATTERN_SECONDS`; see `runtime.time_limit`."""
+    """Limit the time of a pattern of the user in one text to `MAX_PATTERN_SECONDS`; see
+    `runtime.time_limit`."""
     error = UsageError(
-        f"--protect {pattern.pattern!r} takes more than {MAX_PATTERN_SECONDS:g} seconds in one line",
-        "avoid repetitions in repetitions, such as (a+)+, and repetitions of the same characters after each other",
+        f"--protect {pattern.pattern!r} takes more than {MAX_PATTERN_SECONDS:g} seconds in one"
+        " line",
+        "avoid repetitions in repetitions, such as (a+)+, and repetitions of the same characters"
+        " after each other",
     )
     return runtime.time_limit(MAX_PATTERN_SECONDS, error)
 
@@ -206,7 +239,10 @@ def find_spans(text: str, custom: Iterable[re.Pattern[str]] = ()) -> list[Protec
     """
     others: list[ProtectedSpan] = []
     if _MAY_MATCH.search(text):
-        others += (ProtectedSpan(match.start(), match.end(), str(match.lastgroup)) for match in _PATTERN.finditer(text))
+        others += (
+            ProtectedSpan(match.start(), match.end(), str(match.lastgroup))
+            for match in _PATTERN.finditer(text)
+        )
     matches = [span for pattern in custom for span in _find_custom(text, pattern)]
     first = [match for match in matches if not any(_is_inside(match, span) for span in others)]
     return list(without_overlaps([*first, *others, *matches]))
@@ -238,7 +274,8 @@ def without_overlaps(spans: Iterable[S]) -> Iterator[S]:
 
 
 def apply_edits(text: str, edits: Iterable[tuple[int, int, str]]) -> str:
-    """Return a text with the ranges (start, end) of edits (start, end, new text) replaced; they do not overlap."""
+    """Return a text with the ranges (start, end) of edits (start, end, new text) replaced; they do
+    not overlap."""
     pieces, position = list[str](), 0
     for start, end, new in sorted(edits):
         pieces += [text[position:start], new]

@@ -1,4 +1,5 @@
-"""Subword tokenization with SentencePiece (Kudo and Richardson 2018), one model for both languages."""
+"""Subword tokenization with SentencePiece (Kudo and Richardson 2018), one model for both
+languages."""
 
 from __future__ import annotations
 
@@ -20,21 +21,27 @@ from nmt.text.normalization import normalize
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 TAG = "<bt>"
-"""Control piece that begins the sources of tagged corpora (Caswell et al. 2019). No text is encoded as this piece."""
+"""Control piece that begins the sources of tagged corpora (Caswell et al. 2019). No text is encoded
+as this piece."""
 SPACE = "\u2581"
 """SentencePiece's symbol for a space; it precedes every word, including the first one."""
 TRAINER_THREADS = 4
-"""Fixed, because the order of floating-point sums in unigram training depends on the number of threads."""
+"""Fixed, because the order of floating-point sums in unigram training depends on the number of
+threads."""
 MAX_TRAINING_BYTES = 16_384
 """SentencePiece skips longer lines in training."""
-_PART_OF_LINE = re.compile(rf".{{1,{MAX_TRAINING_BYTES // 4}}}(?: |\Z)|.{{1,{MAX_TRAINING_BYTES // 4}}}", re.DOTALL)
-"""A part of a longer line: words, or characters if there is no space. A character has at most four bytes."""
+_PART_OF_LINE = re.compile(
+    rf".{{1,{MAX_TRAINING_BYTES // 4}}}(?: |\Z)|.{{1,{MAX_TRAINING_BYTES // 4}}}", re.DOTALL
+)
+"""A part of a longer line: words, or characters if there is no space. A character has at most four
+bytes."""
 MIN_VOCAB_SIZE = 4 + 256 + 1
 """Special tokens, all bytes and one character."""
 
 
 def encoder_input(ids: Iterable[int], source_eos: bool) -> list[int]:
-    """Return the ids that the encoder reads: those of a source, and EOS if `source_eos` is set or there are none."""
+    """Return the ids that the encoder reads: those of a source, and EOS if `source_eos` is set or
+    there are none."""
     source = [*ids]
     return [*source, EOS] if source_eos or not source else source
 
@@ -52,7 +59,9 @@ def load_processor(model: bytes) -> spm.SentencePieceProcessor:
     """
     processor = spm.SentencePieceProcessor()
     try:
-        processor.LoadFromSerializedProto(model)  # the argument `model_proto` of the constructor accepts an empty file
+        processor.LoadFromSerializedProto(
+            model
+        )  # the argument `model_proto` of the constructor accepts an empty file
     except (RuntimeError, UnicodeDecodeError):  # the latter from a piece that the message quotes
         raise ValueError("not a SentencePiece model") from None
     return processor
@@ -73,19 +82,25 @@ class Tokenizer:
         """Load a SentencePiece model file.
 
         Raises:
-            CheckpointError: the file is missing, is not a SentencePiece model, or has different special ids.
+            CheckpointError: the file is missing, is not a SentencePiece model, or has different
+                special ids.
         """
         try:
             model = untrusted_files.read_bytes(path)
         except OSError as error:
-            raise CheckpointError(f"cannot read tokenizer {path}: {error.strerror}", "restore the file") from None
+            raise CheckpointError(
+                f"cannot read tokenizer {path}: {error.strerror}", "restore the file"
+            ) from None
         except ValueError as error:
-            raise CheckpointError(f"{path} is not a SentencePiece model: {error}", "restore the file") from None
+            raise CheckpointError(
+                f"{path} is not a SentencePiece model: {error}", "restore the file"
+            ) from None
         return cls.parse(model, path)
 
     @classmethod
     def parse(cls, model: bytes, path: Path) -> Tokenizer:
-        """Return the tokenizer of the content of a SentencePiece model file; `path` is for error messages.
+        """Return the tokenizer of the content of a SentencePiece model file; `path` is for error
+        messages.
 
         Raises:
             CheckpointError: It is not a SentencePiece model, or has different special ids.
@@ -94,9 +109,15 @@ class Tokenizer:
             tokenizer = cls(model)
         except ValueError:
             raise CheckpointError(
-                f"{path} is not a SentencePiece model, or it is corrupted", "restore the original file"
+                f"{path} is not a SentencePiece model, or it is corrupted",
+                "restore the original file",
             ) from None
-        ids = (tokenizer._spm.pad_id(), tokenizer._spm.unk_id(), tokenizer._spm.bos_id(), tokenizer._spm.eos_id())
+        ids = (
+            tokenizer._spm.pad_id(),
+            tokenizer._spm.unk_id(),
+            tokenizer._spm.bos_id(),
+            tokenizer._spm.eos_id(),
+        )
         if ids != (PAD, UNK, BOS, EOS):
             raise CheckpointError(
                 f"{path}: pad, unk, bos and eos have the ids {ids}, not {(PAD, UNK, BOS, EOS)}",
@@ -126,7 +147,8 @@ class Tokenizer:
         return self.encode_batch([text], target=target)[0]
 
     def encode_batch(self, lines: Sequence[str], *, target: bool = False) -> list[list[int]]:
-        """Return the piece ids of many lines of one side, using all cores. Here, the sides share one model."""
+        """Return the piece ids of many lines of one side, using all cores. Here, the sides share
+        one model."""
         ids: list[list[int]] = self._spm.encode([normalize(line) for line in lines])
         return ids
 
@@ -138,26 +160,38 @@ class Tokenizer:
 
     @property
     def model_type(self) -> str:
-        """`bpe` or `unigram`: BPE scores are integer ranks, unigram scores are log-probabilities."""
-        return "bpe" if all(score.is_integer() for score in self.piece_scores().values()) else "unigram"
+        """`bpe` or `unigram`: BPE scores are integer ranks, unigram scores are
+        log-probabilities."""
+        return (
+            "bpe"
+            if all(score.is_integer() for score in self.piece_scores().values())
+            else "unigram"
+        )
 
     def piece_scores(self) -> dict[str, float]:
-        """Map each text piece to its score: its negative rank (BPE) or its log-probability (unigram)."""
+        """Map each text piece to its score: its negative rank (BPE) or its log-probability
+        (unigram)."""
         is_special = (self._spm.is_control, self._spm.is_unknown, self._spm.is_byte)
         ids = (i for i in range(len(self)) if not any(test(i) for test in is_special))
         return {self._spm.id_to_piece(i): self._spm.get_score(i) for i in ids}
 
     def pieces_to_ids(self, pieces: Iterable[str]) -> list[int]:
-        """Return the ids of pieces; a piece outside the vocabulary, except for that of UNK, is encoded as bytes."""
+        """Return the ids of pieces; a piece outside the vocabulary, except for that of UNK, is
+        encoded as bytes."""
         ids, unknown = [], self._spm.id_to_piece(UNK)
         for piece in pieces:
             i = self._spm.piece_to_id(piece)
             is_known = i != UNK or piece == unknown
-            ids += [i] if is_known else [self._spm.piece_to_id(f"<0x{byte:02X}>") for byte in piece.encode()]
+            ids += (
+                [i]
+                if is_known
+                else [self._spm.piece_to_id(f"<0x{byte:02X}>") for byte in piece.encode()]
+            )
         return ids
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Return the text of piece ids, without special tokens; invalid byte sequences become U+FFFD."""
+        """Return the text of piece ids, without special tokens; invalid byte sequences become
+        U+FFFD."""
         return self.decode_batch([ids])[0]
 
     def decode_batch(self, rows: Sequence[Sequence[int]]) -> list[str]:
@@ -175,17 +209,20 @@ class Tokenizer:
 def train(
     lines: Iterable[str], config: TokenizerConfig, symbols: Sequence[str] = (), *, tag: bool = False
 ) -> Tokenizer:
-    """Train a tokenizer on a random sample of at most `config.max_training_sentences` lines or parts of long lines.
+    """Train a tokenizer on a random sample of at most `config.max_training_sentences` lines or
+    parts of long lines.
 
-    If the corpus is too small for `config.vocab_size` tokens, the vocabulary is reduced and a message is logged. Each
-    of the `symbols` becomes a piece, and with `tag`, `TAG` becomes a control piece.
+    If the corpus is too small for `config.vocab_size` tokens, the vocabulary is reduced and a
+    message is logged. Each of the `symbols` becomes a piece, and with `tag`, `TAG` becomes a
+    control piece.
 
     Raises:
         DataError: there is no text, or `config.vocab_size` is smaller than the alphabet.
     """
     if config.vocab_size < MIN_VOCAB_SIZE:
         raise DataError(
-            f"a tokenizer needs at least {MIN_VOCAB_SIZE} tokens, got {config.vocab_size}", "a typical value is 8000"
+            f"a tokenizer needs at least {MIN_VOCAB_SIZE} tokens, got {config.vocab_size}",
+            "a typical value is 8000",
         )
     texts = _sample(_training_texts(lines), config.max_training_sentences)
     if not texts:
@@ -222,21 +259,29 @@ def _sample(texts: Iterable[str], max_texts: int) -> list[str]:
 
 
 def _reduced_vocab_size(message: str, vocab_size: int) -> int:
-    """Return the largest vocabulary size that SentencePiece accepts, parsed from its error message."""
+    """Return the largest vocabulary size that SentencePiece accepts, parsed from its error
+    message."""
     if too_small := re.search(r"smaller than required_chars[^\d]*\d+ vs (\d+)", message):
         raise DataError(
-            f"tokenizer.vocab_size {vocab_size} is smaller than the corpus's alphabet of {too_small[1]} characters",
+            f"tokenizer.vocab_size {vocab_size} is smaller than the corpus's alphabet of"
+            f" {too_small[1]} characters",
             "increase the vocabulary size, or add script to data.clean",
         ) from None
     max_size = re.search(r"value <= (\d+)", message)
     if not max_size or int(max_size[1]) >= vocab_size:
         raise DataError(f"SentencePiece training failed: {message.splitlines()[-1]}") from None
-    log(f"the corpus is too small for {vocab_size} tokens; reducing the vocabulary to {max_size[1]}")
+    log(
+        f"the corpus is too small for {vocab_size} tokens; reducing the vocabulary to {max_size[1]}"
+    )
     return int(max_size[1])
 
 
 def _train(
-    texts: list[str], config: TokenizerConfig, vocab_size: int, symbols: Sequence[str], control: Sequence[str]
+    texts: list[str],
+    config: TokenizerConfig,
+    vocab_size: int,
+    symbols: Sequence[str],
+    control: Sequence[str],
 ) -> bytes:
     model = io.BytesIO()
     spm.SentencePieceTrainer.train(

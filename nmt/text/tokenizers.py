@@ -9,7 +9,8 @@ from nmt.text.tokenizer import Tokenizer
 
 
 def tokenizer_file(directory: Path) -> Path:
-    """Return the tokenizer file of a run or of prepared data: `tokenizer.zip` or a SentencePiece model."""
+    """Return the tokenizer file of a run or of prepared data: `tokenizer.zip` or a SentencePiece
+    model."""
     separate = directory / SeparateTokenizer.FILE
     return separate if separate.is_file() else directory / Tokenizer.FILE
 

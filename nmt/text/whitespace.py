@@ -6,7 +6,8 @@ import unicodedata
 
 
 def _is_inline(character: str) -> bool:
-    """Return whether whitespace may occur within a line: a tab or a space separator, but no line separator."""
+    """Return whether whitespace may occur within a line: a tab or a space separator, but no line
+    separator."""
     return character == "\t" or unicodedata.category(character) == "Zs"
 
 
@@ -16,14 +17,18 @@ def inline(text: str) -> str:
 
 
 def surrounding_whitespace(line: str) -> tuple[str, str]:
-    """Return the whitespace before and after the text of a line; for a blank line, all of it is before."""
+    """Return the whitespace before and after the text of a line; for a blank line, all of it is
+    before."""
     text = line.lstrip()
     before, after = line[: len(line) - len(text)], text[len(text.rstrip()) :]
     return "".join(filter(_is_inline, before)), "".join(filter(_is_inline, after))
 
 
 def separator(text: str, end: int, start: int) -> str:
-    """Return the whitespace between the segment of a line that ends at `end` and the one that starts at `start`."""
+    """Return the whitespace between the segment of a line that ends at `end` and the one that
+    starts at `start`."""
     between = text[end:start]
-    is_required = any(map(str.isspace, between)) or text[end - 1] in "。！？"  # no space follows these in the source
+    is_required = (
+        any(map(str.isspace, between)) or text[end - 1] in "。！？"
+    )  # no space follows these in the source
     return "".join(filter(_is_inline, between)) or " " * is_required

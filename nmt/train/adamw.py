@@ -1,4 +1,5 @@
-"""AdamW, without `torch.optim`, whose optimizers import PyTorch's compiler: a second before the first update."""
+"""AdamW, without `torch.optim`, whose optimizers import PyTorch's compiler: a second before the
+first update."""
 
 from __future__ import annotations
 
@@ -11,17 +12,24 @@ from torch import Tensor
 
 
 class AdamW:
-    """Adam (Kingma and Ba 2015, algorithm 1) with decoupled weight decay (Loshchilov and Hutter 2019, algorithm 2).
+    """Adam (Kingma and Ba 2015, algorithm 1) with decoupled weight decay (Loshchilov and Hutter
+    2019, algorithm 2).
 
-    Provides what `GradScaler` expects of an optimizer. As in PyTorch's fused optimizers, a non-zero attribute
-    `found_inf` makes `step` change nothing, without a synchronization with the GPU.
+    Provides what `GradScaler` expects of an optimizer. As in PyTorch's fused optimizers, a non-zero
+    attribute `found_inf` makes `step` change nothing, without a synchronization with the GPU.
     """
 
     _step_supports_amp_scaling = True
     found_inf: Tensor | None = None
 
     def __init__(
-        self, parameters: Iterable[Tensor], *, beta1: float, beta2: float, eps: float, weight_decay: float
+        self,
+        parameters: Iterable[Tensor],
+        *,
+        beta1: float,
+        beta2: float,
+        eps: float,
+        weight_decay: float,
     ) -> None:
         """Create the optimizer with learning rate 0."""
         self.param_groups: list[dict[str, Any]] = [{"params": list(parameters), "lr": 0.0}]
@@ -39,15 +47,30 @@ class AdamW:
             state = self.state[parameter]
             if not state:
                 state["step"] = torch.zeros((), device=parameter.device)
-                state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(parameter), torch.zeros_like(parameter)
+                state["exp_avg"], state["exp_avg_sq"] = (
+                    torch.zeros_like(parameter),
+                    torch.zeros_like(parameter),
+                )
         steps, means, squares = (
-            [self.state[parameter][key] for parameter in parameters] for key in ("step", "exp_avg", "exp_avg_sq")
+            [self.state[parameter][key] for parameter in parameters]
+            for key in ("step", "exp_avg", "exp_avg_sq")
         )
         torch._foreach_add_(steps, 1)
         torch._fused_adamw_(
-            parameters, [parameter.grad for parameter in parameters], means, squares, [], steps,
-            lr=group["lr"], beta1=self.beta1, beta2=self.beta2, eps=self.eps, weight_decay=self.weight_decay,
-            amsgrad=False, maximize=False, found_inf=self.found_inf,
-        )  # fmt: skip
+            parameters,
+            [parameter.grad for parameter in parameters],
+            means,
+            squares,
+            [],
+            steps,
+            lr=group["lr"],
+            beta1=self.beta1,
+            beta2=self.beta2,
+            eps=self.eps,
+            weight_decay=self.weight_decay,
+            amsgrad=False,
+            maximize=False,
+            found_inf=self.found_inf,
+        )
         if self.found_inf is not None:
             torch._foreach_sub_(steps, [self.found_inf] * len(steps))

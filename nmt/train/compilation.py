@@ -30,29 +30,43 @@ def check_compile(config: Config) -> None:
         return
     hint = "set train.compile=[loss]"
     if config.model.arch == "rnn":
-        raise ConfigError("train.compile=[model] does not support model.arch=rnn, whose lengths are data", hint)
+        raise ConfigError(
+            "train.compile=[model] does not support model.arch=rnn, whose lengths are data", hint
+        )
     if config.model.position_encoding.startswith("floater"):
-        raise ConfigError("train.compile=[model] does not support model.position_encoding=floater", hint)
+        raise ConfigError(
+            "train.compile=[model] does not support model.position_encoding=floater", hint
+        )
 
 
 def require_compiler(config: Config, device: torch.device) -> None:
-    """Raise a UsageError if `train.compile` is set and cannot work with this device or installation."""
+    """Raise a UsageError if `train.compile` is set and cannot work with this device or
+    installation."""
     if not config.train.compile:
         return
     if device.type == "cuda":
         is_available, name = find_spec("triton") is not None, "Triton"
         if is_available and torch.cuda.get_device_capability(device) < (7, 0):
-            raise UsageError("train.compile needs a GPU of compute capability 7.0 or higher", "set train.compile=[]")
+            raise UsageError(
+                "train.compile needs a GPU of compute capability 7.0 or higher",
+                "set train.compile=[]",
+            )
     else:
         compilers = ("g++", "clang++", "cl")
-        is_available, name = "CXX" in os.environ or any(map(shutil.which, compilers)), "a C++ compiler"
+        is_available, name = (
+            "CXX" in os.environ or any(map(shutil.which, compilers)),
+            "a C++ compiler",
+        )
     if not is_available:
         raise UsageError(f"train.compile needs {name}", "install it, or set train.compile=[]")
     if device.type == "cpu" and " " in torch.__file__:  # PyTorch does not quote it for the linker
         hint = "install nmt in another directory, or set train.compile=[]"
-        raise UsageError(f"train.compile: the path of PyTorch contains a space: {torch.__file__}", hint)
+        raise UsageError(
+            f"train.compile: the path of PyTorch contains a space: {torch.__file__}", hint
+        )
 
 
 def compile_model(model: Seq2Seq) -> None:
-    """Compile the training forward pass in place. Sizes are symbolic, so that a few graphs cover all batches."""
+    """Compile the training forward pass in place. Sizes are symbolic, so that a few graphs cover
+    all batches."""
     model.compile(dynamic=True, backend=BACKEND)

@@ -1,7 +1,8 @@
 """Data-parallel training with torchrun, or in a single process.
 
-NCCL sums tensors between GPUs, gloo between CPUs. Rank 0 decides when to validate and when training ends; a stop signal
-on any rank stops all. Decisions are exchanged over gloo, so that the ranks never disagree.
+NCCL sums tensors between GPUs, gloo between CPUs. Rank 0 decides when to validate and when training
+ends; a stop signal on any rank stops all. Decisions are exchanged over gloo, so that the ranks
+never disagree.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from nmt.core.errors import NMTError, TrainingError, UsageError
 
 T = TypeVar("T")
 TIMEOUTS = {"gloo": timedelta(days=1), "nccl": timedelta(minutes=30)}
-"""Maximum wait for another rank. With gloo, it may be validating, and its exit is detected immediately. NCCL only sums
-gradients, and may not detect an exit."""
+"""Maximum wait for another rank. With gloo, it may be validating, and its exit is detected
+immediately. NCCL only sums gradients, and may not detect an exit."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,8 @@ class RankGroup:
 
     @contextmanager
     def on_main(self, context: AbstractContextManager[object]) -> Iterator[None]:
-        """Enter a context on rank 0. If that raises an NMTError, the other ranks exit without a message."""
+        """Enter a context on rank 0. If that raises an NMTError, the other ranks exit without a
+        message."""
         error = None
         with ExitStack() as stack:
             try:
@@ -85,7 +87,11 @@ def process_group(device: torch.device) -> Iterator[RankGroup]:
     backend, device_id = ("nccl", device) if device.type == "cuda" else ("gloo", None)
     try:
         dist.init_process_group(backend, timeout=TIMEOUTS[backend], device_id=device_id)
-        yield RankGroup(dist.get_rank(), int(world_size), dist.new_group(backend="gloo", timeout=TIMEOUTS["gloo"]))
+        yield RankGroup(
+            dist.get_rank(),
+            int(world_size),
+            dist.new_group(backend="gloo", timeout=TIMEOUTS["gloo"]),
+        )
         is_complete = True
     except ValueError as error:
         if dist.is_initialized():
@@ -98,18 +104,24 @@ def process_group(device: torch.device) -> Iterator[RankGroup]:
         if not _is_connection_error(error):
             raise
         reason = (str(error).strip() or type(error).__name__).splitlines()[-1]
-        reason = re.sub(r"^\[.*?\] ", "", reason).split(". ")[0]  # without gloo's place in its source, and its advice
+        reason = re.sub(r"^\[.*?\] ", "", reason).split(". ")[
+            0
+        ]  # without gloo's place in its source, and its advice
         raise TrainingError(
             f"another process of this training run has exited, or cannot be reached: {reason}",
             "see its error message; continue with --resume",
         ) from None
     finally:
-        # NCCL would wait here for the other ranks, which do not come after an error; the end of the process suffices.
+        # NCCL would wait here for the other ranks, which do not come after an error; the end of the
+        # process suffices.
         if dist.is_initialized() and (is_complete or backend == "gloo"):
             dist.destroy_process_group()
 
 
 def _is_connection_error(error: RuntimeError) -> bool:
-    """Return whether the connection to another rank is lost, for which PyTorch has no exception class."""
+    """Return whether the connection to another rank is lost, for which PyTorch has no exception
+    class."""
     message = str(error).lower()
-    return isinstance(error, dist.DistError) or any(word in message for word in ("connection", "peer", "gloo", "nccl"))
+    return isinstance(error, dist.DistError) or any(
+        word in message for word in ("connection", "peer", "gloo", "nccl")
+    )

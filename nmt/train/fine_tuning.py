@@ -1,4 +1,5 @@
-"""Fine-tuning: what a run keeps of the model that it starts from, and the comparison of both after training."""
+"""Fine-tuning: what a run keeps of the model that it starts from, and the comparison of both after
+training."""
 
 from __future__ import annotations
 
@@ -17,7 +18,13 @@ from nmt.data.prepare import PreparedData
 from nmt.data.sources import get_corpus
 from nmt.evaluate.comparison import MetricResult, System, format_p, significance
 from nmt.evaluate.evaluation import translate_test_set
-from nmt.evaluate.test_sets import TestSet, corpus_test_set, default_test_set, named_test_set, sample
+from nmt.evaluate.test_sets import (
+    TestSet,
+    corpus_test_set,
+    default_test_set,
+    named_test_set,
+    sample,
+)
 from nmt.models import discovery
 from nmt.runs import checkpoint, run_info
 from nmt.runs.model_files import ModelFiles
@@ -25,34 +32,43 @@ from nmt.translation.translator import Translator
 
 METRICS = ("bleu", "chrf")
 MAX_LINES, MAX_LINES_WITH_TIME_LIMIT = 10_000, 1_000
-"""Maximum number of sentences of each test set. The first limits the memory of the significance tests."""
+"""Maximum number of sentences of each test set. The first limits the memory of the significance
+tests."""
 RESAMPLES = 1000
 """Bootstrap resamples of the significance tests."""
 LIMITS = ("max_source_length", "max_sentences_per_line")
 
 
 def inherit(prepared: PreparedData, run: Path, start: Path) -> PreparedData:
-    """Add the record of the start model, and its limits for the length of a line, to the metadata of a run's data.
+    """Add the record of the start model, and its limits for the length of a line, to the metadata
+    of a run's data.
 
-    A line that the start model translates as a unit must not be split because the new data has short lines only. A
-    resumed run keeps the values in its own `data.json`, because the start model may have been deleted.
+    A line that the start model translates as a unit must not be split because the new data has
+    short lines only. A resumed run keeps the values in its own `data.json`, because the start model
+    may have been deleted.
     """
     saved, names = read_record(run / "data.json"), (*LIMITS, "derived_from")
     if saved.keys() >= {*names} and checkpoint.checkpoints(run):
         inherited = {name: saved[name] for name in names}
     else:  # a new run, or one without a checkpoint, which starts again
         model = discovery.find_model(start)
-        limits = dict(zip(LIMITS, (model.max_source_length, model.max_sentences_per_line), strict=True))
+        limits = dict(
+            zip(LIMITS, (model.max_source_length, model.max_sentences_per_line), strict=True)
+        )
         inherited = {name: max(prepared.meta[name], limit) for name, limit in limits.items()}
         inherited["derived_from"] = [run_info.parent_record(model)]
     return replace(prepared, meta=prepared.meta | inherited)
 
 
-def compare_with_start(config: Config, run: Path, prepared: PreparedData, device: str, *, has_time_limit: bool) -> None:
-    """Compare the start model with the best checkpoint on the test set of the new data and on general test sets.
+def compare_with_start(
+    config: Config, run: Path, prepared: PreparedData, device: str, *, has_time_limit: bool
+) -> None:
+    """Compare the start model with the best checkpoint on the test set of the new data and on
+    general test sets.
 
-    Logs a table and writes `comparison.json`. Does nothing if that file belongs to this checkpoint and these test sets.
-    A test set that cannot be loaded is logged and left out: the training run is complete.
+    Logs a table and writes `comparison.json`. Does nothing if that file belongs to this checkpoint
+    and these test sets. A test set that cannot be loaded is logged and left out: the training run
+    is complete.
 
     Args:
         config: config of the run.
@@ -70,7 +86,9 @@ def compare_with_start(config: Config, run: Path, prepared: PreparedData, device
         return
     weights = run_info.weights_checksum(best)  # a longer run replaces average-N
     saved = read_record(path)
-    if saved.get("weights") == weights and {*config.data.general_test} <= {*saved.get("general_test", [])}:
+    if saved.get("weights") == weights and {*config.data.general_test} <= {
+        *saved.get("general_test", [])
+    }:
         return
     start = discovery.find_model(Path(config.train.init_from))
     parents = run_info.collect(run)["derived_from"]  # several of an average
@@ -84,7 +102,10 @@ def compare_with_start(config: Config, run: Path, prepared: PreparedData, device
     tests = [sample(test, max_lines) for test in tests]
     is_start = best.name == "step-000000"
     if is_start:
-        log(f"no validation is better than that of the start model: the best checkpoint, {best}, is the start model")
+        log(
+            f"no validation is better than that of the start model: the best checkpoint, {best}, is"
+            " the start model"
+        )
     before = _translate(start.checkpoint, tests, config.search, device)
     after = before if is_start else _translate(best, tests, config.search, device)
     results = [
@@ -100,12 +121,16 @@ def compare_with_start(config: Config, run: Path, prepared: PreparedData, device
         "weights": weights,
         "search": config.search,
         # If one could not be loaded, resuming the run compares again.
-        "general_test": config.data.general_test if len(tests) > len(config.data.general_test) else [],
+        "general_test": (
+            config.data.general_test if len(tests) > len(config.data.general_test) else []
+        ),
         "tests": [
             {
                 "test": test.name,
                 "lines": len(test.sources),
-                "metrics": [asdict(metric) | {"p": metric.p, "better": metric.better} for metric in metrics],
+                "metrics": [
+                    asdict(metric) | {"p": metric.p, "better": metric.better} for metric in metrics
+                ],
             }
             for test, metrics in zip(tests, results, strict=True)
         ],
@@ -118,7 +143,10 @@ def _load_test_sets(config: Config, prepared: PreparedData, start: ModelFiles) -
     domain = _domain_test_set(config, prepared)
     general = list(_general_test_sets(config, start, domain))
     if not general:
-        log("no comparison on other text: name test sets with --set data.general_test=wmt14, for example")
+        log(
+            "no comparison on other text: name test sets with --set data.general_test=wmt14, for"
+            " example"
+        )
     return [domain, *general]
 
 
@@ -133,7 +161,8 @@ def _domain_test_set(config: Config, prepared: PreparedData) -> TestSet:
 
 
 def _general_test_sets(config: Config, start: ModelFiles, domain: TestSet) -> Iterator[TestSet]:
-    """Yield `data.general_test`, by default the test split of the start model's data, else of the replay data."""
+    """Yield `data.general_test`, by default the test split of the start model's data, else of the
+    replay data."""
     data = config.data
     for name in data.general_test:
         try:
@@ -163,14 +192,21 @@ def _translate(path: Path, tests: list[TestSet], search: str, device: str) -> li
 
 
 def _rows(tests: list[TestSet], results: list[list[MetricResult]]) -> list[list[str]]:
-    rows: list[list[Any]] = [["test set", "sentences", "metric", "start", "tuned", "difference", "p", "better"]]
+    rows: list[list[Any]] = [
+        ["test set", "sentences", "metric", "start", "tuned", "difference", "p", "better"]
+    ]
     for test, metrics in zip(tests, results, strict=True):
         rows += [
             [
-                test.name, f"{len(test.sources):,}", metric.name, f"{metric.first_score:.1f}",
-                f"{metric.second_score:.1f}", f"{metric.second_score - metric.first_score:+.1f}", format_p(metric.p),
+                test.name,
+                f"{len(test.sources):,}",
+                metric.name,
+                f"{metric.first_score:.1f}",
+                f"{metric.second_score:.1f}",
+                f"{metric.second_score - metric.first_score:+.1f}",
+                format_p(metric.p),
                 ("start", "tuned", "not significant")[metric.better],  # -1: not significant
             ]
             for metric in metrics
-        ]  # fmt: skip
+        ]
     return rows

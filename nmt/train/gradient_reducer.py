@@ -1,8 +1,9 @@
 """All-reduce of gradients in buckets.
 
-Every rank sums the same buckets in the same order: after the backward pass, or with `train.overlap_all_reduce` each as
-soon as the backward pass of the last microbatch has computed it and all earlier ones. A bucket is sent once per update:
-after an out-of-memory error, the update is repeated, and the sums that are already under way are kept.
+Every rank sums the same buckets in the same order: after the backward pass, or with
+`train.overlap_all_reduce` each as soon as the backward pass of the last microbatch has computed it
+and all earlier ones. A bucket is sent once per update: after an out-of-memory error, the update is
+repeated, and the sums that are already under way are kept.
 """
 
 from __future__ import annotations
@@ -23,9 +24,14 @@ class GradientReducer:
     """Sums the gradients of the ranks."""
 
     def __init__(
-        self, parameters: Sequence[Tensor], *, overlap: bool = False, dtype: torch.dtype = torch.float32
+        self,
+        parameters: Sequence[Tensor],
+        *,
+        overlap: bool = False,
+        dtype: torch.dtype = torch.float32,
     ) -> None:
-        """Divide the parameters into buckets, in about the order in which the backward pass finishes them.
+        """Divide the parameters into buckets, in about the order in which the backward pass
+        finishes them.
 
         Args:
             parameters: those of the model, in the same order on every rank.
@@ -35,14 +41,16 @@ class GradientReducer:
         self.buckets, self.overlap, self.dtype = _divide(parameters[::-1]), overlap, dtype
         self._sent: list[tuple[Tensor, dist.Work]] = []
         self._num_missing: list[int] | None = None
-        """Number of gradients that each bucket waits for; None outside of `sending` and without overlap."""
+        """Number of gradients that each bucket waits for; None outside of `sending` and without
+        overlap."""
         for index, bucket in enumerate(self.buckets):
             for parameter in bucket:
                 parameter.register_post_accumulate_grad_hook(partial(self._on_gradient, index))
 
     @contextmanager
     def sending(self) -> Iterator[None]:
-        """With overlap, send buckets as soon as they are complete: for the backward pass of the last microbatch."""
+        """With overlap, send buckets as soon as they are complete: for the backward pass of the
+        last microbatch."""
         self._num_missing = [len(bucket) for bucket in self.buckets] if self.overlap else None
         try:
             yield
@@ -50,7 +58,8 @@ class GradientReducer:
             self._num_missing = None
 
     def finish(self, loss: Tensor) -> None:
-        """Send the remaining buckets, and replace all gradients and `loss` by their sums over the ranks."""
+        """Send the remaining buckets, and replace all gradients and `loss` by their sums over the
+        ranks."""
         for bucket in self.buckets[len(self._sent) :]:
             self._send(bucket)
         work = dist.all_reduce(loss, async_op=True)
@@ -58,7 +67,9 @@ class GradientReducer:
             bucket_work.wait()
             sums = flat.split([parameter.numel() for parameter in bucket])
             gradients = [gradient(parameter) for parameter in bucket]
-            torch._foreach_copy_(gradients, [s.view_as(g) for s, g in zip(sums, gradients, strict=True)])
+            torch._foreach_copy_(
+                gradients, [s.view_as(g) for s, g in zip(sums, gradients, strict=True)]
+            )
         work.wait()
         self._sent.clear()
 

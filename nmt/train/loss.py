@@ -1,4 +1,5 @@
-"""Label-smoothed cross-entropy that computes the logits in chunks; `nmt.train.step.batch_loss` adds distillation.
+"""Label-smoothed cross-entropy that computes the logits in chunks; `nmt.train.step.batch_loss` adds
+distillation.
 
 Shape suffixes: N target positions without padding, D model dimension, V vocabulary.
 """
@@ -13,10 +14,11 @@ import torch
 from torch import Tensor
 
 CHUNK, GPU_CHUNK = 1024, 4096
-"""Number of positions per chunk, whose logits are computed together. With V = 32k, they take 64 MiB in bf16 on a CPU,
-and 256 MiB on a GPU, which needs larger matrices to be busy."""
+"""Number of positions per chunk, whose logits are computed together. With V = 32k, they take 64 MiB
+in bf16 on a CPU, and 256 MiB on a GPU, which needs larger matrices to be busy."""
 BLOCK_NUMEL = 2**19
-"""Number of logits whose softmax is computed together on a CPU: 2 MiB in float32, which fits in the cache."""
+"""Number of logits whose softmax is computed together on a CPU: 2 MiB in float32, which fits in the
+cache."""
 
 
 def chunk_size(device: torch.device) -> int:
@@ -25,8 +27,9 @@ def chunk_size(device: torch.device) -> int:
 
 
 LogitsLoss = Callable[[Tensor, Tensor, Tensor | None, float, bool], tuple[Tensor, Tensor | None]]
-"""Computes the loss of a chunk, without the uniform part, from logits_NV, targets_N1, bias_V, `smoothing` and
-`need_grad`. If `need_grad`, it also returns the gradient of the bias, and replaces the logits by their gradient."""
+"""Computes the loss of a chunk, without the uniform part, from logits_NV, targets_N1, bias_V,
+`smoothing` and `need_grad`. If `need_grad`, it also returns the gradient of the bias, and replaces
+the logits by their gradient."""
 
 
 def logits_loss(
@@ -35,10 +38,16 @@ def logits_loss(
     """Compute a `LogitsLoss` by PyTorch's operators, on a CPU in blocks that fit in the cache."""
     loss = torch.zeros((), dtype=torch.float32, device=logits_NV.device)
     grad_bias_V = torch.zeros_like(bias_V) if need_grad and bias_V is not None else None
-    block = max(16, BLOCK_NUMEL // logits_NV.shape[1]) if logits_NV.device.type == "cpu" else len(logits_NV)
+    block = (
+        max(16, BLOCK_NUMEL // logits_NV.shape[1])
+        if logits_NV.device.type == "cpu"
+        else len(logits_NV)
+    )
     for first in range(0, len(logits_NV), block):
         rows, targets = slice(first, first + block), targets_N1[first : first + block]
-        value_NV = logits_NV[rows].float()  # becomes, in place, the exponentials, probabilities and gradient
+        value_NV = logits_NV[
+            rows
+        ].float()  # becomes, in place, the exponentials, probabilities and gradient
         if bias_V is not None:
             value_NV += bias_V
         loss -= (1 - smoothing) * value_NV.gather(1, targets).sum()
@@ -47,7 +56,9 @@ def logits_loss(
         loss += (max_N1 + sum_N1.log()).sum()
         if not need_grad:
             continue
-        value_NV.div_(sum_N1).scatter_add_(1, targets, value_NV.new_full((), smoothing - 1).expand_as(targets))
+        value_NV.div_(sum_N1).scatter_add_(
+            1, targets, value_NV.new_full((), smoothing - 1).expand_as(targets)
+        )
         if grad_bias_V is not None:
             grad_bias_V += value_NV.sum(0)
         logits_NV[rows] = value_NV
@@ -55,7 +66,8 @@ def logits_loss(
 
 
 def compiled_logits_loss(*arguments: Any) -> tuple[Tensor, Tensor | None]:
-    """Compute a `LogitsLoss` in two compiled passes over the logits, which read and write them in their own dtype."""
+    """Compute a `LogitsLoss` in two compiled passes over the logits, which read and write them in
+    their own dtype."""
     return _compile()(*arguments)
 
 
@@ -69,7 +81,8 @@ def fused_logits_loss(
 ) -> tuple[Tensor, Tensor | None]:
     """Compute a `LogitsLoss`, to be compiled.
 
-    The target is found by comparison and not by indexing, so that the gradient is one elementwise operation.
+    The target is found by comparison and not by indexing, so that the gradient is one elementwise
+    operation.
     """
     value_NV = logits_NV.float() if bias_V is None else logits_NV.float() + bias_V
     log_sum_N1 = value_NV.logsumexp(-1, keepdim=True)
@@ -84,11 +97,13 @@ def fused_logits_loss(
 
 
 class _ChunkedCrossEntropy(torch.autograd.Function):
-    """Output projection and loss. The forward pass computes the gradient of each chunk while its logits exist.
+    """Output projection and loss. The forward pass computes the gradient of each chunk while its
+    logits exist.
 
-    The gradient of the summed loss with respect to the logits z is softmax(z) - q, where q is the smoothed target
-    distribution, so the backward pass needs no stored or recomputed logits. The uniform part of q, ε/V, is the same for
-    all positions and tokens; it is subtracted once from sums and products instead of from every element.
+    The gradient of the summed loss with respect to the logits z is softmax(z) - q, where q is the
+    smoothed target distribution, so the backward pass needs no stored or recomputed logits. The
+    uniform part of q, ε/V, is the same for all positions and tokens; it is subtracted once from
+    sums and products instead of from every element.
     """
 
     @staticmethod
@@ -110,7 +125,10 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         grad_bias = torch.zeros_like(bias_V) if need_grad and bias_V is not None else None
         total = torch.zeros((), dtype=torch.float32, device=hidden_ND.device)
         for start in range(0, len(hidden_ND), chunk):
-            hidden, target_N1 = hidden_ND[start : start + chunk], labels_N[start : start + chunk, None]
+            hidden, target_N1 = (
+                hidden_ND[start : start + chunk],
+                labels_N[start : start + chunk, None],
+            )
             logits_NV = hidden @ weight.t()
             loss, grad_bias_V = logits_loss(logits_NV, target_N1, bias_V, smoothing, need_grad)
             total += loss
@@ -120,7 +138,10 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
                 grad_hidden[start : start + chunk] = logits_NV @ weight
                 grad_weight += logits_NV.t() @ hidden
         if smoothing:
-            hidden_sum, weight_sum = hidden_ND.sum(0, dtype=torch.float32), weight.sum(0, dtype=torch.float32)
+            hidden_sum, weight_sum = (
+                hidden_ND.sum(0, dtype=torch.float32),
+                weight.sum(0, dtype=torch.float32),
+            )
             total -= uniform * (hidden_sum @ weight_sum)
             if bias_V is not None:
                 total -= uniform * len(hidden_ND) * bias_V.sum()
@@ -149,9 +170,10 @@ def cross_entropy(
 ) -> Tensor:
     """Return the label-smoothed cross-entropy in nats, summed over N positions.
 
-    loss = -Σ_n Σ_v q_n(v) log p_n(v), where q_n(v) = (1-ε)[v = label_n] + ε/V (Szegedy et al. 2016, section 7; ε =
-    `smoothing`) and p_n = softmax(hidden_n Wᵀ + b). The caller divides the sum by the number of tokens of the update,
-    so that all tokens have equal weight in all microbatches and ranks.
+    loss = -Σ_n Σ_v q_n(v) log p_n(v), where q_n(v) = (1-ε)[v = label_n] + ε/V (Szegedy et al. 2016,
+    section 7; ε = `smoothing`) and p_n = softmax(hidden_n Wᵀ + b). The caller divides the sum by
+    the number of tokens of the update, so that all tokens have equal weight in all microbatches and
+    ranks.
     """
     need_grad = torch.is_grad_enabled() and (hidden_ND.requires_grad or weight_VD.requires_grad)
     arguments = (hidden_ND, weight_VD, bias_V, labels_N, smoothing, need_grad, logits_loss)

@@ -1,9 +1,11 @@
-"""Muon: momentum whose matrices are orthogonalized, for attention and feed-forward layers; AdamW for the rest.
+"""Muon: momentum whose matrices are orthogonalized, for attention and feed-forward layers; AdamW
+for the rest.
 
-Jordan et al. 2024, "Muon: An optimizer for hidden layers in neural networks". The update of a matrix is scaled to the
-typical size of an Adam update (Liu et al. 2025, "Muon is scalable for LLM training", equation 4), so one learning-rate
-schedule serves both. The matrices of attention are orthogonalized head by head, which trains better in the same time.
-`torch.optim.Muon` orthogonalizes one parameter at a time, always in bf16.
+Jordan et al. 2024, "Muon: An optimizer for hidden layers in neural networks". The update of a
+matrix is scaled to the typical size of an Adam update (Liu et al. 2025, "Muon is scalable for LLM
+training", equation 4), so one learning-rate schedule serves both. The matrices of attention are
+orthogonalized head by head, which trains better in the same time. `torch.optim.Muon` orthogonalizes
+one parameter at a time, always in bf16.
 
 Shape suffixes: N matrices, R rows, C columns, R <= C.
 """
@@ -28,7 +30,8 @@ COEFFICIENTS = (
     (1.891301407787398, -1.2679958271945868, 0.37680408948524835),
     (1.875, -1.25, 0.375),
 )
-"""Polynomials ax + bx³ + cx⁵ of the singular values, one per step; the last one is for all further steps.
+"""Polynomials ax + bx³ + cx⁵ of the singular values, one per step; the last one is for all further
+steps.
 
 Amsel et al. 2025, "The Polar Express", algorithm 1, for singular values between 0.001 and 1.
 """
@@ -45,7 +48,8 @@ class Blocks(NamedTuple):
     """Number of rows or columns of a matrix."""
 
     def view(self, tensor: Tensor) -> Tensor:
-        """Return the matrices of the parameter's weight, gradient or momentum, as a view with R <= C."""
+        """Return the matrices of the parameter's weight, gradient or momentum, as a view with R <=
+        C."""
         blocks: Tensor = tensor.unflatten(self.axis, (-1, self.size)).movedim(self.axis, 0)
         return blocks.mT if blocks.shape[1] > blocks.shape[2] else blocks
 
@@ -80,9 +84,16 @@ class Muon(AdamW):
         """
         super().__init__(others, **adam_options)
         self.param_groups.append({"params": list(matrices), "lr": 0.0})
-        self.momentum, self.ns_steps, self.lr_scale, self.dtype = momentum, ns_steps, lr_scale, dtype
+        self.momentum, self.ns_steps, self.lr_scale, self.dtype = (
+            momentum,
+            ns_steps,
+            lr_scale,
+            dtype,
+        )
         self.stacks: dict[torch.Size, list[tuple[int, Blocks]]] = {}
-        for index, (parameter, blocks) in enumerate(matrices.items()):  # to orthogonalize with batched products
+        for index, (parameter, blocks) in enumerate(
+            matrices.items()
+        ):  # to orthogonalize with batched products
             self.stacks.setdefault(blocks.view(parameter).shape[1:], []).append((index, blocks))
 
     @torch.no_grad()
@@ -99,15 +110,19 @@ class Muon(AdamW):
         for stack in self.stacks.values():
             direction_NRC = torch.cat([blocks.view(directions[index]) for index, blocks in stack])
             update_NRC = orthogonalize(direction_NRC, self.ns_steps, self.dtype).float()
-            size = 0.2 * math.sqrt(update_NRC.shape[-1])  # the root mean square becomes that of Adam, about 0.2
+            size = 0.2 * math.sqrt(
+                update_NRC.shape[-1]
+            )  # the root mean square becomes that of Adam, about 0.2
             views = [blocks.view(weights[index]) for index, blocks in stack]
             updates = update_NRC.mul_(lr * size).split([len(view) for view in views])
             torch._foreach_sub_(views, list(updates))
 
     def _directions(self, weights: Sequence[Any]) -> list[Tensor]:
-        """Update the momentum and return the directions of the update, before their orthogonalization.
+        """Update the momentum and return the directions of the update, before their
+        orthogonalization.
 
-        Nesterov momentum: the direction is the average that the next update would have with the same gradient.
+        Nesterov momentum: the direction is the average that the next update would have with the
+        same gradient.
         """
         for weight in weights:
             if "momentum" not in self.state[weight]:
@@ -116,18 +131,21 @@ class Muon(AdamW):
         gradients = [weight.grad for weight in weights]
         if self.found_inf is not None:  # a zero difference leaves the momentum unchanged
             is_skipped = self.found_inf.bool()
-            gradients = [torch.where(is_skipped, m, g) for m, g in zip(momenta, gradients, strict=True)]
+            gradients = [
+                torch.where(is_skipped, m, g) for m, g in zip(momenta, gradients, strict=True)
+            ]
         torch._foreach_lerp_(momenta, gradients, 1 - self.momentum)
         return list(torch._foreach_lerp(gradients, momenta, self.momentum))
 
 
 def orthogonalize(x_NRC: Tensor, steps: int, dtype: torch.dtype) -> Tensor:
-    """Return about the nearest semi-orthogonal matrices, UVᵀ for a singular value decomposition USVᵀ of each matrix.
+    """Return about the nearest semi-orthogonal matrices, UVᵀ for a singular value decomposition
+    USVᵀ of each matrix.
 
     The products, and the result, have the given dtype.
 
-    Singular values above 0.001 of the Frobenius norm become 0.42 to 1.56 after four steps, 0.85 to 1.12 after five and
-    0.99 to 1.01 after six.
+    Singular values above 0.001 of the Frobenius norm become 0.42 to 1.56 after four steps, 0.85 to
+    1.12 after five and 0.99 to 1.01 after six.
     """
     # Divide by the largest element first: the squares of tiny elements would be zero.
     max_N11 = x_NRC.abs().amax(dim=(1, 2), keepdim=True).clamp(min=torch.finfo(x_NRC.dtype).tiny)

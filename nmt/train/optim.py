@@ -1,7 +1,8 @@
-"""Optimizers and learning-rate schedules. A schedule maps the update number, starting from 1, to a learning rate.
+"""Optimizers and learning-rate schedules. A schedule maps the update number, starting from 1, to a
+learning rate.
 
-`total` is train.steps, or fewer under a time limit. Schedules that decay to zero reach it one update after `total`,
-because an update with a learning rate of zero would be wasted.
+`total` is train.steps, or fewer under a time limit. Schedules that decay to zero reach it one
+update after `total`, because an update with a learning rate of zero would be wasted.
 """
 
 from __future__ import annotations
@@ -28,14 +29,17 @@ OptimizerFactory = Callable[[Seq2Seq, TrainConfig], AdamW]
 
 
 def noam(step: int, total: int, dim: int, *, warmup: int = 4000, factor: float = 1.0) -> float:
-    """Linear warmup, then inverse square-root decay: factor · D^-0.5 · min(step^-0.5, step · warmup^-1.5).
+    """Linear warmup, then inverse square-root decay: factor · D^-0.5 · min(step^-0.5, step ·
+    warmup^-1.5).
 
     Vaswani et al. 2017, equation 3; D is the model dimension.
     """
     return float(factor * dim**-0.5 * min(step**-0.5, step * warmup**-1.5))
 
 
-def inverse_sqrt(step: int, total: int, dim: int, *, peak: float = 1e-3, warmup: int = 400) -> float:
+def inverse_sqrt(
+    step: int, total: int, dim: int, *, peak: float = 1e-3, warmup: int = 400
+) -> float:
     """Linear warmup to `peak`, then peak · (warmup / step)^0.5: noam with an explicit maximum."""
     return float(peak * min(step / warmup, (warmup / step) ** 0.5))
 
@@ -46,7 +50,8 @@ def linear(step: int, total: int, dim: int, *, peak: float = 1e-3, warmup: int =
 
 
 def cosine(step: int, total: int, dim: int, *, peak: float = 1e-3, warmup: int = 400) -> float:
-    """Linear warmup to `peak`, then cosine decay (Loshchilov and Hutter 2017) to zero by the end of training."""
+    """Linear warmup to `peak`, then cosine decay (Loshchilov and Hutter 2017) to zero by the end of
+    training."""
     fraction = max(0.0, (step - warmup) / max(1, total - warmup + 1))
     return float(peak * min(step / warmup, (1 + math.cos(math.pi * min(1.0, fraction))) / 2))
 
@@ -56,17 +61,28 @@ def constant(step: int, total: int, dim: int, *, peak: float = 1e-3, warmup: int
     return float(peak * min(1.0, step / warmup))
 
 
-def wsd(step: int, total: int, dim: int, *, peak: float = 1e-3, warmup: int = 400, decay: float = 0.2) -> float:
-    """Warmup-stable-decay: linear warmup to `peak`, constant, then linear decay to zero by the end of training.
+def wsd(
+    step: int, total: int, dim: int, *, peak: float = 1e-3, warmup: int = 400, decay: float = 0.2
+) -> float:
+    """Warmup-stable-decay: linear warmup to `peak`, constant, then linear decay to zero by the end
+    of training.
 
-    The decay takes the last fraction `decay` of the updates. Hu et al. 2024 (MiniCPM), section 4.2, with linear decay.
+    The decay takes the last fraction `decay` of the updates. Hu et al. 2024 (MiniCPM), section 4.2,
+    with linear decay.
     """
-    return float(peak * max(0.0, min(1.0, step / warmup, (total - step + 1) / max(1.0, decay * total))))
+    return float(
+        peak * max(0.0, min(1.0, step / warmup, (total - step + 1) / max(1.0, decay * total)))
+    )
 
 
 SCHEDULES: dict[str, Schedule] = {
-    "noam": noam, "inverse_sqrt": inverse_sqrt, "linear": linear, "cosine": cosine, "constant": constant, "wsd": wsd,
-}  # fmt: skip
+    "noam": noam,
+    "inverse_sqrt": inverse_sqrt,
+    "linear": linear,
+    "cosine": cosine,
+    "constant": constant,
+    "wsd": wsd,
+}
 
 
 def parse_schedule(spec: str) -> Schedule:
@@ -93,18 +109,28 @@ def adamw(model: Seq2Seq, config: TrainConfig) -> AdamW:
 
 
 def muon(
-    model: Seq2Seq, config: TrainConfig, *, momentum: float = 0.95, ns_steps: int = 4, lr_scale: float = 1.0
+    model: Seq2Seq,
+    config: TrainConfig,
+    *,
+    momentum: float = 0.95,
+    ns_steps: int = 4,
+    lr_scale: float = 1.0,
 ) -> AdamW:
-    """Build Muon for the matrices of attention and feed-forward layers, and AdamW for the other parameters.
+    """Build Muon for the matrices of attention and feed-forward layers, and AdamW for the other
+    parameters.
 
-    `ns_steps` is the number of steps of the orthogonalization, and `lr_scale` the learning rate of the matrices as a
-    multiple of that of the schedule. Products have the dtype of the activations.
+    `ns_steps` is the number of steps of the orthogonalization, and `lr_scale` the learning rate of
+    the matrices as a multiple of that of the schedule. Products have the dtype of the activations.
     """
     assert isinstance(model, Transformer)  # `parse_optimizer` checks it
     matrices: dict[Tensor, Blocks] = {}
     for module in (*model.encoder.modules(), *model.decoder.modules()):
         if isinstance(module, Attention):
-            inputs = [layer for layer in module.children() if isinstance(layer, Linear) and layer is not module.out]
+            inputs = [
+                layer
+                for layer in module.children()
+                if isinstance(layer, Linear) and layer is not module.out
+            ]
             matrices |= {layer.weight: Blocks(0, module.head_dim) for layer in inputs}
             matrices[module.out.weight] = Blocks(1, module.head_dim)
         elif isinstance(module, FeedForward):
@@ -112,9 +138,14 @@ def muon(
             matrices |= {module.up.weight: Blocks(0, ffn_dim), module.down.weight: Blocks(0, dim)}
     others = [parameter for parameter in model.parameters() if parameter not in matrices]
     return Muon(
-        matrices, others, momentum=momentum, ns_steps=ns_steps, lr_scale=lr_scale,
-        dtype=model.compute_dtype or torch.float32, **_adam_options(config),
-    )  # fmt: skip
+        matrices,
+        others,
+        momentum=momentum,
+        ns_steps=ns_steps,
+        lr_scale=lr_scale,
+        dtype=model.compute_dtype or torch.float32,
+        **_adam_options(config),
+    )
 
 
 OPTIMIZERS: dict[str, Callable[..., AdamW]] = {"adamw": adamw, "muon": muon}
@@ -124,12 +155,15 @@ def parse_optimizer(spec: str, arch: str) -> OptimizerFactory:
     """Resolve the spec string of an optimizer for a model with architecture `arch`.
 
     Raises:
-        ConfigError: the name or an option is unknown, an option is out of range, or the architecture is not supported.
+        ConfigError: the name or an option is unknown, an option is out of range, or the
+            architecture is not supported.
     """
     build = resolve("optimizer", OPTIMIZERS, spec)
     name, options = parse(spec)
     if name == "muon" and arch != "transformer":
-        raise ConfigError(f"train.optimizer {spec} is for attention layers: model.arch is {arch}", "use adamw")
+        raise ConfigError(
+            f"train.optimizer {spec} is for attention layers: model.arch is {arch}", "use adamw"
+        )
     if not 0 <= options.get("momentum", 0) < 1:
         raise ConfigError(f"train.optimizer {spec}: momentum must be at least 0 and below 1")
     if not 1 <= options.get("ns_steps", 1) <= 20:

@@ -23,8 +23,8 @@ LENGTH = 32
 def training_dtype(precision: str, device: torch.device, config: Config) -> torch.dtype:
     """Resolve `auto`, `fp32`, `bf16` or `fp16` to the dtype for training this model on this device.
 
-    On a CPU, `auto` measures fp32 and bf16 and selects the faster one. On a GPU, it selects bf16 if the GPU has bf16
-    units.
+    On a CPU, `auto` measures fp32 and bf16 and selects the faster one. On a GPU, it selects bf16 if
+    the GPU has bf16 units.
 
     Raises:
         UsageError: the precision is unknown, or fp16 is requested on a CPU.
@@ -40,10 +40,11 @@ def training_dtype(precision: str, device: torch.device, config: Config) -> torc
 
 @contextmanager
 def gpu_kernels(device: torch.device) -> Iterator[None]:
-    """Select a GPU, on whose stream events are recorded, and its kernels for training; restore the kernels at the end.
+    """Select a GPU, on whose stream events are recorded, and its kernels for training; restore the
+    kernels at the end.
 
-    In fp32, matrix products use TF32 tensor cores: 10-bit mantissas, with sums in float32, at up to eight times the
-    speed. On another device, nothing changes.
+    In fp32, matrix products use TF32 tensor cores: 10-bit mantissas, with sums in float32, at up to
+    eight times the speed. On another device, nothing changes.
     """
     if device.type != "cuda":
         yield

@@ -1,7 +1,8 @@
-"""Measures the memory, speed and duration of a training run, and the largest batch size that fits in memory.
+"""Measures the memory, speed and duration of a training run, and the largest batch size that fits
+in memory.
 
-`find_batch_size` and `estimate` make real updates on the batches that need the most memory; `estimate` then measures
-the speed of ordinary updates. The resulting weights are discarded.
+`find_batch_size` and `estimate` make real updates on the batches that need the most memory;
+`estimate` then measures the speed of ordinary updates. The resulting weights are discarded.
 """
 
 from __future__ import annotations
@@ -37,11 +38,17 @@ MAX_SECONDS, MAX_UPDATES = 15.0, 100
 
 
 def find_batch_size(
-    config: Config, prepared: PreparedData, device: torch.device, dtype: torch.dtype, group: RankGroup
+    config: Config,
+    prepared: PreparedData,
+    device: torch.device,
+    dtype: torch.dtype,
+    group: RankGroup,
 ) -> Config:
-    """Return the config with a large `train.batch_tokens`, whose worst-case batches fit in memory on every rank.
+    """Return the config with a large `train.batch_tokens`, whose worst-case batches fit in memory
+    on every rank.
 
-    It has a safety margin, unless the largest one fits, and at least `MIN_BATCHES_PER_EPOCH` batches per epoch.
+    It has a safety margin, unless the largest one fits, and at least `MIN_BATCHES_PER_EPOCH`
+    batches per epoch.
 
     Raises:
         TrainingError: a batch of `train.max_length` tokens does not fit.
@@ -54,20 +61,30 @@ def find_batch_size(
         try:
             with runtime.out_of_memory_as(MemoryError()):  # the model itself does not fit
                 _train_worst_case(Trainer(candidate, Path(), prepared, device, dtype))
-        except (MemoryError, TrainingError):  # a TrainingError: there is no memory for the optimizer
+        except (
+            MemoryError,
+            TrainingError,
+        ):  # a TrainingError: there is no memory for the optimizer
             return False
         finally:
             _free_memory(device)
         return True
 
     smallest = config.train.max_length
-    loader = Loader(prepared.store("train"), prepared.tokenizer(), config.train, config.seed, mix=prepared.mix(config))
+    loader = Loader(
+        prepared.store("train"),
+        prepared.tokenizer(),
+        config.train,
+        config.seed,
+        mix=prepared.mix(config),
+    )
     epoch_tokens = int(loader.lengths_N2(0).max(axis=1).sum())
     largest = max(smallest, epoch_tokens // MIN_BATCHES_PER_EPOCH)
     batch_tokens = min(group.all_gather(_search_batch_size(fits, smallest, largest)))
     if not batch_tokens:
         raise TrainingError(
-            f"a batch of {smallest} tokens does not fit in memory", "reduce model.dim or the layer counts"
+            f"a batch of {smallest} tokens does not fit in memory",
+            "reduce model.dim or the layer counts",
         )
     log(f"batch size: {batch_tokens:,} tokens, the largest useful size that fits in memory")
     return replace(config, train=replace(config.train, batch_tokens=batch_tokens))
@@ -92,14 +109,19 @@ def _search_batch_size(fits: Callable[[int], bool], smallest: int, largest: int)
 
 
 def _train_worst_case(trainer: Trainer) -> None:
-    """Make updates with the largest batches, the last ones with the optimizer's state and accumulated gradients."""
+    """Make updates with the largest batches, the last ones with the optimizer's state and
+    accumulated gradients."""
     trainer.model.train()
     for batch in 2 * trainer.loader.worst_case_batches():
         microbatches = [batch.to(trainer.device)] * min(2, trainer.config.train.grad_accumulation)
         train_step(
-            trainer.model, microbatches, trainer.optimizer, trainer.config.train,
-            scaler=trainer.scaler, teacher=trainer.teacher,
-        ).read()  # fmt: skip
+            trainer.model,
+            microbatches,
+            trainer.optimizer,
+            trainer.config.train,
+            scaler=trainer.scaler,
+            teacher=trainer.teacher,
+        ).read()
 
 
 def _free_memory(device: torch.device) -> None:
@@ -125,7 +147,8 @@ class Estimate:
     tokens_per_second: float
     seconds_per_update: float
     memory: int | None
-    """Peak memory in bytes, of the GPU or of this process; None if the system does not report it."""
+    """Peak memory in bytes, of the GPU or of this process; None if the system does not report
+    it."""
     disk: int
     """Maximum size of all checkpoints on disk in bytes."""
 
@@ -142,7 +165,8 @@ def estimate(trainer: Trainer) -> Estimate:
     except MemoryError:
         raise TrainingError(
             f"batches of {config.batch_tokens} tokens do not fit in memory",
-            "training would split them; reduce train.batch_tokens and increase train.grad_accumulation",
+            "training would split them; reduce train.batch_tokens and increase"
+            " train.grad_accumulation",
         ) from None
     loader = trainer.loader
     lengths_N, batches = loader.lengths_N2(0)[:, 1] + 1, loader.batch_indices(0)
@@ -152,13 +176,21 @@ def estimate(trainer: Trainer) -> Estimate:
     num_parameters = count_parameters(trainer.model)
     num_checkpoints = config.keep_last + config.keep_best + (1 if config.average_last else 0)
     num_saved = num_parameters * (2 if config.ema else 1)  # with EMA also the non-averaged weights
-    num_saved += sum(tensor.numel() for state in trainer.optimizer.state.values() for tensor in state.values())
+    num_saved += sum(
+        tensor.numel() for state in trainer.optimizer.state.values() for tensor in state.values()
+    )
     return Estimate(
-        num_parameters, describe(loader.corpora), epoch_tokens,
+        num_parameters,
+        describe(loader.corpora),
+        epoch_tokens,
         -(-len(batches) // config.grad_accumulation),
-        1 - epoch_tokens / epoch_positions, num_updates, num_tokens / seconds, seconds / num_updates,
-        _peak_memory(device), 4 * num_saved * num_checkpoints,
-    )  # fmt: skip
+        1 - epoch_tokens / epoch_positions,
+        num_updates,
+        num_tokens / seconds,
+        seconds / num_updates,
+        _peak_memory(device),
+        4 * num_saved * num_checkpoints,
+    )
 
 
 def _measure_speed(trainer: Trainer) -> tuple[int, int, float]:
@@ -191,4 +223,6 @@ def _peak_memory(device: torch.device) -> int | None:
         import resource
     except ImportError:  # Windows
         return None
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (
+        1 if sys.platform == "darwin" else 1024
+    )

@@ -36,11 +36,13 @@ class Reproduction:
     """Differences in hardware and versions."""
 
 
-def reproduce(run: Path, new_run: Path, *, device: str = "auto", allow_changed_data: bool = False) -> Reproduction:
+def reproduce(
+    run: Path, new_run: Path, *, device: str = "auto", allow_changed_data: bool = False
+) -> Reproduction:
     """Train the config of a run again, on the same data, in the directory `new_run`.
 
-    A run that a time limit stopped gets the same time again. Its schedule depends on the clock, so the result is
-    similar, not identical. An interrupted reproduction is resumed.
+    A run that a time limit stopped gets the same time again. Its schedule depends on the clock, so
+    the result is similar, not identical. An interrupted reproduction is resumed.
 
     Args:
         run: the run directory.
@@ -62,14 +64,19 @@ def reproduce(run: Path, new_run: Path, *, device: str = "auto", allow_changed_d
     is_average = any("share" in parent for parent in parents)
     if is_average or ((original["imported"] or parents) and not config.train.init_from):
         raise UsageError(
-            f"the first weights of {run} were imported or averaged", "reproduce the runs that it was made from"
+            f"the first weights of {run} were imported or averaged",
+            "reproduce the runs that it was made from",
         )
     resume = _can_resume(new_run, config)
     meta = prepare(config).meta
     if config.train.teacher:
         meta |= {"teacher": run_info.parent_record(find_teacher(config, new_run))}
     if config.train.init_from:
-        meta |= {"derived_from": [run_info.parent_record(discovery.find_model(Path(config.train.init_from)))]}
+        meta |= {
+            "derived_from": [
+                run_info.parent_record(discovery.find_model(Path(config.train.init_from)))
+            ]
+        }
     _check_data(run, meta, allow_changed_data)
     training = original["training"]
     time_limit = None
@@ -78,19 +85,38 @@ def reproduce(run: Path, new_run: Path, *, device: str = "auto", allow_changed_d
         progress = f"{training['updates']:,} of {training['total_updates']:,} updates"
         log(f"{run} was stopped after {progress}; the reproduction gets the same training time")
         if resume and checkpoint.checkpoints(new_run):
-            time_limit = max(1.0, time_limit - 3600 * run_info.collect(new_run)["training"]["hours"])
+            time_limit = max(
+                1.0, time_limit - 3600 * run_info.collect(new_run)["training"]["hours"]
+            )
     precision = runtime.precision_name(training["precision"])
     try:
-        train(config, new_run, resume=resume, device=device, precision=precision, time_limit=time_limit)
+        train(
+            config,
+            new_run,
+            resume=resume,
+            device=device,
+            precision=precision,
+            time_limit=time_limit,
+        )
     except StoppedError:
         log("the reproduction was stopped; run the command again to resume it")
         raise
     new = run_info.collect(new_run)
     old_scores, new_scores = (info["best"]["validation"] for info in (original, new))
-    scores = {name: (old_scores[name], new_scores[name]) for name in old_scores if name in new_scores}
+    scores = {
+        name: (old_scores[name], new_scores[name]) for name in old_scores if name in new_scores
+    }
     latest_checkpoints = [checkpoint.checkpoints(each)[-1] for each in (run, new_run)]
-    old_sum, new_sum = (checkpoint.read_meta(path)["sha256"][checkpoint.WEIGHTS] for path in latest_checkpoints)
-    return Reproduction(run, new_run, scores, old_sum == new_sum, _differences(original["sessions"], new["sessions"]))
+    old_sum, new_sum = (
+        checkpoint.read_meta(path)["sha256"][checkpoint.WEIGHTS] for path in latest_checkpoints
+    )
+    return Reproduction(
+        run,
+        new_run,
+        scores,
+        old_sum == new_sum,
+        _differences(original["sessions"], new["sessions"]),
+    )
 
 
 def _stopped_early(run: Path, config: Config) -> bool:
@@ -114,14 +140,22 @@ def _is_validated(run: Path) -> bool:
 
 
 def _time_limit(run: Path, info: dict[str, Any]) -> float:
-    """Return the time limit that stopped a run, in seconds; after several sessions, its training time."""
-    limits = [session.get("time_limit", True) for session in info["sessions"]]  # older versions do not record a limit
+    """Return the time limit that stopped a run, in seconds; after several sessions, its training
+    time."""
+    limits = [
+        session.get("time_limit", True) for session in info["sessions"]
+    ]  # older versions do not record a limit
     if limits and not any(limits):
         raise UsageError(
-            f"{run} was stopped before its last update", f"finish it first: nmt train --run {run} --resume"
+            f"{run} was stopped before its last update",
+            f"finish it first: nmt train --run {run} --resume",
         )
     hours = info["training"]["hours"]
-    return float(limits[0] if len(limits) == 1 and limits[0] is not True and _is_validated(run) else 3600 * hours)
+    return float(
+        limits[0]
+        if len(limits) == 1 and limits[0] is not True and _is_validated(run)
+        else 3600 * hours
+    )
 
 
 def _check_data(run: Path, meta: dict[str, Any], allow_changed_data: bool) -> None:
@@ -134,14 +168,18 @@ def _check_data(run: Path, meta: dict[str, Any], allow_changed_data: bool) -> No
     changed = sorted({old[0] or new[0] for old, new in both.values() if old[1] != new[1]})
     if not changed:
         return
-    message = f"{' and '.join(changed)} {'has' if len(changed) == 1 else 'have'} changed since {run} was trained"
+    message = (
+        f"{' and '.join(changed)} {'has' if len(changed) == 1 else 'have'} changed since {run} was"
+        " trained"
+    )
     if not allow_changed_data:
         raise TrainingError(message, "restore the data, or continue with --allow-changed-data")
     log(message)
 
 
 def _checksums(meta: dict[str, Any]) -> dict[tuple[str, int], tuple[str, str]]:
-    """Return name and checksum of the corpora, the tokenizer, the teacher and the start models, by kind and index."""
+    """Return name and checksum of the corpora, the tokenizer, the teacher and the start models, by
+    kind and index."""
     recipe = meta["recipe"]
     entries = {
         "train": recipe["train"],
@@ -158,17 +196,23 @@ def _checksums(meta: dict[str, Any]) -> dict[tuple[str, int], tuple[str, str]]:
     }
 
 
-def _differences(old_sessions: list[dict[str, Any]], new_sessions: list[dict[str, Any]]) -> list[str]:
+def _differences(
+    old_sessions: list[dict[str, Any]], new_sessions: list[dict[str, Any]]
+) -> list[str]:
     if not old_sessions or not new_sessions:
         return ["hardware and versions of the original run are not recorded"]
     differences = []
     if len(old_sessions) != len(new_sessions):
         differences = [
-            f"the original run took {counted(len(old_sessions), 'session')}, the new run {len(new_sessions)}"
+            f"the original run took {counted(len(old_sessions), 'session')}, the new run"
+            f" {len(new_sessions)}"
         ]
 
     def values(sessions: list[dict[str, Any]], name: str) -> str:
-        found = ((each["environment"] if name in ENVIRONMENT_FIELDS else each).get(name) for each in sessions)
+        found = (
+            (each["environment"] if name in ENVIRONMENT_FIELDS else each).get(name)
+            for each in sessions
+        )
         return " and ".join(sorted(set(map(str, found))))
 
     for name in (*SESSION_FIELDS, *ENVIRONMENT_FIELDS):

@@ -24,15 +24,19 @@ CHOOSE_RUN = "choose another directory with --run"
 
 @contextmanager
 def lock_run(config: Config, run: Path, resume: bool) -> Iterator[None]:
-    """Create the run directory, or check that its run can be resumed, and lock it against other processes.
+    """Create the run directory, or check that its run can be resumed, and lock it against other
+    processes.
 
     Raises:
-        UsageError: the directory contains a run and `resume` is false, or it contains none and `resume` is true; its
-            run has another config; it cannot be created; or another process trains in it.
+        UsageError: the directory contains a run and `resume` is false, or it contains none and
+            `resume` is true; its run has another config; it cannot be created; or another process
+            trains in it.
     """
     holds_run = (run / "config.yaml").exists() or bool(checkpoint.checkpoints(run))
     if holds_run and not resume:
-        raise UsageError(f"{run} already contains a run", f"continue it with --resume, or {CHOOSE_RUN}")
+        raise UsageError(
+            f"{run} already contains a run", f"continue it with --resume, or {CHOOSE_RUN}"
+        )
     if run.exists() and not run.is_dir():
         raise UsageError(f"{run} is a file, not a directory", CHOOSE_RUN)
     if resume and not holds_run:  # a typo must not start a new run
@@ -40,7 +44,10 @@ def lock_run(config: Config, run: Path, resume: bool) -> Iterator[None]:
     if holds_run:
         _check_config_unchanged(config, run)
     make_directory(run, CHOOSE_RUN)
-    with locked(run / LOCK, UsageError(f"another process is training in {run}", f"wait for it, or {CHOOSE_RUN}")):
+    with locked(
+        run / LOCK,
+        UsageError(f"another process is training in {run}", f"wait for it, or {CHOOSE_RUN}"),
+    ):
         try:
             yield
         finally:
@@ -60,7 +67,9 @@ def check_data_unchanged(run: Path, meta: dict[str, Any]) -> None:
     try:
         saved_meta = read_record(run / "data.json")
         saved, teacher = saved_meta["recipe"], (saved_meta.get("teacher") or {}).get("sha256")
-        is_equal = all(saved.get(name) == current.get(name) for name in ("placeholders", "tokenizer"))
+        is_equal = all(
+            saved.get(name) == current.get(name) for name in ("placeholders", "tokenizer")
+        )
         is_equal = is_equal and _checksums(saved) == _checksums(current)
     except (KeyError, TypeError, AttributeError, IndexError):
         return  # missing because training stopped early, or damaged
@@ -84,8 +93,8 @@ def _checksums(recipe: dict[str, Any]) -> list[str]:
 
 
 def saved_precision(run: Path, device: str) -> str:
-    """Return the precision of a run, the default when it is resumed; `auto` without a checkpoint or on a device type
-    that does not support it.
+    """Return the precision of a run, the default when it is resumed; `auto` without a checkpoint or
+    on a device type that does not support it.
     """
     for path in reversed(checkpoint.checkpoints(run)):
         with suppress(CheckpointError, UsageError):
@@ -98,7 +107,9 @@ def saved_precision(run: Path, device: str) -> str:
 def _check_config_unchanged(config: Config, run: Path) -> None:
     saved = config_io.load(run / "config.yaml")
     fixed = ("data", "tokenizer", "model", "seed", "lowercase_all_caps")
-    saved = replace(saved, data=replace(saved.data, general_test=config.data.general_test))  # does not affect training
+    saved = replace(
+        saved, data=replace(saved.data, general_test=config.data.general_test)
+    )  # does not affect training
     changed = [name for name in fixed if getattr(saved, name) != getattr(config, name)]
     # The metric's values, or positions in an epoch, are not comparable.
     for name in ("best_metric", "valid_search", "valid_pairs", "replay_share", "init_from"):
@@ -108,7 +119,8 @@ def _check_config_unchanged(config: Config, run: Path) -> None:
         changed.append("train.optimizer")
     if changed:
         raise UsageError(
-            f"{run} was trained with another '{changed[0]}'", f"resume with its own config, or {CHOOSE_RUN}"
+            f"{run} was trained with another '{changed[0]}'",
+            f"resume with its own config, or {CHOOSE_RUN}",
         )
 
 
@@ -122,7 +134,11 @@ class MetricsLogger:
             UsageError: TensorBoard is requested but not installed.
         """
         self.run = run
-        self._writer = tensorboard_writer()(str(run / "tensorboard"), purge_step=step + 1) if tensorboard else None
+        self._writer = (
+            tensorboard_writer()(str(run / "tensorboard"), purge_step=step + 1)
+            if tensorboard
+            else None
+        )
 
     def write(self, values: dict[str, Any]) -> None:
         """Log the values of an update; `step` is its number."""
@@ -130,8 +146,14 @@ class MetricsLogger:
         if self._writer:
             for name, value in values.items():
                 if isinstance(value, int | float) and name != "step":
-                    group = "validation" if name.startswith("valid_") or name == "best_metric_value" else "training"
-                    self._writer.add_scalar(f"{group}/{name.removeprefix('valid_')}", value, values["step"])
+                    group = (
+                        "validation"
+                        if name.startswith("valid_") or name == "best_metric_value"
+                        else "training"
+                    )
+                    self._writer.add_scalar(
+                        f"{group}/{name.removeprefix('valid_')}", value, values["step"]
+                    )
             self._writer.flush()  # otherwise a killed process loses minutes of events
 
 
@@ -141,7 +163,9 @@ def tensorboard_writer() -> Any:
     Raises:
         UsageError: TensorBoard is not installed.
     """
-    return runtime.require_package("TensorBoard", "tensorboard", "torch.utils.tensorboard").SummaryWriter
+    return runtime.require_package(
+        "TensorBoard", "tensorboard", "torch.utils.tensorboard"
+    ).SummaryWriter
 
 
 def truncate_metrics(run: Path, step: int, *, validated: bool = True) -> None:
@@ -154,7 +178,8 @@ def truncate_metrics(run: Path, step: int, *, validated: bool = True) -> None:
         try:
             values = json.loads(line)
             return line.endswith("\n") and bool(
-                values["step"] < step or (values["step"] == step and (validated or "best_metric_value" not in values))
+                values["step"] < step
+                or (values["step"] == step and (validated or "best_metric_value" not in values))
             )
         except (ValueError, TypeError, KeyError):  # truncated by a kill, or of another program
             return False

@@ -1,4 +1,5 @@
-"""Runs a training session: prepares the data, trains, validates and saves checkpoints. It can stop at any time."""
+"""Runs a training session: prepares the data, trains, validates and saves checkpoints. It can stop
+at any time."""
 
 from __future__ import annotations
 
@@ -37,7 +38,13 @@ from nmt.train.distributed import RankGroup, process_group
 from nmt.train.optim import parse_optimizer, parse_schedule
 from nmt.train.precision import gpu_kernels, training_dtype
 from nmt.train.profiling import Estimate, estimate, find_batch_size
-from nmt.train.run_directory import MetricsLogger, check_data_unchanged, lock_run, saved_precision, tensorboard_writer
+from nmt.train.run_directory import (
+    MetricsLogger,
+    check_data_unchanged,
+    lock_run,
+    saved_precision,
+    tensorboard_writer,
+)
 from nmt.train.stopping import handle_stop_signals
 from nmt.train.trainer import Trainer
 from nmt.train.word_distillation import find_teacher
@@ -51,8 +58,8 @@ def check_specs(config: Config) -> None:
     """Resolve all spec strings of a config, so that errors show before any work is done.
 
     Raises:
-        ConfigError: a spec string is invalid; the error names the first one. Or the model does not support
-            `train.max_length`.
+        ConfigError: a spec string is invalid; the error names the first one. Or the model does not
+            support `train.max_length`.
     """
     parse_search(config.search)
     parse_search(config.train.valid_search)
@@ -67,7 +74,8 @@ def check_specs(config: Config) -> None:
     if limit and max_length > limit:
         raise ConfigError(
             f"train.max_length ({max_length}) must not exceed the positions of the model ({limit})",
-            f"set train.max_length={limit}, or model.position_encoding=learned(max_positions={max_length})",
+            f"set train.max_length={limit}, or"
+            f" model.position_encoding=learned(max_positions={max_length})",
         )
     check_compile(config)
     check_data_specs(config.data)
@@ -96,15 +104,16 @@ def train(
         resume: continue from the latest intact checkpoint.
         device: `auto`, `cpu`, `cuda` or `cuda:N`.
         precision: `auto`, `fp32`, `bf16` or `fp16`.
-        time_limit: limit of this session in seconds, including data preparation, final validation and calibration.
-            Schedules that decay to zero adapt to it.
+        time_limit: limit of this session in seconds, including data preparation, final validation
+            and calibration. Schedules that decay to zero adapt to it.
         auto_batch_size: set `train.batch_tokens` to the largest size that fits in GPU memory.
         tensorboard: also write TensorBoard events to the subdirectory `tensorboard`.
 
     Raises:
-        UsageError: the run directory cannot be used (see `lock_run`); `auto_batch_size` is set without a GPU or for a
-            resumed run; or TensorBoard is not installed.
-        TrainingError: the data has changed, training has diverged, memory is too small, or another rank has exited.
+        UsageError: the run directory cannot be used (see `lock_run`); `auto_batch_size` is set
+            without a GPU or for a resumed run; or TensorBoard is not installed.
+        TrainingError: the data has changed, training has diverged, memory is too small, or another
+            rank has exited.
         StoppedError: a signal ended the training, after a checkpoint, or the steps after it.
         CheckpointError: a checkpoint cannot be read or saved.
         DataError: the data cannot be prepared.
@@ -141,8 +150,11 @@ def train(
     return best
 
 
-def _choose_dtype(config: Config, run: Path, resume: bool, device: torch.device, precision: str) -> torch.dtype:
-    """Return the dtype of the activations; a resumed run keeps its own unless another precision is given.
+def _choose_dtype(
+    config: Config, run: Path, resume: bool, device: torch.device, precision: str
+) -> torch.dtype:
+    """Return the dtype of the activations; a resumed run keeps its own unless another precision is
+    given.
 
     Raises:
         UsageError: the device does not support it, or a compiler that the config needs is missing.
@@ -154,7 +166,8 @@ def _choose_dtype(config: Config, run: Path, resume: bool, device: torch.device,
 
 
 def _with_existing_tokenizer(config: Config, run: Path) -> Config:
-    """Return the config of a run to resume with the run's copy of a start model's tokenizer that no longer exists."""
+    """Return the config of a run to resume with the run's copy of a start model's tokenizer that no
+    longer exists."""
     if not config.tokenizer.model or Path(config.tokenizer.model).is_file():
         return config
     return replace(config, tokenizer=replace(config.tokenizer, model=str(tokenizer_file(run))))
@@ -163,15 +176,25 @@ def _with_existing_tokenizer(config: Config, run: Path) -> Config:
 def _prepare_data(
     config: Config, run: Path, resume: bool, teacher: ModelFiles | None, group: RankGroup
 ) -> PreparedData:
-    """Prepare the data, check it, and add the records of the models that the run is derived from to its metadata.
+    """Prepare the data, check it, and add the records of the models that the run is derived from to
+    its metadata.
 
     Raises:
-        TrainingError: the ranks have different options or data; or the data of a run to resume has changed.
+        TrainingError: the ranks have different options or data; or the data of a run to resume has
+            changed.
     """
     prepared = prepare(config)
-    identity = (config.train, config.model, config.seed, prepared.meta["fingerprint"], prepared.meta["tokenizer"])
+    identity = (
+        config.train,
+        config.model,
+        config.seed,
+        prepared.meta["fingerprint"],
+        prepared.meta["tokenizer"],
+    )
     if any(other != identity for other in group.all_gather(identity)):
-        raise TrainingError("the ranks have different options or data", "share NMT_DATA, or copy it to all machines")
+        raise TrainingError(
+            "the ranks have different options or data", "share NMT_DATA, or copy it to all machines"
+        )
     records = {}
     if teacher:
         records["teacher"] = run_info.parent_record(teacher)
@@ -186,14 +209,18 @@ def _prepare_data(
 
 
 def _start_run(trainer: Trainer, resume: bool, time_limit: float | None) -> None:
-    """Restore the latest checkpoint or load the start model, if there is one, and write the files of the run.
+    """Restore the latest checkpoint or load the start model, if there is one, and write the files
+    of the run.
 
     Raises:
-        UsageError: the run is finished, and an option that only further updates would use has changed.
+        UsageError: the run is finished, and an option that only further updates would use has
+            changed.
     """
     config, run = trainer.config, trainer.run
     # Before config, data.json and tokenizer are replaced, because it may raise.
-    with runtime.out_of_memory_as(TrainingError("the optimizer does not fit in memory", "use another --device")):
+    with runtime.out_of_memory_as(
+        TrainingError("the optimizer does not fit in memory", "use another --device")
+    ):
         is_restored = resume and trainer.restore()
     if is_restored:
         log(f"resuming {run} at update {trainer.progress.step:,}")
@@ -210,7 +237,9 @@ def _start_run(trainer: Trainer, resume: bool, time_limit: float | None) -> None
 
 def _run_to_end(trainer: Trainer, deadline: float | None, device: str, tensorboard: bool) -> bool:
     """Train and complete the run. Return whether a stop signal has ended one of them."""
-    metrics = MetricsLogger(trainer.run, trainer.progress.step, tensorboard=tensorboard and trainer.group.is_main)
+    metrics = MetricsLogger(
+        trainer.run, trainer.progress.step, tensorboard=tensorboard and trainer.group.is_main
+    )
     with handle_stop_signals() as stop:
         time_limit = deadline - time.monotonic() if deadline else None
         is_finished = loop.run(trainer, metrics, stop, time_limit)
@@ -221,7 +250,8 @@ def _run_to_end(trainer: Trainer, deadline: float | None, device: str, tensorboa
 
 
 def _complete_run(trainer: Trainer, deadline: float | None) -> bool:
-    """Average, calibrate, compare and describe a finished run on rank 0; return whether a signal interrupts this."""
+    """Average, calibrate, compare and describe a finished run on rank 0; return whether a signal
+    interrupts this."""
     if not trainer.group.is_main:
         return False
     config, is_interrupted = trainer.config.train, False
@@ -236,7 +266,8 @@ def _complete_run(trainer: Trainer, deadline: float | None) -> bool:
 
 
 def _log_how_to_continue(trainer: Trainer, device: str, deadline: float | None) -> None:
-    """Describe a stopped run, and log the command that resumes it for the rest of the time limit."""
+    """Describe a stopped run, and log the command that resumes it for the rest of the time
+    limit."""
     if trainer.group.is_main:
         _write_model_card(trainer.run)
     program = "nmt" if trainer.group.world_size == 1 else "torchrun OPTIONS -m nmt --"
@@ -247,7 +278,9 @@ def _log_how_to_continue(trainer: Trainer, device: str, deadline: float | None) 
         remaining_seconds = round(deadline - time.monotonic())
         command += f" --time-limit {max(1, remaining_seconds)}s"
     log(f"stopped and saved at update {trainer.progress.step:,}; continue with: {command}")
-    trainer.group.broadcast(None)  # torchrun ends all ranks when one exits: not before rank 0 has logged this
+    trainer.group.broadcast(
+        None
+    )  # torchrun ends all ranks when one exits: not before rank 0 has logged this
 
 
 def _write_model_card(run: Path) -> None:
@@ -260,7 +293,8 @@ def _write_model_card(run: Path) -> None:
 def estimate_training(
     config: Config, *, device: str = "auto", precision: str = "auto", auto_batch_size: bool = False
 ) -> Estimate:
-    """Measure the memory and speed of training in this process, on one device, without saving anything.
+    """Measure the memory and speed of training in this process, on one device, without saving
+    anything.
 
     Raises:
         UsageError: `auto_batch_size` is set without a GPU.
@@ -288,13 +322,23 @@ def estimate_training(
 
 def _check_auto_batch_size(device: torch.device, resume: bool) -> None:
     if resume:
-        raise UsageError("--batch-tokens auto is for new runs", "a resumed run keeps its batch size")
+        raise UsageError(
+            "--batch-tokens auto is for new runs", "a resumed run keeps its batch size"
+        )
     if device.type == "cpu":
-        raise UsageError("--batch-tokens auto needs a GPU", "on a CPU, use 1024 to 4096: larger batches are not faster")
+        raise UsageError(
+            "--batch-tokens auto needs a GPU",
+            "on a CPU, use 1024 to 4096: larger batches are not faster",
+        )
 
 
 def _build_trainer(
-    config: Config, run: Path, prepared: PreparedData, device: torch.device, dtype: torch.dtype, group: RankGroup
+    config: Config,
+    run: Path,
+    prepared: PreparedData,
+    device: torch.device,
+    dtype: torch.dtype,
+    group: RankGroup,
 ) -> Trainer:
     hint = "reduce model.dim, model.ffn_dim or the layer counts"
     with runtime.out_of_memory_as(TrainingError("the model does not fit in memory", hint)):
@@ -302,13 +346,21 @@ def _build_trainer(
 
 
 def _check_finished_run(run: Path, config: Config) -> None:
-    """Raise a UsageError for options that only further updates would use: the record of the run would be wrong."""
+    """Raise a UsageError for options that only further updates would use: the record of the run
+    would be wrong."""
     saved = config_io.load(run / "config.yaml").train
     names = {field.name for field in fields(saved)} - AFTER_TRAINING
-    changed = [f"train.{name}" for name in sorted(names) if getattr(saved, name) != getattr(config.train, name)]
+    changed = [
+        f"train.{name}"
+        for name in sorted(names)
+        if getattr(saved, name) != getattr(config.train, name)
+    ]
     if changed:
         options = " and ".join(changed)
-        raise UsageError(f"{run} is finished, so {options} cannot change", "increase train.steps or train.patience")
+        raise UsageError(
+            f"{run} is finished, so {options} cannot change",
+            "increase train.steps or train.patience",
+        )
 
 
 def _write_run_files(trainer: Trainer, time_limit: float | None) -> None:
@@ -316,13 +368,22 @@ def _write_run_files(trainer: Trainer, time_limit: float | None) -> None:
     write_text(run / "config.yaml", config_io.dump(trainer.config))
     trainer.tokenizer.save(run)
     mix = [
-        {"pairs": len(each.pair_ids_N), "pairs_per_epoch": each.pairs_per_epoch, "tag": each.corpus.options.tag}
+        {
+            "pairs": len(each.pair_ids_N),
+            "pairs_per_epoch": each.pairs_per_epoch,
+            "tag": each.corpus.options.tag,
+        }
         for each in trainer.loader.corpora
     ]
     write_text(run / "data.json", json.dumps(trainer.prepared.meta | {"mix": mix}, indent=2) + "\n")
     progress = trainer.progress
     run_info.log_session(
-        run, progress.step, trainer.device.type, trainer.group.world_size, progress.precision, time_limit
+        run,
+        progress.step,
+        trainer.device.type,
+        trainer.group.world_size,
+        progress.precision,
+        time_limit,
     )
 
 
@@ -330,7 +391,9 @@ def _warn_about_swapped_sides(trainer: Trainer) -> None:
     """Log a warning for each corpus whose sources are in the target language."""
     prepared = trainer.prepared
     languages = prepared.src, prepared.tgt
-    source_text, target_text = (TextStore(prepared.directory / f"train.{code}") for code in languages)
+    source_text, target_text = (
+        TextStore(prepared.directory / f"train.{code}") for code in languages
+    )
     for sampled in trainer.loader.corpora:
         pair_ids_N = sampled.pair_ids_N
         step = len(pair_ids_N) // MAX_LINES + 1
@@ -344,10 +407,14 @@ def _warn_about_swapped_sides(trainer: Trainer) -> None:
 def _log_summary(trainer: Trainer) -> None:
     loader, device, world_size = trainer.loader, trainer.device.type, trainer.group.world_size
     if loader.num_too_long:
-        log(f"skipped {loader.num_too_long:,} pairs of more than {trainer.config.train.max_length} tokens")
+        log(
+            f"skipped {loader.num_too_long:,} pairs of more than {trainer.config.train.max_length}"
+            " tokens"
+        )
     log(
-        f"{count_parameters(trainer.model) / 1e6:.1f} M parameters, {describe(loader.corpora)}, "
-        f"{device if world_size == 1 else f'{world_size} × {device}'} {trainer.progress.precision}, into {trainer.run}"
+        f"{count_parameters(trainer.model) / 1e6:.1f} M parameters, {describe(loader.corpora)},"
+        f" {device if world_size == 1 else f'{world_size} × {device}'}"
+        f" {trainer.progress.precision}, into {trainer.run}"
     )
 
 
@@ -362,25 +429,33 @@ def _calibrate(trainer: Trainer, deadline: float | None) -> bool:
         translator = Translator.load(run, _device_name(trainer))
         if translator.calibration is not None:
             return
-        development = TestSet(trainer.prepared.meta["recipe"]["valid"][0], trainer.valid_src, [trainer.valid_tgt])
+        development = TestSet(
+            trainer.prepared.meta["recipe"]["valid"][0], trainer.valid_src, [trainer.valid_tgt]
+        )
         development = sample(development, config.train.calibration_pairs)
-        calibration, held_out = calibrate_translator(translator, development, config.search, deadline=deadline)
+        calibration, held_out = calibrate_translator(
+            translator, development, config.search, deadline=deadline
+        )
         calibration.save(run / checkpoint.CALIBRATION)
         log(
-            f"calibrated the confidence of {calibration.checkpoint} on {calibration.sentences:,} validation pairs: "
-            f"correlation with {calibration.metric} {held_out.pearson:.2f}, "
-            f"calibration error {held_out.calibration_error:.2f}"
+            f"calibrated the confidence of {calibration.checkpoint} on {calibration.sentences:,}"
+            f" validation pairs: correlation with {calibration.metric} {held_out.pearson:.2f},"
+            f" calibration error {held_out.calibration_error:.2f}"
         )
 
     return _run_optional(
-        calibrate, "no calibration", f"to calibrate later: nmt calibrate --model {shlex.quote(str(run))}"
+        calibrate,
+        "no calibration",
+        f"to calibrate later: nmt calibrate --model {shlex.quote(str(run))}",
     )
 
 
 def _compare_with_start(trainer: Trainer, *, has_time_limit: bool) -> bool:
     """Compare the start model with the result. Return whether a stop signal interrupted it."""
     config, run = trainer.config, trainer.run
-    command = f"nmt compare {shlex.quote(config.train.init_from)} {shlex.quote(str(run))} --test NAME"
+    command = (
+        f"nmt compare {shlex.quote(config.train.init_from)} {shlex.quote(str(run))} --test NAME"
+    )
     return _run_optional(
         lambda: fine_tuning.compare_with_start(
             config, run, trainer.prepared, _device_name(trainer), has_time_limit=has_time_limit
@@ -391,12 +466,14 @@ def _compare_with_start(trainer: Trainer, *, has_time_limit: bool) -> bool:
 
 
 def _device_name(trainer: Trainer) -> str:
-    """Return the name of the device; among several processes, without the index, which their local ranks determine."""
+    """Return the name of the device; among several processes, without the index, which their local
+    ranks determine."""
     return str(trainer.device) if trainer.group.world_size == 1 else trainer.device.type
 
 
 def _run_optional(function: Callable[[], None], failure: str, hint: str) -> bool:
-    """Run a function at the end of training; only log an error or a stop signal, because the run is complete.
+    """Run a function at the end of training; only log an error or a stop signal, because the run is
+    complete.
 
     Return whether a stop signal interrupted it.
     """
@@ -413,11 +490,15 @@ def _run_optional(function: Callable[[], None], failure: str, hint: str) -> bool
 
 
 def _average_checkpoints(trainer: Trainer) -> None:
-    """Average the latest checkpoints and validate the result, so that it can become the best checkpoint."""
+    """Average the latest checkpoints and validate the result, so that it can become the best
+    checkpoint."""
     last = min(trainer.config.train.average_last, len(checkpoint.validated(trainer.run)))
     path = checkpoint.average(trainer.run, last)
     model = discovery.load(path).model.to(trainer.device)
     model.compute_dtype = trainer.model.compute_dtype  # that of the checkpoints it is compared with
     scores = trainer.validate(model)
     checkpoint.write_scores(path, scores)
-    log(f"average of {last}: validation loss {scores['valid_loss']:.3f}, BLEU {scores['valid_bleu']:.1f}")
+    log(
+        f"average of {last}: validation loss {scores['valid_loss']:.3f}, BLEU"
+        f" {scores['valid_bleu']:.1f}"
+    )

@@ -27,7 +27,8 @@ class UpdateStats:
     """Statistics of one update."""
 
     loss: float
-    """Label-smoothed cross-entropy per target token in nats, or the loss of `nmt.train.word_distillation`."""
+    """Label-smoothed cross-entropy per target token in nats, or the loss of
+    `nmt.train.word_distillation`."""
     tokens: int
     grad_norm: float
     skipped: bool = False
@@ -38,7 +39,12 @@ class PendingStats:
     """The statistics of an update that a GPU may still be computing."""
 
     def __init__(
-        self, values: Tensor, losses: Sequence[Tensor], microbatches: Sequence[Batch], tokens: int, lr: float
+        self,
+        values: Tensor,
+        losses: Sequence[Tensor],
+        microbatches: Sequence[Batch],
+        tokens: int,
+        lr: float,
     ) -> None:
         """Start the transfer from the GPU.
 
@@ -62,7 +68,8 @@ class PendingStats:
         """Wait for the update and return its statistics.
 
         Raises:
-            TrainingError: the loss or the gradient is not finite; the update did not change the weights.
+            TrainingError: the loss or the gradient is not finite; the update did not change the
+                weights.
         """
         if self._transferred:
             self._transferred.synchronize()
@@ -73,7 +80,8 @@ class PendingStats:
         return UpdateStats(loss, self.tokens, grad_norm, skipped=has_overflow)
 
     def _not_finite_error(self, grad_norm: float) -> TrainingError:
-        """Return the error for the first microbatch whose loss is not finite, or for the gradient of all of them."""
+        """Return the error for the first microbatch whose loss is not finite, or for the gradient
+        of all of them."""
         name, value = "gradient", grad_norm
         pair_ids = [i for ids in self._pair_ids for i in ids]
         for ids, loss in zip(self._pair_ids, self._losses, strict=True):
@@ -84,11 +92,16 @@ class PendingStats:
         lines = ", ".join(str(i + 1) for i in pair_ids[:5])
         if len(pair_ids) > 5:
             lines += ", ..."
-        problem = f"the {name} is {value} in a batch of {len(pair_ids)} pairs (lines {lines} of the prepared data)"
+        problem = (
+            f"the {name} is {value} in a batch of {len(pair_ids)} pairs (lines {lines} of the"
+            " prepared data)"
+        )
         return divergence_error(problem, self.lr, "the update was discarded")
 
 
-def divergence_error(problem: str, lr: float, consequence: str = "training has diverged") -> TrainingError:
+def divergence_error(
+    problem: str, lr: float, consequence: str = "training has diverged"
+) -> TrainingError:
     """Return the error for a training run that has diverged at a learning rate."""
     change = f"lower the learning rate, which was {lr:.1e}, or use --precision fp32"
     return TrainingError(problem, f"{consequence}; {change}, then continue with --resume")
@@ -107,8 +120,8 @@ def train_step(
 ) -> PendingStats:
     """Make one update from one or more microbatches. A GPU may still be computing it on return.
 
-    The loss is summed over all microbatches and ranks and divided by their total number of target tokens. Apart from
-    dropout masks, the result does not depend on how an update is split.
+    The loss is summed over all microbatches and ranks and divided by their total number of target
+    tokens. Apart from dropout masks, the result does not depend on how an update is split.
 
     Args:
         model: the model, in training mode.
@@ -116,35 +129,45 @@ def train_step(
         optimizer: the optimizer, with its learning rate set.
         config: label smoothing and gradient clipping.
         tokens: target tokens of all ranks; None: those of `microbatches`.
-        scaler: gradient scaler, required for the narrow range of fp16 (Micikevicius et al. 2018). An overflow then
-            reduces the scale.
+        scaler: gradient scaler, required for the narrow range of fp16 (Micikevicius et al. 2018).
+            An overflow then reduces the scale.
         reducer: sums the gradients of the ranks that make this update together.
         teacher: the model to distill.
 
     If the gradient is not finite, the weights do not change.
 
     Raises:
-        MemoryError: out of memory; the weights are unchanged. The update must be repeated: `reducer` may have sent
-            gradients to other ranks.
+        MemoryError: out of memory; the weights are unchanged. The update must be repeated:
+            `reducer` may have sent gradients to other ranks.
         TrainingError: there is no memory left for the optimizer.
     """
     scaler = scaler or GradScaler(enabled=False)
     tokens = sum(batch.tokens for batch in microbatches) if tokens is None else tokens
     model.zero_grad()
     with runtime.out_of_memory_as(MemoryError()):
-        losses = [_backward(model, batch, config, tokens, scaler, teacher) for batch in microbatches[:-1]]
+        losses = [
+            _backward(model, batch, config, tokens, scaler, teacher) for batch in microbatches[:-1]
+        ]
         if microbatches:
             with reducer.sending() if reducer else nullcontext():
                 losses.append(_backward(model, microbatches[-1], config, tokens, scaler, teacher))
     hint = "reduce train.batch_tokens, model.dim or the layer counts"
-    with runtime.out_of_memory_as(TrainingError("the gradients and the optimizer do not fit in memory", hint)):
+    with runtime.out_of_memory_as(
+        TrainingError("the gradients and the optimizer do not fit in memory", hint)
+    ):
         return _update(model, losses, microbatches, optimizer, config, tokens, scaler, reducer)
 
 
 def _update(
-    model: Seq2Seq, losses: list[Tensor], microbatches: Sequence[Batch], optimizer: AdamW, config: TrainConfig,
-    tokens: int, scaler: GradScaler, reducer: GradientReducer | None,
-) -> PendingStats:  # fmt: skip
+    model: Seq2Seq,
+    losses: list[Tensor],
+    microbatches: Sequence[Batch],
+    optimizer: AdamW,
+    config: TrainConfig,
+    tokens: int,
+    scaler: GradScaler,
+    reducer: GradientReducer | None,
+) -> PendingStats:
     """Sum the gradients of the ranks, clip them and update the weights."""
     parameters = list(model.parameters())
     device = parameters[0].device
@@ -153,7 +176,9 @@ def _update(
         gradient(parameter)  # zeros without a batch: scaler and optimizer need all gradients
     if reducer:
         reducer.finish(total)
-    loss_scale = scaler.scale(torch.ones((), device=device))  # also initializes the scaler if there is no batch
+    loss_scale = scaler.scale(
+        torch.ones((), device=device)
+    )  # also initializes the scaler if there is no batch
     scaler.unscale_(optimizer)  # type: ignore[arg-type]
     norm = torch.nn.utils.clip_grad_norm_(parameters, config.clip_norm or math.inf)
     if not scaler.is_enabled():  # the fused kernel skips the update, as for a scaler
@@ -165,11 +190,21 @@ def _update(
 
 
 def _backward(
-    model: Seq2Seq, batch: Batch, config: TrainConfig, tokens: int, scaler: GradScaler, teacher: Teacher | None
+    model: Seq2Seq,
+    batch: Batch,
+    config: TrainConfig,
+    tokens: int,
+    scaler: GradScaler,
+    teacher: Teacher | None,
 ) -> Tensor:
     """Accumulate the gradient of a batch and return its contribution to the loss per token."""
     function = compiled_logits_loss if "loss" in config.compile else logits_loss
-    loss = batch_loss(model, batch, smoothing=config.label_smoothing, logits_loss=function, teacher=teacher) / tokens
+    loss = (
+        batch_loss(
+            model, batch, smoothing=config.label_smoothing, logits_loss=function, teacher=teacher
+        )
+        / tokens
+    )
     scaler.scale(loss).backward()
     return loss.detach()
 
@@ -189,6 +224,15 @@ def batch_loss(
     hidden_ND = model(batch.src_BS, batch.src_mask_BS, batch.tgt_in_BT, batch.target_index_N)
     weight_VD, bias_V = model.output_weight_VD, model.output_bias_V
     loss = cross_entropy(
-        hidden_ND, weight_VD, batch.labels_N, smoothing=smoothing, bias_V=bias_V, logits_loss=logits_loss
+        hidden_ND,
+        weight_VD,
+        batch.labels_N,
+        smoothing=smoothing,
+        bias_V=bias_V,
+        logits_loss=logits_loss,
     )
-    return loss + teacher.additional_loss(model, batch, hidden_ND, smoothing=smoothing) if teacher else loss
+    return (
+        loss + teacher.additional_loss(model, batch, hidden_ND, smoothing=smoothing)
+        if teacher
+        else loss
+    )

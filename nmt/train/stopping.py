@@ -16,14 +16,17 @@ T = TypeVar("T")
 
 
 class _InterruptedError(BaseException):
-    """A stop signal interrupted a function. Like KeyboardInterrupt, `except Exception` must not catch it."""
+    """A stop signal interrupted a function. Like KeyboardInterrupt, `except Exception` must not
+    catch it."""
 
 
 class StopSignal:
-    """Signal handler. The first signal requests a stop, and ends a function that runs in `interruptible`.
+    """Signal handler. The first signal requests a stop, and ends a function that runs in
+    `interruptible`.
 
-    Ctrl-C (SIGINT) a second time raises KeyboardInterrupt. SIGTERM and SIGHUP do not: a process group may get them, and
-    the parent process may then forward them, torchrun as they are and other programs as SIGINT.
+    Ctrl-C (SIGINT) a second time raises KeyboardInterrupt. SIGTERM and SIGHUP do not: a process
+    group may get them, and the parent process may then forward them, torchrun as they are and other
+    programs as SIGINT.
     """
 
     def __init__(self) -> None:
@@ -42,7 +45,8 @@ class StopSignal:
             raise _InterruptedError
 
     def interruptible(self, function: Callable[[], T]) -> T | None:
-        """Return `function()`, or None if a signal interrupts it. The function must be safe to repeat."""
+        """Return `function()`, or None if a signal interrupts it. The function must be safe to
+        repeat."""
         try:
             try:
                 self._interruptible = True
@@ -55,9 +59,11 @@ class StopSignal:
 
 @contextmanager
 def handle_stop_signals() -> Iterator[StopSignal]:
-    """Handle Ctrl-C, SIGTERM and SIGHUP, and restore the previous handlers at the end; see `runtime.stop_signals`.
+    """Handle Ctrl-C, SIGTERM and SIGHUP, and restore the previous handlers at the end; see
+    `runtime.stop_signals`.
 
-    Only the main thread of a program can handle signals; in another one, training cannot be stopped by them.
+    Only the main thread of a program can handle signals; in another one, training cannot be stopped
+    by them.
     """
     stop = StopSignal()
     if threading.current_thread() is not threading.main_thread():
@@ -74,9 +80,16 @@ def handle_stop_signals() -> Iterator[StopSignal]:
 class TimeBudget:
     """Training time, and the number of updates that fit into a time limit."""
 
-    def __init__(self, limit: float | None, progress: Progress, num_final_validations: int = 1) -> None:
-        """Start the clock; `num_final_validations` must fit into the limit after the last update."""
-        self.limit, self.progress, self.num_final_validations = limit, progress, num_final_validations
+    def __init__(
+        self, limit: float | None, progress: Progress, num_final_validations: int = 1
+    ) -> None:
+        """Start the clock; `num_final_validations` must fit into the limit after the last
+        update."""
+        self.limit, self.progress, self.num_final_validations = (
+            limit,
+            progress,
+            num_final_validations,
+        )
         self.start_time = time.monotonic()
         self.first_step = progress.step
         self.seconds_before = progress.seconds
@@ -102,11 +115,17 @@ class TimeBudget:
         return self.limit is not None and self._remaining(self.limit) <= 0
 
     def _remaining(self, limit: float) -> float:
-        return limit - self.elapsed() - 1.1 * self.max_validation_seconds * self.num_final_validations
+        return (
+            limit - self.elapsed() - 1.1 * self.max_validation_seconds * self.num_final_validations
+        )
 
     def should_measure_validation(self) -> bool:
         """Return whether to validate now, to measure how long the final validation will take."""
-        return self.limit is not None and not self.max_validation_seconds and self.elapsed() > self.limit / 4
+        return (
+            self.limit is not None
+            and not self.max_validation_seconds
+            and self.elapsed() > self.limit / 4
+        )
 
     def num_updates_in(self, seconds: float) -> int:
         """Return about how many updates take `seconds`, at least 1."""
@@ -118,12 +137,22 @@ class TimeBudget:
         """Return the last update: `steps`, or an earlier one that the time limit allows."""
         if self.limit is None or not self.progress.step:
             return steps
-        num_updates, seconds = self.progress.step - self.first_step, self.elapsed() - self.validation_seconds
+        num_updates, seconds = (
+            self.progress.step - self.first_step,
+            self.elapsed() - self.validation_seconds,
+        )
         if num_updates <= 1:  # the first update of a session takes longer, for example to compile
             self.seconds_of_first_update = seconds
         if num_updates > 1:
             seconds_per_update = (seconds - self.seconds_of_first_update) / (num_updates - 1)
         else:
-            seconds_per_update = self.seconds_before / self.first_step if self.first_step else seconds
-        seconds_per_update = max(1e-9, seconds_per_update + self.max_validation_seconds / valid_every)  # coarse clocks
-        return min(steps, self.progress.step + max(0, int(self._remaining(self.limit) / seconds_per_update)))
+            seconds_per_update = (
+                self.seconds_before / self.first_step if self.first_step else seconds
+            )
+        seconds_per_update = max(
+            1e-9, seconds_per_update + self.max_validation_seconds / valid_every
+        )  # coarse clocks
+        return min(
+            steps,
+            self.progress.step + max(0, int(self._remaining(self.limit) / seconds_per_update)),
+        )

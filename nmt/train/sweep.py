@@ -1,7 +1,8 @@
 """Trains a grid of options with several seeds and summarizes the results.
 
-Each run executes `nmt train` and `nmt evaluate` in separate processes, in a subdirectory of the sweep directory.
-`results.jsonl` gets a line for each finished run; an interrupted sweep continues with the remaining runs.
+Each run executes `nmt train` and `nmt evaluate` in separate processes, in a subdirectory of the
+sweep directory. `results.jsonl` gets a line for each finished run; an interrupted sweep continues
+with the remaining runs.
 """
 
 from __future__ import annotations
@@ -62,7 +63,8 @@ class Sweep:
             yield dict(zip(self.grid, values, strict=True))
 
     def runs(self) -> Iterator[tuple[Options, int]]:
-        """Yield the options and the seed of each run; the seeds of a combination are consecutive."""
+        """Yield the options and the seed of each run; the seeds of a combination are
+        consecutive."""
         return itertools.product(self.combinations(), self.seeds)
 
 
@@ -99,18 +101,23 @@ def parse_grid(texts: Sequence[str]) -> dict[str, list[str]]:
     """Parse `KEY=V1,V2,...`. Commas inside parentheses, brackets and quotes do not separate values.
 
     Raises:
-        UsageError: a key or value is missing or a duplicate, or a parenthesis, bracket or quote is not closed.
+        UsageError: a key or value is missing or a duplicate, or a parenthesis, bracket or quote is
+            not closed.
     """
     grid: dict[str, list[str]] = {}
     for text in texts:
         key, equals, value_list = text.partition("=")
         key, values = key.strip(), _split(value_list)
         if not key or not equals or not value_list.strip() or values is None:
-            raise UsageError(f"cannot read --grid {text}", "write --grid train.label_smoothing=0,0.1,0.2")
+            raise UsageError(
+                f"cannot read --grid {text}", "write --grid train.label_smoothing=0,0.1,0.2"
+            )
         if key in grid:
             raise UsageError(f"--grid {key} is given twice", "give all values in one --grid")
         if len(set(values)) < len(values):
-            raise UsageError(f"--grid {key} contains a duplicate value", "use --seeds to repeat runs")
+            raise UsageError(
+                f"--grid {key} contains a duplicate value", "use --seeds to repeat runs"
+            )
         if key == "seed":
             raise UsageError("seed cannot be part of the grid", "use --seeds 3")
         grid[key] = values
@@ -118,7 +125,8 @@ def parse_grid(texts: Sequence[str]) -> dict[str, list[str]]:
 
 
 def _split(values: str) -> list[str] | None:
-    """Split at commas outside parentheses, brackets and quotes. Return None if one of those is not closed."""
+    """Split at commas outside parentheses, brackets and quotes. Return None if one of those is not
+    closed."""
     parts, depth, quote = [""], 0, ""
     for character in values:
         if character == "," and not depth and not quote:
@@ -137,23 +145,28 @@ def _split(values: str) -> list[str] | None:
 
 
 def run_sweep(sweep: Sweep, directory: Path, jobs: int = 1) -> Iterator[RunResult]:
-    """Run all unfinished runs, `jobs` at the same time. Yield the saved results, then each new one when it is complete.
+    """Run all unfinished runs, `jobs` at the same time. Yield the saved results, then each new one
+    when it is complete.
 
     Raises:
         ConfigError: a combination is not a valid config; nothing is trained.
         DataError: a combination has no test set; nothing is trained.
-        UsageError: the device is not available, the directory contains another sweep, another process runs it, or two
-            runs would have one directory.
+        UsageError: the device is not available, the directory contains another sweep, another
+            process runs it, or two runs would have one directory.
         KeyboardInterrupt: the sweep was interrupted; the current runs are saved.
     """
     names = Counter(_name(options, seed) for options, seed in sweep.runs())
     for name, count in names.items():
         if count > 1:
-            raise UsageError(f"two combinations of --grid would be in {directory / name}", "use one --grid for each")
+            raise UsageError(
+                f"two combinations of --grid would be in {directory / name}",
+                "use one --grid for each",
+            )
     if sweep.config == FINE_TUNING:
         raise UsageError(
             f"nmt sweep does not support --config {FINE_TUNING}",
-            "name the config of the model: --config runs/NAME/config.yaml --set train.init_from=runs/NAME",
+            "name the config of the model: --config runs/NAME/config.yaml --set"
+            " train.init_from=runs/NAME",
         )
     from nmt.train.session import check_specs
 
@@ -171,14 +184,22 @@ def run_sweep(sweep: Sweep, directory: Path, jobs: int = 1) -> Iterator[RunResul
     for test in tests:  # of the evaluations
         open_split(*test)
     make_directory(directory, CHOOSE_RUN)
-    busy = UsageError(f"another process is running the sweep in {directory}", f"wait for it, or {CHOOSE_RUN}")
+    busy = UsageError(
+        f"another process is running the sweep in {directory}", f"wait for it, or {CHOOSE_RUN}"
+    )
     with locked(directory / LOCK, busy):
         _check_and_save(sweep, directory)
-        finished = {result.name: result for result in read_results(directory) if not result.exit_code}
+        finished = {
+            result.name: result for result in read_results(directory) if not result.exit_code
+        }
         lines = [json.dumps(asdict(result)) + "\n" for result in finished.values()]
         write_text(directory / RESULTS, "".join(lines))  # failed runs are repeated
         yield from (finished[name] for name in names if name in finished)
-        remaining = [(options, seed) for options, seed in sweep.runs() if _name(options, seed) not in finished]
+        remaining = [
+            (options, seed)
+            for options, seed in sweep.runs()
+            if _name(options, seed) not in finished
+        ]
         log(f"{len(remaining):,} of {counted(len(names), 'run')} remaining in {directory}")
         for result in _run_all(sweep, directory, remaining, min(jobs, len(names))):
             append_line(directory / RESULTS, json.dumps(asdict(result)))
@@ -188,7 +209,9 @@ def run_sweep(sweep: Sweep, directory: Path, jobs: int = 1) -> Iterator[RunResul
 def read_results(directory: Path) -> list[RunResult]:
     """Return the results of a sweep so far; truncated lines are skipped."""
     path, results = directory / RESULTS, []
-    for line in path.read_text(encoding="utf-8", errors="replace").split("\n") if path.exists() else ():
+    for line in (
+        path.read_text(encoding="utf-8", errors="replace").split("\n") if path.exists() else ()
+    ):
         with suppress(ValueError, TypeError):
             results.append(RunResult(**json.loads(line)))
     return results
@@ -204,19 +227,27 @@ def summarize(sweep: Sweep, results: Sequence[RunResult]) -> list[SummaryRow]:
         scores = {}
         for name in names:
             values = [run.scores[name] for run in scored if run.scores and name in run.scores]
-            scores[name] = (statistics.mean(values), statistics.stdev(values) if len(values) > 1 else None)
+            scores[name] = (
+                statistics.mean(values),
+                statistics.stdev(values) if len(values) > 1 else None,
+            )
         hours = statistics.mean([run.hours for run in scored]) if scored else 0.0
         rows.append(SummaryRow(options, len(scored), len(runs) - len(scored), scores, hours))
     return rows
 
 
 def _name(options: Options, seed: int) -> str:
-    """Return the directory name of a run; a long one ends with a hash, because file systems allow 255 bytes."""
-    parts = [f"{key.rpartition('.')[2]}={value}" for key, value in options.items()] + [f"seed={seed}"]
+    """Return the directory name of a run; a long one ends with a hash, because file systems allow
+    255 bytes."""
+    parts = [f"{key.rpartition('.')[2]}={value}" for key, value in options.items()] + [
+        f"seed={seed}"
+    ]
     name = re.sub(r"[^\w.=+-]+", "-", "_".join(parts)).strip("-.")
     if len(encoded := name.encode()) <= MAX_NAME_BYTES:
         return name
-    return f"{encoded[: MAX_NAME_BYTES - 10].decode(errors='ignore')}-{hashlib.sha256(encoded).hexdigest()[:9]}"
+    start = encoded[: MAX_NAME_BYTES - 10].decode(errors="ignore")
+    digest = hashlib.sha256(encoded).hexdigest()
+    return f"{start}-{digest[:9]}"
 
 
 def _overrides(sweep: Sweep, options: Options, seed: int) -> list[str]:
@@ -224,13 +255,18 @@ def _overrides(sweep: Sweep, options: Options, seed: int) -> list[str]:
 
 
 def _check_and_save(sweep: Sweep, directory: Path) -> None:
-    """Check that config, overrides, time limit and the options of the grid equal the saved ones, and save the sweep.
+    """Check that config, overrides, time limit and the options of the grid equal the saved ones,
+    and save the sweep.
 
     The values of the options and the seeds may differ.
     """
     path = directory / SWEEP_FILE
-    base = json.dumps(config_io.read_yaml(config_io.find(sweep.config)), sort_keys=True, default=str)
-    current = json.loads(json.dumps(asdict(sweep))) | {"sha256": hashlib.sha256(base.encode()).hexdigest()}
+    base = json.dumps(
+        config_io.read_yaml(config_io.find(sweep.config)), sort_keys=True, default=str
+    )
+    current = json.loads(json.dumps(asdict(sweep))) | {
+        "sha256": hashlib.sha256(base.encode()).hexdigest()
+    }
     if path.exists():
         try:
             saved = json.loads(path.read_text(encoding="utf-8"))
@@ -240,17 +276,27 @@ def _check_and_save(sweep: Sweep, directory: Path) -> None:
             raise UsageError(f"{path} is damaged", f"restore it, or {CHOOSE_RUN}") from None
         if not is_same_grid:
             problem = "contains a sweep with other options in --grid, or in another order"
-            raise UsageError(f"{directory} {problem}", f"only their values may change; {CHOOSE_RUN}")
-        fixed = {"config": "--config", "common": "--set", "sha256": "config content", "time_limit": "--time-limit"}
+            raise UsageError(
+                f"{directory} {problem}", f"only their values may change; {CHOOSE_RUN}"
+            )
+        fixed = {
+            "config": "--config",
+            "common": "--set",
+            "sha256": "config content",
+            "time_limit": "--time-limit",
+        }
         for name, label in fixed.items():
             if saved.get(name) != current[name]:
                 raise UsageError(
-                    f"{directory} contains a sweep with another {label}", f"repeat its command, or {CHOOSE_RUN}"
+                    f"{directory} contains a sweep with another {label}",
+                    f"repeat its command, or {CHOOSE_RUN}",
                 )
     write_text(path, json.dumps(current, indent=2) + "\n")
 
 
-def _run_all(sweep: Sweep, directory: Path, waiting: Iterable[tuple[Options, int]], jobs: int) -> Iterator[RunResult]:
+def _run_all(
+    sweep: Sweep, directory: Path, waiting: Iterable[tuple[Options, int]], jobs: int
+) -> Iterator[RunResult]:
     """Yield the result of each run when it is complete; `jobs` run at the same time.
 
     Raises:
@@ -259,7 +305,9 @@ def _run_all(sweep: Sweep, directory: Path, waiting: Iterable[tuple[Options, int
     waiting, devices, running = deque(waiting), _devices(sweep.device, jobs), list[_Run]()
     with (
         handle_stop_signals() as stop,
-        progress(len(waiting), "sweep", " runs", disable=jobs == 1) as bar,  # a single run shows its own
+        progress(
+            len(waiting), "sweep", " runs", disable=jobs == 1
+        ) as bar,  # a single run shows its own
     ):
         try:
             while waiting or running:
@@ -273,12 +321,22 @@ def _run_all(sweep: Sweep, directory: Path, waiting: Iterable[tuple[Options, int
                     yield result
                 if waiting and devices:
                     options, seed = waiting.popleft()
-                    running.append(_Run(sweep, directory / _name(options, seed), options, seed, devices.pop(0), jobs))
+                    running.append(
+                        _Run(
+                            sweep,
+                            directory / _name(options, seed),
+                            options,
+                            seed,
+                            devices.pop(0),
+                            jobs,
+                        )
+                    )
                 elif not results:
                     time.sleep(POLL_SECONDS)
         finally:
             for run in running:
-                run.process.terminate()  # also if Ctrl-C has interrupted it: it may have started later
+                # Also if Ctrl-C has interrupted it: it may have started later
+                run.process.terminate()
             for run in running:
                 run.process.wait()  # it saves a checkpoint
             if stop.requested:
@@ -286,7 +344,8 @@ def _run_all(sweep: Sweep, directory: Path, waiting: Iterable[tuple[Options, int
 
 
 def _devices(device: str, jobs: int) -> list[str]:
-    """Return the device of each of the runs at the same time; they are distributed evenly over the GPUs."""
+    """Return the device of each of the runs at the same time; they are distributed evenly over the
+    GPUs."""
     import torch
 
     if jobs > 1 and device in ("auto", "cuda") and (num_gpus := torch.cuda.device_count()) > 1:
@@ -297,10 +356,13 @@ def _devices(device: str, jobs: int) -> list[str]:
 class _Run:
     """A run of a sweep: commands of nmt in subprocesses, one after the other.
 
-    Runs at the same time share the CPU cores evenly, and each writes its messages to `LOG` in its directory.
+    Runs at the same time share the CPU cores evenly, and each writes its messages to `LOG` in its
+    directory.
     """
 
-    def __init__(self, sweep: Sweep, run: Path, options: Options, seed: int, device: str, jobs: int) -> None:
+    def __init__(
+        self, sweep: Sweep, run: Path, options: Options, seed: int, device: str, jobs: int
+    ) -> None:
         """Start the first command."""
         self.device = device
         self._log = run / LOG if jobs > 1 else None
@@ -318,7 +380,8 @@ class _Run:
             self.process = start_nmt(arguments, stderr, self._environment)
 
     def poll(self) -> RunResult | None:
-        """Start the next command if the last one has ended. Return the result of the run when it is complete."""
+        """Start the next command if the last one has ended. Return the result of the run when it is
+        complete."""
         code = self.process.poll()
         if code is None:
             return None
@@ -342,7 +405,9 @@ def _commands(
         command += ["--resume"]
     else:
         command += ["--config", sweep.config]
-        command += [word for override in _overrides(sweep, options, seed) for word in ("--set", override)]
+        command += [
+            word for override in _overrides(sweep, options, seed) for word in ("--set", override)
+        ]
     if sweep.time_limit is not None:
         command += ["--time-limit", f"{_remaining_seconds(sweep.time_limit, run)}s"]
     if not (run / TRAINED).exists():
@@ -355,8 +420,17 @@ def _commands(
     info = run_info.collect(run)
     scores = dict(info["best"]["validation"])
     scores.pop("best_metric_value", None)
-    scores |= {score["name"]: score["value"] for score in json.loads(report.read_text("utf-8"))["scores"]}
-    return RunResult(run.name, dict(options), seed, info["training"]["updates"], info["training"]["hours"], scores)
+    scores |= {
+        score["name"]: score["value"] for score in json.loads(report.read_text("utf-8"))["scores"]
+    }
+    return RunResult(
+        run.name,
+        dict(options),
+        seed,
+        info["training"]["updates"],
+        info["training"]["hours"],
+        scores,
+    )
 
 
 def _remaining_seconds(time_limit: float, run: Path) -> int:
@@ -368,6 +442,7 @@ def _remaining_seconds(time_limit: float, run: Path) -> int:
 def start_nmt(
     arguments: Sequence[str], stderr: IO[str] | None, environment: Mapping[str, str]
 ) -> subprocess.Popen[bytes]:
-    """Start a command of nmt in a subprocess without stdout; with `stderr` None, it inherits that of this process."""
+    """Start a command of nmt in a subprocess without stdout; with `stderr` None, it inherits that
+    of this process."""
     command = [sys.executable, "-m", "nmt", *arguments]
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=stderr, env=environment)

@@ -1,4 +1,5 @@
-"""The training state: model, optimizer and data position. Saves, restores, updates and validates it."""
+"""The training state: model, optimizer and data position. Saves, restores, updates and validates
+it."""
 
 from __future__ import annotations
 
@@ -39,12 +40,14 @@ from nmt.train.word_distillation import load_teacher
 from nmt.translation.translator import Translator
 
 MIN_OUTPUT_BIAS = -20.0
-"""Minimum output bias at the start of fine-tuning. Imported models have -1000 for tokens that they never generate. It
-would be most of the loss with label smoothing, and where such a token is a label."""
+"""Minimum output bias at the start of fine-tuning. Imported models have -1000 for tokens that they
+never generate. It would be most of the loss with label smoothing, and where such a token is a
+label."""
 
 
 class Trainer:
-    """Training state of a run: model, optimizer, data position and run directory. Each rank has its own."""
+    """Training state of a run: model, optimizer, data position and run directory. Each rank has its
+    own."""
 
     def __init__(
         self,
@@ -55,7 +58,8 @@ class Trainer:
         dtype: torch.dtype,
         group: RankGroup | None = None,
     ) -> None:
-        """Build model, optimizer and loader with random weights, and seed the global generators of PyTorch.
+        """Build model, optimizer and loader with random weights, and seed the global generators of
+        PyTorch.
 
         Raises:
             CheckpointError: the teacher cannot be loaded.
@@ -63,14 +67,18 @@ class Trainer:
         self.config, self.run, self.prepared, self.device = config, run, prepared, device
         self.group = group or RankGroup()
         self.tokenizer = prepared.tokenizer()
-        self.teacher = load_teacher(config, self.tokenizer, device, dtype) if config.train.teacher else None
+        self.teacher = (
+            load_teacher(config, self.tokenizer, device, dtype) if config.train.teacher else None
+        )
         torch.manual_seed(config.seed)  # after the teacher, whose construction draws random weights
         self.model = build_model(config.model, len(self.tokenizer)).to(device)
         self.model.compute_dtype = None if dtype == torch.float32 else dtype
         self.ema = copy.deepcopy(self.model).eval() if config.train.ema else None
         if "model" in config.train.compile:
             compile_model(self.model)
-        self.optimizer = parse_optimizer(config.train.optimizer, config.model.arch)(self.model, config.train)
+        self.optimizer = parse_optimizer(config.train.optimizer, config.model.arch)(
+            self.model, config.train
+        )
         self.reducer = None
         if self.group.world_size > 1:
             self.reducer = GradientReducer(
@@ -81,14 +89,23 @@ class Trainer:
         self.scaler = GradScaler(device.type, enabled=dtype == torch.float16)
         self.schedule: Schedule = parse_schedule(config.train.schedule)
         self.loader = Loader(
-            prepared.store("train"), self.tokenizer, config.train, config.seed, self.group.rank, self.group.world_size,
-            prepared.mix(config), source_eos=config.model.source_eos,
-        )  # fmt: skip
+            prepared.store("train"),
+            self.tokenizer,
+            config.train,
+            config.seed,
+            self.group.rank,
+            self.group.world_size,
+            prepared.mix(config),
+            source_eos=config.model.source_eos,
+        )
         self.max_microbatch_tokens: int | None = None
-        """Maximum number of target positions of a microbatch; None until a batch does not fit in memory."""
+        """Maximum number of target positions of a microbatch; None until a batch does not fit in
+        memory."""
         self.samples: list[tuple[str, str]] = []
         """Sources and translations of the last validation."""
-        self.progress = Progress(precision=str(dtype).removeprefix("torch."), batch_tokens=config.train.batch_tokens)
+        self.progress = Progress(
+            precision=str(dtype).removeprefix("torch."), batch_tokens=config.train.batch_tokens
+        )
         self.valid_src, self.valid_tgt = prepared.lines("valid")
         if not self.group.is_main:  # initial weights are equal on all ranks, dropout must differ
             self._seed_rank()
@@ -115,7 +132,9 @@ class Trainer:
             TrainingError: they have.
         """
         if not self._has_finite_weights():
-            raise divergence_error(f"the weights are not finite after update {self.progress.step:,}", self.lr)
+            raise divergence_error(
+                f"the weights are not finite after update {self.progress.step:,}", self.lr
+            )
 
     def _has_finite_weights(self) -> bool:
         is_finite = [parameter.isfinite().all() for parameter in self.model.parameters()]
@@ -128,12 +147,22 @@ class Trainer:
         return lr
 
     def _write(self, rng_states: list[dict[str, Tensor]]) -> None:
-        training = {f"raw.{name}": t for name, t in self.model.state_dict().items()} if self.ema else {}
+        training = (
+            {f"raw.{name}": t for name, t in self.model.state_dict().items()} if self.ema else {}
+        )
         for name, parameter in self.model.named_parameters():
-            training |= {f"optimizer.{name}.{key}": t for key, t in self.optimizer.state[parameter].items()}
+            training |= {
+                f"optimizer.{name}.{key}": t for key, t in self.optimizer.state[parameter].items()
+            }
         if self.scaler.is_enabled():
-            training["scaler"] = torch.tensor([self.scaler.get_scale(), self.scaler._get_growth_tracker()])
-        training |= {f"rng.{rank}.{kind}": t for rank, states in enumerate(rng_states) for kind, t in states.items()}
+            training["scaler"] = torch.tensor(
+                [self.scaler.get_scale(), self.scaler._get_growth_tracker()]
+            )
+        training |= {
+            f"rng.{rank}.{kind}": t
+            for rank, states in enumerate(rng_states)
+            for kind, t in states.items()
+        }
         weights = (self.ema or self.model).state_dict()
         checkpoint.save(self.run, self.progress, weights, training, self.tokenizer.checksum)
         checkpoint.prune(self.run, self.config.train.keep_last, self.config.train.keep_best)
@@ -156,7 +185,9 @@ class Trainer:
                 if model.output_bias_V is not None:
                     model.output_bias_V.data.clamp_(min=MIN_OUTPUT_BIAS)
         except RuntimeError:
-            raise CheckpointError(f"the weights of {path} do not fit this model", "use equal model options") from None
+            raise CheckpointError(
+                f"the weights of {path} do not fit this model", "use equal model options"
+            ) from None
 
     def restore(self) -> bool:
         """Restore the latest intact checkpoint of the run. Return False if there is none.
@@ -165,8 +196,8 @@ class Trainer:
 
         Raises:
             CheckpointError: all checkpoints are damaged.
-            TrainingError: the tokenizer of the checkpoint differs from that of the prepared data; or its weights are
-                not finite.
+            TrainingError: the tokenizer of the checkpoint differs from that of the prepared data;
+                or its weights are not finite.
         """
         saved = checkpoint.load_latest_intact(self.run) if self.group.is_main else None
         path = self.group.broadcast(saved and saved[0])
@@ -183,17 +214,23 @@ class Trainer:
             )
         batch_tokens = self.config.train.batch_tokens
         self.progress = Progress(
-            **meta["progress"] | {"precision": self.progress.precision, "batch_tokens": batch_tokens}
+            **meta["progress"]
+            | {
+                "precision": self.progress.precision,
+                "batch_tokens": batch_tokens,
+            }
         )
         old_batch_tokens = meta["progress"].get("batch_tokens") or batch_tokens
         # The same share of the epoch remains if the batches have another size.
-        self.progress.batches_in_epoch = self.progress.batches_in_epoch * old_batch_tokens // batch_tokens
+        self.progress.batches_in_epoch = (
+            self.progress.batches_in_epoch * old_batch_tokens // batch_tokens
+        )
         self._restore_model(weights, training)
         if not self._has_finite_weights():
             raise TrainingError(
                 f"the weights in {path} are not finite: training has diverged",
-                f"delete {path}, lower the learning rate of train.schedule={self.config.train.schedule}, and continue "
-                "with --resume",
+                f"delete {path}, lower the learning rate of"
+                f" train.schedule={self.config.train.schedule}, and continue with --resume",
             )
         self._restore_optimizer(training)
         self._restore_rng_states(training)
@@ -214,13 +251,16 @@ class Trainer:
             state = {key[len(prefix) :]: t for key, t in training.items() if key.startswith(prefix)}
             if self.progress.step and not state:
                 raise CheckpointError(
-                    f"{self.run} has no optimizer state of {name}", "start a new run with --init-from"
+                    f"{self.run} has no optimizer state of {name}",
+                    "start a new run with --init-from",
                 )
             # The fused kernel requires the step count on the device of the parameter, too.
             self.optimizer.state[parameter] = {key: t.to(self.device) for key, t in state.items()}
         if self.scaler.is_enabled() and "scaler" in training:
             scale, growth = training["scaler"].tolist()
-            self.scaler.load_state_dict(self.scaler.state_dict() | {"scale": scale, "_growth_tracker": int(growth)})
+            self.scaler.load_state_dict(
+                self.scaler.state_dict() | {"scale": scale, "_growth_tracker": int(growth)}
+            )
 
     def _restore_rng_states(self, training: dict[str, Tensor]) -> None:
         prefix = f"rng.{self.group.rank}."
@@ -239,8 +279,8 @@ class Trainer:
     def update(self, update: Update, last_step: int) -> PendingStats:
         """Make one update and advance the position; the schedule decays until update `last_step`.
 
-        A skipped update of fp16 also moves the averaged weights toward the current ones; knowing of it here would
-        require waiting for the GPU.
+        A skipped update of fp16 also moves the averaged weights toward the current ones; knowing of
+        it here would require waiting for the GPU.
 
         Raises:
             TrainingError: a single pair does not fit in memory.
@@ -258,18 +298,29 @@ class Trainer:
         return stats
 
     def _step_with_oom_retry(self, update: Update) -> PendingStats:
-        """Make the update; if it runs out of memory, retry with smaller microbatches. Only dropout masks differ."""
+        """Make the update; if it runs out of memory, retry with smaller microbatches. Only dropout
+        masks differ."""
         tokens = update.tokens
         if self.loader.subword_sampler:  # each rank segments only its own sentences
             tokens = sum(self.group.all_gather(sum(batch.tokens for batch in update.batches)))
         while True:
-            parts = (part for batch in update.batches for part in _split(batch, self.max_microbatch_tokens))
+            parts = (
+                part
+                for batch in update.batches
+                for part in _split(batch, self.max_microbatch_tokens)
+            )
             microbatches = [part.to(self.device) for part in parts]
             try:
                 return train_step(
-                    self.model, microbatches, self.optimizer, self.config.train,
-                    tokens=tokens, scaler=self.scaler, reducer=self.reducer, teacher=self.teacher,
-                )  # fmt: skip
+                    self.model,
+                    microbatches,
+                    self.optimizer,
+                    self.config.train,
+                    tokens=tokens,
+                    scaler=self.scaler,
+                    reducer=self.reducer,
+                    teacher=self.teacher,
+                )
             except MemoryError:
                 self._reduce_microbatch_size(microbatches)
 
@@ -277,26 +328,32 @@ class Trainer:
         size = max(batch.tgt_in_BT.numel() for batch in microbatches)
         if all(len(batch.src_BS) == 1 for batch in microbatches if batch.tgt_in_BT.numel() == size):
             raise TrainingError(
-                f"a single pair of {size} tokens does not fit in memory", "reduce train.max_length or model.dim"
+                f"a single pair of {size} tokens does not fit in memory",
+                "reduce train.max_length or model.dim",
             )
         if self.max_microbatch_tokens is None:
-            log("the batches do not fit in memory and are split; the updates are identical apart from dropout masks")
+            log(
+                "the batches do not fit in memory and are split; the updates are identical apart"
+                " from dropout masks"
+            )
         self.max_microbatch_tokens = size // 2
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
 
     @torch.no_grad()
     def _update_ema(self, step: int) -> None:
-        """Update the averaged weights. The decay is lower for the first updates, to forget the initialization."""
+        """Update the averaged weights. The decay is lower for the first updates, to forget the
+        initialization."""
         assert self.ema is not None
         decay = min(self.config.train.ema, (1 + step) / (10 + step))
         torch._foreach_lerp_(list(self.ema.parameters()), list(self.model.parameters()), 1 - decay)
 
     def validate(self, model: Seq2Seq | None = None) -> dict[str, float]:
-        """Return `valid_loss` (nats per target token, without label smoothing), `valid_bleu`, `valid_chrf`, and
-        `best_metric_value`, the value of `train.best_metric` (higher is better).
+        """Return `valid_loss` (nats per target token, without label smoothing), `valid_bleu`,
+        `valid_chrf`, and `best_metric_value`, the value of `train.best_metric` (higher is better).
 
-        Also replaces `samples`. Afterwards `self.model` is in training mode, another `model` in evaluation mode.
+        Also replaces `samples`. Afterwards `self.model` is in training mode, another `model` in
+        evaluation mode.
 
         Args:
             model: the model to validate; None: the model that `save` saves.
@@ -306,22 +363,41 @@ class Trainer:
         """
         model = (model or self.ema or self.model).eval()
         hint = "shorten the lines of the validation set"
-        with runtime.out_of_memory_as(TrainingError("a line of the validation set does not fit in memory", hint)):
+        with runtime.out_of_memory_as(
+            TrainingError("a line of the validation set does not fit in memory", hint)
+        ):
             loss = self._validation_loss(model)
         if not math.isfinite(loss):
-            raise divergence_error(f"the validation loss is {loss} after update {self.progress.step:,}", self.lr)
+            raise divergence_error(
+                f"the validation loss is {loss} after update {self.progress.step:,}", self.lr
+            )
         test = TestSet("valid", self.valid_src, [self.valid_tgt])
         test = sample(test, self.config.train.valid_pairs or len(self.valid_src))
-        max_source_length = min(self.prepared.meta["max_source_length"], self.config.train.max_length - 1)
+        max_source_length = min(
+            self.prepared.meta["max_source_length"], self.config.train.max_length - 1
+        )
         max_sentences_per_line = self.prepared.meta.get("max_sentences_per_line", 1)
         engine = engine_from_models([model], str(self.device), "auto", self.tokenizer.decode)
-        translator = Translator(engine, self.tokenizer, self.config, max_source_length, max_sentences_per_line)
+        translator = Translator(
+            engine, self.tokenizer, self.config, max_source_length, max_sentences_per_line
+        )
         translations = translator.translate(test.sources, self.config.train.valid_search)
-        self.samples = list(zip(test.sources, translations, strict=True))[: self.config.train.num_samples]
-        bleu, chrf = (metric(translations, test.references).value for metric in (metrics.bleu, metrics.chrf))
+        self.samples = list(zip(test.sources, translations, strict=True))[
+            : self.config.train.num_samples
+        ]
+        bleu, chrf = (
+            metric(translations, test.references).value for metric in (metrics.bleu, metrics.chrf)
+        )
         self.model.train()
-        best_metric_value = {"loss": -loss, "bleu": bleu, "chrf": chrf}[self.config.train.best_metric]
-        return {"valid_loss": loss, "valid_bleu": bleu, "valid_chrf": chrf, "best_metric_value": best_metric_value}
+        best_metric_value = {"loss": -loss, "bleu": bleu, "chrf": chrf}[
+            self.config.train.best_metric
+        ]
+        return {
+            "valid_loss": loss,
+            "valid_bleu": bleu,
+            "valid_chrf": chrf,
+            "best_metric_value": best_metric_value,
+        }
 
     @torch.inference_mode()
     def _validation_loss(self, model: Seq2Seq) -> float:
@@ -329,11 +405,17 @@ class Trainer:
         max_positions = self.model.max_positions or 2**31  # the loss of longer pairs is undefined
         valid_ids = np.flatnonzero(store.lengths_N2.max(1) < max_positions)
         losses, tokens = [], 0
-        for batch_ids in plan_batches(store.lengths_N2[valid_ids], self.config.train.batch_tokens, seed=0, epoch=0):
+        for batch_ids in plan_batches(
+            store.lengths_N2[valid_ids], self.config.train.batch_tokens, seed=0, epoch=0
+        ):
             pairs = [store[int(i)] for i in valid_ids[batch_ids]]
             batch = collate(pairs, source_eos=model.config.source_eos).to(self.device)
             # Compiling for inference takes longer than it saves.
-            with torch.compiler.set_stance("force_eager") if self.config.train.compile else nullcontext():
+            with (
+                torch.compiler.set_stance("force_eager")
+                if self.config.train.compile
+                else nullcontext()
+            ):
                 losses.append(batch_loss(model, batch, smoothing=0.0))
             tokens += batch.tokens
         return sum(torch.stack(losses).tolist()) / max(1, tokens) if losses else 0.0
@@ -355,7 +437,8 @@ def _rng_states(device: torch.device) -> dict[str, Tensor]:
 
 
 def _split(batch: Batch, max_tokens: int | None) -> list[Batch]:
-    """Split a batch in two, recursively, until each part has at most `max_tokens` target positions or one pair."""
+    """Split a batch in two, recursively, until each part has at most `max_tokens` target positions
+    or one pair."""
     if max_tokens is None or batch.tgt_in_BT.numel() <= max_tokens or len(batch.src_BS) == 1:
         return [batch]
     return [part for half in batch.split() for part in _split(half, max_tokens)]

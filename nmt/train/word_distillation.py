@@ -1,15 +1,18 @@
-"""Token-level knowledge distillation: the student learns the distribution of a teacher besides the labels.
+"""Token-level knowledge distillation: the student learns the distribution of a teacher besides the
+labels.
 
-Hinton et al. 2015, with the word-level objective of Kim and Rush 2016, section 3.1. The loss of a position is
+Hinton et al. 2015, with the word-level objective of Kim and Rush 2016, section 3.1. The loss of a
+position is
 
     (1 - w) · CE(labels) + w · KL(q ‖ p),
 
-where w is `train.distill_weight`, CE the label-smoothed cross-entropy and p the distribution of the student. q is that
-of the teacher, of which only the k most probable tokens are kept (Tan et al. 2019 keep 8). The remaining probability is
-spread evenly over the other tokens, as label smoothing spreads it in a teacher.
+where w is `train.distill_weight`, CE the label-smoothed cross-entropy and p the distribution of the
+student. q is that of the teacher, of which only the k most probable tokens are kept (Tan et al.
+2019 keep 8). The remaining probability is spread evenly over the other tokens, as label smoothing
+spreads it in a teacher.
 
-Shape suffixes: N target positions without padding, D model dimension, K tokens of the teacher, J = K + 1
-tokens with the label.
+Shape suffixes: N target positions without padding, D model dimension, K tokens of the teacher, J =
+K + 1 tokens with the label.
 """
 
 from __future__ import annotations
@@ -41,11 +44,15 @@ class Teacher:
     weight: float
     top_k: int
 
-    def additional_loss(self, student: Seq2Seq, batch: Batch, hidden_ND: Tensor, *, smoothing: float) -> Tensor:
-        """Return the loss of a batch minus its label-smoothed cross-entropy, in nats, summed over its target tokens.
+    def additional_loss(
+        self, student: Seq2Seq, batch: Batch, hidden_ND: Tensor, *, smoothing: float
+    ) -> Tensor:
+        """Return the loss of a batch minus its label-smoothed cross-entropy, in nats, summed over
+        its target tokens.
 
-        CE(labels) and CE(q) contain the same log-sum of all logits. Their difference is linear in the logits: it needs
-        those of the labels and of the K tokens, and the sum of all logits, but neither a softmax nor other logits.
+        CE(labels) and CE(q) contain the same log-sum of all logits. Their difference is linear in
+        the logits: it needs those of the labels and of the K tokens, and the sum of all logits, but
+        neither a softmax nor other logits.
         """
         prob_NK, index_NK, rest_N1 = self.distribution(batch)
         weight_VD, bias_V = student.output_weight_VD, student.output_bias_V
@@ -53,11 +60,17 @@ class Teacher:
         index_NJ = torch.cat((index_N1, index_NK), 1)
         coefficient_NJ = torch.cat((torch.full_like(rest_N1, 1 - smoothing), rest_N1 - prob_NK), 1)
         uniform_N1 = smoothing / vocab_size - rest_N1
-        weighted_ND = F.embedding_bag(index_NJ, weight_VD, mode="sum", per_sample_weights=coefficient_NJ)
+        weighted_ND = F.embedding_bag(
+            index_NJ, weight_VD, mode="sum", per_sample_weights=coefficient_NJ
+        )
         weighted_ND = weighted_ND + uniform_N1 * weight_VD.sum(0)
         difference = (hidden_ND.float() * weighted_ND).sum()
         if bias_V is not None:
-            difference = difference + (coefficient_NJ * bias_V[index_NJ]).sum() + uniform_N1.sum() * bias_V.sum()
+            difference = (
+                difference
+                + (coefficient_NJ * bias_V[index_NJ]).sum()
+                + uniform_N1.sum() * bias_V.sum()
+            )
         entropy = torch.special.entr(prob_NK).sum()
         entropy += (vocab_size - prob_NK.shape[1]) * torch.special.entr(rest_N1).sum()
         loss: Tensor = self.weight * (difference - entropy)
@@ -65,11 +78,14 @@ class Teacher:
 
     @torch.no_grad()
     def distribution(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the probabilities and ids of the most probable tokens, [N, K], and the probability of every other one.
+        """Return the probabilities and ids of the most probable tokens, [N, K], and the probability
+        of every other one.
 
         The logits are computed in chunks, so that memory does not grow with the vocabulary.
         """
-        hidden_ND = self.model(batch.src_BS, batch.src_mask_BS, batch.tgt_in_BT, batch.target_index_N)
+        hidden_ND = self.model(
+            batch.src_BS, batch.src_mask_BS, batch.tgt_in_BT, batch.target_index_N
+        )
         vocab_size = len(self.model.output_weight_VD)
         top_k = min(self.top_k, vocab_size)
         chunks = [
@@ -82,20 +98,25 @@ class Teacher:
 
 
 def find_teacher(config: Config, run: Path | None = None) -> ModelFiles:
-    """Find the teacher of a config, and check that it can teach a model that is trained in the directory `run`.
+    """Find the teacher of a config, and check that it can teach a model that is trained in the
+    directory `run`.
 
     Raises:
-        ConfigError: the teacher is the run itself, translates in another direction, or reads other sources.
+        ConfigError: the teacher is the run itself, translates in another direction, or reads other
+            sources.
         CheckpointError: see `discovery.find_model`.
     """
     name = config.train.teacher
     teacher = discovery.find_model(Path(name))
     other, data = teacher.config.data, config.data
     if run and teacher.run.resolve() == run.resolve():
-        raise ConfigError(f"train.teacher {name} is the run that is being trained", "name another run")
+        raise ConfigError(
+            f"train.teacher {name} is the run that is being trained", "name another run"
+        )
     if (other.src, other.tgt) != (data.src, data.tgt):
         raise ConfigError(
-            f"train.teacher {name} translates from {other.src} to {other.tgt}, not from {data.src} to {data.tgt}",
+            f"train.teacher {name} translates from {other.src} to {other.tgt}, not from {data.src}"
+            f" to {data.tgt}",
             "name a model that translates in the same direction",
         )
     if teacher.config.model.source_eos != config.model.source_eos:
@@ -106,23 +127,28 @@ def find_teacher(config: Config, run: Path | None = None) -> ModelFiles:
     limit = max_positions(teacher.config.model)
     if limit and config.train.max_length > limit:
         raise ConfigError(
-            f"train.max_length ({config.train.max_length}) must not exceed the positions of train.teacher ({limit})",
+            f"train.max_length ({config.train.max_length}) must not exceed the positions of"
+            f" train.teacher ({limit})",
             f"set train.max_length={limit}",
         )
     return teacher
 
 
-def load_teacher(config: Config, tokenizer: Tokenizer, device: torch.device, dtype: torch.dtype) -> Teacher:
+def load_teacher(
+    config: Config, tokenizer: Tokenizer, device: torch.device, dtype: torch.dtype
+) -> Teacher:
     """Load the teacher of a config for training with the given device and dtype.
 
     Raises:
-        CheckpointError: its weights are missing or damaged, or it has another tokenizer than the prepared data.
+        CheckpointError: its weights are missing or damaged, or it has another tokenizer than the
+            prepared data.
     """
     path = Path(config.train.teacher)
     loaded = discovery.load(path)
     if loaded.tokenizer.checksum != tokenizer.checksum:
         raise CheckpointError(
-            f"the tokenizer of train.teacher {path} differs from the tokenizer of the prepared data",
+            f"the tokenizer of train.teacher {path} differs from the tokenizer of the prepared"
+            " data",
             f"train with that of the teacher: --set tokenizer.model={tokenizer_file(loaded.run)}",
         )
     model = loaded.model.to(device).requires_grad_(False)

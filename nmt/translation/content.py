@@ -1,7 +1,7 @@
 """Content check: what of a source is missing in its translation, or was added to it.
 
-Sentences, items of lists, numbers in words, quotation marks and brackets are counted on both sides. Each check yields
-its name, which `nmt.translation.guard` maps to the attempts that repair it.
+Sentences, items of lists, numbers in words, quotation marks and brackets are counted on both sides.
+Each check yields its name, which `nmt.translation.guard` maps to the attempts that repair it.
 """
 
 from __future__ import annotations
@@ -15,14 +15,19 @@ from nmt.data.check.minhash import normalized_words
 from nmt.text.number_words import MAX_SPELLED, find_number_words, supports_number_words
 from nmt.text.sentences import count_sentences, split_sentences
 
-MISSING_SENTENCE, MISSING_ITEM, NUMBER_CHANGED = "missing-sentence", "missing-item", "number-changed"
+MISSING_SENTENCE, MISSING_ITEM, NUMBER_CHANGED = (
+    "missing-sentence",
+    "missing-item",
+    "number-changed",
+)
 NUMBER_ADDED, UNBALANCED = "number-added", "unbalanced"
 NAMES = (MISSING_SENTENCE, MISSING_ITEM, NUMBER_CHANGED, NUMBER_ADDED, UNBALANCED)
 
 MAX_IDIOMATIC = 12
 """Numbers up to this one have other translations than numbers, such as both, a dozen or a pair."""
 MIN_ITEMS = 4
-"""Minimum number of items of a list that is checked. Shorter ones are hard to distinguish from clauses."""
+"""Minimum number of items of a list that is checked. Shorter ones are hard to distinguish from
+clauses."""
 MAX_ITEM_WORDS = 3
 MAX_ITEMS = 100
 """Maximum number of items that are compared with the others."""
@@ -33,11 +38,13 @@ _DIGITS = re.compile(r"\d+")
 _GROUPED = re.compile(r"(?<![\w.,:/-])\d{1,3}(?:[., \u00a0\u202f]\d{3})+(?![\w:/-]|[.,]\d)")
 _WHOLE_NUMBER = re.compile(r"(?<![\w.,:/-])\d{1,15}(?![\w:/-]|[.,]\d)")
 _CONVERTED = re.compile(
-    r"\b(?:dozen|half|(?:a|one|two) thirds?|quarter|noon|midnight|score|pair|[ap]\.?m|halb\w*|(?:drit|fünf|zehn)tel"
+    r"\b(?:dozen|half|(?:a|one|two)"
+    r" thirds?|quarter|noon|midnight|score|pair|[ap]\.?m|halb\w*|(?:drit|fünf|zehn)tel"
     r"|viertel\w*|dreiviertel|dutzend\w*|mittag\w*|mitternacht|anderthalb)\b",
     re.IGNORECASE,
 )
-"""Words of times and amounts whose translation may have another number: half past six is halb sieben."""
+"""Words of times and amounts whose translation may have another number: half past six is halb
+sieben."""
 _CONJUNCTION = "and|or|und|oder|sowie"
 _SEPARATOR = re.compile(rf",? (?:{_CONJUNCTION}) |[,;]\s+")
 _WORD = r"[^\s,;:.!?()\"“”„»«]+"
@@ -45,7 +52,8 @@ _ITEM = rf"{_WORD}(?: {_WORD}){{0,{MAX_ITEM_WORDS - 1}}}"
 _END = r"[.!?]?\W*$"
 _COMMA = "[,;] "
 _LIST = re.compile(
-    rf"(?<={_COMMA})(?:(?:{_ITEM}{_COMMA}){{{MIN_ITEMS - 3},}}{_ITEM},? (?:{_CONJUNCTION}) {_ITEM}(?={_END})"
+    rf"(?<={_COMMA})(?:(?:{_ITEM}{_COMMA}){{{MIN_ITEMS - 3},}}{_ITEM},? (?:{_CONJUNCTION})"
+    rf" {_ITEM}(?={_END})"
     rf"|(?:{_ITEM}{_COMMA}){{{MIN_ITEMS - 2},}}{_ITEM}(?={_COMMA}|{_END})"
     rf"|(?:{_ITEM}{_COMMA}){{{MIN_ITEMS - 3},}}{_ITEM}(?=,? (?:{_CONJUNCTION}) ))"
 )
@@ -73,7 +81,8 @@ def content_problems(source: str, text: str, src: str, tgt: str) -> Iterator[str
 
 
 def number_problems(source: str, text: str, src: str, tgt: str) -> Iterator[str]:
-    """Yield the names of numbers that a translation changes or adds, if the number words of both languages are known.
+    """Yield the names of numbers that a translation changes or adds, if the number words of both
+    languages are known.
 
     Args:
         source: the source, with protected spans.
@@ -86,7 +95,8 @@ def number_problems(source: str, text: str, src: str, tgt: str) -> Iterator[str]
 
 
 def has_missing_sentence(source: str, text: str, src: str, tgt: str) -> bool:
-    """Return whether a translation has fewer sentences than its source, or the same sentence more often."""
+    """Return whether a translation has fewer sentences than its source, or the same sentence more
+    often."""
     if count_sentences(source, src) < 2:
         return False
     sources, sentences = _sentences(source, src), _sentences(text, tgt)
@@ -117,7 +127,9 @@ def has_missing_item(source: str, text: str) -> bool:
     translated = _SEPARATOR.split(text)
     if len(translated) < len(_SEPARATOR.split(source)):
         return True
-    return _has_repeated_item(translated, text) and not _has_repeated_item(_SEPARATOR.split(source), source)
+    return _has_repeated_item(translated, text) and not _has_repeated_item(
+        _SEPARATOR.split(source), source
+    )
 
 
 def _has_repeated_item(items: list[str], text: str) -> bool:
@@ -128,7 +140,8 @@ def _has_repeated_item(items: list[str], text: str) -> bool:
 
 
 def find_items(text: str) -> re.Match[str] | None:
-    """Return the items of a list in a text, without the first one, before which the sentence begins."""
+    """Return the items of a list in a text, without the first one, before which the sentence
+    begins."""
     return _LIST.search(text)
 
 
@@ -139,7 +152,8 @@ def split_items(text: str) -> tuple[list[str], list[str]]:
 
 
 def _number_problems(source: str, text: str, src: str, tgt: str) -> Iterator[str]:
-    """Yield the numbers in words that the translation lacks, in words and digits, and the numbers that it adds."""
+    """Yield the numbers in words that the translation lacks, in words and digits, and the numbers
+    that it adds."""
     words = find_number_words(source, src)
     in_words = Counter(
         number.value
@@ -177,7 +191,8 @@ def _digit_values(text: str, *patterns: re.Pattern[str]) -> Counter[int]:
 
 
 def unbalanced_marks(source: str, text: str) -> list[str]:
-    """Return the brackets and quotation marks that are pairs in the source, but not in the translation."""
+    """Return the brackets and quotation marks that are pairs in the source, but not in the
+    translation."""
     marks = []
     for opening, closing in BRACKETS.items():
         num_pairs = len(bracket_pairs(source, opening, closing))
@@ -192,11 +207,14 @@ def unbalanced_marks(source: str, text: str) -> list[str]:
 def has_lone_mark(text: str) -> bool:
     """Return whether a bracket or quotation mark of a text has no partner."""
     is_odd = len(QUOTE.findall(text)) % 2 == 1
-    return is_odd or any(text.count(opening) != text.count(closing) for opening, closing in BRACKETS.items())
+    return is_odd or any(
+        text.count(opening) != text.count(closing) for opening, closing in BRACKETS.items()
+    )
 
 
 def bracket_pairs(text: str, opening: str, closing: str) -> list[tuple[int, int]]:
-    """Return the offsets of each opening bracket and its closing one; none if one has no partner."""
+    """Return the offsets of each opening bracket and its closing one; none if one has no
+    partner."""
     if opening not in text:
         return []
     pairs: list[tuple[int, int]] = []

@@ -1,4 +1,5 @@
-"""Words that a translation copies, because the tokenizer of the model cannot spell them or does not know them."""
+"""Words that a translation copies, because the tokenizer of the model cannot spell them or does not
+know them."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ from nmt.text.spans import ProtectedSpan
 from nmt.text.tokenizer import UNK, Tokenizer
 
 MAX_ABBREVIATION = 5
-"""Maximum number of letters of an abbreviation in capitals. Longer words in capitals are emphasized."""
+"""Maximum number of letters of an abbreviation in capitals. Longer words in capitals are
+emphasized."""
 MAX_WORD = 100
 """Maximum number of letters and digits of a word."""
 MIN_UNKNOWN = 20
@@ -32,8 +34,8 @@ class CopiedWords:
         self._is_known: dict[str, bool] = {}
 
     def find(self, text: str) -> list[ProtectedSpan]:
-        """Return words with characters that are spelled in bytes or unknown, unknown abbreviations in capitals, and
-        words that are too long to be words of a language.
+        """Return words with characters that are spelled in bytes or unknown, unknown abbreviations
+        in capitals, and words that are too long to be words of a language.
         """
         spans: list[ProtectedSpan] = []
         for match in _LONG_WORD.finditer(text):
@@ -45,7 +47,8 @@ class CopiedWords:
         return spans
 
     def can_spell(self, text: str) -> bool:
-        """Return whether the tokenizer has pieces for most letters of a text; always for a few letters."""
+        """Return whether the tokenizer has pieces for most letters of a text; always for a few
+        letters."""
         if text.isascii():
             return True
         letters = list(filter(str.isalpha, text))
@@ -65,7 +68,8 @@ class CopiedWords:
                 yield from self._unknown_runs(text[start:position], start)
 
     def _unknown_runs(self, text: str, offset: int) -> Iterator[ProtectedSpan]:
-        """Yield the unknown characters of a text without spaces between words; neighbors are one span."""
+        """Yield the unknown characters of a text without spaces between words; neighbors are one
+        span."""
         start: int | None = None
         for i, character in enumerate([*text, ""]):
             is_unknown = character != "" and not self._knows(character)
@@ -76,7 +80,8 @@ class CopiedWords:
                 start = None
 
     def _spells_all(self, text: str) -> bool:
-        """Return whether the tokenizer has pieces for all characters, if marks are composed with their letters."""
+        """Return whether the tokenizer has pieces for all characters, if marks are composed with
+        their letters."""
         return all(map(self._knows, unicodedata.normalize("NFC", text)))
 
     def _knows(self, character: str) -> bool:
@@ -86,11 +91,14 @@ class CopiedWords:
         if character not in self._is_known:
             ids = self._tokenizer.encode(fold_compatibility(character))
             pieces = self._tokenizer.ids_to_pieces(ids)
-            self._is_known[character] = bool(ids) and UNK not in ids and not any(map(is_byte, pieces))
+            self._is_known[character] = (
+                bool(ids) and UNK not in ids and not any(map(is_byte, pieces))
+            )
         return self._is_known[character]
 
     def _unknown_abbreviations(self, text: str) -> Iterator[ProtectedSpan]:
-        """Yield abbreviations that are no piece, in capitals or lower case; not in a text that is all in capitals."""
+        """Yield abbreviations that are no piece, in capitals or lower case; not in a text that is
+        all in capitals."""
         has_lower_case = any(map(str.islower, text))
         alone = text.strip(" .!?")
         for match in _ABBREVIATION.finditer(text):

@@ -1,4 +1,5 @@
-"""The texts between the fixed spans of a line, and the translation that keeps the spans in their places."""
+"""The texts between the fixed spans of a line, and the translation that keeps the spans in their
+places."""
 
 from __future__ import annotations
 
@@ -48,7 +49,9 @@ def join_gaps(line: Line, gaps: Sequence[Gap], translations: Iterable[Translatio
     for gap, translation in zip(gaps, translations, strict=True):
         if gap.span:
             num_words = len(gap.span.translation.split())
-            copy = Translation(gap.span.translation, 0.0, 0.0, alignment=tuple((0, i) for i in range(num_words)))
+            copy = Translation(
+                gap.span.translation, 0.0, 0.0, alignment=tuple((0, i) for i in range(num_words))
+            )
             parts.append(Part(copy, "", word_index[gap.span.start]))
         parts.append(Part(Translation(inline(gap.punctuation), 0.0, 0.0)))
         parts.append(Part(without_added_period(gap.text, translation), "", word_index[gap.start]))
@@ -65,9 +68,12 @@ def _offsets(gaps: Iterable[Gap]) -> Iterator[int]:
 
 
 def without_added_period(source: Line, translation: Translation) -> Translation:
-    """Return the translation of a heading or part of a sentence without the period that the source does not have."""
+    """Return the translation of a heading or part of a sentence without the period that the source
+    does not have."""
     words = translation.text.split()
-    is_copied = bool(words) and words.count(words[-1]) <= source.text.split().count(words[-1])  # such as Yahoo!
+    is_copied = bool(words) and words.count(words[-1]) <= source.text.split().count(
+        words[-1]
+    )  # such as Yahoo!
     if is_copied or _SENTENCE_END.search(source.text.rstrip()):
         return translation
     before, after = surrounding_whitespace(translation.text)

@@ -37,11 +37,16 @@ class Term:
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:
-        """Matches the term and its inflected forms, in any case unless it is an abbreviation in capitals."""
+        """Matches the term and its inflected forms, in any case unless it is an abbreviation in
+        capitals."""
         stem = r"\s+".join(map(re.escape, self.source.split()))
         form = stem
         if base_language(self.language) == "en":
-            form = rf"(?:{stem}(?:e?s)?|{stem[:-1]}ies)" if self.source.endswith("y") else rf"{stem}(?:e?s)?"
+            form = (
+                rf"(?:{stem}(?:e?s)?|{stem[:-1]}ies)"
+                if self.source.endswith("y")
+                else rf"{stem}(?:e?s)?"
+            )
         elif base_language(self.language) == "de":
             form = stem + GERMAN_ENDINGS
         return re.compile(rf"{form}(?!\w)", 0 if self.is_abbreviation else re.IGNORECASE)
@@ -53,7 +58,8 @@ class Term:
 
     @property
     def is_abbreviation(self) -> bool:
-        """Whether the term is an abbreviation in capitals, such as IT, which is another term than the word it."""
+        """Whether the term is an abbreviation in capitals, such as IT, which is another term than
+        the word it."""
         return self.source.isupper() and len(self.source) > 1
 
 
@@ -72,17 +78,22 @@ class Glossary:
 
     @classmethod
     def load(cls, path: Path, src: str, tgt: str) -> Glossary:
-        """Read terms from `src` to `tgt`: a TSV file (source, target, optional note), or a TBX or TMX file.
+        """Read terms from `src` to `tgt`: a TSV file (source, target, optional note), or a TBX or
+        TMX file.
 
         Raises:
             DataError: the file is missing, corrupted or has no terms, or a line has no target term.
         """
-        pairs = read_tmx(path, src, tgt) if path.suffix.lower() in (".tbx", ".tmx") else _read_tsv(path)
+        pairs = (
+            read_tmx(path, src, tgt) if path.suffix.lower() in (".tbx", ".tmx") else _read_tsv(path)
+        )
         terms = [Term(source, target, src) for source, target in pairs]
         if not terms:
             raise DataError(f"{path} has no terms", "each line is SOURCE TERM, a tab, TARGET TERM")
         first: dict[str, Term] = {}
-        ambiguous = {term.key for term in terms if first.setdefault(term.key, term).target != term.target}
+        ambiguous = {
+            term.key for term in terms if first.setdefault(term.key, term).target != term.target
+        }
         if ambiguous:
             names = ", ".join(first[key].source for key in sorted(ambiguous)[:MAX_LISTED])
             more = f" and {len(ambiguous) - MAX_LISTED:,} more" * (len(ambiguous) > MAX_LISTED)
@@ -95,13 +106,22 @@ class Glossary:
         for start in (match.start() for match in _TERM_START.finditer(text)):
             if spans and start < spans[-1].end:
                 continue
-            candidates = (self._terms.get(text[start : start + n].casefold(), ()) for n in range(_PREFIX_LENGTH, 0, -1))
-            matches = ((term, term.pattern.match(text, start)) for terms in candidates for term in terms)
+            candidates = (
+                self._terms.get(text[start : start + n].casefold(), ())
+                for n in range(_PREFIX_LENGTH, 0, -1)
+            )
+            matches = (
+                (term, term.pattern.match(text, start)) for terms in candidates for term in terms
+            )
             if found := next(((term, match) for term, match in matches if match), None):
                 term, match = found
                 is_left = term.target == LEAVE
                 translation = match[0] if is_left else term.target
-                spans.append(FixedSpan(start, match.end(), translation, is_opaque=is_left, is_term=not is_left))
+                spans.append(
+                    FixedSpan(
+                        start, match.end(), translation, is_opaque=is_left, is_term=not is_left
+                    )
+                )
         return spans
 
 
@@ -113,6 +133,7 @@ def _read_tsv(path: Path) -> Iterator[tuple[str, str]]:
         if not (source and target and target[0]):
             raise DataError(
                 f"{path}, line {number}: no target term",
-                f"each line is SOURCE TERM, a tab, TARGET TERM or {LEAVE} to leave the term untranslated",
+                f"each line is SOURCE TERM, a tab, TARGET TERM or {LEAVE} to leave the term"
+                " untranslated",
             )
         yield source, target[0]

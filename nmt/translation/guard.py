@@ -1,8 +1,9 @@
 """`Guard` checks each translation of a `Translator`, and searches again where a check fails.
 
-Protected spans and glossary terms of the source must occur in the translation, and it must not have any of
-the problems that `nmt.translation.checks` detects. A line whose best translation fails is translated again in other
-ways until one passes, or until its budget is used up. If none passes, the translation has warnings. No line is dropped.
+Protected spans and glossary terms of the source must occur in the translation, and it must not have
+any of the problems that `nmt.translation.checks` detects. A line whose best translation fails is
+translated again in other ways until one passes, or until its budget is used up. If none passes, the
+translation has warnings. No line is dropped.
 """
 
 from __future__ import annotations
@@ -39,7 +40,14 @@ from nmt.translation.content import (
 from nmt.translation.gaps import join_gaps, split_at_spans
 from nmt.translation.items import join_items
 from nmt.translation.marks import restore_marks
-from nmt.translation.pieces import Column, divide, join_columns, join_parts, part_of_line, segment_around_long_spans
+from nmt.translation.pieces import (
+    Column,
+    divide,
+    join_columns,
+    join_parts,
+    part_of_line,
+    segment_around_long_spans,
+)
 from nmt.translation.placement import TermPlacement, edit_words, has_rest
 from nmt.translation.result import Translation
 from nmt.translation.segments import FixedSpan, Line, with_language
@@ -52,8 +60,8 @@ if TYPE_CHECKING:
     from nmt.translation.glossary import Glossary
 
 STAND_INS = ("Tom", "Peter", "Anna", "Boston", "Berlin", "Paul", "Robert", "Paris")
-"""Names that stand for protected spans that a translation has lost. Models copy names more often than letters or rare
-words."""
+"""Names that stand for protected spans that a translation has lost. Models copy names more often
+than letters or rare words."""
 WIDE_BEAM = "beam(beam_size=8, top_beams=8, no_repeat_ngram_size=4)"
 QUICK = "greedy"
 """Search of lines beyond their budget."""
@@ -61,7 +69,8 @@ CONSTRAINED = "constrained(beam_size=8, top_beams=2)"
 ROWS_OF_SCORE = 2
 """Number of rows of a search that take as long as scoring a translation in float32."""
 MIN_SHARE_OF_MARKED = 0.25
-"""Minimum share of the attention to a word between marks that its translation receives. With less, it has none."""
+"""Minimum share of the attention to a word between marks that its translation receives. With less,
+it has none."""
 SPAN_PROBLEMS = ("missing", "repeated", "misplaced")
 TERM_NOT_APPLIED = "term-not-applied"
 UNTRANSLATED = "untranslated"
@@ -69,7 +78,8 @@ _NUMBERS = ("quantity", "version", "format", "number")
 """Kinds of protected spans that may be numbers in the format of the source language."""
 _SPACES = re.compile(r"(?<=\S) {2,}(?=\S)")
 _LABEL = re.compile(
-    r"\b(?:version|release|section|chapter|figure|table|abschnitt|kapitel|abbildung|tabelle)\s$", re.IGNORECASE
+    r"\b(?:version|release|section|chapter|figure|table|abschnitt|kapitel|abbildung|tabelle)\s$",
+    re.IGNORECASE,
 )
 """A word whose number is a name, such as version 3.1, and has no decimal separator."""
 _SENTENCE_BOUNDARY = re.compile(r"[.!?…](?=\s+\w)")
@@ -89,7 +99,8 @@ class Attempt:
 
 
 class Guard:
-    """Translates lines like a `Translator`, and protects their spans and checks their translations."""
+    """Translates lines like a `Translator`, and protects their spans and checks their
+    translations."""
 
     def __init__(
         self,
@@ -110,7 +121,11 @@ class Guard:
         Raises:
             UsageError: the number format of a language is unknown.
         """
-        self.translator, self.config, self.tokenizer = translator, translator.config, translator.tokenizer
+        self.translator, self.config, self.tokenizer = (
+            translator,
+            translator.config,
+            translator.tokenizer,
+        )
         self.protect, self.glossary = tuple(protect), glossary
         self.languages = (self.config.data.src, self.config.data.tgt)
         self.budget: Budget | None = None
@@ -139,14 +154,21 @@ class Guard:
         details: bool = False,
         on_progress: Callable[[float], object] = lambda lines: None,
     ) -> Iterator[list[Translation]]:
-        """Yield the n-best list of each line, those without warnings first; see `Translator.stream`.
+        """Yield the n-best list of each line, those without warnings first; see
+        `Translator.stream`.
 
         `on_progress` also gets parts of a line.
         """
-        return chain.from_iterable(self._translate(as_lines(chunk), search, details, on_progress) for chunk in chunks)
+        return chain.from_iterable(
+            self._translate(as_lines(chunk), search, details, on_progress) for chunk in chunks
+        )
 
     def _translate(
-        self, lines: Lines, search: str | None, details: bool, on_progress: Callable[[float], object]
+        self,
+        lines: Lines,
+        search: str | None,
+        details: bool,
+        on_progress: Callable[[float], object],
     ) -> Iterator[NBest]:
         divided = [self._divide(line) for line in lines]
         pieces: list[Line] = []
@@ -164,7 +186,9 @@ class Guard:
         self._count_terms(pieces, results)
         remaining = iter(results)
         for columns in divided:
-            n_bests = [column.join(list(islice(remaining, len(column.pieces())))) for column in columns]
+            n_bests = [
+                column.join(list(islice(remaining, len(column.pieces())))) for column in columns
+            ]
             yield join_columns(columns, n_bests)
 
     def _divide(self, line: Line) -> list[Column]:
@@ -175,7 +199,11 @@ class Guard:
 
     def _segments(self, line: Line) -> list[tuple[int, int]]:
         """Return the segments of a text; none if it is not translated."""
-        return segment_around_long_spans(line, self.translator.segmenter.spans) if _is_translated(line) else []
+        return (
+            segment_around_long_spans(line, self.translator.segmenter.spans)
+            if _is_translated(line)
+            else []
+        )
 
     def _count_terms(self, lines: Lines, results: Sequence[NBest]) -> None:
         for line, n_best in zip(lines, results, strict=True):
@@ -186,17 +214,26 @@ class Guard:
     def _with_fixed_spans(self, line: Line) -> Line:
         """Return the line with its protected spans, numbers and terms."""
         found = [
-            self._fixed_span(line.text, span) for span in self.translator.segmenter.find_spans(line.text, self.protect)
+            self._fixed_span(line.text, span)
+            for span in self.translator.segmenter.find_spans(line.text, self.protect)
         ]
         terms = self.glossary.find(line.text) if self.glossary else []
-        spans = sorted([*terms, *found], key=lambda span: span.start - span.end)  # the longest first: a term or a URL
+        spans = sorted(
+            [*terms, *found], key=lambda span: span.start - span.end
+        )  # the longest first: a term or a URL
         language = line.language or self.translator.tokenizer.language_token(line.text)
-        return replace(line, fixed=tuple(without_overlaps([*line.fixed, *spans])), language=language)
+        return replace(
+            line, fixed=tuple(without_overlaps([*line.fixed, *spans])), language=language
+        )
 
     def _fixed_span(self, text: str, span: ProtectedSpan) -> FixedSpan:
         content = text[span.start : span.end]
-        is_number = span.kind in _NUMBERS and not _LABEL.search(text[max(0, span.start - 20) : span.start])
-        return FixedSpan(span.start, span.end, self.localize(content) if is_number else content, span.is_opaque)
+        is_number = span.kind in _NUMBERS and not _LABEL.search(
+            text[max(0, span.start - 20) : span.start]
+        )
+        return FixedSpan(
+            span.start, span.end, self.localize(content) if is_number else content, span.is_opaque
+        )
 
 
 class _GuardedChunk:
@@ -219,8 +256,11 @@ class _GuardedChunk:
             Attempt(self._restore_marks, (UNBALANCED,)),
         )
 
-    def translate(self, lines: Lines, on_progress: Callable[[int], object] = lambda lines: None) -> list[NBest]:
-        """Return the n-best list of each line. Beyond its budget, a line is searched quickly, or copied."""
+    def translate(
+        self, lines: Lines, on_progress: Callable[[int], object] = lambda lines: None
+    ) -> list[NBest]:
+        """Return the n-best list of each line. Beyond its budget, a line is searched quickly, or
+        copied."""
         return self._translate(lines, self._search_within_budget, on_progress)
 
     def _translate(
@@ -250,7 +290,8 @@ class _GuardedChunk:
         return [results[i] for i in range(len(lines))]
 
     def _repair(self, lines: Lines, results: dict[int, NBest], indices: Sequence[int]) -> None:
-        """Replace the results of lines that fail a check by better ones, as far as the attempts find any."""
+        """Replace the results of lines that fail a check by better ones, as far as the attempts
+        find any."""
         for attempt in self.attempts:
             failed = [i for i in indices if results[i][0].has_problem(attempt.problems)]
             if not failed:
@@ -260,7 +301,8 @@ class _GuardedChunk:
                 results[i] = self._rank(lines[i], n_best, results[i])
 
     def _search_within_budget(self, line: Line) -> str | None:
-        """Return the search of a line, and subtract its tokens from its budget; None if too few remain."""
+        """Return the search of a line, and subtract its tokens from its budget; None if too few
+        remain."""
         if line.budget is None or line.constraints:  # which the quick search does not support
             return self.spec
         num_tokens = self._count_tokens(line)
@@ -272,7 +314,8 @@ class _GuardedChunk:
         return len(self.guard.translator.segmenter.encode([line.text])[0])
 
     def _copy_if_not_translated(self, line: Line) -> Translation | None:
-        """Return the line as its own translation if it has no text, or none that the model can read."""
+        """Return the line as its own translation if it has no text, or none that the model can
+        read."""
         if not _is_translated(line):
             is_unknown = not self.guard.translator.segmenter.copied_words.can_spell(line.text)
         elif line.prefix or line.constraints or self.guard.translator.segmenter.is_readable(line):
@@ -284,12 +327,20 @@ class _GuardedChunk:
     def _search(
         self, lines: Lines, spec: str, on_progress: Callable[[int], object] = lambda lines: None
     ) -> list[NBest]:
-        return list(self.guard.translator.stream([lines], spec, details=self.details, on_progress=on_progress))
+        return list(
+            self.guard.translator.stream(
+                [lines], spec, details=self.details, on_progress=on_progress
+            )
+        )
 
     def _search_again(
-        self, requests: Sequence[Line | None], spec: str, search: Callable[[Lines], list[NBest]] | None = None
+        self,
+        requests: Sequence[Line | None],
+        spec: str,
+        search: Callable[[Lines], list[NBest]] | None = None,
     ) -> list[NBest]:
-        """Search requests that are not None and within the budget of their lines; the others have no results."""
+        """Search requests that are not None and within the budget of their lines; the others have
+        no results."""
         allowed = [line if line and self._may_search(line, spec) else None for line in requests]
         lines = [line for line in allowed if line]
         found = iter(search(lines) if search else self._search(lines, spec))
@@ -299,7 +350,8 @@ class _GuardedChunk:
         return self._search_again(requests, CONSTRAINED, self._search_supported)
 
     def _search_supported(self, lines: Lines) -> list[NBest]:
-        """Search with constraints; a line whose constraints the engine or the model does not support has no results.
+        """Search with constraints; a line whose constraints the engine or the model does not
+        support has no results.
 
         The other lines are found by halving, because searching them one by one is slow.
         """
@@ -321,7 +373,8 @@ class _GuardedChunk:
         return line.budget is None or line.budget.take_repair((self._count_tokens(line) + 1) * rows)
 
     def _rank(self, line: Line, translations: NBest, ranked: Sequence[Translation] = ()) -> NBest:
-        """Return the best translations of a line with their warnings, those with the fewest problems first.
+        """Return the best translations of a line with their warnings, those with the fewest
+        problems first.
 
         Translations that are among those already `ranked` are left out.
         """
@@ -338,7 +391,11 @@ class _GuardedChunk:
                 checked.append(replace(translation, warnings=tuple(warnings)))
         # The term may be right even if the alignment is doubtful.
         checked.sort(
-            key=lambda each: (len(each.warnings), each.has_problem((TERM_NOT_APPLIED,)), has_lone_mark(each.text))
+            key=lambda each: (
+                len(each.warnings),
+                each.has_problem((TERM_NOT_APPLIED,)),
+                has_lone_mark(each.text),
+            )
         )
         return checked[: self.num_best]
 
@@ -350,20 +407,28 @@ class _GuardedChunk:
         for line in lines:
             spans = split_sentences(line.text, self.guard.languages[0])
             is_applicable = len(spans) > 1 and not (line.prefix or line.constraints)
-            spans_of_lines.append(spans if is_applicable and self._may_search(line, self.spec) else [])
+            spans_of_lines.append(
+                spans if is_applicable and self._may_search(line, self.spec) else []
+            )
         parts = [
-            [part_of_line(line, *span) for span in spans] for line, spans in zip(lines, spans_of_lines, strict=True)
+            [part_of_line(line, *span) for span in spans]
+            for line, spans in zip(lines, spans_of_lines, strict=True)
         ]
-        for line, spans, n_bests in zip(lines, spans_of_lines, self._translate_parts(parts), strict=True):
+        for line, spans, n_bests in zip(
+            lines, spans_of_lines, self._translate_parts(parts), strict=True
+        ):
             yield join_parts(line.text, spans, n_bests) if spans else []
 
     def _translate_parts(self, parts_of_lines: Sequence[Lines]) -> Iterator[list[NBest]]:
-        """Guard the parts of all lines together, and yield the n-best lists of the parts of each line."""
+        """Guard the parts of all lines together, and yield the n-best lists of the parts of each
+        line."""
         translated = iter(self._translate(list(chain.from_iterable(parts_of_lines))))
         for parts in parts_of_lines:
             yield list(islice(translated, len(parts)))
 
-    def _substitute(self, lines: Lines, results: list[NBest], *, constrained: bool) -> Iterator[NBest]:
+    def _substitute(
+        self, lines: Lines, results: list[NBest], *, constrained: bool
+    ) -> Iterator[NBest]:
         """Replace the protected spans by names, which models copy more often.
 
         `constrained`: also search with the names and the missing numbers as constraints.
@@ -375,22 +440,36 @@ class _GuardedChunk:
             substitution = substitute(line, _stand_ins(line)) if is_applicable else None
             request = substitution.line if substitution else None
             if substitution and constrained:
-                missing = (span.translation for span in substitution.line.fixed if is_missing(span, n_best[0].text))
-                request = replace(substitution.line, constraints=(*line.constraints, *substitution.spans, *missing))
+                missing = (
+                    span.translation
+                    for span in substitution.line.fixed
+                    if is_missing(span, n_best[0].text)
+                )
+                request = replace(
+                    substitution.line,
+                    constraints=(*line.constraints, *substitution.spans, *missing),
+                )
             substitutions.append(substitution)
             requests.append(request)
-        found = self._search_constrained(requests) if constrained else self._search_again(requests, self.spec)
+        found = (
+            self._search_constrained(requests)
+            if constrained
+            else self._search_again(requests, self.spec)
+        )
         for substitution, n_best in zip(substitutions, found, strict=True):
             yield _restore_complete(substitution, n_best) if substitution else []
 
     def _constrain(self, lines: Lines, results: list[NBest]) -> Iterator[NBest]:
-        """Search with the missing numbers and terms as constraints, but without adding sentences that contain them."""
+        """Search with the missing numbers and terms as constraints, but without adding sentences
+        that contain them."""
         requests: list[Line | None] = []
         for line, n_best in zip(lines, results, strict=True):
             spans = [span for span in line.fixed if is_missing(span, n_best[0].text)]
             is_applicable = bool(spans) and not any(span.is_opaque for span in spans)
             missing = tuple(span.translation for span in spans)
-            requests.append(replace(line, constraints=line.constraints + missing) if is_applicable else None)
+            requests.append(
+                replace(line, constraints=line.constraints + missing) if is_applicable else None
+            )
         constrained: list[NBest] = []
         for line, n_best in zip(lines, self._search_constrained(requests), strict=True):
             max_ends = _count_sentence_ends(line.text)
@@ -399,8 +478,11 @@ class _GuardedChunk:
         return self.terms.place(lines, results, constrained)
 
     def _write_digits(self, lines: Lines, results: list[NBest]) -> Iterator[NBest]:
-        """Write the numbers in words as digits, which models copy, and spell them again in the translation."""
-        rewritten = [None if line.prefix else digits_for_words(line, *self.guard.languages) for line in lines]
+        """Write the numbers in words as digits, which models copy, and spell them again in the
+        translation."""
+        rewritten = [
+            None if line.prefix else digits_for_words(line, *self.guard.languages) for line in lines
+        ]
         requests = [each.line if each else None for each in rewritten]
         constrained = [
             replace(each.line, constraints=(*each.line.constraints, *each.spans)) if each else None
@@ -410,13 +492,27 @@ class _GuardedChunk:
         found_constrained = self._search_constrained(constrained)
         for i, each in enumerate(rewritten):
             n_best = found[i] + found_constrained[i]
-            yield [each.restore(translation) for translation in n_best if each.is_complete(translation)] if each else []
+            yield (
+                [
+                    each.restore(translation)
+                    for translation in n_best
+                    if each.is_complete(translation)
+                ]
+                if each
+                else []
+            )
 
     def _fix_items(self, lines: Lines, results: list[NBest]) -> Iterator[NBest]:
-        """Translate the items of a list one by one, and copy all of them into the translation of the line."""
+        """Translate the items of a list one by one, and copy all of them into the translation of
+        the line."""
         for line in lines:
             match = find_items(line.text)
-            if not match or line.prefix or line.constraints or not self._may_search(line, self.spec):
+            if (
+                not match
+                or line.prefix
+                or line.constraints
+                or not self._may_search(line, self.spec)
+            ):
                 yield []
                 continue
             items, _ = split_items(match[0])
@@ -429,11 +525,14 @@ class _GuardedChunk:
             substitution = substitute(request, names)
             assert substitution  # for the items
             found, candidates = self._search_again([request, substitution.line], self.spec)
-            found += [substitution.restore(each) for each in candidates if substitution.is_complete(each)]
+            found += [
+                substitution.restore(each) for each in candidates if substitution.is_complete(each)
+            ]
             yield [each for each in found if text in each.text]
 
     def _restore_marks(self, lines: Lines, results: list[NBest]) -> Iterator[NBest]:
-        """Put brackets and quotation marks around the words that are aligned with those of the source."""
+        """Put brackets and quotation marks around the words that are aligned with those of the
+        source."""
         pairs: dict[int, tuple[str, str]] = {}
         for i, line in enumerate(lines):
             if self._take_repair(line, ROWS_OF_SCORE):
@@ -453,19 +552,27 @@ class _GuardedChunk:
         return self._search_again([None if line.constraints else line for line in lines], WIDE_BEAM)
 
     def _translate_around_spans(self, lines: Lines, results: list[NBest]) -> Iterator[NBest]:
-        """Translate the text around the protected spans and numbers, and keep the spans in their places."""
+        """Translate the text around the protected spans and numbers, and keep the spans in their
+        places."""
         gaps_of_lines = []
         for line in lines:
-            is_applicable = not (line.prefix or line.constraints) and self._may_search(line, self.spec)
+            is_applicable = not (line.prefix or line.constraints) and self._may_search(
+                line, self.spec
+            )
             gaps_of_lines.append(list(split_at_spans(line)) if is_applicable else [])
         texts = [[gap.text for gap in gaps] for gaps in gaps_of_lines]
-        for line, gaps, n_bests in zip(lines, gaps_of_lines, self._translate_parts(texts), strict=True):
+        for line, gaps, n_bests in zip(
+            lines, gaps_of_lines, self._translate_parts(texts), strict=True
+        ):
             yield [join_gaps(line, gaps, [n_best[0] for n_best in n_bests])] if gaps else []
 
 
 def _is_applied(span: FixedSpan, translation: Translation) -> bool:
     """Return whether a term is in the translation, without doubt."""
-    return not is_missing(span, translation.text) and f"{TERM_DOUBTFUL}: {span.translation}" not in translation.warnings
+    return (
+        not is_missing(span, translation.text)
+        and f"{TERM_DOUBTFUL}: {span.translation}" not in translation.warnings
+    )
 
 
 def _stand_ins(line: Line) -> list[str]:
@@ -476,11 +583,14 @@ def _stand_ins(line: Line) -> list[str]:
 
 
 def _restore_complete(substitution: Substitution, n_best: NBest) -> NBest:
-    """Return the translations with their spans, except for those with inflected names, such as Toms."""
+    """Return the translations with their spans, except for those with inflected names, such as
+    Toms."""
     restored: NBest = []
     for translation in map(substitution.restore, n_best):
         spans = substitution.spans.items()
-        if not any(name in translation.text and is_missing(span, translation.text) for name, span in spans):
+        if not any(
+            name in translation.text and is_missing(span, translation.text) for name, span in spans
+        ):
             restored.append(translation)
     return restored
 
@@ -509,13 +619,16 @@ def _copy(line: Line, warnings: tuple[str, ...]) -> Translation:
 
 
 def _restore_formats(line: Line, translation: Translation) -> Translation:
-    """Correct the format of numbers that only differ in separators: 1.234,50 becomes 1,234.50, 5 % becomes 5%."""
+    """Correct the format of numbers that only differ in separators: 1.234,50 becomes 1,234.50, 5 %
+    becomes 5%."""
     numbers = Counter(span.translation for span in line.fixed if not span.is_term)
     for number, expected in numbers.items():
         num_missing = expected - count_occurrences(translation.text, number)
         pattern = equivalent_pattern(number) if num_missing > 0 else None
         if pattern:
-            matches = (match for match in pattern.finditer(translation.text) if match[0] not in numbers)
+            matches = (
+                match for match in pattern.finditer(translation.text) if match[0] not in numbers
+            )
             edits = [(*match.span(), number) for match in islice(matches, num_missing)]
             translation = edit_words(translation, edits)
     return translation

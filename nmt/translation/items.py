@@ -14,14 +14,18 @@ from nmt.translation.segments import Line
 CONJUNCTIONS = ({"en": "and", "de": "und"}, {"en": "or", "de": "oder"})
 
 
-def join_items(text: str, translations: Sequence[Translation], languages: tuple[str, str], tokenizer: Tokenizer) -> str:
+def join_items(
+    text: str, translations: Sequence[Translation], languages: tuple[str, str], tokenizer: Tokenizer
+) -> str:
     """Return the translation of a list from those of its items."""
     items, separators = split_items(text)
     result = ""
     for item, translation, mark in zip(items, translations, [*separators, ""], strict=True):
         without_period = without_added_period(Line(item), translation).text
         begins_with_name = without_period.split()[:1] == item.split()[:1]
-        result += without_period if begins_with_name else _inside_sentence(without_period, tokenizer)
+        result += (
+            without_period if begins_with_name else _inside_sentence(without_period, tokenizer)
+        )
         result += _translate_separator(mark, *languages)
     return result
 
@@ -36,7 +40,8 @@ def _translate_separator(text: str, src: str, tgt: str) -> str:
 
 
 def _inside_sentence(text: str, tokenizer: Tokenizer) -> str:
-    """Return a translated item in lower case, unless the tokenizer knows its capitalized form better."""
+    """Return a translated item in lower case, unless the tokenizer knows its capitalized form
+    better."""
     in_lower_case = text[:1].lower() + text[1:]
     capitalized_ids, lower_case_ids = tokenizer.encode_batch([text, in_lower_case], target=True)
     is_noun = len(capitalized_ids) <= len(lower_case_ids)

@@ -10,7 +10,13 @@ from nmt.text.spans import apply_edits
 from nmt.translation.content import BRACKETS, QUOTE, bracket_pairs, unbalanced_marks
 
 ASCII_QUOTES = ('"', '"')
-_QUOTES_BY_FIRST = {"„": ("„", "“"), "“": ("“", "”"), "”": ("“", "”"), "»": ("»", "«"), "«": ("«", "»")}
+_QUOTES_BY_FIRST = {
+    "„": ("„", "“"),
+    "“": ("“", "”"),
+    "”": ("“", "”"),
+    "»": ("»", "«"),
+    "«": ("«", "»"),
+}
 """The pair of quotation marks that a text uses, by the first mark in it."""
 
 
@@ -30,7 +36,8 @@ class MarkedWords:
 
 
 def restore_marks(source: str, text: str, alignment: Iterable[tuple[int, int]]) -> str:
-    """Return the translation with the unbalanced marks of the source around the words that are aligned with theirs.
+    """Return the translation with the unbalanced marks of the source around the words that are
+    aligned with theirs.
 
     Marks around words that the translation does not have are left out.
 
@@ -47,7 +54,10 @@ def restore_marks(source: str, text: str, alignment: Iterable[tuple[int, int]]) 
             text = QUOTE.sub("", text)
         else:
             brackets = (mark, BRACKETS[mark])
-            marked = [_marked_words(source, *offsets, brackets) for offsets in bracket_pairs(source, *brackets)]
+            marked = [
+                _marked_words(source, *offsets, brackets)
+                for offsets in bracket_pairs(source, *brackets)
+            ]
             text = text.replace(brackets[0], "").replace(brackets[1], "")
         text = _with_marks(text, marked, pairs)
     return text
@@ -87,7 +97,8 @@ def _with_marks(text: str, marked: Iterable[MarkedWords], alignment: list[tuple[
 
 
 def _best_range(aligned: set[int], num_words: int) -> tuple[int, int] | None:
-    """Return the contiguous words with the best balance of aligned and other words (maximum subarray, Kadane)."""
+    """Return the contiguous words with the best balance of aligned and other words (maximum
+    subarray, Kadane)."""
     best: tuple[int, int] | None = None
     best_balance = 0
     balance = 0
@@ -104,6 +115,7 @@ def _best_range(aligned: set[int], num_words: int) -> tuple[int, int] | None:
 
 
 def _end_without_punctuation(text: str, closing: str) -> int:
-    """Return the length of a text without final punctuation; that of a sentence stays inside quotation marks."""
+    """Return the length of a text without final punctuation; that of a sentence stays inside
+    quotation marks."""
     is_bracket = closing in BRACKETS.values()
     return len(text.rstrip(".,;:!?" if is_bracket else ",;:"))

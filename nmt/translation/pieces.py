@@ -1,7 +1,8 @@
 """Divide a line into pieces that are translated one by one, and join their translations.
 
-Tabs separate texts. The marker of a list item and a tag around a text would only disturb its translation. A text with
-more tokens or sentences than the model translates as a unit is divided into segments.
+Tabs separate texts. The marker of a list item and a tag around a text would only disturb its
+translation. A text with more tokens or sentences than the model translates as a unit is divided
+into segments.
 """
 
 from __future__ import annotations
@@ -16,10 +17,13 @@ from nmt.translation.result import Part, Place, Translation, concatenate, join
 from nmt.translation.segments import Line, spans_within
 
 _MARKER = re.compile(r"\s*[-–—•*·▪◦‣]\s+(?=[^\W\d_])")
-_ENCLOSING_TAG = re.compile(r"\s*<(?P<name>[a-z][\w-]*)(?:\s[^<>]*)?>(?P<rest>(?:(?!</?(?P=name)\b).)*)</(?P=name)>\s*")
+_ENCLOSING_TAG = re.compile(
+    r"\s*<(?P<name>[a-z][\w-]*)(?:\s[^<>]*)?>(?P<rest>(?:(?!</?(?P=name)\b).)*)</(?P=name)>\s*"
+)
 
 MAX_SPAN = 100
-"""Maximum number of characters of a protected span that is translated with the text around it if it is divided."""
+"""Maximum number of characters of a protected span that is translated with the text around it if it
+is divided."""
 Span = tuple[int, int]
 NBest = list[Translation]
 
@@ -52,7 +56,9 @@ class Column:
         return [_with_frame(self.before, each, self.after) for each in n_best]
 
 
-def divide(line: Line, prepare: Callable[[Line], Line], segment: Callable[[Line], Sequence[Span]]) -> list[Column]:
+def divide(
+    line: Line, prepare: Callable[[Line], Line], segment: Callable[[Line], Sequence[Span]]
+) -> list[Column]:
     """Return the columns of a line.
 
     Args:
@@ -81,29 +87,37 @@ def join_columns(columns: Sequence[Column], n_best_of_columns: Sequence[NBest]) 
 
 
 def join_parts(text: str, spans: Sequence[Span], n_best_of_parts: Sequence[NBest]) -> NBest:
-    """Return the n-best list of a text from those of its parts, with the whitespace around and between them."""
+    """Return the n-best list of a text from those of its parts, with the whitespace around and
+    between them."""
     separators = [""]
     for (_, end), (start, _) in pairwise(spans):
         separators.append(separator(text, end, start))
     word_indices = word_indices_at(text, (start for start, _ in spans))
     places = list(map(Place, separators, word_indices))
     before, after = surrounding_whitespace(text)
-    return [replace(each, text=f"{before}{each.text}{after}") for each in join(n_best_of_parts, places)]
+    return [
+        replace(each, text=f"{before}{each.text}{after}") for each in join(n_best_of_parts, places)
+    ]
 
 
 def part_of_line(line: Line, start: int, end: int) -> Line:
     """Return a part of a line with its fixed spans, without a prefix and constraints."""
     text = line.text[start:end]
-    return replace(line, text=text, prefix="", constraints=(), fixed=spans_within(line.fixed, start, end))
+    return replace(
+        line, text=text, prefix="", constraints=(), fixed=spans_within(line.fixed, start, end)
+    )
 
 
 def segment_around_long_spans(line: Line, segment: Callable[[Line], Sequence[Span]]) -> list[Span]:
-    """Return the segments of a text. If it has several, each long span that stays as it is is one of them.
+    """Return the segments of a text. If it has several, each long span that stays as it is is one
+    of them.
 
     Otherwise, a URL with more tokens than the model translates as a unit would be divided.
     """
     segments = list(segment(line))
-    long_spans = [span for span in line.fixed if span.is_opaque and span.end - span.start > MAX_SPAN]
+    long_spans = [
+        span for span in line.fixed if span.is_opaque and span.end - span.start > MAX_SPAN
+    ]
     if len(segments) < 2 or not long_spans:
         return segments
     divided: list[Span] = []
@@ -133,7 +147,9 @@ def word_indices_at(text: str, starts: Iterable[int]) -> list[int]:
 
 def is_inside_word(text: str, position: int) -> bool:
     """Return whether the characters before and after a position are both in a word."""
-    return 0 < position < len(text) and not (text[position - 1].isspace() or text[position].isspace())
+    return 0 < position < len(text) and not (
+        text[position - 1].isspace() or text[position].isspace()
+    )
 
 
 def _split_at_tabs(line: Line) -> list[Line]:
@@ -150,7 +166,9 @@ def _split_frame(line: Line) -> tuple[str, Line, str]:
     match = None if line.prefix else _MARKER.match(line.text) or _ENCLOSING_TAG.fullmatch(line.text)
     if not match:
         return "", line, ""
-    start, end = match.span("rest") if "rest" in match.groupdict() else (match.end(), len(line.text))
+    start, end = (
+        match.span("rest") if "rest" in match.groupdict() else (match.end(), len(line.text))
+    )
     rest = replace(line, text=line.text[start:end], fixed=spans_within(line.fixed, start, end))
     return line.text[:start], rest, line.text[end:]
 
@@ -159,6 +177,12 @@ def _with_frame(before: str, translation: Translation, after: str) -> Translatio
     """Return the translation between the text before and after the words."""
     num_words = len(before.split())
     is_word = before[-1:].isspace()  # a tag is a part of the first word
-    copy = Translation(before, 0.0, 0.0, alignment=tuple((i, i) for i in range(num_words)) if is_word else ())
-    joined = concatenate([Part(copy), Part(translation, "", num_words if is_word else max(0, num_words - 1))])
-    return replace(translation, text=joined.text + after, alignment=joined.alignment, links=joined.links)
+    copy = Translation(
+        before, 0.0, 0.0, alignment=tuple((i, i) for i in range(num_words)) if is_word else ()
+    )
+    joined = concatenate(
+        [Part(copy), Part(translation, "", num_words if is_word else max(0, num_words - 1))]
+    )
+    return replace(
+        translation, text=joined.text + after, alignment=joined.alignment, links=joined.links
+    )

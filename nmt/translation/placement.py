@@ -12,7 +12,14 @@ from nmt.translation.checks import is_missing
 from nmt.translation.pieces import is_inside_word
 from nmt.translation.result import Translation
 from nmt.translation.segments import FixedSpan, Line, with_language
-from nmt.translation.terms import TERM_DOUBTFUL, AlignedText, Edit, is_doubled, is_elsewhere, term_edits
+from nmt.translation.terms import (
+    TERM_DOUBTFUL,
+    AlignedText,
+    Edit,
+    is_doubled,
+    is_elsewhere,
+    term_edits,
+)
 from nmt.translation.translator import Translator
 
 Lines = Sequence[Line]
@@ -38,13 +45,20 @@ class TermPlacement:
         self._align_pairs(lines_of_pairs)
 
     def doubtful_terms(self, line: Line, translation: Translation) -> list[str]:
-        """Return a warning for each term that is in the translation, but in the place of another word."""
-        of_parts = [warning for warning in translation.warnings if warning.startswith(TERM_DOUBTFUL)]
-        terms = [span for span in line.fixed if span.is_term and not is_missing(span, translation.text)]
+        """Return a warning for each term that is in the translation, but in the place of another
+        word."""
+        of_parts = [
+            warning for warning in translation.warnings if warning.startswith(TERM_DOUBTFUL)
+        ]
+        terms = [
+            span for span in line.fixed if span.is_term and not is_missing(span, translation.text)
+        ]
         aligned = self._align(line, translation.text) if terms else None
         if not aligned:
             return of_parts
-        return [f"{TERM_DOUBTFUL}: {span.translation}" for span in terms if is_elsewhere(span, aligned)]
+        return [
+            f"{TERM_DOUBTFUL}: {span.translation}" for span in terms if is_elsewhere(span, aligned)
+        ]
 
     def score(self, pairs: list[tuple[str, str]]) -> list[Translation | None]:
         """Score translations; none for those that are too long, which are found by halving."""
@@ -56,11 +70,14 @@ class TermPlacement:
             middle = len(pairs) // 2
             return self.score(pairs[:middle]) + self.score(pairs[middle:])
 
-    def place(self, lines: Lines, results: Sequence[NBest], constrained: Sequence[NBest]) -> Iterator[NBest]:
-        """Yield translations of each line in which its missing terms are placed, the most probable first.
+    def place(
+        self, lines: Lines, results: Sequence[NBest], constrained: Sequence[NBest]
+    ) -> Iterator[NBest]:
+        """Yield translations of each line in which its missing terms are placed, the most probable
+        first.
 
-        A constrained search may write a term beside the word that it replaces. Its translations compete with those in
-        which the words are replaced: the model's log-probability decides.
+        A constrained search may write a term beside the word that it replaces. Its translations
+        compete with those in which the words are replaced: the model's log-probability decides.
         """
         candidates: list[NBest] = []
         for line, n_best, found in zip(lines, results, constrained, strict=True):
@@ -118,7 +135,8 @@ class TermPlacement:
 
 
 def has_rest(line: Line, text: str) -> bool:
-    """Return whether a part of a glossary term is left beside its translation, such as the R of R&D in `R F&E`."""
+    """Return whether a part of a glossary term is left beside its translation, such as the R of R&D
+    in `R F&E`."""
     for span in line.fixed:
         term = line.text[span.start : span.end]
         if not (span.is_term and re.search(r"\w\s?[^\w\s'’-]+\s?\w", term)):
@@ -131,7 +149,8 @@ def has_rest(line: Line, text: str) -> bool:
 
 
 def edit_words(translation: Translation, edits: Iterable[Edit]) -> Translation:
-    """Return the translation after edits of its text; the words of a replaced range keep their alignment."""
+    """Return the translation after edits of its text; the words of a replaced range keep their
+    alignment."""
     for start, end, new in sorted(edits, reverse=True):
         text = apply_edits(translation.text, [(start, end, new)])
         last = len(translation.text[: end - 1].split()) - is_inside_word(translation.text, end - 1)

@@ -21,44 +21,53 @@ T = TypeVar("T", Hypothesis, "Translation")
 
 @dataclass(frozen=True)
 class Translation:
-    """A translation of a line. The fields after `log_prob` are set only if details are requested."""
+    """A translation of a line. The fields after `log_prob` are set only if details are
+    requested."""
 
     text: str
     score: float
-    """Score by which the search ranks hypotheses, such as the normalized log-probability; the sum over the segments of
-    the line."""
+    """Score by which the search ranks hypotheses, such as the normalized log-probability; the sum
+    over the segments of the line."""
     log_prob: float
     """Σ log p(token) in nats, including the end token of each segment."""
     tokens: tuple[str, ...] = ()
     """Tokens of the translation, with `</s>` at the end of each segment."""
     token_log_probs: tuple[float, ...] = ()
     alignment: tuple[tuple[int, int], ...] = ()
-    """(source word, target word) as indices of words separated by whitespace: each target word with the source word
-    that received the most attention. Attention is an approximation of word alignment."""
+    """(source word, target word) as indices of words separated by whitespace: each target word with
+    the source word that received the most attention. Attention is an approximation of word
+    alignment."""
     links: tuple[Link, ...] = ()
-    """The alignment in both directions, with shares of attention, unless the words were changed afterwards."""
+    """The alignment in both directions, with shares of attention, unless the words were changed
+    afterwards."""
     confidence: float | None = None
-    """Expected quality from 0 to 1 (`nmt.translation.confidence`). None: the model is not calibrated, or the line is a
-    copy, such as a blank line."""
+    """Expected quality from 0 to 1 (`nmt.translation.confidence`). None: the model is not
+    calibrated, or the line is a copy, such as a blank line."""
     warnings: tuple[str, ...] = ()
     """Problems that remain after all retries."""
 
     def known_links(self) -> tuple[Link, ...]:
-        """Return the links; in a copy or where words were changed, those of `alignment`, with all of the attention."""
+        """Return the links; in a copy or where words were changed, those of `alignment`, with all
+        of the attention."""
         if set(align(self.links)) == set(self.alignment):
             return self.links
         return tuple(Link(source, target, 1.0) for source, target in self.alignment)
 
     def has_problem(self, names: Sequence[str]) -> bool:
-        """Return whether one of the warnings has one of these names, or, without names, whether there is a warning."""
+        """Return whether one of the warnings has one of these names, or, without names, whether
+        there is a warning."""
         found = {warning.partition(":")[0] for warning in self.warnings}
         return bool(found.intersection(names) if names else found)
 
 
 def n_best_of_line(n_best_of_segments: Sequence[list[T]]) -> list[list[T]]:
-    """Combine the n-best lists of a line's segments: the best of each, the second best of each, and so on."""
+    """Combine the n-best lists of a line's segments: the best of each, the second best of each, and
+    so on."""
     count = max(map(len, n_best_of_segments), default=1)
-    return [[n_best[min(rank, len(n_best) - 1)] for n_best in n_best_of_segments] for rank in range(count)]
+    return [
+        [n_best[min(rank, len(n_best) - 1)] for n_best in n_best_of_segments]
+        for rank in range(count)
+    ]
 
 
 def of_segment(
@@ -69,7 +78,8 @@ def of_segment(
     tokenizer: Tokenizer,
     calibration: Calibration | None,
 ) -> Translation:
-    """Return the translation of a segment; with `scores`, with tokens, their log-probabilities, alignment, confidence.
+    """Return the translation of a segment; with `scores`, with tokens, their log-probabilities,
+    alignment, confidence.
 
     Without a calibration, it has no confidence.
     """
@@ -109,12 +119,18 @@ def concatenate(parts: Sequence[Part]) -> Translation:
     for part in parts:
         translation = part.translation
         addition = part.separator + translation.text
-        is_inside_word = bool(text and addition) and not (text[-1].isspace() or addition[0].isspace())
+        is_inside_word = bool(text and addition) and not (
+            text[-1].isspace() or addition[0].isspace()
+        )
         target_offset = num_words - is_inside_word
         for source, target in translation.alignment:
             alignment.append((max(0, part.word_offset + source), target_offset + target))
         for link in translation.known_links():
-            links.append(Link(max(0, part.word_offset + link.source), target_offset + link.target, link.share))
+            links.append(
+                Link(
+                    max(0, part.word_offset + link.source), target_offset + link.target, link.share
+                )
+            )
         num_words = target_offset + len(addition.split())
         text += addition
     translations = [part.translation for part in parts]
@@ -140,8 +156,11 @@ class Place:
     """Index of its first word in the source."""
 
 
-def join(n_best_of_parts: Sequence[list[Translation]], places: Sequence[Place]) -> list[Translation]:
-    """Return the n-best list of a text from those of its parts. A translation has the warnings of all parts."""
+def join(
+    n_best_of_parts: Sequence[list[Translation]], places: Sequence[Place]
+) -> list[Translation]:
+    """Return the n-best list of a text from those of its parts. A translation has the warnings of
+    all parts."""
     joined: list[Translation] = []
     for ranked in n_best_of_line(n_best_of_parts):
         parts: list[Part] = []
@@ -154,7 +173,8 @@ def join(n_best_of_parts: Sequence[list[Translation]], places: Sequence[Place]) 
 
 
 def _mean_confidence(translations: Sequence[Translation]) -> float | None:
-    """Return the mean confidence, weighted by the numbers of tokens. Copies have no tokens and do not count."""
+    """Return the mean confidence, weighted by the numbers of tokens. Copies have no tokens and do
+    not count."""
     scored = [each for each in translations if each.tokens]
     confidences = [each.confidence for each in scored if each.confidence is not None]
     if not scored or len(confidences) < len(scored):

@@ -23,7 +23,8 @@ from nmt.translation.copied_words import CopiedWords, is_byte
 MIN_SPELLED_PIECES = 40
 """Minimum number of pieces with letters in a text that is spelled letter by letter."""
 MIN_SHARE_OF_PIECE = 0.25
-"""Minimum mean length of the pieces of a text, as a share of that of all pieces of the vocabulary."""
+"""Minimum mean length of the pieces of a text, as a share of that of all pieces of the
+vocabulary."""
 _BACKTICK = re.compile(r"(?<=[^\W\d_])[`´](?=[^\W\d_])")
 """A backtick or accent between letters, which stands for an apostrophe."""
 
@@ -38,7 +39,8 @@ class FixedSpan:
     translation: str
     """Its text in the translation; for a protected span, its text in the line."""
     is_opaque: bool = True
-    """Whether the line can be translated without reading the span. A number or term is read to inflect other words."""
+    """Whether the line can be translated without reading the span. A number or term is read to
+    inflect other words."""
     is_term: bool = False
     """Whether it is a glossary term, which the translation may inflect."""
 
@@ -50,14 +52,20 @@ def protected_spans(text: str) -> tuple[FixedSpan, ...]:
 
 def as_fixed_spans(text: str, spans: Iterable[ProtectedSpan]) -> tuple[FixedSpan, ...]:
     """Return fixed spans that keep their text."""
-    return tuple(FixedSpan(span.start, span.end, text[span.start : span.end], span.is_opaque) for span in spans)
+    return tuple(
+        FixedSpan(span.start, span.end, text[span.start : span.end], span.is_opaque)
+        for span in spans
+    )
 
 
 def spans_within(spans: Sequence[FixedSpan], start: int, end: int) -> tuple[FixedSpan, ...]:
-    """Return the fixed spans of a part of a text, which are in order, with their offsets in the part."""
+    """Return the fixed spans of a part of a text, which are in order, with their offsets in the
+    part."""
     first = bisect_left(spans, start, key=lambda span: span.start)
     last = bisect_right(spans, end, lo=first, key=lambda span: span.end)
-    return tuple(replace(span, start=span.start - start, end=span.end - start) for span in spans[first:last])
+    return tuple(
+        replace(span, start=span.start - start, end=span.end - start) for span in spans[first:last]
+    )
 
 
 @dataclass(frozen=True)
@@ -66,24 +74,31 @@ class Line:
 
     text: str
     prefix: str = ""
-    """Text that the translation must begin with. It must end at a word boundary, because it is tokenized separately."""
+    """Text that the translation must begin with. It must end at a word boundary, because it is
+    tokenized separately."""
     constraints: tuple[str, ...] = ()
     """Phrases that must appear in the translation. They need the `constrained` search."""
     fixed: tuple[FixedSpan, ...] = ()
     """Spans whose translation is given, in order and without overlaps."""
     language: str = ""
-    """Token that chooses the target language of a multilingual model, if the text is a part of a line that has one."""
+    """Token that chooses the target language of a multilingual model, if the text is a part of a
+    line that has one."""
     budget: Budget | None = field(default=None, compare=False, repr=False)
     """Limit of the work of its repairs, which parts of a line share."""
 
     def __post_init__(self) -> None:
-        """Raise a UsageError if `constraints` is a string, whose characters would be constraints, or for fixed spans
-        that are empty, overlap, or are not in order or not in the text.
+        """Raise a UsageError if `constraints` is a string, whose characters would be constraints,
+        or for fixed spans that are empty, overlap, or are not in order or not in the text.
         """
         if isinstance(self.constraints, str):
-            raise UsageError("constraints must be a tuple of strings", f"constraints=({self.constraints!r},)")
+            raise UsageError(
+                "constraints must be a tuple of strings", f"constraints=({self.constraints!r},)"
+            )
         ends = [0, *(span.end for span in self.fixed)]
-        if not all(end <= span.start < span.end <= len(self.text) for end, span in zip(ends, self.fixed, strict=False)):
+        if not all(
+            end <= span.start < span.end <= len(self.text)
+            for end, span in zip(ends, self.fixed, strict=False)
+        ):
             raise UsageError("fixed spans must be in order, in the text, and without overlaps")
 
 
@@ -95,26 +110,42 @@ class Segment:
     separator: str = ""
     """Whitespace between the previous segment and this one."""
     word_offset: int = 0
-    """Index of its first word in the line, which may be a token added before the text: then one less."""
+    """Index of its first word in the line, which may be a token added before the text: then one
+    less."""
 
 
 class Segmenter:
-    """Tokenizes lines, and splits those with more tokens or sentences than the model translates as a unit."""
+    """Tokenizes lines, and splits those with more tokens or sentences than the model translates as
+    a unit."""
 
     def __init__(
-        self, tokenizer: Tokenizer, config: Config, max_source_length: int, max_sentences_per_line: int
+        self,
+        tokenizer: Tokenizer,
+        config: Config,
+        max_source_length: int,
+        max_sentences_per_line: int,
     ) -> None:
-        self.tokenizer, self.language, self.lowercase = tokenizer, config.data.src, config.lowercase_all_caps
-        self.max_source_length, self.max_sentences_per_line = max_source_length, max_sentences_per_line
+        self.tokenizer, self.language, self.lowercase = (
+            tokenizer,
+            config.data.src,
+            config.lowercase_all_caps,
+        )
+        self.max_source_length, self.max_sentences_per_line = (
+            max_source_length,
+            max_sentences_per_line,
+        )
         self.copied_words = CopiedWords(tokenizer)
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the token ids of source texts."""
         folded = (_BACKTICK.sub("'", fold_compatibility(text)) for text in texts)
-        return self.tokenizer.encode_batch([normalize_case(text, lowercase_all_caps=self.lowercase) for text in folded])
+        return self.tokenizer.encode_batch(
+            [normalize_case(text, lowercase_all_caps=self.lowercase) for text in folded]
+        )
 
     def find_spans(self, text: str, custom: Iterable[re.Pattern[str]] = ()) -> list[ProtectedSpan]:
-        """Return the protected spans of a text, and the words that the model would garble, without overlaps."""
+        """Return the protected spans of a text, and the words that the model would garble, without
+        overlaps."""
         return list(without_overlaps([*find_spans(text, custom), *self.copied_words.find(text)]))
 
     def protected_spans(self, text: str) -> tuple[FixedSpan, ...]:
@@ -124,8 +155,9 @@ class Segmenter:
     def is_readable(self, line: Line) -> bool:
         """Return whether a text is made of words, as far as the tokenizer knows.
 
-        It is not if most letters have no piece, or if nearly all pieces are single letters, which a model neither
-        translates nor copies well: `x x x`, codes, random letters. A short text always is.
+        It is not if most letters have no piece, or if nearly all pieces are single letters, which a
+        model neither translates nor copies well: `x x x`, codes, random letters. A short text
+        always is.
         """
         if not self.copied_words.can_spell(line.text):
             return False
@@ -135,11 +167,14 @@ class Segmenter:
         pieces = self.tokenizer.ids_to_pieces(self.encode([apply_edits(line.text, opaque)])[0])
         lengths = [_count_letters(piece) for piece in pieces if not is_byte(piece)]
         num_pieces = sum(length > 0 for length in lengths)
-        return num_pieces < MIN_SPELLED_PIECES or sum(lengths) >= self._min_piece_length * num_pieces
+        return (
+            num_pieces < MIN_SPELLED_PIECES or sum(lengths) >= self._min_piece_length * num_pieces
+        )
 
     @cached_property
     def _min_piece_length(self) -> float:
-        """Minimum mean number of letters of the pieces of a text, which depends on the vocabulary."""
+        """Minimum mean number of letters of the pieces of a text, which depends on the
+        vocabulary."""
         pieces = self.tokenizer.ids_to_pieces(range(len(self.tokenizer)))
         lengths = [_count_letters(piece) for piece in pieces if not is_byte(piece)]
         return MIN_SHARE_OF_PIECE * mean(filter(None, lengths))
@@ -170,9 +205,16 @@ class Segmenter:
     def _split(self, line: Line, ids: list[int]) -> Iterator[Segment]:
         if len(ids) <= self.max_source_length and self._has_few_sentences(line, 0, len(line.text)):
             if ids and line.text.removeprefix(self._target_language(line)).strip():
-                yield Segment(self._source(ids, line), "", -_needs_language(line.text, line.language))
+                yield Segment(
+                    self._source(ids, line), "", -_needs_language(line.text, line.language)
+                )
             return
-        text, previous_end, spans, language = line.text, None, self.spans(line), self._target_language(line)
+        text, previous_end, spans, language = (
+            line.text,
+            None,
+            self.spans(line),
+            self._target_language(line),
+        )
         encoded = self.encode([with_language(text[slice(*span)], language) for span in spans])
         word = counted = 0
         for (start, end), segment_ids in zip(spans, encoded, strict=True):
@@ -181,24 +223,34 @@ class Segmenter:
             is_inside_word = start > 0 and not text[start - 1].isspace()
             word += len(normalize(text[counted:start]).split()) - is_inside_word
             counted = start
-            word_offset = word - _needs_language(text[start:end], language)  # the token counts as a word of the segment
+            word_offset = word - _needs_language(
+                text[start:end], language
+            )  # the token counts as a word of the segment
             if previous_end is None:
                 yield Segment(self._source(segment_ids, line), "", word_offset)
             else:
-                yield Segment(Source(segment_ids), separator(text, previous_end, start), word_offset)
+                yield Segment(
+                    Source(segment_ids), separator(text, previous_end, start), word_offset
+                )
             previous_end = end
 
     def _source(self, ids: list[int], line: Line) -> Source:
         if not (line.prefix or line.constraints):
             return Source(ids)
-        prefix, *constraints = self.tokenizer.encode_batch([line.prefix, *line.constraints], target=True)
+        prefix, *constraints = self.tokenizer.encode_batch(
+            [line.prefix, *line.constraints], target=True
+        )
         if len(prefix) + sum(map(len, constraints)) > self.max_source_length:
             raise UsageError(
-                f"prefix and constraints are longer than the model was trained for ({self.max_source_length} tokens)",
+                "prefix and constraints are longer than the model was trained for"
+                f" ({self.max_source_length} tokens)",
                 "shorten them",
             )
         if UNK in prefix or any(UNK in each for each in constraints):
-            raise UsageError("prefix or constraints have characters that the model's vocabulary lacks", "change them")
+            raise UsageError(
+                "prefix or constraints have characters that the model's vocabulary lacks",
+                "change them",
+            )
         return Source(ids, prefix, list(filter(None, constraints)))
 
     def _target_language(self, line: Line) -> str:
@@ -206,7 +258,10 @@ class Segmenter:
 
     def _has_few_sentences(self, line: Line, start: int, end: int) -> bool:
         fixed = spans_within(line.fixed, start, end)
-        return count_sentences(line.text[start:end], self.language, fixed) <= self.max_sentences_per_line
+        return (
+            count_sentences(line.text[start:end], self.language, fixed)
+            <= self.max_sentences_per_line
+        )
 
 
 def _count_letters(piece: str) -> int:
@@ -219,5 +274,6 @@ def _needs_language(text: str, language: str) -> bool:
 
 
 def with_language(text: str, language: str) -> str:
-    """Return the text with the token that chooses the target language before it, unless it is blank or has it."""
+    """Return the text with the token that chooses the target language before it, unless it is blank
+    or has it."""
     return language + text if _needs_language(text, language) else text

@@ -45,14 +45,16 @@ class Substitution:
     source: Mapping[str, str]
     """The text of the line that each symbol replaces."""
     glued: Glued = Glued()
-    """The symbols that are next to a word in the line, and have a space between, so that a model reads the word."""
+    """The symbols that are next to a word in the line, and have a space between, so that a model
+    reads the word."""
 
     def is_complete(self, translation: Translation) -> bool:
         """Return whether a translation has all symbols."""
         return all(occurrence_pattern(symbol).search(translation.text) for symbol in self.spans)
 
     def restore(self, translation: Translation) -> Translation:
-        """Return the translation with the translation of each span in place of its symbol. Tokens keep the symbols."""
+        """Return the translation with the translation of each span in place of its symbol. Tokens
+        keep the symbols."""
         target = {symbol: span.translation for symbol, span in self.spans.items()}
         links: list[Link] = []
         if translation.alignment:
@@ -63,7 +65,9 @@ class Substitution:
                     continue  # a tokenizer may count more words
                 source_words = sources[link.source]
                 for i, word in enumerate(targets[link.target]):
-                    links.append(Link(source_words[min(i, len(source_words) - 1)], word, link.share))
+                    links.append(
+                        Link(source_words[min(i, len(source_words) - 1)], word, link.share)
+                    )
         return replace(
             translation,
             text=_expand(translation.text, target, self.glued),
@@ -73,20 +77,24 @@ class Substitution:
 
 
 def substitute(line: Line, symbols: Sequence[str]) -> Substitution | None:
-    """Replace the opaque spans of a line by symbols, as many as there are; None if the line has no such spans."""
+    """Replace the opaque spans of a line by symbols, as many as there are; None if the line has no
+    such spans."""
     opaque = [span for span in line.fixed if span.is_opaque]
     spans = dict(zip(symbols, opaque, strict=False))
     return _write_symbols(line, spans, spans) if spans else None
 
 
 def digits_for_words(line: Line, src: str, tgt: str) -> Substitution | None:
-    """Replace the numbers in words by digits, which are spelled again in the translation; None if the line has none.
+    """Replace the numbers in words by digits, which are spelled again in the translation; None if
+    the line has none.
 
     Ordinals and numbers above `MAX_SPELLED` stay digits.
     """
     in_source: dict[str, FixedSpan] = {}
     in_target: dict[str, FixedSpan] = {}
-    numbers = [number for number in find_number_words(line.text, src) if not _is_fixed(number, line)]
+    numbers = [
+        number for number in find_number_words(line.text, src) if not _is_fixed(number, line)
+    ]
     minutes: set[NumberWord] = set()
     for number, following in zip_longest(numbers, numbers[1:]):
         if number in minutes:
@@ -109,7 +117,9 @@ def _is_fixed(number: NumberWord, line: Line) -> bool:
     return any(span.start < number.end and number.start < span.end for span in line.fixed)
 
 
-def _write_symbols(line: Line, in_source: Mapping[str, FixedSpan], in_target: Mapping[str, FixedSpan]) -> Substitution:
+def _write_symbols(
+    line: Line, in_source: Mapping[str, FixedSpan], in_target: Mapping[str, FixedSpan]
+) -> Substitution:
     """Replace spans of a line by their symbols; the other fixed spans move."""
     symbols = {span: symbol for symbol, span in in_source.items()}
     glued = _find_glued(line.text, in_source)

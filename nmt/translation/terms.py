@@ -15,10 +15,11 @@ Edit = tuple[int, int, str]
 TERM_DOUBTFUL = "term-doubtful"
 FUNCTION_WORDS = frozenset(
     (
-        "a an the this that of to in on at by for from with and or is are was were be been do does did has have had not"
-        " it i you he she we they his her my your our their der die das den dem des dieser diese dieses diesen diesem"
-        " ein eine einen einem einer eines kein keine keinen zu zum zur in im an am auf aus bei beim für mit nach von"
-        " vom vor und oder ist sind war waren wird werden hat haben hatte nicht es ich du sie er wir ihr sein mein"
+        "a an the this that of to in on at by for from with and or is are was were be been do does"
+        " did has have had not it i you he she we they his her my your our their der die das den"
+        " dem des dieser diese dieses diesen diesem ein eine einen einem einer eines kein keine"
+        " keinen zu zum zur in im an am auf aus bei beim für mit nach von vom vor und oder ist sind"
+        " war waren wird werden hat haben hatte nicht es ich du sie er wir ihr sein mein"
     ).split()
 )
 """Words that are no translation of a term, whatever they are aligned with."""
@@ -35,12 +36,16 @@ class AlignedText:
     log_prob: float = 0.0
     """Log-probability of the translation."""
     offset: int = 0
-    """Length of what was added before the line in the source: a token that chooses the target language."""
+    """Length of what was added before the line in the source: a token that chooses the target
+    language."""
 
     @cached_property
     def words(self) -> list[tuple[int, int]]:
         """Start and end of each word, without punctuation around it."""
-        return [_without_punctuation(self.text, *match.span()) for match in re.finditer(r"\S+", self.text)]
+        return [
+            _without_punctuation(self.text, *match.span())
+            for match in re.finditer(r"\S+", self.text)
+        ]
 
     def word(self, index: int) -> str:
         """Return a word in lower case."""
@@ -48,17 +53,19 @@ class AlignedText:
         return self.text[start:end].lower()
 
     def aligned(self, span: FixedSpan) -> list[int]:
-        """Return the indices of the content words that are aligned with a span of the source, in order."""
+        """Return the indices of the content words that are aligned with a span of the source, in
+        order."""
         before = self.source[: span.start + self.offset]
         is_inside_word = bool(before) and not before[-1].isspace()
         first = len(before.split()) - is_inside_word
         return self._content_words(range(first, first + self.num_source_words(span)))
 
     def rendering(self, span: FixedSpan) -> list[int]:
-        """Return the indices of the adjacent words that translate a span of the source, none if they are not found.
+        """Return the indices of the adjacent words that translate a span of the source, none if
+        they are not found.
 
-        If no word is aligned with the span, it is one that is aligned with the article before the span: the attention
-        of a noun may be on the article of the source noun.
+        If no word is aligned with the span, it is one that is aligned with the article before the
+        span: the attention of a noun may be on the article of the source noun.
         """
         if aligned := self.aligned(span):
             return max(_runs(aligned), key=lambda run: sum(len(self.word(index)) for index in run))
@@ -76,18 +83,25 @@ class AlignedText:
         """Return the indices of the words of a term that are in the translation."""
         found = set[int]()
         for match in occurrences(self.text, span.translation, inflected=True):
-            found.update(i for i, (start, end) in enumerate(self.words) if start < match.end() and end > match.start())
+            found.update(
+                i
+                for i, (start, end) in enumerate(self.words)
+                if start < match.end() and end > match.start()
+            )
         return found
 
     def _content_words(self, source_words: Iterable[int]) -> list[int]:
         wanted = set(source_words)
         aligned = {target for source, target in self.alignment if source in wanted}
         # A tokenizer may count more words.
-        return sorted(i for i in aligned if i < len(self.words) and self.word(i) not in FUNCTION_WORDS)
+        return sorted(
+            i for i in aligned if i < len(self.words) and self.word(i) not in FUNCTION_WORDS
+        )
 
 
 def is_elsewhere(span: FixedSpan, translation: AlignedText) -> bool:
-    """Return whether a term is in a translation, but other words are aligned with it in the source."""
+    """Return whether a term is in a translation, but other words are aligned with it in the
+    source."""
     own = translation.term_words(span)
     aligned = translation.aligned(span)
     return bool(own and aligned) and own.isdisjoint(aligned)
@@ -111,17 +125,22 @@ def is_doubled(span: FixedSpan, translation: AlignedText, original: AlignedText)
     # The text may keep words with the same form that translate something else.
     text = " ".join(translation.word(i) for i in range(len(translation.words)) if i not in own)
     kept_text = " ".join(kept)
-    return any(_count_inflected(text, word) > _count_inflected(kept_text, word) for word in replaced)
+    return any(
+        _count_inflected(text, word) > _count_inflected(kept_text, word) for word in replaced
+    )
 
 
-def term_edits(translation: AlignedText, spans: Iterable[FixedSpan], *, whole_runs: bool = False) -> list[Edit]:
-    """Return the edits that replace the words that are aligned with terms, but not punctuation around them.
+def term_edits(
+    translation: AlignedText, spans: Iterable[FixedSpan], *, whole_runs: bool = False
+) -> list[Edit]:
+    """Return the edits that replace the words that are aligned with terms, but not punctuation
+    around them.
 
     Args:
         translation: a translation without the terms.
         spans: the terms.
-        whole_runs: replace all adjacent words that are aligned with a term, as of a compound, and not only as many as
-            the term has in the source.
+        whole_runs: replace all adjacent words that are aligned with a term, as of a compound, and
+            not only as many as the term has in the source.
     """
     edits: list[Edit] = []
     for span in spans:

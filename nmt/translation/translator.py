@@ -1,4 +1,5 @@
-"""`Translator` translates and scores lines of text. Validation, evaluation and the command line all use it."""
+"""`Translator` translates and scores lines of text. Validation, evaluation and the command line all
+use it."""
 
 from __future__ import annotations
 
@@ -47,9 +48,12 @@ class Translator:
         run: Path = Path(),
         find_calibration: Callable[[], confidence.Calibration | None] = lambda: None,
     ) -> None:
-        """Create a translator that splits lines of more tokens or sentences than these limits, or than positions."""
+        """Create a translator that splits lines of more tokens or sentences than these limits, or
+        than positions."""
         if engine.max_positions is not None:
-            max_source_length = min(max_source_length, engine.max_positions - 1)  # one is for the end token
+            max_source_length = min(
+                max_source_length, engine.max_positions - 1
+            )  # one is for the end token
         self.engine, self.tokenizer, self.config = engine, tokenizer, config
         self.segmenter = Segmenter(tokenizer, config, max_source_length, max_sentences_per_line)
         self.checkpoint, self.run, self._find_calibration = checkpoint, run, find_calibration
@@ -68,21 +72,27 @@ class Translator:
 
     @classmethod
     def load(
-        cls, path: Path | str | Sequence[Path | str], device: str = "auto", precision: str = "auto", engine: str = "nmt"
+        cls,
+        path: Path | str | Sequence[Path | str],
+        device: str = "auto",
+        precision: str = "auto",
+        engine: str = "nmt",
     ) -> Translator:
         """Load a model or an ensemble.
 
         Args:
-            path: run directory (its best checkpoint is used), checkpoint directory, name of a pretrained model, or
-                name of a published model, `OWNER/NAME`, which is imported on first use. Several paths form an ensemble.
+            path: run directory (its best checkpoint is used), checkpoint directory, name of a
+                pretrained model, or name of a published model, `OWNER/NAME`, which is imported on
+                first use. Several paths form an ensemble.
             device: auto, cpu, cuda or cuda:N.
-            precision: precision of the search: auto, fp32, bf16, fp16 or int8. Scoring uses float32, except with the
-                ctranslate2 engine.
-            engine: nmt (the native engine, or PyTorch where it cannot run) or ctranslate2 (for a directory that
-                `nmt export` wrote).
+            precision: precision of the search: auto, fp32, bf16, fp16 or int8. Scoring uses
+                float32, except with the ctranslate2 engine.
+            engine: nmt (the native engine, or PyTorch where it cannot run) or ctranslate2 (for a
+                directory that `nmt export` wrote).
 
         Raises:
-            CheckpointError: see `nmt.models.discovery.find_model`; or the models have different tokenizers or directions.
+            CheckpointError: see `nmt.models.discovery.find_model`; or the models have different
+                tokenizers or directions.
             UsageError: the device or engine does not exist or does not support the precision.
         """
         device = runtime.resolve_device(device)
@@ -94,22 +104,33 @@ class Translator:
         models = find_models(paths)
         first = models[0]
         return cls(
-            load_engine(models, device, precision, first.tokenizer.decode), first.tokenizer, first.config,
-            min(model.max_source_length for model in models), min(model.max_sentences_per_line for model in models),
-            checkpoint=first.checkpoint, run=first.run,
+            load_engine(models, device, precision, first.tokenizer.decode),
+            first.tokenizer,
+            first.config,
+            min(model.max_source_length for model in models),
+            min(model.max_sentences_per_line for model in models),
+            checkpoint=first.checkpoint,
+            run=first.run,
             find_calibration=partial(confidence.find, first) if len(models) == 1 else lambda: None,
-        )  # fmt: skip
+        )
 
     @classmethod
     def _load_export(cls, paths: Sequence[Path], device: str, precision: str) -> Translator:
         if len(paths) != 1:
-            raise UsageError("the ctranslate2 engine does not support ensembles", "leave out --engine")
+            raise UsageError(
+                "the ctranslate2 engine does not support ensembles", "leave out --engine"
+            )
         directory = find_export(paths[0])
         config, tokenizer, *limits = load_settings(directory)
         return cls(
-            CTranslate2Engine(directory, tokenizer, device, precision), tokenizer, config, *limits,
-            checkpoint=directory, run=directory, find_calibration=partial(confidence.find_exported, directory),
-        )  # fmt: skip
+            CTranslate2Engine(directory, tokenizer, device, precision),
+            tokenizer,
+            config,
+            *limits,
+            checkpoint=directory,
+            run=directory,
+            find_calibration=partial(confidence.find_exported, directory),
+        )
 
     def translate(self, lines: Iterable[str | Line], search: str | None = None) -> list[str]:
         """Return the best translation of each line, in the order of the lines.
@@ -120,7 +141,8 @@ class Translator:
 
         Args:
             lines: source text, one or more sentences per line.
-            search: spec string of a search, such as `beam(beam_size=4)`; None uses the search of the model's config.
+            search: spec string of a search, such as `beam(beam_size=4)`; None uses the search of
+                the model's config.
 
         Raises:
             ConfigError: unknown search or option.
@@ -128,11 +150,13 @@ class Translator:
         """
         return [n_best[0].text for n_best in self.stream(chunked(check_lines(lines)), search)]
 
-    def n_best(self, lines: Iterable[str | Line], search: str | None = None) -> Iterator[list[Translation]]:
+    def n_best(
+        self, lines: Iterable[str | Line], search: str | None = None
+    ) -> Iterator[list[Translation]]:
         """Yield the n-best list of each line, with tokens, log-probabilities and alignment.
 
-        Log-probabilities are computed in float32, regardless of the precision of the search; the ctranslate2 engine
-        uses the precision of the search.
+        Log-probabilities are computed in float32, regardless of the precision of the search; the
+        ctranslate2 engine uses the precision of the search.
 
         Args:
             lines: see `translate`.
@@ -157,14 +181,18 @@ class Translator:
         Args:
             chunks: lists of lines; batches are formed within a list.
             search: see `translate`.
-            details: whether to add tokens, float32 log-probabilities and alignment, as `n_best` does.
+            details: whether to add tokens, float32 log-probabilities and alignment, as `n_best`
+                does.
             on_progress: called with the number of lines translated since the previous call.
         """
         algorithm = parse_search(self.config.search if search is None else search)
-        return chain.from_iterable(self._translate(chunk, algorithm, details, on_progress) for chunk in chunks)
+        return chain.from_iterable(
+            self._translate(chunk, algorithm, details, on_progress) for chunk in chunks
+        )
 
     def score(self, pairs: Iterable[tuple[str, str]]) -> Iterator[Translation]:
-        """Yield the given translations with the model's scores, in order; `score` is the log-probability.
+        """Yield the given translations with the model's scores, in order; `score` is the
+        log-probability.
 
         Lines are not split, even if `translate` would split them.
 
@@ -178,31 +206,43 @@ class Translator:
             self._check_lengths(sources, targets, first_line)
             first_line += len(chunk)
             scores = self.engine.score(sources, targets)
-            for (_, text), src, tgt, token_scores in zip(chunk, sources, targets, scores, strict=True):
+            for (_, text), src, tgt, token_scores in zip(
+                chunk, sources, targets, scores, strict=True
+            ):
                 hypothesis = Hypothesis(tgt, 0.0, 0.0)
                 segment = Segment(Source(src))
                 calibration = self.calibration if src else None  # a blank line has no confidence
-                yield of_segment(segment, hypothesis, text, token_scores, self.tokenizer, calibration)
+                yield of_segment(
+                    segment, hypothesis, text, token_scores, self.tokenizer, calibration
+                )
 
-    def _check_lengths(self, sources: list[list[int]], targets: list[list[int]], first_line: int) -> None:
+    def _check_lengths(
+        self, sources: list[list[int]], targets: list[list[int]], first_line: int
+    ) -> None:
         max_positions = self.engine.max_positions or math.inf
         for number, pair in enumerate(zip(sources, targets, strict=True), first_line):
             length = max(map(len, pair)) + 1
             if length > max_positions:
                 raise DataError(
-                    f"line {number} has {length} tokens, including the end token, and the model has {max_positions} "
-                    "positions",
+                    f"line {number} has {length} tokens, including the end token, and the model has"
+                    f" {max_positions} positions",
                     "remove the line, or train with a position encoding that has no maximum",
                 )
 
     def _translate(
-        self, chunk: Sequence[str | Line], algorithm: Search, details: bool, on_progress: Callable[[int], object]
+        self,
+        chunk: Sequence[str | Line],
+        algorithm: Search,
+        details: bool,
+        on_progress: Callable[[int], object],
     ) -> list[list[Translation]]:
         originals = as_lines(chunk)
         if not isinstance(algorithm, Constrained) and any(line.constraints for line in originals):
             raise UsageError("constraints need the constrained search", "constrained(beam_size=8)")
         substitutions = [self._placeholders(line) for line in originals]
-        lines = [each.line if each else line for line, each in zip(originals, substitutions, strict=True)]
+        lines = [
+            each.line if each else line for line, each in zip(originals, substitutions, strict=True)
+        ]
         segments = self.segmenter.split(lines)
         n_best = self._search(segments, algorithm, on_progress)
         hypotheses = [h for line in n_best for translation in line for h in translation]
@@ -210,28 +250,51 @@ class Translator:
         scores: Iterator[TokenScores | None] = repeat(None)
         if details:
             pairs = zip(segments, n_best, strict=True)
-            sources = [segment.source.ids for line, ranks in pairs for _ in ranks for segment in line]
+            sources = [
+                segment.source.ids for line, ranks in pairs for _ in ranks for segment in line
+            ]
             scores = iter(self.engine.score(sources, [hypothesis.ids for hypothesis in hypotheses]))
         calibration = self.calibration if details else None
 
         def translation(line: list[Segment], ranked: list[Hypothesis]) -> Translation:
-            return concatenate([
-                Part(of_segment(segment, hypothesis, next(texts), next(scores), self.tokenizer, calibration),
-                     segment.separator, segment.word_offset)
-                for segment, hypothesis in zip(line, ranked, strict=True)
-            ])  # fmt: skip
+            return concatenate(
+                [
+                    Part(
+                        of_segment(
+                            segment,
+                            hypothesis,
+                            next(texts),
+                            next(scores),
+                            self.tokenizer,
+                            calibration,
+                        ),
+                        segment.separator,
+                        segment.word_offset,
+                    )
+                    for segment, hypothesis in zip(line, ranked, strict=True)
+                ]
+            )
 
         results = []
-        for line, line_segments, ranks, substitution in zip(lines, segments, n_best, substitutions, strict=True):
-            translations = restore_whitespace(line.text, [translation(line_segments, ranked) for ranked in ranks])
-            results.append(list(map(substitution.restore, translations)) if substitution else translations)
+        for line, line_segments, ranks, substitution in zip(
+            lines, segments, n_best, substitutions, strict=True
+        ):
+            translations = restore_whitespace(
+                line.text, [translation(line_segments, ranked) for ranked in ranks]
+            )
+            results.append(
+                list(map(substitution.restore, translations)) if substitution else translations
+            )
         return results
 
     def _placeholders(self, line: Line) -> Substitution | None:
-        """Replace the protected spans of a line by placeholders, if the model has learned to copy them."""
+        """Replace the protected spans of a line by placeholders, if the model has learned to copy
+        them."""
         if not self.config.data.placeholders:
             return None
-        line = line if line.fixed else replace(line, fixed=self.segmenter.protected_spans(line.text))
+        line = (
+            line if line.fixed else replace(line, fixed=self.segmenter.protected_spans(line.text))
+        )
         return substitute(line, [each for each in PLACEHOLDERS if each not in line.text])
 
     def _search(
@@ -244,7 +307,9 @@ class Translator:
         def report(num_sources: int) -> None:  # as a number of lines
             nonlocal num_done
             before, num_done = num_done, num_done + num_sources
-            on_progress(num_done * len(segments) // len(sources) - before * len(segments) // len(sources))
+            on_progress(
+                num_done * len(segments) // len(sources) - before * len(segments) // len(sources)
+            )
 
         hypotheses = iter(self.engine.search(sources, algorithm, report))
         if not sources:
@@ -257,7 +322,10 @@ def restore_whitespace(line: str, translations: list[Translation]) -> list[Trans
     before, after = surrounding_whitespace(line)
     if not (before or after):
         return translations
-    return [replace(translation, text=f"{before}{translation.text}{after}") for translation in translations]
+    return [
+        replace(translation, text=f"{before}{translation.text}{after}")
+        for translation in translations
+    ]
 
 
 def as_lines(chunk: Iterable[str | Line]) -> list[Line]:

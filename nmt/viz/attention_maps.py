@@ -1,6 +1,7 @@
 """Attention maps of a sentence and its translation, with the probabilities of each decoding step.
 
-Shape suffixes: L layers, H heads, S source tokens, T target tokens, including end tokens, V vocabulary.
+Shape suffixes: L layers, H heads, S source tokens, T target tokens, including end tokens, V
+vocabulary.
 """
 
 from __future__ import annotations
@@ -27,7 +28,11 @@ from nmt.text.normalization import normalize_case
 from nmt.text.tokenizer import EOS, encoder_input
 
 END, START = "</s>", "<s>"
-PARTS = {"encoder": "encoder self-attention", "decoder": "decoder self-attention", "cross": "cross-attention"}
+PARTS = {
+    "encoder": "encoder self-attention",
+    "decoder": "decoder self-attention",
+    "cross": "cross-attention",
+}
 """Kinds of attention in a Transformer. A recurrent model has cross-attention only."""
 NUM_ALTERNATIVES = 5
 """Number of alternative tokens of each step."""
@@ -39,7 +44,8 @@ MAX_WIDTH = 24
 
 @dataclass(frozen=True)
 class Step:
-    """A decoding step: the generated token and the most probable other tokens, with their probabilities."""
+    """A decoding step: the generated token and the most probable other tokens, with their
+    probabilities."""
 
     token: str
     probability: float
@@ -57,7 +63,8 @@ class RankedTranslation:
 
 @dataclass(frozen=True)
 class AttentionMaps:
-    """Attention weights of a sentence and its translation. Rows are queries, columns are keys; each row sums to 1."""
+    """Attention weights of a sentence and its translation. Rows are queries, columns are keys; each
+    row sums to 1."""
 
     model: str
     languages: tuple[str, str]
@@ -87,8 +94,14 @@ class AttentionMaps:
 
     def to_dict(self) -> dict[str, Any]:
         """Return a dictionary for JSON, with weights rounded to four decimals."""
-        weights = {part: weights.double().round(decimals=4).tolist() for part, weights in self.weights.items()}
-        return asdict(replace(self, weights={})) | {"decoder_input": self.decoder_input, "weights": weights}
+        weights = {
+            part: weights.double().round(decimals=4).tolist()
+            for part, weights in self.weights.items()
+        }
+        return asdict(replace(self, weights={})) | {
+            "decoder_input": self.decoder_input,
+            "weights": weights,
+        }
 
     def to_html(self) -> str:
         """Return a self-contained HTML page."""
@@ -120,7 +133,9 @@ def attention_maps(
     limit = min(MAX_TOKENS, model.max_positions or MAX_TOKENS)
     for name, ids in (("sentence", src), ("translation", tgt)):
         if len(ids) >= limit:  # including the end token
-            raise UsageError(f"the {name} has {len(ids)} tokens", f"shorten it to at most {limit - 1}")
+            raise UsageError(
+                f"the {name} has {len(ids)} tokens", f"shorten it to at most {limit - 1}"
+            )
     n_best = []
     if target is None:
         engine = engine_from_models([model], "cpu", "fp32", tokenizer.decode)
@@ -128,29 +143,44 @@ def attention_maps(
         hypotheses = engine.search([Source(src)], algorithm, lambda _: None)[0]
         n_best = [
             RankedTranslation(tokenizer.decode(h.ids), h.score, h.log_prob)
-            for h in hypotheses if math.isfinite(h.score) and math.isfinite(h.log_prob)
-        ]  # fmt: skip
+            for h in hypotheses
+            if math.isfinite(h.score) and math.isfinite(h.log_prob)
+        ]
         tgt = hypotheses[0].ids
     weights, logits_TV = _forward(loaded, src, list(tgt))
     source_tokens = tokenizer.ids_to_pieces(encoder_input(src, config.model.source_eos))
     target_tokens = [*tokenizer.ids_to_pieces(tgt), END]
     steps = [
         Step(token, math.exp(float(log_p_V[token_id])), _alternatives(loaded, log_p_V, token_id))
-        for token, token_id, log_p_V in zip(target_tokens, [*tgt, EOS], logits_TV.log_softmax(-1), strict=True)
+        for token, token_id, log_p_V in zip(
+            target_tokens, [*tgt, EOS], logits_TV.log_softmax(-1), strict=True
+        )
     ]
     return AttentionMaps(
-        loaded.checkpoint.name, (config.data.src, config.data.tgt), text, source_tokens, target_tokens,
-        tokenizer.decode(tgt), weights, steps, n_best,
-    )  # fmt: skip
+        loaded.checkpoint.name,
+        (config.data.src, config.data.tgt),
+        text,
+        source_tokens,
+        target_tokens,
+        tokenizer.decode(tgt),
+        weights,
+        steps,
+        n_best,
+    )
 
 
 @torch.inference_mode()
-def _forward(loaded: LoadedModel, src: Sequence[int], tgt: Sequence[int]) -> tuple[dict[str, Tensor], Tensor]:
-    """Return the attention weights of each part and the logits of each step from a teacher-forced forward pass."""
+def _forward(
+    loaded: LoadedModel, src: Sequence[int], tgt: Sequence[int]
+) -> tuple[dict[str, Tensor], Tensor]:
+    """Return the attention weights of each part and the logits of each step from a teacher-forced
+    forward pass."""
     model = loaded.model
     batch = collate([(list(src), list(tgt))], source_eos=model.config.source_eos)
     with record_attention(model) as seen:
-        state = model.init_state(model.encode(batch.src_BS, batch.src_mask_BS), batch.src_mask_BS, use_cache=False)
+        state = model.init_state(
+            model.encode(batch.src_BS, batch.src_mask_BS), batch.src_mask_BS, use_cache=False
+        )
         state.track_attention()
         hidden_BTD = model.decode(batch.tgt_in_BT, state)
     logits_TV = model.logits(hidden_BTD[0]).float()
@@ -168,7 +198,8 @@ def _alternatives(loaded: LoadedModel, log_p_V: Tensor, token_id: int) -> list[t
     best = log_p_V.topk(min(NUM_ALTERNATIVES + 1, len(log_p_V)))
     ids = [i for i in best.indices.tolist() if i != token_id][:NUM_ALTERNATIVES]
     return [
-        (token, math.exp(float(log_p_V[i]))) for token, i in zip(loaded.tokenizer.ids_to_pieces(ids), ids, strict=True)
+        (token, math.exp(float(log_p_V[i])))
+        for token, i in zip(loaded.tokenizer.ids_to_pieces(ids), ids, strict=True)
     ]
 
 
@@ -182,10 +213,12 @@ def _with_all_beams(spec: str) -> str:
 
 
 def draw(maps: AttentionMaps, output: Path, part: str, layer: int) -> None:
-    """Draw the weights of a layer as heat maps, one per head. The suffix of `output` selects the format.
+    """Draw the weights of a layer as heat maps, one per head. The suffix of `output` selects the
+    format.
 
     Raises:
-        UsageError: the part or layer does not exist, or matplotlib is not installed or does not support the format.
+        UsageError: the part or layer does not exist, or matplotlib is not installed or does not
+            support the format.
         NMTError: the figure cannot be written.
     """
     from nmt.viz.figures import figure, save
@@ -205,7 +238,9 @@ def draw(maps: AttentionMaps, output: Path, part: str, layer: int) -> None:
         panel.set_visible(head < len(heads))
         if head < len(heads):
             panel.imshow(heads[head].numpy(), vmin=0, vmax=1, cmap="Blues")
-            panel.set_xticks(range(len(columns)), columns, rotation=90, fontsize=8, parse_math=False)
+            panel.set_xticks(
+                range(len(columns)), columns, rotation=90, fontsize=8, parse_math=False
+            )
             panel.set_yticks(range(len(rows)), rows, fontsize=8, parse_math=False)
             panel.set_title(f"head {head + 1}", fontsize=9)
     page.suptitle(f"{PARTS[part]}, layer {layer}")

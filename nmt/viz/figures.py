@@ -19,20 +19,25 @@ def figure(output: Path, width: float, height: float) -> Any:
     Raises:
         UsageError: matplotlib is not installed or does not support the format of `output`.
     """
-    module = require_package("matplotlib", "matplotlib", "matplotlib.figure")  # pyplot would need a display
+    module = require_package(
+        "matplotlib", "matplotlib", "matplotlib.figure"
+    )  # pyplot would need a display
     check_figure_format(output)
     return module.Figure(figsize=(width, height), layout="constrained")
 
 
 def check_figure_format(output: Path, *others: str) -> None:
-    """Check that the suffix of a file name is the format of a figure or one of `others`, ignoring case.
+    """Check that the suffix of a file name is the format of a figure or one of `others`, ignoring
+    case.
 
     Raises:
         UsageError: it is not.
     """
     formats = [*others, *FIGURE_FORMATS]
     if output.suffix.lower() not in formats:  # matplotlib appends a suffix to a name without one
-        raise UsageError(f"cannot write the format '{output.suffix}' of {output}", f"use {', '.join(formats)}")
+        raise UsageError(
+            f"cannot write the format '{output.suffix}' of {output}", f"use {', '.join(formats)}"
+        )
 
 
 def save(figure: Any, output: Path) -> None:
@@ -48,5 +53,6 @@ def save(figure: Any, output: Path) -> None:
         write_bytes(output, image.getvalue())
     except OSError as error:
         raise NMTError(
-            f"cannot write {output}: {error.strerror}", file_hint(error, "choose another file with --output")
+            f"cannot write {output}: {error.strerror}",
+            file_hint(error, "choose another file with --output"),
         ) from None

@@ -48,21 +48,33 @@ def read_log(run: Path) -> list[dict[str, Any]]:
     """
     path = run / "metrics.jsonl"
     if not os.access(path, os.R_OK):
-        raise UsageError(f"{run} has no readable metrics.jsonl", "give a run directory, such as runs/quickstart")
+        raise UsageError(
+            f"{run} has no readable metrics.jsonl", "give a run directory, such as runs/quickstart"
+        )
     return [record for record in read_records(path) if "step" in record]
 
 
-def points(log: Sequence[dict[str, Any]], metric: str, axis: Axis) -> tuple[list[float], list[float]]:
+def points(
+    log: Sequence[dict[str, Any]], metric: str, axis: Axis
+) -> tuple[list[float], list[float]]:
     """Return the x and y values of a metric, for the records that have both."""
-    records = [record for record in log if all(isinstance(record.get(key), int | float) for key in (metric, axis.key))]
-    return [record[axis.key] * axis.scale for record in records], [record[metric] for record in records]
+    records = [
+        record
+        for record in log
+        if all(isinstance(record.get(key), int | float) for key in (metric, axis.key))
+    ]
+    return [record[axis.key] * axis.scale for record in records], [
+        record[metric] for record in records
+    ]
 
 
 def draw(runs: Sequence[Path], output: Path, axis: Axis) -> None:
-    """Draw the curves of runs in one figure, a color per run. The suffix of `output` selects the format.
+    """Draw the curves of runs in one figure, a color per run. The suffix of `output` selects the
+    format.
 
     Raises:
-        UsageError: matplotlib is not installed or does not support the format, or a log has no values.
+        UsageError: matplotlib is not installed or does not support the format, or a log has no
+            values.
         NMTError: the figure cannot be written.
     """
     figure = figures.figure(output, 11, 7)
@@ -70,7 +82,8 @@ def draw(runs: Sequence[Path], output: Path, axis: Axis) -> None:
     for run, log in zip(runs, logs, strict=True):
         if not any(points(log, axis.key, axis)[0]):
             raise UsageError(
-                f"the log of {run} has no {axis.label} yet", "continue training, or choose another axis with --by"
+                f"the log of {run} has no {axis.label} yet",
+                "continue training, or choose another axis with --by",
             )
     panels = figure.subplots(2, 2).flat
     for panel, (title, lines) in zip(panels, PANELS.items(), strict=True):
@@ -83,7 +96,9 @@ def draw(runs: Sequence[Path], output: Path, axis: Axis) -> None:
     panels[0].legend(*(each[:2] for each in panels[0].get_legend_handles_labels()))
     if len(runs) > 1:
         labels = [str(run) for run in runs]
-        legend = figure.legend(panels[2].lines, labels, loc="outside upper center", ncols=min(4, len(runs)))
+        legend = figure.legend(
+            panels[2].lines, labels, loc="outside upper center", ncols=min(4, len(runs))
+        )
         for text in legend.get_texts():
             text.set_parse_math(False)
     else:

@@ -1,6 +1,7 @@
 """Plot position encodings: their values, single dimensions and the similarity of positions.
 
-Shape suffixes: M positions or distances, C dimensions or heads, T positions, X similarities or heads.
+Shape suffixes: M positions or distances, C dimensions or heads, T positions, X similarities or
+heads.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ def draw(tables: Mapping[str, EncodingTable], output: Path) -> None:
         NMTError: the figure cannot be written.
     """
     page = figures.figure(output, 14, 0.4 + 3.2 * len(tables))
-    for row, (name, table) in zip(page.subplots(len(tables), 3, squeeze=False), tables.items(), strict=True):
+    for row, (name, table) in zip(
+        page.subplots(len(tables), 3, squeeze=False), tables.items(), strict=True
+    ):
         _heat_map(page, row[0], name, table)
         _dimensions(row[1], table)
         _similarity(row[2], table)
@@ -39,9 +42,10 @@ def draw(tables: Mapping[str, EncodingTable], output: Path) -> None:
 def similarity(table: EncodingTable) -> tuple[Tensor, Tensor]:
     """Return distances [M] and similarities for each distance [M, any number].
 
-    For vectors of positions, these are the cosine similarities of all pairs at that distance, padded with NaN. For
-    vectors of distances, it is the cosine similarity to the vector of distance 0. For biases of heads, it is the
-    softmax over distances: the attention weight of a key if attention depends on its distance only.
+    For vectors of positions, these are the cosine similarities of all pairs at that distance,
+    padded with NaN. For vectors of distances, it is the cosine similarity to the vector of distance
+    0. For biases of heads, it is the softmax over distances: the attention weight of a key if
+    attention depends on its distance only.
     """
     values_MC = table.values_MC.float()
     if table.column == "head":
@@ -61,7 +65,12 @@ def _heat_map(page: Any, panel: Any, name: str, table: EncodingTable) -> None:
     max_value = float(values_MC.abs().max()) or 1.0
     first_row, last_row = int(table.rows_M[0]), int(table.rows_M[-1])
     first_column = 0 if table.column == "dimension" else 1
-    extent = (first_column - 0.5, first_column + values_MC.shape[1] - 0.5, last_row + 0.5, first_row - 0.5)
+    extent = (
+        first_column - 0.5,
+        first_column + values_MC.shape[1] - 0.5,
+        last_row + 0.5,
+        first_row - 0.5,
+    )
     image = panel.imshow(
         values_MC.numpy(),
         aspect="auto",
@@ -81,9 +90,18 @@ def _dimensions(panel: Any, table: EncodingTable) -> None:
     num_lines = min(num_columns, MAX_LINES if table.column == "dimension" else num_columns)
     for number in range(num_lines):
         # Dimensions of the first half: sinusoids of higher dimensions are almost constant.
-        column = number * max(1, num_columns // 2 // num_lines) if table.column == "dimension" else number
+        column = (
+            number * max(1, num_columns // 2 // num_lines)
+            if table.column == "dimension"
+            else number
+        )
         label = f"{table.column} {column if table.column == 'dimension' else column + 1}"
-        panel.plot(table.rows_M.numpy(), table.values_MC[:, column].float().numpy(), label=label, linewidth=1.2)
+        panel.plot(
+            table.rows_M.numpy(),
+            table.values_MC[:, column].float().numpy(),
+            label=label,
+            linewidth=1.2,
+        )
     panel.set(title=f"single {table.column}s", xlabel=table.by)
     panel.grid(alpha=0.3)
     panel.legend(fontsize=8)

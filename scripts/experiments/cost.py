@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Measure the cost of layers by length and model dimension: attention, windowed attention, recurrence, convolution.
+"""Measure the cost of layers by length and model dimension: attention, windowed attention,
+recurrence, convolution.
 
     scripts/experiments/cost.py -o docs/figures/cost.svg
 
-Measures the forward and backward pass of one layer with its projections on one sequence, in float32. Memory is the size
-of the tensors saved for the backward pass. Prints Markdown tables with medians, and the exponent of growth between the
-last two points. Table 1 of "Attention Is All You Need" gives n²·d, r·n·d, n·d² and k·n·d².
+Measures the forward and backward pass of one layer with its projections on one sequence, in
+float32. Memory is the size of the tensors saved for the backward pass. Prints Markdown tables with
+medians, and the exponent of growth between the last two points. Table 1 of "Attention Is All You
+Need" gives n²·d, r·n·d, n·d² and k·n·d².
 """
 
 from __future__ import annotations
@@ -81,18 +83,30 @@ LAYERS: dict[str, Callable[[int], nn.Module]] = {
 
 def main() -> None:
     """Print the tables and plot them."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--lengths", type=int, nargs="+", default=[64, 128, 256, 512, 1024, 2048, 4096])
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--lengths", type=int, nargs="+", default=[64, 128, 256, 512, 1024, 2048, 4096]
+    )
     parser.add_argument("--widths", type=int, nargs="+", default=[64, 128, 256, 512, 1024])
-    parser.add_argument("--length", type=int, default=256, help="sequence length when the width varies")
-    parser.add_argument("--width", type=int, default=256, help="width when the sequence length varies")
+    parser.add_argument(
+        "--length", type=int, default=256, help="sequence length when the width varies"
+    )
+    parser.add_argument(
+        "--width", type=int, default=256, help="width when the sequence length varies"
+    )
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--device", default="cpu", help="cpu or cuda")
     parser.add_argument("-o", "--output", type=Path)
     options = parser.parse_args()
     torch.manual_seed(1)
-    by_length = measure([(n, options.width) for n in options.lengths], options.repeats, options.device)
-    by_width = measure([(options.length, d) for d in options.widths], options.repeats, options.device)
+    by_length = measure(
+        [(n, options.width) for n in options.lengths], options.repeats, options.device
+    )
+    by_width = measure(
+        [(options.length, d) for d in options.widths], options.repeats, options.device
+    )
     tables = {
         f"length, at dimension {options.width}": (options.lengths, by_length),
         f"dimension, at length {options.length}": (options.widths, by_width),
@@ -105,7 +119,8 @@ def main() -> None:
 
 
 def measure(sizes: list[tuple[int, int]], repeats: int, device: str) -> dict[str, list[Cost]]:
-    """Return the median cost of each layer at each (length, width). Layers take turns to reduce the effect of noise."""
+    """Return the median cost of each layer at each (length, width). Layers take turns to reduce the
+    effect of noise."""
     costs: dict[str, list[Cost]] = {name: [] for name in LAYERS}
     for length, width in sizes:
         layers = {name: make(width).to(device) for name, make in LAYERS.items()}
@@ -133,7 +148,8 @@ def seconds(layer: nn.Module, x_BTD: Tensor) -> float:
 
 
 def saved_bytes(module: nn.Module, forward: Callable[[], Tensor]) -> int:
-    """Return the size of the tensors that a forward pass saves for the backward pass, without parameters."""
+    """Return the size of the tensors that a forward pass saves for the backward pass, without
+    parameters."""
     parameters = {parameter.untyped_storage().data_ptr() for parameter in module.parameters()}
     sizes: dict[int, int] = {}
 
@@ -149,7 +165,9 @@ def saved_bytes(module: nn.Module, forward: Callable[[], Tensor]) -> int:
     return sum(sizes.values())
 
 
-def table(label: str, sizes: list[int], costs: dict[str, list[Cost]], index: int, scale: float) -> str:
+def table(
+    label: str, sizes: list[int], costs: dict[str, list[Cost]], index: int, scale: float
+) -> str:
     """Format one quantity as a Markdown table."""
     lines = [
         f"| {label} | " + " | ".join(f"{size:,}" for size in sizes) + " | exponent |",
@@ -157,8 +175,14 @@ def table(label: str, sizes: list[int], costs: dict[str, list[Cost]], index: int
     ]
     for name, layer_costs in costs.items():
         values = [cost[index] * scale for cost in layer_costs]
-        exponent = math.log(values[-1] / values[-2]) / math.log(sizes[-1] / sizes[-2]) if len(sizes) > 1 else math.nan
-        lines.append(f"| {name} | " + " | ".join(f"{value:.3g}" for value in values) + f" | {exponent:.1f} |")
+        exponent = (
+            math.log(values[-1] / values[-2]) / math.log(sizes[-1] / sizes[-2])
+            if len(sizes) > 1
+            else math.nan
+        )
+        lines.append(
+            f"| {name} | " + " | ".join(f"{value:.3g}" for value in values) + f" | {exponent:.1f} |"
+        )
     return "\n".join(lines)
 
 
@@ -168,7 +192,13 @@ def draw(tables: dict[str, tuple[list[int], dict[str, list[Cost]]]]) -> Figure:
     for index, (row, (unit, scale)) in enumerate(zip(figure.subplots(2, 2), UNITS, strict=True)):
         for axes, (label, (sizes, costs)) in zip(row, tables.items(), strict=True):
             for name, layer_costs in costs.items():
-                axes.plot(sizes, [cost[index] * scale for cost in layer_costs], marker="o", markersize=3, label=name)
+                axes.plot(
+                    sizes,
+                    [cost[index] * scale for cost in layer_costs],
+                    marker="o",
+                    markersize=3,
+                    label=name,
+                )
             axes.set_xscale("log", base=2)
             axes.set(xlabel=label, ylabel=unit, yscale="log")
             axes.grid(alpha=0.3)

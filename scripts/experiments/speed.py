@@ -3,9 +3,10 @@
 
     scripts/experiments/speed.py test.en runs/experiments/positions/*_seed=1
 
-Prints a Markdown table with speeds relative to the first run. The runs take turns and the table has medians of the
-ratios within rounds, which are reliable on a shared machine. Tokens are target tokens without padding. Memory is the
-size of the tensors that an update saves for the backward pass, without parameters. Translation uses greedy search.
+Prints a Markdown table with speeds relative to the first run. The runs take turns and the table has
+medians of the ratios within rounds, which are reliable on a shared machine. Tokens are target
+tokens without padding. Memory is the size of the tensors that an update saves for the backward
+pass, without parameters. Translation uses greedy search.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from pathlib import Path
 
 from nmt.engines.batch_engine import make_batches
 
-os.environ["NMT_ENGINE"] = "0"  # PyTorch decodes all models, because the native engine does not support some
+os.environ["NMT_ENGINE"] = (
+    "0"  # PyTorch decodes all models, because the native engine does not support some
+)
 
 from nmt.jobs import process_settings
 
@@ -57,9 +60,13 @@ class Subject:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument(
-        "source", type=Path, help="file with lines to translate and to train on as their own translations"
+        "source",
+        type=Path,
+        help="file with lines to translate and to train on as their own translations",
     )
     parser.add_argument("runs", type=Path, nargs="+")
     parser.add_argument("--lines", type=int, default=200)
@@ -72,12 +79,18 @@ def main() -> None:
             for kind, work in each.tasks.items():
                 started = time.perf_counter()
                 each.speeds[kind].append(work() / (time.perf_counter() - started))
-    print("| run | parameters | training, tokens/s | ratio | translation, tokens/s | ratio | MB per 1,000 tokens |")
+    print(
+        "| run | parameters | training, tokens/s | ratio | translation, tokens/s | ratio | MB per"
+        " 1,000 tokens |"
+    )
     print("|---|---|---|---|---|---|---|")
     for each in subjects:
         row = f"| {each.name} | {each.parameters / 1e6:.2f} M |"
         for kind in each.tasks:
-            values, first = each.speeds[kind][1:], subjects[0].speeds[kind][1:]  # the first round is a warmup
+            values, first = (
+                each.speeds[kind][1:],
+                subjects[0].speeds[kind][1:],
+            )  # the first round is a warmup
             ratio = statistics.median(a / b for a, b in zip(values, first, strict=True))
             row += f" {statistics.median(values):,.0f} | {ratio:.2f} |"
         print(f"{row} {each.megabytes:.1f} |")
@@ -97,7 +110,9 @@ def subject(run: Path, lines: list[str]) -> Subject:
     ids = [loaded.tokenizer.encode(line) for line in lines]  # each line is its own translation
     batches = [
         collate([(ids[i], ids[i]) for i in batch]).to(device)
-        for batch in make_batches([len(each) + 1 for each in ids], len(ids), config.train.batch_tokens)
+        for batch in make_batches(
+            [len(each) + 1 for each in ids], len(ids), config.train.batch_tokens
+        )
     ]
 
     def train() -> int:
@@ -106,15 +121,21 @@ def subject(run: Path, lines: list[str]) -> Subject:
         return sum(batch.tokens for batch in batches)
 
     def translate() -> int:
-        return sum(len(loaded.tokenizer.encode(text)) + 1 for text in translator.translate(lines, "greedy"))
+        return sum(
+            len(loaded.tokenizer.encode(text)) + 1 for text in translator.translate(lines, "greedy")
+        )
 
     def forward() -> Tensor:
         batch = batches[0]
-        hidden_ND: Tensor = model(batch.src_BS, batch.src_mask_BS, batch.tgt_in_BT, batch.target_index_N)
+        hidden_ND: Tensor = model(
+            batch.src_BS, batch.src_mask_BS, batch.tgt_in_BT, batch.target_index_N
+        )
         return hidden_ND
 
     kept = saved_bytes(model, forward) / 1e3 / batches[0].tokens
-    return Subject(run.name, count_parameters(model), kept, {"trains": train, "translates": translate})
+    return Subject(
+        run.name, count_parameters(model), kept, {"trains": train, "translates": translate}
+    )
 
 
 if __name__ == "__main__":

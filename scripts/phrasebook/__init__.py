@@ -2,12 +2,12 @@
 
     numerals, german, english  morphology
     words, lexicon             nouns, adjectives and people in both languages
-    clause, predicates         clauses in the word order of each language; what people do, are and have
-    patterns                   the sentence patterns, by topic
+    clause, predicates         clauses in the word order of each language; what people do, are and
+    have patterns                   the sentence patterns, by topic
     sense                      which subjects, verbs and objects make sense together
     sampling                   deterministic selection by a stable hash
     corpus                     the training, validation and test sets
 
-Every English sentence has one German translation. English marks what German distinguishes: plain "you" is du,
-"you two" and "children" are ihr, a name with Mr or Mrs is Sie.
+Every English sentence has one German translation. English marks what German distinguishes: plain
+"you" is du, "you two" and "children" are ihr, a name with Mr or Mrs is Sie.
 """

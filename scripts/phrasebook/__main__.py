@@ -10,7 +10,9 @@ import argparse
 import sys
 from pathlib import Path
 
-sys.path[0] = str(Path(__file__).parent.parent)  # not the package itself, whose modules are imported by full name
+sys.path[0] = str(
+    Path(__file__).parent.parent
+)  # not the package itself, whose modules are imported by full name
 
 from nmt.data.sources.phrasebook import FILE
 from phrasebook import corpus
@@ -18,9 +20,13 @@ from phrasebook import corpus
 
 def main() -> None:
     parser = argparse.ArgumentParser(
-        prog="scripts/phrasebook", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="scripts/phrasebook",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("-o", "--output", type=Path, default=FILE, help="default: the file in the package")
+    parser.add_argument(
+        "-o", "--output", type=Path, default=FILE, help="default: the file in the package"
+    )
     path = parser.parse_args().output
     content = corpus.serialize(corpus.generate_splits())
     try:

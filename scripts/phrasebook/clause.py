@@ -1,9 +1,11 @@
-"""Clauses in English and German: the same subject, predicate, tense and negation in the word order of each language.
+"""Clauses in English and German: the same subject, predicate, tense and negation in the word order
+of each language.
 
-A German clause is [front] finite [subject] middle bracket, where the bracket is the separable particle,
-the participle or the infinitive. In a subordinate clause the finite verb is last. The order of the middle field is:
-pronouns, names, time, dative noun, definite object, `oft` or `schon`, `nicht`, indefinite object, place and other
-complements; a negated definite object precedes the time.
+A German clause is [front] finite [subject] middle bracket, where the bracket is the separable
+particle, the participle or the infinitive. In a subordinate clause the finite verb is last. The
+order of the middle field is: pronouns, names, time, dative noun, definite object, `oft` or `schon`,
+`nicht`, indefinite object, place and other complements; a negated definite object precedes the
+time.
 """
 
 from __future__ import annotations
@@ -25,10 +27,11 @@ NONE: Pair = ("", "")
 class Predicate:
     """A predicate without tense, modality and negation.
 
-    `en` and `de` are infinitives (`put {} on`, `an|ziehen`); {} marks the English object, which is last by default.
-    `recipient` is a dative. `prep` governs the German object, which then counts as a complement. `complement` is what
-    follows nicht: a place, an adjective, a manner. `feeling` predicates have a dative experiencer: mir ist kalt.
-    `aspect` selects the English tense: simple present for habits and states, progressive for actions.
+    `en` and `de` are infinitives (`put {} on`, `an|ziehen`); {} marks the English object, which is
+    last by default. `recipient` is a dative. `prep` governs the German object, which then counts as
+    a complement. `complement` is what follows nicht: a place, an adjective, a manner. `feeling`
+    predicates have a dative experiencer: mir ist kalt. `aspect` selects the English tense: simple
+    present for habits and states, progressive for actions.
     """
 
     en: str
@@ -46,10 +49,16 @@ class Predicate:
         """Write the English infinitive with its objects."""
         verb = self.en
         if self.object is not None:
-            words = self.object.en(owner) if isinstance(self.object, Phrase) else self.object.en_object
+            words = (
+                self.object.en(owner) if isinstance(self.object, Phrase) else self.object.en_object
+            )
             verb = verb.replace("{}", words) if "{}" in verb else _join(verb, words)
         if self.recipient is not None:
-            words = self.recipient.en(owner) if isinstance(self.recipient, Phrase) else self.recipient.en_object
+            words = (
+                self.recipient.en(owner)
+                if isinstance(self.recipient, Phrase)
+                else self.recipient.en_object
+            )
             head, _, rest = verb.partition(" ")
             verb = f"{head} {words} {rest}"
         return _join(verb, self.complement[0])
@@ -57,7 +66,9 @@ class Predicate:
     @property
     def owned(self) -> bool:
         """Whether an object has a possessive that refers to the subject."""
-        return any(isinstance(part, Phrase) and part.det == "own" for part in (self.object, self.recipient))
+        return any(
+            isinstance(part, Phrase) and part.det == "own" for part in (self.object, self.recipient)
+        )
 
     @property
     def vocative(self) -> Pair:
@@ -70,7 +81,8 @@ class Predicate:
 
 @dataclass(frozen=True)
 class Modal:
-    """A modal verb. `en` is an auxiliary (can) or a verb phrase that takes do or be (have to, be allowed to)."""
+    """A modal verb. `en` is an auxiliary (can) or a verb phrase that takes do or be (have to, be
+    allowed to)."""
 
     en: str
     de: str
@@ -89,9 +101,13 @@ SHALL = Modal("shall", "sollen")
 WOULD_LIKE = Modal("would like to", "möchten")
 MUST_NOT = Modal("must", "dürfen")
 GERMAN_ADVERBS = {
-    ("", False): "", ("", True): "", ("already", False): "schon", ("yet", False): "schon", ("yet", True): "noch",
+    ("", False): "",
+    ("", True): "",
+    ("already", False): "schon",
+    ("yet", False): "schon",
+    ("yet", True): "noch",
     ("never", False): "noch nie",
-}  # fmt: skip
+}
 AUXILIARIES = ("can", "could", "must", "may", "should", "shall")
 
 
@@ -131,10 +147,14 @@ def _join(*words: str) -> str:
     return " ".join(filter(None, words))
 
 
-# --- English ----------------------------------------------------------------------------------------------------------
+# --- English
+# ----------------------------------------------------------------------------------------------------------  # noqa: E501
+#
 
 
-def english_clause(clause: Clause, order: Order = "statement", wh: str = "", front: str = "") -> str:
+def english_clause(
+    clause: Clause, order: Order = "statement", wh: str = "", front: str = ""
+) -> str:
     """Write the clause in English without capitalization and period; `wh` is the question word."""
     auxiliary, verb = _verb_group(clause, order)
     time = "" if front else clause.time[0]
@@ -149,7 +169,11 @@ def english_clause(clause: Clause, order: Order = "statement", wh: str = "", fro
         return _join(front, subject, often, verb, tail)
     if clause.negative:
         negated = "not" if auxiliary == "am" else ""
-        head = _contract(subject, auxiliary, clause) if auxiliary == "am" else f"{subject} {english.negate(auxiliary)}"
+        head = (
+            _contract(subject, auxiliary, clause)
+            if auxiliary == "am"
+            else f"{subject} {english.negate(auxiliary)}"
+        )
         if not clause.contracted:
             cannot = "cannot" if auxiliary == "can" else f"{auxiliary} not"
             head, negated = f"{subject} {cannot}", ""
@@ -162,7 +186,8 @@ def _en_subject(clause: Clause) -> str:
 
 
 def _contract(subject: str, auxiliary: str, clause: Clause) -> str:
-    """Contract pronoun and auxiliary (I'm, she's, we'll); has, names and nouns are not contracted."""
+    """Contract pronoun and auxiliary (I'm, she's, we'll); has, names and nouns are not
+    contracted."""
     pronoun = subject in ("I", "you", "he", "she", "it", "we", "they")
     if clause.contracted and pronoun and auxiliary in english.SHORT:
         return subject + english.SHORT[auxiliary]
@@ -170,7 +195,8 @@ def _contract(subject: str, auxiliary: str, clause: Clause) -> str:
 
 
 def _verb_group(clause: Clause, order: Order) -> tuple[str, str]:
-    """Return the English auxiliary ("" for a simple affirmative form) and the rest of the verb phrase."""
+    """Return the English auxiliary ("" for a simple affirmative form) and the rest of the verb
+    phrase."""
     person, base = clause.en_person, clause.predicate.english(clause.person)
     support = order == "question" or clause.negative
     past = clause.tense == "past"
@@ -190,7 +216,9 @@ def _verb_group(clause: Clause, order: Order) -> tuple[str, str]:
     return "", english.finite(base, person, past)
 
 
-def _modal_group(modal: Modal, base: str, person: Person, past: bool, support: bool) -> tuple[str, str]:
+def _modal_group(
+    modal: Modal, base: str, person: Person, past: bool, support: bool
+) -> tuple[str, str]:
     en = modal.past if past else modal.en
     if en in AUXILIARIES:
         return en, base
@@ -203,7 +231,9 @@ def _modal_group(modal: Modal, base: str, person: Person, past: bool, support: b
     return "", english.finite(f"{en} {base}", person, past)
 
 
-# --- German -----------------------------------------------------------------------------------------------------------
+# --- German
+# -----------------------------------------------------------------------------------------------------------  # noqa: E501
+#
 
 
 def german_clause(clause: Clause, order: Order = "statement", wh: str = "", front: str = "") -> str:
@@ -222,10 +252,15 @@ def german_clause(clause: Clause, order: Order = "statement", wh: str = "", fron
 
 
 def _subject_first(clause: Clause, subject: str, middle: list[str]) -> list[str]:
-    """Put the subject before the middle field; a thing follows a pronoun, and the dative object of gefallen."""
+    """Put the subject before the middle field; a thing follows a pronoun, and the dative object of
+    gefallen."""
     rest = [words for words in middle if words]
     target = clause.predicate.object
-    if isinstance(clause.subject, Phrase) and target and (_is_pronoun(target) or clause.predicate.de == "gefallen"):
+    if (
+        isinstance(clause.subject, Phrase)
+        and target
+        and (_is_pronoun(target) or clause.predicate.de == "gefallen")
+    ):
         return [rest[0], subject, *rest[1:]]
     return [subject, *rest]
 
@@ -238,7 +273,11 @@ def german_infinitive(clause: Clause, *, zu: bool = True) -> str:
 
 def _de_subject(clause: Clause) -> str:
     case: Case = "dat" if clause.predicate.feeling else "nom"
-    return clause.subject.form(case) if isinstance(clause.subject, Participant) else clause.subject.de(case)
+    return (
+        clause.subject.form(case)
+        if isinstance(clause.subject, Participant)
+        else clause.subject.de(case)
+    )
 
 
 def _finite_and_bracket(clause: Clause) -> tuple[str, str]:
@@ -269,7 +308,13 @@ def _middle(clause: Clause) -> list[str]:
     complement = [predicate.complement[1]]
     negation = "nicht" if clause.negative else ""
     if predicate.recipient is not None:
-        place = pronouns if _is_pronoun(predicate.recipient) else names if _is_name(predicate.recipient) else datives
+        place = (
+            pronouns
+            if _is_pronoun(predicate.recipient)
+            else names
+            if _is_name(predicate.recipient)
+            else datives
+        )
         place.append(decline(predicate.recipient, "dat", owner))
     if predicate.object is not None:
         words = decline(predicate.object, predicate.case, owner)
@@ -280,17 +325,31 @@ def _middle(clause: Clause) -> list[str]:
         elif _is_name(predicate.object):
             names.append(words)
         elif isinstance(predicate.object, Participant) or predicate.object.definite:
-            (names if clause.negative else definite).append(words)  # ihn gestern nicht: nicht follows the time
+            (names if clause.negative else definite).append(
+                words
+            )  # ihn gestern nicht: nicht follows the time
         elif clause.negative:
             negation = ""
             indefinite.append(decline(predicate.object, predicate.case, owner, negative=True))
         else:
             indefinite.append(words)
     adverbs = [clause.often[1], GERMAN_ADVERBS[clause.already, clause.negative]]
-    return [*pronouns, *names, clause.time[1], *datives, *definite, *adverbs, negation, *indefinite, *complement]
+    return [
+        *pronouns,
+        *names,
+        clause.time[1],
+        *datives,
+        *definite,
+        *adverbs,
+        negation,
+        *indefinite,
+        *complement,
+    ]
 
 
-def decline(part: Phrase | Participant, case: Case, owner: Person, *, negative: bool = False) -> str:
+def decline(
+    part: Phrase | Participant, case: Case, owner: Person, *, negative: bool = False
+) -> str:
     """Decline an object; `owner` is the subject that a possessive refers to."""
     return part.de(case, owner, negative=negative) if isinstance(part, Phrase) else part.form(case)
 
@@ -308,7 +367,9 @@ def reflexive(person: Person) -> str:
     return german.PRONOUNS[person][1] if person in ("1s", "2s", "1p", "2p") else "sich"
 
 
-# --- sentences --------------------------------------------------------------------------------------------------------
+# --- sentences
+# --------------------------------------------------------------------------------------------------------  # noqa: E501
+#
 
 
 def sentence(en: str, de: str, mark: str = ".", vocative: Pair = NONE) -> Pair:
@@ -322,8 +383,14 @@ def finish(text: str, mark: str, vocative: str = "") -> str:
 
 
 def statement(clause: Clause, front: Pair = NONE) -> Pair:
-    """Write a statement; `front` is an adverbial that comes first and inverts German subject and verb."""
-    return sentence(english_clause(clause, front=front[0]), german_clause(clause, front=front[1]), ".", clause.vocative)
+    """Write a statement; `front` is an adverbial that comes first and inverts German subject and
+    verb."""
+    return sentence(
+        english_clause(clause, front=front[0]),
+        german_clause(clause, front=front[1]),
+        ".",
+        clause.vocative,
+    )
 
 
 def fronted(clause: Clause) -> Pair:

@@ -21,14 +21,17 @@ MIN_WORD_COUNT = 8
 
 
 def generate_splits() -> dict[str, list[Pair]]:
-    """Return the (English, German) pairs of train, valid and test, always in the same shuffled order.
+    """Return the (English, German) pairs of train, valid and test, always in the same shuffled
+    order.
 
     Sentences with the same German translation (I'm, I am) stay in one split.
     """
     seen: set[str] = set()
     pinned = [pair for pattern in PINNED for pair in _first_translations(pattern(), seen)]
     others = [pair for pattern in PATTERNS for pair in _first_translations(pattern(), seen)]
-    count = Counter(word for pair in [*pinned, *others] for text in pair for word in set(tokenize(text)))
+    count = Counter(
+        word for pair in [*pinned, *others] for text in pair for word in set(tokenize(text))
+    )
     groups: dict[str, list[Pair]] = {}
     for pair in others:
         groups.setdefault(normalize(pair[1]), []).append(pair)
@@ -36,18 +39,31 @@ def generate_splits() -> dict[str, list[Pair]]:
     pinned_german = {normalize(german) for _, german in pinned}
     for german in sorted(groups, key=rank):
         group = groups[german]
-        familiar = all(count[word] >= MIN_WORD_COUNT for pair in group for text in pair for word in tokenize(text))
+        familiar = all(
+            count[word] >= MIN_WORD_COUNT
+            for pair in group
+            for text in pair
+            for word in tokenize(text)
+        )
         can_be_held_out = familiar and german not in pinned_german
         split = "train"
         if can_be_held_out:
-            fitting = (name for name in ("test", "valid") if len(result[name]) + len(group) <= HELD_OUT_SIZE)
+            fitting = (
+                name
+                for name in ("test", "valid")
+                if len(result[name]) + len(group) <= HELD_OUT_SIZE
+            )
             split = next(fitting, "train")
         result[split] += group
-    return {split: sorted(pairs, key=lambda pair: rank("order", *pair)) for split, pairs in result.items()}
+    return {
+        split: sorted(pairs, key=lambda pair: rank("order", *pair))
+        for split, pairs in result.items()
+    }
 
 
 def normalize(text: str) -> str:
-    """Reduce a sentence to its lower-case words, so that a split cannot leak through case or punctuation."""
+    """Reduce a sentence to its lower-case words, so that a split cannot leak through case or
+    punctuation."""
     return " ".join(re.findall(r"[\w]+", text.lower().replace("'", "")))
 
 
@@ -66,17 +82,23 @@ def _first_translations(pairs: Iterable[Pair], seen: set[str]) -> Iterator[Pair]
 
 
 def serialize(splits: dict[str, list[Pair]]) -> bytes:
-    """Return the uncompressed content of the corpus file: lines of SPLIT, English and German, separated by tabs."""
-    lines = (f"{split}\t{english}\t{german}\n" for split, pairs in splits.items() for english, german in pairs)
+    """Return the uncompressed content of the corpus file: lines of SPLIT, English and German,
+    separated by tabs."""
+    lines = (
+        f"{split}\t{english}\t{german}\n"
+        for split, pairs in splits.items()
+        for english, german in pairs
+    )
     return "".join(lines).encode()
 
 
 def write(path: Path, content: bytes) -> bool:
-    """Compress the content into the file and return True, or return False where the file already has this content.
+    """Compress the content into the file and return True, or return False where the file already
+    has this content.
 
-    libbz2 has compressed to the same bytes for many years, but another implementation may compress differently. A file
-    with the same content is therefore left alone: its compressed bytes, and the checksum that nmt derives from them,
-    change only when a sentence changes.
+    libbz2 has compressed to the same bytes for many years, but another implementation may compress
+    differently. A file with the same content is therefore left alone: its compressed bytes, and the
+    checksum that nmt derives from them, change only when a sentence changes.
     """
     with contextlib.suppress(OSError, ValueError):  # no such file, or not bzip2
         if bz2.decompress(path.read_bytes()) == content:

@@ -1,4 +1,5 @@
-"""English morphology: verb forms, plurals, a or an. A verb phrase begins with its base form: `get up`."""
+"""English morphology: verb forms, plurals, a or an. A verb phrase begins with its base form: `get
+up`."""
 
 from __future__ import annotations
 
@@ -72,7 +73,13 @@ IRREGULAR = {  # past, participle
 }
 DOUBLING = set("get put run sit swim win forget cut shop plan stop travel cancel begin".split())
 BE_PRESENT: dict[Person, str] = {"1s": "am", "3m": "is", "3f": "is", "3n": "is"}
-NEGATED = {"am": "am not", "can": "can't", "will": "won't", "must": "must not", "shall": "shall not"}
+NEGATED = {
+    "am": "am not",
+    "can": "can't",
+    "will": "won't",
+    "must": "must not",
+    "shall": "shall not",
+}
 SHORT = {"am": "'m", "is": "'s", "are": "'re", "will": "'ll", "would": "'d", "have": "'ve"}
 THIRD: tuple[Person, ...] = ("3m", "3f", "3n")
 
@@ -127,7 +134,11 @@ def ing(phrase: str) -> str:
     verb, rest = _split(phrase)
     if verb in DOUBLING:
         return verb + verb[-1] + "ing" + rest
-    return (verb[:-1] if verb.endswith("e") and not verb.endswith(("ee", "be")) else verb) + "ing" + rest
+    return (
+        (verb[:-1] if verb.endswith("e") and not verb.endswith(("ee", "be")) else verb)
+        + "ing"
+        + rest
+    )
 
 
 def third(verb: str) -> str:

@@ -1,7 +1,8 @@
 """German morphology: verbs by person, noun phrases by gender and case, pronouns, contractions.
 
-Persons are short keys: 1s ich, 2s du, 3m er, 3f sie, 3n es, 1p wir, 2p ihr, 3p sie (plural), Sie (formal).
-Genders are m, f, n, and p for any plural. A separable verb is written with a bar: `an|rufen`.
+Persons are short keys: 1s ich, 2s du, 3m er, 3f sie, 3n es, 1p wir, 2p ihr, 3p sie (plural), Sie
+(formal). Genders are m, f, n, and p for any plural. A separable verb is written with a bar:
+`an|rufen`.
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ ARTICLES: dict[Gender, tuple[str, str, str]] = {
     "n": ("das", "das", "dem"),
     "p": ("die", "die", "den"),
 }
-STRONG_ENDINGS: dict[Gender, tuple[str, str, str]] = {  # dieser, welcher, and adjectives without an article
+STRONG_ENDINGS: dict[
+    Gender, tuple[str, str, str]
+] = {  # dieser, welcher, and adjectives without an article
     "m": ("er", "en", "em"),
     "f": ("e", "e", "er"),
     "n": ("es", "es", "em"),
@@ -93,8 +96,16 @@ PRETERITE = {
     "mögen": ("mochte", "mochtest", "mochte", "mochten", "mochtet"),
 }
 PERSON_COLUMN: dict[Person, int] = {
-    "1s": 0, "2s": 1, "3m": 2, "3f": 2, "3n": 2, "1p": 3, "2p": 4, "3p": 3, "Sie": 3
-}  # fmt: skip
+    "1s": 0,
+    "2s": 1,
+    "3m": 2,
+    "3f": 2,
+    "3n": 2,
+    "1p": 3,
+    "2p": 4,
+    "3p": 3,
+    "Sie": 3,
+}
 
 # Strong and mixed verbs: the stem of du and er if it changes, and the participle.
 STRONG = {
@@ -158,7 +169,13 @@ WITH_SEIN = set(
     "auf|stehen auf|wachen ein|schlafen um|ziehen".split()
 )
 UNSTRESSED = ("be", "emp", "ent", "er", "ge", "ver", "zer")  # verbs with these prefixes have no ge-
-NOT_PREFIXES = {"essen", "geben", "gehen", "beten", "bellen"}  # verbs that begin like a prefix but have none
+NOT_PREFIXES = {
+    "essen",
+    "geben",
+    "gehen",
+    "beten",
+    "bellen",
+}  # verbs that begin like a prefix but have none
 
 
 def split_verb(verb: str) -> tuple[str, str]:
@@ -203,7 +220,8 @@ def present(verb: str, person: Person) -> str:
 
 
 def _changed(root: str, person: Person) -> str:
-    """Add the ending of du or er to a stem with a changed vowel, without a linking e: liest, hält, lädst."""
+    """Add the ending of du or er to a stem with a changed vowel, without a linking e: liest, hält,
+    lädst."""
     if person == "2s":
         return root + ("t" if root.endswith(("s", "ß", "z")) else "st")
     return root if root.endswith("t") else root + "t"
@@ -213,7 +231,9 @@ def needs_e(root: str) -> bool:
     """Return whether -st and -t need a linking e: wartest, findet, öffnet, rechnet."""
     if root.endswith(("t", "d")):
         return True
-    return (root.endswith(("m", "n")) and len(root) > 2 and root[-2] in "bcdfgkptw") or root.endswith(("chn", "ffn"))
+    return (
+        root.endswith(("m", "n")) and len(root) > 2 and root[-2] in "bcdfgkptw"
+    ) or root.endswith(("chn", "ffn"))
 
 
 def preterite(verb: str, person: Person) -> str:
@@ -255,7 +275,8 @@ def imperative(verb: str, person: Person) -> str:
 
 @dataclass(frozen=True)
 class Noun:
-    """A German noun: its singular, gender and plural; weak nouns add -(e)n outside the nominative."""
+    """A German noun: its singular, gender and plural; weak nouns add -(e)n outside the
+    nominative."""
 
     singular: str
     gender: Gender
@@ -305,7 +326,11 @@ def adjective(root: str, word: str, gender: Gender, case: Case) -> str:
 def noun_phrase(word: str, noun: Noun, case: Case, *, adj: str = "", plural: bool = False) -> str:
     """Write determiner, adjective stem and noun in agreement: `einen alten Mann`."""
     gender: Gender = "p" if plural else noun.gender
-    parts = [determiner(word, gender, case), adj and adjective(adj, word, gender, case), noun.form(case, plural)]
+    parts = [
+        determiner(word, gender, case),
+        adj and adjective(adj, word, gender, case),
+        noun.form(case, plural),
+    ]
     return " ".join(filter(None, parts))
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from phrasebook.words import Adjective, Participant, Thing, named, paired, pronoun, relative, thing
 
-# --- things -----------------------------------------------------------------------------------------------------------
+# --- things
+# -----------------------------------------------------------------------------------------------------------  # noqa: E501
+#
 
 DISHES = [
     thing("apple", "Apfel", "m", "Äpfel"),
@@ -144,10 +146,30 @@ ACQUAINTANCES = [FRIEND, BOSS, TEACHER, NEIGHBOR, COLLEAGUE]
 THINGS = {
     item.en: item
     for item in [
-        *DISHES, *FOOD, *DRINKS, *READING, *CLOTHES, TROUSERS, GLASSES, *BELONGINGS, *VEHICLES, *FURNITURE, *DISHWARE,
-        *GIFTS, *ANIMALS, *ROOMS, *OPENINGS, *FAMILY, *ACQUAINTANCES, CHILD, MAN, WOMAN, BOY, GIRL,
+        *DISHES,
+        *FOOD,
+        *DRINKS,
+        *READING,
+        *CLOTHES,
+        TROUSERS,
+        GLASSES,
+        *BELONGINGS,
+        *VEHICLES,
+        *FURNITURE,
+        *DISHWARE,
+        *GIFTS,
+        *ANIMALS,
+        *ROOMS,
+        *OPENINGS,
+        *FAMILY,
+        *ACQUAINTANCES,
+        CHILD,
+        MAN,
+        WOMAN,
+        BOY,
+        GIRL,
     ]
-}  # fmt: skip
+}
 
 
 def items(names: str) -> list[Thing]:
@@ -160,13 +182,24 @@ JOBS = [  # masculine, feminine
     (thing("doctor", "Arzt", "m", "Ärzte"), thing("doctor", "Ärztin", "f", "Ärztinnen")),
     (thing("cook", "Koch", "m", "Köche"), thing("cook", "Köchin", "f", "Köchinnen")),
     (thing("baker", "Bäcker", "m", "Bäcker"), thing("baker", "Bäckerin", "f", "Bäckerinnen")),
-    (thing("student", "Student", "m", "Studenten", weak=True), thing("student", "Studentin", "f", "Studentinnen")),
-    (thing("engineer", "Ingenieur", "m", "Ingenieure"), thing("engineer", "Ingenieurin", "f", "Ingenieurinnen")),
-    (thing("nurse", "Krankenpfleger", "m", "Krankenpfleger"), thing("nurse", "Krankenschwester", "f", "-n")),
+    (
+        thing("student", "Student", "m", "Studenten", weak=True),
+        thing("student", "Studentin", "f", "Studentinnen"),
+    ),
+    (
+        thing("engineer", "Ingenieur", "m", "Ingenieure"),
+        thing("engineer", "Ingenieurin", "f", "Ingenieurinnen"),
+    ),
+    (
+        thing("nurse", "Krankenpfleger", "m", "Krankenpfleger"),
+        thing("nurse", "Krankenschwester", "f", "-n"),
+    ),
     (thing("lawyer", "Anwalt", "m", "Anwälte"), thing("lawyer", "Anwältin", "f", "Anwältinnen")),
 ]
 
-# --- people -----------------------------------------------------------------------------------------------------------
+# --- people
+# -----------------------------------------------------------------------------------------------------------  # noqa: E501
+#
 
 I = pronoun("1s")  # noqa: E741
 YOU = pronoun("2s")
@@ -204,16 +237,44 @@ PRONOUNS = [I, YOU, HE, SHE, WE, THEY]
 ADDRESSED = [YOU, YOU_CHILDREN, YOU_BOTH, MR_WEBER, MRS_KLEIN, MR_FISCHER, MRS_WAGNER]
 NAMES = [TOM, BEN, PAUL, ANNA, LISA, MARIA]
 OTHERS = [
-    *NAMES, TOM_AND_ANNA, MY_BROTHER, MY_SISTER, MY_MOTHER, MY_FATHER, MY_PARENTS, MY_UNCLE, MY_AUNT,
-    OUR_TEACHER, OUR_NEIGHBOR, THE_CHILDREN, OUR_FRIENDS,
-]  # fmt: skip
+    *NAMES,
+    TOM_AND_ANNA,
+    MY_BROTHER,
+    MY_SISTER,
+    MY_MOTHER,
+    MY_FATHER,
+    MY_PARENTS,
+    MY_UNCLE,
+    MY_AUNT,
+    OUR_TEACHER,
+    OUR_NEIGHBOR,
+    THE_CHILDREN,
+    OUR_FRIENDS,
+]
 # Pronouns; the most common ones are repeated.
 SPEAKERS = [*PRONOUNS, I, HE, SHE, WE]
 ANYONE = [*SPEAKERS, *ADDRESSED, *OTHERS]  # subject of a statement or a question
 NOT_ADDRESSED = [*SPEAKERS, *OTHERS]
-OBJECTS = [I, YOU, HE, SHE, WE, THEY, TOM, ANNA, LISA, MR_WEBER, MRS_KLEIN, YOU_CHILDREN, MY_SISTER, MY_PARENTS]
+OBJECTS = [
+    I,
+    YOU,
+    HE,
+    SHE,
+    WE,
+    THEY,
+    TOM,
+    ANNA,
+    LISA,
+    MR_WEBER,
+    MRS_KLEIN,
+    YOU_CHILDREN,
+    MY_SISTER,
+    MY_PARENTS,
+]
 
-# --- qualities --------------------------------------------------------------------------------------------------------
+# --- qualities
+# --------------------------------------------------------------------------------------------------------  # noqa: E501
+#
 
 MOODS = [
     Adjective("tired", "müde", "müd"),
@@ -292,10 +353,16 @@ COLORS = [RED, BLUE, GREEN, BLACK, WHITE]
 
 # Sensible combinations: (things, their adjectives).
 SUITS = [
-    (GARMENTS, [NEW, OLD, EXPENSIVE, CHEAP, BEAUTIFUL, UGLY, CLEAN, DIRTY, WARM, LONG, SHORT, *COLORS]),
+    (
+        GARMENTS,
+        [NEW, OLD, EXPENSIVE, CHEAP, BEAUTIFUL, UGLY, CLEAN, DIRTY, WARM, LONG, SHORT, *COLORS],
+    ),
     (BELONGINGS, [NEW, OLD, BIG, SMALL, EXPENSIVE, CHEAP, BEAUTIFUL, UGLY, HEAVY, BLACK, RED]),
     (VEHICLES, [NEW, OLD, EXPENSIVE, CHEAP, CLEAN, DIRTY, BROKEN, *COLORS]),
-    (FURNITURE, [NEW, OLD, BIG, SMALL, EXPENSIVE, CHEAP, BEAUTIFUL, UGLY, HEAVY, WHITE, COMFORTABLE]),
+    (
+        FURNITURE,
+        [NEW, OLD, BIG, SMALL, EXPENSIVE, CHEAP, BEAUTIFUL, UGLY, HEAVY, WHITE, COMFORTABLE],
+    ),
     (DISHWARE, [CLEAN, DIRTY, NEW, OLD, SMALL, EMPTY, BEAUTIFUL]),
     (READING, [INTERESTING, BORING, LONG, SHORT, NEW, OLD, GOOD]),
     (DISHES, [FRESH, BIG, SMALL, GOOD, COLD]),
@@ -303,9 +370,12 @@ SUITS = [
     (ANIMALS, [BIG, SMALL, YOUNG, OLD, BEAUTIFUL, BLACK, WHITE]),
 ]
 
-SAID_OF = [(thing_, quality) for things, qualities in SUITS for thing_ in things for quality in qualities]
+SAID_OF = [
+    (thing_, quality) for things, qualities in SUITS for thing_ in things for quality in qualities
+]
 
-# --- places: (English, German) of the direction and of the location ---------------------------------------------------
+# --- places: (English, German) of the direction and of the location
+# ---------------------------------------------------
 
 PLACES = {
     "park": (("to the park", "in den Park"), ("in the park", "im Park")),
@@ -314,7 +384,10 @@ PLACES = {
     "theatre": (("to the theatre", "ins Theater"), ("at the theatre", "im Theater")),
     "museum": (("to the museum", "ins Museum"), ("at the museum", "im Museum")),
     "school": (("to school", "zur Schule"), ("at school", "in der Schule")),
-    "supermarket": (("to the supermarket", "in den Supermarkt"), ("at the supermarket", "im Supermarkt")),
+    "supermarket": (
+        ("to the supermarket", "in den Supermarkt"),
+        ("at the supermarket", "im Supermarkt"),
+    ),
     "restaurant": (("to the restaurant", "ins Restaurant"), ("at the restaurant", "im Restaurant")),
     "station": (("to the station", "zum Bahnhof"), ("at the station", "am Bahnhof")),
     "airport": (("to the airport", "zum Flughafen"), ("at the airport", "am Flughafen")),
@@ -335,42 +408,96 @@ PLACES = {
     "work": (("to work", "zur Arbeit"), ("at work", "bei der Arbeit")),
 }
 CITIES = [
-    ("Berlin", "Berlin"), ("Hamburg", "Hamburg"), ("Munich", "München"), ("Cologne", "Köln"), ("Vienna", "Wien"),
-    ("London", "London"), ("Paris", "Paris"), ("Rome", "Rom"),
-]  # fmt: skip
+    ("Berlin", "Berlin"),
+    ("Hamburg", "Hamburg"),
+    ("Munich", "München"),
+    ("Cologne", "Köln"),
+    ("Vienna", "Wien"),
+    ("London", "London"),
+    ("Paris", "Paris"),
+    ("Rome", "Rom"),
+]
 COUNTRIES = [
-    ("Germany", "Deutschland"), ("France", "Frankreich"), ("England", "England"), ("Italy", "Italien"),
-    ("Spain", "Spanien"), ("Austria", "Österreich"), ("Poland", "Polen"),
-]  # fmt: skip
+    ("Germany", "Deutschland"),
+    ("France", "Frankreich"),
+    ("England", "England"),
+    ("Italy", "Italien"),
+    ("Spain", "Spanien"),
+    ("Austria", "Österreich"),
+    ("Poland", "Polen"),
+]
 GAMES = [
-    ("football", "Fußball"), ("tennis", "Tennis"), ("the piano", "Klavier"), ("the guitar", "Gitarre"),
-    ("chess", "Schach"), ("cards", "Karten"),
-]  # fmt: skip
-LANGUAGES = [("English", "Englisch"), ("German", "Deutsch"), ("French", "Französisch"), ("Spanish", "Spanisch")]
+    ("football", "Fußball"),
+    ("tennis", "Tennis"),
+    ("the piano", "Klavier"),
+    ("the guitar", "Gitarre"),
+    ("chess", "Schach"),
+    ("cards", "Karten"),
+]
+LANGUAGES = [
+    ("English", "Englisch"),
+    ("German", "Deutsch"),
+    ("French", "Französisch"),
+    ("Spanish", "Spanisch"),
+]
 
-# --- times ------------------------------------------------------------------------------------------------------------
+# --- times
+# ------------------------------------------------------------------------------------------------------------  # noqa: E501
+#
 
 WEEKDAYS = [
-    ("Monday", "Montag"), ("Tuesday", "Dienstag"), ("Wednesday", "Mittwoch"), ("Thursday", "Donnerstag"),
-    ("Friday", "Freitag"), ("Saturday", "Samstag"), ("Sunday", "Sonntag"),
-]  # fmt: skip
+    ("Monday", "Montag"),
+    ("Tuesday", "Dienstag"),
+    ("Wednesday", "Mittwoch"),
+    ("Thursday", "Donnerstag"),
+    ("Friday", "Freitag"),
+    ("Saturday", "Samstag"),
+    ("Sunday", "Sonntag"),
+]
 MONTHS = [
-    ("January", "Januar"), ("February", "Februar"), ("March", "März"), ("April", "April"), ("May", "Mai"),
-    ("June", "Juni"), ("July", "Juli"), ("August", "August"), ("September", "September"), ("October", "Oktober"),
-    ("November", "November"), ("December", "Dezember"),
-]  # fmt: skip
+    ("January", "Januar"),
+    ("February", "Februar"),
+    ("March", "März"),
+    ("April", "April"),
+    ("May", "Mai"),
+    ("June", "Juni"),
+    ("July", "Juli"),
+    ("August", "August"),
+    ("September", "September"),
+    ("October", "Oktober"),
+    ("November", "November"),
+    ("December", "Dezember"),
+]
 ON_WEEKDAYS = [(f"on {en}", f"am {de}") for en, de in WEEKDAYS]
 COMING = [
-    ("today", "heute"), ("tomorrow", "morgen"), ("this evening", "heute Abend"), ("next week", "nächste Woche"),
-    ("at the weekend", "am Wochenende"), ("tomorrow evening", "morgen Abend"), ("this afternoon", "heute Nachmittag"),
-]  # fmt: skip
+    ("today", "heute"),
+    ("tomorrow", "morgen"),
+    ("this evening", "heute Abend"),
+    ("next week", "nächste Woche"),
+    ("at the weekend", "am Wochenende"),
+    ("tomorrow evening", "morgen Abend"),
+    ("this afternoon", "heute Nachmittag"),
+]
 GONE = [
-    ("yesterday", "gestern"), ("last week", "letzte Woche"), ("yesterday evening", "gestern Abend"),
-    ("this morning", "heute Morgen"), ("two days ago", "vor zwei Tagen"), ("last Sunday", "letzten Sonntag"),
-]  # fmt: skip
+    ("yesterday", "gestern"),
+    ("last week", "letzte Woche"),
+    ("yesterday evening", "gestern Abend"),
+    ("this morning", "heute Morgen"),
+    ("two days ago", "vor zwei Tagen"),
+    ("last Sunday", "letzten Sonntag"),
+]
 REGULARLY = [
-    ("every day", "jeden Tag"), ("every morning", "jeden Morgen"), ("every evening", "jeden Abend"),
-    ("in the evening", "abends"), ("at the weekend", "am Wochenende"),
+    ("every day", "jeden Tag"),
+    ("every morning", "jeden Morgen"),
+    ("every evening", "jeden Abend"),
+    ("in the evening", "abends"),
+    ("at the weekend", "am Wochenende"),
     *((f"every {en}", f"jeden {de}") for en, de in WEEKDAYS),
-]  # fmt: skip
-HOW_OFTEN = [("often", "oft"), ("always", "immer"), ("sometimes", "manchmal"), ("rarely", "selten"), ("never", "nie")]
+]
+HOW_OFTEN = [
+    ("often", "oft"),
+    ("always", "immer"),
+    ("sometimes", "manchmal"),
+    ("rarely", "selten"),
+    ("never", "nie"),
+]

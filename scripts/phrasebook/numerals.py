@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 EN_SMALL = (
-    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
-    "eighteen nineteen"
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen"
+    " sixteen seventeen eighteen nineteen"
 ).split()
 EN_TENS = " . twenty thirty forty fifty sixty seventy eighty ninety".split(" ")
 DE_SMALL = (
-    "null eins zwei drei vier fünf sechs sieben acht neun zehn elf zwölf dreizehn vierzehn fünfzehn sechzehn siebzehn "
-    "achtzehn neunzehn"
+    "null eins zwei drei vier fünf sechs sieben acht neun zehn elf zwölf dreizehn vierzehn fünfzehn"
+    " sechzehn siebzehn achtzehn neunzehn"
 ).split()
 DE_TENS = " . zwanzig dreißig vierzig fünfzig sechzig siebzig achtzig neunzig".split(" ")
 
@@ -37,7 +37,8 @@ def german_number(n: int) -> str:
 
 
 def clock(hour: int, minute: int) -> tuple[str, str]:
-    """Return a time of day in words in both languages (hours 1 to 12; multiples of 5 minutes except 25 and 35)."""
+    """Return a time of day in words in both languages (hours 1 to 12; multiples of 5 minutes except
+    25 and 35)."""
     following = hour % 12 + 1
     en, de = EN_SMALL, DE_SMALL
     if minute == 0:
@@ -49,5 +50,11 @@ def clock(hour: int, minute: int) -> tuple[str, str]:
     if minute == 45:
         return f"a quarter to {en[following]}", f"Viertel vor {de[following]}"
     if minute < 30:
-        return f"{english_number(minute)} past {en[hour]}", f"{german_number(minute)} nach {de[hour]}"
-    return f"{english_number(60 - minute)} to {en[following]}", f"{german_number(60 - minute)} vor {de[following]}"
+        return (
+            f"{english_number(minute)} past {en[hour]}",
+            f"{german_number(minute)} nach {de[hour]}",
+        )
+    return (
+        f"{english_number(60 - minute)} to {en[following]}",
+        f"{german_number(60 - minute)} vor {de[following]}",
+    )

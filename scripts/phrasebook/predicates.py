@@ -68,7 +68,9 @@ def each(
     return [Predicate(en, de, item, case, prep, aspect=aspect) for item in objects]
 
 
-# --- states -----------------------------------------------------------------------------------------------------------
+# --- states
+# -----------------------------------------------------------------------------------------------------------  # noqa: E501
+#
 
 GREAT = Adjective("very", "groß")
 MUSIC = thing("music", "Musik", "f")
@@ -81,20 +83,37 @@ LUCKY = Predicate("be lucky", "haben", silent("Glück", "n"), aspect="state")
 RIGHT = Predicate("be right", "haben", complement=("", "recht"), aspect="state")
 COLD = Predicate("be cold", "sein", complement=("", "kalt"), feeling=True, aspect="state")
 WARM = Predicate("be warm", "sein", complement=("", "warm"), feeling=True, aspect="state")
-FEELS_SICK = Predicate("feel sick", "sein", complement=("", "schlecht"), feeling=True, aspect="state")
+FEELS_SICK = Predicate(
+    "feel sick", "sein", complement=("", "schlecht"), feeling=True, aspect="state"
+)
 TIRED, HAPPY, SAD, SICK = (being(quality) for quality in lex.MOODS[:4])
 VERY_TIRED = being(lex.MOODS[0], very=True)
-EXCITED, DISAPPOINTED, BUSY = (being(q) for q in lex.MOODS if q.en in ("excited", "disappointed", "busy"))
+EXCITED, DISAPPOINTED, BUSY = (
+    being(q) for q in lex.MOODS if q.en in ("excited", "disappointed", "busy")
+)
 DONE, READY, ALONE = (being(quality) for quality in lex.SITUATIONS[:3])
 HAS_TIME = Predicate("have", "haben", some(thing("time", "Zeit", "f")), aspect="state")
 HAS_MONEY = Predicate("have", "haben", some(thing("money", "Geld", "n")), aspect="state")
-HEADACHE = Predicate("have a headache", "haben", many(thing("", "", "m", "Kopfschmerzen")), aspect="state")
+HEADACHE = Predicate(
+    "have a headache", "haben", many(thing("", "", "m", "Kopfschmerzen")), aspect="state"
+)
 
 CORE_STATES = [THIRSTY, HUNGRY, TIRED, DONE, COLD, HAPPY, READY, SICK, SAD, ALONE]
 NEEDS = [
-    THIRSTY, HUNGRY, VERY_THIRSTY, VERY_HUNGRY, AFRAID, LUCKY, RIGHT, COLD, WARM, FEELS_SICK, HAS_TIME, HAS_MONEY,
+    THIRSTY,
+    HUNGRY,
+    VERY_THIRSTY,
+    VERY_HUNGRY,
+    AFRAID,
+    LUCKY,
+    RIGHT,
+    COLD,
+    WARM,
+    FEELS_SICK,
+    HAS_TIME,
+    HAS_MONEY,
     HEADACHE,
-]  # fmt: skip
+]
 PLAIN_FEELINGS = [being(quality) for quality in [*lex.MOODS, *lex.CHARACTER]]
 FEELINGS = [
     *PLAIN_FEELINGS,
@@ -102,16 +121,39 @@ FEELINGS = [
     *map(being, lex.SITUATIONS),
 ]
 GOOD_NEWS = [
-    LUCKY, RIGHT, HAS_TIME, HAPPY, DONE, READY, being(lex.MOODS[4]), *map(being, lex.SITUATIONS[5:8]),
-]  # fmt: skip
-BEING_AT = [Predicate("be", "sein", complement=where, aspect="state") for _, where in lex.PLACES.values()]
+    LUCKY,
+    RIGHT,
+    HAS_TIME,
+    HAPPY,
+    DONE,
+    READY,
+    being(lex.MOODS[4]),
+    *map(being, lex.SITUATIONS[5:8]),
+]
+BEING_AT = [
+    Predicate("be", "sein", complement=where, aspect="state") for _, where in lex.PLACES.values()
+]
 OWNING = [
     *each("have", "haben", map(a, [*lex.ANIMALS, *lex.BELONGINGS, *lex.VEHICLES]), "state"),
-    *each("have", "haben", (a(item, color) for item in lex.GARMENTS for color in lex.COLORS), "state"),
-    *each("have", "haben", (a(item, q) for item in lex.VEHICLES for q in (lex.NEW, lex.OLD, lex.RED)), "state"),
-    *each("have", "haben", (a(item, q) for item in lex.ANIMALS for q in (lex.BIG, lex.SMALL)), "state"),
+    *each(
+        "have", "haben", (a(item, color) for item in lex.GARMENTS for color in lex.COLORS), "state"
+    ),
+    *each(
+        "have",
+        "haben",
+        (a(item, q) for item in lex.VEHICLES for q in (lex.NEW, lex.OLD, lex.RED)),
+        "state",
+    ),
+    *each(
+        "have", "haben", (a(item, q) for item in lex.ANIMALS for q in (lex.BIG, lex.SMALL)), "state"
+    ),
     *each("have", "haben", map(a, items("brother sister son daughter")), "state"),
-    *each("need", "brauchen", map(a, [*lex.BELONGINGS, *lex.FURNITURE, *lex.GARMENTS, *lex.DISHWARE]), "state"),
+    *each(
+        "need",
+        "brauchen",
+        map(a, [*lex.BELONGINGS, *lex.FURNITURE, *lex.GARMENTS, *lex.DISHWARE]),
+        "state",
+    ),
     *each("need", "brauchen", map(a, items("flat room car bike")), "state"),
 ]
 LIKING = [
@@ -121,16 +163,22 @@ LIKING = [
 ]
 KNOWING = [
     *each("know", "kennen", lex.OBJECTS, "state"),
-    *each("know", "kennen", (Phrase(item, "this") for item in items("man woman boy girl")), "state"),
+    *each(
+        "know", "kennen", (Phrase(item, "this") for item in items("man woman boy girl")), "state"
+    ),
     *each("understand", "verstehen", lex.OBJECTS, "state"),
     *each("love", "lieben", lex.OBJECTS, "state"),
 ]
 ENJOYING = [
-    Predicate("be interested in", "interessieren", some(noun), prep="für", reflexive=True, aspect="state")
+    Predicate(
+        "be interested in", "interessieren", some(noun), prep="für", reflexive=True, aspect="state"
+    )
     for noun in (MUSIC, thing("art", "Kunst", "f"), thing("politics", "Politik", "f"))
 ]
 
-# --- habits -----------------------------------------------------------------------------------------------------------
+# --- habits
+# -----------------------------------------------------------------------------------------------------------  # noqa: E501
+#
 
 EATING = each("eat", "essen", map(some, lex.FOOD), "habit")
 DRINKING = each("drink", "trinken", map(some, lex.DRINKS), "habit")
@@ -140,20 +188,30 @@ LIVING = [
     for city, stadt in lex.CITIES
 ]
 ORIGIN = [
-    Predicate("come", "kommen", complement=(f"from {en}", f"aus {de}"), aspect="habit") for en, de in lex.COUNTRIES
+    Predicate("come", "kommen", complement=(f"from {en}", f"aus {de}"), aspect="habit")
+    for en, de in lex.COUNTRIES
 ]
 LANGUAGES = [some(thing(en, de, "n")) for en, de in lex.LANGUAGES]
 SPEAKING = each("speak", "sprechen", LANGUAGES, "habit")
 LEARNING = each("learn", "lernen", LANGUAGES)
 PLAYING = [Predicate("play", "spielen", complement=game, aspect="habit") for game in lex.GAMES]
 HABITS = [
-    *EATING, *DRINKING, *LIVING, *ORIGIN, *SPEAKING, *each("understand", "verstehen", LANGUAGES, "habit"),
+    *EATING,
+    *DRINKING,
+    *LIVING,
+    *ORIGIN,
+    *SPEAKING,
+    *each("understand", "verstehen", LANGUAGES, "habit"),
     *PLAYING,
-]  # fmt: skip
+]
 
-# --- actions ----------------------------------------------------------------------------------------------------------
+# --- actions
+# ----------------------------------------------------------------------------------------------------------  # noqa: E501
+#
 
-HOMEWORK = Phrase(thing("homework", "Hausaufgabe", "f", "Hausaufgaben", "homework"), "own", plural=True)
+HOMEWORK = Phrase(
+    thing("homework", "Hausaufgabe", "f", "Hausaufgaben", "homework"), "own", plural=True
+)
 SHOES = Phrase(THINGS["shoe"], "own", plural=True)
 WORK, SLEEP, COOK = verb("work", "arbeiten"), verb("sleep", "schlafen"), verb("cook", "kochen")
 COME_ALONG = verb("come along", "mit|kommen")
@@ -189,7 +247,9 @@ ON_ONES_OWN = [
     DRESS,
     Predicate("do", "machen", HOMEWORK),
 ]
-SCHEDULED = [what for what in ON_ONES_OWN if what not in (HURRY, DRESS)]  # actions that can have a fixed time
+SCHEDULED = [
+    what for what in ON_ONES_OWN if what not in (HURRY, DRESS)
+]  # actions that can have a fixed time
 GOING = {name: verb("go", "gehen", whereto) for name, (whereto, _) in lex.PLACES.items()}
 TRAVELLING = [
     *(verb("fly", "fliegen", (f"to {en}", f"nach {de}")) for en, de in lex.CITIES),
@@ -219,19 +279,35 @@ HOUSEWORK = [
     *each("repair", "reparieren", map(own, items("car bike camera watch"))),
 ]
 DRESSING = [
-    *each("put {} on", "an|ziehen", [*map(own, items("coat jacket shirt dress skirt sweater")), SHOES]),
-    *each("take {} off", "aus|ziehen", [*map(own, items("coat jacket shirt dress skirt sweater")), SHOES]),
+    *each(
+        "put {} on", "an|ziehen", [*map(own, items("coat jacket shirt dress skirt sweater")), SHOES]
+    ),
+    *each(
+        "take {} off",
+        "aus|ziehen",
+        [*map(own, items("coat jacket shirt dress skirt sweater")), SHOES],
+    ),
     *each("try {} on", "an|probieren", map(the, [*lex.GARMENTS, lex.TROUSERS])),
     *each("wear", "tragen", (a(item, color) for item in lex.GARMENTS for color in lex.COLORS)),
 ]
 BUYING = [
-    *each("buy", "kaufen", map(a, [*lex.GARMENTS, *lex.BELONGINGS, *lex.VEHICLES, *lex.FURNITURE, *lex.GIFTS])),
-    *each("buy", "kaufen", (a(item, q) for item, q in lex.SAID_OF if q in (lex.NEW, lex.CHEAP, lex.RED))),
+    *each(
+        "buy",
+        "kaufen",
+        map(a, [*lex.GARMENTS, *lex.BELONGINGS, *lex.VEHICLES, *lex.FURNITURE, *lex.GIFTS]),
+    ),
+    *each(
+        "buy",
+        "kaufen",
+        (a(item, q) for item, q in lex.SAID_OF if q in (lex.NEW, lex.CHEAP, lex.RED)),
+    ),
     *each("buy", "kaufen", map(many, [THINGS["flower"], *lex.DISHES[:8]])),
 ]
 SHOPPING = [
     *BUYING,
-    *each("sell", "verkaufen", map(own, [*lex.VEHICLES, *lex.FURNITURE, *items("house flat camera")])),
+    *each(
+        "sell", "verkaufen", map(own, [*lex.VEHICLES, *lex.FURNITURE, *items("house flat camera")])
+    ),
     *each("look for", "suchen", map(own, [*lex.BELONGINGS, *lex.GARMENTS, lex.GLASSES])),
     *each("pay for", "bezahlen", map(the, items("coffee tea pizza cake coat jacket"))),
     *each("bring", "mit|bringen", map(a, [*lex.GIFTS, *items("cake cup bottle camera ball")])),
@@ -269,21 +345,36 @@ GIVING = [
 ]
 LOOKING_FORWARD = [
     Predicate("look forward to", "freuen", the(noun), prep="auf", reflexive=True)
-    for noun in (thing("weekend", "Wochenende", "n"), thing("party", "Party", "f"), thing("holiday", "Urlaub", "m"))
+    for noun in (
+        thing("weekend", "Wochenende", "n"),
+        thing("party", "Party", "f"),
+        thing("holiday", "Urlaub", "m"),
+    )
 ]
 # Subsampled and repeated, so that verbs with many objects do not outnumber the others.
 TASKS = [
-    *ON_ONES_OWN * 6, *GOING.values(), *GOING.values(), *TRAVELLING, *MEDIA, *HOUSEWORK * 2, *SHOPPING[::2],
-    *MEETING[::2], *GIVING[::11], *LEARNING * 2,
-]  # fmt: skip
-ACTIONS = [*TASKS, *CONSUMING, *DRESSING[::2]]  # fmt: skip
+    *ON_ONES_OWN * 6,
+    *GOING.values(),
+    *GOING.values(),
+    *TRAVELLING,
+    *MEDIA,
+    *HOUSEWORK * 2,
+    *SHOPPING[::2],
+    *MEETING[::2],
+    *GIVING[::11],
+    *LEARNING * 2,
+]
+ACTIONS = [*TASKS, *CONSUMING, *DRESSING[::2]]
 
-# --- events, only in the past tense -----------------------------------------------------------------------------------
+# --- events, only in the past tense
+# -----------------------------------------------------------------------------------
 
 EVENTS = [
     *each("lose", "verlieren", map(own, items("bag key phone umbrella watch scarf cap"))),
     *each("find", "finden", map(own, [*lex.BELONGINGS, lex.GLASSES])),
-    *each("forget", "vergessen", [*map(own, items("bag key phone umbrella camera jacket")), HOMEWORK]),
+    *each(
+        "forget", "vergessen", [*map(own, items("bag key phone umbrella camera jacket")), HOMEWORK]
+    ),
     *each("see", "sehen", [*lex.OBJECTS, *map(the, lex.ANIMALS), *map(own, lex.ACQUAINTANCES)]),
     *each("hear", "hören", lex.OBJECTS),
     *ASKING[::2],

@@ -1,4 +1,5 @@
-"""Deterministic sampling: a stable hash gives the same order on every machine and in every process."""
+"""Deterministic sampling: a stable hash gives the same order on every machine and in every
+process."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ def rank(*key: object) -> int:
 
 
 def draw(name: str, count: int, *axes: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
-    """Yield up to `count` distinct members of the product of the axes, spread evenly by a hash of `name`."""
+    """Yield up to `count` distinct members of the product of the axes, spread evenly by a hash of
+    `name`."""
     total = math.prod(map(len, axes))
     for number in _numbers(rank(name), count, total):
         member = []

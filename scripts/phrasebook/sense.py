@@ -8,7 +8,19 @@ from phrasebook.words import Participant, Phrase, Thing
 
 SECOND = {"2s", "2p", "Sie"}
 CHILDREN = (lex.THE_CHILDREN, lex.YOU_CHILDREN)
-FOR_ADULTS = {"beer", "wine", "coffee", "car", "house", "flat", "son", "daughter", "boss", "colleague", "money"}
+FOR_ADULTS = {
+    "beer",
+    "wine",
+    "coffee",
+    "car",
+    "house",
+    "flat",
+    "son",
+    "daughter",
+    "boss",
+    "colleague",
+    "money",
+}
 WORK_OF_ADULTS = {"drive", "sell", "repair", "work"}
 WOMENS = {"dress", "skirt"}
 OUT_OF_SCHOOL = (
@@ -23,7 +35,8 @@ OUT_OF_SCHOOL = (
 
 
 def compatible(subject: Participant, predicate: Predicate) -> bool:
-    """Return whether the predicate makes sense: no object is the subject, and each fits its age and gender."""
+    """Return whether the predicate makes sense: no object is the subject, and each fits its age and
+    gender."""
     parts = (predicate.object, predicate.recipient)
     things = {part.thing.en for part in parts if isinstance(part, Phrase)}
     if subject in CHILDREN and (things & FOR_ADULTS or predicate.en in WORK_OF_ADULTS):

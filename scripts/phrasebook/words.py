@@ -13,8 +13,8 @@ from phrasebook.numerals import english_number, german_number
 class Thing:
     """A noun in both languages.
 
-    `paired` things are plural only in English (trousers, glasses). An empty `en` is a noun that only the German
-    idiom has (thirsty: Durst haben).
+    `paired` things are plural only in English (trousers, glasses). An empty `en` is a noun that
+    only the German idiom has (thirsty: Durst haben).
     """
 
     en: str
@@ -23,9 +23,15 @@ class Thing:
     paired: bool = False
 
 
-def thing(en: str, de: str, gender: Gender, plural: str = "", en_plural: str = "", *, weak: bool = False) -> Thing:
+def thing(
+    en: str, de: str, gender: Gender, plural: str = "", en_plural: str = "", *, weak: bool = False
+) -> Thing:
     """Create a noun; without a German plural it is a mass noun."""
-    return Thing(en, Noun(de, gender, plural, weak), en_plural or (english.plural(en) if en and plural else ""))
+    return Thing(
+        en,
+        Noun(de, gender, plural, weak),
+        en_plural or (english.plural(en) if en and plural else ""),
+    )
 
 
 def paired(en: str, de: str, gender: Gender, plural: str) -> Thing:
@@ -35,7 +41,8 @@ def paired(en: str, de: str, gender: Gender, plural: str) -> Thing:
 
 @dataclass(frozen=True)
 class Adjective:
-    """An adjective: the German predicative form, the stem before endings, and the comparative if it is used."""
+    """An adjective: the German predicative form, the stem before endings, and the comparative if it
+    is used."""
 
     en: str
     de: str
@@ -125,7 +132,8 @@ class Phrase:
 class Participant:
     """A person as subject or object: a pronoun, a name, a relative.
 
-    `vocative` distinguishes du, ihr and Sie at the end of the sentence in both languages: children, Mr Weber.
+    `vocative` distinguishes du, ihr and Sie at the end of the sentence in both languages: children,
+    Mr Weber.
     """
 
     person: Person

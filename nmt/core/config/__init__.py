@@ -1,8 +1,8 @@
 """All options of nmt as frozen dataclasses.
 
-A config file needs to contain only the values that differ from the defaults. The string below each field is its
-documentation: `nmt config --options` prints it. Spec strings such as `beam(beam_size=4)` select a function and its
-options (see `nmt.core.registry`).
+A config file needs to contain only the values that differ from the defaults. The string below each
+field is its documentation: `nmt config --options` prints it. Spec strings such as
+`beam(beam_size=4)` select a function and its options (see `nmt.core.registry`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 FINE_TUNING = "finetune"
 """Built-in config of --init-from."""
 MAX_VOCAB_SIZE = 2**16
-"""Maximum vocabulary size for training: prepared data stores 16-bit token ids. Imported models may have more."""
+"""Maximum vocabulary size for training: prepared data stores 16-bit token ids. Imported models may
+have more."""
 
 
 @dataclass(frozen=True)
@@ -24,21 +25,26 @@ class DataConfig:
     tgt: str = "de"
     """Target language code."""
     train: tuple[str, ...] = ("phrasebook",)
-    """Training corpora: names from `nmt data list`, or files(train='PREFIX'). All accept weight=0.5 and tag=True."""
+    """Training corpora: names from `nmt data list`, or files(train='PREFIX'). All accept weight=0.5
+    and tag=True."""
     temperature: float = 1.0
-    """Sampling temperature T: a corpus of n pairs has a share proportional to weight · n^(1/T). 1: no upsampling."""
+    """Sampling temperature T: a corpus of n pairs has a share proportional to weight · n^(1/T). 1:
+    no upsampling."""
     replay: tuple[str, ...] = ()
-    """Corpora to mix into fine-tuning, so that the model keeps its quality on other text; see train.replay_share."""
+    """Corpora to mix into fine-tuning, so that the model keeps its quality on other text; see
+    train.replay_share."""
     valid: str = ""
     """Corpus that provides the validation split. Empty: the first training corpus."""
     test: str = ""
     """Corpus that provides the test split. Empty: the first training corpus."""
     general_test: tuple[str, ...] = ()
-    """Test sets of other domains, compared after fine-tuning. Empty: from the start model's data or data.replay."""
+    """Test sets of other domains, compared after fine-tuning. Empty: from the start model's data or
+    data.replay."""
     clean: tuple[str, ...] = ("normalize", "length(max=200)", "ratio(max=3.0)", "dedup")
     """Cleaning steps for the training data, in order."""
     placeholders: bool = False
-    """Train the model to copy URLs, e-mail addresses, code and other protected spans as placeholders."""
+    """Train the model to copy URLs, e-mail addresses, code and other protected spans as
+    placeholders."""
 
 
 @dataclass(frozen=True)
@@ -48,11 +54,13 @@ class TokenizerConfig:
     model_type: str = "bpe"
     """Segmentation algorithm: bpe or unigram."""
     vocab_size: int = 8000
-    """Vocabulary size, including special tokens and 256 byte tokens. A small corpus may not support a large one."""
+    """Vocabulary size, including special tokens and 256 byte tokens. A small corpus may not support
+    a large one."""
     max_training_sentences: int = 2_000_000
     """Maximum number of sentences to train the tokenizer on; a larger corpus is sampled."""
     model: str = ""
-    """Existing SentencePiece model file, for example from `nmt tokenizer train`. Empty: train one on the corpus."""
+    """Existing SentencePiece model file, for example from `nmt tokenizer train`. Empty: train one
+    on the corpus."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +68,8 @@ class ModelConfig:
     """Model architecture. Symbols in parentheses are those of Vaswani et al. 2017, table 3."""
 
     arch: str = "transformer"
-    """Architecture: transformer or rnn. rnn uses dim, *_layers, dropout, tie_embeddings, output_bias, source_eos."""
+    """Architecture: transformer or rnn. rnn uses dim, *_layers, dropout, tie_embeddings,
+    output_bias, source_eos."""
     dim: int = 256
     """Dimension of embeddings and hidden states (d_model)."""
     heads: int = 4
@@ -72,13 +81,16 @@ class ModelConfig:
     decoder_layers: int = 3
     """Number of decoder layers (N)."""
     norm_position: str = "pre"
-    """Position of the normalization layer: post (original Transformer) or pre (trains at higher learning rates)."""
+    """Position of the normalization layer: post (original Transformer) or pre (trains at higher
+    learning rates)."""
     norm: str = "layer"
     """Normalization: layer (LayerNorm) or rms (RMSNorm)."""
     activation: str = "relu"
-    """Activation function of the feed-forward network: relu, gelu, silu or swiglu (adds a third weight matrix)."""
+    """Activation function of the feed-forward network: relu, gelu, silu or swiglu (adds a third
+    weight matrix)."""
     position_encoding: str = "sinusoidal"
-    """Position encoding with its options: sinusoidal, rotary, shaw, t5, ...; see docs/variants.md."""
+    """Position encoding with its options: sinusoidal, rotary, shaw, t5, ...; see
+    docs/variants.md."""
     attention_score: str = "dot"
     """Attention scoring function: dot (scaled dot product) or additive."""
     attention_window: int = 0
@@ -112,11 +124,14 @@ class TrainConfig:
     grad_accumulation: int = 1
     """Number of batches per update (gradient accumulation)."""
     max_length: int = 256
-    """Maximum number of tokens per side, including the end token. Longer training pairs are skipped and counted."""
+    """Maximum number of tokens per side, including the end token. Longer training pairs are skipped
+    and counted."""
     schedule: str = "linear(peak=2e-3, warmup=400)"
-    """Learning-rate schedule, with options: noam, inverse_sqrt, linear, cosine, constant, wsd (warmup-stable-decay)."""
+    """Learning-rate schedule, with options: noam, inverse_sqrt, linear, cosine, constant, wsd
+    (warmup-stable-decay)."""
     optimizer: str = "adamw"
-    """Optimizer: adamw, or muon(momentum=0.95, ns_steps=4, lr_scale=1.0); lr_scale is a factor for matrices."""
+    """Optimizer: adamw, or muon(momentum=0.95, ns_steps=4, lr_scale=1.0); lr_scale is a factor for
+    matrices."""
     beta1: float = 0.9
     """Adam: decay rate of the first moment."""
     beta2: float = 0.98
@@ -128,29 +143,39 @@ class TrainConfig:
     clip_norm: float = 1.0
     """Maximum gradient norm. 0: no clipping."""
     label_smoothing: float = 0.1
-    """Label smoothing: probability mass spread evenly over the vocabulary (Szegedy et al. 2016). 0: off."""
+    """Label smoothing: probability mass spread evenly over the vocabulary (Szegedy et al. 2016). 0:
+    off."""
     ema: float = 0.0
-    """Decay of an exponential moving average of the weights, which is used for inference. 0: off."""
+    """Decay of an exponential moving average of the weights, which is used for inference. 0:
+    off."""
     init_from: str = ""
     """Run, checkpoint, pretrained or published model to fine-tune. Empty: random initialization."""
     replay_share: float = 0.5
-    """Share of the training pairs of an epoch that come from data.replay, at least 0 and below 1."""
+    """Share of the training pairs of an epoch that come from data.replay, at least 0 and below
+    1."""
     teacher: str = ""
-    """Run, checkpoint or pretrained model to distill; it must have the same tokenizer. Empty: no distillation."""
+    """Run, checkpoint or pretrained model to distill; it must have the same tokenizer. Empty: no
+    distillation."""
     distill_weight: float = 0.5
-    """Weight w of the KL divergence from the teacher, between 0 and 1; the cross-entropy has weight 1 - w."""
+    """Weight w of the KL divergence from the teacher, between 0 and 1; the cross-entropy has weight
+    1 - w."""
     distill_top_k: int = 8
-    """Number of most probable tokens of the teacher's distribution; others share the rest of the probability."""
+    """Number of most probable tokens of the teacher's distribution; others share the rest of the
+    probability."""
     source_noise: tuple[str, ...] = ()
-    """Noise added to source sentences, sampled per pair and epoch: lowercase(p=0.1), no_punctuation(p=0.1), ..."""
+    """Noise added to source sentences, sampled per pair and epoch: lowercase(p=0.1),
+    no_punctuation(p=0.1), ..."""
     subword_regularization: str = ""
-    """Segmentation sampled for each pair in each epoch: bpe_dropout(p=0.1) or unigram(alpha=0.2). Empty: off."""
+    """Segmentation sampled for each pair in each epoch: bpe_dropout(p=0.1) or unigram(alpha=0.2).
+    Empty: off."""
     compile: tuple[str, ...] = ()
-    """Parts to compile with torch.compile: loss, model. Results change by rounding; starting takes longer."""
+    """Parts to compile with torch.compile: loss, model. Results change by rounding; starting takes
+    longer."""
     overlap_all_reduce: bool = False
     """With several processes, sum gradients during the backward pass instead of after it."""
     all_reduce_precision: str = "fp32"
-    """Type in which several processes exchange gradients: fp32 or bf16, which halves the traffic and rounds."""
+    """Type in which several processes exchange gradients: fp32 or bf16, which halves the traffic
+    and rounds."""
     valid_every: int = 500
     """Number of updates between validations. Each validation saves a checkpoint."""
     valid_pairs: int = 0
@@ -160,7 +185,8 @@ class TrainConfig:
     best_metric: str = "bleu"
     """Metric for the best checkpoint and early stopping: bleu, chrf or loss."""
     patience: int = 0
-    """Number of validations without improvement before training stops early. 0: no early stopping."""
+    """Number of validations without improvement before training stops early. 0: no early
+    stopping."""
     keep_last: int = 2
     """Number of latest checkpoints to keep."""
     keep_best: int = 1
@@ -168,7 +194,8 @@ class TrainConfig:
     average_last: int = 0
     """Number of latest checkpoints to average at the end of training. 0: no averaging."""
     calibration_pairs: int = 500
-    """Maximum number of validation pairs to calibrate the confidence on at the end of training. 0: no calibration."""
+    """Maximum number of validation pairs to calibrate the confidence on at the end of training. 0:
+    no calibration."""
     num_samples: int = 2
     """Number of sample translations to log at each validation."""
     log_every: int = 50
@@ -182,7 +209,8 @@ class Config:
     seed: int = 1
     """Random seed for initialization, data order, dropout and noise."""
     search: str = "beam(beam_size=4)"
-    """Default search of the commands that translate, and of calibration and comparison after training."""
+    """Default search of the commands that translate, and of calibration and comparison after
+    training."""
     lowercase_all_caps: bool = False
     """Lowercase all-caps inputs (with at least four letters) before translation."""
     data: DataConfig = field(default_factory=DataConfig)

@@ -23,31 +23,64 @@ from nmt.core.errors import ConfigError, suggest
 from nmt.core.registry import accepts
 
 AT_LEAST_ONE = (
-    "tokenizer.vocab_size", "tokenizer.max_training_sentences", "model.dim", "model.heads", "model.ffn_dim",
-    "model.encoder_layers", "model.decoder_layers", "model.layer_sharing", "train.steps", "train.batch_tokens",
-    "train.grad_accumulation", "train.max_length", "train.valid_every", "train.keep_last", "train.keep_best",
-    "train.log_every", "train.distill_top_k",
-)  # fmt: skip
+    "tokenizer.vocab_size",
+    "tokenizer.max_training_sentences",
+    "model.dim",
+    "model.heads",
+    "model.ffn_dim",
+    "model.encoder_layers",
+    "model.decoder_layers",
+    "model.layer_sharing",
+    "train.steps",
+    "train.batch_tokens",
+    "train.grad_accumulation",
+    "train.max_length",
+    "train.valid_every",
+    "train.keep_last",
+    "train.keep_best",
+    "train.log_every",
+    "train.distill_top_k",
+)
 MAXIMA = {
     "tokenizer.vocab_size": 2**20,  # of an imported model; MAX_VOCAB_SIZE limits that of training
-    "model.encoder_layers": 1000, "model.decoder_layers": 1000,
-    "model.dim": 2**16, "model.ffn_dim": 2**16,
-}  # fmt: skip
+    "model.encoder_layers": 1000,
+    "model.decoder_layers": 1000,
+    "model.dim": 2**16,
+    "model.ffn_dim": 2**16,
+}
 NOT_NEGATIVE = (
-    "seed", "model.attention_window", "model.kv_heads", "train.patience", "train.average_last", "train.num_samples",
-    "train.valid_pairs", "train.calibration_pairs", "train.clip_norm", "train.weight_decay",
-)  # fmt: skip
+    "seed",
+    "model.attention_window",
+    "model.kv_heads",
+    "train.patience",
+    "train.average_last",
+    "train.num_samples",
+    "train.valid_pairs",
+    "train.calibration_pairs",
+    "train.clip_norm",
+    "train.weight_decay",
+)
 BELOW_ONE = (
-    "model.dropout", "model.attention_dropout", "model.activation_dropout", "train.label_smoothing", "train.ema",
-    "train.beta1", "train.beta2", "train.replay_share",
-)  # fmt: skip
+    "model.dropout",
+    "model.attention_dropout",
+    "model.activation_dropout",
+    "train.label_smoothing",
+    "train.ema",
+    "train.beta1",
+    "train.beta2",
+    "train.replay_share",
+)
 LANGUAGE_CODE = re.compile(r"[A-Za-z0-9]+([-_][A-Za-z0-9]+)*")
 
 
 def _option_types(section: Any = Config, prefix: str = "") -> dict[str, Any]:
     types: dict[str, Any] = {}
     for name, kind in typing.get_type_hints(section).items():
-        types |= _option_types(kind, f"{name}.") if dataclasses.is_dataclass(kind) else {prefix + name: kind}
+        types |= (
+            _option_types(kind, f"{name}.")
+            if dataclasses.is_dataclass(kind)
+            else {prefix + name: kind}
+        )
     return types
 
 
@@ -59,7 +92,8 @@ def load(path: Path | None, overrides: Sequence[str] = ()) -> Config:
     """Read a config file (None: the defaults) and apply `section.key=value` overrides in order.
 
     Raises:
-        ConfigError: the file cannot be read or is not YAML, a key is unknown, or a value has the wrong type or range.
+        ConfigError: the file cannot be read or is not YAML, a key is unknown, or a value has the
+            wrong type or range.
     """
     config = read(path)
     for text in overrides:
@@ -75,7 +109,8 @@ def read(path: Path | None) -> Config:
 
 
 def find(name: str) -> Path:
-    """Return the path of a config file, given its path or the name of a built-in config ("multi30k").
+    """Return the path of a config file, given its path or the name of a built-in config
+    ("multi30k").
 
     Raises:
         ConfigError: the file does not exist.
@@ -113,7 +148,9 @@ def read_yaml(path: Path) -> dict[str, Any]:
     if tree is None:
         return {}
     if not isinstance(tree, dict):
-        raise ConfigError(f"config {path} is not a mapping", "write sections such as data: and model:")
+        raise ConfigError(
+            f"config {path} is not a mapping", "write sections such as data: and model:"
+        )
     return tree
 
 
@@ -158,12 +195,18 @@ def override_names(overrides: Iterable[str]) -> set[str]:
 def keys_in_file(path: Path) -> set[str]:
     """Return the full names of the options that a config file contains."""
     tree = read_yaml(path)
-    sections = {f"{name}.{key}" for name, section in tree.items() if isinstance(section, dict) for key in section}
+    sections = {
+        f"{name}.{key}"
+        for name, section in tree.items()
+        if isinstance(section, dict)
+        for key in section
+    }
     return sections | {name for name, value in tree.items() if not isinstance(value, dict)}
 
 
 def options() -> list[tuple[str, str, str]]:
-    """Return the full name, default and documentation of all options, read from the source of the dataclasses."""
+    """Return the full name, default and documentation of all options, read from the source of the
+    dataclasses."""
     rows = []
     for name in OPTION_TYPES:
         section, _, key = name.rpartition(".")
@@ -180,14 +223,20 @@ def _field_docs(section: Any) -> dict[str, str]:
     assert isinstance(body, ast.ClassDef)
     docs = {}
     for field, doc in itertools.pairwise(body.body):
-        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(doc, ast.Expr):
+        if (
+            isinstance(field, ast.AnnAssign)
+            and isinstance(field.target, ast.Name)
+            and isinstance(doc, ast.Expr)
+        ):
             docs[field.target.id] = inspect.cleandoc(str(ast.literal_eval(doc.value)))
     return docs
 
 
 def dump(config: Config) -> str:
     """Return a config as YAML. `load` reads it back as an equal config."""
-    return yaml.safe_dump(dataclasses.asdict(config), sort_keys=False, allow_unicode=True, width=120)
+    return yaml.safe_dump(
+        dataclasses.asdict(config), sort_keys=False, allow_unicode=True, width=120
+    )
 
 
 def _build(kind: type, tree: dict[str, Any], path: str) -> Any:
@@ -207,14 +256,21 @@ def _build(kind: type, tree: dict[str, Any], path: str) -> Any:
 
 
 def _value(expected: Any, value: Any, path: str) -> Any:
-    """Check one value against its annotation. Lists become tuples; 1e-4, a string in YAML 1.1, becomes a float."""
+    """Check one value against its annotation. Lists become tuples; 1e-4, a string in YAML 1.1,
+    becomes a float."""
     if expected is float and isinstance(value, str | int) and not isinstance(value, bool):
         with contextlib.suppress(ValueError):
-            return float(str(value))  # an integer that is too large becomes infinite, which `check` rejects
+            return float(
+                str(value)
+            )  # an integer that is too large becomes infinite, which `check` rejects
     if typing.get_origin(expected) is tuple and isinstance(value, list):
         value = tuple(value)
     if not accepts(expected, value):
-        hint = "quote it: YAML parses yes, no, on and off as booleans" if isinstance(value, bool) else ""
+        hint = (
+            "quote it: YAML parses yes, no, on and off as booleans"
+            if isinstance(value, bool)
+            else ""
+        )
         raise ConfigError(f"{path}: expected {_name(expected)}, got {value!r}", hint)
     return value
 
@@ -265,22 +321,29 @@ def _check_ranges(config: Config) -> None:
 def _check_relations(config: Config) -> None:
     model, train = config.model, config.train
     if model.dim % model.heads:
-        raise ConfigError(f"model.dim ({model.dim}) must be a multiple of model.heads ({model.heads})")
+        raise ConfigError(
+            f"model.dim ({model.dim}) must be a multiple of model.heads ({model.heads})"
+        )
     if model.dim % 2:
-        raise ConfigError(f"model.dim ({model.dim}) must be even: position encodings pair sines and cosines")
+        raise ConfigError(
+            f"model.dim ({model.dim}) must be even: position encodings pair sines and cosines"
+        )
     if train.max_length > train.batch_tokens:
         raise ConfigError(
-            f"train.max_length ({train.max_length}) must not exceed train.batch_tokens ({train.batch_tokens})",
+            f"train.max_length ({train.max_length}) must not exceed train.batch_tokens"
+            f" ({train.batch_tokens})",
             "the longest pair must fit into a batch",
         )
     if train.average_last > train.keep_last:
         raise ConfigError(
-            f"train.average_last ({train.average_last}) must not exceed train.keep_last ({train.keep_last})",
+            f"train.average_last ({train.average_last}) must not exceed train.keep_last"
+            f" ({train.keep_last})",
             "only checkpoints that are kept can be averaged; increase train.keep_last",
         )
     if not 1 <= config.data.temperature < float("inf"):
         raise ConfigError(
-            f"data.temperature must be 1 or more, got {config.data.temperature}", "1 uses each pair once; 5 is common"
+            f"data.temperature must be 1 or more, got {config.data.temperature}",
+            "1 uses each pair once; 5 is common",
         )
     if not config.data.train:
         raise ConfigError("data.train names no corpus", "see nmt data list")
@@ -291,17 +354,25 @@ def _check_relations(config: Config) -> None:
                 "use letters, digits, hyphens and underscores, as in en, pt-BR or zh_Hans",
             )
     if config.data.replay and not train.replay_share:
-        raise ConfigError("data.replay is set, but train.replay_share is 0", "set train.replay_share=0.5, for example")
+        raise ConfigError(
+            "data.replay is set, but train.replay_share is 0",
+            "set train.replay_share=0.5, for example",
+        )
     if not config.data.replay and train.replay_share not in (0, TrainConfig.replay_share):
         raise ConfigError(
             f"train.replay_share is {train.replay_share}, but data.replay names no corpus",
             "set data.replay, or leave out train.replay_share",
         )
     if train.teacher and not train.distill_weight:
-        raise ConfigError("train.teacher is set, but train.distill_weight is 0", "set train.distill_weight=0.5")
+        raise ConfigError(
+            "train.teacher is set, but train.distill_weight is 0", "set train.distill_weight=0.5"
+        )
     for name in ("distill_weight", "distill_top_k"):
         if not train.teacher and getattr(train, name) != getattr(TrainConfig, name):
-            raise ConfigError(f"train.{name} is set, but train.teacher names no model", "set train.teacher=runs/NAME")
+            raise ConfigError(
+                f"train.{name} is set, but train.teacher names no model",
+                "set train.teacher=runs/NAME",
+            )
     if config.data.src == config.data.tgt:
         raise ConfigError(f"data.src and data.tgt are both '{config.data.src}'")
 
@@ -321,7 +392,9 @@ def check_unused(config: Config, overrides: Sequence[str], *, is_fine_tuned: boo
     data, unused = config.data, dict[str, str]()
     if config.tokenizer.model:
         reason = (
-            "--init-from keeps the tokenizer of the model" if is_fine_tuned else "tokenizer.model is trained already"
+            "--init-from keeps the tokenizer of the model"
+            if is_fine_tuned
+            else "tokenizer.model is trained already"
         )
         kept = set() if is_fine_tuned else {"tokenizer.model"}
         unused = {name: reason for name in names - kept if name.startswith("tokenizer.")}

@@ -1,10 +1,10 @@
 """Alignment scores: how well source lines fit target lines.
 
-The score of a source line and a target line is a weighted sum of three features: a lexicon learned from the corpus,
-words shared by both sides (numbers, names, cognates), and the length ratio.
+The score of a source line and a target line is a weighted sum of three features: a lexicon learned
+from the corpus, words shared by both sides (numbers, names, cognates), and the length ratio.
 
-Shape suffixes: N pairs, M sampled lines, H hypotheses, V buckets of words, F features, K candidates, Y bytes of a
-bitmap.
+Shape suffixes: N pairs, M sampled lines, H hypotheses, V buckets of words, F features, K
+candidates, Y bytes of a bitmap.
 """
 
 from __future__ import annotations
@@ -21,18 +21,21 @@ from nmt.data.check.lengths import log_length_ratio, ratio_statistics
 SHIFTS = (0, 1, -1, 2, -2, 3, -3, 4, -4, 5, -5, 6, -6, 7, -7, 8, -8)
 """Numbers of lines by which the target may be below its source; the first one, 0, is aligned."""
 DISTANT_SHIFTS = (-41, 23, 37)
-"""Shifts at which lines are never translations of each other. The same number of random lines is compared, too."""
+"""Shifts at which lines are never translations of each other. The same number of random lines is
+compared, too."""
 MAX_SHIFT = 64
 MAX_FOLD_SIZE = 500
-"""Maximum number of lines per fold of the cross-validation: a lexicon must not score the lines it was learned from."""
+"""Maximum number of lines per fold of the cross-validation: a lexicon must not score the lines it
+was learned from."""
 MIN_DISTINCT_LINES = 400
 """Minimum number of lines with distinct targets to decide that a whole corpus is misaligned."""
 MIN_EFFECT = 0.25
-"""Minimum effect size (difference of means in standard deviations) between a line's own target and other targets.
-Below it, the whole corpus is misaligned. From 400 lines on, aligned corpora have at least 0.4 and shuffled ones at
-most 0.22."""
+"""Minimum effect size (difference of means in standard deviations) between a line's own target and
+other targets. Below it, the whole corpus is misaligned. From 400 lines on, aligned corpora have at
+least 0.4 and shuffled ones at most 0.22."""
 MISFIT_RATIO = 1 / 8
-"""Fraction of the average score gap below which a region does not fit; low, because free translations fit less."""
+"""Fraction of the average score gap below which a region does not fit; low, because free
+translations fit less."""
 MAX_SAMPLE = 100_000
 NUM_PARTS = 20
 MAX_PART_SIZE = 500
@@ -44,14 +47,16 @@ Hypothesis = int | None
 
 @dataclass(frozen=True)
 class _Sample:
-    """Features of sampled lines with several targets: near ones, at `SHIFTS`, distant ones and random ones."""
+    """Features of sampled lines with several targets: near ones, at `SHIFTS`, distant ones and
+    random ones."""
 
     features_FKM: Floats
     is_distinct_M: Bools
     """Whether the target of a line differs from its distant and random targets."""
 
     def best_moments(self) -> tuple[Floats, Floats]:
-        """Return the mean advantage over distant targets at the best shift, and the variance, of each feature, [F]."""
+        """Return the mean advantage over distant targets at the best shift, and the variance, of
+        each feature, [F]."""
         near_FKM, distant_FKM, _ = _split(self.features_FKM)
         mean_FK, variance_F = _moments(near_FKM, distant_FKM)
         deviation_F = np.sqrt(variance_F)
@@ -65,14 +70,16 @@ class _Sample:
             return False
         distinct_FKM = self.features_FKM[:, :, self.is_distinct_M]
         near_FKM, distant_FKM, random_FKM = _split(distinct_FKM)
-        # In a sorted corpus, neighboring lines have similar lengths, unlike random lines: both effects must be small.
+        # In a sorted corpus, neighboring lines have similar lengths, unlike random lines: both
+        # effects must be small.
         distant_effect = _effect_size(near_FKM, distant_FKM)
         random_effect = _effect_size(near_FKM, random_FKM)
         return max(distant_effect, random_effect) < MIN_EFFECT
 
 
 class AlignmentScorer:
-    """Score how well source lines fit target lines, as log-likelihood ratios of a translation and a random pair."""
+    """Score how well source lines fit target lines, as log-likelihood ratios of a translation and a
+    random pair."""
 
     def __init__(self, records: Records) -> None:
         """Learn the lexicon and the weights of the features."""
@@ -87,8 +94,8 @@ class AlignmentScorer:
         lexicons = [self._learn_lexicon(fold) for fold in (0, 1)]
         sample = self._sample(lexicons)
         self.is_misaligned_throughout = sample.is_misaligned()
-        # A weight is the mean of a feature divided by its variance: the slope of the log-likelihood ratio of two normal
-        # distributions.
+        # A weight is the mean of a feature divided by its variance: the slope of the log-likelihood
+        # ratio of two normal distributions.
         mean_F, variance_F = sample.best_moments()
         self.weights_F = (mean_F / variance_F).astype(np.float32)
         self.gap = float(self.weights_F @ mean_F)
@@ -110,7 +117,8 @@ class AlignmentScorer:
         return shifted_N
 
     def expected_words(self, lines_N: Indices, matrices: Sequence[Floats]) -> Floats:
-        """Return the target words that each source line predicts, using the matrix learned from the other fold."""
+        """Return the target words that each source line predicts, using the matrix learned from the
+        other fold."""
         source_NV = unit_vectors(self.words[lines_N, 0])
         expected_NV = np.empty_like(source_NV)
         fold_N = self._fold(lines_N)
@@ -121,7 +129,8 @@ class AlignmentScorer:
         return expected_NV
 
     def length_fit(self, lines_N: Indices, targets_N: Indices) -> Floats:
-        """Return the log-likelihood of each length ratio, without its constant, up to three standard deviations."""
+        """Return the log-likelihood of each length ratio, without its constant, up to three
+        standard deviations."""
         source_N = self.chars[lines_N, 0]
         target_N = self.chars[targets_N, 1]
         ratio_N = log_length_ratio(source_N, target_N)
@@ -134,7 +143,8 @@ class AlignmentScorer:
         return lines_N // self.fold_size % 2
 
     def _learn_lexicon(self, fold: int) -> Floats:
-        """Return the pointwise mutual information of source and target buckets in a fold, [V, V]."""
+        """Return the pointwise mutual information of source and target buckets in a fold, [V,
+        V]."""
         lines_N = np.arange(self.num_lines)
         is_inside_N = self._fold(lines_N) == fold
         lines_M = _sampled(lines_N[is_inside_N])
@@ -159,7 +169,8 @@ class AlignmentScorer:
         return weight_V
 
     def _sample(self, lexicons: Sequence[Floats]) -> _Sample:
-        """Return the features of lines of all parts of the corpus, with near, distant and random targets."""
+        """Return the features of lines of all parts of the corpus, with near, distant and random
+        targets."""
         rng = np.random.default_rng(0)
         part_size = max(1, self.num_lines // NUM_PARTS)
         num_sampled = min(part_size, MAX_PART_SIZE)
@@ -186,8 +197,11 @@ class AlignmentScorer:
         """Return the target lines at each shift, [K, M]."""
         return np.stack([self.shifted(lines_M, shift) for shift in shifts])
 
-    def _features(self, lines_M: Indices, targets_KM: Indices, lexicons: Sequence[Floats]) -> Floats:
-        """Return the lexicon, shared-word and length features of lines and candidate targets, [F, K, M]."""
+    def _features(
+        self, lines_M: Indices, targets_KM: Indices, lexicons: Sequence[Floats]
+    ) -> Floats:
+        """Return the lexicon, shared-word and length features of lines and candidate targets, [F,
+        K, M]."""
         source_MV = unit_vectors(self.words[lines_M, 0])
         source_MV *= self.shared_V
         expected_MV = self.expected_words(lines_M, lexicons)
@@ -252,7 +266,8 @@ def _split(features_FKM: Floats) -> tuple[Floats, Floats, Floats]:
 
 
 def _effect_size(near_FKM: Floats, other_FKM: Floats) -> float:
-    """Return the effect size of all features together at the best shift, compared with other targets."""
+    """Return the effect size of all features together at the best shift, compared with other
+    targets."""
     mean_FK, variance_F = _moments(near_FKM, other_FKM)
     effect_FK = mean_FK**2 / variance_F[:, None]
     effect_K = effect_FK.sum(0)
@@ -260,7 +275,8 @@ def _effect_size(near_FKM: Floats, other_FKM: Floats) -> float:
 
 
 def _moments(near_FKM: Floats, other_FKM: Floats) -> tuple[Floats, Floats]:
-    """Return the mean advantage of near targets over others, [F, K], and the variance of each feature, [F]."""
+    """Return the mean advantage of near targets over others, [F, K], and the variance of each
+    feature, [F]."""
     other_mean_F1M = other_FKM.mean(1, keepdims=True)
     advantage_FKM = near_FKM - other_mean_F1M
     mean_FK = np.maximum(advantage_FKM.mean(2), 0.0)

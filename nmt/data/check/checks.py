@@ -37,23 +37,41 @@ class Check:
 
 
 BLANK = Check("blank", Severity.WARNING, "a side has no visible characters", "drop")
-UNTRANSLATED = Check("untranslated", Severity.WARNING, "the target is a copy of the source, or nearly so", "drop")
+UNTRANSLATED = Check(
+    "untranslated", Severity.WARNING, "the target is a copy of the source, or nearly so", "drop"
+)
 WRONG_LANGUAGE = Check("wrong-language", Severity.WARNING, "a side is in another language", "drop")
-LENGTH_RATIO = Check("length-ratio", Severity.WARNING, "the length ratio is unusual for this corpus", "drop")
-MOJIBAKE = Check("mojibake", Severity.WARNING, "text was decoded with the wrong encoding", "rewrite")
+LENGTH_RATIO = Check(
+    "length-ratio", Severity.WARNING, "the length ratio is unusual for this corpus", "drop"
+)
+MOJIBAKE = Check(
+    "mojibake", Severity.WARNING, "text was decoded with the wrong encoding", "rewrite"
+)
 REPLACEMENT_CHARACTERS = Check(
     "replacement-characters",
     Severity.WARNING,
     "U+FFFD in place of bytes that could not be decoded",
     "drop",
 )
-CONTROL_CHARACTERS = Check("control-characters", Severity.WARNING, "control characters in the text", "rewrite")
-ESCAPED_ENTITIES = Check("escaped-entities", Severity.WARNING, "HTML entities such as &quot; in the text", "rewrite")
+CONTROL_CHARACTERS = Check(
+    "control-characters", Severity.WARNING, "control characters in the text", "rewrite"
+)
+ESCAPED_ENTITIES = Check(
+    "escaped-entities", Severity.WARNING, "HTML entities such as &quot; in the text", "rewrite"
+)
 DUPLICATE = Check("duplicate", Severity.NOTE, "the pair is equal to an earlier one", "drop")
-NEAR_DUPLICATE = Check("near-duplicate", Severity.NOTE, "the pair is almost equal to an earlier one", "keep")
-MULTIPLE_TARGETS = Check("multiple-targets", Severity.NOTE, "the source has another target earlier", "keep")
-TEST_OVERLAP = Check("test-overlap", Severity.ERROR, "the pair, or one side of it, is in a test set", "drop")
-NEAR_TEST_OVERLAP = Check("near-test-overlap", Severity.WARNING, "a side is almost equal to one in a test set", "drop")
+NEAR_DUPLICATE = Check(
+    "near-duplicate", Severity.NOTE, "the pair is almost equal to an earlier one", "keep"
+)
+MULTIPLE_TARGETS = Check(
+    "multiple-targets", Severity.NOTE, "the source has another target earlier", "keep"
+)
+TEST_OVERLAP = Check(
+    "test-overlap", Severity.ERROR, "the pair, or one side of it, is in a test set", "drop"
+)
+NEAR_TEST_OVERLAP = Check(
+    "near-test-overlap", Severity.WARNING, "a side is almost equal to one in a test set", "drop"
+)
 UNEQUAL_LINE_COUNTS = Check(
     "unequal-line-counts",
     Severity.ERROR,

@@ -11,10 +11,11 @@ from nmt.data.check.features import Records
 from nmt.data.check.minhash import band_keys
 
 BANDS = tuple((start, 6) for start in range(0, 59, 3))
-"""First hash value and width of each band. Two pairs are compared only if all hash values of a band agree. Of pairs
-with a Jaccard similarity of 0.8, 98% agree in one of these 20 overlapping bands."""
+"""First hash value and width of each band. Two pairs are compared only if all hash values of a band
+agree. Of pairs with a Jaccard similarity of 0.8, 98% agree in one of these 20 overlapping bands."""
 MIN_SIMILARITY = 0.75
-"""Minimum estimated Jaccard similarity of near duplicates: 0.8 minus one standard error (0.05) of the estimate."""
+"""Minimum estimated Jaccard similarity of near duplicates: 0.8 minus one standard error (0.05) of
+the estimate."""
 CHUNK_SIZE = 1 << 16
 """Candidates compared at a time."""
 
@@ -40,7 +41,8 @@ def find_duplicates(records: Records, mask_N: Bools) -> Duplicates:
 
 
 def _find_near(digest_NP: Records, mask_N: Bools) -> Indices:
-    """Return the first pair that agrees with each pair in a band and is similar (Broder 1997), or -1."""
+    """Return the first pair that agrees with each pair in a band and is similar (Broder 1997), or
+    -1."""
     near_N = np.full(len(mask_N), -1)
     for band in BANDS:
         keys_N = band_keys(digest_NP, band)
@@ -57,7 +59,8 @@ def _find_near(digest_NP: Records, mask_N: Bools) -> Indices:
 
 
 def _first_occurrence(key_N: Hashes, mask_N: Bools) -> Indices:
-    """Return the first index in `mask_N` with the same key, or -1 for the first one and outside the mask."""
+    """Return the first index in `mask_N` with the same key, or -1 for the first one and outside the
+    mask."""
     index_M = np.flatnonzero(mask_N)
     _, first, inverse_M = np.unique(key_N[index_M], return_index=True, return_inverse=True)
     first_M = index_M[first[inverse_M]]

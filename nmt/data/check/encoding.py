@@ -1,4 +1,5 @@
-"""Detection and repair of encoding problems: mojibake, HTML entities, control and replacement characters."""
+"""Detection and repair of encoding problems: mojibake, HTML entities, control and replacement
+characters."""
 
 from __future__ import annotations
 
@@ -20,8 +21,9 @@ _ENTITY = re.compile(r"&(?:[a-zA-Z][a-zA-Z0-9]{1,23}|#\d{2,7}|#x[0-9a-fA-F]{2,6}
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ufeff]")
 _BOX = "\u2500-\u259f"
 _MOJIBAKE = re.compile(
-    # In code pages 437 and 850, the UTF-8 bytes of a letter are two characters, of which the first is for box drawing;
-    # those of a dash or quote are three. In Mac Roman, a letter starts with a square root; π, Ω and µ are excluded.
+    # In code pages 437 and 850, the UTF-8 bytes of a letter are two characters, of which the first
+    # is for box drawing; those of a dash or quote are three. In Mac Roman, a letter starts with a
+    # square root; π, Ω and µ are excluded.
     f"(?<![{_BOX}])(?:[┬├─┼╞╟╚╔╩╦╠═╬╧╨╤╥╙╘╒╓╫╪┘┌█▄▌▐▀][^\x00-\x7f]|[ΓÔ][ÇéäåêâÆîôÉ][^\x00-\x7f])+(?![{_BOX}])"
     "|(?:√[^\x00-\x7fπΩµ])+"
 )
@@ -50,7 +52,8 @@ def _is_known_entity(entity: str) -> bool:
 
 
 def repair_encoding(text: str, ignored: Container[str] = ()) -> str:
-    """Decode mojibake, unescape HTML entities and remove control characters, except for the checks in `ignored`."""
+    """Decode mojibake, unescape HTML entities and remove control characters, except for the checks
+    in `ignored`."""
     import ftfy
 
     decodes = MOJIBAKE.name not in ignored
@@ -74,7 +77,8 @@ def repair_encoding(text: str, ignored: Container[str] = ()) -> str:
 
 
 def repair_pair(pair: Pair, problems: int, ignored: Container[str] = ()) -> Pair:
-    """Return a pair with the given problems after `repair_encoding`, if it can repair one of them."""
+    """Return a pair with the given problems after `repair_encoding`, if it can repair one of
+    them."""
     if not problems & bits_with_fix("rewrite"):
         return pair
     source, target = pair
@@ -89,7 +93,8 @@ def _is_mojibake(text: str) -> bool:
 
 
 def _decode_mojibake(text: str) -> str:
-    """Decode UTF-8 that was read as code page 437, 850 or Mac Roman; ftfy leaves short runs unchanged."""
+    """Decode UTF-8 that was read as code page 437, 850 or Mac Roman; ftfy leaves short runs
+    unchanged."""
     return _MOJIBAKE.sub(_decode_run, text) if _MOJIBAKE_START.search(text) else text
 
 

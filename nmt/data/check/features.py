@@ -1,4 +1,5 @@
-"""Features of sentence pairs: problems of a single pair, and hashes and digests to compare it with others.
+"""Features of sentence pairs: problems of a single pair, and hashes and digests to compare it with
+others.
 
 Shape suffix: N pairs.
 """
@@ -34,9 +35,11 @@ BITMAP_SIZE = NUM_BUCKETS // 8
 MAX_CHARACTERS = 0xFFFF
 """Maximum number of characters of a side that a record can hold."""
 STEM_LENGTH = 5
-"""Letters of a stem: enough to distinguish words, few enough that inflected forms and cognates agree."""
+"""Letters of a stem: enough to distinguish words, few enough that inflected forms and cognates
+agree."""
 MIN_COPY_WORDS = 4
-"""Minimum number of words of an untranslated pair; short names and commands are equal in many languages."""
+"""Minimum number of words of an untranslated pair; short names and commands are equal in many
+languages."""
 MAX_CHANGED_FRACTION = 0.2
 """Maximum fraction of words that differ in an untranslated pair."""
 
@@ -51,9 +54,9 @@ RECORD = np.dtype(
         ("test", "<i4"),
     ]
 )
-"""Features of a pair. `pair` and `source` are hashes of the text, `digest` is a b-bit MinHash (Li and König 2010) of
-the words of both sides, `words` are bitmaps of their stems, `test` is the index of the overlapping test sentence
-or -1."""
+"""Features of a pair. `pair` and `source` are hashes of the text, `digest` is a b-bit MinHash (Li
+and König 2010) of the words of both sides, `words` are bitmaps of their stems, `test` is the index
+of the overlapping test sentence or -1."""
 Records = NDArray[Any]
 
 _UNSPACED = re.compile(f"[{UNSPACED}]")
@@ -65,9 +68,11 @@ def extract_features(
     overlap_index: OverlapIndex,
     ignored: Container[str] = (),
 ) -> Records:
-    """Return the record of each pair; all features except encoding problems are those of the repaired text.
+    """Return the record of each pair; all features except encoding problems are those of the
+    repaired text.
 
-    The language of a side whose code is empty is not checked. `ignored` are names of checks that repair nothing.
+    The language of a side whose code is empty is not checked. `ignored` are names of checks that
+    repair nothing.
     """
     problems = [encoding_problems(source) | encoding_problems(target) for source, target in pairs]
     pairs = [repair_pair(pair, bits, ignored) for pair, bits in zip(pairs, problems, strict=True)]
@@ -75,7 +80,9 @@ def extract_features(
     target = Side(pairs, 1)
     records = _describe(pairs, source, target)
     words = zip(source.sentences, target.sentences, strict=True)
-    pair_problems = [_pair_problem(pair, both, languages) for pair, both in zip(pairs, words, strict=True)]
+    pair_problems = [
+        _pair_problem(pair, both, languages) for pair, both in zip(pairs, words, strict=True)
+    ]
     records["problems"] = np.bitwise_or(problems, pair_problems)
     records["test"] = -1
     if overlap_index.places:
@@ -107,7 +114,9 @@ def _pair_problem(pair: Pair, words: tuple[Words, Words], languages: tuple[str, 
     return 0
 
 
-def _mark_test_overlap(records: Records, overlap_index: OverlapIndex, source: Side, target: Side) -> None:
+def _mark_test_overlap(
+    records: Records, overlap_index: OverlapIndex, source: Side, target: Side
+) -> None:
     near = overlap_index.find_near(source, target)
     for i, words in enumerate(zip(source.sentences, target.sentences, strict=True)):
         exact = overlap_index.find_exact(*words)
@@ -134,7 +143,8 @@ def is_copy(source: Words, target: Words) -> bool:
 
 
 def _stem_bitmaps(side: Side) -> Bytes:
-    """Return the buckets of the stems of each sentence as bits, the first bucket in the highest bit, [N, bytes]."""
+    """Return the buckets of the stems of each sentence as bits, the first bucket in the highest
+    bit, [N, bytes]."""
     bitmaps = bytearray()
     for words in side.sentences:
         bitmap = 0
@@ -148,8 +158,8 @@ def _stem_bitmaps(side: Side) -> Bytes:
 def _stem_bits(word: str) -> int:
     """Return the bit of the stem of a word, or of all letter bigrams in a script without spaces.
 
-    A stem has five letters without diacritics, or only the digits. Names, numbers and cognates thus have the same
-    bucket on both sides.
+    A stem has five letters without diacritics, or only the digits. Names, numbers and cognates thus
+    have the same bucket on both sides.
     """
     if digits := "".join(filter(str.isdigit, word)):
         stems = [digits]

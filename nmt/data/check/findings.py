@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from nmt.data.sources import Split
 
 MIN_FACTOR, MIN_DEVIATIONS = 1.5, 4.0
-"""A length ratio is unusual if it differs from the median of pairs of similar length by more than this factor and by
-more than this number of standard deviations."""
+"""A length ratio is unusual if it differs from the median of pairs of similar length by more than
+this factor and by more than this number of standard deviations."""
 MAX_EXAMPLE_CHARS = 200
 """Maximum length of a side of an example."""
 
@@ -96,14 +96,20 @@ class FindingCollector:
             if check.name in self.ignored:
                 self.problems_N &= np.uint32(~check.bit & 0xFFFFFFFF)
         findings = [*self._unequal_line_counts(), *self._misaligned(), *self._pair_findings()]
-        return [finding for finding in findings if finding.count and finding.check.name not in self.ignored]
+        return [
+            finding
+            for finding in findings
+            if finding.count and finding.check.name not in self.ignored
+        ]
 
     def _unequal_line_counts(self) -> Iterator[Finding]:
         finding = Finding(checks.UNEQUAL_LINE_COUNTS)
         for corpus in self.corpora:
             if corpus.line_count_error:
                 finding.count += 1
-                finding.examples.append(Example(corpus.name, len(corpus) + 1, detail=corpus.line_count_error))
+                finding.examples.append(
+                    Example(corpus.name, len(corpus) + 1, detail=corpus.line_count_error)
+                )
         yield finding
 
     def _misaligned(self) -> Iterator[Finding]:
@@ -116,7 +122,9 @@ class FindingCollector:
             for region in find_misaligned_regions(self.records[corpus.start : corpus.end]):
                 is_misaligned_N[region.start : region.end] = True
                 first_line = region.start + 1
-                detail = f"from line {first_line:,} to {region.end:,} {_describe_shift(region.shift)}"
+                detail = (
+                    f"from line {first_line:,} to {region.end:,} {_describe_shift(region.shift)}"
+                )
                 finding.examples.append(Example(corpus.name, first_line, detail=detail))
         finding.count = int(self.misaligned_N.sum())
         yield finding
@@ -143,7 +151,8 @@ class FindingCollector:
             self.problems_N[earlier_N >= 0] |= check.bit
 
     def _pair_findings(self) -> list[Finding]:
-        """Count the problems of single pairs, and read the first pairs of each check again as examples."""
+        """Count the problems of single pairs, and read the first pairs of each check again as
+        examples."""
         findings = []
         findings_of_pair: dict[int, list[Finding]] = {}
         for check in CHECKS:
@@ -158,11 +167,14 @@ class FindingCollector:
                 target = target[:MAX_EXAMPLE_CHARS]
                 for finding in findings_of_pair[i]:
                     detail = self._detail(finding.check, i)
-                    finding.examples.append(Example(corpus.name, corpus.line(i), source, target, detail))
+                    finding.examples.append(
+                        Example(corpus.name, corpus.line(i), source, target, detail)
+                    )
         return findings
 
     def _detail(self, check: Check, i: int) -> str:
-        """Return the place that a pair is equal or similar to, or an empty string for other checks."""
+        """Return the place that a pair is equal or similar to, or an empty string for other
+        checks."""
         if check in (checks.TEST_OVERLAP, checks.NEAR_TEST_OVERLAP):
             test = int(self.records["test"][i])
             return self.overlap_index.places[test]

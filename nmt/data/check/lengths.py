@@ -11,8 +11,11 @@ NUM_BINS, MIN_BIN_SIZE = 12, 200
 """Maximum number of length bins, and minimum number of pairs per bin."""
 
 
-def log_length_ratio(source_N: NDArray[np.uint16], target_N: NDArray[np.uint16]) -> NDArray[np.float64]:
-    """Return the log of the smoothed length ratio; the smoothing moves the ratio of short sentences toward 1."""
+def log_length_ratio(
+    source_N: NDArray[np.uint16], target_N: NDArray[np.uint16]
+) -> NDArray[np.float64]:
+    """Return the log of the smoothed length ratio; the smoothing moves the ratio of short sentences
+    toward 1."""
     ratio_N: NDArray[np.float64] = np.log((target_N + 5.0) / (source_N + 5.0))
     return ratio_N
 
@@ -29,8 +32,8 @@ def length_deviations(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the deviation of each log length ratio from the median, and the spread of the ratio.
 
-    Median and spread are estimated from the pairs in `mask_N` as functions of the length, because the ratios of short
-    sentences vary more.
+    Median and spread are estimated from the pairs in `mask_N` as functions of the length, because
+    the ratios of short sentences vary more.
     """
     size_N = np.log(chars_N2 + 5.0).sum(1)
     num_bins = max(1, min(NUM_BINS, int(mask_N.sum()) // MIN_BIN_SIZE))
@@ -42,5 +45,7 @@ def length_deviations(
         centers.append(float(np.median(size_N[inside_N])))
         medians.append(median)
         spreads.append(spread)
-    deviation_N = log_length_ratio(chars_N2[:, 0], chars_N2[:, 1]) - np.interp(size_N, centers, medians)
+    deviation_N = log_length_ratio(chars_N2[:, 0], chars_N2[:, 1]) - np.interp(
+        size_N, centers, medians
+    )
     return deviation_N, np.interp(size_N, centers, spreads)

@@ -1,4 +1,5 @@
-"""Normalized words, hashes and MinHash digests of sentences. Shape suffixes: N sentences, P hash functions."""
+"""Normalized words, hashes and MinHash digests of sentences. Shape suffixes: N sentences, P hash
+functions."""
 
 from __future__ import annotations
 

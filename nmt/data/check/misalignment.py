@@ -1,7 +1,9 @@
-"""Detection of misalignment: regions in which targets are a few lines above or below their sources, or do not fit.
+"""Detection of misalignment: regions in which targets are a few lines above or below their sources,
+or do not fit.
 
-A region in which another hypothesis fits better than "line n translates line n" is found with a cumulative sum of
-alignment scores (Page 1954). Shape suffixes: N pairs, H hypotheses, B blocks of lines.
+A region in which another hypothesis fits better than "line n translates line n" is found with a
+cumulative sum of alignment scores (Page 1954). Shape suffixes: N pairs, H hypotheses, B blocks of
+lines.
 """
 
 from __future__ import annotations
@@ -22,15 +24,18 @@ MIN_LINES = 200
 CHUNK_SIZE = 50_000
 """Lines that are scored at a time; a multiple of the block size."""
 MIN_EVIDENCE = 20.0
-"""Minimum log-likelihood ratio of a misaligned region; false alarms have a probability of e^-20 per line."""
+"""Minimum log-likelihood ratio of a misaligned region; false alarms have a probability of e^-20 per
+line."""
 MAX_REGIONS = 100
 MAX_DISTANCE = 3 * BLOCK_SIZE
-"""Maximum number of lines between the estimated and the exact boundary of a region, and between neighbors."""
+"""Maximum number of lines between the estimated and the exact boundary of a region, and between
+neighbors."""
 
 
 @dataclass(frozen=True)
 class Region:
-    """Source line i in start <= i < end (from 0) fits target line i + shift, or no target if shift is None."""
+    """Source line i in start <= i < end (from 0) fits target line i + shift, or no target if shift
+    is None."""
 
     start: int
     end: int
@@ -75,7 +80,8 @@ def find_misaligned_regions(records: Records) -> list[Region]:
 
 
 def _gains(scorer: AlignmentScorer) -> Floats:
-    """Return by how much each block fits every other hypothesis better than the first one, [H - 1, B]."""
+    """Return by how much each block fits every other hypothesis better than the first one, [H - 1,
+    B]."""
     parts = []
     for start in range(0, scorer.num_lines, CHUNK_SIZE):
         end = min(start + CHUNK_SIZE, scorer.num_lines)
@@ -84,7 +90,8 @@ def _gains(scorer: AlignmentScorer) -> Floats:
         sums_HB = np.add.reduceat(scores_HN, block_starts, axis=1)
         parts.append(sums_HB[1:] - sums_HB[0])
     gain_HB: Floats = np.concatenate(parts, axis=1)
-    # Scores are log-likelihood ratios, so a fitting line scores higher than another by `gap` on average.
+    # Scores are log-likelihood ratios, so a fitting line scores higher than another by `gap` on
+    # average.
     gain_HB[:-1] -= BLOCK_SIZE * scorer.gap / 2
     return gain_HB
 
@@ -95,8 +102,8 @@ def _best_segment(gain_B: Floats, hypothesis: int) -> _Segment:
     is_open_B = np.isfinite(gain_B)
     edges = np.flatnonzero(np.diff(is_open_B, prepend=False, append=False))
     for first, end in edges.reshape(-1, 2).tolist():
-        # The sum of blocks i to j is the difference of two cumulative sums, so the best start of a segment that ends
-        # at j is where the cumulative sum was lowest before.
+        # The sum of blocks i to j is the difference of two cumulative sums, so the best start of a
+        # segment that ends at j is where the cumulative sum was lowest before.
         sums = np.zeros(end - first + 1)
         np.cumsum(gain_B[first:end], out=sums[1:])
         lowest = np.minimum.accumulate(sums)
@@ -118,8 +125,11 @@ def _refine(scorer: AlignmentScorer, region: Region) -> Region:
     return Region(start, end, region.shift)
 
 
-def _find_boundary(scorer: AlignmentScorer, line: int, before: Hypothesis, after: Hypothesis) -> int:
-    """Return the line near `line` from which on the hypothesis `after` fits better than `before`."""
+def _find_boundary(
+    scorer: AlignmentScorer, line: int, before: Hypothesis, after: Hypothesis
+) -> int:
+    """Return the line near `line` from which on the hypothesis `after` fits better than
+    `before`."""
     if line in (0, scorer.num_lines):
         return line
     low = max(0, line - MAX_DISTANCE)
@@ -132,7 +142,8 @@ def _find_boundary(scorer: AlignmentScorer, line: int, before: Hypothesis, after
 
 
 def _merge(scorer: AlignmentScorer, regions: list[Region]) -> list[Region]:
-    """Merge neighboring regions with equal shifts, and find the exact boundary of neighbors with different shifts."""
+    """Merge neighboring regions with equal shifts, and find the exact boundary of neighbors with
+    different shifts."""
     merged: list[Region] = []
     for region in regions:
         if not merged or region.start - merged[-1].end > MAX_DISTANCE:

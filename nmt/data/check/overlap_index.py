@@ -1,7 +1,7 @@
 """Index of test sentences, to find training pairs that overlap with a test set.
 
-Shape suffixes: N pairs, L pairs with a long side, T test sentences, P hash functions, C candidates: a pair and a test
-sentence.
+Shape suffixes: N pairs, L pairs with a long side, T test sentences, P hash functions, C candidates:
+a pair and a test sentence.
 """
 
 from __future__ import annotations
@@ -24,14 +24,17 @@ from nmt.data.pairs import Pair
 from nmt.text.normalization import estimate_num_words
 
 BANDS = tuple((start, 4) for start in range(0, NUM_HASHES - 3, 2))
-"""First hash value and width of each band. Test sets are small, so many narrow bands are affordable."""
+"""First hash value and width of each band. Test sets are small, so many narrow bands are
+affordable."""
 MIN_SIDE_SIMILARITY = 0.7
-"""Minimum estimated Jaccard similarity of one side. It is below that of near duplicates, because one letter changed in
-a sentence of ten words already reduces the similarity to about 0.7."""
+"""Minimum estimated Jaccard similarity of one side. It is below that of near duplicates, because
+one letter changed in a sentence of ten words already reduces the similarity to about 0.7."""
 MIN_PAIR_SIMILARITY = 0.45
-"""Minimum similarity of both sides. Two words changed in a sentence of ten words leave a similarity of about 0.55."""
+"""Minimum similarity of both sides. Two words changed in a sentence of ten words leave a similarity
+of about 0.55."""
 MIN_EXACT_WORDS = 4
-"""Minimum number of words of one overlapping side; shorter sentences ("Thank you") overlap by chance."""
+"""Minimum number of words of one overlapping side; shorter sentences ("Thank you") overlap by
+chance."""
 CHUNK_SIZE = 1 << 16
 """Candidates compared at a time."""
 
@@ -64,7 +67,8 @@ class _Band:
         start_L = np.searchsorted(self.key_T, key_L, "left")
         end_L = np.searchsorted(self.key_T, key_L, "right")
         count_L = end_L - start_L
-        # The candidates of a pair come after those of the pairs before it; they are the keys from its start on.
+        # The candidates of a pair come after those of the pairs before it; they are the keys from
+        # its start on.
         num_before_L = np.cumsum(count_L) - count_L
         pair_C = np.repeat(pair_L, count_L)
         offset_C = np.repeat(start_L - num_before_L, count_L)
@@ -100,7 +104,8 @@ class _SideIndex:
             yield from band.candidates(side)
 
     def similarity_C(self, side: Side, candidates: Candidates) -> Doubles:
-        """Return the similarities of this side of pairs and test sentences; 0 if one of them is short."""
+        """Return the similarities of this side of pairs and test sentences; 0 if one of them is
+        short."""
         pair_C, test_C = candidates
         pair_digest_CP = side.digest_NP[pair_C]
         test_digest_CP = self.tests.digest_NP[test_C]
@@ -114,7 +119,8 @@ class _SideIndex:
 class OverlapIndex:
     """The sentences of all test sets.
 
-    Each side is matched separately, because a test sentence with a different translation is contamination as well.
+    Each side is matched separately, because a test sentence with a different translation is
+    contamination as well.
     """
 
     def __init__(self, test_sets: Sequence[tuple[str, Sequence[Pair]]]) -> None:
@@ -141,7 +147,8 @@ class OverlapIndex:
         self.target = _SideIndex(target, distinct)
 
     def find_exact(self, source: Words, target: Words) -> int:
-        """Return the index of the test sentence that overlaps with a pair on a long side or on both sides, or -1."""
+        """Return the index of the test sentence that overlaps with a pair on a long side or on both
+        sides, or -1."""
         source_match = self.source.find(source)
         if source_match >= 0 and _is_long(source):
             return source_match
@@ -154,14 +161,17 @@ class OverlapIndex:
         return source_match if is_test_pair else -1
 
     def find_near(self, source: Side, target: Side) -> dict[int, int]:
-        """Map each pair that is similar to a test sentence, on one side or on both, to the most similar one."""
+        """Map each pair that is similar to a test sentence, on one side or on both, to the most
+        similar one."""
         matches: Matches = {}
         for index, side in ((self.source, source), (self.target, target)):
             for candidates in index.candidates(side):
                 self._compare(source, target, candidates, matches)
         return {pair: test for pair, (_, test) in matches.items()}
 
-    def _compare(self, source: Side, target: Side, candidates: Candidates, matches: Matches) -> None:
+    def _compare(
+        self, source: Side, target: Side, candidates: Candidates, matches: Matches
+    ) -> None:
         """Add the candidates that are near to `matches`, if they are better."""
         source_C = self.source.similarity_C(source, candidates)
         target_C = self.target.similarity_C(target, candidates)

@@ -60,11 +60,14 @@ class Report:
         return self.misaligned_N | self._has_problem_N(bits_with_fix("drop"))
 
     def fix_counts(self) -> dict[str, int]:
-        """Return the numbers of pairs that `repair` drops or rewrites per check; a pair may have several problems."""
+        """Return the numbers of pairs that `repair` drops or rewrites per check; a pair may have
+        several problems."""
         counts = {}
         for finding in self.findings:
             check = finding.check
-            is_fixed_N = self.misaligned_N if check.is_corpus_level else self._has_problem_N(check.bit)
+            is_fixed_N = (
+                self.misaligned_N if check.is_corpus_level else self._has_problem_N(check.bit)
+            )
             if check.fix == "rewrite":
                 is_fixed_N = is_fixed_N & ~self.dropped_N
             count = int(is_fixed_N.sum())

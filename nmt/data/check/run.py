@@ -1,7 +1,8 @@
 """Check parallel corpora for problems, and repair them.
 
-Each pair is reduced to a record of fixed size in a temporary file, so that memory use stays low. Problems that concern
-several pairs (duplicates, length ratios, misalignment) are detected in these records. Shape suffix: N pairs.
+Each pair is reduced to a record of fixed size in a temporary file, so that memory use stays low.
+Problems that concern several pairs (duplicates, length ratios, misalignment) are detected in these
+records. Shape suffix: N pairs.
 """
 
 from __future__ import annotations
@@ -74,7 +75,9 @@ def run_checks(
     with named_errors(Path(tempfile.gettempdir())), tempfile.TemporaryFile() as file:
         checked = _write_records(corpora, extractor, file)
         records = np.memmap(file, RECORD, mode="r")
-        collector = FindingCollector(records, checked, extractor.overlap_index, extractor.ignored, max_examples)
+        collector = FindingCollector(
+            records, checked, extractor.overlap_index, extractor.ignored, max_examples
+        )
         findings = collector.collect()
     return Report(
         [(corpus.name, len(corpus)) for corpus in checked],
@@ -87,7 +90,9 @@ def run_checks(
     )
 
 
-def _write_records(corpora: Sequence[Split], extractor: _Extractor, file: BinaryIO) -> list[CheckedCorpus]:
+def _write_records(
+    corpora: Sequence[Split], extractor: _Extractor, file: BinaryIO
+) -> list[CheckedCorpus]:
     """Write the records of all pairs to a file, and return the place of each corpus."""
     from nmt.data.sources.corpus import (
         total_pairs,
@@ -135,7 +140,9 @@ def _extract_parallel(pairs: Iterable[Pair], extractor: _Extractor) -> Iterator[
     with ProcessPoolExecutor(num_workers, context, _init_worker, (extractor,)) as pool:
         pending: deque[Future[Records]] = deque()
         try:
-            pool.submit(int).result()  # raises if processes cannot start; submitting data would block forever
+            pool.submit(
+                int
+            ).result()  # raises if processes cannot start; submitting data would block forever
             for chunk in chunks:
                 pending.append(pool.submit(_extract, chunk))
                 if len(pending) > 2 * num_workers:  # limit the text in memory
@@ -143,7 +150,9 @@ def _extract_parallel(pairs: Iterable[Pair], extractor: _Extractor) -> Iterator[
             while pending:
                 yield pending.popleft().result()
         except BrokenProcessPool:
-            raise NMTError("a worker process ended unexpectedly", "it may have run out of memory") from None
+            raise NMTError(
+                "a worker process ended unexpectedly", "it may have run out of memory"
+            ) from None
         finally:
             for future in pending:
                 future.cancel()

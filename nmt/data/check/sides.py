@@ -1,4 +1,5 @@
-"""Text on the wrong side: a source that is in the target language, or two sides that are swapped."""
+"""Text on the wrong side: a source that is in the target language, or two sides that are
+swapped."""
 
 from __future__ import annotations
 
@@ -13,28 +14,31 @@ from nmt.text.language_identification import is_wrong_language, language_probabi
 from nmt.text.scripts import is_in_other_script
 
 MIN_LINES = 20
-"""Minimum number of lines for the language identification: loading it takes longer than translating a sentence."""
+"""Minimum number of lines for the language identification: loading it takes longer than translating
+a sentence."""
 MAX_LINES, GROUP_SIZE = 200, 5
 """Maximum number of lines that are judged, and number of lines that are identified together."""
 UNKNOWN = "another language"
 
 FREQUENT_WORDS = {
     "en": frozenset(
-        "the and is of to that it for you he she on are this i my have be not what how can does did has had your his "
-        "they we there who would but or at from by".split()
+        "the and is of to that it for you he she on are this i my have be not what how can does did"
+        " has had your his they we there who would but or at from by".split()
     ),
     "de": frozenset(
-        "der das und ist zu nicht sie ein eine auf ich wir bist sind habe haben wie wo auch noch aber für wird kann "
-        "mich mir dich einen einem einer bei dass geht du ihr".split()
+        "der das und ist zu nicht sie ein eine auf ich wir bist sind habe haben wie wo auch noch"
+        " aber für wird kann mich mir dich einen einem einer bei dass geht du ihr".split()
     ),
 }
 """Frequent words that are not words of the other language, as `die`, `hat`, `in` and `was` are."""
 
 
 def wrong_language(lines: Iterable[str], expected: str, other: str) -> str | None:
-    """Return the language that most lines are clearly in instead of `expected`; None if they may be in `expected`.
+    """Return the language that most lines are clearly in instead of `expected`; None if they may be
+    in `expected`.
 
-    Scripts and frequent words decide. If they do not, at least `MIN_LINES` lines are identified by fastText's model.
+    Scripts and frequent words decide. If they do not, at least `MIN_LINES` lines are identified by
+    fastText's model.
 
     Args:
         lines: a text, of which the start is judged.
@@ -52,7 +56,9 @@ def wrong_language(lines: Iterable[str], expected: str, other: str) -> str | Non
     return None if language == expected else language
 
 
-def swap_warning(name: str, sources: Sequence[str], targets: Sequence[str], languages: tuple[str, str]) -> str | None:
+def swap_warning(
+    name: str, sources: Sequence[str], targets: Sequence[str], languages: tuple[str, str]
+) -> str | None:
     """Return a warning if sentence pairs have sources in the target language; None if they do not.
 
     Args:
@@ -67,10 +73,13 @@ def swap_warning(name: str, sources: Sequence[str], targets: Sequence[str], lang
     source_name, target_name = map(english_name, languages)
     if wrong_language(targets, tgt, src) == src:
         return (
-            f"warning: the two sides of {name} seem to be swapped: the sources are in {target_name} and the targets in "
-            f"{source_name}"
+            f"warning: the two sides of {name} seem to be swapped: the sources are in {target_name}"
+            f" and the targets in {source_name}"
         )
-    return f"warning: the sources of {name} seem to be in {target_name}, the target language, not in {source_name}"
+    return (
+        f"warning: the sources of {name} seem to be in {target_name}, the target language, not in"
+        f" {source_name}"
+    )
 
 
 def english_name(language: str) -> str:
@@ -87,10 +96,13 @@ def _majority(guesses: Sequence[str | None]) -> str | None:
 
 
 def _guess(line: str, expected: str, other: str) -> str | None:
-    """Return the language of a line by its script and its frequent words; None if they do not decide."""
+    """Return the language of a line by its script and its frequent words; None if they do not
+    decide."""
     if is_in_other_script(line, expected):
         return UNKNOWN if is_in_other_script(line, other) else other
-    expected_words, other_words = (FREQUENT_WORDS.get(base_language(code)) for code in (expected, other))
+    expected_words, other_words = (
+        FREQUENT_WORDS.get(base_language(code)) for code in (expected, other)
+    )
     if not expected_words or not other_words:
         return None
     words = normalized_words(line)

@@ -1,4 +1,5 @@
-"""Registry of corpora. A new corpus is a function or a class in a module of this package and an entry of `SOURCES`."""
+"""Registry of corpora. A new corpus is a function or a class in a module of this package and an
+entry of `SOURCES`."""
 
 from __future__ import annotations
 
@@ -51,10 +52,13 @@ def get_corpus(spec: str) -> Corpus:
 
 
 def parse_corpus(spec: str) -> tuple[Corpus, CorpusOptions]:
-    """Return the corpus of a spec string as `get_corpus` does, and the options that every training corpus has."""
+    """Return the corpus of a spec string as `get_corpus` does, and the options that every training
+    corpus has."""
     name, options = parse(spec)
     corpus_options = {key: options.pop(key) for key in options_of(CorpusOptions) if key in options}
-    corpus = resolve("corpus", SOURCES, format_spec(name, options), shared_options=options_of(CorpusOptions))()
+    corpus = resolve(
+        "corpus", SOURCES, format_spec(name, options), shared_options=options_of(CorpusOptions)
+    )()
     return corpus, resolve("corpus", {name: CorpusOptions}, format_spec(name, corpus_options))()
 
 
@@ -66,23 +70,28 @@ def without_corpus_options(spec: str) -> str:
 
 
 def validate(spec: str) -> None:
-    """Raise a ConfigError if a spec string is invalid, without accessing the disk or the network."""
+    """Raise a ConfigError if a spec string is invalid, without accessing the disk or the
+    network."""
     get_corpus(spec).validate()
 
 
 def validate_all(data: DataConfig) -> None:
-    """Raise a ConfigError if the spec string of a corpus is invalid, without accessing the disk or the network."""
+    """Raise a ConfigError if the spec string of a corpus is invalid, without accessing the disk or
+    the network."""
     for spec in (*data.train, *data.replay):
         validate(spec)
     for key, spec in (("valid", data.valid), ("test", data.test)):
         if spec:
             validate(spec)
             if parse_corpus(spec)[1] != CorpusOptions():
-                raise ConfigError(f"data.{key}: weight and tag are options of training corpora", "leave them out")
+                raise ConfigError(
+                    f"data.{key}: weight and tag are options of training corpora", "leave them out"
+                )
 
 
 def open_split(spec: str, split: str, src: str, tgt: str) -> Split:
-    """Return a split of a corpus in the direction src to tgt; download the corpus first if necessary.
+    """Return a split of a corpus in the direction src to tgt; download the corpus first if
+    necessary.
 
     Args:
         spec: name of a corpus, optionally with options: `tatoeba`, `files(train='my/corpus')`.

@@ -42,14 +42,16 @@ class CorpusOptions:
         """Raise a ConfigError if the weight is out of range."""
         if not (math.isfinite(self.weight) and 0 < self.weight <= MAX_WEIGHT):
             raise ConfigError(
-                f"the weight of a corpus must be above 0 and at most {MAX_WEIGHT}, got {self.weight}",
+                f"the weight of a corpus must be above 0 and at most {MAX_WEIGHT}, got"
+                f" {self.weight}",
                 "0.5 uses half of its pairs in each epoch, 2 uses each pair twice",
             )
 
 
 @dataclass(frozen=True)
 class CorpusInfo:
-    """Description of a corpus for `nmt data list`. Numbers are approximate, or None if they depend on the user."""
+    """Description of a corpus for `nmt data list`. Numbers are approximate, or None if they depend
+    on the user."""
 
     pairs: int | None
     download_bytes: int | None
@@ -74,7 +76,8 @@ class Split:
 
 
 def total_pairs(splits: Iterable[Split]) -> int | None:
-    """Return the approximate number of pairs of several splits; None if that of one is not known."""
+    """Return the approximate number of pairs of several splits; None if that of one is not
+    known."""
     total = 0
     for split in splits:
         if split.count is None:
@@ -84,13 +87,16 @@ def total_pairs(splits: Iterable[Split]) -> int | None:
 
 
 def translators_of(split: Split) -> list[dict[str, Any]]:
-    """Return the records of the models that translated a corpus of `nmt backtranslate` or `nmt distill`."""
+    """Return the records of the models that translated a corpus of `nmt backtranslate` or `nmt
+    distill`."""
     origin = read_record(split.files[0].parent / RECORD).get("origin") if split.files else None
     models = origin.get("model") if isinstance(origin, dict) else None
     return models if isinstance(models, list) else []
 
 
-def write_record(directory: Path, name: str, origin: object, lines: Mapping[str, int], **entries: object) -> None:
+def write_record(
+    directory: Path, name: str, origin: object, lines: Mapping[str, int], **entries: object
+) -> None:
     """Write the record of an installed corpus: `entries`, and the checksums of its files.
 
     Args:

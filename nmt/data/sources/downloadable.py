@@ -1,8 +1,10 @@
-"""Published corpora: downloaded or installed from the user's disk, and stored as aligned plain text.
+"""Published corpora: downloaded or installed from the user's disk, and stored as aligned plain
+text.
 
 data/corpora/NAME/{train,valid,test}.{en,de}   one sentence per line
                   corpus.json                  origin, license, checksums, counts, date
-data/downloads/NAME/                           incomplete downloads and archives; deleted after the installation
+data/downloads/NAME/                           incomplete downloads and archives; deleted after the
+installation
 """
 
 from __future__ import annotations
@@ -38,7 +40,8 @@ from nmt.data.sources.corpus import (
 )
 
 SplitFinder = Callable[[Sequence[Path], str], SplitReaders]
-"""Finds the splits of a corpus among files, given `errors`; returns no readers if they have another format."""
+"""Finds the splits of a corpus among files, given `errors`; returns no readers if they have another
+format."""
 
 _SPLIT_STEMS = {
     "train": ("train",),
@@ -87,20 +90,25 @@ class DownloadableCorpus:
         """Do nothing: the options were validated when the corpus was created."""
 
     def open(self, split: str, src: str, tgt: str) -> Split:
-        """Return a split in the given direction; download the corpus first if it is not installed."""
+        """Return a split in the given direction; download the corpus first if it is not
+        installed."""
         if {src, tgt} != set(self.languages):
             raise DataError(f"corpus '{self.name}' is {'-'.join(self.languages)}, not {src}-{tgt}")
         self.install()
         entries = self._entries()
         if f"{split}.{src}" not in entries:
             available = [name for name in SPLITS if f"{name}.{src}" in entries]
-            raise DataError(f"corpus '{self.name}' has no {split} split", f"it has {', '.join(available)}")
+            raise DataError(
+                f"corpus '{self.name}' has no {split} split", f"it has {', '.join(available)}"
+            )
         sources = self.directory / f"{split}.{src}"
         targets = self.directory / f"{split}.{tgt}"
         paths = (sources, targets)
         # Hash the files only if the user may have changed them.
         is_unchanged = all(_is_unchanged(path, entries[path.name]) for path in paths)
-        checksums = [entries[path.name]["sha256"] for path in paths] if is_unchanged else hash_files(paths)
+        checksums = (
+            [entries[path.name]["sha256"] for path in paths] if is_unchanged else hash_files(paths)
+        )
         return Split(
             f"{self.name}/{split}",
             hash_strings(*checksums),
@@ -119,7 +127,10 @@ class DownloadableCorpus:
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             raise DataError(f"{self.directory / RECORD} is corrupted", command) from None
         if self.needs_holdout and meta.get("held_out") not in ("", holdout.VERSION):
-            log(f"the test set in {self.directory} was held out by another version of nmt; to update it: {command}")
+            log(
+                f"the test set in {self.directory} was held out by another version of nmt; to"
+                f" update it: {command}"
+            )
         return entries
 
     @property
@@ -127,8 +138,11 @@ class DownloadableCorpus:
         """Whether the corpus is on disk."""
         return (self.directory / RECORD).is_file()
 
-    def install(self, source: Path | None = None, *, errors: str = "strict", force: bool = False) -> Path:
-        """Install the corpus from `source` (an archive or directory) or from the network, and return its directory.
+    def install(
+        self, source: Path | None = None, *, errors: str = "strict", force: bool = False
+    ) -> Path:
+        """Install the corpus from `source` (an archive or directory) or from the network, and
+        return its directory.
 
         Raises:
             DownloadError: the corpus cannot be downloaded, or an archive is corrupted or unsafe.
@@ -143,9 +157,15 @@ class DownloadableCorpus:
                 try:
                     if self.is_installed and not force:  # by the other process
                         return self.directory
-                    return self._install_from(source, errors) if source else self._download(errors, force)
+                    return (
+                        self._install_from(source, errors)
+                        if source
+                        else self._download(errors, force)
+                    )
                 finally:
-                    with contextlib.suppress(OSError):  # Windows deletes the lock file when the lock is released
+                    with contextlib.suppress(
+                        OSError
+                    ):  # Windows deletes the lock file when the lock is released
                         lock.unlink()
         except OSError as error:
             raise DataError(
@@ -176,16 +196,22 @@ class DownloadableCorpus:
             directory = self._build(sources, self.info.source, checksums, errors)
         except EncodingError:  # the next command may have another `errors`
             raise
-        except NMTError:  # the downloaded files are bad; they are kept after an OSError such as a full disk
+        except (
+            NMTError
+        ):  # the downloaded files are bad; they are kept after an OSError such as a full disk
             shutil.rmtree(downloads)
             raise
         shutil.rmtree(downloads)
         return directory
 
     def _fetch(self, file: RemoteFile, path: Path) -> str:
-        return download.fetch(file.url, path, sha256=file.sha256, size=file.size, corpus=self.spec or self.name)
+        return download.fetch(
+            file.url, path, sha256=file.sha256, size=file.size, corpus=self.spec or self.name
+        )
 
-    def _build(self, sources: Sequence[Path], origin: str, checksums: Mapping[str, str], errors: str) -> Path:
+    def _build(
+        self, sources: Sequence[Path], origin: str, checksums: Mapping[str, str], errors: str
+    ) -> Path:
         with (
             new_directory(self.directory) as work,
             extracted_files(sources, scratch_parent=work) as files,
@@ -208,7 +234,9 @@ class DownloadableCorpus:
             )
         return self.directory
 
-    def _readers(self, files: Sequence[Path], errors: str, origin: str) -> tuple[SplitReaders, bool]:
+    def _readers(
+        self, files: Sequence[Path], errors: str, origin: str
+    ) -> tuple[SplitReaders, bool]:
         """Return the readers of the splits, and whether splits are held out from train."""
         readers = find_standard_splits(files, self.languages, self.split_stems or {}, errors)
         if "train" not in readers:
@@ -216,14 +244,17 @@ class DownloadableCorpus:
         if "train" not in readers:
             raise DataError(
                 f"{origin} does not have corpus '{self.name}'",
-                f"expected {self.expected_files}; or train.en and train.de (also valid, test), plain or compressed",
+                f"expected {self.expected_files}; or train.en and train.de (also valid, test),"
+                " plain or compressed",
             )
         is_held_out = self.needs_holdout and set(readers) == {"train"}
         return (holdout.hold_out(readers["train"]) if is_held_out else readers), is_held_out
 
     def _write(self, work: Path, split: str, read: PairReader) -> int:
         src, tgt = [work / f"{split}.{language}" for language in self.languages]
-        with progress(None, f"{self.name}/{split}", " pairs", unit_scale=True, iterable=read()) as pairs:
+        with progress(
+            None, f"{self.name}/{split}", " pairs", unit_scale=True, iterable=read()
+        ) as pairs:
             count = write_pairs(src, tgt, pairs)
         if not count:
             raise DataError(f"the {split} split of corpus '{self.name}' is empty")
@@ -253,7 +284,9 @@ def find_standard_splits(
         group = paths[prefix]
         for language in languages:
             if language not in group:
-                raise DataError(f"{prefix.name}.{'/'.join(group)} exists, but not {prefix.name}.{language}")
+                raise DataError(
+                    f"{prefix.name}.{'/'.join(group)} exists, but not {prefix.name}.{language}"
+                )
             check_expansion(group[language])
         src, tgt = [group[language] for language in languages]
         readers[split] = partial(read_pairs, src, tgt, errors=errors)
@@ -276,15 +309,21 @@ def group_by_prefix(files: Sequence[Path], languages: Sequence[str]) -> dict[Pat
     return groups
 
 
-def _find_prefix(paths: Mapping[Path, Mapping[str, Path]], split: str, published_stem: str) -> Path | None:
+def _find_prefix(
+    paths: Mapping[Path, Mapping[str, Path]], split: str, published_stem: str
+) -> Path | None:
     """Return the prefix of a split, preferably one with both languages."""
     stems = _SPLIT_STEMS[split]
-    candidates = [[prefix for prefix in paths if prefix.name == stem] for stem in (*stems, published_stem)]
+    candidates = [
+        [prefix for prefix in paths if prefix.name == stem] for stem in (*stems, published_stem)
+    ]
     candidates.append([prefix for prefix in paths if prefix.name.startswith(stems)])
     prefixes = next(filter(None, candidates), [])  # of the first stem that a file has
     complete = [prefix for prefix in prefixes if len(paths[prefix]) == 2]
     if len(complete) > 1:
         parent = os.path.commonpath([prefix.parent for prefix in complete])
         names = ", ".join(prefix.relative_to(parent).as_posix() for prefix in complete)
-        raise DataError(f"the {split} split is ambiguous: {names}", f"keep one of them and name it {stems[0]}")
+        raise DataError(
+            f"the {split} split is ambiguous: {names}", f"keep one of them and name it {stems[0]}"
+        )
     return next(iter(complete or prefixes), None)

@@ -1,4 +1,5 @@
-"""The user's parallel text: two files, a TSV file or a translation memory (TMX) per split, plain or compressed."""
+"""The user's parallel text: two files, a TSV file or a translation memory (TMX) per split, plain or
+compressed."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ FileSpec = str | tuple[str, str]
 
 @dataclass(frozen=True, kw_only=True)
 class Files:
-    """Your files. A split is a prefix ('my/corpus': my/corpus.en, my/corpus.de), a TSV or TMX file, or two files."""
+    """Your files. A split is a prefix ('my/corpus': my/corpus.en, my/corpus.de), a TSV or TMX file,
+    or two files."""
 
     train: FileSpec | None = None
     """The training text."""
@@ -36,11 +38,13 @@ class Files:
     test: FileSpec | None = None
     """The test text; default: sentences held out from train."""
     columns: tuple[str, ...] | None = None
-    """Names of the columns of a TSV file, of which two are languages, or languages of two files; default (src, tgt)."""
+    """Names of the columns of a TSV file, of which two are languages, or languages of two files;
+    default (src, tgt)."""
     hold_out: bool = True
     """False keeps all of train for training when valid or test are in another corpus."""
     errors: str = "strict"
-    """`strict` raises an error for text that is not UTF-8, `replace` decodes invalid bytes as U+FFFD."""
+    """`strict` raises an error for text that is not UTF-8, `replace` decodes invalid bytes as
+    U+FFFD."""
     license: str = "not specified"
     """License of the text for the model card."""
     build_command: str = ""
@@ -57,14 +61,18 @@ class Files:
     @property
     def info(self) -> CorpusInfo:
         """Return the description without reading the files."""
-        return CorpusInfo(None, 0, self.license, "files(train='my/corpus', valid='my/dev', test='my/test')")
+        return CorpusInfo(
+            None, 0, self.license, "files(train='my/corpus', valid='my/dev', test='my/test')"
+        )
 
     def validate(self) -> None:
         """Raise a ConfigError if no split is specified or `errors` is invalid."""
         if not self.splits:
             raise ConfigError("corpus 'files' has no split", "for example files(train='my/corpus')")
         if self.errors not in ("strict", "replace"):
-            raise ConfigError(f"corpus 'files': errors must be 'strict' or 'replace', got '{self.errors}'")
+            raise ConfigError(
+                f"corpus 'files': errors must be 'strict' or 'replace', got '{self.errors}'"
+            )
 
     def open(self, split: str, src: str, tgt: str) -> Split:
         """Return a split that is specified or held out from train."""
@@ -95,7 +103,8 @@ class Files:
         raise DataError(f"corpus 'files' has no {split} split, only {names}", hint)
 
     def _files(self, split: str, src: str, tgt: str) -> tuple[tuple[Path, ...], str, list[str]]:
-        """Return the files of a split, or those it is held out from, the name of the corpus, and the checksums."""
+        """Return the files of a split, or those it is held out from, the name of the corpus, and
+        the checksums."""
         spec = self.splits.get(split, self.splits.get("train", ""))
         try:
             paths = _resolve_paths(spec, src, tgt)
@@ -106,7 +115,8 @@ class Files:
             raise
 
     def _reader(self, paths: tuple[Path, ...], src: str, tgt: str) -> PairReader:
-        """Return a reader of (source, target); the languages are in the TMX file, the suffixes or `columns`."""
+        """Return a reader of (source, target); the languages are in the TMX file, the suffixes or
+        `columns`."""
         if pair_format(paths[0]) == "tmx":
             return partial(read_tmx, paths[0], src, tgt, self.errors)
         suffixes = tuple(map(language_suffix, paths))
@@ -125,7 +135,9 @@ class Files:
         return read if tuple(languages) == (src, tgt) else swap_sides(read)
 
 
-def _check_suffixes(paths: tuple[Path, ...], suffixes: tuple[str, ...], languages: tuple[str, ...]) -> None:
+def _check_suffixes(
+    paths: tuple[Path, ...], suffixes: tuple[str, ...], languages: tuple[str, ...]
+) -> None:
     """Check that no file has the suffix of the other language."""
     if set(suffixes) == set(languages):
         return
@@ -138,14 +150,16 @@ def _check_suffixes(paths: tuple[Path, ...], suffixes: tuple[str, ...], language
 
 
 def _hold_out(read: PairReader, missing: list[str], split: str, *, is_swapped: bool) -> PairReader:
-    """Return the reader of a split after holding out sentences of the source, or if it is swapped, of the target."""
+    """Return the reader of a split after holding out sentences of the source, or if it is swapped,
+    of the target."""
     if not is_swapped:
         return holdout.hold_out(read, missing)[split]
     return swap_sides(holdout.hold_out(swap_sides(read), missing)[split])
 
 
 def _name(spec: FileSpec, path: Path) -> str:
-    """Return the name of a corpus: that of its first file, or of the directory of a corpus that nmt wrote."""
+    """Return the name of a corpus: that of its first file, or of the directory of a corpus that nmt
+    wrote."""
     first_file = spec if isinstance(spec, str) else spec[0]
     name = Path(first_file).name
     if name in SPLITS and (path.parent / RECORD).is_file():
@@ -154,7 +168,8 @@ def _name(spec: FileSpec, path: Path) -> str:
 
 
 def _find_columns(path: Path, names: tuple[str, ...], src: str, tgt: str) -> tuple[int, int]:
-    """Return the indices of the source and the target column; columns with other names are ignored."""
+    """Return the indices of the source and the target column; columns with other names are
+    ignored."""
     for language in (src, tgt):
         count = names.count(language)
         if count != 1:
@@ -171,7 +186,9 @@ def _resolve_paths(spec: FileSpec, src: str, tgt: str) -> tuple[Path, ...]:
         paths = tuple(Path(os.path.expanduser(name)) for name in spec)
         for path in paths:
             if pair_format(path) == "tmx":
-                raise DataError(f"{path} has both languages", f"specify one file: files(train='{path}')")
+                raise DataError(
+                    f"{path} has both languages", f"specify one file: files(train='{path}')"
+                )
         return paths
     path = Path(os.path.expanduser(spec))  # leaves unknown users unchanged
     if pair_format(path):
@@ -192,12 +209,14 @@ def find_language_file(prefix: Path, language: str) -> Path:
             return path
     raise DataError(
         f"no such file: {plain} (nor with {', '.join(COMPRESSED)})",
-        "specify a prefix ('my/corpus' for my/corpus.en and my/corpus.de), a .tsv or .tmx file, or ('a.txt', 'b.txt')",
+        "specify a prefix ('my/corpus' for my/corpus.en and my/corpus.de), a .tsv or .tmx file, or"
+        " ('a.txt', 'b.txt')",
     )
 
 
 def pair_format(path: Path) -> str:
-    """Return "tsv" or "tmx" for a file name of these formats, which have both languages; otherwise an empty string."""
+    """Return "tsv" or "tmx" for a file name of these formats, which have both languages; otherwise
+    an empty string."""
     suffix = language_suffix(path).lower()
     return suffix if suffix in ("tsv", "tmx") else ""
 

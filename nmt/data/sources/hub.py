@@ -1,7 +1,8 @@
-"""Corpora on the Hugging Face Hub: parquet files, downloaded by `nmt.data.download` and read with `datasets`.
+"""Corpora on the Hugging Face Hub: parquet files, downloaded by `nmt.data.download` and read with
+`datasets`.
 
-The listing of the Hub has the size and SHA-256 of every file, so that downloads are resumed and verified.
-`$HF_ENDPOINT` sets another Hub, as in Hugging Face's tools.
+The listing of the Hub has the size and SHA-256 of every file, so that downloads are resumed and
+verified. `$HF_ENDPOINT` sets another Hub, as in Hugging Face's tools.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ _SPLIT_NAMES = {"train": "train", "validation": "valid", "test": "test"}
 
 
 def hub(name: str, repository: str, info: CorpusInfo) -> DownloadableCorpus:
-    """Return a translation corpus whose parquet files are in the directory `DIRECTORY` of a Hub repository."""
+    """Return a translation corpus whose parquet files are in the directory `DIRECTORY` of a Hub
+    repository."""
     return DownloadableCorpus(
         name=name,
         info=info,
@@ -45,7 +47,10 @@ def _list_files(name: str, repository: str) -> list[RemoteFile]:
     download.fetch(url, listing, corpus=name)
     try:
         entries = json.loads(listing.read_text(encoding="utf-8"))
-        files = [_remote_file(entry, f"{endpoint}/datasets/{repository}/resolve/main") for entry in entries]
+        files = [
+            _remote_file(entry, f"{endpoint}/datasets/{repository}/resolve/main")
+            for entry in entries
+        ]
     except (ValueError, KeyError, TypeError, AttributeError):
         raise DownloadError(
             f"{url} is not a listing of files",
@@ -94,7 +99,9 @@ def _check_complete(paths: Sequence[Path]) -> None:
         if number not in counts:
             count = next(iter(counts.values()))
             name = _NUMBER_PATTERN.sub(f"-{number:05}-of-{count:05}.", first.name)
-            raise DataError(f"{first.parent / name} is missing", "a split is read from all of its files")
+            raise DataError(
+                f"{first.parent / name} is missing", "a split is read from all of its files"
+            )
 
 
 def _read_parquet(files: Sequence[Path]) -> Iterator[Pair]:
@@ -102,11 +109,15 @@ def _read_parquet(files: Sequence[Path]) -> Iterator[Pair]:
     from datasets import load_dataset
 
     try:
-        rows = load_dataset("parquet", data_files=[str(path) for path in files], split="train", streaming=True)
+        rows = load_dataset(
+            "parquet", data_files=[str(path) for path in files], split="train", streaming=True
+        )
         for batch in rows.iter(batch_size=1000):
             for row in batch["translation"]:
                 yield row["en"] or "", row["de"] or ""
     except (KeyError, TypeError):
         raise DataError(f"{files[0].name} has no column 'translation' with en and de") from None
     except Exception as error:  # pyarrow, fsspec and datasets have different exceptions
-        raise DataError(f"{files[0].parent}: corrupted parquet file: {error}", "download the files again") from error
+        raise DataError(
+            f"{files[0].parent}: corrupted parquet file: {error}", "download the files again"
+        ) from error

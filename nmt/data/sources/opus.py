@@ -32,7 +32,9 @@ def opus(
     """
     for value in (corpus, version, *languages):
         if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]*", value):
-            raise ConfigError(f"corpus 'opus': invalid value '{value}'", "opus(corpus='Books', version='v1')")
+            raise ConfigError(
+                f"corpus 'opus': invalid value '{value}'", "opus(corpus='Books', version='v1')"
+            )
     pair, languages = "-".join(sorted(languages)), holdout.sides(*languages)
     info = CorpusInfo(
         None,
@@ -47,18 +49,23 @@ def opus(
 
 def europarl() -> DownloadableCorpus:
     """Debates of the European Parliament."""
-    info = CorpusInfo(1_960_000, 190_000_000, "free (European Parliament)", "https://opus.nlpl.eu/Europarl")
+    info = CorpusInfo(
+        1_960_000, 190_000_000, "free (European Parliament)", "https://opus.nlpl.eu/Europarl"
+    )
     return _moses("europarl", "Europarl", "v8", info)
 
 
 def news_commentary() -> DownloadableCorpus:
     """Newspaper commentary (Project Syndicate)."""
-    info = CorpusInfo(294_498, 30_000_000, "research (Project Syndicate)", "https://opus.nlpl.eu/News-Commentary")
+    info = CorpusInfo(
+        294_498, 30_000_000, "research (Project Syndicate)", "https://opus.nlpl.eu/News-Commentary"
+    )
     return _moses("news-commentary", "News-Commentary", "v16", info)
 
 
 def opus100() -> DownloadableCorpus:
-    """A sample of one million pairs of OPUS, with validation and test sets of 2,000 pairs (Zhang et al. 2020)."""
+    """A sample of one million pairs of OPUS, with validation and test sets of 2,000 pairs (Zhang et
+    al. 2020)."""
     page = "https://huggingface.co/datasets/Helsinki-NLP/opus-100"
     return hub(
         "opus100",
@@ -83,7 +90,10 @@ def _moses(
         info=info,
         list_files=lambda: [RemoteFile(archive, url)],
         find_splits=partial(_find_splits, languages=languages),
-        expected_files=f"{archive} of OPUS, or a directory with two aligned files (.{languages[0]}, .{languages[1]})",
+        expected_files=(
+            f"{archive} of OPUS, or a directory with two aligned files (.{languages[0]},"
+            f" .{languages[1]})"
+        ),
         archive=archive,
         needs_holdout=True,
         languages=languages,
@@ -95,4 +105,8 @@ def _find_splits(files: Sequence[Path], errors: str, *, languages: tuple[str, st
     complete = [paths for paths in group_by_prefix(files, languages).values() if len(paths) == 2]
     if len(complete) != 1:
         return {}
-    return {"train": partial(read_pairs, *(complete[0][language] for language in languages), errors=errors)}
+    return {
+        "train": partial(
+            read_pairs, *(complete[0][language] for language in languages), errors=errors
+        )
+    }

@@ -1,4 +1,5 @@
-"""The built-in phrasebook: 38,168 everyday sentences in English and German, available without a network."""
+"""The built-in phrasebook: 38,168 everyday sentences in English and German, available without a
+network."""
 
 from __future__ import annotations
 

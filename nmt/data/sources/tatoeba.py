@@ -17,7 +17,9 @@ def tatoeba() -> DownloadableCorpus:
     """Short everyday sentences, many with several German translations."""
     return DownloadableCorpus(
         name="tatoeba",
-        info=CorpusInfo(330_000, 10_000_000, "CC BY 2.0 FR (manythings.org/anki, tatoeba.org)", URL),
+        info=CorpusInfo(
+            330_000, 10_000_000, "CC BY 2.0 FR (manythings.org/anki, tatoeba.org)", URL
+        ),
         list_files=lambda: [RemoteFile("deu-eng.zip", URL)],
         find_splits=_find_splits,
         expected_files="deu-eng.zip or a directory with deu.txt",

@@ -1,4 +1,5 @@
-"""The German-English news translation tasks of WMT; the validation split is the test set of the year before."""
+"""The German-English news translation tasks of WMT; the validation split is the test set of the
+year before."""
 
 from __future__ import annotations
 

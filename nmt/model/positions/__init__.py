@@ -1,14 +1,21 @@
 """Position encodings, which tell a model the order of its tokens.
 
-Each is a subclass of `PositionEncoding` that overrides the hooks it needs. To add one, write a class in `absolute.py`
-or `relative.py` and register it here. Its options are keyword-only arguments. If its hooks accept a tensor as
-`start`, set `supports_graphs`.
+Each is a subclass of `PositionEncoding` that overrides the hooks it needs. To add one, write a
+class in `absolute.py` or `relative.py` and register it here. Its options are keyword-only
+arguments. If its hooks accept a tensor as `start`, set `supports_graphs`.
 """
 
 from __future__ import annotations
 
 from nmt.model.positions.absolute import ConcatenatedSinusoidal, Floater, Learned, Sinusoidal
-from nmt.model.positions.base import EncodingTable, Position, PositionEncoding, PositionInput, StackSpec, distances
+from nmt.model.positions.base import (
+    EncodingTable,
+    Position,
+    PositionEncoding,
+    PositionInput,
+    StackSpec,
+    distances,
+)
 from nmt.model.positions.relative import T5, ALiBi, DeBERTa, Rotary, Shaw, TransformerXL
 
 POSITION_ENCODINGS: dict[str, type[PositionEncoding]] = {
@@ -26,5 +33,11 @@ POSITION_ENCODINGS: dict[str, type[PositionEncoding]] = {
 }
 
 __all__ = [
-    "POSITION_ENCODINGS", "EncodingTable", "Position", "PositionEncoding", "PositionInput", "StackSpec", "distances",
-]  # fmt: skip
+    "POSITION_ENCODINGS",
+    "EncodingTable",
+    "Position",
+    "PositionEncoding",
+    "PositionInput",
+    "StackSpec",
+    "distances",
+]

@@ -26,12 +26,16 @@ from nmt.model.positions.base import (
 
 
 def sinusoid_rates(dim: int, device: torch.device) -> Tensor:
-    """Return 10000^(-2i/D) for i = 0 .. D/2-1, in float64: the rotation per position of each pair of dimensions."""
-    return torch.exp(torch.arange(0, dim, 2, dtype=torch.float64, device=device) * (-math.log(10000.0) / dim))
+    """Return 10000^(-2i/D) for i = 0 .. D/2-1, in float64: the rotation per position of each pair
+    of dimensions."""
+    return torch.exp(
+        torch.arange(0, dim, 2, dtype=torch.float64, device=device) * (-math.log(10000.0) / dim)
+    )
 
 
 def sinusoids_at(positions_M: Tensor, dim: int) -> Tensor:
-    """Return the interleaved sines and cosines of any positions, including negative ones: [M, D] in float32."""
+    """Return the interleaved sines and cosines of any positions, including negative ones: [M, D] in
+    float32."""
     angle_MD = positions_M.double()[:, None] * sinusoid_rates(dim, positions_M.device)
     return torch.stack((angle_MD.sin(), angle_MD.cos()), dim=-1).flatten(1).float()
 
@@ -52,10 +56,11 @@ SINUSOIDS = {"sinusoidal": sinusoids, "sinusoidal_concatenated": concatenated_si
 
 
 class Sinusoidal(PositionEncoding):
-    """Sines and cosines of geometrically spaced wavelengths, interleaved (Vaswani et al. 2017, section 3.5).
+    """Sines and cosines of geometrically spaced wavelengths, interleaved (Vaswani et al. 2017,
+    section 3.5).
 
-    p[k, 2i] = sin(k / 10000^(2i/D)), p[k, 2i+1] = cos(k / 10000^(2i/D)). The encoding extends beyond the positions seen
-    in training.
+    p[k, 2i] = sin(k / 10000^(2i/D)), p[k, 2i+1] = cos(k / 10000^(2i/D)). The encoding extends
+    beyond the positions seen in training.
     """
 
     supports_graphs = True
@@ -74,7 +79,8 @@ class Sinusoidal(PositionEncoding):
 class ConcatenatedSinusoidal(Sinusoidal):
     """The sines of all wavelengths, then their cosines, as in tensor2tensor.
 
-    p[k, i] = sin(k / 10000^(2i/D)), p[k, D/2+i] = cos(k / 10000^(2i/D)): the interleaved encoding in another order.
+    p[k, i] = sin(k / 10000^(2i/D)), p[k, D/2+i] = cos(k / 10000^(2i/D)): the interleaved encoding
+    in another order.
     """
 
     name, formula = "sinusoidal_concatenated", staticmethod(concatenated_sinusoids)
@@ -111,13 +117,14 @@ class Learned(PositionEncoding):
 
 
 class Floater(PositionEncoding):
-    """Positions as the trajectory of a learned dynamical system (Liu et al. 2020, FLOATER, equations 4 and 9).
+    """Positions as the trajectory of a learned dynamical system (Liu et al. 2020, FLOATER,
+    equations 4 and 9).
 
-    p[k] = p[k-1] + ∫ h(τ, p(τ); θ) dτ, τ from k-1 to k; all layers share h, and each layer has its own initial
-    value p[0] and adds its p to its input. h is the sum of the vector field of sinusoidal encodings, which rotates each
-    pair of dimensions at its own rate, and a network initialized to zero. Only the initial value of the first layer is
-    nonzero, so training starts from sinusoidal encodings. The system is solved in a rotating frame, where it
-    changes slowly.
+    p[k] = p[k-1] + ∫ h(τ, p(τ); θ) dτ, τ from k-1 to k; all layers share h, and each layer has its
+    own initial value p[0] and adds its p to its input. h is the sum of the vector field of
+    sinusoidal encodings, which rotates each pair of dimensions at its own rate, and a network
+    initialized to zero. Only the initial value of the first layer is nonzero, so training starts
+    from sinusoidal encodings. The system is solved in a rotating frame, where it changes slowly.
     """
 
     adds_at_every_layer = True
@@ -168,7 +175,9 @@ class Floater(PositionEncoding):
 
     def path(self, length: int) -> Tensor:
         """Return the encodings of the first `length` positions, in float32: [T, L, D]."""
-        rate = sinusoid_rates(self.stack.dim, self.start_LD.device).float()  # rotation per position of each pair
+        rate = sinusoid_rates(
+            self.stack.dim, self.start_LD.device
+        ).float()  # rotation per position of each pair
         # Times stay on the CPU as numbers, so that the host never waits for a GPU.
         num_steps = math.ceil((length - 1) / self.step)
         grid = torch.arange(num_steps + 1, dtype=torch.float32, device="cpu") * self.step

@@ -1,7 +1,7 @@
 """The base class of all position encodings, which is also the encoding without positions.
 
-Shape suffixes: B sentences, T tokens, D model dimension, H heads, K head dimension, Q queries, S keys, L layers,
-M positions or distances, C dimensions or heads.
+Shape suffixes: B sentences, T tokens, D model dimension, H heads, K head dimension, Q queries, S
+keys, L layers, M positions or distances, C dimensions or heads.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from nmt.core.errors import ConfigError
 
 _LOCK = threading.Lock()
 Position = int | Tensor
-"""A position. In a CUDA graph, whose arguments cannot change, it is in the memory of the GPU, [1]."""
+"""A position. In a CUDA graph, whose arguments cannot change, it is in the memory of the GPU,
+[1]."""
 
 
 @dataclass(frozen=True)
@@ -47,9 +48,10 @@ class EncodingTable:
 class PositionEncoding(nn.Module):
     """No positions: without a causal mask, the model ignores the order of its tokens.
 
-    Each encoding overrides the hooks it needs. Positions count from 0. Queries are at `start`, `start` + 1, ..., keys
-    at 0, 1, ...; `attention_bias` and `value_bias` must depend on distances only, because windowed attention evaluates
-    them for parts of the sequence. In a CUDA graph, `start` is a tensor, [1], and there is one query.
+    Each encoding overrides the hooks it needs. Positions count from 0. Queries are at `start`,
+    `start` + 1, ..., keys at 0, 1, ...; `attention_bias` and `value_bias` must depend on distances
+    only, because windowed attention evaluates them for parts of the sequence. In a CUDA graph,
+    `start` is a tensor, [1], and there is one query.
     """
 
     num_score_terms = 1
@@ -75,15 +77,19 @@ class PositionEncoding(nn.Module):
         return type(self).attention_bias is not PositionEncoding.attention_bias
 
     def add_positions(self, x_BTD: Tensor, layer: int, start: Position) -> Tensor:
-        """Return the input of a layer, with positions added; the input of layer 0 are the embeddings."""
+        """Return the input of a layer, with positions added; the input of layer 0 are the
+        embeddings."""
         return x_BTD
 
     def rotate(self, x_BTHK: Tensor, start: Position) -> Tensor:
         """Return queries or keys rotated by their positions."""
         return x_BTHK
 
-    def attention_bias(self, q_BHQK: Tensor, k_BHSK: Tensor, layer: int, start: Position) -> Tensor | None:
-        """Return the term to add to the scores, [B or 1, H, Q, S]; the queries are already scaled."""
+    def attention_bias(
+        self, q_BHQK: Tensor, k_BHSK: Tensor, layer: int, start: Position
+    ) -> Tensor | None:
+        """Return the term to add to the scores, [B or 1, H, Q, S]; the queries are already
+        scaled."""
         return None
 
     def value_bias(self, weights_BHQS: Tensor, layer: int, start: Position) -> Tensor | None:
@@ -91,12 +97,15 @@ class PositionEncoding(nn.Module):
         return None
 
     def table(self, length: int, layer: int) -> EncodingTable | None:
-        """Return the values of the first `length` positions in a layer, for plots; None: there are none."""
+        """Return the values of the first `length` positions in a layer, for plots; None: there are
+        none."""
         if type(self).add_positions is PositionEncoding.add_positions:
             return None
         device = next((parameter.device for parameter in self.parameters()), None)
         added_BTD = self.add_positions(
-            torch.zeros(1, length, self.stack.dim, device=device), layer if self.adds_at_every_layer else 0, 0
+            torch.zeros(1, length, self.stack.dim, device=device),
+            layer if self.adds_at_every_layer else 0,
+            0,
         )
         return EncodingTable(torch.arange(length), added_BTD[0], "position", "dimension")
 
@@ -106,14 +115,16 @@ class PositionEncoding(nn.Module):
 
 
 class PositionInput(NamedTuple):
-    """The position arguments of an attention: the encoding, the index of the layer, and the first query's position."""
+    """The position arguments of an attention: the encoding, the index of the layer, and the first
+    query's position."""
 
     encoding: PositionEncoding
     layer: int
     start: Position
 
     def add_positions(self, x_BTD: Tensor) -> Tensor:
-        """Return the input of the layer, with positions added; the input of layer 0 already has them."""
+        """Return the input of the layer, with positions added; the input of layer 0 already has
+        them."""
         return self.encoding.add_positions(x_BTD, self.layer, self.start) if self.layer else x_BTD
 
     def rotate(self, x_BTHK: Tensor) -> Tensor:
@@ -130,32 +141,44 @@ class PositionInput(NamedTuple):
 
 
 class GrowingTable:
-    """The rows 0, 1, ... of a computed table, which is recomputed at twice its length when more rows are needed.
+    """The rows 0, 1, ... of a computed table, which is recomputed at twice its length when more
+    rows are needed.
 
     It is not a registered buffer, because checkpoints should not contain computed values.
     """
 
     def __init__(self, compute: Callable[[int], Tensor], length: int = 512) -> None:
         self.compute, self._replaced = compute, list[Tensor]()
-        with torch.device("cpu"):  # inside `torch.device("meta")`, computing would import torch's compiler
+        with torch.device(
+            "cpu"
+        ):  # inside `torch.device("meta")`, computing would import torch's compiler
             self.table = compute(length)
 
     def rows(self, start: Position, count: int, like: Tensor) -> Tensor:
         """Return rows start .. start+count-1, in the dtype and on the device of `like`.
 
-        If `start` is a tensor, an earlier call with a number must have been for the same block of the KV cache: the
-        length is a multiple of that of a block.
+        If `start` is a tensor, an earlier call with a number must have been for the same block of
+        the KV cache: the length is a multiple of that of a block.
         """
         table = self.table  # other threads may replace it
-        if not isinstance(start, Tensor) and (start + count > len(table) or table.device != like.device):
+        if not isinstance(start, Tensor) and (
+            start + count > len(table) or table.device != like.device
+        ):
             table = self._replace(start + count, like.device)
         return rows(table, start, count).to(like.dtype)
 
     def _replace(self, length: int, device: torch.device) -> Tensor:
         """Return a table on `device` of at least `length` rows."""
-        lock = nullcontext() if torch.compiler.is_compiling() else _LOCK  # compilers do not support locks
-        with lock, torch.inference_mode(False):  # training must be able to use a table that validation has computed
-            table = self.table if length <= len(self.table) else self.compute(2 ** length.bit_length())
+        lock = (
+            nullcontext() if torch.compiler.is_compiling() else _LOCK
+        )  # compilers do not support locks
+        with (
+            lock,
+            torch.inference_mode(False),
+        ):  # training must be able to use a table that validation has computed
+            table = (
+                self.table if length <= len(self.table) else self.compute(2 ** length.bit_length())
+            )
             self._replaced.append(self.table)  # CUDA graphs of other threads may read it
             self.table = table.to(device)
             return self.table
@@ -174,14 +197,19 @@ class Constant:
         """Return the tensor on `device`."""
         if self._values.device != device:
             lock = nullcontext() if torch.compiler.is_compiling() else _LOCK
-            with lock, torch.inference_mode(False):  # training must be able to use what validation has copied
+            with (
+                lock,
+                torch.inference_mode(False),
+            ):  # training must be able to use what validation has copied
                 self._values = self._values.to(device)
         return self._values
 
 
 def rows(table: Tensor, start: Position, count: int) -> Tensor:
     """Return rows start .. start+count-1 of a table."""
-    return table.index_select(0, start) if isinstance(start, Tensor) else table[start : start + count]
+    return (
+        table.index_select(0, start) if isinstance(start, Tensor) else table[start : start + count]
+    )
 
 
 def distances(num_queries: int, num_keys: int, start: Position, device: torch.device) -> Tensor:
@@ -191,15 +219,24 @@ def distances(num_queries: int, num_keys: int, start: Position, device: torch.de
 
 
 def check_range(name: str, **options: tuple[float, float, float]) -> None:
-    """Raise a ConfigError for the first option (value, minimum, maximum) of an encoding that is out of range."""
+    """Raise a ConfigError for the first option (value, minimum, maximum) of an encoding that is out
+    of range."""
     for option, (value, minimum, maximum) in options.items():
         if not value >= minimum:  # also true for NaN
-            raise ConfigError(f"position encoding '{name}': {option} must be at least {minimum:g}, got {value}")
+            raise ConfigError(
+                f"position encoding '{name}': {option} must be at least {minimum:g}, got {value}"
+            )
         if value > maximum:
-            raise ConfigError(f"position encoding '{name}': {option} must be at most {maximum:,}, got {value}")
+            raise ConfigError(
+                f"position encoding '{name}': {option} must be at most {maximum:,}, got {value}"
+            )
 
 
 def check_even_dim(name: str, dim: int) -> None:
-    """Raise a ConfigError if the model dimension is odd; sinusoids come in pairs of sine and cosine."""
+    """Raise a ConfigError if the model dimension is odd; sinusoids come in pairs of sine and
+    cosine."""
     if dim % 2:
-        raise ConfigError(f"position encoding '{name}' requires an even model.dim, got {dim}", f"model.dim={dim + 1}")
+        raise ConfigError(
+            f"position encoding '{name}' requires an even model.dim, got {dim}",
+            f"model.dim={dim + 1}",
+        )

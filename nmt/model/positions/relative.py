@@ -1,8 +1,8 @@
 """Relative position encodings, which act inside attention.
 
-Shape suffixes: B sentences, T tokens, D model dimension, H heads, K head dimension, Q queries, S keys, M distances, L
-layers, X pairs of dimensions or any size. The distance of a query i and a key j is i - j: positive if the key comes
-first.
+Shape suffixes: B sentences, T tokens, D model dimension, H heads, K head dimension, Q queries, S
+keys, M distances, L layers, X pairs of dimensions or any size. The distance of a query i and a key
+j is i - j: positive if the key comes first.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ from nmt.model.positions.base import (
 class Rotary(PositionEncoding):
     """Rotated queries and keys (Su et al. 2021, RoFormer, equation 34).
 
-    Dimensions 2i and 2i+1 of the query or key at position m are rotated by m·θ_i, θ_i = base^(-2i/K); the inner product
-    of a query and a key then depends on their distance only.
+    Dimensions 2i and 2i+1 of the query or key at position m are rotated by m·θ_i, θ_i =
+    base^(-2i/K); the inner product of a query and a key then depends on their distance only.
     """
 
     supports_graphs = True
@@ -60,14 +60,17 @@ class Rotary(PositionEncoding):
         head_dim = stack.dim // stack.heads
         if head_dim % 2:
             raise ConfigError(
-                f"position encoding 'rotary' requires an even head dimension, got {head_dim} (model.dim / model.heads)",
+                f"position encoding 'rotary' requires an even head dimension, got {head_dim}"
+                " (model.dim / model.heads)",
                 "change model.heads or model.dim",
             )
         self.encodings = GrowingTable(functools.partial(_rotations, head_dim=head_dim, base=base))
 
     def rotate(self, x_BTHK: Tensor, start: Position) -> Tensor:
         """Rotate pairs of dimensions by position times rate."""
-        pairs_BTHX2 = x_BTHK.float().unflatten(-1, (-1, 2))  # rounded, products would not depend on the distance only
+        pairs_BTHX2 = x_BTHK.float().unflatten(
+            -1, (-1, 2)
+        )  # rounded, products would not depend on the distance only
         cos_sin_T2X = self.encodings.rows(start, x_BTHK.shape[1], pairs_BTHX2)
         cos_T1X, sin_T1X = cos_sin_T2X.split(1, 1)
         if torch.compiler.is_compiling():  # compilers do not support complex numbers
@@ -80,15 +83,20 @@ class Rotary(PositionEncoding):
 
     def table(self, length: int, layer: int) -> EncodingTable:
         """Return the rotations of a query whose pairs of dimensions are all (1, 0)."""
-        pairs_BTHK = torch.tensor([1.0, 0.0]).repeat(1, length, 1, self.stack.dim // self.stack.heads // 2)
-        return EncodingTable(torch.arange(length), self.rotate(pairs_BTHK, 0)[0, :, 0], "position", "dimension")
+        pairs_BTHK = torch.tensor([1.0, 0.0]).repeat(
+            1, length, 1, self.stack.dim // self.stack.heads // 2
+        )
+        return EncodingTable(
+            torch.arange(length), self.rotate(pairs_BTHK, 0)[0, :, 0], "position", "dimension"
+        )
 
 
 class Shaw(PositionEncoding):
-    """A learned vector per distance, added to keys and to values (Shaw et al. 2018, equations 3 and 4).
+    """A learned vector per distance, added to keys and to values (Shaw et al. 2018, equations 3 and
+    4).
 
-    e_ij = x_i W_Q (x_j W_K + R^K_ij)ᵀ / √K, z_i = Σ α_ij (x_j W_V + R^V_ij), where R depends on j - i, clipped; each
-    layer has its own vectors, which its heads share.
+    e_ij = x_i W_Q (x_j W_K + R^K_ij)ᵀ / √K, z_i = Σ α_ij (x_j W_V + R^V_ij), where R depends on j -
+    i, clipped; each layer has its own vectors, which its heads share.
     """
 
     supports_graphs = True
@@ -106,9 +114,11 @@ class Shaw(PositionEncoding):
         self.clip, shape = clip, (stack.layers, 2 * clip + 1, stack.dim // stack.heads)
         self.keys_LMK, self.values_LMK = (
             nn.Parameter(nn.init.xavier_uniform_(torch.empty(shape))) for _ in range(2)
-        )  # fmt: skip
+        )
 
-    def attention_bias(self, q_BHQK: Tensor, k_BHSK: Tensor, layer: int, start: Position) -> Tensor | None:
+    def attention_bias(
+        self, q_BHQK: Tensor, k_BHSK: Tensor, layer: int, start: Position
+    ) -> Tensor | None:
         """Return x_i W_Q (R^K_ij)ᵀ."""
         scores_BHQM = q_BHQK @ self.keys_LMK[layer].to(q_BHQK.dtype).t()
         return scores_BHQM.gather(-1, self._index(scores_BHQM, k_BHSK.shape[2], start))
@@ -124,7 +134,12 @@ class Shaw(PositionEncoding):
     def table(self, length: int, layer: int) -> EncodingTable:
         """Return the vectors added to keys."""
         distance_M = self.all_distances(length)
-        return EncodingTable(distance_M, self.keys_LMK[layer][self._vector_index(distance_M)], "distance", "dimension")
+        return EncodingTable(
+            distance_M,
+            self.keys_LMK[layer][self._vector_index(distance_M)],
+            "distance",
+            "dimension",
+        )
 
     def _index(self, like_BHQX: Tensor, num_keys: int, start: Position) -> Tensor:
         """Return the vector index of each query and key, expanded over sentences and heads."""
@@ -141,16 +156,20 @@ class TransformerXL(PositionEncoding):
 
     Dai et al. 2019, section 3.3; for both directions as in XLNet (Yang et al. 2019).
 
-    e_ij = (x_i W_Q (x_j W_K)ᵀ + x_i W_Q (R_{i-j} W_R)ᵀ + u (x_j W_K)ᵀ + v (R_{i-j} W_R)ᵀ) / √K, where u and v are
-    vectors of each layer and head.
+    e_ij = (x_i W_Q (x_j W_K)ᵀ + x_i W_Q (R_{i-j} W_R)ᵀ + u (x_j W_K)ᵀ + v (R_{i-j} W_R)ᵀ) / √K,
+    where u and v are vectors of each layer and head.
     """
 
     def __init__(self, stack: StackSpec) -> None:
         super().__init__(stack)
         check_even_dim("transformer_xl", stack.dim)
         self.heads, head_dim = stack.heads, stack.dim // stack.heads
-        self.projections = nn.ModuleList(Linear(stack.dim, stack.dim, bias=False) for _ in range(stack.layers))
-        self.u_LHK, self.v_LHK = (nn.Parameter(torch.zeros(stack.layers, stack.heads, head_dim)) for _ in range(2))
+        self.projections = nn.ModuleList(
+            Linear(stack.dim, stack.dim, bias=False) for _ in range(stack.layers)
+        )
+        self.u_LHK, self.v_LHK = (
+            nn.Parameter(torch.zeros(stack.layers, stack.heads, head_dim)) for _ in range(2)
+        )
 
     def attention_bias(self, q_BHQK: Tensor, k_BHSK: Tensor, layer: int, start: int) -> Tensor:  # type: ignore[override]
         """Return the sum of all terms except the first."""
@@ -160,7 +179,9 @@ class TransformerXL(PositionEncoding):
         r_MD = self.projections[layer](sinusoids_at(distance_M, self.stack.dim).to(q_BHQK.dtype))
         r_HMK = r_MD.view(len(distance_M), self.heads, head_dim).transpose(0, 1)
         scale = math.sqrt(head_dim)
-        u_H1K, v_H1K = (each[layer][:, None].to(q_BHQK.dtype) / scale for each in (self.u_LHK, self.v_LHK))
+        u_H1K, v_H1K = (
+            each[layer][:, None].to(q_BHQK.dtype) / scale for each in (self.u_LHK, self.v_LHK)
+        )
         by_distance_BHQM = (q_BHQK + v_H1K) @ r_HMK.transpose(-1, -2)
         index_QS = distances(num_queries, num_keys, start, q_BHQK.device) - min_distance
         index = index_QS.expand(*by_distance_BHQM.shape[:2], -1, -1)
@@ -175,15 +196,22 @@ class TransformerXL(PositionEncoding):
 
 
 class T5(PositionEncoding):
-    """A learned bias per bucket of distances and head, added to the scores (Raffel et al. 2020, section 2.1).
+    """A learned bias per bucket of distances and head, added to the scores (Raffel et al. 2020,
+    section 2.1).
 
-    e_ij = q_i k_jᵀ / √K + b[bucket(i - j)]. T5 itself does not divide by √K. All layers share the biases. See
-    `nmt.model.position_formulas.t5_buckets`.
+    e_ij = q_i k_jᵀ / √K + b[bucket(i - j)]. T5 itself does not divide by √K. All layers share the
+    biases. See `nmt.model.position_formulas.t5_buckets`.
     """
 
     supports_graphs = True
 
-    def __init__(self, stack: StackSpec, *, num_buckets: int = T5_BUCKETS, max_distance: int = T5_MAX_DISTANCE) -> None:
+    def __init__(
+        self,
+        stack: StackSpec,
+        *,
+        num_buckets: int = T5_BUCKETS,
+        max_distance: int = T5_MAX_DISTANCE,
+    ) -> None:
         """Create the biases.
 
         Args:
@@ -193,7 +221,9 @@ class T5(PositionEncoding):
         """
         super().__init__(stack)
         check_range(
-            "t5", num_buckets=(num_buckets, 4, 65_536), max_distance=(max_distance, num_buckets, T5_DISTANCE_LIMIT)
+            "t5",
+            num_buckets=(num_buckets, 4, 65_536),
+            max_distance=(max_distance, num_buckets, T5_DISTANCE_LIMIT),
         )
         self.num_buckets, self.max_distance = num_buckets, max_distance
         self.bias_MH = nn.Parameter(torch.zeros(num_buckets, stack.heads))
@@ -202,7 +232,9 @@ class T5(PositionEncoding):
             torch.from_numpy(t5_buckets(distance_M, num_buckets, max_distance, causal=stack.causal))
         )
 
-    def attention_bias(self, q_BHQK: Tensor, k_BHSK: Tensor, layer: int, start: Position) -> Tensor | None:
+    def attention_bias(
+        self, q_BHQK: Tensor, k_BHSK: Tensor, layer: int, start: Position
+    ) -> Tensor | None:
         """Return the biases, [1, H, Q, S]."""
         buckets_QS = self.bucket(distances(q_BHQK.shape[2], k_BHSK.shape[2], start, q_BHQK.device))
         return self.bias_MH[buckets_QS].permute(2, 0, 1)[None].to(q_BHQK.dtype)
@@ -219,13 +251,14 @@ class T5(PositionEncoding):
 
 
 class DeBERTa(PositionEncoding):
-    """Content-to-content, content-to-position and position-to-content (He et al. 2021, section 3.1, equation 4).
+    """Content-to-content, content-to-position and position-to-content (He et al. 2021, section 3.1,
+    equation 4).
 
-    e_ij = (Q_i K_jᵀ + Q_i (P_δ(i,j) W_{K,r})ᵀ + K_j (P_δ(j,i) W_{Q,r})ᵀ) / √(3K), where δ(i,j) is i - j, clipped; all
-    layers share the vectors P, and each has its own projections.
+    e_ij = (Q_i K_jᵀ + Q_i (P_δ(i,j) W_{K,r})ᵀ + K_j (P_δ(j,i) W_{Q,r})ᵀ) / √(3K), where δ(i,j) is i
+    - j, clipped; all layers share the vectors P, and each has its own projections.
 
-    The position-to-content term follows the equation of the paper. Microsoft's code and Hugging Face Transformers use
-    δ(i,j) in it instead of δ(j,i), so their weights are not compatible.
+    The position-to-content term follows the equation of the paper. Microsoft's code and Hugging
+    Face Transformers use δ(i,j) in it instead of δ(j,i), so their weights are not compatible.
     """
 
     supports_graphs = True
@@ -243,10 +276,13 @@ class DeBERTa(PositionEncoding):
         self.clip, self.heads = clip, stack.heads
         self.table_MD = nn.Parameter(torch.randn(2 * clip, stack.dim))
         self.key_projections, self.query_projections = (
-            nn.ModuleList(Linear(stack.dim, stack.dim, bias=False) for _ in range(stack.layers)) for _ in range(2)
+            nn.ModuleList(Linear(stack.dim, stack.dim, bias=False) for _ in range(stack.layers))
+            for _ in range(2)
         )
 
-    def attention_bias(self, q_BHQK: Tensor, k_BHSK: Tensor, layer: int, start: Position) -> Tensor | None:
+    def attention_bias(
+        self, q_BHQK: Tensor, k_BHSK: Tensor, layer: int, start: Position
+    ) -> Tensor | None:
         """Return the sum of content-to-position and position-to-content."""
         table_MD = self.table_MD.to(q_BHQK.dtype)
         k_HMK, q_HMK = (
@@ -255,9 +291,15 @@ class DeBERTa(PositionEncoding):
         )
         distance_QS = distances(q_BHQK.shape[2], k_BHSK.shape[2], start, q_BHQK.device)
         c2p_BHQM = q_BHQK @ k_HMK.transpose(-1, -2)
-        p2c_BHSM = k_BHSK @ q_HMK.transpose(-1, -2) / math.sqrt(self.num_score_terms * k_BHSK.shape[3])
-        c2p = c2p_BHQM.gather(-1, self._vector_index(distance_QS).expand(*c2p_BHQM.shape[:2], -1, -1))
-        p2c = p2c_BHSM.gather(-1, self._vector_index(-distance_QS.t()).expand(*p2c_BHSM.shape[:2], -1, -1))
+        p2c_BHSM = (
+            k_BHSK @ q_HMK.transpose(-1, -2) / math.sqrt(self.num_score_terms * k_BHSK.shape[3])
+        )
+        c2p = c2p_BHQM.gather(
+            -1, self._vector_index(distance_QS).expand(*c2p_BHQM.shape[:2], -1, -1)
+        )
+        p2c = p2c_BHSM.gather(
+            -1, self._vector_index(-distance_QS.t()).expand(*p2c_BHSM.shape[:2], -1, -1)
+        )
         bias_BHQS: Tensor = c2p + p2c.transpose(-1, -2)
         return bias_BHQS
 
@@ -272,7 +314,8 @@ class DeBERTa(PositionEncoding):
 
 
 class ALiBi(PositionEncoding):
-    """A linear bias of -m·|i - j| on the scores, without learned parameters (Press et al. 2022, section 3).
+    """A linear bias of -m·|i - j| on the scores, without learned parameters (Press et al. 2022,
+    section 3).
 
     The paper has causal attention only; the encoder uses the absolute distance. See
     `nmt.model.position_formulas.alibi_slopes` for m.
@@ -284,7 +327,9 @@ class ALiBi(PositionEncoding):
         super().__init__(stack)
         self.slope_H = Constant(torch.tensor(alibi_slopes(stack.heads)))
 
-    def attention_bias(self, q_BHQK: Tensor, k_BHSK: Tensor, layer: int, start: Position) -> Tensor | None:
+    def attention_bias(
+        self, q_BHQK: Tensor, k_BHSK: Tensor, layer: int, start: Position
+    ) -> Tensor | None:
         """Return the biases, [1, H, Q, S]."""
         distance_QS = distances(q_BHQK.shape[2], k_BHSK.shape[2], start, q_BHQK.device)
         slope_H11 = self.slope_H.on(q_BHQK.device)[:, None, None]
@@ -298,7 +343,8 @@ class ALiBi(PositionEncoding):
 
 
 def _rotations(length: int, head_dim: int, base: float) -> Tensor:
-    """Return cosine and sine of the rotation of each pair of dimensions at each position, [T, 2, X] in float32."""
+    """Return cosine and sine of the rotation of each pair of dimensions at each position, [T, 2, X]
+    in float32."""
     rate_X = base ** (-torch.arange(0, head_dim, 2, dtype=torch.float64) / head_dim)
     angle_TX = torch.arange(length, dtype=torch.float64)[:, None] * rate_X
     return torch.stack((angle_TX.cos(), angle_TX.sin()), 1).float()

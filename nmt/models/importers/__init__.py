@@ -1,8 +1,9 @@
 """Import of published models of other toolkits as runs.
 
-A run from an import has one checkpoint, step-000000, and works with every command that uses a model. To add a format,
-write a module with `read(directory)`, which returns an `ImportedModel`, and add it to `FORMATS`. Downloads from the
-Hugging Face Hub have only the files that `huggingface.py` reads (`hub.py`).
+A run from an import has one checkpoint, step-000000, and works with every command that uses a
+model. To add a format, write a module with `read(directory)`, which returns an `ImportedModel`, and
+add it to `FORMATS`. Downloads from the Hugging Face Hub have only the files that `huggingface.py`
+reads (`hub.py`).
 """
 
 from __future__ import annotations
@@ -26,22 +27,31 @@ if TYPE_CHECKING:  # finding an imported run does not require PyTorch
 ARCHIVES = (".zip", ".argosmodel")
 UNKNOWN_LICENSE = "not specified"
 FORMATS = {
-    "argos": ("metadata.json", "model"), "ctranslate2": ("model.bin",), "huggingface": ("config.json",),
+    "argos": ("metadata.json", "model"),
+    "ctranslate2": ("model.bin",),
+    "huggingface": ("config.json",),
     "marian": ("decoder.yml",),
-}  # fmt: skip
-"""Module of each format, and names in the directory of a model by which it is recognized. In an archive, a model is
-found by the first of them."""
+}
+"""Module of each format, and names in the directory of a model by which it is recognized. In an
+archive, a model is found by the first of them."""
 
 
 def import_model(
-    source: str, run: Path | None = None, revision: str | None = None, src: str | None = None, tgt: str | None = None
+    source: str,
+    run: Path | None = None,
+    revision: str | None = None,
+    src: str | None = None,
+    tgt: str | None = None,
 ) -> Path:
-    """Import a model and return its run. If another process is importing it to the same run, wait and use that.
+    """Import a model and return its run. If another process is importing it to the same run, wait
+    and use that.
 
     Args:
-        source: a repository of the Hugging Face Hub, or a local directory or archive in a supported format.
+        source: a repository of the Hugging Face Hub, or a local directory or archive in a supported
+            format.
         run: the run to create; None: `runs/NAME`.
-        revision: commit, branch or tag of the repository; None: the latest commit of the main branch.
+        revision: commit, branch or tag of the repository; None: the latest commit of the main
+            branch.
         src: source language code; None: that of the model.
         tgt: target language code; None: that of the model.
 
@@ -60,19 +70,29 @@ def import_model(
     name = path.stem if path.suffix in ARCHIVES else os.path.basename(os.path.abspath(path))
     run = run or runs_dir() / name
     if run.exists():
-        raise UsageError(f"{run} already exists", "choose another directory with --run, or delete it")
+        raise UsageError(
+            f"{run} already exists", "choose another directory with --run, or delete it"
+        )
     if revision and path.exists():
-        raise UsageError("--revision applies to repositories of the Hugging Face Hub only", "leave out --revision")
+        raise UsageError(
+            "--revision applies to repositories of the Hugging Face Hub only",
+            "leave out --revision",
+        )
     if not path.exists() and not REPOSITORY.fullmatch(source):
-        raise UsageError(f"{source} is not a directory or zip file", "import one, or a repository: OWNER/NAME")
+        raise UsageError(
+            f"{source} is not a directory or zip file", "import one, or a repository: OWNER/NAME"
+        )
     is_new = _import(path, source, run, revision, src, tgt)
     if not is_new and (revision or src or tgt or origin(run).get("source") != source):
-        raise UsageError(f"{run} already exists", "choose another directory with --run, or delete it")
+        raise UsageError(
+            f"{run} already exists", "choose another directory with --run, or delete it"
+        )
     return run
 
 
 def find_or_import(repository: str) -> Path:
-    """Return the run `runs/NAME` of a repository of the Hugging Face Hub, `OWNER/NAME`; import it first if necessary.
+    """Return the run `runs/NAME` of a repository of the Hugging Face Hub, `OWNER/NAME`; import it
+    first if necessary.
 
     Raises:
         CheckpointError: the run is not an import of this repository; or see `import_model`.
@@ -83,7 +103,8 @@ def find_or_import(repository: str) -> Path:
         _import(Path(repository), repository, run)
     if origin(run).get("source") != repository:
         raise CheckpointError(
-            f"{run} is not an import of {repository}", f"import it to another run: nmt import {repository} --run RUN"
+            f"{run} is not an import of {repository}",
+            f"import it to another run: nmt import {repository} --run RUN",
         )
     return run
 
@@ -107,19 +128,29 @@ def read(directory: Path) -> ImportedModel:
     from nmt.runs import checkpoint  # imports NumPy
 
     if checkpoint.checkpoints(directory):
-        raise CheckpointError(f"{directory} is a run of nmt already", f"use it: --model {directory}")
+        raise CheckpointError(
+            f"{directory} is a run of nmt already", f"use it: --model {directory}"
+        )
     raise CheckpointError(
         f"{directory} is not a model in a known format",
-        "supported formats: Hugging Face MarianMT, Marian releases, Argos Translate packages, exports of nmt to "
-        "ctranslate2 and transformers",
+        "supported formats: Hugging Face MarianMT, Marian releases, Argos Translate packages,"
+        " exports of nmt to ctranslate2 and transformers",
     )
 
 
 def _import(
-    path: Path, source: str, run: Path, revision: str | None = None, src: str | None = None, tgt: str | None = None
+    path: Path,
+    source: str,
+    run: Path,
+    revision: str | None = None,
+    src: str | None = None,
+    tgt: str | None = None,
 ) -> bool:
     """Create the run and return True, unless another process creates it at the same time."""
-    with locked(run.with_name(f".{run.name}.lock"), lambda: log(f"another process is importing {run}; waiting")):
+    with locked(
+        run.with_name(f".{run.name}.lock"),
+        lambda: log(f"another process is importing {run}; waiting"),
+    ):
         is_new = not run.exists()
         if is_new:
             model, record = _read_source(source, path, revision)
@@ -130,7 +161,9 @@ def _import(
     return is_new
 
 
-def _read_source(source: str, path: Path, revision: str | None) -> tuple[ImportedModel, dict[str, str]]:
+def _read_source(
+    source: str, path: Path, revision: str | None
+) -> tuple[ImportedModel, dict[str, str]]:
     """Read the model, and return it and a record of its origin."""
     if path.is_dir():
         return read(path), {"source": source, "license": _license(path)}
@@ -144,7 +177,9 @@ def _read_source(source: str, path: Path, revision: str | None) -> tuple[Importe
             try:
                 return read(root), {"source": source, "license": _license(root)}
             except CheckpointError as error:
-                raise CheckpointError(error.message.replace(str(directory), str(path)), error.hint) from None
+                raise CheckpointError(
+                    error.message.replace(str(directory), str(path)), error.hint
+                ) from None
     from nmt.models.importers import hub
 
     directory, record = hub.download(source, revision)
@@ -175,7 +210,10 @@ def _write(model: ImportedModel, run: Path, record: dict[str, str]) -> None:
     with new_directory(run) as work:
         (work / "config.yaml").write_text(config_io.dump(model.config), encoding="utf-8")
         model.tokenizer.save(work)
-        limits = {"max_source_length": model.config.train.max_length - 1, "max_sentences_per_line": 1}
+        limits = {
+            "max_source_length": model.config.train.max_length - 1,
+            "max_sentences_per_line": 1,
+        }
         imported = _full_record(model, record)
         data = limits | model.data | {"imported": imported}
         (work / "data.json").write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
@@ -185,7 +223,8 @@ def _write(model: ImportedModel, run: Path, record: dict[str, str]) -> None:
 
 
 def _full_record(model: ImportedModel, record: dict[str, str]) -> dict[str, Any]:
-    """Return the record of an import with its checksum, and, of an export of an imported model, that of the import."""
+    """Return the record of an import with its checksum, and, of an export of an imported model,
+    that of the import."""
     imported: dict[str, Any] = record | {"sha256": model.checksum}
     if original := model.data.get("imported"):
         imported["original"] = original.get("original", original)

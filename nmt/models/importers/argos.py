@@ -1,4 +1,5 @@
-"""Import of packages of Argos Translate: a model of CTranslate2 with one SentencePiece model for both sides."""
+"""Import of packages of Argos Translate: a model of CTranslate2 with one SentencePiece model for
+both sides."""
 
 from __future__ import annotations
 
@@ -10,7 +11,13 @@ from nmt.core.errors import CheckpointError
 from nmt.core.paths import sha256
 from nmt.model.build import max_positions
 from nmt.models.importers import ctranslate2
-from nmt.models.importers.common import UNKNOWN_LANGUAGES, ImportedModel, join_vocabularies, read_bytes, read_json
+from nmt.models.importers.common import (
+    UNKNOWN_LANGUAGES,
+    ImportedModel,
+    join_vocabularies,
+    read_bytes,
+    read_json,
+)
 
 METADATA, TOKENIZER, MODEL = "metadata.json", "sentencepiece.model", "model"
 SEARCH = "beam(beam_size=4, length_penalty=0.2, length_normalization='average')"
@@ -34,9 +41,13 @@ def read(directory: Path) -> ImportedModel:
     """
     metadata = read_json(directory / METADATA, Metadata)
     if prefix := metadata.get("target_prefix"):
-        raise CheckpointError(f"target_prefix={prefix} of {directory} is not supported", "use another package")
+        raise CheckpointError(
+            f"target_prefix={prefix} of {directory} is not supported", "use another package"
+        )
     if not (directory / TOKENIZER).exists() and (directory / "bpe.model").exists():
-        raise CheckpointError(f"{directory} has no {TOKENIZER}: BPE models are not supported", "use a newer package")
+        raise CheckpointError(
+            f"{directory} has no {TOKENIZER}: BPE models are not supported", "use a newer package"
+        )
     model = ctranslate2.read_model(directory / MODEL)
     tokenizer = read_bytes(directory / TOKENIZER)
     special = [[ids.get(token, -1) for token in model.special] for ids in model.vocabularies]

@@ -26,7 +26,8 @@ from nmt.text.tokenizer import UNK, Tokenizer
 LIMITS = ("max_source_length", "max_sentences_per_line")
 """Entries of `data.json` that limit the lines of a model."""
 MASKED = -1e3
-"""Output bias of tokens that are never generated. It is finite, because label smoothing sums all log-probabilities."""
+"""Output bias of tokens that are never generated. It is finite, because label smoothing sums all
+log-probabilities."""
 RETRY = "download the model again"
 SENTENCE_SPLITTER = "stanza"
 """Directory of an Argos Translate package that is not extracted: nmt splits sentences itself."""
@@ -37,9 +38,12 @@ UNKNOWN_LANGUAGES = ("src", "tgt")
 def position_table(length: int, dim: int, first: int = 0) -> Tensor:
     """Return the encodings of positions as Marian, OpenNMT-tf and CTranslate2 compute them: [N, D].
 
-    The wavelengths extend to exactly 10000·2π: the exponents are i/(D/2 - 1), not 2i/D as in Vaswani et al. (2017).
+    The wavelengths extend to exactly 10000·2π: the exponents are i/(D/2 - 1), not 2i/D as in
+    Vaswani et al. (2017).
     """
-    rates = torch.exp(torch.arange(dim // 2, dtype=torch.float64) * (-math.log(10000.0) / (dim // 2 - 1)))
+    rates = torch.exp(
+        torch.arange(dim // 2, dtype=torch.float64) * (-math.log(10000.0) / (dim // 2 - 1))
+    )
     angles = torch.arange(first, first + length, dtype=torch.float64)[:, None] * rates
     return torch.cat((angles.sin(), angles.cos()), 1).float()
 
@@ -55,8 +59,8 @@ class ImportedModel:
     checksum: str
     """SHA-256 of the original file of the weights."""
     data: dict[str, Any] = field(default_factory=dict)
-    """Entries of `data.json`: length limits of a line, by default those of a model that translates single sentences,
-    and records of the models that an export was made from."""
+    """Entries of `data.json`: length limits of a line, by default those of a model that translates
+    single sentences, and records of the models that an export was made from."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +119,8 @@ def read_json(path: Path, schema: Any, default: Any = None) -> Any:
     """Read a JSON object; return `default` if the file does not exist and there is a default.
 
     Raises:
-        CheckpointError: the file cannot be read, is not a JSON object, or does not have the types of the schema.
+        CheckpointError: the file cannot be read, is not a JSON object, or does not have the types
+            of the schema.
     """
     if default is not None and not path.exists():
         return default
@@ -148,7 +153,8 @@ def conversion_errors(file: Path, vocabulary: str) -> Iterator[None]:
 
 
 def read_kept_data(directory: Path) -> dict[str, Any]:
-    """Return the entries of an export's `data.json` that an import keeps: limits, and records of other models.
+    """Return the entries of an export's `data.json` that an import keeps: limits, and records of
+    other models.
 
     Invalid ones are left out: other programs may have a file of this name.
     """
@@ -183,7 +189,8 @@ def join_vocabularies(
     source_special: Sequence[int],
     target_special: Sequence[int],
 ) -> Vocabulary:
-    """Return the union of two vocabularies. A piece of the target vocabulary only is unknown on the source side.
+    """Return the union of two vocabularies. A piece of the target vocabulary only is unknown on the
+    source side.
 
     Args:
         source_model: SentencePiece model of the source side.
@@ -199,10 +206,16 @@ def join_vocabularies(
     pieces = [
         piece
         for piece in source_ids | target_ids
-        if source_ids.get(piece) not in source_special and target_ids.get(piece) not in target_special
+        if source_ids.get(piece) not in source_special
+        and target_ids.get(piece) not in target_special
     ]
-    names = [f"{piece}_" if piece in SPECIAL_PIECES else piece for piece in pieces]  # such as an unused <s>
-    source_rows = [*source_special, *(source_ids.get(piece, source_special[UNK]) for piece in pieces)]
+    names = [
+        f"{piece}_" if piece in SPECIAL_PIECES else piece for piece in pieces
+    ]  # such as an unused <s>
+    source_rows = [
+        *source_special,
+        *(source_ids.get(piece, source_special[UNK]) for piece in pieces),
+    ]
     target_rows = [*target_special, *(target_ids.get(piece, -1) for piece in pieces)]
     tokenizer = SeparateTokenizer(source_model, target_model, [*SPECIAL_PIECES, *names])
     return Vocabulary(tokenizer, torch.tensor(source_rows), torch.tensor(target_rows))

@@ -1,9 +1,9 @@
 """Import of encoder-decoder Transformers from the `model.bin` of CTranslate2.
 
-The file has variables with names such as `encoder/layer_0/ffn/linear_0/weight`, and aliases of variables that are
-equal. int8 and int16 matrices are multiplied by a scale. Every variable must be understood; otherwise the model is
-rejected by the name of the variable. Position encodings are the sinusoids of nmt, or another table, which becomes a
-learned encoding.
+The file has variables with names such as `encoder/layer_0/ffn/linear_0/weight`, and aliases of
+variables that are equal. int8 and int16 matrices are multiplied by a scale. Every variable must be
+understood; otherwise the model is rejected by the name of the variable. Position encodings are the
+sinusoids of nmt, or another table, which becomes a learned encoding.
 """
 
 from __future__ import annotations
@@ -56,7 +56,13 @@ DEFAULT_INT16_SCALE = 1000.0
 """Scale of int16 matrices in files without scales."""
 ZERO = ""
 """A token that is not in the vocabulary, so that its embedding is zero."""
-UNUSED = ("alignment_layer", "alignment_heads", "embeddings_merge", "alibi_use_positive_positions", "scale_alibi")
+UNUSED = (
+    "alignment_layer",
+    "alignment_heads",
+    "embeddings_merge",
+    "alibi_use_positive_positions",
+    "scale_alibi",
+)
 """Attributes without effect on the supported models."""
 
 
@@ -97,13 +103,17 @@ class Variables(Weights):
     def check(self, option: str, value: object, supported: object) -> None:
         """Raise a CheckpointError if an option of the model has an unsupported value."""
         if value != supported:
-            raise CheckpointError(f"{option}={value} of {self.file} is not supported", "use another model")
+            raise CheckpointError(
+                f"{option}={value} of {self.file} is not supported", "use another model"
+            )
 
     def check_all_used(self) -> None:
         """Raise a CheckpointError for variables that the conversion does not understand."""
         for name in sorted(self.keys() - self.used):
             if name.rpartition("/")[2] not in UNUSED:
-                raise CheckpointError(f"{name} of {self.file} is not supported", "use another model")
+                raise CheckpointError(
+                    f"{name} of {self.file} is not supported", "use another model"
+                )
 
 
 class Options(TypedDict, total=False):
@@ -146,11 +156,15 @@ def read(directory: Path) -> ImportedModel:
     try:
         config = config_io.load(directory / "config.yaml")
     except ConfigError as error:
-        raise CheckpointError(f"cannot load the config of the export: {error.message}", RETRY) from None
+        raise CheckpointError(
+            f"cannot load the config of the export: {error.message}", RETRY
+        ) from None
     ids = range(len(tokenizer))
     pieces = dict(zip(tokenizer.ids_to_pieces(ids), ids, strict=True))
     if model.vocabularies != (pieces, pieces):
-        raise CheckpointError(f"{tokenizer_file(directory)} is not the tokenizer of the model", RETRY)
+        raise CheckpointError(
+            f"{tokenizer_file(directory)} is not the tokenizer of the model", RETRY
+        )
     rows = torch.arange(len(tokenizer))
     read_config, weights = convert(model, Vocabulary(tokenizer, rows, rows))
     trained = config.model
@@ -161,7 +175,9 @@ def read(directory: Path) -> ImportedModel:
         activation_dropout=trained.activation_dropout,
     )
     config = replace(config, model=network)
-    return ImportedModel(config, tokenizer, weights, sha256(directory / MODEL), read_kept_data(directory))
+    return ImportedModel(
+        config, tokenizer, weights, sha256(directory / MODEL), read_kept_data(directory)
+    )
 
 
 def read_model(directory: Path) -> CTranslate2Model:
@@ -184,7 +200,9 @@ def read_model(directory: Path) -> CTranslate2Model:
     if variables.attribute("decoder/start_from_zero_embedding", default=0):
         start = ZERO
     elif start not in target or end not in target:
-        raise CheckpointError(f"the target vocabulary of {variables.file} lacks {start} or {end}", RETRY)
+        raise CheckpointError(
+            f"the target vocabulary of {variables.file} lacks {start} or {end}", RETRY
+        )
     pad = ZERO
     for token in ("<pad>", "<blank>"):
         if token in target:
@@ -194,7 +212,9 @@ def read_model(directory: Path) -> CTranslate2Model:
     return CTranslate2Model(variables, options, (source, target), special)
 
 
-def convert(model: CTranslate2Model, vocabulary: Vocabulary) -> tuple[ModelConfig, dict[str, Tensor]]:
+def convert(
+    model: CTranslate2Model, vocabulary: Vocabulary
+) -> tuple[ModelConfig, dict[str, Tensor]]:
     """Return the architecture, and the weights by the names of nmt.
 
     Raises:
@@ -205,12 +225,16 @@ def convert(model: CTranslate2Model, vocabulary: Vocabulary) -> tuple[ModelConfi
         config, weights = _convert(model, vocabulary)
     except (RuntimeError, LookupError, ValueError, ArithmeticError, TypeError) as error:  # a shape
         reason = str(error).split("\n")[0]
-        raise CheckpointError(f"{variables.file} does not fit its vocabulary or is damaged: {reason}", RETRY) from None
+        raise CheckpointError(
+            f"{variables.file} does not fit its vocabulary or is damaged: {reason}", RETRY
+        ) from None
     variables.check_all_used()
     return config, weights
 
 
-def _convert(model: CTranslate2Model, vocabulary: Vocabulary) -> tuple[ModelConfig, dict[str, Tensor]]:
+def _convert(
+    model: CTranslate2Model, vocabulary: Vocabulary
+) -> tuple[ModelConfig, dict[str, Tensor]]:
     variables = model.variables
     has_source_eos = _check_options(model)
     tables, bias_V = _embeddings(model, vocabulary)
@@ -243,7 +267,8 @@ def _convert(model: CTranslate2Model, vocabulary: Vocabulary) -> tuple[ModelConf
 
 
 def _check_options(model: CTranslate2Model) -> bool:
-    """Check that the options of a model are supported, and return whether its sources end with EOS."""
+    """Check that the options of a model are supported, and return whether its sources end with
+    EOS."""
     variables = model.variables
     options = model.options
     variables.check("layer_norm_epsilon", options.get("layer_norm_epsilon") or 1e-5, 1e-5)
@@ -277,7 +302,9 @@ def _count_layers(variables: Variables, stack: str) -> int:
     return layer
 
 
-def _convert_stack(variables: Variables, stack: str, num_layers: int, *, has_last_norm: bool) -> dict[str, Tensor]:
+def _convert_stack(
+    variables: Variables, stack: str, num_layers: int, *, has_last_norm: bool
+) -> dict[str, Tensor]:
     weights: dict[str, Tensor] = {}
     for layer in range(num_layers):
         for name, part in LAYER[stack].items():
@@ -302,8 +329,11 @@ def _affine(variables: Variables, name: str, scope: str) -> dict[str, Tensor]:
     return {f"{name}.weight": weight, f"{name}.bias": bias}
 
 
-def _embeddings(model: CTranslate2Model, vocabulary: Vocabulary) -> tuple[dict[str, Tensor], Tensor | None]:
-    """Return the embeddings [V, D] by their names in nmt, `shared` or `source`, `target` and `output`, and the bias.
+def _embeddings(
+    model: CTranslate2Model, vocabulary: Vocabulary
+) -> tuple[dict[str, Tensor], Tensor | None]:
+    """Return the embeddings [V, D] by their names in nmt, `shared` or `source`, `target` and
+    `output`, and the bias.
 
     The input embeddings are scaled so that nmt's factor √D gives the scale of the model.
     """
@@ -318,7 +348,9 @@ def _embeddings(model: CTranslate2Model, vocabulary: Vocabulary) -> tuple[dict[s
         "output": select_rows(output_VD, target_rows_V),
     }
     bias_V = _output_bias(model.variables, len(output_VD), target_rows_V)
-    is_shared = torch.equal(tables["source"], tables["output"]) and torch.equal(tables["target"], tables["output"])
+    is_shared = torch.equal(tables["source"], tables["output"]) and torch.equal(
+        tables["target"], tables["output"]
+    )
     return {"shared": tables["output"]} if is_shared else tables, bias_V
 
 
@@ -342,7 +374,8 @@ def _input_embeddings(variables: Variables, stack: str, ids: Mapping[str, int]) 
 
 
 def _output_bias(variables: Variables, num_rows: int, target_rows_V: Tensor) -> Tensor | None:
-    """Return the bias of the output projection by the ids of nmt; None: there is none, and all tokens exist."""
+    """Return the bias of the output projection by the ids of nmt; None: there is none, and all
+    tokens exist."""
     rows_V = target_rows_V.clone()
     if (rows_V == rows_V[BOS]).sum() > 1:  # decoding starts from the token of another id
         rows_V[BOS] = -1
@@ -357,7 +390,9 @@ def _output_bias(variables: Variables, num_rows: int, target_rows_V: Tensor) -> 
     return bias_V
 
 
-def _positions(variables: Variables, num_layers: dict[str, int], dim: int, heads: int) -> tuple[str, dict[str, Tensor]]:
+def _positions(
+    variables: Variables, num_layers: dict[str, int], dim: int, heads: int
+) -> tuple[str, dict[str, Tensor]]:
     """Return the spec string of the position encoding, and its weights."""
     if "encoder/layer_0/self_attention/rotary_dim" in variables:
         return _rotary_positions(variables, num_layers, dim // heads), {}
@@ -452,17 +487,21 @@ def _read_variables(file: Path) -> Variables:
 
 
 def _check_version(file: Path, reader: _Reader) -> None:
-    """Read the version of the format, the type of the model and the revision of its names, and check them."""
+    """Read the version of the format, the type of the model and the revision of its names, and
+    check them."""
     version = reader.integer(4)
     if version in VERSIONS:
         name = reader.string()
         revision = reader.integer(4)
     if version not in VERSIONS or not 2 <= revision <= MAX_REVISION:
         raise CheckpointError(
-            f"{file} has an unsupported version", f"CTranslate2 formats {VERSIONS[0]} to {VERSIONS[-1]} are read"
+            f"{file} has an unsupported version",
+            f"CTranslate2 formats {VERSIONS[0]} to {VERSIONS[-1]} are read",
         )
     if name != "TransformerSpec":
-        raise CheckpointError(f"{file} has a model of type '{name}'", "import an encoder-decoder Transformer")
+        raise CheckpointError(
+            f"{file} has a model of type '{name}'", "import an encoder-decoder Transformer"
+        )
 
 
 class _Reader:

@@ -1,4 +1,5 @@
-"""Download of models from the Hugging Face Hub with `huggingface_hub`: resumable, cached, and offline from its cache.
+"""Download of models from the Hugging Face Hub with `huggingface_hub`: resumable, cached, and
+offline from its cache.
 
 `$HF_ENDPOINT`, `$HF_HOME` and `$HF_HUB_OFFLINE` apply as in Hugging Face's tools.
 """
@@ -32,8 +33,8 @@ def download(repository: str, revision: str | None = None) -> tuple[Path, dict[s
 
     Raises:
         CheckpointError: the model is of another type.
-        DownloadError: the repository does not exist or requires a login, or the Hub cannot be reached and the model is
-            not in the cache.
+        DownloadError: the repository does not exist or requires a login, or the Hub cannot be
+            reached and the model is not in the cache.
     """
     try:
         try:
@@ -52,16 +53,29 @@ def download(repository: str, revision: str | None = None) -> tuple[Path, dict[s
             check_type(info.config, repository)
         files = [name for name in (*FILES, weights) if name in sizes]
         license_ = escape_control(str(getattr(info.card_data, "license", None) or UNKNOWN_LICENSE))
-        log(f"downloading {repository} ({sum(map(sizes.__getitem__, files)) / 1e6:,.0f} MB, license {license_})")
+        log(
+            f"downloading {repository} ({sum(map(sizes.__getitem__, files)) / 1e6:,.0f} MB, license"
+            f" {license_})"
+        )
         directory = Path(snapshot_download(repository, revision=revision, allow_patterns=files))
         return directory, {"source": repository, "revision": directory.name, "license": license_}
     except (errors.GatedRepoError, errors.RepositoryNotFoundError, errors.HFValidationError):
         raise DownloadError(
-            f"the Hugging Face Hub has no public model {repository}", "check the name, or log in with hf auth login"
+            f"the Hugging Face Hub has no public model {repository}",
+            "check the name, or log in with hf auth login",
         ) from None
     except errors.RevisionNotFoundError:
-        raise DownloadError(f"{repository} has no revision {revision}", "leave out --revision") from None
-    except (HTTPError, errors.LocalEntryNotFoundError, OSError, LookupError, TypeError, ValueError) as error:
+        raise DownloadError(
+            f"{repository} has no revision {revision}", "leave out --revision"
+        ) from None
+    except (
+        HTTPError,
+        errors.LocalEntryNotFoundError,
+        OSError,
+        LookupError,
+        TypeError,
+        ValueError,
+    ) as error:
         raise DownloadError(
             f"cannot download {repository}: {_first_line(error)}", "run the command again to resume"
         ) from None
@@ -71,11 +85,14 @@ def _first_line(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 
-def _from_cache(repository: str, revision: str | None, error: Exception) -> tuple[Path, dict[str, Any]]:
+def _from_cache(
+    repository: str, revision: str | None, error: Exception
+) -> tuple[Path, dict[str, Any]]:
     config = try_to_load_from_cache(repository, "config.json", revision=revision or "main")
     if not isinstance(config, str):
         raise DownloadError(
-            f"cannot reach the Hugging Face Hub ({_first_line(error)}), and {repository} is not in its cache",
+            f"cannot reach the Hugging Face Hub ({_first_line(error)}), and {repository} is not in"
+            " its cache",
             "connect to the internet, or import a local directory",
         )
     directory = Path(config).parent

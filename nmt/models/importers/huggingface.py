@@ -1,9 +1,9 @@
 """Import of Marian models in the format of Hugging Face Transformers, such as those of OPUS-MT.
 
-MarianMT models are post-norm Transformers. `nmt export --to transformers` writes pre-norm models as Pegasus with the
-tokenizer of Marian, and these can be imported, too. In Transformers, decoding starts from the padding token, whose
-embedding is zero; in nmt it starts from BOS, so BOS gets the row of the padding token. The rows are permuted so that
-PAD, UNK, BOS and EOS come first.
+MarianMT models are post-norm Transformers. `nmt export --to transformers` writes pre-norm models as
+Pegasus with the tokenizer of Marian, and these can be imported, too. In Transformers, decoding
+starts from the padding token, whose embedding is zero; in nmt it starts from BOS, so BOS gets the
+row of the padding token. The rows are permuted so that PAD, UNK, BOS and EOS come first.
 """
 
 from __future__ import annotations
@@ -50,17 +50,29 @@ EMBEDDINGS = {
 }
 """The embeddings of nmt, and their names in Transformers: the first that is in the file."""
 FILES = (
-    "config.json", "generation_config.json", "tokenizer_config.json", "vocab.json", "target_vocab.json", "data.json",
-    SOURCE, TARGET,
-)  # fmt: skip
+    "config.json",
+    "generation_config.json",
+    "tokenizer_config.json",
+    "vocab.json",
+    "target_vocab.json",
+    "data.json",
+    SOURCE,
+    TARGET,
+)
 """Files other than the weights."""
 WEIGHT_FILES = ("model.safetensors", "pytorch_model.bin")
-"""Files of the weights in order of preference; the second is a pickle, loaded with `weights_only=True`."""
+"""Files of the weights in order of preference; the second is a pickle, loaded with
+`weights_only=True`."""
 ACTIVATIONS = {"swish": "silu", "silu": "silu", "relu": "relu", "gelu": "gelu"}
 SUPPORTED = {
-    "scale_embedding": True, "normalize_embedding": False, "static_position_embeddings": True,
-    "add_bias_logits": False, "extra_pos_embeddings": 0, "encoder_layerdrop": 0.0, "decoder_layerdrop": 0.0,
-}  # fmt: skip
+    "scale_embedding": True,
+    "normalize_embedding": False,
+    "static_position_embeddings": True,
+    "add_bias_logits": False,
+    "extra_pos_embeddings": 0,
+    "encoder_layerdrop": 0.0,
+    "decoder_layerdrop": 0.0,
+}
 """Options of config.json with the only supported value, which is also that of a missing option."""
 
 
@@ -116,16 +128,22 @@ def read(directory: Path) -> ImportedModel:
         has_bias = is_separate or bool(weights["final_logits_bias"].any())
         config = _config(directory, options, vocabulary.tokenizer, output_bias=has_bias)
         converted = convert(weights, config.model, vocabulary)
-    return ImportedModel(config, vocabulary.tokenizer, converted, sha256(file), read_kept_data(directory))
+    return ImportedModel(
+        config, vocabulary.tokenizer, converted, sha256(file), read_kept_data(directory)
+    )
 
 
 def check_type(options: Mapping[str, Any], name: str) -> None:
     """Raise a CheckpointError if the options of config.json are those of another type of model."""
     if (kind := options.get("model_type")) not in ("marian", "pegasus"):
-        raise CheckpointError(f"{name} has a model of type '{kind}'", "import a MarianMT model, e.g. of OPUS-MT")
+        raise CheckpointError(
+            f"{name} has a model of type '{kind}'", "import a MarianMT model, e.g. of OPUS-MT"
+        )
 
 
-def _config(directory: Path, options: dict[str, Any], tokenizer: Tokenizer, *, output_bias: bool) -> Config:
+def _config(
+    directory: Path, options: dict[str, Any], tokenizer: Tokenizer, *, output_bias: bool
+) -> Config:
     tokenizer_options = read_json(directory / "tokenizer_config.json", TokenizerOptions, default={})
     unknown_source, unknown_target = UNKNOWN_LANGUAGES
     source = _language(tokenizer_options.get("source_lang")) or unknown_source
@@ -141,7 +159,9 @@ def _config(directory: Path, options: dict[str, Any], tokenizer: Tokenizer, *, o
         data=DataConfig(source, target),
         tokenizer=TokenizerConfig(vocab_size=len(tokenizer)),
         model=model_config(options, output_bias=output_bias),
-        train=TrainConfig(max_length=max_length, batch_tokens=max(max_length, TrainConfig.batch_tokens)),
+        train=TrainConfig(
+            max_length=max_length, batch_tokens=max(max_length, TrainConfig.batch_tokens)
+        ),
     )
 
 
@@ -158,19 +178,30 @@ def model_config(options: dict[str, Any], *, output_bias: bool) -> ModelConfig:
         KeyError: an option is missing.
     """
     is_pegasus = options["model_type"] == "pegasus"
-    for name, value in (SUPPORTED | {"normalize_before": is_pegasus, "add_final_layer_norm": is_pegasus}).items():
+    for name, value in (
+        SUPPORTED | {"normalize_before": is_pegasus, "add_final_layer_norm": is_pegasus}
+    ).items():
         if options.get(name, value) != value:
-            raise CheckpointError(f"{name}={options[name]} of the model is not supported", "use another model")
+            raise CheckpointError(
+                f"{name}={options[name]} of the model is not supported", "use another model"
+            )
     sizes = {}
     for name in ("attention_heads", "ffn_dim"):
         encoder, decoder = options[f"encoder_{name}"], options[f"decoder_{name}"]
         if encoder != decoder:
-            raise CheckpointError(f"encoder_{name}={encoder} and decoder_{name}={decoder} differ", "use another model")
+            raise CheckpointError(
+                f"encoder_{name}={encoder} and decoder_{name}={decoder} differ", "use another model"
+            )
         sizes[name] = encoder
     activation = options["activation_function"]
-    ties = (options.get("tie_word_embeddings", True), options.get("share_encoder_decoder_embeddings", True))
+    ties = (
+        options.get("tie_word_embeddings", True),
+        options.get("share_encoder_decoder_embeddings", True),
+    )
     if activation not in ACTIVATIONS:
-        raise CheckpointError(f"activation_function={activation} of the model is not supported", "use another model")
+        raise CheckpointError(
+            f"activation_function={activation} of the model is not supported", "use another model"
+        )
     return ModelConfig(
         dim=options["d_model"],
         heads=sizes["attention_heads"],
@@ -199,11 +230,15 @@ def _read_weights(directory: Path) -> tuple[Path, Weights]:
         raise
     except Exception as error:  # a damaged pickle raises almost anything
         with file.open("rb") as content:
-            is_pickle = content.read(1) in (b"P", b"\x80")  # in a zip file or not; a pointer of Git LFS is text
+            is_pickle = content.read(1) in (
+                b"P",
+                b"\x80",
+            )  # in a zip file or not; a pointer of Git LFS is text
         if is_pickle and isinstance(error, pickle.UnpicklingError):
             raise CheckpointError(
                 f"{file} is damaged, or contains more than tensors, and loading it could run code",
-                "download it again, or convert it to model.safetensors with Transformers if you trust it",
+                "download it again, or convert it to model.safetensors with Transformers if you"
+                " trust it",
             ) from None
         raise CheckpointError(f"{file} is damaged", RETRY) from None
 
@@ -215,10 +250,16 @@ def _load_tensors(file: Path) -> dict[str, Tensor]:
         ValueError: a tensor is larger than its part of the file.
     """
     untrusted_files.check_zip_expansion(file)
-    tensors = load_file(file) if file.suffix == ".safetensors" else torch.load(file, "cpu", weights_only=True)
+    tensors = (
+        load_file(file)
+        if file.suffix == ".safetensors"
+        else torch.load(file, "cpu", weights_only=True)
+    )
     loaded = {}
     for name, tensor in tensors.items():
-        if tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes():  # an expanded one
+        if (
+            tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes()
+        ):  # an expanded one
             raise ValueError(f"{name} has a damaged shape")
         loaded[name] = tensor.float()
     return loaded
@@ -229,11 +270,20 @@ def _read_vocabulary(directory: Path, options: dict[str, Any]) -> Vocabulary:
     target_model = read_bytes(directory / TARGET)
     source_ids = read_json(directory / "vocab.json", dict[str, Id])
     target_ids = read_json(directory / "target_vocab.json", dict[str, Id], default=source_ids)
-    special = [options["pad_token_id"], source_ids["<unk>"], options["decoder_start_token_id"], options["eos_token_id"]]
+    special = [
+        options["pad_token_id"],
+        source_ids["<unk>"],
+        options["decoder_start_token_id"],
+        options["eos_token_id"],
+    ]
     if special == [PAD, UNK, BOS, EOS] and source_model == target_model:
-        with suppress(CheckpointError):  # a SentencePiece model with other ids, which `vocab.json` maps
+        with suppress(
+            CheckpointError
+        ):  # a SentencePiece model with other ids, which `vocab.json` maps
             joint = Tokenizer.parse(source_model, directory / SOURCE)
-            if source_ids == {piece: i for i, piece in enumerate(joint.ids_to_pieces(range(len(joint))))}:
+            if source_ids == {
+                piece: i for i, piece in enumerate(joint.ids_to_pieces(range(len(joint))))
+            }:
                 return Vocabulary(joint, torch.arange(len(joint)), torch.arange(len(joint)))
     return join_vocabularies(source_model, target_model, source_ids, target_ids, special, special)
 

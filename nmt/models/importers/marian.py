@@ -1,9 +1,10 @@
 """Import of Marian releases, as OPUS-MT-train and the Tatoeba Challenge publish them.
 
-A release is a directory or zip file with `decoder.yml`, which names the model (`.npz`) and the vocabularies (`.yml`,
-one per side), and the SentencePiece models `source.spm` and `target.spm`. The model contains the options of its
-training under the name `special:model.yml`. Its parameters are renamed to those of MarianMT in Transformers, and
-`nmt.models.importers.huggingface` converts them. Matrices are stored as [inputs, outputs].
+A release is a directory or zip file with `decoder.yml`, which names the model (`.npz`) and the
+vocabularies (`.yml`, one per side), and the SentencePiece models `source.spm` and `target.spm`. The
+model contains the options of its training under the name `special:model.yml`. Its parameters are
+renamed to those of MarianMT in Transformers, and `nmt.models.importers.huggingface` converts them.
+Matrices are stored as [inputs, outputs].
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from nmt.models.importers.common import (
     join_vocabularies,
     position_table,
     read_bytes,
-)  # fmt: skip
+)
 from nmt.models.importers.huggingface import Id, Options, convert, model_config
 from nmt.text.separate_tokenizer import SOURCE, TARGET
 from nmt.text.tokenizer import UNK
@@ -42,17 +43,32 @@ OPTIONS = "special:model.yml"
 MAX_LENGTH = 512
 """Maximum number of tokens, as in MarianMT: the releases do not state that of their training."""
 SUPPORTED: dict[str, tuple[Any, ...]] = {
-    "type": ("transformer",), "transformer-preprocess": ("",), "transformer-postprocess": ("dan",),
-    "transformer-postprocess-emb": ("d", ""), "transformer-postprocess-top": ("",),
-    "transformer-train-position-embeddings": (False,), "transformer-decoder-autoreg": ("self-attention",),
-    "transformer-tied-layers": ([],), "transformer-no-projection": (False,), "transformer-rnn-projection": (False,),
-    "transformer-ffn-depth": (2,), "transformer-decoder-dim-ffn": (0,), "transformer-decoder-ffn-depth": (0, 2),
-    "transformer-pool": (False,), "transformer-ffn-activation": ("swish", "relu"), "input-types": ([],),
-    "factors-combine": ("sum",), "lemma-dim-emb": (0,),
-    "transformer-no-bias": (False,), "transformer-no-affine": (False,), "ulr": (False,),
-    "output-omit-bias": (False,), "right-left": (False,),
-}  # fmt: skip
-"""Options of a Marian model with their supported values. Missing options have one of these values, too."""
+    "type": ("transformer",),
+    "transformer-preprocess": ("",),
+    "transformer-postprocess": ("dan",),
+    "transformer-postprocess-emb": ("d", ""),
+    "transformer-postprocess-top": ("",),
+    "transformer-train-position-embeddings": (False,),
+    "transformer-decoder-autoreg": ("self-attention",),
+    "transformer-tied-layers": ([],),
+    "transformer-no-projection": (False,),
+    "transformer-rnn-projection": (False,),
+    "transformer-ffn-depth": (2,),
+    "transformer-decoder-dim-ffn": (0,),
+    "transformer-decoder-ffn-depth": (0, 2),
+    "transformer-pool": (False,),
+    "transformer-ffn-activation": ("swish", "relu"),
+    "input-types": ([],),
+    "factors-combine": ("sum",),
+    "lemma-dim-emb": (0,),
+    "transformer-no-bias": (False,),
+    "transformer-no-affine": (False,),
+    "ulr": (False,),
+    "output-omit-bias": (False,),
+    "right-left": (False,),
+}
+"""Options of a Marian model with their supported values. Missing options have one of these values,
+too."""
 _PROJECTIONS = {"q": "q_proj", "k": "k_proj", "v": "v_proj", "o": "out_proj"}
 NAMES = {
     f"{marian}_{kind}{letter}": f"{attention}.{projection}.{name}"
@@ -60,17 +76,26 @@ NAMES = {
     for letter, projection in _PROJECTIONS.items()
     for kind, name in (("W", "weight"), ("b", "bias"))
 } | {
-    "self_Wo_ln_scale": "self_attn_layer_norm.weight", "self_Wo_ln_bias": "self_attn_layer_norm.bias",
-    "context_Wo_ln_scale": "encoder_attn_layer_norm.weight", "context_Wo_ln_bias": "encoder_attn_layer_norm.bias",
-    "ffn_W1": "fc1.weight", "ffn_b1": "fc1.bias", "ffn_W2": "fc2.weight", "ffn_b2": "fc2.bias",
-    "ffn_ffn_ln_scale": "final_layer_norm.weight", "ffn_ffn_ln_bias": "final_layer_norm.bias",
-}  # fmt: skip
+    "self_Wo_ln_scale": "self_attn_layer_norm.weight",
+    "self_Wo_ln_bias": "self_attn_layer_norm.bias",
+    "context_Wo_ln_scale": "encoder_attn_layer_norm.weight",
+    "context_Wo_ln_bias": "encoder_attn_layer_norm.bias",
+    "ffn_W1": "fc1.weight",
+    "ffn_b1": "fc1.bias",
+    "ffn_W2": "fc2.weight",
+    "ffn_b2": "fc2.bias",
+    "ffn_ffn_ln_scale": "final_layer_norm.weight",
+    "ffn_ffn_ln_bias": "final_layer_norm.bias",
+}
 """Names of a layer's parameters in Marian and in Transformers."""
 TABLES = {
-    "Wemb": "model.shared.weight", "encoder_Wemb": "model.encoder.embed_tokens.weight",
-    "decoder_Wemb": "model.decoder.embed_tokens.weight", "decoder_ff_logit_out_b": "final_logits_bias",
-    "decoder_ff_logit_out_W": "lm_head.weight", "decoder_ff_logit_out_Wt": "lm_head.weight",
-}  # fmt: skip
+    "Wemb": "model.shared.weight",
+    "encoder_Wemb": "model.encoder.embed_tokens.weight",
+    "decoder_Wemb": "model.decoder.embed_tokens.weight",
+    "decoder_ff_logit_out_b": "final_logits_bias",
+    "decoder_ff_logit_out_W": "lm_head.weight",
+    "decoder_ff_logit_out_Wt": "lm_head.weight",
+}
 
 
 class Decoder(TypedDict):
@@ -89,17 +114,29 @@ def read(directory: Path) -> ImportedModel:
     decoder = _read_decoder(directory)
     file = directory / Path(decoder["models"][0]).name
     arrays, options = _read_model(file)
-    source_ids, target_ids = (_read_vocabulary(directory / Path(name).name) for name in decoder["vocabs"])
+    source_ids, target_ids = (
+        _read_vocabulary(directory / Path(name).name) for name in decoder["vocabs"]
+    )
     with conversion_errors(file, f"the vocabulary of {directory}"):
         special = [-1, source_ids["<unk>"], -1, source_ids["</s>"]]
         vocabulary = join_vocabularies(
-            read_bytes(directory / SOURCE), read_bytes(directory / TARGET), source_ids, target_ids, special, special
+            read_bytes(directory / SOURCE),
+            read_bytes(directory / TARGET),
+            source_ids,
+            target_ids,
+            special,
+            special,
         )
         config = _model_config(options)
         weights = convert(Weights(file, _rename(arrays)), config, vocabulary)
-        dim = next(iter(weights.values())).shape[-1]  # of the embeddings, because that of the options may be wrong
+        dim = next(iter(weights.values())).shape[
+            -1
+        ]  # of the embeddings, because that of the options may be wrong
         table_ND = position_table(MAX_LENGTH, dim)
-        weights |= {"source_positions.table_ND": table_ND, "target_positions.table_ND": table_ND.clone()}
+        weights |= {
+            "source_positions.table_ND": table_ND,
+            "target_positions.table_ND": table_ND.clone(),
+        }
         if not decoder.get("allow-unk"):
             weights["output_bias_V"][UNK] = MASKED
         search = _search(decoder)
@@ -122,12 +159,21 @@ def _read_decoder(directory: Path) -> dict[str, Any]:
     path = directory / DECODER
     with untrusted_files.errors_of(path, RETRY):
         decoder = _as_mapping(path, untrusted_files.read_bytes(path, MAX_CONFIG_BYTES))
-    if not untrusted_files.matches(decoder, Decoder) or not decoder["models"] or not decoder["vocabs"]:
+    if (
+        not untrusted_files.matches(decoder, Decoder)
+        or not decoder["models"]
+        or not decoder["vocabs"]
+    ):
         raise CheckpointError(f"{path} names no models and vocabs", RETRY)
     if len(decoder["models"]) != 1 or len(decoder["vocabs"]) != 2:
-        raise CheckpointError(f"{directory} is not one model with two vocabularies", "use another model")
+        raise CheckpointError(
+            f"{directory} is not one model with two vocabularies", "use another model"
+        )
     if not (directory / SOURCE).exists():
-        raise CheckpointError(f"{directory} has no {SOURCE}: BPE models are not supported", "use a SentencePiece model")
+        raise CheckpointError(
+            f"{directory} has no {SOURCE}: BPE models are not supported",
+            "use a SentencePiece model",
+        )
     return decoder
 
 
@@ -142,7 +188,10 @@ def _search(decoder: Mapping[str, Any]) -> str:
         raise CheckpointError("word-penalty of decoder.yml is not supported", "use another model")
     beam_size = max(1, int(decoder.get("beam-size", 12)))
     length_penalty = float(decoder.get("normalize", 0))
-    return f"beam(beam_size={beam_size}, length_penalty={length_penalty}, length_normalization='average')"
+    return (
+        f"beam(beam_size={beam_size}, length_penalty={length_penalty},"
+        " length_normalization='average')"
+    )
 
 
 def _read_model(file: Path) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -152,11 +201,15 @@ def _read_model(file: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     except (OSError, ValueError):
         raise CheckpointError(f"{file} is missing or damaged", RETRY) from None
     if OPTIONS not in arrays:
-        raise CheckpointError(f"{file} has no {OPTIONS}: it is not a Marian model", "use another model")
+        raise CheckpointError(
+            f"{file} has no {OPTIONS}: it is not a Marian model", "use another model"
+        )
     options = _as_mapping(file, arrays.pop(OPTIONS).tobytes().rstrip(b"\0"))
     for name, values in SUPPORTED.items():
         if options.get(name, values[0]) not in values:
-            raise CheckpointError(f"{name}={options[name]} of the model is not supported", "use another model")
+            raise CheckpointError(
+                f"{name}={options[name]} of the model is not supported", "use another model"
+            )
     return arrays, options
 
 
@@ -196,14 +249,17 @@ def _model_options(options: dict[str, Any]) -> dict[str, Any]:
     """
     ties = options.get("tied-embeddings-all", False)
     model = {
-        "model_type": "marian", "d_model": options["dim-emb"],
-        "encoder_layers": options["enc-depth"], "decoder_layers": options["dec-depth"],
+        "model_type": "marian",
+        "d_model": options["dim-emb"],
+        "encoder_layers": options["enc-depth"],
+        "decoder_layers": options["dec-depth"],
         "activation_function": options.get("transformer-ffn-activation", "swish"),
-        "tie_word_embeddings": ties, "share_encoder_decoder_embeddings": ties,
+        "tie_word_embeddings": ties,
+        "share_encoder_decoder_embeddings": ties,
         "dropout": options.get("transformer-dropout", 0.1),
         "attention_dropout": options.get("transformer-dropout-attention", 0.0),
         "activation_dropout": options.get("transformer-dropout-ffn", 0.0),
-    }  # fmt: skip
+    }
     for stack in ("encoder", "decoder"):
         model[f"{stack}_attention_heads"] = options["transformer-heads"]
         model[f"{stack}_ffn_dim"] = options["transformer-dim-ffn"]
@@ -226,7 +282,9 @@ def _rename(arrays: Mapping[str, Any]) -> dict[str, Tensor]:
         stack, _, rest = name.partition("_l")
         layer, _, part = rest.partition("_")
         if not (layer.isdigit() and part in NAMES):
-            raise CheckpointError(f"the parameter {name} of the model is not supported", "use another model")
+            raise CheckpointError(
+                f"the parameter {name} of the model is not supported", "use another model"
+            )
         is_matrix = tensor.ndim == 2 and tensor.shape[0] > 1
         new_name = f"model.{stack}.layers.{int(layer) - 1}.{NAMES[part]}"
         renamed[new_name] = tensor.t() if is_matrix else tensor.flatten()

@@ -1,7 +1,7 @@
 """The pretrained models that nmt includes, for translating without a download or training.
 
-Each is a directory here in the format of `nmt export --to safetensors`, with a model card. scripts/train_pretrained.sh
-trains comparable ones.
+Each is a directory here in the format of `nmt export --to safetensors`, with a model card.
+scripts/train_pretrained.sh trains comparable ones.
 """
 
 from __future__ import annotations
@@ -13,18 +13,23 @@ from nmt.core.paths import runs_dir
 
 DIRECTORY = Path(__file__).parent
 DIRECTIONS = {"en-de-small": ("en", "de"), "de-en-small": ("de", "en")}
-"""Source and target language of each model. The first model for a target language is its default."""
+"""Source and target language of each model. The first model for a target language is its
+default."""
 
 
 def find(name: Path) -> Path | None:
-    """Return the directory of a pretrained model by name, unless a file or directory of this name exists."""
+    """Return the directory of a pretrained model by name, unless a file or directory of this name
+    exists."""
     return DIRECTORY / name if str(name) in DIRECTIONS and not name.exists() else None
 
 
 def output_dir(run: Path) -> Path:
-    """Return the directory for reports and exports: the run itself, or one under runs/ for a pretrained model."""
+    """Return the directory for reports and exports: the run itself, or one under runs/ for a
+    pretrained model."""
     resolved = run.resolve()
-    return runs_dir() / "pretrained" / resolved.name if resolved.parent == DIRECTORY.resolve() else run
+    return (
+        runs_dir() / "pretrained" / resolved.name if resolved.parent == DIRECTORY.resolve() else run
+    )
 
 
 def reject_pretrained(run: Path) -> None:
@@ -35,17 +40,21 @@ def reject_pretrained(run: Path) -> None:
     """
     if find(run):
         raise UsageError(
-            f"{run} is a pretrained model without training state", f"fine-tune it: nmt train --init-from {run}"
+            f"{run} is a pretrained model without training state",
+            f"fine-tune it: nmt train --init-from {run}",
         )
 
 
 def for_target(language: str) -> str | None:
     """Return the pretrained model that translates into `language` (empty: any), or None."""
-    return next((name for name, (_, target) in DIRECTIONS.items() if language in ("", target)), None)
+    return next(
+        (name for name, (_, target) in DIRECTIONS.items() if language in ("", target)), None
+    )
 
 
 def calibration_files(run: Path, checkpoint: Path) -> list[Path]:
-    """Return the files that may have the calibration of a checkpoint: the user's own one of a pretrained model first.
+    """Return the files that may have the calibration of a checkpoint: the user's own one of a
+    pretrained model first.
 
     The run has that of its best checkpoint, which may change; others have their own.
     """

@@ -1,4 +1,5 @@
-"""The sentence patterns. A pattern is a function that yields pairs; its docstring names its topic."""
+"""The sentence patterns. A pattern is a function that yields pairs; its docstring names its
+topic."""
 
 from __future__ import annotations
 
@@ -12,11 +13,41 @@ Pattern = Callable[[], Iterator[Pair]]
 # Always in the training split: the most common sentences and idioms.
 PINNED: list[Pattern] = [phrases.phrases, people.core, linked.core_because]
 PATTERNS: list[Pattern] = [
-    people.states, people.habits, people.doing, people.past, people.modals, people.commands, people.jobs,
-    questions.asked_for, questions.when_and_why, questions.who_does, questions.which, questions.whose,
-    linked.because, linked.that, linked.whether, linked.indirect, linked.if_clauses, linked.infinitives, linked.purpose,
+    people.states,
+    people.habits,
+    people.doing,
+    people.past,
+    people.modals,
+    people.commands,
+    people.jobs,
+    questions.asked_for,
+    questions.when_and_why,
+    questions.who_does,
+    questions.which,
+    questions.whose,
+    linked.because,
+    linked.that,
+    linked.whether,
+    linked.indirect,
+    linked.if_clauses,
+    linked.infinitives,
+    linked.purpose,
     linked.but,
-    things.qualities, things.identified, things.comparisons, things.pronouns, things.places, things.there_is,
-    things.belonging, things.pleasing, things.tastes, things.prices, things.counts,
-    times.telling, times.appointments, times.timetable, times.calendar, times.ages, times.weather,
-]  # fmt: skip
+    things.qualities,
+    things.identified,
+    things.comparisons,
+    things.pronouns,
+    things.places,
+    things.there_is,
+    things.belonging,
+    things.pleasing,
+    things.tastes,
+    things.prices,
+    things.counts,
+    times.telling,
+    times.appointments,
+    times.timetable,
+    times.calendar,
+    times.ages,
+    times.weather,
+]

@@ -12,7 +12,9 @@ from phrasebook.sense import compatible
 from phrasebook.words import Participant
 
 Options = dict[str, Any]  # keyword arguments of a clause
-Form = tuple[Options, str]  # with the sentence type: statement, question, or statement that begins with the time
+Form = tuple[
+    Options, str
+]  # with the sentence type: statement, question, or statement that begins with the time
 
 SAY, ASK, FRONT = "statement", "question", "fronted"
 NOT = {"negative": True}
@@ -22,8 +24,15 @@ PROGRESSIVE: list[Form] = [
     ({"tense": "progressive", **NOT}, SAY),
     ({"tense": "progressive"}, ASK),
 ]
-PAST: list[Form] = [({"tense": "past"}, SAY), ({"tense": "past", **NOT}, SAY), ({"tense": "past"}, ASK)]
-IN_FULL: list[Form] = [({"contracted": False}, SAY), ({"contracted": False, **NOT}, SAY)]  # I am not, do not
+PAST: list[Form] = [
+    ({"tense": "past"}, SAY),
+    ({"tense": "past", **NOT}, SAY),
+    ({"tense": "past"}, ASK),
+]
+IN_FULL: list[Form] = [
+    ({"contracted": False}, SAY),
+    ({"contracted": False, **NOT}, SAY),
+]  # I am not, do not
 
 
 def say(clause: Clause, how: str) -> Pair:
@@ -42,4 +51,6 @@ def combine(
     """Combine subjects, predicates and forms, and with times if `times` is given."""
     for subject, predicate, (options, how), *when in draw(name, count, who, what, forms, *times):
         if compatible(subject, predicate):
-            yield say(Clause(subject, predicate, **options, **({"time": when[0]} if when else {})), how)
+            yield say(
+                Clause(subject, predicate, **options, **({"time": when[0]} if when else {})), how
+            )

@@ -47,7 +47,9 @@ def now(predicate: Predicate) -> Tense:
 
 def asked_for() -> Iterator[Pair]:
     """The question word replaces the part that it asks for."""
-    for subject, (wh, what), when in draw("wh", 560, lex.ANYONE, GAPS, ["now", "past", "future", "wants"]):
+    for subject, (wh, what), when in draw(
+        "wh", 560, lex.ANYONE, GAPS, ["now", "past", "future", "wants"]
+    ):
         if when == "wants" and what.aspect == "action":
             yield c.question(Clause(subject, what, modal=c.WANT_TO), wh)
         elif when != "wants" and compatible(subject, what):
@@ -63,10 +65,14 @@ def when_and_why() -> Iterator[Pair]:
         if compatible(subject, predicate):
             yield c.question(Clause(subject, predicate, "past"), WHEN)
     others = [who for who in lex.ANYONE if who.person not in ("1s", "1p")]
-    for subject, predicate, no in draw("why", 280, others, [*p.NEEDS, *p.PLAIN_FEELINGS], [{}, NOT]):
+    for subject, predicate, no in draw(
+        "why", 280, others, [*p.NEEDS, *p.PLAIN_FEELINGS], [{}, NOT]
+    ):
         yield c.question(Clause(subject, predicate, **no), WHY)
     modals = [c.CAN, c.HAVE_TO, c.WANT_TO]
-    for subject, predicate, modal, no in draw("why modals", 280, others, p.ACTIONS, modals, [{}, NOT]):
+    for subject, predicate, modal, no in draw(
+        "why modals", 280, others, p.ACTIONS, modals, [{}, NOT]
+    ):
         if compatible(subject, predicate):
             yield c.question(Clause(subject, predicate, modal=modal, **no), WHY)
 
@@ -75,9 +81,15 @@ def who_does() -> Iterator[Pair]:
     """wer as the subject: no do-support in English."""
     who = Participant("3m", "who", "who", ("wer", "wen", "wem"))
     forms: list[Options] = [
-        {"tense": "past"}, {"tense": "future"}, {"tense": "progressive"}, {"modal": c.WANT_TO}, {"modal": c.CAN},
-    ]  # fmt: skip
-    doings = [(what, options) for what in p.ACTIONS for options in forms] + [(what, forms[0]) for what in p.EVENTS * 2]
+        {"tense": "past"},
+        {"tense": "future"},
+        {"tense": "progressive"},
+        {"modal": c.WANT_TO},
+        {"modal": c.CAN},
+    ]
+    doings = [(what, options) for what in p.ACTIONS for options in forms] + [
+        (what, forms[0]) for what in p.EVENTS * 2
+    ]
     for ((what, options),) in draw("who", 330, doings):
         if not (what.reflexive or what.owned or what.object is lex.HE):
             clause = Clause(who, what, **options, contracted=False)
@@ -95,7 +107,9 @@ def which() -> Iterator[Pair]:
     for things, what in choices:
         for subject, item, wish in draw(f"which {what.en}", 70, lex.ANYONE, things, [True, False]):
             wh = (f"which {item.en}", noun_phrase("welch", item.de, "acc"))
-            clause = Clause(subject, what, modal=c.WOULD_LIKE) if wish else Clause(subject, what, "past")
+            clause = (
+                Clause(subject, what, modal=c.WOULD_LIKE) if wish else Clause(subject, what, "past")
+            )
             if fits(item, subject.person):
                 yield c.question(clause, wh)
 
@@ -103,4 +117,6 @@ def which() -> Iterator[Pair]:
 def whose() -> Iterator[Pair]:
     """wem gehört, with dieser in the nominative."""
     for item in [*lex.BELONGINGS, *lex.VEHICLES, *lex.GARMENTS, *lex.ANIMALS[:3]]:
-        yield c.sentence(f"whose {item.en} is this", f"wem gehört {Phrase(item, 'this').de('nom')}", "?")
+        yield c.sentence(
+            f"whose {item.en} is this", f"wem gehört {Phrase(item, 'this').de('nom')}", "?"
+        )

@@ -21,13 +21,30 @@ DETS = ["the", "this", "1s", "2s", "3m", "3f", "1p", "3p"]
 FURNISHED = items("table chair bed sofa cupboard")
 LYING = items("book newspaper letter magazine key phone pen ball ring knife spoon")
 STANDING = items("cup glass plate bottle bag suitcase computer")
-WHERE = [("on", "auf"), ("under", "unter"), ("next to", "neben"), ("behind", "hinter"), ("in front of", "vor")]
+WHERE = [
+    ("on", "auf"),
+    ("under", "unter"),
+    ("next to", "neben"),
+    ("behind", "hinter"),
+    ("in front of", "vor"),
+]
 OWNED = [*lex.BELONGINGS, *lex.VEHICLES, *lex.GARMENTS, *lex.ANIMALS[:3]]
-LIKEABLE = [(item, q) for item, q in lex.SAID_OF if item in OWNED and q in (*lex.COLORS, lex.NEW, lex.OLD)]
+LIKEABLE = [
+    (item, q) for item, q in lex.SAID_OF if item in OWNED and q in (*lex.COLORS, lex.NEW, lex.OLD)
+]
 OWNERS = [
-    *lex.PRONOUNS, lex.TOM, lex.ANNA, lex.MY_BROTHER, lex.MY_SISTER, lex.MY_FATHER, lex.OUR_TEACHER, lex.OUR_NEIGHBOR,
-    lex.MY_PARENTS, lex.MR_WEBER, lex.YOU_CHILDREN,
-]  # fmt: skip
+    *lex.PRONOUNS,
+    lex.TOM,
+    lex.ANNA,
+    lex.MY_BROTHER,
+    lex.MY_SISTER,
+    lex.MY_FATHER,
+    lex.OUR_TEACHER,
+    lex.OUR_NEIGHBOR,
+    lex.MY_PARENTS,
+    lex.MR_WEBER,
+    lex.YOU_CHILDREN,
+]
 PRAISE = [lex.BEAUTIFUL, lex.GOOD, lex.INTERESTING, lex.CLEAN, lex.COMFORTABLE, lex.CHEAP]
 COMPLAINT = [lex.EXPENSIVE, lex.HEAVY, lex.SMALL, lex.BIG, lex.LONG, lex.SHORT, lex.OLD, lex.DARK]
 RELATIVES = [*lex.FAMILY, *lex.ACQUAINTANCES]
@@ -37,7 +54,11 @@ PRICES = [*range(2, 13), *range(15, 100, 5), 21, 32, 43, 54, 65, 76, 87, 98, 100
 
 def quality(item: Adjective, degree: Pair = c.NONE) -> Predicate:
     """Return `be` with an adjective and its degree."""
-    return Predicate("be", "sein", complement=(f"{degree[0]} {item.en}".strip(), f"{degree[1]} {item.de}".strip()))
+    return Predicate(
+        "be",
+        "sein",
+        complement=(f"{degree[0]} {item.en}".strip(), f"{degree[1]} {item.de}".strip()),
+    )
 
 
 def it(phrase: Phrase) -> Participant:
@@ -47,7 +68,9 @@ def it(phrase: Phrase) -> Participant:
 
 def qualities() -> Iterator[Pair]:
     """sein with an adjective; dieser and mein before the noun, singular and plural."""
-    for (item, q), det, degree, (options, how) in draw("is", 1150, lex.SAID_OF, DETS, DEGREES, [*PRESENT, PAST[0]]):
+    for (item, q), det, degree, (options, how) in draw(
+        "is", 1150, lex.SAID_OF, DETS, DEGREES, [*PRESENT, PAST[0]]
+    ):
         if fits(item, det) and _graded(q, degree):
             yield say(Clause(Phrase(item, det), quality(q, degree), **options), how)
     odd = [*lex.ROOMS, *items("glass")]  # "glasses" would be ambiguous
@@ -56,13 +79,17 @@ def qualities() -> Iterator[Pair]:
         if fits(item, det) and _graded(q, degree):
             yield c.statement(Clause(Phrase(item, det, plural=True), quality(q, degree)))
     worn = [lex.NEW, lex.OLD, lex.EXPENSIVE, lex.DIRTY, lex.BEAUTIFUL]
-    for item, q, det, (options, how) in draw("paired", 120, [lex.TROUSERS, lex.GLASSES], worn, DETS, PRESENT):
+    for item, q, det, (options, how) in draw(
+        "paired", 120, [lex.TROUSERS, lex.GLASSES], worn, DETS, PRESENT
+    ):
         yield say(Clause(Phrase(item, det), quality(q), **options), how)
 
 
 def _graded(q: Adjective, degree: Pair) -> bool:
     """Return whether the adjective can have the degree: not "very red" or "too good"."""
-    return not degree[0] or not (q in UNGRADED or (degree[0] == "too" and q in (lex.NEW, lex.FRESH, *PRAISE)))
+    return not degree[0] or not (
+        q in UNGRADED or (degree[0] == "too" and q in (lex.NEW, lex.FRESH, *PRAISE))
+    )
 
 
 def identified() -> Iterator[Pair]:
@@ -73,7 +100,9 @@ def identified() -> Iterator[Pair]:
             yield c.sentence(f"this is {phrase.en()}", f"das ist {phrase.de('nom')}")
             yield c.sentence(f"is this {phrase.en()}", f"ist das {phrase.de('nom')}", "?")
     not_owned = items("man woman boy girl")
-    for item, det in draw("this isn't", 180, list(lex.THINGS.values()), ["a", "1s", "2s", "3m", "3f", "1p"]):
+    for item, det in draw(
+        "this isn't", 180, list(lex.THINGS.values()), ["a", "1s", "2s", "3m", "3f", "1p"]
+    ):
         phrase = Phrase(item, det)
         if (
             fits(item, det)
@@ -82,13 +111,24 @@ def identified() -> Iterator[Pair]:
             and item not in (RELATIVES if det == "a" else not_owned)
         ):
             no = "nicht " if phrase.definite else ""
-            yield c.sentence(f"this isn't {phrase.en()}", f"das ist {no}{phrase.de('nom', negative=True)}")
+            yield c.sentence(
+                f"this isn't {phrase.en()}", f"das ist {no}{phrase.de('nom', negative=True)}"
+            )
 
 
 def comparisons() -> Iterator[Pair]:
     """The comparative with als, and so ... wie."""
     of_size = [lex.ROOMS, lex.ANIMALS, lex.FURNITURE, lex.DISHES]  # compared in size, too
-    always = [lex.EXPENSIVE, lex.CHEAP, lex.BEAUTIFUL, lex.UGLY, lex.NEW, lex.OLD, lex.INTERESTING, lex.BORING]
+    always = [
+        lex.EXPENSIVE,
+        lex.CHEAP,
+        lex.BEAUTIFUL,
+        lex.UGLY,
+        lex.NEW,
+        lex.OLD,
+        lex.INTERESTING,
+        lex.BORING,
+    ]
     pairs = [
         (one, other, q)
         for things, qualities_ in lex.SUITS
@@ -106,13 +146,21 @@ def comparisons() -> Iterator[Pair]:
                 f"{a.de('nom')} ist {q.de_comparative} als {b.de('nom')}",
             )
         else:
-            yield c.sentence(f"{a.en()} is as {q.en} as {b.en()}", f"{a.de('nom')} ist so {q.de} wie {b.de('nom')}")
+            yield c.sentence(
+                f"{a.en()} is as {q.en} as {b.en()}",
+                f"{a.de('nom')} ist so {q.de} wie {b.de('nom')}",
+            )
     people = [q for q in lex.CHARACTER if q.de_comparative]
     others = [who for who in [*lex.PRONOUNS, *lex.OTHERS] if who is not lex.THE_CHILDREN]
     adults = [who for who in lex.NOT_ADDRESSED if who is not lex.THE_CHILDREN]
-    for one, other, q, (options, how) in draw("compare people", 450, adults, others, people, PRESENT):
+    for one, other, q, (options, how) in draw(
+        "compare people", 450, adults, others, people, PRESENT
+    ):
         if one.person != other.person and one.en not in other.en and other.en not in one.en:
-            than = (f"{q.en_comparative} than {other.en_object}", f"{q.de_comparative} als {other.form('nom')}")
+            than = (
+                f"{q.en_comparative} than {other.en_object}",
+                f"{q.de_comparative} als {other.form('nom')}",
+            )
             yield say(Clause(one, Predicate("be", "sein", complement=than), **options), how)
 
 
@@ -133,35 +181,47 @@ def _praised() -> Iterator[Pair]:
         for bad in qualities_
         if good in (lex.NEW, *PRAISE) and bad in COMPLAINT and {good.en, bad.en} not in OPPOSITES
     ]
-    for (item, good, bad), det, praise in draw("but it is", 300, judged, ["the", "this", "1s"], [True, False]):
+    for (item, good, bad), det, praise in draw(
+        "but it is", 300, judged, ["the", "this", "1s"], [True, False]
+    ):
         phrase = Phrase(item, det)
         er = it(phrase).de[0]
         last_good = praise and good is not lex.NEW
         first, last = (bad, good) if last_good else (good, bad)
         en, de = ("very", "sehr") if last_good else ("too", "zu")
         english = f"{phrase.en()} is {first.en}, but it's {en} {last.en}"
-        yield c.sentence(english, f"{phrase.de('nom')} ist {first.de}, aber {er} ist {de} {last.de}")
+        yield c.sentence(
+            english, f"{phrase.de('nom')} ist {first.de}, aber {er} ist {de} {last.de}"
+        )
 
 
 def _found() -> Iterator[Pair]:
     """Where is it? It lies there."""
-    for item, det, prep, place in draw("where is", 400, [*LYING, *STANDING], ["the", *DETS[2:]], WHERE, FURNISHED):
+    for item, det, prep, place in draw(
+        "where is", 400, [*LYING, *STANDING], ["the", *DETS[2:]], WHERE, FURNISHED
+    ):
         phrase, spot = Phrase(item, det), Phrase(place)
         lies = "liegt" if item in LYING else "steht"
         en = f"where is {phrase.en()}? It's {prep[0]} {spot.en()}"
         er = it(phrase).de[0].capitalize()
-        yield c.sentence(en, f"wo ist {phrase.de('nom')}? {er} {lies} {contract(prep[1], spot.de('dat'))}")
+        yield c.sentence(
+            en, f"wo ist {phrase.de('nom')}? {er} {lies} {contract(prep[1], spot.de('dat'))}"
+        )
     answers = [
         (Predicate("see", "sehen"), None),
         (Predicate("need", "brauchen"), None),
         (Predicate("find", "finden"), c.CAN),
     ]
     things = [*lex.BELONGINGS, *lex.GARMENTS]
-    for subject, item, (what, modal), no in draw("where seen", 260, lex.SPEAKERS, things, answers, [True, False]):
+    for subject, item, (what, modal), no in draw(
+        "where seen", 260, lex.SPEAKERS, things, answers, [True, False]
+    ):
         if no or what.en == "need":
             phrase = Phrase(item)
             seen = Predicate(what.en, what.de, it(phrase), aspect="state")
-            answer = c.statement(Clause(subject, seen, modal=modal, negative=no and what.en != "need"))
+            answer = c.statement(
+                Clause(subject, seen, modal=modal, negative=no and what.en != "need")
+            )
             yield f"Where is {phrase.en()}? {answer[0]}", f"Wo ist {phrase.de('nom')}? {answer[1]}"
 
 
@@ -176,7 +236,9 @@ def _given() -> Iterator[Pair]:
             second = c.statement(Clause(it(Phrase(item)), quality(q), "past"))
             yield f"{first[0]} {second[0]}", f"{first[1]} {second[1]}"
     verbs = [("give", "geben"), ("show", "zeigen"), ("lend", "leihen")]
-    for subject, item, who, (en, de) in draw("gave it", 300, lex.SPEAKERS, lex.BELONGINGS, lex.OBJECTS, verbs):
+    for subject, item, who, (en, de) in draw(
+        "gave it", 300, lex.SPEAKERS, lex.BELONGINGS, lex.OBJECTS, verbs
+    ):
         phrase = Phrase(item)
         to = Clause(subject, Predicate(f"{en} {{}} to {who.en_object}", de, it(phrase)), "past")
         german = Clause(subject, Predicate(en, de, it(phrase), recipient=who), "past")
@@ -188,17 +250,31 @@ def _given() -> Iterator[Pair]:
 def places() -> Iterator[Pair]:
     """Two-way prepositions: the dative for location, the accusative for direction."""
     things = [*LYING, *STANDING]
-    for item, prep, place, (options, how) in draw("lies", 420, things, WHERE, FURNISHED, [*PRESENT, PAST[0]]):
+    for item, prep, place, (options, how) in draw(
+        "lies", 420, things, WHERE, FURNISHED, [*PRESENT, PAST[0]]
+    ):
         verb = "sein" if options.get("tense") == "past" else "liegen" if item in LYING else "stehen"
         spot = (f"{prep[0]} {Phrase(place).en()}", contract(prep[1], Phrase(place).de("dat")))
         yield say(Clause(Phrase(item), Predicate("be", verb, complement=spot), **options), how)
     for subject, item, prep, place, form in draw(
-        "puts", 420, lex.ANYONE, things, WHERE, FURNISHED, ["progressive", "past", "has to", "order"]
+        "puts",
+        420,
+        lex.ANYONE,
+        things,
+        WHERE,
+        FURNISHED,
+        ["progressive", "past", "has to", "order"],
     ):
         spot = (f"{prep[0]} {Phrase(place).en()}", contract(prep[1], Phrase(place).de("acc")))
-        put = Predicate("put", "legen" if item in LYING else "stellen", Phrase(item), complement=spot)
+        put = Predicate(
+            "put", "legen" if item in LYING else "stellen", Phrase(item), complement=spot
+        )
         if form != "order":
-            yield c.statement(Clause(subject, put, modal=c.HAVE_TO) if form == "has to" else Clause(subject, put, form))
+            yield c.statement(
+                Clause(subject, put, modal=c.HAVE_TO)
+                if form == "has to"
+                else Clause(subject, put, form)
+            )
         elif subject.person in ("2s", "Sie"):
             yield c.command(Clause(subject, put))
 
@@ -209,7 +285,11 @@ def there_is() -> Iterator[Pair]:
         if item.en == "bed" and room.en in ("kitchen", "bathroom"):
             continue
         phrase = Phrase(item, "", count=count, plural=True) if count > 1 else Phrase(item, "a")
-        en = f"there is no {item.en}" if count == 0 else f"there {'are' if count > 1 else 'is'} {phrase.en()}"
+        en = (
+            f"there is no {item.en}"
+            if count == 0
+            else f"there {'are' if count > 1 else 'is'} {phrase.en()}"
+        )
         de = phrase.de("acc", negative=count == 0)
         spot = Phrase(room)
         yield c.sentence(f"{en} in {spot.en()}", f"{contract('in', spot.de('dat'))} gibt es {de}")
@@ -217,9 +297,16 @@ def there_is() -> Iterator[Pair]:
 
 def belonging() -> Iterator[Pair]:
     """gehören with the dative, and the genitive of a name."""
-    for item, det, owner, (options, how) in draw("belongs", 420, OWNED, ["the", "this"], OWNERS, PRESENT):
+    for item, det, owner, (options, how) in draw(
+        "belongs", 420, OWNED, ["the", "this"], OWNERS, PRESENT
+    ):
         if fits(item, owner.person):
-            yield say(Clause(Phrase(item, det), Predicate("belong to", "gehören", owner, "dat"), **options), how)
+            yield say(
+                Clause(
+                    Phrase(item, det), Predicate("belong to", "gehören", owner, "dat"), **options
+                ),
+                how,
+            )
     qualities_ = [lex.NEW, lex.OLD, lex.BIG, lex.SMALL]
     things = [*lex.BELONGINGS, *lex.VEHICLES, *lex.ROOMS[:3]]
     for name, item, q, (options, how) in draw("Tom's", 200, lex.NAMES, things, qualities_, PRESENT):
@@ -251,7 +338,12 @@ def _liking(phrase: Phrase, who: Participant, options: dict[str, bool], how: str
     english = Clause(who, Predicate("like", "mögen", phrase), negative=bool(options))
     german = Clause(phrase, Predicate("please", "gefallen", who, "dat"), negative=bool(options))
     if how == ASK:
-        return c.sentence(c.english_clause(english, "question"), c.german_clause(german, "question"), "?", who.vocative)
+        return c.sentence(
+            c.english_clause(english, "question"),
+            c.german_clause(german, "question"),
+            "?",
+            who.vocative,
+        )
     return c.sentence(c.english_clause(english), c.german_clause(german), ".", who.vocative)
 
 
@@ -260,7 +352,9 @@ def tastes() -> Iterator[Pair]:
     eaten = [*lex.DISHES, *lex.FOOD, *lex.DRINKS]
     how_well = [("good", "gut"), ("very good", "sehr gut"), ("bad", "schlecht")]
     for item, taste, (options, how) in draw("tastes", 180, eaten, how_well, [*PRESENT, PAST[0]]):
-        yield say(Clause(Phrase(item), Predicate("taste", "schmecken", complement=taste), **options), how)
+        yield say(
+            Clause(Phrase(item), Predicate("taste", "schmecken", complement=taste), **options), how
+        )
 
 
 def prices() -> Iterator[Pair]:
@@ -271,24 +365,41 @@ def prices() -> Iterator[Pair]:
         de = f"{phrase.de('nom')} kostet {german_number(n)} Euro"
         yield c.sentence(f"{phrase.en()} costs {english_number(n)} euros", de)
     for subject, n, asked in draw("paid", 420, lex.ANYONE, range(2, 100), [False, False, True]):
-        pay = Predicate(f"pay {english_number(n)} euros", "bezahlen", complement=("", f"{german_number(n)} Euro"))
+        pay = Predicate(
+            f"pay {english_number(n)} euros",
+            "bezahlen",
+            complement=("", f"{german_number(n)} Euro"),
+        )
         if subject not in CHILDREN:
             yield say(Clause(subject, pay, "past"), ASK if asked else SAY)
     for item, det in draw("how much", 60, wares, ["the", "this"]):
         phrase = Phrase(item, det)
-        yield c.sentence(f"how much does {phrase.en()} cost", f"wie viel kostet {phrase.de('nom')}", "?")
+        yield c.sentence(
+            f"how much does {phrase.en()} cost", f"wie viel kostet {phrase.de('nom')}", "?"
+        )
 
 
 def counts() -> Iterator[Pair]:
     """Plurals after numbers; wie viele."""
-    counted: list[Thing] = [*lex.ANIMALS, *items("book table chair cup glass plate bag key phone brother sister child")]
-    for subject, item, n in draw("counts", 380, lex.ANYONE, counted, [2, 3, 4, 5, 6, 7, 10, 12, 20]):
+    counted: list[Thing] = [
+        *lex.ANIMALS,
+        *items("book table chair cup glass plate bag key phone brother sister child"),
+    ]
+    for subject, item, n in draw(
+        "counts", 380, lex.ANYONE, counted, [2, 3, 4, 5, 6, 7, 10, 12, 20]
+    ):
         several = Predicate("have", "haben", Phrase(item, "", count=n, plural=True))
-        if compatible(subject, several) and not (n > 6 and item.en in ("brother", "sister", "child", "cow", "horse")):
+        if compatible(subject, several) and not (
+            n > 6 and item.en in ("brother", "sister", "child", "cow", "horse")
+        ):
             yield c.statement(Clause(subject, several))
     for subject, item in draw("how many", 130, lex.ANYONE, counted):
         wh = (f"how many {item.en_plural}", f"wie viele {item.de.plural}")
         yield c.question(Clause(subject, Predicate("have", "haben")), wh)
     verbs = [("buy", "kaufen"), ("eat", "essen")]
-    for subject, item, (en, de), n in draw("some", 200, lex.ANYONE, lex.DISHES[:12], verbs, [2, 3, 4, 5]):
-        yield c.statement(Clause(subject, Predicate(en, de, Phrase(item, "", count=n, plural=True)), "past"))
+    for subject, item, (en, de), n in draw(
+        "some", 200, lex.ANYONE, lex.DISHES[:12], verbs, [2, 3, 4, 5]
+    ):
+        yield c.statement(
+            Clause(subject, Predicate(en, de, Phrase(item, "", count=n, plural=True)), "past")
+        )

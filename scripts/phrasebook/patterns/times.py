@@ -16,7 +16,11 @@ from phrasebook.sense import CHILDREN, compatible
 from phrasebook.words import Phrase, thing
 
 # Full and half hours twice: they are the most common.
-CLOCK = [clock(hour, minute) for hour in range(1, 13) for minute in (0, 0, 30, 30, 15, 45, 5, 10, 20, 40, 50, 55)]
+CLOCK = [
+    clock(hour, minute)
+    for hour in range(1, 13)
+    for minute in (0, 0, 30, 30, 15, 45, 5, 10, 20, 40, 50, 55)
+]
 AT = [(f"at {en}", f"um {de}") for en, de in CLOCK]
 TRAIN = thing("train", "Zug", "m", "Züge")
 PLANE = thing("plane", "Flugzeug", "n", "Flugzeuge")
@@ -55,14 +59,24 @@ def appointments() -> Iterator[Pair]:
     """um with clock times in the middle field, after the day."""
     what = [*p.SCHEDULED * 2, *p.GOING.values(), *p.MEETING[::5]]
     forms: list[Form] = [
-        ({"tense": "progressive"}, SAY), ({"tense": "past"}, SAY), ({"tense": "past"}, ASK),
-        ({"modal": c.HAVE_TO}, SAY), ({"modal": c.WANT_TO}, SAY), ({"modal": c.CAN}, ASK),
-    ]  # fmt: skip
+        ({"tense": "progressive"}, SAY),
+        ({"tense": "past"}, SAY),
+        ({"tense": "past"}, ASK),
+        ({"modal": c.HAVE_TO}, SAY),
+        ({"modal": c.WANT_TO}, SAY),
+        ({"modal": c.CAN}, ASK),
+    ]
     yield from combine("at", 800, lex.ANYONE, what, forms, AT)
-    on_monday_at = [(f"{day[0]} {at[0]}", f"{day[1]} {at[1]}") for day in lex.ON_WEEKDAYS for at in AT]
-    yield from combine("on Monday at", 260, lex.ANYONE, what, [({"tense": "progressive"}, SAY)], on_monday_at)
+    on_monday_at = [
+        (f"{day[0]} {at[0]}", f"{day[1]} {at[1]}") for day in lex.ON_WEEKDAYS for at in AT
+    ]
+    yield from combine(
+        "on Monday at", 260, lex.ANYONE, what, [({"tense": "progressive"}, SAY)], on_monday_at
+    )
     daily = [
-        (f"{at[0]} every {en}", f"jeden {de} {at[1]}") for en, de in (("day", "Tag"), lex.WEEKDAYS[0]) for at in AT
+        (f"{at[0]} every {en}", f"jeden {de} {at[1]}")
+        for en, de in (("day", "Tag"), lex.WEEKDAYS[0])
+        for at in AT
     ]
     yield from combine("every day at", 260, lex.ANYONE, p.SCHEDULED, [({}, SAY)], daily)
 
@@ -89,11 +103,24 @@ def calendar() -> Iterator[Pair]:
     singular = [who for who in lex.ANYONE if who.person in ("1s", "2s", "3m", "3f", "Sie")]
     for subject, (month, monat) in draw("birthday", 150, singular, lex.MONTHS):
         whose = english.PRONOUNS[subject.person][2] if subject.is_pronoun else f"{subject.en}'s"
-        has = Clause(subject, Predicate("have", "haben", p.silent("Geburtstag", "m")), time=("", f"im {monat}"))
+        has = Clause(
+            subject,
+            Predicate("have", "haben", p.silent("Geburtstag", "m")),
+            time=("", f"im {monat}"),
+        )
         yield c.sentence(f"{whose} birthday is in {month}", c.german_clause(has), ".", has.vocative)
     forms: list[Form] = [({"tense": tense}, SAY) for tense in ("progressive", "past", "future")]
-    yield from combine("months", 420, lex.ANYONE, p.TRAVELLING, [*forms, ({"tense": "progressive"}, FRONT)], IN_MONTHS)
-    yield from combine("years", 200, lex.NOT_ADDRESSED, p.TRAVELLING, [({"tense": "past"}, SAY)], YEARS)
+    yield from combine(
+        "months",
+        420,
+        lex.ANYONE,
+        p.TRAVELLING,
+        [*forms, ({"tense": "progressive"}, FRONT)],
+        IN_MONTHS,
+    )
+    yield from combine(
+        "years", 200, lex.NOT_ADDRESSED, p.TRAVELLING, [({"tense": "past"}, SAY)], YEARS
+    )
 
 
 def ages() -> Iterator[Pair]:
@@ -105,7 +132,9 @@ def ages() -> Iterator[Pair]:
             yield say(Clause(subject, Predicate("be", "sein", complement=years), **options), how)
     for subject in lex.ANYONE:
         yield c.question(Clause(subject, Predicate("be", "sein")), ("how old", "wie alt"))
-    for subject, what, n in draw("since", 210, lex.ANYONE, p.LIVING, [2, 3, 4, 5, 6, 7, 8, 10, 12, 20]):
+    for subject, what, n in draw(
+        "since", 210, lex.ANYONE, p.LIVING, [2, 3, 4, 5, 6, 7, 8, 10, 12, 20]
+    ):
         if compatible(subject, what):
             since = (f"for {english_number(n)} years", f"seit {german_number(n)} Jahren")
             en, de = Clause(subject, what, "perfect", time=since), Clause(subject, what, time=since)
@@ -121,7 +150,10 @@ def weather() -> Iterator[Pair]:
         for place in here:
             yield c.sentence(f"it's {en} {place[0]}", f"{place[1]} {de} es")
             yield c.sentence(f"is it {en} {place[0]}", f"{de} es {place[1]}", "?")
-    for is_, ist, times in (("it's", "ist", here), ("it was", "war", [*lex.GONE, *lex.ON_WEEKDAYS])):
+    for is_, ist, times in (
+        ("it's", "ist", here),
+        ("it was", "war", [*lex.GONE, *lex.ON_WEEKDAYS]),
+    ):
         for en, de in (("cold", "kalt"), ("warm", "warm"), ("hot", "heiß")):
             for time in times:
                 yield c.sentence(f"{is_} {en} {time[0]}", f"{time[1]} {ist} es {de}")

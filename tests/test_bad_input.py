@@ -398,8 +398,8 @@ def test_the_events_of_deep_yaml_are_not_all_read(monkeypatch: pytest.MonkeyPatc
 
 
 def test_schemas_check_types_and_ranges() -> None:
-    from nmt.models.discovery import Limits
     from nmt.runs.checkpoint import Meta
+    from nmt.runs.model_files import Limits
 
     progress = {"step": 1, "scores": {"a": 1.0}, "best": None}
     meta = {"tokenizer": "a", "progress": progress, "sha256": {"b": "c"}, "other": [1]}

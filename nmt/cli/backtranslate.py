@@ -14,6 +14,16 @@ from nmt.cli.options import (
     SearchPrecisionOption,
     load_translator,
 )
+from nmt.cli.synthesis_options import (
+    CleanOption,
+    IgnoreOption,
+    MinScoreOption,
+    OutputOption,
+    ResumeOption,
+    ShardOption,
+    TeacherOption,
+    TestOption,
+)
 from nmt.jobs import synthesis
 
 
@@ -27,19 +37,19 @@ def backtranslate(
             show_default=False,
         ),
     ],
-    model: synthesis.TeacherOption,
-    output: synthesis.OutputOption,
+    model: TeacherOption,
+    output: OutputOption,
     search: SearchOption = "",
     tag: Annotated[
         bool,
         typer.Option(help="Tag the synthetic sources in training: tag=True in the logged command."),
     ] = True,
-    min_score: synthesis.MinScoreOption = None,
-    clean: synthesis.CleanOption = None,
-    test: synthesis.TestOption = None,
-    ignore: synthesis.IgnoreOption = None,
-    shard: synthesis.ShardOption = None,
-    resume: synthesis.ResumeOption = False,
+    min_score: MinScoreOption = None,
+    clean: CleanOption = None,
+    test: TestOption = None,
+    ignore: IgnoreOption = None,
+    shard: ShardOption = None,
+    resume: ResumeOption = False,
     device: DeviceOption = "auto",
     precision: SearchPrecisionOption = "auto",
     encoding_errors: EncodingErrorsOption = "strict",

@@ -14,6 +14,16 @@ from nmt.cli.options import (
     SearchPrecisionOption,
     load_translator,
 )
+from nmt.cli.synthesis_options import (
+    CleanOption,
+    IgnoreOption,
+    MinScoreOption,
+    OutputOption,
+    ResumeOption,
+    ShardOption,
+    TeacherOption,
+    TestOption,
+)
 from nmt.core.errors import DataError, UsageError
 from nmt.jobs import synthesis
 
@@ -26,8 +36,8 @@ N_BEST_SEARCH = "beam(beam_size=8, top_beams=8)"
 
 
 def distill(
-    model: synthesis.TeacherOption,
-    output: synthesis.OutputOption,
+    model: TeacherOption,
+    output: OutputOption,
     data: Annotated[
         list[str] | None,
         typer.Option(
@@ -47,12 +57,12 @@ def distill(
             help="Keep the hypothesis closest to the reference: bleu or chrf.", show_default="none"
         ),
     ] = "",
-    min_score: synthesis.MinScoreOption = None,
-    clean: synthesis.CleanOption = None,
-    test: synthesis.TestOption = None,
-    ignore: synthesis.IgnoreOption = None,
-    shard: synthesis.ShardOption = None,
-    resume: synthesis.ResumeOption = False,
+    min_score: MinScoreOption = None,
+    clean: CleanOption = None,
+    test: TestOption = None,
+    ignore: IgnoreOption = None,
+    shard: ShardOption = None,
+    resume: ResumeOption = False,
     device: DeviceOption = "auto",
     precision: SearchPrecisionOption = "auto",
     encoding_errors: EncodingErrorsOption = "strict",

@@ -245,9 +245,8 @@ def _set_attributes(file: TextFile, element: Element, attributes: dict[str, str]
     for name, value in attributes.items():
         pattern = rf"(\s{name}\s*=\s*)(?:\"[^\"]*\"|'[^']*')"
         if re.search(pattern, tag):
-            tag = re.sub(
-                pattern, lambda match, value=value: match[1] + quoteattr(value), tag, count=1
-            )  # type: ignore[misc]
+            quoted = quoteattr(value).replace("\\", r"\\")
+            tag = re.sub(pattern, rf"\g<1>{quoted}", tag, count=1)
         else:
             # The end of a tag
             end = re.search(r"\s*/?>\Z", tag).start()  # type: ignore[union-attr]

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
-
 from nmt.core.console import counted
 from nmt.core.errors import NMTError, UsageError, file_hint, suggest
 from nmt.core.paths import descriptor
@@ -25,7 +23,7 @@ from nmt.documents.formats import (
     ignored_option,
     missing_option,
 )
-from nmt.jobs.output import write_file
+from nmt.jobs.output import show, write_file
 from nmt.text.language_codes import NAMES, base_language
 
 if TYPE_CHECKING:
@@ -135,7 +133,7 @@ class DocumentJob:
             raise _named(error, name) from None
         write_file(file.output, content)
         if descriptor(file.output) is None:
-            typer.echo(file.output)
+            show(str(file.output))
         return result
 
 

@@ -10,10 +10,9 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
-
-import typer
 
 from nmt.core.console import discard
 from nmt.core.errors import NMTError, UsageError, file_hint
@@ -153,7 +152,7 @@ def open_output(path: Path | None, *, append: bool = False) -> Iterator[WriteLin
     """
     number = None if path is None else descriptor(path)
     if path is None or number == 1:
-        yield typer.echo
+        yield partial(print, flush=True)
         return
     check_uncompressed(path)
     existed, keep_content = path.exists(), append or number is not None
@@ -191,8 +190,7 @@ def show(text: str) -> None:
     """Print results. A closed pipe (`| head -1`) or terminal does not change the exit code of the
     command."""
     try:
-        typer.echo(text)
-        sys.stdout.flush()
+        print(text, flush=True)
     except OSError as error:
         if error.errno not in (errno.EPIPE, errno.EIO):
             raise

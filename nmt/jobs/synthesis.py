@@ -22,14 +22,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from nmt.core.console import SILENT, log
 from nmt.core.errors import NMTError, UsageError, check_choice
 from nmt.core.paths import locked, new_directory, write_text
 from nmt.evaluate.test_sets import load_test_pairs
+from nmt.jobs.output import show
 from nmt.jobs.sharding import Shard
 from nmt.jobs.translation_job import TranslationJob, translate_file
 
@@ -41,56 +40,6 @@ if TYPE_CHECKING:
     from nmt.translation.translator import Translation, Translator
 
 SETTINGS, CANDIDATES = "settings.json", "candidates"
-
-TeacherOption = Annotated[
-    list[Path],
-    typer.Option(
-        "--model",
-        "-m",
-        show_default=False,
-        help=(
-            "Run or checkpoint, or the name of a pretrained or published model, that translates;"
-            " repeat to ensemble."
-        ),
-    ),
-]
-OutputOption = Annotated[
-    Path, typer.Option("--output", "-o", help="Directory of the new corpus.", show_default=False)
-]
-MinScoreOption = Annotated[
-    float | None,
-    typer.Option(
-        help="Minimum log-probability per token, as in nmt score --per-token.", show_default="none"
-    ),
-]
-CleanOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="STEP",
-        help="Cleaning step for the pairs, as in data.clean; may be repeated.",
-        show_default="length(max=200), ratio(max=3.0), drop_identical",
-    ),
-]
-TestOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        help=(
-            "Drop pairs that overlap with this test set: a corpus, a sacreBLEU test set, or"
-            " SRC:TGT."
-        )
-    ),
-]
-IgnoreOption = Annotated[
-    list[str] | None,
-    typer.Option(metavar="FILTER", help="Filter to disable, such as missing; may be repeated."),
-]
-ShardOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="I/N", help="Translate shard I (from 1) of N; the last one completes the corpus."
-    ),
-]
-ResumeOption = Annotated[bool, typer.Option("--resume", help="Continue an interrupted command.")]
 
 
 class ScoredFormat:
@@ -208,7 +157,7 @@ def _report_if_complete(output: Path, resume: bool, settings: Mapping[str, Any])
             )
         log(f"{output} is complete")
         if not SILENT:
-            typer.echo(output)
+            show(str(output))
         return True
     raise UsageError(f"{output} already exists", "choose another --output, or delete it")
 
@@ -391,7 +340,7 @@ def _finish(
     names = " and ".join(str(options.output / path.name) for path in outputs)
     log(f"wrote {num_pairs:,} of {num_pairs + dropped.total():,} pairs to {names}", every_rank=True)
     log(f"train on it: {train_command(build_command)}", every_rank=True)
-    typer.echo(options.output)
+    show(str(options.output))
 
 
 def _build_command() -> str:

@@ -126,8 +126,8 @@ def find(name: str) -> Path:
 
 
 def _builtin_dir() -> Path:
-    installed = Path(__file__).parents[1] / "configs"  # in a wheel
-    return installed if installed.is_dir() else Path(__file__).parents[2] / "configs"
+    installed = Path(__file__).parents[2] / "configs"  # in a wheel
+    return installed if installed.is_dir() else Path(__file__).parents[3] / "configs"
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
@@ -228,7 +228,8 @@ def _field_docs(section: Any) -> dict[str, str]:
             and isinstance(field.target, ast.Name)
             and isinstance(doc, ast.Expr)
         ):
-            docs[field.target.id] = inspect.cleandoc(str(ast.literal_eval(doc.value)))
+            text = str(ast.literal_eval(doc.value))
+            docs[field.target.id] = " ".join(text.split())
     return docs
 
 

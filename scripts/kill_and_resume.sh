@@ -8,4 +8,4 @@ set -euo pipefail
 case "${1:-20}" in *[!0-9]* | 0) echo "usage: scripts/kill_and_resume.sh [KILLS]" >&2 && exit 2 ;; esac
 CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
 scripts/venv.sh dev
-KILLS="${1:-20}" OMP_NUM_THREADS=1 .venv/bin/python -m pytest -q tests/test_cli_train.py -k repeated_sigkill
+KILLS="${1:-20}" OMP_NUM_THREADS=1 .venv/bin/python -m pytest -q tests/cli/test_cli_train.py -k repeated_sigkill

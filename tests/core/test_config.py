@@ -18,7 +18,7 @@ from nmt.core.errors import ConfigError
 from nmt.core.registry import format_spec, parse, resolve
 from nmt.train.session import check_specs
 
-CONFIGS = sorted((Path(__file__).parent.parent / "configs").glob("*.yaml"))
+CONFIGS = sorted((Path(__file__).parents[2] / "configs").glob("*.yaml"))
 
 
 def config_error(text: str, tmp_path: Path) -> ConfigError:

@@ -20,7 +20,7 @@ from nmt.models import discovery
 from nmt.runs import checkpoint
 
 pytestmark = pytest.mark.slow
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def script(name: str, *arguments: str, code: int = 0, **environment: str) -> list[list[str]]:

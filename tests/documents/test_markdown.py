@@ -498,7 +498,7 @@ def test_a_translation_has_the_same_structure(blocks: list[tuple[str, str]]) -> 
 
 def real_documents() -> list[Path]:
     """Return Markdown files of installed packages and of this repository."""
-    directories = [*map(Path, site.getsitepackages()), Path(__file__).parent.parent / "docs"]
+    directories = [*map(Path, site.getsitepackages()), Path(__file__).parents[2] / "docs"]
     return [path for directory in directories for path in sorted(directory.rglob("*.md"))]
 
 

@@ -33,7 +33,7 @@ from nmt.data.sources.holdout import (
     sentence_key,
 )
 
-REAL = Path(__file__).resolve().parents[1].parent / "shared" / "data"
+REAL = Path(__file__).resolve().parents[3] / "shared" / "data"
 real = pytest.mark.skipif(not REAL.is_dir(), reason="needs the shared corpora")
 
 TEXT = [(f"sentence number {n}.", f"Satz Nummer {n}.") for n in range(200)]

@@ -50,7 +50,7 @@ from nmt.train.session import estimate_training, train
 from nmt.train.step import train_step
 from nmt.translation.translator import Translator
 
-SCRIPT = Path(__file__).parent.parent / "scripts" / "gpu_check.sh"
+SCRIPT = Path(__file__).parents[2] / "scripts" / "gpu_check.sh"
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 

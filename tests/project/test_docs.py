@@ -15,7 +15,7 @@ from nmt.cli import app
 from nmt.core.config import config_io
 from reference import modules
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 CARDS = ROOT.glob("nmt/runs/pretrained/*/README.md")
 PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *CARDS])
@@ -164,7 +164,7 @@ def test_every_module_is_in_the_generated_reference() -> None:
 SNIPPETS = [
     pytest.param(snippet, id=f"{page.relative_to(ROOT)}-{index}")
     for page in [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
-    if page.name != "export.md"  # its snippets need exported models: tests/test_export.py runs them
+    if page.name != "export.md"  # its snippets need exported models: tests/export/test_export.py runs them
     for index, snippet in enumerate(python_snippets(page))
 ]
 

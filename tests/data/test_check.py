@@ -43,7 +43,7 @@ TEST_PAIRS = [
     for pair in open_split("phrasebook", "test", "en", "de").pairs()
     if len(pair[0].split()) > 6
 ][:50]
-SHARED = Path(__file__).resolve().parents[2] / "shared" / "data" / "europarl"
+SHARED = Path(__file__).resolve().parents[3] / "shared" / "data" / "europarl"
 
 
 def as_corpus(pairs: Sequence[Pair], name: str = "corpus") -> Split:

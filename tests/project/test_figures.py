@@ -15,7 +15,7 @@ from nmt.search.greedy import Greedy
 pytest.importorskip("matplotlib")
 import figures
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 GUIDE = ROOT / "docs" / "guide"
 
 

@@ -125,7 +125,7 @@ def test_samples_depend_on_seed(kind: str) -> None:
 
 SCRIPT = """
 import sys
-sys.path.insert(0, "tests")
+sys.path.insert(0, "tests/text")
 from test_subword import *
 print([encode(kind, TEXT) for kind in SPECS])
 """

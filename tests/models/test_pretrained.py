@@ -19,7 +19,7 @@ from nmt import Translator
 from nmt.models import discovery
 from nmt.runs import pretrained
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 MEGABYTES = 12
 MODELS = ("en-de-small", "de-en-small")
 SENTENCES = {

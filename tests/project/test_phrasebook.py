@@ -27,7 +27,7 @@ from phrasebook.patterns import PATTERNS, PINNED, people, things
 from phrasebook.sampling import draw
 from phrasebook.words import Phrase
 
-SCRIPT = Path(__file__).resolve().parent.parent / "scripts" / "phrasebook"
+SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "phrasebook"
 SPLITS: dict[str, list[Pair]] = {}
 EVERY: list[Pair] = []
 

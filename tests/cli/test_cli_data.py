@@ -179,7 +179,7 @@ def test_download_of_local_corpus_is_unnecessary(name: str, nmt: CommandLine) ->
 
 @pytest.mark.parametrize("family", [SOURCES, CLEANERS])
 def test_documentation_lists_all_corpora_and_cleaning_steps(family: dict[str, object]) -> None:
-    page = (Path(__file__).resolve().parents[1] / "docs" / "data.md").read_text(encoding="utf-8")
+    page = (Path(__file__).resolve().parents[2] / "docs" / "data.md").read_text(encoding="utf-8")
     for name, function in family.items():
         assert f"`{name}" in page, name
         assert all(f"{option}=" in page for option in options_of(function)), name

@@ -24,7 +24,7 @@ from packaging.utils import canonicalize_name
 import lock
 import nmt
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 SHELL = [*sorted(ROOT.glob("scripts/*.sh")), ROOT / ".ci" / "run"]
 
 
@@ -336,7 +336,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     parts = {"nmt", "configs", "pyproject.toml", "README.md", "LICENSE", ".gitignore"}
     files = [path for path in tree() if path.parts[0] in parts]
     source = tmp_path / "the source"
-    for path in [*files, Path("tests/test_packaging.py"), Path("scripts/test.sh")]:
+    for path in [*files, Path("tests/project/test_packaging.py"), Path("scripts/test.sh")]:
         (source / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / path, source / path)
     built = run(

@@ -37,7 +37,7 @@ MISSING = (
     "transformers",
     "onnxruntime",
 )
-SCRIPTS = Path(__file__).parent.parent / "scripts"
+SCRIPTS = Path(__file__).parents[2] / "scripts"
 
 
 # Dynamo is slow to import

@@ -500,7 +500,7 @@ def test_documented_example_runs(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(exported(name, loaded).parent)
-    page = (Path(__file__).parent.parent / "docs" / "export.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "export.md").read_text(encoding="utf-8")
     example = page.split(f"\n## {name}\n")[1].split("```python\n")[1].split("```")[0]
     capsys.readouterr()
     exec(compile(example, name, "exec"), {})

@@ -38,7 +38,7 @@ from safetensors.torch import load_file, save_file
 from nmt.core.config import Config, config_io
 from nmt.core.errors import NMTError
 from nmt.core.paths import sha256
-from nmt.model import ctranslate2_names, marian_names
+from nmt.model import marian_names
 from nmt.model.build import build_model
 from nmt.models import discovery
 from nmt.models.importers import import_model
@@ -304,57 +304,12 @@ def make_marian(directory: Path) -> Sample:
     return Sample(directory, use_import)
 
 
-def make_argos(directory: Path) -> Sample:
-    """Write a package of Argos Translate."""
-    model = directory / "model"
-    model.mkdir(parents=True)
-    tokenizer = _tokenizer()
-    (directory / "sentencepiece.model").write_bytes(tokenizer.model)
-    (directory / "metadata.json").write_text('{"from_code": "en", "to_code": "de"}')
-    pieces = ["<unk>", "<blank>", "<s>", "</s>", *tokenizer.ids_to_pieces(range(4, len(tokenizer)))]
-    (model / "shared_vocabulary.json").write_text(json.dumps(pieces))
-    (model / "config.json").write_text('{"add_source_eos": false, "layer_norm_epsilon": null}')
-    variables = _ctranslate2_variables(len(pieces))
-    content = (
-        struct.pack("<I", 6) + _text("TransformerSpec") + struct.pack("<II", 7, len(variables))
-    )
-    for name, array in variables.items():
-        type_id = 1 if array.dtype == np.int8 else 0
-        shape = struct.pack(f"<B{array.ndim}I", array.ndim, *array.shape)
-        content += _text(name) + shape
-        content += struct.pack("<BI", type_id, array.nbytes) + array.tobytes()
-    (model / "model.bin").write_bytes(content + struct.pack("<I", 0))
-    return Sample(directory, use_import)
-
-
-def _ctranslate2_variables(vocab_size: int) -> dict[str, np.ndarray]:
-    """Return random weights by the names of CTranslate2."""
-    network = _network(config_io.load(None, SIZES), vocab_size)
-    variables = {}
-    for name in ("encoder/embeddings_0", "decoder/embeddings", "decoder/projection"):
-        variables[f"{name}/weight"] = network["embeddings.shared"].numpy()
-    for stack, parts in ctranslate2_names.LAYER.items():
-        variables[f"{stack}/num_heads"] = np.array(2, np.int8)
-        scopes = {f"{stack}_norm": f"{stack}/layer_norm"}
-        for name, part in parts.items():
-            scopes[f"{stack}.0.{name}"] = f"{stack}/layer_0/{part}"
-        for name, scope in scopes.items():
-            weight, bias = ("gamma", "beta") if "norm" in name else ("weight", "bias")
-            variables[f"{scope}/{weight}"] = network[f"{name}.weight"].numpy()
-            variables[f"{scope}/{bias}"] = network[f"{name}.bias"].numpy()
-    return variables
-
-
-def _text(value: str) -> bytes:
-    return struct.pack("<H", len(value) + 1) + value.encode() + b"\0"
-
-
-def make_package(directory: Path) -> Sample:
-    """Write a package of Argos Translate as an archive."""
-    make_argos(directory / "en_de")
-    shutil.make_archive(str(directory / "package"), "zip", directory, "en_de")
-    shutil.rmtree(directory / "en_de")
-    return Sample(directory, lambda path: use_import(path / "package.zip"))
+def make_archive(directory: Path) -> Sample:
+    """Write a release of Marian as an archive."""
+    make_marian(directory / "release")
+    shutil.make_archive(str(directory / "release"), "zip", directory, "release")
+    shutil.rmtree(directory / "release")
+    return Sample(directory, lambda path: use_import(path / "release.zip"))
 
 
 def make_imported(directory: Path) -> Sample:
@@ -371,8 +326,7 @@ SAMPLES = {
     "Hugging Face": make_huggingface,
     "pickle": make_pickle,
     "Marian": make_marian,
-    "Argos": make_argos,
-    "Argos archive": make_package,
+    "Marian archive": make_archive,
 }
 
 

@@ -34,13 +34,11 @@ def import_(
     """Import a published model as a run.
 
     Reads Marian models in the format of Hugging Face Transformers, such as those of OPUS-MT, Marian
-    releases, packages of Argos Translate, and exports of `nmt export` to transformers and
-    ctranslate2. Every command that uses a model works with the run, also train --init-from and
-    export. nmt models lists published models.
+    releases, and exports of `nmt export` to transformers. Every command that uses a model works
+    with the run, also train --init-from and export. nmt models lists published models.
 
     Examples:
       nmt import Helsinki-NLP/opus-mt-en-de
-      nmt import translate-en_es-1_0.argosmodel
       nmt import opus-2020-02-26.zip --run runs/opus --src-lang en --tgt-lang de
       nmt train --init-from runs/opus --run runs/mine --set "data.train=files(train='mine')" --set
       data.replay=europarl

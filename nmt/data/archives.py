@@ -77,21 +77,20 @@ def extracted_files(sources: Sequence[Path], scratch_parent: Path) -> Iterator[l
         yield files
 
 
-def extract(archive: Path, directory: Path, *, exclude: str = "") -> None:
+def extract(archive: Path, directory: Path) -> None:
     """Extract a zip or tar archive into a new directory; the directory is deleted on failure.
 
     Args:
-        archive: the archive; with `exclude`, a zip archive with any suffix.
+        archive: the archive.
         directory: the new directory.
-        exclude: name of directories that are not extracted.
 
     Raises:
         DownloadError: the archive is corrupted, truncated or unsafe.
         OSError: the disk is full.
     """
     try:
-        if exclude or archive.name.lower().endswith(".zip"):
-            _read_zip(archive, directory, exclude)
+        if archive.name.lower().endswith(".zip"):
+            _read_zip(archive, directory)
         else:
             _read_tar(archive, directory)
     except DownloadError:
@@ -106,12 +105,9 @@ def extract(archive: Path, directory: Path, *, exclude: str = "") -> None:
         ) from None
 
 
-def _read_zip(archive: Path, directory: Path, exclude: str) -> None:
+def _read_zip(archive: Path, directory: Path) -> None:
     with zipfile.ZipFile(archive) as file:
         members = [member for member in file.infolist() if not member.is_dir()]
-        members = [
-            member for member in members if exclude not in PurePosixPath(member.filename).parts
-        ]
         if len({PurePosixPath(member.filename) for member in members}) < len(members):
             raise DownloadError(
                 f"{archive.name} has two files of one name", "extract it, and specify the directory"

@@ -1,4 +1,4 @@
-"""Names of the weights of a layer in CTranslate2, for the import and the export."""
+"""Names of the weights of a layer in CTranslate2."""
 
 _LAYER = {
     "self_attention.qkv": "self_attention/linear_0",

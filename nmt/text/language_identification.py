@@ -28,7 +28,7 @@ LANGUAGES = frozenset(
 )
 """Language codes of the model."""
 _ALIASES = {"nb": "no", "pb": "pt", "zt": "zh"}
-"""Other codes for languages of the model; the last two are those of Argos Translate."""
+"""Other codes for languages of the model. LibreTranslate uses the last two."""
 
 
 def model_code(code: str) -> str:

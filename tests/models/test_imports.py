@@ -240,8 +240,7 @@ def test_one_sentencepiece_model_for_both_languages_is_exported_and_imported(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("to", ["ctranslate2", "transformers"])
-def test_origins_of_an_exported_model_are_kept(tmp_path: Path, to: str) -> None:
+def test_origins_of_an_exported_model_are_kept(tmp_path: Path) -> None:
     nmt = CommandLine(tmp_path)
     marian(tmp_path / "opus")
     (tmp_path / "opus/README.md").write_text('---\nlicense:\n- cc-by-nc-4.0\n- "\\e[31mred"\n---\n')
@@ -258,7 +257,7 @@ def test_origins_of_an_exported_model_are_kept(tmp_path: Path, to: str) -> None:
     damaged = translators[0] | {"model": "\x1b[31md\ne"}
     changes = {"translators": [*translators, damaged, {"model": "incomplete"}], "teacher": 5}
     record.write_text(json.dumps(json.loads(record.read_text()) | changes))
-    export = ("--to", to, "--min-agreement", "0", "--output", "exported")
+    export = ("--to", "transformers", "--min-agreement", "0", "--output", "exported")
     for command in (["export", "runs/opus", *export], ["import", "exported"]):
         nmt.run(*command)
     imported = origin(tmp_path / "runs/exported")
@@ -382,6 +381,36 @@ def test_every_command_works_with_an_imported_model(tmp_path: Path) -> None:
     nmt.run("translate", "the dog", "--model", "runs/tuned")
     nmt.run("train", "--init-from", "runs/tuned", "--run", "runs/again", "--set", corpus, *steps)
     nmt.run("export", "runs/again", "--to", "transformers")
+
+
+@pytest.mark.slow
+def test_a_model_without_source_eos(tmp_path: Path) -> None:
+    nmt = CommandLine(tmp_path)
+    write(tmp_path / "text", *sentences(20))
+    marian(tmp_path / "opus")
+    nmt.run("import", "opus")
+    run = "runs/opus"
+    nmt.run("attention", "the dog", "--model", run, "-o", "attention.json")
+    assert "</s>" in json.loads((tmp_path / "attention.json").read_text())["source_tokens"]
+    config = tmp_path / run / "config.yaml"
+    changed = config.read_text().replace("source_eos: true", "source_eos: false")
+    assert "source_eos: false" in changed
+    config.write_text(changed)
+    for arguments in (
+        ["translate", "", "日本", "--model", run],
+        ["evaluate", "--model", run, "--src", "text.en", "--ref", "text.de"],
+        ["attention", "the dog", "--model", run, "-o", "attention.json"],
+        ["export", run, "--to", "ctranslate2", "--min-agreement", "0"],
+        ["export", run, "--to", "onnx", "--min-agreement", "0"],
+        ["export", run, "--to", "safetensors"],
+    ):
+        nmt.run(*arguments)
+    maps = json.loads((tmp_path / "attention.json").read_text())
+    assert "</s>" not in maps["source_tokens"]
+    assert len(maps["weights"]["cross"][0][0][0]) == len(maps["source_tokens"])
+    nmt("export", run, "--to", "transformers").assert_fails(
+        2, "does not support model.source_eos=False"
+    )
 
 
 @pytest.mark.slow
@@ -632,6 +661,23 @@ def test_malformed_models_are_one_line(
     damage(tmp_path / "opus")
     nmt("import", "opus").assert_fails(1, message, "hint: ")
     assert [path.name for path in (tmp_path / "runs").iterdir()] == [".opus.lock"]
+
+
+def test_models_of_ctranslate2_are_rejected(tmp_path: Path) -> None:
+    (tmp_path / "package/model").mkdir(parents=True)
+    for name in ("metadata.json", "sentencepiece.model", "model/config.json", "model/model.bin"):
+        (tmp_path / "package" / name).write_text("{}")
+    for suffix in (".zip", ".argosmodel"):
+        with zipfile.ZipFile(tmp_path / f"en_de{suffix}", "w") as archive:
+            for file in (tmp_path / "package").rglob("*"):
+                archive.write(file, file.relative_to(tmp_path))
+    nmt = CommandLine(tmp_path)
+    for source in ("package", "package/model", "en_de.zip", "en_de.argosmodel"):
+        message = f"error: {source} is a model of CTranslate2 or Argos Translate"
+        if source == "en_de.zip":
+            message = "error: en_de.zip/package/model is a model of CTranslate2"
+        nmt("import", source).assert_fails(1, message, "hint: import the model that it was made")
+    assert not [path for path in (tmp_path / "runs").iterdir() if path.suffix != ".lock"]
 
 
 def test_invalid_arguments(tmp_path: Path) -> None:

@@ -110,7 +110,7 @@ class ModelConfig:
     output_bias: bool = False
     """Add a bias to the output projection, as Marian does."""
     source_eos: bool = True
-    """End source sentences with the end token. Models of Argos Translate (OpenNMT-py) do not."""
+    """End source sentences with the end token. Models of OpenNMT-py do not."""
 
 
 @dataclass(frozen=True)

@@ -24,16 +24,11 @@ from nmt.runs import run_info
 if TYPE_CHECKING:  # finding an imported run does not require PyTorch
     from nmt.models.importers.common import ImportedModel
 
-ARCHIVES = (".zip", ".argosmodel")
 UNKNOWN_LICENSE = "not specified"
-FORMATS = {
-    "argos": ("metadata.json", "model"),
-    "ctranslate2": ("model.bin",),
-    "huggingface": ("config.json",),
-    "marian": ("decoder.yml",),
-}
-"""Module of each format, and names in the directory of a model by which it is recognized. In an
-archive, a model is found by the first of them."""
+FORMATS = {"huggingface": "config.json", "marian": "decoder.yml"}
+"""Module of each format, and name of the file by which a model is recognized."""
+CTRANSLATE2_FILES = ("model.bin", "model/model.bin")
+"""The model in a directory of CTranslate2, and in a package of Argos Translate."""
 
 
 def import_model(
@@ -67,7 +62,7 @@ def import_model(
     languages = DataConfig(src or unknown_src, tgt or unknown_tgt)
     config_io.check(Config(data=languages))
     path = Path(os.path.expanduser(source))
-    name = path.stem if path.suffix in ARCHIVES else os.path.basename(os.path.abspath(path))
+    name = path.stem if path.suffix == ".zip" else os.path.basename(os.path.abspath(path))
     run = run or runs_dir() / name
     if run.exists():
         raise UsageError(
@@ -121,8 +116,10 @@ def read(directory: Path) -> ImportedModel:
     Raises:
         CheckpointError: the format is unknown, a file is damaged, or the model is not supported.
     """
-    for module, names in FORMATS.items():
-        if all((directory / name).exists() for name in names):
+    if any((directory / name).exists() for name in CTRANSLATE2_FILES):
+        raise _is_converted(directory)
+    for module, name in FORMATS.items():
+        if (directory / name).exists():
             model: ImportedModel = import_module(f"nmt.models.importers.{module}").read(directory)
             return model
     from nmt.runs import checkpoint  # imports NumPy
@@ -133,8 +130,15 @@ def read(directory: Path) -> ImportedModel:
         )
     raise CheckpointError(
         f"{directory} is not a model in a known format",
-        "supported formats: Hugging Face MarianMT, Marian releases, Argos Translate packages,"
-        " exports of nmt to ctranslate2 and transformers",
+        "supported formats: Hugging Face MarianMT, Marian releases, exports of nmt to transformers",
+    )
+
+
+def _is_converted(path: Path) -> CheckpointError:
+    return CheckpointError(
+        f"{path} is a model of CTranslate2 or Argos Translate, which cannot be imported",
+        "import the model that it was made from: a Marian release, or a MarianMT model of the"
+        " Hugging Face Hub (nmt models)",
     )
 
 
@@ -167,12 +171,13 @@ def _read_source(
     """Read the model, and return it and a record of its origin."""
     if path.is_dir():
         return read(path), {"source": source, "license": _license(path)}
+    if path.suffix == ".argosmodel":
+        raise _is_converted(path)
     if path.exists():
         from nmt.models.importers.common import extracted
 
         with extracted(path) as directory:
-            markers = {names[0] for names in FORMATS.values()}
-            files = (file for file in directory.rglob("*") if file.name in markers)
+            files = [file for file in directory.rglob("*") if file.name in FORMATS.values()]
             root = min(files, key=lambda file: len(file.parts), default=directory / "file").parent
             try:
                 return read(root), {"source": source, "license": _license(root)}

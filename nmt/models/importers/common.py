@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,23 +28,8 @@ MASKED = -1e3
 """Output bias of tokens that are never generated. It is finite, because label smoothing sums all
 log-probabilities."""
 RETRY = "download the model again"
-SENTENCE_SPLITTER = "stanza"
-"""Directory of an Argos Translate package that is not extracted: nmt splits sentences itself."""
 UNKNOWN_LANGUAGES = ("src", "tgt")
 """Language codes of a model whose files do not state them."""
-
-
-def position_table(length: int, dim: int, first: int = 0) -> Tensor:
-    """Return the encodings of positions as Marian, OpenNMT-tf and CTranslate2 compute them: [N, D].
-
-    The wavelengths extend to exactly 10000·2π: the exponents are i/(D/2 - 1), not 2i/D as in
-    Vaswani et al. (2017).
-    """
-    rates = torch.exp(
-        torch.arange(dim // 2, dtype=torch.float64) * (-math.log(10000.0) / (dim // 2 - 1))
-    )
-    angles = torch.arange(first, first + length, dtype=torch.float64)[:, None] * rates
-    return torch.cat((angles.sin(), angles.cos()), 1).float()
 
 
 @dataclass(frozen=True)
@@ -99,7 +83,7 @@ def extracted(file: Path) -> Iterator[Path]:
         with untrusted_files.errors_of(file, RETRY):
             untrusted_files.check_zip_expansion(file)
         try:
-            archives.extract(file, directory, exclude=SENTENCE_SPLITTER)
+            archives.extract(file, directory)
         except DownloadError as error:
             raise CheckpointError(error.message, RETRY) from None
         yield directory

@@ -9,6 +9,7 @@ Matrices are stored as [inputs, outputs].
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -31,7 +32,6 @@ from nmt.models.importers.common import (
     Weights,
     conversion_errors,
     join_vocabularies,
-    position_table,
     read_bytes,
 )
 from nmt.models.importers.huggingface import Id, Options, convert, model_config
@@ -129,14 +129,9 @@ def read(directory: Path) -> ImportedModel:
         )
         config = _model_config(options)
         weights = convert(Weights(file, _rename(arrays)), config, vocabulary)
-        dim = next(iter(weights.values())).shape[
-            -1
-        ]  # of the embeddings, because that of the options may be wrong
-        table_ND = position_table(MAX_LENGTH, dim)
-        weights |= {
-            "source_positions.table_ND": table_ND,
-            "target_positions.table_ND": table_ND.clone(),
-        }
+        embeddings_VD = next(iter(weights.values()))  # the size in the options may be wrong
+        for side in ("source", "target"):
+            weights[f"{side}_positions.table_ND"] = _position_table(embeddings_VD.shape[1])
         if not decoder.get("allow-unk"):
             weights["output_bias_V"][UNK] = MASKED
         search = _search(decoder)
@@ -152,6 +147,18 @@ def read(directory: Path) -> ImportedModel:
         weights=weights,
         checksum=sha256(file),
     )
+
+
+def _position_table(dim: int) -> Tensor:
+    """Return the encodings of positions as Marian computes them: [MAX_LENGTH, D].
+
+    The wavelengths extend to exactly 10000·2π: the exponents are i/(D/2 - 1), not 2i/D as in
+    Vaswani et al. (2017).
+    """
+    exponents = torch.arange(dim // 2, dtype=torch.float64) / (dim // 2 - 1)
+    rates = torch.exp(exponents * -math.log(10000.0))
+    angles = torch.arange(MAX_LENGTH, dtype=torch.float64)[:, None] * rates
+    return torch.cat((angles.sin(), angles.cos()), 1).float()
 
 
 def _read_decoder(directory: Path) -> dict[str, Any]:

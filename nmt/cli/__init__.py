@@ -42,7 +42,6 @@ COMMANDS = (
     "info",
     "summary",
     "attention",
-    "reproduce",
     "sweep",
     "serve",
     "config",
@@ -52,8 +51,6 @@ COMMANDS = (
     "plot",
 )
 """All commands, each in a module of its name, in the order of `nmt --help`."""
-TRAINING_COMMANDS = ("train", "reproduce")
-"""Commands that train in their own process."""
 SINGLE_PROCESS_COMMANDS = (
     "evaluate",
     "compare",
@@ -187,7 +184,7 @@ def root(
             "run it without torchrun, or unset WORLD_SIZE",
         )
     process_settings.set_defaults()
-    if command in TRAINING_COMMANDS:
+    if command == "train":
         process_settings.tune_malloc_for_training()
 
 

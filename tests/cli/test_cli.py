@@ -100,7 +100,7 @@ def test_public_classes_are_listed_before_they_are_imported() -> None:
 
 @pytest.mark.parametrize(
     ("command", "trains"),
-    [("train", True), ("sweep", False), ("reproduce", True), ("translate", False)],
+    [("train", True), ("sweep", False), ("translate", False)],
 )
 def test_commands_set_process_settings(
     command: str, trains: bool, monkeypatch: pytest.MonkeyPatch

@@ -198,9 +198,7 @@ def test_outputs_of_pretrained_models_go_to_runs(
     assert pretrained.output_dir(Path("mine/en-de-small")) == Path("mine/en-de-small")
 
 
-@pytest.mark.parametrize(
-    "command", ["average en-de-small", "reproduce en-de-small", "plot curves en-de-small"]
-)
+@pytest.mark.parametrize("command", ["average en-de-small", "plot curves en-de-small"])
 def test_commands_that_need_a_run_raise(bare: CommandLine, command: str) -> None:
     hint = "nmt train --init-from en-de-small"
     bare(*command.split()).assert_fails(2, "en-de-small is a pretrained model", hint)

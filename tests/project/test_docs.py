@@ -11,6 +11,7 @@ import pytest
 import typer
 from test_cli import commands
 
+import architecture
 from nmt.cli import app
 from nmt.core.config import config_io
 from reference import modules
@@ -114,6 +115,13 @@ def test_architecture_lists_the_layers_that_import_linter_checks() -> None:
     assert [documented[layer] for layer in sorted(documented)] == checked
 
 
+def test_the_picture_of_the_architecture_has_the_layers() -> None:
+    picture = read(ROOT / "docs" / "figures" / "architecture.svg")
+    assert picture == architecture.draw(architecture.layers())
+    packages = {name for layer in architecture.layers() for name in layer}
+    assert {name for name, _ in architecture.WAY} <= packages
+
+
 def test_architecture_lists_every_package_and_top_level_module() -> None:
     documented = set(re.findall(r"^\| \d+ \| `(\w+)` \|", read(ARCHITECTURE), re.MULTILINE))
     packages = {path.parent.name for path in (ROOT / "nmt").glob("*/__init__.py")}
@@ -164,7 +172,8 @@ def test_every_module_is_in_the_generated_reference() -> None:
 SNIPPETS = [
     pytest.param(snippet, id=f"{page.relative_to(ROOT)}-{index}")
     for page in [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
-    if page.name != "export.md"  # its snippets need exported models: tests/export/test_export.py runs them
+    if page.name
+    != "export.md"  # its snippets need exported models: tests/export/test_export.py runs them
     for index, snippet in enumerate(python_snippets(page))
 ]
 

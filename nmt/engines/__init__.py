@@ -11,13 +11,15 @@ thousand sentences may differ.)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from nmt.search import Hypothesis, Search
 from nmt.search.request import Floats
 
+Sentences = Sequence[Sequence[int]]
+"""Token ids of sentences, without end tokens unless an encoder reads them."""
 MIN_REPETITIVE_TOKENS = 24
 MAX_REPEATS = 2
 """Maximum number of occurrences of a token, on average, in a source that is not repetitive."""
@@ -30,7 +32,7 @@ class Source:
     ids: Sequence[int]
     prefix: Sequence[int] = ()
     """Token ids that the translation must begin with."""
-    constraints: Sequence[Sequence[int]] = ()
+    constraints: Sentences = ()
     """Sequences of token ids that must appear in the translation."""
 
     @property
@@ -38,12 +40,10 @@ class Source:
         """Maximum number of tokens of the translation; less if the source repeats few tokens, as in
         a loop."""
         length = len(self.ids)
-        is_repetitive = length >= MIN_REPETITIVE_TOKENS and length > MAX_REPEATS * len(
-            set(self.ids)
-        )
-        if is_repetitive and not (self.prefix or self.constraints):
-            return length + length // 4 + 10
-        return max_target_length(length)
+        is_repetitive = length > MAX_REPEATS * len(set(self.ids))
+        if length < MIN_REPETITIVE_TOKENS or not is_repetitive or self.prefix or self.constraints:
+            return max_target_length(length)
+        return length + length // 4 + 10
 
 
 @dataclass(frozen=True)
@@ -73,11 +73,28 @@ class Scorer(Protocol):
         """Maximum number of tokens in a sentence, including the start or end token; None: no
         limit."""
 
-    def score(
-        self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
-    ) -> list[TokenScores]:
+    def score(self, sources: Sentences, targets: Sentences) -> list[TokenScores]:
         """Score given translations, without start and end tokens, in float32 if the engine supports
         it."""
+
+
+def token_scores(
+    log_probs: Iterable[Any], attention_BTS: Floats, inputs: Sentences, targets: Sentences
+) -> list[TokenScores]:
+    """Return the scores of translations without the padding of their batch; `inputs` are the
+    sources as the encoder reads them."""
+    scores = []
+    for i, log_prob_T in enumerate(log_probs):
+        num_tokens = len(targets[i]) + 1
+        attention_TS = attention_BTS[i, :num_tokens, : len(inputs[i])]
+        scores.append(TokenScores(log_prob_T[:num_tokens].tolist(), attention_TS))
+    return scores
+
+
+def min_positions(models: Iterable[Any]) -> int | None:
+    """Return the maximum number of tokens that all models support."""
+    limits = [model.max_positions for model in models if model.max_positions]
+    return min(limits, default=None)
 
 
 class Engine(Scorer, Protocol):

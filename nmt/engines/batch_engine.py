@@ -14,7 +14,7 @@ import numpy as np
 
 from nmt.core import runtime
 from nmt.core.errors import NMTError
-from nmt.engines import Scorer, Source, TokenScores
+from nmt.engines import Scorer, Sentences, Source, TokenScores
 from nmt.search import Hypothesis, Search, SearchRequest, StepModel
 from nmt.text.tokenizer import BOS, EOS, PAD, UNK, encoder_input
 
@@ -96,9 +96,7 @@ class BatchEngine:
             on_progress,
         )
 
-    def score(
-        self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
-    ) -> list[TokenScores]:
+    def score(self, sources: Sentences, targets: Sentences) -> list[TokenScores]:
         """Score given translations in float32."""
         pairs = list(zip(sources, targets, strict=True))
         lengths = [max(len(source), len(target)) + 1 for source, target in pairs]

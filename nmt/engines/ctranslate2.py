@@ -10,7 +10,7 @@ from typing import Any
 
 from nmt.core import runtime
 from nmt.core.errors import CheckpointError, UsageError, check_choice
-from nmt.engines import Source, TokenScores
+from nmt.engines import Sentences, Source, TokenScores
 from nmt.search import Hypothesis, Search
 from nmt.search.beam import Beam
 from nmt.search.greedy import Greedy
@@ -107,9 +107,7 @@ class CTranslate2Engine:
                 on_progress(len(batch))
         return [hypotheses[i] for i in range(len(sources))]
 
-    def score(
-        self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
-    ) -> list[TokenScores]:
+    def score(self, sources: Sentences, targets: Sentences) -> list[TokenScores]:
         """Score given translations, without attention."""
         results = self.translator.score_batch(
             self._tokens(sources),
@@ -170,7 +168,7 @@ class CTranslate2Engine:
             hypotheses.append(Hypothesis(ids, log_prob, log_prob / length_norm, length_norm))
         return sorted(hypotheses, key=lambda h: -h.score)[: search.n_best]
 
-    def _tokens(self, rows: Sequence[Sequence[int]]) -> list[list[str]]:
+    def _tokens(self, rows: Sentences) -> list[list[str]]:
         return [self.tokenizer.ids_to_pieces(row) for row in rows]
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from nmt.engines import TokenScores
+from nmt.engines import Sentences, TokenScores, min_positions
 from nmt.engines.native import NativeModel, NativeState
 from nmt.search.request import Floats, StepRequest, StepResult, best_tokens
 
@@ -17,30 +17,24 @@ class NativeEnsemble:
 
     def __init__(self, models: Sequence[NativeModel]) -> None:
         self.models = models
-        self.max_positions = min(
-            (model.max_positions for model in models if model.max_positions), default=None
-        )
+        self.max_positions = min_positions(models)
 
     def init_search_state(
-        self, sources: Sequence[Sequence[int]], *, track_attention: bool = False
+        self, sources: Sentences, *, track_attention: bool = False
     ) -> EnsembleState:
         """Encode source sentences with every model."""
-        return EnsembleState(
-            [
-                model.init_search_state(sources, track_attention=track_attention)
-                for model in self.models
-            ]
-        )
+        states = []
+        for model in self.models:
+            states.append(model.init_search_state(sources, track_attention=track_attention))
+        return EnsembleState(states)
 
-    def score(
-        self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
-    ) -> list[TokenScores]:
+    def score(self, sources: Sentences, targets: Sentences) -> list[TokenScores]:
         """Score given translations by the mean of the models' probabilities."""
         ensemble_scores = []
         for scores in zip(*(model.score(sources, targets) for model in self.models), strict=True):
-            log_probs = mean_log_prob([np.array(each.log_probs, np.float32) for each in scores])
-            attention = [each.attention_TS for each in scores if each.attention_TS is not None]
-            ensemble_scores.append(TokenScores(log_probs.tolist(), np.mean(attention, 0)))
+            log_probs = mean_log_prob([each.log_probs for each in scores])
+            attention_TS = np.mean([each.attention_TS for each in scores], 0)
+            ensemble_scores.append(TokenScores(log_probs.tolist(), attention_TS))
         return ensemble_scores
 
 
@@ -53,24 +47,21 @@ class EnsembleState:
     @property
     def attention_RS(self) -> Floats | None:
         """The mean cross-attention of the models."""
-        attention = [state.attention_RS for state in self.states if state.attention_RS is not None]
-        return np.mean(attention, 0) if attention else None
+        attention: list[Any] = [state.attention_RS for state in self.states]
+        return None if attention[0] is None else np.mean(attention, 0)
 
     def step(self, request: StepRequest) -> StepResult:
         """Read one more token per row with every model."""
         all_log_probs = StepRequest(request.tokens_R, request.parents_R, 0, all_log_probs=True)
         log_probs = [state.step(all_log_probs).log_p_RV for state in self.states]
-        return best_tokens(
-            mean_log_prob([log_p_RV for log_p_RV in log_probs if log_p_RV is not None]), request
-        )
+        return best_tokens(mean_log_prob(log_probs), request)
 
 
-def mean_log_prob(log_probs: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
+def mean_log_prob(log_probs: Sequence[Any]) -> Floats:
     """Return log (1/n Σ exp(log p)) over arrays of equal shape."""
-    stacked = np.stack(log_probs)
-    max_log_prob = stacked.max(0).clip(
-        np.finfo(np.float32).min
-    )  # a probability may be zero in all models
+    stacked = np.array(log_probs, np.float32)
+    # A probability may be zero in all models.
+    max_log_prob = stacked.max(0).clip(np.finfo(np.float32).min)
     with np.errstate(divide="ignore"):
-        mean: NDArray[np.float32] = max_log_prob + np.log(np.exp(stacked - max_log_prob).mean(0))
+        mean: Floats = max_log_prob + np.log(np.exp(stacked - max_log_prob).mean(0))
     return mean

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import math
 import os
 import subprocess
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from ctypes import POINTER, c_double, c_int, c_int64, c_void_p
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -23,7 +25,7 @@ from nmt.core import autotune
 from nmt.core.config import ModelConfig
 from nmt.core.console import log
 from nmt.core.registry import parse
-from nmt.engines import TokenScores
+from nmt.engines import Sentences, TokenScores, token_scores
 from nmt.engines.engine_library import compiler_command, engine_id, find_or_compile
 from nmt.model.position_formulas import (
     LEARNED_POSITIONS,
@@ -38,65 +40,38 @@ from nmt.model.position_formulas import (
 from nmt.search.request import Floats, Ints, StepRequest, StepResult
 from nmt.text.tokenizer import BOS, EOS, encoder_input
 
-# The next five tuples have the order of the enums in engine.c.
+# The next four tuples have the order of the enums in engine.c.
 TYPES = ("fp32", "bf16", "int8")
 ACTIVATION_NAMES = ("relu", "gelu", "silu", "swiglu")
 POSITIONS = ("none", "sinusoidal", "sinusoidal_concatenated", "learned", "rotary", "alibi", "t5")
-MATRICES = (
-    "self_attention.qkv",
-    "self_attention.out",
-    "cross_attention.q",
-    "cross_attention.kv",
-    "cross_attention.out",
-    "feed_forward.up",
-    "feed_forward.down",
-)
 NORM_MODULES = ("attention_residual.norm", "cross_attention_residual.norm", "ffn_residual.norm")
+NO_POSITIONS = ""
+"""Name in place of weights of a position encoding."""
+MaybeLibrary = tuple[ctypes.CDLL | None, str]
+"""The compiled engine, or None and why it is not available."""
 Weights = Mapping[str, NDArray[np.float32]]
-NamedShape = tuple[str, tuple[int, ...]]
+Shape = tuple[int, ...]
+NamedShape = tuple[str, Shape]
+Int32s = NDArray[np.int32]
+
+
+def _fields(kind: Any, names: str) -> list[tuple[str, Any]]:
+    return [(name, kind) for name in names.split()]
 
 
 class _Config(ctypes.Structure):
     _fields_ = [
-        *(
-            (name, c_int64)
-            for name in (
-                "dim",
-                "heads",
-                "kv_heads",
-                "ffn_dim",
-                "encoder_layers",
-                "decoder_layers",
-                "layer_sharing",
-                "vocab_size",
-                "type",
-                "pre_norm",
-                "rms_norm",
-                "activation",
-                "positions",
-                "max_positions",
-            )
-        ),
-        ("epsilon", c_double),
-        ("rotary_base", c_double),
+        *_fields(c_int64, "dim heads kv_heads ffn_dim encoder_layers decoder_layers layer_sharing"),
+        *_fields(c_int64, "vocab_size type pre_norm rms_norm activation positions max_positions"),
+        *_fields(c_double, "epsilon rotary_base"),
     ]
 
 
 class _Request(ctypes.Structure):
     _fields_ = [
-        *((name, c_int64) for name in ("k", "num_banned", "num_gathered")),
-        *(
-            (name, c_void_p)
-            for name in (
-                "banned_RX",
-                "gather_RP",
-                "log_p_RK",
-                "tokens_RK",
-                "gathered_log_p_RP",
-                "log_p_RV",
-                "attention_RS",
-            )
-        ),
+        *_fields(c_int64, "k num_banned num_gathered"),
+        *_fields(c_void_p, "banned_RX gather_RP log_p_RK tokens_RK gathered_log_p_RP log_p_RV"),
+        *_fields(c_void_p, "attention_RS"),
     ]
 
 
@@ -140,28 +115,24 @@ class NativeModel:
         if encoding == "alibi":
             weights = {**weights, "alibi_slopes": np.array(alibi_slopes(config.heads), np.float32)}
         layout = list(_layout(config, self.vocab_size))
-        if dict(filter(None, layout)) != {name: weight.shape for name, weight in weights.items()}:
+        expected = {name: shape for name, shape in layout if _has(config, name)}
+        if expected != {name: weight.shape for name, weight in weights.items()}:
             raise ValueError("the names or shapes of the weights do not match the config")
         learned = weights.get("source_positions.table_ND")
         self.max_positions = None if learned is None else len(learned)
         max_distance = options.get("max_distance", T5_MAX_DISTANCE)
-        arrays = [
-            None if entry is None else _array(entry[0], weights[entry[0]], max_distance)
-            for entry in layout
-        ]
-        # Of the maximum distance and the number of learned positions, engine.c reads the one that
-        # the model has.
-        packed_config = _packed_config(
-            config, precision, self.vocab_size, self.max_positions or max_distance
-        )
+        arrays = [_array(name, weights.get(name), max_distance) for name, _ in layout]
         pointers = (c_void_p * len(arrays))(*map(_pointer, arrays))
+        # Of the two limits, engine.c reads the one that the model has.
+        limit = self.max_positions or max_distance
+        packed_config = _packed_config(config, precision, self.vocab_size, limit)
         self._handle = self.library.model_new(packed_config, pointers)
         self._free_states: list[int] = []
         """States of finished batches, which later batches reuse with their memory."""
         weakref.finalize(self, _free, self.library, self._handle, self._free_states).atexit = False
 
     def init_search_state(
-        self, sources: Sequence[Sequence[int]], *, track_attention: bool = False
+        self, sources: Sentences, *, track_attention: bool = False
     ) -> NativeState:
         """Encode sentences, each a list of ids of `encoder_input`, and return the state of the
         search.
@@ -171,11 +142,10 @@ class NativeModel:
             UsageError: a sentence has more tokens than the model has learned positions.
             ValueError: a token id is not in the vocabulary.
         """
-        lengths_B = np.fromiter(map(len, sources), np.int32, len(sources))
+        lengths_B = np.array([len(source) for source in sources], np.int32)
         check_positions(int(lengths_B.max(initial=0)), self.max_positions)
-        num_tokens = int(lengths_B.sum())
-        ids = np.fromiter((token for source in sources for token in source), np.int64, num_tokens)
-        tokens = _indices(ids, (num_tokens,), self.vocab_size, "source token ids")
+        ids = np.array(list(chain.from_iterable(sources)), np.int64)
+        tokens = _indices(ids, ids.shape, self.vocab_size, "source token ids")
         try:
             handle = self._free_states.pop()
         except IndexError:
@@ -187,41 +157,35 @@ class NativeModel:
         )
         return state
 
-    def score(
-        self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
-    ) -> list[TokenScores]:
+    def score(self, sources: Sentences, targets: Sentences) -> list[TokenScores]:
         """Score a batch of given translations; ids are without start and end tokens."""
-        order = sorted(
-            range(len(targets)), key=lambda i: -len(targets[i])
-        )  # unfinished sentences come first
         inputs = [encoder_input(source, self.source_eos) for source in sources]
         state = self.init_search_state(inputs, track_attention=True)
-        log_probs: list[list[float]] = [[] for _ in order]
-        attention: list[list[Floats]] = [[] for _ in order]
-        parents_R = np.array(order)
-        tokens_R = np.full(len(order), BOS)
-        for t in range(len(targets[order[0]]) + 1):
-            running = [i for i in order if len(targets[i]) >= t]
-            rows = len(running)
-            next_R = np.array([targets[i][t] if t < len(targets[i]) else EOS for i in running])
-            request = StepRequest(tokens_R[:rows], parents_R[:rows], 0, gather_RP=next_R[:, None])
-            gathered_log_p_RP = state.step(request).gathered_log_p_RP
-            assert gathered_log_p_RP is not None
-            assert state.attention_RS is not None
-            for row, i in enumerate(running):
-                log_probs[i].append(float(gathered_log_p_RP[row, 0]))
-                attention[i].append(state.attention_RS[row, : len(inputs[i])])
-            parents_R = np.arange(rows)
-            tokens_R = next_R
-        return [
-            TokenScores(*each) for each in zip(log_probs, map(np.array, attention), strict=True)
-        ]
+        labels_B = [[*target, EOS] for target in targets]
+        # Unfinished sentences come first.
+        running = sorted(range(len(targets)), key=lambda i: -len(targets[i]))
+        shape = (len(targets), len(labels_B[running[0]]), max(map(len, inputs)))
+        attention_BTS = np.empty(shape, np.float32)
+        log_p_BT1 = np.empty((*shape[:2], 1), np.float32)
+        parents_R = np.array(running)
+        tokens_R = np.full(len(running), BOS)
+        for t in range(shape[1]):
+            running = [i for i in running if t < len(labels_B[i])]
+            labels_R = np.array([labels_B[i][t] for i in running])
+            rows = slice(len(running))
+            request = StepRequest(tokens_R[rows], parents_R[rows], 0, gather_RP=labels_R[:, None])
+            log_p_BT1[running, t] = state.step(request).gathered_log_p_RP
+            attention_BTS[running, t] = state.attention_RS
+            parents_R = np.arange(len(running))
+            tokens_R = labels_R
+        return token_scores(log_p_BT1[:, :, 0], attention_BTS, inputs, targets)
 
 
 def _packed_config(
     config: ModelConfig, precision: str, vocab_size: int, max_positions: int
 ) -> _Config:
     encoding, options = parse(config.position_encoding)
+    is_rms = config.norm == "rms"
     return _Config(
         dim=config.dim,
         heads=config.heads,
@@ -233,92 +197,91 @@ def _packed_config(
         vocab_size=vocab_size,
         type=TYPES.index(precision),
         pre_norm=config.norm_position == "pre",
-        rms_norm=config.norm == "rms",
+        rms_norm=is_rms,
         activation=ACTIVATION_NAMES.index(config.activation),
         positions=POSITIONS.index(encoding),
         max_positions=max_positions,
-        epsilon=1e-6 if config.norm == "rms" else 1e-5,
+        epsilon=1e-6 if is_rms else 1e-5,
         rotary_base=options.get("base", ROTARY_BASE),
     )
 
 
-def _layout(config: ModelConfig, vocab_size: int) -> Iterator[NamedShape | None]:
-    """Yield name and shape of the weights in the order of `model_new`; None: the network does not
-    have this one."""
-    embedding_shape = vocab_size, config.dim
-    stacks = (
-        ("encoder", "source", config.encoder_layers),
-        ("decoder", "target", config.decoder_layers),
-    )
-    for stack, side, num_layers in stacks:
-        for layer in range(-(-num_layers // config.layer_sharing)):
-            yield from _layer_layout(
-                config, f"{stack}.{layer}", has_cross_attention=stack == "decoder"
-            )
-        yield from _norm_layout(config, f"{stack}_norm", exists=config.norm_position == "pre")
-        if not config.tie_embeddings:
-            yield f"embeddings.{side}", embedding_shape
-        elif stack == "encoder":
-            yield "embeddings.shared", embedding_shape
-        else:
-            yield None
+def _layout(config: ModelConfig, vocab_size: int) -> Iterator[NamedShape]:
+    """Yield name and shape of all weights in the order of `model_new`, including those that the
+    network does not have; see `_has`."""
+    embedding_shape = (vocab_size, config.dim)
+    for stack, side in (("encoder", "source"), ("decoder", "target")):
+        num_layers = getattr(config, f"{stack}_layers")
+        for layer in range(math.ceil(num_layers / config.layer_sharing)):
+            yield from _layer_layout(config, f"{stack}.{layer}")
+        yield from _norm_layout(config, f"{stack}_norm")
+        is_shared = config.tie_embeddings and stack == "encoder"
+        yield f"embeddings.{'shared' if is_shared else side}", embedding_shape
         yield _position_layout(config, side)
     yield f"embeddings.{'shared' if config.tie_embeddings else 'output'}", embedding_shape
-    yield ("output_bias_V", (vocab_size,)) if config.output_bias else None
+    yield "output_bias_V", (vocab_size,)
 
 
-def _layer_layout(
-    config: ModelConfig, name: str, *, has_cross_attention: bool
-) -> Iterator[NamedShape | None]:
+def _has(config: ModelConfig, name: str) -> bool:
+    """Return whether the network has a weight of `_layout`."""
+    if name.startswith("encoder.") and "cross" in name:
+        return False
+    if name.startswith(("encoder_norm", "decoder_norm")) and config.norm_position != "pre":
+        return False
+    if name.endswith("norm.bias"):
+        return config.norm != "rms"
+    if name == "embeddings.target":
+        return not config.tie_embeddings
+    if name == "output_bias_V":
+        return config.output_bias
+    return name != NO_POSITIONS
+
+
+def _layer_layout(config: ModelConfig, name: str) -> Iterator[NamedShape]:
     dim = config.dim
     kv = 2 * (config.kv_heads or config.heads) * (dim // config.heads)
     up = 2 * config.ffn_dim if config.activation == "swiglu" else config.ffn_dim
-    shapes = (
-        (dim + kv, dim),
-        (dim, dim),
-        (dim, dim),
-        (kv, dim),
-        (dim, dim),
-        (up, dim),
-        (dim, config.ffn_dim),
-    )
-    for part, shape in zip(MATRICES, shapes, strict=True):
-        exists = has_cross_attention or "cross" not in part
-        yield (f"{name}.{part}.weight", shape) if exists else None
-        yield (f"{name}.{part}.bias", shape[:1]) if exists else None
+    shapes = {  # in the order of the enum in engine.c
+        "self_attention.qkv": (dim + kv, dim),
+        "self_attention.out": (dim, dim),
+        "cross_attention.q": (dim, dim),
+        "cross_attention.kv": (kv, dim),
+        "cross_attention.out": (dim, dim),
+        "feed_forward.up": (up, dim),
+        "feed_forward.down": (dim, config.ffn_dim),
+    }
+    for part, shape in shapes.items():
+        yield f"{name}.{part}.weight", shape
+        yield f"{name}.{part}.bias", shape[:1]
     for part in NORM_MODULES:
-        yield from _norm_layout(
-            config, f"{name}.{part}", exists=has_cross_attention or "cross" not in part
-        )
+        yield from _norm_layout(config, f"{name}.{part}")
 
 
-def _norm_layout(config: ModelConfig, name: str, *, exists: bool) -> Iterator[NamedShape | None]:
-    has_bias = exists and config.norm != "rms"
-    yield (f"{name}.weight", (config.dim,)) if exists else None
-    yield (f"{name}.bias", (config.dim,)) if has_bias else None
+def _norm_layout(config: ModelConfig, name: str) -> Iterator[NamedShape]:
+    yield f"{name}.weight", (config.dim,)
+    yield f"{name}.bias", (config.dim,)
 
 
-def _position_layout(config: ModelConfig, side: str) -> NamedShape | None:
+def _position_layout(config: ModelConfig, side: str) -> NamedShape:
     encoding, options = parse(config.position_encoding)
     if encoding == "learned":
-        return f"{side}_positions.table_ND", (
-            options.get("max_positions", LEARNED_POSITIONS),
-            config.dim,
-        )
+        length = options.get("max_positions", LEARNED_POSITIONS)
+        return f"{side}_positions.table_ND", (length, config.dim)
     if encoding == "t5":
         return f"{side}_positions.bias_MH", (options.get("num_buckets", T5_BUCKETS), config.heads)
     if encoding == "alibi":
         return "alibi_slopes", (config.heads,)
-    return None
+    return NO_POSITIONS, ()
 
 
-def _array(name: str, weight: Floats, max_distance: int) -> Floats:
+def _array(name: str, weight: Floats | None, max_distance: int) -> Floats | None:
     """Return a weight as the engine reads it; T5 biases per distance instead of per bucket."""
+    if weight is None:
+        return None
     if name.endswith("_positions.bias_MH"):
         distance_M = np.arange(-max_distance, max_distance + 1)
-        weight = weight[
-            t5_buckets(distance_M, len(weight), max_distance, causal=name.startswith("target"))
-        ]
+        is_causal = name.startswith("target")
+        weight = weight[t5_buckets(distance_M, len(weight), max_distance, causal=is_causal)]
     return np.ascontiguousarray(weight, np.float32)
 
 
@@ -332,7 +295,7 @@ class NativeState:
     """The state of one batch; see `nmt.search.request.State`."""
 
     def __init__(
-        self, model: NativeModel, handle: int, lengths_B: NDArray[np.int32], track_attention: bool
+        self, model: NativeModel, handle: int, lengths_B: Int32s, track_attention: bool
     ) -> None:
         self.model = model
         self._handle = handle
@@ -351,56 +314,50 @@ class NativeState:
             ValueError: a token id is not in the vocabulary, a parent does not exist, or an array
                 has another shape.
         """
-        model = self.model
-        vocab_size = model.vocab_size
+        vocab_size = self.model.vocab_size
         rows = len(request.tokens_R)
-        check_positions(self._num_steps + 1, model.max_positions)
+        check_positions(self._num_steps + 1, self.model.max_positions)
         tokens_R = _indices(request.tokens_R, (rows,), vocab_size, "token ids")
         parents_R = _indices(request.parents_R, (rows,), self._num_parents, "parents")
-        banned_RX = None
+        banned_RX = gather_RP = np.empty((rows, 0), np.int32)
         if request.banned_RX is not None:
-            banned_RX = _integers(
-                request.banned_RX, (rows, -1), "banned token ids"
-            )  # compared, not used as indices
-        gather_RP = None
+            # Compared, not used as indices.
+            banned_RX = _integers(request.banned_RX, (rows, -1), "banned token ids")
         if request.gather_RP is not None:
             gather_RP = _indices(request.gather_RP, (rows, -1), vocab_size, "token ids to gather")
-        if self._track_attention:
-            self.attention_RS = np.empty((rows, self._max_tokens), np.float32)
-        result = _new_result(
-            rows,
-            min(request.k, vocab_size),
-            gather_RP,
-            vocab_size if request.all_log_probs else None,
-        )
-        outputs = (
-            result.log_p_RK,
-            result.tokens_RK,
-            result.gathered_log_p_RP,
-            result.log_p_RV,
-            self.attention_RS,
-        )
-        pointers = map(_pointer, (banned_RX, gather_RP, *outputs))
-        arguments = _Request(
-            result.log_p_RK.shape[1], _width(banned_RX), _width(gather_RP), *pointers
-        )
-        model.library.decode_step(
-            self._handle, rows, _pointer(tokens_R), _pointer(parents_R), arguments
-        )
+        result = self._call(tokens_R, parents_R, request, banned_RX, gather_RP)
         self._num_parents = rows
         self._num_steps += 1
         return result
 
-
-def _new_result(rows: int, k: int, gather_RP: Ints | None, vocab_size: int | None) -> StepResult:
-    """Return the arrays that the engine writes; `vocab_size`: None without the log-probabilities of
-    all tokens."""
-    return StepResult(
-        np.empty((rows, k), np.float32),
-        np.empty((rows, k), np.int32),
-        None if gather_RP is None else np.empty(gather_RP.shape, np.float32),
-        None if vocab_size is None else np.empty((rows, vocab_size), np.float32),
-    )
+    def _call(
+        self,
+        tokens_R: Int32s,
+        parents_R: Int32s,
+        request: StepRequest,
+        banned_RX: Int32s,
+        gather_RP: Int32s,
+    ) -> StepResult:
+        """Allocate the outputs and call the engine, which does not check its input."""
+        rows = len(tokens_R)
+        vocab_size = self.model.vocab_size
+        k = min(request.k, vocab_size)
+        log_p_RK = np.empty((rows, k), np.float32)
+        tokens_RK = np.empty((rows, k), np.int32)
+        gathered_log_p_RP = log_p_RV = None
+        if request.gather_RP is not None:
+            gathered_log_p_RP = np.empty(gather_RP.shape, np.float32)
+        if request.all_log_probs:
+            log_p_RV = np.empty((rows, vocab_size), np.float32)
+        if self._track_attention:
+            self.attention_RS = np.empty((rows, self._max_tokens), np.float32)
+        outputs = (log_p_RK, tokens_RK, gathered_log_p_RP, log_p_RV, self.attention_RS)
+        pointers = map(_pointer, (banned_RX, gather_RP, *outputs))
+        arguments = _Request(k, banned_RX.shape[1], gather_RP.shape[1], *pointers)
+        self.model.library.decode_step(
+            self._handle, rows, _pointer(tokens_R), _pointer(parents_R), arguments
+        )
+        return StepResult(log_p_RK, tokens_RK, gathered_log_p_RP, log_p_RV)
 
 
 class Matrix:
@@ -466,7 +423,7 @@ def fastest_precision(config: ModelConfig) -> str:
 
     candidates = {precision: product(precision) for precision in ("fp32", "bf16")}
     task = f"decoding, matrix product {rows}x{config.dim} by {config.dim}x{config.ffn_dim}"
-    flops = 2.0 * rows * config.dim * config.ffn_dim
+    flops = 2.0 * rows * weight_OI.size
     return autotune.select_fastest(task, engine_id(*compiler_command()), candidates, flops)
 
 
@@ -482,17 +439,19 @@ def unavailable_reason() -> str:
 
 def library() -> ctypes.CDLL:
     """Return the compiled engine; `is_available` must be true."""
-    loaded = _library()[0]
-    assert loaded is not None
+    loaded, reason = _library()
+    assert loaded, reason
     return loaded
 
 
-def _library() -> tuple[ctypes.CDLL | None, str]:
-    return (None, "NMT_ENGINE=0") if os.environ.get("NMT_ENGINE") == "0" else _compiled_library()
+def _library() -> MaybeLibrary:
+    if os.environ.get("NMT_ENGINE") == "0":
+        return None, "NMT_ENGINE=0"
+    return _compiled_library()
 
 
 @functools.cache
-def _compiled_library() -> tuple[ctypes.CDLL | None, str]:
+def _compiled_library() -> MaybeLibrary:
     try:
         command = compiler_command()
         loaded = ctypes.CDLL(str(find_or_compile(command)))
@@ -531,11 +490,7 @@ def _pointer(array: NDArray[Any] | None) -> int | None:
     return address
 
 
-def _width(array_RX: NDArray[Any] | None) -> int:
-    return 0 if array_RX is None else array_RX.shape[1]
-
-
-def _indices(array: Ints, shape: tuple[int, ...], limit: int, name: str) -> NDArray[np.int32]:
+def _indices(array: Ints, shape: Shape, limit: int, name: str) -> Int32s:
     """Return an array as the engine reads it, after checking that the engine can use its numbers as
     indices.
 
@@ -558,7 +513,7 @@ def _indices(array: Ints, shape: tuple[int, ...], limit: int, name: str) -> NDAr
     return indices
 
 
-def _integers(array: Ints, shape: tuple[int, ...], name: str) -> NDArray[np.int32]:
+def _integers(array: Ints, shape: Shape, name: str) -> Int32s:
     """Return an array as the engine reads it; the engine does not check shapes. The last axis may
     be -1, any length.
 
@@ -574,7 +529,7 @@ def _integers(array: Ints, shape: tuple[int, ...], name: str) -> NDArray[np.int3
     return np.ascontiguousarray(array, np.int32)
 
 
-def _floats(array: Floats, shape: tuple[int, ...]) -> Floats:
+def _floats(array: Floats, shape: Shape) -> Floats:
     """Return an array as the engine reads it; raise a ValueError if its shape is another."""
     if array.shape != shape:
         raise ValueError(f"expected an array of shape {shape}, got {array.shape}")

@@ -17,12 +17,13 @@ import torch
 from torch import Tensor
 
 from nmt.data.batching import collate, pad_rows, token_mask
-from nmt.engines import TokenScores
+from nmt.engines import Sentences, TokenScores, min_positions, token_scores
 from nmt.engines.cuda_graphs import CUDAGraphs, StepGraph
 from nmt.model.attention import fused_kernels
 from nmt.model.seq2seq import Seq2Seq
 from nmt.model.transformer import Transformer
 from nmt.search.request import Floats, Ints, StepRequest, StepResult
+from nmt.text.tokenizer import encoder_input
 
 MIN_RUNNING = 0.75
 """Fraction of the sentences in the state of a search on a GPU below which finished ones are
@@ -46,25 +47,17 @@ class TorchModel:
             network if dtype is None else _cast(network, dtype) for network in networks
         ]
         self.device = self.networks[0].output_weight_VD.device
-        self.graphs = (
-            CUDAGraphs()
-            if self.device.type == "cuda" and all(n.supports_graphs for n in networks)
-            else None
-        )
-        self.max_positions = min(
-            (n.max_positions for n in self.networks if n.max_positions), default=None
-        )
+        self.max_positions = min_positions(networks)
+        self.graphs: CUDAGraphs | None = None
+        if self.device.type == "cuda" and all(n.supports_graphs for n in networks):
+            self.graphs = CUDAGraphs()
 
     @torch.inference_mode()
     @fused_kernels()
-    def init_search_state(
-        self, sources: Sequence[Sequence[int]], *, track_attention: bool = False
-    ) -> TorchState:
+    def init_search_state(self, sources: Sentences, *, track_attention: bool = False) -> TorchState:
         """Encode source sentences and return the initial state of a search."""
-        src_BS, mask_BS = (
-            self.transfer(pad_rows(sources)),
-            self.transfer(token_mask(map(len, sources))),
-        )
+        src_BS = self.transfer(pad_rows(sources))
+        mask_BS = self.transfer(token_mask(map(len, sources)))
         states = [network.encode_and_init_state(src_BS, mask_BS) for network in self.networks]
         if track_attention:
             for state in states:
@@ -73,45 +66,33 @@ class TorchModel:
 
     @torch.inference_mode()
     @fused_kernels()
-    def score(
-        self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
-    ) -> list[TokenScores]:
+    def score(self, sources: Sentences, targets: Sentences) -> list[TokenScores]:
         """Score a batch of given translations in one forward pass per network."""
         source_eos = self.networks[0].config.source_eos
-        batch = collate(list(zip(sources, targets, strict=True)), source_eos=source_eos).map(
-            self.transfer
-        )
+        pairs = list(zip(sources, targets, strict=True))
+        batch = collate(pairs, source_eos=source_eos).map(self.transfer)
         log_probs_N, attention_BTS = [], []
         for network in self.networks:
             memory = network.encode(batch.src_BS, batch.src_mask_BS)
             state = network.init_state(memory, batch.src_mask_BS, use_cache=False)
             state.track_attention()
-            hidden_ND = network.decode(batch.tgt_in_BT, state).flatten(0, 1)[batch.target_index_N]
+            hidden_BTD = network.decode(batch.tgt_in_BT, state)
+            hidden_ND = hidden_BTD.flatten(0, 1)[batch.target_index_N]
             log_p_NV = network.logits(hidden_ND).float().log_softmax(-1)
-            log_probs_N.append(log_p_NV.gather(1, batch.labels_N[:, None])[:, 0])
+            label_log_p_N1 = log_p_NV.gather(1, batch.labels_N[:, None])
+            log_probs_N.append(label_log_p_N1[:, 0])
             attention_BTS.append(state.cross_attention_RTS)
-        mean_attention = to_host(torch.stack(attention_BTS).mean(0).float())
-        log_prob_N = mean_log_prob(log_probs_N).tolist()  # waits for both
-        mean_attention_BTS = mean_attention.numpy()
-        scores, start = [], 0
-        for source, target, attention_TS in zip(sources, targets, mean_attention_BTS, strict=True):
-            end = start + len(target) + 1
-            scores.append(
-                TokenScores(
-                    log_prob_N[start:end],
-                    attention_TS[: len(target) + 1, : len(source) + source_eos],
-                )
-            )
-            start = end
-        return scores
+        mean_attention_BTS = to_host(_mean(attention_BTS))
+        log_prob_N = mean_log_prob(log_probs_N).cpu()  # waits for both
+        log_probs_B = log_prob_N.split([len(target) + 1 for target in targets])
+        inputs = [encoder_input(source, source_eos) for source in sources]
+        return token_scores(log_probs_B, mean_attention_BTS.numpy(), inputs, targets)
 
     def transfer(self, tensor: Tensor) -> Tensor:
         """Return a tensor of the CPU on the model's device, without waiting for a GPU."""
-        return (
-            tensor.pin_memory().to(self.device, non_blocking=True)
-            if self.device.type == "cuda"
-            else tensor
-        )
+        if self.device.type != "cuda":
+            return tensor
+        return tensor.pin_memory().to(self.device, non_blocking=True)
 
 
 class TorchState:
@@ -120,7 +101,8 @@ class TorchState:
     attention_RS: Floats | None = None
 
     def __init__(self, model: TorchModel, states: list[Any], num_sources: int) -> None:
-        self.model, self.states = model, states
+        self.model = model
+        self.states = states
         self.source_R: Ints | None = None
         """Source index of each row; None before the first step."""
         self.source_B: Ints = np.arange(num_sources)
@@ -140,37 +122,37 @@ class TorchState:
     def step(self, request: StepRequest) -> StepResult:
         """Read one more token per row; the host waits once for a GPU."""
         self._reorder(request.parents_R)
-        tokens_R = self._rows(request.tokens_R)
-        log_p_RV = self._log_probs(tokens_R)
-        attention = [
-            s.cross_attention_RTS[:, -1] for s in self.states if s.cross_attention_RTS is not None
-        ]
-        attention_RS = to_host(torch.stack(attention).mean(0).float()) if attention else None
-        gathered_log_p_RP = log_p_RV[:, :0]
+        log_p_RV = self._log_probs(self._rows(request.tokens_R))
+        attention = [state.cross_attention_RTS for state in self.states]
+        attention_RTS = gathered_log_p_RP = all_log_p_RV = None
+        if attention[0] is not None:
+            attention_RTS = to_host(_mean(attention))
         if request.gather_RP is not None:
-            gathered_log_p_RP = log_p_RV.gather(1, self._rows(request.gather_RP))
-        all_log_p_RV = to_host(log_p_RV) if request.all_log_probs else None
+            gathered_log_p_RP = to_host(log_p_RV.gather(1, self._rows(request.gather_RP)))
+        if request.all_log_probs:
+            all_log_p_RV = to_host(log_p_RV)
         if request.banned_RX is not None:
-            row, column = (request.banned_RX >= 0).nonzero()
-            log_p_RV[
-                self._tensor(self.row_R[row]), self._tensor(request.banned_RX[row, column])
-            ] = -torch.inf
+            index, column = (request.banned_RX >= 0).nonzero()
+            rows = self._tensor(self.row_R[index])
+            banned = self._tensor(request.banned_RX[index, column])
+            log_p_RV[rows, banned] = -torch.inf
         # At least one, because a copy without elements would not wait for the others.
-        log_p_RK, tokens_RK = top_tokens(log_p_RV, min(max(request.k, 1), log_p_RV.shape[1]))
-        packed = torch.cat(
-            [tokens_RK.int(), log_p_RK.view(torch.int32), gathered_log_p_RP.view(torch.int32)], 1
-        )
-        packed_R = packed.cpu().numpy()[self.row_R]  # waits for all transfers
-        self.attention_RS = None if attention_RS is None else attention_RS.numpy()[self.row_R]
-        ids_RK, log_p_bits_RK, gathered_bits_RP = np.split(
-            packed_R, (log_p_RK.shape[1], 2 * log_p_RK.shape[1]), 1
-        )
+        k = min(max(request.k, 1), log_p_RV.shape[1])
+        log_p_RK, tokens_RK = top_tokens(log_p_RV, k)
+        log_p_RK = to_host(log_p_RK[:, : request.k])
+        best_RK = tokens_RK.cpu().numpy()[self.row_R]  # waits for all copies
+        if attention_RTS is not None:
+            self.attention_RS = attention_RTS[:, -1].numpy()[self.row_R]
         return StepResult(
-            log_p_bits_RK[:, : request.k].view(np.float32).copy(),
-            ids_RK[:, : request.k].astype(np.int64),
-            None if request.gather_RP is None else gathered_bits_RP.view(np.float32).copy(),
-            None if all_log_p_RV is None else all_log_p_RV.numpy()[self.row_R],
+            log_p_RK.numpy()[self.row_R],
+            best_RK[:, : request.k],
+            self._search_rows(gathered_log_p_RP),
+            self._search_rows(all_log_p_RV),
         )
+
+    def _search_rows(self, tensor: Tensor | None) -> Floats | None:
+        """Return the rows of the search among those of the networks' states."""
+        return None if tensor is None else tensor.numpy()[self.row_R]
 
     def _log_probs(self, tokens_R: Tensor) -> Tensor:
         """Read one more token per row and return log-probabilities [R, V], which the next call may
@@ -182,19 +164,21 @@ class TorchState:
         if graphs is None:
             return self._launch(tokens_R)
         caches = [state.cache for state in self.states]
-        if caches[0].length == caches[0].capacity:
+        capacity = caches[0].capacity
+        shape = (self.num_rows, capacity)
+        if caches[0].length == capacity:
             self._close_graph()
         elif (
             not self._graph
             and self._may_capture
-            and self._last_shape == (self.num_rows, caches[0].capacity)
-            and caches[0].capacity
-            <= (self.model.max_positions or math.inf)  # a graph could not raise an error
+            and self._last_shape == shape
+            # A graph could not raise an error.
+            and capacity <= (self.model.max_positions or math.inf)
         ):
             self._graph = graphs.capture(self._launch, tokens_R, caches)
             self._may_capture = self._graph is not None
         log_p_RV = self._graph.run(tokens_R) if self._graph else self._launch(tokens_R)
-        self._last_shape = self.num_rows, caches[0].capacity
+        self._last_shape = (self.num_rows, caches[0].capacity)
         return log_p_RV
 
     def _launch(self, tokens_R: Tensor) -> Tensor:
@@ -214,34 +198,39 @@ class TorchState:
 
         On a GPU, they are dropped only when many have finished.
         """
-        is_first, source_R = self.source_R is None, parents_R
-        if self.source_R is not None:
-            source_R = self.source_R[parents_R]
-        running_B = source_R[
-            np.sort(np.unique(source_R, return_index=True)[1])
-        ]  # in the order of their rows
+        source_R = parents_R if self.source_R is None else self.source_R[parents_R]
+        # The rows of a sentence are adjacent, and all sentences have `width` rows.
+        running_B = source_R[np.diff(source_R, prepend=-1) != 0]
+        width = len(source_R) // len(running_B)
+        # Places of the running sentences in the networks' states.
         order_B = np.argsort(self.source_B)
-        index_B = order_B[np.searchsorted(self.source_B, running_B, sorter=order_B)]
-        width = len(parents_R) // len(running_B)
+        place_B = np.searchsorted(self.source_B, running_B, sorter=order_B)
+        index_B = order_B[place_B]
         sentences_B = None
-        if not is_first and self._keeps_finished(index_B, width):
+        row_R = np.arange(len(source_R))
+        if self.source_R is not None and self._keeps_finished(index_B, width):
+            first_row_B = index_B * width
+            row_R = np.add.outer(first_row_B, np.arange(width)).ravel()
             parents: Ints = np.arange(self.num_rows)
-            new_row_R = (index_B[:, None] * width + np.arange(width)).ravel()
-            parents[new_row_R] = self.row_R[parents_R]
-            self.row_R = new_row_R
+            parents[row_R] = self.row_R[parents_R]
         else:
-            # Before the first step, the states have one row per sentence, which becomes `width`
-            # rows.
-            parents = running_B if is_first else self.row_R[parents_R]
-            self.row_R = np.arange(len(parents_R))
+            # Before the first step, the states have a row per sentence, then `width` rows.
+            parents = running_B if self.source_R is None else self.row_R[parents_R]
             if not np.array_equal(running_B, self.source_B):
-                sentences_B, self.source_B = self._tensor(index_B), running_B
+                sentences_B = self._tensor(index_B)
+                self.source_B = running_B
+        self._reorder_states(parents, sentences_B)
+        self.source_R = source_R
+        self.row_R = row_R
+        self.num_rows = len(self.source_B) * width
+
+    def _reorder_states(self, parents: Ints, sentences_B: Tensor | None) -> None:
         if sentences_B is not None or len(parents) != self.num_rows:
             self._close_graph()
-        if sentences_B is not None or not np.array_equal(parents, np.arange(self.num_rows)):
-            for state in self.states:
-                state.reorder(self._tensor(parents), sentences_B)
-        self.source_R, self.num_rows = source_R, len(self.source_B) * width
+        elif np.array_equal(parents, np.arange(self.num_rows)):
+            return
+        for state in self.states:
+            state.reorder(self._tensor(parents), sentences_B)
 
     def _keeps_finished(self, index_B: Ints, width: int) -> bool:
         """Return whether the states keep their sentences, given the indices of those with rows."""
@@ -256,33 +245,38 @@ class TorchState:
         """Return a value for each row of the networks' states; those of finished sentences do not
         matter."""
         if len(values_R) < self.num_rows:
-            given_R, values_R = values_R, np.zeros((self.num_rows, *values_R.shape[1:]), np.int64)
-            values_R[self.row_R] = given_R
+            all_values_R = np.zeros((self.num_rows, *values_R.shape[1:]), np.int64)
+            all_values_R[self.row_R] = values_R
+            values_R = all_values_R
         return self._tensor(values_R)
 
     def _tensor(self, array: Ints) -> Tensor:
         return self.model.transfer(torch.from_numpy(np.ascontiguousarray(array, np.int64)))
 
 
-def top_tokens(log_p_RV: Tensor, k: int) -> tuple[Tensor, Tensor]:
+def top_tokens(log_p_RV: Tensor, k: int) -> Sequence[Tensor]:
     """Return the log-probabilities and the ids of the k best tokens of each row, best first.
 
     The best k tokens are in the k blocks with the best maxima. `topk` of all tokens takes a GPU
     several times as long.
     """
     if k == 1:
-        log_p_R1, tokens_R1 = log_p_RV.max(1, keepdim=True)
-        return log_p_R1, tokens_R1
+        return log_p_RV.max(1, keepdim=True)
     end = log_p_RV.shape[1] // TOKEN_BLOCK * TOKEN_BLOCK
     if not log_p_RV.is_cuda or end <= k * TOKEN_BLOCK:
-        log_p_RK, tokens_RK = log_p_RV.topk(k)
-        return log_p_RK, tokens_RK
-    blocks_RK = log_p_RV[:, :end].unflatten(1, (-1, TOKEN_BLOCK)).amax(2).topk(k)[1]
+        return log_p_RV.topk(k)
+    blocks_RNT = log_p_RV[:, :end].unflatten(1, (-1, TOKEN_BLOCK))
+    best_blocks_RK = blocks_RNT.amax(2).topk(k).indices
     ids_V = torch.arange(log_p_RV.shape[1], device=log_p_RV.device)
-    in_blocks = (blocks_RK[:, :, None] * TOKEN_BLOCK + ids_V[:TOKEN_BLOCK]).flatten(1)
-    candidates = torch.cat((in_blocks, ids_V[end:].expand(len(in_blocks), -1)), 1)
+    ids_in_blocks = best_blocks_RK[:, :, None] * TOKEN_BLOCK + ids_V[:TOKEN_BLOCK]
+    last_ids = ids_V[end:].expand(len(log_p_RV), -1)
+    candidates = torch.cat((ids_in_blocks.flatten(1), last_ids), 1)
     log_p_RK, index_RK = log_p_RV.gather(1, candidates).topk(k)
     return log_p_RK, candidates.gather(1, index_RK)
+
+
+def _mean(attention: Sequence[Tensor]) -> Tensor:
+    return torch.stack(list(attention)).mean(0).float()
 
 
 def to_host(tensor: Tensor) -> Tensor:
@@ -294,12 +288,12 @@ def mean_log_prob(log_probs: Sequence[Tensor]) -> Tensor:
     """Return log (1/n Σ exp(log p)) over tensors of equal shape."""
     if len(log_probs) == 1:
         return log_probs[0]
-    return torch.stack(tuple(log_probs)).logsumexp(0) - math.log(len(log_probs))
+    return torch.stack(list(log_probs)).logsumexp(0) - math.log(len(log_probs))
 
 
 def _cast(network: Seq2Seq, dtype: torch.dtype) -> Seq2Seq:
-    converted = copy.deepcopy(network).to(
-        dtype if isinstance(network, Transformer) else torch.float32
-    )
+    if not isinstance(network, Transformer):
+        dtype = torch.float32
+    converted = copy.deepcopy(network).to(dtype)
     converted.compute_dtype = None
     return converted.eval().requires_grad_(False)

@@ -46,9 +46,6 @@ def sweep(
         str | None,
         typer.Option(help="Wall-clock limit of each run: 90s, 30m, 2h.", show_default=False),
     ] = None,
-    jobs: Annotated[
-        int, typer.Option(min=1, max=1000, help="Number of runs at the same time.")
-    ] = 1,
     device: DeviceOption = "auto",
     json_: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,
 ) -> None:
@@ -57,9 +54,6 @@ def sweep(
     Prints one line after each run, then a table with the mean and standard deviation over the seeds
     of each combination. Run the command again to resume a sweep. Values and seeds can be added
     later.
-
-    With --jobs, runs at the same time share the CPU cores and the GPUs. A small model does not use
-    a GPU fully.
 
     Examples:
       nmt sweep --config multi30k --grid train.label_smoothing=0,0.1,0.2 --seeds 3 --time-limit 10m
@@ -89,7 +83,8 @@ def sweep(
             f"--set {name} and {option} set the same option", f"leave out --set {name}"
         )
     results = []
-    for result in sweeping.run_sweep(plan, run or runs_dir() / f"{Path(config).stem}-sweep", jobs):
+    directory = run or runs_dir() / f"{Path(config).stem}-sweep"
+    for result in sweeping.run_sweep(plan, directory):
         results.append(result)
         if not json_:
             show(_line(result))

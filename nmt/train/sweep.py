@@ -10,35 +10,29 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-import os
 import re
 import statistics
 import subprocess
 import sys
-import time
-from collections import Counter, deque
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import IO
 
 from nmt.core import runtime
 from nmt.core.config import FINE_TUNING, config_io
-from nmt.core.console import counted, log, progress
+from nmt.core.console import counted, log
 from nmt.core.errors import UsageError
 from nmt.core.paths import append_line, locked, make_directory, write_text
 from nmt.data.sources import open_split
 from nmt.runs import run_info
 from nmt.train.run_directory import CHOOSE_RUN, LOCK
-from nmt.train.stopping import handle_stop_signals
+from nmt.train.stopping import StopSignal, handle_stop_signals
 
 RESULTS, SWEEP_FILE = "results.jsonl", "sweep.json"
 TRAINED = ".trained"
 """File in a run whose training is complete; its evaluation may have failed."""
-LOG = "log.txt"
-"""File in a run with its messages, if several run at the same time."""
-POLL_SECONDS = 0.1
 MAX_NAME_BYTES = 255
 Options = Mapping[str, str]
 
@@ -127,7 +121,9 @@ def parse_grid(texts: Sequence[str]) -> dict[str, list[str]]:
 def _split(values: str) -> list[str] | None:
     """Split at commas outside parentheses, brackets and quotes. Return None if one of those is not
     closed."""
-    parts, depth, quote = [""], 0, ""
+    parts = [""]
+    depth = 0
+    quote = ""
     for character in values:
         if character == "," and not depth and not quote:
             parts.append("")
@@ -137,24 +133,58 @@ def _split(values: str) -> list[str] | None:
             quote = "" if character == quote else quote
         elif character in "'\"":
             quote = character
-        else:
-            depth += (character in "([{") - (character in ")]}")
+        elif character in "([{":
+            depth += 1
+        elif character in ")]}":
+            depth -= 1
             if depth < 0:
                 return None
     return None if depth or quote else [part.strip() for part in parts]
 
 
-def run_sweep(sweep: Sweep, directory: Path, jobs: int = 1) -> Iterator[RunResult]:
-    """Run all unfinished runs, `jobs` at the same time. Yield the saved results, then each new one
-    when it is complete.
+def run_sweep(sweep: Sweep, directory: Path) -> Iterator[RunResult]:
+    """Run all unfinished runs. Yield the saved results, then each new one when it is complete.
 
     Raises:
         ConfigError: a combination is not a valid config; nothing is trained.
         DataError: a combination has no test set; nothing is trained.
         UsageError: the device is not available, the directory contains another sweep, another
             process runs it, or two runs would have one directory.
-        KeyboardInterrupt: the sweep was interrupted; the current runs are saved.
+        KeyboardInterrupt: the sweep was interrupted; the current run is saved.
     """
+    _check(sweep, directory)
+    make_directory(directory, CHOOSE_RUN)
+    busy = UsageError(
+        f"another process is running the sweep in {directory}", f"wait for it, or {CHOOSE_RUN}"
+    )
+    with locked(directory / LOCK, busy), handle_stop_signals() as stop:
+        _check_and_save(sweep, directory)
+        finished = _finished(directory)
+        lines = [json.dumps(asdict(result)) + "\n" for result in finished.values()]
+        write_text(directory / RESULTS, "".join(lines))  # failed runs are repeated
+        remaining = []
+        for options, seed in sweep.runs():
+            name = _name(options, seed)
+            if name in finished:
+                yield finished[name]
+            else:
+                remaining.append((options, seed))
+        num_runs = counted(sum(1 for _ in sweep.runs()), "run")
+        log(f"{len(remaining):,} of {num_runs} remaining in {directory}")
+        try:
+            for options, seed in remaining:
+                result = _train_and_evaluate(sweep, directory, options, seed, stop)
+                append_line(directory / RESULTS, json.dumps(asdict(result)))
+                yield result
+        finally:
+            if stop.requested:
+                log("run the same command again to continue the sweep")
+
+
+def _check(sweep: Sweep, directory: Path) -> None:
+    """Check the names, the configs and the test sets of all runs, before anything is trained."""
+    from nmt.train.session import check_specs
+
     names = Counter(_name(options, seed) for options, seed in sweep.runs())
     for name, count in names.items():
         if count > 1:
@@ -168,10 +198,8 @@ def run_sweep(sweep: Sweep, directory: Path, jobs: int = 1) -> Iterator[RunResul
             "name the config of the model: --config runs/NAME/config.yaml --set"
             " train.init_from=runs/NAME",
         )
-    from nmt.train.session import check_specs
-
-    runtime.resolve_device(sweep.device)  # fails before anything is trained
-    complete = {result.name for result in read_results(directory) if not result.exit_code}
+    runtime.resolve_device(sweep.device)
+    finished = _finished(directory)
     tests = set()
     for options, seed in sweep.runs():
         overrides = _overrides(sweep, options, seed)
@@ -179,42 +207,27 @@ def run_sweep(sweep: Sweep, directory: Path, jobs: int = 1) -> Iterator[RunResul
         config_io.check_unused(config, overrides)
         check_specs(config)
         data = config.data
-        if _name(options, seed) not in complete:
+        if _name(options, seed) not in finished:
             tests.add((data.test or data.train[0], "test", data.src, data.tgt))
-    for test in tests:  # of the evaluations
+    for test in tests:
         open_split(*test)
-    make_directory(directory, CHOOSE_RUN)
-    busy = UsageError(
-        f"another process is running the sweep in {directory}", f"wait for it, or {CHOOSE_RUN}"
-    )
-    with locked(directory / LOCK, busy):
-        _check_and_save(sweep, directory)
-        finished = {
-            result.name: result for result in read_results(directory) if not result.exit_code
-        }
-        lines = [json.dumps(asdict(result)) + "\n" for result in finished.values()]
-        write_text(directory / RESULTS, "".join(lines))  # failed runs are repeated
-        yield from (finished[name] for name in names if name in finished)
-        remaining = [
-            (options, seed)
-            for options, seed in sweep.runs()
-            if _name(options, seed) not in finished
-        ]
-        log(f"{len(remaining):,} of {counted(len(names), 'run')} remaining in {directory}")
-        for result in _run_all(sweep, directory, remaining, min(jobs, len(names))):
-            append_line(directory / RESULTS, json.dumps(asdict(result)))
-            yield result
 
 
 def read_results(directory: Path) -> list[RunResult]:
     """Return the results of a sweep so far; truncated lines are skipped."""
-    path, results = directory / RESULTS, []
-    for line in (
-        path.read_text(encoding="utf-8", errors="replace").split("\n") if path.exists() else ()
-    ):
+    path = directory / RESULTS
+    if not path.exists():
+        return []
+    results = []
+    for line in path.read_text(encoding="utf-8", errors="replace").split("\n"):
         with suppress(ValueError, TypeError):
             results.append(RunResult(**json.loads(line)))
     return results
+
+
+def _finished(directory: Path) -> dict[str, RunResult]:
+    """Return the results of the runs that have not failed, by name."""
+    return {result.name: result for result in read_results(directory) if not result.exit_code}
 
 
 def summarize(sweep: Sweep, results: Sequence[RunResult]) -> list[SummaryRow]:
@@ -294,143 +307,47 @@ def _check_and_save(sweep: Sweep, directory: Path) -> None:
     write_text(path, json.dumps(current, indent=2) + "\n")
 
 
-def _run_all(
-    sweep: Sweep, directory: Path, waiting: Iterable[tuple[Options, int]], jobs: int
-) -> Iterator[RunResult]:
-    """Yield the result of each run when it is complete; `jobs` run at the same time.
+def _train_and_evaluate(
+    sweep: Sweep, directory: Path, options: Options, seed: int, stop: StopSignal
+) -> RunResult:
+    """Train and evaluate a run, and return its result.
 
     Raises:
-        KeyboardInterrupt: the sweep was interrupted; the current runs are saved.
+        KeyboardInterrupt: a signal stopped it.
     """
-    waiting, devices, running = deque(waiting), _devices(sweep.device, jobs), list[_Run]()
-    with (
-        handle_stop_signals() as stop,
-        progress(
-            len(waiting), "sweep", " runs", disable=jobs == 1
-        ) as bar,  # a single run shows its own
-    ):
-        try:
-            while waiting or running:
-                if stop.requested:
-                    raise KeyboardInterrupt
-                results = [(run, result) for run in running if (result := run.poll())]
-                for run, result in results:
-                    running.remove(run)
-                    devices.append(run.device)
-                    bar.update()
-                    yield result
-                if waiting and devices:
-                    options, seed = waiting.popleft()
-                    running.append(
-                        _Run(
-                            sweep,
-                            directory / _name(options, seed),
-                            options,
-                            seed,
-                            devices.pop(0),
-                            jobs,
-                        )
-                    )
-                elif not results:
-                    time.sleep(POLL_SECONDS)
-        finally:
-            for run in running:
-                # Also if Ctrl-C has interrupted it: it may have started later
-                run.process.terminate()
-            for run in running:
-                run.process.wait()  # it saves a checkpoint
-            if stop.requested:
-                log("run the same command again to continue the sweep")
-
-
-def _devices(device: str, jobs: int) -> list[str]:
-    """Return the device of each of the runs at the same time; they are distributed evenly over the
-    GPUs."""
-    import torch
-
-    if jobs > 1 and device in ("auto", "cuda") and (num_gpus := torch.cuda.device_count()) > 1:
-        return [f"cuda:{i % num_gpus}" for i in range(jobs)]
-    return [device] * jobs
-
-
-class _Run:
-    """A run of a sweep: commands of nmt in subprocesses, one after the other.
-
-    Runs at the same time share the CPU cores evenly, and each writes its messages to `LOG` in its
-    directory.
-    """
-
-    def __init__(
-        self, sweep: Sweep, run: Path, options: Options, seed: int, device: str, jobs: int
-    ) -> None:
-        """Start the first command."""
-        self.device = device
-        self._log = run / LOG if jobs > 1 else None
-        self._environment = dict(os.environ)
-        if jobs > 1:
-            run.mkdir(exist_ok=True)
-            self._environment["OMP_NUM_THREADS"] = str(max(1, runtime.num_threads() // jobs))
-        else:
-            log(f"training {run.name}")
-        self._commands = _commands(sweep, run, options, seed, device)
-        self._start(next(self._commands))
-
-    def _start(self, arguments: Sequence[str]) -> None:
-        with open(self._log, "a", encoding="utf-8") if self._log else nullcontext() as stderr:
-            self.process = start_nmt(arguments, stderr, self._environment)
-
-    def poll(self) -> RunResult | None:
-        """Start the next command if the last one has ended. Return the result of the run when it is
-        complete."""
-        code = self.process.poll()
-        if code is None:
-            return None
-        if code and self._log:
-            log(f"{self._log.parent.name} failed; its messages are in {self._log}")
-        try:
-            self._start(self._commands.send(code))
-        except StopIteration as end:
-            result: RunResult = end.value
-            return result
-        return None
-
-
-def _commands(
-    sweep: Sweep, run: Path, options: Options, seed: int, device: str
-) -> Generator[list[str], int, RunResult]:
-    """Yield the commands of a run, receive the exit code of each, and return the result."""
-    failure = RunResult(run.name, dict(options), seed, exit_code=1)
-    command = ["train", "--run", str(run), "--device", device]
-    if (run / "config.yaml").exists():
-        command += ["--resume"]
-    else:
-        command += ["--config", sweep.config]
-        command += [
-            word for override in _overrides(sweep, options, seed) for word in ("--set", override)
-        ]
-    if sweep.time_limit is not None:
-        command += ["--time-limit", f"{_remaining_seconds(sweep.time_limit, run)}s"]
+    result = RunResult(_name(options, seed), dict(options), seed)
+    run = directory / result.name
+    log(f"training {run.name}")
     if not (run / TRAINED).exists():
-        if code := (yield command):
-            return replace(failure, exit_code=code)
+        exit_code = _run_command(_training_command(sweep, run, options, seed), stop)
+        if exit_code:
+            return replace(result, exit_code=exit_code)
         (run / TRAINED).touch()
-    if code := (yield ["evaluate", "--model", str(run), "--bleu", "--chrf", "--device", device]):
-        return replace(failure, exit_code=code)
+    evaluation = ["evaluate", "--model", str(run), "--bleu", "--chrf", "--device", sweep.device]
+    exit_code = _run_command(evaluation, stop)
+    if exit_code:
+        return replace(result, exit_code=exit_code)
     report = max((run / "eval").glob("*.json"), key=lambda path: path.stat().st_mtime_ns)
     info = run_info.collect(run)
     scores = dict(info["best"]["validation"])
     scores.pop("best_metric_value", None)
-    scores |= {
-        score["name"]: score["value"] for score in json.loads(report.read_text("utf-8"))["scores"]
-    }
-    return RunResult(
-        run.name,
-        dict(options),
-        seed,
-        info["training"]["updates"],
-        info["training"]["hours"],
-        scores,
-    )
+    for score in json.loads(report.read_text("utf-8"))["scores"]:
+        scores[score["name"]] = score["value"]
+    training = info["training"]
+    return replace(result, updates=training["updates"], hours=training["hours"], scores=scores)
+
+
+def _training_command(sweep: Sweep, run: Path, options: Options, seed: int) -> list[str]:
+    command = ["train", "--run", str(run), "--device", sweep.device]
+    if (run / "config.yaml").exists():
+        command += ["--resume"]
+    else:
+        command += ["--config", sweep.config]
+        for override in _overrides(sweep, options, seed):
+            command += ["--set", override]
+    if sweep.time_limit is not None:
+        command += ["--time-limit", f"{_remaining_seconds(sweep.time_limit, run)}s"]
+    return command
 
 
 def _remaining_seconds(time_limit: float, run: Path) -> int:
@@ -439,10 +356,23 @@ def _remaining_seconds(time_limit: float, run: Path) -> int:
     return max(1, round(time_limit - (last.seconds if last else 0.0)))
 
 
-def start_nmt(
-    arguments: Sequence[str], stderr: IO[str] | None, environment: Mapping[str, str]
-) -> subprocess.Popen[bytes]:
-    """Start a command of nmt in a subprocess without stdout; with `stderr` None, it inherits that
-    of this process."""
-    command = [sys.executable, "-m", "nmt", *arguments]
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=stderr, env=environment)
+def _run_command(arguments: Sequence[str], stop: StopSignal) -> int:
+    """Run a command of nmt in a subprocess and return its exit code.
+
+    Raises:
+        KeyboardInterrupt: a signal stopped it.
+    """
+    process = start_nmt(arguments)
+    try:
+        exit_code = stop.interruptible(process.wait)
+        if exit_code is None or stop.requested:
+            raise KeyboardInterrupt
+        return exit_code
+    finally:
+        process.terminate()
+        process.wait()  # training saves a checkpoint
+
+
+def start_nmt(arguments: Sequence[str]) -> subprocess.Popen[bytes]:
+    """Start a command of nmt in a subprocess without stdout."""
+    return subprocess.Popen([sys.executable, "-m", "nmt", *arguments], stdout=subprocess.DEVNULL)

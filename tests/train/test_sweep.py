@@ -7,9 +7,8 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
-from typing import IO
 
 import pytest
 from commandline import TINY, CommandLine, wait_until
@@ -40,14 +39,18 @@ COMMON = [
 ]
 
 
+def finished_process(exit_code: int) -> SimpleNamespace:
+    return SimpleNamespace(wait=lambda: exit_code, terminate=lambda: None)
+
+
 @pytest.fixture
 def in_process(nmt: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Make a sweep run its commands in this process instead of subprocesses."""
 
-    def start(arguments: Sequence[str], *_: object) -> SimpleNamespace:
+    def start(arguments: Sequence[str]) -> SimpleNamespace:
         done = nmt(*arguments)
         sys.stderr.write(done.err)
-        return SimpleNamespace(poll=lambda: done.code)
+        return finished_process(done.code)
 
     monkeypatch.setattr(sweep, "start_nmt", start)
 
@@ -286,9 +289,9 @@ def test_training_is_not_repeated_after_a_failed_evaluation(
         "train.valid_every=1000000",
     ]
     start = sweep.start_nmt
-    failed = SimpleNamespace(poll=lambda: 7)
+    failed = finished_process(7)
     monkeypatch.setattr(
-        sweep, "start_nmt", lambda words, *a: failed if words[0] == "evaluate" else start(words, *a)
+        sweep, "start_nmt", lambda words: failed if words[0] == "evaluate" else start(words)
     )
     assert nmt(*command).code == 1
     progress = (nmt.directory / "runs/sweep/label_smoothing=0_seed=1/metrics.jsonl").read_text()
@@ -308,16 +311,16 @@ def test_runs_with_long_options_have_short_names() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("send", "signal_number", "jobs"),
+    ("send", "signal_number"),
     [
-        (os.kill, signal.SIGINT, 1),
-        (os.kill, signal.SIGTERM, 2),
-        (os.killpg, signal.SIGTERM, 1),
-        (os.killpg, signal.SIGHUP, 1),
+        (os.kill, signal.SIGINT),
+        (os.kill, signal.SIGTERM),
+        (os.killpg, signal.SIGTERM),
+        (os.killpg, signal.SIGHUP),
     ],
 )
 def test_interrupted_sweep_saves_checkpoints(
-    nmt: CommandLine, send: Callable[[int, int], None], signal_number: int, jobs: int
+    nmt: CommandLine, send: Callable[[int, int], None], signal_number: int
 ) -> None:
     command = [
         "sweep",
@@ -334,64 +337,16 @@ def test_interrupted_sweep_saves_checkpoints(
         "train.steps=1000000",
         "--set",
         "train.valid_every=1000000",
-        "--jobs",
-        str(jobs),
     ]
     process = nmt.start(*command, start_new_session=True)
-    runs = [
-        nmt.directory / f"runs/sweep/label_smoothing=0_seed={seed}" for seed in range(1, jobs + 1)
-    ]
-    wait_until(process, lambda: all((run / "metrics.jsonl").exists() for run in runs))
+    run = nmt.directory / "runs/sweep/label_smoothing=0_seed=1"
+    wait_until(process, (run / "metrics.jsonl").exists)
     send(process.pid, signal_number)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
     assert b"run the same command again to continue the sweep" in err
-    assert [len(list(run.glob("step-*"))) for run in runs] == [1] * jobs
-    assert len(list(nmt.directory.glob("runs/sweep/label*"))) == jobs
-
-
-@pytest.mark.slow
-def test_runs_at_the_same_time_share_the_cores(
-    nmt: CommandLine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("nmt.core.runtime.num_threads", lambda: 4)
-    environments, start = [], sweep.start_nmt
-
-    def record(
-        words: Sequence[str], stderr: IO[str] | None, environment: Mapping[str, str]
-    ) -> object:
-        environments.append((words[0], environment["OMP_NUM_THREADS"]))
-        return start(words, stderr, environment)
-
-    monkeypatch.setattr(sweep, "start_nmt", record)
-    # The first cleaning step drops all pairs, which fails only in training.
-    grid = ["--grid", "data.clean=[length(min=90)],[normalize]"]
-    done = nmt("sweep", *grid, "--run", "runs/sweep", *COMMON, "--jobs", "9")
-    assert done.code == 1
-    failed = "clean=-length-min=90-_seed=1"
-    assert f"{failed} failed; its messages are in runs/sweep/{failed}/log.txt" in done.err
-    assert (
-        "no training pair is left" in (nmt.directory / f"runs/sweep/{failed}/log.txt").read_text()
-    )
-    assert "training:" not in done.err
-    lines = done.out.splitlines()
-    assert sorted(line.partition(":")[0] for line in lines[:2]) == [
-        failed,
-        "clean=-normalize-_seed=1",
-    ]
-    assert [line.split()[0] for line in lines[4:]] == [
-        "clean=[length(min=90)]",
-        "clean=[normalize]",
-    ]
-    assert environments[:2] == [("train", "2"), ("train", "2")]
-    assert environments[2:] == [("evaluate", "2")]
-
-
-def test_runs_are_distributed_over_the_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
-    assert sweep._devices("auto", 3) == ["cuda:0", "cuda:1", "cuda:0"]
-    assert sweep._devices("cuda:1", 2) == ["cuda:1", "cuda:1"]
-    assert sweep._devices("auto", 1) == ["auto"]
+    assert len(list(run.glob("step-*"))) == 1
+    assert list(nmt.directory.glob("runs/sweep/label*")) == [run]
 
 
 def test_no_command_starts_after_a_stop_signal(
@@ -399,12 +354,10 @@ def test_no_command_starts_after_a_stop_signal(
 ) -> None:
     calls: list[str] = []
 
-    def start(arguments: Sequence[str], *_: object) -> SimpleNamespace:
+    def start(arguments: Sequence[str]) -> SimpleNamespace:
         calls.append(arguments[0])
         os.kill(os.getpid(), signal.SIGINT)
-        return SimpleNamespace(
-            poll=lambda: 0, terminate=lambda: calls.append("terminate"), wait=lambda: None
-        )
+        return SimpleNamespace(wait=lambda: 0, terminate=lambda: calls.append("terminate"))
 
     monkeypatch.setattr(sweep, "start_nmt", start)
     command = [
@@ -414,8 +367,6 @@ def test_no_command_starts_after_a_stop_signal(
         "--run",
         "runs/sweep",
         "--seeds",
-        "2",
-        "--jobs",
         "2",
     ]
     done = nmt(*command, *COMMON)
@@ -429,13 +380,13 @@ def test_no_command_starts_after_a_stop_signal(
 def test_a_run_whose_training_is_stopped_has_failed(
     nmt: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def stop(arguments: Sequence[str], *_: object) -> SimpleNamespace:
+    def stop(arguments: Sequence[str]) -> SimpleNamespace:
         shutil.copytree(nmt.directory / "runs/tiny", nmt.directory / arguments[2])
         meta = sorted((nmt.directory / arguments[2]).glob("step-*/meta.json"))[-1]
         content = json.loads(meta.read_text())
         content["progress"]["scores"] = {}  # as after SIGTERM
         meta.write_text(json.dumps(content))
-        return SimpleNamespace(poll=lambda: 75)
+        return finished_process(75)
 
     monkeypatch.setattr(sweep, "start_nmt", stop)
     assert (

@@ -3,7 +3,9 @@ stay unchanged."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from typing import NamedTuple, Protocol
 
@@ -20,40 +22,45 @@ class Edit(NamedTuple):
     text: str
 
 
-class Part(Protocol):
-    """A part of a file that is translated, such as a table cell."""
+class HasBlocks(Protocol):
+    """A part of a document."""
 
     @property
     def blocks(self) -> Sequence[RichText]:
         """The blocks to translate."""
 
+
+def next_blocks(translations: Iterator[RichText], part: HasBlocks) -> list[RichText]:
+    """Return the translations of a part, which are the next ones."""
+    return list(islice(translations, len(part.blocks)))
+
+
+class Part(HasBlocks, Protocol):
+    """A part of a file that is translated, such as a table cell."""
+
     def edits(self, translations: Sequence[RichText]) -> Iterable[Edit]:
         """Return the changes of the file for the translation of each block."""
 
 
+@dataclass
 class SplicedDocument:
     """A document in which the translations replace ranges of the text."""
 
-    def __init__(
-        self,
-        file: TextFile,
-        parts: Sequence[Part],
-        edits: Iterable[Edit] = (),
-        encoding_errors: str = "strict",
-    ) -> None:
-        """Combine parts and other edits. `encoding_errors`: handling of characters that the
-        encoding does not have."""
-        self.file, self.parts, self.other_edits, self.encoding_errors = (
-            file,
-            parts,
-            list(edits),
-            encoding_errors,
-        )
-        self.blocks = [block for part in parts for block in part.blocks]
+    file: TextFile
+    parts: Sequence[Part]
+    other_edits: Iterable[Edit] = ()
+    encoding_errors: str = "strict"
+    """Handling of characters that the encoding does not have."""
+
+    @cached_property
+    def blocks(self) -> list[RichText]:
+        """The blocks to translate."""
+        return [block for part in self.parts for block in part.blocks]
 
     def render(self, translations: Sequence[RichText]) -> bytes:
         """Return the document with the translation of each block; everything else is unchanged."""
-        remaining, edits = iter(translations), list(self.other_edits)
+        remaining = iter(translations)
+        edits = list(self.other_edits)
         for part in self.parts:
-            edits += part.edits(list(islice(remaining, len(part.blocks))))
+            edits += part.edits(next_blocks(remaining, part))
         return self.file.encode(apply_edits(self.file.text, edits), self.encoding_errors)

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 from functools import lru_cache
-from itertools import pairwise
 
 from nmt.documents.document import RichText, Tag, parents
+from nmt.documents.ranges import Span, overlap
 from nmt.documents.rich_text import Event, Sections, events
 from nmt.documents.variants import syntax_spans
 from nmt.text.spans import find_spans
@@ -51,9 +51,10 @@ _BARS = ("|", "·", "•")
 _SYMBOL_CATEGORIES = ("So", "Sm", "Sk", "Co", "Mn", "Me", "Cf")
 """Unicode categories of icons, arrows and the modifiers of emojis, but not of currency signs."""
 _ADDRESS_KINDS = ("url", "email")
+_SPACES = " \t\n\r\f"
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)  # not frozen, because a document has very many
 class Piece:
     """A piece of the source."""
 
@@ -67,12 +68,16 @@ class Piece:
     """Name of the element; an OPEN and a CLOSE with the same name match."""
 
 
-@dataclass(frozen=True)
-class Markup:
-    """The markup of a tag, as ranges of the source."""
+@dataclass(slots=True)
+class _Markup:
+    """A tag and its markup."""
 
-    open: tuple[int, int]
-    close: tuple[int, int] | None = None
+    start: int
+    end: int
+    """The range of the tag in the text."""
+    open: Span
+    """A range of the source."""
+    close: Span | None = None
     """None: a point, or a fixed element, which `open` includes with its text."""
 
 
@@ -84,7 +89,7 @@ class InlineText:
         """Find the text and its markup in adjacent pieces of the source; `encode` returns the
         source of a text."""
         self._encode = encode
-        run = _join_elements(_unmatched_as_points(_join_line_breaks(pieces)))
+        run, partners = _match_elements(_join_line_breaks(pieces))
         words = [i for i, piece in enumerate(run) if piece.kind in WORDS and not _is_symbol(piece)]
         self.start = self.end = 0
         """The range of the source that a translation replaces. Markup around all of the text is
@@ -92,8 +97,13 @@ class InlineText:
         a menu."""
         builder = _Builder()
         if words:
-            first, last = _range_with_partners(run, words[0], words[-1])
-            self.start, self.end = run[first].start, run[last].end
+            # A tag of the text has its partner in it.
+            indices = range(words[0], words[-1] + 1)
+            partners_of_text = [partners.get(i, i) for i in indices]
+            first = min(words[0], *partners_of_text)
+            last = max(words[-1], *partners_of_text)
+            self.start = run[first].start
+            self.end = run[last].end
             builder.add(run[first : last + 1])
         self._text = builder.rich_text()
         self._markup = builder.markup
@@ -108,12 +118,13 @@ class InlineText:
         translation = self._sections.join(translations)
         if (translation.text, translation.tags) == (self._text.text, self._text.tags):
             return source(self.start, self.end)
-        enclosing = _enclosing_ids(self._text.tags)
-        tags = _points_outside_before_tags(translation.tags, enclosing)
+        ids = [tag.id for tag in self._text.tags]
+        parent_of = dict(zip(ids, parents(self._text.tags), strict=True))
+        tags = _points_outside_before_tags(translation.tags, parent_of)
         line_breaks = iter(self._line_breaks)
         output: list[str] = []
         is_in_fixed = False  # whether a fixed element is open, whose markup includes its text
-        for event, text, tag in events(replace(translation, tags=tags), enclosing):
+        for event, text, tag in events(replace(translation, tags=tags), parent_of):
             if tag is not None:
                 output.append(self._markup_source(tag, event, source))
                 if self._markup[tag.id].close is None and tag.start < tag.end:
@@ -140,24 +151,23 @@ class _Builder:
     """Builds a rich text from the pieces of a run."""
 
     def __init__(self) -> None:
-        self.markup: list[Markup] = []
+        self.markup: list[_Markup] = []
         """The markup of each tag, by its id."""
-        self.line_breaks: list[tuple[int, int]] = []
+        self.line_breaks: list[Span] = []
         """The range of each line break in the source."""
         self._texts: list[str] = []
         self._length = 0
-        self._spans: list[list[int]] = []  # start and end of each tag in the text
         self._fixed: list[FixedSpan] = []
-        self._open_ids: list[int] = []
+        self._open: list[_Markup] = []
 
     def rich_text(self) -> RichText:
         """Return the text of the pieces so far."""
-        tags = tuple(Tag(start, end, i) for i, (start, end) in enumerate(self._spans))
-        return RichText("".join(self._texts), tags, tuple(self._fixed))
+        tags = [Tag(each.start, each.end, i) for i, each in enumerate(self.markup)]
+        return RichText("".join(self._texts), tuple(tags), tuple(self._fixed))
 
     def add(self, run: Sequence[Piece]) -> None:
         """Add all pieces of a run, whose tags all have a partner in it."""
-        gap: list[Piece] = []
+        gap = []
         for piece in run:
             if piece.kind in WORDS or piece.kind is Kind.LINE_BREAK:
                 self._add_gap(gap, bool(piece.text))
@@ -169,25 +179,30 @@ class _Builder:
 
     def _add_gap(self, gap: Sequence[Piece], is_before_text: bool) -> None:
         """Add the markup between two words."""
-        closing, middle, opening = _divide(gap)
-        for markup in closing:
-            tag_id = self._open_ids.pop()
-            self._spans[tag_id][1] = self._length
-            self.markup[tag_id] = replace(self.markup[tag_id], close=markup)
         has_space = any(piece.kind in (Kind.SPACE, Kind.BREAK) for piece in gap)
         space = " " if self._length and is_before_text and has_space else ""
-        if any(piece.kind is not Kind.SPACE for piece in middle):
-            # Markup with a space before it only is next to the following word.
-            is_before_word = middle[0].kind is Kind.SPACE and middle[-1].kind is not Kind.SPACE
-            markup = _range(middle, keep_left=not is_before_word, keep_right=is_before_word)
-            position = self._length
-            if is_before_word:
-                position += len(space)
-            self._add_tag(markup, position, position)
+        for part in _divide(gap):
+            if part and part[-1].kind is Kind.CLOSE:
+                markup = self._open.pop()
+                markup.end = self._length
+                markup.close = _without_spaces(part)
+            elif part and part[0].kind is Kind.OPEN:
+                self._open.append(self._add_tag(_without_spaces(part), self._length, self._length))
+            else:
+                self._add_free_markup(part, space)
+
+    def _add_free_markup(self, pieces: Sequence[Piece], space: str) -> None:
+        """Add markup between elements, and the space between two words."""
+        position = self._length
         self._add_text(space)
-        for markup in opening:
-            self._open_ids.append(len(self._spans))
-            self._add_tag(markup, self._length, self._length)
+        if all(piece.kind is Kind.SPACE for piece in pieces):
+            return
+        start, end = _without_spaces(pieces)
+        if pieces[0].kind is Kind.SPACE and pieces[-1].kind is not Kind.SPACE:
+            position = self._length  # next to the following word
+        else:
+            start = pieces[0].start
+        self._add_tag((start, end), position, position)
 
     def _add_word(self, piece: Piece) -> None:
         """Add a text, a fixed element or a line break."""
@@ -196,35 +211,35 @@ class _Builder:
             self.line_breaks.append((piece.start, piece.end))
         else:
             text = text.replace(_LINE_BREAK, " ")  # from a character reference
-        start = self._length
-        end = start + len(text)
         if piece.kind is Kind.FIXED:
-            self._add_tag((piece.start, piece.end), start, end)
-            self._fixed.append(FixedSpan(start, end, text))
+            end = self._length + len(text)
+            self._add_tag((piece.start, piece.end), self._length, end)
+            self._fixed.append(FixedSpan(self._length, end, text))
         self._add_text(text)
 
     def _add_text(self, text: str) -> None:
         self._texts.append(text)
         self._length += len(text)
 
-    def _add_tag(self, markup: tuple[int, int], start: int, end: int) -> None:
-        self.markup.append(Markup(markup))
-        self._spans.append([start, end])
+    def _add_tag(self, source: Span, start: int, end: int) -> _Markup:
+        markup = _Markup(start, end, source)
+        self.markup.append(markup)
+        return markup
 
 
-def _message_syntax(rich: RichText) -> list[tuple[int, int]]:
+def _message_syntax(rich: RichText) -> list[Span]:
     """Return the ranges of the syntax of ICU messages; none if a fixed text has a part of it."""
     spans = list(syntax_spans(rich.text))
     for fixed in rich.fixed if spans else ():
-        if any(max(start, fixed.start) < min(end, fixed.end) for start, end in spans):
+        if any(overlap(span, (fixed.start, fixed.end)) for span in spans):
             return []
     return spans
 
 
 def text_piece(start: int, end: int, source: str, decode: Callable[[str], str]) -> Iterator[Piece]:
     """Yield the pieces of a text: the text itself, and the spaces before and after it."""
-    core = source.strip(" \t\n\r\f")
-    first = start + len(source) - len(source.lstrip(" \t\n\r\f")) if core else end
+    core = source.strip(_SPACES)
+    first = start + source.index(core)
     last = first + len(core)
     if start < first:
         yield Piece(start, first, Kind.SPACE)
@@ -232,36 +247,6 @@ def text_piece(start: int, end: int, source: str, decode: Callable[[str], str]) 
         yield Piece(first, last, Kind.TEXT, decode(core))
     if last < end:
         yield Piece(last, end, Kind.SPACE)
-
-
-def _partners(pieces: Sequence[Piece]) -> dict[int, int]:
-    """Return the index of the matching tag for each tag that has one. Matches are properly
-    nested."""
-    partners: dict[int, int] = {}
-    open_indices: list[int] = []
-    num_open: defaultdict[str, int] = defaultdict(int)
-    for i, piece in enumerate(pieces):
-        if piece.kind is Kind.OPEN:
-            open_indices.append(i)
-            num_open[piece.name] += 1
-        elif piece.kind is Kind.CLOSE and num_open[piece.name]:
-            while True:
-                start = open_indices.pop()
-                num_open[pieces[start].name] -= 1
-                if pieces[start].name == piece.name:
-                    break
-            partners[start], partners[i] = i, start
-    return partners
-
-
-def _unmatched_as_points(pieces: list[Piece]) -> list[Piece]:
-    partners = _partners(pieces)
-    return [
-        replace(piece, kind=Kind.POINT)
-        if piece.kind in (Kind.OPEN, Kind.CLOSE) and i not in partners
-        else piece
-        for i, piece in enumerate(pieces)
-    ]
 
 
 def _join_line_breaks(pieces: Iterable[Piece]) -> list[Piece]:
@@ -280,31 +265,54 @@ def _join_line_breaks(pieces: Iterable[Piece]) -> list[Piece]:
     return joined
 
 
-def _join_elements(pieces: list[Piece]) -> list[Piece]:
-    """Make one piece of each element without text, and of each element whose text is an address."""
-    joined: list[Piece] = []
+def _match_elements(pieces: Iterable[Piece]) -> tuple[list[Piece], dict[int, int]]:
+    """Make one piece of each element without text, and of each element whose text is an address;
+    make a point of each tag without a partner.
+
+    Returns:
+        the pieces, and the index of the partner of each tag. Elements are properly nested.
+    """
+    run: list[Piece] = []
+    partners: dict[int, int] = {}
     num_words = 0
-    starts: list[
-        tuple[int, int]
-    ] = []  # of the open elements: index in `joined`, and words before it
+    open_tags: list[tuple[int, int]] = []  # index, number of words before it
+    num_open = Counter[str]()  # by name
     for piece in pieces:
-        num_words += piece.kind in WORDS
-        if piece.kind is Kind.OPEN:
-            starts.append((len(joined), num_words))
-        joined.append(piece)
-        if piece.kind is not Kind.CLOSE:
-            continue
-        start, num_words_before = starts.pop()
-        first = joined[start].start
-        if num_words == num_words_before:
-            joined[start:] = [_empty_element(first, piece.end, joined[start + 1 : -1])]
-        elif len(joined) == start + 3 and _is_address(joined[start + 1].text):
-            joined[start:] = [Piece(first, piece.end, Kind.FIXED, joined[start + 1].text)]
-    return joined
+        run.append(piece)
+        if piece.kind in WORDS:
+            num_words += 1
+        elif piece.kind is Kind.OPEN:
+            open_tags.append((len(run) - 1, num_words))
+            num_open[piece.name] += 1
+        elif piece.kind is Kind.CLOSE and not num_open[piece.name]:
+            run[-1] = replace(piece, kind=Kind.POINT)
+        elif piece.kind is Kind.CLOSE:
+            start, num_words_before = open_tags.pop()
+            while run[start].name != piece.name:
+                num_open[run[start].name] -= 1
+                run[start] = replace(run[start], kind=Kind.POINT)
+                start, num_words_before = open_tags.pop()
+            num_open[piece.name] -= 1
+            whole = _whole_element(run, start, num_words > num_words_before)
+            if whole:
+                run[start:] = [whole]
+            else:
+                partners[start] = len(run) - 1
+                partners[len(run) - 1] = start
+    for start, _ in open_tags:
+        run[start] = replace(run[start], kind=Kind.POINT)
+    return run, partners
 
 
-def _empty_element(start: int, end: int, content: Sequence[Piece]) -> Piece:
-    kinds = {piece.kind for piece in content}
+def _whole_element(run: Sequence[Piece], first: int, has_words: bool) -> Piece | None:
+    """Return the piece of the element at the end of a run; None: its tags stay apart."""
+    start = run[first].start
+    end = run[-1].end
+    text = run[first + 1].text
+    if has_words:
+        is_address = len(run) == first + 3 and _is_address(text)
+        return Piece(start, end, Kind.FIXED, text) if is_address else None
+    kinds = {piece.kind for piece in run[first:]}
     if Kind.LINE_BREAK in kinds:
         return Piece(start, end, Kind.LINE_BREAK, _LINE_BREAK)
     return Piece(start, end, Kind.BREAK if kinds & {Kind.SPACE, Kind.BREAK} else Kind.POINT)
@@ -329,78 +337,43 @@ def _is_symbol(piece: Piece) -> bool:
     )
 
 
-def _enclosing_ids(tags: Sequence[Tag]) -> dict[int, int]:
-    """Return the id of the tag that contains each tag that is inside of one, by its id."""
-    enclosing: dict[int, int] = {}
-    for tag, parent in zip(tags, parents(tags), strict=True):
-        if parent is not None:
-            enclosing[tag.id] = parent
-    return enclosing
-
-
-def _points_outside_before_tags(tags: Iterable[Tag], parents: Mapping[int, int]) -> tuple[Tag, ...]:
+def _points_outside_before_tags(
+    tags: Iterable[Tag], parent_of: Mapping[int, int | None]
+) -> tuple[Tag, ...]:
     """Sort tags so that a point at the start of a tag comes before it, unless it is inside of it in
     the source."""
-    ordered: list[Tag] = []
-    group: list[
-        Tag
-    ] = []  # tags with text that start at one position, after which there is no point so far
-    indices: dict[int, int] = {}  # of them, by id
-    first = 0  # of them that is not in `ordered`
-    for tag in sorted(tags, key=lambda tag: tag.start):
-        if group and group[0].start < tag.start:
-            ordered += group[first:]
-            group = []
-            indices = {}
-            first = 0
+    indices: dict[int | None, tuple[int, int]] = {}  # of tags with text: start, index
+    ordered: list[tuple[tuple[int, int], Tag]] = []
+    last = (0, -1)  # index of the tag that the last point is after
+    for i, tag in enumerate(sorted(tags, key=lambda tag: tag.start)):
+        index = (tag.start, i)
         if tag.start < tag.end:
-            indices[tag.id] = len(group)
-            group.append(tag)
-            continue
-        end = indices.get(parents.get(tag.id, -1), -1) + 1
-        ordered += group[first:end]
-        ordered.append(tag)
-        first = max(first, end)
-    return (*ordered, *group[first:])
+            indices[tag.id] = index
+        else:
+            parent = indices.get(parent_of.get(tag.id), last)
+            index = last = max(last, parent, (tag.start, -1))
+        ordered.append((index, tag))
+    ordered.sort(key=lambda item: item[0])
+    return tuple(tag for _, tag in ordered)
 
 
-def _range_with_partners(pieces: Sequence[Piece], first: int, last: int) -> tuple[int, int]:
-    """Extend a range to the matching tags of all tags in it."""
-    partners = _partners(pieces)
-    inside = [partners[i] for i in range(first, last + 1) if i in partners]
-    return min([first, *inside]), max([last, *inside])
-
-
-def _divide(
-    gap: Sequence[Piece],
-) -> tuple[list[tuple[int, int]], list[Piece], list[tuple[int, int]]]:
-    """Divide the markup between two words into that of elements that end, free markup, and that of
-    elements that start.
-
-    Returns:
-        ranges of the source of elements that end, free pieces, ranges of the source of elements
-        that start.
-    """
-    closing: list[tuple[int, int]] = []
-    rest: list[Piece] = []
+def _divide(gap: Iterable[Piece]) -> list[list[Piece]]:
+    """Divide the markup between two words: a part for each element that ends, one for free markup,
+    and one for each element that starts."""
+    parts: list[list[Piece]] = [[]]
     for piece in gap:
-        rest.append(piece)
+        if piece.kind is Kind.OPEN:
+            parts.append([])
+        parts[-1].append(piece)
         if piece.kind is Kind.CLOSE:
-            closing.append(_range(rest, keep_left=False))
-            rest = []
-    bounds = [*(i for i, piece in enumerate(rest) if piece.kind is Kind.OPEN), len(rest)]
-    opening = [_range(rest[start:end], keep_right=False) for start, end in pairwise(bounds)]
-    return closing, rest[: bounds[0]], opening
+            parts.append([])
+    return parts
 
 
-def _range(
-    pieces: Sequence[Piece], *, keep_left: bool = True, keep_right: bool = True
-) -> tuple[int, int]:
-    """Return the range of pieces, without the spaces on the sides that are not kept.
+def _without_spaces(pieces: Sequence[Piece]) -> Span:
+    """Return the range of pieces without the spaces around them.
 
     Spaces are kept if there is other markup between them and the tag.
     """
-    is_space = [piece.kind is Kind.SPACE for piece in pieces]
-    first = 0 if keep_left else is_space.index(False)
-    last = len(pieces) - (0 if keep_right else is_space[::-1].index(False))
-    return pieces[first].start, pieces[last - 1].end
+    markup = [piece for piece in pieces if piece.kind is not Kind.SPACE]
+    return markup[0].start, markup[-1].end

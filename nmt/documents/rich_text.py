@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
-from itertools import islice
+from functools import cache
+from itertools import chain, islice
+from operator import itemgetter
+from types import MappingProxyType
 
 from nmt.documents.document import MAX_NESTING, RichText, Tag
-from nmt.documents.ranges import Span
+from nmt.documents.ranges import Span, overlap
 from nmt.translation.segments import FixedSpan
 
 
@@ -24,45 +27,47 @@ class Event(Enum):
 
 
 def events(
-    rich: RichText, parents: Mapping[int, int] | None = None
+    rich: RichText, parent_of: Mapping[int, int | None] = MappingProxyType({})
 ) -> Iterator[tuple[Event, str, Tag | None]]:
     """Yield text, and the start and end of each tag, in nested order; a point starts and ends at
     once.
 
     Args:
         rich: the text.
-        parents: by the id of a tag, the id of the tag that contains it in the source. A point at
+        parent_of: by the id of a tag, the id of the tag that contains it in the source. A point at
             the end of a tag is inside of it only if it was there in the source.
     """
-    parent_of = parents or {}
     position = 0
+    for border, event, tag in _borders(rich.tags, parent_of):
+        if position < border:
+            yield Event.TEXT, rich.text[position:border], None
+            position = border
+        yield event, "", tag
+    if position < len(rich.text):
+        yield Event.TEXT, rich.text[position:], None
+
+
+def _borders(
+    tags: Iterable[Tag], parent_of: Mapping[int, int | None]
+) -> Iterator[tuple[int, Event, Tag]]:
+    """Yield the positions where tags start and end."""
     open_tags: list[Tag] = []
-
-    def text_until(end: int) -> Iterator[tuple[Event, str, Tag | None]]:
-        nonlocal position
-        if end > position:
-            yield Event.TEXT, rich.text[position:end], None
-            position = end
-
-    for tag in sorted(rich.tags, key=_start):
+    for tag in sorted(tags, key=_start):
         is_point = tag.start == tag.end
         while open_tags:
             last = open_tags[-1]
             is_inside = is_point and parent_of.get(tag.id) == last.id
             if last.end > tag.start or (last.end == tag.start and is_inside):
                 break
-            yield from text_until(last.end)
-            yield Event.CLOSE, "", open_tags.pop()
-        yield from text_until(tag.start)
-        yield Event.OPEN, "", tag
+            yield last.end, Event.CLOSE, last
+            open_tags.pop()
+        yield tag.start, Event.OPEN, tag
         if is_point:
-            yield Event.CLOSE, "", tag
+            yield tag.end, Event.CLOSE, tag
         else:
             open_tags.append(tag)
     for tag in reversed(open_tags):
-        yield from text_until(tag.end)
-        yield Event.CLOSE, "", tag
-    yield from text_until(len(rich.text))
+        yield tag.end, Event.CLOSE, tag
 
 
 def _start(tag: Tag) -> int:
@@ -79,7 +84,8 @@ def to_markup(
         if tag is None:
             pieces.append(escape(text))
         else:
-            pieces.append(markup[tag.id][event is Event.CLOSE])
+            opening, closing = markup[tag.id]
+            pieces.append(opening if event is Event.OPEN else closing)
     return "".join(pieces)
 
 
@@ -91,7 +97,6 @@ def cut(rich: RichText, spans: Sequence[Span]) -> list[RichText]:
     only in its first part.
     """
     parts = [_Part(*span) for span in spans]
-    starts = [part.start for part in parts]
     ends: list[int] = []  # of the tags around a tag
     for tag in rich.tags:
         while ends and ends[-1] <= tag.start:
@@ -102,14 +107,14 @@ def cut(rich: RichText, spans: Sequence[Span]) -> list[RichText]:
         for i in overlaps:
             parts[i].add(tag)
         if not overlaps:
-            previous = parts[max(0, bisect_right(starts, tag.start) - 1)]
-            at = min(max(tag.start, previous.start), previous.end)
-            previous.add(replace(tag, start=at, end=at))
+            previous = parts[max(0, _last_start(spans, tag.start))]
+            position = min(max(tag.start, previous.start), previous.end)
+            previous.add(Tag(position, position, tag.id))
     for fixed in rich.fixed:
-        i = bisect_right(starts, fixed.start) - 1
+        i = _last_start(spans, fixed.start)
         if i >= 0 and fixed.end <= parts[i].end:
-            first = fixed.start - starts[i]
-            parts[i].fixed.append(replace(fixed, start=first, end=fixed.end - starts[i]))
+            start = fixed.start - parts[i].start
+            parts[i].fixed.append(replace(fixed, start=start, end=fixed.end - parts[i].start))
     return [part.of(rich.text) for part in parts]
 
 
@@ -133,53 +138,54 @@ class _Part:
         return RichText(text[self.start : self.end], tuple(self.tags), tuple(self.fixed))
 
 
+def _last_start(spans: Sequence[Span], position: int) -> int:
+    """Return the index of the last range that starts at or before a position; -1: there is none."""
+    return bisect_right(spans, position, key=itemgetter(0)) - 1
+
+
 def _overlaps(tag: Tag, spans: Sequence[Span]) -> Iterator[int]:
-    """Yield the indices of the spans that have a character of a tag. Spans are in order and do not
-    overlap."""
-    first = bisect_right(spans, tag.start, key=lambda span: span[1])
-    last = bisect_left(spans, tag.end, key=lambda span: span[0])
+    """Yield the indices of the ranges that have a character of a tag. Ranges are in order and do
+    not overlap."""
+    first = bisect_right(spans, tag.start, key=itemgetter(1))
+    last = bisect_left(spans, tag.end, key=itemgetter(0))
     for i in range(first, last):
-        start, end = spans[i]
-        if max(tag.start, start) < min(tag.end, end):
+        if overlap((tag.start, tag.end), spans[i]):
             yield i
 
 
 def join(parts: Iterable[RichText], separator: str = "") -> RichText:
     """Join the parts of a text. Tags with the same id that only a separator divides become one."""
-    pieces: list[str] = []
+    between = RichText(separator)
+    texts = []
     length = 0
     tags: list[Tag] = []
-    last: dict[int, int] = {}
-    """Indices of the tags after which there is only space so far, by id."""
-    for part in parts:
-        if pieces:
-            pieces.append(separator)
-            length += len(separator)
-        if separator.strip():
-            last = {}
-        added: dict[int, int] = {}
-        outer: Tag | None = None  # the innermost tag so far that starts at the start of the part
+    last: dict[int, int] = {}  # indices of the tags after which there is only space, by id
+    for part in list(chain.from_iterable((between, part) for part in parts))[1:]:
+        added = {}
+        outer = None  # the innermost tag so far that starts at the start of the part
         for tag in part.tags:
+            moved = Tag(length + tag.start, length + tag.end, tag.id)
             is_first = tag.start == 0 < tag.end
             i = last.get(tag.id) if is_first else None
             # A tag that goes on must stay inside the tag around it.
-            if i is not None and (outer is None or _encloses(tags, added[outer.id], i)):
-                tags[i] = replace(tags[i], end=length + tag.end)
+            if i is not None and (outer is None or _encloses(tags, outer, i)):
+                tags[i] = replace(moved, start=tags[i].start)
             else:
                 i = len(tags)
-                tags.append(Tag(length + tag.start, length + tag.end, tag.id))
+                tags.append(moved)
             if tag.start < tag.end:
                 added[tag.id] = i
-            outer = tag if is_first else outer
-        pieces.append(part.text)
-        length += len(part.text)
-        text_end = length - len(part.text) + len(part.text.rstrip())
+            if is_first:
+                outer = i
         if part.text.strip():
             last = {}
+        text_end = length + len(part.text.rstrip())
         for tag_id, i in added.items():
             if tags[i].end >= text_end:
                 last[tag_id] = i
-    return RichText("".join(pieces), tuple(_outer_first(tags)))
+        texts.append(part.text)
+        length += len(part.text)
+    return RichText("".join(texts), _outer_first(tags))
 
 
 def _encloses(tags: Sequence[Tag], outer: int, inner: int) -> bool:
@@ -198,57 +204,56 @@ def with_fixed_tags(rich: RichText, fixed: Mapping[int, str]) -> RichText:
     """
     tags = list(rich.tags)
     borders = Counter(position for tag in tags for position in (tag.start, tag.end))
-    used: set[int] = set()
-    places: dict[str, list[int]] = {}
+    used = set()  # starts of the tags so far
+
+    @cache
+    def starts_of(text: str) -> deque[int]:
+        return deque(match.start() for match in re.finditer(re.escape(text), rich.text))
+
     for i, tag in enumerate(tags):
         text = fixed.get(tag.id)
         if not text:
             continue
-        if rich.text.startswith(text, tag.start) and tag.end - tag.start == len(text):
+        if rich.text[tag.start : tag.end] == text:
             used.add(tag.start)
             continue
-        if text not in places:  # the last one first
-            places[text] = [match.start() for match in re.finditer(re.escape(text), rich.text)][
-                ::-1
-            ]
-        starts = places[text]
-        while starts and starts[-1] in used:
-            starts.pop()
+        starts = starts_of(text)
+        while starts and starts[0] in used:
+            starts.popleft()
         if not starts:
             continue
-        moved = Tag(starts[-1], starts[-1] + len(text), tag.id)
-        if not any(borders[position] for position in range(moved.start + 1, moved.end)):
-            used.add(moved.start)
+        start = starts[0]
+        end = start + len(text)
+        if not any(borders[position] for position in range(start + 1, end)):
+            used.add(start)
             borders.subtract((tag.start, tag.end))
-            borders.update((moved.start, moved.end))
-            tags[i] = moved
-    return replace(rich, tags=tuple(_outer_first(tags)))
+            borders.update((start, end))
+            tags[i] = Tag(start, end, tag.id)
+    return replace(rich, tags=_outer_first(tags))
 
 
-def _outer_first(tags: Iterable[Tag]) -> list[Tag]:
+def _outer_first(tags: Iterable[Tag]) -> tuple[Tag, ...]:
     """Sort tags; those that start at the same position stay in order, except for an inner tag
-    before an outer tag."""
-    keys: list[tuple[int, int, int]] = []
-    ordered = sorted(tags, key=_start)
-    group = 0
-    for tag in ordered:
-        if tag.start == tag.end:  # no tag passes a point
-            keys.append((tag.start, group + 1, 0))
-            group += 2
-        else:
-            keys.append((tag.start, group, -tag.end))
-    order = sorted(range(len(ordered)), key=keys.__getitem__)
-    return [ordered[i] for i in order]
+    before an outer tag. No tag passes a point."""
+    ordered = []
+    num_points = 0
+    for tag in sorted(tags, key=_start):
+        is_point = tag.start == tag.end
+        ordered.append(((tag.start, num_points, 1 if is_point else -tag.end), tag))
+        if is_point:
+            num_points += 1
+    ordered.sort(key=itemgetter(0))
+    return tuple(tag for _, tag in ordered)
 
 
-def _is_inside(tag: Tag, span: Span, is_first: bool, is_last: bool) -> bool:
-    """Return whether a tag is inside a range between sections. A point next to a section is in that
-    section."""
-    start, end = span
-    is_apart = tag.start < tag.end or (
-        (start < tag.start or is_first) and (tag.end < end or is_last)
-    )
-    return start <= tag.start and tag.end <= end and is_apart
+def _is_inside(tag: Tag, gap: Span, length: int) -> bool:
+    """Return whether a tag is inside a range between the sections of a text of some length. A point
+    next to a section is in that section."""
+    start, end = gap
+    if tag.start < tag.end:
+        return start <= tag.start and tag.end <= end
+    is_after_section = start < tag.start or start == 0
+    return is_after_section and (tag.end < end or end == length)
 
 
 def _with_spaces(text: str, start: int, end: int) -> Span:
@@ -260,16 +265,15 @@ def _with_spaces(text: str, start: int, end: int) -> Span:
     return start, end
 
 
-def _merge(spans: Iterable[Span]) -> list[Span]:
-    """Return ranges in order, those that overlap as one."""
-    merged: list[Span] = []
-    for start, end in sorted(spans):
-        if merged and start <= merged[-1][1]:
-            previous_start, previous_end = merged.pop()
-            merged.append((previous_start, max(previous_end, end)))
-        else:
-            merged.append((start, end))
-    return merged
+def _outside(gaps: Iterable[Span], length: int) -> list[Span]:
+    """Return the parts of a text of some length that are in none of some ranges."""
+    spans = []
+    position = 0
+    for start, end in [*sorted(gaps), (length, length)]:
+        if position < start:
+            spans.append((position, start))
+        position = max(position, end)
+    return spans
 
 
 class Sections:
@@ -284,49 +288,41 @@ class Sections:
 
         The separators and the whitespace around them are kept.
         """
-        self.rich, self._separator = rich, separator
+        self.rich = rich
+        self._separator = separator
         pattern = re.compile(
             rf"(?<!\s)\s*(?:{separator.pattern})(?:\s|{separator.pattern})*|(?<!\s)\s+\Z|\A\s+"
         )
-        separators = [match.span() for match in pattern.finditer(rich.text)]
-        gaps = _merge(separators + [_with_spaces(rich.text, *span) for span in syntax])
-        starts, ends = (
-            [0, *(end for _, end in gaps)],
-            [*(start for start, _ in gaps), len(rich.text)],
-        )
-        spans = [span for span in zip(starts, ends, strict=True) if span[0] < span[1]]
-        edges = [0, *(position for span in spans for position in span), len(rich.text)]
+        gaps = [match.span() for match in pattern.finditer(rich.text)]
+        gaps += [_with_spaces(rich.text, *span) for span in syntax]
+        spans = _outside(gaps, len(rich.text))
+        edges = [0, *chain.from_iterable(spans), len(rich.text)]
         between = list(zip(edges[::2], edges[1::2], strict=True))
-        free: list[list[Tag]] = [[] for _ in between]
-        in_sections = list[Tag]()
+        free: dict[Span, list[Tag]] = {gap: [] for gap in between}
+        in_sections = []
         end_of_sections = -1  # of the tags so far that have text of a section
-        for tag in sorted(
-            rich.tags, key=lambda tag: tag.start
-        ):  # an outer tag comes before the tags in it
-            i = bisect_right(between, tag.start, key=lambda gap: gap[0]) - 1
-            has_section = any(True for _ in _overlaps(tag, spans))
-            if (
-                has_section
-                or tag.end <= end_of_sections
-                or not _is_inside(tag, between[i], i == 0, i == len(spans))
-            ):
+        for tag in sorted(rich.tags, key=_start):  # an outer tag comes before the tags in it
+            gap = between[_last_start(between, tag.start)]
+            if any(True for _ in _overlaps(tag, spans)):
+                in_sections.append(tag)
+                end_of_sections = max(end_of_sections, tag.end)
+            elif tag.end <= end_of_sections or not _is_inside(tag, gap, len(rich.text)):
                 in_sections.append(tag)
             else:
-                free[i].append(tag)
-            end_of_sections = max(end_of_sections, tag.end if has_section else -1)
+                free[gap].append(tag)
         self.blocks = cut(replace(rich, tags=tuple(in_sections)), spans) if spans else []
-        self._between = [
-            cut(RichText(rich.text, tuple(tags)), [gap])[0]
-            for tags, gap in zip(free, between, strict=True)
-        ]
+        self._between: list[RichText] = []
+        for gap, tags in free.items():
+            self._between += cut(RichText(rich.text, tuple(tags)), [gap])
 
     def join(self, translations: Sequence[RichText]) -> RichText:
         """Return the text with the translations of its blocks."""
         if list(translations) == self.blocks:
             return self.rich
-        sections = map(self._without_separators, translations)
-        parts = [part for pair in zip(self._between, sections, strict=False) for part in pair]
-        return join([*parts, self._between[-1]])
+        parts = self._between[:1]
+        for translation, gap in zip(translations, self._between[1:], strict=True):
+            parts += [self._without_separators(translation), gap]
+        return join(parts)
 
     def _without_separators(self, rich: RichText) -> RichText:
         """Replace separators in a translation by spaces, so that their number does not change."""

@@ -114,12 +114,6 @@ def translate(
             help="Text that stays as it is, as URLs and numbers do; may be repeated.",
         ),
     ] = None,
-    localize_numbers: Annotated[
-        bool,
-        typer.Option(
-            "--localize-numbers", help="Write numbers in the format of the target language."
-        ),
-    ] = False,
     glossary: Annotated[
         Path | None,
         typer.Option(
@@ -252,7 +246,7 @@ def translate(
       nmt translate --model runs/a --model runs/b "A dog runs."
       nmt translate --model Helsinki-NLP/opus-mt-en-de "A dog runs."
       nmt translate --constraint "Hund" "A dog runs."
-      nmt translate --glossary terms.tsv --localize-numbers --input manual.en --output manual.de
+      nmt translate --glossary terms.tsv --input manual.en --output manual.de
       nmt translate --show-confidence --input news.en
       nmt translate page.html notes.md --output translated
       nmt translate docs/ --memory memory.tmx --resume
@@ -280,10 +274,8 @@ def translate(
         "--encoding": encoding,
     }
     _check_document_options(is_document, not_for if is_document else only_for)
-    if not guard and (protect or localize_numbers or glossary):
-        raise UsageError(
-            "--protect, --localize-numbers and --glossary need the guard", "leave out --no-guard"
-        )
+    if not guard and (protect or glossary):
+        raise UsageError("--protect and --glossary need the guard", "leave out --no-guard")
     output = None if output_ is None or (output_ == "-" and not is_document) else Path(output_)
     is_directory = output_ is not None and output_.endswith(("/", os.sep))
     if is_directory and not documents:
@@ -321,7 +313,7 @@ def translate(
         else TextFormat(parse_search(spec).n_best, show_scores, show_confidence)
     )
     details = show_scores or show_confidence or format == "jsonl"
-    guarded = _guard(translator, protect, localize_numbers, glossary) if guard else translator
+    guarded = _guard(translator, protect, glossary) if guard else translator
     language_check = LanguageCheck(translator.config.data.src, translator.config.data.tgt)
     if is_document:
         from nmt.documents.document_translator import DocumentTranslator
@@ -448,9 +440,7 @@ def _check_input(
     return True
 
 
-def _guard(
-    translator: Translator, protect: list[str] | None, localize_numbers: bool, glossary: Path | None
-) -> Guard:
+def _guard(translator: Translator, protect: list[str] | None, glossary: Path | None) -> Guard:
     from nmt.text.spans import compile_patterns
     from nmt.translation.glossary import Glossary
     from nmt.translation.guard import Guard
@@ -459,7 +449,6 @@ def _guard(
     return Guard(
         translator,
         protect=compile_patterns(protect or ()),
-        localize_numbers=localize_numbers,
         glossary=Glossary.load(glossary, data.src, data.tgt) if glossary else None,
     )
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from nmt.core.errors import UsageError
 from nmt.search import parse_search
 from nmt.text.normalization import remove_invisible
-from nmt.text.numbers import equivalent_pattern, number_localizer
+from nmt.text.numbers import equivalent_pattern
 from nmt.text.sentences import split_sentences
 from nmt.text.spans import ProtectedSpan, apply_edits, without_overlaps
 from nmt.text.whitespace import surrounding_whitespace
@@ -74,14 +74,7 @@ it has none."""
 SPAN_PROBLEMS = ("missing", "repeated", "misplaced")
 TERM_NOT_APPLIED = "term-not-applied"
 UNTRANSLATED = "untranslated"
-_NUMBERS = ("quantity", "version", "format", "number")
-"""Kinds of protected spans that may be numbers in the format of the source language."""
 _SPACES = re.compile(r"(?<=\S) {2,}(?=\S)")
-_LABEL = re.compile(
-    r"\b(?:version|release|section|chapter|figure|table|abschnitt|kapitel|abbildung|tabelle)\s$",
-    re.IGNORECASE,
-)
-"""A word whose number is a name, such as version 3.1, and has no decimal separator."""
 _SENTENCE_BOUNDARY = re.compile(r"[.!?…](?=\s+\w)")
 
 Lines = Sequence[Line]
@@ -107,7 +100,6 @@ class Guard:
         translator: Translator,
         *,
         protect: Iterable[re.Pattern[str]] = (),
-        localize_numbers: bool = False,
         glossary: Glossary | None = None,
     ) -> None:
         """Guard a translator.
@@ -115,11 +107,7 @@ class Guard:
         Args:
             translator: translates the lines.
             protect: patterns of further protected spans.
-            localize_numbers: write numbers in the format of the target language.
             glossary: terms and their translations.
-
-        Raises:
-            UsageError: the number format of a language is unknown.
         """
         self.translator, self.config, self.tokenizer = (
             translator,
@@ -132,7 +120,6 @@ class Guard:
         """The budget that all lines share; None: each line has its own."""
         self.term_counts: Counter[tuple[str, bool]] = Counter()
         """How often each glossary term occurred, and whether it was applied."""
-        self.localize = number_localizer(*self.languages) if localize_numbers else str
 
     def for_request(self, engine: Engine) -> Guard:
         """Return a guard with the same settings and another engine, whose lines share a budget."""
@@ -214,7 +201,7 @@ class Guard:
     def _with_fixed_spans(self, line: Line) -> Line:
         """Return the line with its protected spans, numbers and terms."""
         found = [
-            self._fixed_span(line.text, span)
+            _fixed_span(line.text, span)
             for span in self.translator.segmenter.find_spans(line.text, self.protect)
         ]
         terms = self.glossary.find(line.text) if self.glossary else []
@@ -226,14 +213,9 @@ class Guard:
             line, fixed=tuple(without_overlaps([*line.fixed, *spans])), language=language
         )
 
-    def _fixed_span(self, text: str, span: ProtectedSpan) -> FixedSpan:
-        content = text[span.start : span.end]
-        is_number = span.kind in _NUMBERS and not _LABEL.search(
-            text[max(0, span.start - 20) : span.start]
-        )
-        return FixedSpan(
-            span.start, span.end, self.localize(content) if is_number else content, span.is_opaque
-        )
+
+def _fixed_span(text: str, span: ProtectedSpan) -> FixedSpan:
+    return FixedSpan(span.start, span.end, text[span.start : span.end], span.is_opaque)
 
 
 class _GuardedChunk:

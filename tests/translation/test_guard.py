@@ -23,7 +23,7 @@ from nmt.core.errors import DataError, UsageError
 from nmt.data.placeholders import PLACEHOLDERS, replace_spans
 from nmt.data.prepare import prepare
 from nmt.search import parse_search
-from nmt.text.numbers import equivalent_pattern, number_localizer
+from nmt.text.numbers import equivalent_pattern
 from nmt.text.sentences import count_sentences, split_to_fit
 from nmt.text.spans import compile_patterns, find_spans
 from nmt.text.whitespace import surrounding_whitespace
@@ -361,41 +361,6 @@ def test_occurrences_are_not_counted_inside_words_and_numbers() -> None:
 # ---- numbers
 
 
-@pytest.mark.parametrize(
-    ("text", "localized"),
-    [
-        ("1,234.5", "1.234,5"),
-        ("1,234,567", "1.234.567"),
-        ("0.5 %", "0,5 %"),
-        ("$5.99", "$5,99"),
-        ("1234", "1234"),
-        ("3.11.2", "3.11.2"),
-        ("7:30", "7:30"),
-        ("2024-05-17", "2024-05-17"),
-        ("x@1.5.de", "x@1.5.de"),
-        ("192.168.178.123", "192.168.178.123"),
-        ("192.168.178.123:8080", "192.168.178.123:8080"),
-        ("1,234,567,890", "1.234.567.890"),
-        ("030.123.456", "030.123.456"),
-    ],
-)
-def test_numbers_are_localized(text: str, localized: str) -> None:
-    assert number_localizer("en", "de")(text) == localized
-    assert number_localizer("de", "en")(localized) == text
-
-
-def test_every_group_separator_is_localized() -> None:
-    assert number_localizer("hi", "de")("१,२३४.५") == "१.२३४,५"
-    for space in " \u00a0\u202f":
-        assert number_localizer("fr", "en")(f"1{space}234,5") == "1,234.5"
-    assert number_localizer("cs", "en")("+420 602 123 456") == "+420 602 123 456"
-
-
-def test_an_unknown_number_format_is_an_error() -> None:
-    with pytest.raises(UsageError, match="xx"):
-        number_localizer("en", "xx")
-
-
 def test_equivalent_formats() -> None:
     pattern = equivalent_pattern("1,234.50 EUR")
     assert pattern.search("für 1.234,50 EUR.")
@@ -570,20 +535,15 @@ def test_the_format_of_a_number_is_corrected_without_another_search(translator: 
     assert guard.translate(["It costs 1,234.50 EUR and 20%."]) == [
         "Es kostet 1,234.50 EUR und 20%."
     ]
-    localized = scripted(
-        translator, lambda line, search: ["Es kostet 1234.50 EUR."], localize_numbers=True
-    )
-    assert localized.translate(["It costs 1,234.50 EUR."]) == ["Es kostet 1.234,50 EUR."]
-    version = scripted(
-        translator, lambda line, search: ["Version 3.1 ist neu."], localize_numbers=True
-    )
+    ungrouped = scripted(translator, lambda line, search: ["Es kostet 1234.50 EUR."])
+    assert ungrouped.translate(["It costs 1,234.50 EUR."]) == ["Es kostet 1,234.50 EUR."]
+    version = scripted(translator, lambda line, search: ["Version 3.1 ist neu."])
     assert version.translate(["Version 3.1 is new."]) == ["Version 3.1 ist neu."]
     code = "%5.2f, `0.5` and Python 3.12"
     protect = [re.compile(r"3\.\d+")]
-    assert scripted(
-        translator, lambda line, search: [code], protect=protect, localize_numbers=True
-    ).translate([f"I see {code}."]) == [code]
-    assert len(guard.translator.requests) == len(localized.translator.requests) == 1
+    coded = scripted(translator, lambda line, search: [code], protect=protect)
+    assert coded.translate([f"I see {code}."]) == [code]
+    assert len(guard.translator.requests) == len(ungrouped.translator.requests) == 1
 
 
 @pytest.mark.parametrize(
@@ -1127,10 +1087,10 @@ def test_warnings_are_logged_and_in_jsonl(trained: CommandLine) -> None:
 @pytest.mark.slow
 def test_options_of_the_guard(nmt: CommandLine) -> None:
     (nmt.directory / "terms.tsv").write_text("ACME\t-\n")
-    options = ("--glossary", "terms.tsv", "--protect", r"v\d+", "--localize-numbers")
+    options = ("--glossary", "terms.tsv", "--protect", r"v\d+")
     source = "I work at ACME since 1,234.5 days with v12."
     done = nmt("translate", "--model", "en-de-small", *options, source)
-    for text in ("ACME", "v12", "1.234,5"):
+    for text in ("ACME", "v12", "1,234.5"):
         assert text in done.out, text
     assert nmt("translate", "--model", "en-de-small", "5", "My email is j@x.com.").out.startswith(
         "5\n"

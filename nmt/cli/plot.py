@@ -61,9 +61,6 @@ def positions(
     ] = None,
     output: OutputOption = Path("positions.png"),
     length: Annotated[int, typer.Option(min=2, max=4096, help="Number of positions to plot.")] = 64,
-    decoder: Annotated[
-        bool, typer.Option("--decoder", help="Plot the causal encoding of the decoder.")
-    ] = False,
     layer: Annotated[
         int, typer.Option(min=1, max=100, help="Layer, for encodings that differ between layers.")
     ] = 1,
@@ -95,9 +92,9 @@ def positions(
             "leave them out to plot those of the model",
         )
     if model is not None:
-        modules = _load(model, decoder)
+        modules = _load(model)
     else:
-        modules = _build(encodings or ["sinusoidal"], dim or 128, heads or 4, layer, decoder)
+        modules = _build(encodings or ["sinusoidal"], dim or 128, heads or 4, layer)
     position_plots.draw(
         {name: _table(name, module, length, layer) for name, module in modules.items()}, output
     )
@@ -109,9 +106,7 @@ def positions(
     typer.echo(output)
 
 
-def _build(
-    specs: list[str], dim: int, heads: int, layer: int, decoder: bool
-) -> dict[str, PositionEncoding]:
+def _build(specs: list[str], dim: int, heads: int, layer: int) -> dict[str, PositionEncoding]:
     import torch
 
     from nmt.core.registry import resolve
@@ -123,11 +118,11 @@ def _build(
             "for example --dim 128 --heads 4",
         )
     torch.manual_seed(1)
-    stack = StackSpec(dim, heads, layer, causal=decoder)
+    stack = StackSpec(dim, heads, layer)
     return {spec: resolve("position encoding", POSITION_ENCODINGS, spec)(stack) for spec in specs}
 
 
-def _load(path: Path, decoder: bool) -> dict[str, PositionEncoding]:
+def _load(path: Path) -> dict[str, PositionEncoding]:
     from nmt.model.transformer import Transformer
     from nmt.models import discovery
 
@@ -136,8 +131,7 @@ def _load(path: Path, decoder: bool) -> dict[str, PositionEncoding]:
         raise UsageError(
             f"{path} is a recurrent model without position encoding", "choose a Transformer"
         )
-    module = loaded.model.target_positions if decoder else loaded.model.source_positions
-    return {f"{path}: {loaded.config.model.position_encoding}": module}
+    return {f"{path}: {loaded.config.model.position_encoding}": loaded.model.source_positions}
 
 
 def _table(name: str, module: PositionEncoding, length: int, layer: int) -> EncodingTable:

@@ -25,16 +25,11 @@ def score(
         Path | None,
         typer.Option("--output", "-o", help="Output file.", show_default="standard output"),
     ] = None,
-    per_token: Annotated[
-        bool,
-        typer.Option(
-            "--per-token", help="Divide by the number of target tokens, including the end token."
-        ),
-    ] = False,
     format: Annotated[
         str,
         typer.Option(
-            help="Output format: text, or jsonl with token log-probabilities and word alignments."
+            help="Output format: text, or jsonl with the log-probability of each token and word"
+            " alignments."
         ),
     ] = "text",
     device: DeviceOption = "auto",
@@ -47,8 +42,7 @@ def score(
 
     Examples:
       nmt score --src test.en --tgt test.de
-      nmt score --src test.en --tgt test.de --per-token --model runs/multi30k
-      nmt score --src test.en --tgt test.de --format jsonl
+      nmt score --src test.en --tgt test.de --model runs/multi30k --format jsonl
     """
     check_choice("format", format, OUTPUT_FORMATS)
 
@@ -63,15 +57,11 @@ def score(
     pairs, inputs = tee(read_pairs(src, tgt, errors=encoding_errors))
     with open_output(output) as write, progress(count_lines(src), "scoring", " pairs") as bar:
         for (source, target), translation in zip(inputs, translator.score(pairs), strict=True):
-            value = translation.log_prob / (max(1, len(translation.tokens)) if per_token else 1)
             if format == "jsonl":
-                details = {
-                    key: field
-                    for key, field in asdict(translation).items()
-                    if key not in ("text", "score")
-                }
-                record = {"source": source, "target": target, "score": value, **details}
+                details = asdict(translation) | {"score": translation.log_prob}
+                del details["text"]
+                record = {"source": source, "target": target, **details}
                 write(json.dumps(record, ensure_ascii=False))
             else:
-                write(f"{value:.4f}")
+                write(f"{translation.log_prob:.4f}")
             bar.update()

@@ -25,7 +25,7 @@ OutputOption = Annotated[
 MinScoreOption = Annotated[
     float | None,
     typer.Option(
-        help="Minimum log-probability per token, as in nmt score --per-token.", show_default="none"
+        help="Minimum log-probability divided by the number of tokens.", show_default="none"
     ),
 ]
 CleanOption = Annotated[

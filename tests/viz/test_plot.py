@@ -262,12 +262,10 @@ def test_the_encoding_that_is_asked_for_is_drawn(trained: CommandLine) -> None:
     made = encoding("transformer_xl")
     found, wanted = _table("transformer_xl", made, 5, 2), make_table(made, 5)
     torch.testing.assert_close(found.values_MC, wanted.values_MC)
-    few = _build(["learned(max_positions=4)"], 16, 2, 1, True)["learned(max_positions=4)"]
-    assert few.stack.causal
+    few = _build(["learned(max_positions=4)"], 16, 2, 1)["learned(max_positions=4)"]
     assert len(_table("learned(max_positions=4)", few, 64, 1).rows_M) == 4
-    for decoder in (False, True):
-        (one,) = _load(trained.directory / "runs/tiny", decoder).values()
-        assert one.stack.causal == decoder
+    (one,) = _load(trained.directory / "runs/tiny").values()
+    assert not one.stack.causal
 
 
 @pytest.mark.slow
@@ -294,7 +292,7 @@ def test_plot_positions(nmt: CommandLine) -> None:
         "head 4",
         "dimension 0",
     } <= {*texts}
-    done = nmt("plot", "positions", "--model", "runs/tiny", "--decoder")
+    done = nmt("plot", "positions", "--model", "runs/tiny")
     assert (done.code, done.out, done.err) == (0, "positions.png\n", "")
     assert (nmt.directory / "positions.png").read_bytes().startswith(b"\x89PNG")
 

@@ -18,6 +18,7 @@ from typing import Any, NoReturn, cast
 import typer
 from typer.core import TyperGroup
 
+from nmt.core import torchrun
 from nmt.core.console import LOG, discard, escape_control, log
 from nmt.core.errors import NMTError, StoppedError, UsageError, file_hint
 from nmt.core.version import __version__
@@ -143,7 +144,7 @@ class ErrorHandlingGroup(CommandGroup):
 
 
 def _report(error: NMTError) -> NoReturn:
-    rank = os.environ.get("RANK", "")  # torchrun mixes the output of its processes
+    rank = torchrun.rank()  # torchrun mixes the output of its processes
     message = error.message.replace("\n", "\\n")  # of an argument
     log(f"error: {f'(rank {rank}) ' if rank else ''}{message}", every_rank=True)
     if error.hint:
@@ -177,8 +178,8 @@ def root(
 ) -> None:
     """Train, run and evaluate neural machine translation models."""
     command = context.invoked_subcommand
-    is_single = (os.environ.get("WORLD_SIZE") or "1") == "1" or {"-h", "--help"} & {*sys.argv}
-    if command in SINGLE_PROCESS_COMMANDS and not is_single:
+    wants_help = bool({"-h", "--help"} & {*sys.argv})
+    if command in SINGLE_PROCESS_COMMANDS and torchrun.is_distributed() and not wants_help:
         raise UsageError(
             f"nmt {command} supports a single process only",
             "run it without torchrun, or unset WORLD_SIZE",

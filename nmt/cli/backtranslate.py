@@ -25,6 +25,7 @@ from nmt.cli.synthesis_options import (
     TestOption,
 )
 from nmt.jobs import synthesis
+from nmt.jobs.sharding import Shard
 
 
 def backtranslate(
@@ -70,7 +71,7 @@ def backtranslate(
     """
     from nmt.data.pairs import open_text
 
-    parsed_shard = synthesis.parse_shard(shard)
+    parsed_shard = Shard.from_option(shard) or Shard(1, 1)
     open_text(input).close()
 
     from nmt.synthetic import corpus

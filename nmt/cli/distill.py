@@ -26,6 +26,7 @@ from nmt.cli.synthesis_options import (
 )
 from nmt.core.errors import DataError, UsageError
 from nmt.jobs import synthesis
+from nmt.jobs.sharding import Shard
 
 if TYPE_CHECKING:
     from nmt.synthetic.source_text import SourceText
@@ -87,7 +88,7 @@ def distill(
     from nmt.data.pairs import open_text
     from nmt.evaluate.test_sets import files_of_name
 
-    parsed_shard = synthesis.parse_shard(shard)
+    parsed_shard = Shard.from_option(shard) or Shard(1, 1)
     if input and (data or select):
         raise UsageError(
             f"{'--data' if data else '--select'} does not apply to --input, which has no"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,6 +10,7 @@ import typer
 
 from nmt.cli.duration import format_duration, parse_duration
 from nmt.cli.options import ConfigOption, DeviceOption, PrecisionOption, SetOption
+from nmt.core import torchrun
 from nmt.core.config import FINE_TUNING, Config
 from nmt.core.console import SILENT
 from nmt.core.errors import StoppedError, UsageError
@@ -122,7 +122,7 @@ def train(
             raise UsageError(
                 f"--plan does not train: leave out {'--resume' if resume else '--tensorboard'}"
             )
-        if "RANK" in os.environ:
+        if torchrun.rank():
             raise UsageError("--plan supports a single process only", "run it without torchrun")
         estimate = session.estimate_training(
             resolved, device=device, precision=precision, auto_batch_size=fit_batch

@@ -8,10 +8,12 @@ from collections.abc import Collection, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, TextIO
 
+from nmt.core import torchrun
+
 if TYPE_CHECKING:
     from tqdm import tqdm
 
-SILENT = (os.environ.get("WORLD_SIZE") or "1") != "1" and (os.environ.get("RANK") or "0") != "0"
+SILENT = torchrun.is_distributed() and torchrun.rank() not in ("", "0")
 """Whether this process logs nothing: under torchrun only rank 0 logs."""
 CONTROL = {
     code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"

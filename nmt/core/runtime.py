@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from nmt.core import torchrun
 from nmt.core.errors import UsageError, check_choice, suggest
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ def resolve_device(name: str) -> str:
         index and not (kind == "cuda" and index.isdecimal())
     ):
         raise UsageError(f"unknown device '{name}'", suggest(name, ("auto", "cpu", "cuda")))
-    if index and kind == "cuda" and int(os.environ.get("LOCAL_WORLD_SIZE") or 1) > 1:
+    if index and kind == "cuda" and torchrun.local_world_size() > 1:
         raise UsageError(
             f"--device {name} would give all processes of torchrun the same GPU",
             "use --device cuda: a GPU per process",
@@ -97,10 +98,11 @@ def resolve_device(name: str) -> str:
         if kind == "auto":
             return "cpu"
         raise UsageError("no CUDA GPU is available", "use --device auto or --device cpu")
-    index = index or os.environ.get("LOCAL_RANK", "0")
-    if int(index) >= torch.cuda.device_count():
-        raise UsageError(f"there is no GPU {index}: this machine has {torch.cuda.device_count()}")
-    return f"cuda:{int(index)}"
+    gpu = int(index) if index else torchrun.local_rank()
+    num_gpus = torch.cuda.device_count()
+    if gpu >= num_gpus:
+        raise UsageError(f"there is no GPU {index or gpu}: this machine has {num_gpus}")
+    return f"cuda:{gpu}"
 
 
 def _may_have_gpu() -> bool:

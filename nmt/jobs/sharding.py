@@ -6,13 +6,13 @@ the file.
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from nmt.core import torchrun
 from nmt.core.errors import UsageError
 from nmt.core.paths import locked, named_errors, sync
 
@@ -39,21 +39,18 @@ class Shard:
         return cls(int(match[1]), int(match[2]))
 
     @classmethod
-    def from_torchrun(cls) -> Shard | None:
-        """Return the shard of this torchrun process, or None for a single process.
+    def from_option(cls, text: str | None) -> Shard | None:
+        """Return the shard of --shard or of this torchrun process; None: all lines.
 
         Raises:
-            UsageError: the environment variables are not those of torchrun.
+            UsageError: the option is invalid, or torchrun shards the lines already.
         """
-        world_size, rank = os.environ.get("WORLD_SIZE") or "1", os.environ.get("RANK") or ""
-        if world_size == "1":
-            return None
-        if not (world_size.isdecimal() and rank.isdecimal() and int(rank) < int(world_size)):
-            raise UsageError(
-                f"WORLD_SIZE is {world_size}, but torchrun did not start this process",
-                "start it with torchrun, or unset WORLD_SIZE",
-            )
-        return cls(int(rank) + 1, int(world_size))
+        rank, world_size = torchrun.position()
+        if text is None:
+            return cls(rank + 1, world_size) if world_size > 1 else None
+        if world_size > 1:
+            raise UsageError("torchrun shards the text automatically", "leave out --shard")
+        return cls.parse(text)
 
     def line_range(self, num_lines: int) -> tuple[int, int]:
         """Return the first line (starting at 0) and the end (exclusive) of this shard of
@@ -73,13 +70,11 @@ class Shard:
 
     def join(self, output: Path) -> None:
         """Join the shards into `output` if all are complete."""
+        shards = [Shard(number, self.count) for number in range(1, self.count + 1)]
         lock = output.with_name(f".{output.name}.lock")
         with locked(lock, busy=lambda: None):
-            paths = [
-                _done(Shard(number, self.count).path(output)) for number in range(1, self.count + 1)
-            ]
-            complete = all(path.exists() for path in paths)
-            if complete:
+            if all(shard.is_done(output) for shard in shards):
+                paths = [_done(shard.path(output)) for shard in shards]
                 joined = output.with_name(f".{output.name}.joined")
                 with named_errors(output), joined.open("wb") as file:
                     for path in paths:
@@ -89,12 +84,9 @@ class Shard:
                 joined.rename(output)
                 for path in paths:
                     path.unlink()
-            if complete or not self.is_done(
-                output
-            ):  # joined here or by another process: the lock is no longer needed
-                with suppress(
-                    OSError
-                ):  # Windows cannot delete an open file; releasing the lock deletes it there
+            if not self.is_done(output):  # joined here or by another process
+                # Windows cannot delete an open file; releasing the lock deletes it there.
+                with suppress(OSError):
                     lock.unlink()
 
     def is_done(self, output: Path) -> bool:

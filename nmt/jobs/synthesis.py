@@ -20,13 +20,13 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nmt.core.console import SILENT, log
 from nmt.core.errors import NMTError, UsageError, check_choice
 from nmt.core.paths import locked, new_directory, write_text
+from nmt.core.untrusted_files import read_record
 from nmt.evaluate.test_sets import load_test_pairs
 from nmt.jobs.output import show
 from nmt.jobs.sharding import Shard
@@ -123,14 +123,6 @@ def check_options(
         )
 
 
-def parse_shard(text: str | None) -> Shard:
-    """Return the shard of --shard or of this torchrun process, by default all lines."""
-    from_torchrun = Shard.from_torchrun()
-    if text and from_torchrun:
-        raise UsageError("torchrun shards the text automatically", "leave out --shard")
-    return Shard.parse(text) if text else from_torchrun or Shard(1, 1)
-
-
 def _report_if_complete(output: Path, resume: bool, settings: Mapping[str, Any]) -> bool:
     """Print the corpus and return True if it exists and `resume` is set; return False if it does
     not exist.
@@ -143,23 +135,21 @@ def _report_if_complete(output: Path, resume: bool, settings: Mapping[str, Any])
 
     if not output.exists():
         return False
-    if resume and (output / RECORD).is_file():
-        recorded: dict[str, Any] = {"command": ""}
-        with suppress(
-            ValueError, KeyError, TypeError
-        ):  # a damaged record, or one of another source
-            origin = {**json.loads((output / RECORD).read_text(encoding="utf-8"))["origin"]}
-            recorded |= origin | origin.get("filters", {})
-        current = json.loads(json.dumps(settings))  # converts tuples to lists
-        if any(recorded[name] != value for name, value in current.items() if name in recorded):
-            raise UsageError(
-                f"{output} was made in another way", "choose another --output, or delete it"
-            )
-        log(f"{output} is complete")
-        if not SILENT:
-            show(str(output))
-        return True
-    raise UsageError(f"{output} already exists", "choose another --output, or delete it")
+    hint = "choose another --output, or delete it"
+    if not (resume and (output / RECORD).is_file()):
+        raise UsageError(f"{output} already exists", hint)
+    origin: Any = read_record(output / RECORD).get("origin")
+    recorded = {"command": ""}
+    with suppress(TypeError, AttributeError):  # damaged, or of another source
+        recorded |= origin | origin.get("filters", {})
+    current = _as_json(settings)
+    names = recorded.keys() & current.keys() - {"scores", "shards"}
+    if any(recorded[name] != current[name] for name in names):
+        raise UsageError(f"{output} was made in another way", hint)
+    log(f"{output} is complete")
+    if not SILENT:
+        show(str(output))
+    return True
 
 
 def synthesize(
@@ -176,74 +166,88 @@ def synthesize(
     that builds it.
     """
     from nmt.models.discovery import find_models
-    from nmt.runs.run_info import parent_record
-    from nmt.synthetic.source_text import SOURCE
 
     teachers = find_models(models)
-    settings: dict[str, Any] = {
-        "command": options.command,
-        "text": text.checksums,
-        "model": [parent_record(each) for each in teachers],
-        "search": options.search,
-        "scores": options.filters.min_score is not None,
-        "shards": options.shard.count,
-    }
-    settings = json.loads(json.dumps(settings))  # converts tuples to lists
+    settings = _settings(options, text, teachers)
+    filters = asdict(options.filters) | {"tests": options.tests}
     with _output_locked(options):
         try:
-            made = {name: settings[name] for name in ("command", "text", "model", "search")}
-            made |= asdict(options.filters) | {"tests": options.tests}
-            if _report_if_complete(options.output, options.resume, made):
+            if _report_if_complete(options.output, options.resume, settings | filters):
                 _remove(options)
                 return
-            languages, errors = options.filters.corpus_languages, options.encoding_errors
-            tests = list(
-                chain.from_iterable(
-                    load_test_pairs(name, languages, errors) for name in options.tests
-                )
-            )
+            tests = _load_tests(options)
             saved = _prepare(options, text, settings, models[0])
         except NMTError:
             if not (options.work / SETTINGS).exists():
                 _remove(options)
             raise
-    path = options.work / CANDIDATES
-    shard_lock = options.work / f".{options.shard.number}.lock"
+    _translate_shard(options, translator, saved["settings"]["scores"])
+    with _output_locked(options):
+        if not options.output.exists() and (options.work / CANDIDATES).exists():
+            build_command = _build_command()
+            origin = settings | {"filters": filters, "build_command": build_command}
+            origin["statistics"] = saved["statistics"]
+            _finish(options, origin, tests)
+            command = train_command(teachers[0], build_command)
+            log(f"train on it: {command}", every_rank=True)
+            show(str(options.output))
+        if options.output.exists():
+            _remove(options)
+
+
+def _settings(options: Options, text: SourceText, teachers: list[ModelFiles]) -> dict[str, Any]:
+    """Return what a resumed command must have in common with the first one."""
+    from nmt.runs.run_info import parent_record
+
+    settings: dict[str, Any] = _as_json(
+        {
+            "command": options.command,
+            "text": text.checksums,
+            "model": [parent_record(each) for each in teachers],
+            "search": options.search,
+            "scores": options.filters.min_score is not None,
+            "shards": options.shard.count,
+        }
+    )
+    return settings
+
+
+def _as_json(value: Any) -> Any:
+    """Return a value as it is read from a JSON file: tuples are lists."""
+    return json.loads(json.dumps(value))
+
+
+def _load_tests(options: Options) -> list[tuple[str, list[Pair]]]:
+    tests = []
+    for name in options.tests:
+        tests += load_test_pairs(name, options.filters.corpus_languages, options.encoding_errors)
+    return tests
+
+
+def _translate_shard(options: Options, translator: Translator, scores: bool) -> None:
+    """Translate the shard of this process, and join the shards if it is the last one.
+
+    Raises:
+        UsageError: an earlier process has begun it, and `resume` is not set; or another process is
+            at work.
+    """
+    from nmt.synthetic.source_text import SOURCE
+
+    path, shard = options.work / CANDIDATES, options.shard
     busy = UsageError(
-        f"another process is translating shard {options.shard.number} of {options.output}",
+        f"another process is translating shard {shard.number} of {options.output}",
         "wait for it, or stop it",
     )
-    with locked(shard_lock, busy):
-        if not options.resume and (
-            options.shard.path(path).exists() or options.shard.is_done(path) or path.exists()
-        ):
+    with locked(options.work / f".{shard.number}.lock", busy):
+        is_begun = shard.path(path).exists() or shard.is_done(path) or path.exists()
+        if is_begun and not options.resume:
             raise UsageError(
                 f"{options.output} is incomplete",
                 f"continue with --resume, or delete {options.work}",
             )
-        job = TranslationJob(
-            translator, options.search, ScoredFormat(), saved["settings"]["scores"], "", ()
-        )
-        translate_file(
-            job,
-            options.work / SOURCE,
-            path,
-            options.shard,
-            join=True,
-            resume=True,
-            encoding_errors="strict",
-        )
-    with _output_locked(options):
-        if not options.output.exists() and path.exists():
-            _finish(
-                options,
-                settings,
-                saved["statistics"],
-                tests,
-                lambda build: train_command(teachers[0], build),
-            )
-        if options.output.exists():
-            _remove(options)
+        job = TranslationJob(translator, options.search, ScoredFormat(), scores, "", ())
+        source = options.work / SOURCE
+        translate_file(job, source, path, shard, join=True, resume=True, encoding_errors="strict")
 
 
 @contextmanager
@@ -282,22 +286,7 @@ def _prepare(
     file = options.work / SETTINGS
     if file.is_file():
         saved: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-        for name, value in settings.items():
-            before = saved["settings"][name]
-            if before != value and name == "text":
-                raise UsageError(
-                    f"the text of {options.output} has changed",
-                    f"restore it, or delete {options.work}",
-                )
-            if before != value and not (
-                name == "scores" and before
-            ):  # scores are ignored without --min-score
-                option = "--min-score" if name == "scores" else name
-                raise UsageError(
-                    f"{options.output} was started with another value of '{option}'",
-                    "continue with the same options, apart from the filters, or delete"
-                    f" {options.work}",
-                )
+        _check_unchanged(options, saved["settings"], settings)
         return saved
     text.check_language(model)
     options.work.mkdir(parents=True, exist_ok=True)
@@ -311,36 +300,44 @@ def _prepare(
     return saved
 
 
-def _finish(
-    options: Options,
-    settings: dict[str, Any],
-    statistics: dict[str, Any],
-    tests: list[tuple[str, list[Pair]]],
-    train_command: Callable[[str], str],
-) -> None:
+def _check_unchanged(options: Options, saved: dict[str, Any], settings: dict[str, Any]) -> None:
+    for name, value in settings.items():
+        if saved[name] == value or (name == "scores" and saved[name]):  # without --min-score
+            continue
+        if name == "text":
+            raise UsageError(
+                f"the text of {options.output} has changed",
+                f"restore it, or delete {options.work}",
+            )
+        option = "--min-score" if name == "scores" else name
+        raise UsageError(
+            f"{options.output} was started with another value of '{option}'",
+            f"continue with the same options, apart from the filters, or delete {options.work}",
+        )
+
+
+def _finish(options: Options, origin: dict[str, Any], tests: list[tuple[str, list[Pair]]]) -> None:
     """Filter the translations, write the corpus and report it, on any rank."""
     from nmt.data.sources.corpus import write_record
     from nmt.synthetic.source_text import REFERENCE, SOURCE
 
-    work, languages = options.work, options.filters.corpus_languages
+    work = options.work
+    src, tgt = options.filters.corpus_languages
+    names = (f"train.{src}", f"train.{tgt}")
     with new_directory(options.output) as directory:
-        outputs = (directory / f"train.{languages[0]}", directory / f"train.{languages[1]}")
         num_pairs, dropped = options.filters.apply(
-            work / SOURCE, work / REFERENCE, work / CANDIDATES, outputs, tests
+            work / SOURCE,
+            work / REFERENCE,
+            work / CANDIDATES,
+            (directory / names[0], directory / names[1]),
+            tests,
         )
-        build_command = _build_command()
-        filters = asdict(options.filters) | {"tests": options.tests}
-        origin = settings | {"filters": filters, "build_command": build_command}
-        origin["statistics"] = statistics | {"filtered": dropped}
-        write_record(
-            directory, options.output.name, origin, {path.name: num_pairs for path in outputs}
-        )
+        origin["statistics"]["filtered"] = dropped
+        write_record(directory, options.output.name, origin, dict.fromkeys(names, num_pairs))
     for name, count in dropped.most_common():
         log(f"filter {name} dropped {count:,} pairs", every_rank=True)
-    names = " and ".join(str(options.output / path.name) for path in outputs)
-    log(f"wrote {num_pairs:,} of {num_pairs + dropped.total():,} pairs to {names}", every_rank=True)
-    log(f"train on it: {train_command(build_command)}", every_rank=True)
-    show(str(options.output))
+    paths = " and ".join(str(options.output / name) for name in names)
+    log(f"wrote {num_pairs:,} of {num_pairs + dropped.total():,} pairs to {paths}", every_rank=True)
 
 
 def _build_command() -> str:

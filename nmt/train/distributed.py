@@ -7,7 +7,6 @@ never disagree.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -18,7 +17,8 @@ from typing import TypeVar
 import torch
 import torch.distributed as dist
 
-from nmt.core.errors import NMTError, TrainingError, UsageError
+from nmt.core import torchrun
+from nmt.core.errors import NMTError, TrainingError
 
 T = TypeVar("T")
 TIMEOUTS = {"gloo": timedelta(days=1), "nccl": timedelta(minutes=30)}
@@ -79,34 +79,26 @@ def process_group(device: torch.device) -> Iterator[RankGroup]:
         UsageError: WORLD_SIZE is set, but not the other variables of torchrun.
         TrainingError: the connection to another rank is lost.
     """
-    world_size = os.environ.get("WORLD_SIZE") or "1"
-    if world_size == "1":
+    if not torchrun.is_distributed():
         yield RankGroup()
         return
     is_complete = False
     backend, device_id = ("nccl", device) if device.type == "cuda" else ("gloo", None)
     try:
         dist.init_process_group(backend, timeout=TIMEOUTS[backend], device_id=device_id)
-        yield RankGroup(
-            dist.get_rank(),
-            int(world_size),
-            dist.new_group(backend="gloo", timeout=TIMEOUTS["gloo"]),
-        )
+        object_group = dist.new_group(backend="gloo", timeout=TIMEOUTS["gloo"])
+        yield RankGroup(dist.get_rank(), int(torchrun.world_size()), object_group)
         is_complete = True
     except ValueError as error:
         if dist.is_initialized():
             raise
-        raise UsageError(
-            f"WORLD_SIZE is {world_size}, but torchrun did not start this process",
-            "start it with torchrun, or unset WORLD_SIZE",
-        ) from error
+        raise torchrun.not_started_error() from error
     except RuntimeError as error:
         if not _is_connection_error(error):
             raise
         reason = (str(error).strip() or type(error).__name__).splitlines()[-1]
-        reason = re.sub(r"^\[.*?\] ", "", reason).split(". ")[
-            0
-        ]  # without gloo's place in its source, and its advice
+        # Without gloo's place in its source, and its advice.
+        reason = re.sub(r"^\[.*?\] ", "", reason).split(". ")[0]
         raise TrainingError(
             f"another process of this training run has exited, or cannot be reached: {reason}",
             "see its error message; continue with --resume",

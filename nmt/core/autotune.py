@@ -13,16 +13,17 @@ from pathlib import Path
 from nmt.core.console import log
 from nmt.core.paths import cache_dir, locked, write_text
 from nmt.core.runtime import cpu_name, num_threads
+from nmt.core.untrusted_files import Number, matches, read_record
 
 MEASURE_SECONDS = 0.08
 """Time to measure each candidate."""
-_process_cache: dict[str, dict[str, float]] = {}
+Rates = dict[str, float]
+Candidates = Mapping[str, Callable[[], object]]
+_process_cache: dict[str, Rates] = {}
 """Rates measured by this process, in case the cache directory is not writable."""
 
 
-def select_fastest(
-    task: str, version: str, candidates: Mapping[str, Callable[[], object]], flops: float
-) -> str:
+def select_fastest(task: str, version: str, candidates: Candidates, flops: float) -> str:
     """Return the name of the fastest candidate, from the cache or by measuring all of them.
 
     The instruction set does not predict the speed: some processors with bf16 instructions multiply
@@ -38,38 +39,40 @@ def select_fastest(
     """
     key = f"{task}; {cpu_name()}; {version}; {num_threads()} threads"
     rates = _cached(key, candidates)
-    if rates is None:
+    if not rates:
         with ExitStack() as stack:
             with suppress(OSError, RuntimeError):  # the cache directory is not writable
                 stack.enter_context(locked(cache_dir() / "rates.lock", lambda: None))
-            rates = _cached(key, candidates) or _measure_and_cache(key, task, candidates, flops)
+            rates = _cached(key, candidates)
+            if not rates:
+                rates = _measure_rates(candidates, flops)
+                _save(key, rates)
+                summary = ", ".join(f"{name} {rate:,.0f} GFLOP/s" for name, rate in rates.items())
+                log(f"{_fastest(rates)} is the fastest for {task} ({summary})")
+    return _fastest(rates)
+
+
+def _fastest(rates: Rates) -> str:
     return max(rates, key=rates.__getitem__)
 
 
-def _cached(key: str, candidates: Mapping[str, object]) -> dict[str, float] | None:
-    rates = (cached_rates() | _process_cache).get(key, {})
-    return rates if rates.keys() == candidates.keys() else None
+def _cached(key: str, candidates: Candidates) -> Rates:
+    cached = cached_rates() | _process_cache
+    rates = cached.get(key, {})
+    return rates if rates.keys() == candidates.keys() else {}
 
 
-def _measure_and_cache(
-    key: str, task: str, candidates: Mapping[str, Callable[[], object]], flops: float
-) -> dict[str, float]:
-    rates = {
-        name: round(flops / seconds / 1e9, 1)
-        for name, seconds in _measure_seconds(candidates).items()
-    }
+def _save(key: str, rates: Rates) -> None:
     _process_cache[key] = rates
     with suppress(OSError, RuntimeError):  # the next process will measure again
         cache_dir().mkdir(parents=True, exist_ok=True)
-        write_text(_cache_file(), json.dumps(cached_rates() | _process_cache, indent=1))
-    summary = ", ".join(f"{name} {rate:,.0f} GFLOP/s" for name, rate in rates.items())
-    log(f"{max(rates, key=rates.__getitem__)} is the fastest for {task} ({summary})")
-    return rates
+        content = json.dumps(cached_rates() | _process_cache, indent=1)
+        write_text(_cache_file(), content)
 
 
-def _measure_seconds(candidates: Mapping[str, Callable[[], object]]) -> dict[str, float]:
-    """Return the shortest time of each candidate. They take turns, so that other load on the
-    machine affects all."""
+def _measure_rates(candidates: Candidates, flops: float) -> Rates:
+    """Return the highest rate of each candidate in GFLOP/s. They take turns, so that other load on
+    the machine affects all."""
     for run in candidates.values():  # warm-up
         run()
     shortest = dict.fromkeys(candidates, math.inf)
@@ -78,31 +81,22 @@ def _measure_seconds(candidates: Mapping[str, Callable[[], object]]) -> dict[str
         for name, run in candidates.items():
             start = time.perf_counter()
             run()
-            shortest[name] = min(shortest[name], time.perf_counter() - start)
+            seconds = time.perf_counter() - start
+            shortest[name] = min(shortest[name], seconds)
         if time.perf_counter() > end:
             break
-    return shortest
+    return {name: round(flops / seconds / 1e9, 1) for name, seconds in shortest.items()}
 
 
-def cached_rates() -> dict[str, dict[str, float]]:
+def cached_rates() -> dict[str, Rates]:
     """Return the cached rates in GFLOP/s, by key (task; processor; version; threads) and candidate.
 
     Invalid entries are skipped.
     """
-    try:
-        content = json.loads(_cache_file().read_text(encoding="utf-8"))
-    except (OSError, ValueError, RuntimeError):
-        return {}
-    entries = content.items() if isinstance(content, dict) else ()
-    return {
-        key: rates
-        for key, rates in entries
-        if isinstance(rates, dict) and all(map(_is_rate, rates.values()))
-    }
-
-
-def _is_rate(value: object) -> bool:
-    return isinstance(value, int | float) and math.isfinite(value)
+    with suppress(RuntimeError):  # there is no home directory
+        entries = read_record(_cache_file()).items()
+        return {key: rates for key, rates in entries if matches(rates, dict[str, Number])}
+    return {}
 
 
 def _cache_file() -> Path:

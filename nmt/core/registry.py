@@ -17,57 +17,61 @@ from typing import Any, TypeVar
 
 from nmt.core.errors import ConfigError, suggest
 
+Options = dict[str, Any]
 F = TypeVar("F", bound=Callable[..., Any])
+BOOLEANS = {"true": True, "false": False}
+"""As in YAML."""
 
 
-def parse(spec: str) -> tuple[str, dict[str, Any]]:
+def parse(spec: str) -> tuple[str, Options]:
     """Split `"name(a=1, b='x')"` into a name and a dict of options.
 
     Raises:
         ConfigError: the spec is not a name with literal keyword options.
     """
     hint = "write a name, optionally with options: beam(beam_size=5)"
-    text = spec.strip()
-    booleans = {"true": True, "false": False}  # as in YAML
-    if text.count("(") != text.count(")"):
+    if spec.count("(") != spec.count(")"):
         hint = (
             "a parenthesis is missing; quote specs that contain commas in a YAML list:"
             " ['length(max=40, min=2)']"
         )
-    name, parenthesis, rest = text.partition("(")
+    name, parenthesis, rest = spec.strip().partition("(")
     if not name.replace("-", "_").isidentifier():
         raise ConfigError(f"cannot read '{spec}'", hint)
+    options: Options = {}
     if not parenthesis:
-        return name, {}
-    try:  # a placeholder replaces the name, which may contain a dash
-        call = ast.parse(f"f({rest}", mode="eval").body
-        if not isinstance(call, ast.Call) or call.args or ast.unparse(call.func) != "f":
-            raise ValueError
-        for keyword in call.keywords:
-            if isinstance(keyword.value, ast.Name) and keyword.value.id in booleans:
-                keyword.value = ast.Constant(booleans[keyword.value.id])
-            elif isinstance(keyword.value, ast.Name):
-                hint = (
-                    f"{keyword.arg} must be a number (0.5, 2e-3) or a quoted string, not"
-                    f" {keyword.value.id}"
-                )
-        options = {str(k.arg): ast.literal_eval(k.value) for k in call.keywords if k.arg}
-        if len(options) != len(call.keywords):
-            raise ValueError
-    except (
-        SyntaxError,
-        ValueError,
-        TypeError,
-        RecursionError,
-        MemoryError,
-    ):  # also a list as a key, deep nesting
+        return name, options
+    try:
+        for keyword in _parse_keywords(rest):
+            value = keyword.value
+            if keyword.arg is None or keyword.arg in options:
+                raise ValueError
+            word = value.id if isinstance(value, ast.Name) else ""
+            if word in BOOLEANS:
+                options[keyword.arg] = BOOLEANS[word]
+                continue
+            if word:
+                hint = f"{keyword.arg} must be a number (0.5, 2e-3) or a quoted string, not {word}"
+            options[keyword.arg] = ast.literal_eval(value)
+    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
+        # Also a list as a key, and deep nesting.
         raise ConfigError(f"cannot read '{spec}'", hint) from None
     return name, options
 
 
+def _parse_keywords(options: str) -> list[ast.keyword]:
+    """Return the keywords of `a=1, b='x')`."""
+    # A placeholder replaces the name, which may contain a dash.
+    call = ast.parse(f"f({options}", mode="eval").body
+    if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and not call.args:
+        return call.keywords
+    raise ValueError
+
+
 def format_spec(name: str, options: Mapping[str, Any]) -> str:
     """Return the spec string for a name and options; the inverse of `parse`."""
-    return f"{name}({', '.join(f'{key}={value!r}' for key, value in options.items())})"
+    arguments = [f"{key}={value!r}" for key, value in options.items()]
+    return f"{name}({', '.join(arguments)})"
 
 
 def resolve(
@@ -89,40 +93,38 @@ def resolve(
     if name not in registry:
         raise ConfigError(f"unknown {family} '{name}'", suggest(name, registry))
     function = registry[name]
-    types_by_option = options_of(function)
+    kind = f"{family} '{name}'"
+    _check_types(kind, options, options_of(function), shared_options)
+    signature = inspect.getfullargspec(function)
+    optional = signature.kwonlydefaults or {}
+    missing = [key for key in signature.kwonlyargs if key not in options | optional]
+    if missing:
+        example = f"for example {name}({missing[0]}=...)"
+        raise ConfigError(f"{kind} requires {', '.join(missing)}", example)
+    if not options:
+        return function
+    return typing.cast(F, functools.partial(function, **options))
+
+
+def _check_types(
+    kind: str, options: Options, kinds: Options, shared_options: Iterable[str]
+) -> None:
     for key, value in options.items():
-        if key not in types_by_option:
-            option_names = ", ".join((*types_by_option, *shared_options)) or "none"
-            raise ConfigError(
-                f"{family} '{name}' has no option '{key}'", f"its options: {option_names}"
-            )
-        expected = types_by_option[key]
+        if key not in kinds:
+            names = ", ".join((*kinds, *shared_options)) or "none"
+            raise ConfigError(f"{kind} has no option '{key}'", f"its options: {names}")
+        expected = kinds[key]
         if not accepts(expected, value):
             label = getattr(expected, "__name__", str(expected))
-            raise ConfigError(f"{family} '{name}': {key} must be {label}, got {value!r}")
-    missing = [
-        key
-        for key, p in _keyword_only(function).items()
-        if p.default is p.empty and key not in options
-    ]
-    if missing:
-        raise ConfigError(
-            f"{family} '{name}' requires {', '.join(missing)}",
-            f"for example {name}({missing[0]}=...)",
-        )
-    return typing.cast(F, functools.partial(function, **options)) if options else function
+            raise ConfigError(f"{kind}: {key} must be {label}, got {value!r}")
 
 
-def options_of(function: Callable[..., Any]) -> dict[str, Any]:
+def options_of(function: Callable[..., Any]) -> Options:
     """Map each keyword-only option of `function` to its annotated type."""
     signature = function.__init__ if isinstance(function, type) else function  # type: ignore[misc]
     hints = typing.get_type_hints(signature)
-    return {name: hints.get(name, Any) for name in _keyword_only(function)}
-
-
-def _keyword_only(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
-    parameters = inspect.signature(function).parameters
-    return {name: p for name, p in parameters.items() if p.kind is inspect.Parameter.KEYWORD_ONLY}
+    names = inspect.getfullargspec(function).kwonlyargs
+    return {name: hints.get(name, Any) for name in names}
 
 
 def accepts(expected: Any, value: Any) -> bool:
@@ -131,17 +133,17 @@ def accepts(expected: Any, value: Any) -> bool:
     if expected is Any:
         return True
     origin = typing.get_origin(expected)
+    parts = typing.get_args(expected)
     if origin in (typing.Union, types.UnionType):
-        return any(accepts(part, value) for part in typing.get_args(expected))
+        return any(accepts(part, value) for part in parts)
     if origin is tuple:
-        parts = typing.get_args(expected)
         if not isinstance(value, tuple | list):
             return False
-        if len(parts) == 2 and parts[1] is Ellipsis:
-            return all(accepts(parts[0], item) for item in value)
+        if Ellipsis in parts:
+            parts = parts[:1] * len(value)
         return len(parts) == len(value) and all(map(accepts, parts, value))
-    if expected is type(None):
-        return value is None
     if isinstance(value, bool):
         return expected is bool
-    return isinstance(value, (int, float) if expected is float else expected)
+    if expected is float:
+        expected = int | float
+    return isinstance(value, expected)

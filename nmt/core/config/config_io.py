@@ -18,7 +18,7 @@ from typing import Any
 import yaml
 
 from nmt.core import untrusted_files
-from nmt.core.config import Config, TrainConfig
+from nmt.core.config import Config, DataConfig, TrainConfig
 from nmt.core.errors import ConfigError, suggest
 from nmt.core.registry import accepts
 
@@ -169,22 +169,24 @@ def override(config: Config, text: str) -> Config:
     is_addition = left != name
     if is_addition and typing.get_origin(expected) is not tuple:
         raise ConfigError(f"{name} is not a list", f"write --set {name}={raw}")
-    if expected is str:
-        value: Any = raw
-    elif typing.get_origin(expected) is tuple and not raw.startswith("["):
-        value = [raw] if raw else []
-    else:
-        try:
-            value = untrusted_files.parse_yaml(raw)
-        except ValueError:
-            raise ConfigError(f"cannot read the value of --set {text}") from None
     section, _, key = name.rpartition(".")
     parent: Any = getattr(config, section) if section else config
-    new_value = _value(expected, value, name)
+    new_value = _value(expected, _parse_value(expected, raw, text), name)
     if is_addition:
         new_value = (*getattr(parent, key), *new_value)
     changed: Any = dataclasses.replace(parent, **{key: new_value})
     return dataclasses.replace(config, **{section: changed}) if section else changed
+
+
+def _parse_value(expected: Any, raw: str, text: str) -> Any:
+    if expected is str:
+        return raw
+    if typing.get_origin(expected) is tuple and not raw.startswith("["):
+        return [raw] if raw else []
+    try:
+        return untrusted_files.parse_yaml(raw)
+    except ValueError:
+        raise ConfigError(f"cannot read the value of --set {text}") from None
 
 
 def override_names(overrides: Iterable[str]) -> set[str]:
@@ -341,19 +343,7 @@ def _check_relations(config: Config) -> None:
             f" ({train.keep_last})",
             "only checkpoints that are kept can be averaged; increase train.keep_last",
         )
-    if not 1 <= config.data.temperature < float("inf"):
-        raise ConfigError(
-            f"data.temperature must be 1 or more, got {config.data.temperature}",
-            "1 uses each pair once; 5 is common",
-        )
-    if not config.data.train:
-        raise ConfigError("data.train names no corpus", "see nmt data list")
-    for side, code in (("source", config.data.src), ("target", config.data.tgt)):
-        if not LANGUAGE_CODE.fullmatch(code):
-            raise ConfigError(
-                f"{side} language '{code}' is not a language code",
-                "use letters, digits, hyphens and underscores, as in en, pt-BR or zh_Hans",
-            )
+    _check_data(config.data)
     if config.data.replay and not train.replay_share:
         raise ConfigError(
             "data.replay is set, but train.replay_share is 0",
@@ -374,8 +364,24 @@ def _check_relations(config: Config) -> None:
                 f"train.{name} is set, but train.teacher names no model",
                 "set train.teacher=runs/NAME",
             )
-    if config.data.src == config.data.tgt:
-        raise ConfigError(f"data.src and data.tgt are both '{config.data.src}'")
+
+
+def _check_data(data: DataConfig) -> None:
+    if not 1 <= data.temperature < float("inf"):
+        raise ConfigError(
+            f"data.temperature must be 1 or more, got {data.temperature}",
+            "1 uses each pair once; 5 is common",
+        )
+    if not data.train:
+        raise ConfigError("data.train names no corpus", "see nmt data list")
+    for side, code in (("source", data.src), ("target", data.tgt)):
+        if not LANGUAGE_CODE.fullmatch(code):
+            raise ConfigError(
+                f"{side} language '{code}' is not a language code",
+                "use letters, digits, hyphens and underscores, as in en, pt-BR or zh_Hans",
+            )
+    if data.src == data.tgt:
+        raise ConfigError(f"data.src and data.tgt are both '{data.src}'")
 
 
 def check_unused(config: Config, overrides: Sequence[str], *, is_fine_tuned: bool = False) -> None:

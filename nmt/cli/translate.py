@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,25 +23,24 @@ from nmt.cli.options import (
 from nmt.core.errors import CheckpointError, NMTError, UsageError, check_choice
 from nmt.core.paths import check_not_overwriting, descriptor
 from nmt.documents.formats import FORMATS, DocumentOptions
-from nmt.jobs.documents import DocumentJob, document_arguments, parser_of_format, plan_documents
-from nmt.jobs.output import (
-    OUTPUT_FORMATS,
-    JsonLinesFormat,
-    OutputFormat,
-    TextFormat,
-    check_uncompressed,
+from nmt.jobs.documents import (
+    DocumentJob,
+    document_arguments,
+    load_document_translator,
+    parser_of_format,
+    plan_documents,
 )
+from nmt.jobs.output import OUTPUT_FORMATS, check_uncompressed, output_format
 from nmt.jobs.sharding import Shard
 from nmt.jobs.translation_job import (
     LanguageCheck,
     TranslationJob,
-    log_terms,
     translate_file,
     translate_stream,
+    with_markup,
 )
 
 if TYPE_CHECKING:
-    from nmt.documents.markup_lines import MarkupLines
     from nmt.translation.guard import Guard
     from nmt.translation.translator import Translator
 
@@ -253,9 +253,9 @@ def translate(
       curl https://example.com | nmt translate --document html > example.html
     """
     check_choice("format", format, OUTPUT_FORMATS)
-    documents = _document_paths(text, document)
+    documents = _document_paths(text or [], document)
     is_document = bool(documents) or document is not None
-    not_for: dict[str, object] = {
+    line_options = {
         "--input": input,
         "--top-beams": top_beams,
         "--shard": shard,
@@ -265,7 +265,7 @@ def translate(
         "--format": format != "text",
         "--show-confidence": show_confidence,
     }
-    only_for: dict[str, object] = {
+    document_options = {
         "--memory": memory,
         "--column": column,
         "--key": key,
@@ -273,14 +273,17 @@ def translate(
         "--force": force,
         "--encoding": encoding,
     }
-    _check_document_options(is_document, not_for if is_document else only_for)
+    if is_document:
+        _reject_line_options(line_options)
+    else:
+        _reject_document_options(document_options)
     if not guard and (protect or glossary):
         raise UsageError("--protect and --glossary need the guard", "leave out --no-guard")
-    output = None if output_ is None or (output_ == "-" and not is_document) else Path(output_)
     is_directory = output_ is not None and output_.endswith(("/", os.sep))
     if is_directory and not documents:
         raise UsageError(f"--output {output_} is a directory", "name a file")
-    if resume and not ((input and output) or documents):
+    output = Path(output_) if output_ and (output_ != "-" or is_document) else None
+    if resume and not documents and not (input and output):
         raise UsageError("--resume requires --input and --output, or documents")
     if resume and force:
         raise UsageError(
@@ -290,38 +293,27 @@ def translate(
         check_uncompressed(output)
     parsed_shard = _resolve_shard(shard, input, output, is_document)
     interactive = _check_input(text, input, output, is_document)
-    inputs = (input, glossary, memory, None if text or input else Path("/dev/stdin"))
-    outputs = [output] if output and not (is_document and output.is_dir()) else []
-    check_not_overwriting(outputs, inputs)
+    if output and not (is_document and output.is_dir()):
+        stdin = None if text or input else Path("/dev/stdin")
+        check_not_overwriting([output], (input, glossary, memory, stdin))
 
-    from nmt.jobs.argument_lines import argument_lines
-    from nmt.search import parse_search
+    from nmt.jobs.argument_lines import join_argument
 
     translator = _load(model, to, device, precision, engine)
     if show_confidence and translator.calibration is None:
         raise _not_calibrated(translator, model)
-    prefix, *constraints = (
-        " ".join(argument_lines([words], encoding_errors))
-        for words in (prefix, *(constraint or ()))
-    )
+    prefix = join_argument(prefix, encoding_errors)
+    constraints = tuple(join_argument(words, encoding_errors) for words in constraint or ())
     if constraints and not search:
         search = "constrained"
     spec = search_spec(search, translator.config.search, beam_size, top_beams, length_penalty)
-    output_format: OutputFormat = (
-        JsonLinesFormat()
-        if format == "jsonl"
-        else TextFormat(parse_search(spec).n_best, show_scores, show_confidence)
-    )
-    details = show_scores or show_confidence or format == "jsonl"
     guarded = _guard(translator, protect, glossary) if guard else translator
-    language_check = LanguageCheck(translator.config.data.src, translator.config.data.tgt)
+    data = translator.config.data
+    language_check = LanguageCheck(data.src, data.tgt)
     if is_document:
-        from nmt.documents.document_translator import DocumentTranslator
-        from nmt.documents.memory import TranslationMemory
-
         options = DocumentOptions(
-            translator.config.data.src,
-            translator.config.data.tgt,
+            data.src,
+            data.tgt,
             tuple(column or ()),
             tuple(key or ()),
             retranslate,
@@ -329,23 +321,16 @@ def translate(
             encoding or "utf-8",
         )
         files = plan_documents(documents, output, document, options, is_directory=is_directory)
-        known = (
-            TranslationMemory.load(memory, options.src, options.tgt, encoding_errors)
-            if memory
-            else None
-        )
-        DocumentJob(
-            DocumentTranslator(guarded, spec, known), options, language_check, resume, force
-        ).run(files)
-        log_terms(guarded)
+        document_translator = load_document_translator(guarded, spec, memory, options)
+        DocumentJob(document_translator, options, language_check, resume, force).run(files)
         return
     job = TranslationJob(
-        _with_markup(guarded, spec),
+        with_markup(guarded, spec),
         spec,
-        output_format,
-        details,
+        output_format(format, spec, show_scores, show_confidence),
+        show_scores or show_confidence or format == "jsonl",
         prefix,
-        tuple(constraints),
+        constraints,
         language_check,
     )
     if interactive:
@@ -366,32 +351,24 @@ def translate(
         translate_stream(job, text, output, encoding_errors)
 
 
-def _not_calibrated(translator: Translator, model: list[Path] | None) -> NMTError:
-    if model and len(model) > 1:
-        return UsageError("--show-confidence does not support ensembles", "use a single --model")
-    path = model[0] if model else translator.run
-    return CheckpointError(
-        f"{path} is not calibrated", f"fit its confidence with nmt calibrate --model {path}"
-    )
-
-
-def _document_paths(text: list[str] | None, format: str | None) -> list[Path]:
+def _document_paths(arguments: list[str], format: str | None) -> list[Path]:
     """Return the paths of the documents and folders among the arguments; with --document, all
     arguments."""
     if format is None:
-        return document_arguments(text or ())
+        return document_arguments(arguments)
     parser_of_format(format)
-    return list(map(Path, text or ()))
+    return list(map(Path, arguments))
 
 
-def _check_document_options(is_document: bool, values: dict[str, object]) -> None:
-    """Raise a UsageError if options are set that do not apply to documents, or only to
-    documents."""
-    if names := [name for name, value in values.items() if value]:
-        if is_document:
-            raise UsageError(
-                f"documents do not support {' and '.join(names)}", "leave out these options"
-            )
+def _reject_line_options(options: Mapping[str, object]) -> None:
+    if names := [name for name, value in options.items() if value]:
+        raise UsageError(
+            f"documents do not support {' and '.join(names)}", "leave out these options"
+        )
+
+
+def _reject_document_options(options: Mapping[str, object]) -> None:
+    if names := [name for name, value in options.items() if value]:
         verb = "apply" if len(names) > 1 else "applies"
         raise UsageError(
             f"{' and '.join(names)} {verb} only to documents", "for example nmt translate page.html"
@@ -402,15 +379,14 @@ def _resolve_shard(
     text: str | None, input: Path | None, output: Path | None, is_document: bool
 ) -> Shard | None:
     """Return the shard of --shard or of this torchrun process."""
-    from_torchrun = Shard.from_torchrun()
-    shard = from_torchrun if text is None else Shard.parse(text)
-    if from_torchrun and (text or is_document):
-        raise UsageError(
-            "torchrun shards the lines of a file automatically", "leave out --shard and documents"
-        )
-    if shard and not input:
+    shard = Shard.from_option(text)
+    if not shard:
+        return None
+    if is_document:
+        raise UsageError("torchrun shards the lines of a file automatically", "leave out documents")
+    if not input:
         raise UsageError("only a file can be sharded", "add --input FILE")
-    if shard and not text and (output is None or descriptor(output) is not None):
+    if not text and (output is None or descriptor(output) is not None):
         raise UsageError("torchrun requires --output FILE")
     return shard
 
@@ -453,17 +429,6 @@ def _guard(translator: Translator, protect: list[str] | None, glossary: Path | N
     )
 
 
-def _with_markup(translator: Guard | Translator, spec: str) -> Guard | Translator | MarkupLines:
-    """Return a translator of lines that places tags by word alignment, if each line has one guarded
-    translation."""
-    from nmt.documents.markup_lines import MarkupLines
-    from nmt.search import parse_search
-    from nmt.translation.guard import Guard
-
-    has_one = parse_search(spec).n_best == 1
-    return MarkupLines(translator) if has_one and isinstance(translator, Guard) else translator
-
-
 def _load(
     model: list[Path] | None, to: str, device: str, precision: str, engine: str
 ) -> Translator:
@@ -488,3 +453,12 @@ def _load(
     elif model is None:
         log(f"using {translator.checkpoint}")
     return translator
+
+
+def _not_calibrated(translator: Translator, model: list[Path] | None) -> NMTError:
+    if model and len(model) > 1:
+        return UsageError("--show-confidence does not support ensembles", "use a single --model")
+    path = model[0] if model else translator.run
+    return CheckpointError(
+        f"{path} is not calibrated", f"fit its confidence with nmt calibrate --model {path}"
+    )

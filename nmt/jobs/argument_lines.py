@@ -16,3 +16,8 @@ def argument_lines(arguments: list[str], encoding_errors: str) -> Iterator[str]:
         for line in argument.split("\n")
     )
     return decode_lines(raw, "the command line", encoding_errors)
+
+
+def join_argument(argument: str, encoding_errors: str) -> str:
+    """Return the lines of a command-line argument as one line."""
+    return " ".join(argument_lines([argument], encoding_errors))

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nmt.core.console import counted
+from nmt.core.console import counted, log, progress
 from nmt.core.errors import NMTError, UsageError, file_hint, suggest
-from nmt.core.paths import descriptor
+from nmt.core.paths import check_not_overwriting, descriptor
 from nmt.documents.formats import (
     FORMATS,
     SUFFIXES_OF_OPTIONS,
@@ -24,11 +24,13 @@ from nmt.documents.formats import (
     missing_option,
 )
 from nmt.jobs.output import show, write_file
+from nmt.jobs.translation_job import LanguageCheck, log_terms
 from nmt.text.language_codes import NAMES, base_language
 
 if TYPE_CHECKING:
     from nmt.documents.document_translator import DocumentTranslator, TranslatedBlocks
-    from nmt.jobs.translation_job import LanguageCheck
+    from nmt.translation.guard import Guard
+    from nmt.translation.translator import Translator
 
 MAX_WARNINGS = 5
 """Maximum number of sentences of a document whose warnings are logged."""
@@ -66,20 +68,7 @@ class DocumentJob:
             UsageError: a translation exists already.
             NMTError: a document cannot be translated. Of several, the others are translated.
         """
-        from nmt.core.console import log
-
-        done = [file for file in files if descriptor(file.output) is None and file.output.is_file()]
-        if done and not (self.resume or self.force):
-            more = f", and {len(done) - 1:,} more translations" if len(done) > 1 else ""
-            verb = "exist" if more else "exists"
-            raise UsageError(
-                f"{done[0].output}{more} already {verb}",
-                "use --resume to skip them, or --force to overwrite them",
-            )
-        if done and self.resume:
-            log(f"skipped {len(done):,} of {counted(len(files), 'document')}, already translated")
-            skipped = set(done)
-            files = [file for file in files if file not in skipped]
+        files = self._without_done(files)
         num_failed = num_sentences = num_from_memory = 0
         for file in files:
             try:
@@ -87,16 +76,13 @@ class DocumentJob:
             except (NMTError, OSError) as error:
                 if len(files) == 1 or isinstance(error, BrokenPipeError):
                     raise
-                message = (
-                    error.message
-                    if isinstance(error, NMTError)
-                    else f"{file.path}: {error.strerror}"
-                )
-                log(f"error: {message}")
+                if isinstance(error, OSError):
+                    error = NMTError(f"{file.path}: {error.strerror}")
+                log(f"error: {error.message}")
                 num_failed += 1
-                continue
-            num_sentences += result.num_sentences
-            num_from_memory += result.num_from_memory
+            else:
+                num_sentences += result.num_sentences
+                num_from_memory += result.num_from_memory
         if self.translator.memory is not None:
             log(
                 f"taken from the translation memory: {num_from_memory:,} of"
@@ -107,10 +93,24 @@ class DocumentJob:
                 f"{num_failed:,} of {counted(len(files), 'document')} could not be translated",
                 "see the errors above; translate the rest again with --resume",
             )
+        log_terms(self.translator.translator)
+
+    def _without_done(self, files: Sequence[DocumentFile]) -> Sequence[DocumentFile]:
+        """Return the documents to translate: with `resume`, those without a translation."""
+        done = [file for file in files if descriptor(file.output) is None and file.output.is_file()]
+        if not done or self.force:
+            return files
+        if not self.resume:
+            more = f", and {len(done) - 1:,} more translations already exist" if done[1:] else ""
+            raise UsageError(
+                f"{done[0].output}{more or ' already exists'}",
+                "use --resume to skip them, or --force to overwrite them",
+            )
+        skipped = set(done)
+        log(f"skipped {len(done):,} of {counted(len(files), 'document')}, already translated")
+        return [file for file in files if file not in skipped]
 
     def _translate(self, file: DocumentFile) -> TranslatedBlocks:
-        from nmt.core.console import progress
-
         name = "standard input" if file.path == STANDARD_STREAM else str(file.path)
         data = sys.stdin.buffer.read() if file.path == STANDARD_STREAM else file.path.read_bytes()
         _prepare_output(file.output)
@@ -135,6 +135,20 @@ class DocumentJob:
         if descriptor(file.output) is None:
             show(str(file.output))
         return result
+
+
+def load_document_translator(
+    translator: Translator | Guard, search: str, memory: Path | None, options: DocumentOptions
+) -> DocumentTranslator:
+    """Return a translator of documents that uses the file of a translation memory, if there is
+    one."""
+    from nmt.documents.document_translator import DocumentTranslator
+    from nmt.documents.memory import TranslationMemory
+
+    if memory is None:
+        return DocumentTranslator(translator, search)
+    known = TranslationMemory.load(memory, options.src, options.tgt, options.encoding_errors)
+    return DocumentTranslator(translator, search, known)
 
 
 def _original(file: Path, options: DocumentOptions) -> Path | None:
@@ -243,50 +257,60 @@ def plan_documents(
         UsageError: a folder has no documents, the documents have equal outputs, an output is an
             input, or none of the documents has an option that is set.
     """
-    from nmt.core.console import log
-    from nmt.core.paths import check_not_overwriting
-
     if not paths:
         _check_options([_suffix(format or "")], options)
-        return [
-            DocumentFile(STANDARD_STREAM, output or STANDARD_STREAM, parser_of_format(format or ""))
-        ]
-    if output is None:  # *.html includes the translations of an earlier command
-        named, all_paths, paths = set(paths), paths, []
-        for path in all_paths:
-            original = _original(path, options) if path.stem.endswith(f".{options.tgt}") else None
-            if original in named:
-                log(f"skipped {path}: it is a translation of {original}")
-            else:
-                paths.append(path)
+        return [_standard_input(output, format or "")]
+    if output is None:
+        paths = _without_translations(paths, options)
     found = [each for path in paths for each in _find(path, output, options)]
+    is_file = _is_single_file(paths, output, is_directory)
+    files: dict[Path, DocumentFile] = {}
+    for path, relative in found:
+        if output is None:
+            target = path.with_name(f"{path.stem}.{options.tgt}{path.suffix}")
+        else:
+            target = output if is_file else output / relative
+        if target in files:
+            raise UsageError(
+                f"{path} and {files[target].path} have the same output: {target}",
+                "translate them separately",
+            )
+        files[target] = DocumentFile(path, target, parser_of_format(format or path.suffix))
+    check_not_overwriting(files, (path for path, _ in found))
+    _check_options([_suffix(format or path.suffix) for path, _ in found], options)
+    return list(files.values())
+
+
+def _is_single_file(paths: Sequence[Path], output: Path | None, is_directory: bool) -> bool:
+    """Return whether `output` is the file of a single translation, and check that it can be."""
     is_single = len(paths) == 1 and not paths[0].is_dir()
     if output == STANDARD_STREAM and not is_single:
         raise UsageError(
             "only one document can be written to standard output", "--output must be a directory"
         )
-    if output and output.is_file() and (is_directory or not is_single):
-        hint = (
-            "leave out the slash at the end" if is_single else "several documents need a directory"
-        )
-        raise UsageError(f"--output {output} is a file", hint)
-    files, inputs_of = list[DocumentFile](), dict[Path, Path]()
-    for path, relative in found:
-        if output is None:
-            target = path.with_name(f"{path.stem}.{options.tgt}{path.suffix}")
+    if output and output.is_file() and not is_single:
+        raise UsageError(f"--output {output} is a file", "several documents need a directory")
+    if output and output.is_file() and is_directory:
+        raise UsageError(f"--output {output} is a file", "leave out the slash at the end")
+    return is_single and not (is_directory or (output and output.is_dir()))
+
+
+def _standard_input(output: Path | None, format: str) -> DocumentFile:
+    return DocumentFile(STANDARD_STREAM, output or STANDARD_STREAM, parser_of_format(format))
+
+
+def _without_translations(paths: Sequence[Path], options: DocumentOptions) -> list[Path]:
+    """Return the paths without translations of others of them: *.html includes those of an earlier
+    command."""
+    named = set(paths)
+    kept = []
+    for path in paths:
+        original = _original(path, options) if path.stem.endswith(f".{options.tgt}") else None
+        if original in named:
+            log(f"skipped {path}: it is a translation of {original}")
         else:
-            is_file = is_single and not (is_directory or output.is_dir())
-            target = output if is_file else output / relative
-        if target in inputs_of:
-            raise UsageError(
-                f"{path} and {inputs_of[target]} have the same output: {target}",
-                "translate them separately",
-            )
-        inputs_of[target] = path
-        files.append(DocumentFile(path, target, parser_of_format(format or path.suffix)))
-    check_not_overwriting(inputs_of, inputs_of.values())
-    _check_options([_suffix(format) if format else path.suffix for path, _ in found], options)
-    return files
+            kept.append(path)
+    return kept
 
 
 def _check_options(suffixes: Iterable[str], options: DocumentOptions) -> None:
@@ -296,46 +320,58 @@ def _check_options(suffixes: Iterable[str], options: DocumentOptions) -> None:
         )
 
 
-def _find(path: Path, output: Path | None, options: DocumentOptions) -> Iterator[tuple[Path, Path]]:
-    """Yield a file, or the documents of a folder, each with its path in the output directory."""
-    from nmt.core.console import log
+def _find(path: Path, output: Path | None, options: DocumentOptions) -> list[tuple[Path, Path]]:
+    """Return a file, or the documents of a folder, each with its path in the output directory."""
+    if path.is_dir():
+        return _find_in_folder(path, output, options)
+    if not path.exists():
+        raise UsageError(
+            f"no such file: {path}", f"relative paths are resolved against {Path.cwd()}"
+        )
+    return [(path, Path(path.name))]
 
-    if not path.is_dir():
-        if not path.exists():
-            raise UsageError(
-                f"no such file: {path}", f"relative paths are resolved against {Path.cwd()}"
-            )
-        yield path, Path(path.name)
-        return
-    others, needed = Counter[str](), Counter[str]()
-    num_found = num_translations = 0
-    for file in _files(path, output):
-        if file.suffix.lower() not in FORMATS:
-            others[file.suffix.lower() or "no suffix"] += 1
+
+def _find_in_folder(
+    folder: Path, output: Path | None, options: DocumentOptions
+) -> list[tuple[Path, Path]]:
+    found = []
+    others: Counter[str] = Counter()
+    needed: Counter[str] = Counter()
+    num_translations = 0
+    for file in _files(folder, output):
+        suffix = file.suffix.lower()
+        if suffix not in FORMATS:
+            others[suffix or "no suffix"] += 1
         elif _original(file, options):
             num_translations += 1
         elif option := missing_option(file, options):
             needed[option] += 1
         else:
-            num_found += 1
-            yield file, file.relative_to(path)
+            found.append((file, file.relative_to(folder)))
+    _log_skipped(folder, others, num_translations, needed)
+    if found:
+        return found
+    if needed:
+        raise UsageError(
+            f"{folder} has only documents that need {' or '.join(needed)}", "add this option"
+        )
+    raise UsageError(f"{folder} has no documents", f"suffixes of documents: {', '.join(FORMATS)}")
+
+
+def _log_skipped(
+    folder: Path, others: Counter[str], num_translations: int, needed: Counter[str]
+) -> None:
+    """Log how many files of a folder have other suffixes, are translations, or need an option."""
     if others:
         kinds = ", ".join(f"{suffix} ({count:,})" for suffix, count in others.most_common())
         verb = "is not a document" if others.total() == 1 else "are not documents"
-        log(f"{path}: {counted(others.total(), 'file')} {verb}: {kinds}")
-    if num_translations:
-        verb = (
-            "is a translation of another" if num_translations == 1 else "are translations of others"
-        )
-        log(f"{path}: {counted(num_translations, 'document')} {verb}")
+        log(f"{folder}: {counted(others.total(), 'file')} {verb}: {kinds}")
+    if num_translations == 1:
+        log(f"{folder}: 1 document is a translation of another")
+    elif num_translations:
+        log(f"{folder}: {num_translations:,} documents are translations of others")
     for option, count in needed.items():
-        log(f"{path}: skipped {counted(count, 'document')} without {option}")
-    if needed and not num_found:
-        raise UsageError(
-            f"{path} has only documents that need {' or '.join(needed)}", "add this option"
-        )
-    if not num_found:
-        raise UsageError(f"{path} has no documents", f"suffixes of documents: {', '.join(FORMATS)}")
+        log(f"{folder}: skipped {counted(count, 'document')} without {option}")
 
 
 def _files(directory: Path, output: Path | None) -> Iterator[Path]:
@@ -347,12 +383,10 @@ def _files(directory: Path, output: Path | None) -> Iterator[Path]:
 
     for name, directories, files in os.walk(directory, onerror=fail):
         parent = Path(name)
-        directories[:] = sorted(
-            each
-            for each in directories
-            if not each.startswith(".")
-            and not (output and output.is_dir() and (parent / each).samefile(output))
-        )
+        visible = sorted(each for each in directories if not each.startswith("."))
+        if output and output.is_dir():
+            visible = [each for each in visible if not (parent / each).samefile(output)]
+        directories[:] = visible
         yield from (parent / each for each in sorted(files) if not each.startswith("."))
 
 
@@ -372,8 +406,6 @@ def _prepare_output(output: Path) -> None:
 
 
 def _log_warnings(name: str, result: TranslatedBlocks) -> None:
-    from nmt.core.console import log
-
     for sentence, warnings in result.warnings[:MAX_WARNINGS]:
         log(f"warning: {name}: '{_shorten(sentence)}': {', '.join(warnings)}")
     if len(result.warnings) > MAX_WARNINGS:

@@ -89,6 +89,15 @@ class JsonLinesFormat:
         return [json.dumps({"source": source, "translations": records}, ensure_ascii=False)]
 
 
+def output_format(name: str, search: str, show_scores: bool, show_confidence: bool) -> OutputFormat:
+    """Return the format that the options of `nmt translate` select."""
+    from nmt.search import parse_search
+
+    if name == "jsonl":
+        return JsonLinesFormat()
+    return TextFormat(parse_search(search).n_best, show_scores, show_confidence)
+
+
 def truncate_incomplete(path: Path, output_format: OutputFormat, max_inputs: int) -> int:
     """Truncate an output file after the last complete output, and return how many input lines it
     covers.

@@ -85,6 +85,17 @@ class TranslationJob:
         return Line(text, self.prefix, self.constraints)
 
 
+def with_markup(translator: Guard | Translator, spec: str) -> Guard | Translator | MarkupLines:
+    """Return a translator of lines that places tags by word alignment, if each line has one guarded
+    translation."""
+    from nmt.documents.markup_lines import MarkupLines
+    from nmt.search import parse_search
+    from nmt.translation.guard import Guard
+
+    has_one = parse_search(spec).n_best == 1
+    return MarkupLines(translator) if has_one and isinstance(translator, Guard) else translator
+
+
 class LanguageCheck:
     """Warns once if the first lines of the input are not in the source language."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from nmt.documents.document import RichText, Tag
@@ -18,6 +19,19 @@ class Markup:
     end = 0
     own_text = ""
     """Text that the markup itself writes, such as that of a field."""
+
+
+@dataclass
+class SourceMarkup(Markup):
+    """Markup of a text file: all of its source, or what is before and after its text."""
+
+    opening: str
+    closing: str = ""
+
+    @property
+    def around(self) -> tuple[str, str]:
+        """What is before and after its text."""
+        return self.opening, self.closing
 
 
 M = TypeVar("M", bound=Markup)

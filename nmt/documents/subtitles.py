@@ -12,12 +12,15 @@ codes are those of SSA.
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable, Iterator, Sequence
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, groupby, pairwise
 from xml.sax.saxutils import escape
 
 from nmt.core.errors import DataError
+from nmt.documents.builder import SourceMarkup, TextBuilder
 from nmt.documents.document import RichText, Tag
 from nmt.documents.formats import DocumentOptions
 from nmt.documents.ranges import Span
@@ -39,7 +42,7 @@ _HEADER_LANGUAGE = re.compile(
     r"WEBVTT[^\n]*\n(?:(?![^\n]*-->)\S[^\n]*\n)*?Language:[ \t]*([\w-]+)[ \t]*\r*$", re.MULTILINE
 )
 """The language in the header of WebVTT, which ends at a blank line or the first cue."""
-_TIME = r"(?:(\d{1,5}):)?(\d{1,2}):(\d{1,2})[.,](\d{1,3})"
+_TIME = r"((?:\d{1,5}:)?\d{1,2}:\d{1,2}[.,]\d{1,3})"
 _TIMING = re.compile(
     rf"^[ \t]*{_TIME}[ \t]*-->[ \t]*{_TIME}(?![\d:.,])[^\n]*(?:\n|\Z)", re.MULTILINE
 )
@@ -66,6 +69,8 @@ _SOUND = re.compile(r"\s*(?:\[[^][]*\]|\([^()]*\))\s*")
 """A line that describes a sound."""
 _VOICE = re.compile(r"<v[ .\t]")
 """The start of an element of WebVTT with the name of a speaker."""
+_SPACE = re.compile(r"[ \t\n]")
+_DASH = re.compile("[-–—‐]")
 _SENTENCE_END = re.compile(r"[.!?…。！？।؟♪♫)\]:]['\"”’»“)\]]*\Z")
 _ELLIPSIS = re.compile(r"(?:…|\.\.\.)\Z")
 _CONTINUATION = re.compile(r"[^\w\s]*[a-zß-öø-ÿ]")
@@ -74,7 +79,7 @@ _WORD = re.compile(rf"[{_CJK}][^\w\s]*|(?:[^\s{_CJK}]|\u00a0)+")
 _CLAUSE_END = re.compile(r"[,;:.!?…–—，、。！？]['\"”’»)]*\Z")
 
 
-@dataclass
+@dataclass(eq=False)
 class Turn:
     """The text of one speaker in one cue."""
 
@@ -82,9 +87,6 @@ class Turn:
     """Dash and markup before the text."""
     after: str
     source: RichText
-    parts: list[RichText] = field(default_factory=list)
-    """The translations of its sentences."""
-    is_changed: bool = False
 
 
 @dataclass
@@ -127,81 +129,78 @@ class Subtitles:
         self.is_vtt = file.text.startswith("WEBVTT")
         line_end = re.search(r"(?<!\r)\r*\n", file.text)
         self._line_end = line_end[0] if line_end else "\n"
-        self.markup: dict[int, tuple[str, str]] = {}
+        self._markup: dict[int, SourceMarkup] = {}
         self.cues = list(self._find_cues())
         if not self.cues and file.text.strip() and not self.is_vtt:
             raise DataError(
                 "there are no subtitles: no line has the form 00:01:02,345 --> 00:01:04,567"
             )
+        self.sentences: list[Sentence] = []
         for cue in self.cues:
             cue.turns = list(self._turns(file.text[cue.start : cue.end]))
-        self.sentences = [
-            each for turns in _connected(self.cues) for each in _sentences(turns, options.src)
-        ]
+        for turns in _connected(self.cues):
+            self.sentences += _sentences(turns, options.src)
         self.blocks = [sentence.block for sentence in self.sentences]
         header = _HEADER_LANGUAGE.match(file.text)
-        is_source = header and base_language(header[1]) == base_language(options.src)
-        self._language_edits = [Edit(*header.span(1), options.tgt)] if header and is_source else []
+        self._edits: list[Edit] = []
+        if header and base_language(header[1]) == base_language(options.src):
+            self._edits.append(Edit(*header.span(1), options.tgt))
 
     def render(self, translations: Sequence[RichText]) -> bytes:
         """Return the subtitles with the translation of each block; a cue whose translation is equal
         is unchanged."""
-        for cue in self.cues:
-            for turn in cue.turns:
-                turn.parts, turn.is_changed = [], False
+        parts: dict[Turn, list[RichText]] = defaultdict(list)
+        changed: set[Turn] = set()
         for sentence, translation in zip(self.sentences, translations, strict=True):
-            is_changed = translation != sentence.block
-            parts = (
-                _divide(translation, sentence.lengths) if is_changed else _source_parts(sentence)
-            )
-            for turn, part in zip(sentence.turns, parts, strict=True):
-                turn.parts.append(part)
-                turn.is_changed |= is_changed
-        changed = [cue for cue in self.cues if any(turn.is_changed for turn in cue.turns)]
-        edits = [Edit(cue.start, cue.end, self.cue_text(cue)) for cue in changed]
-        return self.file.encode(apply_edits(self.file.text, self._language_edits + edits))
+            if translation == sentence.block:
+                divided = _source_parts(sentence)
+            else:
+                divided = _divide(translation, sentence.lengths)
+                changed.update(sentence.turns)
+            for turn, part in zip(sentence.turns, divided, strict=True):
+                parts[turn].append(part)
+        edits = list(self._edits)
+        for cue in self.cues:
+            if not changed.isdisjoint(cue.turns):
+                edits.append(Edit(cue.start, cue.end, self._cue_text(cue, parts)))
+        return self.file.encode(apply_edits(self.file.text, edits))
 
-    def cue_text(self, cue: Cue) -> str:
-        """Return the text of a cue with its translations."""
-        cue_source = self.file.text[cue.start : cue.end]
-        texts = [
-            turn.before
-            + to_markup(_wrap(_join_parts(turn.parts)), self.markup, self._escape)
-            + turn.after
-            for turn in cue.turns
-        ]
-        first_break = next(
-            (match["break"] for match in _LINE_BREAK.finditer(cue_source) if match["break"]), ""
-        )
-        line_break = first_break if first_break.startswith("\\") else self._line_end
-        return "\n".join(texts).replace("\n", line_break)
+    def _cue_text(self, cue: Cue, parts: Mapping[Turn, Sequence[RichText]]) -> str:
+        texts = []
+        for turn in cue.turns:
+            not_empty = (part for part in parts[turn] if part.text or part.tags)
+            lines = _wrap(join(not_empty, " "))
+            markup = {tag.id: self._markup[tag.id].around for tag in lines.tags}
+            texts += [turn.before, to_markup(lines, markup, self._escape), turn.after, "\n"]
+        source = self.file.text[cue.start : cue.end]
+        breaks = (match["break"] for match in _LINE_BREAK.finditer(source))
+        line_break = next(filter(None, breaks), "")
+        if not line_break.startswith("\\"):
+            line_break = self._line_end
+        return "".join(texts[:-1]).replace("\n", line_break)
 
     def _find_cues(self) -> Iterator[Cue]:
         text = self.file.text
         timings = list(_TIMING.finditer(text))
-        starts = {match.start() for match in timings}
+        starts = [match.start() for match in timings]
+        valid = set(starts)
         for match in _INVALID_TIMING.finditer(text):
-            if match.start() not in starts:
+            if match.start() not in valid:
                 raise DataError(
                     f"line {self.file.line(match.start())}: '{match[0].strip()}' is not a time"
                     " range",
                     "write it as 00:01:02,345 --> 00:01:04,567",
                 )
-        for i, match in enumerate(timings):
+        for match, end in zip(timings, [*starts[1:], len(text)], strict=False):
             start = match.end()
-            end = timings[i + 1].start() if i + 1 < len(timings) else len(text)
+            blank = None
             if self.is_vtt:
-                # May be empty
-                text_start = _BLANK_FIRST_LINES.match(text, start, end).end()  # type: ignore[union-attr]
-                blank = _BLANK_LINE.search(text, text_start, end)
-                end = blank.start() if blank else end
-            elif i + 1 < len(timings) and (number := _NEXT_NUMBER.search(text[start:end])):
-                end = start + number.start()
-            yield Cue(
-                *_stripped(text, (start, end)),
-                _seconds(*match.groups()[:4]),
-                _seconds(*match.groups()[4:]),
-            )
+                first_lines = _BLANK_FIRST_LINES.match(text, start, end)
+                blank = _BLANK_LINE.search(text, first_lines.end() if first_lines else start, end)
+            elif end < len(text):
+                blank = _NEXT_NUMBER.search(text, start, end)
+            span = _stripped(text, (start, blank.start() if blank else end))
+            yield Cue(*span, _seconds(match[1]), _seconds(match[2]))
 
     def _turns(self, source: str) -> Iterator[Turn]:
         """Split the text of a cue at the lines of speakers and sounds, and find the markup in
@@ -209,16 +208,15 @@ class Subtitles:
         rich = self._parse_markup(_LINE_BREAK.sub(lambda match: match["path"] or "\n", source))
         if not rich.text.strip():
             return
-        voices = [tag.start for tag in rich.tags if _VOICE.match(self.markup[tag.id][0])]
+        voices = [tag.start for tag in rich.tags if _VOICE.match(self._markup[tag.id].opening)]
         starts = _turn_starts(rich, voices)
-        tag_starts = {tag.id: tag.start for tag in rich.tags}
-        ends = [start for start, _ in starts[1:]] + [len(rich.text)]
-        spans = [
-            _stripped(rich.text, (start, end)) for (_, start), end in zip(starts, ends, strict=True)
-        ]
+        ends = [*(start for start, _ in starts[1:]), len(rich.text)]
+        spans = []
+        for (_, text_start), end in zip(starts, ends, strict=True):
+            spans.append(_stripped(rich.text, (text_start, end)))
         for (start, text_start), part in zip(starts, cut(rich, spans), strict=True):
             speaker = self._escape(rich.text[start:text_start])
-            after_speaker = {tag.id for tag in part.tags if tag_starts[tag.id] >= text_start}
+            after_speaker = {tag.id for tag in rich.tags if tag.start >= text_start}
             yield self._turn(part, speaker, after_speaker)
 
     def _parse_markup(self, source: str) -> RichText:
@@ -226,33 +224,34 @@ class Subtitles:
         that ends at a line end and starts again on the next line becomes one. A ruby annotation is
         a part of the end of its element.
         """
-        text, position, tags, open_tags = "", 0, list[Tag](), list[tuple[str, int]]()
-        closed: int | None = None  # index of the tag that ended last
+        builder = TextBuilder[SourceMarkup]()
+        builder.markup = self._markup
+        position = 0
+        closed: SourceMarkup | None = None  # the last element, if only space comes after it
         for match in _MARKUP.finditer(source):
-            text, position = text + self._unescape(source[position : match.start()]), match.end()
-            element = None if match["annotation"] else _ELEMENT.match(match["ruby_end"] or match[0])
-            name = element[2] if element else ""
-            if element and element[1] and open_tags and open_tags[-1][0] == name:
-                closed = open_tags.pop()[1]
-                tags[closed] = replace(tags[closed], end=len(text))
-                self.markup[tags[closed].id] = (self.markup[tags[closed].id][0], match[0])
-                closed = (
-                    None if match["ruby_end"] else closed
-                )  # the next one has another annotation
-                continue
-            if (
-                closed is not None
-                and self.markup[tags[closed].id][0] == match[0]
-                and not text[tags[closed].end :].strip()
-            ):
-                open_tags.append((name, closed))
-                continue
-            closed = None
-            if element and not element[1]:
-                open_tags.append((name, len(tags)))
-            tags.append(Tag(len(text), len(text), len(self.markup)))
-            self.markup[len(self.markup)] = (match[0], "")
-        return RichText(text + self._unescape(source[position:]), tuple(tags))
+            text = self._unescape(source[position : match.start()])
+            builder.add_text(text)
+            position = match.end()
+            if text.strip():
+                closed = None
+            tag = match[0]
+            element = None if match["annotation"] else _ELEMENT.match(match["ruby_end"] or tag)
+            is_end, name = element.groups() if element else ("", "")
+            if is_end and builder.is_innermost(name):
+                closed = builder.close(name)
+                closed.closing = tag
+                if match["ruby_end"]:
+                    closed = None  # the next one has another annotation
+            elif closed and closed.opening == tag:
+                builder.open.append((name, closed))
+            else:
+                closed = None
+                if name and not is_end:
+                    builder.start(name, SourceMarkup(tag))
+                else:
+                    builder.add(SourceMarkup(tag))
+        builder.add_text(self._unescape(source[position:]))
+        return builder.rich_text()
 
     def _turn(self, rich: RichText, speaker: str, after_speaker: Container[int]) -> Turn:
         """Return a turn, without the markup before and after all of its text.
@@ -266,7 +265,7 @@ class Subtitles:
         after: list[str] = []  # the last one first
         tags: list[Tag] = []
         for tag in rich.tags:
-            opening, closing = self.markup[tag.id]
+            opening, closing = self._markup[tag.id].around
             is_around = tag.start <= 0 and tag.end >= len(rich.text) > 0
             is_before = tag.start == tag.end == 0
             if (is_around or is_before) and tag.id in after_speaker:
@@ -305,10 +304,9 @@ def _turn_starts(rich: RichText, voices: Iterable[int]) -> list[tuple[int, int]]
         is_sound = _SOUND.fullmatch(line) is not None
         if speaker or is_start or is_sound:
             text_start = position + (speaker.end() if speaker else 0)
+            # Markup of a name stays with its text.
             has_markup = not borders.isdisjoint(range(position + 1, text_start))
-            starts[position] = (
-                position if has_markup else text_start
-            )  # markup of a name stays with its text
+            starts[position] = position if has_markup else text_start
         is_start = is_sound
         position += len(line) + 1
     length = len(rich.text.rstrip())
@@ -318,8 +316,9 @@ def _turn_starts(rich: RichText, voices: Iterable[int]) -> list[tuple[int, int]]
     return sorted(starts.items())
 
 
-def _seconds(hours: str | None, minutes: str, seconds: str, fraction: str) -> float:
-    return int(hours or 0) * 3600 + int(minutes) * 60 + float(f"{seconds}.{fraction}")
+def _seconds(time: str) -> float:
+    *hours, minutes, seconds = time.replace(",", ".").split(":")
+    return sum(map(int, hours)) * 3600 + int(minutes) * 60 + float(seconds)
 
 
 def _stripped(text: str, span: Span) -> Span:
@@ -335,11 +334,10 @@ def _connected(cues: Iterable[Cue]) -> Iterator[list[Turn]]:
     current: list[Turn] = []
     previous_end = 0.0
     for cue in cues:
+        is_close = cue.begin_time - previous_end <= MAX_PAUSE
         for i, turn in enumerate(cue.turns):
-            is_close = (
-                i == 0 and cue.begin_time - previous_end <= MAX_PAUSE and len(current) < MAX_CUES
-            )
-            if current and not (is_close and _continues(current[-1], turn)):
+            may_continue = i == 0 and is_close and len(current) < MAX_CUES
+            if current and not (may_continue and _continues(current[-1], turn)):
                 yield current
                 current = []
             current.append(turn)
@@ -350,44 +348,44 @@ def _connected(cues: Iterable[Cue]) -> Iterator[list[Turn]]:
 
 def _continues(turn: Turn, following: Turn) -> bool:
     """Return whether the last sentence of a turn continues in the following one."""
-    if any(mark in following.before for mark in "-–—‐") or following.before.rstrip().endswith(":"):
-        return False
-    if following.source.text.startswith((">>", "♪", "♫", "[", "(")):
-        return False
-    if (
-        following.source.text.split("\n")[0] == turn.source.text.split("\n")[-1]
-    ):  # rolling captions repeat each line
-        return False
-    if following.before.startswith("<v") and following.before != turn.before:  # another speaker
+    before = following.before
+    text = following.source.text
+    is_other_speaker = (
+        _DASH.search(before)
+        or before.rstrip().endswith(":")
+        or text.startswith((">>", "♪", "♫", "[", "("))
+        or (before.startswith("<v") and before != turn.before)
+    )
+    # Rolling captions repeat each line.
+    is_repetition = text.partition("\n")[0] == turn.source.text.rpartition("\n")[2]
+    if is_other_speaker or is_repetition:
         return False
     if _ELLIPSIS.search(turn.source.text):
-        return _CONTINUATION.match(following.source.text) is not None
+        return _CONTINUATION.match(text) is not None
     return not _SENTENCE_END.search(turn.source.text)
 
 
 def _sentences(turns: Sequence[Turn], language: str) -> Iterator[Sentence]:
     """Yield the blocks of connected turns: neighboring sentences of one turn are one block."""
-    rich = join((_normalized(turn.source) for turn in turns), " ")
+    rich = join((turn.source for turn in turns), " ")
+    # The lines are joined; the offsets stay the same.
+    rich = replace(rich, text=_SPACE.sub(" ", rich.text))
     ends = list(accumulate(len(turn.source.text) + 1 for turn in turns))
 
     def turns_of(span: Span) -> tuple[int, int]:
-        first = next(i for i, end in enumerate(ends) if span[0] < end)
-        return first, next(i for i, end in enumerate(ends) if span[1] <= end)
+        return bisect_right(ends, span[0]), bisect_left(ends, span[1])
 
     spans: list[Span] = []
     for (first, last), group in groupby(split_sentences(rich.text, language), turns_of):
-        each = list(group)
-        spans += [(each[0][0], each[-1][1])] if first == last else each
+        sentences = list(group)
+        if first == last:
+            sentences = [(sentences[0][0], sentences[-1][1])]
+        spans += sentences
     for span, block in zip(spans, cut(rich, spans), strict=True):
         first, last = turns_of(span)
         borders = [span[0], *ends[first:last], span[1]]
-        lengths = (end - start for start, end in pairwise(borders))
-        yield Sentence(block, tuple(turns[first : last + 1]), tuple(lengths))
-
-
-def _normalized(rich: RichText) -> RichText:
-    """Return a text with its lines joined; the offsets stay the same."""
-    return replace(rich, text=re.sub(r"[ \t\n]", " ", rich.text))
+        lengths = tuple(end - start for start, end in pairwise(borders))
+        yield Sentence(block, tuple(turns[first : last + 1]), lengths)
 
 
 def _source_parts(sentence: Sentence) -> list[RichText]:
@@ -398,32 +396,35 @@ def _source_parts(sentence: Sentence) -> list[RichText]:
     return cut(sentence.block, spans)
 
 
-def _join_parts(parts: Sequence[RichText]) -> RichText:
-    return join((part for part in parts if part.text or part.tags), " ")
-
-
 def _divide(rich: RichText, lengths: Sequence[int]) -> list[RichText]:
     """Cut a translation at word boundaries, in proportion to `lengths`, preferably after
     punctuation."""
     words = [match.span() for match in _WORD.finditer(rich.text)]
-    total, borders = sum(lengths), [0]
-    for i, target in enumerate(list(accumulate(lengths))[:-1], 1):
-        ideal = target / total * len(rich.text)
+    word_ends = [0, *(end for _, end in words)]  # by the number of words
+    borders = [0]  # numbers of words
+    for i, length in enumerate(accumulate(lengths[:-1]), 1):
+        ideal = length / sum(lengths) * len(rich.text)
+        # Each of the following parts gets a word.
         last = max(borders[-1], len(words) - (len(lengths) - i))
-        candidates = range(min(borders[-1] + 1, last), last + 1)
-
-        def cost(index: int, ideal: float = ideal) -> float:
-            end = words[index - 1][1] if index else 0
-            is_clause_end = _CLAUSE_END.search(rich.text[max(0, end - 4) : end]) is not None
-            return abs(end - ideal) - 8 * is_clause_end  # characters
-
-        borders.append(min(candidates, key=cost))
+        first = min(borders[-1] + 1, last)
+        borders.append(first + _border(rich.text, word_ends[first : last + 1], ideal))
     borders.append(len(words))
     spans = []
     for first, last in pairwise(borders):
         start = words[first][0] if first < len(words) else len(rich.text)
-        spans.append((start, words[last - 1][1]) if first < last else (start, start))
+        spans.append((start, max(start, word_ends[last])))
     return cut(rich, spans)
+
+
+def _border(text: str, ends: Sequence[int], ideal: float) -> int:
+    """Return the index of the best end of a part of a text."""
+
+    def cost(i: int) -> float:
+        clause_end = _CLAUSE_END.search(text[max(0, ends[i] - 4) : ends[i]])
+        bonus = 8 if clause_end else 0  # characters
+        return abs(ends[i] - ideal) - bonus
+
+    return min(range(len(ends)), key=cost)
 
 
 def _wrap(rich: RichText) -> RichText:
@@ -432,11 +433,10 @@ def _wrap(rich: RichText) -> RichText:
     if not words:
         return rich
     num_lines = len(_lines(words, MAX_LINE_LENGTH))
-    width = next(
-        width for width in range(1, len(rich.text) + 1) if len(_lines(words, width)) <= num_lines
-    )
-    lines = _lines(words, width)
-    return join(cut(rich, lines), "\n")
+    width = 1
+    while len(_lines(words, width)) > num_lines:
+        width += 1
+    return join(cut(rich, _lines(words, width)), "\n")
 
 
 def _lines(words: Sequence[Span], width: int) -> list[Span]:

@@ -19,7 +19,7 @@ from xml.parsers import expat
 from xml.sax.saxutils import escape, quoteattr
 
 from nmt.core.errors import DataError
-from nmt.documents.builder import Markup, TextBuilder
+from nmt.documents.builder import SourceMarkup, TextBuilder
 from nmt.documents.document import RichText, Tag
 from nmt.documents.formats import DocumentOptions
 from nmt.documents.ranges import Span, overlaps_any
@@ -321,14 +321,6 @@ class _Target:
         return apply_edits(self.source.content, edits)
 
 
-@dataclass
-class _Code(Markup):
-    """The source of an inline element: all of it, or its tags."""
-
-    opening: str
-    closing: str = ""
-
-
 class InlineContent:
     """The content of a source: text with inline elements."""
 
@@ -337,7 +329,7 @@ class InlineContent:
         spaces."""
         self.source = source
         self._is_preserved = is_preserved
-        self._builder = TextBuilder[_Code]()
+        self._builder = TextBuilder[SourceMarkup]()
         tokens = list(_TOKEN.finditer(source))
         self._has_words = any(_LETTER.search(token[0]) for token in tokens if not token["tag"])
         self._parse(tokens)
@@ -377,14 +369,14 @@ class InlineContent:
                 end = _protected_range_end(tokens, i) or _element_end(tokens, i)
                 self._add_code(tokens[i:end], following[end])
             elif tag.endswith("/>"):
-                self._builder.add(_Code(tag))
+                self._builder.add(SourceMarkup(tag))
             else:
-                self._builder.start(name, _Code(tag))
+                self._builder.start(name, SourceMarkup(tag))
 
     def _add_text(self, token: re.Match[str]) -> None:
         text = unescape(token["text"]) if token["text"] else token["cdata"]
         if text is None:
-            self._builder.add(_Code(token[0]))  # a comment or a processing instruction
+            self._builder.add(SourceMarkup(token[0]))  # a comment or a processing instruction
             return
         if not self._is_preserved:
             text = re.sub(r"[ \t\r\n]+", " ", text)  # the whitespace of XML
@@ -398,7 +390,7 @@ class InlineContent:
         tag = tokens[0][0]
         name = tokens[0]["name"]
         value = _range_id(tag)
-        code = _Code("".join(token[0] for token in tokens))
+        code = SourceMarkup("".join(token[0] for token in tokens))
         builder = self._builder
         end_name = _STARTS.get(name)
         if name in _VARIABLES and _LINE_BREAK.search(tag):

@@ -12,16 +12,17 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from gettext import c2py
-from itertools import islice
+from itertools import chain, pairwise
 
 from nmt.core.errors import DataError
 from nmt.documents.document import RichText
 from nmt.documents.formats import DocumentOptions
-from nmt.documents.splicing import Edit, SplicedDocument
+from nmt.documents.splicing import Edit, SplicedDocument, next_blocks
 from nmt.documents.strings import StringLines
 from nmt.documents.text_file import TextFile
 from nmt.text.language_codes import base_language
@@ -95,6 +96,8 @@ _ACCELERATOR = re.compile(
     r"(?<![&\w])&(?=\w)(?!#?\w+;)|(?<=[a-z])&(?=[a-z])(?!\w+;)|(?<![_\w])_(?=[^\W_])|(?<=^[A-Z])(?:_|&(?!\w+;))(?=[a-z])"
     r"|(?<=[ ][A-Z])(?:_|&(?!\w+;))(?=[a-z])"
 )
+_NO_LABEL = re.compile(r"[=/<{%]")
+_SHORTCUT = re.compile(r"(?<=\S)[ \t]*\t[^\t\n]+\n*\Z")
 
 
 @dataclass(frozen=True)
@@ -134,71 +137,79 @@ def parse(data: bytes, options: DocumentOptions) -> SplicedDocument:
     file = TextFile.decode(data, options.encoding_errors, name)
     entries = list(_entries(file))
     header = _Header(file, entries, options.src, options.tgt)
-    layout = _Layout("\r\n" if "\r\n" in file.text else "\n", not _UNWRAPPED.search(file.text))
-    parts = [
-        _Message(file, entry, header, layout, options.retranslate)
-        for entry in entries
-        if entry is not header.entry
-    ]
+    layout = _Layout(_line_end(file), not _UNWRAPPED.search(file.text))
+    parts = []
+    for entry in entries:
+        if entry is not header.entry:
+            parts.append(_Message(file, entry, header, layout, options.retranslate))
     return SplicedDocument(file, parts, header.edits())
 
 
 def _entries(file: TextFile) -> Iterator[Entry]:
     """Yield the entries of a file; obsolete entries are comments."""
-    position, entry, flags = 0, None, list[tuple[int, int]]()
-    while position < len(file.text):
-        if match := _FIELD.match(file.text, position):
-            keyword = match["keyword"]
-            if keyword == "msgctxt" or (
-                keyword == "msgid" and (entry is None or entry.id is not None)
-            ):
-                if entry:
-                    yield _checked(entry, file)
-                entry, flags = Entry(match.start("keyword"), flags), []
-            if keyword != "domain":
-                _add_field(entry, match, file)
-        elif match := _COMMENT.match(file.text, position):
-            if (match[1] or "").startswith("#,"):
-                flags.append(match.span(1))
-            elif (match[1] or "").startswith("#~"):  # the flags are those of an obsolete entry
-                flags = []
-        else:
-            line = file.text[position:].split("\n", 1)[0].strip()
-            raise DataError(
-                f"line {file.line(position)}: '{line[:60]}' is not valid in a PO file", CHECK
-            )
+    text = file.text
+    position = 0
+    entry: Entry | None = None
+    flags: list[tuple[int, int]] = []
+    while position < len(text):
+        match = _FIELD.match(text, position) or _COMMENT.match(text, position)
+        if not match:
+            line = text[position:].partition("\n")[0].strip()
+            raise _invalid(file, position, f"'{line[:60]}' is not valid in a PO file")
         position = match.end()
+        if match.re is _COMMENT:
+            comment = match[1] or ""
+            if comment.startswith("#,"):
+                flags.append(match.span(1))
+            elif comment.startswith("#~"):  # the flags are those of an obsolete entry
+                flags = []
+            continue
+        keyword = match["keyword"]
+        is_start = keyword == "msgid" and (entry is None or entry.id is not None)
+        if keyword == "msgctxt" or is_start:
+            if entry:
+                yield _checked(entry, file)
+            entry = Entry(match.start("keyword"), flags)
+            flags = []
+        if keyword != "domain":
+            _add_field(entry, match, file)
     if entry:
         yield _checked(entry, file)
 
 
+def _invalid(file: TextFile, position: int, problem: str) -> DataError:
+    return DataError(f"line {file.line(position)}: {problem}", CHECK)
+
+
 def _checked(entry: Entry, file: TextFile) -> Entry:
     if entry.id is None or not entry.translations:
-        raise DataError(f"line {file.line(entry.start)}: an entry needs msgid and msgstr", CHECK)
+        raise _invalid(file, entry.start, "an entry needs msgid and msgstr")
     return entry
 
 
 def _unescape(text: str, encoding: str) -> str:
+    if encoding.startswith(("utf-16", "utf-32")):
+        encoding = "utf-8"
+
     def character(match: re.Match[str]) -> str:
         if match[1] is None:
             return _ESCAPES.get(match[2], match[2])
-        codes = (
-            int(each[1:], 16) if each[0] == "x" else int(each, 8)
-            for each in match[1].split("\\")[1:]
-        )
-        name = (
-            "utf-8" if encoding.startswith(("utf-16", "utf-32")) else encoding
-        )  # the codes are bytes
-        return bytes(code & 255 for code in codes).decode(name, "replace")
+        codes = bytearray()  # they are bytes of the encoding
+        for code in match[1].split("\\")[1:]:
+            value = int(code[1:], 16) if code[0] == "x" else int(code, 8)
+            codes.append(value & 255)
+        return codes.decode(encoding, "replace")
 
     return _ESCAPE.sub(character, text)
 
 
 def _add_field(entry: Entry | None, match: re.Match[str], file: TextFile) -> None:
-    keyword, strings = match["keyword"], _QUOTED.findall(match["value"])
+    keyword = match["keyword"]
+    start = match.start("keyword")
+    strings = _QUOTED.findall(match["value"])
     text = "".join(_unescape(each[1:-1], file.encoding) for each in strings)
     if entry is None or (entry.translations and keyword != "msgstr"):
-        raise DataError(f"line {file.line(match.start('keyword'))}: {keyword} without msgid", CHECK)
+        raise _invalid(file, start, f"{keyword} without msgid")
     if keyword == "msgctxt":
         entry.context = text
     elif keyword == "msgid":
@@ -208,10 +219,8 @@ def _add_field(entry: Entry | None, match: re.Match[str], file: TextFile) -> Non
     else:
         index = int(match["index"] or 0)
         if index in entry.translations:
-            raise DataError(f"line {file.line(match.start('keyword'))}: msgstr occurs twice", CHECK)
-        entry.translations[index] = Field(
-            match.start("keyword"), match.start("value"), match.end("value"), text
-        )
+            raise _invalid(file, start, "msgstr occurs twice")
+        entry.translations[index] = Field(start, *match.span("value"), text)
 
 
 class _Header:
@@ -220,38 +229,32 @@ class _Header:
     def __init__(
         self, file: TextFile, entries: Sequence[Entry], source_language: str, language: str
     ) -> None:
-        self.file, self.language = file, language.replace("-", "_")
-        headers = (
-            each
-            for each in entries
-            if each.id == "" and each.context is None and 0 in each.translations
-        )
-        self.entry = next(headers, None)
-        self.fields = {}
-        if self.entry:
-            lines = self.entry.translations[0].text.split("\n")
-            self.fields = {
-                name.strip(): value.strip()
-                for name, _, value in (line.partition(":") for line in lines)
-            }
-        self._check_language(source_language)
-        self._has_plurals = any(each.plural is not None for each in entries)
-        plurals = self.fields.get("Plural-Forms", "")
-        forms = [
-            form
-            for each in entries
-            if each.plural is not None
-            for form in each.translations.values()
-        ]
-        is_other = base_language(self.fields.get("Language", "")) not in (
-            "",
-            base_language(language),
-        )
-        is_copy = is_other and not any(form.text for form in forms)
+        self.file = file
+        self.language = language.replace("-", "_")
+        headers = (each for each in entries if each.id == "" and each.context is None)
+        self.entry = next((each for each in headers if 0 in each.translations), None)
+        self.fields: dict[str, str] = defaultdict(str)
+        for line in self.entry.translations[0].text.split("\n") if self.entry else ():
+            name, _, value = line.partition(":")
+            self.fields[name.strip()] = value.strip()
+        declared = base_language(self.fields["Language"])
+        self._is_other = declared != base_language(language)
+        # A file that was copied as a template has the language of the source.
+        is_source = declared == base_language(source_language)
+        if declared and source_language and self._is_other and not is_source:
+            raise DataError(
+                f"the header says Language: {self.fields['Language']}, but the target language is"
+                f" {self.language}",
+                "use a model for that language, or correct the header",
+            )
+        plurals = self.fields["Plural-Forms"]
+        with_plurals = [each for each in entries if each.plural is not None]
+        forms = [form for each in with_plurals for form in each.translations.values()]
+        is_copy = declared and self._is_other and not any(form.text for form in forms)
         known = _plural_forms(language)
-        is_set = _PLURALS.search(plurals) is not None and not (is_copy and known)
+        is_set = _PLURALS.search(plurals) and not (is_copy and known)
         self.plurals = plurals if is_set else known
-        self._sets_plurals = not is_set and (self._has_plurals or bool(plurals)) and bool(known)
+        self._sets_plurals = not is_set and known and (with_plurals or plurals)
 
     @cached_property
     def forms(self) -> tuple[int, int, bool]:
@@ -279,40 +282,36 @@ class _Header:
         """Yield the changes of the header."""
         if self.entry is None or not self.entry.translations[0].text:
             return
-        is_template = "CHARSET" in self.fields.get("Content-Type", "") or not self.fields.get(
-            "Language", ""
-        )
+        content_type = self.fields["Content-Type"]
+        is_template = "CHARSET" in content_type or not self.fields["Language"]
         changes = {}
-        if base_language(self.fields.get("Language", "")) != base_language(self.language):
+        if self._is_other:
             changes["Language"] = self.language
-        if "CHARSET" in self.fields.get("Content-Type", ""):
-            changes["Content-Type"] = self.fields["Content-Type"].replace("CHARSET", "UTF-8")
+        if "CHARSET" in content_type:
+            changes["Content-Type"] = content_type.replace("CHARSET", "UTF-8")
         if self._sets_plurals:
             changes["Plural-Forms"] = self.plurals
-        msgstr = self.entry.translations[0]
-        value = self.file.text[msgstr.value_start : msgstr.end]
-        line_end = "\r\n" if "\r\n" in self.file.text else "\n"
-        if not msgstr.text.endswith("\n"):
-            value = value[:-1] + '\\n"'
-        for name, content in changes.items():
-            old = re.search(rf'(?:(?<=")|(?<=\\n)){name}:(?:[^"\\]|\\[^n]|"\s*")*\\n', value)
-            start, end = old.span() if old else (len(value), len(value))
-            line = f"{name}: {content}\\n"
-            value = value[:start] + (line if old else f'{line_end}"{line}"') + value[end:]
         if changes:
-            yield Edit(msgstr.value_start, msgstr.end, value)
+            yield self._changed(self.entry.translations[0], changes)
         if is_template:  # gettext ignores the header of a template, too
             yield from _without_fuzzy(self.file, self.entry)
 
-    def _check_language(self, source_language: str) -> None:
-        language = self.fields.get("Language", "")
-        # A file that was copied as a template has the language of the source.
-        languages = (base_language(self.language), base_language(source_language))
-        if language and source_language and base_language(language) not in languages:
-            raise DataError(
-                f"the header says Language: {language}, but the target language is {self.language}",
-                "use a model for that language, or correct the header",
-            )
+    def _changed(self, msgstr: Field, changes: Mapping[str, str]) -> Edit:
+        value = self.file.text[msgstr.value_start : msgstr.end]
+        if not msgstr.text.endswith("\n"):
+            value = value[:-1] + '\\n"'
+        for name, content in changes.items():
+            line = f"{name}: {content}\\n"
+            old = re.search(rf'(?:(?<=")|(?<=\\n)){name}:(?:[^"\\]|\\[^n]|"\s*")*\\n', value)
+            if old:
+                value = value[: old.start()] + line + value[old.end() :]
+            else:
+                value += f'{_line_end(self.file)}"{line}"'
+        return Edit(msgstr.value_start, msgstr.end, value)
+
+
+def _line_end(file: TextFile) -> str:
+    return "\r\n" if "\r\n" in file.text else "\n"
 
 
 def _plural_forms(language: str) -> str:
@@ -329,12 +328,10 @@ def _without_fuzzy(file: TextFile, entry: Entry) -> Iterator[Edit]:
         flags = file.text[start:end]
         rest = _FUZZY.sub("", flags, count=1)
         if rest.strip() == "#":  # remove the line
-            line_start, line_end = (
-                file.text.rfind("\n", 0, start) + 1,
-                file.text.find("\n", end) + 1,
-            )
-            yield Edit(line_start, line_end, "")
-        elif rest != flags:
+            start = file.text.rfind("\n", 0, start) + 1
+            end = file.text.find("\n", end) + 1
+            rest = ""
+        if rest != flags:
             yield Edit(start, end, rest)
 
 
@@ -354,7 +351,7 @@ class _Layout:
         if len(escaped) == 1 and not (self.is_wrapped and is_long):
             return f'{keyword} "{escaped[0]}"'
         if self.is_wrapped:
-            escaped = [part for line in escaped for part in _wrap(line)]
+            escaped = list(chain.from_iterable(map(_wrap, escaped)))
         return self.line_end.join([f'{keyword} ""', *(f'"{line}"' for line in escaped)])
 
 
@@ -375,23 +372,25 @@ class _Message:
     def __init__(
         self, file: TextFile, entry: Entry, header: _Header, layout: _Layout, retranslate: bool
     ) -> None:
-        self.file, self.entry, self.layout = file, entry, layout
+        self.file = file
+        self.entry = entry
+        self.layout = layout
         to_translate = [
             i for i, msgstr in entry.translations.items() if retranslate or not msgstr.text
         ]
         self.is_translated = len(to_translate) == len(entry.translations)
         """Whether all forms are new, so that they are not fuzzy anymore."""
-        self.sources: dict[int, _Label] = {}
+        self.labels: dict[int, _Label] = {}
         """By plural form; only forms to translate."""
         self._surplus: list[int] = []  # plural forms that the language does not have
         has_format = any(_FORMAT_FLAG.search(file.text, *flags) for flags in entry.flags)
         self._protected = (_FORMAT_SPECIFIER.pattern,) if has_format else ()
         if to_translate and entry.id and entry.plural is None:
-            self.sources = {0: _Label(entry.id, self._protected)}
+            self.labels = {0: _Label(entry.id, self._protected)}
         elif to_translate and entry.id:
             self._add_plural_forms(header, to_translate)
-        self._labels = list(dict.fromkeys(self.sources.values()))  # plural forms share a label
-        self.blocks = [block for label in self._labels for block in label.lines.blocks]
+        self._label_set = list(dict.fromkeys(self.labels.values()))  # plural forms share a label
+        self.blocks = [block for label in self._label_set for block in label.blocks]
 
     def _add_plural_forms(self, header: _Header, to_translate: Sequence[int]) -> None:
         num_forms, one, is_shared = header.forms
@@ -400,35 +399,35 @@ class _Message:
         specifiers = [set(_FORMAT_SPECIFIER.findall(text)) for text in texts]
         # "One file" is not correct for 21, which has the form of 1 in Russian.
         has_singular = num_forms > 1 and not (is_shared and specifiers[0] != specifiers[1])
-        missing = [
-            i for i in range(num_forms) if i in to_translate or i not in self.entry.translations
-        ]
-        self.sources = {i: singular if i == one and has_singular else plural for i in missing}
+        for i in range(num_forms):
+            if i in to_translate or i not in self.entry.translations:
+                self.labels[i] = singular if i == one and has_singular else plural
         self._surplus = [i for i in to_translate if i >= num_forms]
 
     def edits(self, translations: Sequence[RichText]) -> Iterable[Edit]:
         """Yield the changed fields of the entry."""
-        if not self.sources:
+        if not self.labels:
             return
         remaining = iter(translations)
-        texts = {
-            each: each.render(list(islice(remaining, len(each.lines.blocks))))
-            for each in self._labels
-        }
+        texts: dict[_Label, str] = {}
+        for label in self._label_set:
+            texts[label] = label.render(next_blocks(remaining, label))
         new_fields = []
-        for i, label in sorted(self.sources.items()):
+        fields = self.entry.translations
+        for i, label in self.labels.items():
             keyword = "msgstr" if self.entry.plural is None else f"msgstr[{i}]"
             text = self.layout.write(keyword, texts[label])
-            if msgstr := self.entry.translations.get(i):
-                yield Edit(msgstr.start, msgstr.end, text)
+            if i in fields:
+                yield Edit(fields[i].start, fields[i].end, text)
             else:
                 new_fields.append(self.layout.line_end + text)
-        fields = [msgstr for _, msgstr in sorted(self.entry.translations.items())]
+        indices = sorted(fields)
         if new_fields:
-            yield Edit(fields[-1].end, fields[-1].end, "".join(new_fields))
-        for i in self._surplus:
-            index = fields.index(self.entry.translations[i])
-            yield Edit(fields[index - 1].end, fields[index].end, "")
+            end = fields[indices[-1]].end
+            yield Edit(end, end, "".join(new_fields))
+        for previous, i in pairwise(indices):
+            if i in self._surplus:
+                yield Edit(fields[previous].end, fields[i].end, "")
         if self.is_translated:
             yield from _without_fuzzy(self.file, self.entry)
 
@@ -438,18 +437,21 @@ class _Label:
     is its shortcut."""
 
     def __init__(self, text: str, protected: Iterable[str]) -> None:
-        matches = list(_ACCELERATOR.finditer(text))
-        self.marked_text, self.mark, self.key, self.shortcut = text, "", "", ""
-        is_label = (
-            len(matches) == 1 and len(text) <= MAX_LABEL_LENGTH and text.count(matches[0][0]) == 1
-        )
-        if is_label and not re.search(r"[=/<{%]", text):
-            self.mark, self.key = matches[0][0], text[matches[0].end()]
-            rest, *shortcut = re.split(
-                r"(?<=\S)(?=[ \t]*\t[^\t\n]+\n*\Z)", text[matches[0].end() :], maxsplit=1
-            )
-            text, self.shortcut = text[: matches[0].start()] + rest, "".join(shortcut)
+        self.marked_text = text
+        self.mark = self.key = self.shortcut = ""
+        marks = list(_ACCELERATOR.finditer(text))
+        is_short = len(text) <= MAX_LABEL_LENGTH and not _NO_LABEL.search(text)
+        if len(marks) == 1 and is_short and text.count(marks[0][0]) == 1:
+            self.mark = marks[0][0]
+            text, _, rest = text.partition(self.mark)
+            self.key = rest[0]
+            shortcut = _SHORTCUT.search(rest)
+            if shortcut:
+                self.shortcut = shortcut[0]
+                rest = rest[: shortcut.start()]
+            text += rest
         self.lines = StringLines(text, protected, has_bars=True)
+        self.blocks = self.lines.blocks
 
     def render(self, translations: Sequence[RichText]) -> str:
         """Return the translation, with its key.
@@ -465,5 +467,7 @@ class _Label:
         key = re.escape(self.key)
         for pattern in (rf"\b(?={key})", rf"(?={key})", r"(?=\w)"):
             if match := re.search(pattern, text, re.IGNORECASE):
-                return text[: match.start()] + self.mark + text[match.start() :] + self.shortcut
+                start = match.start()
+                text = text[:start] + self.mark + text[start:]
+                break
         return text + self.shortcut

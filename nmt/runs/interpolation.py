@@ -7,16 +7,14 @@ its fine-tuned version keeps most of the gain in the new domain and loses less o
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 
-from nmt.core.config import config_io
 from nmt.core.errors import CheckpointError, UsageError
 from nmt.core.paths import new_directory
 from nmt.runs import checkpoint, model_card, pretrained, run_info
 from nmt.runs.checkpoint import Progress
-from nmt.runs.model_files import ModelFiles
+from nmt.runs.model_files import ModelFiles, write_run_files
 
 DROPOUTS = ("dropout", "attention_dropout", "activation_dropout")
 """Model options that do not change the meaning of the weights."""
@@ -65,9 +63,7 @@ def interpolate_models(
         "data_unknown": run_info.is_imported(second.run),
     }
     with new_directory(run, replace=False) as work:
-        (work / "config.yaml").write_text(config_io.dump(second.config), encoding="utf-8")
-        second.tokenizer.save(work)
-        (work / "data.json").write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
+        write_run_files(work, second.config, second.tokenizer, data)
         checkpoint.save(work, Progress(), weights, {}, second.tokenizer.checksum)
     model_card.write_card(run)
     return run

@@ -3,13 +3,16 @@ from them."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from nmt.core import untrusted_files
 from nmt.core.config import Config, config_io
 from nmt.core.errors import CheckpointError, ConfigError
+from nmt.core.paths import write_text
 from nmt.core.untrusted_files import Size
 from nmt.runs.checkpoint import RESTORE_FILE, read_meta, read_shapes, read_weights
 from nmt.text.tokenizer import Tokenizer
@@ -27,6 +30,16 @@ class Limits(_RequiredLimits, total=False):
     """The limits of a line in `data.json`; see `ModelFiles`."""
 
     max_sentences_per_line: Size
+
+
+def write_run_files(
+    run: Path, config: Config, tokenizer: Tokenizer, data: Mapping[str, Any]
+) -> None:
+    """Write the files that all checkpoints of a run share: its config, its tokenizer and the record
+    of its data, `data.json`."""
+    write_text(run / "config.yaml", config_io.dump(config))
+    tokenizer.save(run)
+    write_text(run / "data.json", json.dumps(data, indent=2) + "\n")
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from nmt.evaluate.test_sets import (
 from nmt.models import discovery
 from nmt.runs import checkpoint, run_info
 from nmt.runs.model_files import ModelFiles
+from nmt.train.trainer import validation_set
 from nmt.translation.translator import Translator
 
 METRICS = ("bleu", "chrf")
@@ -36,6 +37,7 @@ MAX_LINES, MAX_LINES_WITH_TIME_LIMIT = 10_000, 1_000
 tests."""
 RESAMPLES = 1000
 """Bootstrap resamples of the significance tests."""
+COLUMNS = ["test set", "sentences", "metric", "start", "tuned", "difference", "p", "better"]
 LIMITS = ("max_source_length", "max_sentences_per_line")
 
 
@@ -47,15 +49,13 @@ def inherit(prepared: PreparedData, run: Path, start: Path) -> PreparedData:
     short lines only. A resumed run keeps the values in its own `data.json`, because the start model
     may have been deleted.
     """
-    saved, names = read_record(run / "data.json"), (*LIMITS, "derived_from")
-    if saved.keys() >= {*names} and checkpoint.checkpoints(run):
+    names = {*LIMITS, "derived_from"}
+    saved = read_record(run / "data.json")
+    if saved.keys() >= names and checkpoint.checkpoints(run):
         inherited = {name: saved[name] for name in names}
     else:  # a new run, or one without a checkpoint, which starts again
         model = discovery.find_model(start)
-        limits = dict(
-            zip(LIMITS, (model.max_source_length, model.max_sentences_per_line), strict=True)
-        )
-        inherited = {name: max(prepared.meta[name], limit) for name, limit in limits.items()}
+        inherited = {name: max(prepared.meta[name], getattr(model, name)) for name in LIMITS}
         inherited["derived_from"] = [run_info.parent_record(model)]
     return replace(prepared, meta=prepared.meta | inherited)
 
@@ -81,39 +81,22 @@ def compare_with_start(
         CheckpointError: the start model has changed or no longer exists, or a file is damaged.
     """
     best = checkpoint.best(run)
-    path = run / run_info.COMPARISON
     if best is None:
         return
     weights = run_info.weights_checksum(best)  # a longer run replaces average-N
-    saved = read_record(path)
-    if saved.get("weights") == weights and {*config.data.general_test} <= {
-        *saved.get("general_test", [])
-    }:
+    general_test = config.data.general_test
+    if _is_compared(run, weights, general_test):
         return
     start = discovery.find_model(Path(config.train.init_from))
-    parents = run_info.collect(run)["derived_from"]  # several of an average
-    if len(parents) == 1 and parents[0]["sha256"] != run_info.weights_checksum(start.checkpoint):
-        raise CheckpointError(f"{config.train.init_from} has changed since {run} started from it")
+    _check_start_unchanged(config, run, start)
     max_lines = MAX_LINES_WITH_TIME_LIMIT if has_time_limit else MAX_LINES
-    tests = _load_test_sets(config, prepared, start)
-    for test in tests:
-        if len(test.sources) > max_lines:
-            log(f"{test.name}: comparing {max_lines:,} of {len(test.sources):,} sentences")
-    tests = [sample(test, max_lines) for test in tests]
-    is_start = best.name == "step-000000"
-    if is_start:
-        log(
-            f"no validation is better than that of the start model: the best checkpoint, {best}, is"
-            " the start model"
-        )
-    before = _translate(start.checkpoint, tests, config.search, device)
-    after = before if is_start else _translate(best, tests, config.search, device)
-    results = [
-        significance(System("start", first), System("tuned", second), test, METRICS, RESAMPLES)
-        for test, first, second in zip(tests, before, after, strict=True)
-    ]
+    tests = [_sample(test, max_lines) for test in _load_test_sets(config, prepared, start)]
+    results = _compare(start.checkpoint, best, tests, config.search, device)
     log(f"start model {config.train.init_from} and fine-tuned model {best}:")
-    for line in format_table(_rows(tests, results)):
+    rows = [COLUMNS]
+    for result in results:
+        rows += result.rows()
+    for line in format_table(rows):
         log(f"  {line}")
     record = {
         "start": f"{start.run.resolve().name}/{start.checkpoint.name}",
@@ -121,21 +104,73 @@ def compare_with_start(
         "weights": weights,
         "search": config.search,
         # If one could not be loaded, resuming the run compares again.
-        "general_test": (
-            config.data.general_test if len(tests) > len(config.data.general_test) else []
-        ),
-        "tests": [
-            {
-                "test": test.name,
-                "lines": len(test.sources),
-                "metrics": [
-                    asdict(metric) | {"p": metric.p, "better": metric.better} for metric in metrics
-                ],
-            }
-            for test, metrics in zip(tests, results, strict=True)
-        ],
+        "general_test": general_test if len(tests) > len(general_test) else [],
+        "tests": [result.record() for result in results],
     }
-    write_text(path, json.dumps(record, indent=2, ensure_ascii=False) + "\n")
+    write_text(run / run_info.COMPARISON, json.dumps(record, indent=2, ensure_ascii=False) + "\n")
+
+
+@dataclass(frozen=True)
+class _Result:
+    """The metrics of both models on a test set."""
+
+    test: TestSet
+    metrics: list[MetricResult]
+
+    def rows(self) -> list[list[str]]:
+        """Return a row of the table for each metric; see `COLUMNS`."""
+        rows = []
+        for metric in self.metrics:
+            scores = [f"{metric.first_score:.1f}", f"{metric.second_score:.1f}"]
+            difference = f"{metric.second_score - metric.first_score:+.1f}"
+            better = ("start", "tuned", "not significant")[metric.better]  # -1: not significant
+            head = [self.test.name, f"{len(self.test.sources):,}", metric.name]
+            rows.append([*head, *scores, difference, format_p(metric.p), better])
+        return rows
+
+    def record(self) -> dict[str, Any]:
+        """Return the entry of `comparison.json`."""
+        metrics = [
+            asdict(metric) | {"p": metric.p, "better": metric.better} for metric in self.metrics
+        ]
+        return {"test": self.test.name, "lines": len(self.test.sources), "metrics": metrics}
+
+
+def _is_compared(run: Path, weights: str, general_test: tuple[str, ...]) -> bool:
+    saved = read_record(run / run_info.COMPARISON)
+    compared = saved.get("general_test", [])
+    return saved.get("weights") == weights and {*general_test} <= {*compared}
+
+
+def _compare(
+    start: Path, tuned: Path, tests: list[TestSet], search: str, device: str
+) -> list[_Result]:
+    before = _translate(start, tests, search, device)
+    after = before
+    if tuned.name == "step-000000":
+        log(
+            f"no validation is better than that of the start model: the best checkpoint, {tuned},"
+            " is the start model"
+        )
+    else:
+        after = _translate(tuned, tests, search, device)
+    results = []
+    for test, first, second in zip(tests, before, after, strict=True):
+        systems = System("start", first), System("tuned", second)
+        results.append(_Result(test, significance(*systems, test, METRICS, RESAMPLES)))
+    return results
+
+
+def _check_start_unchanged(config: Config, run: Path, start: ModelFiles) -> None:
+    parents = run_info.collect(run)["derived_from"]  # several of an average
+    if len(parents) == 1 and parents[0]["sha256"] != run_info.weights_checksum(start.checkpoint):
+        raise CheckpointError(f"{config.train.init_from} has changed since {run} started from it")
+
+
+def _sample(test: TestSet, max_lines: int) -> TestSet:
+    if len(test.sources) > max_lines:
+        log(f"{test.name}: comparing {max_lines:,} of {len(test.sources):,} sentences")
+    return sample(test, max_lines)
 
 
 def _load_test_sets(config: Config, prepared: PreparedData, start: ModelFiles) -> list[TestSet]:
@@ -156,8 +191,7 @@ def _domain_test_set(config: Config, prepared: PreparedData) -> TestSet:
     except DataError as error:  # without a test split, or its files have been removed
         if config.data.test:
             log(f"no comparison on data.test: {error.message}")
-        sources, targets = prepared.lines("valid")
-        return TestSet(prepared.meta["recipe"]["valid"][0], sources, [targets])
+        return validation_set(prepared)
 
 
 def _general_test_sets(config: Config, start: ModelFiles, domain: TestSet) -> Iterator[TestSet]:
@@ -189,24 +223,3 @@ def _general_test_sets(config: Config, start: ModelFiles, domain: TestSet) -> It
 def _translate(path: Path, tests: list[TestSet], search: str, device: str) -> list[list[str]]:
     translator = Translator.load(path, device)
     return [translate_test_set(translator, test, search) for test in tests]
-
-
-def _rows(tests: list[TestSet], results: list[list[MetricResult]]) -> list[list[str]]:
-    rows: list[list[Any]] = [
-        ["test set", "sentences", "metric", "start", "tuned", "difference", "p", "better"]
-    ]
-    for test, metrics in zip(tests, results, strict=True):
-        rows += [
-            [
-                test.name,
-                f"{len(test.sources):,}",
-                metric.name,
-                f"{metric.first_score:.1f}",
-                f"{metric.second_score:.1f}",
-                f"{metric.second_score - metric.first_score:+.1f}",
-                format_p(metric.p),
-                ("start", "tuned", "not significant")[metric.better],  # -1: not significant
-            ]
-            for metric in metrics
-        ]
-    return rows

@@ -3,7 +3,6 @@ at any time."""
 
 from __future__ import annotations
 
-import json
 import shlex
 import time
 from collections.abc import Callable
@@ -16,7 +15,6 @@ from nmt.core import runtime
 from nmt.core.config import Config, config_io
 from nmt.core.console import log
 from nmt.core.errors import ConfigError, NMTError, StoppedError, TrainingError, UsageError
-from nmt.core.paths import write_text
 from nmt.core.untrusted_files import read_record
 from nmt.data import noise
 from nmt.data.check.sides import MAX_LINES, swap_warning
@@ -25,11 +23,11 @@ from nmt.data.prepare import PreparedData, check_data_specs, prepare
 from nmt.data.store import TextStore
 from nmt.data.subword_regularization import resolve_method
 from nmt.evaluate.calibration import calibrate as calibrate_translator
-from nmt.evaluate.test_sets import TestSet, check_name, sample
+from nmt.evaluate.test_sets import check_name, sample
 from nmt.model.build import check_model, count_parameters, max_positions
 from nmt.models import discovery
 from nmt.runs import checkpoint, model_card, run_info
-from nmt.runs.model_files import ModelFiles
+from nmt.runs.model_files import ModelFiles, write_run_files
 from nmt.search import parse_search
 from nmt.text.tokenizers import tokenizer_file
 from nmt.train import fine_tuning, loop
@@ -364,9 +362,6 @@ def _check_finished_run(run: Path, config: Config) -> None:
 
 
 def _write_run_files(trainer: Trainer, time_limit: float | None) -> None:
-    run = trainer.run
-    write_text(run / "config.yaml", config_io.dump(trainer.config))
-    trainer.tokenizer.save(run)
     mix = [
         {
             "pairs": len(each.pair_ids_N),
@@ -375,10 +370,11 @@ def _write_run_files(trainer: Trainer, time_limit: float | None) -> None:
         }
         for each in trainer.loader.corpora
     ]
-    write_text(run / "data.json", json.dumps(trainer.prepared.meta | {"mix": mix}, indent=2) + "\n")
+    data = trainer.prepared.meta | {"mix": mix}
+    write_run_files(trainer.run, trainer.config, trainer.tokenizer, data)
     progress = trainer.progress
     run_info.log_session(
-        run,
+        trainer.run,
         progress.step,
         trainer.device.type,
         trainer.group.world_size,
@@ -429,10 +425,7 @@ def _calibrate(trainer: Trainer, deadline: float | None) -> bool:
         translator = Translator.load(run, _device_name(trainer))
         if translator.calibration is not None:
             return
-        development = TestSet(
-            trainer.prepared.meta["recipe"]["valid"][0], trainer.valid_src, [trainer.valid_tgt]
-        )
-        development = sample(development, config.train.calibration_pairs)
+        development = sample(trainer.valid, config.train.calibration_pairs)
         calibration, held_out = calibrate_translator(
             translator, development, config.search, deadline=deadline
         )

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from torch import Tensor
 from torch.amp.grad_scaler import GradScaler
 
 from nmt.core import runtime
-from nmt.core.config import Config
+from nmt.core.config import Config, TrainConfig
 from nmt.core.console import log
 from nmt.core.errors import CheckpointError, TrainingError
 from nmt.data.batching import Batch, collate, plan_batches
@@ -30,6 +31,7 @@ from nmt.models import discovery
 from nmt.runs import checkpoint
 from nmt.runs.checkpoint import Progress
 from nmt.text.tokenizers import tokenizer_file
+from nmt.train.adamw import AdamW
 from nmt.train.compilation import compile_model
 from nmt.train.distributed import RankGroup
 from nmt.train.gradient_reducer import GradientReducer
@@ -45,70 +47,63 @@ never generate. It would be most of the loss with label smoothing, and where suc
 label."""
 
 
+@dataclass(eq=False)
 class Trainer:
     """Training state of a run: model, optimizer, data position and run directory. Each rank has its
-    own."""
+    own.
 
-    def __init__(
-        self,
-        config: Config,
-        run: Path,
-        prepared: PreparedData,
-        device: torch.device,
-        dtype: torch.dtype,
-        group: RankGroup | None = None,
-    ) -> None:
-        """Build model, optimizer and loader with random weights, and seed the global generators of
-        PyTorch.
+    It starts with random weights, and seeds the global generators of PyTorch.
 
-        Raises:
-            CheckpointError: the teacher cannot be loaded.
-        """
-        self.config, self.run, self.prepared, self.device = config, run, prepared, device
-        self.group = group or RankGroup()
-        self.tokenizer = prepared.tokenizer()
-        self.teacher = (
-            load_teacher(config, self.tokenizer, device, dtype) if config.train.teacher else None
-        )
+    Raises:
+        CheckpointError: the teacher cannot be loaded.
+    """
+
+    config: Config
+    run: Path
+    prepared: PreparedData
+    device: torch.device
+    dtype: torch.dtype
+    """Dtype of the activations."""
+    group: RankGroup = field(default_factory=RankGroup)
+    samples: list[tuple[str, str]] = field(default_factory=list, init=False)
+    """Sources and translations of the last validation."""
+    max_microbatch_tokens: int | None = field(default=None, init=False)
+    """Maximum number of target positions of a microbatch; None until a batch does not fit in
+    memory."""
+
+    def __post_init__(self) -> None:
+        config, options, device = self.config, self.config.train, self.device
+        self.tokenizer = self.prepared.tokenizer()
+        self.teacher = load_teacher(config, self.tokenizer, device, self.dtype)
         torch.manual_seed(config.seed)  # after the teacher, whose construction draws random weights
         self.model = build_model(config.model, len(self.tokenizer)).to(device)
-        self.model.compute_dtype = None if dtype == torch.float32 else dtype
-        self.ema = copy.deepcopy(self.model).eval() if config.train.ema else None
-        if "model" in config.train.compile:
+        self.model.compute_dtype = None if self.dtype == torch.float32 else self.dtype
+        self.ema = copy.deepcopy(self.model).eval() if options.ema else None
+        if "model" in options.compile:
             compile_model(self.model)
-        self.optimizer = parse_optimizer(config.train.optimizer, config.model.arch)(
-            self.model, config.train
-        )
-        self.reducer = None
-        if self.group.world_size > 1:
-            self.reducer = GradientReducer(
-                list(self.model.parameters()),
-                overlap=config.train.overlap_all_reduce,
-                dtype=runtime.torch_dtype(config.train.all_reduce_precision),
-            )
-        self.scaler = GradScaler(device.type, enabled=dtype == torch.float16)
-        self.schedule: Schedule = parse_schedule(config.train.schedule)
-        self.loader = Loader(
-            prepared.store("train"),
-            self.tokenizer,
-            config.train,
-            config.seed,
-            self.group.rank,
-            self.group.world_size,
-            prepared.mix(config),
-            source_eos=config.model.source_eos,
-        )
-        self.max_microbatch_tokens: int | None = None
-        """Maximum number of target positions of a microbatch; None until a batch does not fit in
-        memory."""
-        self.samples: list[tuple[str, str]] = []
-        """Sources and translations of the last validation."""
+        self.optimizer = _build_optimizer(self.model, config)
+        self.reducer = _build_reducer(self.model, options) if self.group.world_size > 1 else None
+        self.scaler = GradScaler(device.type, enabled=self.dtype == torch.float16)
+        self.schedule: Schedule = parse_schedule(options.schedule)
+        self.loader = self._build_loader()
         self.progress = Progress(
-            precision=str(dtype).removeprefix("torch."), batch_tokens=config.train.batch_tokens
+            precision=str(self.dtype).removeprefix("torch."), batch_tokens=options.batch_tokens
         )
-        self.valid_src, self.valid_tgt = prepared.lines("valid")
+        self.valid = validation_set(self.prepared)
         if not self.group.is_main:  # initial weights are equal on all ranks, dropout must differ
             self._seed_rank()
+
+    def _build_loader(self) -> Loader:
+        return Loader(
+            self.prepared.store("train"),
+            self.tokenizer,
+            self.config.train,
+            self.config.seed,
+            self.group.rank,
+            self.group.world_size,
+            self.prepared.mix(self.config),
+            source_eos=self.config.model.source_eos,
+        )
 
     def _seed_rank(self) -> None:
         torch.manual_seed(self.config.seed + 7919 * self.group.rank + 104729 * self.progress.step)
@@ -147,22 +142,14 @@ class Trainer:
         return lr
 
     def _write(self, rng_states: list[dict[str, Tensor]]) -> None:
-        training = (
-            {f"raw.{name}": t for name, t in self.model.state_dict().items()} if self.ema else {}
-        )
+        training = _prefixed("raw.", self.model.state_dict()) if self.ema else {}
         for name, parameter in self.model.named_parameters():
-            training |= {
-                f"optimizer.{name}.{key}": t for key, t in self.optimizer.state[parameter].items()
-            }
+            training |= _prefixed(f"optimizer.{name}.", self.optimizer.state[parameter])
         if self.scaler.is_enabled():
-            training["scaler"] = torch.tensor(
-                [self.scaler.get_scale(), self.scaler._get_growth_tracker()]
-            )
-        training |= {
-            f"rng.{rank}.{kind}": t
-            for rank, states in enumerate(rng_states)
-            for kind, t in states.items()
-        }
+            scale = self.scaler.get_scale(), self.scaler._get_growth_tracker()
+            training["scaler"] = torch.tensor(scale)
+        for rank, states in enumerate(rng_states):
+            training |= _prefixed(f"rng.{rank}.", states)
         weights = (self.ema or self.model).state_dict()
         checkpoint.save(self.run, self.progress, weights, training, self.tokenizer.checksum)
         checkpoint.prune(self.run, self.config.train.keep_last, self.config.train.keep_best)
@@ -212,19 +199,7 @@ class Trainer:
                 f"the tokenizer of {path} differs from the tokenizer of the prepared data",
                 "the corpus or its options have changed; start a new run",
             )
-        batch_tokens = self.config.train.batch_tokens
-        self.progress = Progress(
-            **meta["progress"]
-            | {
-                "precision": self.progress.precision,
-                "batch_tokens": batch_tokens,
-            }
-        )
-        old_batch_tokens = meta["progress"].get("batch_tokens") or batch_tokens
-        # The same share of the epoch remains if the batches have another size.
-        self.progress.batches_in_epoch = (
-            self.progress.batches_in_epoch * old_batch_tokens // batch_tokens
-        )
+        self._restore_progress(Progress(**meta["progress"]))
         self._restore_model(weights, training)
         if not self._has_finite_weights():
             raise TrainingError(
@@ -239,16 +214,24 @@ class Trainer:
             truncate_metrics(self.run, self.progress.step, validated=bool(self.progress.scores))
         return True
 
+    def _restore_progress(self, saved: Progress) -> None:
+        """Continue from a position, with this session's precision and batch size."""
+        batch_tokens = self.config.train.batch_tokens
+        old_batch_tokens = saved.batch_tokens or batch_tokens
+        saved.precision = self.progress.precision
+        saved.batch_tokens = batch_tokens
+        # The same share of the epoch remains if the batches have another size.
+        saved.batches_in_epoch = saved.batches_in_epoch * old_batch_tokens // batch_tokens
+        self.progress = saved
+
     def _restore_model(self, weights: dict[str, Tensor], training: dict[str, Tensor]) -> None:
-        raw_weights = {name[4:]: t for name, t in training.items() if name.startswith("raw.")}
-        self.model.load_state_dict(raw_weights or weights)
+        self.model.load_state_dict(_without_prefix("raw.", training) or weights)
         if self.ema:
             self.ema.load_state_dict(weights)
 
     def _restore_optimizer(self, training: dict[str, Tensor]) -> None:
         for name, parameter in self.model.named_parameters():
-            prefix = f"optimizer.{name}."
-            state = {key[len(prefix) :]: t for key, t in training.items() if key.startswith(prefix)}
+            state = _without_prefix(f"optimizer.{name}.", training)
             if self.progress.step and not state:
                 raise CheckpointError(
                     f"{self.run} has no optimizer state of {name}",
@@ -258,18 +241,17 @@ class Trainer:
             self.optimizer.state[parameter] = {key: t.to(self.device) for key, t in state.items()}
         if self.scaler.is_enabled() and "scaler" in training:
             scale, growth = training["scaler"].tolist()
-            self.scaler.load_state_dict(
-                self.scaler.state_dict() | {"scale": scale, "_growth_tracker": int(growth)}
-            )
+            saved = {"scale": scale, "_growth_tracker": int(growth)}
+            self.scaler.load_state_dict(self.scaler.state_dict() | saved)
 
     def _restore_rng_states(self, training: dict[str, Tensor]) -> None:
-        prefix = f"rng.{self.group.rank}."
-        if prefix + "cpu" not in training:  # the run is resumed with more ranks
+        states = _without_prefix(f"rng.{self.group.rank}.", training)
+        if "cpu" not in states:  # the run is resumed with more ranks
             self._seed_rank()
             return
-        torch.set_rng_state(training[prefix + "cpu"])
-        if self.device.type == "cuda" and prefix + "cuda" in training:
-            torch.cuda.set_rng_state(training[prefix + "cuda"], self.device)
+        torch.set_rng_state(states["cpu"])
+        if self.device.type == "cuda" and "cuda" in states:
+            torch.cuda.set_rng_state(states["cuda"], self.device)
 
     def updates(self) -> Iterator[Update]:
         """Yield updates from the current position, epoch after epoch, without end."""
@@ -371,33 +353,26 @@ class Trainer:
             raise divergence_error(
                 f"the validation loss is {loss} after update {self.progress.step:,}", self.lr
             )
-        test = TestSet("valid", self.valid_src, [self.valid_tgt])
-        test = sample(test, self.config.train.valid_pairs or len(self.valid_src))
-        max_source_length = min(
-            self.prepared.meta["max_source_length"], self.config.train.max_length - 1
-        )
-        max_sentences_per_line = self.prepared.meta.get("max_sentences_per_line", 1)
+        options = self.config.train
+        test = sample(self.valid, options.valid_pairs or len(self.valid.sources))
+        translations = self._translator(model).translate(test.sources, options.valid_search)
+        pairs = list(zip(test.sources, translations, strict=True))
+        self.samples = pairs[: options.num_samples]
+        self.model.train()
+        bleu = metrics.bleu(translations, test.references).value
+        chrf = metrics.chrf(translations, test.references).value
+        scores = {"valid_loss": loss, "valid_bleu": bleu, "valid_chrf": chrf}
+        values = {"loss": -loss, "bleu": bleu, "chrf": chrf}
+        return scores | {"best_metric_value": values[options.best_metric]}
+
+    def _translator(self, model: Seq2Seq) -> Translator:
+        meta = self.prepared.meta
+        max_source_length = min(meta["max_source_length"], self.config.train.max_length - 1)
+        max_sentences_per_line = meta.get("max_sentences_per_line", 1)
         engine = engine_from_models([model], str(self.device), "auto", self.tokenizer.decode)
-        translator = Translator(
+        return Translator(
             engine, self.tokenizer, self.config, max_source_length, max_sentences_per_line
         )
-        translations = translator.translate(test.sources, self.config.train.valid_search)
-        self.samples = list(zip(test.sources, translations, strict=True))[
-            : self.config.train.num_samples
-        ]
-        bleu, chrf = (
-            metric(translations, test.references).value for metric in (metrics.bleu, metrics.chrf)
-        )
-        self.model.train()
-        best_metric_value = {"loss": -loss, "bleu": bleu, "chrf": chrf}[
-            self.config.train.best_metric
-        ]
-        return {
-            "valid_loss": loss,
-            "valid_bleu": bleu,
-            "valid_chrf": chrf,
-            "best_metric_value": best_metric_value,
-        }
 
     @torch.inference_mode()
     def _validation_loss(self, model: Seq2Seq) -> float:
@@ -431,9 +406,40 @@ class Trainer:
             state.validations_since_best += 1
 
 
+def validation_set(prepared: PreparedData) -> TestSet:
+    """Return the validation split of prepared data."""
+    sources, targets = prepared.lines("valid")
+    return TestSet(prepared.meta["recipe"]["valid"][0], sources, [targets])
+
+
+def _build_optimizer(model: Seq2Seq, config: Config) -> AdamW:
+    build = parse_optimizer(config.train.optimizer, config.model.arch)
+    return build(model, config.train)
+
+
+def _build_reducer(model: Seq2Seq, config: TrainConfig) -> GradientReducer:
+    return GradientReducer(
+        list(model.parameters()),
+        overlap=config.overlap_all_reduce,
+        dtype=runtime.torch_dtype(config.all_reduce_precision),
+    )
+
+
 def _rng_states(device: torch.device) -> dict[str, Tensor]:
     states = {"cpu": torch.get_rng_state()}
-    return states | ({"cuda": torch.cuda.get_rng_state(device)} if device.type == "cuda" else {})
+    if device.type == "cuda":
+        states["cuda"] = torch.cuda.get_rng_state(device)
+    return states
+
+
+def _prefixed(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {prefix + name: tensor for name, tensor in tensors.items()}
+
+
+def _without_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the tensors whose names have a prefix, by the rest of their names."""
+    start = len(prefix)
+    return {name[start:]: tensors[name] for name in tensors if name.startswith(prefix)}
 
 
 def _split(batch: Batch, max_tokens: int | None) -> list[Batch]:

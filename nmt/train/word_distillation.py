@@ -136,13 +136,15 @@ def find_teacher(config: Config, run: Path | None = None) -> ModelFiles:
 
 def load_teacher(
     config: Config, tokenizer: Tokenizer, device: torch.device, dtype: torch.dtype
-) -> Teacher:
-    """Load the teacher of a config for training with the given device and dtype.
+) -> Teacher | None:
+    """Load the teacher of a config, if it has one, for training with the given device and dtype.
 
     Raises:
         CheckpointError: its weights are missing or damaged, or it has another tokenizer than the
             prepared data.
     """
+    if not config.train.teacher:
+        return None
     path = Path(config.train.teacher)
     loaded = discovery.load(path)
     if loaded.tokenizer.checksum != tokenizer.checksum:

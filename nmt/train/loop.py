@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from nmt.core.config import TrainConfig
 from nmt.core.console import log, progress
+from nmt.data.loader import Update
 from nmt.train.run_directory import MetricsLogger
 from nmt.train.step import PendingStats, UpdateStats
 from nmt.train.stopping import StopSignal, TimeBudget
@@ -32,128 +32,7 @@ def run(
 ) -> bool:
     """Train until the last update, a time limit or early stopping. Return False if a stop signal
     ended it."""
-    config, state, group = trainer.config.train, trainer.progress, trainer.group
-    num_final_validations = (
-        1 + bool(config.average_last) + bool(config.calibration_pairs)
-    )  # about as long each
-    budget = TimeBudget(time_limit, state, num_final_validations)
-    validation_due = _is_scheduled(config, state.step)
-    # Fine-tuning starts with a validation, so that the start model can be the best checkpoint. At a
-    # later step, the previous session was stopped before its validation.
-    if (state.step or config.init_from) and validation_due and not state.scores:
-        _validate(trainer, metrics, budget, stop)
-        if not state.scores:
-            return False
-    if is_finished(trainer):
-        is_complete = state.step >= config.steps
-        reason, option = (
-            ("is already complete", "steps")
-            if is_complete
-            else ("has already stopped early", "patience")
-        )
-        log(f"training {reason}; increase train.{option} to continue")
-        return True
-    trainer.model.train()
-    last_step, exchange_step = (
-        group.broadcast(budget.last_step(config.steps, config.valid_every)),
-        0,
-    )
-    stats = StatsReader(trainer.device.type == "cuda")
-    bleu = ""  # of the last validation
-    with progress(config.steps, "training", " updates", initial=state.step) as bar:
-        for update in trainer.updates():
-            pending = trainer.update(update, last_step)
-            stats.add(state.step, pending)
-            state.seconds = budget.seconds_before + budget.elapsed()
-            if state.scores:
-                bleu = f", BLEU {state.scores['valid_bleu']:.1f}"
-            state.scores = {}
-            lr = trainer.lr
-            bar.set_postfix_str(f"{stats}, lr {lr:.1e}{bleu}", refresh=False)
-            bar.update()
-            if state.step % config.log_every == 0:
-                means = stats.finish()
-                if group.is_main:
-                    metrics.write(_position(trainer) | {"lr": lr, **means})
-            if (
-                group.world_size > 1
-                and state.step < exchange_step
-                and not _is_scheduled(config, state.step)
-            ):
-                continue
-            decisions = group.all_gather(_decide(trainer, budget, stop))
-            decision, last_step, exchange_step = (
-                decisions[0],
-                decisions[0].last_step,
-                decisions[0].exchange_step,
-            )
-            bar.total = max(last_step, state.step + 1)
-            if any(
-                rank_decision.stop for rank_decision in decisions
-            ):  # any rank may receive the signal
-                stats.finish()
-                trainer.save()
-                return False
-            if decision.validate:
-                stats.finish()
-                _validate(trainer, metrics, budget, stop)
-                stats.restart()
-                if not state.scores:
-                    return False
-                if decision.is_last:
-                    if state.step < config.steps:
-                        log("time limit reached")
-                    return True
-                if is_finished(trainer):
-                    log(f"early stopping: no improvement in {config.patience} validations")
-                    return True
-    raise AssertionError("the stream of updates is infinite")
-
-
-def _position(trainer: Trainer) -> dict[str, Any]:
-    state = trainer.progress
-    return {
-        "step": state.step,
-        "epoch": state.epoch,
-        "seconds": round(state.seconds, 3),
-        "tokens": state.tokens,
-    }
-
-
-def _validate(
-    trainer: Trainer, metrics: MetricsLogger, budget: TimeBudget, stop: StopSignal
-) -> None:
-    """Validate, save a checkpoint and log the scores.
-
-    If a stop signal interrupts the validation, `scores` stays empty and a resumed run repeats the
-    validation.
-    """
-    state = trainer.progress
-    trainer.check_weights()
-    with budget.validation():
-        scores = trainer.group.broadcast(
-            stop.interruptible(trainer.validate) if trainer.group.is_main else None
-        )
-    if scores:
-        trainer.record_validation(scores)
-    if (
-        scores and trainer.group.is_main
-    ):  # log before saving: a run resumed from this checkpoint would not log it
-        samples = {"samples": trainer.samples} if trainer.samples else {}
-        metrics.write(_position(trainer) | scores | samples)
-    trainer.save()
-    if scores and trainer.group.is_main:
-        best = " (best)" if state.validations_since_best == 0 else ""
-        loss, bleu = scores["valid_loss"], scores["valid_bleu"]
-        chrf = (
-            f", chrF {scores['valid_chrf']:.1f}"
-            if trainer.config.train.best_metric == "chrf"
-            else ""
-        )
-        name = f"update {state.step:,}" if state.step else "start model"
-        log(f"{name}: validation loss {loss:.3f}, BLEU {bleu:.1f}{chrf}{best}")
-        for source, translation in trainer.samples:
-            log(f"  {source} → {translation}")
+    return _TrainingLoop(trainer, metrics, stop, time_limit).run()
 
 
 @dataclass(frozen=True)
@@ -169,19 +48,162 @@ class _Decision:
     """The update after which the ranks exchange decisions again, at the latest."""
 
 
-def _is_scheduled(config: TrainConfig, step: int) -> bool:
-    """Return whether a validation follows an update, whatever the time."""
-    return step >= config.steps or step % config.valid_every == 0
+class _TrainingLoop:
+    """Makes updates, and validates when rank 0 decides to."""
 
+    def __init__(
+        self, trainer: Trainer, metrics: MetricsLogger, stop: StopSignal, time_limit: float | None
+    ) -> None:
+        config = trainer.config.train
+        self.trainer = trainer
+        self.metrics = metrics
+        self.stop = stop
+        self.config = config
+        self.state = trainer.progress
+        self.group = trainer.group
+        final_steps = ["validation", config.average_last, config.calibration_pairs]
+        num_final_validations = len(list(filter(None, final_steps)))  # about as long each
+        self.budget = TimeBudget(time_limit, trainer.progress, num_final_validations)
+        self.stats = StatsReader(trainer.device.type == "cuda")
+        self.bleu = ""  # of the last validation
 
-def _decide(trainer: Trainer, budget: TimeBudget, stop: StopSignal) -> _Decision:
-    config, step = trainer.config.train, trainer.progress.step
-    is_last = step >= config.steps or budget.is_exhausted()
-    validate = is_last or _is_scheduled(config, step) or budget.should_measure_validation()
-    last_step = budget.last_step(config.steps, config.valid_every)
-    return _Decision(
-        stop.requested, is_last, validate, last_step, step + budget.num_updates_in(EXCHANGE_SECONDS)
-    )
+    def run(self) -> bool:
+        """Train; see the function `run`."""
+        trainer, state = self.trainer, self.state
+        if not self._validate_start():
+            return False
+        if is_finished(trainer):
+            self._log_finished()
+            return True
+        trainer.model.train()
+        decision = replace(self.group.broadcast(self._decide()), exchange_step=0)
+        with progress(self.config.steps, "training", " updates", initial=state.step) as bar:
+            for update in trainer.updates():
+                self._update(update, decision.last_step)
+                bar.set_postfix_str(f"{self.stats}, lr {trainer.lr:.1e}{self.bleu}", refresh=False)
+                bar.update()
+                if not self._must_exchange(decision.exchange_step):
+                    continue
+                decisions = self.group.all_gather(self._decide())
+                decision = decisions[0]
+                bar.total = max(decision.last_step, state.step + 1)
+                if any(each.stop for each in decisions):  # any rank may receive the signal
+                    self.stats.finish()
+                    trainer.save()
+                    return False
+                if not decision.validate:
+                    continue
+                self.stats.finish()
+                self._validate()
+                self.stats.restart()
+                if not state.scores:
+                    return False
+                if decision.is_last or is_finished(trainer):
+                    self._log_end(decision)
+                    return True
+        raise AssertionError("the stream of updates is infinite")
+
+    def _validate_start(self) -> bool:
+        """Validate before the first update if necessary. Return False if a stop signal interrupts
+        this.
+
+        Fine-tuning starts with a validation, so that the start model can be the best checkpoint. At
+        a later step, the previous session was stopped before its validation.
+        """
+        state = self.state
+        can_start = state.step or self.config.init_from
+        if can_start and self._is_scheduled() and not state.scores:
+            self._validate()
+            return bool(state.scores)
+        return True
+
+    def _update(self, update: Update, last_step: int) -> None:
+        """Make an update and, at intervals, log the means of the updates since the last log
+        line."""
+        state = self.state
+        pending = self.trainer.update(update, last_step)
+        self.stats.add(state.step, pending)
+        if state.scores:
+            self.bleu = f", BLEU {state.scores['valid_bleu']:.1f}"
+        state.seconds = self.budget.seconds_before + self.budget.elapsed()
+        state.scores = {}
+        if state.step % self.config.log_every == 0:
+            means = self.stats.finish()
+            if self.group.is_main:
+                self.metrics.write(self._position() | {"lr": self.trainer.lr, **means})
+
+    def _log_finished(self) -> None:
+        if self.state.step >= self.config.steps:
+            log("training is already complete; increase train.steps to continue")
+        else:
+            log("training has already stopped early; increase train.patience to continue")
+
+    def _log_end(self, decision: _Decision) -> None:
+        if not decision.is_last:
+            log(f"early stopping: no improvement in {self.config.patience} validations")
+        elif self.state.step < self.config.steps:
+            log("time limit reached")
+
+    def _position(self) -> dict[str, Any]:
+        state = self.state
+        return {
+            "step": state.step,
+            "epoch": state.epoch,
+            "seconds": round(state.seconds, 3),
+            "tokens": state.tokens,
+        }
+
+    def _validate(self) -> None:
+        """Validate, save a checkpoint and log the scores.
+
+        If a stop signal interrupts the validation, `scores` stays empty and a resumed run repeats
+        the validation.
+        """
+        trainer, is_main = self.trainer, self.group.is_main
+        trainer.check_weights()
+        with self.budget.validation():
+            scores = self.stop.interruptible(trainer.validate) if is_main else None
+            scores = self.group.broadcast(scores)
+        if not scores:
+            trainer.save()
+            return
+        trainer.record_validation(scores)
+        if is_main:  # before saving: a run resumed from this checkpoint would not log it
+            samples = {"samples": trainer.samples} if trainer.samples else {}
+            self.metrics.write(self._position() | scores | samples)
+        trainer.save()
+        if is_main:
+            self._log_scores(scores)
+
+    def _log_scores(self, scores: dict[str, float]) -> None:
+        state = self.state
+        name = f"update {state.step:,}" if state.step else "start model"
+        text = f"validation loss {scores['valid_loss']:.3f}, BLEU {scores['valid_bleu']:.1f}"
+        if self.config.best_metric == "chrf":
+            text += f", chrF {scores['valid_chrf']:.1f}"
+        if state.validations_since_best == 0:
+            text += " (best)"
+        log(f"{name}: {text}")
+        for source, translation in self.trainer.samples:
+            log(f"  {source} → {translation}")
+
+    def _is_scheduled(self) -> bool:
+        """Return whether a validation follows this update, whatever the time."""
+        step = self.state.step
+        return step >= self.config.steps or step % self.config.valid_every == 0
+
+    def _must_exchange(self, exchange_step: int) -> bool:
+        """Return whether the ranks exchange decisions after this update."""
+        is_alone = self.group.world_size == 1
+        return is_alone or self.state.step >= exchange_step or self._is_scheduled()
+
+    def _decide(self) -> _Decision:
+        config, budget, step = self.config, self.budget, self.state.step
+        is_last = step >= config.steps or budget.is_exhausted()
+        validate = is_last or self._is_scheduled() or budget.should_measure_validation()
+        last_step = budget.last_step(config.steps, config.valid_every)
+        exchange_step = step + budget.num_updates_in(EXCHANGE_SECONDS)
+        return _Decision(self.stop.requested, is_last, validate, last_step, exchange_step)
 
 
 class StatsReader:
@@ -196,7 +218,9 @@ class StatsReader:
         has started."""
         self.max_pending = 1 if delay else 0
         self._pending: deque[tuple[int, PendingStats]] = deque()
-        self._spikes, self._running, self._loss = LossSpikeDetector(), PeriodStats(), math.nan
+        self._spikes = LossSpikeDetector()
+        self._running = PeriodStats()
+        self._loss = math.nan
 
     def __str__(self) -> str:
         return f"loss {self._loss:.3f}, {self._running.tokens_per_second():,.0f} tok/s"
@@ -233,10 +257,8 @@ class StatsReader:
             self._running.add(stats)
             if self._spikes.update(stats):
                 rise = f"the loss rose to {stats.loss:.2f} from about {self._spikes.mean:.2f}"
-                log(
-                    f"update {step:,}: {rise}; if it stays high, lower the learning rate, now"
-                    f" {pending.lr:.1e}"
-                )
+                advice = f"if it stays high, lower the learning rate, now {pending.lr:.1e}"
+                log(f"update {step:,}: {rise}; {advice}")
 
 
 class PeriodStats:
@@ -266,11 +288,11 @@ class PeriodStats:
         norm."""
         means = {"tokens_per_second": self.tokens_per_second()}
         if self.num_updates:
-            means |= {
-                "loss": self.loss / max(1, self.tokens),
-                "grad_norm": self.grad_norm / self.num_updates,
-            }
-        return means | ({"skipped": self.num_skipped} if self.num_skipped else {})
+            means["loss"] = self.loss / max(1, self.tokens)
+            means["grad_norm"] = self.grad_norm / self.num_updates
+        if self.num_skipped:
+            means["skipped"] = self.num_skipped
+        return means
 
 
 class LossSpikeDetector:
@@ -293,12 +315,11 @@ class LossSpikeDetector:
             return False
         self._num_updates += 1
         is_high = self._num_updates > self.WINDOW and stats.loss > self.THRESHOLD * self.mean
-        self._num_high = self._num_high + 1 if is_high else 0
-        if not is_high:
-            weight = 1 / min(self._num_updates, self.WINDOW)
-            self.mean = (
-                stats.loss
-                if self._num_updates == 1
-                else self.mean + weight * (stats.loss - self.mean)
-            )
-        return self._num_high == self.CONSECUTIVE
+        if is_high:
+            self._num_high += 1
+            return self._num_high == self.CONSECUTIVE
+        self._num_high = 0
+        if self._num_updates == 1:
+            self.mean = stats.loss
+        self.mean += (stats.loss - self.mean) / min(self._num_updates, self.WINDOW)
+        return False

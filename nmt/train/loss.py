@@ -36,18 +36,17 @@ def logits_loss(
     logits_NV: Tensor, targets_N1: Tensor, bias_V: Tensor | None, smoothing: float, need_grad: bool
 ) -> tuple[Tensor, Tensor | None]:
     """Compute a `LogitsLoss` by PyTorch's operators, on a CPU in blocks that fit in the cache."""
-    loss = torch.zeros((), dtype=torch.float32, device=logits_NV.device)
+    num_rows, vocab_size = logits_NV.shape
+    is_cpu = logits_NV.device.type == "cpu"
+    block = max(16, BLOCK_NUMEL // vocab_size) if is_cpu else num_rows
+    loss = logits_NV.new_zeros((), dtype=torch.float32)
     grad_bias_V = torch.zeros_like(bias_V) if need_grad and bias_V is not None else None
-    block = (
-        max(16, BLOCK_NUMEL // logits_NV.shape[1])
-        if logits_NV.device.type == "cpu"
-        else len(logits_NV)
-    )
-    for first in range(0, len(logits_NV), block):
-        rows, targets = slice(first, first + block), targets_N1[first : first + block]
-        value_NV = logits_NV[
-            rows
-        ].float()  # becomes, in place, the exponentials, probabilities and gradient
+    for first in range(0, num_rows, block):
+        end = first + block
+        targets = targets_N1[first:end]
+        block_NV = logits_NV[first:end]
+        # Becomes, in place, the exponentials, probabilities and gradient.
+        value_NV = block_NV.float()
         if bias_V is not None:
             value_NV += bias_V
         loss -= (1 - smoothing) * value_NV.gather(1, targets).sum()
@@ -56,13 +55,19 @@ def logits_loss(
         loss += (max_N1 + sum_N1.log()).sum()
         if not need_grad:
             continue
-        value_NV.div_(sum_N1).scatter_add_(
-            1, targets, value_NV.new_full((), smoothing - 1).expand_as(targets)
-        )
+        _to_gradient(value_NV, sum_N1, targets, smoothing)
         if grad_bias_V is not None:
             grad_bias_V += value_NV.sum(0)
-        logits_NV[rows] = value_NV
+        block_NV.copy_(value_NV)
     return loss, grad_bias_V
+
+
+def _to_gradient(exp_NV: Tensor, sum_N1: Tensor, targets_N1: Tensor, smoothing: float) -> None:
+    """Turn the exponentials of logits into the gradient in place: probabilities minus the target
+    distribution."""
+    target_grad_N1 = exp_NV.new_full(targets_N1.shape, smoothing - 1)
+    exp_NV.div_(sum_N1)
+    exp_NV.scatter_add_(1, targets_N1, target_grad_N1)
 
 
 def compiled_logits_loss(*arguments: Any) -> tuple[Tensor, Tensor | None]:
@@ -96,6 +101,29 @@ def fused_logits_loss(
     return loss, grad_bias_V
 
 
+def _subtract_uniform(
+    smoothing: float,
+    hidden_ND: Tensor,
+    weight_VD: Tensor,
+    bias_V: Tensor | None,
+    total: Tensor,
+    grad_hidden: Tensor,
+    grad_weight: Tensor,
+    grad_bias: Tensor | None,
+) -> None:
+    """Subtract the uniform part of the target distribution from the loss and the gradients."""
+    uniform = smoothing / len(weight_VD)
+    hidden_sum = hidden_ND.sum(0, dtype=torch.float32)
+    weight_sum = weight_VD.sum(0, dtype=torch.float32)
+    total -= uniform * (hidden_sum @ weight_sum)
+    grad_hidden -= uniform * weight_sum
+    grad_weight -= uniform * hidden_sum
+    if bias_V is not None and grad_bias is not None:
+        num_positions = len(hidden_ND)
+        total -= uniform * num_positions * bias_V.sum()
+        grad_bias -= uniform * num_positions
+
+
 class _ChunkedCrossEntropy(torch.autograd.Function):
     """Output projection and loss. The forward pass computes the gradient of each chunk while its
     logits exist.
@@ -112,45 +140,33 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         hidden_ND: Tensor,
         weight_VD: Tensor,
         bias_V: Tensor | None,
-        labels_N: Tensor,
+        labels_N1: Tensor,
         smoothing: float,
         need_grad: bool,
         logits_loss: LogitsLoss,
     ) -> Tensor:
         weight = weight_VD.to(hidden_ND.dtype)
-        uniform = smoothing / len(weight)
+        # Gradients that are not needed have no rows.
+        grad_hidden = torch.empty_like(hidden_ND if need_grad else hidden_ND[:0])
+        grad_weight = torch.zeros_like(weight_VD if need_grad else weight_VD[:0])
+        grad_bias: Any = None if bias_V is None else torch.zeros_like(bias_V)
+        total = hidden_ND.new_zeros((), dtype=torch.float32)
         chunk = chunk_size(hidden_ND.device)
-        grad_hidden = torch.empty_like(hidden_ND) if need_grad else None
-        grad_weight = torch.zeros_like(weight_VD) if need_grad else None
-        grad_bias = torch.zeros_like(bias_V) if need_grad and bias_V is not None else None
-        total = torch.zeros((), dtype=torch.float32, device=hidden_ND.device)
         for start in range(0, len(hidden_ND), chunk):
-            hidden, target_N1 = (
-                hidden_ND[start : start + chunk],
-                labels_N[start : start + chunk, None],
-            )
+            end = start + chunk
+            hidden = hidden_ND[start:end]
+            labels = labels_N1[start:end]
             logits_NV = hidden @ weight.t()
-            loss, grad_bias_V = logits_loss(logits_NV, target_N1, bias_V, smoothing, need_grad)
+            loss, grad_bias_V = logits_loss(logits_NV, labels, bias_V, smoothing, need_grad)
             total += loss
-            if grad_bias is not None and grad_bias_V is not None:
-                grad_bias += grad_bias_V
-            if grad_hidden is not None and grad_weight is not None:
-                grad_hidden[start : start + chunk] = logits_NV @ weight
+            if need_grad:
+                grad_hidden[start:end] = logits_NV @ weight
                 grad_weight += logits_NV.t() @ hidden
-        if smoothing:
-            hidden_sum, weight_sum = (
-                hidden_ND.sum(0, dtype=torch.float32),
-                weight.sum(0, dtype=torch.float32),
-            )
-            total -= uniform * (hidden_sum @ weight_sum)
-            if bias_V is not None:
-                total -= uniform * len(hidden_ND) * bias_V.sum()
-            if grad_hidden is not None and grad_weight is not None:
-                grad_hidden -= uniform * weight_sum
-                grad_weight -= uniform * hidden_sum
-            if grad_bias is not None:
-                grad_bias -= uniform * len(hidden_ND)
+            if grad_bias_V is not None:
+                grad_bias += grad_bias_V
         ctx.grads = grad_hidden, grad_weight, grad_bias
+        if smoothing:
+            _subtract_uniform(smoothing, hidden_ND, weight, bias_V, total, *ctx.grads)
         return total
 
     @staticmethod
@@ -176,6 +192,7 @@ def cross_entropy(
     ranks.
     """
     need_grad = torch.is_grad_enabled() and (hidden_ND.requires_grad or weight_VD.requires_grad)
-    arguments = (hidden_ND, weight_VD, bias_V, labels_N, smoothing, need_grad, logits_loss)
+    labels_N1 = labels_N[:, None]
+    arguments = (hidden_ND, weight_VD, bias_V, labels_N1, smoothing, need_grad, logits_loss)
     loss: Tensor = _ChunkedCrossEntropy.apply(*arguments)  # type: ignore[no-untyped-call]
     return loss

@@ -13,6 +13,7 @@ Shape suffixes: N matrices, R rows, C columns, R <= C.
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -84,37 +85,36 @@ class Muon(AdamW):
         """
         super().__init__(others, **adam_options)
         self.param_groups.append({"params": list(matrices), "lr": 0.0})
-        self.momentum, self.ns_steps, self.lr_scale, self.dtype = (
-            momentum,
-            ns_steps,
-            lr_scale,
-            dtype,
-        )
-        self.stacks: dict[torch.Size, list[tuple[int, Blocks]]] = {}
-        for index, (parameter, blocks) in enumerate(
-            matrices.items()
-        ):  # to orthogonalize with batched products
-            self.stacks.setdefault(blocks.view(parameter).shape[1:], []).append((index, blocks))
+        self.momentum = momentum
+        self.ns_steps = ns_steps
+        self.lr_scale = lr_scale
+        self.dtype = dtype
+        # Matrices of one shape are orthogonalized together, with batched products.
+        self.stacks: dict[torch.Size, dict[int, Blocks]] = defaultdict(dict)
+        for index, (parameter, blocks) in enumerate(matrices.items()):
+            shape = blocks.view(parameter).shape[1:]
+            self.stacks[shape][index] = blocks
 
     @torch.no_grad()
     def step(self) -> None:
         """Make one update."""
         super().step()
-        weights = self.param_groups[-1]["params"]
-        lr: float | Tensor = self.param_groups[-1]["lr"] * self.lr_scale
+        group = self.param_groups[-1]
+        weights = group["params"]
+        lr: float | Tensor = group["lr"] * self.lr_scale
         if self.found_inf is not None:
             lr = lr * (1 - self.found_inf)
         directions = self._directions(weights)
         if self.weight_decay:
             torch._foreach_mul_(weights, 1 - lr * self.weight_decay)
         for stack in self.stacks.values():
-            direction_NRC = torch.cat([blocks.view(directions[index]) for index, blocks in stack])
-            update_NRC = orthogonalize(direction_NRC, self.ns_steps, self.dtype).float()
-            size = 0.2 * math.sqrt(
-                update_NRC.shape[-1]
-            )  # the root mean square becomes that of Adam, about 0.2
-            views = [blocks.view(weights[index]) for index, blocks in stack]
-            updates = update_NRC.mul_(lr * size).split([len(view) for view in views])
+            blocks_NRC = [blocks.view(directions[index]) for index, blocks in stack.items()]
+            update_NRC = orthogonalize(torch.cat(blocks_NRC), self.ns_steps, self.dtype).float()
+            # The root mean square becomes that of Adam, about 0.2.
+            size = 0.2 * math.sqrt(update_NRC.shape[-1])
+            update_NRC *= lr * size
+            views = [blocks.view(weights[index]) for index, blocks in stack.items()]
+            updates = update_NRC.split([len(view) for view in views])
             torch._foreach_sub_(views, list(updates))
 
     def _directions(self, weights: Sequence[Any]) -> list[Tensor]:
@@ -124,16 +124,17 @@ class Muon(AdamW):
         Nesterov momentum: the direction is the average that the next update would have with the
         same gradient.
         """
+        momenta = []
+        gradients = []
         for weight in weights:
-            if "momentum" not in self.state[weight]:
-                self.state[weight]["momentum"] = torch.zeros_like(weight)
-        momenta = [self.state[weight]["momentum"] for weight in weights]
-        gradients = [weight.grad for weight in weights]
-        if self.found_inf is not None:  # a zero difference leaves the momentum unchanged
-            is_skipped = self.found_inf.bool()
-            gradients = [
-                torch.where(is_skipped, m, g) for m, g in zip(momenta, gradients, strict=True)
-            ]
+            state = self.state[weight]
+            if "momentum" not in state:
+                state["momentum"] = torch.zeros_like(weight)
+            gradient = weight.grad
+            if self.found_inf is not None:  # a zero difference leaves the momentum unchanged
+                gradient = torch.where(self.found_inf.bool(), state["momentum"], gradient)
+            momenta.append(state["momentum"])
+            gradients.append(gradient)
         torch._foreach_lerp_(momenta, gradients, 1 - self.momentum)
         return list(torch._foreach_lerp(gradients, momenta, self.momentum))
 
@@ -148,14 +149,19 @@ def orthogonalize(x_NRC: Tensor, steps: int, dtype: torch.dtype) -> Tensor:
     1.12 after five and 0.99 to 1.01 after six.
     """
     # Divide by the largest element first: the squares of tiny elements would be zero.
-    max_N11 = x_NRC.abs().amax(dim=(1, 2), keepdim=True).clamp(min=torch.finfo(x_NRC.dtype).tiny)
-    x_NRC = x_NRC / max_N11
+    max_N11 = x_NRC.abs().amax(dim=(1, 2), keepdim=True)
+    tiny = torch.finfo(x_NRC.dtype).tiny
+    x_NRC = x_NRC / max_N11.clamp(min=tiny)
     norm_N11 = torch.linalg.vector_norm(x_NRC, dim=(1, 2), keepdim=True).clamp(min=1)
-    x_NRC = (x_NRC / (SAFETY * norm_N11)).to(dtype)
+    x_NRC = x_NRC / (SAFETY * norm_N11)
+    x_NRC = x_NRC.to(dtype)
     for step in range(steps):
-        a, b, c = COEFFICIENTS[min(step, len(COEFFICIENTS) - 1)]
+        index = min(step, len(COEFFICIENTS) - 1)
+        a, b, c = COEFFICIENTS[index]
         if step < steps - 1:
-            a, b, c = a / SAFETY, b / SAFETY**3, c / SAFETY**5
+            a /= SAFETY
+            b /= SAFETY**3
+            c /= SAFETY**5
         gram_NRR = x_NRC @ x_NRC.mT
         polynomial_NRR = torch.baddbmm(gram_NRR, gram_NRR, gram_NRR, beta=b, alpha=c)
         x_NRC = torch.baddbmm(x_NRC, polynomial_NRR, x_NRC, beta=a)

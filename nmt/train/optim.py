@@ -126,16 +126,13 @@ def muon(
     matrices: dict[Tensor, Blocks] = {}
     for module in (*model.encoder.modules(), *model.decoder.modules()):
         if isinstance(module, Attention):
-            inputs = [
-                layer
-                for layer in module.children()
-                if isinstance(layer, Linear) and layer is not module.out
-            ]
-            matrices |= {layer.weight: Blocks(0, module.head_dim) for layer in inputs}
+            for layer in module.children():
+                if isinstance(layer, Linear) and layer is not module.out:
+                    matrices[layer.weight] = Blocks(0, module.head_dim)
             matrices[module.out.weight] = Blocks(1, module.head_dim)
         elif isinstance(module, FeedForward):
-            ffn_dim, dim = module.down.in_features, module.down.out_features
-            matrices |= {module.up.weight: Blocks(0, ffn_dim), module.down.weight: Blocks(0, dim)}
+            matrices[module.up.weight] = Blocks(0, module.down.in_features)
+            matrices[module.down.weight] = Blocks(0, module.down.out_features)
     others = [parameter for parameter in model.parameters() if parameter not in matrices]
     return Muon(
         matrices,

@@ -8,6 +8,7 @@ in memory.
 from __future__ import annotations
 
 import gc
+import math
 import sys
 import time
 from collections.abc import Callable
@@ -61,10 +62,7 @@ def find_batch_size(
         try:
             with runtime.out_of_memory_as(MemoryError()):  # the model itself does not fit
                 _train_worst_case(Trainer(candidate, Path(), prepared, device, dtype))
-        except (
-            MemoryError,
-            TrainingError,
-        ):  # a TrainingError: there is no memory for the optimizer
+        except (MemoryError, TrainingError):  # TrainingError: no memory for the optimizer
             return False
         finally:
             _free_memory(device)
@@ -95,17 +93,25 @@ def _search_batch_size(fits: Callable[[int], bool], smallest: int, largest: int)
 
     It is reduced by the safety margin unless it is `largest`.
     """
-    fitting, too_large = 0, 0
-    candidate = smallest
-    while not too_large and fitting < largest:
+    if not fits(smallest):
+        return 0
+    fitting = smallest
+    too_large = 0
+    while fitting < largest and not too_large:
+        candidate = min(2 * fitting, largest)
         if fits(candidate):
-            fitting, candidate = candidate, min(2 * candidate, largest)
+            fitting = candidate
         else:
             too_large = candidate
-    while fitting and too_large - fitting > fitting // 8:
+    if not too_large:
+        return fitting
+    while too_large - fitting > fitting // 8:
         middle = (fitting + too_large) // 2
-        fitting, too_large = (middle, too_large) if fits(middle) else (fitting, middle)
-    return fitting if not too_large else max(min(fitting, smallest), int(SAFETY_MARGIN * fitting))
+        if fits(middle):
+            fitting = middle
+        else:
+            too_large = middle
+    return max(smallest, int(SAFETY_MARGIN * fitting))
 
 
 def _train_worst_case(trainer: Trainer) -> None:
@@ -159,7 +165,7 @@ def estimate(trainer: Trainer) -> Estimate:
     Raises:
         TrainingError: the worst-case batches do not fit in memory.
     """
-    config, device = trainer.config.train, trainer.device
+    config = trainer.config.train
     try:
         _train_worst_case(trainer)
     except MemoryError:
@@ -169,28 +175,37 @@ def estimate(trainer: Trainer) -> Estimate:
             " train.grad_accumulation",
         ) from None
     loader = trainer.loader
-    lengths_N, batches = loader.lengths_N2(0)[:, 1] + 1, loader.batch_indices(0)
+    lengths_N = loader.lengths_N2(0)[:, 1] + 1
+    batches = loader.batch_indices(0)
     epoch_tokens = int(lengths_N.sum())
     epoch_positions = sum(len(pair_ids) * int(lengths_N[pair_ids].max()) for pair_ids in batches)
     num_updates, num_tokens, seconds = _measure_speed(trainer)
-    num_parameters = count_parameters(trainer.model)
-    num_checkpoints = config.keep_last + config.keep_best + (1 if config.average_last else 0)
-    num_saved = num_parameters * (2 if config.ema else 1)  # with EMA also the non-averaged weights
-    num_saved += sum(
-        tensor.numel() for state in trainer.optimizer.state.values() for tensor in state.values()
-    )
     return Estimate(
-        num_parameters,
+        count_parameters(trainer.model),
         describe(loader.corpora),
         epoch_tokens,
-        -(-len(batches) // config.grad_accumulation),
+        math.ceil(len(batches) / config.grad_accumulation),
         1 - epoch_tokens / epoch_positions,
         num_updates,
         num_tokens / seconds,
         seconds / num_updates,
-        _peak_memory(device),
-        4 * num_saved * num_checkpoints,
+        _peak_memory(trainer.device),
+        _disk_bytes(trainer),
     )
+
+
+def _disk_bytes(trainer: Trainer) -> int:
+    """Return the maximum size of all checkpoints, whose numbers are float32."""
+    config = trainer.config.train
+    num_checkpoints = config.keep_last + config.keep_best
+    if config.average_last:
+        num_checkpoints += 1
+    num_saved = count_parameters(trainer.model)
+    if config.ema:
+        num_saved *= 2  # also the weights that are not averaged
+    for state in trainer.optimizer.state.values():
+        num_saved += sum(tensor.numel() for tensor in state.values())
+    return 4 * num_saved * num_checkpoints
 
 
 def _measure_speed(trainer: Trainer) -> tuple[int, int, float]:
@@ -200,7 +215,8 @@ def _measure_speed(trainer: Trainer) -> tuple[int, int, float]:
     for update in islice(updates, 3 if trainer.config.train.compile else 1):
         previous = trainer.update(update, steps)
         previous.read()
-    num_updates, num_tokens, start = 0, 0, time.perf_counter()
+    num_updates = num_tokens = 0
+    start = time.perf_counter()
     with progress(MAX_SECONDS, "measuring", "s") as bar:
         for update in islice(updates, MAX_UPDATES):
             pending = trainer.update(update, steps)
@@ -223,6 +239,5 @@ def _peak_memory(device: torch.device) -> int | None:
         import resource
     except ImportError:  # Windows
         return None
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (
-        1 if sys.platform == "darwin" else 1024
-    )
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else 1024 * peak

@@ -85,11 +85,9 @@ class TimeBudget:
     ) -> None:
         """Start the clock; `num_final_validations` must fit into the limit after the last
         update."""
-        self.limit, self.progress, self.num_final_validations = (
-            limit,
-            progress,
-            num_final_validations,
-        )
+        self.limit = limit
+        self.progress = progress
+        self.num_final_validations = num_final_validations
         self.start_time = time.monotonic()
         self.first_step = progress.step
         self.seconds_before = progress.seconds
@@ -115,44 +113,37 @@ class TimeBudget:
         return self.limit is not None and self._remaining(self.limit) <= 0
 
     def _remaining(self, limit: float) -> float:
-        return (
-            limit - self.elapsed() - 1.1 * self.max_validation_seconds * self.num_final_validations
-        )
+        reserved = 1.1 * self.max_validation_seconds * self.num_final_validations
+        return limit - self.elapsed() - reserved
 
     def should_measure_validation(self) -> bool:
         """Return whether to validate now, to measure how long the final validation will take."""
-        return (
-            self.limit is not None
-            and not self.max_validation_seconds
-            and self.elapsed() > self.limit / 4
-        )
+        if self.limit is None or self.max_validation_seconds:
+            return False
+        return self.elapsed() > self.limit / 4
 
     def num_updates_in(self, seconds: float) -> int:
         """Return about how many updates take `seconds`, at least 1."""
-        num_updates = self.progress.step - self.first_step
-        training_seconds = self.elapsed() - self.validation_seconds
+        num_updates, training_seconds = self._updates()
         return max(1, int(seconds * num_updates / training_seconds)) if training_seconds > 0 else 1
+
+    def _updates(self) -> tuple[int, float]:
+        """Return the number of updates of this session, and the seconds that they took."""
+        seconds = self.elapsed() - self.validation_seconds
+        return self.progress.step - self.first_step, seconds
 
     def last_step(self, steps: int, valid_every: int) -> int:
         """Return the last update: `steps`, or an earlier one that the time limit allows."""
         if self.limit is None or not self.progress.step:
             return steps
-        num_updates, seconds = (
-            self.progress.step - self.first_step,
-            self.elapsed() - self.validation_seconds,
-        )
-        if num_updates <= 1:  # the first update of a session takes longer, for example to compile
-            self.seconds_of_first_update = seconds
+        num_updates, seconds = self._updates()
         if num_updates > 1:
             seconds_per_update = (seconds - self.seconds_of_first_update) / (num_updates - 1)
         else:
-            seconds_per_update = (
-                self.seconds_before / self.first_step if self.first_step else seconds
-            )
-        seconds_per_update = max(
-            1e-9, seconds_per_update + self.max_validation_seconds / valid_every
-        )  # coarse clocks
-        return min(
-            steps,
-            self.progress.step + max(0, int(self._remaining(self.limit) / seconds_per_update)),
-        )
+            # The first update of a session takes longer, for example to compile.
+            self.seconds_of_first_update = seconds
+            first_step = self.first_step
+            seconds_per_update = self.seconds_before / first_step if first_step else seconds
+        seconds_per_update += self.max_validation_seconds / valid_every
+        num_remaining = int(self._remaining(self.limit) / max(1e-9, seconds_per_update))
+        return min(steps, self.progress.step + max(0, num_remaining))

@@ -12,7 +12,7 @@ from nmt.core.console import counted
 from nmt.core.errors import NMTError, file_hint
 from nmt.core.paths import write_text
 from nmt.core.untrusted_files import read_bytes, read_front_matter
-from nmt.runs.run_info import collect, is_origin
+from nmt.runs.run_info import collect
 
 CARD = "README.md"
 MAX_POINTS = 16
@@ -135,9 +135,7 @@ def describe(info: dict[str, Any]) -> dict[str, list[str]]:
     }
     if info["imported"]:
         lines["imported"] = [_describe_import(info["imported"])]
-    lines["derived"] = _describe_parents(
-        info["derived_from"], info["training"]["teacher"], info["translators"]
-    )
+    lines["derived"] = _describe_parents(info)
     if (info["imported"] or info["derived_from"]) and not info["training"]["updates"]:
         lines |= {"data": [], "training": [], "best": []}
     return {name: entries for name, entries in lines.items() if entries}
@@ -145,44 +143,27 @@ def describe(info: dict[str, Any]) -> dict[str, list[str]]:
 
 def _describe_import(origin: dict[str, Any]) -> str:
     revision = f", revision {str(origin['revision'])[:12]}" if origin.get("revision") else ""
-    text = f"{origin['source']}{revision}, license {origin['license']}, {_short_checksum(origin)}"
-    original: Any = origin.get("original")
-    return (
-        f"{text}; an export of {_describe_import(original | {'original': None})}"
-        if is_origin(original)
-        else text
-    )
+    return f"{origin['source']}{revision}, license {origin['license']}, {_short_checksum(origin)}"
 
 
-def _describe_parents(
-    parents: list[dict[str, Any]], teacher: dict[str, Any] | None, translators: list[dict[str, Any]]
-) -> list[str]:
+def _describe_parents(info: dict[str, Any]) -> list[str]:
     """Describe the models that a run was fine-tuned from or is the average of, its teacher, those
     that translated its training data, and the imported models among their ancestors.
     """
-    teachers = [teacher] if teacher else []
+    parents = []
+    for parent in info["derived_from"]:
+        share = parent.get("share")
+        relation = "fine-tuned from" if share is None else f"average with share {share:g} of"
+        parents.append((relation, parent))
+    if info["training"]["teacher"]:
+        parents.append(("distilled from", info["training"]["teacher"]))
+    parents += [("trained on translations of", model) for model in info["translators"]]
     lines = []
-    for parent in parents:
-        relation = (
-            f"average with share {parent['share']:g} of" if "share" in parent else "fine-tuned from"
-        )
-        lines.append(
-            f"{relation} {parent['model']}/{parent['checkpoint']}, {_short_checksum(parent)}"
-        )
-    lines += [
-        f"distilled from {each['model']}/{each['checkpoint']}, {_short_checksum(each)}"
-        for each in teachers
-    ]
-    for model in translators:
-        lines.append(
-            f"trained on translations of {model['model']}/{model['checkpoint']},"
-            f" {_short_checksum(model)}"
-        )
-    origins = (
-        origin for model in (*parents, *teachers, *translators) for origin in model["imported"]
-    )
-    imported = dict.fromkeys(map(_describe_import, origins))
-    return [*dict.fromkeys(lines)] + [f"imported: {line}" for line in imported]
+    for relation, model in parents:
+        lines.append(f"{relation} {model['model']}/{model['checkpoint']}, {_short_checksum(model)}")
+    for _, model in parents:
+        lines += [f"imported: {_describe_import(origin)}" for origin in model["imported"]]
+    return list(dict.fromkeys(lines))
 
 
 def _describe_comparison(comparison: dict[str, Any] | None) -> list[str]:
@@ -216,7 +197,7 @@ def _describe_model(info: dict[str, Any]) -> str:
         f" parameters: {model['encoder_layers']}+{model['decoder_layers']} layers, dimension"
         f" {model['dim']}"
     )
-    if model["arch"] != "transformer":
+    if "heads" not in model:  # an architecture without these options, such as rnn
         return text
     text += (
         f", {model['heads']} heads, feed-forward {model['ffn_dim']}, {model['norm_position']}-norm,"

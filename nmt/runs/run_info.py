@@ -10,14 +10,14 @@ import math
 import os
 import platform
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
 from nmt.core import runtime
-from nmt.core.config import ModelConfig
+from nmt.core.config import Config, ModelConfig
 from nmt.core.errors import CheckpointError, NMTError, UsageError
 from nmt.core.paths import append_line
 from nmt.core.untrusted_files import Count, Number, Range, matches, read_record, read_records
@@ -37,6 +37,7 @@ RECURRENT = (
     "source_eos",
 )
 """Model options that the recurrent architecture uses."""
+CURVE_FIELDS = ("step", "seconds", "valid_loss", "valid_bleu", "valid_chrf")
 PACKAGES = ("torch", "sentencepiece", "sacrebleu", "numpy")
 
 
@@ -185,16 +186,16 @@ def log_session(
     time_limit: float | None = None,
 ) -> None:
     """Record the start of a training session after update `step`."""
-    started = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    session: dict[str, Any] = {
-        "started": started,
+    session = {
+        "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "step": step,
         "device": device,
         "processes": processes,
         "precision": precision,
         "time_limit": time_limit,
+        "environment": environment(),
     }
-    append_line(run / SESSIONS, json.dumps(session | {"environment": environment()}))
+    append_line(run / SESSIONS, json.dumps(session))
 
 
 def collect(run: Path) -> dict[str, Any]:
@@ -203,24 +204,10 @@ def collect(run: Path) -> dict[str, Any]:
     Raises:
         CheckpointError: `run` is not a run, has no checkpoint, or its config cannot be loaded.
     """
-    best = checkpoint.best(run) if run.is_dir() else None
-    if best is None or not (run / "config.yaml").is_file():
-        hint = "choose a directory under runs/"
-        if (run / checkpoint.META).is_file():
-            raise CheckpointError(
-                f"{run} is a checkpoint, not a run", f"name its run: {run.resolve().parent}"
-            )
-        if best is not None:
-            raise CheckpointError(f"{run / 'config.yaml'} is missing", checkpoint.RESTORE_FILE)
-        if (run / "config.yaml").is_file() and (run / SESSIONS).is_file():
-            hint = f"continue its training: nmt train --run {shlex.quote(str(run))} --resume"
-        raise CheckpointError(f"{run} has no checkpoint", hint)
+    best = _best_checkpoint(run)
     data = read_record(run / "data.json")
     comparison = read_record(run / COMPARISON)
     models = other_models(data)
-    recipe = _dict(data.get("recipe"))
-    last = last_progress(run) or checkpoint.read_progress(best)
-    report_paths = sorted((pretrained.output_dir(run) / "eval").rglob("*.json"))
     config, tokenizer, max_source_length, _ = load_settings(run)
     return {
         "name": run.resolve().name,
@@ -229,62 +216,100 @@ def collect(run: Path) -> dict[str, Any]:
         "translators": models["translators"],
         "source": config.data.src,
         "target": config.data.tgt,
-        "parameters": _count_parameters(best),
+        "parameters": sum(map(math.prod, checkpoint.read_shapes(best).values())),
         "model": _model_options(config.model),
         "tokenizer": {
             "kind": tokenizer.model_type,
             "pieces": len(tokenizer),
             "sha256": tokenizer.checksum,
         },
-        "data": {
-            **_corpora(recipe, data.get("mix")),
-            "replay_share": config.train.replay_share if config.data.replay else 0.0,
-            "valid": next(
-                (
-                    {"name": name, "sha256": sha256}
-                    for name, sha256 in _pairs([recipe.get("valid")])
-                ),
-                {},
-            ),
-            "pairs": _counts(data.get("pairs")),
-            "cleaning": list(config.data.clean),
-            "dropped": _counts(data.get("dropped")),
-            "licenses": _licenses(config.data.train),
-            "replay_licenses": _licenses(config.data.replay),
-            "max_source_length": max_source_length,
-        },
-        "training": {
-            "updates": last.step,
-            "total_updates": config.train.steps,
-            "epoch": last.epoch,
-            "tokens": last.tokens,
-            "hours": last.seconds / 3600,
-            "precision": last.precision,
-            "seed": config.seed,
-            "batch_tokens": config.train.batch_tokens * config.train.grad_accumulation,
-            "schedule": config.train.schedule,
-            "optimizer": config.train.optimizer,
-            "teacher": models["teacher"],
-            "distill_weight": config.train.distill_weight,
-            "distill_top_k": config.train.distill_top_k,
-        },
+        "data": _data(config, data, max_source_length),
+        "training": _training(
+            config, last_progress(run) or checkpoint.read_progress(best), models["teacher"]
+        ),
         "best": {"checkpoint": best.name, "validation": checkpoint.read_progress(best).scores},
-        "curve": [
-            {
-                name: line[name]
-                for name in ("step", "seconds", "valid_loss", "valid_bleu", "valid_chrf")
-                if name in line
-            }
-            for line in read_records(run / "metrics.jsonl")
-            if matches(line, _Point)
-        ],
+        "curve": _curve(run),
         "comparison": comparison if matches(comparison, _Comparison) else None,
         "calibration": _calibration(run, best),
-        "tests": [report for report in map(read_record, report_paths) if _is_report(report, run)],
-        "sessions": [each for each in read_records(run / SESSIONS) if matches(each, _Session)],
+        "tests": _reports(run),
+        "sessions": _valid(read_records(run / SESSIONS), _Session),
         "checkpoints": [path.name for path in checkpoint.checkpoints(run)],
         "bytes": sum(map(_file_size, run.rglob("*"))),
     }
+
+
+def _best_checkpoint(run: Path) -> Path:
+    """Return the best checkpoint of a run; see `collect` for the errors."""
+    best = checkpoint.best(run) if run.is_dir() else None
+    has_config = (run / "config.yaml").is_file()
+    if best and has_config:
+        return best
+    if (run / checkpoint.META).is_file():
+        raise CheckpointError(
+            f"{run} is a checkpoint, not a run", f"name its run: {run.resolve().parent}"
+        )
+    if best:
+        raise CheckpointError(f"{run / 'config.yaml'} is missing", checkpoint.RESTORE_FILE)
+    hint = "choose a directory under runs/"
+    if has_config and (run / SESSIONS).is_file():
+        hint = f"continue its training: nmt train --run {shlex.quote(str(run))} --resume"
+    raise CheckpointError(f"{run} has no checkpoint", hint)
+
+
+def _data(config: Config, data: dict[str, Any], max_source_length: int) -> dict[str, Any]:
+    recipe = _dict(data.get("recipe"))
+    valid = _corpora([recipe.get("valid")])
+    train = _corpora(recipe.get("train"))
+    replay = _corpora(recipe.get("replay"))
+    # `mix` has an entry of each corpus, with the number of its pairs in an epoch
+    for corpus, entry in zip([*train, *replay], _list(data.get("mix")), strict=False):
+        if matches(entry, _Mix):
+            corpus.update(entry)
+    return {
+        "train": train,
+        "replay": replay,
+        "replay_share": config.train.replay_share if config.data.replay else 0.0,
+        "valid": valid[0] if valid else {},
+        "pairs": _counts(data.get("pairs")),
+        "cleaning": list(config.data.clean),
+        "dropped": _counts(data.get("dropped")),
+        "licenses": _licenses(config.data.train),
+        "replay_licenses": _licenses(config.data.replay),
+        "max_source_length": max_source_length,
+    }
+
+
+def _training(
+    config: Config, last: checkpoint.Progress, teacher: dict[str, Any] | None
+) -> dict[str, Any]:
+    options = config.train
+    return {
+        "updates": last.step,
+        "total_updates": options.steps,
+        "epoch": last.epoch,
+        "tokens": last.tokens,
+        "hours": last.seconds / 3600,
+        "precision": last.precision,
+        "seed": config.seed,
+        "batch_tokens": options.batch_tokens * options.grad_accumulation,
+        "schedule": options.schedule,
+        "optimizer": options.optimizer,
+        "teacher": teacher,
+        "distill_weight": options.distill_weight,
+        "distill_top_k": options.distill_top_k,
+    }
+
+
+def _curve(run: Path) -> list[dict[str, Any]]:
+    curve = []
+    for point in _valid(read_records(run / "metrics.jsonl"), _Point):
+        curve.append({name: point[name] for name in CURVE_FIELDS if name in point})
+    return curve
+
+
+def _reports(run: Path) -> list[dict[str, Any]]:
+    paths = sorted((pretrained.output_dir(run) / "eval").rglob("*.json"))
+    return [report for report in map(read_record, paths) if _is_report(report, run)]
 
 
 def other_models(data: dict[str, Any]) -> dict[str, Any]:
@@ -293,37 +318,32 @@ def other_models(data: dict[str, Any]) -> dict[str, Any]:
     They are `imported`, the origin of an import, and those of `parent_record`: `teacher`,
     `derived_from` (of a fine-tuned model or an average) and `translators` (of the training data).
     """
-    models: dict[str, Any] = {
-        "imported": data.get("imported") if is_origin(data.get("imported")) else None,
-        "teacher": data.get("teacher") if matches(data.get("teacher"), _SharedParent) else None,
-    }
+    models: dict[str, Any] = {}
+    for name, schema in (("imported", _Origin), ("teacher", _SharedParent)):
+        models[name] = data.get(name) if matches(data.get(name), schema) else None
     for name in ("derived_from", "translators"):
-        records = data.get(name)
-        models[name] = (
-            [each for each in records if matches(each, _SharedParent)]
-            if isinstance(records, list)
-            else []
-        )
+        models[name] = _valid(_list(data.get(name)), _SharedParent)
     return models
 
 
-def parent_record(model: ModelFiles) -> dict[str, Any]:
-    """Return the record of a model for the run or the corpus that is made from it.
+def origins(data: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the origins of all imported models from which a model was made, by the content of its
+    `data.json`: its own, and those of its start models, teacher and translators of its training
+    data. Their licenses apply."""
+    models = other_models(data)
+    imported = [models["imported"]] if models["imported"] else []
+    for parent in (*models["derived_from"], models["teacher"], *models["translators"]):
+        imported += parent["imported"] if parent else []
+    return imported
 
-    It contains the origins of all imported models among its ancestors, their teachers and the
-    models that translated their training data, because their licenses apply.
-    """
-    models = other_models(read_record(model.run / "data.json"))
-    parents = [*models["derived_from"], *filter(None, [models["teacher"]]), *models["translators"]]
-    imported = [
-        *filter(None, [models["imported"]]),
-        *(each for parent in parents for each in parent["imported"]),
-    ]
+
+def parent_record(model: ModelFiles) -> dict[str, Any]:
+    """Return the record of a model for the run or the corpus that is made from it."""
     return {
         "model": model.run.resolve().name,
         "checkpoint": model.checkpoint.name,
         "sha256": weights_checksum(model.checkpoint),
-        "imported": imported,
+        "imported": origins(read_record(model.run / "data.json")),
     }
 
 
@@ -344,28 +364,26 @@ def _dict(content: Any) -> dict[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
+def _valid(records: Iterable[Any], schema: Any) -> list[Any]:
+    return [record for record in records if matches(record, schema)]
+
+
+def _list(content: Any) -> list[Any]:
+    return content if isinstance(content, list) else []
+
+
 def _counts(content: Any) -> dict[str, int]:
     return {name: count for name, count in _dict(content).items() if matches(count, Count)}
 
 
-def _corpora(recipe: dict[str, Any], mix: Any) -> dict[str, list[dict[str, Any]]]:
-    """Return the training and the replay corpora, with the number of their pairs in an epoch if it
-    is recorded."""
-    corpora, recorded = {}, mix if isinstance(mix, list) else []
-    entries = (each if matches(each, _Mix) else {} for each in recorded)
-    for split in ("train", "replay"):
-        named = ({"name": name, "sha256": checksum} for name, checksum in _pairs(recipe.get(split)))
-        corpora[split] = [corpus | next(entries, {}) for corpus in named]
+def _corpora(entries: Any) -> list[dict[str, Any]]:
+    """Return name and checksum of the corpora in a list of pairs, which may be damaged."""
+    corpora = []
+    for entry in _list(entries):
+        match entry:
+            case [name, checksum]:
+                corpora.append({"name": name, "sha256": checksum})
     return corpora
-
-
-def _pairs(entries: Any) -> list[list[Any]]:
-    """Return the entries of a damaged list that are pairs."""
-    return (
-        [each for each in entries if isinstance(each, list) and len(each) == 2]
-        if isinstance(entries, list)
-        else []
-    )
 
 
 def _model_options(config: ModelConfig) -> dict[str, Any]:
@@ -375,7 +393,6 @@ def _model_options(config: ModelConfig) -> dict[str, Any]:
 
 
 def _licenses(specs: Sequence[str]) -> list[str]:
-
     from nmt.data.sources import get_corpus
 
     licenses = []
@@ -395,10 +412,6 @@ def last_progress(run: Path) -> checkpoint.Progress | None:
     return None
 
 
-def _count_parameters(path: Path) -> int:
-    return sum(map(math.prod, checkpoint.read_shapes(path).values()))
-
-
 def weights_checksum(path: Path) -> str:
     """Return the SHA-256 of the weights of a checkpoint."""
     return str(checkpoint.read_meta(path)["sha256"].get(checkpoint.WEIGHTS, ""))
@@ -409,16 +422,12 @@ def _is_report(content: dict[str, Any], run: Path) -> bool:
     current weights."""
     if not matches(content, _Report):
         return False
-    if content.get("weights"):
-        with suppress(CheckpointError):  # deleted
+    weights = content.get("weights")
+    if weights:
+        with suppress(CheckpointError):  # the checkpoint was deleted
             # A longer run has replaced average-N.
-            return bool(weights_checksum(run / Path(content["model"]).name) == content["weights"])
+            return bool(weights_checksum(run / Path(content["model"]).name) == weights)
     return True
-
-
-def is_origin(entry: Any) -> bool:
-    """Return whether an entry is the record of an import."""
-    return matches(entry, _Origin)
 
 
 def _calibration(run: Path, best: Path) -> dict[str, Any] | None:

@@ -240,36 +240,37 @@ def test_one_sentencepiece_model_for_both_languages_is_exported_and_imported(
 
 
 @pytest.mark.slow
-def test_origins_of_an_exported_model_are_kept(tmp_path: Path) -> None:
+def test_licenses_of_an_exported_model_are_kept(tmp_path: Path) -> None:
     nmt = CommandLine(tmp_path)
     marian(tmp_path / "opus")
     (tmp_path / "opus/README.md").write_text('---\nlicense:\n- cc-by-nc-4.0\n- "\\e[31mred"\n---\n')
     nmt.run("import", "opus")
     record = tmp_path / "runs/opus/data.json"
-    translators = [
-        {
-            "model": "a",
-            "checkpoint": "b",
-            "sha256": "c",
-            "imported": [origin(tmp_path / "runs/opus")],
-        }
+    others = [
+        origin(tmp_path / "runs/opus"),
+        {"source": "b", "license": "cc-by-sa-4.0"},
+        {"source": "c"},
     ]
-    damaged = translators[0] | {"model": "\x1b[31md\ne"}
-    changes = {"translators": [*translators, damaged, {"model": "incomplete"}], "teacher": 5}
+    translators = []
+    for name, other in zip("abc", others, strict=True):
+        parent = {"model": name, "checkpoint": "s", "sha256": "0", "imported": [other]}
+        translators.append(parent)
+    changes = {"translators": [*translators, {"model": "incomplete"}], "teacher": 5}
     record.write_text(json.dumps(json.loads(record.read_text()) | changes))
+    info = " ".join(nmt("info", "runs/opus").out.split())
+    assert "trained on translations of a/s" in info
+    assert "imported: b, license cc-by-sa-4.0" in info
     export = ("--to", "transformers", "--min-agreement", "0", "--output", "exported")
     for command in (["export", "runs/opus", *export], ["import", "exported"]):
         nmt.run(*command)
     imported = origin(tmp_path / "runs/exported")
-    assert imported["license"] == imported["original"]["license"] == "cc-by-nc-4.0, \\x1b[31mred"
-    assert imported["original"]["source"] == "opus"
-    info = " ".join(nmt("info", "runs/exported").out.split())
-    assert "imported exported, license cc-by-nc-4.0" in info
-    assert "; an export of opus, license cc-by-nc-4.0" in info
-    assert "trained on translations of a/b" in info
+    assert imported["license"] == "cc-by-nc-4.0, \\x1b[31mred, cc-by-sa-4.0"
+    assert imported["source"] == "exported"
+    (tmp_path / "exported/README.md").write_text("---\nlicense: mit\n---\n")
+    nmt.run("import", "exported", "--run", "runs/other")
+    assert origin(tmp_path / "runs/other")["license"] == "mit"
     data = json.loads((tmp_path / "runs/exported/data.json").read_text())
-    assert data["translators"] == [*translators, damaged | {"model": "\\x1b[31md\\ne"}]
-    assert "teacher" not in data
+    assert data.keys() == {"max_source_length", "max_sentences_per_line", "imported"}
 
 
 @pytest.mark.parametrize(

@@ -171,7 +171,7 @@ def test_damaged_records_are_left_out(nmt: CommandLine) -> None:
             "derived_from": [{"model": "m"}],
             "teacher": 5,
         },
-        {"imported": {"source": ["a"], "license": ["mit"], "original": {"source": "b"}}},
+        {"imported": {"source": ["a"], "license": ["mit"]}},
     ):
         path.write_text(json.dumps(data | changes))
         nmt.run("info", "runs/tiny")

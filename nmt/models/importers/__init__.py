@@ -13,7 +13,7 @@ import os
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from nmt.core.console import escape_control, log
 from nmt.core.errors import CheckpointError, UsageError
@@ -106,8 +106,7 @@ def find_or_import(repository: str) -> Path:
 
 def origin(run: Path) -> dict[str, str]:
     """Return source and license of an imported run; empty: it is not an imported run."""
-    record: Any = read_record(run / "data.json").get("imported")
-    return record if run_info.is_origin(record) else {}
+    return run_info.other_models(read_record(run / "data.json"))["imported"] or {}
 
 
 def read(directory: Path) -> ImportedModel:
@@ -188,14 +187,21 @@ def _read_source(
     from nmt.models.importers import hub
 
     directory, record = hub.download(source, revision)
+    if record["license"] == UNKNOWN_LICENSE:
+        record["license"] = _license(directory)
     return read(directory), record
 
 
 def _license(directory: Path) -> str:
-    """Return the license in the model card of a directory."""
-    stated = read_front_matter(directory / "README.md").get("license")
-    licenses = stated if isinstance(stated, list) else [stated or UNKNOWN_LICENSE]
-    return escape_control(", ".join(map(str, licenses)).strip())
+    """Return the license in the model card of a directory, or the licenses of the imported models
+    from which an export was made."""
+    licenses = read_front_matter(directory / "README.md").get("license")
+    if not licenses:
+        origins = run_info.origins(read_record(directory / "data.json"))
+        licenses = list(dict.fromkeys(each["license"] for each in origins)) or UNKNOWN_LICENSE
+    if isinstance(licenses, list):
+        licenses = ", ".join(map(str, licenses))
+    return escape_control(str(licenses).strip())
 
 
 def _write(model: ImportedModel, run: Path, record: dict[str, str]) -> None:
@@ -219,20 +225,8 @@ def _write(model: ImportedModel, run: Path, record: dict[str, str]) -> None:
             "max_source_length": model.config.train.max_length - 1,
             "max_sentences_per_line": 1,
         }
-        imported = _full_record(model, record)
-        data = limits | model.data | {"imported": imported}
+        data = limits | model.limits | {"imported": record | {"sha256": model.checksum}}
         (work / "data.json").write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
         checkpoint.save(work, checkpoint.Progress(), model.weights, {}, model.tokenizer.checksum)
     model_card.write_card(run)
-    log(f"imported {record['source']} to {run} (license {imported['license']})")
-
-
-def _full_record(model: ImportedModel, record: dict[str, str]) -> dict[str, Any]:
-    """Return the record of an import with its checksum, and, of an export of an imported model,
-    that of the import."""
-    imported: dict[str, Any] = record | {"sha256": model.checksum}
-    if original := model.data.get("imported"):
-        imported["original"] = original.get("original", original)
-        if imported["license"] == UNKNOWN_LICENSE:
-            imported["license"] = original["license"]
-    return imported
+    log(f"imported {record['source']} to {run} (license {record['license']})")

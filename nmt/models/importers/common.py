@@ -14,11 +14,10 @@ from torch import Tensor
 
 from nmt.core import untrusted_files
 from nmt.core.config import Config
-from nmt.core.console import escape_control, log
+from nmt.core.console import log
 from nmt.core.errors import CheckpointError, DownloadError
 from nmt.core.untrusted_files import Size
 from nmt.data import archives
-from nmt.runs import run_info
 from nmt.text.separate_tokenizer import SPECIAL_PIECES, SeparateTokenizer
 from nmt.text.tokenizer import UNK, Tokenizer
 
@@ -42,9 +41,8 @@ class ImportedModel:
     """Weights by the names of the parameters of `nmt.model`."""
     checksum: str
     """SHA-256 of the original file of the weights."""
-    data: dict[str, Any] = field(default_factory=dict)
-    """Entries of `data.json`: length limits of a line, by default those of a model that translates
-    single sentences, and records of the models that an export was made from."""
+    limits: dict[str, Any] = field(default_factory=dict)
+    """Limits of a line, by default those of a model that translates single sentences."""
 
 
 @dataclass(frozen=True)
@@ -136,33 +134,14 @@ def conversion_errors(file: Path, vocabulary: str) -> Iterator[None]:
         raise CheckpointError(f"{file} is incomplete or damaged: {reason}", RETRY) from None
 
 
-def read_kept_data(directory: Path) -> dict[str, Any]:
-    """Return the entries of an export's `data.json` that an import keeps: limits, and records of
-    other models.
-
-    Invalid ones are left out: other programs may have a file of this name.
-    """
+def read_limits(directory: Path) -> dict[str, Any]:
+    """Return the limits of a line in an export's `data.json`. Invalid ones are left out: other
+    programs may have a file of this name."""
     path = directory / "data.json"
     data = untrusted_files.read_record(path)
     if path.is_file() and not data:
         log(f"ignoring {path}: it is damaged, or of another program")
-    kept: dict[str, Any] = {}
-    for name in LIMITS:
-        if untrusted_files.matches(data.get(name), Size):
-            kept[name] = data[name]
-    for name, records in run_info.other_models(data).items():
-        if records:
-            kept[name] = _escaped(records)
-    return kept
-
-
-def _escaped(value: Any) -> Any:
-    """Escape the control characters of all strings in a record."""
-    if isinstance(value, dict):
-        return {key: _escaped(each) for key, each in value.items()}
-    if isinstance(value, list):
-        return list(map(_escaped, value))
-    return escape_control(value).replace("\n", "\\n") if isinstance(value, str) else value
+    return {name: data[name] for name in LIMITS if untrusted_files.matches(data.get(name), Size)}
 
 
 def join_vocabularies(

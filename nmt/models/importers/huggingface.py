@@ -37,7 +37,7 @@ from nmt.models.importers.common import (
     join_vocabularies,
     read_bytes,
     read_json,
-    read_kept_data,
+    read_limits,
     select_rows,
 )
 from nmt.text.separate_tokenizer import SOURCE, TARGET, SeparateTokenizer
@@ -129,7 +129,7 @@ def read(directory: Path) -> ImportedModel:
         config = _config(directory, options, vocabulary.tokenizer, output_bias=has_bias)
         converted = convert(weights, config.model, vocabulary)
     return ImportedModel(
-        config, vocabulary.tokenizer, converted, sha256(file), read_kept_data(directory)
+        config, vocabulary.tokenizer, converted, sha256(file), read_limits(directory)
     )
 
 

@@ -12,12 +12,12 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from json import JSONEncoder
 
 from nmt.core.errors import DataError, UsageError, suggest_closest
-from nmt.documents.document import RichText
 from nmt.documents.formats import DocumentOptions
-from nmt.documents.splicing import Edit, SplicedDocument
-from nmt.documents.strings import StringLines
+from nmt.documents.splicing import SplicedDocument
+from nmt.documents.strings import StringLines, StringPart
 from nmt.documents.text_file import TextFile
 
 MAX_LISTED = 10
@@ -57,14 +57,33 @@ def parse(data: bytes, options: DocumentOptions) -> SplicedDocument:
     _check(file)
     strings = list(_strings(file.text))
     patterns = list(dict.fromkeys(string.pattern for string in strings))
-    listed = ", ".join(patterns[:MAX_LISTED]) + (
-        f" and {len(patterns) - MAX_LISTED} more" * (len(patterns) > MAX_LISTED)
-    )
+    listed = ", ".join(patterns[:MAX_LISTED])
+    if len(patterns) > MAX_LISTED:
+        listed += f" and {len(patterns) - MAX_LISTED} more"
     paths = f"key paths with strings: {listed}" if patterns else "the file has no strings"
     if not options.keys:
         raise UsageError("--key is required for JSON", paths)
-    selected = set[String]()
-    for key in options.keys:
+    selected = _select(strings, options.keys, patterns, paths)
+    # If the file is ASCII with escapes, a new text has them, too.
+    is_ascii = file.text.isascii() and "\\u" in file.text
+    encode = JSONEncoder(ensure_ascii=is_ascii).encode
+    parts = []
+    for string in strings:
+        if string in selected:
+            source = json.loads(file.text[string.start : string.end])
+            # A lone surrogate is valid JSON, but not text.
+            text = source.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+            lines = StringLines(text, [_NAME], has_bars=True)
+            parts.append(StringPart(string.start, string.end, lines, encode))
+    return SplicedDocument(file, parts)
+
+
+def _select(
+    strings: Sequence[String], keys: Iterable[str], patterns: Sequence[str], paths: str
+) -> set[String]:
+    """Return the strings that key paths select; `patterns` and `paths` are for the hint."""
+    selected: set[String] = set()
+    for key in keys:
         matches = {string for string in strings if _matches(key, string.path)}
         if not matches:
             hint = suggest_closest(key, patterns)
@@ -72,10 +91,7 @@ def parse(data: bytes, options: DocumentOptions) -> SplicedDocument:
                 f"--key {key} matches no string", f"{hint} ({paths})" if hint else paths
             )
         selected |= matches
-    is_ascii = file.text.isascii() and "\\u" in file.text
-    return SplicedDocument(
-        file, [_Value(file.text, string, is_ascii) for string in strings if string in selected]
-    )
+    return selected
 
 
 def _check(file: TextFile) -> None:
@@ -126,7 +142,8 @@ def _strings(text: str) -> Iterator[String]:
         elif token == ",":
             last = path[-1]
             is_key = isinstance(last, str)
-            path[-1] = last + 1 if isinstance(last, int) else last
+            if isinstance(last, int):
+                path[-1] = last + 1
         elif token == ":":
             is_key = False
         elif token[0] == '"' and is_key:
@@ -148,24 +165,3 @@ def _matches(key: str, path: tuple[str | int, ...]) -> bool:
         pattern = first + "".join(f"(?>.*?{each})" for each in others[:-1]) + ".*" + others[-1]
     paths = [path, path[:-1]] if path and isinstance(path[-1], int) else [path]
     return any(re.fullmatch(pattern, _SEPARATOR.join(map(str, each)), re.DOTALL) for each in paths)
-
-
-class _Value:
-    """A string value, as a part of the file."""
-
-    def __init__(self, text: str, string: String, is_ascii: bool) -> None:
-        self.string, self.is_ascii = string, is_ascii
-        self.source = json.loads(text[string.start : string.end])
-        # A lone surrogate is valid JSON, but not text.
-        source = self.source.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        self.lines = StringLines(source, [_NAME], has_bars=True)
-        self.blocks = self.lines.blocks
-
-    def edits(self, translations: Sequence[RichText]) -> Iterable[Edit]:
-        """Yield the changed string; if the file is ASCII with \\u escapes, the new text has them,
-        too."""
-        if list(translations) != self.blocks:
-            text = self.lines.render(translations)
-            yield Edit(
-                self.string.start, self.string.end, json.dumps(text, ensure_ascii=self.is_ascii)
-            )

@@ -4,11 +4,12 @@ separately."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 from nmt.documents.document import RichText
+from nmt.documents.ranges import Span
 from nmt.documents.splicing import Edit
 from nmt.documents.variants import MAX_DEPTH, NUMBER_SIGN, Message, bar_spans, find_messages
 from nmt.text.spans import ProtectedSpan, apply_edits, find_spans
@@ -46,26 +47,29 @@ class StringLines:
             depth: number of messages around the text.
         """
         self.text = text
-        self._messages: dict[str, _MessageText] = {}  # by the name that stands for it
         self._outline = text
+        self._messages: dict[str, _MessageText] = {}  # by the name that stands for it
         if depth < MAX_DEPTH:
-            self._replace_messages(protected, depth)
-        expressions = [_NAME.pattern, *protected] if self._messages else protected
+            self._replace_messages(protected, depth + 1)
+        expressions = list(protected)
+        if self._messages:
+            expressions.insert(0, _NAME.pattern)
         pattern = re.compile("|".join(expressions)) if expressions else None
-        self._spans: list[tuple[int, int]] = []
+        self._spans: list[Span] = []
         self.blocks: list[RichText] = []
-        for start, end in _translatable_spans(self._outline, has_bars):
-            line = self._outline[start:end]
+        for span in _translatable_spans(self._outline, has_bars):
+            line = self._outline[slice(*span)]
             if line not in self._messages:
-                self._spans.append((start, end))
+                self._spans.append(span)
                 self.blocks.append(RichText(line, fixed=_fixed(line, pattern)))
         for message in self._messages.values():
-            self.blocks += message.blocks
+            for variant in message.variants:
+                self.blocks += variant.blocks
 
-    def render(self, translations: Sequence[RichText]) -> str:
-        """Return the string with the translations of its blocks."""
+    def render(self, translations: Iterable[RichText]) -> str:
+        """Return the string with the translations of its blocks, which come first."""
         remaining = iter(translations)
-        edits: list[Edit] = []
+        edits = []
         for start, end in self._spans:
             source = self._outline[start:end]
             text = re.sub(r"[\r\n]+", " ", next(remaining).text)
@@ -73,58 +77,70 @@ class StringLines:
             if not names.issubset(_NAME.findall(text)):
                 text = source
             edits.append(Edit(start, end, text))
-        text = apply_edits(self._outline, edits)
-        rendered: dict[str, str] = {}
+        outline = apply_edits(self._outline, edits)
+        rendered = {}
         for name, message in self._messages.items():
             rendered[name] = message.render(remaining)
-        return _NAME.sub(lambda match: rendered.get(match[0], match[0]), text)
+        return _NAME.sub(lambda match: rendered.get(match[0], match[0]), outline)
 
     def _replace_messages(self, protected: Iterable[str], depth: int) -> None:
-        edits: list[Edit] = []
-        other_names = set(_NAME.findall(self.text))
+        edits = []
+        used = set(_NAME.findall(self.text))
         for message in find_messages(self.text):
-            name = "{" + message.name + "}"
-            index = len(edits)
-            if name in other_names or name in self._messages:
-                name = f"{{{message.name}_{index}_{len(self.text)}}}"
-            self._messages[name] = _MessageText(self.text, message, protected, depth + 1)
+            name = f"{{{message.name}}}"
+            if name in used:
+                name = f"{{{message.name}_{len(edits)}_{len(self.text)}}}"
+            used.add(name)
+            self._messages[name] = _MessageText(self.text, message, protected, depth)
             edits.append(Edit(message.start, message.end, name))
         self._outline = apply_edits(self.text, edits)
 
 
-@dataclass(frozen=True)
-class _Variant:
-    """A variant of an ICU message, as a range of the message."""
+@dataclass
+class StringPart:
+    """A string of a file, as a range of it."""
 
     start: int
     end: int
-    string: StringLines
+    lines: StringLines
+    encode: Callable[[str], str]
+    """Returns the source of its translation."""
+
+    @property
+    def blocks(self) -> Sequence[RichText]:
+        """Its lines."""
+        return self.lines.blocks
+
+    def edits(self, translations: Sequence[RichText]) -> Iterable[Edit]:
+        """Yield the changed string."""
+        text = self.lines.render(translations)
+        if text != self.lines.text:
+            yield Edit(self.start, self.end, self.encode(text))
 
 
 class _MessageText:
-    """The source of an ICU message."""
+    """The source of an ICU message: its variants, and the syntax before each and after the last."""
 
     def __init__(self, text: str, message: Message, protected: Iterable[str], depth: int) -> None:
-        self._source = text[message.start : message.end]
-        self._variants: list[_Variant] = []
-        self.blocks: list[RichText] = []
         fixed = [NUMBER_SIGN, *protected]
+        self.variants: list[StringLines] = []
+        self._syntax: list[str] = []
+        position = message.start
         for start, end in message.variants:
-            string = StringLines(text[start:end], fixed, depth=depth)
-            first = start - message.start
-            last = end - message.start
-            self._variants.append(_Variant(first, last, string))
-            self.blocks += string.blocks
+            self._syntax.append(text[position:start])
+            self.variants.append(StringLines(text[start:end], fixed, depth=depth))
+            position = end
+        self._end = text[position : message.end]
 
     def render(self, translations: Iterator[RichText]) -> str:
         """Return the message with the translations of its blocks, which are the next ones."""
-        edits: list[Edit] = []
-        for variant in self._variants:
-            of_variant = islice(translations, len(variant.string.blocks))
-            translated = variant.string.render(list(of_variant))
-            text = _valid_variant(variant.string.text, translated)
-            edits.append(Edit(variant.start, variant.end, text))
-        return apply_edits(self._source, edits)
+        pieces = []
+        for syntax, variant in zip(self._syntax, self.variants, strict=True):
+            pieces.append(syntax)
+            translation = variant.render(translations)
+            pieces.append(_valid_variant(variant.text, translation))
+        pieces.append(self._end)
+        return "".join(pieces)
 
 
 def _valid_variant(source: str, text: str) -> str:
@@ -132,43 +148,45 @@ def _valid_variant(source: str, text: str) -> str:
 
     An apostrophe in front of a brace would quote it, so it is doubled.
     """
-    if any(text.count(brace) != source.count(brace) for brace in "{}"):
-        return source
-    return text if _QUOTE.search(source) else _QUOTE.sub("''", text)
+    for brace in "{}":
+        if text.count(brace) != source.count(brace):
+            return source
+    if _QUOTE.search(source):
+        return text
+    return _QUOTE.sub("''", text)
 
 
-def _translatable_spans(text: str, has_bars: bool) -> Iterator[tuple[int, int]]:
+def _translatable_spans(text: str, has_bars: bool) -> Iterator[Span]:
     """Yield the ranges of a text that are translated separately."""
     for line in _LINE.finditer(text):
-        start, line_end = line.span("text")
-        offset = start
-        bars = list(bar_spans(line["text"])) if has_bars else []
-        for bar_start, bar_end in bars:
-            yield from _text_span(text, start, offset + bar_start)
-            start = offset + bar_end
-        yield from _text_span(text, start, line_end)
-
-
-def _text_span(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Yield a range unless it is empty or the key of another string."""
-    if start < end and not _KEY.fullmatch(text, start, end):
-        yield start, end
+        position, line_end = line.span("text")
+        bars: list[Span] = []
+        for start, end in bar_spans(line["text"]) if has_bars else ():
+            bars.append((position + start, position + end))
+        for start, end in [*bars, (line_end, line_end)]:
+            is_key = _KEY.fullmatch(text, position, start)
+            if position < start and not is_key:
+                yield position, start
+            position = end
 
 
 def _fixed(text: str, pattern: re.Pattern[str] | None) -> tuple[FixedSpan, ...]:
     """Return the matches that are not a part of a tag, URL, address or path."""
     if pattern is None:
         return ()
-    whole_at: dict[int, ProtectedSpan] = {}
+    wholes: list[ProtectedSpan] = []
     for span in find_spans(text):
         if span.kind in _WHOLE or text[span.start] == "<":
-            whole_at.update(dict.fromkeys(range(span.start, span.end), span))
-    fixed: list[FixedSpan] = []
+            wholes.append(span)
+    fixed = []
     for match in pattern.finditer(text):
         start, end = match.span()
-        whole = whole_at.get(start)
-        is_inside = whole is not None and end <= whole.end
-        is_whole = whole is not None and (start, end) == (whole.start, whole.end)
-        if is_whole or not is_inside:
+        is_part = False
+        i = bisect_right(wholes, start, key=lambda span: span.start)
+        if i > 0:
+            whole = wholes[i - 1]
+            is_longer = whole.start < start or end < whole.end
+            is_part = is_longer and end <= whole.end
+        if not is_part:
             fixed.append(FixedSpan(start, end, match[0]))
     return tuple(fixed)

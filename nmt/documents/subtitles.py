@@ -16,7 +16,7 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import accumulate, groupby, pairwise
+from itertools import accumulate, pairwise
 from xml.sax.saxutils import escape
 
 from nmt.core.errors import DataError
@@ -106,8 +106,8 @@ class Sentence:
     """A block: some text of one turn, or a sentence with its parts in several turns."""
 
     block: RichText
-    turns: tuple[Turn, ...]
-    lengths: tuple[int, ...]
+    turns: Sequence[Turn]
+    lengths: Sequence[int]
     """Number of characters in each turn."""
 
 
@@ -144,7 +144,8 @@ class Subtitles:
         header = _HEADER_LANGUAGE.match(file.text)
         self._edits: list[Edit] = []
         if header and base_language(header[1]) == base_language(options.src):
-            self._edits.append(Edit(*header.span(1), options.tgt))
+            start, end = header.span(1)
+            self._edits.append(Edit(start, end, options.tgt))
 
     def render(self, translations: Sequence[RichText]) -> bytes:
         """Return the subtitles with the translation of each block; a cue whose translation is equal
@@ -168,8 +169,9 @@ class Subtitles:
     def _cue_text(self, cue: Cue, parts: Mapping[Turn, Sequence[RichText]]) -> str:
         texts = []
         for turn in cue.turns:
-            not_empty = (part for part in parts[turn] if part.text or part.tags)
-            lines = _wrap(join(not_empty, " "))
+            not_empty = [part for part in parts[turn] if part.text or part.tags]
+            text = join(not_empty, " ")
+            lines = _wrap(text)
             markup = {tag.id: self._markup[tag.id].around for tag in lines.tags}
             texts += [turn.before, to_markup(lines, markup, self._escape), turn.after, "\n"]
         source = self.file.text[cue.start : cue.end]
@@ -196,10 +198,13 @@ class Subtitles:
             blank = None
             if self.is_vtt:
                 first_lines = _BLANK_FIRST_LINES.match(text, start, end)
-                blank = _BLANK_LINE.search(text, first_lines.end() if first_lines else start, end)
+                text_start = first_lines.end() if first_lines else start
+                blank = _BLANK_LINE.search(text, text_start, end)
             elif end < len(text):
                 blank = _NEXT_NUMBER.search(text, start, end)
-            span = _stripped(text, (start, blank.start() if blank else end))
+            if blank:
+                end = blank.start()
+            span = _stripped(text, start, end)
             yield Cue(*span, _seconds(match[1]), _seconds(match[2]))
 
     def _turns(self, source: str) -> Iterator[Turn]:
@@ -208,12 +213,15 @@ class Subtitles:
         rich = self._parse_markup(_LINE_BREAK.sub(lambda match: match["path"] or "\n", source))
         if not rich.text.strip():
             return
-        voices = [tag.start for tag in rich.tags if _VOICE.match(self._markup[tag.id].opening)]
+        voices = []
+        for tag in rich.tags:
+            if _VOICE.match(self._markup[tag.id].opening):
+                voices.append(tag.start)
         starts = _turn_starts(rich, voices)
-        ends = [*(start for start, _ in starts[1:]), len(rich.text)]
+        text_end = (len(rich.text), 0)
         spans = []
-        for (_, text_start), end in zip(starts, ends, strict=True):
-            spans.append(_stripped(rich.text, (text_start, end)))
+        for (_, text_start), (end, _) in pairwise([*starts, text_end]):
+            spans.append(_stripped(rich.text, text_start, end))
         for (start, text_start), part in zip(starts, cut(rich, spans), strict=True):
             speaker = self._escape(rich.text[start:text_start])
             after_speaker = {tag.id for tag in rich.tags if tag.start >= text_start}
@@ -318,14 +326,15 @@ def _turn_starts(rich: RichText, voices: Iterable[int]) -> list[tuple[int, int]]
 
 def _seconds(time: str) -> float:
     *hours, minutes, seconds = time.replace(",", ".").split(":")
-    return sum(map(int, hours)) * 3600 + int(minutes) * 60 + float(seconds)
+    num_hours = int(hours[0]) if hours else 0
+    return num_hours * 3600 + int(minutes) * 60 + float(seconds)
 
 
-def _stripped(text: str, span: Span) -> Span:
-    start, end = span
-    part = text[start:end]
-    start += len(part) - len(part.lstrip())
-    return start, start + len(part.strip())
+def _stripped(text: str, start: int, end: int) -> Span:
+    """Return a range without the whitespace at its ends."""
+    part = text[start:end].lstrip()
+    start = end - len(part)
+    return start, start + len(part.rstrip())
 
 
 def _connected(cues: Iterable[Cue]) -> Iterator[list[Turn]]:
@@ -369,31 +378,35 @@ def _sentences(turns: Sequence[Turn], language: str) -> Iterator[Sentence]:
     """Yield the blocks of connected turns: neighboring sentences of one turn are one block."""
     rich = join((turn.source for turn in turns), " ")
     # The lines are joined; the offsets stay the same.
-    rich = replace(rich, text=_SPACE.sub(" ", rich.text))
+    text = _SPACE.sub(" ", rich.text)
     ends = list(accumulate(len(turn.source.text) + 1 for turn in turns))
-
-    def turns_of(span: Span) -> tuple[int, int]:
-        return bisect_right(ends, span[0]), bisect_left(ends, span[1])
-
     spans: list[Span] = []
-    for (first, last), group in groupby(split_sentences(rich.text, language), turns_of):
-        sentences = list(group)
-        if first == last:
-            sentences = [(sentences[0][0], sentences[-1][1])]
-        spans += sentences
-    for span, block in zip(spans, cut(rich, spans), strict=True):
-        first, last = turns_of(span)
-        borders = [span[0], *ends[first:last], span[1]]
-        lengths = tuple(end - start for start, end in pairwise(borders))
-        yield Sentence(block, tuple(turns[first : last + 1]), lengths)
+    last_turn = -1  # of the last span, if that is in one turn
+    for start, end in split_sentences(text, language):
+        first = bisect_right(ends, start)
+        last = bisect_left(ends, end)
+        if first == last == last_turn:
+            start, _ = spans.pop()
+        spans.append((start, end))
+        last_turn = last if first == last else -1
+    blocks = cut(replace(rich, text=text), spans)
+    for (start, end), block in zip(spans, blocks, strict=True):
+        first = bisect_right(ends, start)
+        last = bisect_left(ends, end)
+        borders = [start, *ends[first:last], end]
+        lengths = [after - before for before, after in pairwise(borders)]
+        yield Sentence(block, turns[first : last + 1], lengths)
 
 
 def _source_parts(sentence: Sentence) -> list[RichText]:
     """Return the parts of a sentence without a translation."""
-    borders = [0, *accumulate(sentence.lengths)]
-    text = sentence.block.text
-    spans = [_stripped(text, span) for span in pairwise(borders)]
-    return cut(sentence.block, spans)
+    block = sentence.block
+    spans = []
+    start = 0
+    for length in sentence.lengths:
+        spans.append(_stripped(block.text, start, start + length))
+        start += length
+    return cut(block, spans)
 
 
 def _divide(rich: RichText, lengths: Sequence[int]) -> list[RichText]:
@@ -434,9 +447,11 @@ def _wrap(rich: RichText) -> RichText:
         return rich
     num_lines = len(_lines(words, MAX_LINE_LENGTH))
     width = 1
-    while len(_lines(words, width)) > num_lines:
+    lines = words
+    while len(lines) > num_lines:
         width += 1
-    return join(cut(rich, _lines(words, width)), "\n")
+        lines = _lines(words, width)
+    return join(cut(rich, lines), "\n")
 
 
 def _lines(words: Sequence[Span], width: int) -> list[Span]:

@@ -8,15 +8,14 @@ tabs, a cell that is not entirely in quotes is read as it is.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
 from nmt.core.errors import DataError, UsageError, suggest_closest
-from nmt.documents.document import RichText
 from nmt.documents.formats import DocumentOptions
-from nmt.documents.splicing import Edit, SplicedDocument
-from nmt.documents.strings import StringLines
+from nmt.documents.splicing import SplicedDocument
+from nmt.documents.strings import StringLines, StringPart
 from nmt.documents.text_file import TextFile
 
 DELIMITERS = (",", ";", "\t", "|")
@@ -55,8 +54,17 @@ def parse(
     rows = _rows(file, delimiter, start)
     header = [cell.text.strip() for cell in next(rows, [])]
     columns = _select(header, options.columns)
-    parts = [_CellText(row[i], delimiter) for row in rows for i in columns if i < len(row)]
+    parts = []
+    for row in rows:
+        for i in columns:
+            if i < len(row):
+                parts.append(_part(row[i], delimiter))
     return SplicedDocument(file, parts)
+
+
+def _part(cell: Cell, delimiter: str) -> StringPart:
+    lines = StringLines(cell.text)
+    return StringPart(cell.start, cell.end, lines, lambda text: _encode(text, cell, delimiter))
 
 
 def _find_delimiter(file: TextFile, columns: Sequence[str], delimiters: Sequence[str]) -> str:
@@ -89,8 +97,9 @@ def _rows(file: TextFile, delimiter: str, start: int = 0) -> Iterator[list[Cell]
     pattern = re.compile(
         rf'(?:"(?P<quoted>(?:[^"]|"")*)"|(?P<plain>[^{separator}\r\n]*))(?P<next>{separator}|\r\n|[\r\n]|\Z)'
     )
-    row, position, length = list[Cell](), start, len(file.text)
-    while position < length or row:
+    row: list[Cell] = []
+    position = start
+    while position < len(file.text) or row:
         match = pattern.match(file.text, position)
         assert match  # a cell without quotes matches anything
         is_quoted = match["quoted"] is not None
@@ -111,35 +120,24 @@ def _rows(file: TextFile, delimiter: str, start: int = 0) -> Iterator[list[Cell]
 
 def _select(header: Sequence[str], columns: Sequence[str]) -> list[int]:
     """Return the indices of the columns to translate."""
-    names = ", ".join(header)
+    names = f"columns: {', '.join(header)}"
     if not columns and len(header) > 1:
-        raise UsageError(
-            "--column is required for a table with several columns", f"columns: {names}"
-        )
+        raise UsageError("--column is required for a table with several columns", names)
     for name in columns:
         if name not in header:
             hint = suggest_closest(name, header)
             raise UsageError(
                 f"--column {name}: there is no such column in the first row",
-                f"{hint} (columns: {names})" if hint else f"columns: {names}",
+                f"{hint} ({names})" if hint else names,
             )
     return [i for i, name in enumerate(header) if not columns or name in columns]
 
 
-class _CellText:
-    """The text of a cell, as a part of the file."""
-
-    def __init__(self, cell: Cell, delimiter: str) -> None:
-        self.cell, self.delimiter, self.lines = cell, delimiter, StringLines(cell.text)
-        self.blocks = self.lines.blocks
-
-    def edits(self, translations: Sequence[RichText]) -> Iterable[Edit]:
-        """Yield the changed cell, in quotes if it was in quotes or needs them."""
-        text = self.lines.render(translations)
-        if text == self.cell.text:
-            return
-        if self.delimiter == "\t" and not self.cell.is_quoted:
-            text = re.sub(r"[\t\r\n]+", " ", text)
-        elif self.cell.is_quoted or re.search(rf'[{re.escape(self.delimiter)}"\r\n]', text):
-            text = '"' + text.replace('"', '""') + '"'
-        yield Edit(self.cell.start, self.cell.end, text)
+def _encode(text: str, cell: Cell, delimiter: str) -> str:
+    """Return the source of a cell with another text, in quotes if it was in quotes or needs
+    them."""
+    if delimiter == "\t" and not cell.is_quoted:
+        return re.sub(r"[\t\r\n]+", " ", text)
+    if cell.is_quoted or any(char in text for char in f'{delimiter}"\r\n'):
+        return '"' + text.replace('"', '""') + '"'
+    return text

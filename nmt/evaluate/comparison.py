@@ -7,6 +7,7 @@ BLEU is not meaningful for single sentences.
 
 from __future__ import annotations
 
+import operator
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -30,6 +31,8 @@ LENGTH_LIMITS = (10, 20, 30, 50)
 COUNT_LIMITS = (0, 10, 100, 1000)
 """Upper limits of the buckets by training frequency of a sentence's rarest word."""
 SIGNIFICANCE_LEVEL = 0.05
+Systems = list[tuple[str, Sequence[str]]]
+"""Names and translations, as sacreBLEU reads them."""
 
 
 @dataclass(frozen=True)
@@ -150,58 +153,71 @@ def compare(
     """
     for system in (first, second):
         if len(system.hypotheses) != len(test.sources):
-            lines = (
-                f"{system.name} has {len(system.hypotheses):,} lines and {test.name}"
-                f" {len(test.sources):,}"
-            )
             raise DataError(
-                lines, "each line must be the translation of the source line with the same number"
+                f"{system.name} has {len(system.hypotheses):,} lines and {test.name}"
+                f" {len(test.sources):,}",
+                "each line must be the translation of the source line with the same number",
             )
     check_resamples(resamples, test)
-    scores = [sentence_chrf(system.hypotheses, test.references) for system in (first, second)]
-
-    def bucket(name: str, indices: Sequence[int]) -> Bucket:
-        references = [[stream[i] for i in indices] for stream in test.references]
-        chrf_scores = [
-            chrf([system.hypotheses[i] for i in indices], references).value
-            for system in (first, second)
-        ]
-        wins = [sum(scores[a][i] > scores[b][i] for i in indices) for a, b in ((0, 1), (1, 0))]
-        return Bucket(name, len(indices), chrf_scores[0], chrf_scores[1], wins[0], wins[1])
-
-    sources = [words(source) for source in test.sources]
-    by_length = _group(map(len, sources), LENGTH_LIMITS, "words")
-    by_rarity: dict[str, list[int]] = {}
+    sentences = _Sentences(first, second, test)
+    lengths = [len(words(source)) for source in test.sources]
+    by_rarity = []
     if counts is not None:
-        rarest = (
-            min((counts[word] for word in words_without_punctuation(source)), default=0)
-            for source in test.sources
-        )
-        by_rarity = _group(rarest, COUNT_LIMITS, "times")
-    order = sorted(range(len(sources)), key=lambda i: scores[0][i] - scores[1][i])
-    examples = [i for i in order[:num_examples] if scores[1][i] > scores[0][i]]
-    examples += [i for i in order[::-1][:num_examples] if scores[1][i] < scores[0][i]]
+        rarest = [_rarest_count(source, counts) for source in test.sources]
+        by_rarity = sentences.buckets(rarest, COUNT_LIMITS, "times")
     return Comparison(
         test.name,
         first.name,
         second.name,
         significance(first, second, test, metrics, resamples),
-        bucket("all", range(len(sources))),
-        [bucket(name, indices) for name, indices in by_length.items()],
-        [bucket(name, indices) for name, indices in by_rarity.items()],
-        [
-            Difference(
-                i + 1,
-                test.sources[i],
-                [stream[i] for stream in test.references],
-                first.hypotheses[i],
-                second.hypotheses[i],
-                scores[0][i],
-                scores[1][i],
-            )
-            for i in examples
-        ],
+        sentences.bucket("all", range(len(lengths))),
+        sentences.buckets(lengths, LENGTH_LIMITS, "words"),
+        by_rarity,
+        sentences.differences(num_examples),
     )
+
+
+class _Sentences:
+    """The chrF of both translations of each sentence."""
+
+    def __init__(self, first: System, second: System, test: TestSet) -> None:
+        self.streams = (first.hypotheses, second.hypotheses)
+        self.test = test
+        self.scores = [sentence_chrf(stream, test.references) for stream in self.streams]
+        self.gains = [after - before for before, after in zip(*self.scores, strict=True)]
+
+    def bucket(self, name: str, indices: Sequence[int]) -> Bucket:
+        references = [_select(stream, indices) for stream in self.test.references]
+        scores = [chrf(_select(stream, indices), references).value for stream in self.streams]
+        gains = [self.gains[i] for i in indices]
+        losses = sum(gain < 0 for gain in gains)
+        wins = sum(gain > 0 for gain in gains)
+        return Bucket(name, len(indices), scores[0], scores[1], losses, wins)
+
+    def buckets(self, values: Iterable[int], limits: Sequence[int], unit: str) -> list[Bucket]:
+        groups = _group(values, limits, unit)
+        return [self.bucket(name, indices) for name, indices in groups.items()]
+
+    def differences(self, num_examples: int) -> list[Difference]:
+        """Return the largest gains, then the largest losses, of the second system."""
+        order = sorted(range(len(self.gains)), key=lambda i: -self.gains[i])
+        gains = [i for i in order[:num_examples] if self.gains[i] > 0]
+        losses = [i for i in order[::-1][:num_examples] if self.gains[i] < 0]
+        return [self._difference(i) for i in (*gains, *losses)]
+
+    def _difference(self, i: int) -> Difference:
+        references = [stream[i] for stream in self.test.references]
+        before, after = (stream[i] for stream in self.streams)
+        scores = (self.scores[0][i], self.scores[1][i])
+        return Difference(i + 1, self.test.sources[i], references, before, after, *scores)
+
+
+def _select(stream: Sequence[str], indices: Sequence[int]) -> list[str]:
+    return [stream[i] for i in indices]
+
+
+def _rarest_count(source: str, counts: Counter[str]) -> int:
+    return min((counts[word] for word in words_without_punctuation(source)), default=0)
 
 
 def check_resamples(resamples: int, test: TestSet) -> None:
@@ -221,8 +237,11 @@ def format_p(p: float) -> str:
 
 def _group(values: Iterable[int], limits: Sequence[int], unit: str) -> dict[str, list[int]]:
     """Map the name of each nonempty bucket to the indices of its values."""
-    spans = zip((0, *(limit + 1 for limit in limits)), limits, strict=False)
-    names = [f"{low} to {high} {unit}" if low < high else f"{high} {unit}" for low, high in spans]
+    names = []
+    low = 0
+    for high in limits:
+        names.append(f"{low} to {high} {unit}" if low < high else f"{high} {unit}")
+        low = high + 1
     names.append(f"more than {limits[-1]} {unit}")
     buckets: dict[str, list[int]] = {name: [] for name in names}
     for i, value in enumerate(values):
@@ -235,39 +254,44 @@ def significance(
 ) -> list[MetricResult]:
     """Score two systems and test the significance of the differences; see `compare` for the
     arguments."""
-    from sacrebleu.significance import PairedTest
-
     references = [list(stream) for stream in test.references]
-    systems: list[tuple[str, Sequence[str]]] = [
+    systems: Systems = [
         ("A", list(first.hypotheses)),
         ("B", list(second.hypotheses)),
     ]
-    results = []
     with progress(2 * len(names), "testing significance", " tests") as bar:
-        for name in names:
-            tests: list[Any] = []
-            for test_type, n_samples in (("bs", resamples), ("ar", 10 * resamples)):
-                metric = {name: SACREBLEU_METRICS[name]()}
-                tests.append(
-                    PairedTest(
-                        systems, metric, references, test_type=test_type, n_samples=n_samples
-                    )()
-                )
-                bar.update()
-            ((label, signature),) = tests[0][0].items()
-            (a, b), (_, randomized) = (scores[label] for _, scores in tests)
-            # Exchanging all or none of the sentences that count gives the observed difference
-            # again. sacreBLEU counts only larger ones, so its p-value approaches 0 if few sentences
-            # count.
-            statistics = [
-                SACREBLEU_METRICS[name]()._extract_corpus_statistics(s, references)
-                for _, s in systems
-            ]
-            num_different = sum(one != other for one, other in zip(*statistics, strict=True))
-            randomization_p: float = min(
-                1.0, float(randomized.p_value) + 2.0 ** (1 - num_different)
-            )
-            p_values = (1.0, 1.0) if a.score == b.score else (float(b.p_value), randomization_p)
-            scores = (float(a.score), float(b.score), float(a.ci), float(b.ci))
-            results.append(MetricResult(label, *scores, *p_values, str(signature)))
-    return results
+        return [_test_metric(name, systems, references, resamples, bar) for name in names]
+
+
+def _test_metric(
+    name: str,
+    systems: Systems,
+    references: list[list[str]],
+    resamples: int,
+    bar: Any,
+) -> MetricResult:
+    from sacrebleu.significance import PairedTest
+
+    def run(test_type: str, n_samples: int) -> Any:
+        metrics = {name: SACREBLEU_METRICS[name]()}
+        test = PairedTest(systems, metrics, references, test_type=test_type, n_samples=n_samples)
+        bar.update()
+        return test()
+
+    signatures, bootstrap = run("bs", resamples)
+    randomization = run("ar", 10 * resamples)[1]
+    ((label, signature),) = signatures.items()
+    a, b = bootstrap[label]
+    p_values = (1.0, 1.0)
+    if a.score != b.score:
+        # Exchanging all or none of the sentences that count gives the observed difference again.
+        # sacreBLEU counts only larger ones, so its p-value approaches 0 if few sentences count.
+        metric = SACREBLEU_METRICS[name]()
+        first, second = (
+            metric._extract_corpus_statistics(lines, references) for _, lines in systems
+        )
+        num_different = sum(map(operator.ne, first, second))
+        randomization_p = float(randomization[label][1].p_value) + 2.0 ** (1 - num_different)
+        p_values = (float(b.p_value), min(1.0, randomization_p))
+    scores = (float(a.score), float(b.score), float(a.ci), float(b.ci))
+    return MetricResult(label, *scores, *p_values, str(signature))

@@ -83,18 +83,7 @@ def evaluate(
     if comet_scores:
         values = comet_scores(test.sources, hypotheses, test.references[0])
         scores.append(Score("COMET", 100 * sum(values) / len(values), f"model:{comet}"))
-    report = {
-        "model": list(map(str, models)) if len(models) > 1 else str(translator.checkpoint),
-        "test": test.name,
-        "lines": len(hypotheses),
-        "references": len(test.references),
-        "direction": f"{translator.config.data.src}-{translator.config.data.tgt}",
-        "search": search,
-        "nmt": __version__,
-        "scores": [asdict(score) for score in scores],
-    }
-    with suppress(CheckpointError):  # an export of another engine is not a checkpoint
-        report["weights"] = weights_checksum(translator.checkpoint)
+    report = _report(translator, test, search, scores, models)
     stem = safe_filename(test.name)
     try:
         write_text(output / f"{stem}.hyp", "".join(f"{line}\n" for line in hypotheses))
@@ -106,3 +95,26 @@ def evaluate(
         ) from None
     log(f"wrote hypotheses and report to {output / stem}.hyp and .json")
     return Evaluation(test.name, len(hypotheses), scores, output / f"{stem}.json")
+
+
+def _report(
+    translator: Translator,
+    test: TestSet,
+    search: str,
+    scores: Sequence[Score],
+    models: Sequence[Path],
+) -> dict[str, Any]:
+    data = translator.config.data
+    report = {
+        "model": list(map(str, models)) if len(models) > 1 else str(translator.checkpoint),
+        "test": test.name,
+        "lines": len(test.sources),
+        "references": len(test.references),
+        "direction": f"{data.src}-{data.tgt}",
+        "search": search,
+        "nmt": __version__,
+        "scores": [asdict(score) for score in scores],
+    }
+    with suppress(CheckpointError):  # an export of another engine is not a checkpoint
+        report["weights"] = weights_checksum(translator.checkpoint)
+    return report

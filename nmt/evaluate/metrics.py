@@ -60,20 +60,21 @@ def ter(hypotheses: Sequence[str], references: References, *, resamples: int = 0
 
 def sentence_chrf(hypotheses: Sequence[str], references: References) -> list[float]:
     """Return the chrF2 of each hypothesis, from 0 to 100."""
-    metric, streams = CHRF(), zip(*references, strict=True)
-    return [
-        metric.sentence_score(text, list(refs)).score
-        for text, refs in zip(hypotheses, streams, strict=True)
-    ]
+    return _sentence_scores(CHRF(), hypotheses, references)
 
 
 def sentence_bleu(hypotheses: Sequence[str], references: References) -> list[float]:
     """Return the smoothed BLEU of each hypothesis, from 0 to 100."""
-    metric, streams = BLEU(effective_order=True), zip(*references, strict=True)
-    return [
-        metric.sentence_score(text, list(refs)).score
-        for text, refs in zip(hypotheses, streams, strict=True)
-    ]
+    return _sentence_scores(BLEU(effective_order=True), hypotheses, references)
+
+
+def _sentence_scores(
+    metric: SacreMetric, hypotheses: Sequence[str], references: References
+) -> list[float]:
+    scores = []
+    for text, *texts in zip(hypotheses, *references, strict=True):
+        scores.append(metric.sentence_score(text, texts).score)
+    return scores
 
 
 LOWER_IS_BETTER = {"TER"}

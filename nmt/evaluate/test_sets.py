@@ -50,7 +50,10 @@ def corpus_test_set(spec: str, src: str, tgt: str, split: str = "test") -> TestS
 
 def file_test_set(src: Path, refs: Sequence[Path], errors: str = "strict") -> TestSet:
     """Load a test set from a source file and one or more reference files, aligned by line."""
-    tests = [_from_pairs(str(src), list(read_pairs(src, ref, errors=errors))) for ref in refs]
+    tests = []
+    for ref in refs:
+        pairs = read_pairs(src, ref, errors=errors)
+        tests.append(_from_pairs(str(src), list(pairs)))
     return TestSet(str(src), tests[0].sources, [test.references[0] for test in tests])
 
 
@@ -60,9 +63,8 @@ def sample(test: TestSet, max_lines: int) -> TestSet:
     if num_lines <= max_lines:
         return test
     indices = [i * num_lines // max_lines for i in range(max_lines)]
-    sources, *references = (
-        [stream[i] for i in indices] for stream in (test.sources, *test.references)
-    )
+    sources = [test.sources[i] for i in indices]
+    references = [[stream[i] for i in indices] for stream in test.references]
     return TestSet(test.name, sources, references)
 
 
@@ -103,13 +105,10 @@ def named_test_set(name: str, src: str, tgt: str) -> TestSet:
     pair = f"{src}-{tgt}"
     try:
         sources = list(read_lines(Path(sacrebleu.get_source_file(name, pair))))
-        references = [
-            list(read_lines(Path(path))) for path in sacrebleu.get_reference_files(name, pair)
-        ]
-    except (
-        Exception,
-        SystemExit,
-    ) as error:  # sacreBLEU does not wrap download errors, and may exit
+        paths = map(Path, sacrebleu.get_reference_files(name, pair))
+        references = [list(read_lines(path)) for path in paths]
+    # sacreBLEU does not wrap download errors, and may exit.
+    except (Exception, SystemExit) as error:
         reason = str(error).split("\n")[0] or type(error).__name__
         raise DataError(
             f"cannot download the test set {name}: {reason}",
@@ -133,15 +132,14 @@ def _is_corpus(name: str) -> bool:
 def _from_pairs(name: str, pairs: list[tuple[str, str]]) -> TestSet:
     if not pairs:
         raise DataError(f"the test set {name} is empty")
-    return TestSet(name, [src for src, _ in pairs], [[tgt for _, tgt in pairs]])
+    sources, reference = zip(*pairs, strict=True)
+    return TestSet(name, list(sources), [list(reference)])
 
 
 def files_of_name(name: str) -> tuple[()] | tuple[Path, Path]:
     """Return the two files of SRC:TGT, or an empty tuple for other test set names."""
     src, colon, tgt = name.partition(":")
-    if not colon or "(" in name:
-        return ()
-    return Path(src), Path(tgt)
+    return (Path(src), Path(tgt)) if colon and "(" not in name else ()
 
 
 def load_test_pairs(

@@ -19,12 +19,23 @@ from nmt.runs.model_files import LoadedModel
 from nmt.search import SearchRequest, StepModel, parse_search
 from nmt.text.tokenizer import BOS, EOS, Tokenizer, encoder_input
 from nmt.text.tokenizers import tokenizer_file
+from nmt.translation.chunking import chunked
 
 Translate = Callable[[Sequence[str]], list[str]]
 """Translates normalized sentences of at most the model's maximum length. All engines use greedy
 search on the CPU in float32 with the length limits of `nmt translate`, so their translations of the
 same model should be identical."""
 
+CHECKED_OPTIONS = (
+    "arch",
+    "norm",
+    "activation",
+    "position_encoding",
+    "attention_score",
+    "attention_window",
+    "kv_heads",
+    "source_eos",
+)
 BATCH_SIZE = 64
 """Number of sentences that an engine translates together."""
 
@@ -46,20 +57,13 @@ def require_transformer(
         UsageError: the engine does not support the model.
     """
     config = loaded.config.model
-    defaults = {"kv_heads": (0, config.heads)}
-    for name in (
-        "arch",
-        "norm",
-        "activation",
-        "position_encoding",
-        "attention_score",
-        "attention_window",
-        "kv_heads",
-        "source_eos",
-    ):
+    for name in CHECKED_OPTIONS:
         value = getattr(config, name)
-        values = supported.get(name, defaults.get(name, (getattr(ModelConfig, name),)))
-        if values and (parse(value)[0] if isinstance(value, str) else value) not in values:
+        values = supported.get(name, (getattr(ModelConfig, name),))
+        if name == "kv_heads":
+            values = (*values, config.heads) if values else ()
+        kind = parse(value)[0] if isinstance(value, str) else value
+        if values and kind not in values:
             raise UsageError(
                 f"{engine} does not support model.{name}={value}",
                 "--to safetensors supports every model",
@@ -90,12 +94,11 @@ def translate_in_batches(
     """Translate in batches of sentences of similar length; return the translations in the order of
     the sentences."""
     order = sorted(range(len(sentences)), key=lambda i: len(sentences[i]))
-    translations = [""] * len(sentences)
-    for start in range(0, len(order), BATCH_SIZE):
-        batch = order[start : start + BATCH_SIZE]
-        for i, text in zip(batch, translate([sentences[i] for i in batch]), strict=True):
-            translations[i] = text
-    return translations
+    translations: dict[int, str] = {}
+    for batch in chunked(order, BATCH_SIZE):
+        texts = translate([sentences[i] for i in batch])
+        translations.update(zip(batch, texts, strict=True))
+    return [translations[i] for i in range(len(sentences))]
 
 
 def greedy_translator(
@@ -114,8 +117,9 @@ def greedy_translator(
 
     def translate(batch: list[str]) -> list[str]:
         sources = [tokenizer.encode(text) for text in batch]
-        max_lengths = [Source(ids).max_output_length for ids in sources]
-        max_length_B = np.array(max_lengths).clip(max=(max_positions or 2**31) - 1)
+        max_length_B = np.array([Source(ids).max_output_length for ids in sources])
+        if max_positions:
+            max_length_B = max_length_B.clip(max=max_positions - 1)
         inputs = [encoder_input(ids, source_eos) for ids in sources]
         hypotheses = greedy(model, SearchRequest(inputs, max_length_B, BOS, EOS))
         return [tokenizer.decode(n_best[0].ids) for n_best in hypotheses]

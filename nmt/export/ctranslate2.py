@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from torch import Tensor, nn
+import torch
+from torch import Tensor
 
+from nmt.core.config import ModelConfig
 from nmt.core.registry import parse
 from nmt.core.runtime import require_package
 from nmt.engines import Source
@@ -21,7 +22,8 @@ from nmt.export.common import Translate, copy_run_files, num_positions, require_
 from nmt.model.ctranslate2_names import LAYER
 from nmt.model.layers import LayerNorm
 from nmt.model.position_formulas import ROTARY_BASE
-from nmt.model.positions.absolute import SINUSOIDS, sinusoids
+from nmt.model.positions.absolute import SINUSOIDS
+from nmt.model.transformer import Transformer
 from nmt.runs.model_files import LoadedModel
 from nmt.search import parse_search
 from nmt.text.tokenizer import BOS, EOS, UNK
@@ -42,72 +44,26 @@ def export(loaded: LoadedModel, directory: Path) -> None:
     Raises:
         UsageError: CTranslate2 is not installed, or does not support the model.
     """
-    config = loaded.config.model
-    encoding, options = parse(config.position_encoding)
-    rotary = encoding == "rotary"
-    model = require_transformer(
-        loaded,
-        "CTranslate2",
-        {
-            "position_encoding": ("rotary", "learned", *SINUSOIDS),
-            "activation": ACTIVATIONS,
-            "source_eos": (),
-        },
-    )
+    supported = {
+        "position_encoding": ("rotary", "learned", *SINUSOIDS),
+        "activation": ACTIVATIONS,
+        "source_eos": (),
+    }
+    model = require_transformer(loaded, "CTranslate2", supported)
     specs = require_package("CTranslate2", "ctranslate2").specs
     copy_run_files(loaded, directory)
     confidence.copy(loaded, directory)
-    common = {
-        "pre_norm": config.norm_position == "pre",
-        "activation": getattr(specs.Activation, ACTIVATIONS[config.activation]),
-    }
-    if rotary:
-        common |= {
-            "rotary_dim": config.dim // config.heads,
-            "rotary_base": options.get("base", ROTARY_BASE),
-        }
-    spec = specs.TransformerSpec(
-        specs.TransformerEncoderSpec(config.encoder_layers, config.heads, **common),
-        specs.TransformerDecoderSpec(config.decoder_layers, config.heads, **common),
-    )
-    sinusoids_ND = _array(SINUSOIDS.get(encoding, sinusoids)(num_positions(loaded), config.dim))
-    for stack, role in ((spec.encoder, "source"), (spec.decoder, "target")):
-        embeddings = stack.embeddings[0] if role == "source" else stack.embeddings
-        embeddings.weight = _array(model.embedding_weight(role))
-        if hasattr(
-            stack, "position_encodings"
-        ):  # a rotary encoder adds them as well, so they must be zero
-            positions_ND = sinusoids_ND
-            if (
-                encoding == "learned"
-            ):  # padded, because CTranslate2 fails if a translation is longer than the table
-                table_ND = _array(getattr(model, f"{role}_positions").table_ND)
-                padding = max(0, len(sinusoids_ND) - len(table_ND))
-                positions_ND = np.pad(table_ND, ((0, padding), (0, 0)), mode="edge")
-            stack.position_encodings.encodings = 0 * positions_ND if rotary else positions_ND
-    if config.norm_position == "pre":
-        _copy(model.encoder_norm, spec.encoder.layer_norm)
-        _copy(model.decoder_norm, spec.decoder.layer_norm)
-    spec.decoder.projection.weight = _array(model.output_weight_VD)
-    if model.output_bias_V is not None:
-        spec.decoder.projection.bias = _array(model.output_bias_V)
-    layers: dict[str, Sequence[nn.Module]] = {
-        "encoder": model.encoder_layers,
-        "decoder": model.decoder_layers,
-    }
-    for stack in layers:
-        for layer, layer_spec in zip(layers[stack], getattr(spec, stack).layer, strict=True):
-            for name, scope in LAYER[stack].items():
-                _copy(layer.get_submodule(name), specs.model_spec.index_spec(layer_spec, scope))
-    pieces = loaded.tokenizer.ids_to_pieces(range(len(loaded.tokenizer)))
-    spec.register_source_vocabulary(pieces)
-    spec.register_target_vocabulary(pieces)
-    spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = (
-        pieces[i] for i in (UNK, BOS, EOS)
-    )
-    spec.config.decoder_start_token = pieces[BOS]
-    spec.config.add_source_bos = False
-    spec.config.add_source_eos = config.source_eos
+    spec = _spec(model.config, specs)
+    weights = _weights(model)
+    for stack, side in (("encoder", "source"), ("decoder", "target")):
+        if hasattr(getattr(spec, stack), "position_encodings"):
+            table_ND = _positions(model, side, num_positions(loaded))
+            weights[f"{stack}/position_encodings/encodings"] = table_ND
+    for name, weight in weights.items():
+        scope, _, attribute = name.rpartition("/")
+        array = np.ascontiguousarray(weight.detach().float().cpu().numpy())
+        setattr(specs.model_spec.index_spec(spec, scope), attribute, array)
+    _set_vocabulary(spec, loaded)
     spec.validate()
     spec.optimize(quantization=None)
     spec.save(str(directory))
@@ -130,12 +86,64 @@ def load(directory: Path) -> Translate:
     return translate
 
 
-def _copy(module: nn.Module, spec: Any) -> None:
-    """Copy weight and bias of a linear or normalization layer."""
-    names = ("gamma", "beta") if isinstance(module, LayerNorm) else ("weight", "bias")
-    for name, kind in zip(names, ("weight", "bias"), strict=True):
-        setattr(spec, name, _array(module.get_parameter(kind)))
+def _spec(config: ModelConfig, specs: Any) -> Any:
+    """Return a model of CTranslate2 without weights."""
+    encoding, position_options = parse(config.position_encoding)
+    options: dict[str, Any] = {
+        "pre_norm": config.norm_position == "pre",
+        "activation": getattr(specs.Activation, ACTIVATIONS[config.activation]),
+    }
+    if encoding == "rotary":
+        options["rotary_dim"] = config.dim // config.heads
+        options["rotary_base"] = position_options.get("base", ROTARY_BASE)
+    encoder = specs.TransformerEncoderSpec(config.encoder_layers, config.heads, **options)
+    decoder = specs.TransformerDecoderSpec(config.decoder_layers, config.heads, **options)
+    return specs.TransformerSpec(encoder, decoder)
 
 
-def _array(tensor: Tensor) -> NDArray[np.float32]:
-    return np.ascontiguousarray(tensor.detach().float().cpu().numpy())
+def _set_vocabulary(spec: Any, loaded: LoadedModel) -> None:
+    pieces = loaded.tokenizer.ids_to_pieces(range(len(loaded.tokenizer)))
+    spec.register_source_vocabulary(pieces)
+    spec.register_target_vocabulary(pieces)
+    config = spec.config
+    config.unk_token = pieces[UNK]
+    config.bos_token = config.decoder_start_token = pieces[BOS]
+    config.eos_token = pieces[EOS]
+    config.add_source_bos = False
+    config.add_source_eos = loaded.config.model.source_eos
+
+
+def _weights(model: Transformer) -> dict[str, Tensor]:
+    """Return the weights under their names in CTranslate2, except for tables of positions."""
+    weights = {
+        "encoder/embeddings_0/weight": model.embedding_weight("source"),
+        "decoder/embeddings/weight": model.embedding_weight("target"),
+        "decoder/projection/weight": model.output_weight_VD,
+    }
+    if model.output_bias_V is not None:
+        weights["decoder/projection/bias"] = model.output_bias_V
+    modules: dict[str, Any] = {}
+    for stack, scopes in LAYER.items():
+        for i, layer in enumerate(getattr(model, f"{stack}_layers")):
+            for name, scope in scopes.items():
+                modules[f"{stack}/layer_{i}/{scope}"] = layer.get_submodule(name)
+        if model.config.norm_position == "pre":
+            modules[f"{stack}/layer_norm"] = getattr(model, f"{stack}_norm")
+    for scope, module in modules.items():
+        weight, bias = ("gamma", "beta") if isinstance(module, LayerNorm) else ("weight", "bias")
+        weights[f"{scope}/{weight}"] = module.weight
+        weights[f"{scope}/{bias}"] = module.bias
+    return weights
+
+
+def _positions(model: Transformer, side: str, length: int) -> Tensor:
+    """Return the table that CTranslate2 adds to the embeddings of one side."""
+    encoding = parse(model.config.position_encoding)[0]
+    if encoding == "rotary":  # its encoder adds a table as well
+        return torch.zeros(length, model.config.dim)
+    if encoding == "learned":
+        # Padded, because CTranslate2 fails if a translation is longer than the table.
+        table_ND: Tensor = getattr(model, f"{side}_positions").table_ND
+        num_missing = max(0, length - len(table_ND))
+        return torch.cat([table_ND, table_ND[-1:].expand(num_missing, -1)])
+    return SINUSOIDS[encoding](length, model.config.dim)

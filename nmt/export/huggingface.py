@@ -13,7 +13,7 @@ import contextlib
 import json
 import shutil
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,12 @@ from nmt.text.separate_tokenizer import SOURCE, TARGET, VOCABULARY, SeparateToke
 from nmt.text.tokenizer import BOS, EOS, PAD, UNK
 
 Weights = dict[str, Tensor]
+EMBEDDINGS = {
+    "model.encoder.embed_tokens.weight": "source",
+    "model.decoder.embed_tokens.weight": "target",
+    "model.shared.weight": "source",
+    "lm_head.weight": "output",
+}
 READERS = ("self_attention.qkv", "cross_attention.q", "cross_attention.kv", "feed_forward.up")
 """Parts of a layer whose inputs are the features; those of the others are the outputs."""
 
@@ -46,33 +52,25 @@ def export(loaded: LoadedModel, directory: Path) -> None:
     Raises:
         UsageError: Transformers is not installed, or does not support the model.
     """
-    encodings = ("sinusoidal", "sinusoidal_concatenated")
-    model = require_transformer(
-        loaded,
-        "Transformers",
-        {"position_encoding": encodings, "activation": ("relu", "gelu", "silu")},
-    )
+    supported = {
+        "position_encoding": ("sinusoidal", "sinusoidal_concatenated"),
+        "activation": ("relu", "gelu", "silu"),
+    }
+    model = require_transformer(loaded, "Transformers", supported)
     transformers = require_package("Transformers", "transformers")
-    config_class, model_class = (
-        (transformers.MarianConfig, transformers.MarianMTModel)
-        if loaded.config.model.norm_position == "post"
-        else (transformers.PegasusConfig, transformers.PegasusForConditionalGeneration)
-    )
+    config_class, model_class = transformers.MarianConfig, transformers.MarianMTModel
+    if model.config.norm_position == "pre":
+        config_class = transformers.PegasusConfig
+        model_class = transformers.PegasusForConditionalGeneration
     search = parse_search(loaded.config.search)
-    shutil.copyfile(
-        loaded.run / "data.json", directory / "data.json"
-    )  # for nmt import: the origin of the model
+    # For nmt import: the origin of the model.
+    shutil.copyfile(loaded.run / "data.json", directory / "data.json")
     with _quiet(transformers):
         hf_model = model_class(config_class(**_config(loaded)))
         weights = hf_model.state_dict()
-        computed = {
-            name: t
-            for name, t in weights.items()
-            if "embed_positions" in name or "logits_bias" in name
-        }
         if model.output_bias_V is not None:
-            computed["final_logits_bias"] = model.output_bias_V[None]
-        hf_model.load_state_dict(computed | _weights(model, weights.keys()))
+            weights["final_logits_bias"] = model.output_bias_V[None]
+        hf_model.load_state_dict(weights | _weights(model, weights.keys()))
         hf_model.generation_config = transformers.GenerationConfig(
             num_beams=search.beam_size if isinstance(search, Beam) else 1,
             do_sample=False,
@@ -100,7 +98,8 @@ def load(directory: Path) -> Translate:
     @torch.inference_mode()
     def translate(batch: list[str]) -> list[str]:
         inputs = tokenizer(batch, return_tensors="pt", padding=True)
-        limits = [max_target_length(int(tokens) - 1) for tokens in inputs["attention_mask"].sum(1)]
+        num_source_tokens = inputs["attention_mask"].sum(1).tolist()
+        limits = [max_target_length(length - 1) for length in num_source_tokens]
         outputs = model.generate(**inputs, do_sample=False, num_beams=1, max_length=max(limits) + 2)
         ids = [row[1 : 1 + limit] for row, limit in zip(outputs.tolist(), limits, strict=True)]
         texts: list[str] = tokenizer.batch_decode(ids, skip_special_tokens=True)
@@ -123,17 +122,13 @@ def _config(loaded: LoadedModel) -> dict[str, Any]:
         "activation_dropout": config.activation_dropout,
         "tie_word_embeddings": config.tie_embeddings,
     }
-    for stack, layers in (("encoder", config.encoder_layers), ("decoder", config.decoder_layers)):
-        arguments |= {
-            f"{stack}_layers": layers,
-            f"{stack}_ffn_dim": config.ffn_dim,
-            f"{stack}_attention_heads": config.heads,
-        }
+    for stack in LAYER:
+        arguments[f"{stack}_layers"] = getattr(config, f"{stack}_layers")
+        arguments[f"{stack}_ffn_dim"] = config.ffn_dim
+        arguments[f"{stack}_attention_heads"] = config.heads
     if config.norm_position == "post":
-        arguments |= {
-            "share_encoder_decoder_embeddings": config.tie_embeddings,
-            "decoder_vocab_size": vocab_size,
-        }
+        arguments["share_encoder_decoder_embeddings"] = config.tie_embeddings
+        arguments["decoder_vocab_size"] = vocab_size
     return arguments | _special_ids()
 
 
@@ -151,12 +146,11 @@ def _save_tokenizer(loaded: LoadedModel, directory: Path, transformers: Any) -> 
     """Write the tokenizer: the SentencePiece models of both sides, and the ids of the pieces."""
     tokenizer = loaded.tokenizer
     files = {name: directory / name for name in (SOURCE, TARGET, VOCABULARY)}
-    files[SOURCE].write_bytes(
-        tokenizer.source if isinstance(tokenizer, SeparateTokenizer) else tokenizer.model
-    )
-    files[TARGET].write_bytes(
-        tokenizer.target if isinstance(tokenizer, SeparateTokenizer) else tokenizer.model
-    )
+    source = target = tokenizer.model
+    if isinstance(tokenizer, SeparateTokenizer):
+        source, target = tokenizer.source, tokenizer.target
+    files[SOURCE].write_bytes(source)
+    files[TARGET].write_bytes(target)
     pieces = tokenizer.ids_to_pieces(range(len(tokenizer)))
     ids = {piece: i for i, piece in enumerate(pieces)}
     files[VOCABULARY].write_text(json.dumps(ids, ensure_ascii=False, indent=0), encoding="utf-8")
@@ -174,34 +168,25 @@ def _save_tokenizer(loaded: LoadedModel, directory: Path, transformers: Any) -> 
     ).save_pretrained(directory)
 
 
-def _weights(model: Transformer, hf_names: Iterable[str]) -> Weights:
+def _weights(model: Transformer, hf_names: Container[str]) -> Weights:
     """Return the weights under their Transformers names, with reordered features."""
     order_D = torch.arange(model.config.dim)
     if model.config.position_encoding == "sinusoidal":
         order_D = order_D.view(-1, 2).t().flatten()  # 0 2 4 ... 1 3 5 ...
-    weights = {
-        "model.encoder.embed_tokens.weight": model.embedding_weight("source")[:, order_D],
-        "model.decoder.embed_tokens.weight": model.embedding_weight("target")[:, order_D],
-        "lm_head.weight": model.embedding_weight("output")[:, order_D],
-    }
-    if "model.shared.weight" in set(hf_names):
-        weights["model.shared.weight"] = weights["model.encoder.embed_tokens.weight"]
-    stacks: dict[str, Sequence[nn.Module]] = {
-        "encoder": model.encoder_layers,
-        "decoder": model.decoder_layers,
-    }
-    for stack, layers in stacks.items():
-        for i, layer in enumerate(layers):
-            for name, parts in LAYER[stack].items():
+    weights: Weights = {}
+    for name, role in EMBEDDINGS.items():
+        if name in hf_names:
+            weights[name] = model.embedding_weight(role)[:, order_D]
+    for stack, names in LAYER.items():
+        for i, layer in enumerate(getattr(model, f"{stack}_layers")):
+            for name, parts in names.items():
                 for kind, tensor in _reordered(name, layer.get_submodule(name), order_D).items():
-                    for part, chunk in zip(parts, tensor.chunk(len(parts)), strict=True):
+                    chunks = tensor.chunk(len(parts))
+                    for part, chunk in zip(parts, chunks, strict=True):
                         weights[f"model.{stack}.layers.{i}.{part}.{kind}"] = chunk
         if model.config.norm_position == "pre":
-            norm = model.get_submodule(f"{stack}_norm")
-            weights |= {
-                f"model.{stack}.layer_norm.{kind}": each[order_D]
-                for kind, each in norm.named_parameters()
-            }
+            for kind, tensor in getattr(model, f"{stack}_norm").named_parameters():
+                weights[f"model.{stack}.layer_norm.{kind}"] = tensor[order_D]
     return weights
 
 

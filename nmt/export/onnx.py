@@ -22,18 +22,18 @@ import copy
 import io
 import logging
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from nmt.core.errors import UsageError
 from nmt.core.runtime import num_threads, require_package
 from nmt.data.batching import pad_rows, token_mask
+from nmt.engines import Sentences
 from nmt.export.common import (
     Translate,
     copy_run_files,
@@ -47,7 +47,7 @@ from nmt.model.positions.absolute import Floater
 from nmt.model.positions.base import GrowingTable, Position, PositionEncoding
 from nmt.model.transformer import DecoderState, Transformer
 from nmt.runs.model_files import LoadedModel, load_settings
-from nmt.search.request import Floats, StepRequest, StepResult, best_tokens
+from nmt.search.request import Bools, Floats, StepRequest, StepResult, best_tokens
 
 ENCODER, DECODER = "encoder.onnx", "decoder.onnx"
 
@@ -113,9 +113,8 @@ def graphs(loaded: LoadedModel) -> tuple[nn.Module, nn.Module]:
     Raises:
         UsageError: the model is not supported.
     """
-    supported = dict.fromkeys(
-        ("norm", "activation", "position_encoding", "attention_score", "kv_heads", "source_eos"), ()
-    )
+    options = ("norm", "activation", "position_encoding", "attention_score", "kv_heads")
+    supported: dict[str, tuple[str, ...]] = dict.fromkeys((*options, "source_eos"), ())
     model = copy.deepcopy(require_transformer(loaded, "ONNX", supported)).requires_grad_(False)
     for name in ("source_positions", "target_positions"):
         if isinstance(getattr(model, name), Floater):
@@ -153,9 +152,7 @@ class OnnxModel:
             )
         )
 
-    def init_search_state(
-        self, sources: Sequence[Sequence[int]], *, track_attention: bool = False
-    ) -> OnnxState:
+    def init_search_state(self, sources: Sentences, *, track_attention: bool = False) -> OnnxState:
         """Encode source sentences and return the initial state of a search.
 
         Raises:
@@ -176,9 +173,7 @@ class OnnxState:
 
     attention_RS: Floats | None = None
 
-    def __init__(
-        self, decoder: Any, cross_kv: NDArray[np.float32], mask_BS: NDArray[np.bool_]
-    ) -> None:
+    def __init__(self, decoder: Any, cross_kv: Floats, mask_BS: Bools) -> None:
         self.decoder, self.cross_kv, self.mask_RS = decoder, cross_kv, mask_BS
         layers, two, sentences, heads, _, head_dim = cross_kv.shape
         self.past = np.zeros((layers, two, sentences, heads, 0, head_dim), np.float32)
@@ -193,8 +188,9 @@ class OnnxState:
             "tokens": np.asarray(request.tokens_R, np.int64),
             "past": self.past,
             "cross_kv": self.cross_kv,
+            "source_mask": self.mask_RS,
         }
-        logits_RV, self.past = self.decoder.run(None, {**inputs, "source_mask": self.mask_RS})
+        logits_RV, self.past = self.decoder.run(None, inputs)
         return best_tokens(torch.from_numpy(logits_RV).log_softmax(1).numpy(), request)
 
 

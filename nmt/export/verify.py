@@ -79,19 +79,27 @@ class Verification:
 
     def tokens_per_second(self, result: EngineResult) -> float:
         """Return target tokens per second, without end tokens."""
-        return (
-            sum(map(len, self.tokenizer.encode_batch(result.translations, target=True)))
-            / result.seconds
-        )
+        ids = self.tokenizer.encode_batch(result.translations, target=True)
+        return sum(map(len, ids)) / result.seconds
 
     def first_difference(self) -> str:
         """Describe the first sentence with different translations; empty: there is none."""
-        for source, a, b in zip(
-            self.sources, self.nmt.translations, self.exported.translations, strict=True
-        ):
+        for i, source in enumerate(self.sources):
+            a = self.nmt.translations[i]
+            b = self.exported.translations[i]
             if a != b:
                 return f"'{source}' is '{a}' in nmt, but '{b}' in the exported model"
         return ""
+
+    def check(self, to: str, min_agreement: float) -> None:
+        """Raise an NMTError if too few translations are identical."""
+        if self.agreement < min_agreement:
+            raise NMTError(
+                f"only {self.num_identical} of {len(self.sources)} translations with {to} are"
+                f" identical to those of nmt, but --min-agreement requires {min_agreement:.1%}; the"
+                f" export was discarded: {self.first_difference()}",
+                "lower --min-agreement if the differences are acceptable",
+            )
 
 
 def export_and_verify(
@@ -121,11 +129,12 @@ def export_and_verify(
         NMTError: the agreement is too low, or the export cannot be written.
     """
     write = resolve("format", EXPORTS, to)
+    name = parse(to)[0]
     if not 0 <= min_agreement <= 1:
         raise UsageError(
             f"--min-agreement must be between 0 and 1, got {min_agreement}", "the default is 0.99"
         )
-    directory = directory or pretrained.output_dir(discovery.resolve_model(path)[0]) / parse(to)[0]
+    directory = directory or pretrained.output_dir(discovery.resolve_model(path)[0]) / name
     if directory.exists():
         raise UsageError(
             f"{directory} already exists", "choose another directory with --output, or delete it"
@@ -143,20 +152,12 @@ def export_and_verify(
                 f"cannot write {directory}: {reason}", "check the free disk space"
             ) from None
         nmt_result = _translate_with_nmt(loaded, sources)
-        translate = LOADERS[parse(to)[0]](work)
-        exported_result = _measure(
-            translate, sources, [file for file in work.rglob("*") if file.is_file()]
-        )
+        files = [file for file in work.rglob("*") if file.is_file()]
+        exported_result = _measure(LOADERS[name](work), sources, files)
         verification = Verification(
             directory, source_name, sources, nmt_result, exported_result, loaded.tokenizer
         )
-        if verification.agreement < min_agreement:
-            raise NMTError(
-                f"only {verification.num_identical} of {len(sources)} translations with {to} are"
-                f" identical to those of nmt, but --min-agreement requires {min_agreement:.1%}; the"
-                f" export was discarded: {verification.first_difference()}",
-                "lower --min-agreement if the differences are acceptable",
-            )
+        verification.check(to, min_agreement)
     if not any(map(str.strip, nmt_result.translations)):
         log(
             "warning: all translations are empty, so the verification shows little; train the model"

@@ -35,6 +35,8 @@ _PART_OF_LINE = re.compile(
 )
 """A part of a longer line: words, or characters if there is no space. A character has at most four
 bytes."""
+MIN_PARALLEL_TEXTS = 16
+"""Fewer texts are encoded and decoded without threads, whose start takes longer."""
 MIN_VOCAB_SIZE = 4 + 256 + 1
 """Special tokens, all bytes and one character."""
 
@@ -149,7 +151,10 @@ class Tokenizer:
     def encode_batch(self, lines: Sequence[str], *, target: bool = False) -> list[list[int]]:
         """Return the piece ids of many lines of one side, using all cores. Here, the sides share
         one model."""
-        ids: list[list[int]] = self._spm.encode([normalize(line) for line in lines])
+        texts = [normalize(line) for line in lines]
+        if len(texts) < MIN_PARALLEL_TEXTS:
+            return [self._spm.encode(text) for text in texts]
+        ids: list[list[int]] = self._spm.encode(texts)
         return ids
 
     @property
@@ -196,10 +201,10 @@ class Tokenizer:
 
     def decode_batch(self, rows: Sequence[Sequence[int]]) -> list[str]:
         """Return the text of each row of piece ids; see `decode`."""
-        if not rows:
-            return []
-        texts = self._spm.decode([[int(i) for i in ids if i > EOS] for ids in rows])
-        return [one_line(text) for text in texts]
+        pieces = [[int(i) for i in ids if i > EOS] for ids in rows]
+        if len(pieces) < MIN_PARALLEL_TEXTS:
+            return [one_line(self._spm.decode(row)) if row else "" for row in pieces]
+        return [one_line(text) for text in self._spm.decode(pieces)]
 
     def ids_to_pieces(self, ids: Sequence[int]) -> list[str]:
         """Return the pieces as strings."""

@@ -24,7 +24,7 @@ from nmt.text.numbers import equivalent_pattern
 from nmt.text.sentences import split_sentences
 from nmt.text.spans import ProtectedSpan, apply_edits, without_overlaps
 from nmt.text.whitespace import surrounding_whitespace
-from nmt.translation.budget import Budget
+from nmt.translation.budget import Budget, search_work
 from nmt.translation.checks import LETTER, count_occurrences, find_problems, is_missing
 from nmt.translation.chunking import chunked
 from nmt.translation.content import (
@@ -64,9 +64,9 @@ STAND_INS = ("Tom", "Peter", "Anna", "Boston", "Berlin", "Paul", "Robert", "Pari
 than letters or rare words."""
 WIDE_BEAM = "beam(beam_size=8, top_beams=8, no_repeat_ngram_size=4)"
 QUICK = "greedy"
-"""Search of lines beyond their budget."""
+"""Search of lines beyond their budget, whose translations are not scored."""
 CONSTRAINED = "constrained(beam_size=8, top_beams=2)"
-ROWS_OF_SCORE = 2
+ROWS_OF_SCORE = 3
 """Number of rows of a search that take as long as scoring a translation in float32."""
 MIN_SHARE_OF_MARKED = 0.25
 """Minimum share of the attention to a word between marks that its translation receives. With less,
@@ -239,36 +239,36 @@ class _GuardedChunk:
         )
 
     def translate(
-        self, lines: Lines, on_progress: Callable[[int], object] = lambda lines: None
-    ) -> list[NBest]:
-        """Return the n-best list of each line. Beyond its budget, a line is searched quickly, or
-        copied."""
-        return self._translate(lines, self._search_within_budget, on_progress)
-
-    def _translate(
         self,
         lines: Lines,
-        choose_search: Callable[[Line], str | None] | None = None,
         on_progress: Callable[[int], object] = lambda lines: None,
+        *,
+        is_repair: bool = False,
     ) -> list[NBest]:
-        """Return the n-best list of each line; `choose_search` returns None for one to copy."""
+        """Return the n-best list of each line. Beyond its budget, a line is searched quickly, or
+        copied; the budget of a repair is that of the line that it is a part of."""
         results: dict[int, NBest] = {}
-        searched: dict[str, list[int]] = {}
+        searched: list[int] = []
+        quick: list[int] = []
         for i, line in enumerate(lines):
             copied = self._copy_if_not_translated(line)
-            spec = choose_search(line) if choose_search and not copied else self.spec
-            if copied or spec is None:
-                results[i] = [copied or _copy(line, (UNTRANSLATED,))]
-                on_progress(1)
+            if copied:
+                results[i] = [copied]
+            elif is_repair or self._is_within_budget(line):
+                searched.append(i)
+            elif line.budget and line.budget.quick_searches.take(self._search_work(line)):
+                quick.append(i)
             else:
-                searched.setdefault(spec, []).append(i)
-        for spec, indices in searched.items():
-            requests = [lines[i] for i in indices]
-            found = self._search(requests, spec, on_progress)
-            self.terms.align_all(requests, found)
-            for i, n_best in zip(indices, found, strict=True):
-                results[i] = self._rank(lines[i], n_best)
-        self._repair(lines, results, searched.get(self.spec, []))
+                results[i] = [_copy(line, (UNTRANSLATED,))]
+        on_progress(len(results))
+        searched_lines = [lines[i] for i in searched]
+        found = self._search(searched_lines, self.spec, on_progress)
+        self.terms.align_all(searched_lines, found)
+        quick_lines = [lines[i] for i in quick]
+        found += self.guard.translator.stream([quick_lines], QUICK, on_progress=on_progress)
+        for i, n_best in zip(searched + quick, found, strict=True):
+            results[i] = self._rank(lines[i], n_best)
+        self._repair(lines, results, searched)
         return [results[i] for i in range(len(lines))]
 
     def _repair(self, lines: Lines, results: dict[int, NBest], indices: Sequence[int]) -> None:
@@ -282,15 +282,15 @@ class _GuardedChunk:
             for i, n_best in zip(failed, further, strict=True):
                 results[i] = self._rank(lines[i], n_best, results[i])
 
-    def _search_within_budget(self, line: Line) -> str | None:
-        """Return the search of a line, and subtract its tokens from its budget; None if too few
-        remain."""
+    def _is_within_budget(self, line: Line) -> bool:
+        """Return whether a line may be searched with the search of the user, and subtract its work
+        from its budget."""
         if line.budget is None or line.constraints:  # which the quick search does not support
-            return self.spec
-        num_tokens = self._count_tokens(line)
-        if line.budget.take_tokens(num_tokens):
-            return self.spec
-        return QUICK if line.budget.take_quick_tokens(num_tokens) else None
+            return True
+        return line.budget.searches.take(self._search_work(line))
+
+    def _search_work(self, line: Line) -> float:
+        return search_work(line.text, self._count_tokens(line))
 
     def _count_tokens(self, line: Line) -> int:
         return len(self.guard.translator.segmenter.encode([line.text])[0])
@@ -352,7 +352,9 @@ class _GuardedChunk:
         return self._take_repair(line, search.rows + ROWS_OF_SCORE * num_scored)
 
     def _take_repair(self, line: Line, rows: int) -> bool:
-        return line.budget is None or line.budget.take_repair((self._count_tokens(line) + 1) * rows)
+        return line.budget is None or line.budget.repairs.take(
+            (self._count_tokens(line) + 1) * rows
+        )
 
     def _rank(self, line: Line, translations: NBest, ranked: Sequence[Translation] = ()) -> NBest:
         """Return the best translations of a line with their warnings, those with the fewest
@@ -404,7 +406,7 @@ class _GuardedChunk:
     def _translate_parts(self, parts_of_lines: Sequence[Lines]) -> Iterator[list[NBest]]:
         """Guard the parts of all lines together, and yield the n-best lists of the parts of each
         line."""
-        translated = iter(self._translate(list(chain.from_iterable(parts_of_lines))))
+        translated = iter(self.translate(list(chain.from_iterable(parts_of_lines)), is_repair=True))
         for parts in parts_of_lines:
             yield list(islice(translated, len(parts)))
 
@@ -498,7 +500,9 @@ class _GuardedChunk:
                 yield []
                 continue
             items, _ = split_items(match[0])
-            translated = self._translate([Line(item, budget=line.budget) for item in items])
+            translated = self.translate(
+                [Line(item, budget=line.budget) for item in items], is_repair=True
+            )
             best = [n_best[0] for n_best in translated]
             text = join_items(match[0], best, self.guard.languages, self.guard.tokenizer)
             span = FixedSpan(match.start(), match.end(), text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from statistics import mean
 
@@ -64,7 +64,10 @@ def spans_within(spans: Sequence[FixedSpan], start: int, end: int) -> tuple[Fixe
     first = bisect_left(spans, start, key=lambda span: span.start)
     last = bisect_right(spans, end, lo=first, key=lambda span: span.end)
     return tuple(
-        replace(span, start=span.start - start, end=span.end - start) for span in spans[first:last]
+        FixedSpan(
+            span.start - start, span.end - start, span.translation, span.is_opaque, span.is_term
+        )
+        for span in spans[first:last]
     )
 
 
@@ -258,10 +261,8 @@ class Segmenter:
 
     def _has_few_sentences(self, line: Line, start: int, end: int) -> bool:
         fixed = spans_within(line.fixed, start, end)
-        return (
-            count_sentences(line.text[start:end], self.language, fixed)
-            <= self.max_sentences_per_line
-        )
+        num_sentences = count_sentences(line.text[start:end], self.language, fixed)
+        return num_sentences <= self.max_sentences_per_line
 
 
 def _count_letters(piece: str) -> int:

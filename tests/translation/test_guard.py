@@ -1047,13 +1047,13 @@ def test_repairs_stay_within_the_budget_of_a_line(translator: Translator, senten
     assert many < len(sentence) * 200 * 2
     budget = Budget()
     budget.extend("a" * 100)
-    assert budget.take_repair(int(budget.repairs))
-    assert not budget.take_repair(1)
+    assert budget.repairs.take(int(budget.repairs.work))
+    assert not budget.repairs.take(1)
 
 
 def test_lines_beyond_the_budget_are_searched_quickly(translator: Translator) -> None:
     guard = scripted(translator, lambda line, search: ["Ja."])
-    dense = [f"{i}a {i}b." for i in range(700)]
+    dense = [f"{i}a {i}b." for i in range(1500)]
     shared = Guard(guard.translator)
     shared.budget = Budget()
     list(shared.stream([dense]))

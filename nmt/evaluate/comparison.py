@@ -20,6 +20,7 @@ from nmt.evaluate.metrics import (
     LOWER_IS_BETTER,
     MAX_RESAMPLED_LINES,
     SACREBLEU_METRICS,
+    References,
     chrf,
     sentence_chrf,
 )
@@ -266,7 +267,7 @@ def significance(
 def _test_metric(
     name: str,
     systems: Systems,
-    references: list[list[str]],
+    references: References,
     resamples: int,
     bar: Any,
 ) -> MetricResult:

@@ -45,6 +45,7 @@ BUTTONS = frozenset("button reset submit".split())
 """Types of `<input>` elements whose value is translated."""
 LABELED = frozenset("optgroup option track".split())
 """Elements whose label is translated."""
+LANGUAGE_ATTRIBUTES = ("lang", "xml:lang")
 QUOTES = {'"': "&quot;", "'": "&#39;"}
 DESCRIPTIONS = frozenset(
     "description og:title og:description og:image:alt twitter:title twitter:description"
@@ -150,7 +151,7 @@ _ENCODINGS = {label: encoding for encoding, labels in _LABELS.items() for label 
 with these names."""
 
 
-@dataclass
+@dataclass(slots=True)
 class _Token:
     start: int
     end: int
@@ -159,14 +160,16 @@ class _Token:
     template."""
     is_end: bool = False
     attributes: dict[str, re.Match[str]] = field(default_factory=dict)
+    is_icon_font: bool = False
+    """Whether the text of the element is the name of an icon."""
+    is_empty: bool = False
+    """Whether the element has neither content nor an end tag."""
     is_translated: bool = True
     """Whether the text or the content of the element is translated."""
     is_in_translated: bool = True
     """Whether the content of the parent is translated."""
     is_protected: bool = False
     """Whether it is untranslated for another reason than its language, or is in such an element."""
-    is_empty: bool = False
-    """Whether the element has neither content nor an end tag."""
     partner: int | None = None
     """Index of the end tag."""
 
@@ -195,9 +198,8 @@ class HtmlReader:
         self.edits: list[Edit] = []
         self._source = source
         self._options = options
-        self._no_break_space = (
-            "&nbsp;" if "&nbsp;" in source else "\xa0"
-        )  # XHTML may not have the entity
+        # XHTML may not have the entity.
+        self._no_break_space = "&nbsp;" if "&nbsp;" in source else "\xa0"
 
     def read(self, start: int, end: int) -> None:
         """Read a range of the source, whose elements end in it."""
@@ -219,67 +221,65 @@ class HtmlReader:
             output += codes.get(part) or self._escape(part).replace(quote, QUOTES[quote])
         return f"{quote}{output}{quote}"
 
-    def _attribute_values(self, tokens: Sequence[_Token]) -> Iterator[Value]:
+    def _attribute_values(self, tokens: Iterable[_Token]) -> Iterator[Value]:
         for token in tokens:
-            has_own_content = token.name in ("iframe", "textarea") or _is_icon_font(token)
+            has_own_content = token.name in ("iframe", "textarea") or token.is_icon_font
             if not token.is_translated and not (has_own_content and token.is_in_translated):
                 continue
             for name, match in token.attributes.items():
                 if not _is_text(token, name):
                     continue
                 block, codes = _attribute_block(_value(match))
-                if block.text:
-                    start, end = match.span(match.lastgroup or 0)
-                    quoted = match.lastgroup != "bare"
-                    quote = self._source[end] if quoted else '"'
-                    yield Value(
-                        start - quoted, end + quoted, block, partial(self._quote, quote, codes)
-                    )
+                if not block.text:
+                    continue
+                start, end = match.span(match.lastgroup or 0)
+                quote = '"'
+                if match.lastgroup != "bare":
+                    start -= 1
+                    end += 1
+                    quote = self._source[start]
+                yield Value(start, end, block, partial(self._quote, quote, codes))
 
     def _runs(self, tokens: Sequence[_Token]) -> Iterator[list[Piece]]:
         """Yield the runs of text and inline markup."""
         run: list[Piece] = []
         num_blocks = [0, *accumulate(not token.is_inline for token in tokens)]
-        i = 0
-        while i < len(tokens):
-            token = tokens[i]
-            icon_end = _end_of_icon(tokens, i)
-            fixed_end = _end_of_fixed(tokens, i, num_blocks)
-            if icon_end is not None:
-                run.append(Piece(token.start, tokens[icon_end].end, Kind.POINT, name=_ICON_NAME))
-                i = icon_end
-            elif fixed_end is not None:
-                run.append(self._fixed_piece(tokens[i : fixed_end + 1]))
-                i = fixed_end
-            elif not token.is_inline or not (
-                token.is_translated or (token.is_empty and token.is_in_translated)
-            ):
+        end = 0
+        for i, token in enumerate(tokens):
+            if i < end:  # in an icon or a fixed element
+                continue
+            if token.partner is not None and _is_icon(token, i):
+                end = token.partner + 1
+                run.append(Piece(token.start, tokens[end - 1].end, Kind.POINT, name=_ICON_NAME))
+            elif token.partner is not None and _is_fixed(token, num_blocks[i + 1], num_blocks):
+                end = token.partner + 1
+                run.append(self._fixed_piece(tokens[i:end]))
+            elif not _is_in_run(token):
                 yield from _split_at_icons(run)
                 run = []
             elif token.name == "":
                 run += self._text_pieces(token.start, token.end)
             else:
                 run.append(_markup_piece(token))
-            i += 1
         yield from _split_at_icons(run)
 
     def _text_pieces(self, start: int, end: int) -> Iterator[Piece]:
         """Yield the pieces of text, in which code of templates is not decoded."""
         for match in _TEMPLATE.finditer(self._source, start, end):
-            yield from text_piece(
-                start, match.start(), self._source[start : match.start()], _decode_text
-            )
+            end_of_text = match.start()
+            yield from text_piece(start, end_of_text, self._source[start:end_of_text], _decode_text)
             yield _code_piece(match)
             start = match.end()
         yield from text_piece(start, end, self._source[start:end], _decode_text)
 
     def _fixed_piece(self, tokens: Sequence[_Token]) -> Piece:
-        first, last = tokens[0], tokens[-1]
-        if first.name in WITHOUT_TEXT:
-            return Piece(first.start, last.end, Kind.POINT)
-        text = "".join(self._source[each.start : each.end] for each in tokens if not each.name)
-        text = _decode_text(text).strip()
-        return Piece(first.start, last.end, Kind.FIXED if text else Kind.POINT, text)
+        start = tokens[0].start
+        end = tokens[-1].end
+        text = ""
+        if tokens[0].name not in WITHOUT_TEXT:
+            texts = [self._source[each.start : each.end] for each in tokens if not each.name]
+            text = _decode_text("".join(texts)).strip()
+        return Piece(start, end, Kind.FIXED if text else Kind.POINT, text)
 
 
 def parse(data: bytes, options: DocumentOptions) -> HtmlDocument:
@@ -291,9 +291,8 @@ def parse(data: bytes, options: DocumentOptions) -> HtmlDocument:
     Raises:
         DataError: the encoding is unknown, or the file is not valid in it.
     """
-    return HtmlDocument(
-        TextFile.decode(data, options.encoding_errors, _declared_encoding(data)), options
-    )
+    file = TextFile.decode(data, options.encoding_errors, _declared_encoding(data))
+    return HtmlDocument(file, options)
 
 
 def _declared_encoding(data: bytes) -> str:
@@ -332,20 +331,23 @@ def _tokenize(source: str, start: int, end: int) -> Iterator[_Token]:
 def _tag(source: str, match: re.Match[str], is_xml: bool) -> _Token:
     """Return the token of a tag."""
     name = match["name"].lower()
-    is_end = bool(match["end"])
-    attributes: dict[str, re.Match[str]] = {}
-    if match["attributes"] and not is_end:
+    token = _Token(*match.span(), name, bool(match["end"]), is_empty=name in VOID)
+    if match["attributes"] and not token.is_end:
         for attribute in _ATTRIBUTE.finditer(source, *match.span("attributes")):
-            attributes.setdefault(attribute[1].lower(), attribute)
-    is_unquoted = any(each.end("bare") == match.end("attributes") for each in attributes.values())
-    is_empty = name in VOID or (is_xml and match["attributes"].endswith("/") and not is_unquoted)
-    return _Token(*match.span(), name, is_end, attributes, is_empty=is_empty)
+            token.attributes.setdefault(attribute[1].lower(), attribute)
+    if is_xml and match["attributes"].endswith("/"):
+        ends = [attribute.end("bare") for attribute in token.attributes.values()]
+        if match.end("attributes") not in ends:
+            token.is_empty = True
+    is_named = _ICON_ELEMENT.fullmatch(name) is not None
+    token.is_icon_font = is_named or _ICON_FONT.search(_attribute(token, "class")) is not None
+    return token
 
 
-def _set_translated(tokens: Sequence[_Token], src: str) -> None:
+def _set_translated(tokens: Iterable[_Token], src: str) -> None:
     """Set whether each token is translated, and the end tags of the elements."""
     open_elements: list[_Token] = []
-    num_open: Counter[str] = Counter()
+    num_open = Counter[str]()
 
     def close() -> _Token:
         element = open_elements.pop()
@@ -354,21 +356,18 @@ def _set_translated(tokens: Sequence[_Token], src: str) -> None:
 
     for i, token in enumerate(tokens):
         if token.is_end and num_open[token.name]:
-            while (element := close()).name != token.name:
-                pass
+            element = close()
+            while element.name != token.name:
+                element = close()
             element.partner = i
-            token.is_translated, token.is_in_translated = (
-                element.is_translated,
-                element.is_in_translated,
-            )
+            token.is_translated = element.is_translated
+            token.is_in_translated = element.is_in_translated
             continue
         while open_elements and not token.is_end and _ends(token, open_elements[-1]):
             close()
         if open_elements:
-            token.is_in_translated, token.is_protected = (
-                open_elements[-1].is_translated,
-                open_elements[-1].is_protected,
-            )
+            token.is_in_translated = open_elements[-1].is_translated
+            token.is_protected = open_elements[-1].is_protected
         _set_own_translation(token, src)
         if token.name not in ("", "!") and not token.is_end and not token.is_empty:
             open_elements.append(token)
@@ -384,67 +383,55 @@ def _ends(token: _Token, element: _Token) -> bool:
 def _set_own_translation(token: _Token, src: str) -> None:
     """Set whether a token is translated and protected, from its own name and attributes and what it
     inherited."""
-    is_plain = not token.attributes and token.name not in UNTRANSLATED and not _is_icon_font(token)
-    if is_plain:  # like most tokens
-        token.is_translated = token.is_in_translated
+    token.is_translated = token.is_in_translated
+    is_off = token.name in UNTRANSLATED or token.is_icon_font
+    if not token.attributes and not is_off:  # like most tokens
         return
-    value = (_attribute(token, "translate") or "").lower()
-    is_off = (
-        value == "no"
-        or "notranslate" in (_attribute(token, "class") or "").split()
-        or token.name in UNTRANSLATED
-    )
-    is_off = is_off or _is_icon_font(token)
+    value = _attribute(token, "translate").lower()
+    is_off = is_off or value == "no" or "notranslate" in _attribute(token, "class").split()
     if "translate" in token.attributes and value in ("", "yes"):
-        token.is_translated, token.is_protected = True, False
+        token.is_translated = True
+        token.is_protected = False
     elif is_off or token.is_protected:
-        token.is_translated, token.is_protected = False, True
-    else:
-        language = (
-            _language_of(token) if src and token.name != "html" else ""
-        )  # without src, it is to be detected
-        token.is_translated = token.is_in_translated if not language else language == src
+        token.is_translated = False
+        token.is_protected = True
+    elif src and token.name != "html":  # without src, it is to be detected
+        language = _language_of(token)
+        if language:
+            token.is_translated = language == src
 
 
-def _end_of_fixed(tokens: Sequence[_Token], i: int, num_blocks: Sequence[int]) -> int | None:
-    """Return the index of the end tag if an untranslated element within a sentence starts at `i`.
+def _is_in_run(token: _Token) -> bool:
+    """Return whether a token belongs to the text around it."""
+    is_translated = token.is_translated or (token.is_empty and token.is_in_translated)
+    return is_translated and token.is_inline
+
+
+def _is_fixed(token: _Token, num_blocks_before: int, num_blocks: Sequence[int]) -> bool:
+    """Return whether an element is within a sentence but not translated.
 
     Args:
-        tokens: the tokens.
-        i: the index.
-        num_blocks: the number of tokens before each one that separate sentences.
+        token: its start tag; it has an end tag.
+        num_blocks_before: the number of tokens up to it that separate sentences.
+        num_blocks: the number of those before each token.
     """
-    token = tokens[i]
-    if (
-        token.is_translated
-        or not token.is_in_translated
-        or not token.is_inline
-        or token.partner is None
-    ):
-        return None
+    if token.is_translated or not token.is_in_translated or not token.is_inline:
+        return False
     is_text = token.name not in WITHOUT_TEXT and token.name != "math"
-    has_blocks = num_blocks[i + 1] < num_blocks[token.partner]
-    return None if is_text and has_blocks else token.partner
+    has_blocks = token.partner is not None and num_blocks_before < num_blocks[token.partner]
+    return not (is_text and has_blocks)
 
 
-def _is_icon_font(token: _Token) -> bool:
-    """Return whether the text of an element is the name of an icon."""
-    classes = _attribute(token, "class") if token.attributes else None
-    is_named = _ICON_ELEMENT.fullmatch(token.name) is not None
-    return is_named or bool(classes and _ICON_FONT.search(classes))
-
-
-def _end_of_icon(tokens: Sequence[_Token], i: int) -> int | None:
-    """Return the index of the end tag if an icon within a sentence starts at `i`."""
-    token = tokens[i]
-    if token.is_end or token.partner is None or not token.is_in_translated:
-        return None
-    if token.name == "svg" or _is_icon_font(token):
-        return token.partner
-    classes = _attribute(token, "class") or ""
-    is_empty = token.partner == i + 1 and token.is_inline
-    is_icon = is_empty and (_ICON.search(classes) or (token.name == "i" and classes))
-    return token.partner if is_icon else None
+def _is_icon(token: _Token, i: int) -> bool:
+    """Return whether the element that starts with token `i` is an icon within a sentence."""
+    if not token.is_in_translated:
+        return False
+    if token.name == "svg" or token.is_icon_font:
+        return True
+    if not token.is_inline or token.partner != i + 1:
+        return False
+    classes = _attribute(token, "class")
+    return _ICON.search(classes) is not None or (token.name == "i" and classes != "")
 
 
 def _icons_at_sentence_ends(run: Sequence[Piece]) -> list[int]:
@@ -506,10 +493,10 @@ def _markup_piece(token: _Token) -> Piece:
 def _is_text(token: _Token, name: str) -> bool:
     """Return whether the value of an attribute is text."""
     if name == "content":
-        described = _attribute(token, "name") or _attribute(token, "property") or ""
+        described = _attribute(token, "name") or _attribute(token, "property")
         return token.name == "meta" and described.lower() in DESCRIPTIONS
     if name == "value":
-        return token.name == "input" and (_attribute(token, "type") or "").lower() in BUTTONS
+        return token.name == "input" and _attribute(token, "type").lower() in BUTTONS
     return name in ATTRIBUTES or (name == "label" and token.name in LABELED)
 
 
@@ -517,34 +504,36 @@ def _language_edits(tokens: Sequence[_Token], options: DocumentOptions) -> Itera
     """Yield the edits that set the language of the document and of the translated elements in the
     source language."""
     html = next((token for token in tokens if token.name == "html" and not token.is_end), None)
-    src, tgt = base_language(options.src), base_language(options.tgt)
+    src = base_language(options.src)
+    tgt = base_language(options.tgt)
     for token in tokens:
         if not token.attributes and token is not html:
             continue
+        if token is html and not token.attributes.keys() & {*LANGUAGE_ATTRIBUTES}:
+            end_of_name = token.start + len("<html")
+            yield Edit(end_of_name, end_of_name, f' lang="{options.tgt}"')
+            continue
         language = _language_of(token)
-        if token is html and not {"lang", "xml:lang"} & token.attributes.keys():
-            yield Edit(
-                token.start + len("<html"), token.start + len("<html"), f' lang="{options.tgt}"'
-            )
-        elif language not in ("", tgt) and (
-            token is html or (token.is_translated and language == src)
-        ):
-            for name in ("lang", "xml:lang"):
-                if base_language(_attribute(token, name) or "") == language:
-                    match = token.attributes[name]
-                    yield Edit(*match.span(match.lastgroup or 0), options.tgt)
+        is_source = token is html or (token.is_translated and language == src)
+        if language in ("", tgt) or not is_source:
+            continue
+        for name in LANGUAGE_ATTRIBUTES:
+            if base_language(_attribute(token, name)) == language:
+                match = token.attributes[name]
+                yield Edit(*match.span(match.lastgroup or 0), options.tgt)
 
 
 def _language_of(token: _Token) -> str:
     """Return the language code of an element, without its region; empty if it is not set, or by a
     template."""
-    code = base_language(_attribute(token, "lang") or _attribute(token, "xml:lang") or "")
+    code = base_language(_attribute(token, "lang") or _attribute(token, "xml:lang"))
     return code if code.isalpha() else ""  # {{ locale }} of a template
 
 
-def _attribute(token: _Token, name: str) -> str | None:
+def _attribute(token: _Token, name: str) -> str:
+    """Return the value of an attribute; empty if there is none."""
     match = token.attributes.get(name)
-    return None if match is None else unescape(_value(match)).strip()
+    return unescape(_value(match)).strip() if match else ""
 
 
 def _value(match: re.Match[str]) -> str:
@@ -555,16 +544,16 @@ def _attribute_block(value: str) -> tuple[RichText, dict[str, str]]:
     """Return the text of an attribute, and the source of each code of a template, which is fixed
     and not decoded."""
     text = ""
-    fixed: list[FixedSpan] = []
+    fixed = []
     codes: dict[str, str] = {}
     for i, part in enumerate(_TEMPLATE.split(value.strip(" \t\r\n\f"))):
-        if i % 2:
-            code = _SPACES.sub(" ", part)
-            codes[code] = part
-            fixed.append(FixedSpan(len(text), len(text) + len(code), code))
-            text += code
-        else:
+        if i % 2 == 0:
             text += _decode_text(part)
+            continue
+        code = _SPACES.sub(" ", part)
+        codes[code] = part
+        fixed.append(FixedSpan(len(text), len(text) + len(code), code))
+        text += code
     return RichText(text, (), tuple(fixed)), codes
 
 

@@ -167,7 +167,7 @@ class _Builder:
 
     def add(self, run: Sequence[Piece]) -> None:
         """Add all pieces of a run, whose tags all have a partner in it."""
-        gap = []
+        gap: list[Piece] = []
         for piece in run:
             if piece.kind in WORDS or piece.kind is Kind.LINE_BREAK:
                 self._add_gap(gap, bool(piece.text))

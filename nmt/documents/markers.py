@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import re
 from bisect import bisect_left
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
+from operator import itemgetter
+from typing import TypeVar
 
 from nmt.documents.document import RichText, Tag, parents
 from nmt.documents.ranges import Span, overlaps_any
 from nmt.text.spans import apply_edits
+from nmt.translation.segments import FixedSpan
 
 MAX_LENGTH = 100
 """Maximum number of characters of a marker."""
@@ -42,50 +46,52 @@ def without_markers(rich: RichText) -> tuple[RichText, dict[int, Marker]]:
     Returns:
         the text without the markers, and the markers by the ids of their tags.
     """
-    ids = (tag.id for tag in rich.tags)
+    ids = [tag.id for tag in rich.tags]
     parent_of = dict(zip(ids, parents(rich.tags), strict=True))
     starts = {tag.start for tag in rich.tags}
     fixed = sorted((span.start, span.end) for span in rich.fixed)
     markers: dict[int, Marker] = {}
-    tags: list[Tag] = []
+    tags = []
     spans: list[Span] = []
     marker_of: dict[int | None, Tag] = {}  # of the tags in it
     chain_start = 0  # of the adjacent markers that end at `spans[-1][1]`
     for tag in rich.tags:
-        outer = marker_of.get(parent_of[tag.id])
-        if outer:
-            marker_of[tag.id] = outer
-            markers[outer.id].inside.append(
-                Tag(tag.start - outer.start, tag.end - outer.start, tag.id)
-            )
+        marker = marker_of.get(parent_of[tag.id])
+        if marker:
+            marker_of[tag.id] = marker
+            inner = Tag(tag.start - marker.start, tag.end - marker.start, tag.id)
+            markers[marker.id].inside.append(inner)
             continue
         tags.append(tag)
-        is_in_chain = bool(spans) and spans[-1][1] == tag.start
-        start = chain_start if is_in_chain else tag.start
-        if _is_marker(rich.text, tag, start, starts) and not overlaps_any(
-            (tag.start, tag.end), fixed
-        ):
+        span = (tag.start, tag.end)
+        start = chain_start if spans and spans[-1][1] == tag.start else tag.start
+        if _is_marker(rich.text, tag, start, starts) and not overlaps_any(span, fixed):
             chain_start = start
             marker_of[tag.id] = tag
             markers[tag.id] = Marker(rich.text[tag.start : tag.end], [], parent_of)
-            spans.append((tag.start, tag.end))
+            spans.append(span)
     return _without_spans(replace(rich, tags=tuple(tags)), spans), markers
+
+
+T = TypeVar("T", Tag, FixedSpan)
 
 
 def _without_spans(rich: RichText, spans: Sequence[Span]) -> RichText:
     """Remove ranges, which are in order, from a text."""
-    ends = [end for _, end in spans]
     removed = [0, *accumulate(end - start for start, end in spans)]
 
     def moved(position: int) -> int:
-        i = bisect_left(ends, position)  # the spans before it end before the position
-        is_inside = i < len(spans) and spans[i][0] < position
-        return (spans[i][0] if is_inside else position) - removed[i]
+        # The spans before the index end before the position.
+        i = bisect_left(spans, position, key=itemgetter(1))
+        if i < len(spans):
+            position = min(position, spans[i][0])
+        return position - removed[i]
 
-    tags = [Tag(moved(tag.start), moved(tag.end), tag.id) for tag in rich.tags]
-    fixed = [replace(span, start=moved(span.start), end=moved(span.end)) for span in rich.fixed]
+    def move(each: T) -> T:
+        return replace(each, start=moved(each.start), end=moved(each.end))
+
     text = apply_edits(rich.text, ((*span, "") for span in spans))
-    return RichText(text, tuple(tags), tuple(fixed))
+    return RichText(text, tuple(map(move, rich.tags)), tuple(map(move, rich.fixed)))
 
 
 def _is_marker(text: str, tag: Tag, start: int, starts: Container[int]) -> bool:
@@ -116,15 +122,13 @@ def with_markers(rich: RichText, markers: Mapping[int, Marker]) -> RichText:
     if not markers:
         return rich
     inserted = _Insertion(rich, markers)
-    tags: list[Tag] = []
+    tags = []
     for i, tag in enumerate(rich.tags):
         start = inserted.start(tag, i)
-        end = inserted.end(tag, i)
-        tags.append(Tag(start, end, tag.id))
-        if tag.id not in markers:
-            continue
-        for inner in markers[tag.id].inside:
-            tags.append(Tag(start + inner.start, start + inner.end, inner.id))
+        tags.append(Tag(start, inserted.end(tag, i), tag.id))
+        if tag.id in markers:
+            for inner in markers[tag.id].inside:
+                tags.append(Tag(start + inner.start, start + inner.end, inner.id))
     return replace(rich, text=inserted.text, tags=tuple(tags))
 
 
@@ -132,62 +136,59 @@ class _Insertion:
     """The positions in a text with markers."""
 
     def __init__(self, rich: RichText, markers: Mapping[int, Marker]) -> None:
-        places: list[tuple[int, int]] = []
+        self._places: list[tuple[int, int]] = []
+        """Position of each marker, and the index of its tag."""
         for i, tag in enumerate(rich.tags):
             if tag.id in markers:
-                places.append((tag.start, i))
-        self._places = sorted(places)
-        """Position of each marker, and the index of its tag."""
+                self._places.append((tag.start, i))
+        self._places.sort()
+        self._inside = _lengths_inside(rich.tags, markers)
         self._lengths = [0]
         """Length of the markers before each one, and of all."""
-        pieces: list[str] = []
+        pieces = []
         position = 0
         for start, i in self._places:
-            text = markers[rich.tags[i].id].text
-            self._lengths.append(self._lengths[-1] + len(text))
+            marker = markers[rich.tags[i].id]
+            self._lengths.append(self._lengths[-1] + len(marker.text))
             pieces.append(rich.text[position:start])
-            pieces.append(text)
+            pieces.append(marker.text)
             position = start
         pieces.append(rich.text[position:])
         self.text = "".join(pieces)
-        self._inside = _lengths_inside(rich.tags, markers)
 
     def start(self, tag: Tag, i: int) -> int:
         """Return the start of the tag with index `i`."""
         if tag.start == tag.end:
-            return tag.start + self._length_before((tag.start, i))
+            return self._moved(tag.start, i)
         # Of the markers at its start, only those inside of it come after the start.
-        length = self._length_before((tag.start + 1, -1))
-        return tag.start + length - self._inside.get((tag.id, tag.start), 0)
+        start = self._moved(tag.start, math.inf)
+        return start - self._inside[tag.id, tag.start]
 
     def end(self, tag: Tag, i: int) -> int:
         """Return the end of the tag with index `i`."""
-        length = self._length_before((tag.end, i))
-        return tag.end + length + self._inside.get((tag.id, tag.end), 0)
+        end = self._moved(tag.end, i)
+        return end + self._inside[tag.id, tag.end]
 
-    def _length_before(self, place: tuple[int, int]) -> int:
-        """Return the length of the markers before a position and the index of a tag there."""
-        return self._lengths[bisect_left(self._places, place)]
+    def _moved(self, position: int, i: float) -> int:
+        """Return where a position is after the markers before it, and those there before tag
+        `i`."""
+        num_before = bisect_left(self._places, (position, i))
+        return position + self._lengths[num_before]
 
 
 def _lengths_inside(
     tags: Sequence[Tag], markers: Mapping[int, Marker]
-) -> dict[tuple[int, int], int]:
+) -> Counter[tuple[int | None, int]]:
     """Return the length of the markers inside of a tag at its start or end, by the id of the tag
     and the position.
 
     A marker is inside of the tag if it was in the source.
     """
     parent_of = next(iter(markers.values())).parents  # the same for all
-    lengths: dict[tuple[int, int], int] = defaultdict(int)
+    lengths = Counter[tuple[int | None, int]]()
     for tag in reversed(tags):  # a tag comes before the tags in it
         if tag.id in markers:
-            lengths[tag.id, tag.start] += len(markers[tag.id].text)
-        parent = parent_of.get(tag.id)
-        if parent is None:
-            continue
+            lengths[tag.id, tag.start] = len(markers[tag.id].text)
         for position in {tag.start, tag.end}:
-            length = lengths.get((tag.id, position), 0)
-            if length:
-                lengths[parent, position] += length
+            lengths[parent_of.get(tag.id), position] += lengths[tag.id, position]
     return lengths

@@ -18,7 +18,7 @@ import math
 from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from heapq import heappop, heappush
 from itertools import groupby
@@ -71,32 +71,19 @@ def project(
     for tag, parent in zip(block.tags, parents(block.tags), strict=True):
         children[parent_of_points.get(tag.id, parent)].append(tag)
     aligned = _AlignedBlock(block, translation, sentences)
-    places: dict[int, _Place] = {}
+    placed: dict[int, Tag] = {}
     levels = [_Level(children[None], (0, len(translation)), 0)]
     while levels:
         level = levels.pop()
-        of_level = (
-            _place_deep(level) if level.depth > MAX_NESTING else _Placement(aligned, level).places()
-        )
-        places |= of_level
-        for tag in level.tags:
+        if level.depth > MAX_NESTING:
+            tags = _place_deep(level)
+        else:
+            tags = _Placement(aligned, level).place()
+        for tag in tags:
+            placed[tag.id] = tag
             if tag.id in children:
-                place = places[tag.id]
-                levels.append(_Level(children[tag.id], (place.start, place.end), level.depth + 1))
-    tags: list[Tag] = []
-    for tag in block.tags:
-        place = places[tag.id]
-        tags.append(Tag(place.start, place.end, tag.id, place.is_doubtful))
-    return tuple(tags)
-
-
-@dataclass(frozen=True)
-class _Place:
-    """The place of a tag in the translation."""
-
-    start: int
-    end: int
-    is_doubtful: bool = False
+                levels.append(_Level(children[tag.id], (tag.start, tag.end), level.depth + 1))
+    return tuple(placed[tag.id] for tag in block.tags)
 
 
 @dataclass(frozen=True)
@@ -110,18 +97,16 @@ class _Level:
     """Number of tags around them."""
 
 
-def _place_deep(level: _Level) -> dict[int, _Place]:
-    """Return the places of tags in too many others: the first one with text covers all of the
+def _place_deep(level: _Level) -> Iterator[Tag]:
+    """Yield tags in too many others in the translation: the first one with text covers all of the
     window."""
-    start, end = level.window
-    places: dict[int, _Place] = {}
-    has_text = False
+    position, end = level.window
     for tag in level.tags:
-        covers = not has_text and tag.start < tag.end
-        has_text = has_text or covers
-        first = start if covers or not has_text else end
-        places[tag.id] = _Place(first, end if covers else first, is_doubtful=tag.start < tag.end)
-    return places
+        has_text = tag.start < tag.end
+        start = position
+        if has_text:
+            position = end
+        yield Tag(start, position, tag.id, is_doubtful=has_text)
 
 
 class _AlignedBlock:
@@ -135,16 +120,14 @@ class _AlignedBlock:
         self._text = block.text
         self._sentence_starts = [sentence.source[0] for sentence in sentences]
         self._words = [match.span() for match in WORD.finditer(target)]
-        word_starts = [match.start() for match in WORD.finditer(block.text)]
         self.units: list[Unit] = []
+        word_starts = [match.start() for match in WORD.finditer(block.text)]
         spans = sorted((span for span in block.fixed if span.translation), key=_start)
         for sentence in sentences:
             words = list(word_units(block.text, target, sentence))
-            first = bisect_left(spans, sentence.source[0], key=_start)
-            last = bisect_left(spans, sentence.source[1], key=_start)
-            places = find_places(
-                spans[first:last], block.text, target, sentence, words, word_starts
-            )
+            first, last = (bisect_left(spans, border, key=_start) for border in sentence.source)
+            fixed = spans[first:last]
+            places = find_places(fixed, block.text, target, sentence, words, word_starts)
             self.fixed |= places
             self.units += _with_fixed_units(words, places)
         self._links = SourceIndex[tuple[int, float]](word_starts)
@@ -171,10 +154,10 @@ class _AlignedBlock:
         shares: dict[int, float] = defaultdict(float)
         for i, share in self._links.find(span):
             shares[i] += share
-        gains: dict[int, float] = {}
-        for i in sorted(shares):
+        gains = {}
+        for i, share in sorted(shares.items()):
             unit = self.units[i]
-            gain = unit.weight * math.sqrt(unit.word_length) * shares[i]
+            gain = unit.weight * math.sqrt(unit.word_length) * share
             if gain > 0:
                 gains[i] = gain
         return gains
@@ -292,24 +275,22 @@ class _Placement:
         self._free_words: dict[Span, _FreeWords] = {}
         """By the range in which they are."""
 
-    def places(self) -> dict[int, _Place]:
-        """Return the place of each tag, by its id."""
-        places: dict[int, _Place] = {}
+    def place(self) -> Iterator[Tag]:
+        """Yield the tags in the translation."""
         for tag in self._tags:
             if tag.start < tag.end:
-                place = self._span(tag)
-                places[tag.id] = place
-                insort(self._taken, (place.start, place.end))
+                placed = self._place(tag)
+                insort(self._taken, (placed.start, placed.end))
+                yield placed
         for tag in self._tags:
             if tag.start == tag.end:
-                places[tag.id] = self._point(tag)
-        return places
+                yield self._point(tag)
 
-    def _point(self, tag: Tag) -> _Place:
+    def _point(self, tag: Tag) -> Tag:
         """Return a position next to the same word as the start of a tag, and outside of the other
         tags."""
         position = outside(self._positions[tag.start], self._taken)
-        return _Place(position, position)
+        return Tag(position, position, tag.id)
 
     @cached_property
     def _positions(self) -> dict[int, int]:
@@ -317,81 +298,64 @@ class _Placement:
         starts = sorted({tag.start for tag in self._tags})
         return dict(self._block.positions(starts, self._window))
 
-    def _span(self, tag: Tag) -> _Place:
-        """Return the place of a tag with text."""
+    def _place(self, tag: Tag) -> Tag:
+        """Return a tag with text in the translation."""
         sentences = self._block.sentences_of(tag)
         whole = (sentences[0].target[0], sentences[-1].target[1])
         bounds = (max(self._window[0], whole[0]), min(self._window[1], whole[1]))
-
-        def is_free(start: int, end: int) -> bool:
-            return (
-                bounds[0] <= start
-                and end <= bounds[1]
-                and not overlaps_any((start, end), self._taken)
-            )
-
-        # Fixed text is found without the alignment.
         source = (tag.start, tag.end)
-        if source in self._block.fixed:
+        if source in self._block.fixed:  # found without the alignment
             fixed = self._block.fixed[source]
-            return _Place(*fixed) if fixed and is_free(*fixed) else self._point(tag)
-        # So are complete sentences.
+            if fixed and self._is_free(fixed, bounds):
+                return Tag(*fixed, tag.id)
+            return self._point(tag)
         is_whole = tag.start <= sentences[0].source[0] and sentences[-1].source[1] <= tag.end
-        if is_whole and is_free(*whole):
-            return _Place(*whole)
-        # Other text is where most of its words are, or else at the nearest word.
-        has_links = any(sentence.links for sentence in sentences)
-        linked = self._most_linked(source, is_free)
+        if is_whole and self._is_free(whole, bounds):
+            return Tag(*whole, tag.id)
+        linked = self._most_linked(tag, bounds)
         if linked:
-            return _Place(linked.start, linked.end, linked.is_doubtful or not has_links)
+            has_links = any(sentence.links for sentence in sentences)
+            return linked if has_links else replace(linked, is_doubtful=True)
         point = self._point(tag)
-        word = self._nearest_word(point.start, bounds, is_free)
-        return _Place(*(word or (point.start, point.end)), is_doubtful=True)
+        word = self._nearest_word(point.start, bounds)
+        return Tag(*(word or (point.start, point.end)), tag.id, is_doubtful=True)
 
-    def _most_linked(self, source: Span, is_free: Callable[[int, int], bool]) -> _Place | None:
-        """Return the place of the units that contribute most to the translation of a tag; None:
-        there is none.
+    def _is_free(self, span: Span, bounds: Span) -> bool:
+        """Return whether a range of the translation is neither outside of bounds nor in a tag."""
+        is_inside = bounds[0] <= span[0] and span[1] <= bounds[1]
+        return is_inside and not overlaps_any(span, self._taken)
 
-        Args:
-            source: the range of the tag in the source.
-            is_free: returns whether a range of the translation is neither outside of the tags
-                around the tag nor in one next to it.
-        """
+    def _most_linked(self, tag: Tag, bounds: Span) -> Tag | None:
+        """Return a tag at the units that contribute most to its translation; None: there are none
+        in the bounds."""
         units = self._block.units
+        source = (tag.start, tag.end)
 
-        def is_allowed(unit: Unit) -> bool:
-            is_of_other_tag = not overlap(unit.source, source) and overlaps_any(
-                unit.source, self._sources
-            )
-            return not is_of_other_tag and is_free(unit.start, unit.end)
+        def cost(i: int) -> float:
+            unit = units[i]
+            if not self._is_free((unit.start, unit.end), bounds):
+                return math.inf
+            if not overlap(unit.source, source) and overlaps_any(unit.source, self._sources):
+                return math.inf  # a word of another tag
+            return min(unit.weight, 1.0)
 
-        gains: dict[int, float] = {}
-        for i, gain in self._block.gains(source).items():
-            if is_allowed(units[i]):
-                gains[i] = gain
-
-        def best_run(gap_cost: float) -> Span | None:
-            def cost(i: int) -> float:
-                return gap_cost * min(units[i].weight, 1.0) if is_allowed(units[i]) else math.inf
-
-            return _best_run(gains, cost)
-
-        run = best_run(GAP_COST)
+        gains = self._block.gains(source)
+        gains = {i: gain for i, gain in gains.items() if cost(i) < math.inf}
+        run = _best_run(gains, cost, GAP_COST)
         if run is None:
             return None
         gain = sum(gains.get(i, 0.0) for i in range(run[0], run[1] + 1))
         is_doubtful = gain < MIN_CERTAINTY * sum(gains.values())
         if is_doubtful:
-            run = best_run(DOUBTFUL_GAP_COST) or run
-        return _Place(units[run[0]].start, units[run[1]].end, is_doubtful)
+            run = _best_run(gains, cost, DOUBTFUL_GAP_COST) or run
+        return Tag(units[run[0]].start, units[run[1]].end, tag.id, is_doubtful)
 
-    def _nearest_word(
-        self, position: int, bounds: Span, is_free: Callable[[int, int], bool]
-    ) -> Span | None:
+    def _nearest_word(self, position: int, bounds: Span) -> Span | None:
         """Return the free word that starts nearest to a position; None: there is none."""
         if bounds not in self._free_words:
             self._free_words[bounds] = _FreeWords(self._block.cores(*bounds))
-        return self._free_words[bounds].nearest(position, is_free)
+        words = self._free_words[bounds]
+        return words.nearest(position, lambda word: self._is_free(word, bounds))
 
 
 class _FreeWords:
@@ -401,19 +365,22 @@ class _FreeWords:
         self._ends = dict(words)
         self._starts = Nearest(self._ends)
 
-    def nearest(self, position: int, is_free: Callable[[int, int], bool]) -> Span | None:
+    def nearest(self, position: int, is_free: Callable[[Span], bool]) -> Span | None:
         """Return the word that starts nearest to a position; None: there is none."""
-        start = self._starts.find(position, lambda start: is_free(start, self._ends[start]))
+        start = self._starts.find(position, lambda start: is_free((start, self._ends[start])))
         return None if start is None else (start, self._ends[start])
 
 
-def _best_run(gains: Mapping[int, float], gap_cost: Callable[[int], float]) -> Span | None:
+def _best_run(
+    gains: Mapping[int, float], cost: Callable[[int], float], gap_cost: float
+) -> Span | None:
     """Return the first and last unit of the contiguous run whose gains exceed the costs of its gaps
     most (Kadane 1984).
 
     Args:
         gains: the gain of each unit that has one, by its index, in order.
-        gap_cost: returns the cost of each other unit.
+        cost: returns the cost of each other unit, relative to `gap_cost`.
+        gap_cost: the cost of a word.
     """
     best: Span | None = None
     best_total = 0.0
@@ -424,10 +391,9 @@ def _best_run(gains: Mapping[int, float], gap_cost: Callable[[int], float]) -> S
         # The run continues over a gap while its gains exceed the cost; these steps are no more than
         # the gains pay for.
         for gap in range(last + 1, i):
-            if total > 0:
-                total -= gap_cost(gap)
-            else:
+            if total <= 0:
                 break
+            total -= gap_cost * cost(gap)
         if total <= 0:
             first = i
             total = 0.0

@@ -43,20 +43,18 @@ def list_models(src: str = "", tgt: str = "") -> list[ModelInfo]:
     """Return the models of a source and target language (empty: any): pretrained, imported, then
     published."""
     included = [_included(name, *languages) for name, languages in pretrained.DIRECTIONS.items()]
-    published = {
-        entry["name"]: ModelInfo(**entry, source=f"https://huggingface.co/{entry['name']}")
-        for entry in yaml.safe_load(TABLE.read_text(encoding="utf-8"))
-    }
+    published = {}
+    for entry in yaml.safe_load(TABLE.read_text(encoding="utf-8")):
+        name = entry["name"]
+        published[name] = ModelInfo(**entry, source=f"https://huggingface.co/{name}")
     imported = []
     for run in sorted(runs_dir().glob("[!.]*")):
-        if not (record := origin(run)):
-            continue
+        record = origin(run)
         name = record.get("source", "")
-        if (
-            name in published and run == runs_dir() / name.rpartition("/")[2]
-        ):  # the run that --model NAME uses
+        used_by_name = run.name == name.rpartition("/")[2]  # by --model NAME
+        if name in published and used_by_name:
             published[name] = replace(published[name], path=str(run))
-        else:
+        elif record:
             imported += _imported(run, record)
     models = [*included, *imported, *published.values()]
     return [model for model in models if src in ("", model.src) and tgt in ("", model.tgt)]
@@ -71,9 +69,16 @@ def _included(name: str, src: str, tgt: str) -> ModelInfo:
         values = {metric["type"]: metric["value"] for metric in result["metrics"]}
         scores[result["dataset"]["name"]] = (values["bleu"], values["chrf"])
     num_bytes = sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
-    megabytes = round(num_bytes / 1e6)
-    source = f"{CARDS}/{name}/README.md"
-    return ModelInfo(name, src, tgt, megabytes, metadata["license"], scores, source, str(directory))
+    return ModelInfo(
+        name,
+        src,
+        tgt,
+        megabytes=round(num_bytes / 1e6),
+        license=metadata["license"],
+        scores=scores,
+        source=f"{CARDS}/{name}/README.md",
+        path=str(directory),
+    )
 
 
 def _imported(run: Path, record: dict[str, str]) -> list[ModelInfo]:
@@ -82,5 +87,6 @@ def _imported(run: Path, record: dict[str, str]) -> list[ModelInfo]:
         data = config_io.load(run / "config.yaml").data
     except ConfigError:
         return []
-    license_, source = (record.get(name, "") for name in ("license", "source"))
-    return [ModelInfo(str(run), data.src, data.tgt, license=license_, source=source, path=str(run))]
+    name = str(run)
+    license_, source = record["license"], record["source"]
+    return [ModelInfo(name, data.src, data.tgt, license=license_, source=source, path=name)]

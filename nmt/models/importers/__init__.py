@@ -8,7 +8,6 @@ reads (`hub.py`).
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import replace
 from importlib import import_module
@@ -64,10 +63,11 @@ def import_model(
     path = Path(os.path.expanduser(source))
     name = path.stem if path.suffix == ".zip" else os.path.basename(os.path.abspath(path))
     run = run or runs_dir() / name
+    run_exists = UsageError(
+        f"{run} already exists", "choose another directory with --run, or delete it"
+    )
     if run.exists():
-        raise UsageError(
-            f"{run} already exists", "choose another directory with --run, or delete it"
-        )
+        raise run_exists
     if revision and path.exists():
         raise UsageError(
             "--revision applies to repositories of the Hugging Face Hub only",
@@ -79,9 +79,7 @@ def import_model(
         )
     is_new = _import(path, source, run, revision, src, tgt)
     if not is_new and (revision or src or tgt or origin(run).get("source") != source):
-        raise UsageError(
-            f"{run} already exists", "choose another directory with --run, or delete it"
-        )
+        raise run_exists
     return run
 
 
@@ -157,10 +155,9 @@ def _import(
         is_new = not run.exists()
         if is_new:
             model, record = _read_source(source, path, revision)
-            named = model.config.data
-            data = replace(named, src=src or named.src, tgt=tgt or named.tgt)
-            config = replace(model.config, data=data)
-            _write(replace(model, config=config), run, record)
+            data = model.config.data
+            data = replace(data, src=src or data.src, tgt=tgt or data.tgt)
+            _write(replace(model, config=replace(model.config, data=data)), run, record)
     return is_new
 
 
@@ -209,6 +206,7 @@ def _write(model: ImportedModel, run: Path, record: dict[str, str]) -> None:
     from nmt.core.config import config_io
     from nmt.model.build import check_shapes
     from nmt.runs import checkpoint, model_card
+    from nmt.runs.model_files import write_run_files
 
     config_io.check(model.config)
     shapes = {name: weight.shape for name, weight in model.weights.items()}
@@ -218,15 +216,14 @@ def _write(model: ImportedModel, run: Path, record: dict[str, str]) -> None:
         raise CheckpointError(
             f"the weights do not fit the config of the model: {error}", "download the model again"
         ) from None
+    data = {
+        "max_source_length": model.config.train.max_length - 1,
+        "max_sentences_per_line": 1,
+        **model.limits,
+        "imported": record | {"sha256": model.checksum},
+    }
     with new_directory(run) as work:
-        (work / "config.yaml").write_text(config_io.dump(model.config), encoding="utf-8")
-        model.tokenizer.save(work)
-        limits = {
-            "max_source_length": model.config.train.max_length - 1,
-            "max_sentences_per_line": 1,
-        }
-        data = limits | model.limits | {"imported": record | {"sha256": model.checksum}}
-        (work / "data.json").write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
+        write_run_files(work, model.config, model.tokenizer, data)
         checkpoint.save(work, checkpoint.Progress(), model.weights, {}, model.tokenizer.checksum)
     model_card.write_card(run)
     log(f"imported {record['source']} to {run} (license {record['license']})")

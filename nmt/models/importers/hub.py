@@ -37,28 +37,7 @@ def download(repository: str, revision: str | None = None) -> tuple[Path, dict[s
             reached and the model is not in the cache.
     """
     try:
-        try:
-            info = HfApi().model_info(repository, revision=revision, files_metadata=True)
-        except errors.HfHubHTTPError:  # the Hub has answered
-            raise
-        except (errors.OfflineModeIsEnabled, HTTPError) as error:
-            return _from_cache(repository, revision, error)
-        sizes = {file.rfilename: file.size or 0 for file in info.siblings or []}
-        weights = next((name for name in WEIGHT_FILES if name in sizes), None)
-        if weights is None:
-            raise DownloadError(f"{repository} has no weights for PyTorch", "choose another model")
-        if missing := sorted({"config.json", "vocab.json", SOURCE, TARGET} - sizes.keys()):
-            raise DownloadError(f"{repository} has no {missing[0]}", "choose another model")
-        if info.config:
-            check_type(info.config, repository)
-        files = [name for name in (*FILES, weights) if name in sizes]
-        license_ = escape_control(str(getattr(info.card_data, "license", None) or UNKNOWN_LICENSE))
-        log(
-            f"downloading {repository} ({sum(map(sizes.__getitem__, files)) / 1e6:,.0f} MB, license"
-            f" {license_})"
-        )
-        directory = Path(snapshot_download(repository, revision=revision, allow_patterns=files))
-        return directory, {"source": repository, "revision": directory.name, "license": license_}
+        return _download(repository, revision)
     except (errors.GatedRepoError, errors.RepositoryNotFoundError, errors.HFValidationError):
         raise DownloadError(
             f"the Hugging Face Hub has no public model {repository}",
@@ -79,6 +58,30 @@ def download(repository: str, revision: str | None = None) -> tuple[Path, dict[s
         raise DownloadError(
             f"cannot download {repository}: {_first_line(error)}", "run the command again to resume"
         ) from None
+
+
+def _download(repository: str, revision: str | None) -> tuple[Path, dict[str, Any]]:
+    try:
+        info = HfApi().model_info(repository, revision=revision, files_metadata=True)
+    except errors.HfHubHTTPError:  # the Hub has answered
+        raise
+    except (errors.OfflineModeIsEnabled, HTTPError) as error:
+        return _from_cache(repository, revision, error)
+    sizes = {file.rfilename: file.size or 0 for file in info.siblings or []}
+    weights = next((name for name in WEIGHT_FILES if name in sizes), None)
+    if weights is None:
+        raise DownloadError(f"{repository} has no weights for PyTorch", "choose another model")
+    for name in ("config.json", SOURCE, TARGET, "vocab.json"):
+        if name not in sizes:
+            raise DownloadError(f"{repository} has no {name}", "choose another model")
+    if info.config:
+        check_type(info.config, repository)
+    files = [name for name in (*FILES, weights) if name in sizes]
+    megabytes = sum(sizes[name] for name in files) / 1e6
+    license_ = escape_control(str(getattr(info.card_data, "license", None) or UNKNOWN_LICENSE))
+    log(f"downloading {repository} ({megabytes:,.0f} MB, license {license_})")
+    directory = Path(snapshot_download(repository, revision=revision, allow_patterns=files))
+    return directory, {"source": repository, "revision": directory.name, "license": license_}
 
 
 def _first_line(error: Exception) -> str:

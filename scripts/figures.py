@@ -26,6 +26,7 @@ from torch import Tensor
 from nmt.core.config import ModelConfig, config_io
 from nmt.model.attention import ATTENTION_SCORES, SelfAttention, masked_softmax, record_attention
 from nmt.model.build import build_model, count_parameters
+from nmt.model.positions import distances
 from nmt.model.transformer import Transformer
 from nmt.search.beam import Beam
 from nmt.search.greedy import Greedy
@@ -125,13 +126,14 @@ def masks() -> Figure:
     """Plot the attention weights under each mask for identical keys."""
     tokens, lengths = 8, (8, 5)
     causal_TT = torch.ones(tokens, tokens, dtype=torch.bool).tril()
+    near_TT = distances(tokens, tokens, 0, causal_TT.device).abs() <= 2
     padding_B11S = (torch.arange(tokens) < torch.tensor(lengths)[:, None])[:, None, None]
     panels = {
-        "no mask": _weights(0, None, tokens)[0],
-        "padding, length 5 of 8": _weights(0, padding_B11S, tokens)[1],
-        "causal": _weights(0, causal_TT, tokens)[0],
-        "window 2": _weights(2, None, tokens)[0],
-        "window 2, causal": _weights(2, causal_TT, tokens)[0],
+        "no mask": _weights(None, tokens)[0],
+        "padding, length 5 of 8": _weights(padding_B11S, tokens)[1],
+        "causal": _weights(causal_TT, tokens)[0],
+        "window 2": _weights(near_TT, tokens)[0],
+        "window 2, causal": _weights(near_TT & causal_TT, tokens)[0],
     }
     figure = Figure(figsize=(14, 3.1), layout="compressed")
     for axes, (name, weights_QS) in zip(
@@ -146,9 +148,9 @@ def masks() -> Figure:
     return figure
 
 
-def _weights(window: int, mask: Tensor | None, tokens: int) -> Tensor:
+def _weights(mask: Tensor | None, tokens: int) -> Tensor:
     """Return the self-attention weights for zero queries and keys: [B, Q, S]."""
-    attention = SelfAttention(ModelConfig(dim=4, heads=1, attention_window=window)).eval()
+    attention = SelfAttention(ModelConfig(dim=4, heads=1)).eval()
     zeros_BHTK = torch.zeros(2, 1, tokens, 4)
     with record_attention(attention) as found:
         attention.attend(zeros_BHTK, zeros_BHTK, zeros_BHTK, mask)

@@ -1,8 +1,7 @@
-"""Multi-head attention (Vaswani et al. 2017, section 3.2), its scoring functions, and windowed
-attention.
+"""Multi-head attention (Vaswani et al. 2017, section 3.2) and its scoring functions.
 
 Shape suffixes: B sentences, T tokens, Q queries, S source tokens or keys, D model dimension, H
-query heads, G key-value heads, K head dimension, N blocks, X any size. Masks are broadcastable to
+query heads, G key-value heads, K head dimension, X any size. Masks are broadcastable to
 [B, H, Q, S] and boolean, True = attend; on a GPU also additive (`additive_mask`).
 """
 
@@ -11,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -20,7 +20,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from nmt.core.config import ModelConfig
 from nmt.model.layers import Dropout, Linear
-from nmt.model.positions import PositionInput, distances
+from nmt.model.positions import PositionInput
 
 MASK_ALIGNMENT = 16
 """Kernels copy an additive mask in every call unless the stride of its rows is a multiple of
@@ -56,13 +56,8 @@ def additive_mask(allowed: Tensor, dtype: torch.dtype) -> Tensor:
     The term of a masked position is finite, so that fully masked rows are not NaN: half of the
     minimum, so that adding a score does not overflow.
     """
-    keys = allowed.shape[-1]
-    aligned = torch.zeros(
-        *allowed.shape[:-1],
-        -(-keys // MASK_ALIGNMENT) * MASK_ALIGNMENT,
-        dtype=dtype,
-        device=allowed.device,
-    )
+    *sizes, keys = allowed.shape
+    aligned = allowed.new_zeros(*sizes, keys + -keys % MASK_ALIGNMENT, dtype=dtype)
     return aligned[..., :keys].masked_fill_(~allowed, torch.finfo(dtype).min / 2)
 
 
@@ -75,11 +70,9 @@ def boolean_mask(mask: Mask | None) -> Tensor | None:
 
 def select_mask(mask: Tensor, sentences_B: Tensor) -> Tensor:
     """Return the mask of some sentences, in the form of `mask`."""
-    return (
-        additive_mask((mask == 0)[sentences_B], mask.dtype)
-        if mask.is_floating_point()
-        else mask[sentences_B]
-    )
+    if mask.is_floating_point():
+        return additive_mask((mask == 0)[sentences_B], mask.dtype)
+    return mask[sentences_B]
 
 
 def masked_softmax(scores_BHQS: Tensor, mask: Tensor | None) -> Tensor:
@@ -101,8 +94,8 @@ def split_kv(kv_BS2GK: Tensor) -> tuple[Tensor, Tensor]:
     The backward pass of `split` writes both gradients into one contiguous tensor; that of indexing
     would copy them.
     """
-    k, v = (x_BS1GK.squeeze(2).transpose(1, 2) for x_BS1GK in kv_BS2GK.split(1, 2))
-    return k, v
+    k_BS1GK, v_BS1GK = kv_BS2GK.split(1, 2)
+    return k_BS1GK.squeeze(2).transpose(1, 2), v_BS1GK.squeeze(2).transpose(1, 2)
 
 
 class DotProduct(nn.Module):
@@ -128,16 +121,14 @@ class Additive(nn.Module):
 
     def __init__(self, heads: int, head_dim: int) -> None:
         super().__init__()
-        self.weight_HK = nn.Parameter(
-            torch.empty(heads, head_dim).uniform_(-1, 1) * math.sqrt(3 / head_dim)
-        )
+        uniform_HK = torch.empty(heads, head_dim).uniform_(-1, 1)
+        self.weight_HK = nn.Parameter(uniform_HK * math.sqrt(3 / head_dim))
 
     def forward(self, q_BHQK: Tensor, k_BHSK: Tensor) -> Tensor:
         """Return the scores, [B, H, Q, S]."""
         sums_BHQSK = torch.tanh(q_BHQK[:, :, :, None] + k_BHSK[:, :, None])
         weight_HK1 = self.weight_HK[:, None, :, None].to(sums_BHQSK.dtype)
-        scores_BHQS: Tensor = (sums_BHQSK @ weight_HK1)[..., 0]
-        return scores_BHQS
+        return (sums_BHQSK @ weight_HK1)[..., 0]
 
 
 ATTENTION_SCORES: dict[str, type[DotProduct] | type[Additive]] = {
@@ -157,7 +148,8 @@ class Attention(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.heads, self.kv_heads = config.heads, config.kv_heads or config.heads
+        self.heads = config.heads
+        self.kv_heads = config.kv_heads or config.heads
         self.head_dim = config.dim // config.heads
         self.score_fn = ATTENTION_SCORES[config.attention_score](self.heads, self.head_dim)
         self.is_dot_product = isinstance(self.score_fn, DotProduct)
@@ -175,8 +167,7 @@ class Attention(nn.Module):
     ) -> Tensor:
         """Return the projected output of the attention, [B, Q, D]."""
         context_BHQK = self.attend(q_BHQK, k_BGSK, v_BGSK, mask, position)
-        out_BQD: Tensor = self.out(context_BHQK.transpose(1, 2).flatten(2))
-        return out_BQD
+        return self.out(context_BHQK.transpose(1, 2).flatten(2))
 
     def attend(
         self,
@@ -187,21 +178,19 @@ class Attention(nn.Module):
         position: PositionInput | None = None,
     ) -> Tensor:
         """Return the sums of the values weighted by attention, [B, H, Q, K]."""
-        k_BHSK, v_BHSK = self.repeat_kv(k_BGSK), self.repeat_kv(v_BGSK)
-        has_value_bias = position is not None and position.encoding.has_value_bias
-        if (
-            q_BHQK.is_cuda
-            and self.is_dot_product
-            and self.recorded_weights is None
-            and not has_value_bias
-        ):
-            return self.sdpa(q_BHQK, k_BHSK, v_BHSK, mask, position)
+        k_BHSK = self.repeat_kv(k_BGSK)
+        v_BHSK = self.repeat_kv(v_BGSK)
         # On the CPU, the backward pass of the fused kernel is slow for short sentences.
+        needs_weights = self.recorded_weights is not None or not self.is_dot_product
+        if position and position.encoding.has_value_bias:
+            needs_weights = True
+        if q_BHQK.is_cuda and not needs_weights:
+            return self.sdpa(q_BHQK, k_BHSK, v_BHSK, mask, position)
         weights_BHQS = self.weights(q_BHQK, k_BHSK, mask, position)
         if self.recorded_weights is not None:
             self.recorded_weights.append(weights_BHQS.detach())
         weights_BHQS = self.dropout(weights_BHQS)
-        context_BHQK: Tensor = weights_BHQS @ v_BHSK
+        context_BHQK = weights_BHQS @ v_BHSK
         bias_BHQK = position.value_bias(weights_BHQS) if position else None
         return context_BHQK if bias_BHQK is None else context_BHQK + bias_BHQK
 
@@ -215,28 +204,27 @@ class Attention(nn.Module):
     ) -> Tensor:
         """Compute `attend` for dot-product scores with PyTorch's fused kernel, which is the fastest
         on a GPU."""
-        rate, scale = self.dropout.rate if self.training else 0.0, 1 / self._divisor(position)
+        rate = self.dropout.rate if self.training else 0.0
+        scale = 1 / self._divisor(position)
+        kernel = partial(
+            F.scaled_dot_product_attention, q_BHQK, k_BHSK, v_BHSK, dropout_p=rate, scale=scale
+        )
         bias = None
         if position and position.encoding.has_attention_bias:
             bias = position.attention_bias(q_BHQK * scale, k_BHSK)
-        if bias is None and isinstance(mask, CausalMask):
-            return F.scaled_dot_product_attention(
-                q_BHQK, k_BHSK, v_BHSK, dropout_p=rate, is_causal=True, scale=scale
-            )
-        allowed = None
+        # The kernel reads one term to add to the scores: the sum of the bias and the mask.
         if isinstance(mask, CausalMask):
+            if bias is None:
+                return kernel(is_causal=True)
             mask = additive_mask(mask.allowed_TT, q_BHQK.dtype)
-        elif mask is not None and not mask.is_floating_point():
-            allowed, mask = mask, additive_mask(mask, q_BHQK.dtype)
-        bias = mask if bias is None else bias if mask is None else bias + mask
-        context_BHQK = F.scaled_dot_product_attention(
-            q_BHQK, k_BHSK, v_BHSK, bias, dropout_p=rate, scale=scale
-        )
-        return (
-            context_BHQK
-            if allowed is None
-            else context_BHQK.masked_fill(~allowed.any(-1, keepdim=True), 0.0)
-        )
+        if mask is None:
+            return kernel(attn_mask=bias)
+        term = mask if mask.is_floating_point() else additive_mask(mask, q_BHQK.dtype)
+        context_BHQK = kernel(attn_mask=term if bias is None else bias + term)
+        if mask.is_floating_point():
+            return context_BHQK
+        # Fully masked rows are zero, as in `masked_softmax`.
+        return context_BHQK.masked_fill(~mask.any(-1, keepdim=True), 0.0)
 
     def weights(
         self,
@@ -249,25 +237,23 @@ class Attention(nn.Module):
         scaled_BHQK = q_BHQK / self._divisor(position)
         scores_BHQS = self.score_fn(scaled_BHQK if self.is_dot_product else q_BHQK, k_BHSK)
         bias = position.attention_bias(scaled_BHQK, k_BHSK) if position else None
-        return masked_softmax(
-            scores_BHQS if bias is None else scores_BHQS + bias, boolean_mask(mask)
-        )
+        if bias is not None:
+            scores_BHQS = scores_BHQS + bias
+        return masked_softmax(scores_BHQS, boolean_mask(mask))
 
     def _divisor(self, position: PositionInput | None) -> float:
         """Return the number that scores are divided by."""
-        return math.sqrt((position.encoding.num_score_terms if position else 1) * self.head_dim)
+        num_terms = position.encoding.num_score_terms if position else 1
+        return math.sqrt(num_terms * self.head_dim)
 
     def repeat_kv(self, x_BGSK: Tensor) -> Tensor:
         """Repeat keys or values for every head of queries that shares them: [B, H, S, K]."""
-        return (
-            x_BGSK
-            if self.kv_heads == self.heads
-            else x_BGSK.repeat_interleave(self.heads // self.kv_heads, 1)
-        )
+        if self.kv_heads == self.heads:
+            return x_BGSK
+        return x_BGSK.repeat_interleave(self.heads // self.kv_heads, 1)
 
     def _split_heads(self, x_BTX: Tensor) -> Tensor:
-        split_BTHK: Tensor = x_BTX.unflatten(-1, (-1, self.head_dim))
-        return split_BTHK
+        return x_BTX.unflatten(-1, (-1, self.head_dim))
 
 
 class SelfAttention(Attention):
@@ -277,8 +263,7 @@ class SelfAttention(Attention):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config)
         kv_dim = self.kv_heads * self.head_dim
-        self.window = config.attention_window
-        self.qkv = Linear(config.dim, config.dim + 2 * kv_dim, parts=(config.dim, kv_dim, kv_dim))
+        self.qkv = Linear(config.dim, config.dim, kv_dim, kv_dim)
         self.out = Linear(config.dim, config.dim)
 
     def project(
@@ -286,93 +271,13 @@ class SelfAttention(Attention):
     ) -> tuple[Tensor, Tensor]:
         """Return queries [B, H, T, K], and stacked keys and values [B, T, 2, G, K], from one matrix
         product."""
-        qkv_BTHK, heads, kv_heads = self._split_heads(self.qkv(x_BTD)), self.heads, self.kv_heads
+        qkv_BTHK = self._split_heads(self.qkv(x_BTD))
         if position and position.encoding.rotates:
-            qk_BTHK, v_BTGK = qkv_BTHK.split((heads + kv_heads, kv_heads), 2)
-            q_BTHK, k_BTGK = position.rotate(qk_BTHK).split((heads, kv_heads), 2)
-            kv_BTXK = torch.cat((k_BTGK, v_BTGK), 2)
-        else:
-            q_BTHK, kv_BTXK = qkv_BTHK.split((heads, 2 * kv_heads), 2)
+            # Queries and keys are rotated together, before they are split.
+            qk_BTHK, v_BTGK = qkv_BTHK.split((self.heads + self.kv_heads, self.kv_heads), 2)
+            qkv_BTHK = torch.cat((position.rotate(qk_BTHK), v_BTGK), 2)
+        q_BTHK, kv_BTXK = qkv_BTHK.split((self.heads, 2 * self.kv_heads), 2)
         return q_BTHK.transpose(1, 2), kv_BTXK.unflatten(2, (2, -1))
-
-    def attend(
-        self,
-        q_BHQK: Tensor,
-        k_BGSK: Tensor,
-        v_BGSK: Tensor,
-        mask: Mask | None,
-        position: PositionInput | None = None,
-    ) -> Tensor:
-        """Return the sums of the values weighted by attention, within the window if there is
-        one."""
-        num_queries, num_keys, window = q_BHQK.shape[2], k_BGSK.shape[2], self.window
-        if not window or num_keys <= window + 1:
-            return super().attend(q_BHQK, k_BGSK, v_BGSK, mask, position)
-        if num_queries == 1:
-            first = num_keys - window - 1
-            shifted = position and position._replace(start=position.start - first)
-            return super().attend(q_BHQK, k_BGSK[:, :, first:], v_BGSK[:, :, first:], mask, shifted)
-        if (
-            num_queries < num_keys or self.recorded_weights is not None
-        ):  # several decoder steps, or all weights needed
-            start = num_keys - num_queries
-            in_window = distances(num_queries, num_keys, start, q_BHQK.device).abs() <= window
-            allowed = boolean_mask(mask)
-            in_window = in_window if allowed is None else allowed & in_window
-            return super().attend(q_BHQK, k_BGSK, v_BGSK, in_window, position)
-        return self._attend_in_blocks(q_BHQK, k_BGSK, v_BGSK, mask, position)
-
-    def _attend_in_blocks(
-        self,
-        q_BHSK: Tensor,
-        k_BGSK: Tensor,
-        v_BGSK: Tensor,
-        mask: Mask | None,
-        position: PositionInput | None,
-    ) -> Tensor:
-        """Let each query attend to `window` keys on each side, at a cost proportional to window
-        times length.
-
-        The mask is either a padding mask [B, 1, 1, S] or the causal mask. Each block of `window`
-        queries attends to its own block of keys and to one block on each side: S/window short
-        sequences instead of a long one.
-        """
-        window, num_keys = self.window, k_BGSK.shape[2]
-        num_blocks = -(-num_keys // window)
-        padding = num_blocks * window - num_keys
-        causal = isinstance(mask, CausalMask)
-        right = 0 if causal else window
-        q = (
-            F.pad(q_BHSK, (0, 0, 0, padding))
-            .unflatten(2, (num_blocks, window))
-            .transpose(1, 2)
-            .flatten(0, 1)
-        )
-
-        def key_blocks(x_BGSK: Tensor) -> Tensor:
-            blocks = F.pad(x_BGSK, (0, 0, window, padding + right)).unfold(
-                2, 2 * window + right, window
-            )
-            return blocks.permute(0, 2, 1, 4, 3).flatten(0, 1)
-
-        is_real_BS = torch.ones(1, num_keys, dtype=torch.bool, device=q.device)
-        padding_mask = None if causal else boolean_mask(mask)
-        if padding_mask is not None:
-            is_real_BS = padding_mask[:, 0, 0]
-        is_real_BNX = F.pad(is_real_BS, (window, padding + right)).unfold(
-            1, 2 * window + right, window
-        )
-        distance = distances(window, 2 * window + right, window, q.device)
-        in_window = (distance <= window) & (distance >= (0 if causal else -window))
-        is_real = is_real_BNX.expand(len(q_BHSK), -1, -1).flatten(0, 1)[:, None, None]
-        shifted = position and position._replace(start=window)
-        context = super().attend(
-            q, key_blocks(k_BGSK), key_blocks(v_BGSK), in_window & is_real, shifted
-        )
-        context_BHSK: Tensor = (
-            context.unflatten(0, (-1, num_blocks)).transpose(1, 2).flatten(2, 3)[:, :, :num_keys]
-        )
-        return context_BHSK
 
 
 class CrossAttention(Attention):
@@ -382,7 +287,7 @@ class CrossAttention(Attention):
         super().__init__(config)
         kv_dim = self.kv_heads * self.head_dim
         self.q = Linear(config.dim, config.dim)
-        self.kv = Linear(config.dim, 2 * kv_dim, parts=(kv_dim, kv_dim))
+        self.kv = Linear(config.dim, kv_dim, kv_dim)
         self.out = Linear(config.dim, config.dim)
 
     def project_q(self, x_BQD: Tensor) -> Tensor:
@@ -398,14 +303,13 @@ class CrossAttention(Attention):
 def record_attention(model: nn.Module) -> Iterator[dict[str, list[Tensor]]]:
     """Record the weights of every attention in `model`: a list with one tensor per call, by module
     name."""
-    attentions = {
-        name: module for name, module in model.named_modules() if isinstance(module, Attention)
-    }
-    recorded: dict[str, list[Tensor]] = {name: [] for name in attentions}
-    for name, module in attentions.items():
-        module.recorded_weights = recorded[name]
+    recorded: dict[str, list[Tensor]] = {}
+    for name, module in model.named_modules():
+        if isinstance(module, Attention):
+            module.recorded_weights = recorded[name] = []
     try:
         yield recorded
     finally:
-        for module in attentions.values():
-            module.recorded_weights = None
+        for module in model.modules():
+            if isinstance(module, Attention):
+                module.recorded_weights = None

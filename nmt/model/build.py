@@ -35,14 +35,16 @@ def build_model(config: ModelConfig, vocab_size: int) -> Seq2Seq:
 
 def check_model(config: ModelConfig) -> None:
     """Raise a ConfigError if an option is unknown or options are incompatible."""
-    for path, name, table in (
-        ("arch", config.arch, MODELS),
-        ("norm", config.norm, NORMS),
-        ("activation", config.activation, ACTIVATIONS),
-        ("attention_score", config.attention_score, ATTENTION_SCORES),
-    ):
+    tables: dict[str, Mapping[str, object]] = {
+        "arch": MODELS,
+        "norm": NORMS,
+        "activation": ACTIVATIONS,
+        "attention_score": ATTENTION_SCORES,
+    }
+    for option, table in tables.items():
+        name = getattr(config, option)
         if name not in table:
-            raise ConfigError(f"model.{path}: unknown value '{name}'", suggest(name, table))
+            raise ConfigError(f"model.{option}: unknown value '{name}'", suggest(name, table))
     if config.kv_heads and config.heads % config.kv_heads:
         raise ConfigError(
             f"model.heads ({config.heads}) must be a multiple of model.kv_heads ({config.kv_heads})"
@@ -68,22 +70,22 @@ def check_shapes(config: ModelConfig, vocab_size: int, shapes: Mapping[str, Sequ
     for name in sorted(expected.keys() ^ shapes.keys()):
         raise ValueError(f"{name} is {'missing' if name in expected else 'unknown'}")
     for name, weight in expected.items():
-        if tuple(shapes[name]) != tuple(weight.shape):
-            raise ValueError(
-                f"{name} has the shape {tuple(shapes[name])}, not {tuple(weight.shape)}"
-            )
+        actual, required = tuple(shapes[name]), tuple(weight.shape)
+        if actual != required:
+            raise ValueError(f"{name} has the shape {actual}, not {required}")
 
 
 def max_positions(config: ModelConfig) -> int | None:
     """Return the maximum length of source and target in tokens, including the end token; None:
     unlimited."""
-    return _position_encoding(config).max_positions if config.arch == "transformer" else None
+    if not MODELS[config.arch].has_positions:
+        return None
+    return _position_encoding(config).max_positions
 
 
 def _position_encoding(config: ModelConfig) -> PositionEncoding:
-    # A recurrent model uses no positions: only the options are checked, with a width that every
-    # encoding accepts.
-    dim = config.dim if config.arch == "transformer" else 2 * config.heads
+    # Without positions, only the options are checked, with a width that every encoding accepts.
+    dim = config.dim if MODELS[config.arch].has_positions else 2 * config.heads
     try:
         with torch.device("meta"):  # the constructor checks the options
             encoding = resolve("position encoding", POSITION_ENCODINGS, config.position_encoding)

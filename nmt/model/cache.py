@@ -6,6 +6,8 @@ dimension.
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -24,11 +26,11 @@ class KVCache:
     `is_filled_P` is the mask.
     """
 
-    def __init__(self, num_layers: int) -> None:
+    def __init__(self) -> None:
         self.length = 0
         self.position_1: Tensor | None = None
         """Position of the next token, in the memory of the GPU; None outside of CUDA graphs."""
-        self._layers: list[Tensor | None] = [None] * num_layers  # [P, 2, R, G, K]
+        self._layers: list[Tensor] = []  # [P, 2, R, G, K]
 
     @property
     def position(self) -> int | Tensor:
@@ -38,35 +40,38 @@ class KVCache:
     @property
     def capacity(self) -> int:
         """Number of reserved positions."""
-        return 0 if self._layers[0] is None else len(self._layers[0])
+        return len(self._layers[0]) if self._layers else 0
 
     @property
     def is_filled_P(self) -> Tensor:
         """Whether a reserved position is at most that of the next token."""
         assert self.position_1 is not None
-        return torch.arange(self.capacity, device=self.position_1.device) <= self.position_1
+        index_P = torch.arange(self.capacity, device=self.position_1.device)
+        return index_P <= self.position_1
 
     def fix_shapes(self) -> None:
         """Prepare for a CUDA graph, in which the next tokens have the positions of this block."""
         for cached in self._layers:
-            assert cached is not None
             cached[self.length :] = 0  # masked values must be finite
-            device = cached.device
+        device = self._layers[0].device
         self.position_1 = torch.full((1,), self.length, device=device)
 
     def append(self, layer: int, kv_RT2GK: Tensor) -> Tensor:
         """Append keys and values of new positions and return all of this layer, [T, 2, R, G, K]."""
-        rows, new, _, heads, head_dim = kv_RT2GK.shape
-        end, cached = self.length + new, self._layers[layer]
+        kv_T2RGK = kv_RT2GK.permute(1, 2, 0, 3, 4)
         if self.position_1 is not None:
-            assert cached is not None
-            return cached.index_copy_(0, self.position_1, kv_RT2GK.permute(1, 2, 0, 3, 4))
-        if cached is None or end > len(cached):
-            buffer = kv_RT2GK.new_empty(-(-end // BLOCK) * BLOCK, 2, rows, heads, head_dim)
-            if cached is not None:
-                buffer[: self.length] = cached[: self.length]
+            return self._layers[layer].index_copy_(0, self.position_1, kv_T2RGK)
+        if layer == len(self._layers):
+            self._layers.append(kv_T2RGK.new_empty(0, *kv_T2RGK.shape[1:]))
+        cached = self._layers[layer]
+        end = self.length + len(kv_T2RGK)
+        if end > len(cached):
+            # Reserve complete blocks, and copy what is cached.
+            capacity = math.ceil(end / BLOCK) * BLOCK
+            buffer = cached.new_empty(capacity, *cached.shape[1:])
+            buffer[: self.length] = cached[: self.length]
             self._layers[layer] = cached = buffer
-        cached[self.length : end].copy_(kv_RT2GK.permute(1, 2, 0, 3, 4))
+        cached[self.length : end] = kv_T2RGK
         return cached[:end]
 
     def advance(self, positions: int) -> None:
@@ -78,9 +83,11 @@ class KVCache:
     def reorder(self, rows_R: Tensor) -> None:
         """Keep the rows `rows_R`, in that order; for a CUDA graph, without moving the others."""
         for layer, cached in enumerate(self._layers):
-            if cached is not None and self.position_1 is not None:
-                cached[: self.length] = cached[: self.length].index_select(2, rows_R)
-            elif cached is not None:
-                kept = cached.new_empty(*cached.shape[:2], len(rows_R), *cached.shape[3:])
-                torch.index_select(cached[: self.length], 2, rows_R, out=kept[: self.length])
-                self._layers[layer] = kept
+            filled = cached[: self.length]
+            if self.position_1 is not None:
+                cached[: self.length] = filled.index_select(2, rows_R)
+                continue
+            capacity, _, _, heads, head_dim = cached.shape
+            kept = cached.new_empty(capacity, 2, len(rows_R), heads, head_dim)
+            torch.index_select(filled, 2, rows_R, out=kept[: self.length])
+            self._layers[layer] = kept

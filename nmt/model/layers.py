@@ -9,7 +9,7 @@ for inference, the cast is a no-op.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -21,21 +21,17 @@ from nmt.core.config import ModelConfig
 class Linear(nn.Linear):
     """y = xWᵀ + b in the dtype of x; weights are initialized Xavier-uniform, biases to zero."""
 
-    def __init__(
-        self, inputs: int, outputs: int, parts: Sequence[int] = (), *, bias: bool = True
-    ) -> None:
+    def __init__(self, inputs: int, *parts: int, bias: bool = True) -> None:
         """Create the layer.
 
         Args:
             inputs: width of x.
-            outputs: width of y.
-            parts: number of outputs of each stacked matrix (such as query, key and value); each is
-                initialized
-                separately. Empty: one matrix.
+            parts: number of outputs of each stacked matrix (such as query, key and value), which
+                are initialized separately; their sum is the width of y.
             bias: whether to add a bias.
         """
-        self.parts = list(parts) or [outputs]
-        super().__init__(inputs, outputs, bias)
+        self.parts = parts
+        super().__init__(inputs, sum(parts), bias)
 
     def reset_parameters(self) -> None:
         """Initialize weights and bias."""
@@ -46,8 +42,9 @@ class Linear(nn.Linear):
 
     def forward(self, input: Tensor) -> Tensor:
         """Map [..., inputs] to [..., outputs]."""
-        bias = None if self.bias is None else self.bias.to(input.dtype)
-        return F.linear(input, self.weight.to(input.dtype), bias)
+        dtype = input.dtype
+        bias = None if self.bias is None else self.bias.to(dtype)
+        return F.linear(input, self.weight.to(dtype), bias)
 
 
 class LayerNorm(nn.LayerNorm):
@@ -55,12 +52,12 @@ class LayerNorm(nn.LayerNorm):
 
     def forward(self, input: Tensor) -> Tensor:
         """Normalize [..., D]."""
-        weight: Tensor = self.weight
-        bias: Tensor = self.bias
-        if (
-            weight.dtype != input.dtype
-        ):  # skipping no-op casts speeds up the search of single sentences
-            weight, bias = weight.to(input.dtype), bias.to(input.dtype)
+        dtype = input.dtype
+        if self.weight.dtype == dtype:
+            # Skipping no-op casts speeds up the search of single sentences.
+            return super().forward(input)
+        weight = self.weight.to(dtype)
+        bias = self.bias.to(dtype)
         return torch.layer_norm(input, self.normalized_shape, weight, bias, self.eps)
 
 
@@ -74,9 +71,9 @@ class RMSNorm(nn.Module):
 
     def forward(self, input: Tensor) -> Tensor:
         """Normalize [..., D]; the statistics are float32."""
-        return F.rms_norm(input.float(), input.shape[-1:], self.weight.float(), 1e-6).to(
-            input.dtype
-        )
+        weight = self.weight.float()
+        normalized = F.rms_norm(input.float(), weight.shape, weight, 1e-6)
+        return normalized.to(input.dtype)
 
 
 NORMS: dict[str, Callable[[int], nn.Module]] = {"layer": LayerNorm, "rms": RMSNorm}
@@ -100,9 +97,14 @@ class Dropout(nn.Module):
         if x.device.type != "cpu":
             return F.dropout(x, self.rate)
         threshold = min(max(1, round(self.rate * 256)), 255)
-        words = torch.empty(-(-x.numel() // 8), dtype=torch.int64).random_(-(2**63), None)
-        keep = words.view(torch.uint8)[: x.numel()].view(x.shape) >= threshold
-        return x * keep.to(x.dtype).mul_(256 / (256 - threshold))
+        count = x.numel()
+        words = torch.empty(-(-count // 8), dtype=torch.int64)
+        words.random_(-(2**63), None)
+        # An element is kept if its random byte is at least the threshold.
+        random_bytes = words.view(torch.uint8)[:count]
+        keep = random_bytes.view_as(x) >= threshold
+        scale = 256 / (256 - threshold)
+        return x * keep.to(x.dtype).mul_(scale)
 
 
 def swiglu(x_BT2F: Tensor) -> Tensor:
@@ -128,16 +130,15 @@ class FeedForward(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.activation, width_ratio = ACTIVATIONS[config.activation]
-        self.up = Linear(
-            config.dim, width_ratio * config.ffn_dim, parts=[config.ffn_dim] * width_ratio
-        )
+        parts = [config.ffn_dim] * width_ratio
+        self.up = Linear(config.dim, *parts)
         self.down = Linear(config.ffn_dim, config.dim)
         self.dropout = Dropout(config.activation_dropout)
 
     def forward(self, x_BTD: Tensor) -> Tensor:
         """Transform each position independently."""
-        out_BTD: Tensor = self.down(self.dropout(self.activation(self.up(x_BTD))))
-        return out_BTD
+        hidden_BTF = self.activation(self.up(x_BTD))
+        return self.down(self.dropout(hidden_BTF))
 
 
 class Residual(nn.Module):
@@ -152,12 +153,10 @@ class Residual(nn.Module):
 
     def norm_input(self, x: Tensor) -> Tensor:
         """Return the input of the sublayer: normalized in pre-norm, `x` in post-norm."""
-        sublayer_input: Tensor = self.norm(x) if self.pre_norm else x
-        return sublayer_input
+        return self.norm(x) if self.pre_norm else x
 
     def add(self, x: Tensor, sublayer_output: Tensor) -> Tensor:
         """Add the output of the sublayer to the residual stream, and normalize the sum in
         post-norm."""
         total = x + self.dropout(sublayer_output)
-        output: Tensor = total if self.pre_norm else self.norm(total)
-        return output
+        return total if self.pre_norm else self.norm(total)

@@ -39,9 +39,9 @@ def alibi_slopes(heads: int) -> list[float]:
     """
     power = 2 ** math.floor(math.log2(heads))
     slopes = [2 ** (-8 * h / power) for h in range(1, power + 1)]
-    return (
-        slopes + [2 ** (-8 * h / (2 * power)) for h in range(1, 2 * power + 1, 2)][: heads - power]
-    )
+    for h in range(1, 2 * (heads - power), 2):
+        slopes.append(2 ** (-8 * h / (2 * power)))
+    return slopes
 
 
 def t5_buckets(
@@ -54,12 +54,17 @@ def t5_buckets(
     query have half of the buckets.
     """
     if causal:
-        first, count, magnitude = np.zeros_like(distance_M), num_buckets, distance_M.clip(0)
+        count = num_buckets
+        magnitude_M = distance_M.clip(0)
     else:
         count = num_buckets // 2
-        first, magnitude = (distance_M < 0) * count, np.abs(distance_M)
+        magnitude_M = np.abs(distance_M)
     num_exact = count // 2
-    log_ratio = np.log(magnitude.clip(1) / num_exact) / math.log(max_distance / num_exact)
-    far = np.minimum((num_exact + log_ratio * (count - num_exact)).astype(np.int64), count - 1)
-    buckets: NDArray[np.int64] = first + np.where(magnitude < num_exact, magnitude, far)
-    return buckets
+    # The position of a distance between the single ones and the maximum, from 0 to 1.
+    log_M = np.log(magnitude_M.clip(1) / num_exact)
+    share_M = log_M / math.log(max_distance / num_exact)
+    far_M = num_exact + share_M * (count - num_exact)
+    far_M = np.minimum(far_M.astype(np.int64), count - 1)
+    bucket_M = np.where(magnitude_M < num_exact, magnitude_M, far_M)
+    # Keys after the query.
+    return bucket_M if causal else np.where(distance_M < 0, bucket_M + count, bucket_M)

@@ -50,50 +50,57 @@ class RecurrentState:
         """
         self.hidden_LRD = self.hidden_LRD[:, rows_R]
         if sentences_B is not None:
-            self.keys_BSD, self.memory_BSE = (
-                self.keys_BSD[sentences_B],
-                self.memory_BSE[sentences_B],
-            )
+            self.keys_BSD = self.keys_BSD[sentences_B]
+            self.memory_BSE = self.memory_BSE[sentences_B]
             self.mask_BS = self.mask_BS[sentences_B]
 
 
 class Recurrent(Seq2Seq):
     """A bidirectional GRU encoder, and a GRU decoder with additive attention."""
 
+    supports_compilation = False  # the lengths of packed sequences are data
+    supports_low_precision = False
+
     def __init__(self, config: ModelConfig, vocab_size: int) -> None:
         """Create the network with freshly initialized weights; see `Seq2Seq`."""
         super().__init__(config, vocab_size)
-        dim, layers = config.dim, config.decoder_layers
-        dropout = config.dropout if config.encoder_layers > 1 else 0.0  # between layers
+        dim = config.dim
+        gates = [dim] * 3  # reset, update and new
         self.encoder = nn.GRU(
-            dim, dim, config.encoder_layers, batch_first=True, dropout=dropout, bidirectional=True
+            dim,
+            dim,
+            config.encoder_layers,
+            batch_first=True,
+            dropout=config.dropout if config.encoder_layers > 1 else 0.0,  # between layers
+            bidirectional=True,
         )
-        self.init_hidden = Linear(dim, layers * dim, parts=[dim] * layers)
-        self.query, self.key = Linear(dim, dim, bias=False), Linear(2 * dim, dim, bias=False)
+        self.init_hidden = Linear(dim, *[dim] * config.decoder_layers)
+        self.query = Linear(dim, dim, bias=False)
+        self.key = Linear(2 * dim, dim, bias=False)
         self.score_fn = Additive(1, dim)
-        gates = [dim] * 3
-        self.token_gates = Linear(dim, 3 * dim, parts=gates)
-        self.context_gates = Linear(2 * dim, 3 * dim, parts=gates, bias=False)
-        self.layer_gates = nn.ModuleList(
-            Linear(dim, 3 * dim, parts=gates) for _ in range(layers - 1)
-        )
-        self.hidden_gates = nn.ModuleList(Linear(dim, 3 * dim, parts=gates) for _ in range(layers))
+        self.token_gates = Linear(dim, *gates)
+        self.context_gates = Linear(2 * dim, *gates, bias=False)
+        self.layer_gates = nn.ModuleList()
+        for _ in range(config.decoder_layers - 1):
+            self.layer_gates.append(Linear(dim, *gates))
+        self.hidden_gates = nn.ModuleList()
+        for _ in range(config.decoder_layers):
+            self.hidden_gates.append(Linear(dim, *gates))
         self.out = Linear(4 * dim, dim)
 
     def encode(self, src_BS: Tensor, src_mask_BS: Tensor) -> Tensor:
         """Return the hidden states of both directions at each source token, memory_BSE."""
         x_BSD = self.dropout(self.embed_tokens("source", src_BS)).float()
-        lengths_B = (
-            src_mask_BS.sum(1).clamp(min=1).cpu()
-        )  # the backward direction starts at the last token
+        # The backward direction starts at the last token of each sentence, not at its padding.
+        lengths_B = src_mask_BS.sum(1).clamp(min=1).cpu()
         packed = nn.utils.rnn.pack_padded_sequence(
             x_BSD, lengths_B, batch_first=True, enforce_sorted=False
         )
+        packed_memory, _ = self.encoder(packed)
         memory_BSE, _ = nn.utils.rnn.pad_packed_sequence(
-            self.encoder(packed)[0], batch_first=True, total_length=src_BS.shape[1]
+            packed_memory, batch_first=True, total_length=src_BS.shape[1]
         )
-        dropped_BSE: Tensor = self.dropout(memory_BSE)
-        return dropped_BSE
+        return self.dropout(memory_BSE)
 
     def init_state(
         self, memory_BSE: Tensor, src_mask_BS: Tensor, *, use_cache: bool = True
@@ -103,43 +110,53 @@ class Recurrent(Seq2Seq):
 
         `use_cache` has no effect: the hidden state is all that a recurrent decoder stores.
         """
-        last_BD = memory_BSE[:, 0, self.config.dim :]
-        hidden_BLD = torch.tanh(self.init_hidden(last_BD)).unflatten(1, (-1, self.config.dim))
-        return RecurrentState(
-            self.key(memory_BSE), memory_BSE, src_mask_BS, hidden_BLD.transpose(0, 1)
-        )
+        dim = self.config.dim
+        last_BD = memory_BSE[:, 0, dim:]
+        hidden_BX = torch.tanh(self.init_hidden(last_BD))
+        hidden_LBD = hidden_BX.unflatten(1, (-1, dim)).transpose(0, 1)
+        return RecurrentState(self.key(memory_BSE), memory_BSE, src_mask_BS, hidden_LBD)
 
     def decode(self, tgt_RT: Tensor, state: RecurrentState) -> Tensor:
         """Read T more target tokens per row and return hidden_RTD; R is a multiple of the sentences
         in the state."""
         tokens_RTD = self.dropout(self.embed_tokens("target", tgt_RT))
-        token_gates_RT3D = self.token_gates(tokens_RTD.float())
-        hidden = list(
-            state.hidden_LRD.repeat_interleave(len(tgt_RT) // state.hidden_LRD.shape[1], 1)
-        )
+        num_beams = len(tgt_RT) // state.hidden_LRD.shape[1]
+        hidden = list(state.hidden_LRD.repeat_interleave(num_beams, 1))
         outputs, attention = [], []
-        for token_gates_R3D in token_gates_RT3D.unbind(1):
+        for token_gates_R3D in self.token_gates(tokens_RTD.float()).unbind(1):
+            # The last hidden state of the top layer is the query.
             context_RE, weights_RS = self._attend(hidden[-1], state)
-            input_gates = token_gates_R3D + self.context_gates(context_RE)
-            for layer, hidden_gates in enumerate(self.hidden_gates):
-                if layer:
-                    input_gates = self.layer_gates[layer - 1](self.dropout(hidden[layer - 1]))
-                hidden[layer] = gru_cell(input_gates, hidden_gates(hidden[layer]), hidden[layer])
+            input_gates_R3D = token_gates_R3D + self.context_gates(context_RE)
+            self._advance(input_gates_R3D, hidden)
             outputs.append(torch.cat((hidden[-1], context_RE), 1))
             attention.append(weights_RS)
         state.hidden_LRD = torch.stack(hidden)
         state.cross_attention_RTS = torch.stack(attention, 1) if state.is_tracking else None
-        outputs_RT4D = torch.cat((torch.stack(outputs, 1), tokens_RTD.float()), 2)
-        hidden_RTD: Tensor = self.dropout(torch.tanh(self.out(outputs_RT4D)))
-        return hidden_RTD.to(tokens_RTD.dtype)
+        # The output layer reads the hidden state, the context and the token (appendix A.2.2).
+        outputs_RT3D = torch.stack(outputs, 1)
+        outputs_RT4D = torch.cat((outputs_RT3D, tokens_RTD.float()), 2)
+        hidden_RTD = torch.tanh(self.out(outputs_RT4D))
+        return self.dropout(hidden_RTD).to(tokens_RTD.dtype)
+
+    def _advance(self, input_gates_R3D: Tensor, hidden: list[Tensor]) -> None:
+        """Replace the hidden states of all layers by the next ones; each layer reads the one
+        below."""
+        for layer, hidden_gates in enumerate(self.hidden_gates):
+            if layer:
+                below_RD = self.dropout(hidden[layer - 1])
+                input_gates_R3D = self.layer_gates[layer - 1](below_RD)
+            last_RD = hidden[layer]
+            hidden[layer] = gru_cell(input_gates_R3D, hidden_gates(last_RD), last_RD)
 
     def _attend(self, query_RD: Tensor, state: RecurrentState) -> tuple[Tensor, Tensor]:
         """Return the attention context of hidden states, [R, E], and the attention weights, [R, S].
 
         α = softmax(w_vᵀ tanh(W_q s + W_k h)) (Bahdanau et al. 2015, equations 5 and 6).
         """
-        query_BWD = self.query(query_RD).view(len(state.keys_BSD), -1, query_RD.shape[1])
-        scores_B1WS = self.score_fn(query_BWD[:, None], state.keys_BSD[:, None])
+        batch, _, dim = state.keys_BSD.shape
+        query_B1WD = self.query(query_RD).view(batch, 1, -1, dim)
+        keys_B1SD = state.keys_BSD[:, None]
+        scores_B1WS = self.score_fn(query_B1WD, keys_B1SD)
         weights_BWS = masked_softmax(scores_B1WS[:, 0], state.mask_BS[:, None])
         context_BWE = weights_BWS @ state.memory_BSE
         return context_BWE.flatten(0, 1), weights_BWS.flatten(0, 1)
@@ -150,10 +167,9 @@ def gru_cell(input_gates_R3D: Tensor, hidden_gates_R3D: Tensor, hidden_RD: Tenso
 
     As in cuDNN, the reset gate is applied after the matrix product.
     """
-    (r, z, n), (r_hidden, z_hidden, n_hidden) = (
-        input_gates_R3D.chunk(3, 1),
-        hidden_gates_R3D.chunk(3, 1),
-    )
+    r, z, n = input_gates_R3D.chunk(3, 1)
+    r_hidden, z_hidden, n_hidden = hidden_gates_R3D.chunk(3, 1)
+    reset_RD = torch.sigmoid(r + r_hidden)
     update_RD = torch.sigmoid(z + z_hidden)
-    new_RD = torch.tanh(n + torch.sigmoid(r + r_hidden) * n_hidden)
+    new_RD = torch.tanh(n + reset_RD * n_hidden)
     return torch.lerp(new_RD, hidden_RD, update_RD)

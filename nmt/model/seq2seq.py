@@ -30,29 +30,34 @@ class Seq2Seq(nn.Module, ABC):
 
     max_positions: int | None = None
     """Maximum length of source and target in tokens, including the end token; None: unlimited."""
+    has_positions = False
+    """Whether `source_positions` and `target_positions` are position encodings."""
     supports_graphs = False
     """Whether `decode` works in CUDA graphs: it never waits, and its state has a `KVCache`."""
+    supports_compilation = True
+    """Whether `torch.compile` supports `forward`."""
+    supports_low_precision = True
+    """Whether the weights of a search may be bf16 or fp16; else they stay float32."""
+    layer_sharing = 1
+    """How often a layer is applied, at most."""
 
     def __init__(self, config: ModelConfig, vocab_size: int) -> None:
         """Create the embeddings with freshly initialized weights; `vocab_size` is that of the joint
         tokenizer."""
         super().__init__()
         self.config = config
-        self.compute_dtype: torch.dtype | None = (
-            None  # dtype of the activations; None: that of the weights
-        )
+        self.compute_dtype: torch.dtype | None = None
+        """Dtype of the activations; None: that of the weights."""
         tables = ("shared",) if config.tie_embeddings else ("source", "target", "output")
-        self.embeddings = nn.ParameterDict(
-            {name: _embedding(vocab_size, config.dim) for name in tables}
-        )
+        weights = {name: _embedding(vocab_size, config.dim) for name in tables}
+        self.embeddings = nn.ParameterDict(weights)
         self.output_bias_V = nn.Parameter(torch.zeros(vocab_size)) if config.output_bias else None
         self.dropout = Dropout(config.dropout)
 
     def embedding_weight(self, role: str) -> Tensor:
         """Return the embedding matrix [V, D] of `source` or `target`, or the matrix of the `output`
         layer."""
-        weight_VD: Tensor = self.embeddings["shared" if self.config.tie_embeddings else role]
-        return weight_VD
+        return self.embeddings["shared" if self.config.tie_embeddings else role]
 
     @property
     def output_weight_VD(self) -> Tensor:
@@ -84,7 +89,8 @@ class Seq2Seq(nn.Module, ABC):
 
     def next_logits(self, tokens_R: Tensor, state: Any) -> Tensor:
         """Read one more token per row and return the float32 logits of the next, [R, V]."""
-        return self.logits(self.decode(tokens_R[:, None], state)[:, -1]).float()
+        hidden_R1D = self.decode(tokens_R[:, None], state)
+        return self.logits(hidden_R1D[:, -1]).float()
 
     def next_log_probs(self, tokens_R: Tensor, state: Any) -> Tensor:
         """Read one more token per row and return the float32 log-probabilities of the next, [R,
@@ -101,7 +107,8 @@ class Seq2Seq(nn.Module, ABC):
         mask: padding follows the tokens, which the causal mask keeps from attending to it.
         """
         memory = self.encode(src_BS, src_mask_BS)
-        hidden_BTD = self.decode(tgt_in_BT, self.init_state(memory, src_mask_BS, use_cache=False))
+        state = self.init_state(memory, src_mask_BS, use_cache=False)
+        hidden_BTD = self.decode(tgt_in_BT, state)
         return hidden_BTD.flatten(0, 1).index_select(0, target_index_N)
 
     def embed_tokens(self, role: str, ids_BT: Tensor) -> Tensor:

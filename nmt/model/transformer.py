@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -30,9 +30,9 @@ from nmt.model.layers import NORMS, FeedForward, Residual
 from nmt.model.positions import (
     POSITION_ENCODINGS,
     Position,
-    PositionEncoding,
     PositionInput,
     StackSpec,
+    distances,
 )
 from nmt.model.seq2seq import Seq2Seq
 
@@ -68,19 +68,12 @@ class DecoderState:
         self, layer: int, attention: CrossAttention, q_BHQK: Tensor, rows: int
     ) -> None:
         """Record the attention of these queries if `layer` is tracked."""
-        if layer == self.tracked_layer:
-            k_BGSK = self.cross_kv[layer][0]
-            weights_BQS = (
-                attention.weights(q_BHQK, attention.repeat_kv(k_BGSK), self.mask_B11S)
-                .float()
-                .mean(1)
-            )
-            self.cross_attention_RTS = weights_BQS.reshape(rows, -1, k_BGSK.shape[2])
-
-    @property
-    def length(self) -> int:
-        """Number of target positions so far."""
-        return self.cache.length if self.cache else 0
+        if layer != self.tracked_layer:
+            return
+        k_BGSK, _ = self.cross_kv[layer]
+        weights_BHQS = attention.weights(q_BHQK, attention.repeat_kv(k_BGSK), self.mask_B11S)
+        weights_BQS = weights_BHQS.float().mean(1)
+        self.cross_attention_RTS = weights_BQS.reshape(rows, -1, k_BGSK.shape[2])
 
     @property
     def position(self) -> Position:
@@ -120,14 +113,17 @@ class EncoderLayer(nn.Module):
         super().__init__()
         self.self_attention = SelfAttention(config)
         self.feed_forward = FeedForward(config)
-        self.attention_residual, self.ffn_residual = Residual(config), Residual(config)
+        self.attention_residual = Residual(config)
+        self.ffn_residual = Residual(config)
 
     def forward(self, x_BSD: Tensor, mask_B11S: Tensor, position: PositionInput) -> Tensor:
         """Run the layer over the source."""
-        q, kv = self.self_attention.project(self.attention_residual.norm_input(x_BSD), position)
+        normed_BSD = self.attention_residual.norm_input(x_BSD)
+        q, kv = self.self_attention.project(normed_BSD, position)
         attended_BSD = self.self_attention.attend_and_project(q, *split_kv(kv), mask_B11S, position)
         x_BSD = self.attention_residual.add(x_BSD, attended_BSD)
-        return self.ffn_residual.add(x_BSD, self.feed_forward(self.ffn_residual.norm_input(x_BSD)))
+        normed_BSD = self.ffn_residual.norm_input(x_BSD)
+        return self.ffn_residual.add(x_BSD, self.feed_forward(normed_BSD))
 
 
 class DecoderLayer(nn.Module):
@@ -138,33 +134,36 @@ class DecoderLayer(nn.Module):
         self.self_attention = SelfAttention(config)
         self.cross_attention = CrossAttention(config)
         self.feed_forward = FeedForward(config)
-        self.attention_residual, self.cross_attention_residual, self.ffn_residual = (
-            Residual(config) for _ in range(3)
-        )
+        self.attention_residual = Residual(config)
+        self.cross_attention_residual = Residual(config)
+        self.ffn_residual = Residual(config)
 
     def forward(
         self, x_RTD: Tensor, state: DecoderState, mask: Mask | None, position: PositionInput
     ) -> Tensor:
         """Run the layer over T new target positions."""
-        q, kv = self.self_attention.project(self.attention_residual.norm_input(x_RTD), position)
+        normed_RTD = self.attention_residual.norm_input(x_RTD)
+        q, kv = self.self_attention.project(normed_RTD, position)
         k, v = state.append_kv(position.layer, kv)
         attended_RTD = self.self_attention.attend_and_project(q, k, v, mask, position)
         x_RTD = self.attention_residual.add(x_RTD, attended_RTD)
         # The W rows of a sentence become W*T queries of one attention, so that the keys and values
         # of the source are stored once per sentence, not once per beam.
         k, v = state.cross_kv[position.layer]
-        x_BQD = self.cross_attention_residual.norm_input(x_RTD).reshape(
-            k.shape[0], -1, x_RTD.shape[-1]
-        )
-        q = self.cross_attention.project_q(x_BQD)
+        normed_RTD = self.cross_attention_residual.norm_input(x_RTD)
+        normed_BQD = normed_RTD.reshape(k.shape[0], -1, x_RTD.shape[-1])
+        q = self.cross_attention.project_q(normed_BQD)
         attended_BQD = self.cross_attention.attend_and_project(q, k, v, state.mask_B11S)
         state.record_cross_attention(position.layer, self.cross_attention, q, x_RTD.shape[0])
         x_RTD = self.cross_attention_residual.add(x_RTD, attended_BQD.view_as(x_RTD))
-        return self.ffn_residual.add(x_RTD, self.feed_forward(self.ffn_residual.norm_input(x_RTD)))
+        normed_RTD = self.ffn_residual.norm_input(x_RTD)
+        return self.ffn_residual.add(x_RTD, self.feed_forward(normed_RTD))
 
 
 class Transformer(Seq2Seq):
     """The Transformer of the paper, or one with the variants of `ModelConfig`."""
+
+    has_positions = True
 
     def __init__(self, config: ModelConfig, vocab_size: int) -> None:
         """Create the network with freshly initialized weights; see `Seq2Seq`."""
@@ -175,16 +174,15 @@ class Transformer(Seq2Seq):
             StackSpec(config.dim, config.heads, config.decoder_layers, causal=True)
         )
         self.max_positions = self.source_positions.max_positions
-        no_positions = type(self.target_positions) is PositionEncoding
-        self.supports_graphs = (
-            no_positions or self.target_positions.supports_graphs
-        ) and not config.attention_window
-        self.encoder = nn.ModuleList(
-            EncoderLayer(config) for _ in range(_distinct(config.encoder_layers, config))
-        )
-        self.decoder = nn.ModuleList(
-            DecoderLayer(config) for _ in range(_distinct(config.decoder_layers, config))
-        )
+        self.layer_sharing = config.layer_sharing
+        self.supports_graphs = self.target_positions.supports_graphs and not config.attention_window
+        # A layer of the lists is applied `layer_sharing` times.
+        self.encoder = nn.ModuleList()
+        for _ in range(0, config.encoder_layers, config.layer_sharing):
+            self.encoder.append(EncoderLayer(config))
+        self.decoder = nn.ModuleList()
+        for _ in range(0, config.decoder_layers, config.layer_sharing):
+            self.decoder.append(DecoderLayer(config))
         # In pre-norm the residual stream is not normalized, so each stack ends with a norm.
         final = NORMS[config.norm] if config.norm_position == "pre" else nn.Identity
         self.encoder_norm = final(config.dim)
@@ -193,24 +191,31 @@ class Transformer(Seq2Seq):
     @property
     def encoder_layers(self) -> list[EncoderLayer]:
         """The layers of the encoder in order; layers with shared weights are repeated."""
-        layers = list(cast(Iterable[EncoderLayer], self.encoder))
-        return [layers[i // self.config.layer_sharing] for i in range(self.config.encoder_layers)]
+        return self._repeat(self.encoder, self.config.encoder_layers)
 
     @property
     def decoder_layers(self) -> list[DecoderLayer]:
         """The layers of the decoder in order; layers with shared weights are repeated."""
-        layers = list(cast(Iterable[DecoderLayer], self.decoder))
-        return [layers[i // self.config.layer_sharing] for i in range(self.config.decoder_layers)]
+        return self._repeat(self.decoder, self.config.decoder_layers)
+
+    def _repeat(self, distinct: Iterable[Any], count: int) -> list[Any]:
+        """Return what belongs to each of `count` layers, from what belongs to those with distinct
+        weights."""
+        items = list(distinct)
+        return [items[i // self.layer_sharing] for i in range(count)]
 
     def encode(self, src_BS: Tensor, src_mask_BS: Tensor) -> Tensor:
         """Return the output of the encoder, memory_BSD."""
         x_BSD = self.embed("source", src_BS, 0)
-        mask_B11S = self._padding_mask(src_mask_BS)
+        mask = self._padding_mask(src_mask_BS)
+        if window := self.config.attention_window:
+            length = src_BS.shape[1]
+            is_near_SS = distances(length, length, 0, src_BS.device).abs() <= window
+            mask = src_mask_BS[:, None, None] & is_near_SS
         for layer_index, layer in enumerate(self.encoder_layers):
             position = PositionInput(self.source_positions, layer_index, 0)
-            x_BSD = layer(position.add_positions(x_BSD), mask_B11S, position)
-        memory_BSD: Tensor = self.encoder_norm(x_BSD)
-        return memory_BSD
+            x_BSD = layer(position.add_positions(x_BSD), mask, position)
+        return self.encoder_norm(x_BSD)
 
     def init_state(
         self, memory_BSD: Tensor, src_mask_BS: Tensor, *, use_cache: bool = True
@@ -219,12 +224,9 @@ class Transformer(Seq2Seq):
         tokens."""
         layers = cast(Iterable[DecoderLayer], self.decoder)
         projected = [layer.cross_attention.project_kv(memory_BSD) for layer in layers]
-        cross_kv = [
-            projected[i // self.config.layer_sharing] for i in range(self.config.decoder_layers)
-        ]
-        return DecoderState(
-            cross_kv, self._padding_mask(src_mask_BS), KVCache(len(cross_kv)) if use_cache else None
-        )
+        cross_kv = self._repeat(projected, self.config.decoder_layers)
+        cache = KVCache() if use_cache else None
+        return DecoderState(cross_kv, self._padding_mask(src_mask_BS), cache)
 
     def _padding_mask(self, src_mask_BS: Tensor) -> Tensor:
         mask_B11S = src_mask_BS[:, None, None, :]
@@ -235,35 +237,35 @@ class Transformer(Seq2Seq):
     def decode(self, tgt_RT: Tensor, state: DecoderState) -> Tensor:
         """Read T more target tokens per row and return hidden_RTD; R is a multiple of the sentences
         in the state."""
-        tokens = tgt_RT.shape[1]
         x_RTD = self.embed("target", tgt_RT, state.position)
-        mask: Mask | None = None
-        if state.cache and state.cache.position_1 is not None:
-            mask = additive_mask(state.cache.is_filled_P[None, None, None], x_RTD.dtype)
-        elif tokens > 1:
-            end = state.length + tokens
-            mask = torch.ones(tokens, end, dtype=torch.bool, device=tgt_RT.device).tril(
-                state.length
-            )
-            if not state.length:
-                mask = CausalMask(mask)
+        mask = self._target_mask(tgt_RT, state.cache, x_RTD.dtype)
         for layer_index, layer in enumerate(self.decoder_layers):
             position = PositionInput(self.target_positions, layer_index, state.position)
             x_RTD = layer(position.add_positions(x_RTD), state, mask, position)
-        state.advance(tokens)
-        hidden_RTD: Tensor = self.decoder_norm(x_RTD)
-        return hidden_RTD
+        state.advance(tgt_RT.shape[1])
+        return self.decoder_norm(x_RTD)
+
+    def _target_mask(
+        self, tgt_RT: Tensor, cache: KVCache | None, dtype: torch.dtype
+    ) -> Mask | None:
+        """Return the mask of self-attention for the next target tokens; None: they attend to all
+        positions so far."""
+        window = self.config.attention_window
+        if cache and cache.position_1 is not None:
+            return additive_mask(cache.is_filled_P[None, None, None], dtype)
+        tokens = tgt_RT.shape[1]
+        if tokens == 1 and not window:
+            return None
+        start = cache.length if cache else 0
+        distance_TS = distances(tokens, start + tokens, start, tgt_RT.device)
+        allowed_TS = distance_TS >= 0
+        if window:
+            return allowed_TS & (distance_TS <= window)
+        return allowed_TS if start else CausalMask(allowed_TS)
 
     def embed(self, role: str, ids_BT: Tensor, start: Position) -> Tensor:
         """Return the embeddings [B, T, D] of `source` or `target` ids at positions start, start+1,
         ..."""
         encoding = self.source_positions if role == "source" else self.target_positions
-        embedded: Tensor = self.dropout(
-            encoding.add_positions(self.embed_tokens(role, ids_BT), 0, start)
-        )
-        return embedded
-
-
-def _distinct(layers: int, config: ModelConfig) -> int:
-    """Return the number of layers with distinct weights."""
-    return -(-layers // config.layer_sharing)
+        x_BTD = encoding.add_positions(self.embed_tokens(role, ids_BT), 0, start)
+        return self.dropout(x_BTD)

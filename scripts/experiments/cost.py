@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
-"""Measure the cost of layers by length and model dimension: attention, windowed attention,
-recurrence, convolution.
+"""Measure the cost of layers by length and model dimension: attention, recurrence, convolution.
 
     scripts/experiments/cost.py -o docs/figures/cost.svg
 
 Measures the forward and backward pass of one layer with its projections on one sequence, in
 float32. Memory is the size of the tensors saved for the backward pass. Prints Markdown tables with
 medians, and the exponent of growth between the last two points. Table 1 of "Attention Is All You
-Need" gives n²·d, r·n·d, n·d² and k·n·d².
+Need" gives n²·d, n·d² and k·n·d².
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from nmt.model.attention import SelfAttention, split_kv
 
 Cost = tuple[float, float]
 """Seconds, and bytes saved for the backward pass."""
-HEADS, KERNEL, WINDOW = 8, 3, 32
+HEADS, KERNEL = 8, 3
 UNITS = (("forward + backward time (ms)", 1e3), ("activation memory (MB)", 1e-6))
 """Labels of the two costs, and the factors that convert them to these units."""
 
@@ -37,9 +36,9 @@ UNITS = (("forward + backward time (ms)", 1e3), ("activation memory (MB)", 1e-6)
 class Attention(nn.Module):
     """Self-attention with its projections."""
 
-    def __init__(self, dim: int, window: int = 0) -> None:
+    def __init__(self, dim: int) -> None:
         super().__init__()
-        self.inner = SelfAttention(ModelConfig(dim=dim, heads=HEADS, attention_window=window))
+        self.inner = SelfAttention(ModelConfig(dim=dim, heads=HEADS))
 
     def forward(self, x_BTD: Tensor) -> Tensor:
         """Return the attention output."""
@@ -75,7 +74,6 @@ class Convolution(nn.Module):
 
 LAYERS: dict[str, Callable[[int], nn.Module]] = {
     "self-attention": Attention,
-    f"self-attention, window {WINDOW}": lambda dim: Attention(dim, WINDOW),
     "recurrence": Recurrence,
     f"convolution, kernel size {KERNEL}": Convolution,
 }

@@ -18,6 +18,7 @@ from torch import Tensor
 from nmt.core.config import ModelConfig
 from nmt.core.errors import ConfigError, DataError
 from nmt.engines import Source
+from nmt.engines.pytorch import TorchModel
 from nmt.export import EXPORTS, LOADERS
 from nmt.model.attention import (
     CausalMask,
@@ -27,11 +28,13 @@ from nmt.model.attention import (
     boolean_mask,
     record_attention,
 )
-from nmt.model.build import build_model, check_model, count_parameters
+from nmt.model.build import MODELS, build_model, check_model, count_parameters, max_positions
 from nmt.model.layers import FeedForward, Residual, RMSNorm
+from nmt.model.options import MODEL_OPTIONS
 from nmt.model.positions import POSITION_ENCODINGS, PositionInput, StackSpec
-from nmt.model.positions.relative import Rotary, Shaw
+from nmt.model.positions.relative import Rotary
 from nmt.model.recurrent import gru_cell
+from nmt.model.transformer import Transformer
 from nmt.models import discovery
 from nmt.search import parse_search
 from nmt.train.session import train
@@ -81,43 +84,45 @@ def test_stacked_matrices_are_initialized_separately() -> None:
         assert part.abs().max().item() == pytest.approx(math.sqrt(6 / 32), rel=0.05)
 
 
-@pytest.mark.parametrize("causal", [False, True])
+def banded_model(window: int, position_encoding: str) -> Transformer:
+    torch.manual_seed(0)
+    sizes = {"encoder_layers": 1, "decoder_layers": 1, "kv_heads": 2}
+    options = {"attention_window": window, "position_encoding": position_encoding}
+    model = build_model(dataclasses.replace(TINY, **sizes, **options), VOCABULARY).eval()
+    assert isinstance(model, Transformer)
+    return model
+
+
 @pytest.mark.parametrize("tokens", [1, 4, 5, 6, 7, 8, 12, 13])
-@pytest.mark.parametrize("relative", [False, True])
-def test_windowed_attention_equals_banded_mask(causal: bool, tokens: int, relative: bool) -> None:
-    module, x_BTD = attention(attention_window=4, kv_heads=2), torch.randn(3, tokens, 16)
-    position = PositionInput(Shaw(StackSpec(16, 4, 1, causal), clip=3), 0, 0) if relative else None
-    apart = torch.arange(tokens)[:, None] - torch.arange(tokens)
-    band = (apart.abs() <= 4) & ((apart >= 0) | (not causal))
+@pytest.mark.parametrize("position_encoding", ["sinusoidal", "shaw(clip=3)"])
+def test_attention_window_equals_banded_mask(tokens: int, position_encoding: str) -> None:
+    windowed, wide = (banded_model(window, position_encoding) for window in (4, 0))
+    ids_BT = torch.randint(4, VOCABULARY, (3, tokens))
     real_BT = torch.arange(tokens) < torch.tensor([tokens, max(1, tokens - 2), 1])[:, None]
-    allowed = (
-        torch.ones(tokens, tokens, dtype=torch.bool).tril() if causal else real_BT[:, None, None]
-    )
-    mask = CausalMask(allowed) if causal else allowed
-    actual = attended(module, x_BTD, mask, position)
-    wide = attention(attention_window=0, kv_heads=2)
-    expected = attended(wide, x_BTD, allowed & band, position)
+    apart = torch.arange(tokens)[:, None] - torch.arange(tokens)
+    band = apart.abs() <= 4
+
+    x_BTD = wide.embed("source", ids_BT, 0)
+    position = PositionInput(wide.source_positions, 0, 0)
+    layer = wide.encoder_layers[0]
+    expected = wide.encoder_norm(layer(x_BTD, real_BT[:, None, None] & band, position))
+    with record_attention(windowed) as seen:
+        memory_BSD = windowed.encode(ids_BT, real_BT)
+    torch.testing.assert_close(memory_BSD, expected, atol=1e-6, rtol=1e-5)
+    (weights,) = seen["encoder.0.self_attention"]
+    assert weights.shape == (3, 4, tokens, tokens)
+    assert (weights[..., ~band] == 0).all()
+
+    states = [model.init_state(memory_BSD, real_BT, use_cache=False) for model in (wide, windowed)]
+    x_BTD = wide.embed("target", ids_BT, 0)
+    position = PositionInput(wide.target_positions, 0, 0)
+    layer = wide.decoder_layers[0]
+    expected = wide.decoder_norm(layer(x_BTD, states[0], band & (apart >= 0), position))
+    with record_attention(windowed) as seen:
+        actual = windowed.decode(ids_BT, states[1])
     torch.testing.assert_close(actual, expected, atol=1e-6, rtol=1e-5)
-    module.recorded_weights = []
-    torch.testing.assert_close(
-        attended(module, x_BTD, mask, position), expected, atol=1e-6, rtol=1e-5
-    )
-    assert module.recorded_weights[0].shape == (3, 4, tokens, tokens)
-    assert (module.recorded_weights[0][..., ~band] == 0).all()
-
-
-def test_windowed_attention_cost_is_linear_in_length() -> None:
-    """No block attends to more than three windows of keys."""
-    module, widest = attention(attention_window=4), 0
-
-    def note(module: torch.nn.Module, inputs: tuple[Tensor, Tensor], scores: Tensor) -> None:
-        nonlocal widest
-        widest = max(widest, scores.shape[-1])
-        assert scores.numel() <= 4 * 4 * 12 * (-(-203 // 4))
-
-    module.score_fn.register_forward_hook(note)
-    attended(module, torch.randn(1, 203, 16), torch.ones(1, 1, 1, 203, dtype=torch.bool))
-    assert widest == 12
+    (weights,) = seen["decoder.0.self_attention"]
+    assert (weights[..., ~(band & (apart >= 0))] == 0).all()
 
 
 def test_grouped_query_attention_equals_repeated_keys() -> None:
@@ -515,3 +520,24 @@ def test_validation_pair_exceeding_learned_positions_does_not_stop_training(tmp_
         assert LOADERS[to](directory)(texts) == Translator.load(best, precision="fp32").translate(
             texts, "greedy"
         )
+
+
+def test_options_are_known_for_every_architecture() -> None:
+    assert MODEL_OPTIONS.keys() == MODELS.keys()
+    assert {name for names in MODEL_OPTIONS.values() for name in names} == {
+        field.name for field in dataclasses.fields(ModelConfig)
+    }
+
+
+@pytest.mark.parametrize("arch", MODELS)
+def test_facts_about_an_architecture_are_properties_of_its_class(arch: str) -> None:
+    """What else tells architectures apart: positions, layer sharing, and bf16 weights."""
+    changes = {"arch": arch, "position_encoding": "learned(max_positions=9)", "layer_sharing": 2}
+    config = dataclasses.replace(TINY, **changes)
+    model = build_model(config, VOCABULARY)
+    assert hasattr(model, "source_positions") == model.has_positions
+    assert max_positions(config) == (9 if model.has_positions else None) == model.max_positions
+    assert model.layer_sharing == (2 if "layer_sharing" in MODEL_OPTIONS[arch] else 1)
+    (low,) = TorchModel([model], torch.bfloat16).networks
+    dtypes = {parameter.dtype for parameter in low.parameters()}
+    assert dtypes == {torch.bfloat16 if model.supports_low_precision else torch.float32}

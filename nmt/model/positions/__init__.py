@@ -2,7 +2,7 @@
 
 Each is a subclass of `PositionEncoding` that overrides the hooks it needs. To add one, write a
 class in `absolute.py` or `relative.py` and register it here. Its options are keyword-only
-arguments. If its hooks accept a tensor as `start`, set `supports_graphs`.
+arguments. If its hooks need a number as `start`, `supports_graphs` is False.
 """
 
 from __future__ import annotations

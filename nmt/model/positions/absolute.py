@@ -28,16 +28,17 @@ from nmt.model.positions.base import (
 def sinusoid_rates(dim: int, device: torch.device) -> Tensor:
     """Return 10000^(-2i/D) for i = 0 .. D/2-1, in float64: the rotation per position of each pair
     of dimensions."""
-    return torch.exp(
-        torch.arange(0, dim, 2, dtype=torch.float64, device=device) * (-math.log(10000.0) / dim)
-    )
+    even_X = torch.arange(0, dim, 2, dtype=torch.float64, device=device)
+    return torch.exp(even_X * (-math.log(10000.0) / dim))
 
 
 def sinusoids_at(positions_M: Tensor, dim: int) -> Tensor:
     """Return the interleaved sines and cosines of any positions, including negative ones: [M, D] in
     float32."""
-    angle_MD = positions_M.double()[:, None] * sinusoid_rates(dim, positions_M.device)
-    return torch.stack((angle_MD.sin(), angle_MD.cos()), dim=-1).flatten(1).float()
+    rate_X = sinusoid_rates(dim, positions_M.device)
+    angle_MX = positions_M.double()[:, None] * rate_X
+    pairs_MX2 = torch.stack((angle_MX.sin(), angle_MX.cos()), -1)
+    return pairs_MX2.flatten(1).float()
 
 
 def sinusoids(length: int, dim: int) -> Tensor:
@@ -48,7 +49,9 @@ def sinusoids(length: int, dim: int) -> Tensor:
 def concatenated_sinusoids(length: int, dim: int) -> Tensor:
     """Return the [length, dim] matrix of sines, then cosines, in float32."""
     table_TD = sinusoids(length, dim)
-    return torch.cat((table_TD[:, ::2], table_TD[:, 1::2]), 1)
+    sin_TX = table_TD[:, ::2]
+    cos_TX = table_TD[:, 1::2]
+    return torch.cat((sin_TX, cos_TX), 1)
 
 
 SINUSOIDS = {"sinusoidal": sinusoids, "sinusoidal_concatenated": concatenated_sinusoids}
@@ -63,17 +66,19 @@ class Sinusoidal(PositionEncoding):
     beyond the positions seen in training.
     """
 
-    supports_graphs = True
-    name, formula = "sinusoidal", staticmethod(sinusoids)
+    name = "sinusoidal"
 
     def __init__(self, stack: StackSpec) -> None:
         super().__init__(stack)
         check_even_dim(self.name, stack.dim)
-        self.encodings = GrowingTable(functools.partial(self.formula, dim=stack.dim))
+        compute = functools.partial(SINUSOIDS[self.name], dim=stack.dim)
+        self.encodings = GrowingTable(compute)
 
     def add_positions(self, x_BTD: Tensor, layer: int, start: Position) -> Tensor:
         """Add the encodings of positions start .. start+T-1 to the embeddings."""
-        return x_BTD if layer else x_BTD + self.encodings.rows(start, x_BTD.shape[1], x_BTD)
+        if layer:
+            return x_BTD
+        return x_BTD + self.encodings.rows(start, x_BTD.shape[1], x_BTD)
 
 
 class ConcatenatedSinusoidal(Sinusoidal):
@@ -83,13 +88,11 @@ class ConcatenatedSinusoidal(Sinusoidal):
     in another order.
     """
 
-    name, formula = "sinusoidal_concatenated", staticmethod(concatenated_sinusoids)
+    name = "sinusoidal_concatenated"
 
 
 class Learned(PositionEncoding):
     """A learned vector for each position, up to a maximum (Gehring et al. 2017, section 3.1)."""
-
-    supports_graphs = True
 
     def __init__(self, stack: StackSpec, *, max_positions: int = LEARNED_POSITIONS) -> None:
         """Create the vectors.
@@ -101,7 +104,8 @@ class Learned(PositionEncoding):
         super().__init__(stack)
         check_range("learned", max_positions=(max_positions, 1, 1_000_000))
         self.max_positions = max_positions
-        self.table_ND = nn.Parameter(torch.randn(max_positions, stack.dim) * stack.dim**-0.5)
+        random_ND = torch.randn(max_positions, stack.dim)
+        self.table_ND = nn.Parameter(random_ND * stack.dim**-0.5)
 
     def add_positions(self, x_BTD: Tensor, layer: int, start: Position) -> Tensor:
         """Add the vectors of positions start .. start+T-1 to the embeddings.
@@ -111,9 +115,11 @@ class Learned(PositionEncoding):
         """
         if layer:
             return x_BTD
+        tokens = x_BTD.shape[1]
         if not isinstance(start, Tensor):
-            check_positions(start + x_BTD.shape[1], len(self.table_ND))
-        return x_BTD + rows(self.table_ND, start, x_BTD.shape[1]).to(x_BTD.dtype)
+            check_positions(start + tokens, len(self.table_ND))
+        vectors_TD = rows(self.table_ND, start, tokens)
+        return x_BTD + vectors_TD.to(x_BTD.dtype)
 
 
 class Floater(PositionEncoding):
@@ -127,6 +133,7 @@ class Floater(PositionEncoding):
     from sinusoidal encodings. The system is solved in a rotating frame, where it changes slowly.
     """
 
+    supports_graphs = False
     adds_at_every_layer = True
 
     def __init__(self, stack: StackSpec, *, hidden: int = 64, step: float = 1.0) -> None:
@@ -141,7 +148,8 @@ class Floater(PositionEncoding):
         check_even_dim("floater", stack.dim)
         check_range("floater", hidden=(hidden, 1, 65_536), step=(step, 1e-3, 1000))
         self.step = step
-        self.inner, self.outer = Linear(stack.dim + 1, hidden), Linear(hidden, stack.dim)
+        self.inner = Linear(stack.dim + 1, hidden)
+        self.outer = Linear(hidden, stack.dim)
         nn.init.zeros_(self.outer.weight)
         start_LD = torch.zeros(stack.layers, stack.dim)
         start_LD[0] = sinusoids(1, stack.dim)[0]
@@ -168,51 +176,78 @@ class Floater(PositionEncoding):
         """Add the encodings of positions start .. start+T-1 in this layer."""
         end = start + x_BTD.shape[1]
         path_TLD = self._cached_path_TLD
-        if path_TLD is None or end > len(path_TLD) or (self.training and layer == 0):
+        is_new_update = self.training and layer == 0
+        if path_TLD is None or end > len(path_TLD) or is_new_update:
+            # A search will ask for later positions soon.
             path_TLD = self.path(end) if self.training else self.path(2 * end).detach()
             self._cached_path_TLD = path_TLD
-        return x_BTD + path_TLD[start:end, layer].to(x_BTD.dtype)
+        vectors_TD = path_TLD[start:end, layer]
+        return x_BTD + vectors_TD.to(x_BTD.dtype)
 
     def path(self, length: int) -> Tensor:
         """Return the encodings of the first `length` positions, in float32: [T, L, D]."""
-        rate = sinusoid_rates(
-            self.stack.dim, self.start_LD.device
-        ).float()  # rotation per position of each pair
-        # Times stay on the CPU as numbers, so that the host never waits for a GPU.
-        num_steps = math.ceil((length - 1) / self.step)
-        grid = torch.arange(num_steps + 1, dtype=torch.float32, device="cpu") * self.step
-        grid[-1] = length - 1
+        device = self.start_LD.device
+        # The rotation per position of each pair of dimensions.
+        rate_X = sinusoid_rates(self.stack.dim, device).float()
+        # The solver stops after each step, and at the last position. Times stay on the CPU, so that
+        # the host never waits for a GPU.
+        last = length - 1
+        num_steps = math.ceil(last / self.step)
+        index = torch.arange(num_steps + 1, dtype=torch.float32, device="cpu")
+        grid = index * self.step
+        grid[-1] = last
         p_LD: Tensor = self.start_LD
         path = [p_LD]
         for time, end in itertools.pairwise(grid):
-            next_LD = p_LD + self._runge_kutta(time, end, p_LD, rate)
-            while len(path) < length and end >= len(path):
+            change_LD = self._runge_kutta(time, end, p_LD, rate_X)
+            next_LD = p_LD + change_LD
+            # The positions that the step has passed: linear interpolation.
+            while len(path) < end:
                 fraction = (len(path) - time) / (end - time)
-                path.append(next_LD if end == len(path) else p_LD + fraction * (next_LD - p_LD))
+                path.append(p_LD + fraction * (next_LD - p_LD))
+            if len(path) == end:
+                path.append(next_LD)
             p_LD = next_LD
-        times_T = torch.arange(length, device=self.start_LD.device, dtype=torch.float32)
-        return _rotate(torch.stack(path), times_T[:, None, None] * rate)
+        # Back from the rotating frame.
+        times_T = torch.arange(length, device=device, dtype=torch.float32)
+        angle_T1X = times_T[:, None, None] * rate_X
+        return _rotate(torch.stack(path), angle_T1X)
 
-    def _runge_kutta(self, time: Tensor, end: Tensor, p_LD: Tensor, rate: Tensor) -> Tensor:
+    def _runge_kutta(self, time: Tensor, end: Tensor, p_LD: Tensor, rate_X: Tensor) -> Tensor:
         """Return the change of p between two times: fourth order, by the 3/8 rule (Kutta 1901)."""
+        velocity = functools.partial(self._velocity, rate_X)
         step = end - time
-        k1 = self._velocity(time, p_LD, rate)
-        k2 = self._velocity(time + step * (1 / 3), p_LD + step * k1 * (1 / 3), rate)
-        k3 = self._velocity(time + step * (2 / 3), p_LD + step * (k2 - k1 * (1 / 3)), rate)
-        k4 = self._velocity(end, p_LD + step * (k1 - k2 + k3), rate)
-        return (k1 + 3 * (k2 + k3) + k4) * step * 0.125
+        third = 1 / 3
+        # Velocities at the start, after a third and two thirds of the step, and at the end.
+        k1_LD = velocity(time, p_LD)
+        p2_LD = p_LD + step * k1_LD * third
+        k2_LD = velocity(time + step * third, p2_LD)
+        p3_LD = p_LD + step * (k2_LD - k1_LD * third)
+        k3_LD = velocity(time + step * (2 / 3), p3_LD)
+        p4_LD = p_LD + step * (k1_LD - k2_LD + k3_LD)
+        k4_LD = velocity(end, p4_LD)
+        # Their mean, with the weights 1, 3, 3 and 1.
+        sum_LD = k1_LD + 3 * (k2_LD + k3_LD) + k4_LD
+        return sum_LD * step * 0.125
 
-    def _velocity(self, time: Tensor, p_rotating_LD: Tensor, rate: Tensor) -> Tensor:
+    def _velocity(self, rate_X: Tensor, time: Tensor, p_LD: Tensor) -> Tensor:
         """Return the part of the velocity that the network computes, in the rotating frame."""
-        p_LD = _rotate(p_rotating_LD, time * rate)
+        angle_X = time * rate_X
+        fixed_LD = _rotate(p_LD, angle_X)
         # Time is given in thousands of positions, because larger numbers would saturate tanh.
-        time_L1 = p_LD.new_full((len(p_LD), 1), (time / 1000).item())
-        velocity_LD = self.outer(torch.tanh(self.inner(torch.cat((p_LD, time_L1), 1))))
-        return _rotate(velocity_LD, -time * rate)
+        thousands = (time / 1000).item()
+        time_L1 = p_LD.new_full((len(p_LD), 1), thousands)
+        input_LX = torch.cat((fixed_LD, time_L1), 1)
+        hidden_LX = torch.tanh(self.inner(input_LX))
+        return _rotate(self.outer(hidden_LX), -angle_X)
 
 
 def _rotate(x: Tensor, angle: Tensor) -> Tensor:
     """Rotate each pair of dimensions, like sinusoids."""
-    sin, cos = angle.sin(), angle.cos()
-    even, odd = x[..., ::2], x[..., 1::2]
-    return torch.stack((even * cos + odd * sin, odd * cos - even * sin), -1).flatten(-2)
+    sin = angle.sin()
+    cos = angle.cos()
+    even = x[..., ::2]
+    odd = x[..., 1::2]
+    rotated_even = even * cos + odd * sin
+    rotated_odd = odd * cos - even * sin
+    return torch.stack((rotated_even, rotated_odd), -1).flatten(-2)

@@ -33,6 +33,11 @@ class StackSpec:
     causal: bool = False
     """Whether tokens attend only to themselves and earlier tokens, as in the decoder."""
 
+    @property
+    def head_dim(self) -> int:
+        """Dimension of a head."""
+        return self.dim // self.heads
+
 
 @dataclass(frozen=True)
 class EncodingTable:
@@ -60,12 +65,14 @@ class PositionEncoding(nn.Module):
     """Whether `rotate` changes its input."""
     has_value_bias = False
     """Whether `value_bias` returns a tensor."""
-    supports_graphs = False
+    supports_graphs = True
     """Whether `start` may be a tensor."""
     adds_at_every_layer = False
     """Whether `add_positions` changes the input of layers after the first."""
     max_positions: int | None = None
     """Number of positions; None: unlimited."""
+    column: Literal["dimension", "head"] = "dimension"
+    """What `values_by_distance` returns for a distance: a vector, or a number per head."""
 
     def __init__(self, stack: StackSpec) -> None:
         super().__init__()
@@ -96,22 +103,23 @@ class PositionEncoding(nn.Module):
         """Return the term to add to the weighted sums of the values, [B, H, Q, K]."""
         return None
 
+    def values_by_distance(self, distance_M: Tensor, layer: int) -> Tensor | None:
+        """Return what encodes each distance in a layer, for plots, [M, C]; None: not relative."""
+        return None
+
     def table(self, length: int, layer: int) -> EncodingTable | None:
         """Return the values of the first `length` positions in a layer, for plots; None: there are
         none."""
+        distance_M = torch.arange(0 if self.stack.causal else 1 - length, length)
+        values_MC = self.values_by_distance(distance_M, layer)
+        if values_MC is not None:
+            return EncodingTable(distance_M, values_MC, "distance", self.column)
         if type(self).add_positions is PositionEncoding.add_positions:
             return None
         device = next((parameter.device for parameter in self.parameters()), None)
-        added_BTD = self.add_positions(
-            torch.zeros(1, length, self.stack.dim, device=device),
-            layer if self.adds_at_every_layer else 0,
-            0,
-        )
+        zeros_BTD = torch.zeros(1, length, self.stack.dim, device=device)
+        added_BTD = self.add_positions(zeros_BTD, layer if self.adds_at_every_layer else 0, 0)
         return EncodingTable(torch.arange(length), added_BTD[0], "position", "dimension")
-
-    def all_distances(self, length: int) -> Tensor:
-        """Return all distances between `length` positions, in ascending order."""
-        return torch.arange(0 if self.stack.causal else 1 - length, length)
 
 
 class PositionInput(NamedTuple):
@@ -142,16 +150,17 @@ class PositionInput(NamedTuple):
 
 class GrowingTable:
     """The rows 0, 1, ... of a computed table, which is recomputed at twice its length when more
-    rows are needed.
+    rows are needed, and moves to the device where they are needed.
 
-    It is not a registered buffer, because checkpoints should not contain computed values.
+    It is not a registered buffer, because checkpoints should not contain computed values, and a
+    module in a lower precision should not round them.
     """
 
     def __init__(self, compute: Callable[[int], Tensor], length: int = 512) -> None:
-        self.compute, self._replaced = compute, list[Tensor]()
-        with torch.device(
-            "cpu"
-        ):  # inside `torch.device("meta")`, computing would import torch's compiler
+        self.compute = compute
+        self._replaced: list[Tensor] = []
+        # Inside `torch.device("meta")`, computing would import torch's compiler.
+        with torch.device("cpu"):
             self.table = compute(length)
 
     def rows(self, start: Position, count: int, like: Tensor) -> Tensor:
@@ -161,55 +170,31 @@ class GrowingTable:
         the KV cache: the length is a multiple of that of a block.
         """
         table = self.table  # other threads may replace it
-        if not isinstance(start, Tensor) and (
-            start + count > len(table) or table.device != like.device
-        ):
-            table = self._replace(start + count, like.device)
+        if not isinstance(start, Tensor):
+            end = start + count
+            if end > len(table) or table.device != like.device:
+                table = self._replace(end, like.device)
         return rows(table, start, count).to(like.dtype)
 
     def _replace(self, length: int, device: torch.device) -> Tensor:
         """Return a table on `device` of at least `length` rows."""
-        lock = (
-            nullcontext() if torch.compiler.is_compiling() else _LOCK
-        )  # compilers do not support locks
-        with (
-            lock,
-            torch.inference_mode(False),
-        ):  # training must be able to use a table that validation has computed
-            table = (
-                self.table if length <= len(self.table) else self.compute(2 ** length.bit_length())
-            )
-            self._replaced.append(self.table)  # CUDA graphs of other threads may read it
+        # Compilers do not support locks.
+        lock = nullcontext() if torch.compiler.is_compiling() else _LOCK
+        # Training must be able to use a table that validation has computed.
+        with lock, torch.inference_mode(False):
+            table = self.table
+            self._replaced.append(table)  # CUDA graphs of other threads may read it
+            if length > len(table):
+                table = self.compute(2 ** length.bit_length())
             self.table = table.to(device)
             return self.table
 
 
-class Constant:
-    """A computed tensor that moves to the device where it is used, and stays there.
-
-    It is not a registered buffer, because a module in a lower precision should not round it.
-    """
-
-    def __init__(self, values: Tensor) -> None:
-        self._values = values
-
-    def on(self, device: torch.device) -> Tensor:
-        """Return the tensor on `device`."""
-        if self._values.device != device:
-            lock = nullcontext() if torch.compiler.is_compiling() else _LOCK
-            with (
-                lock,
-                torch.inference_mode(False),
-            ):  # training must be able to use what validation has copied
-                self._values = self._values.to(device)
-        return self._values
-
-
 def rows(table: Tensor, start: Position, count: int) -> Tensor:
     """Return rows start .. start+count-1 of a table."""
-    return (
-        table.index_select(0, start) if isinstance(start, Tensor) else table[start : start + count]
-    )
+    if isinstance(start, Tensor):
+        return table.index_select(0, start)
+    return table[start : start + count]
 
 
 def distances(num_queries: int, num_keys: int, start: Position, device: torch.device) -> Tensor:
@@ -223,13 +208,12 @@ def check_range(name: str, **options: tuple[float, float, float]) -> None:
     of range."""
     for option, (value, minimum, maximum) in options.items():
         if not value >= minimum:  # also true for NaN
-            raise ConfigError(
-                f"position encoding '{name}': {option} must be at least {minimum:g}, got {value}"
-            )
-        if value > maximum:
-            raise ConfigError(
-                f"position encoding '{name}': {option} must be at most {maximum:,}, got {value}"
-            )
+            bound = f"at least {minimum:g}"
+        elif value > maximum:
+            bound = f"at most {maximum:,}"
+        else:
+            continue
+        raise ConfigError(f"position encoding '{name}': {option} must be {bound}, got {value}")
 
 
 def check_even_dim(name: str, dim: int) -> None:

@@ -26,7 +26,6 @@ from nmt.model.position_formulas import (
 )
 from nmt.model.positions.absolute import sinusoids_at
 from nmt.model.positions.base import (
-    Constant,
     EncodingTable,
     GrowingTable,
     Position,
@@ -45,7 +44,6 @@ class Rotary(PositionEncoding):
     base^(-2i/K); the inner product of a query and a key then depends on their distance only.
     """
 
-    supports_graphs = True
     rotates = True
 
     def __init__(self, stack: StackSpec, *, base: float = ROTARY_BASE) -> None:
@@ -57,38 +55,38 @@ class Rotary(PositionEncoding):
         """
         super().__init__(stack)
         check_range("rotary", base=(base, 1.0, math.inf))
-        head_dim = stack.dim // stack.heads
-        if head_dim % 2:
+        if stack.head_dim % 2:
             raise ConfigError(
-                f"position encoding 'rotary' requires an even head dimension, got {head_dim}"
+                f"position encoding 'rotary' requires an even head dimension, got {stack.head_dim}"
                 " (model.dim / model.heads)",
                 "change model.heads or model.dim",
             )
-        self.encodings = GrowingTable(functools.partial(_rotations, head_dim=head_dim, base=base))
+        compute = functools.partial(_rotations, head_dim=stack.head_dim, base=base)
+        self.encodings = GrowingTable(compute)
 
     def rotate(self, x_BTHK: Tensor, start: Position) -> Tensor:
         """Rotate pairs of dimensions by position times rate."""
-        pairs_BTHX2 = x_BTHK.float().unflatten(
-            -1, (-1, 2)
-        )  # rounded, products would not depend on the distance only
+        # Of rounded numbers, products would not depend on the distance only.
+        pairs_BTHX2 = x_BTHK.float().unflatten(-1, (-1, 2))
         cos_sin_T2X = self.encodings.rows(start, x_BTHK.shape[1], pairs_BTHX2)
         cos_T1X, sin_T1X = cos_sin_T2X.split(1, 1)
         if torch.compiler.is_compiling():  # compilers do not support complex numbers
-            a, b = pairs_BTHX2.unbind(-1)
-            rotated_BTHX2 = torch.stack((a * cos_T1X - b * sin_T1X, b * cos_T1X + a * sin_T1X), -1)
+            a_BTHX, b_BTHX = pairs_BTHX2.unbind(-1)
+            first_BTHX = a_BTHX * cos_T1X - b_BTHX * sin_T1X
+            second_BTHX = b_BTHX * cos_T1X + a_BTHX * sin_T1X
+            rotated_BTHX2 = torch.stack((first_BTHX, second_BTHX), -1)
         else:
-            rotated_BTHX = torch.view_as_complex(pairs_BTHX2) * torch.complex(cos_T1X, sin_T1X)
+            rotation_T1X = torch.complex(cos_T1X, sin_T1X)
+            rotated_BTHX = torch.view_as_complex(pairs_BTHX2) * rotation_T1X
             rotated_BTHX2 = torch.view_as_real(rotated_BTHX)
         return rotated_BTHX2.flatten(-2).to(x_BTHK.dtype)
 
     def table(self, length: int, layer: int) -> EncodingTable:
         """Return the rotations of a query whose pairs of dimensions are all (1, 0)."""
-        pairs_BTHK = torch.tensor([1.0, 0.0]).repeat(
-            1, length, 1, self.stack.dim // self.stack.heads // 2
-        )
-        return EncodingTable(
-            torch.arange(length), self.rotate(pairs_BTHK, 0)[0, :, 0], "position", "dimension"
-        )
+        pair = torch.tensor([1.0, 0.0])
+        pairs_BTHK = pair.repeat(1, length, 1, self.stack.head_dim // 2)
+        values_TK = self.rotate(pairs_BTHK, 0)[0, :, 0]
+        return EncodingTable(torch.arange(length), values_TK, "position", "dimension")
 
 
 class Shaw(PositionEncoding):
@@ -99,7 +97,6 @@ class Shaw(PositionEncoding):
     i, clipped; each layer has its own vectors, which its heads share.
     """
 
-    supports_graphs = True
     has_value_bias = True
 
     def __init__(self, stack: StackSpec, *, clip: int = 16) -> None:
@@ -111,40 +108,37 @@ class Shaw(PositionEncoding):
         """
         super().__init__(stack)
         check_range("shaw", clip=(clip, 0, 65_536))
-        self.clip, shape = clip, (stack.layers, 2 * clip + 1, stack.dim // stack.heads)
-        self.keys_LMK, self.values_LMK = (
-            nn.Parameter(nn.init.xavier_uniform_(torch.empty(shape))) for _ in range(2)
-        )
+        self.clip = clip
+        sizes = stack.layers, 2 * clip + 1, stack.head_dim
+        self.keys_LMK = nn.Parameter(torch.empty(sizes))
+        self.values_LMK = nn.Parameter(torch.empty(sizes))
+        nn.init.xavier_uniform_(self.keys_LMK)
+        nn.init.xavier_uniform_(self.values_LMK)
 
     def attention_bias(
         self, q_BHQK: Tensor, k_BHSK: Tensor, layer: int, start: Position
     ) -> Tensor | None:
         """Return x_i W_Q (R^K_ij)ᵀ."""
-        scores_BHQM = q_BHQK @ self.keys_LMK[layer].to(q_BHQK.dtype).t()
-        return scores_BHQM.gather(-1, self._index(scores_BHQM, k_BHSK.shape[2], start))
+        # The scores of all distances, then that of each pair.
+        keys_MK = self.keys_LMK[layer].to(q_BHQK.dtype)
+        scores_BHQM = q_BHQK @ keys_MK.t()
+        index_QS = self._vector_index(_distances(q_BHQK, k_BHSK, start))
+        return _gather(scores_BHQM, index_QS)
 
     def value_bias(self, weights_BHQS: Tensor, layer: int, start: Position) -> Tensor | None:
         """Return Σ_j α_ij R^V_ij, computed from the sum of the weights at each distance."""
         values_MK = self.values_LMK[layer].to(weights_BHQS.dtype)
-        weights_float_BHQS = weights_BHQS.float()  # sums of many small numbers
-        sums_BHQM = weights_float_BHQS.new_zeros(*weights_BHQS.shape[:3], len(values_MK))
-        index = self._index(weights_BHQS, weights_BHQS.shape[3], start)
-        return sums_BHQM.scatter_add(-1, index, weights_float_BHQS).to(values_MK.dtype) @ values_MK
+        *sizes, num_queries, num_keys = weights_BHQS.shape
+        distance_QS = distances(num_queries, num_keys, start, weights_BHQS.device)
+        index_BHQS = self._vector_index(distance_QS).expand_as(weights_BHQS)
+        weights_BHQS = weights_BHQS.float()  # sums of many small numbers
+        zeros_BHQM = weights_BHQS.new_zeros(*sizes, num_queries, len(values_MK))
+        sums_BHQM = zeros_BHQM.scatter_add(-1, index_BHQS, weights_BHQS)
+        return sums_BHQM.to(values_MK.dtype) @ values_MK
 
-    def table(self, length: int, layer: int) -> EncodingTable:
+    def values_by_distance(self, distance_M: Tensor, layer: int) -> Tensor:
         """Return the vectors added to keys."""
-        distance_M = self.all_distances(length)
-        return EncodingTable(
-            distance_M,
-            self.keys_LMK[layer][self._vector_index(distance_M)],
-            "distance",
-            "dimension",
-        )
-
-    def _index(self, like_BHQX: Tensor, num_keys: int, start: Position) -> Tensor:
-        """Return the vector index of each query and key, expanded over sentences and heads."""
-        distance_QS = distances(like_BHQX.shape[2], num_keys, start, like_BHQX.device)
-        return self._vector_index(distance_QS).expand(*like_BHQX.shape[:2], -1, -1)
+        return self.keys_LMK[layer][self._vector_index(distance_M)]
 
     def _vector_index(self, distance: Tensor) -> Tensor:
         """Return the vector index of each distance: j - i, clipped, counted from 0."""
@@ -160,39 +154,40 @@ class TransformerXL(PositionEncoding):
     where u and v are vectors of each layer and head.
     """
 
+    supports_graphs = False
+
     def __init__(self, stack: StackSpec) -> None:
         super().__init__(stack)
         check_even_dim("transformer_xl", stack.dim)
-        self.heads, head_dim = stack.heads, stack.dim // stack.heads
-        self.projections = nn.ModuleList(
-            Linear(stack.dim, stack.dim, bias=False) for _ in range(stack.layers)
-        )
-        self.u_LHK, self.v_LHK = (
-            nn.Parameter(torch.zeros(stack.layers, stack.heads, head_dim)) for _ in range(2)
-        )
+        self.projections = _projections(stack)
+        sizes = stack.layers, stack.heads, stack.head_dim
+        self.u_LHK = nn.Parameter(torch.zeros(sizes))
+        self.v_LHK = nn.Parameter(torch.zeros(sizes))
 
     def attention_bias(self, q_BHQK: Tensor, k_BHSK: Tensor, layer: int, start: int) -> Tensor:  # type: ignore[override]
         """Return the sum of all terms except the first."""
-        num_queries, num_keys, head_dim = q_BHQK.shape[2], k_BHSK.shape[2], k_BHSK.shape[3]
-        min_distance = start - num_keys + 1  # between the first query and the last key
-        distance_M = torch.arange(min_distance, start + num_queries, device=q_BHQK.device)
-        r_MD = self.projections[layer](sinusoids_at(distance_M, self.stack.dim).to(q_BHQK.dtype))
-        r_HMK = r_MD.view(len(distance_M), self.heads, head_dim).transpose(0, 1)
-        scale = math.sqrt(head_dim)
-        u_H1K, v_H1K = (
-            each[layer][:, None].to(q_BHQK.dtype) / scale for each in (self.u_LHK, self.v_LHK)
-        )
-        by_distance_BHQM = (q_BHQK + v_H1K) @ r_HMK.transpose(-1, -2)
-        index_QS = distances(num_queries, num_keys, start, q_BHQK.device) - min_distance
-        index = index_QS.expand(*by_distance_BHQM.shape[:2], -1, -1)
-        bias_BHQS: Tensor = by_distance_BHQM.gather(-1, index) + u_H1K @ k_BHSK.transpose(-1, -2)
-        return bias_BHQS
+        dtype = q_BHQK.dtype
+        # R W_R of every distance, from the first query and the last key to the opposite.
+        min_distance = start - k_BHSK.shape[2] + 1
+        end = start + q_BHQK.shape[2]
+        distance_M = torch.arange(min_distance, end, device=q_BHQK.device)
+        sinusoids_MD = sinusoids_at(distance_M, self.stack.dim).to(dtype)
+        r_MD = self.projections[layer](sinusoids_MD)
+        r_HKM = r_MD.unflatten(1, (self.stack.heads, -1)).permute(1, 2, 0)
+        # The queries are already divided by √K.
+        scale = math.sqrt(self.stack.head_dim)
+        u_H1K = self.u_LHK[layer][:, None].to(dtype) / scale
+        v_H1K = self.v_LHK[layer][:, None].to(dtype) / scale
+        # The terms with R: the scores of all distances, then that of each pair.
+        scores_BHQM = (q_BHQK + v_H1K) @ r_HKM
+        index_QS = _distances(q_BHQK, k_BHSK, start) - min_distance
+        r_terms_BHQS = _gather(scores_BHQM, index_QS)
+        u_terms_BHQS = u_H1K @ k_BHSK.transpose(-1, -2)
+        return r_terms_BHQS + u_terms_BHQS
 
-    def table(self, length: int, layer: int) -> EncodingTable:
+    def values_by_distance(self, distance_M: Tensor, layer: int) -> Tensor:
         """Return the projected sinusoids."""
-        distance_M = self.all_distances(length)
-        values_MD = self.projections[layer](sinusoids_at(distance_M, self.stack.dim))
-        return EncodingTable(distance_M, values_MD, "distance", "dimension")
+        return self.projections[layer](sinusoids_at(distance_M, self.stack.dim))
 
 
 class T5(PositionEncoding):
@@ -203,7 +198,7 @@ class T5(PositionEncoding):
     biases. See `nmt.model.position_formulas.t5_buckets`.
     """
 
-    supports_graphs = True
+    column = "head"
 
     def __init__(
         self,
@@ -225,29 +220,30 @@ class T5(PositionEncoding):
             num_buckets=(num_buckets, 4, 65_536),
             max_distance=(max_distance, num_buckets, T5_DISTANCE_LIMIT),
         )
-        self.num_buckets, self.max_distance = num_buckets, max_distance
+        self.max_distance = max_distance
         self.bias_MH = nn.Parameter(torch.zeros(num_buckets, stack.heads))
         distance_M = np.arange(-max_distance, max_distance + 1)
-        self.buckets_M = Constant(
-            torch.from_numpy(t5_buckets(distance_M, num_buckets, max_distance, causal=stack.causal))
-        )
+        buckets_M = t5_buckets(distance_M, num_buckets, max_distance, causal=stack.causal)
+        self.buckets = GrowingTable(lambda _: torch.from_numpy(buckets_M))
 
     def attention_bias(
         self, q_BHQK: Tensor, k_BHSK: Tensor, layer: int, start: Position
     ) -> Tensor | None:
         """Return the biases, [1, H, Q, S]."""
-        buckets_QS = self.bucket(distances(q_BHQK.shape[2], k_BHSK.shape[2], start, q_BHQK.device))
-        return self.bias_MH[buckets_QS].permute(2, 0, 1)[None].to(q_BHQK.dtype)
+        distance_QS = _distances(q_BHQK, k_BHSK, start)
+        bias_QSH = self.bias_MH[self.bucket(distance_QS)]
+        return bias_QSH.permute(2, 0, 1)[None].to(q_BHQK.dtype)
 
-    def table(self, length: int, layer: int) -> EncodingTable:
+    def values_by_distance(self, distance_M: Tensor, layer: int) -> Tensor:
         """Return the biases."""
-        distance_M = self.all_distances(length)
-        return EncodingTable(distance_M, self.bias_MH[self.bucket(distance_M)], "distance", "head")
+        return self.bias_MH[self.bucket(distance_M)]
 
     def bucket(self, distance: Tensor) -> Tensor:
         """Return the bucket of each distance."""
         limit = self.max_distance
-        return self.buckets_M.on(distance.device)[distance.clamp(-limit, limit) + limit]
+        buckets_M = self.buckets.rows(0, 2 * limit + 1, distance)
+        clamped = distance.clamp(-limit, limit)
+        return buckets_M[clamped + limit]
 
 
 class DeBERTa(PositionEncoding):
@@ -261,7 +257,6 @@ class DeBERTa(PositionEncoding):
     Face Transformers use δ(i,j) in it instead of δ(j,i), so their weights are not compatible.
     """
 
-    supports_graphs = True
     num_score_terms = 3
 
     def __init__(self, stack: StackSpec, *, clip: int = 32) -> None:
@@ -273,41 +268,36 @@ class DeBERTa(PositionEncoding):
         """
         super().__init__(stack)
         check_range("deberta", clip=(clip, 1, 65_536))
-        self.clip, self.heads = clip, stack.heads
-        self.table_MD = nn.Parameter(torch.randn(2 * clip, stack.dim))
-        self.key_projections, self.query_projections = (
-            nn.ModuleList(Linear(stack.dim, stack.dim, bias=False) for _ in range(stack.layers))
-            for _ in range(2)
-        )
+        self.clip = clip
+        random_MD = torch.randn(2 * clip, stack.dim)
+        self.table_MD = nn.Parameter(random_MD)
+        self.key_projections = _projections(stack)
+        self.query_projections = _projections(stack)
 
     def attention_bias(
         self, q_BHQK: Tensor, k_BHSK: Tensor, layer: int, start: Position
     ) -> Tensor | None:
         """Return the sum of content-to-position and position-to-content."""
+        distance_QS = _distances(q_BHQK, k_BHSK, start)
         table_MD = self.table_MD.to(q_BHQK.dtype)
-        k_HMK, q_HMK = (
-            projections[layer](table_MD).view(len(table_MD), self.heads, -1).transpose(0, 1)
-            for projections in (self.key_projections, self.query_projections)
-        )
-        distance_QS = distances(q_BHQK.shape[2], k_BHSK.shape[2], start, q_BHQK.device)
-        c2p_BHQM = q_BHQK @ k_HMK.transpose(-1, -2)
-        p2c_BHSM = (
-            k_BHSK @ q_HMK.transpose(-1, -2) / math.sqrt(self.num_score_terms * k_BHSK.shape[3])
-        )
-        c2p = c2p_BHQM.gather(
-            -1, self._vector_index(distance_QS).expand(*c2p_BHQM.shape[:2], -1, -1)
-        )
-        p2c = p2c_BHSM.gather(
-            -1, self._vector_index(-distance_QS.t()).expand(*p2c_BHSM.shape[:2], -1, -1)
-        )
-        bias_BHQS: Tensor = c2p + p2c.transpose(-1, -2)
-        return bias_BHQS
+        heads = self.stack.heads, -1
+        # Content to position: Q_i (P_δ(i,j) W_{K,r})ᵀ.
+        k_MD = self.key_projections[layer](table_MD)
+        k_HKM = k_MD.unflatten(1, heads).permute(1, 2, 0)
+        c2p_BHQS = _gather(q_BHQK @ k_HKM, self._vector_index(distance_QS))
+        # Position to content: K_j (P_δ(j,i) W_{Q,r})ᵀ. The queries are already scaled, the keys
+        # are not.
+        q_MD = self.query_projections[layer](table_MD)
+        q_HKM = q_MD.unflatten(1, heads).permute(1, 2, 0)
+        scale = math.sqrt(self.num_score_terms * self.stack.head_dim)
+        p2c_BHSM = k_BHSK @ q_HKM / scale
+        p2c_BHSQ = _gather(p2c_BHSM, self._vector_index(-distance_QS.t()))
+        return c2p_BHQS + p2c_BHSQ.transpose(-1, -2)
 
-    def table(self, length: int, layer: int) -> EncodingTable:
+    def values_by_distance(self, distance_M: Tensor, layer: int) -> Tensor:
         """Return the vectors, projected as keys."""
-        distance_M = self.all_distances(length)
-        values_MD = self.key_projections[layer](self.table_MD)[self._vector_index(distance_M)]
-        return EncodingTable(distance_M, values_MD, "distance", "dimension")
+        keys_MD = self.key_projections[layer](self.table_MD)
+        return keys_MD[self._vector_index(distance_M)]
 
     def _vector_index(self, distance: Tensor) -> Tensor:
         return distance.clamp(-self.clip, self.clip - 1) + self.clip
@@ -321,30 +311,56 @@ class ALiBi(PositionEncoding):
     `nmt.model.position_formulas.alibi_slopes` for m.
     """
 
-    supports_graphs = True
+    column = "head"
 
     def __init__(self, stack: StackSpec) -> None:
         super().__init__(stack)
-        self.slope_H = Constant(torch.tensor(alibi_slopes(stack.heads)))
+        slopes = alibi_slopes(stack.heads)
+        self.slopes = GrowingTable(lambda _: torch.tensor(slopes))
 
     def attention_bias(
         self, q_BHQK: Tensor, k_BHSK: Tensor, layer: int, start: Position
     ) -> Tensor | None:
         """Return the biases, [1, H, Q, S]."""
-        distance_QS = distances(q_BHQK.shape[2], k_BHSK.shape[2], start, q_BHQK.device)
-        slope_H11 = self.slope_H.on(q_BHQK.device)[:, None, None]
-        return (-slope_H11 * distance_QS.abs())[None].to(q_BHQK.dtype)
+        distance_QS = _distances(q_BHQK, k_BHSK, start)
+        return self._bias(distance_QS)[None].to(q_BHQK.dtype)
 
-    def table(self, length: int, layer: int) -> EncodingTable:
+    def values_by_distance(self, distance_M: Tensor, layer: int) -> Tensor:
         """Return the biases."""
-        distance_M = self.all_distances(length)
-        bias_MH = -self.slope_H.on(distance_M.device) * distance_M[:, None].abs()
-        return EncodingTable(distance_M, bias_MH, "distance", "head")
+        return self._bias(distance_M[None])[:, 0].t()
+
+    def _bias(self, distance_QS: Tensor) -> Tensor:
+        """Return -m·|i - j| in float32, [H, Q, S]."""
+        magnitude_QS = distance_QS.abs().float()
+        slope_H = self.slopes.rows(0, self.stack.heads, magnitude_QS)
+        return -slope_H[:, None, None] * magnitude_QS
 
 
 def _rotations(length: int, head_dim: int, base: float) -> Tensor:
     """Return cosine and sine of the rotation of each pair of dimensions at each position, [T, 2, X]
     in float32."""
-    rate_X = base ** (-torch.arange(0, head_dim, 2, dtype=torch.float64) / head_dim)
-    angle_TX = torch.arange(length, dtype=torch.float64)[:, None] * rate_X
-    return torch.stack((angle_TX.cos(), angle_TX.sin()), 1).float()
+    even_X = torch.arange(0, head_dim, 2, dtype=torch.float64)
+    rate_X = base ** (-even_X / head_dim)
+    position_T = torch.arange(length, dtype=torch.float64)
+    angle_TX = position_T[:, None] * rate_X
+    cos_sin_T2X = torch.stack((angle_TX.cos(), angle_TX.sin()), 1)
+    return cos_sin_T2X.float()
+
+
+def _projections(stack: StackSpec) -> nn.ModuleList:
+    """Return a projection of positions for each layer."""
+    projections = nn.ModuleList()
+    for _ in range(stack.layers):
+        projections.append(Linear(stack.dim, stack.dim, bias=False))
+    return projections
+
+
+def _distances(q_BHQK: Tensor, k_BHSK: Tensor, start: Position) -> Tensor:
+    """Return i - j of each query and key, [Q, S]."""
+    return distances(q_BHQK.shape[2], k_BHSK.shape[2], start, q_BHQK.device)
+
+
+def _gather(scores_BHXM: Tensor, index_XY: Tensor) -> Tensor:
+    """Return the scores of the distances with these indices, [B, H, X, Y]."""
+    batch, heads, *_ = scores_BHXM.shape
+    return scores_BHXM.gather(-1, index_XY.expand(batch, heads, -1, -1))

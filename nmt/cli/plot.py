@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
@@ -123,15 +123,15 @@ def _build(specs: list[str], dim: int, heads: int, layer: int) -> dict[str, Posi
 
 
 def _load(path: Path) -> dict[str, PositionEncoding]:
-    from nmt.model.transformer import Transformer
     from nmt.models import discovery
 
     loaded = discovery.load(path)
-    if not isinstance(loaded.model, Transformer):
+    if not loaded.model.has_positions:
         raise UsageError(
             f"{path} is a recurrent model without position encoding", "choose a Transformer"
         )
-    return {f"{path}: {loaded.config.model.position_encoding}": loaded.model.source_positions}
+    encoding = cast("PositionEncoding", loaded.model.get_submodule("source_positions"))
+    return {f"{path}: {loaded.config.model.position_encoding}": encoding}
 
 
 def _table(name: str, module: PositionEncoding, length: int, layer: int) -> EncodingTable:

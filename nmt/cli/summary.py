@@ -85,10 +85,9 @@ def _table(model: Seq2Seq, model_parts: list[LayerSummary]) -> str:
                 "  ".join(filter(None, (part.kind, repeated))),
             ]
         )
-    layer_sharing = model.config.layer_sharing if model.config.arch == "transformer" else 1
     totals = f"{total:,} parameters, {4 * total / 1e6:,.1f} MB in float32"
-    if layer_sharing > 1:
-        totals += f"; each layer is applied up to {layer_sharing} times"
+    if model.layer_sharing > 1:
+        totals += f"; each layer is applied up to {model.layer_sharing} times"
     return "\n".join([*format_table(rows), "", totals])
 
 

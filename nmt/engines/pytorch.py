@@ -21,7 +21,6 @@ from nmt.engines import Sentences, TokenScores, min_positions, token_scores
 from nmt.engines.cuda_graphs import CUDAGraphs, StepGraph
 from nmt.model.attention import fused_kernels
 from nmt.model.seq2seq import Seq2Seq
-from nmt.model.transformer import Transformer
 from nmt.search.request import Floats, Ints, StepRequest, StepResult
 from nmt.text.tokenizer import encoder_input
 
@@ -292,7 +291,7 @@ def mean_log_prob(log_probs: Sequence[Tensor]) -> Tensor:
 
 
 def _cast(network: Seq2Seq, dtype: torch.dtype) -> Seq2Seq:
-    if not isinstance(network, Transformer):
+    if not network.supports_low_precision:
         dtype = torch.float32
     converted = copy.deepcopy(network).to(dtype)
     converted.compute_dtype = None

@@ -22,21 +22,11 @@ from nmt.core.errors import CheckpointError, NMTError, UsageError
 from nmt.core.paths import append_line
 from nmt.core.untrusted_files import Count, Number, Range, matches, read_record, read_records
 from nmt.core.version import __version__
+from nmt.model.options import MODEL_OPTIONS
 from nmt.runs import checkpoint, pretrained
 from nmt.runs.model_files import ModelFiles, load_settings
 
 SESSIONS, COMPARISON = "sessions.jsonl", "comparison.json"
-RECURRENT = (
-    "arch",
-    "dim",
-    "encoder_layers",
-    "decoder_layers",
-    "dropout",
-    "tie_embeddings",
-    "output_bias",
-    "source_eos",
-)
-"""Model options that the recurrent architecture uses."""
 CURVE_FIELDS = ("step", "seconds", "valid_loss", "valid_bleu", "valid_chrf")
 PACKAGES = ("torch", "sentencepiece", "sacrebleu", "numpy")
 
@@ -389,7 +379,7 @@ def _corpora(entries: Any) -> list[dict[str, Any]]:
 def _model_options(config: ModelConfig) -> dict[str, Any]:
     """Return the options that this architecture uses."""
     options = asdict(config)
-    return options if config.arch == "transformer" else {name: options[name] for name in RECURRENT}
+    return {name: options[name] for name in MODEL_OPTIONS.get(config.arch, options)}
 
 
 def _licenses(specs: Sequence[str]) -> list[str]:

@@ -10,6 +10,7 @@ import torch
 
 from nmt.core.config import Config
 from nmt.core.errors import ConfigError, UsageError, suggest
+from nmt.model.build import MODELS
 from nmt.model.seq2seq import Seq2Seq
 
 PARTS = ("loss", "model")
@@ -29,9 +30,11 @@ def check_compile(config: Config) -> None:
     if "model" not in config.train.compile:
         return
     hint = "set train.compile=[loss]"
-    if config.model.arch == "rnn":
+    arch = config.model.arch
+    if not MODELS[arch].supports_compilation:
         raise ConfigError(
-            "train.compile=[model] does not support model.arch=rnn, whose lengths are data", hint
+            f"train.compile=[model] does not support model.arch={arch}, whose lengths are data",
+            hint,
         )
     if config.model.position_encoding.startswith("floater"):
         raise ConfigError(

@@ -4,7 +4,7 @@ tags."""
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
@@ -46,6 +46,8 @@ class TranslatedBlocks:
 @dataclass
 class _Block:
     source: RichText
+    markers: Mapping[int, Marker]
+    """Those that `source` does not have anymore."""
     spans: list[tuple[int, int]] = field(default_factory=list)
     """Ranges of its sentences."""
     lines: list[Line] = field(default_factory=list)
@@ -62,7 +64,9 @@ class DocumentTranslator:
         memory: TranslationMemory | None = None,
     ) -> None:
         """Use a search (None: that of the model's config), except for texts that the memory has."""
-        self.translator, self.search, self.memory = translator, search, memory
+        self.translator = translator
+        self.search = search
+        self.memory = memory
 
     def translate(
         self,
@@ -76,79 +80,79 @@ class DocumentTranslator:
             progress: called with the number of sentences to translate; returns a function that is
                 called with the number of sentences translated since the previous call.
         """
-        language = self.translator.config.data.src
-        fixed = [_with_foreign_text(block, language) for block in blocks]
-        taken = [
-            (block, {}) if self._remembers(block.text) else without_markers(block)
-            for block in fixed
-        ]
-        split = [self._split(block) for block, _ in taken]
-        known = self._recall(split)
-        lines = list(
-            dict.fromkeys(line for block in split for line in block.lines if line not in known)
-        )
+        split = [self._split(block) for block in blocks]
+        all_lines = [line for block in split for line in block.lines]
+        known = self._recall(all_lines)
+        lines = [line for line in dict.fromkeys(all_lines) if line not in known]
         needs_alignment = any(block.source.tags for block in split)
         results = self.translator.stream(
             chunked(lines), self.search, details=needs_alignment, on_progress=progress(len(lines))
         )
-        translated = {
-            line: without_added_period(line, n_best[0])
-            for line, n_best in zip(lines, results, strict=True)
-        }
-        translations = known | translated
-        markers = [markers_of_block for _, markers_of_block in taken]
-        assembled = [
-            _assemble(block, translations, each) for block, each in zip(split, markers, strict=True)
-        ]
-        return TranslatedBlocks(
-            [with_markers(block, each) for block, each in zip(assembled, markers, strict=True)],
-            [
-                (line.text, translations[line].warnings)
-                for line in lines
-                if translations[line].warnings
-            ],
-            [_warnings(block, translations) for block in split],
-            sum(len(block.lines) for block in split),
-            sum(line in known for block in split for line in block.lines),
-            sum(tag.start < tag.end for block in split for tag in block.source.tags),
-            sum(tag.is_doubtful for block in assembled for tag in block.tags),
-        )
+        best = [n_best[0] for n_best in results]
+        translated = dict(zip(lines, map(without_added_period, lines, best), strict=True))
+        return _result(split, known, translated)
 
     def _split(self, block: RichText) -> _Block:
         """Return a block with its sentences; it has none if it has no text, or only fixed text."""
+        source_language = self.translator.config.data.src
+        block = _with_foreign_text(block, source_language)
+        markers: dict[int, Marker] = {}
+        if not self._remembers(block.text):
+            block, markers = without_markers(block)
         if not _has_words(block):
-            return _Block(block)
-        spans = split_sentences(block.text, self.translator.config.data.src, block.fixed)
-        if self.memory and self.memory.find(block.text):
+            return _Block(block, markers)
+        spans = split_sentences(block.text, source_language, block.fixed)
+        if self._find(block.text):
             spans = [(spans[0][0], spans[-1][1])]
         language = self.translator.tokenizer.language_token(block.text)
-        return _Block(block, spans, [_line(block, *span, language) for span in spans])
+        lines = [_line(block, *span, language) for span in spans]
+        return _Block(block, markers, spans, lines)
+
+    def _find(self, text: str) -> str | None:
+        """Return the translation that the memory has of a text."""
+        return self.memory.find(text) if self.memory else None
 
     def _remembers(self, text: str) -> bool:
         """Return whether the memory has a text or one of its sentences."""
         if self.memory is None:
             return False
         spans = split_sentences(text, self.translator.config.data.src)
-        return any(
-            self.memory.find(each) is not None
-            for each in (text, *(text[slice(*span)] for span in spans))
-        )
+        sentences = [text[start:end] for start, end in spans]
+        return any(self.memory.find(each) is not None for each in (text, *sentences))
 
-    def _recall(self, blocks: Iterable[_Block]) -> dict[Line, Translation]:
+    def _recall(self, lines: Iterable[Line]) -> dict[Line, Translation]:
         """Return the translations that the memory has."""
-        if self.memory is None:
-            return {}
-        lines = dict.fromkeys(line for block in blocks for line in block.lines)
-        return {
-            line: Translation(text, 0.0, 0.0)
-            for line in lines
-            if (text := self.memory.find(line.text))
-        }
+        known: dict[Line, Translation] = {}
+        for line in lines:
+            text = self._find(line.text)
+            if text:
+                known[line] = Translation(text, 0.0, 0.0)
+        return known
+
+
+def _result(
+    blocks: Sequence[_Block], known: dict[Line, Translation], translated: dict[Line, Translation]
+) -> TranslatedBlocks:
+    """Return the translations of blocks from those of their sentences."""
+    translations = known | translated
+    assembled = [_assemble(block, translations) for block in blocks]
+    markers = [block.markers for block in blocks]
+    source_tags = [tag for block in blocks for tag in block.source.tags]
+    lines = [line for block in blocks for line in block.lines]
+    return TranslatedBlocks(
+        list(map(with_markers, assembled, markers)),
+        [(line.text, each.warnings) for line, each in translated.items() if each.warnings],
+        [_warnings(block, translations) for block in blocks],
+        len(lines),
+        sum(line in known for line in lines),
+        sum(tag.start < tag.end for tag in source_tags),
+        sum(tag.is_doubtful for block in assembled for tag in block.tags),
+    )
 
 
 def _with_foreign_text(block: RichText, language: str) -> RichText:
     """Return a block in which text in scripts that its language does not use is fixed."""
-    boundaries = {position for tag in block.tags for position in (tag.start, tag.end)}
+    boundaries = {tag.start for tag in block.tags} | {tag.end for tag in block.tags}
     fixed = list(block.fixed)
     for start, end in foreign_spans(block.text, language, boundaries):
         fixed.append(FixedSpan(start, end, block.text[start:end]))
@@ -157,12 +161,8 @@ def _with_foreign_text(block: RichText, language: str) -> RichText:
 
 def _has_words(block: RichText) -> bool:
     """Return whether a block has letters or digits outside of fixed text."""
-    return any(
-        map(
-            str.isalnum,
-            apply_edits(block.text, ((span.start, span.end, "") for span in block.fixed)),
-        )
-    )
+    text = apply_edits(block.text, ((span.start, span.end, "") for span in block.fixed))
+    return any(map(str.isalnum, text))
 
 
 def _line(block: RichText, start: int, end: int, language: str) -> Line:
@@ -180,28 +180,35 @@ def _warnings(block: _Block, translations: dict[Line, Translation]) -> list[str]
     return list(dict.fromkeys(warnings))
 
 
-def _assemble(
-    block: _Block, translations: dict[Line, Translation], markers: dict[int, Marker]
-) -> RichText:
+def _assemble(block: _Block, translations: dict[Line, Translation]) -> RichText:
     """Return the translation of a block from those of its sentences."""
     if not block.spans:
         return block.source
     source = block.source.text
-    pieces = [source[: block.spans[0][0]]]
-    length = len(pieces[0])
-    sentences: list[AlignedSentence] = []
+    position = block.spans[0][0]
+    space = source[:position]
+    pieces = []
+    length = 0
+    sentences = []
     for span, line in zip(block.spans, block.lines, strict=True):
         translation = translations[line]
-        space = separator(source, sentences[-1].source[1], span[0]) if sentences else ""
+        if pieces:
+            space = separator(source, position, span[0])
+        pieces += [space, translation.text]
         start = length + len(space)
         length = start + len(translation.text)
-        pieces += [space, translation.text]
+        position = span[1]
         sentences.append(AlignedSentence(span, (start, length), translation.known_links()))
-    pieces.append(source[block.spans[-1][1] :])
+    pieces.append(source[position:])
     text = "".join(pieces)
+    return RichText(text, project(block.source, text, sentences, _parents(block.markers)))
+
+
+def _parents(markers: Mapping[int, Marker]) -> dict[int, int]:
+    """Return the id of the tag that contains each marker that is in one."""
     parents: dict[int, int] = {}
     for tag_id, marker in markers.items():
         parent = marker.parents[tag_id]
         if parent is not None:
             parents[tag_id] = parent
-    return RichText(text, project(block.source, text, sentences, parents))
+    return parents

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from nmt.core import autotune, runtime
+from nmt.core import autotune, runtime, torchrun
 from nmt.core.config import Config, ModelConfig
 from nmt.core.errors import UsageError
 from nmt.engines import native
@@ -222,3 +222,29 @@ def test_concurrent_processes_measure_once(rates_file: Path) -> None:
     outputs = [process.communicate(timeout=60)[0] for process in processes]
     assert sorted("run" in output for output in outputs) == [False, True]
     assert len(json.loads(rates_file.read_text())) == 1
+
+
+def test_one_module_reads_the_variables_of_torchrun() -> None:
+    package = Path(runtime.__file__).parents[1]
+    names = ("WORLD_SIZE", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
+    readers = {
+        path.name
+        for path in package.rglob("*.py")
+        if any(f'"{name}"' in path.read_text() for name in names)
+    }
+    assert readers == {"torchrun.py"}
+
+
+def test_position_among_the_processes_of_torchrun(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("WORLD_SIZE", "RANK"):
+        monkeypatch.delenv(name, raising=False)
+    assert torchrun.position() == (0, 1)
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    with pytest.raises(UsageError, match="WORLD_SIZE is 4, but torchrun did not start"):
+        torchrun.position()
+    for rank in range(4):
+        monkeypatch.setenv("RANK", str(rank))
+        assert torchrun.position() == (rank, 4)
+    monkeypatch.setenv("RANK", "4")
+    with pytest.raises(UsageError, match="torchrun did not start"):
+        torchrun.position()

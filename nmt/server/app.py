@@ -6,13 +6,14 @@ from __future__ import annotations
 import asyncio
 import codecs
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import PurePath
 from time import perf_counter
 from typing import Any, TypeVar
 from urllib.parse import quote
 
+from python_multipart.multipart import File
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -29,7 +30,6 @@ from nmt.documents.formats import FORMATS, DocumentOptions, conversion_hint
 from nmt.server.access import Access, AccessCheck
 from nmt.server.fields import (
     Fields,
-    NamedFile,
     TranslationRequest,
     language_field,
     optional,
@@ -37,7 +37,13 @@ from nmt.server.fields import (
     strings_field,
     text_fields,
 )
-from nmt.server.files import MAX_UNPACKED_BYTES, DocumentProcess, TranslatedFiles, open_documents
+from nmt.server.files import (
+    MAX_UNPACKED_BYTES,
+    DocumentProcess,
+    NamedFile,
+    TranslatedFiles,
+    open_documents,
+)
 from nmt.server.languages import language_name
 from nmt.server.limits import (
     FILE_MEMORY,
@@ -124,7 +130,7 @@ class Api:
 
     async def translate(self, request: Request) -> Response:
         """Translate one or several texts."""
-        fields, client = await self._read_fields(request, self._limits.max_text_body)
+        fields, client = await self._read_fields(request)
         parsed = TranslationRequest.parse(fields, self._limits.max_length)
         with self._slots.use(), _client_errors():
             translate = self._translate_html if parsed.format == "html" else self._translate_texts
@@ -213,39 +219,39 @@ class Api:
         """Translate a file, and return the URL of the translation."""
         with self._upload_slots.use():
             fields, client = await self._read_fields(request, self._limits.max_body)
-        upload: NamedFile | None = optional(fields, "file", NamedFile)
+        upload: File | None = optional(fields, "file", File)
         if upload is None:
             raise HTTPException(400, "Invalid request: missing file parameter")
-        suffix = _format(upload.name)
+        file_name = (upload.file_name or b"").decode()
+        suffix = _format(file_name)
         limit = self._limits.max_unpacked_file
-        if len(upload.content) > limit and suffix not in OFFICE:  # those have `MAX_UNPACKED_BYTES`
+        if upload.size > limit and suffix not in OFFICE:  # those have `MAX_UNPACKED_BYTES`
             raise HTTPException(400, f"Invalid request: the file is larger than {limit:,} bytes")
         source, target = language_field(fields, "source"), language_field(fields, "target")
         columns, keys = strings_field(fields, "column"), strings_field(fields, "key")
         task = self._task(suffix, self._limits.max_file_length, source, target, columns, keys)
-        with _client_errors():
-            work = self._translate_upload(upload.content, task, source, target, client)
+        with closing(upload), _client_errors():
+            work = self._translate_upload(upload, task, source, target, client)
             translated = await _unless_disconnected(request, work)
-        name = self._files.add(NamedFile(upload.name, translated.content))
+        name = self._files.add(NamedFile(file_name, translated.content))
         url = str(request.url_for("download_file", name=name))
         return JSONResponse({"translatedFileUrl": url, "warnings": translated.warnings})
 
     async def _translate_upload(
-        self, content: bytes, task: Task, source: str, target: str, client: str
+        self, upload: File, task: Task, source: str, target: str, client: str
     ) -> TranslatedDocument:
-        is_small = len(content) <= SMALL_FILE
-        async with (
-            self._file_slots.use(client, is_small=is_small),
-            open_documents([content], task) as documents,
-        ):
-            texts = [sample.text for sample in documents.samples]
-            source, target, _ = await run_in_threadpool(
-                self._service.resolve, texts, source, target
-            )
-            if source == target:
-                return TranslatedDocument(content, [])
-            (translated,) = await self._translate_documents(documents, [0], source, target)
-            return translated
+        async with self._file_slots.use(client, is_small=upload.size <= SMALL_FILE):
+            upload.file_object.seek(0)
+            content = upload.file_object.read()
+            async with open_documents([content], task) as documents:
+                texts = [sample.text for sample in documents.samples]
+                source, target, _ = await run_in_threadpool(
+                    self._service.resolve, texts, source, target
+                )
+                if source == target:
+                    return TranslatedDocument(content, [])
+                (translated,) = await self._translate_documents(documents, [0], source, target)
+                return translated
 
     async def _translate_documents(
         self, documents: DocumentProcess, indices: Sequence[int], source: str, target: str
@@ -297,7 +303,7 @@ class Api:
 
     async def detect(self, request: Request) -> Response:
         """Return the probable languages of a text."""
-        fields, _ = await self._read_fields(request, self._limits.max_text_body)
+        fields, _ = await self._read_fields(request)
         detections = self._service.detect(text_fields(fields, self._limits.max_length))
         probable = [each for each in detections if each.probability >= 1] or detections[:1]
         return JSONResponse(
@@ -340,7 +346,7 @@ class Api:
         """Return the metrics."""
         return Response(self._service.metrics.render(), media_type=CONTENT_TYPE_LATEST)
 
-    async def _read_fields(self, request: Request, max_bytes: int) -> tuple[Fields, str]:
+    async def _read_fields(self, request: Request, max_form_bytes: int = 0) -> tuple[Fields, str]:
         """Return the fields of a request and what identifies its client, after checking the API key
         and the rate.
 
@@ -352,8 +358,9 @@ class Api:
                 of `read_fields`.
         """
         fields, key, malformed = Fields(), "", None
+        max_bytes = self._limits.max_text_body
         try:
-            fields = await read_fields(request, max_bytes)
+            fields = await read_fields(request, max_bytes, max_form_bytes or max_bytes)
             key = (optional(fields, "api_key", str) or "").strip()
         except HTTPException as error:
             if error.headers:  # closes the connection, without reading the rest of the body

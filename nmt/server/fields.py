@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl
@@ -29,66 +29,59 @@ TEXT_FORMATS = ("text", "html")
 Fields = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class NamedFile:
-    """A name and content: a file of a form, or a translated file."""
-
-    name: str
-    content: bytes
-
-
-async def read_fields(request: Request, max_bytes: int) -> Fields:
+async def read_fields(request: Request, max_text_bytes: int, max_form_bytes: int) -> Fields:
     """Return the fields of the body and the query string. A field of a form that occurs several
     times is a list.
+
+    Args:
+        request: the request.
+        max_text_bytes: maximum size of its body, which is in memory.
+        max_form_bytes: maximum size of a body that may have files.
 
     Raises:
         HTTPException: the request is too large, too slow, malformed or of an unknown content type.
     """
-    body = await _read_body(request, max_bytes)
     content_type = request.headers.get("content-type", "")
     media_type = parse_options_header(content_type)[0].decode("latin-1")
+    is_multipart = media_type == "multipart/form-data"
+    chunks = _read_chunks(request, max_form_bytes if is_multipart else max_text_bytes)
     try:
         query = _parse_urlencoded(request.scope["query_string"])
+        async with asyncio.timeout(BODY_TIMEOUT):
+            if is_multipart:
+                return _merge(query + await _parse_multipart(content_type, chunks))
+            body = b"".join([chunk async for chunk in chunks])
         if media_type == "application/json" or media_type.endswith("+json"):
-            return _merge(query) | {
-                name: value for name, value in _parse_json(body).items() if value is not None
-            }
-        if media_type == "multipart/form-data":
-            form = await run_in_threadpool(_parse_multipart, content_type, body)
-        elif media_type == "application/x-www-form-urlencoded":
-            form = [*_parse_urlencoded(body)]
-        elif not body:
-            form = []
-        else:
+            json_fields = _parse_json(body).items()
+            return _merge(query) | {name: value for name, value in json_fields if value is not None}
+        if body and media_type != "application/x-www-form-urlencoded":
             raise HTTPException(
                 415,
                 f"unknown content type '{media_type}'; use application/json,"
                 " application/x-www-form-urlencoded or multipart/form-data",
             )
-        return _merge([*query, *form])
+        return _merge(query + _parse_urlencoded(body))
+    except TimeoutError:
+        raise HTTPException(
+            408, "the request arrives too slowly", {"Connection": "close"}
+        ) from None
     except UnicodeDecodeError:
         raise HTTPException(400, "the request is not valid UTF-8") from None
 
 
-async def _read_body(request: Request, max_bytes: int) -> bytes:
+async def _read_chunks(request: Request, max_bytes: int) -> AsyncIterator[bytes]:
     too_large = HTTPException(
         413, f"the request is too large: the limit is {max_bytes:,} bytes", {"Connection": "close"}
     )
     length = request.headers.get("content-length", "")
     if length.isdecimal() and int(length[:20]) > max_bytes:
         raise too_large
-    body = bytearray()
-    try:
-        async with asyncio.timeout(BODY_TIMEOUT):
-            async for chunk in request.stream():
-                body += chunk
-                if len(body) > max_bytes:
-                    raise too_large
-    except TimeoutError:
-        raise HTTPException(
-            408, "the request arrives too slowly", {"Connection": "close"}
-        ) from None
-    return bytes(body)
+    num_bytes = 0
+    async for chunk in request.stream():
+        num_bytes += len(chunk)
+        if num_bytes > max_bytes:
+            raise too_large
+        yield chunk
 
 
 def _parse_json(body: bytes) -> Fields:
@@ -115,38 +108,39 @@ def _parse_urlencoded(body: bytes) -> list[tuple[str, str]]:
         raise HTTPException(400, TOO_MANY_FIELDS) from None
 
 
-def _parse_multipart(content_type: str, body: bytes) -> list[tuple[str, str | NamedFile]]:
-    values: list[tuple[str, str | NamedFile]] = []
+async def _parse_multipart(
+    content_type: str, chunks: AsyncIterator[bytes]
+) -> list[tuple[str, str | File]]:
+    """Parse a form while it is received. Large files are on disk.
 
-    def add(name: bytes | None, value: str | NamedFile) -> None:
-        if len(values) == MAX_FIELDS:
-            raise HTTPException(400, TOO_MANY_FIELDS)
-        values.append(((name or b"").decode(), value))
-
-    def add_field(field: Field) -> None:
-        add(field.field_name, (field.value or b"").decode())
-
-    def add_file(file: File) -> None:
-        file.file_object.seek(0)
-        content = file.file_object.read()
-        file.close()
-        add(file.field_name, NamedFile((file.file_name or b"").decode(), content))
-
+    Starlette's parser would read text that is not UTF-8 as Latin-1, and with any codec of Python
+    that the client names.
+    """
+    parts: list[Field | File] = []
+    headers = {"Content-Type": content_type.encode("latin-1")}
     try:
-        headers = {"Content-Type": content_type.encode("latin-1")}
-        parser = create_form_parser(
-            headers, add_field, add_file, config={"MAX_MEMORY_FILE_SIZE": len(body) + 1}
-        )
-        parser.write(body)
-        parser.finalize()
+        parser = create_form_parser(headers, parts.append, parts.append)
+        try:
+            async for chunk in chunks:
+                await run_in_threadpool(parser.write, chunk)
+                if len(parts) > MAX_FIELDS:
+                    raise HTTPException(400, TOO_MANY_FIELDS)
+            parser.finalize()
+        finally:
+            parser.parser = None  # the parser refers to itself and to a file that is not complete
     except FormParserError:
         raise HTTPException(400, "the request is not a valid form") from None
-    return values
+    return [_decode_part(part) for part in parts]
 
 
-def _merge(values: Iterable[tuple[str, str | NamedFile]]) -> Fields:
+def _decode_part(part: Field | File) -> tuple[str, str | File]:
+    name = (part.field_name or b"").decode()
+    return name, part if isinstance(part, File) else (part.value or b"").decode()
+
+
+def _merge(values: Iterable[tuple[str, str | File]]) -> Fields:
     """Collect the values of fields with the same name in a list."""
-    lists: dict[str, list[str | NamedFile]] = {}
+    lists: dict[str, list[str | File]] = {}
     for name, value in values:
         lists.setdefault(name, []).append(value)
     return {name: each[0] if len(each) == 1 else each for name, each in lists.items()}

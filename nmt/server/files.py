@@ -9,6 +9,7 @@ import secrets
 import signal
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from functools import cache
 from pathlib import PurePath
 from time import monotonic
@@ -17,7 +18,6 @@ from typing import Any
 from anyio.to_thread import run_sync
 
 from nmt.core.errors import DataError
-from nmt.server.fields import NamedFile
 from nmt.server.worker import Order, Request, Sample, Task, TranslatedDocument, work
 from nmt.translation.guard import Guard
 
@@ -146,6 +146,14 @@ async def open_documents(contents: Sequence[bytes], task: Task) -> AsyncIterator
         yield process
     finally:
         process.end()
+
+
+@dataclass(frozen=True)
+class NamedFile:
+    """A translated file."""
+
+    name: str
+    content: bytes
 
 
 class TranslatedFiles:

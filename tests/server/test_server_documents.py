@@ -4,15 +4,18 @@ other."""
 from __future__ import annotations
 
 import asyncio
+import gc
 import io
 import multiprocessing
 import os
+import re
 import subprocess
 import sys
+import tempfile
 import threading
 import zipfile
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from multiprocessing.connection import Pipe
 from pathlib import Path
 from typing import Any
@@ -27,7 +30,7 @@ from starlette.exceptions import HTTPException
 from nmt import Guard, Translator
 from nmt.core.errors import DataError
 from nmt.documents.formats import FORMATS, DocumentOptions
-from nmt.server import app, files, worker
+from nmt.server import app, fields, files, worker
 from nmt.server.limits import FairSlots, Limits
 from nmt.server.service import Service
 
@@ -284,6 +287,77 @@ def test_the_memory_of_the_server_stays_small(service: Service) -> None:
         )
         assert memory(os.getpid(), "VmRSS") < before + 100
     until(lambda: multiprocessing.active_children() == [])
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_uploads_are_not_in_memory(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fields, "BODY_TIMEOUT", 600)
+    request = upload_request("a.txt", bytes(9_900_000))
+    with serving(service) as client, ExitStack() as stack:
+        before = memory(os.getpid(), "VmRSS")
+        open_before = num_open_files()
+        for count in range(1, 17):
+            upload = stack.enter_context(connect(client))
+            upload.sendall(request[:-1])
+            until(lambda count=count: num_requests(client) == count + 1)  # type: ignore[misc]
+        assert memory(os.getpid(), "VmRSS") < before + 40
+        assert num_open_files() == open_before + 16
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_uploads_are_deleted_at_once(service: Service) -> None:
+    content = bytes(3_000_000)
+    before = num_open_files()
+    gc.disable()
+    try:
+        with serving(service) as client:
+            assert send_file(client, "a.txt", content).status_code == 400
+            assert send_file(client, "a.exe", content).status_code == 400
+            assert client.post("/translate_file", files=[("x", content)] * 3).status_code == 400
+            with connect(client) as leaving:
+                leaving.sendall(upload_request("a.txt", content)[:-1])
+                until(lambda: num_open_files() == before + 1)
+            until(lambda: num_open_files() == before)
+    finally:
+        gc.enable()
+
+
+def num_open_files() -> int:
+    """Return the number of temporary files that this process has open."""
+    count = 0
+    for link in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):
+            count += link.readlink().is_relative_to(tempfile.gettempdir() + "/")
+    return count
+
+
+def num_requests(client: httpx.Client) -> int:
+    """Return the number of requests that are handled, with this one."""
+    return int(re.search(r"^nmt_requests_in_flight (\d+)", client.get("/metrics").text, re.M)[1])
+
+
+@pytest.mark.parametrize("content_type", ["application/json", "application/x-www-form-urlencoded"])
+def test_only_forms_with_files_may_be_large(service: Service, content_type: str) -> None:
+    with serving(service) as client:
+        for path in ("/translate", "/translate_file"):
+            response = client.post(
+                path, content=b"[" * 500_000, headers={"Content-Type": content_type}
+            )
+            assert response.status_code == 413
+
+
+@pytest.mark.parametrize("charset", ["undefined", "punycode", "latin-1"])
+def test_the_client_does_not_choose_the_codec_of_a_form(service: Service, charset: str) -> None:
+    headers = {"Content-Type": f"multipart/form-data; boundary=b; charset={charset}"}
+    values = {b"q": "Tschüß".encode(), b"source": b"en", b"target": b"en"}
+    parts = b"".join(
+        b'--b\r\nContent-Disposition: form-data; name="%b"\r\n\r\n%b\r\n' % field
+        for field in values.items()
+    )
+    with serving(service) as client:
+        response = client.post("/translate", content=parts + b"--b--\r\n", headers=headers)
+    assert response.json()["translatedText"] == "Tschüß"
 
 
 @pytest.mark.slow

@@ -19,6 +19,8 @@ from nmt.core.errors import UsageError
 
 MAX_CLIENTS = 10_000
 """Number of clients that are remembered before those with a full allowance are forgotten."""
+ROUNDING = 1e-3
+"""Difference of two times, in requests, that is only an error of rounding."""
 MAX_CHARACTER_BYTES = 12
 """Maximum size of a character in a request: an escaped one outside of the Basic Multilingual
 Plane."""
@@ -145,8 +147,8 @@ class RateLimiter:
 
     def __init__(self, per_minute: int, clock: Callable[[], float] = time.monotonic) -> None:
         self.per_minute, self._clock = per_minute, clock
-        self._buckets: dict[str, tuple[float, float]] = {}
-        """Allowance of each client, and the time at which it was computed."""
+        self._full_at: dict[str, float] = {}
+        """Time at which the bucket of each client is full again, in requests of the rate."""
         self._max_clients = MAX_CLIENTS
 
     def check(self, client: str) -> None:
@@ -157,32 +159,22 @@ class RateLimiter:
         """
         if not self.per_minute:
             return
-        now = self._clock()
-        if len(self._buckets) >= self._max_clients:
-            self._forget_idle(now)
-        allowance = self._allowance(client, now)
-        if allowance < 1:
-            seconds = math.ceil((1 - allowance) * 60 / self.per_minute)
+        per_second = self.per_minute / 60
+        now = self._clock() * per_second
+        if len(self._full_at) >= self._max_clients:
+            self._full_at = {
+                each: full for each, full in self._full_at.items() if full > now + ROUNDING
+            }
+            self._max_clients = max(MAX_CLIENTS, 2 * len(self._full_at))  # rarely: it takes time
+        full_at = max(now, self._full_at.get(client, now)) + 1
+        excess = full_at - now - self.per_minute - ROUNDING
+        if excess > 0:
             raise HTTPException(
                 429,
                 f"too many requests: the limit is {self.per_minute} per minute",
-                {"Retry-After": str(seconds)},
+                {"Retry-After": str(math.ceil(excess / per_second))},
             )
-        self._buckets[client] = (allowance - 1, now)
-
-    def _allowance(self, client: str, now: float) -> float:
-        allowance, then = self._buckets.get(client, (float(self.per_minute), now))
-        return min(self.per_minute, allowance + (now - then) * self.per_minute / 60)
-
-    def _forget_idle(self, now: float) -> None:
-        self._buckets = {
-            client: bucket
-            for client, bucket in self._buckets.items()
-            if self._allowance(client, now) < self.per_minute
-        }
-        self._max_clients = max(
-            MAX_CLIENTS, 2 * len(self._buckets)
-        )  # rarely, because it takes time
+        self._full_at[client] = full_at
 
 
 def busy() -> HTTPException:

@@ -1171,7 +1171,7 @@ def test_clients_with_a_full_allowance_are_forgotten(monkeypatch: pytest.MonkeyP
     for i in range(1000):
         now += 10
         limiter.check(f"client {i}")
-        assert len(limiter._buckets) <= 10
+        assert len(limiter._full_at) <= 10
 
 
 def test_requests_need_a_key(service: Service, tmp_path: Path) -> None:

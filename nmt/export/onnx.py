@@ -219,7 +219,7 @@ class _PastKeyValues(KVCache):
     place."""
 
     def __init__(self, past: Tensor) -> None:
-        super().__init__(len(past))
+        super().__init__()
         self.past, self.length = past, past.shape[4]
         self.present: list[Tensor] = []
 

@@ -187,7 +187,7 @@ def _assemble(block: _Block, translations: dict[Line, Translation]) -> RichText:
     source = block.source.text
     position = block.spans[0][0]
     space = source[:position]
-    pieces = []
+    pieces: list[str] = []
     length = 0
     sentences = []
     for span, line in zip(block.spans, block.lines, strict=True):

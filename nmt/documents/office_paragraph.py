@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain, islice
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 from nmt.documents.builder import Markup, TextBuilder
 from nmt.documents.document import RichText
@@ -25,8 +25,8 @@ from nmt.text.spans import apply_edits
 if TYPE_CHECKING:
     from lxml import etree
 
-    Element = etree._Element
-    Node = Element | "RunChild"
+    Element: TypeAlias = etree._Element
+    Node: TypeAlias = "Element | RunChild"
 
 XML_SPACE = "{http://www.w3.org/XML/1998/namespace}space"
 CONTAINERS = set("hyperlink ins moveTo smartTag sdt fldSimple customXml dir bdo".split())

@@ -84,7 +84,7 @@ class StringLines:
         return _NAME.sub(lambda match: rendered.get(match[0], match[0]), outline)
 
     def _replace_messages(self, protected: Iterable[str], depth: int) -> None:
-        edits = []
+        edits: list[Edit] = []
         used = set(_NAME.findall(self.text))
         for message in find_messages(self.text):
             name = f"{{{message.name}}}"

@@ -10,11 +10,8 @@ from nmt.data.pairs import decode_lines
 def argument_lines(arguments: list[str], encoding_errors: str) -> Iterator[str]:
     """Yield the lines of command-line arguments. Python decodes their invalid UTF-8 to
     surrogates."""
-    raw = (
-        line.encode("utf-8", "surrogateescape")
-        for argument in arguments
-        for line in argument.split("\n")
-    )
+    lines = "\n".join(arguments).split("\n") if arguments else []
+    raw = (line.encode("utf-8", "surrogateescape") for line in lines)
     return decode_lines(raw, "the command line", encoding_errors)
 
 

@@ -7,6 +7,7 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -111,13 +112,15 @@ class DocumentJob:
         return [file for file in files if file not in skipped]
 
     def _translate(self, file: DocumentFile) -> TranslatedBlocks:
-        name = "standard input" if file.path == STANDARD_STREAM else str(file.path)
-        data = sys.stdin.buffer.read() if file.path == STANDARD_STREAM else file.path.read_bytes()
+        if file.path == STANDARD_STREAM:
+            name = "standard input"
+            data = sys.stdin.buffer.read()
+        else:
+            name = str(file.path)
+            data = file.path.read_bytes()
         _prepare_output(file.output)
-        try:
+        with _errors_of(name):
             document = file.parser(data, self.options)
-        except NMTError as error:
-            raise _named(error, name) from None
         self.language_check.add([block.text for block in document.blocks])
         with progress(None, f"translating {file.path.name}", " sentences") as bar:
 
@@ -127,10 +130,8 @@ class DocumentJob:
 
             result = self.translator.translate(document.blocks, start)
         _log_warnings(name, result)
-        try:
+        with _errors_of(name):
             content = document.render(result.blocks)
-        except NMTError as error:
-            raise _named(error, name) from None
         write_file(file.output, content)
         if descriptor(file.output) is None:
             show(str(file.output))
@@ -155,15 +156,20 @@ def _original(file: Path, options: DocumentOptions) -> Path | None:
     """Return the file next to a file of which it is a translation, such as page.html of
     page.de.html, if it exists."""
     name, _, code = file.stem.rpartition(".")
-    is_language = code == options.tgt or base_language(code) in NAMES.keys() - {
-        base_language(options.src)
-    }
-    original = file.with_name(name + file.suffix) if name and is_language else file
-    return original if original != file and original.exists() else None
+    other_languages = NAMES.keys() - {base_language(options.src)}
+    if not name or not (code == options.tgt or base_language(code) in other_languages):
+        return None
+    original = file.with_name(name + file.suffix)
+    return original if original.exists() else None
 
 
-def _named(error: NMTError, name: str) -> NMTError:
-    return type(error)(f"{name}: {error.message}", error.hint)
+@contextmanager
+def _errors_of(name: str) -> Iterator[None]:
+    """Name the document in errors."""
+    try:
+        yield
+    except NMTError as error:
+        raise type(error)(f"{name}: {error.message}", error.hint) from None
 
 
 def document_arguments(arguments: Sequence[str]) -> list[Path]:
@@ -179,7 +185,8 @@ def document_arguments(arguments: Sequence[str]) -> list[Path]:
     """
     found = [_is_document(argument) for argument in arguments]
     if any(found) and not all(found):
-        document, sentence = arguments[found.index(True)], arguments[found.index(False)]
+        document = arguments[found.index(True)]
+        sentence = arguments[found.index(False)]
         raise UsageError(
             f"'{document}' is a document and '{_shorten(sentence)}' a sentence",
             "translate them in two commands",
@@ -262,7 +269,9 @@ def plan_documents(
         return [_standard_input(output, format or "")]
     if output is None:
         paths = _without_translations(paths, options)
-    found = [each for path in paths for each in _find(path, output, options)]
+    found = []
+    for path in paths:
+        found += _find(path, output, options)
     is_file = _is_single_file(paths, output, is_directory)
     files: dict[Path, DocumentFile] = {}
     for path, relative in found:

@@ -52,10 +52,9 @@ class TextFormat:
 
     def matches(self, line: str) -> bool:
         """Return whether an existing output line may have this format."""
-        num_columns = self.show_scores + self.show_confidence
-        return not JsonLinesFormat().matches(line) and bool(
-            re.match(rf"(-?[\d.]*\t){{{num_columns}}}|$", line)
-        )
+        num_columns = [self.show_scores, self.show_confidence].count(True)
+        columns = re.compile(rf"(-?[\d.]*\t){{{num_columns}}}|$")
+        return not JsonLinesFormat().matches(line) and columns.match(line) is not None
 
     def __call__(self, source: str, translations: Sequence[Translation]) -> list[str]:
         """Return one line per translation."""
@@ -67,9 +66,8 @@ class TextFormat:
         score = f"{translation.score:.4f}\t" if self.show_scores else ""
         if not self.show_confidence:
             return score
-        return (
-            f"{score}{'' if translation.confidence is None else f'{translation.confidence:.2f}'}\t"
-        )
+        confidence = translation.confidence
+        return f"{score}{'' if confidence is None else f'{confidence:.2f}'}\t"
 
 
 class JsonLinesFormat:
@@ -164,7 +162,8 @@ def open_output(path: Path | None, *, append: bool = False) -> Iterator[WriteLin
         yield partial(print, flush=True)
         return
     check_uncompressed(path)
-    existed, keep_content = path.exists(), append or number is not None
+    existed = path.exists()
+    keep_content = append or number is not None
     try:
         opened = path if number is None else os.dup(number)
         file = open(opened, "a", encoding="utf-8", newline="\n")  # noqa: SIM115

@@ -233,7 +233,8 @@ def _translate_shard(options: Options, translator: Translator, scores: bool) -> 
     """
     from nmt.synthetic.source_text import SOURCE
 
-    path, shard = options.work / CANDIDATES, options.shard
+    path = options.work / CANDIDATES
+    shard = options.shard
     busy = UsageError(
         f"another process is translating shard {shard.number} of {options.output}",
         "wait for it, or stop it",

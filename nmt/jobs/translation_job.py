@@ -100,7 +100,8 @@ class LanguageCheck:
     """Warns once if the first lines of the input are not in the source language."""
 
     def __init__(self, src: str, tgt: str) -> None:
-        self.src, self.tgt = src, tgt
+        self.src = src
+        self.tgt = tgt
         self.lines: list[str] = []
         self.is_finished = False
 
@@ -151,13 +152,18 @@ class WarningLog:
 
 def log_terms(translator: Translator | Guard | MarkupLines) -> None:
     """Log which glossary terms were applied."""
-    if terms := getattr(translator, "term_counts", None):
-        missing = [
-            f"{term} ({count})" for (term, applied), count in terms.most_common() if not applied
-        ]
-        num_applied = sum(count for (_, applied), count in terms.items() if applied)
-        not_applied = f"; not applied: {', '.join(missing)}" if missing else ""
-        log(f"glossary: applied {num_applied:,} of {counted(terms.total(), 'term')}{not_applied}")
+    terms = getattr(translator, "term_counts", None)
+    if not terms:
+        return
+    num_applied = 0
+    missing = []
+    for (term, is_applied), count in terms.most_common():
+        if is_applied:
+            num_applied += count
+        else:
+            missing.append(f"{term} ({count})")
+    text = f"glossary: applied {num_applied:,} of {counted(terms.total(), 'term')}"
+    log(f"{text}; not applied: {', '.join(missing)}" if missing else text)
 
 
 def translate_stream(
@@ -220,13 +226,11 @@ def translate_file(
     num_done = truncate_incomplete(path, job.output_format, end - start) if resume and path else 0
     if num_done:
         log(f"resuming {path} after {num_done:,} lines")
-    lines = islice(
-        read_lines(input, errors=encoding_errors), start + num_done, end if shard else None
-    )
+    all_lines = read_lines(input, errors=encoding_errors)
+    lines = islice(all_lines, start + num_done, end if shard else None)
+    remaining = end - start - num_done
     quiet = output is None and sys.stdout.isatty()  # a progress bar would mix with the output
-    with progress(
-        end - start - num_done, "translating", " lines", disable=quiet, unit_scale=True
-    ) as bar:
+    with progress(remaining, "translating", " lines", disable=quiet, unit_scale=True) as bar:
         job.translate_chunks(chunked(lines), path, append=resume, on_progress=bar.update)
     if join and shard and output:
         shard.finish(output)

@@ -200,7 +200,8 @@ def _exchange(first: Path, second: Path) -> bool:
     library: Any = ctypes.CDLL(None) if os.name == "posix" else None
     names = os.fsencode(first), os.fsencode(second)
     if sys.platform == "linux" and hasattr(library, "renameat2"):
-        current_directory, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+        current_directory = -100  # AT_FDCWD
+        exchange = 2  # RENAME_EXCHANGE
         status = library.renameat2(
             current_directory, names[0], current_directory, names[1], exchange
         )
@@ -307,7 +308,8 @@ def descriptor(path: Path) -> int | None:
 def write_bytes(path: Path, content: bytes) -> None:
     """Write a file atomically: write a temporary file and rename it. A device, such as /dev/stdout,
     is written to."""
-    if (number := descriptor(path)) is not None:
+    number = descriptor(path)
+    if number is not None:
         with named_errors(path), os.fdopen(os.dup(number), "wb") as file:
             file.write(content)
         return

@@ -262,7 +262,8 @@ def check(value: Any, schema: Any, name: str = "") -> None:
     Raises:
         ValueError: a value has another type, is out of range, or is missing.
     """
-    origin, arguments = typing.get_origin(schema), typing.get_args(schema)
+    origin = typing.get_origin(schema)
+    arguments = typing.get_args(schema)
     if origin is Annotated:
         check(value, arguments[0], name)
         numbers = arguments[1]
@@ -385,13 +386,8 @@ def parse_yaml(content: str, *, as_text: bool = False) -> Any:
         position = f"line {mark.line + 1}: " if mark else ""
         problem = getattr(error, "problem", None) or "not valid YAML"
         raise ValueError(position + problem.removeprefix("did not find ")) from None
-    except (
-        ValueError,
-        TypeError,
-        OverflowError,
-        AttributeError,
-        LookupError,
-    ):  # values such as 2001-13-01, !!bool 5
+    except (ValueError, TypeError, OverflowError, AttributeError, LookupError):
+        # Values such as 2001-13-01, !!bool 5.
         raise ValueError("not valid YAML") from None
 
 

@@ -10,7 +10,7 @@ import inspect
 import itertools
 import re
 import typing
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -196,14 +196,13 @@ def override_names(overrides: Iterable[str]) -> set[str]:
 
 def keys_in_file(path: Path) -> set[str]:
     """Return the full names of the options that a config file contains."""
-    tree = read_yaml(path)
-    sections = {
-        f"{name}.{key}"
-        for name, section in tree.items()
-        if isinstance(section, dict)
-        for key in section
-    }
-    return sections | {name for name, value in tree.items() if not isinstance(value, dict)}
+    keys = set()
+    for name, value in read_yaml(path).items():
+        if isinstance(value, dict):
+            keys |= {f"{name}.{key}" for key in value}
+        else:
+            keys.add(name)
+    return keys
 
 
 def options() -> list[tuple[str, str, str]]:
@@ -301,28 +300,34 @@ def check(config: Config) -> None:
 
 
 def _check_ranges(config: Config) -> None:
-    for path in AT_LEAST_ONE:
-        if (value := attrgetter(path)(config)) < 1:
-            raise ConfigError(f"{path} must be at least 1, got {value}")
-    if config.seed >= 2**63:
-        raise ConfigError(f"seed must be below 2^63, got {config.seed}")
-    for path, maximum in MAXIMA.items():
-        if (value := attrgetter(path)(config)) > maximum:
-            raise ConfigError(f"{path} must be at most {maximum}, got {value}")
-    for path in NOT_NEGATIVE:
-        if not 0 <= (value := attrgetter(path)(config)) < float("inf"):
-            raise ConfigError(f"{path} must be 0 or more, got {value}")
-    for path in BELOW_ONE:
-        if not 0 <= (value := attrgetter(path)(config)) < 1:
-            raise ConfigError(f"{path} must be at least 0 and below 1, got {value}")
-    if not 0 <= (weight := config.train.distill_weight) <= 1:
-        raise ConfigError(f"train.distill_weight must be between 0 and 1, got {weight}")
-    if not 0 < config.train.eps < 1:
-        raise ConfigError(f"train.eps must be above 0 and below 1, got {config.train.eps}")
+    for path, value in _values(config, AT_LEAST_ONE):
+        _require(value >= 1, path, "at least 1", value)
+    _require(config.seed < 2**63, "seed", "below 2^63", config.seed)
+    for path, value in _values(config, MAXIMA):
+        _require(value <= MAXIMA[path], path, f"at most {MAXIMA[path]}", value)
+    for path, value in _values(config, NOT_NEGATIVE):
+        _require(0 <= value < float("inf"), path, "0 or more", value)
+    for path, value in _values(config, BELOW_ONE):
+        _require(0 <= value < 1, path, "at least 0 and below 1", value)
+    weight = config.train.distill_weight
+    _require(0 <= weight <= 1, "train.distill_weight", "between 0 and 1", weight)
+    eps = config.train.eps
+    _require(0 < eps < 1, "train.eps", "above 0 and below 1", eps)
+
+
+def _values(config: Config, paths: Iterable[str]) -> Iterator[tuple[str, Any]]:
+    for path in paths:
+        yield path, attrgetter(path)(config)
+
+
+def _require(is_valid: bool, path: str, requirement: str, value: float, hint: str = "") -> None:
+    if not is_valid:
+        raise ConfigError(f"{path} must be {requirement}, got {value}", hint)
 
 
 def _check_relations(config: Config) -> None:
-    model, train = config.model, config.train
+    model = config.model
+    train = config.train
     if model.dim % model.heads:
         raise ConfigError(
             f"model.dim ({model.dim}) must be a multiple of model.heads ({model.heads})"
@@ -367,11 +372,10 @@ def _check_relations(config: Config) -> None:
 
 
 def _check_data(data: DataConfig) -> None:
-    if not 1 <= data.temperature < float("inf"):
-        raise ConfigError(
-            f"data.temperature must be 1 or more, got {data.temperature}",
-            "1 uses each pair once; 5 is common",
-        )
+    temperature = data.temperature
+    is_valid = 1 <= temperature < float("inf")
+    hint = "1 uses each pair once; 5 is common"
+    _require(is_valid, "data.temperature", "1 or more", temperature, hint)
     if not data.train:
         raise ConfigError("data.train names no corpus", "see nmt data list")
     for side, code in (("source", data.src), ("target", data.tgt)):
@@ -396,15 +400,15 @@ def check_unused(config: Config, overrides: Sequence[str], *, is_fine_tuned: boo
         ConfigError: an option has no effect.
     """
     names = override_names(overrides)
-    data, unused = config.data, dict[str, str]()
-    if config.tokenizer.model:
-        reason = (
-            "--init-from keeps the tokenizer of the model"
-            if is_fine_tuned
-            else "tokenizer.model is trained already"
-        )
-        kept = set() if is_fine_tuned else {"tokenizer.model"}
-        unused = {name: reason for name in names - kept if name.startswith("tokenizer.")}
+    data = config.data
+    unused: dict[str, str] = {}
+    tokenizer_options = {name for name in names if name.startswith("tokenizer.")}
+    if is_fine_tuned and config.tokenizer.model:
+        reason = "--init-from keeps the tokenizer of the model"
+        unused = dict.fromkeys(tokenizer_options, reason)
+    elif config.tokenizer.model:
+        reason = "tokenizer.model is trained already"
+        unused = dict.fromkeys(tokenizer_options - {"tokenizer.model"}, reason)
     if data.temperature != 1 and len(data.train) == 1 and len(data.replay) < 2:
         unused["data.temperature"] = "there is a single corpus"
     if data.general_test and not config.train.init_from:

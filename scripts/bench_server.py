@@ -64,7 +64,7 @@ class Load:
         while not is_done():
             body = json.dumps({"q": next(self.texts), "source": "en", "target": "de"}).encode()
             head = (
-                "POST /translate HTTP/1.1\r\nHost: x\r\nContent-Type:"
+                "POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Type:"
                 f" application/json\r\nContent-Length: {len(body)}"
             )
             before = time.perf_counter()

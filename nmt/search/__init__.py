@@ -6,6 +6,7 @@ Each is a frozen dataclass whose fields are its options. Options are validated o
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 
 from nmt.core.registry import resolve
 from nmt.search.beam import Beam
@@ -27,6 +28,7 @@ __all__ = [
 ]
 
 
+@lru_cache
 def parse_search(spec: str) -> Search:
     """Return the search that a spec string describes.
 

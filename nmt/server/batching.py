@@ -22,9 +22,13 @@ from nmt.search import Hypothesis, Search
 SECONDS_PER_BATCH = 0.4
 """Time that a batch should take. A request waits for at most one other batch before each of its
 first turns."""
-MIN_BATCH_WORK = 512
+MIN_BATCH_WORK = 2048
 """Minimum number of source tokens in a full batch times the rows per sentence, however slow the
 model is."""
+
+
+Scores = dict[tuple[tuple[int, ...], tuple[int, ...]], TokenScores]
+"""Scores of translations by the token ids of source and target."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,9 @@ class Job:
     future: Future[list[Any]] = field(default_factory=Future)
     """The result of each sentence. The rest of a job that is done, because it failed or was
     cancelled, is skipped."""
+    scores: Scores | None = None
+    """Where the scores of the hypotheses go; None: they are not scored. A request that waits only
+    once leaves the batches larger."""
     num_taken: int = 0
     results: dict[int, Any] = field(default_factory=dict)
 
@@ -175,7 +182,7 @@ class ModelQueue:
         search = turns[0].job.search
         arguments = [turn.sentence.arguments for turn in turns]
         try:
-            results: Sequence[object]
+            results: Sequence[Any]
             if search is None:
                 sources, targets = zip(*arguments, strict=True)
                 results = self.engine.score(sources, targets)
@@ -184,11 +191,30 @@ class ModelQueue:
                 results = self.engine.search(
                     [source for (source,) in arguments], search, lambda count: None
                 )
+                self._score(turns, results)
         except Exception as error:  # of any job; the thread must not end
             self._compute_separately(turns, error)
             return
         for turn, result in zip(turns, results, strict=True):
             turn.job.add_result(turn.index, result)
+
+    def _score(self, turns: Sequence[Turn], n_bests: Sequence[list[Hypothesis]]) -> None:
+        """Score the hypotheses of jobs that need it."""
+        pairs: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
+        scores_of_jobs: list[Scores] = []
+        for turn, n_best in zip(turns, n_bests, strict=True):
+            if turn.job.scores is None:
+                continue
+            source = tuple(turn.sentence.arguments[0].ids)
+            for hypothesis in n_best:
+                pairs.append((source, tuple(hypothesis.ids)))
+                scores_of_jobs.append(turn.job.scores)
+        if not pairs:
+            return
+        sources, targets = zip(*pairs, strict=True)
+        scored = self.engine.score(sources, targets)
+        for scores, pair, token_scores in zip(scores_of_jobs, pairs, scored, strict=True):
+            scores[pair] = token_scores
 
     def _compute_separately(self, turns: Sequence[Turn], error: Exception) -> None:
         turns_of_jobs: dict[int, list[Turn]] = {}
@@ -204,8 +230,16 @@ class ModelQueue:
 class QueuedEngine:
     """An engine for one request, which waits for its turns in the queue of a model."""
 
-    def __init__(self, queue: ModelQueue) -> None:
+    def __init__(self, queue: ModelQueue, scored_search: Search | None = None) -> None:
+        """Create an engine.
+
+        The hypotheses of `scored_search` are scored in the same turn, so that `score` finds their
+        scores.
+        """
         self.max_positions = queue.engine.max_positions
+        self._scored_search = scored_search
+        self._scores: Scores = {}
+        """Scores of the hypotheses of the last search."""
         self._queue = queue
         self._lock = Lock()
         self._is_stopped = False
@@ -228,7 +262,9 @@ class QueuedEngine:
             CancelledError: `stop` was called meanwhile.
         """
         sentences = [Sentence((source,), (len(source.ids) + 1) * search.rows) for source in sources]
-        hypotheses = self._compute(search, sentences)
+        self._scores = {}
+        scores = self._scores if search == self._scored_search else None
+        hypotheses = self._compute(Job(search, sentences, scores=scores))
         if sources:
             on_progress(len(sources))
         return hypotheses
@@ -237,15 +273,17 @@ class QueuedEngine:
         self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
     ) -> list[TokenScores]:
         """Score given translations; see `Engine.score`. Raises as `search` does."""
-        sentences: list[Sentence] = []
-        for source, target in zip(sources, targets, strict=True):
-            sentences.append(Sentence((source, target), len(source) + len(target) + 1))
-        return self._compute(None, sentences)
+        pairs = [
+            (tuple(source), tuple(target)) for source, target in zip(sources, targets, strict=True)
+        ]
+        unknown = [pair for pair in pairs if pair not in self._scores]
+        sentences = [Sentence(pair, len(pair[0]) + len(pair[1]) + 1) for pair in unknown]
+        scores = self._scores | dict(zip(unknown, self._compute(Job(None, sentences)), strict=True))
+        return [scores[pair] for pair in pairs]
 
-    def _compute(self, search: Search | None, sentences: Sequence[Sentence]) -> list[Any]:
-        if not sentences:
+    def _compute(self, job: Job) -> list[Any]:
+        if not job.sentences:
             return []
-        job = Job(search, sentences)
         with self._lock:
             if self._is_stopped:
                 raise NMTError("the translation was cancelled")

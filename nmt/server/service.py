@@ -12,6 +12,7 @@ from starlette.exceptions import HTTPException
 
 from nmt.core.errors import UsageError, suggest
 from nmt.core.registry import format_spec, parse
+from nmt.search import Search, parse_search
 from nmt.search.beam import Beam
 from nmt.server.batching import ModelQueue, QueuedEngine
 from nmt.server.languages import Detection, detect, language_name
@@ -208,7 +209,8 @@ class Service:
                 joined.append(join_lines(text, list(islice(n_bests, len(lines_of_text)))))
             return joined
 
-        return await _run(self._text_threads, model, translate)
+        scored_search = parse_search(search) if needs_details else None
+        return await _run(self._text_threads, model, translate, scored_search)
 
     async def translate_document(
         self, translate: Callable[[Guard, str], T], source: str, target: str, num_characters: int
@@ -235,10 +237,15 @@ class Service:
         )
 
 
-async def _run(threads: ThreadPoolExecutor, model: _Model, translate: Callable[[Guard], T]) -> T:
+async def _run(
+    threads: ThreadPoolExecutor,
+    model: _Model,
+    translate: Callable[[Guard], T],
+    scored_search: Search | None = None,
+) -> T:
     """Return the result of `translate`, which runs in a thread, and stop it if this is
     cancelled."""
-    engine = QueuedEngine(model.queue)
+    engine = QueuedEngine(model.queue, scored_search)
     guard = model.guard.for_request(engine)
     try:
         return await asyncio.get_running_loop().run_in_executor(

@@ -960,6 +960,30 @@ def test_a_failure_to_count_a_batch_does_not_end_the_thread(
     assert submit(service, "I'm tired.").future.result(60)
 
 
+@pytest.mark.parametrize("details", [True, False])
+def test_a_request_waits_for_its_search_and_its_scores_once(
+    gated: tuple[GatedEngine, Service], monkeypatch: pytest.MonkeyPatch, details: bool
+) -> None:
+    engine, service = gated
+    model = service._models["en", "de"]
+    jobs: list[Job] = []
+    submit_job = model.queue.submit
+
+    def submit(job: Job) -> None:
+        jobs.append(job)
+        submit_job(job)
+
+    monkeypatch.setattr(model.queue, "submit", submit)
+    lines = [["Are we done?", "I'm tired.", "I'm tired."]]
+    expected = list(model.guard.stream(lines, details=details))
+    guard = model.guard.for_request(QueuedEngine(model.queue, parse_search("beam(beam_size=4)")))
+    assert list(guard.stream(lines, "beam(beam_size=4)", details=details)) == expected
+    assert len(jobs) == 1
+    guard = model.guard.for_request(QueuedEngine(model.queue, parse_search("beam(beam_size=5)")))
+    assert list(guard.stream(lines, "beam(beam_size=4)", details=details)) == expected
+    assert len(jobs) == 2 + details
+
+
 def test_requests_have_turns(gated: tuple[GatedEngine, Service]) -> None:
     engine, service = gated
     engine.gate.clear()

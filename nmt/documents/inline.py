@@ -16,9 +16,9 @@ from dataclasses import dataclass, replace
 from enum import Enum, auto
 from functools import lru_cache
 
-from nmt.documents.document import RichText, Tag, parents
+from nmt.documents.document import RichText, Tag
 from nmt.documents.ranges import Span, overlap
-from nmt.documents.rich_text import Event, Sections, events
+from nmt.documents.rich_text import Event, Sections, events, parents_by_id
 from nmt.documents.variants import syntax_spans
 from nmt.text.spans import find_spans
 from nmt.translation.segments import FixedSpan
@@ -89,7 +89,7 @@ class InlineText:
         """Find the text and its markup in adjacent pieces of the source; `encode` returns the
         source of a text."""
         self._encode = encode
-        run, partners = _match_elements(_join_line_breaks(pieces))
+        run, partners = _join_elements(_join_line_breaks(pieces))
         words = [i for i, piece in enumerate(run) if piece.kind in WORDS and not _is_symbol(piece)]
         self.start = self.end = 0
         """The range of the source that a translation replaces. Markup around all of the text is
@@ -118,8 +118,7 @@ class InlineText:
         translation = self._sections.join(translations)
         if (translation.text, translation.tags) == (self._text.text, self._text.tags):
             return source(self.start, self.end)
-        ids = [tag.id for tag in self._text.tags]
-        parent_of = dict(zip(ids, parents(self._text.tags), strict=True))
+        parent_of = parents_by_id(self._text.tags)
         tags = _points_outside_before_tags(translation.tags, parent_of)
         line_breaks = iter(self._line_breaks)
         output: list[str] = []
@@ -265,43 +264,55 @@ def _join_line_breaks(pieces: Iterable[Piece]) -> list[Piece]:
     return joined
 
 
-def _match_elements(pieces: Iterable[Piece]) -> tuple[list[Piece], dict[int, int]]:
+def _matched(pieces: Iterable[Piece]) -> set[int]:
+    """Return the indices of the tags that have a partner. Elements are properly nested."""
+    matched: set[int] = set()
+    open_tags = []
+    num_open = Counter[str]()
+    for i, piece in enumerate(pieces):
+        if piece.kind is Kind.OPEN:
+            open_tags.append((i, piece.name))
+            num_open[piece.name] += 1
+        elif piece.kind is Kind.CLOSE and num_open[piece.name]:
+            name = ""
+            while name != piece.name:
+                start, name = open_tags.pop()
+                num_open[name] -= 1
+            matched.update((start, i))
+    return matched
+
+
+def _join_elements(pieces: Sequence[Piece]) -> tuple[list[Piece], dict[int, int]]:
     """Make one piece of each element without text, and of each element whose text is an address;
     make a point of each tag without a partner.
 
     Returns:
-        the pieces, and the index of the partner of each tag. Elements are properly nested.
+        the pieces, and the index of the partner of each tag.
     """
-    run: list[Piece] = []
-    partners: dict[int, int] = {}
+    joined = []
+    partners = {}
+    matched = _matched(pieces)
     num_words = 0
-    open_tags: list[tuple[int, int]] = []  # index, number of words before it
-    num_open = Counter[str]()  # by name
-    for piece in pieces:
-        run.append(piece)
-        if piece.kind in WORDS:
+    open_tags = []  # index in `joined`, number of words before it
+    for i, piece in enumerate(pieces):
+        kind = piece.kind
+        joined.append(piece)
+        if kind in WORDS:
             num_words += 1
-        elif piece.kind is Kind.OPEN:
-            open_tags.append((len(run) - 1, num_words))
-            num_open[piece.name] += 1
-        elif piece.kind is Kind.CLOSE and not num_open[piece.name]:
-            run[-1] = replace(piece, kind=Kind.POINT)
-        elif piece.kind is Kind.CLOSE:
+        elif kind in (Kind.OPEN, Kind.CLOSE) and i not in matched:
+            joined[-1] = replace(piece, kind=Kind.POINT)
+        elif kind is Kind.OPEN:
+            open_tags.append((len(joined) - 1, num_words))
+        elif kind is Kind.CLOSE:
             start, num_words_before = open_tags.pop()
-            while run[start].name != piece.name:
-                num_open[run[start].name] -= 1
-                run[start] = replace(run[start], kind=Kind.POINT)
-                start, num_words_before = open_tags.pop()
-            num_open[piece.name] -= 1
-            whole = _whole_element(run, start, num_words > num_words_before)
+            whole = _whole_element(joined, start, num_words > num_words_before)
             if whole:
-                run[start:] = [whole]
+                joined[start:] = [whole]
             else:
-                partners[start] = len(run) - 1
-                partners[len(run) - 1] = start
-    for start, _ in open_tags:
-        run[start] = replace(run[start], kind=Kind.POINT)
-    return run, partners
+                end = len(joined) - 1
+                partners[start] = end
+                partners[end] = start
+    return joined, partners
 
 
 def _whole_element(run: Sequence[Piece], first: int, has_words: bool) -> Piece | None:

@@ -12,8 +12,9 @@ from itertools import accumulate
 from operator import itemgetter
 from typing import TypeVar
 
-from nmt.documents.document import RichText, Tag, parents
+from nmt.documents.document import RichText, Tag
 from nmt.documents.ranges import Span, overlaps_any
+from nmt.documents.rich_text import parents_by_id
 from nmt.text.spans import apply_edits
 from nmt.translation.segments import FixedSpan
 
@@ -46,8 +47,7 @@ def without_markers(rich: RichText) -> tuple[RichText, dict[int, Marker]]:
     Returns:
         the text without the markers, and the markers by the ids of their tags.
     """
-    ids = [tag.id for tag in rich.tags]
-    parent_of = dict(zip(ids, parents(rich.tags), strict=True))
+    parent_of = parents_by_id(rich.tags)
     starts = {tag.start for tag in rich.tags}
     fixed = sorted((span.start, span.end) for span in rich.fixed)
     markers: dict[int, Marker] = {}

@@ -130,10 +130,15 @@ class _AlignedBlock:
             places = find_places(fixed, block.text, target, sentence, words, word_starts)
             self.fixed |= places
             self.units += _with_fixed_units(words, places)
-        self._links = SourceIndex[tuple[int, float]](word_starts)
+        self._links = self._index_links(word_starts)
+
+    def _index_links(self, word_starts: Sequence[int]) -> SourceIndex[tuple[int, float]]:
+        """Return the indices of units, and the shares of the attention, by their sources."""
+        links = SourceIndex[tuple[int, float]](word_starts)
         for i, unit in enumerate(self.units):
             for part in unit.parts:
-                self._links.add(part.span, (i, part.share))
+                links.add(part.span, (i, part.share))
+        return links
 
     def sentence_index(self, position: int) -> int:
         """Return the index of the sentence at a position in the source."""
@@ -312,13 +317,9 @@ class _Placement:
         is_whole = tag.start <= sentences[0].source[0] and sentences[-1].source[1] <= tag.end
         if is_whole and self._is_free(whole, bounds):
             return Tag(*whole, tag.id)
-        linked = self._most_linked(tag, bounds)
-        if linked:
-            has_links = any(sentence.links for sentence in sentences)
-            return linked if has_links else replace(linked, is_doubtful=True)
-        point = self._point(tag)
-        word = self._nearest_word(point.start, bounds)
-        return Tag(*(word or (point.start, point.end)), tag.id, is_doubtful=True)
+        linked = self._most_linked(tag, bounds) or self._nearest_word(tag, bounds)
+        has_links = any(sentence.links for sentence in sentences)
+        return linked if has_links else replace(linked, is_doubtful=True)
 
     def _is_free(self, span: Span, bounds: Span) -> bool:
         """Return whether a range of the translation is neither outside of bounds nor in a tag."""
@@ -350,12 +351,14 @@ class _Placement:
             run = _best_run(gains, cost, DOUBTFUL_GAP_COST) or run
         return Tag(units[run[0]].start, units[run[1]].end, tag.id, is_doubtful)
 
-    def _nearest_word(self, position: int, bounds: Span) -> Span | None:
-        """Return the free word that starts nearest to a position; None: there is none."""
+    def _nearest_word(self, tag: Tag, bounds: Span) -> Tag:
+        """Return a tag at the free word that is nearest to where it would be."""
         if bounds not in self._free_words:
             self._free_words[bounds] = _FreeWords(self._block.cores(*bounds))
         words = self._free_words[bounds]
-        return words.nearest(position, lambda word: self._is_free(word, bounds))
+        point = self._point(tag)
+        word = words.nearest(point.start, lambda word: self._is_free(word, bounds))
+        return Tag(*(word or (point.start, point.end)), tag.id, is_doubtful=True)
 
 
 class _FreeWords:

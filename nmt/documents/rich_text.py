@@ -13,7 +13,7 @@ from itertools import chain, islice
 from operator import itemgetter
 from types import MappingProxyType
 
-from nmt.documents.document import MAX_NESTING, RichText, Tag
+from nmt.documents.document import MAX_NESTING, RichText, Tag, parents
 from nmt.documents.ranges import Span, overlap
 from nmt.translation.segments import FixedSpan
 
@@ -70,6 +70,12 @@ def _borders(
         yield tag.end, Event.CLOSE, tag
 
 
+def parents_by_id(tags: Sequence[Tag]) -> dict[int, int | None]:
+    """Return the id of the tag that contains each tag, by its id; None: it is in no tag."""
+    ids = [tag.id for tag in tags]
+    return dict(zip(ids, parents(tags), strict=True))
+
+
 def _start(tag: Tag) -> int:
     return tag.start
 
@@ -96,6 +102,8 @@ def cut(rich: RichText, spans: Sequence[Span]) -> list[RichText]:
     that is in no part, becomes a point at the end of the previous part. A tag in many others is
     only in its first part.
     """
+    if list(spans) == [(0, len(rich.text))]:
+        return [rich]
     parts = [_Part(*span) for span in spans]
     ends: list[int] = []  # of the tags around a tag
     for tag in rich.tags:
@@ -113,8 +121,7 @@ def cut(rich: RichText, spans: Sequence[Span]) -> list[RichText]:
     for fixed in rich.fixed:
         i = _last_start(spans, fixed.start)
         if i >= 0 and fixed.end <= parts[i].end:
-            start = fixed.start - parts[i].start
-            parts[i].fixed.append(replace(fixed, start=start, end=fixed.end - parts[i].start))
+            parts[i].add_fixed(fixed)
     return [part.of(rich.text) for part in parts]
 
 
@@ -132,6 +139,12 @@ class _Part:
         start = max(tag.start, self.start)
         end = min(tag.end, self.end)
         self.tags.append(Tag(start - self.start, end - self.start, tag.id))
+
+    def add_fixed(self, span: FixedSpan) -> None:
+        """Add a fixed span of the text that is in the part."""
+        start = span.start - self.start
+        end = span.end - self.start
+        self.fixed.append(replace(span, start=start, end=end))
 
     def of(self, text: str) -> RichText:
         """Return the part."""
@@ -180,9 +193,7 @@ def join(parts: Iterable[RichText], separator: str = "") -> RichText:
         if part.text.strip():
             last = {}
         text_end = length + len(part.text.rstrip())
-        for tag_id, i in added.items():
-            if tags[i].end >= text_end:
-                last[tag_id] = i
+        last |= {tag_id: i for tag_id, i in added.items() if tags[i].end >= text_end}
         texts.append(part.text)
         length += len(part.text)
     return RichText("".join(texts), _outer_first(tags))
@@ -276,6 +287,25 @@ def _outside(gaps: Iterable[Span], length: int) -> list[Span]:
     return spans
 
 
+def _divide_tags(
+    rich: RichText, sections: Sequence[Span], between: Sequence[Span]
+) -> tuple[list[Tag], dict[Span, list[Tag]]]:
+    """Return the tags of sections, and those in each range between them."""
+    in_sections = []
+    free: dict[Span, list[Tag]] = {gap: [] for gap in between}
+    end_of_sections = -1  # of the tags so far that have text of a section
+    for tag in sorted(rich.tags, key=_start):  # an outer tag comes before the tags in it
+        gap = between[_last_start(between, tag.start)]
+        if any(True for _ in _overlaps(tag, sections)):
+            in_sections.append(tag)
+            end_of_sections = max(end_of_sections, tag.end)
+        elif tag.end <= end_of_sections or not _is_inside(tag, gap, len(rich.text)):
+            in_sections.append(tag)
+        else:
+            free[gap].append(tag)
+    return in_sections, free
+
+
 class Sections:
     """A text that is translated in sections, such as lines: what is between them, also a tag, stays
     in its place."""
@@ -298,18 +328,7 @@ class Sections:
         spans = _outside(gaps, len(rich.text))
         edges = [0, *chain.from_iterable(spans), len(rich.text)]
         between = list(zip(edges[::2], edges[1::2], strict=True))
-        free: dict[Span, list[Tag]] = {gap: [] for gap in between}
-        in_sections = []
-        end_of_sections = -1  # of the tags so far that have text of a section
-        for tag in sorted(rich.tags, key=_start):  # an outer tag comes before the tags in it
-            gap = between[_last_start(between, tag.start)]
-            if any(True for _ in _overlaps(tag, spans)):
-                in_sections.append(tag)
-                end_of_sections = max(end_of_sections, tag.end)
-            elif tag.end <= end_of_sections or not _is_inside(tag, gap, len(rich.text)):
-                in_sections.append(tag)
-            else:
-                free[gap].append(tag)
+        in_sections, free = _divide_tags(rich, spans, between)
         self.blocks = cut(replace(rich, tags=tuple(in_sections)), spans) if spans else []
         self._between: list[RichText] = []
         for gap, tags in free.items():

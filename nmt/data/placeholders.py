@@ -26,8 +26,8 @@ SHARE_OF_WORD_PAIRS = 0.05
 sides have, such as names. Many corpora have few URLs, and a name occurs in similar contexts."""
 _SHARED_WORD = re.compile(r"(?<!\w)(?:[^\W\d_a-z]\w+|\d+)(?!\w)")
 """A word that does not begin with a lowercase ASCII letter, or a number."""
-_WORD_START = re.compile(rf"(?<!{LETTER_OR_DIGIT})(?<!\d[.,:/])")
-_WORD_END = re.compile(rf"(?!{LETTER_OR_DIGIT}|[.,:/]\d)")
+_WORD_START = rf"(?<!{LETTER_OR_DIGIT})(?<!\d[.,:/])"
+_WORD_END = rf"(?!{LETTER_OR_DIGIT}|[.,:/]\d)"
 
 
 def replace_spans(pairs: Iterable[Pair]) -> Iterator[Pair]:
@@ -45,36 +45,37 @@ def _shared_words(source: str, target: str) -> list[str]:
     if draw >= SHARE_OF_WORD_PAIRS * 2**32:
         return []
     words = [word for word in _SHARED_WORD.findall(source) if word in target]
-    first = draw % max(1, len(words))
+    if not words:
+        return []
+    first = draw % len(words)
     end = first + 1 + draw % 3
     return words[first:end]
 
 
 def _replace(source: str, target: str, spans: Iterable[str]) -> Pair:
-    placeholders = iter(PLACEHOLDERS)
+    unused = list(PLACEHOLDERS)
     for span in spans:
         pattern = occurrence_pattern(span)
-        if not (pattern.search(source) and pattern.search(target)):
-            continue
-        placeholder = next(placeholders, None)
-        if placeholder is None:
-            break
-        source = pattern.sub(placeholder, source, count=1)
-        target = pattern.sub(placeholder, target, count=1)
+        if unused and pattern.search(source) and pattern.search(target):
+            placeholder = unused.pop(0)
+            source = pattern.sub(placeholder, source, count=1)
+            target = pattern.sub(placeholder, target, count=1)
     return source, target
 
 
 @lru_cache(maxsize=4096)  # compiling takes as long as translating a word
 def occurrence_pattern(span: str) -> re.Pattern[str]:
     """Return a pattern that finds a span in a text, but not inside a longer word or number."""
-    before = _WORD_START.pattern if span[0].isalnum() else ""
-    after = _WORD_END.pattern if span[-1].isalnum() else ""
-    return re.compile(before + re.escape(span) + after)
+    pattern = re.escape(span)
+    if span[0].isalnum():
+        pattern = _WORD_START + pattern
+    if span[-1].isalnum():
+        pattern += _WORD_END
+    return re.compile(pattern)
 
 
 def is_separate(text: str, start: int, end: int, text_end: int) -> bool:
     """Return whether a span of a text that ends at `text_end` is not inside a longer word or
     number."""
-    if text[start].isalnum() and not _WORD_START.match(text, start):
-        return False
-    return not text[end - 1].isalnum() or _WORD_END.match(text, end, text_end) is not None
+    pattern = occurrence_pattern(text[start:end])
+    return pattern.match(text, start, text_end) is not None

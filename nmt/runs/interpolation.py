@@ -14,7 +14,7 @@ from nmt.core.errors import CheckpointError, UsageError
 from nmt.core.paths import new_directory
 from nmt.runs import checkpoint, model_card, pretrained, run_info
 from nmt.runs.checkpoint import Progress
-from nmt.runs.model_files import ModelFiles, write_run_files
+from nmt.runs.model_files import LIMITS, ModelFiles, write_run_files
 
 DROPOUTS = ("dropout", "attention_dropout", "activation_dropout")
 """Model options that do not change the meaning of the weights."""
@@ -43,9 +43,10 @@ def interpolate_models(
         raise UsageError(
             f"--share must be above 0 and below 1, got {share:g}", "for example --share 0.5"
         )
-    parent = pretrained.output_dir(second.run)
-    parent = parent if parent.name not in ("", "..") else parent.resolve()
-    run = run or parent.with_name(f"{parent.name}-average-{share:g}")
+    if run is None:
+        parent = pretrained.output_dir(second.run)
+        parent = parent if parent.name not in ("", "..") else parent.resolve()
+        run = parent.with_name(f"{parent.name}-average-{share:g}")
     if run.exists():
         raise UsageError(
             f"{run} already exists", "choose another directory with --run, or delete it"
@@ -57,8 +58,7 @@ def interpolate_models(
         run_info.parent_record(second) | {"share": share},
     ]
     data = {
-        "max_source_length": max(first.max_source_length, second.max_source_length),
-        "max_sentences_per_line": max(first.max_sentences_per_line, second.max_sentences_per_line),
+        **{name: max(getattr(first, name), getattr(second, name)) for name in LIMITS},
         "derived_from": parents,
         "data_unknown": run_info.is_imported(second.run),
     }

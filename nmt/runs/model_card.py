@@ -110,34 +110,30 @@ def read_metadata(run: Path) -> dict[str, Any]:
 
 def describe(info: dict[str, Any]) -> dict[str, list[str]]:
     """Describe the result of `collect`: lines of text by subject, without empty subjects."""
+    tokenizer = info["tokenizer"]
+    size = f"{info['bytes'] / 1e6:,.0f} MB, {counted(len(info['checkpoints']), 'checkpoint')}"
     lines = {
         "model": [_describe_model(info)],
         "tokenizer": [
-            f"{info['tokenizer']['kind']}, {info['tokenizer']['pieces']:,} tokens,"
-            f" {_short_checksum(info['tokenizer'])}"
+            f"{tokenizer['kind']}, {tokenizer['pieces']:,} tokens, {_short_checksum(tokenizer)}"
         ],
         "data": _describe_data(info["data"]),
         "training": _describe_training(info["training"]),
-        "sessions": [_describe_session(session) for session in info["sessions"]],
+        "sessions": list(map(_describe_session, info["sessions"])),
         "curve": _describe_curve(info["curve"]),
-        "best": [
-            f"{info['best']['checkpoint']}: "
-            + ", ".join(f"{name} {value:.3f}" for name, value in info["best"]["validation"].items())
-        ],
+        "best": [_describe_best(info["best"])],
         "comparison": _describe_comparison(info["comparison"]),
         "confidence": _describe_calibration(info["calibration"]),
-        "test": [
-            _describe_score(test, score) for test in info["tests"] for score in test["scores"]
-        ],
-        "disk": [
-            f"{info['bytes'] / 1e6:,.0f} MB, {counted(len(info['checkpoints']), 'checkpoint')}"
-        ],
+        "test": _describe_tests(info["tests"]),
+        "disk": [size],
     }
-    if info["imported"]:
-        lines["imported"] = [_describe_import(info["imported"])]
+    imported = info["imported"]
+    if imported:
+        lines["imported"] = [_describe_import(imported)]
     lines["derived"] = _describe_parents(info)
-    if (info["imported"] or info["derived_from"]) and not info["training"]["updates"]:
-        lines |= {"data": [], "training": [], "best": []}
+    if (imported or info["derived_from"]) and not info["training"]["updates"]:
+        for subject in ("data", "training", "best"):
+            del lines[subject]
     return {name: entries for name, entries in lines.items() if entries}
 
 
@@ -210,25 +206,23 @@ def _describe_model(info: dict[str, Any]) -> str:
 
 
 def _describe_data(data: dict[str, Any]) -> list[str]:
-    pairs, valid, num_dropped = data["pairs"], data["valid"], sum(data["dropped"].values())
+    pairs, valid = data["pairs"], data["valid"]
     num_replay = sum(corpus.get("pairs", 0) for corpus in data["replay"])
+    num_train = pairs.get("train", 0) - num_replay
     replayed = f" and {num_replay:,} for replay" if num_replay else ""
-    return [
-        *map(_describe_corpus, data["train"], data["licenses"]),
-        (
-            f"{pairs.get('train', 0) - num_replay:,} pairs{replayed}; {num_dropped:,} dropped by "
-            f"{', '.join(data['cleaning']) or 'no cleaning'}"
-        ),
-        *(
-            f"replay: {line}"
-            for line in map(_describe_corpus, data["replay"], data["replay_licenses"])
-        ),
-        *([f"replay: {data['replay_share']:.0%} of each epoch"] if data["replay"] else []),
-        (
-            f"validation: {valid.get('name', '')}, {pairs.get('valid', 0):,} pairs,"
-            f" {_short_checksum(valid)}"
-        ),
-    ]
+    cleaning = ", ".join(data["cleaning"]) or "no cleaning"
+    num_dropped = sum(data["dropped"].values())
+    lines = list(map(_describe_corpus, data["train"], data["licenses"]))
+    lines.append(f"{num_train:,} pairs{replayed}; {num_dropped:,} dropped by {cleaning}")
+    for line in map(_describe_corpus, data["replay"], data["replay_licenses"]):
+        lines.append(f"replay: {line}")
+    if data["replay"]:
+        lines.append(f"replay: {data['replay_share']:.0%} of each epoch")
+    lines.append(
+        f"validation: {valid.get('name', '')}, {pairs.get('valid', 0):,} pairs,"
+        f" {_short_checksum(valid)}"
+    )
+    return lines
 
 
 def _describe_corpus(corpus: dict[str, Any], license_: str) -> str:
@@ -285,12 +279,21 @@ def _subsample(points: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return points[:: -max(1, -(-len(points) // MAX_POINTS))][::-1]
 
 
-def _describe_score(test: dict[str, Any], score: dict[str, Any]) -> str:
-    interval = f" ± {score['half_interval']:.1f}" if score.get("half_interval") is not None else ""
-    return (
-        f"{Path(test['model']).name}: {test['test']}, {test['search']}: {score['name']}"
-        f" {score['value']:.1f}{interval}  {score['signature']}"
-    )
+def _describe_tests(tests: list[dict[str, Any]]) -> list[str]:
+    lines = []
+    for test in tests:
+        system = f"{Path(test['model']).name}: {test['test']}, {test['search']}"
+        for score in test["scores"]:
+            half_interval = score.get("half_interval")
+            interval = "" if half_interval is None else f" ± {half_interval:.1f}"
+            value = f"{score['name']} {score['value']:.1f}{interval}"
+            lines.append(f"{system}: {value}  {score['signature']}")
+    return lines
+
+
+def _describe_best(best: dict[str, Any]) -> str:
+    scores = [f"{name} {value:.3f}" for name, value in best["validation"].items()]
+    return f"{best['checkpoint']}: {', '.join(scores)}"
 
 
 def _short_checksum(entry: dict[str, Any]) -> str:

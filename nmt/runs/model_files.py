@@ -42,6 +42,10 @@ def write_run_files(
     write_text(run / "data.json", json.dumps(data, indent=2) + "\n")
 
 
+LIMITS = ("max_source_length", "max_sentences_per_line")
+"""The names of `Limits`."""
+
+
 @dataclass(frozen=True)
 class ModelFiles:
     """A model on disk: the path of its checkpoint, its config, tokenizer and limits."""

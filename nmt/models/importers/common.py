@@ -18,11 +18,10 @@ from nmt.core.console import log
 from nmt.core.errors import CheckpointError, DownloadError
 from nmt.core.untrusted_files import Size
 from nmt.data import archives
+from nmt.runs.model_files import LIMITS
 from nmt.text.separate_tokenizer import SPECIAL_PIECES, SeparateTokenizer
 from nmt.text.tokenizer import UNK, Tokenizer
 
-LIMITS = ("max_source_length", "max_sentences_per_line")
-"""Entries of `data.json` that limit the lines of a model."""
 MASKED = -1e3
 """Output bias of tokens that are never generated. It is finite, because label smoothing sums all
 log-probabilities."""

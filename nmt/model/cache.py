@@ -61,14 +61,15 @@ class KVCache:
         kv_T2RGK = kv_RT2GK.permute(1, 2, 0, 3, 4)
         if self.position_1 is not None:
             return self._layers[layer].index_copy_(0, self.position_1, kv_T2RGK)
+        sizes = kv_T2RGK.shape[1:]
         if layer == len(self._layers):
-            self._layers.append(kv_T2RGK.new_empty(0, *kv_T2RGK.shape[1:]))
+            self._layers.append(kv_T2RGK.new_empty(0, *sizes))
         cached = self._layers[layer]
         end = self.length + len(kv_T2RGK)
         if end > len(cached):
             # Reserve complete blocks, and copy what is cached.
-            capacity = math.ceil(end / BLOCK) * BLOCK
-            buffer = cached.new_empty(capacity, *cached.shape[1:])
+            num_blocks = math.ceil(end / BLOCK)
+            buffer = cached.new_empty(num_blocks * BLOCK, *sizes)
             buffer[: self.length] = cached[: self.length]
             self._layers[layer] = cached = buffer
         cached[self.length : end] = kv_T2RGK

@@ -43,8 +43,9 @@ class Linear(nn.Linear):
     def forward(self, input: Tensor) -> Tensor:
         """Map [..., inputs] to [..., outputs]."""
         dtype = input.dtype
+        weight = self.weight.to(dtype)
         bias = None if self.bias is None else self.bias.to(dtype)
-        return F.linear(input, self.weight.to(dtype), bias)
+        return F.linear(input, weight, bias)
 
 
 class LayerNorm(nn.LayerNorm):
@@ -52,12 +53,12 @@ class LayerNorm(nn.LayerNorm):
 
     def forward(self, input: Tensor) -> Tensor:
         """Normalize [..., D]."""
-        dtype = input.dtype
-        if self.weight.dtype == dtype:
-            # Skipping no-op casts speeds up the search of single sentences.
-            return super().forward(input)
-        weight = self.weight.to(dtype)
-        bias = self.bias.to(dtype)
+        weight: Tensor = self.weight
+        bias: Tensor = self.bias
+        # Skipping no-op casts speeds up the search of single sentences.
+        if weight.dtype != input.dtype:
+            weight = weight.to(input.dtype)
+            bias = bias.to(input.dtype)
         return torch.layer_norm(input, self.normalized_shape, weight, bias, self.eps)
 
 
@@ -96,15 +97,18 @@ class Dropout(nn.Module):
             return x
         if x.device.type != "cpu":
             return F.dropout(x, self.rate)
-        threshold = min(max(1, round(self.rate * 256)), 255)
+        threshold = round(self.rate * 256)
+        threshold = min(max(1, threshold), 255)
         count = x.numel()
-        words = torch.empty(-(-count // 8), dtype=torch.int64)
+        num_words = -(-count // 8)
+        words = torch.empty(num_words, dtype=torch.int64)
         words.random_(-(2**63), None)
         # An element is kept if its random byte is at least the threshold.
         random_bytes = words.view(torch.uint8)[:count]
         keep = random_bytes.view_as(x) >= threshold
         scale = 256 / (256 - threshold)
-        return x * keep.to(x.dtype).mul_(scale)
+        factor = keep.to(x.dtype).mul_(scale)
+        return x * factor
 
 
 def swiglu(x_BT2F: Tensor) -> Tensor:

@@ -90,7 +90,8 @@ class Recurrent(Seq2Seq):
 
     def encode(self, src_BS: Tensor, src_mask_BS: Tensor) -> Tensor:
         """Return the hidden states of both directions at each source token, memory_BSE."""
-        x_BSD = self.dropout(self.embed_tokens("source", src_BS)).float()
+        x_BSD = self.embed_tokens("source", src_BS)
+        x_BSD = self.dropout(x_BSD).float()
         # The backward direction starts at the last token of each sentence, not at its padding.
         lengths_B = src_mask_BS.sum(1).clamp(min=1).cpu()
         packed = nn.utils.rnn.pack_padded_sequence(
@@ -113,13 +114,15 @@ class Recurrent(Seq2Seq):
         dim = self.config.dim
         last_BD = memory_BSE[:, 0, dim:]
         hidden_BX = torch.tanh(self.init_hidden(last_BD))
-        hidden_LBD = hidden_BX.unflatten(1, (-1, dim)).transpose(0, 1)
-        return RecurrentState(self.key(memory_BSE), memory_BSE, src_mask_BS, hidden_LBD)
+        hidden_BLD = hidden_BX.unflatten(1, (-1, dim))
+        keys_BSD = self.key(memory_BSE)
+        return RecurrentState(keys_BSD, memory_BSE, src_mask_BS, hidden_BLD.transpose(0, 1))
 
     def decode(self, tgt_RT: Tensor, state: RecurrentState) -> Tensor:
         """Read T more target tokens per row and return hidden_RTD; R is a multiple of the sentences
         in the state."""
-        tokens_RTD = self.dropout(self.embed_tokens("target", tgt_RT))
+        tokens_RTD = self.embed_tokens("target", tgt_RT)
+        tokens_RTD = self.dropout(tokens_RTD)
         num_beams = len(tgt_RT) // state.hidden_LRD.shape[1]
         hidden = list(state.hidden_LRD.repeat_interleave(num_beams, 1))
         outputs, attention = [], []
@@ -128,10 +131,13 @@ class Recurrent(Seq2Seq):
             context_RE, weights_RS = self._attend(hidden[-1], state)
             input_gates_R3D = token_gates_R3D + self.context_gates(context_RE)
             self._advance(input_gates_R3D, hidden)
-            outputs.append(torch.cat((hidden[-1], context_RE), 1))
+            outputs_R3D = torch.cat((hidden[-1], context_RE), 1)
+            outputs.append(outputs_R3D)
             attention.append(weights_RS)
         state.hidden_LRD = torch.stack(hidden)
-        state.cross_attention_RTS = torch.stack(attention, 1) if state.is_tracking else None
+        state.cross_attention_RTS = None
+        if state.is_tracking:
+            state.cross_attention_RTS = torch.stack(attention, 1)
         # The output layer reads the hidden state, the context and the token (appendix A.2.2).
         outputs_RT3D = torch.stack(outputs, 1)
         outputs_RT4D = torch.cat((outputs_RT3D, tokens_RTD.float()), 2)
@@ -154,10 +160,12 @@ class Recurrent(Seq2Seq):
         α = softmax(w_vᵀ tanh(W_q s + W_k h)) (Bahdanau et al. 2015, equations 5 and 6).
         """
         batch, _, dim = state.keys_BSD.shape
-        query_B1WD = self.query(query_RD).view(batch, 1, -1, dim)
+        projected_RD = self.query(query_RD)
+        query_B1WD = projected_RD.view(batch, 1, -1, dim)
         keys_B1SD = state.keys_BSD[:, None]
         scores_B1WS = self.score_fn(query_B1WD, keys_B1SD)
-        weights_BWS = masked_softmax(scores_B1WS[:, 0], state.mask_BS[:, None])
+        mask_B1S = state.mask_BS[:, None]
+        weights_BWS = masked_softmax(scores_B1WS[:, 0], mask_B1S)
         context_BWE = weights_BWS @ state.memory_BSE
         return context_BWE.flatten(0, 1), weights_BWS.flatten(0, 1)
 

@@ -80,8 +80,11 @@ class Seq2Seq(nn.Module, ABC):
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Return the logits [..., V] of hidden states [..., D]."""
-        logits = hidden @ self.output_weight_VD.to(hidden.dtype).t()
-        return logits if self.output_bias_V is None else logits.float() + self.output_bias_V
+        weight_VD = self.output_weight_VD.to(hidden.dtype)
+        logits = hidden @ weight_VD.t()
+        if self.output_bias_V is None:
+            return logits
+        return logits.float() + self.output_bias_V
 
     def encode_and_init_state(self, src_BS: Tensor, src_mask_BS: Tensor) -> Any:
         """Encode the source and return the initial decoder state of a search."""
@@ -114,8 +117,11 @@ class Seq2Seq(nn.Module, ABC):
     def embed_tokens(self, role: str, ids_BT: Tensor) -> Tensor:
         """Return the scaled embeddings [B, T, D] of `source` or `target` ids, in the dtype of the
         activations."""
-        x_BTD = F.embedding(ids_BT, self.embedding_weight(role)) * math.sqrt(self.config.dim)
-        return x_BTD if self.compute_dtype is None else x_BTD.to(self.compute_dtype)
+        x_BTD = F.embedding(ids_BT, self.embedding_weight(role))
+        scaled_BTD = x_BTD * math.sqrt(self.config.dim)
+        if self.compute_dtype is None:
+            return scaled_BTD
+        return scaled_BTD.to(self.compute_dtype)
 
 
 def _embedding(vocab_size: int, dim: int) -> nn.Parameter:

@@ -29,7 +29,8 @@ def sinusoid_rates(dim: int, device: torch.device) -> Tensor:
     """Return 10000^(-2i/D) for i = 0 .. D/2-1, in float64: the rotation per position of each pair
     of dimensions."""
     even_X = torch.arange(0, dim, 2, dtype=torch.float64, device=device)
-    return torch.exp(even_X * (-math.log(10000.0) / dim))
+    step = -math.log(10000.0) / dim
+    return torch.exp(even_X * step)
 
 
 def sinusoids_at(positions_M: Tensor, dim: int) -> Tensor:
@@ -37,7 +38,9 @@ def sinusoids_at(positions_M: Tensor, dim: int) -> Tensor:
     float32."""
     rate_X = sinusoid_rates(dim, positions_M.device)
     angle_MX = positions_M.double()[:, None] * rate_X
-    pairs_MX2 = torch.stack((angle_MX.sin(), angle_MX.cos()), -1)
+    sin_MX = angle_MX.sin()
+    cos_MX = angle_MX.cos()
+    pairs_MX2 = torch.stack((sin_MX, cos_MX), -1)
     return pairs_MX2.flatten(1).float()
 
 
@@ -78,7 +81,8 @@ class Sinusoidal(PositionEncoding):
         """Add the encodings of positions start .. start+T-1 to the embeddings."""
         if layer:
             return x_BTD
-        return x_BTD + self.encodings.rows(start, x_BTD.shape[1], x_BTD)
+        tokens = x_BTD.shape[1]
+        return x_BTD + self.encodings.rows(start, tokens, x_BTD)
 
 
 class ConcatenatedSinusoidal(Sinusoidal):
@@ -104,8 +108,9 @@ class Learned(PositionEncoding):
         super().__init__(stack)
         check_range("learned", max_positions=(max_positions, 1, 1_000_000))
         self.max_positions = max_positions
+        scale = stack.dim**-0.5
         random_ND = torch.randn(max_positions, stack.dim)
-        self.table_ND = nn.Parameter(random_ND * stack.dim**-0.5)
+        self.table_ND = nn.Parameter(random_ND * scale)
 
     def add_positions(self, x_BTD: Tensor, layer: int, start: Position) -> Tensor:
         """Add the vectors of positions start .. start+T-1 to the embeddings.
@@ -179,7 +184,9 @@ class Floater(PositionEncoding):
         is_new_update = self.training and layer == 0
         if path_TLD is None or end > len(path_TLD) or is_new_update:
             # A search will ask for later positions soon.
-            path_TLD = self.path(end) if self.training else self.path(2 * end).detach()
+            path_TLD = self.path(end if self.training else 2 * end)
+            if not self.training:
+                path_TLD = path_TLD.detach()
             self._cached_path_TLD = path_TLD
         vectors_TD = path_TLD[start:end, layer]
         return x_BTD + vectors_TD.to(x_BTD.dtype)
@@ -204,7 +211,8 @@ class Floater(PositionEncoding):
             # The positions that the step has passed: linear interpolation.
             while len(path) < end:
                 fraction = (len(path) - time) / (end - time)
-                path.append(p_LD + fraction * (next_LD - p_LD))
+                part_LD = fraction * (next_LD - p_LD)
+                path.append(p_LD + part_LD)
             if len(path) == end:
                 path.append(next_LD)
             p_LD = next_LD
@@ -221,9 +229,11 @@ class Floater(PositionEncoding):
         # Velocities at the start, after a third and two thirds of the step, and at the end.
         k1_LD = velocity(time, p_LD)
         p2_LD = p_LD + step * k1_LD * third
-        k2_LD = velocity(time + step * third, p2_LD)
+        time2 = time + step * third
+        k2_LD = velocity(time2, p2_LD)
         p3_LD = p_LD + step * (k2_LD - k1_LD * third)
-        k3_LD = velocity(time + step * (2 / 3), p3_LD)
+        time3 = time + step * (2 / 3)
+        k3_LD = velocity(time3, p3_LD)
         p4_LD = p_LD + step * (k1_LD - k2_LD + k3_LD)
         k4_LD = velocity(end, p4_LD)
         # Their mean, with the weights 1, 3, 3 and 1.
@@ -236,7 +246,8 @@ class Floater(PositionEncoding):
         fixed_LD = _rotate(p_LD, angle_X)
         # Time is given in thousands of positions, because larger numbers would saturate tanh.
         thousands = (time / 1000).item()
-        time_L1 = p_LD.new_full((len(p_LD), 1), thousands)
+        layers = len(p_LD)
+        time_L1 = p_LD.new_full((layers, 1), thousands)
         input_LX = torch.cat((fixed_LD, time_L1), 1)
         hidden_LX = torch.tanh(self.inner(input_LX))
         return _rotate(self.outer(hidden_LX), -angle_X)
@@ -250,4 +261,5 @@ def _rotate(x: Tensor, angle: Tensor) -> Tensor:
     odd = x[..., 1::2]
     rotated_even = even * cos + odd * sin
     rotated_odd = odd * cos - even * sin
-    return torch.stack((rotated_even, rotated_odd), -1).flatten(-2)
+    pairs = torch.stack((rotated_even, rotated_odd), -1)
+    return pairs.flatten(-2)

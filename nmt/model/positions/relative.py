@@ -142,7 +142,8 @@ class Shaw(PositionEncoding):
 
     def _vector_index(self, distance: Tensor) -> Tensor:
         """Return the vector index of each distance: j - i, clipped, counted from 0."""
-        return self.clip - distance.clamp(-self.clip, self.clip)
+        clip = self.clip
+        return clip - distance.clamp(-clip, clip)
 
 
 class TransformerXL(PositionEncoding):
@@ -176,13 +177,15 @@ class TransformerXL(PositionEncoding):
         r_HKM = r_MD.unflatten(1, (self.stack.heads, -1)).permute(1, 2, 0)
         # The queries are already divided by √K.
         scale = math.sqrt(self.stack.head_dim)
-        u_H1K = self.u_LHK[layer][:, None].to(dtype) / scale
-        v_H1K = self.v_LHK[layer][:, None].to(dtype) / scale
+        u_HK = self.u_LHK[layer].to(dtype) / scale
+        v_HK = self.v_LHK[layer].to(dtype) / scale
         # The terms with R: the scores of all distances, then that of each pair.
-        scores_BHQM = (q_BHQK + v_H1K) @ r_HKM
+        queries_BHQK = q_BHQK + v_HK[:, None]
+        scores_BHQM = queries_BHQK @ r_HKM
         index_QS = _distances(q_BHQK, k_BHSK, start) - min_distance
         r_terms_BHQS = _gather(scores_BHQM, index_QS)
-        u_terms_BHQS = u_H1K @ k_BHSK.transpose(-1, -2)
+        k_BHKS = k_BHSK.transpose(-1, -2)
+        u_terms_BHQS = u_HK[:, None] @ k_BHKS
         return r_terms_BHQS + u_terms_BHQS
 
     def values_by_distance(self, distance_M: Tensor, layer: int) -> Tensor:
@@ -291,7 +294,8 @@ class DeBERTa(PositionEncoding):
         q_HKM = q_MD.unflatten(1, heads).permute(1, 2, 0)
         scale = math.sqrt(self.num_score_terms * self.stack.head_dim)
         p2c_BHSM = k_BHSK @ q_HKM / scale
-        p2c_BHSQ = _gather(p2c_BHSM, self._vector_index(-distance_QS.t()))
+        distance_SQ = -distance_QS.t()
+        p2c_BHSQ = _gather(p2c_BHSM, self._vector_index(distance_SQ))
         return c2p_BHQS + p2c_BHSQ.transpose(-1, -2)
 
     def values_by_distance(self, distance_M: Tensor, layer: int) -> Tensor:
@@ -300,7 +304,8 @@ class DeBERTa(PositionEncoding):
         return keys_MD[self._vector_index(distance_M)]
 
     def _vector_index(self, distance: Tensor) -> Tensor:
-        return distance.clamp(-self.clip, self.clip - 1) + self.clip
+        clip = self.clip
+        return distance.clamp(-clip, clip - 1) + clip
 
 
 class ALiBi(PositionEncoding):

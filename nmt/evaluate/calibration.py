@@ -19,6 +19,7 @@ import numpy as np
 
 from nmt.core.console import progress
 from nmt.core.errors import DataError, UsageError
+from nmt.engines import Source
 from nmt.evaluate.metrics import comet_segments, sentence_chrf
 from nmt.evaluate.test_sets import TestSet
 from nmt.runs.checkpoint import WEIGHTS, read_meta
@@ -128,33 +129,42 @@ def observe(
     `time.monotonic()`.
     """
     algorithm = parse_search(search)
-    split = translator.segmenter.split(list(map(Line, test.sources)))
-    sources = {
-        i: segments[0].source
-        for i, segments in enumerate(split)
-        if len(segments) == 1
-        and not any(span.is_opaque for span in protected_spans(test.sources[i]))
-    }
+    sources = _single_segments(translator, test.sources)
     rows: list[list[float]] = []
     texts: list[str] = []
     with progress(len(sources), f"translating {test.name}", " lines") as bar:
-        for chunk in chunked(sources, CHUNK_SIZE):
+        for chunk in chunked(sources.values(), CHUNK_SIZE):
             if deadline is not None and time.monotonic() >= deadline:
                 break
-            n_best = translator.engine.search([sources[i] for i in chunk], algorithm, bar.update)
-            best, ids = (
-                [hypotheses[0].ids for hypotheses in n_best],
-                [sources[i].ids for i in chunk],
-            )
-            scores = translator.engine.score(ids, best)
-            rows += [features(len(source), each) for source, each in zip(ids, scores, strict=True)]
+            n_best = translator.engine.search(chunk, algorithm, bar.update)
+            best = [hypotheses[0].ids for hypotheses in n_best]
+            ids = [source.ids for source in chunk]
+            rows += map(features, map(len, ids), translator.engine.score(ids, best))
             texts += translator.tokenizer.decode_batch(best)
-    used = list(sources)[: len(texts)]
-    lines, *references = ([stream[i] for i in used] for stream in (test.sources, *test.references))
-    quality = metric.score(lines, texts, references) if texts else []
-    return Observations(
-        np.array(rows).reshape(-1, len(FEATURE_SIGNS)), np.array(quality, np.float64)
+    quality = _quality(metric, test, list(sources)[: len(texts)], texts) if texts else []
+    features_NF = np.array(rows).reshape(-1, len(FEATURE_SIGNS))
+    return Observations(features_NF, np.array(quality, np.float64))
+
+
+def _quality(
+    metric: QualityMetric, test: TestSet, used: list[int], texts: list[str]
+) -> list[float]:
+    """Return the quality of the translations of some lines."""
+    sources, *references = (
+        [stream[i] for i in used] for stream in (test.sources, *test.references)
     )
+    return metric.score(sources, texts, references)
+
+
+def _single_segments(translator: Translator, lines: Sequence[str]) -> dict[int, Source]:
+    """Return the lines that are translated in one piece, without protected spans, by index."""
+    sources: dict[int, Source] = {}
+    split = translator.segmenter.split(list(map(Line, lines)))
+    for i, segments in enumerate(split):
+        has_opaque_span = any(span.is_opaque for span in protected_spans(lines[i]))
+        if len(segments) == 1 and not has_opaque_span:
+            sources[i] = segments[0].source
+    return sources
 
 
 def calibrate(
@@ -182,15 +192,12 @@ def calibrate(
                 f"only {count} sentences could be translated within the time limit", "increase it"
             )
         raise _too_few_error(development, count)
-    fitted = fit(observations)
     held_out = reliability(
         f"{development.name}, cross-validation", cross_validate(observations), observations
     )
     scale = "divided by 100" if metric is CHRF else "between 0 and 1"
     calibration = Calibration(
-        bias=fitted.bias,
-        log_length_ratio=fitted.log_length_ratio,
-        features=fitted.features,
+        **vars(fit(observations)),
         definition=f"expected sentence {metric.name} of the translation, {scale}",
         metric=metric.name,
         checkpoint=translator.checkpoint.name,
@@ -217,32 +224,33 @@ def fit(observations: Observations) -> ConfidenceModel:
     A weight against the direction of its feature (`FEATURE_SIGNS`) is set to zero and the others
     are fitted again.
     """
-    features_NF, quality_N = observations.features_NF, observations.quality_N
-    log_length_ratio = float(np.median(features_NF[:, LENGTH_RATIO]))
-    features_NF = centered(features_NF, log_length_ratio)
-    mean_F, std_F = features_NF.mean(0), features_NF.std(0)
+    log_length_ratio = float(np.median(observations.features_NF[:, LENGTH_RATIO]))
+    features_NF = centered(observations.features_NF, log_length_ratio)
+    mean_F = features_NF.mean(0)
+    std_F = features_NF.std(0)
     std_F[std_F < 1e-5] = 1.0  # a constant feature
-    direction_F = np.array(list(FEATURE_SIGNS.values()), np.float64)
+    direction_F = np.array(list(FEATURE_SIGNS.values()), float)
     oriented_NF = (features_NF - mean_F) / std_F * direction_F
     # Keeps the bias finite if all translations are perfect, or all are worthless (cf. Platt 1999).
-    target_N = (len(quality_N) * quality_N + 0.5) / (len(quality_N) + 1)
-    used = list(range(len(FEATURE_SIGNS)))
+    count = len(observations.quality_N)
+    target_N = (count * observations.quality_N + 0.5) / (count + 1)
+    used = list(range(len(direction_F)))
     while True:
         bias, *weights = _logistic_regression(oriented_NF[:, used], target_N)
-        if not used or min(weights) >= 0:
+        if min(weights, default=0) >= 0:
             break
-        del used[int(np.argmin(weights))]
-    weight_F = np.zeros(len(FEATURE_SIGNS))
+        del used[np.argmin(weights)]
+    weight_F = np.zeros_like(direction_F)
     weight_F[used] = direction_F[used] * weights
     table_F3 = np.column_stack((mean_F, std_F, weight_F)).round(DECIMALS).tolist()
     return ConfidenceModel(
-        round(bias, DECIMALS),
+        round(float(bias), DECIMALS),
         round(log_length_ratio, DECIMALS),
         {name: Feature(*row) for name, row in zip(FEATURE_SIGNS, table_F3, strict=True)},
     )
 
 
-def _logistic_regression(features_NF: Array, target_N: Array) -> list[float]:
+def _logistic_regression(features_NF: Array, target_N: Array) -> Array:
     """Return the bias and the weights, by Newton's method with step halving."""
     inputs_ND = np.column_stack((np.ones(len(features_NF)), features_NF))
     penalty_D = np.full(inputs_ND.shape[1], REGULARIZATION)
@@ -262,11 +270,11 @@ def _logistic_regression(features_NF: Array, target_N: Array) -> list[float]:
         hessian_DD = (inputs_ND.T * (p_N * (1 - p_N))) @ inputs_ND + np.diag(penalty_D + 1e-9)
         step_D = np.linalg.solve(hessian_DD, gradient_D)
         while loss(weight_D - step_D) > loss(weight_D) and np.abs(step_D).max() > TOLERANCE:
-            step_D = step_D / 2
-        weight_D = weight_D - step_D
+            step_D /= 2
+        weight_D -= step_D
         if np.abs(step_D).max() <= TOLERANCE:
             break
-    return [float(weight) for weight in weight_D]
+    return weight_D
 
 
 def cross_validate(observations: Observations) -> Array:
@@ -275,12 +283,10 @@ def cross_validate(observations: Observations) -> Array:
     The folds are contiguous, because neighbors in a corpus may be similar.
     """
     confidence_N = np.zeros(len(observations.quality_N))
-    for fold in np.array_split(np.arange(len(confidence_N)), FOLDS):
-        is_training_N = np.ones(len(confidence_N), bool)
-        is_training_N[fold] = False
-        training = Observations(
-            observations.features_NF[is_training_N], observations.quality_N[is_training_N]
-        )
+    index_N = np.arange(len(confidence_N))
+    for fold in np.array_split(index_N, FOLDS):
+        rest = np.delete(index_N, fold)
+        training = Observations(observations.features_NF[rest], observations.quality_N[rest])
         confidence_N[fold] = fit(training).predict(observations.features_NF[fold])
     return confidence_N
 
@@ -310,7 +316,7 @@ def reliability(test: str, confidence_N: Array, observations: Observations) -> R
         _pearson(confidence_N, quality_N),
         _pearson(_ranks(confidence_N), _ranks(quality_N)),
         _kendall(confidence_N, quality_N),
-        float(error),
+        error,
         bins,
     )
 
@@ -334,7 +340,7 @@ def measure_reliability(
             "use the same metric, or leave out --evaluate-only",
         )
     observations = observe(translator, test, search, metric)
-    if not len(observations.quality_N):
+    if not observations.quality_N.size:
         raise DataError(
             f"{test.name} has only lines that are blank, split or protected", "use another test set"
         )
@@ -343,9 +349,10 @@ def measure_reliability(
 
 def _pearson(first_N: Array, second_N: Array) -> float:
     """Return Pearson's correlation; 0 if it is undefined because one of them is constant."""
-    first_N, second_N = first_N - first_N.mean(), second_N - second_N.mean()
-    norm = float(np.sqrt((first_N**2).sum() * (second_N**2).sum()))
-    return float((first_N * second_N).sum()) / norm if norm > 1e-12 else 0.0
+    first_N = first_N - first_N.mean()
+    second_N = second_N - second_N.mean()
+    norm = float(np.linalg.norm(first_N) * np.linalg.norm(second_N))
+    return float(first_N @ second_N) / norm if norm > 1e-12 else 0.0
 
 
 def _ranks(values_N: Array) -> Array:
@@ -357,11 +364,11 @@ def _ranks(values_N: Array) -> Array:
 
 def _kendall(first_N: Array, second_N: Array) -> float:
     """Return Kendall's tau-b; 0 if it is undefined because one of them is constant."""
-    concordant = first_pairs = second_pairs = 0.0
+    sums = np.zeros(3)
     for i in range(1, len(first_N)):
-        first, second = np.sign(first_N[:i] - first_N[i]), np.sign(second_N[:i] - second_N[i])
-        concordant += float(first @ second)
-        first_pairs += float(first @ first)
-        second_pairs += float(second @ second)
+        first = np.sign(first_N[:i] - first_N[i])
+        second = np.sign(second_N[:i] - second_N[i])
+        sums += (first @ second, first @ first, second @ second)
+    concordant, first_pairs, second_pairs = sums.tolist()
     norm = (first_pairs * second_pairs) ** 0.5
     return concordant / norm if norm else 0.0

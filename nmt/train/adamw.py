@@ -34,7 +34,10 @@ class AdamW:
         """Create the optimizer with learning rate 0."""
         self.param_groups: list[dict[str, Any]] = [{"params": list(parameters), "lr": 0.0}]
         self.state: dict[Tensor, dict[str, Tensor]] = defaultdict(dict)
-        self.beta1, self.beta2, self.eps, self.weight_decay = beta1, beta2, eps, weight_decay
+        self.beta1 = beta1
+        self.beta2 = beta2
+        self.eps = eps
+        self.weight_decay = weight_decay
 
     @torch.no_grad()
     def step(self) -> None:
@@ -43,24 +46,19 @@ class AdamW:
         parameters = [parameter for parameter in group["params"] if parameter.grad is not None]
         if not parameters:
             return
-        for parameter in parameters:
-            state = self.state[parameter]
+        states = [self.state[parameter] for parameter in parameters]
+        for parameter, state in zip(parameters, states, strict=True):
             if not state:
                 state["step"] = torch.zeros((), device=parameter.device)
-                state["exp_avg"], state["exp_avg_sq"] = (
-                    torch.zeros_like(parameter),
-                    torch.zeros_like(parameter),
-                )
-        steps, means, squares = (
-            [self.state[parameter][key] for parameter in parameters]
-            for key in ("step", "exp_avg", "exp_avg_sq")
-        )
+                state["exp_avg"] = torch.zeros_like(parameter)
+                state["exp_avg_sq"] = torch.zeros_like(parameter)
+        steps = [state["step"] for state in states]
         torch._foreach_add_(steps, 1)
         torch._fused_adamw_(
             parameters,
             [parameter.grad for parameter in parameters],
-            means,
-            squares,
+            [state["exp_avg"] for state in states],
+            [state["exp_avg_sq"] for state in states],
             [],
             steps,
             lr=group["lr"],

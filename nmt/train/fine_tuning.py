@@ -3,6 +3,7 @@ training."""
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
@@ -207,7 +208,7 @@ def _general_test_sets(config: Config, start: ModelFiles, domain: TestSet) -> It
         return
     own = start.config.data.test or start.config.data.train[0]
     candidates: list[tuple[str, str]] = [] if run_info.is_imported(start.run) else [(own, "test")]
-    candidates += [(spec, split) for spec in data.replay for split in ("test", "valid")]
+    candidates += itertools.product(data.replay, ("test", "valid"))
     for spec, split in candidates:
         try:
             if not get_corpus(spec).is_installed:

@@ -38,7 +38,9 @@ class GradientReducer:
             overlap: send buckets during the backward pass of the last microbatch.
             dtype: dtype of the gradients that are sent.
         """
-        self.buckets, self.overlap, self.dtype = _divide(parameters[::-1]), overlap, dtype
+        self.buckets = _divide(parameters[::-1])
+        self.overlap = overlap
+        self.dtype = dtype
         self._sent: list[tuple[Tensor, dist.Work]] = []
         self._num_missing: list[int] | None = None
         """Number of gradients that each bucket waits for; None outside of `sending` and without

@@ -159,7 +159,8 @@ class _TrainingLoop:
         If a stop signal interrupts the validation, `scores` stays empty and a resumed run repeats
         the validation.
         """
-        trainer, is_main = self.trainer, self.group.is_main
+        trainer = self.trainer
+        is_main = self.group.is_main
         trainer.check_weights()
         with self.budget.validation():
             scores = self.stop.interruptible(trainer.validate) if is_main else None
@@ -198,7 +199,9 @@ class _TrainingLoop:
         return is_alone or self.state.step >= exchange_step or self._is_scheduled()
 
     def _decide(self) -> _Decision:
-        config, budget, step = self.config, self.budget, self.state.step
+        config = self.config
+        budget = self.budget
+        step = self.state.step
         is_last = step >= config.steps or budget.is_exhausted()
         validate = is_last or self._is_scheduled() or budget.should_measure_validation()
         last_step = budget.last_step(config.steps, config.valid_every)

@@ -64,17 +64,21 @@ def _fastest(config: Config) -> str:
     """Measure forward and backward passes of an encoder layer with the model's sizes."""
     model = config.model
     layer = EncoderLayer(model).train()
-    num_parameters = sum(p.numel() for p in layer.parameters())
-    batch_size = max(4, min(config.train.batch_tokens, int(FLOPS / 6 / num_parameters)) // LENGTH)
+    num_parameters = sum(parameter.numel() for parameter in layer.parameters())
+    flops_per_token = 6.0 * num_parameters
+    num_tokens = min(config.train.batch_tokens, int(FLOPS / flops_per_token))
+    batch_size = max(4, num_tokens // LENGTH)
+    num_tokens = batch_size * LENGTH
     x_BSD = torch.randn(batch_size, LENGTH, model.dim)
     mask_B11S = torch.ones(batch_size, 1, 1, LENGTH, dtype=torch.bool)
-    position = PositionInput(PositionEncoding(StackSpec(model.dim, model.heads, 1)), 0, 0)
+    encoding = PositionEncoding(StackSpec(model.dim, model.heads, 1))
+    position = PositionInput(encoding, 0, 0)
 
     def forward_backward(precision: str) -> Callable[[], object]:
         x = x_BSD.to(runtime.torch_dtype(precision)).requires_grad_()
         return lambda: layer(x, mask_B11S, position).float().sum().backward()
 
-    candidates = {precision: forward_backward(precision) for precision in ("fp32", "bf16")}
-    task = f"training, encoder layer {model.dim}x{model.ffn_dim} with {batch_size * LENGTH} tokens"
-    flops = 6.0 * batch_size * LENGTH * num_parameters
-    return autotune.select_fastest(task, f"torch {torch.__version__}", candidates, flops)
+    candidates = {name: forward_backward(name) for name in ("fp32", "bf16")}
+    task = f"training, encoder layer {model.dim}x{model.ffn_dim} with {num_tokens} tokens"
+    version = f"torch {torch.__version__}"
+    return autotune.select_fastest(task, version, candidates, flops_per_token * num_tokens)

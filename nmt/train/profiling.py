@@ -210,7 +210,8 @@ def _disk_bytes(trainer: Trainer) -> int:
 
 def _measure_speed(trainer: Trainer) -> tuple[int, int, float]:
     """Return the number of measured updates, their target tokens, and the seconds they took."""
-    steps, updates = trainer.config.train.steps, trainer.updates()
+    steps = trainer.config.train.steps
+    updates = trainer.updates()
     # The first update plans the epoch; the first three compile graphs. They are excluded.
     for update in islice(updates, 3 if trainer.config.train.compile else 1):
         previous = trainer.update(update, steps)

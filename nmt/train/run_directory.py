@@ -66,11 +66,13 @@ def check_data_unchanged(run: Path, meta: dict[str, Any]) -> None:
     current = json.loads(json.dumps(meta["recipe"]))  # converts tuples to lists
     try:
         saved_meta = read_record(run / "data.json")
-        saved, teacher = saved_meta["recipe"], (saved_meta.get("teacher") or {}).get("sha256")
-        is_equal = all(
-            saved.get(name) == current.get(name) for name in ("placeholders", "tokenizer")
+        saved = saved_meta["recipe"]
+        teacher = (saved_meta.get("teacher") or {}).get("sha256")
+        is_equal = (
+            saved.get("placeholders") == current.get("placeholders")
+            and saved.get("tokenizer") == current.get("tokenizer")
+            and _checksums(saved) == _checksums(current)
         )
-        is_equal = is_equal and _checksums(saved) == _checksums(current)
     except (KeyError, TypeError, AttributeError, IndexError):
         return  # missing because training stopped early, or damaged
     if not is_equal:
@@ -107,9 +109,8 @@ def saved_precision(run: Path, device: str) -> str:
 def _check_config_unchanged(config: Config, run: Path) -> None:
     saved = config_io.load(run / "config.yaml")
     fixed = ("data", "tokenizer", "model", "seed", "lowercase_all_caps")
-    saved = replace(
-        saved, data=replace(saved.data, general_test=config.data.general_test)
-    )  # does not affect training
+    # Does not affect training.
+    saved = replace(saved, data=replace(saved.data, general_test=config.data.general_test))
     changed = [name for name in fixed if getattr(saved, name) != getattr(config, name)]
     # The metric's values, or positions in an epoch, are not comparable.
     for name in ("best_metric", "valid_search", "valid_pairs", "replay_share", "init_from"):
@@ -134,11 +135,9 @@ class MetricsLogger:
             UsageError: TensorBoard is requested but not installed.
         """
         self.run = run
-        self._writer = (
-            tensorboard_writer()(str(run / "tensorboard"), purge_step=step + 1)
-            if tensorboard
-            else None
-        )
+        self._writer = None
+        if tensorboard:
+            self._writer = tensorboard_writer()(str(run / "tensorboard"), purge_step=step + 1)
 
     def write(self, values: dict[str, Any]) -> None:
         """Log the values of an update; `step` is its number."""

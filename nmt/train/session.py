@@ -68,7 +68,8 @@ def check_specs(config: Config) -> None:
         model_type = None if config.tokenizer.model else config.tokenizer.model_type
         resolve_method(config.train.subword_regularization, model_type)
     check_model(config.model)
-    max_length, limit = config.train.max_length, max_positions(config.model)
+    max_length = config.train.max_length
+    limit = max_positions(config.model)
     if limit and max_length > limit:
         raise ConfigError(
             f"train.max_length ({max_length}) must not exceed the positions of the model ({limit})",
@@ -252,7 +253,8 @@ def _complete_run(trainer: Trainer, deadline: float | None) -> bool:
     interrupts this."""
     if not trainer.group.is_main:
         return False
-    config, is_interrupted = trainer.config.train, False
+    config = trainer.config.train
+    is_interrupted = False
     if config.average_last and checkpoint.validated(trainer.run):
         _average_checkpoints(trainer)
     if config.calibration_pairs:
@@ -276,9 +278,8 @@ def _log_how_to_continue(trainer: Trainer, device: str, deadline: float | None) 
         remaining_seconds = round(deadline - time.monotonic())
         command += f" --time-limit {max(1, remaining_seconds)}s"
     log(f"stopped and saved at update {trainer.progress.step:,}; continue with: {command}")
-    trainer.group.broadcast(
-        None
-    )  # torchrun ends all ranks when one exits: not before rank 0 has logged this
+    # torchrun ends all ranks when one exits: not before rank 0 has logged this.
+    trainer.group.broadcast(None)
 
 
 def _write_model_card(run: Path) -> None:
@@ -401,15 +402,16 @@ def _warn_about_swapped_sides(trainer: Trainer) -> None:
 
 
 def _log_summary(trainer: Trainer) -> None:
-    loader, device, world_size = trainer.loader, trainer.device.type, trainer.group.world_size
+    loader = trainer.loader
     if loader.num_too_long:
-        log(
-            f"skipped {loader.num_too_long:,} pairs of more than {trainer.config.train.max_length}"
-            " tokens"
-        )
+        max_length = trainer.config.train.max_length
+        log(f"skipped {loader.num_too_long:,} pairs of more than {max_length} tokens")
+    millions = count_parameters(trainer.model) / 1e6
+    device = trainer.device.type
+    if trainer.group.world_size > 1:
+        device = f"{trainer.group.world_size} × {device}"
     log(
-        f"{count_parameters(trainer.model) / 1e6:.1f} M parameters, {describe(loader.corpora)},"
-        f" {device if world_size == 1 else f'{world_size} × {device}'}"
+        f"{millions:.1f} M parameters, {describe(loader.corpora)}, {device}"
         f" {trainer.progress.precision}, into {trainer.run}"
     )
 

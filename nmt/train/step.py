@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -55,7 +56,8 @@ class PendingStats:
             tokens: target tokens of all ranks.
             lr: learning rate of the update.
         """
-        self.tokens, self.lr = tokens, lr
+        self.tokens = tokens
+        self.lr = lr
         self._losses = losses
         self._pair_ids = [batch.pair_ids for batch in microbatches]
         self._values = values.to("cpu", non_blocking=True)
@@ -82,19 +84,19 @@ class PendingStats:
     def _not_finite_error(self, grad_norm: float) -> TrainingError:
         """Return the error for the first microbatch whose loss is not finite, or for the gradient
         of all of them."""
-        name, value = "gradient", grad_norm
-        pair_ids = [i for ids in self._pair_ids for i in ids]
+        quantity = f"gradient is {grad_norm}"
+        pair_ids = list(itertools.chain.from_iterable(self._pair_ids))
         for ids, loss in zip(self._pair_ids, self._losses, strict=True):
             if not loss.isfinite():
-                name, value = "loss", loss.item()
+                quantity = f"loss is {loss.item()}"
                 pair_ids = list(ids)
                 break
         lines = ", ".join(str(i + 1) for i in pair_ids[:5])
         if len(pair_ids) > 5:
             lines += ", ..."
         problem = (
-            f"the {name} is {value} in a batch of {len(pair_ids)} pairs (lines {lines} of the"
-            " prepared data)"
+            f"the {quantity} in a batch of {len(pair_ids)} pairs (lines {lines} of the prepared"
+            " data)"
         )
         return divergence_error(problem, self.lr, "the update was discarded")
 
@@ -176,9 +178,8 @@ def _update(
         gradient(parameter)  # zeros without a batch: scaler and optimizer need all gradients
     if reducer:
         reducer.finish(total)
-    loss_scale = scaler.scale(
-        torch.ones((), device=device)
-    )  # also initializes the scaler if there is no batch
+    # Also initializes the scaler if there is no batch.
+    loss_scale = scaler.scale(torch.ones((), device=device))
     scaler.unscale_(optimizer)  # type: ignore[arg-type]
     norm = torch.nn.utils.clip_grad_norm_(parameters, config.clip_norm or math.inf)
     if not scaler.is_enabled():  # the fused kernel skips the update, as for a scaler
@@ -199,12 +200,10 @@ def _backward(
 ) -> Tensor:
     """Accumulate the gradient of a batch and return its contribution to the loss per token."""
     function = compiled_logits_loss if "loss" in config.compile else logits_loss
-    loss = (
-        batch_loss(
-            model, batch, smoothing=config.label_smoothing, logits_loss=function, teacher=teacher
-        )
-        / tokens
+    loss = batch_loss(
+        model, batch, smoothing=config.label_smoothing, logits_loss=function, teacher=teacher
     )
+    loss = loss / tokens
     scaler.scale(loss).backward()
     return loss.detach()
 
@@ -222,17 +221,14 @@ def batch_loss(
     It is the label-smoothed cross-entropy, or with a teacher that of `nmt.train.word_distillation`.
     """
     hidden_ND = model(batch.src_BS, batch.src_mask_BS, batch.tgt_in_BT, batch.target_index_N)
-    weight_VD, bias_V = model.output_weight_VD, model.output_bias_V
     loss = cross_entropy(
         hidden_ND,
-        weight_VD,
+        model.output_weight_VD,
         batch.labels_N,
         smoothing=smoothing,
-        bias_V=bias_V,
+        bias_V=model.output_bias_V,
         logits_loss=logits_loss,
     )
-    return (
-        loss + teacher.additional_loss(model, batch, hidden_ND, smoothing=smoothing)
-        if teacher
-        else loss
-    )
+    if teacher:
+        loss = loss + teacher.additional_loss(model, batch, hidden_ND, smoothing=smoothing)
+    return loss

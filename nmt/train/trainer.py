@@ -72,7 +72,9 @@ class Trainer:
     memory."""
 
     def __post_init__(self) -> None:
-        config, options, device = self.config, self.config.train, self.device
+        config = self.config
+        options = config.train
+        device = self.device
         self.tokenizer = self.prepared.tokenizer()
         self.teacher = load_teacher(config, self.tokenizer, device, self.dtype)
         torch.manual_seed(config.seed)  # after the teacher, whose construction draws random weights
@@ -275,7 +277,8 @@ class Trainer:
         if self.ema:
             self._update_ema(step)
         self.progress.step = step
-        self.progress.epoch, self.progress.batches_in_epoch = update.epoch, update.position
+        self.progress.epoch = update.epoch
+        self.progress.batches_in_epoch = update.position
         self.progress.tokens += stats.tokens
         return stats
 
@@ -286,12 +289,10 @@ class Trainer:
         if self.loader.subword_sampler:  # each rank segments only its own sentences
             tokens = sum(self.group.all_gather(sum(batch.tokens for batch in update.batches)))
         while True:
-            parts = (
-                part
-                for batch in update.batches
-                for part in _split(batch, self.max_microbatch_tokens)
-            )
-            microbatches = [part.to(self.device) for part in parts]
+            microbatches = []
+            for batch in update.batches:
+                parts = _split(batch, self.max_microbatch_tokens)
+                microbatches += [part.to(self.device) for part in parts]
             try:
                 return train_step(
                     self.model,
@@ -379,29 +380,31 @@ class Trainer:
         store = self.prepared.store("valid")
         max_positions = self.model.max_positions or 2**31  # the loss of longer pairs is undefined
         valid_ids = np.flatnonzero(store.lengths_N2.max(1) < max_positions)
-        losses, tokens = [], 0
+        losses = []
+        tokens = 0
         for batch_ids in plan_batches(
             store.lengths_N2[valid_ids], self.config.train.batch_tokens, seed=0, epoch=0
         ):
             pairs = [store[int(i)] for i in valid_ids[batch_ids]]
             batch = collate(pairs, source_eos=model.config.source_eos).to(self.device)
             # Compiling for inference takes longer than it saves.
-            with (
-                torch.compiler.set_stance("force_eager")
-                if self.config.train.compile
-                else nullcontext()
-            ):
+            is_compiled = self.config.train.compile
+            with torch.compiler.set_stance("force_eager") if is_compiled else nullcontext():
                 losses.append(batch_loss(model, batch, smoothing=0.0))
             tokens += batch.tokens
         return sum(torch.stack(losses).tolist()) / max(1, tokens) if losses else 0.0
 
     def record_validation(self, scores: dict[str, float]) -> None:
         """Record the scores of a validation."""
-        state, best, loss = self.progress, scores["best_metric_value"], scores["valid_loss"]
+        state = self.progress
         state.scores = scores
+        best = scores["best_metric_value"]
+        loss = scores["valid_loss"]
         is_tie = best == state.best
         if state.best is None or best > state.best or (is_tie and loss < (state.best_loss or loss)):
-            state.best, state.best_loss, state.validations_since_best = best, loss, 0
+            state.best = best
+            state.best_loss = loss
+            state.validations_since_best = 0
         else:
             state.validations_since_best += 1
 
@@ -447,4 +450,5 @@ def _split(batch: Batch, max_tokens: int | None) -> list[Batch]:
     or one pair."""
     if max_tokens is None or batch.tgt_in_BT.numel() <= max_tokens or len(batch.src_BS) == 1:
         return [batch]
-    return [part for half in batch.split() for part in _split(half, max_tokens)]
+    first, second = batch.split()
+    return _split(first, max_tokens) + _split(second, max_tokens)

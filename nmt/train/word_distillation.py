@@ -55,9 +55,10 @@ class Teacher:
         neither a softmax nor other logits.
         """
         prob_NK, index_NK, rest_N1 = self.distribution(batch)
-        weight_VD, bias_V = student.output_weight_VD, student.output_bias_V
-        vocab_size, index_N1 = len(weight_VD), batch.labels_N[:, None]
-        index_NJ = torch.cat((index_N1, index_NK), 1)
+        weight_VD = student.output_weight_VD
+        bias_V = student.output_bias_V
+        vocab_size = len(weight_VD)
+        index_NJ = torch.cat((batch.labels_N[:, None], index_NK), 1)
         coefficient_NJ = torch.cat((torch.full_like(rest_N1, 1 - smoothing), rest_N1 - prob_NK), 1)
         uniform_N1 = smoothing / vocab_size - rest_N1
         weighted_ND = F.embedding_bag(
@@ -66,11 +67,8 @@ class Teacher:
         weighted_ND = weighted_ND + uniform_N1 * weight_VD.sum(0)
         difference = (hidden_ND.float() * weighted_ND).sum()
         if bias_V is not None:
-            difference = (
-                difference
-                + (coefficient_NJ * bias_V[index_NJ]).sum()
-                + uniform_N1.sum() * bias_V.sum()
-            )
+            difference = difference + (coefficient_NJ * bias_V[index_NJ]).sum()
+            difference = difference + uniform_N1.sum() * bias_V.sum()
         entropy = torch.special.entr(prob_NK).sum()
         entropy += (vocab_size - prob_NK.shape[1]) * torch.special.entr(rest_N1).sum()
         loss: Tensor = self.weight * (difference - entropy)
@@ -108,7 +106,8 @@ def find_teacher(config: Config, run: Path | None = None) -> ModelFiles:
     """
     name = config.train.teacher
     teacher = discovery.find_model(Path(name))
-    other, data = teacher.config.data, config.data
+    other = teacher.config.data
+    data = config.data
     if run and teacher.run.resolve() == run.resolve():
         raise ConfigError(
             f"train.teacher {name} is the run that is being trained", "name another run"

@@ -148,17 +148,17 @@ def _units_of_word(
     if text[slice(*best.span)] == target[slice(*word)]:
         yield from _units_of_copy(word[0], best)
         return
-    source_core = core(text, *best.span)
-    target_core = core(target, *word)
-    # Punctuation before and after the word translates that of its source.
-    before = SourcePart((best.span[0], source_core[0]), best.share)
-    after = SourcePart((source_core[1], best.span[1]), best.share)
+    source_start, source_end = core(text, *best.span)
+    start, end = core(target, *word)
     cores = tuple(SourcePart(core(text, *part.span), part.share) for part in parts)
-    if word[0] < target_core[0]:
-        yield Unit(word[0], target_core[0], before.span, PUNCTUATION_WEIGHT, (before,))
-    yield Unit(*target_core, source_core, 1.0, cores, target_core[1] - target_core[0])
-    if target_core[1] < word[1]:
-        yield Unit(target_core[1], word[1], after.span, PUNCTUATION_WEIGHT, (after,))
+    # Punctuation before and after the word translates that of its source.
+    if word[0] < start:
+        before = SourcePart((best.span[0], source_start), best.share)
+        yield Unit(word[0], start, before.span, PUNCTUATION_WEIGHT, (before,))
+    yield Unit(start, end, (source_start, source_end), 1.0, cores, end - start)
+    if end < word[1]:
+        after = SourcePart((source_end, best.span[1]), best.share)
+        yield Unit(end, word[1], after.span, PUNCTUATION_WEIGHT, (after,))
 
 
 def _units_of_copy(start: int, source: SourcePart) -> Iterator[Unit]:

@@ -11,7 +11,7 @@ from itertools import groupby
 from nmt.data.placeholders import is_separate
 from nmt.documents.aligned_units import AlignedSentence, SourceIndex, Unit
 from nmt.documents.ranges import Nearest, Span, overlaps_any
-from nmt.text.spans import ProtectedSpan, find_spans
+from nmt.text.spans import find_spans
 from nmt.translation.segments import FixedSpan
 
 _ANY_WORD = "word"
@@ -81,11 +81,11 @@ class _Text:
     def __init__(self, text: str, span: Span) -> None:
         self._text = text
         self._start, self._end = span
-        self._protected: list[ProtectedSpan] = find_spans(text[slice(*span)])
+        self._protected = find_spans(text[slice(*span)])
 
     def occurrences(self, fixed: str) -> list[_Occurrence]:
         """Return the occurrences of a fixed text, in order."""
-        found: list[_Occurrence] = []
+        found = []
         start = self._text.find(fixed, self._start, self._end)
         while start >= 0:
             end = start + len(fixed)
@@ -101,8 +101,9 @@ class _Text:
         i = bisect_right(self._protected, start - self._start, key=lambda span: span.start) - 1
         if i < 0:
             return ""
-        whole_start = self._start + self._protected[i].start
-        whole_end = self._start + self._protected[i].end
+        protected = self._protected[i]
+        whole_start = self._start + protected.start
+        whole_end = self._start + protected.end
         is_part = end <= whole_end and whole_end - whole_start > end - start
         return self._text[whole_start:whole_end] if is_part else ""
 
@@ -150,6 +151,7 @@ class _Candidates:
             found = [nearest.find(index, is_free) for nearest in candidates]
             indices = [i for i in found if i is not None]
             if indices:
-                best = self._occurrences[min(indices, key=lambda i: (abs(i - index), i))]
+                nearest_index = min(indices, key=lambda i: (abs(i - index), i))
+                best = self._occurrences[nearest_index]
                 return best.start, best.end
         return None

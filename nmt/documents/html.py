@@ -248,11 +248,12 @@ class HtmlReader:
         for i, token in enumerate(tokens):
             if i < end:  # in an icon or a fixed element
                 continue
-            if token.partner is not None and _is_icon(token, i):
-                end = token.partner + 1
-                run.append(Piece(token.start, tokens[end - 1].end, Kind.POINT, name=_ICON_NAME))
-            elif token.partner is not None and _is_fixed(token, num_blocks[i + 1], num_blocks):
-                end = token.partner + 1
+            last = token.partner
+            if last is not None and _is_icon(token, i):
+                end = last + 1
+                run.append(Piece(token.start, tokens[last].end, Kind.POINT, name=_ICON_NAME))
+            elif last is not None and _is_fixed(token, num_blocks[last] - num_blocks[i + 1]):
+                end = last + 1
                 run.append(self._fixed_piece(tokens[i:end]))
             elif not _is_in_run(token):
                 yield from _split_at_icons(run)
@@ -407,19 +408,17 @@ def _is_in_run(token: _Token) -> bool:
     return is_translated and token.is_inline
 
 
-def _is_fixed(token: _Token, num_blocks_before: int, num_blocks: Sequence[int]) -> bool:
+def _is_fixed(token: _Token, num_blocks: int) -> bool:
     """Return whether an element is within a sentence but not translated.
 
     Args:
         token: its start tag; it has an end tag.
-        num_blocks_before: the number of tokens up to it that separate sentences.
-        num_blocks: the number of those before each token.
+        num_blocks: the number of tokens in it that separate sentences.
     """
     if token.is_translated or not token.is_in_translated or not token.is_inline:
         return False
     is_text = token.name not in WITHOUT_TEXT and token.name != "math"
-    has_blocks = token.partner is not None and num_blocks_before < num_blocks[token.partner]
-    return not (is_text and has_blocks)
+    return not is_text or num_blocks == 0
 
 
 def _is_icon(token: _Token, i: int) -> bool:

@@ -21,7 +21,6 @@ from nmt.data.batching import collate
 from nmt.engines import Source
 from nmt.engines.load import engine_from_models
 from nmt.model.attention import record_attention
-from nmt.model.transformer import Transformer
 from nmt.runs.model_files import LoadedModel
 from nmt.search import SEARCHES, parse_search
 from nmt.text.normalization import normalize_case
@@ -184,7 +183,7 @@ def _forward(
         state.track_attention()
         hidden_BTD = model.decode(batch.tgt_in_BT, state)
     logits_TV = model.logits(hidden_BTD[0]).float()
-    if not isinstance(model, Transformer):  # it has one attention layer with one head
+    if not seen:  # a recurrent model, with one attention layer and one head
         return {"cross": state.cross_attention_RTS[None].float()}, logits_TV
     weights: dict[str, list[Tensor]] = {part: [] for part in PARTS}
     for name, calls in seen.items():  # layers that share weights are calls of the same module

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.module import register_module_forward_hook
 
 from nmt.model.seq2seq import Seq2Seq
 
@@ -44,24 +45,29 @@ def summarize(model: Seq2Seq) -> list[LayerSummary]:
 
 
 def _summarize(module: nn.Module, depth: int, outputs: Shapes) -> Iterator[LayerSummary]:
-    for name, parameter in module.named_parameters(recurse=False):
-        if isinstance(module, nn.ParameterDict) or not outputs.get(module):
-            yield LayerSummary(name, depth, "", tuple(parameter.shape), (), parameter.numel())
+    if module not in outputs:
+        for name, parameter in module.named_parameters(recurse=False):
+            shape = tuple(parameter.shape)
+            yield LayerSummary(name, depth, "", shape, (), parameter.numel())
     for name, child, times in _distinct_children(module):
         count = sum(p.numel() for p in child.parameters())
         if not count:
             continue
-        if isinstance(child, nn.ModuleList | nn.ParameterDict):
-            yield LayerSummary(name, depth, "", (), (), count)
-        else:
-            weight = getattr(child, "weight", None)
-            shape = tuple(weight.shape) if isinstance(weight, Tensor) else ()
-            yield LayerSummary(
-                name, depth, type(child).__name__, shape, outputs.get(child, ()), count, times
-            )
-        if not isinstance(child, nn.GRU) and (
-            list(child.children()) or isinstance(child, nn.ParameterDict)
-        ):
+        is_dict = isinstance(child, nn.ParameterDict)
+        is_container = is_dict or isinstance(child, nn.ModuleList)
+        weight = None if is_container else getattr(child, "weight", None)
+        yield LayerSummary(
+            name,
+            depth,
+            "" if is_container else type(child).__name__,
+            tuple(weight.shape) if isinstance(weight, Tensor) else (),
+            outputs.get(child, ()),
+            count,
+            times,
+        )
+        if isinstance(child, nn.GRU):  # its parameters are one row
+            continue
+        if is_dict or list(child.children()):
             yield from _summarize(child, depth + 1, outputs)
 
 
@@ -70,44 +76,41 @@ def _distinct_children(module: nn.Module) -> Iterator[tuple[str, nn.Module, int]
     shapes are merged."""
     children = module.named_children()
     if not isinstance(module, nn.ModuleList):
-        yield from ((name, child, 1) for name, child in children)
+        for name, child in children:
+            yield name, child, 1
         return
-    for _, group in groupby(children, lambda each: _shapes(each[1])):
+    for _, group in groupby(children, _shapes):
         (index, child), *others = group
         first = int(index) + 1
-        yield (
-            f"layers {first} to {first + len(others)}" if others else f"layer {first}",
-            child,
-            1 + len(others),
-        )
+        last = first + len(others)
+        name = f"layers {first} to {last}" if others else f"layer {first}"
+        yield name, child, 1 + len(others)
 
 
-def _shapes(module: nn.Module) -> list[tuple[str, tuple[int, ...]]]:
-    return [(name, tuple(parameter.shape)) for name, parameter in module.named_parameters()]
+def _shapes(named: tuple[str, nn.Module]) -> list[tuple[str, torch.Size]]:
+    _, module = named
+    return [(name, parameter.shape) for name, parameter in module.named_parameters()]
 
 
 @torch.no_grad()
 def _output_shapes(model: Seq2Seq) -> Shapes:
     """Run a small batch through the model and return the output shape of each module."""
     shapes: Shapes = {}
-    target = min(TARGET_LENGTH, model.max_positions or TARGET_LENGTH)
-    source = min(SOURCE_LENGTH, max(1, target - 1))
-    letters = {source: "S", target: "T"}
+    num_target = min(TARGET_LENGTH, model.max_positions or TARGET_LENGTH)
+    num_source = min(SOURCE_LENGTH, max(1, num_target - 1))
+    letters = {num_source: "S", num_target: "T"}
 
     def record_shape(module: nn.Module, inputs: Any, output: Any) -> None:
         if isinstance(output, Tensor) and output.dim() == 3:
-            shapes[module] = ("B", letters.get(output.shape[1], output.shape[1]), output.shape[2])
+            _, length, dim = output.shape
+            shapes[module] = ("B", letters.get(length, length), dim)
 
-    hooks = [module.register_forward_hook(record_shape) for module in model.modules()]
-    training = model.training
-    try:
-        mask_BS = torch.ones(NUM_SENTENCES, source, dtype=torch.bool)
-        src_BS, tgt_BT = (
-            torch.zeros(NUM_SENTENCES, tokens, dtype=torch.long) for tokens in (source, target)
-        )
-        model.eval()(src_BS, mask_BS, tgt_BT, torch.arange(NUM_SENTENCES * target))
-    finally:
-        model.train(training)
-        for hook in hooks:
-            hook.remove()
+    src_BS = torch.zeros(NUM_SENTENCES, num_source, dtype=torch.long)
+    tgt_BT = torch.zeros(NUM_SENTENCES, num_target, dtype=torch.long)
+    target_index_N = torch.arange(NUM_SENTENCES * num_target)
+    was_training = model.training
+    model.eval()
+    with register_module_forward_hook(record_shape):
+        model(src_BS, src_BS == 0, tgt_BT, target_index_N)
+    model.train(was_training)
     return shapes

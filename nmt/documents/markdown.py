@@ -44,7 +44,10 @@ _UNTRANSLATED_TAG = re.compile(
     re.IGNORECASE,
 )
 """Start tag of an HTML element within a sentence that is not translated."""
+_EMPTY_ELEMENTS = {"br": Kind.LINE_BREAK, "img": Kind.BREAK}
 _KINDS = {"hardbreak": Kind.LINE_BREAK, "image": Kind.BREAK, "embed": Kind.BREAK}
+_WITHOUT_ATTRIBUTES = (Kind.TEXT, Kind.SPACE, Kind.OPEN)
+"""Pieces before attributes that do not belong to them."""
 _BLOCK_ELEMENTS = {f"<{name}>" for name in ENDS_PARAGRAPH}
 """Names of HTML elements that are no part of a sentence, such as lists in table cells."""
 
@@ -87,7 +90,7 @@ class _Reader:
         self._parser = create_parser()
         self._env: dict[str, Any] = {}
         self._parsed = hide_blocks(source)
-        self._cell_end = (-1, 0)  # line and position
+        self._cell_end = 0  # of the last cell
         tokens = self._parser.parse(self._parsed[start:].replace("\0", "\ufffd"), self._env)
         num_unlocated = self._read_blocks(source, tokens)
         if num_unlocated:
@@ -102,14 +105,15 @@ class _Reader:
         for opening, token in pairwise([Token("", "", 0), *tokens]):
             if token.type == "html_block" and token.map:
                 first, last = token.map
-                self.html_ranges.append(
-                    (self._parsed.index("<", self._lines[first][0]), self._lines[last - 1][1])
-                )
+                start, _ = self._lines[first]
+                _, end = self._lines[last - 1]
+                self.html_ranges.append((self._parsed.index("<", start), end))
             if token.type != "inline" or not token.map or not token.content:
                 continue
             # The text of an underlined heading starts its line, like that of a paragraph.
             kind = "paragraph_open" if opening.markup in ("=", "-") else opening.type
-            block = Block(source, self._ranges(token.content, token.map[0], kind), kind)
+            line, _ = token.map
+            block = Block(source, self._ranges(token.content, line, kind), kind)
             if not block.ranges:
                 num_unlocated += 1
             elif not UNTRANSLATED.match(source, block.ranges[0][0]):
@@ -121,10 +125,10 @@ class _Reader:
         as it is."""
         if kind not in CELLS:
             return self._line_ranges(content, line)
-        last_line, position = self._cell_end
-        ranges = self._cell(content, line, position if line == last_line else self._lines[line][0])
+        start, _ = self._lines[line]
+        ranges = self._cell(content, line, max(start, self._cell_end))
         if ranges:
-            self._cell_end = (line, ranges[-1][1] + 1)
+            self._cell_end = ranges[0][1] + 1
         return ranges
 
     def _line_ranges(self, content: str, line: int) -> list[Span]:
@@ -146,39 +150,35 @@ class _Reader:
         for match in _CELL.finditer(self._parsed, position, self._lines[line][1]):
             cell = match[0].strip()
             if cell.replace("\\|", "|").endswith(content):
+                length = len(content) + content.count("|")  # with the escapes
                 end = match.start() + len(match[0].rstrip())
-                return [(end - len(content) - content.count("|"), end)]
+                return [(end - length, end)]
         return []
 
     def _read(self, block: Block) -> None:
         pieces: list[Piece] = []
         position = 0
-        for piece in [
-            *self._markup(block),
-            Piece(len(block.content), len(block.content), Kind.POINT),
-        ]:
-            if piece.start < position:  # overlapping markup of a broken document
+        content = block.content
+        for markup in self._markup(block):
+            if markup.start < position:  # overlapping markup of a broken document
                 continue
-            for each in [*_text_pieces(block.content, position, piece.start), piece]:
-                # Attributes belong to the element directly before them.
-                is_attached = block.content.startswith("{", each.start) and each.kind is Kind.POINT
-                if (
-                    is_attached
-                    and pieces
-                    and pieces[-1].kind not in (Kind.TEXT, Kind.SPACE, Kind.OPEN)
-                ):
-                    pieces[-1] = replace(pieces[-1], end=each.end)
-                else:
-                    pieces.append(each)
-            position = piece.end
-        mapped = [
-            replace(each, start=block.offset(each.start), end=block.offset(each.end))
-            for each in pieces
-        ]
+            pieces += _text_pieces(content, position, markup.start)
+            pieces.append(markup)
+            position = markup.end
+        pieces += _text_pieces(content, position, len(content))
+        mapped: list[Piece] = []
+        for piece in pieces:
+            start = block.offset(piece.start)
+            end = block.offset(piece.end)
+            is_attribute = piece.kind is Kind.POINT and content.startswith("{", piece.start)
+            if is_attribute and mapped and mapped[-1].kind not in _WITHOUT_ATTRIBUTES:
+                mapped[-1] = replace(mapped[-1], end=end)
+            else:
+                mapped.append(replace(piece, start=start, end=end))
         self.texts.append(MarkdownText(mapped, block))
 
-    def _markup(self, block: Block) -> list[Piece]:
-        """Return the inline markup of a block by position in its content, and add the values in
+    def _markup(self, block: Block) -> Iterator[Piece]:
+        """Yield the inline markup of a block by position in its content, and add the values in
         it."""
         content = "\n".join(self._parsed[start:end] for start, end in block.ranges)
         tokens = self._parser.inline.parse(content, self._parser, self._env, [])
@@ -189,17 +189,17 @@ class _Reader:
             start, end = token.meta["range"]
             self._add_values(block, token)
             if token.type == "strong_open":
-                start = tokens[i - 1].meta["range"][0]
-            if token.type == "strong_close":
-                end = tokens[i + 1].meta["range"][1]
-            if piece := _piece(token, start, end, block.content[start:end]):
+                start, _ = tokens[i - 1].meta["range"]
+            elif token.type == "strong_close":
+                _, end = tokens[i + 1].meta["range"]
+            piece = _piece(token, start, end, block.content[start:end])
+            if piece:
                 pieces.append(piece)
         pieces.sort(key=lambda piece: piece.start)
-        pieces = _with_fixed_elements(pieces, block.content)
-        return [
-            replace(each, kind=Kind.LINE_BREAK) if each.name in _BLOCK_ELEMENTS else each
-            for each in pieces
-        ]
+        for piece in _with_fixed_elements(pieces, block.content):
+            if piece.name in _BLOCK_ELEMENTS:
+                piece = replace(piece, kind=Kind.LINE_BREAK)
+            yield piece
 
     def _add_values(self, block: Block, token: Token) -> None:
         """Add the alternative text of an image, and the title of an image or link."""
@@ -209,8 +209,9 @@ class _Reader:
             self._add_value(block, start + 2, label_end, escape_label, _text_of_marked_label(token))
         if token.type in ("image", "link_close"):
             title = _TITLE.search(block.content, start, end)
-            if title:
-                self._add_value(block, *title.span(title.lastindex or 0), escape_title)
+            if title and title.lastindex:
+                first, last = title.span(title.lastindex)
+                self._add_value(block, first, last, escape_title)
 
     def _add_value(
         self,
@@ -220,19 +221,26 @@ class _Reader:
         encode: Callable[[str], str],
         text: str | None = None,
     ) -> None:
-        if text := decode(block.content[start:end].strip()) if text is None else text:
-            is_cell = block.is_cell
-            written = (lambda text: encode(text).replace("|", "\\|")) if is_cell else encode
-            self.values.append(
-                Value(block.offset(start), block.offset(end), RichText(text), written)
-            )
+        if text is None:
+            text = decode(block.content[start:end].strip())
+        if not text:
+            return
+
+        def written(text: str) -> str:
+            source = encode(text)
+            return source.replace("|", "\\|") if block.is_cell else source
+
+        value = Value(block.offset(start), block.offset(end), RichText(text), written)
+        self.values.append(value)
 
 
 def _piece(token: Token, start: int, end: int, source: str) -> Piece | None:
     """Return the piece of a token; None if it is text."""
     if token.type in ("code_inline", "autolink", "reference", "name"):
-        text = " ".join(_without_marks(token.type, source).split())
-        return Piece(start, end, Kind.FIXED if text else Kind.POINT, text)
+        content = _without_marks(token.type, source)
+        text = " ".join(content.split())
+        kind = Kind.FIXED if text else Kind.POINT
+        return Piece(start, end, kind, text)
     if token.type == "html_inline":
         return _html_piece(source, start, end)
     if token.nesting:
@@ -259,23 +267,27 @@ def _text_of_marked_label(image: Token) -> str | None:
     types = {child.type for child in children}
     if types <= {"text", "softbreak"} or types & {"reference", "autolink"}:
         return None
-    breaks = ("softbreak", "hardbreak")
-    return " ".join(
-        "".join("\n" if child.type in breaks else child.content for child in children).split()
-    )
+    pieces = []
+    for child in children:
+        is_break = child.type in ("softbreak", "hardbreak")
+        pieces.append(" " if is_break else child.content)
+    return " ".join("".join(pieces).split())
 
 
 def _text_pieces(content: str, start: int, end: int) -> Iterator[Piece]:
     """Yield the pieces of a range without CommonMark markup."""
     for match in EXTENSION.finditer(content, start, end):
         yield from text_piece(start, match.start(), content[start : match.start()], decode)
-        if match["word"]:
-            yield Piece(*match.span(), Kind.FIXED, match[0])
-        elif match["open"] or match["close"]:
-            yield Piece(*match.span(), Kind.OPEN if match["open"] else Kind.CLOSE, name="mark")
-        else:
-            yield Piece(*match.span(), Kind.POINT)
+        first = match.start()
         start = match.end()
+        if match["word"]:
+            yield Piece(first, start, Kind.FIXED, match[0])
+        elif match["open"]:
+            yield Piece(first, start, Kind.OPEN, name="mark")
+        elif match["close"]:
+            yield Piece(first, start, Kind.CLOSE, name="mark")
+        else:
+            yield Piece(first, start, Kind.POINT)
     yield from text_piece(start, end, content[start:end], decode)
 
 
@@ -296,13 +308,15 @@ def _with_fixed_elements(pieces: Sequence[Piece], content: str) -> list[Piece]:
 
 def _end_indices(pieces: Sequence[Piece]) -> dict[int, int]:
     """Return the index of the end tag by that of the start tag."""
-    open_indices = defaultdict[str, list[int]](list)
+    open_indices: dict[str, list[int]] = defaultdict(list)
     ends: dict[int, int] = {}
     for i, piece in enumerate(pieces):
+        indices = open_indices[piece.name]
         if piece.kind is Kind.OPEN:
-            open_indices[piece.name].append(i)
-        elif piece.kind is Kind.CLOSE and open_indices[piece.name]:
-            ends[open_indices[piece.name].pop()] = i
+            indices.append(i)
+        elif piece.kind is Kind.CLOSE and indices:
+            start = indices.pop()
+            ends[start] = i
     return ends
 
 
@@ -311,7 +325,8 @@ def _fixed_element(pieces: Sequence[Piece], content: str) -> Piece:
     for piece, following in pairwise(pieces):
         text += piece.text + content[piece.end : following.start]
     text = decode(text).strip()
-    return Piece(pieces[0].start, pieces[-1].end, Kind.FIXED if text else Kind.POINT, text)
+    kind = Kind.FIXED if text else Kind.POINT
+    return Piece(pieces[0].start, pieces[-1].end, kind, text)
 
 
 def _html_piece(raw: str, start: int, end: int) -> Piece:
@@ -319,8 +334,11 @@ def _html_piece(raw: str, start: int, end: int) -> Piece:
     if not match:
         return Piece(start, end, Kind.POINT)
     name = match[2].lower()
-    if name in ("br", "img"):
-        return Piece(start, end, Kind.LINE_BREAK if name == "br" else Kind.BREAK)
+    if name in _EMPTY_ELEMENTS:
+        return Piece(start, end, _EMPTY_ELEMENTS[name])
+    kind = Kind.OPEN
     if match[3]:
-        return Piece(start, end, Kind.POINT)
-    return Piece(start, end, Kind.CLOSE if match[1] else Kind.OPEN, name=f"<{name}>")
+        kind = Kind.POINT
+    elif match[1]:
+        kind = Kind.CLOSE
+    return Piece(start, end, kind, name=f"<{name}>")

@@ -16,13 +16,13 @@ import re
 import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
-from itertools import islice
 from typing import TYPE_CHECKING
 
 from nmt.core.errors import DataError
 from nmt.documents.document import RichText
 from nmt.documents.formats import DocumentOptions, check_elements
 from nmt.documents.office_paragraph import Paragraph, local_name, set_language
+from nmt.documents.splicing import next_blocks
 
 if TYPE_CHECKING:
     from lxml import etree
@@ -52,6 +52,7 @@ memory."""
 _MAIN = re.compile(r"(?:wordprocessingml|ms-word|presentationml|ms-powerpoint)\b.*main\+xml$")
 _STYLES = "wordprocessingml.styles+xml"
 _DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, OSError, ValueError)
+_COMPRESSIONS = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}
 _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 
 
@@ -69,39 +70,42 @@ class OfficeDocument:
 
     def __init__(self, data: bytes, options: DocumentOptions) -> None:
         self._data, self._language = data, options.tgt
-        parts = _read_parts(data, options.max_bytes, options.max_elements)
-        self._parts = [
-            (name, root, _paragraphs(root)) for name, root in parts if local_name(root) != "styles"
-        ]
-        self._styles = [(name, root) for name, root in parts if local_name(root) == "styles"]
-        paragraphs = [paragraph for *_, each in self._parts for paragraph in each]
-        self.blocks = [block for paragraph in paragraphs for block in paragraph.blocks]
+        self._parts: list[tuple[str, etree._Element, list[Paragraph]]] = []
+        self._styles: list[tuple[str, etree._Element]] = []
+        self.blocks: list[RichText] = []
+        for name, root in _read_parts(data, options.max_bytes, options.max_elements):
+            if local_name(root) == "styles":
+                self._styles.append((name, root))
+                continue
+            paragraphs = _paragraphs(root)
+            self._parts.append((name, root, paragraphs))
+            for paragraph in paragraphs:
+                self.blocks += paragraph.blocks
 
     def render(self, translations: Sequence[RichText]) -> bytes:
         """Return the archive with the translation of each block; a part without changes is copied.
 
         The document is used up: render it once.
         """
-        remaining, changed = iter(translations), dict[str, bytes]()
+        remaining = iter(translations)
+        changed: dict[str, bytes] = {}
         for name, root, paragraphs in self._parts:
             is_changed = False
             for paragraph in paragraphs:
-                texts = list(islice(remaining, len(paragraph.blocks)))
+                texts = next_blocks(remaining, paragraph)
                 if texts != paragraph.blocks:
                     is_changed = True
                     paragraph.render(texts, self._language)
             if is_changed:
                 changed[name] = _serialize(root)
         for name, root in self._styles if changed else ():
-            defaults = [
-                element
-                for element in root.iter("{*}lang")
-                if local_name(element.getparent()) == "rPr"
-            ]
-            for element in defaults:
-                set_language(element, self._language)
-            changed[name] = _serialize(root) if defaults else b""
-        return _write(self._data, {name: part for name, part in changed.items() if part})
+            for element in root.iter("{*}lang"):
+                if local_name(element.getparent()) == "rPr":
+                    set_language(element, self._language)
+                    changed[name] = b""
+            if name in changed:
+                changed[name] = _serialize(root)
+        return _write(self._data, changed)
 
 
 def _read_parts(data: bytes, max_bytes: int, max_elements: int) -> list[tuple[str, etree._Element]]:
@@ -114,18 +118,16 @@ def _read_parts(data: bytes, max_bytes: int, max_elements: int) -> list[tuple[st
         )
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            infos = {info.filename: info for info in archive.infolist()}
-            if sum(info.file_size for info in archive.infolist()) > max_bytes:
+            members = archive.infolist()
+            infos = {info.filename: info for info in members}
+            if sum(info.file_size for info in members) > max_bytes:
                 raise DataError(
                     f"the parts of the archive are larger than {max_bytes // 2**20:,} MiB",
                     "split the document",
                 )
-            if any(info.flag_bits & 1 for info in archive.infolist()):
+            if any(info.flag_bits & 1 for info in members):
                 raise DataError("the archive is encrypted", "save the document without a password")
-            if any(
-                info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-                for info in archive.infolist()
-            ):
+            if not {info.compress_type for info in members} <= _COMPRESSIONS:
                 raise zipfile.BadZipFile("unusual compression")
             _check_size(infos, ["[Content_Types].xml"], max_bytes)
             types = _content_types(archive, infos)

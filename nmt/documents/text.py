@@ -119,19 +119,16 @@ def _find_separators(pattern: re.Pattern[str], text: str) -> list[tuple[int, int
     span, such as code, and not two spaces after a sentence.
     """
     matches = list(pattern.finditer(text))
-    if not matches:
-        return []
-    spans = find_spans(text)
-    separators: list[tuple[int, int]] = []
+    spans = find_spans(text) if matches else []
+    separators = []
     for match in matches:
         start, end = match.span()
         i = bisect_left(spans, start, key=lambda span: span.start)
-        if i > 0 and end < spans[i - 1].end:
-            continue
+        is_inside = i > 0 and end < spans[i - 1].end
         text_before = text[max(0, start - 2) : start]
-        if match[0] == "  " and _SENTENCE_END.search(text_before):
-            continue
-        separators.append((start, end))
+        is_after_sentence = match[0] == "  " and _SENTENCE_END.search(text_before)
+        if not is_inside and not is_after_sentence:
+            separators.append((start, end))
     return separators
 
 
@@ -159,8 +156,7 @@ def _join_cells(cells: Sequence[str], translations: Sequence[str]) -> str:
         if is_separator and num_spaces > 1:
             min_spaces = 1 if rest else 2
             column = position + num_spaces
-            text += " " * max(min_spaces, column - len(text))
-            text += rest
+            text += " " * max(min_spaces, column - len(text)) + rest
         else:
             text += translation
         position += len(source)
@@ -175,17 +171,17 @@ def paragraphs(lines: Iterable[str]) -> Iterator[Paragraph]:
         text = line[len(marker) :].rstrip()
         if current and text and not marker.strip() and current.continues_with(marker, text):
             current.indent = marker
+        else:
+            if current:
+                yield current
+            current = Paragraph(marker if text else line)
+        current.original_lines.append(line)
+        if text:
             current.lines.append(text)
-            current.original_lines.append(line)
             current.longest = max(current.longest, len(text))
-            continue
-        if current:
+        else:
             yield current
-        current = (
-            Paragraph(marker, [text], original_lines=[line], longest=len(text)) if text else None
-        )
-        if current is None:
-            yield Paragraph(line, original_lines=[line])
+            current = None
     if current:
         yield current
 
@@ -216,19 +212,12 @@ class TextDocument:
                 if row[i]:
                     cells[i] = next(translated).text
             translation = _join_cells(row, cells)
-            is_unchanged = translation == paragraph.text
-            lines = (
-                paragraph.original_lines if is_unchanged else list(paragraph.format(translation))
-            )
-            next_index = line_index + len(paragraph.original_lines)
+            lines = paragraph.original_lines
+            if translation != paragraph.text:
+                lines = list(paragraph.format(translation))
             first_end = self._line_ends[line_index]
-            last_end = self._line_ends[next_index - 1]
-            line_index = next_index
-            for line in lines[:-1]:
-                pieces.append(line)
-                pieces.append(first_end)
-            pieces.append(lines[-1])
-            pieces.append(last_end)
+            line_index += len(paragraph.original_lines)
+            pieces += [first_end.join(lines), self._line_ends[line_index - 1]]
         return self._file.encode("".join(pieces))
 
 

@@ -49,25 +49,19 @@ class TextFile:
         Raises:
             DataError: the encoding is unknown, or the file is not valid in it.
         """
-        if (
-            declared.lower().startswith("utf-16") and b"\0" not in data
-        ):  # the declaration could be read as ASCII
-            declared = "utf-8"
-        mark, encoding = next(
-            ((m, e) for m, e in _BYTE_ORDER_MARKS.items() if data.startswith(m)), (b"", declared)
-        )
+        if declared.lower().startswith("utf-16") and b"\0" not in data:
+            declared = "utf-8"  # the declaration could be read as ASCII
+        mark = next(filter(data.startswith, _BYTE_ORDER_MARKS), b"")
+        encoding = _BYTE_ORDER_MARKS.get(mark, declared)
         data = data.removeprefix(mark)
         try:
             if codecs.lookup(encoding).name in _REJECTED:
                 raise LookupError
             return cls(str(data, encoding, errors), encoding, mark)
         except UnicodeDecodeError as error:
-            line, start = (
-                data.count(b"\n", 0, error.start) + 1,
-                data.rfind(b"\n", 0, error.start) + 1,
-            )
+            lines = data[: error.start].split(b"\n")
             raise DataError(
-                f"line {line}, byte {error.start - start + 1} of the line: not {encoding.upper()} "
+                f"line {len(lines)}, byte {len(lines[-1]) + 1} of the line: not {encoding.upper()} "
                 f"(0x{data[error.start]:02x})",
                 "correct its encoding, name that of a .txt, .srt or .vtt file with --encoding, or"
                 " use --encoding-errors replace",

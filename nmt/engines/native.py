@@ -114,14 +114,10 @@ class NativeModel:
         encoding, options = parse(config.position_encoding)
         if encoding == "alibi":
             weights = {**weights, "alibi_slopes": np.array(alibi_slopes(config.heads), np.float32)}
-        layout = list(_layout(config, self.vocab_size))
-        expected = {name: shape for name, shape in layout if _has(config, name)}
-        if expected != {name: weight.shape for name, weight in weights.items()}:
-            raise ValueError("the names or shapes of the weights do not match the config")
         learned = weights.get("source_positions.table_ND")
         self.max_positions = None if learned is None else len(learned)
         max_distance = options.get("max_distance", T5_MAX_DISTANCE)
-        arrays = [_array(name, weights.get(name), max_distance) for name, _ in layout]
+        arrays = _arrays(config, weights, self.vocab_size, max_distance)
         pointers = (c_void_p * len(arrays))(*map(_pointer, arrays))
         # Of the two limits, engine.c reads the one that the model has.
         limit = self.max_positions or max_distance
@@ -161,24 +157,46 @@ class NativeModel:
         """Score a batch of given translations; ids are without start and end tokens."""
         inputs = [encoder_input(source, self.source_eos) for source in sources]
         state = self.init_search_state(inputs, track_attention=True)
-        labels_B = [[*target, EOS] for target in targets]
-        # Unfinished sentences come first.
-        running = sorted(range(len(targets)), key=lambda i: -len(targets[i]))
-        shape = (len(targets), len(labels_B[running[0]]), max(map(len, inputs)))
+        shape = (len(targets), max(map(len, targets)) + 1, max(map(len, inputs)))
         attention_BTS = np.empty(shape, np.float32)
         log_p_BT1 = np.empty((*shape[:2], 1), np.float32)
-        parents_R = np.array(running)
-        tokens_R = np.full(len(running), BOS)
-        for t in range(shape[1]):
-            running = [i for i in running if t < len(labels_B[i])]
-            labels_R = np.array([labels_B[i][t] for i in running])
-            rows = slice(len(running))
-            request = StepRequest(tokens_R[rows], parents_R[rows], 0, gather_RP=labels_R[:, None])
-            log_p_BT1[running, t] = state.step(request).gathered_log_p_RP
-            attention_BTS[running, t] = state.attention_RS
-            parents_R = np.arange(len(running))
-            tokens_R = labels_R
+        _force_decode(state, targets, log_p_BT1, attention_BTS)
         return token_scores(log_p_BT1[:, :, 0], attention_BTS, inputs, targets)
+
+
+def _force_decode(
+    state: NativeState, targets: Sentences, log_p_BT1: Floats, attention_BTS: Floats
+) -> None:
+    """Read the given translations, and write the log-probabilities and the attention of their
+    tokens into the arrays."""
+    # Unfinished sentences come first.
+    running = sorted(range(len(targets)), key=lambda i: -len(targets[i]))
+    tokens_R = np.full(len(running), BOS)
+    parents_R = np.array(running)
+    for t in range(len(log_p_BT1[0])):
+        labels_R1 = _labels(targets, running, t)
+        request = StepRequest(tokens_R, parents_R, 0, gather_RP=labels_R1)
+        log_p_BT1[running, t] = state.step(request).gathered_log_p_RP
+        attention_BTS[running, t] = state.attention_RS
+        running = [i for i in running if len(targets[i]) > t]
+        tokens_R = labels_R1[: len(running), 0]
+        parents_R = np.arange(len(running))
+
+
+def _labels(targets: Sentences, running: list[int], t: int) -> Ints:
+    """Return the token that follows the first t tokens of each translation, [R, 1]."""
+    return np.array([[*targets[i][t : t + 1], EOS][:1] for i in running])
+
+
+def _arrays(
+    config: ModelConfig, weights: Weights, vocab_size: int, max_distance: int
+) -> list[Floats | None]:
+    """Return the weights in the order of `model_new`, after checking their shapes."""
+    layout = list(_layout(config, vocab_size))
+    expected = {name: shape for name, shape in layout if _has(config, name)}
+    if expected != {name: weight.shape for name, weight in weights.items()}:
+        raise ValueError("the names or shapes of the weights do not match the config")
+    return [_array(name, weights.get(name), max_distance) for name, _ in layout]
 
 
 def _packed_config(

@@ -57,10 +57,12 @@ class TorchModel:
         """Encode source sentences and return the initial state of a search."""
         src_BS = self.transfer(pad_rows(sources))
         mask_BS = self.transfer(token_mask(map(len, sources)))
-        states = [network.encode_and_init_state(src_BS, mask_BS) for network in self.networks]
-        if track_attention:
-            for state in states:
+        states = []
+        for network in self.networks:
+            state = network.encode_and_init_state(src_BS, mask_BS)
+            if track_attention:
                 state.track_attention()
+            states.append(state)
         return TorchState(self, states, len(sources))
 
     @torch.inference_mode()
@@ -70,20 +72,22 @@ class TorchModel:
         source_eos = self.networks[0].config.source_eos
         pairs = list(zip(sources, targets, strict=True))
         batch = collate(pairs, source_eos=source_eos).map(self.transfer)
-        log_probs_N, attention_BTS = [], []
+        labels_N1 = batch.labels_N[:, None]
+        log_probs_N1 = []
+        attention_BTS = []
         for network in self.networks:
             memory = network.encode(batch.src_BS, batch.src_mask_BS)
             state = network.init_state(memory, batch.src_mask_BS, use_cache=False)
             state.track_attention()
             hidden_BTD = network.decode(batch.tgt_in_BT, state)
             hidden_ND = hidden_BTD.flatten(0, 1)[batch.target_index_N]
-            log_p_NV = network.logits(hidden_ND).float().log_softmax(-1)
-            label_log_p_N1 = log_p_NV.gather(1, batch.labels_N[:, None])
-            log_probs_N.append(label_log_p_N1[:, 0])
+            logits_NV = network.logits(hidden_ND).float()
+            log_p_NV = logits_NV.log_softmax(-1)
+            log_probs_N1.append(log_p_NV.gather(1, labels_N1))
             attention_BTS.append(state.cross_attention_RTS)
         mean_attention_BTS = to_host(_mean(attention_BTS))
-        log_prob_N = mean_log_prob(log_probs_N).cpu()  # waits for both
-        log_probs_B = log_prob_N.split([len(target) + 1 for target in targets])
+        log_prob_N1 = mean_log_prob(log_probs_N1).cpu()  # waits for both
+        log_probs_B = log_prob_N1.flatten().split([len(target) + 1 for target in targets])
         inputs = [encoder_input(source, source_eos) for source in sources]
         return token_scores(log_probs_B, mean_attention_BTS.numpy(), inputs, targets)
 
@@ -123,31 +127,34 @@ class TorchState:
         self._reorder(request.parents_R)
         log_p_RV = self._log_probs(self._rows(request.tokens_R))
         attention = [state.cross_attention_RTS for state in self.states]
-        attention_RTS = gathered_log_p_RP = all_log_p_RV = None
-        if attention[0] is not None:
-            attention_RTS = to_host(_mean(attention))
+        attention_RTS = None if attention[0] is None else to_host(_mean(attention))
+        gathered_log_p_RP = all_log_p_RV = None
         if request.gather_RP is not None:
-            gathered_log_p_RP = to_host(log_p_RV.gather(1, self._rows(request.gather_RP)))
+            gather_RP = self._rows(request.gather_RP)
+            gathered_log_p_RP = to_host(log_p_RV.gather(1, gather_RP))
         if request.all_log_probs:
             all_log_p_RV = to_host(log_p_RV)
         if request.banned_RX is not None:
-            index, column = (request.banned_RX >= 0).nonzero()
-            rows = self._tensor(self.row_R[index])
-            banned = self._tensor(request.banned_RX[index, column])
-            log_p_RV[rows, banned] = -torch.inf
+            self._ban(log_p_RV, request.banned_RX)
         # At least one, because a copy without elements would not wait for the others.
-        k = min(max(request.k, 1), log_p_RV.shape[1])
+        k = max(request.k, 1)
         log_p_RK, tokens_RK = top_tokens(log_p_RV, k)
-        log_p_RK = to_host(log_p_RK[:, : request.k])
+        log_p_RK = to_host(log_p_RK)
         best_RK = tokens_RK.cpu().numpy()[self.row_R]  # waits for all copies
         if attention_RTS is not None:
             self.attention_RS = attention_RTS[:, -1].numpy()[self.row_R]
         return StepResult(
-            log_p_RK.numpy()[self.row_R],
+            log_p_RK.numpy()[self.row_R, : request.k],
             best_RK[:, : request.k],
             self._search_rows(gathered_log_p_RP),
             self._search_rows(all_log_p_RV),
         )
+
+    def _ban(self, log_p_RV: Tensor, banned_RX: Ints) -> None:
+        index, column = (banned_RX >= 0).nonzero()
+        rows = self._tensor(self.row_R[index])
+        tokens = self._tensor(banned_RX[index, column])
+        log_p_RV[rows, tokens] = -torch.inf
 
     def _search_rows(self, tensor: Tensor | None) -> Floats | None:
         """Return the rows of the search among those of the networks' states."""
@@ -181,10 +188,10 @@ class TorchState:
         return log_p_RV
 
     def _launch(self, tokens_R: Tensor) -> Tensor:
-        networks = zip(self.model.networks, self.states, strict=True)
-        return mean_log_prob(
-            [network.next_log_probs(tokens_R, state) for network, state in networks]
-        )
+        log_probs_RV = []
+        for network, state in zip(self.model.networks, self.states, strict=True):
+            log_probs_RV.append(network.next_log_probs(tokens_R, state))
+        return mean_log_prob(log_probs_RV)
 
     def _close_graph(self) -> None:
         """Allow the caches to change their shapes."""
@@ -244,13 +251,15 @@ class TorchState:
         """Return a value for each row of the networks' states; those of finished sentences do not
         matter."""
         if len(values_R) < self.num_rows:
-            all_values_R = np.zeros((self.num_rows, *values_R.shape[1:]), np.int64)
+            shape = (self.num_rows, *values_R.shape[1:])
+            all_values_R = np.zeros(shape, np.int64)
             all_values_R[self.row_R] = values_R
             values_R = all_values_R
         return self._tensor(values_R)
 
     def _tensor(self, array: Ints) -> Tensor:
-        return self.model.transfer(torch.from_numpy(np.ascontiguousarray(array, np.int64)))
+        contiguous = np.ascontiguousarray(array, np.int64)
+        return self.model.transfer(torch.from_numpy(contiguous))
 
 
 def top_tokens(log_p_RV: Tensor, k: int) -> Sequence[Tensor]:
@@ -259,15 +268,17 @@ def top_tokens(log_p_RV: Tensor, k: int) -> Sequence[Tensor]:
     The best k tokens are in the k blocks with the best maxima. `topk` of all tokens takes a GPU
     several times as long.
     """
+    vocab_size = log_p_RV.shape[1]
     if k == 1:
         return log_p_RV.max(1, keepdim=True)
-    end = log_p_RV.shape[1] // TOKEN_BLOCK * TOKEN_BLOCK
+    end = vocab_size // TOKEN_BLOCK * TOKEN_BLOCK
     if not log_p_RV.is_cuda or end <= k * TOKEN_BLOCK:
-        return log_p_RV.topk(k)
+        return log_p_RV.topk(min(k, vocab_size))
     blocks_RNT = log_p_RV[:, :end].unflatten(1, (-1, TOKEN_BLOCK))
     best_blocks_RK = blocks_RNT.amax(2).topk(k).indices
-    ids_V = torch.arange(log_p_RV.shape[1], device=log_p_RV.device)
-    ids_in_blocks = best_blocks_RK[:, :, None] * TOKEN_BLOCK + ids_V[:TOKEN_BLOCK]
+    ids_V = torch.arange(vocab_size, device=log_p_RV.device)
+    first_ids_RK1 = best_blocks_RK[:, :, None] * TOKEN_BLOCK
+    ids_in_blocks = first_ids_RK1 + ids_V[:TOKEN_BLOCK]
     last_ids = ids_V[end:].expand(len(log_p_RV), -1)
     candidates = torch.cat((ids_in_blocks.flatten(1), last_ids), 1)
     log_p_RK, index_RK = log_p_RV.gather(1, candidates).topk(k)
@@ -287,7 +298,8 @@ def mean_log_prob(log_probs: Sequence[Tensor]) -> Tensor:
     """Return log (1/n Σ exp(log p)) over tensors of equal shape."""
     if len(log_probs) == 1:
         return log_probs[0]
-    return torch.stack(list(log_probs)).logsumexp(0) - math.log(len(log_probs))
+    log_sum = torch.stack(list(log_probs)).logsumexp(0)
+    return log_sum - math.log(len(log_probs))
 
 
 def _cast(network: Seq2Seq, dtype: torch.dtype) -> Seq2Seq:

@@ -7,7 +7,6 @@ vocabulary.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -22,9 +21,9 @@ from nmt.engines import Source
 from nmt.engines.load import engine_from_models
 from nmt.model.attention import record_attention
 from nmt.runs.model_files import LoadedModel
-from nmt.search import SEARCHES, parse_search
+from nmt.search import SEARCHES, Hypothesis, parse_search
 from nmt.text.normalization import normalize_case
-from nmt.text.tokenizer import EOS, encoder_input
+from nmt.text.tokenizer import EOS, Tokenizer, encoder_input
 
 END, START = "</s>", "<s>"
 PARTS = {
@@ -93,14 +92,11 @@ class AttentionMaps:
 
     def to_dict(self) -> dict[str, Any]:
         """Return a dictionary for JSON, with weights rounded to four decimals."""
-        weights = {
-            part: weights.double().round(decimals=4).tolist()
-            for part, weights in self.weights.items()
-        }
-        return asdict(replace(self, weights={})) | {
-            "decoder_input": self.decoder_input,
-            "weights": weights,
-        }
+        weights = {}
+        for part, each in self.weights.items():
+            weights[part] = each.double().round(decimals=4).tolist()
+        data = asdict(replace(self, weights={}))
+        return data | {"decoder_input": self.decoder_input, "weights": weights}
 
     def to_html(self) -> str:
         """Return a self-contained HTML page."""
@@ -124,91 +120,105 @@ def attention_maps(
         UsageError: the sentence is blank, or it or its translation is too long.
         ConfigError: unknown search or option.
     """
-    tokenizer, config, model = loaded.tokenizer, loaded.config, loaded.model.eval()
-    src = tokenizer.encode(normalize_case(text, lowercase_all_caps=config.lowercase_all_caps))
+    tokenizer = loaded.tokenizer
+    config = loaded.config
+    model = loaded.model.eval()
+    cased_text = normalize_case(text, lowercase_all_caps=config.lowercase_all_caps)
+    src = tokenizer.encode(cased_text)
     if not src:
         raise UsageError("the sentence is blank", 'nmt attention "Are we done?"')
-    tgt = tokenizer.encode(target, target=True) if target is not None else []
+    tgt = []
+    if target is not None:
+        tgt = tokenizer.encode(target, target=True)
     limit = min(MAX_TOKENS, model.max_positions or MAX_TOKENS)
-    for name, ids in (("sentence", src), ("translation", tgt)):
-        if len(ids) >= limit:  # including the end token
-            raise UsageError(
-                f"the {name} has {len(ids)} tokens", f"shorten it to at most {limit - 1}"
-            )
+    _check_length("sentence", src, limit)
+    _check_length("translation", tgt, limit)
     n_best = []
     if target is None:
-        engine = engine_from_models([model], "cpu", "fp32", tokenizer.decode)
-        algorithm = parse_search(_with_all_beams(search or config.search))
-        hypotheses = engine.search([Source(src)], algorithm, lambda _: None)[0]
-        n_best = [
-            RankedTranslation(tokenizer.decode(h.ids), h.score, h.log_prob)
-            for h in hypotheses
-            if math.isfinite(h.score) and math.isfinite(h.log_prob)
-        ]
+        hypotheses = _search(loaded, src, search or config.search)
         tgt = hypotheses[0].ids
-    weights, logits_TV = _forward(loaded, src, list(tgt))
-    source_tokens = tokenizer.ids_to_pieces(encoder_input(src, config.model.source_eos))
-    target_tokens = [*tokenizer.ids_to_pieces(tgt), END]
-    steps = [
-        Step(token, math.exp(float(log_p_V[token_id])), _alternatives(loaded, log_p_V, token_id))
-        for token, token_id, log_p_V in zip(
-            target_tokens, [*tgt, EOS], logits_TV.log_softmax(-1), strict=True
-        )
-    ]
+        n_best = _ranked(tokenizer, hypotheses)
+    weights, logits_TV = _forward(loaded, src, tgt)
     return AttentionMaps(
         loaded.checkpoint.name,
         (config.data.src, config.data.tgt),
         text,
-        source_tokens,
-        target_tokens,
+        tokenizer.ids_to_pieces(encoder_input(src, config.model.source_eos)),
+        [*tokenizer.ids_to_pieces(tgt), END],
         tokenizer.decode(tgt),
         weights,
-        steps,
+        _steps(tokenizer, tgt, logits_TV.log_softmax(-1)),
         n_best,
     )
 
 
+def _check_length(name: str, ids: list[int], limit: int) -> None:
+    if len(ids) >= limit:  # including the end token
+        raise UsageError(f"the {name} has {len(ids)} tokens", f"shorten it to at most {limit - 1}")
+
+
+def _search(loaded: LoadedModel, src: list[int], spec: str) -> list[Hypothesis]:
+    """Return the n-best list, which a beam search fills with all beams."""
+    name, options = parse(spec)
+    if name in ("beam", "diverse"):
+        beam_size = options.get("beam_size", cast(Any, SEARCHES[name]).beam_size)
+        spec = format_spec(name, {"top_beams": beam_size} | options)
+    engine = engine_from_models([loaded.model], "cpu", "fp32", loaded.tokenizer.decode)
+    return engine.search([Source(src)], parse_search(spec), lambda _: None)[0]
+
+
+def _ranked(tokenizer: Tokenizer, hypotheses: list[Hypothesis]) -> list[RankedTranslation]:
+    n_best = []
+    for each in hypotheses:
+        if math.isfinite(each.score) and math.isfinite(each.log_prob):
+            translation = tokenizer.decode(each.ids)
+            n_best.append(RankedTranslation(translation, each.score, each.log_prob))
+    return n_best
+
+
+def _steps(tokenizer: Tokenizer, tgt: list[int], log_p_TV: Tensor) -> list[Step]:
+    """Return the probabilities of the translation and of the best other tokens."""
+    num_best = min(NUM_ALTERNATIVES + 1, log_p_TV.shape[1])
+    best_ids = log_p_TV.topk(num_best).indices.tolist()
+    steps = []
+    for t, token_id in enumerate([*tgt, EOS]):
+        others = [i for i in best_ids[t] if i != token_id]
+        candidates = [token_id, *others[:NUM_ALTERNATIVES]]
+        pieces = tokenizer.ids_to_pieces(candidates)
+        log_probs = log_p_TV[t, candidates].tolist()
+        probabilities = [math.exp(log_p) for log_p in log_probs]
+        alternatives = list(zip(pieces, probabilities, strict=True))[1:]
+        token = END if t == len(tgt) else pieces[0]
+        steps.append(Step(token, probabilities[0], alternatives))
+    return steps
+
+
 @torch.inference_mode()
 def _forward(
-    loaded: LoadedModel, src: Sequence[int], tgt: Sequence[int]
+    loaded: LoadedModel, src: list[int], tgt: list[int]
 ) -> tuple[dict[str, Tensor], Tensor]:
     """Return the attention weights of each part and the logits of each step from a teacher-forced
     forward pass."""
     model = loaded.model
-    batch = collate([(list(src), list(tgt))], source_eos=model.config.source_eos)
+    batch = collate([(src, tgt)], source_eos=model.config.source_eos)
+    mask_BS = batch.src_mask_BS
     with record_attention(model) as seen:
-        state = model.init_state(
-            model.encode(batch.src_BS, batch.src_mask_BS), batch.src_mask_BS, use_cache=False
-        )
+        memory = model.encode(batch.src_BS, mask_BS)
+        state = model.init_state(memory, mask_BS, use_cache=False)
         state.track_attention()
         hidden_BTD = model.decode(batch.tgt_in_BT, state)
     logits_TV = model.logits(hidden_BTD[0]).float()
     if not seen:  # a recurrent model, with one attention layer and one head
         return {"cross": state.cross_attention_RTS[None].float()}, logits_TV
-    weights: dict[str, list[Tensor]] = {part: [] for part in PARTS}
+    layers: dict[str, list[Tensor]] = {part: [] for part in PARTS}
     for name, calls in seen.items():  # layers that share weights are calls of the same module
-        part = "cross" if name.endswith("cross_attention") else name.partition(".")[0]
-        weights[part] += [weights_BHQS[0] for weights_BHQS in calls]
-    return {part: torch.stack(layers).float() for part, layers in weights.items()}, logits_TV
-
-
-def _alternatives(loaded: LoadedModel, log_p_V: Tensor, token_id: int) -> list[tuple[str, float]]:
-    """Return the most probable tokens other than `token_id`."""
-    best = log_p_V.topk(min(NUM_ALTERNATIVES + 1, len(log_p_V)))
-    ids = [i for i in best.indices.tolist() if i != token_id][:NUM_ALTERNATIVES]
-    return [
-        (token, math.exp(float(log_p_V[i])))
-        for token, i in zip(loaded.tokenizer.ids_to_pieces(ids), ids, strict=True)
-    ]
-
-
-def _with_all_beams(spec: str) -> str:
-    """Return the spec of a beam search with `top_beams` set to the beam size."""
-    name, options = parse(spec)
-    if name not in ("beam", "diverse") or "top_beams" in options:
-        return spec
-    options["top_beams"] = options.get("beam_size", cast(Any, SEARCHES[name]).beam_size)
-    return format_spec(name, options)
+        part = name.partition(".")[0]
+        if name.endswith("cross_attention"):
+            part = "cross"
+        for weights_BHQS in calls:
+            layers[part].append(weights_BHQS[0])
+    weights = {part: torch.stack(layers[part]).float() for part in PARTS}
+    return weights, logits_TV
 
 
 def draw(maps: AttentionMaps, output: Path, part: str, layer: int) -> None:
@@ -229,18 +239,22 @@ def draw(maps: AttentionMaps, output: Path, part: str, layer: int) -> None:
         raise UsageError(f"there is no layer {layer}", f"the model has {len(layers)} layers")
     rows, columns = maps.query_and_key_tokens(part)
     heads = layers[layer - 1]
-    size = (1.2 + 0.28 * len(columns), 0.8 + 0.28 * len(rows))
-    num_columns = max(1, min(4, len(heads), int(MAX_WIDTH / size[0])))
-    num_rows = -(-len(heads) // num_columns)
-    page = figure(output, num_columns * size[0], num_rows * size[1])
-    for head, panel in enumerate(page.subplots(num_rows, num_columns, squeeze=False).flat):
-        panel.set_visible(head < len(heads))
-        if head < len(heads):
-            panel.imshow(heads[head].numpy(), vmin=0, vmax=1, cmap="Blues")
-            panel.set_xticks(
-                range(len(columns)), columns, rotation=90, fontsize=8, parse_math=False
-            )
-            panel.set_yticks(range(len(rows)), rows, fontsize=8, parse_math=False)
-            panel.set_title(f"head {head + 1}", fontsize=9)
+    width = 1.2 + 0.28 * len(columns)
+    height = 0.8 + 0.28 * len(rows)
+    max_columns = min(4, int(MAX_WIDTH / width))
+    num_columns = max(1, min(len(heads), max_columns))
+    num_rows = math.ceil(len(heads) / num_columns)
+    page = figure(output, num_columns * width, num_rows * height)
+    for head, weights_QK in enumerate(heads, 1):
+        panel = page.add_subplot(num_rows, num_columns, head)
+        _heat_map(panel, weights_QK, rows, columns)
+        panel.set_title(f"head {head}", fontsize=9)
     page.suptitle(f"{PARTS[part]}, layer {layer}")
     save(page, output)
+
+
+def _heat_map(panel: Any, weights_QK: Tensor, rows: list[str], columns: list[str]) -> None:
+    panel.imshow(weights_QK.numpy(), vmin=0, vmax=1, cmap="Blues")
+    style = {"fontsize": 8, "parse_math": False}
+    panel.set_xticks(range(len(columns)), columns, rotation=90, **style)
+    panel.set_yticks(range(len(rows)), rows, **style)

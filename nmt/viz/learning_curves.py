@@ -12,6 +12,9 @@ from nmt.core.errors import UsageError
 from nmt.core.untrusted_files import read_records
 from nmt.viz import figures
 
+Log = list[dict[str, Any]]
+"""The records of a run's metrics.jsonl."""
+
 
 @dataclass(frozen=True)
 class Axis:
@@ -40,7 +43,7 @@ PANELS: dict[str, dict[str, dict[str, Any]]] = {
 """Metrics of each panel by name, with the style of their lines."""
 
 
-def read_log(run: Path) -> list[dict[str, Any]]:
+def read_log(run: Path) -> Log:
     """Return the records of a run's metrics.jsonl, except for truncated lines.
 
     Raises:
@@ -54,18 +57,15 @@ def read_log(run: Path) -> list[dict[str, Any]]:
     return [record for record in read_records(path) if "step" in record]
 
 
-def points(
-    log: Sequence[dict[str, Any]], metric: str, axis: Axis
-) -> tuple[list[float], list[float]]:
+def points(log: Log, metric: str, axis: Axis) -> tuple[list[float], list[float]]:
     """Return the x and y values of a metric, for the records that have both."""
-    records = [
-        record
-        for record in log
-        if all(isinstance(record.get(key), int | float) for key in (metric, axis.key))
-    ]
-    return [record[axis.key] * axis.scale for record in records], [
-        record[metric] for record in records
-    ]
+    x, y = [], []
+    for record in log:
+        values = (record.get(axis.key), record.get(metric))
+        if all(isinstance(value, int | float) for value in values):
+            x.append(record[axis.key] * axis.scale)
+            y.append(record[metric])
+    return x, y
 
 
 def draw(runs: Sequence[Path], output: Path, axis: Axis) -> None:
@@ -85,22 +85,27 @@ def draw(runs: Sequence[Path], output: Path, axis: Axis) -> None:
                 f"the log of {run} has no {axis.label} yet",
                 "continue training, or choose another axis with --by",
             )
-    panels = figure.subplots(2, 2).flat
-    for panel, (title, lines) in zip(panels, PANELS.items(), strict=True):
-        for number, log in enumerate(logs):
-            for metric, style in lines.items():
-                panel.plot(*points(log, metric, axis), color=f"C{number}", **style)
-        panel.set(title=title, xlabel=axis.label)
-        panel.grid(alpha=0.3)
+    for number, title in enumerate(PANELS, 1):
+        _draw_panel(figure.add_subplot(2, 2, number), title, logs, axis)
     panels = figure.axes
-    panels[0].legend(*(each[:2] for each in panels[0].get_legend_handles_labels()))
-    if len(runs) > 1:
-        labels = [str(run) for run in runs]
+    handles, labels = panels[0].get_legend_handles_labels()
+    panels[0].legend(handles[:2], labels[:2])
+    if len(runs) == 1:
+        figure.suptitle(str(runs[0]), parse_math=False)
+    else:
+        labels = list(map(str, runs))
         legend = figure.legend(
             panels[2].lines, labels, loc="outside upper center", ncols=min(4, len(runs))
         )
         for text in legend.get_texts():
             text.set_parse_math(False)
-    else:
-        figure.suptitle(str(runs[0]), parse_math=False)
     figures.save(figure, output)
+
+
+def _draw_panel(panel: Any, title: str, logs: Sequence[Log], axis: Axis) -> None:
+    for metric, style in PANELS[title].items():
+        for color, log in enumerate(logs):
+            x, y = points(log, metric, axis)
+            panel.plot(x, y, color=f"C{color}", **style)
+    panel.set(title=title, xlabel=axis.label)
+    panel.grid(alpha=0.3)

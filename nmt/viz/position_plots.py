@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import normalize
 
 from nmt.model.positions import EncodingTable
 from nmt.viz import figures
@@ -28,13 +29,13 @@ def draw(tables: Mapping[str, EncodingTable], output: Path) -> None:
         NMTError: the figure cannot be written.
     """
     page = figures.figure(output, 14, 0.4 + 3.2 * len(tables))
-    for row, (name, table) in zip(
-        page.subplots(len(tables), 3, squeeze=False), tables.items(), strict=True
-    ):
-        _heat_map(page, row[0], name, table)
-        _dimensions(row[1], table)
-        _similarity(row[2], table)
-        for axis in (row[0].xaxis, row[0].yaxis, row[1].xaxis, row[2].xaxis):
+    panels = page.subplots(len(tables), 3, squeeze=False)
+    for row, (name, table) in zip(panels, tables.items(), strict=True):
+        heat_map, dimensions, similarities = row
+        _heat_map(page, heat_map, name, table)
+        _dimensions(dimensions, table)
+        _similarity(similarities, table)
+        for axis in (heat_map.xaxis, heat_map.yaxis, dimensions.xaxis, similarities.xaxis):
             axis.get_major_locator().set_params(integer=True)
     figures.save(page, output)
 
@@ -50,27 +51,26 @@ def similarity(table: EncodingTable) -> tuple[Tensor, Tensor]:
     values_MC = table.values_MC.float()
     if table.column == "head":
         return table.rows_M, values_MC.softmax(0)
-    units_MC = torch.nn.functional.normalize(values_MC, dim=1)
+    units_MC = normalize(values_MC)
     if table.by == "distance":
-        return table.rows_M, (units_MC @ units_MC[table.rows_M == 0].t())
+        unit_1C = units_MC[table.rows_M == 0]
+        return table.rows_M, units_MC @ unit_1C.t()
     cosines_TT = units_MC @ units_MC.t()
     similarity_MT = torch.full_like(cosines_TT, torch.nan)
-    for distance in range(len(cosines_TT)):
-        similarity_MT[distance, : len(cosines_TT) - distance] = cosines_TT.diagonal(distance)
+    num_positions = len(cosines_TT)
+    for distance in range(num_positions):
+        num_pairs = num_positions - distance
+        similarity_MT[distance, :num_pairs] = cosines_TT.diagonal(distance)
     return table.rows_M, similarity_MT
 
 
 def _heat_map(page: Any, panel: Any, name: str, table: EncodingTable) -> None:
     values_MC = table.values_MC.float()
-    max_value = float(values_MC.abs().max()) or 1.0
-    first_row, last_row = int(table.rows_M[0]), int(table.rows_M[-1])
-    first_column = 0 if table.column == "dimension" else 1
-    extent = (
-        first_column - 0.5,
-        first_column + values_MC.shape[1] - 0.5,
-        last_row + 0.5,
-        first_row - 0.5,
-    )
+    max_value = values_MC.abs().max().item() or 1.0
+    rows = table.rows_M.tolist()
+    left = -0.5 if table.column == "dimension" else 0.5
+    right = left + values_MC.shape[1]
+    extent = (left, right, rows[-1] + 0.5, rows[0] - 0.5)
     image = panel.imshow(
         values_MC.numpy(),
         aspect="auto",
@@ -87,21 +87,18 @@ def _heat_map(page: Any, panel: Any, name: str, table: EncodingTable) -> None:
 
 def _dimensions(panel: Any, table: EncodingTable) -> None:
     num_columns = table.values_MC.shape[1]
-    num_lines = min(num_columns, MAX_LINES if table.column == "dimension" else num_columns)
-    for number in range(num_lines):
+    columns = range(num_columns)
+    first = 1
+    if table.column == "dimension":
         # Dimensions of the first half: sinusoids of higher dimensions are almost constant.
-        column = (
-            number * max(1, num_columns // 2 // num_lines)
-            if table.column == "dimension"
-            else number
-        )
-        label = f"{table.column} {column if table.column == 'dimension' else column + 1}"
-        panel.plot(
-            table.rows_M.numpy(),
-            table.values_MC[:, column].float().numpy(),
-            label=label,
-            linewidth=1.2,
-        )
+        num_lines = min(num_columns, MAX_LINES)
+        step = max(1, num_columns // 2 // num_lines)
+        columns = columns[::step][:num_lines]
+        first = 0
+    for column in columns:
+        values_M = table.values_MC[:, column].float().numpy()
+        label = f"{table.column} {first + column}"
+        panel.plot(table.rows_M.numpy(), values_M, label=label, linewidth=1.2)
     panel.set(title=f"single {table.column}s", xlabel=table.by)
     panel.grid(alpha=0.3)
     panel.legend(fontsize=8)
@@ -111,17 +108,22 @@ def _similarity(panel: Any, table: EncodingTable) -> None:
     rows_M, similarity_MX = similarity(table)
     rows = rows_M.numpy()
     if table.column == "head":
-        for number, weights_M in enumerate(similarity_MX.t()):
-            panel.plot(rows, weights_M.numpy(), label=f"head {number + 1}", linewidth=1.2)
+        for number, weights_M in enumerate(similarity_MX.t(), 1):
+            label = f"head {number}"
+            panel.plot(rows, weights_M.numpy(), label=label, linewidth=1.2)
         panel.set(title="attention weight by distance", xlabel="distance")
     elif table.by == "distance":
         panel.plot(rows, similarity_MX[:, 0].numpy(), linewidth=1.2)
         panel.set(title="cosine similarity to distance 0", xlabel="distance")
     else:
-        low = torch.where(similarity_MX.isnan(), torch.inf, similarity_MX).amin(1)
-        high = torch.where(similarity_MX.isnan(), -torch.inf, similarity_MX).amax(1)
-        panel.fill_between(rows, low.numpy(), high.numpy(), alpha=0.25, label="minimum to maximum")
-        panel.plot(rows, similarity_MX.nanmean(1).numpy(), linewidth=1.2, label="mean")
+        is_padding_MX = similarity_MX.isnan()
+        padded_low_MX = similarity_MX.masked_fill(is_padding_MX, torch.inf)
+        padded_high_MX = similarity_MX.masked_fill(is_padding_MX, -torch.inf)
+        low_M = padded_low_MX.amin(1).numpy()
+        high_M = padded_high_MX.amax(1).numpy()
+        panel.fill_between(rows, low_M, high_M, alpha=0.25, label="minimum to maximum")
+        mean_M = similarity_MX.nanmean(1).numpy()
+        panel.plot(rows, mean_M, label="mean", linewidth=1.2)
         panel.set(title="cosine similarity of positions", xlabel="distance")
         panel.legend(fontsize=8)
     panel.grid(alpha=0.3)

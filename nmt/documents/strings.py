@@ -57,10 +57,10 @@ class StringLines:
         pattern = re.compile("|".join(expressions)) if expressions else None
         self._spans: list[Span] = []
         self.blocks: list[RichText] = []
-        for span in _translatable_spans(self._outline, has_bars):
-            line = self._outline[slice(*span)]
+        for start, end in _translatable_spans(self._outline, has_bars):
+            line = self._outline[start:end]
             if line not in self._messages:
-                self._spans.append(span)
+                self._spans.append((start, end))
                 self.blocks.append(RichText(line, fixed=_fixed(line, pattern)))
         for message in self._messages.values():
             for variant in message.variants:
@@ -72,7 +72,8 @@ class StringLines:
         edits = []
         for start, end in self._spans:
             source = self._outline[start:end]
-            text = re.sub(r"[\r\n]+", " ", next(remaining).text)
+            translation = next(remaining)
+            text = re.sub(r"[\r\n]+", " ", translation.text)
             names = self._messages.keys() & _NAME.findall(source)
             if not names.issubset(_NAME.findall(text)):
                 text = source
@@ -92,7 +93,8 @@ class StringLines:
                 name = f"{{{message.name}_{len(edits)}_{len(self.text)}}}"
             used.add(name)
             self._messages[name] = _MessageText(self.text, message, protected, depth)
-            edits.append(Edit(message.start, message.end, name))
+            edit = Edit(message.start, message.end, name)
+            edits.append(edit)
         self._outline = apply_edits(self.text, edits)
 
 
@@ -128,7 +130,8 @@ class _MessageText:
         position = message.start
         for start, end in message.variants:
             self._syntax.append(text[position:start])
-            self.variants.append(StringLines(text[start:end], fixed, depth=depth))
+            variant = StringLines(text[start:end], fixed, depth=depth)
+            self.variants.append(variant)
             position = end
         self._end = text[position : message.end]
 

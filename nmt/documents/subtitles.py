@@ -137,7 +137,8 @@ class Subtitles:
             )
         self.sentences: list[Sentence] = []
         for cue in self.cues:
-            cue.turns = list(self._turns(file.text[cue.start : cue.end]))
+            source = file.text[cue.start : cue.end]
+            cue.turns = list(self._turns(source))
         for turns in _connected(self.cues):
             self.sentences += _sentences(turns, options.src)
         self.blocks = [sentence.block for sentence in self.sentences]
@@ -163,7 +164,8 @@ class Subtitles:
         edits = list(self._edits)
         for cue in self.cues:
             if not changed.isdisjoint(cue.turns):
-                edits.append(Edit(cue.start, cue.end, self._cue_text(cue, parts)))
+                text = self._cue_text(cue, parts)
+                edits.append(Edit(cue.start, cue.end, text))
         return self.file.encode(apply_edits(self.file.text, edits))
 
     def _cue_text(self, cue: Cue, parts: Mapping[Turn, Sequence[RichText]]) -> str:
@@ -221,9 +223,11 @@ class Subtitles:
         text_end = (len(rich.text), 0)
         spans = []
         for (_, text_start), (end, _) in pairwise([*starts, text_end]):
-            spans.append(_stripped(rich.text, text_start, end))
+            span = _stripped(rich.text, text_start, end)
+            spans.append(span)
         for (start, text_start), part in zip(starts, cut(rich, spans), strict=True):
-            speaker = self._escape(rich.text[start:text_start])
+            before = rich.text[start:text_start]
+            speaker = self._escape(before)
             after_speaker = {tag.id for tag in rich.tags if tag.start >= text_start}
             yield self._turn(part, speaker, after_speaker)
 
@@ -303,7 +307,8 @@ class Subtitles:
 def _turn_starts(rich: RichText, voices: Iterable[int]) -> list[tuple[int, int]]:
     """Return the start of each turn, and of its text after a dash or name. A sound is a turn of its
     own."""
-    borders = {tag.start for tag in rich.tags} | {tag.end for tag in rich.tags}
+    borders = {tag.start for tag in rich.tags}
+    borders |= {tag.end for tag in rich.tags}
     starts: dict[int, int] = {}
     position = 0
     is_start = True
@@ -418,14 +423,19 @@ def _divide(rich: RichText, lengths: Sequence[int]) -> list[RichText]:
     for i, length in enumerate(accumulate(lengths[:-1]), 1):
         ideal = length / sum(lengths) * len(rich.text)
         # Each of the following parts gets a word.
-        last = max(borders[-1], len(words) - (len(lengths) - i))
+        num_following = len(lengths) - i
+        last = max(borders[-1], len(words) - num_following)
         first = min(borders[-1] + 1, last)
-        borders.append(first + _border(rich.text, word_ends[first : last + 1], ideal))
+        candidates = word_ends[first : last + 1]
+        borders.append(first + _border(rich.text, candidates, ideal))
     borders.append(len(words))
     spans = []
     for first, last in pairwise(borders):
-        start = words[first][0] if first < len(words) else len(rich.text)
-        spans.append((start, max(start, word_ends[last])))
+        start = len(rich.text)
+        if first < len(words):
+            start, _ = words[first]
+        end = max(start, word_ends[last])
+        spans.append((start, end))
     return cut(rich, spans)
 
 
@@ -459,8 +469,9 @@ def _lines(words: Sequence[Span], width: int) -> list[Span]:
     words."""
     lines = [words[0]]
     for start, end in words[1:]:
-        if end - lines[-1][0] <= width:
-            lines[-1] = (lines[-1][0], end)
+        line_start, _ = lines[-1]
+        if end - line_start <= width:
+            lines[-1] = (line_start, end)
         else:
             lines.append((start, end))
     return lines

@@ -207,8 +207,9 @@ class _Parser:
         names = sorted(attributes, key=lambda name: " " not in name)
         local_names = {name.rpartition(" ")[2]: attributes[name] for name in names}
         inherited = self._open[-1].inherited if self._open else {}
-        if own := local_names.keys() & _INHERITED:
-            inherited = inherited | {name: local_names[name] for name in own}
+        own = {key: local_names[key] for key in local_names.keys() & _INHERITED}
+        if own:
+            inherited = inherited | own
         tag = _START_TAG.match(self._text, start)
         assert tag  # well-formed XML has one
         local_name = name.rpartition(" ")[2]
@@ -305,7 +306,9 @@ class _Target:
                 state["xml:lang"] = self.language
             tag = target.with_attributes(state).text
             return Edit(target.start, target.end, f"{tag[: _tag_end(tag)]}>{content}")
-        attributes = "".join(f' {name}="{value}"' for name, value in state.items())
+        attributes = ""
+        for name, value in state.items():
+            attributes += f' {name}="{value}"'
         before = segment.text[segment.inner : source.start]
         space = before[len(before.rstrip()) :]
         end = self.last_source.end
@@ -316,8 +319,9 @@ class _Target:
         edits = []
         for sentence, content in zip(self.sentences, self.contents, strict=True):
             start = sentence.inner - self.source.inner
+            end = start + len(content.source)
             text = content.render(next_blocks(remaining, content))
-            edits.append(Edit(start, start + len(content.source), text))
+            edits.append(Edit(start, end, text))
         return apply_edits(self.source.content, edits)
 
 
@@ -346,8 +350,10 @@ class InlineContent:
         for event, text, code, _ in self._builder.events(rich):
             if code is None:
                 pieces.append(escape(text))
+            elif event is Event.OPEN:
+                pieces.append(code.opening)
             else:
-                pieces.append(code.opening if event is Event.OPEN else code.closing)
+                pieces.append(code.closing)
         return "".join(pieces)
 
     def _parse(self, tokens: Sequence[re.Match[str]]) -> None:
@@ -429,8 +435,9 @@ def _sections(rich: RichText) -> Sections:
         return Sections(rich, _SEPARATOR, filter(is_free, bar_spans(rich.text)))
     spans = list(rich.fixed)
     for sign in re.finditer(NUMBER_SIGN, rich.text):
-        if is_free(sign.span()):
-            spans.append(FixedSpan(*sign.span(), sign[0]))
+        start, end = sign.span()
+        if is_free((start, end)):
+            spans.append(FixedSpan(start, end, sign[0]))
     spans.sort(key=lambda span: span.start)
     return Sections(replace(rich, fixed=tuple(spans)), _SEPARATOR, syntax)
 
@@ -446,8 +453,10 @@ def _element_end(tokens: Sequence[re.Match[str]], start: int) -> int:
     depth = 0
     for i in range(start, len(tokens)):
         tag = tokens[i]["tag"]
-        if tag and not tag.endswith("/>"):
-            depth += -1 if tag.startswith("</") else 1
+        if tag and tag.startswith("</"):
+            depth -= 1
+        elif tag and not tag.endswith("/>"):
+            depth += 1
         if depth == 0:
             break
     return i + 1

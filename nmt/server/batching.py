@@ -27,8 +27,9 @@ MIN_BATCH_WORK = 2048
 model is."""
 
 
-Scores = dict[tuple[tuple[int, ...], tuple[int, ...]], TokenScores]
-"""Scores of translations by the token ids of source and target."""
+Pair = tuple[tuple[int, ...], tuple[int, ...]]
+"""Token ids of a source and its translation."""
+Scores = dict[Pair, TokenScores]
 
 
 @dataclass(frozen=True)
@@ -200,20 +201,17 @@ class ModelQueue:
 
     def _score(self, turns: Sequence[Turn], n_bests: Sequence[list[Hypothesis]]) -> None:
         """Score the hypotheses of jobs that need it."""
-        pairs: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
-        scores_of_jobs: list[Scores] = []
+        wanted: list[tuple[Pair, Scores]] = []
         for turn, n_best in zip(turns, n_bests, strict=True):
-            if turn.job.scores is None:
+            scores = turn.job.scores
+            if scores is None:
                 continue
             source = tuple(turn.sentence.arguments[0].ids)
-            for hypothesis in n_best:
-                pairs.append((source, tuple(hypothesis.ids)))
-                scores_of_jobs.append(turn.job.scores)
-        if not pairs:
-            return
-        sources, targets = zip(*pairs, strict=True)
-        scored = self.engine.score(sources, targets)
-        for scores, pair, token_scores in zip(scores_of_jobs, pairs, scored, strict=True):
+            wanted += [((source, tuple(each.ids)), scores) for each in n_best]
+        sources = [pair[0] for pair, _ in wanted]
+        targets = [pair[1] for pair, _ in wanted]
+        scored = self.engine.score(sources, targets) if wanted else []
+        for (pair, scores), token_scores in zip(wanted, scored, strict=True):
             scores[pair] = token_scores
 
     def _compute_separately(self, turns: Sequence[Turn], error: Exception) -> None:
@@ -278,8 +276,8 @@ class QueuedEngine:
         ]
         unknown = [pair for pair in pairs if pair not in self._scores]
         sentences = [Sentence(pair, len(pair[0]) + len(pair[1]) + 1) for pair in unknown]
-        scores = self._scores | dict(zip(unknown, self._compute(Job(None, sentences)), strict=True))
-        return [scores[pair] for pair in pairs]
+        self._scores |= zip(unknown, self._compute(Job(None, sentences)), strict=True)
+        return [self._scores[pair] for pair in pairs]
 
     def _compute(self, job: Job) -> list[Any]:
         if not job.sentences:

@@ -262,14 +262,20 @@ class _GuardedChunk:
                 results[i] = [_copy(line, (UNTRANSLATED,))]
         on_progress(len(results))
         searched_lines = [lines[i] for i in searched]
-        found = self._search(searched_lines, self.spec, on_progress)
-        self.terms.align_all(searched_lines, found)
-        quick_lines = [lines[i] for i in quick]
-        found += self.guard.translator.stream([quick_lines], QUICK, on_progress=on_progress)
+        found = self._search_all(searched_lines, [lines[i] for i in quick], on_progress)
         for i, n_best in zip(searched + quick, found, strict=True):
             results[i] = self._rank(lines[i], n_best)
         self._repair(lines, results, searched)
         return [results[i] for i in range(len(lines))]
+
+    def _search_all(
+        self, lines: Lines, quick: Lines, on_progress: Callable[[int], object]
+    ) -> list[NBest]:
+        """Search lines, and then others quickly."""
+        found = self._search(lines, self.spec, on_progress)
+        found += self.guard.translator.stream([quick], QUICK, on_progress=on_progress)
+        self.terms.align_all([*lines, *quick], found)
+        return found
 
     def _repair(self, lines: Lines, results: dict[int, NBest], indices: Sequence[int]) -> None:
         """Replace the results of lines that fail a check by better ones, as far as the attempts

@@ -6,7 +6,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
 
 from nmt.documents.aligned_units import AlignedSentence
 from nmt.documents.document import RichText
@@ -152,31 +151,33 @@ def _result(
 
 def _with_foreign_text(block: RichText, language: str) -> RichText:
     """Return a block in which text in scripts that its language does not use is fixed."""
-    boundaries = {tag.start for tag in block.tags} | {tag.end for tag in block.tags}
+    boundaries = {tag.start for tag in block.tags}
+    boundaries |= {tag.end for tag in block.tags}
     fixed = list(block.fixed)
     for start, end in foreign_spans(block.text, language, boundaries):
-        fixed.append(FixedSpan(start, end, block.text[start:end]))
+        text = block.text[start:end]
+        fixed.append(FixedSpan(start, end, text))
     return replace(block, fixed=tuple(without_overlaps(fixed)))
 
 
 def _has_words(block: RichText) -> bool:
     """Return whether a block has letters or digits outside of fixed text."""
-    text = apply_edits(block.text, ((span.start, span.end, "") for span in block.fixed))
+    without_fixed = ((span.start, span.end, "") for span in block.fixed)
+    text = apply_edits(block.text, without_fixed)
     return any(map(str.isalnum, text))
 
 
 def _line(block: RichText, start: int, end: int, language: str) -> Line:
     first = bisect_left(block.fixed, start, key=lambda span: span.start)
     last = bisect_left(block.fixed, end, key=lambda span: span.start)
-    return Line(
-        block.text[start:end],
-        fixed=spans_within(block.fixed[first:last], start, end),
-        language=language,
-    )
+    fixed = spans_within(block.fixed[first:last], start, end)
+    return Line(block.text[start:end], fixed=fixed, language=language)
 
 
 def _warnings(block: _Block, translations: dict[Line, Translation]) -> list[str]:
-    warnings = chain.from_iterable(translations[line].warnings for line in block.lines)
+    warnings: list[str] = []
+    for line in block.lines:
+        warnings += translations[line].warnings
     return list(dict.fromkeys(warnings))
 
 
@@ -198,10 +199,14 @@ def _assemble(block: _Block, translations: dict[Line, Translation]) -> RichText:
         start = length + len(space)
         length = start + len(translation.text)
         position = span[1]
-        sentences.append(AlignedSentence(span, (start, length), translation.known_links()))
+        links = translation.known_links()
+        sentence = AlignedSentence(span, (start, length), links)
+        sentences.append(sentence)
     pieces.append(source[position:])
     text = "".join(pieces)
-    return RichText(text, project(block.source, text, sentences, _parents(block.markers)))
+    parents = _parents(block.markers)
+    tags = project(block.source, text, sentences, parents)
+    return RichText(text, tags)
 
 
 def _parents(markers: Mapping[int, Marker]) -> dict[int, int]:

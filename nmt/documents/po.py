@@ -247,11 +247,16 @@ class _Header:
                 f" {self.language}",
                 "use a model for that language, or correct the header",
             )
+        self._set_plurals(entries)
+
+    def _set_plurals(self, entries: Sequence[Entry]) -> None:
         plurals = self.fields["Plural-Forms"]
         with_plurals = [each for each in entries if each.plural is not None]
         forms = [form for each in with_plurals for form in each.translations.values()]
-        is_copy = declared and self._is_other and not any(form.text for form in forms)
-        known = _plural_forms(language)
+        is_copy = (
+            self.fields["Language"] and self._is_other and not any(form.text for form in forms)
+        )
+        known = _plural_forms(self.language)
         is_set = _PLURALS.search(plurals) and not (is_copy and known)
         self.plurals = plurals if is_set else known
         self._sets_plurals = not is_set and known and (with_plurals or plurals)

@@ -964,7 +964,7 @@ def test_a_failure_to_count_a_batch_does_not_end_the_thread(
 def test_a_request_waits_for_its_search_and_its_scores_once(
     gated: tuple[GatedEngine, Service], monkeypatch: pytest.MonkeyPatch, details: bool
 ) -> None:
-    engine, service = gated
+    _, service = gated
     model = service._models["en", "de"]
     jobs: list[Job] = []
     submit_job = model.queue.submit

@@ -99,9 +99,8 @@ class Fuzzer:
     def weights(self, config: ModelConfig, vocab_size: int) -> dict[str, Any]:
         """Return random weights of all parameters."""
         weights = {}
-        for entry in native._layout(config, vocab_size):
-            if entry is not None and entry[0] != "alibi_slopes":  # which are no parameters
-                name, shape = entry
+        for name, shape in native._layout(config, vocab_size):
+            if native._has(config, name):
                 weights[name] = self.draw.standard_normal(shape, np.float32) * np.float32(0.3)
         return weights
 

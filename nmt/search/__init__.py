@@ -6,7 +6,6 @@ Each is a frozen dataclass whose fields are its options. Options are validated o
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 
 from nmt.core.registry import resolve
 from nmt.search.beam import Beam
@@ -28,7 +27,6 @@ __all__ = [
 ]
 
 
-@lru_cache
 def parse_search(spec: str) -> Search:
     """Return the search that a spec string describes.
 

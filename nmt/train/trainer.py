@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -91,9 +92,13 @@ class Trainer:
         self.progress = Progress(
             precision=str(self.dtype).removeprefix("torch."), batch_tokens=options.batch_tokens
         )
-        self.valid = validation_set(self.prepared)
         if not self.group.is_main:  # initial weights are equal on all ranks, dropout must differ
             self._seed_rank()
+
+    @cached_property
+    def valid(self) -> TestSet:
+        """The validation split."""
+        return validation_set(self.prepared)
 
     def _build_loader(self) -> Loader:
         return Loader(

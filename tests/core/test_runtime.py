@@ -205,7 +205,7 @@ def test_unsupported_precision_raises(
 
 MEASURE = """
 import sys, time
-from nmt import autotune
+from nmt.core import autotune
 
 def run():
     print("run", flush=True)

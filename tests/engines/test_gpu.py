@@ -169,10 +169,10 @@ def test_causal_attention_needs_no_mask(gpu: FakeCUDA, monkeypatch: pytest.Monke
     kernel = torch.nn.functional.scaled_dot_product_attention
 
     def attention(
-        q: Any, k: Any, v: Any, mask: Any = None, *, is_causal: bool = False, **options: Any
+        q: Any, k: Any, v: Any, *, attn_mask: Any = None, is_causal: bool = False, **options: Any
     ) -> Any:
-        calls[mask is not None, is_causal] += 1
-        return kernel(q, k, v, mask, is_causal=is_causal, **options)
+        calls[attn_mask is not None, is_causal] += 1
+        return kernel(q, k, v, attn_mask=attn_mask, is_causal=is_causal, **options)
 
     monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", attention)
     gradients(build_model(TINY, VOCABULARY), "cuda:0")

@@ -59,8 +59,10 @@ def test_learned_kernel_width_reduces_the_error() -> None:
 
 def test_masked_attention_is_uniform_over_visible_keys() -> None:
     padding_B11S = (torch.arange(4) < torch.tensor([4, 2])[:, None])[:, None, None]
-    assert figures._weights(0, padding_B11S, 4)[1].tolist() == [[0.5, 0.5, 0, 0]] * 4
-    windowed = figures._weights(1, torch.ones(4, 4, dtype=torch.bool).tril(), 4)[0]
+    assert figures._weights(padding_B11S, 4)[1].tolist() == [[0.5, 0.5, 0, 0]] * 4
+    places = torch.arange(4)
+    distance_TT = places[:, None] - places
+    windowed = figures._weights((distance_TT >= 0) & (distance_TT <= 1), 4)[0]
     assert windowed.tolist() == [[1, 0, 0, 0], [0.5, 0.5, 0, 0], [0, 0.5, 0.5, 0], [0, 0, 0.5, 0.5]]
 
 

@@ -211,7 +211,7 @@ def stubbed(small: Path) -> Path:
     (small / "scripts" / "venv.sh").write_text("#!/usr/bin/env bash\n", encoding="utf-8")
     tools = small / ".venv" / "bin"
     tools.mkdir(parents=True)
-    for name in ("ruff", "mypy", "lint-imports"):
+    for name in ("ruff", "mypy", "lint-imports", "pip"):
         (tools / name).symlink_to(shutil.which("true") or "")
     (tools / "pytest").write_text(
         f"#!/usr/bin/env bash\nexec '{sys.executable}' -m pytest \"$@\"\n", encoding="utf-8"

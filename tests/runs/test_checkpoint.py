@@ -279,7 +279,7 @@ def test_new_directory_is_atomic(tmp_path: Path) -> None:
 KILL_EVERYWHERE = """
 import os, signal, sys
 from pathlib import Path
-from nmt import paths
+from nmt.core import paths
 
 def write(path):  # all names, so that a mixture of old and new files would be seen
     if sys.argv[2] == "file":

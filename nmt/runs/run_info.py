@@ -26,6 +26,7 @@ from nmt.model.options import MODEL_OPTIONS
 from nmt.runs import checkpoint, pretrained
 from nmt.runs.model_files import ModelFiles, load_settings
 
+UNKNOWN_LICENSE = "not specified"
 SESSIONS, COMPARISON = "sessions.jsonl", "comparison.json"
 CURVE_FIELDS = ("step", "seconds", "valid_loss", "valid_bleu", "valid_chrf")
 PACKAGES = ("torch", "sentencepiece", "sacrebleu", "numpy")

@@ -19,11 +19,11 @@ from nmt.core.errors import CheckpointError, UsageError
 from nmt.core.paths import REPOSITORY, locked, new_directory, runs_dir
 from nmt.core.untrusted_files import read_front_matter, read_record
 from nmt.runs import run_info
+from nmt.runs.run_info import UNKNOWN_LICENSE
 
 if TYPE_CHECKING:  # finding an imported run does not require PyTorch
     from nmt.models.importers.common import ImportedModel
 
-UNKNOWN_LICENSE = "not specified"
 FORMATS = {"huggingface": "config.json", "marian": "decoder.yml"}
 """Module of each format, and name of the file by which a model is recognized."""
 CTRANSLATE2_FILES = ("model.bin", "model/model.bin")

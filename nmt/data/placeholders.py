@@ -12,7 +12,6 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
 
 from nmt.data.pairs import Pair
 from nmt.text.normalization import LETTER_OR_DIGIT
@@ -26,16 +25,21 @@ SHARE_OF_WORD_PAIRS = 0.05
 sides have, such as names. Many corpora have few URLs, and a name occurs in similar contexts."""
 _SHARED_WORD = re.compile(r"(?<!\w)(?:[^\W\d_a-z]\w+|\d+)(?!\w)")
 """A word that does not begin with a lowercase ASCII letter, or a number."""
-_WORD_START = rf"(?<!{LETTER_OR_DIGIT})(?<!\d[.,:/])"
-_WORD_END = rf"(?!{LETTER_OR_DIGIT}|[.,:/]\d)"
+_BEFORE_WORD = rf"(?<!{LETTER_OR_DIGIT})(?<!\d[.,:/])"
+_AFTER_WORD = rf"(?!{LETTER_OR_DIGIT}|[.,:/]\d)"
+_IS_WORD_START = re.compile(_BEFORE_WORD).match
+_IS_WORD_END = re.compile(_AFTER_WORD).match
 
 
-def replace_spans(pairs: Iterable[Pair]) -> Iterator[Pair]:
+def replace_spans(pairs: Iterable[Pair]) -> list[Pair]:
     """Replace protected spans that both sides contain with placeholders. The result depends on each
     pair only."""
+    replaced = []
     for source, target in pairs:
         spans = [source[span.start : span.end] for span in find_spans(source) if span.is_opaque]
-        yield _replace(source, target, spans or _shared_words(source, target))
+        pair = _replace(source, target, spans or _shared_words(source, target))
+        replaced.append(pair)
+    return replaced
 
 
 def _shared_words(source: str, target: str) -> list[str]:
@@ -55,27 +59,50 @@ def _shared_words(source: str, target: str) -> list[str]:
 def _replace(source: str, target: str, spans: Iterable[str]) -> Pair:
     unused = list(PLACEHOLDERS)
     for span in spans:
-        pattern = occurrence_pattern(span)
-        if unused and pattern.search(source) and pattern.search(target):
+        if unused and contains_separate(source, span) and contains_separate(target, span):
             placeholder = unused.pop(0)
-            source = pattern.sub(placeholder, source, count=1)
-            target = pattern.sub(placeholder, target, count=1)
+            source = replace_first(source, span, placeholder)
+            target = replace_first(target, span, placeholder)
     return source, target
 
 
-@lru_cache(maxsize=4096)  # compiling takes as long as translating a word
-def occurrence_pattern(span: str) -> re.Pattern[str]:
-    """Return a pattern that finds a span in a text, but not inside a longer word or number."""
-    pattern = re.escape(span)
-    if span[0].isalnum():
-        pattern = _WORD_START + pattern
-    if span[-1].isalnum():
-        pattern += _WORD_END
-    return re.compile(pattern)
+def replace_first(text: str, span: str, replacement: str) -> str:
+    """Replace the first place of a span in a text, if any; see `find_separate`."""
+    for start in find_separate(text, span):
+        end = start + len(span)
+        return text[:start] + replacement + text[end:]
+    return text
+
+
+def contains_separate(text: str, span: str) -> bool:
+    """Return whether `find_separate` finds a span in a text."""
+    return any(True for _ in find_separate(text, span))
+
+
+def find_separate(text: str, span: str) -> Iterator[int]:
+    """Yield the starts of a span in a text, without those inside a longer word or number."""
+    start = text.find(span)
+    while start >= 0:
+        end = start + len(span)
+        is_word = is_separate(text, start, end, len(text))
+        if is_word:
+            yield start
+        start = text.find(span, end if is_word else start + 1)
 
 
 def is_separate(text: str, start: int, end: int, text_end: int) -> bool:
     """Return whether a span of a text that ends at `text_end` is not inside a longer word or
     number."""
-    pattern = occurrence_pattern(text[start:end])
-    return pattern.match(text, start, text_end) is not None
+    is_start = not text[start].isalnum() or _IS_WORD_START(text, start)
+    is_end = not text[end - 1].isalnum() or _IS_WORD_END(text, end, text_end)
+    return bool(is_start and is_end)
+
+
+def separate_pattern(span: str) -> str:
+    """Return a regular expression of what `find_separate` finds, which is slow to compile."""
+    pattern = re.escape(span)
+    if span[0].isalnum():
+        pattern = _BEFORE_WORD + pattern
+    if span[-1].isalnum():
+        pattern += _AFTER_WORD
+    return pattern

@@ -20,6 +20,7 @@ from nmt.core.config import MAX_VOCAB_SIZE, Config, DataConfig
 from nmt.core.console import log, progress
 from nmt.core.errors import ConfigError, DataError
 from nmt.core.paths import data_dir, locked, resumable_directory, write_text
+from nmt.core.processes import map_chunks
 from nmt.core.untrusted_files import read_record
 from nmt.data.clean import cleaning_pipeline, is_blank
 from nmt.data.mixing import Mix, PreparedCorpus
@@ -281,7 +282,7 @@ class _TrainingText:
         self.num_kept: list[int] = []
         self._splits = splits
         self._cleaned = cleaning_pipeline(self._read(), config.data.clean)
-        self._pairs = replace_spans(self._cleaned) if config.data.placeholders else self._cleaned
+        self._has_placeholders = config.data.placeholders
 
     @property
     def dropped(self) -> dict[str, int]:
@@ -289,9 +290,13 @@ class _TrainingText:
         return self._cleaned.dropped
 
     def __iter__(self) -> Iterator[Pair]:
-        for pair in (
-            self._pairs
-        ):  # a cleaning step does not read ahead, so the pair is from the corpus read last
+        if self._has_placeholders:
+            return chain.from_iterable(map_chunks(replace_spans, self._counted()))
+        return self._counted()
+
+    def _counted(self) -> Iterator[Pair]:
+        # A cleaning step does not read ahead, so the pair is from the corpus read last.
+        for pair in self._cleaned:
             self.num_kept[-1] += 1
             yield pair
 

@@ -11,7 +11,7 @@ from nmt.core.errors import UsageError
 from nmt.data.check.features import is_copy
 from nmt.data.check.minhash import normalized_words
 from nmt.data.check.sides import FREQUENT_WORDS
-from nmt.data.placeholders import occurrence_pattern
+from nmt.data.placeholders import find_separate, replace_first
 from nmt.text.language_codes import base_language
 from nmt.text.language_identification import is_wrong_language
 from nmt.text.normalization import LETTER_OR_DIGIT
@@ -76,11 +76,8 @@ def find_problems(line: Line, text: str, languages: tuple[str, str]) -> tuple[st
         [span for span in line.fixed if not span.is_term]
     ):  # equal in both, so they prove nothing
         source = f"{source[: span.start]} {source[span.end :]}"
-        text = (
-            occurrence_pattern(span.translation).sub(" ", text, count=1)
-            if span.translation
-            else text
-        )
+        if span.translation:
+            text = replace_first(text, span.translation, " ")
     return (
         *problems,
         *content_problems(source, text, *languages),
@@ -140,15 +137,16 @@ def count_occurrences(text: str, span: str, *, inflected: bool = False) -> int:
 
     An empty span counts once.
     """
-    return len(occurrences(text, span, inflected=inflected)) if span else 1
+    if not span:
+        return 1
+    found = find_inflected(text, span) if inflected else find_separate(text, span)
+    return sum(1 for _ in found)
 
 
-def occurrences(text: str, span: str, *, inflected: bool = False) -> list[re.Match[str]]:
-    """Return what `count_occurrences` counts."""
-    if inflected:
-        pattern = rf"(?<!{LETTER_OR_DIGIT}){re.escape(span)}{GERMAN_ENDINGS}(?!{LETTER_OR_DIGIT})"
-        return list(re.finditer(pattern, text, re.IGNORECASE))
-    return list(occurrence_pattern(span).finditer(text))
+def find_inflected(text: str, term: str) -> Iterator[re.Match[str]]:
+    """Yield the places of a term in a text, with inflectional endings."""
+    pattern = rf"(?<!{LETTER_OR_DIGIT}){re.escape(term)}{GERMAN_ENDINGS}(?!{LETTER_OR_DIGIT})"
+    return re.finditer(pattern, text, re.IGNORECASE)
 
 
 def _is_wrong_language(text: str, code: str) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 
-from nmt.data.placeholders import occurrence_pattern
+from nmt.data.placeholders import contains_separate, separate_pattern
 from nmt.text.language_codes import base_language
 from nmt.text.number_words import MAX_SPELLED, NumberWord, find_number_words, is_time, spell_number
 from nmt.translation.alignment import Link, align
@@ -32,7 +32,7 @@ class Glued:
         """Return a regular expression of a symbol in a translation, with the spaces to remove."""
         space_before = r"\s*" if symbol in self.before else ""
         space_after = r"\s*" if symbol in self.after else ""
-        return f"{space_before}{occurrence_pattern(symbol).pattern}{space_after}"
+        return f"{space_before}{separate_pattern(symbol)}{space_after}"
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Substitution:
 
     def is_complete(self, translation: Translation) -> bool:
         """Return whether a translation has all symbols."""
-        return all(occurrence_pattern(symbol).search(translation.text) for symbol in self.spans)
+        return all(contains_separate(translation.text, symbol) for symbol in self.spans)
 
     def restore(self, translation: Translation) -> Translation:
         """Return the translation with the translation of each span in place of its symbol. Tokens

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from nmt.translation.checks import count_occurrences, occurrences
+from nmt.translation.checks import count_occurrences, find_inflected
 from nmt.translation.segments import FixedSpan
 
 Edit = tuple[int, int, str]
@@ -82,7 +82,7 @@ class AlignedText:
     def term_words(self, span: FixedSpan) -> set[int]:
         """Return the indices of the words of a term that are in the translation."""
         found = set[int]()
-        for match in occurrences(self.text, span.translation, inflected=True):
+        for match in find_inflected(self.text, span.translation):
             found.update(
                 i
                 for i, (start, end) in enumerate(self.words)

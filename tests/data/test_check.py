@@ -325,7 +325,7 @@ def test_multiple_processes_match_single_process(monkeypatch: pytest.MonkeyPatch
         corrupted[1000 + 200 * i] = corrupt(corrupted[1000 + 200 * i])
     sequential = check(corrupted, TEST_PAIRS)
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1}, raising=False)
-    monkeypatch.setattr("nmt.data.check.run.CHUNK_SIZE", 300)
+    monkeypatch.setattr("nmt.core.processes.CHUNK_SIZE", 300)
     parallel = check(corrupted, TEST_PAIRS)
     assert parallel.to_dict() == sequential.to_dict()
     assert (parallel.problems_N == sequential.problems_N).all()
@@ -546,9 +546,9 @@ def test_unknown_language_is_logged(nmt: CommandLine) -> None:
 
 
 def test_dead_worker_raises_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nmt.data.check.run._init_worker", os._exit)  # no worker starts
+    monkeypatch.setattr("nmt.core.processes._init_worker", os._exit)  # no worker starts
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1}, raising=False)
-    monkeypatch.setattr("nmt.data.check.run.CHUNK_SIZE", 300)
+    monkeypatch.setattr("nmt.core.processes.CHUNK_SIZE", 300)
     with pytest.raises(NMTError, match="ended unexpectedly"):
         check(CLEAN)
 

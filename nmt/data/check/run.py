@@ -8,12 +8,8 @@ records. Shape suffix: N pairs.
 from __future__ import annotations
 
 import itertools
-import multiprocessing
 import tempfile
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
@@ -21,9 +17,9 @@ from typing import TYPE_CHECKING, BinaryIO
 import numpy as np
 
 from nmt.core.console import progress
-from nmt.core.errors import DataError, NMTError
+from nmt.core.errors import DataError
 from nmt.core.paths import named_errors
-from nmt.core.runtime import num_cores
+from nmt.core.processes import map_chunks
 from nmt.data.check.corpus import TolerantReader
 from nmt.data.check.encoding import repair_pair
 from nmt.data.check.features import RECORD, Records, extract_features
@@ -34,9 +30,6 @@ from nmt.data.pairs import Pair
 
 if TYPE_CHECKING:
     from nmt.data.sources import Split
-
-CHUNK_SIZE = 5_000
-"""Pairs per task of a worker."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +97,7 @@ def _write_records(
         for corpus in corpora:
             start = end
             reader = TolerantReader(corpus)
-            for records in _extract_parallel(reader, extractor):
+            for records in map_chunks(extractor, reader):
                 file.write(records.tobytes())
                 end += len(records)
                 bar.update(len(records))
@@ -125,53 +118,3 @@ def repair(corpora: Sequence[Split], report: Report) -> Iterator[Pair]:
             raise DataError("the text changed while it was checked", "run the command again")
         if not is_dropped:
             yield repair_pair(pair, problems, report.ignored)
-
-
-def _extract_parallel(pairs: Iterable[Pair], extractor: _Extractor) -> Iterator[Records]:
-    """Yield records in the order of the pairs, computed by one process per CPU."""
-    chunks = _chunk(pairs)
-    first_chunks = list(itertools.islice(chunks, 2))
-    chunks = itertools.chain(first_chunks, chunks)
-    num_workers = num_cores()
-    if len(first_chunks) < 2 or num_workers == 1:
-        yield from map(extractor, chunks)
-        return
-    context = multiprocessing.get_context("spawn")  # fork is unsafe with threads
-    with ProcessPoolExecutor(num_workers, context, _init_worker, (extractor,)) as pool:
-        pending: deque[Future[Records]] = deque()
-        try:
-            pool.submit(
-                int
-            ).result()  # raises if processes cannot start; submitting data would block forever
-            for chunk in chunks:
-                pending.append(pool.submit(_extract, chunk))
-                if len(pending) > 2 * num_workers:  # limit the text in memory
-                    yield pending.popleft().result()
-            while pending:
-                yield pending.popleft().result()
-        except BrokenProcessPool:
-            raise NMTError(
-                "a worker process ended unexpectedly", "it may have run out of memory"
-            ) from None
-        finally:
-            for future in pending:
-                future.cancel()
-
-
-def _chunk(pairs: Iterable[Pair]) -> Iterator[tuple[Pair, ...]]:
-    iterator = iter(pairs)
-    while chunk := tuple(itertools.islice(iterator, CHUNK_SIZE)):
-        yield chunk
-
-
-_extractor: _Extractor
-"""Of a worker process: sent once, because the index of test sentences is large."""
-
-
-def _init_worker(extractor: _Extractor) -> None:
-    global _extractor
-    _extractor = extractor
-
-
-def _extract(pairs: Sequence[Pair]) -> Records:
-    return _extractor(pairs)

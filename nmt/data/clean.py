@@ -84,9 +84,13 @@ def dedup(pairs: Iterator[Pair], *, by: str = "pair") -> Iterator[Pair]:
 def german_reformed_ss(pairs: Iterator[Pair]) -> Iterator[Pair]:
     """Replace German ß with ss where the 1996 spelling reform requires it, on both sides."""
     for source, target in pairs:
-        source = _PRE_1996_SS.sub(_to_ss, source)
-        target = _PRE_1996_SS.sub(_to_ss, target)
-        yield source, target
+        yield _reform_ss(source), _reform_ss(target)
+
+
+def _reform_ss(text: str) -> str:
+    if "ß" not in text and "ẞ" not in text:  # most texts; the pattern is slow
+        return text
+    return _PRE_1996_SS.sub(_to_ss, text)
 
 
 _PRE_1996_SS = re.compile(

@@ -1,0 +1,196 @@
+#!/usr/bin/env python3
+"""Write English-German pairs with rare names of persons, places and firms, so that a model learns
+to copy any name.
+
+    scripts/name_pairs.py --mono my/news --output data/names clean/prose clean/tatoeba
+
+The names are capitalized words of the monolingual text (my/news.en, my/news.de; compressed ones,
+too) that are never written in lowercase, and that no pair translates. In pairs with a name that
+both sides share, it is replaced by another one; the sentences of data/name_sentences.tsv get names,
+too. Names of data/proper_names.tsv, which tests whether a model copies other names, are left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from command_errors import error_messages
+from nmt.core.errors import DataError
+from nmt.data.pairs import Pair, read_lines, read_pairs, write_pairs
+from vary_names import load_names
+
+DATA = Path(__file__).resolve().parent.parent / "data"
+COMPRESSIONS = ("", ".xz", ".gz", ".bz2", ".zst")
+CAPITALIZED = re.compile(r"(?<![\w-])[^\W\d_a-zß-ÿ][^\W\d_A-Z]{2,}(?![\w-])")
+LOWERCASE = re.compile(r"(?<!\w)[^\W\d_A-Z]+(?!\w)")
+NAME_SEQUENCE = re.compile(rf"{CAPITALIZED.pattern}(?: {CAPITALIZED.pattern}){{0,2}}")
+GERMAN_PLACE = re.compile(r" (?:in|aus|nach|bei|von) ([A-ZÄÖÜ][a-zäöüß]{3,})(?=[ ,.])")
+GERMAN_NOUN = re.compile(
+    r"\b(?:[Dd](?:er|ie|as|en|em|es)|[Ee]in(?:e[mnrs]?)?|[Kk]ein(?:e[mnrs]?)?|[izv][mu]|vom|zur|ins"
+    r"|[a-zäöü]+(?:en?|e[rsm])) ([A-ZÄÖÜ][a-zäöüß]+)"
+)
+MAX_FREQUENCY = 60
+"""Occurrences of a name in the monolingual text; more frequent ones are known, and often
+translated."""
+NAMES_PER_SENTENCE = 400
+"""Names for each sentence of data/name_sentences.tsv."""
+NAMES_PER_PAIR = 2
+"""Names for each pair of the corpora that shares one."""
+FIRMS = (
+    "Airways Analytics Bank Brewery Capital Chemicals Cosmetics Dairy Electric Energy Engineering"
+    " Entertainment Farms Films Finance Foods Foundation Furniture Games Glass Health Holdings"
+    " Hotels Industries Insurance Interactive Labs Logistics Machines Media Motors Outfitters"
+    " Partners Pharma Publishing Records Robotics Security Shipping Software Solutions Steel"
+    " Studios Systems Technologies Textiles Tools Toys Travel Ventures Bau Betriebe Brauerei Druck"
+    " Gebäck Gruppe Handel Immobilien Keramik Maschinenbau Medien Möbel Optik Reisen Spedition"
+    " Stahl Technik Textil Touristik Verlag Versand Werke"
+).split()
+"""Words of firms, which stay in their language."""
+
+
+@dataclass(frozen=True)
+class Names:
+    """Rare names by kind."""
+
+    given: Sequence[str]
+    words: Sequence[str]
+    places: Sequence[str]
+
+    def draw(self, kind: str, rng: random.Random) -> str:
+        """Return a name of a person, a place or a firm."""
+        match kind:
+            case "person" if rng.random() < 0.3:
+                return rng.choice(self.words)
+            case "person":
+                return f"{rng.choice(self.given)} {rng.choice(self.words)}"
+            case "place":
+                return rng.choice(self.places)
+            case "firm" if rng.random() < 0.15:
+                return f"{rng.choice(self.words)} & {rng.choice(self.words)}"
+            case _:
+                return f"{rng.choice(self.words)} {rng.choice(FIRMS)}"
+
+
+def read_mono(prefix: str, language: str) -> Iterator[str]:
+    """Yield the lines of the monolingual text in a language.
+
+    Raises:
+        DataError: there is none.
+    """
+    for compression in COMPRESSIONS:
+        path = Path(f"{prefix}.{language}{compression}")
+        if path.is_file():
+            return read_lines(path)
+    raise DataError(f"{prefix}.{language} does not exist", "set --mono to a path without .en")
+
+
+def translated_words(pairs: Iterable[Pair]) -> set[str]:
+    """Return the capitalized English words that a German side of the pairs lacks."""
+    translated = set()
+    for english, german in pairs:
+        translated.update(word for word in CAPITALIZED.findall(english) if word not in german)
+    return translated
+
+
+def find_names(english: Iterable[str], german: Iterable[str], excluded: set[str]) -> Names:
+    """Return the rare names of monolingual text, without the excluded words."""
+    capitalized: Counter[str] = Counter()
+    lowercase: set[str] = set()
+    for line in english:
+        # The first word of a sentence is always capitalized.
+        capitalized.update(CAPITALIZED.findall(line, line.find(" ") + 1))
+        lowercase.update(LOWERCASE.findall(line))
+    places: Counter[str] = Counter()
+    surnames: Counter[str] = Counter()
+    nouns: set[str] = set()
+    given = load_names()
+    known = [*given["male"], *given["female"]]
+    german_surname = re.compile(rf"\b(?:{'|'.join(known)}) ([A-ZÄÖÜ][a-zäöüß]{{4,}})(?=[ ,])")
+    for line in german:
+        places.update(GERMAN_PLACE.findall(line))
+        surnames.update(german_surname.findall(line))
+        nouns.update(GERMAN_NOUN.findall(line))
+        lowercase.update(LOWERCASE.findall(line))
+    common = {word.capitalize() for word in lowercase} | excluded
+
+    def rare(counts: Counter[str]) -> list[str]:
+        return sorted(
+            word for word in counts if counts[word] <= MAX_FREQUENCY and word not in common
+        )
+
+    words = [word for word in rare(capitalized) if word not in nouns]
+    german_places = [word for word in rare(places) if word not in nouns]
+    all_words = sorted({*words, *rare(surnames)})
+    return Names([*known, *words], all_words, sorted({*german_places, *all_words}))
+
+
+def replace_names(
+    pairs: Iterable[Pair], names: Names, known: set[str], rng: random.Random
+) -> Iterator[Pair]:
+    """Yield the pairs that share one known name, with another one."""
+    for english, german in pairs:
+        for match in NAME_SEQUENCE.finditer(english):
+            name = match[0]
+            words = name.split()
+            if not known.issuperset(words) or english.count(name) != 1:
+                continue
+            if len(re.findall(rf"(?<!\w){re.escape(name)}(?!\w)", german)) == 1:
+                new = names.draw(
+                    "person" if len(words) > 1 else rng.choice(["person", "place"]), rng
+                )
+                yield english.replace(name, new), german.replace(name, new)
+                break
+
+
+def fill_sentences(names: Names, rng: random.Random) -> Iterator[Pair]:
+    """Yield the sentences of data/name_sentences.tsv, each with many names."""
+    for line in read_lines(DATA / "name_sentences.tsv"):
+        kind, english, german = line.split("\t")
+        for _ in range(NAMES_PER_SENTENCE):
+            name = names.draw(kind, rng)
+            yield english.replace("{}", name), german.replace("{}", name)
+
+
+def tested_words() -> set[str]:
+    """Return the words of the names that a test needs."""
+    lines = read_lines(DATA / "proper_names.tsv")
+    return {word for line in lines for word in re.findall(r"\w+", line)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("corpora", nargs="+", help="Paths of pairs without .en and .de.")
+    parser.add_argument("--mono", required=True, help="Path of the text without .en and .de.")
+    parser.add_argument("--output", required=True, type=Path, help="Path without .en and .de.")
+    options = parser.parse_args()
+    with error_messages(options.output):
+        files = [(Path(f"{path}.en"), Path(f"{path}.de")) for path in options.corpora]
+        pairs = [pair for source, target in files for pair in read_pairs(source, target)]
+        tested = tested_words()
+        names = find_names(
+            read_mono(options.mono, "en"),
+            read_mono(options.mono, "de"),
+            translated_words(pairs) | tested,
+        )
+        given = load_names()
+        known = {*given["male"], *given["female"], *given["surname"], *names.words, *names.places}
+        rng = random.Random(1)
+        new = [*fill_sentences(names, rng)]
+        for _ in range(NAMES_PER_PAIR):
+            new += replace_names(pairs, names, known, rng)
+        output = [
+            options.output.with_name(f"{options.output.name}.{code}") for code in ("en", "de")
+        ]
+        print(write_pairs(output[0], output[1], new), "pairs")
+
+
+if __name__ == "__main__":
+    main()

@@ -8,6 +8,7 @@ new option needs only a new keyword-only argument.
 from __future__ import annotations
 
 import ast
+import dataclasses
 import functools
 import inspect
 import types
@@ -16,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from nmt.core.errors import ConfigError, suggest
+from nmt.core.ranges import check_ranges
 
 Options = dict[str, Any]
 F = TypeVar("F", bound=Callable[..., Any])
@@ -87,7 +89,7 @@ def resolve(
             messages.
 
     Raises:
-        ConfigError: unknown name, unknown option, or an option of the wrong type.
+        ConfigError: unknown name, unknown option, or an option of the wrong type or out of range.
     """
     name, options = parse(spec)
     if name not in registry:
@@ -95,6 +97,7 @@ def resolve(
     function = registry[name]
     kind = f"{family} '{name}'"
     _check_types(kind, options, options_of(function), shared_options)
+    check_ranges(options, options_of(function, include_ranges=True), f"{kind}: ")
     signature = inspect.getfullargspec(function)
     optional = signature.kwonlydefaults or {}
     missing = [key for key in signature.kwonlyargs if key not in options | optional]
@@ -119,10 +122,13 @@ def _check_types(
             raise ConfigError(f"{kind}: {key} must be {label}, got {value!r}")
 
 
-def options_of(function: Callable[..., Any]) -> Options:
-    """Map each keyword-only option of `function` to its annotated type."""
-    signature = function.__init__ if isinstance(function, type) else function  # type: ignore[misc]
-    hints = typing.get_type_hints(signature)
+def options_of(function: Callable[..., Any], *, include_ranges: bool = False) -> Options:
+    """Map each keyword-only option of `function` to its annotated type, with its `Range` or
+    without."""
+    source: Any = function
+    if isinstance(function, type) and not dataclasses.is_dataclass(function):
+        source = function.__init__  # type: ignore[misc]
+    hints = typing.get_type_hints(source, include_extras=include_ranges)
     names = inspect.getfullargspec(function).kwonlyargs
     return {name: hints.get(name, Any) for name in names}
 

@@ -37,6 +37,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, TypedDict
 import yaml
 
 from nmt.core.errors import CheckpointError, NMTError
+from nmt.core.ranges import Range
 from nmt.core.registry import accepts
 
 if TYPE_CHECKING:
@@ -88,15 +89,6 @@ _ZIP_ERRORS = (
     RuntimeError,
     OverflowError,
 )
-
-
-@dataclasses.dataclass(frozen=True)
-class Range:
-    """The numbers that a schema allows, as in `Annotated[int, Range(1, 10)]`. NaN is in no
-    range."""
-
-    minimum: float
-    maximum: float
 
 
 Count = Annotated[int, Range(0, 2**63 - 1)]
@@ -266,8 +258,7 @@ def check(value: Any, schema: Any, name: str = "") -> None:
     arguments = typing.get_args(schema)
     if origin is Annotated:
         check(value, arguments[0], name)
-        numbers = arguments[1]
-        if not numbers.minimum <= value <= numbers.maximum:
+        if value not in arguments[1]:
             raise ValueError(f"{_named(name)} is out of range")
     elif origin in (typing.Union, types.UnionType):
         if not any(matches(value, each) for each in arguments):

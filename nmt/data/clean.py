@@ -11,8 +11,10 @@ import functools
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Annotated
 
 from nmt.core.errors import ConfigError, suggest
+from nmt.core.ranges import Range
 from nmt.core.registry import resolve
 from nmt.data.pairs import Pair, hash_pair, hash_text
 from nmt.text import normalization
@@ -44,13 +46,13 @@ def length(
             yield source, target
 
 
-def ratio(pairs: Iterator[Pair], *, max: float = 3.0, smoothing: float = 2.0) -> Iterator[Pair]:
+def ratio(
+    pairs: Iterator[Pair], *, max: Annotated[float, Range(1)] = 3.0, smoothing: float = 2.0
+) -> Iterator[Pair]:
     """Keep pairs whose longer side has at most `max` times the words of the shorter one.
 
     `smoothing` is added to both counts, so that one word against seven is kept.
     """
-    if max < 1.0:
-        raise ConfigError(f"cleaning step 'ratio': max must be at least 1, got {max}")
     for pair in pairs:
         num_words = map(normalization.count_words, pair)
         shorter, longer = sorted(num_words)

@@ -10,7 +10,7 @@ from inspect import signature
 from itertools import compress, pairwise
 from random import Random
 
-from nmt.core.errors import ConfigError
+from nmt.core.ranges import Probability
 from nmt.core.registry import resolve
 
 Noise = Callable[..., str]
@@ -41,34 +41,36 @@ def _adjacent_keys() -> dict[str, str]:
 _ADJACENT_KEYS = _adjacent_keys()
 
 
-def lowercase(text: str, rng: Random, *, p: float = 0.1) -> str:
+def lowercase(text: str, rng: Random, *, p: Probability = 0.1) -> str:
     """Lowercase the sentence."""
     return text.lower() if rng.random() < p else text
 
 
-def uppercase(text: str, rng: Random, *, p: float = 0.05) -> str:
+def uppercase(text: str, rng: Random, *, p: Probability = 0.05) -> str:
     """Uppercase the sentence."""
     return text.upper() if rng.random() < p else text
 
 
-def no_punctuation(text: str, rng: Random, *, p: float = 0.1) -> str:
+def no_punctuation(text: str, rng: Random, *, p: Probability = 0.1) -> str:
     """Remove punctuation except apostrophes and hyphens."""
     return text.translate(_NO_PUNCTUATION) if rng.random() < p else text
 
 
-def no_apostrophes(text: str, rng: Random, *, p: float = 0.1) -> str:
+def no_apostrophes(text: str, rng: Random, *, p: Probability = 0.1) -> str:
     """Remove apostrophes: "im thirsty"."""
     return text.translate(_NO_APOSTROPHES) if rng.random() < p else text
 
 
-def lowercase_no_punctuation(text: str, rng: Random, *, p: float = 0.1) -> str:
+def lowercase_no_punctuation(text: str, rng: Random, *, p: Probability = 0.1) -> str:
     """Lowercase the sentence and remove punctuation and apostrophes, as in a search query."""
     if rng.random() >= p:
         return text
     return text.lower().translate(_NO_PUNCTUATION | _NO_APOSTROPHES)
 
 
-def typos(text: str, rng: Random, *, p: float = 0.1, word_fraction: float = 0.15) -> str:
+def typos(
+    text: str, rng: Random, *, p: Probability = 0.1, word_fraction: Probability = 0.15
+) -> str:
     """Add a typo to a fraction of the words: a letter is deleted, doubled, swapped or replaced with
     an adjacent key."""
     if rng.random() >= p:
@@ -100,7 +102,7 @@ def _add_typo(word: str, rng: Random) -> str:
     return before + key + after
 
 
-def no_umlauts(text: str, rng: Random, *, p: float = 0.1) -> str:
+def no_umlauts(text: str, rng: Random, *, p: Probability = 0.1) -> str:
     """Replace umlauts and ß with ASCII letters, as on an English keyboard: "moechte" or "mochte",
     "gross"."""
     if rng.random() >= p:
@@ -138,10 +140,6 @@ class SourceNoise:
         """Probability of each function to apply to a sentence."""
         for spec in specs:
             function = resolve("noise", NOISES, spec)
-            options = getattr(function, "keywords", {})
-            for name, value in options.items():
-                if not 0 <= value <= 1:
-                    raise ConfigError(f"noise {spec}: {name} must be a probability between 0 and 1")
             probability = signature(function).parameters["p"].default
             self._functions.append(function)
             self.probabilities.append(float(probability))

@@ -12,14 +12,17 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain, pairwise
 from random import Random
+from typing import Annotated
 
 import numpy as np
 
 from nmt.core.errors import ConfigError
+from nmt.core.ranges import Range
 from nmt.core.registry import resolve
 from nmt.text.normalization import normalize
 from nmt.text.tokenizer import SPACE, Tokenizer
 
+Parameter = Annotated[float, Range(above=0, maximum=1)]
 NUM_VARIANTS = 64
 """Segmentations per word: enough to include rare ones, few enough to be cached."""
 CACHE_SIZE = 2**18
@@ -50,7 +53,7 @@ class SubwordVocabulary:
 
 
 def bpe_dropout(
-    word: str, vocabulary: SubwordVocabulary, rng: Random, *, p: float = 0.1
+    word: str, vocabulary: SubwordVocabulary, rng: Random, *, p: Parameter = 0.1
 ) -> list[str]:
     """Apply BPE merges, skipping each with probability `p` (Provilkov et al. 2020, algorithm 1)."""
     symbols = list(word)
@@ -67,7 +70,7 @@ def bpe_dropout(
 
 
 def unigram(
-    word: str, vocabulary: SubwordVocabulary, rng: Random, *, alpha: float = 0.2
+    word: str, vocabulary: SubwordVocabulary, rng: Random, *, alpha: Parameter = 0.2
 ) -> list[str]:
     """Sample a segmentation x with probability proportional to P(x)^alpha (Kudo 2018, section 3.3,
     with l = ∞)."""
@@ -111,12 +114,6 @@ def resolve_method(spec: str, model_type: str | None) -> SamplingMethod:
             another type.
     """
     method = resolve("sampling method", SAMPLING_METHODS, spec)
-    options = getattr(method, "keywords", {})
-    for name, value in options.items():
-        if not 0 < value <= 1:
-            raise ConfigError(
-                f"train.subword_regularization {spec}: {name} must be above 0 and at most 1"
-            )
     function = getattr(method, "func", method)
     required = MODEL_TYPES[function]
     if model_type not in (None, required):

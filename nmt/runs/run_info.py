@@ -20,7 +20,8 @@ from nmt.core import runtime
 from nmt.core.config import Config, ModelConfig
 from nmt.core.errors import CheckpointError, NMTError, UsageError
 from nmt.core.paths import append_line
-from nmt.core.untrusted_files import Count, Number, Range, matches, read_record, read_records
+from nmt.core.ranges import Range
+from nmt.core.untrusted_files import Count, Number, matches, read_record, read_records
 from nmt.core.version import __version__
 from nmt.model.options import MODEL_OPTIONS
 from nmt.runs import checkpoint, pretrained

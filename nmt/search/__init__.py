@@ -1,6 +1,6 @@
 """Search algorithms. A spec string such as `beam(beam_size=4)` selects one.
 
-Each is a frozen dataclass whose fields are its options. Options are validated on construction.
+Each is a frozen dataclass whose fields are its options. `parse_search` checks their ranges.
 """
 
 from __future__ import annotations

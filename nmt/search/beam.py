@@ -10,12 +10,14 @@ from __future__ import annotations
 import bisect
 import itertools
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 
 from nmt.core.errors import ConfigError
+from nmt.core.ranges import Range
 from nmt.search.candidates import IMPOSSIBLE, Candidates, extend
-from nmt.search.partial import PartialHypotheses, SearchOptions, check_range
+from nmt.search.partial import PartialHypotheses, SearchOptions
 from nmt.search.request import (
     Bools,
     Floats,
@@ -29,6 +31,7 @@ from nmt.search.request import (
 )
 
 MAX_BEAMS = 1000
+BeamSize = Annotated[int, Range(1, MAX_BEAMS, hint="typical values are 4 to 10")]
 NORMALIZATIONS = ("gnmt", "average")
 
 
@@ -36,11 +39,11 @@ NORMALIZATIONS = ("gnmt", "average")
 class BeamOptions(SearchOptions):
     """The options and the loop of all beam searches. `start` returns what distinguishes them."""
 
-    beam_size: int = 4
+    beam_size: BeamSize = 4
     """Number of partial hypotheses kept per step and sentence."""
     top_beams: int = 1
     """Number of translations returned per sentence."""
-    length_penalty: float = 1.0
+    length_penalty: Annotated[float, Range(0, 10, hint="a typical value is 1.0")] = 1.0
     """Exponent α of length normalization; 0 is no normalization and favors short translations."""
     length_normalization: str = "gnmt"
     """Divisor of a log-probability: `gnmt`, ((5 + length) / 6)^α (Wu et al. 2016, equation 14), or
@@ -50,15 +53,13 @@ class BeamOptions(SearchOptions):
     `can_improve` rules out any improvement."""
 
     def __post_init__(self) -> None:
-        """Raise a ConfigError if an option is out of range."""
+        """Raise a ConfigError if options contradict each other or are unknown."""
         super().__post_init__()
-        check_range("beam_size", self.beam_size, 1, MAX_BEAMS, "typical values are 4 to 10")
         if not 1 <= self.top_beams <= self.beam_size:
             raise ConfigError(
                 f"top_beams must be between 1 and beam_size ({self.beam_size}), got"
                 f" {self.top_beams}"
             )
-        check_range("length_penalty", self.length_penalty, 0, 10, "a typical value is 1.0")
         if self.length_normalization not in NORMALIZATIONS:
             raise ConfigError(
                 f"length_normalization must be {' or '.join(NORMALIZATIONS)}, got"
@@ -229,14 +230,9 @@ class Beam(BeamOptions):
     finished.
     """
 
-    coverage_penalty: float = 0.0
+    coverage_penalty: Annotated[float, Range(0, 10, hint="a typical value is 0.2")] = 0.0
     """Weight β of the coverage penalty (Wu et al. 2016, equation 14), which penalizes translations
     that do not attend to all source tokens; 0 is off, a typical value is 0.2."""
-
-    def __post_init__(self) -> None:
-        """Raise a ConfigError if an option is out of range."""
-        super().__post_init__()
-        check_range("coverage_penalty", self.coverage_penalty, 0, 10, "a typical value is 0.2")
 
     def start(self, model: StepModel, request: SearchRequest) -> PartialHypotheses:
         """Encode the sources, with one row per sentence. Its extensions fill the beam."""

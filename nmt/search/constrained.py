@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from nmt.core.errors import ConfigError
-from nmt.search.beam import BeamOptions
+from nmt.search.beam import BeamOptions, BeamSize
 from nmt.search.candidates import IMPOSSIBLE, Candidates, extend
 from nmt.search.constraints import Constraints
 from nmt.search.partial import PartialHypotheses
@@ -33,10 +33,10 @@ class Constrained(BeamOptions):
     overlapping constraints may share tokens. An interrupted constraint starts over.
     """
 
-    beam_size: int = 8
+    beam_size: BeamSize = 8
 
     def __post_init__(self) -> None:
-        """Raise a ConfigError if an option is out of range."""
+        """Raise a ConfigError if an option is not supported."""
         super().__post_init__()
         if self.no_repeat_ngram_size:
             raise ConfigError(

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import operator
 from dataclasses import dataclass, replace
+from typing import Annotated
 
 import numpy as np
 
 from nmt.core.errors import ConfigError
+from nmt.core.ranges import Range
 from nmt.search.beam import BeamOptions
 from nmt.search.candidates import Candidates, extend
-from nmt.search.partial import PartialHypotheses, check_range
+from nmt.search.partial import PartialHypotheses
 from nmt.search.request import Floats, Ints, SearchRequest, StepModel
 
 
@@ -32,15 +34,14 @@ class Diverse(BeamOptions):
 
     groups: int = 2
     """G, a divisor of beam_size."""
-    diversity_penalty: float = 0.5
+    diversity_penalty: Annotated[float, Range(0, 100, hint="a typical value is 0.5")] = 0.5
     """λ, in nats per token."""
 
     def __post_init__(self) -> None:
-        """Raise a ConfigError if an option is out of range."""
+        """Raise a ConfigError if the groups have different sizes."""
         super().__post_init__()
         if not 1 <= self.groups <= self.beam_size or self.beam_size % self.groups:
             raise ConfigError(f"groups must divide beam_size ({self.beam_size}), got {self.groups}")
-        check_range("diversity_penalty", self.diversity_penalty, 0, 100, "a typical value is 0.5")
 
     @property
     def width(self) -> int:

@@ -7,12 +7,13 @@ tokens of a row, G n-grams of a row, V vocabulary.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 
 from nmt.core.errors import ConfigError
+from nmt.core.ranges import NotNegative, Range
 from nmt.search.constraints import Constraints
 from nmt.search.request import (
     Bools,
@@ -35,41 +36,21 @@ ROUNDING = 1e-9
 class SearchOptions:
     """Options shared by all searches except `mbr`."""
 
-    min_length_ratio: float = 0.0
+    min_length_ratio: Annotated[float, Range(0)] = 0.0
     """Minimum number of target tokens per source token, not including end tokens."""
-    max_length_ratio: float = 0.0
+    max_length_ratio: Annotated[float, Range(0)] = 0.0
     """Maximum number of target tokens per source token; 0: only the limit of the request
     applies."""
-    no_repeat_ngram_size: int = 0
+    no_repeat_ngram_size: NotNegative = 0
     """Size of the n-grams that may occur only once; 0: off."""
 
     def __post_init__(self) -> None:
-        """Raise a ConfigError for options out of range."""
-        for name in ("min_length_ratio", "max_length_ratio", "no_repeat_ngram_size"):
-            check_not_negative(name, getattr(self, name))
+        """Raise a ConfigError if the limits of the length exclude each other."""
         if self.max_length_ratio and self.min_length_ratio > self.max_length_ratio:
             raise ConfigError(
                 f"min_length_ratio ({self.min_length_ratio}) exceeds max_length_ratio"
                 f" ({self.max_length_ratio})"
             )
-
-
-def check_range(
-    name: str,
-    value: float,
-    minimum: float,
-    maximum: float,
-    hint: str = "",
-) -> None:
-    """Raise a ConfigError if an option is out of range."""
-    if not minimum <= value <= maximum:
-        raise ConfigError(f"{name} must be between {minimum} and {maximum}, got {value}", hint)
-
-
-def check_not_negative(name: str, value: float) -> None:
-    """Raise a ConfigError if an option is negative or infinite."""
-    if not 0 <= value < math.inf:
-        raise ConfigError(f"{name} must be 0 or more, got {value}")
 
 
 class PartialHypotheses:

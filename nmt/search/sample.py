@@ -10,11 +10,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.search.partial import PartialHypotheses, SearchOptions, check_not_negative, check_range
+from nmt.core.ranges import NotNegative, Range
+from nmt.search.partial import PartialHypotheses, SearchOptions
 from nmt.search.request import (
     Floats,
     Ints,
@@ -39,25 +41,17 @@ class Sample(SearchOptions):
     """Samples each token from the model's distribution, with temperature, top-k and nucleus
     sampling."""
 
-    n_best: int = 1
+    n_best: Annotated[int, Range(1, MAX_SAMPLES)] = 1
     """Number of samples per sentence. They are returned most probable first."""
-    temperature: float = 1.0
+    temperature: Annotated[float, Range(MIN_VALUE, 100, hint="a typical value is 1.0")] = 1.0
     """Divisor of the logits; values below 1 favor probable tokens."""
-    top_k: int = 0
+    top_k: NotNegative = 0
     """Sample from the k most probable tokens (Fan et al. 2018); 0: all tokens."""
-    top_p: float = 1.0
+    top_p: Annotated[float, Range(MIN_VALUE, 1, hint="a typical value is 0.9")] = 1.0
     """Sample from the smallest set of tokens with this total probability (nucleus sampling;
     Holtzman et al. 2020)."""
     seed: int = 0
     """Random seed."""
-
-    def __post_init__(self) -> None:
-        """Raise a ConfigError if an option is out of range."""
-        super().__post_init__()
-        check_range("n_best", self.n_best, 1, MAX_SAMPLES)
-        check_range("temperature", self.temperature, MIN_VALUE, 100, "a typical value is 1.0")
-        check_not_negative("top_k", self.top_k)
-        check_range("top_p", self.top_p, MIN_VALUE, 1, "a typical value is 0.9")
 
     @property
     def rows(self) -> int:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor
 
 from nmt.core.config import TrainConfig
 from nmt.core.errors import ConfigError
+from nmt.core.ranges import Positive, Range, Rate, Share
 from nmt.core.registry import parse, resolve
 from nmt.model.attention import Attention
 from nmt.model.layers import FeedForward, Linear
@@ -28,7 +29,7 @@ Schedule = Callable[..., float]
 OptimizerFactory = Callable[[Seq2Seq, TrainConfig], AdamW]
 
 
-def noam(step: int, total: int, dim: int, *, warmup: int = 4000, factor: float = 1.0) -> float:
+def noam(step: int, total: int, dim: int, *, warmup: Positive = 4000, factor: Rate = 1.0) -> float:
     """Linear warmup, then inverse square-root decay: factor · D^-0.5 · min(step^-0.5, step ·
     warmup^-1.5).
 
@@ -38,31 +39,39 @@ def noam(step: int, total: int, dim: int, *, warmup: int = 4000, factor: float =
 
 
 def inverse_sqrt(
-    step: int, total: int, dim: int, *, peak: float = 1e-3, warmup: int = 400
+    step: int, total: int, dim: int, *, peak: Rate = 1e-3, warmup: Positive = 400
 ) -> float:
     """Linear warmup to `peak`, then peak · (warmup / step)^0.5: noam with an explicit maximum."""
     return float(peak * min(step / warmup, (warmup / step) ** 0.5))
 
 
-def linear(step: int, total: int, dim: int, *, peak: float = 1e-3, warmup: int = 400) -> float:
+def linear(step: int, total: int, dim: int, *, peak: Rate = 1e-3, warmup: Positive = 400) -> float:
     """Linear warmup to `peak`, then linear decay to zero by the end of training."""
     return float(peak * max(0.0, min(step / warmup, (total - step + 1) / max(1, total - warmup))))
 
 
-def cosine(step: int, total: int, dim: int, *, peak: float = 1e-3, warmup: int = 400) -> float:
+def cosine(step: int, total: int, dim: int, *, peak: Rate = 1e-3, warmup: Positive = 400) -> float:
     """Linear warmup to `peak`, then cosine decay (Loshchilov and Hutter 2017) to zero by the end of
     training."""
     fraction = max(0.0, (step - warmup) / max(1, total - warmup + 1))
     return float(peak * min(step / warmup, (1 + math.cos(math.pi * min(1.0, fraction))) / 2))
 
 
-def constant(step: int, total: int, dim: int, *, peak: float = 1e-3, warmup: int = 400) -> float:
+def constant(
+    step: int, total: int, dim: int, *, peak: Rate = 1e-3, warmup: Positive = 400
+) -> float:
     """Linear warmup to `peak`, then constant."""
     return float(peak * min(1.0, step / warmup))
 
 
 def wsd(
-    step: int, total: int, dim: int, *, peak: float = 1e-3, warmup: int = 400, decay: float = 0.2
+    step: int,
+    total: int,
+    dim: int,
+    *,
+    peak: Rate = 1e-3,
+    warmup: Positive = 400,
+    decay: Annotated[float, Range(above=0, maximum=1)] = 0.2,
 ) -> float:
     """Warmup-stable-decay: linear warmup to `peak`, constant, then linear decay to zero by the end
     of training.
@@ -91,16 +100,7 @@ def parse_schedule(spec: str) -> Schedule:
     Raises:
         ConfigError: the name or an option is unknown, or an option is out of range.
     """
-    function = resolve("schedule", SCHEDULES, spec)
-    options = getattr(function, "keywords", {})
-    if options.get("warmup", 1) < 1:
-        raise ConfigError(f"train.schedule {spec}: warmup must be at least 1")
-    if not 0 < options.get("decay", 1) <= 1:
-        raise ConfigError(f"train.schedule {spec}: decay must be above 0 and at most 1")
-    for name in ("peak", "factor"):
-        if not 0 < options.get(name, 1) < float("inf"):
-            raise ConfigError(f"train.schedule {spec}: {name} must be above 0")
-    return function
+    return resolve("schedule", SCHEDULES, spec)
 
 
 def adamw(model: Seq2Seq, config: TrainConfig) -> AdamW:
@@ -112,9 +112,9 @@ def muon(
     model: Seq2Seq,
     config: TrainConfig,
     *,
-    momentum: float = 0.95,
-    ns_steps: int = 4,
-    lr_scale: float = 1.0,
+    momentum: Share = 0.95,
+    ns_steps: Annotated[int, Range(1, 20)] = 4,
+    lr_scale: Rate = 1.0,
 ) -> AdamW:
     """Build Muon for the matrices of attention and feed-forward layers, and AdamW for the other
     parameters.
@@ -156,17 +156,10 @@ def parse_optimizer(spec: str, arch: str) -> OptimizerFactory:
             architecture is not supported.
     """
     build = resolve("optimizer", OPTIMIZERS, spec)
-    name, options = parse(spec)
-    if name == "muon" and arch != "transformer":
+    if parse(spec)[0] == "muon" and arch != "transformer":
         raise ConfigError(
             f"train.optimizer {spec} is for attention layers: model.arch is {arch}", "use adamw"
         )
-    if not 0 <= options.get("momentum", 0) < 1:
-        raise ConfigError(f"train.optimizer {spec}: momentum must be at least 0 and below 1")
-    if not 1 <= options.get("ns_steps", 1) <= 20:
-        raise ConfigError(f"train.optimizer {spec}: ns_steps must be between 1 and 20")
-    if not 0 < options.get("lr_scale", 1) < float("inf"):
-        raise ConfigError(f"train.optimizer {spec}: lr_scale must be above 0")
     return build
 
 

@@ -24,7 +24,8 @@ from nmt.core import untrusted_files
 from nmt.core.console import log
 from nmt.core.errors import CheckpointError, NMTError, file_hint
 from nmt.core.paths import sha256, write_text
-from nmt.core.untrusted_files import Count, Number, Range
+from nmt.core.ranges import Range
+from nmt.core.untrusted_files import Count, Number
 from nmt.engines import TokenScores
 from nmt.runs import pretrained
 from nmt.runs.checkpoint import CALIBRATION, WEIGHTS, read_meta

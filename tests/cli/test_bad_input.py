@@ -631,14 +631,14 @@ def test_descriptors_are_not_truncated(trained: CommandLine) -> None:
         (
             "train --run runs/x --set model.encoder_layers=1000000000",
             2,
-            "model.encoder_layers must be at most 1000",
+            "model.encoder_layers must be between 1 and 1000",
         ),
         (
             "train --run runs/x --set model.ffn_dim=20000000000",
             2,
-            "model.ffn_dim must be at most 65536",
+            "model.ffn_dim must be between 1 and 65536",
         ),
-        ("summary --set model.dim=65537", 2, "model.dim must be at most 65536"),
+        ("summary --set model.dim=65537", 2, "model.dim must be between 1 and 65536"),
         ("train --run runs/x --set train.schedule=linear(peak=-1)", 2, "peak must be above 0"),
         ("train --run runs/x --set train.optimizer=muno", 2, "unknown optimizer 'muno'"),
         (

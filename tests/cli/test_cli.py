@@ -186,7 +186,7 @@ def test_commands_run_in_a_new_process(command: str, nmt: CommandLine) -> None:
         ("train --set seed=2001-13-45", "cannot read the value of --set seed=2001-13-45"),
         ("train --set modell.dim=3", "did you mean 'model.dim'?"),
         ("train --set model.heads=5", "model.dim (192) must be a multiple of model.heads (5)"),
-        ("train --set train.clip_norm=nan", "train.clip_norm must be 0 or more, got nan"),
+        ("train --set train.clip_norm=nan", "train.clip_norm must be at least 0, got nan"),
         ("train --set tokenizer.model_type=bqe", "did you mean 'bpe'?"),
         (
             "train --set data.temperature=5",

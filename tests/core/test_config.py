@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
+import typing
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 import yaml
@@ -15,6 +17,7 @@ from hypothesis import strategies as st
 
 from nmt.core.config import Config, config_io
 from nmt.core.errors import ConfigError
+from nmt.core.ranges import Range, Share
 from nmt.core.registry import format_spec, parse, resolve
 from nmt.train.session import check_specs
 
@@ -103,7 +106,7 @@ def test_invalid_configs_raise_errors_with_hints(
         ("search=beam(5)", "cannot read 'beam(5)'", "beam(beam_size=5)"),
         ("search=beam(beam_size=4", "cannot read", ""),
         ("search=beam(length_penalty=nan)", "cannot read", "length_penalty must be a number"),
-        (f"train.clip_norm={'9' * 400}", "train.clip_norm must be 0 or more, got inf", ""),
+        (f"train.clip_norm={'9' * 400}", "train.clip_norm must be at least 0, got inf", ""),
         ("search=beam(beam_size='x')", "search 'beam': beam_size must be int, got 'x'", ""),
         ("data.clean=[dedupe]", "unknown cleaning step 'dedupe'", "did you mean 'dedup'?"),
         ("data.train=[multi30]", "unknown corpus 'multi30'", "did you mean 'multi30k'?"),
@@ -246,3 +249,101 @@ def test_any_string_parses_or_raises_config_error(spec: str) -> None:
 def test_configs_are_frozen() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         Config().seed = 2
+
+
+# ---- ranges
+
+
+def annotations(config: Any = Config, prefix: str = "") -> dict[str, Any]:
+    """Return the annotation of each option by its full name."""
+    found: dict[str, Any] = {}
+    for name, kind in typing.get_type_hints(config, include_extras=True).items():
+        if dataclasses.is_dataclass(kind):
+            found |= annotations(kind, f"{name}.")
+        else:
+            found[f"{prefix}{name}"] = kind
+    return found
+
+
+NUMBERS = {name: each for name, each in annotations().items() if each not in (str, bool)}
+RANGES = {
+    name: each.__metadata__[0] for name, each in NUMBERS.items() if hasattr(each, "__metadata__")
+}
+
+
+def test_every_number_of_the_config_has_a_range() -> None:
+    assert {name for name, each in NUMBERS.items() if each in (int, float)} == set()
+    assert len(RANGES) > 30
+
+
+@given(
+    minimum=st.none() | st.integers(-9, 9),
+    maximum=st.none() | st.integers(-9, 9),
+    above=st.none() | st.integers(-9, 9),
+    below=st.none() | st.integers(-9, 9),
+    value=st.integers(-10, 10) | st.floats(),
+)
+def test_ranges_contain_the_numbers_within_all_bounds(value: float, **bounds: int | None) -> None:
+    given_bounds = {name: bound for name, bound in bounds.items() if bound is not None}
+    is_valid = math.isfinite(value)
+    for name, bound in given_bounds.items():
+        is_valid = (
+            is_valid
+            and {
+                "minimum": value >= bound,
+                "maximum": value <= bound,
+                "above": value > bound,
+                "below": value < bound,
+            }[name]
+        )
+    assert (value in Range(**given_bounds)) == is_valid
+
+
+@pytest.mark.parametrize("name", RANGES)
+def test_values_out_of_range_raise_an_error_with_the_range(name: str) -> None:
+    allowed = RANGES[name]
+    candidates = [-math.inf, -1, 0, 0.5, 1, 1.5, 2**70, math.inf, math.nan]
+    if NUMBERS[name].__origin__ is int:
+        candidates = [-(2**70), -1, 0]
+    outside = [value for value in candidates if value not in allowed]
+    assert outside
+    section, _, key = name.rpartition(".")
+    for value in outside:
+        parent = getattr(Config(), section) if section else Config()
+        changed = dataclasses.replace(parent, **{key: value})
+        config = dataclasses.replace(Config(), **{section: changed}) if section else changed
+        with pytest.raises(ConfigError) as caught:
+            config_io.check(config)
+        assert caught.value.message == f"{name} must be {allowed}, got {value}"
+
+
+@pytest.mark.parametrize(
+    ("bounds", "text"),
+    [
+        (Range(1), "at least 1"),
+        (Range(1, 20), "between 1 and 20"),
+        (Range(0, below=1), "at least 0 and below 1"),
+        (Range(above=0, maximum=1), "above 0 and at most 1"),
+        (Range(above=0), "above 0"),
+    ],
+)
+def test_ranges_describe_themselves(bounds: Range, text: str) -> None:
+    assert str(bounds) == text
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("ranged(size=0)", "kind 'ranged': size must be at least 1, got 0"),
+        ("ranged(share=1.0)", "kind 'ranged': share must be at least 0 and below 1, got 1.0"),
+        ("ranged(size='x')", "kind 'ranged': size must be int, got 'x'"),
+    ],
+)
+def test_options_of_specs_have_ranges(spec: str, message: str) -> None:
+    def ranged(*, size: Annotated[int, Range(1)] = 1, share: Share = 0.0, free: int = 0) -> None:
+        """A component."""
+
+    resolve("kind", {"ranged": ranged}, "ranged(size=3, share=0.5, free=-9)")
+    with pytest.raises(ConfigError) as caught:
+        resolve("kind", {"ranged": ranged}, spec)
+    assert caught.value.message == message

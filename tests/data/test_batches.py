@@ -528,7 +528,7 @@ def test_noise_never_returns_an_empty_sentence() -> None:
     "spec", ["lowercase(p=1.5)", "typos(p=-0.1)", "typos(word_fraction=15)", "typos(p=1e400)"]
 )
 def test_noise_with_invalid_probability_is_rejected(spec: str) -> None:
-    with pytest.raises(ConfigError, match="must be a probability between 0 and 1"):
+    with pytest.raises(ConfigError, match="must be between 0 and 1"):
         SourceNoise(["lowercase(p=1)", spec])
 
 

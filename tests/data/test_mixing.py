@@ -248,11 +248,11 @@ def test_mixed_run_resumes_exactly(directory: Path) -> None:
     [
         (
             ["data.train=phrasebook(weight=0)"],
-            "the weight of a corpus must be above 0 and at most 1000, got 0",
+            "corpus 'phrasebook': weight must be above 0 and at most 1000, got 0",
         ),
         (
             ["data.train=phrasebook(weight=-1)"],
-            "the weight of a corpus must be above 0 and at most 1000, got -1",
+            "corpus 'phrasebook': weight must be above 0 and at most 1000, got -1",
         ),
         (
             ["data.train=phrasebook(weight=nan)"],
@@ -273,9 +273,9 @@ def test_mixed_run_resumes_exactly(directory: Path) -> None:
             ["data.test=phrasebook(tag=true)"],
             "data.test: weight and tag are options of training corpora",
         ),
-        (["data.temperature=0"], "data.temperature must be 1 or more, got 0.0"),
-        (["data.temperature=nan"], "data.temperature must be 1 or more, got nan"),
-        (["data.temperature=.inf"], "data.temperature must be 1 or more, got inf"),
+        (["data.temperature=0"], "data.temperature must be at least 1, got 0.0"),
+        (["data.temperature=nan"], "data.temperature must be at least 1, got nan"),
+        (["data.temperature=.inf"], "data.temperature must be at least 1, got inf"),
     ],
 )
 def test_invalid_options_are_one_line(

@@ -927,7 +927,7 @@ def test_best_candidates_are_selected_from_all_rows(
         ("constrained(no_repeat_ngram_size=2)", "does not support no_repeat_ngram_size"),
         ("sample(n_best=0)", "n_best must be between 1 and 1000"),
         ("sample(temperature=1e-300)", "temperature must be between"),
-        ("sample(top_k=-1)", "top_k must be 0 or more"),
+        ("sample(top_k=-1)", "top_k must be at least 0"),
         ("sample(top_p=0.0)", "top_p must be between"),
         ("sample(top_p=2.0)", "top_p must be between"),
         ("mbr(candidates='beem')", "unknown search 'beem'"),
@@ -936,9 +936,9 @@ def test_best_candidates_are_selected_from_all_rows(
             "mbr(candidates='beam(beam_size=4, top_beams=2)', n_best=3)",
             "between 1 and the number of candidates .2.",
         ),
-        ("greedy(min_length_ratio=-1.0)", "min_length_ratio must be 0 or more"),
+        ("greedy(min_length_ratio=-1.0)", "min_length_ratio must be at least 0"),
         ("greedy(min_length_ratio=2.0, max_length_ratio=1.0)", "exceeds max_length_ratio"),
-        ("beam(no_repeat_ngram_size=-1)", "no_repeat_ngram_size must be 0 or more"),
+        ("beam(no_repeat_ngram_size=-1)", "no_repeat_ngram_size must be at least 0"),
     ],
 )
 def test_invalid_options_are_rejected(spec: str, message: str) -> None:

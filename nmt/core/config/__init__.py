@@ -8,12 +8,16 @@ field is its documentation: `nmt config --options` prints it. Spec strings such 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Annotated
+
+from nmt.core.ranges import NotNegative, Positive, Probability, Range, Share, Size
 
 FINE_TUNING = "finetune"
 """Built-in config of --init-from."""
 MAX_VOCAB_SIZE = 2**16
-"""Maximum vocabulary size for training: prepared data stores 16-bit token ids. Imported models may
-have more."""
+"""Maximum vocabulary size for training: prepared data stores 16-bit token ids."""
+MAX_IMPORTED_VOCAB_SIZE = 2**20
+"""Maximum vocabulary size of an imported model."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +31,7 @@ class DataConfig:
     train: tuple[str, ...] = ("phrasebook",)
     """Training corpora: names from `nmt data list`, or files(train='PREFIX'). All accept weight=0.5
     and tag=True."""
-    temperature: float = 1.0
+    temperature: Annotated[float, Range(1, hint="1 uses each pair once; 5 is common")] = 1.0
     """Sampling temperature T: a corpus of n pairs has a share proportional to weight · n^(1/T). 1:
     no upsampling."""
     replay: tuple[str, ...] = ()
@@ -53,10 +57,10 @@ class TokenizerConfig:
 
     model_type: str = "bpe"
     """Segmentation algorithm: bpe or unigram."""
-    vocab_size: int = 8000
+    vocab_size: Annotated[int, Range(1, MAX_IMPORTED_VOCAB_SIZE)] = 8000
     """Vocabulary size, including special tokens and 256 byte tokens. A small corpus may not support
     a large one."""
-    max_training_sentences: int = 2_000_000
+    max_training_sentences: Positive = 2_000_000
     """Maximum number of sentences to train the tokenizer on; a larger corpus is sampled."""
     model: str = ""
     """Existing SentencePiece model file, for example from `nmt tokenizer train`. Empty: train one
@@ -70,15 +74,15 @@ class ModelConfig:
     arch: str = "transformer"
     """Architecture: transformer or rnn. rnn uses dim, *_layers, dropout, tie_embeddings,
     output_bias, source_eos."""
-    dim: int = 256
+    dim: Size = 256
     """Dimension of embeddings and hidden states (d_model)."""
-    heads: int = 4
+    heads: Positive = 4
     """Number of attention heads (h). Must divide dim."""
-    ffn_dim: int = 1024
+    ffn_dim: Size = 1024
     """Inner dimension of the feed-forward network (d_ff)."""
-    encoder_layers: int = 3
+    encoder_layers: Annotated[int, Range(1, 1000)] = 3
     """Number of encoder layers (N)."""
-    decoder_layers: int = 3
+    decoder_layers: Annotated[int, Range(1, 1000)] = 3
     """Number of decoder layers (N)."""
     norm_position: str = "pre"
     """Position of the normalization layer: post (original Transformer) or pre (trains at higher
@@ -93,17 +97,17 @@ class ModelConfig:
     docs/variants.md."""
     attention_score: str = "dot"
     """Attention scoring function: dot (scaled dot product) or additive."""
-    attention_window: int = 0
+    attention_window: NotNegative = 0
     """Self-attention window: tokens visible on each side. 0: unlimited."""
-    kv_heads: int = 0
+    kv_heads: NotNegative = 0
     """Number of key-value heads (grouped-query attention). Must divide heads. 0: equal to heads."""
-    layer_sharing: int = 1
+    layer_sharing: Positive = 1
     """Number of consecutive layers that share their weights. 1: no sharing."""
-    dropout: float = 0.1
+    dropout: Share = 0.1
     """Dropout probability of embeddings and sublayer outputs."""
-    attention_dropout: float = 0.0
+    attention_dropout: Share = 0.0
     """Dropout probability of attention weights."""
-    activation_dropout: float = 0.0
+    activation_dropout: Share = 0.0
     """Dropout probability after the activation function of the feed-forward network."""
     tie_embeddings: bool = True
     """Share one weight matrix between source embedding, target embedding and output projection."""
@@ -117,13 +121,13 @@ class ModelConfig:
 class TrainConfig:
     """Training, validation and checkpoints."""
 
-    steps: int = 10_000
+    steps: Positive = 10_000
     """Number of updates (optimizer steps); checkpoints are named step-N."""
-    batch_tokens: int = 2048
+    batch_tokens: Positive = 2048
     """Maximum number of tokens per batch, including padding, counted on the longer side."""
-    grad_accumulation: int = 1
+    grad_accumulation: Positive = 1
     """Number of batches per update (gradient accumulation)."""
-    max_length: int = 256
+    max_length: Positive = 256
     """Maximum number of tokens per side, including the end token. Longer training pairs are skipped
     and counted."""
     schedule: str = "linear(peak=2e-3, warmup=400)"
@@ -132,34 +136,34 @@ class TrainConfig:
     optimizer: str = "adamw"
     """Optimizer: adamw, or muon(momentum=0.95, ns_steps=4, lr_scale=1.0); lr_scale is a factor for
     matrices."""
-    beta1: float = 0.9
+    beta1: Share = 0.9
     """Adam: decay rate of the first moment."""
-    beta2: float = 0.98
+    beta2: Share = 0.98
     """Adam: decay rate of the second moment."""
-    eps: float = 1e-9
+    eps: Annotated[float, Range(above=0, below=1)] = 1e-9
     """Adam: epsilon."""
-    weight_decay: float = 0.0
+    weight_decay: Annotated[float, Range(0)] = 0.0
     """Decoupled weight decay (AdamW). 0: off."""
-    clip_norm: float = 1.0
+    clip_norm: Annotated[float, Range(0)] = 1.0
     """Maximum gradient norm. 0: no clipping."""
-    label_smoothing: float = 0.1
+    label_smoothing: Share = 0.1
     """Label smoothing: probability mass spread evenly over the vocabulary (Szegedy et al. 2016). 0:
     off."""
-    ema: float = 0.0
+    ema: Share = 0.0
     """Decay of an exponential moving average of the weights, which is used for inference. 0:
     off."""
     init_from: str = ""
     """Run, checkpoint, pretrained or published model to fine-tune. Empty: random initialization."""
-    replay_share: float = 0.5
+    replay_share: Share = 0.5
     """Share of the training pairs of an epoch that come from data.replay, at least 0 and below
     1."""
     teacher: str = ""
     """Run, checkpoint or pretrained model to distill; it must have the same tokenizer. Empty: no
     distillation."""
-    distill_weight: float = 0.5
+    distill_weight: Probability = 0.5
     """Weight w of the KL divergence from the teacher, between 0 and 1; the cross-entropy has weight
     1 - w."""
-    distill_top_k: int = 8
+    distill_top_k: Positive = 8
     """Number of most probable tokens of the teacher's distribution; others share the rest of the
     probability."""
     source_noise: tuple[str, ...] = ()
@@ -176,29 +180,29 @@ class TrainConfig:
     all_reduce_precision: str = "fp32"
     """Type in which several processes exchange gradients: fp32 or bf16, which halves the traffic
     and rounds."""
-    valid_every: int = 500
+    valid_every: Positive = 500
     """Number of updates between validations. Each validation saves a checkpoint."""
-    valid_pairs: int = 0
+    valid_pairs: NotNegative = 0
     """Number of validation pairs to translate for BLEU and chrF, evenly spaced. 0: all."""
     valid_search: str = "greedy"
     """Search algorithm for validation."""
     best_metric: str = "bleu"
     """Metric for the best checkpoint and early stopping: bleu, chrf or loss."""
-    patience: int = 0
+    patience: NotNegative = 0
     """Number of validations without improvement before training stops early. 0: no early
     stopping."""
-    keep_last: int = 2
+    keep_last: Positive = 2
     """Number of latest checkpoints to keep."""
-    keep_best: int = 1
+    keep_best: Positive = 1
     """Number of best checkpoints to keep."""
-    average_last: int = 0
+    average_last: NotNegative = 0
     """Number of latest checkpoints to average at the end of training. 0: no averaging."""
-    calibration_pairs: int = 500
+    calibration_pairs: NotNegative = 500
     """Maximum number of validation pairs to calibrate the confidence on at the end of training. 0:
     no calibration."""
-    num_samples: int = 2
+    num_samples: NotNegative = 2
     """Number of sample translations to log at each validation."""
-    log_every: int = 50
+    log_every: Positive = 50
     """Number of updates between lines of metrics.jsonl."""
 
 
@@ -206,7 +210,7 @@ class TrainConfig:
 class Config:
     """A complete experiment."""
 
-    seed: int = 1
+    seed: Annotated[int, Range(0, 2**63 - 1)] = 1
     """Random seed for initialization, data order, dropout and noise."""
     search: str = "beam(beam_size=4)"
     """Default search of the commands that translate, and of calibration and comparison after

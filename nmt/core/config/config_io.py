@@ -10,8 +10,7 @@ import inspect
 import itertools
 import re
 import typing
-from collections.abc import Iterable, Iterator, Sequence
-from operator import attrgetter
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,56 +19,9 @@ import yaml
 from nmt.core import untrusted_files
 from nmt.core.config import Config, DataConfig, TrainConfig
 from nmt.core.errors import ConfigError, suggest
+from nmt.core.ranges import check_ranges
 from nmt.core.registry import accepts
 
-AT_LEAST_ONE = (
-    "tokenizer.vocab_size",
-    "tokenizer.max_training_sentences",
-    "model.dim",
-    "model.heads",
-    "model.ffn_dim",
-    "model.encoder_layers",
-    "model.decoder_layers",
-    "model.layer_sharing",
-    "train.steps",
-    "train.batch_tokens",
-    "train.grad_accumulation",
-    "train.max_length",
-    "train.valid_every",
-    "train.keep_last",
-    "train.keep_best",
-    "train.log_every",
-    "train.distill_top_k",
-)
-MAXIMA = {
-    "tokenizer.vocab_size": 2**20,  # of an imported model; MAX_VOCAB_SIZE limits that of training
-    "model.encoder_layers": 1000,
-    "model.decoder_layers": 1000,
-    "model.dim": 2**16,
-    "model.ffn_dim": 2**16,
-}
-NOT_NEGATIVE = (
-    "seed",
-    "model.attention_window",
-    "model.kv_heads",
-    "train.patience",
-    "train.average_last",
-    "train.num_samples",
-    "train.valid_pairs",
-    "train.calibration_pairs",
-    "train.clip_norm",
-    "train.weight_decay",
-)
-BELOW_ONE = (
-    "model.dropout",
-    "model.attention_dropout",
-    "model.activation_dropout",
-    "train.label_smoothing",
-    "train.ema",
-    "train.beta1",
-    "train.beta2",
-    "train.replay_share",
-)
 LANGUAGE_CODE = re.compile(r"[A-Za-z0-9]+([-_][A-Za-z0-9]+)*")
 
 
@@ -262,9 +214,8 @@ def _value(expected: Any, value: Any, path: str) -> Any:
     becomes a float."""
     if expected is float and isinstance(value, str | int) and not isinstance(value, bool):
         with contextlib.suppress(ValueError):
-            return float(
-                str(value)
-            )  # an integer that is too large becomes infinite, which `check` rejects
+            # An integer that is too large becomes infinite, which `check` rejects.
+            return float(str(value))
     if typing.get_origin(expected) is tuple and isinstance(value, list):
         value = tuple(value)
     if not accepts(expected, value):
@@ -291,7 +242,9 @@ def check(config: Config) -> None:
     Raises:
         ConfigError: a value is out of range; the error names the first one.
     """
-    _check_ranges(config)
+    _check_ranges(config, "")
+    for name in ("data", "tokenizer", "model", "train"):
+        _check_ranges(getattr(config, name), f"{name}.")
     _choice("tokenizer.model_type", config.tokenizer.model_type, ("unigram", "bpe"))
     _choice("model.norm_position", config.model.norm_position, ("post", "pre"))
     _choice("train.all_reduce_precision", config.train.all_reduce_precision, ("fp32", "bf16"))
@@ -299,30 +252,9 @@ def check(config: Config) -> None:
     _check_relations(config)
 
 
-def _check_ranges(config: Config) -> None:
-    for path, value in _values(config, AT_LEAST_ONE):
-        _require(value >= 1, path, "at least 1", value)
-    _require(config.seed < 2**63, "seed", "below 2^63", config.seed)
-    for path, value in _values(config, MAXIMA):
-        _require(value <= MAXIMA[path], path, f"at most {MAXIMA[path]}", value)
-    for path, value in _values(config, NOT_NEGATIVE):
-        _require(0 <= value < float("inf"), path, "0 or more", value)
-    for path, value in _values(config, BELOW_ONE):
-        _require(0 <= value < 1, path, "at least 0 and below 1", value)
-    weight = config.train.distill_weight
-    _require(0 <= weight <= 1, "train.distill_weight", "between 0 and 1", weight)
-    eps = config.train.eps
-    _require(0 < eps < 1, "train.eps", "above 0 and below 1", eps)
-
-
-def _values(config: Config, paths: Iterable[str]) -> Iterator[tuple[str, Any]]:
-    for path in paths:
-        yield path, attrgetter(path)(config)
-
-
-def _require(is_valid: bool, path: str, requirement: str, value: float, hint: str = "") -> None:
-    if not is_valid:
-        raise ConfigError(f"{path} must be {requirement}, got {value}", hint)
+def _check_ranges(section: Any, prefix: str) -> None:
+    annotations = typing.get_type_hints(type(section), include_extras=True)
+    check_ranges(vars(section), annotations, prefix)
 
 
 def _check_relations(config: Config) -> None:
@@ -372,10 +304,6 @@ def _check_relations(config: Config) -> None:
 
 
 def _check_data(data: DataConfig) -> None:
-    temperature = data.temperature
-    is_valid = 1 <= temperature < float("inf")
-    hint = "1 uses each pair once; 5 is common"
-    _require(is_valid, "data.temperature", "1 or more", temperature, hint)
     if not data.train:
         raise ConfigError("data.train names no corpus", "see nmt data list")
     for side, code in (("source", data.src), ("target", data.tgt)):

@@ -5,20 +5,18 @@ from __future__ import annotations
 import datetime
 import hashlib
 import json
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from nmt.core.errors import ConfigError
 from nmt.core.paths import sha256, write_text
+from nmt.core.ranges import Range
 from nmt.core.untrusted_files import read_record
 from nmt.core.version import __version__
 from nmt.data.pairs import Pair, open_text
 
-MAX_WEIGHT = 1000
 RECORD = "corpus.json"
 SPLITS = ("train", "valid", "test")
 
@@ -33,19 +31,17 @@ SplitReaders = Mapping[str, PairReader]
 class CorpusOptions:
     """Options that every training corpus has."""
 
-    weight: float = 1.0
+    weight: Annotated[
+        float,
+        Range(
+            above=0,
+            maximum=1000,
+            hint="0.5 uses half of its pairs in each epoch, 2 uses each pair twice",
+        ),
+    ] = 1.0
     """How often an epoch has each pair; see `nmt.data.mixing`."""
     tag: bool = False
     """Whether sources begin with a tag, as for back-translated text (Caswell et al. 2019)."""
-
-    def __post_init__(self) -> None:
-        """Raise a ConfigError if the weight is out of range."""
-        if not (math.isfinite(self.weight) and 0 < self.weight <= MAX_WEIGHT):
-            raise ConfigError(
-                f"the weight of a corpus must be above 0 and at most {MAX_WEIGHT}, got"
-                f" {self.weight}",
-                "0.5 uses half of its pairs in each epoch, 2 uses each pair twice",
-            )
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,12 @@ import functools
 import itertools
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor, nn
 
+from nmt.core.ranges import Range, Size
 from nmt.model.layers import Linear
 from nmt.model.position_formulas import LEARNED_POSITIONS, check_positions
 from nmt.model.positions.base import (
@@ -20,7 +21,6 @@ from nmt.model.positions.base import (
     PositionEncoding,
     StackSpec,
     check_even_dim,
-    check_range,
     rows,
 )
 
@@ -98,7 +98,12 @@ class ConcatenatedSinusoidal(Sinusoidal):
 class Learned(PositionEncoding):
     """A learned vector for each position, up to a maximum (Gehring et al. 2017, section 3.1)."""
 
-    def __init__(self, stack: StackSpec, *, max_positions: int = LEARNED_POSITIONS) -> None:
+    def __init__(
+        self,
+        stack: StackSpec,
+        *,
+        max_positions: Annotated[int, Range(1, 1_000_000)] = LEARNED_POSITIONS,
+    ) -> None:
         """Create the vectors.
 
         Args:
@@ -106,7 +111,6 @@ class Learned(PositionEncoding):
             max_positions: number of positions.
         """
         super().__init__(stack)
-        check_range("learned", max_positions=(max_positions, 1, 1_000_000))
         self.max_positions = max_positions
         scale = stack.dim**-0.5
         random_ND = torch.randn(max_positions, stack.dim)
@@ -141,7 +145,13 @@ class Floater(PositionEncoding):
     supports_graphs = False
     adds_at_every_layer = True
 
-    def __init__(self, stack: StackSpec, *, hidden: int = 64, step: float = 1.0) -> None:
+    def __init__(
+        self,
+        stack: StackSpec,
+        *,
+        hidden: Size = 64,
+        step: Annotated[float, Range(1e-3, 1000)] = 1.0,
+    ) -> None:
         """Create the network.
 
         Args:
@@ -151,7 +161,6 @@ class Floater(PositionEncoding):
         """
         super().__init__(stack)
         check_even_dim("floater", stack.dim)
-        check_range("floater", hidden=(hidden, 1, 65_536), step=(step, 1e-3, 1000))
         self.step = step
         self.inner = Linear(stack.dim + 1, hidden)
         self.outer = Linear(hidden, stack.dim)

@@ -203,19 +203,6 @@ def distances(num_queries: int, num_keys: int, start: Position, device: torch.de
     return i_Q[:, None] - torch.arange(num_keys, device=device)
 
 
-def check_range(name: str, **options: tuple[float, float, float]) -> None:
-    """Raise a ConfigError for the first option (value, minimum, maximum) of an encoding that is out
-    of range."""
-    for option, (value, minimum, maximum) in options.items():
-        if not value >= minimum:  # also true for NaN
-            bound = f"at least {minimum:g}"
-        elif value > maximum:
-            bound = f"at most {maximum:,}"
-        else:
-            continue
-        raise ConfigError(f"position encoding '{name}': {option} must be {bound}, got {value}")
-
-
 def check_even_dim(name: str, dim: int) -> None:
     """Raise a ConfigError if the model dimension is odd; sinusoids come in pairs of sine and
     cosine."""

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import functools
 import math
+from typing import Annotated
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from nmt.core.errors import ConfigError
+from nmt.core.ranges import Range, Size
 from nmt.model.layers import Linear
 from nmt.model.position_formulas import (
     ROTARY_BASE,
@@ -32,7 +34,6 @@ from nmt.model.positions.base import (
     PositionEncoding,
     StackSpec,
     check_even_dim,
-    check_range,
     distances,
 )
 
@@ -46,7 +47,7 @@ class Rotary(PositionEncoding):
 
     rotates = True
 
-    def __init__(self, stack: StackSpec, *, base: float = ROTARY_BASE) -> None:
+    def __init__(self, stack: StackSpec, *, base: Annotated[float, Range(1)] = ROTARY_BASE) -> None:
         """Compute the rotations.
 
         Args:
@@ -54,7 +55,6 @@ class Rotary(PositionEncoding):
             base: base of the rotation frequencies θ_i = base^(-2i/K); 10000 in the paper.
         """
         super().__init__(stack)
-        check_range("rotary", base=(base, 1.0, math.inf))
         if stack.head_dim % 2:
             raise ConfigError(
                 f"position encoding 'rotary' requires an even head dimension, got {stack.head_dim}"
@@ -99,7 +99,7 @@ class Shaw(PositionEncoding):
 
     has_value_bias = True
 
-    def __init__(self, stack: StackSpec, *, clip: int = 16) -> None:
+    def __init__(self, stack: StackSpec, *, clip: Annotated[int, Range(0, 65_536)] = 16) -> None:
         """Create the vectors.
 
         Args:
@@ -107,7 +107,6 @@ class Shaw(PositionEncoding):
             clip: maximum distance; larger ones are clipped.
         """
         super().__init__(stack)
-        check_range("shaw", clip=(clip, 0, 65_536))
         self.clip = clip
         sizes = stack.layers, 2 * clip + 1, stack.head_dim
         self.keys_LMK = nn.Parameter(torch.empty(sizes))
@@ -207,8 +206,8 @@ class T5(PositionEncoding):
         self,
         stack: StackSpec,
         *,
-        num_buckets: int = T5_BUCKETS,
-        max_distance: int = T5_MAX_DISTANCE,
+        num_buckets: Annotated[int, Range(4, 65_536)] = T5_BUCKETS,
+        max_distance: Annotated[int, Range(4, T5_DISTANCE_LIMIT)] = T5_MAX_DISTANCE,
     ) -> None:
         """Create the biases.
 
@@ -218,11 +217,11 @@ class T5(PositionEncoding):
             max_distance: distance from which all larger distances share a bucket.
         """
         super().__init__(stack)
-        check_range(
-            "t5",
-            num_buckets=(num_buckets, 4, 65_536),
-            max_distance=(max_distance, num_buckets, T5_DISTANCE_LIMIT),
-        )
+        if max_distance < num_buckets:
+            raise ConfigError(
+                f"position encoding 't5': max_distance must be at least {num_buckets},"
+                f" got {max_distance}"
+            )
         self.max_distance = max_distance
         self.bias_MH = nn.Parameter(torch.zeros(num_buckets, stack.heads))
         distance_M = np.arange(-max_distance, max_distance + 1)
@@ -262,7 +261,7 @@ class DeBERTa(PositionEncoding):
 
     num_score_terms = 3
 
-    def __init__(self, stack: StackSpec, *, clip: int = 32) -> None:
+    def __init__(self, stack: StackSpec, *, clip: Size = 32) -> None:
         """Create vectors and projections.
 
         Args:
@@ -270,7 +269,6 @@ class DeBERTa(PositionEncoding):
             clip: distances are clipped to -clip .. clip-1.
         """
         super().__init__(stack)
-        check_range("deberta", clip=(clip, 1, 65_536))
         self.clip = clip
         random_MD = torch.randn(2 * clip, stack.dim)
         self.table_MD = nn.Parameter(random_MD)

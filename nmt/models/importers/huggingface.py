@@ -20,11 +20,18 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from nmt.core import untrusted_files
-from nmt.core.config import Config, DataConfig, ModelConfig, TokenizerConfig, TrainConfig
-from nmt.core.config.config_io import MAXIMA
+from nmt.core.config import (
+    MAX_IMPORTED_VOCAB_SIZE,
+    Config,
+    DataConfig,
+    ModelConfig,
+    TokenizerConfig,
+    TrainConfig,
+)
 from nmt.core.errors import CheckpointError
 from nmt.core.paths import sha256
-from nmt.core.untrusted_files import Number, Range, Size
+from nmt.core.ranges import Range
+from nmt.core.untrusted_files import Number, Size
 from nmt.model.marian_names import LAYER
 from nmt.models.importers.common import (
     MASKED,
@@ -76,7 +83,7 @@ SUPPORTED = {
 """Options of config.json with the only supported value, which is also that of a missing option."""
 
 
-Id = Annotated[int, Range(0, MAXIMA["tokenizer.vocab_size"])]
+Id = Annotated[int, Range(0, MAX_IMPORTED_VOCAB_SIZE)]
 """Id of a piece."""
 
 

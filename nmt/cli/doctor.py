@@ -62,59 +62,59 @@ def doctor(json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = 
 def _system_info() -> dict[str, Any]:
     import torch
 
-    from nmt.core import autotune, paths, runtime
-    from nmt.core.config import ModelConfig
+    from nmt.core import paths, runtime
     from nmt.core.version import __version__
-    from nmt.engines import engine_library, native
+    from nmt.engines import engine_library
     from nmt.runs.run_info import memory_gb
 
     flags = engine_library.cpu_flags().split()
-    engine, versions = (
-        f"not available: {native.unavailable_reason()}",
-        [f"torch {torch.__version__}"],
-    )
+    instruction_sets = [name for name in INSTRUCTION_SETS if name in flags]
+    cpu = runtime.cpu_name()
+    engine, rates = _engine_info(cpu)
+    memory = memory_gb()
+    directories = {"data": paths.data_dir, "runs": paths.runs_dir, "cache": paths.cache_dir}
+    cuda = torch.version.cuda or "none"
+    return {
+        "nmt": f"{__version__}, Python {platform.python_version()}, {platform.platform()}",
+        "CPU": f"{cpu}, {os.cpu_count()} logical CPUs, {runtime.num_threads()} threads",
+        "instruction sets": " ".join(instruction_sets) or "unknown",
+        "native engine": engine,
+        "precision auto": rates or "not measured",
+        "memory": f"{memory} GB" if memory else "unknown",
+        "PyTorch": f"{torch.__version__}, {torch.get_num_threads()} threads, CUDA {cuda}",
+        "GPU": list(map(torch.cuda.get_device_name, range(torch.cuda.device_count()))) or "none",
+        "directories": [f"{name} {_describe_directory(directories[name])}" for name in directories],
+        "packages": [f"{name} {_version(name)}" for name in OPTIONAL],
+    }
+
+
+def _engine_info(cpu: str) -> tuple[str, list[str]]:
+    """Return a description of the native engine, and the measured rates of this processor."""
+    import torch
+
+    from nmt.core import autotune
+    from nmt.core.config import ModelConfig
+    from nmt.engines import engine_library, native
+
+    engine = f"not available: {native.unavailable_reason()}"
+    versions = [f"torch {torch.__version__}"]
     if native.is_available():
         native.fastest_precision(ModelConfig())  # measures if necessary
-        support = ("emulated", "in hardware", "in the matrix unit (AMX)")
         library = native.library()
-        types = ", ".join(
+        support = ("emulated", "in hardware", "in the matrix unit (AMX)")
+        types = [
             f"{name} {support[library.hardware_support(i) - 1]}"
             for i, name in enumerate(native.TYPES)
-        )
+        ]
+        engine = f"compiled, {library.lanes()}-lane vectors; {', '.join(types)}"
         versions.append(engine_library.engine_id(*engine_library.compiler_command()))
-        engine = f"compiled, {library.lanes()}-lane vectors; {types}"
-    cpu = runtime.cpu_name()
     current = [f"; {cpu}; {version}; " for version in versions]
     rates = [
         _format_rates(key, rates)
         for key, rates in autotune.cached_rates().items()
-        if any(c in key for c in current)
+        if any(part in key for part in current)
     ]
-    gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
-    return {
-        "nmt": f"{__version__}, Python {platform.python_version()}, {platform.platform()}",
-        "CPU": f"{cpu}, {os.cpu_count()} logical CPUs, {runtime.num_threads()} threads",
-        "instruction sets": (
-            " ".join(name for name in INSTRUCTION_SETS if name in flags) or "unknown"
-        ),
-        "native engine": engine,
-        "precision auto": rates or "not measured",
-        "memory": f"{memory} GB" if (memory := memory_gb()) else "unknown",
-        "PyTorch": (
-            f"{torch.__version__}, {torch.get_num_threads()} threads, CUDA"
-            f" {torch.version.cuda or 'none'}"
-        ),
-        "GPU": gpus or "none",
-        "directories": [
-            f"{name} {_describe_directory(find)}"
-            for name, find in (
-                ("data", paths.data_dir),
-                ("runs", paths.runs_dir),
-                ("cache", paths.cache_dir),
-            )
-        ],
-        "packages": [f"{name} {_version(name)}" for name in OPTIONAL],
-    }
+    return engine, rates
 
 
 def _format_rates(key: str, rates: dict[str, float]) -> str:

@@ -3,10 +3,11 @@ translations."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from nmt.documents.ranges import Span
 from nmt.translation.segments import FixedSpan
 
 MAX_NESTING = 20
@@ -28,6 +29,20 @@ class Tag:
     is_doubtful: bool = field(default=False, compare=False)
     """Whether the word alignment hardly shows that these words of a translation are those of the
     tag."""
+
+    @property
+    def span(self) -> Span:
+        """Its range."""
+        return self.start, self.end
+
+    @property
+    def is_point(self) -> bool:
+        """Whether it is a position."""
+        return self.start == self.end
+
+    def moved(self, offset: int) -> Tag:
+        """Return the tag in a text in which its words are elsewhere."""
+        return Tag(self.start + offset, self.end + offset, self.id)
 
 
 @dataclass(frozen=True)
@@ -53,17 +68,17 @@ class Document(Protocol):
         """Return the document with the translation of each block; everything else is unchanged."""
 
 
-def parents(tags: Sequence[Tag]) -> list[int | None]:
-    """Return the id of the tag that contains each tag, None at the top level.
+def parents(tags: Iterable[Tag]) -> dict[int, int | None]:
+    """Return the id of the tag that contains each tag, by its id; None: it is in no tag.
 
     A position at the end of a tag is outside of it; at its start, it is inside if it follows the
     tag in the order.
     """
-    result: list[int | None] = []
+    result: dict[int, int | None] = {}
     open_tags: list[Tag] = []
     for tag in tags:
         while open_tags and (tag.end > open_tags[-1].end or tag.start >= open_tags[-1].end):
             open_tags.pop()
-        result.append(open_tags[-1].id if open_tags else None)
+        result[tag.id] = open_tags[-1].id if open_tags else None
         open_tags.append(tag)
     return result

@@ -3,12 +3,11 @@ tags."""
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from nmt.documents.aligned_units import AlignedSentence
-from nmt.documents.document import RichText
+from nmt.documents.document import RichText, parents
 from nmt.documents.markers import Marker, with_markers, without_markers
 from nmt.documents.memory import TranslationMemory
 from nmt.documents.projection import project
@@ -45,6 +44,8 @@ class TranslatedBlocks:
 @dataclass
 class _Block:
     source: RichText
+    parent_of: Mapping[int, int | None]
+    """By the id of each tag, the id of the tag that contains it."""
     markers: Mapping[int, Marker]
     """Those that `source` does not have anymore."""
     spans: list[tuple[int, int]] = field(default_factory=list)
@@ -95,17 +96,18 @@ class DocumentTranslator:
         """Return a block with its sentences; it has none if it has no text, or only fixed text."""
         source_language = self.translator.config.data.src
         block = _with_foreign_text(block, source_language)
+        parent_of = parents(block.tags)
         markers: dict[int, Marker] = {}
         if not self._remembers(block.text):
             block, markers = without_markers(block)
         if not _has_words(block):
-            return _Block(block, markers)
+            return _Block(block, parent_of, markers)
         spans = split_sentences(block.text, source_language, block.fixed)
         if self._find(block.text):
             spans = [(spans[0][0], spans[-1][1])]
         language = self.translator.tokenizer.language_token(block.text)
         lines = [_line(block, *span, language) for span in spans]
-        return _Block(block, markers, spans, lines)
+        return _Block(block, parent_of, markers, spans, lines)
 
     def _find(self, text: str) -> str | None:
         """Return the translation that the memory has of a text."""
@@ -134,17 +136,21 @@ def _result(
 ) -> TranslatedBlocks:
     """Return the translations of blocks from those of their sentences."""
     translations = known | translated
-    assembled = [_assemble(block, translations) for block in blocks]
-    markers = [block.markers for block in blocks]
+    assembled = []
+    complete = []
+    for block in blocks:
+        translation = _assemble(block, translations)
+        assembled.append(translation)
+        complete.append(with_markers(translation, block.markers, block.parent_of))
     source_tags = [tag for block in blocks for tag in block.source.tags]
     lines = [line for block in blocks for line in block.lines]
     return TranslatedBlocks(
-        list(map(with_markers, assembled, markers)),
+        complete,
         [(line.text, each.warnings) for line, each in translated.items() if each.warnings],
         [_warnings(block, translations) for block in blocks],
         len(lines),
         sum(line in known for line in lines),
-        sum(tag.start < tag.end for tag in source_tags),
+        sum(not tag.is_point for tag in source_tags),
         sum(tag.is_doubtful for block in assembled for tag in block.tags),
     )
 
@@ -168,9 +174,7 @@ def _has_words(block: RichText) -> bool:
 
 
 def _line(block: RichText, start: int, end: int, language: str) -> Line:
-    first = bisect_left(block.fixed, start, key=lambda span: span.start)
-    last = bisect_left(block.fixed, end, key=lambda span: span.start)
-    fixed = spans_within(block.fixed[first:last], start, end)
+    fixed = spans_within(block.fixed, start, end)
     return Line(block.text[start:end], fixed=fixed, language=language)
 
 
@@ -204,16 +208,4 @@ def _assemble(block: _Block, translations: dict[Line, Translation]) -> RichText:
         sentences.append(sentence)
     pieces.append(source[position:])
     text = "".join(pieces)
-    parents = _parents(block.markers)
-    tags = project(block.source, text, sentences, parents)
-    return RichText(text, tags)
-
-
-def _parents(markers: Mapping[int, Marker]) -> dict[int, int]:
-    """Return the id of the tag that contains each marker that is in one."""
-    parents: dict[int, int] = {}
-    for tag_id, marker in markers.items():
-        parent = marker.parents[tag_id]
-        if parent is not None:
-            parents[tag_id] = parent
-    return parents
+    return RichText(text, project(block.source, text, sentences, block.parent_of))

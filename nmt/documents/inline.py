@@ -11,14 +11,14 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 from functools import lru_cache
 
-from nmt.documents.document import RichText, Tag
+from nmt.documents.document import RichText, Tag, parents
 from nmt.documents.ranges import Span, overlap
-from nmt.documents.rich_text import Event, Sections, events, parents_by_id
+from nmt.documents.rich_text import Event, Sections, events, points_outside_before_tags
 from nmt.documents.variants import syntax_spans
 from nmt.text.spans import find_spans
 from nmt.translation.segments import FixedSpan
@@ -118,8 +118,8 @@ class InlineText:
         translation = self._sections.join(translations)
         if (translation.text, translation.tags) == (self._text.text, self._text.tags):
             return source(self.start, self.end)
-        parent_of = parents_by_id(self._text.tags)
-        tags = _points_outside_before_tags(translation.tags, parent_of)
+        parent_of = parents(self._text.tags)
+        tags = points_outside_before_tags(translation.tags, parent_of)
         line_breaks = iter(self._line_breaks)
         output: list[str] = []
         is_in_fixed = False  # whether a fixed element is open, whose markup includes its text
@@ -346,26 +346,6 @@ def _is_symbol(piece: Piece) -> bool:
     return piece.kind is Kind.TEXT and all(
         unicodedata.category(char) in _SYMBOL_CATEGORIES for char in piece.text
     )
-
-
-def _points_outside_before_tags(
-    tags: Iterable[Tag], parent_of: Mapping[int, int | None]
-) -> tuple[Tag, ...]:
-    """Sort tags so that a point at the start of a tag comes before it, unless it is inside of it in
-    the source."""
-    indices: dict[int | None, tuple[int, int]] = {}  # of tags with text: start, index
-    ordered: list[tuple[tuple[int, int], Tag]] = []
-    last = (0, -1)  # index of the tag that the last point is after
-    for i, tag in enumerate(sorted(tags, key=lambda tag: tag.start)):
-        index = (tag.start, i)
-        if tag.start < tag.end:
-            indices[tag.id] = index
-        else:
-            parent = indices.get(parent_of.get(tag.id), last)
-            index = last = max(last, parent, (tag.start, -1))
-        ordered.append((index, tag))
-    ordered.sort(key=lambda item: item[0])
-    return tuple(tag for _, tag in ordered)
 
 
 def _divide(gap: Iterable[Piece]) -> list[list[Piece]]:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import math
 import re
 from bisect import bisect_left
-from collections import Counter
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from operator import itemgetter
 from typing import TypeVar
 
-from nmt.documents.document import RichText, Tag
-from nmt.documents.ranges import Span, overlaps_any
-from nmt.documents.rich_text import parents_by_id
+from nmt.documents.document import RichText, Tag, parents
+from nmt.documents.ranges import Span, overlaps_any, span_of
+from nmt.documents.rich_text import Event, borders, points_outside_before_tags
 from nmt.text.spans import apply_edits
 from nmt.translation.segments import FixedSpan
 
@@ -35,10 +33,9 @@ class Marker:
     """Markup with a text that is not translated, next to a word: a note marker or an exponent."""
 
     text: str
-    inside: list[Tag]
-    """The tags in it; their positions are relative to its start."""
-    parents: Mapping[int, int | None]
-    """By the id of each tag of the text, also of the marker, the id of the tag that contains it."""
+    start: int
+    inside: list[Tag] = field(default_factory=list)
+    """The tags in it."""
 
 
 def without_markers(rich: RichText) -> tuple[RichText, dict[int, Marker]]:
@@ -47,29 +44,28 @@ def without_markers(rich: RichText) -> tuple[RichText, dict[int, Marker]]:
     Returns:
         the text without the markers, and the markers by the ids of their tags.
     """
-    parent_of = parents_by_id(rich.tags)
+    parent_of = parents(rich.tags)
     starts = {tag.start for tag in rich.tags}
-    fixed = sorted((span.start, span.end) for span in rich.fixed)
+    fixed = sorted(map(span_of, rich.fixed))
     markers: dict[int, Marker] = {}
+    marker_of: dict[int | None, Marker] = {}  # of the tags in it
     tags = []
     spans: list[Span] = []
-    marker_of: dict[int | None, Tag] = {}  # of the tags in it
-    chain_start = 0  # of the adjacent markers that end at `spans[-1][1]`
+    chain = (0, -1)  # the adjacent markers so far
     for tag in rich.tags:
         marker = marker_of.get(parent_of[tag.id])
         if marker:
             marker_of[tag.id] = marker
-            inner = Tag(tag.start - marker.start, tag.end - marker.start, tag.id)
-            markers[marker.id].inside.append(inner)
+            marker.inside.append(tag)
             continue
         tags.append(tag)
-        span = (tag.start, tag.end)
-        start = chain_start if spans and spans[-1][1] == tag.start else tag.start
-        if _is_marker(rich.text, tag, start, starts) and not overlaps_any(span, fixed):
-            chain_start = start
-            marker_of[tag.id] = tag
-            markers[tag.id] = Marker(rich.text[tag.start : tag.end], [], parent_of)
-            spans.append(span)
+        start = chain[0] if chain[1] == tag.start else tag.start
+        if _is_marker(rich.text, tag, start, starts) and not overlaps_any(tag.span, fixed):
+            chain = (start, tag.end)
+            marker = Marker(rich.text[tag.start : tag.end], tag.start)
+            markers[tag.id] = marker
+            marker_of[tag.id] = marker
+            spans.append(tag.span)
     return _without_spans(replace(rich, tags=tuple(tags)), spans), markers
 
 
@@ -117,78 +113,37 @@ def _is_marker(text: str, tag: Tag, start: int, starts: Container[int]) -> bool:
     return is_after_word and _NUMBER.fullmatch(marker) is not None
 
 
-def with_markers(rich: RichText, markers: Mapping[int, Marker]) -> RichText:
-    """Insert the text of markers, whose tags are points."""
+def with_markers(
+    rich: RichText, markers: Mapping[int, Marker], parent_of: Mapping[int, int | None]
+) -> RichText:
+    """Insert the text of markers, whose tags are points.
+
+    Args:
+        rich: the text.
+        markers: the markers by the ids of their tags.
+        parent_of: by the id of each tag, the id of the tag that contained it with the markers.
+    """
     if not markers:
         return rich
-    inserted = _Insertion(rich, markers)
-    tags = []
-    for i, tag in enumerate(rich.tags):
-        start = inserted.start(tag, i)
-        tags.append(Tag(start, inserted.end(tag, i), tag.id))
+    tags = points_outside_before_tags(rich.tags, parent_of)
+    text = ""
+    position = 0
+    starts = {}
+    ends = {}
+    for border, event, tag in borders(tags, parent_of):
+        text += rich.text[position:border]
+        position = border
+        if event is Event.CLOSE:
+            ends[tag.id] = len(text)
+            continue
+        starts[tag.id] = len(text)
         if tag.id in markers:
-            for inner in markers[tag.id].inside:
-                tags.append(Tag(start + inner.start, start + inner.end, inner.id))
-    return replace(rich, text=inserted.text, tags=tuple(tags))
-
-
-class _Insertion:
-    """The positions in a text with markers."""
-
-    def __init__(self, rich: RichText, markers: Mapping[int, Marker]) -> None:
-        self._places: list[tuple[int, int]] = []
-        """Position of each marker, and the index of its tag."""
-        for i, tag in enumerate(rich.tags):
-            if tag.id in markers:
-                self._places.append((tag.start, i))
-        self._places.sort()
-        self._inside = _lengths_inside(rich.tags, markers)
-        self._lengths = [0]
-        """Length of the markers before each one, and of all."""
-        pieces = []
-        position = 0
-        for start, i in self._places:
-            marker = markers[rich.tags[i].id]
-            self._lengths.append(self._lengths[-1] + len(marker.text))
-            pieces.append(rich.text[position:start])
-            pieces.append(marker.text)
-            position = start
-        pieces.append(rich.text[position:])
-        self.text = "".join(pieces)
-
-    def start(self, tag: Tag, i: int) -> int:
-        """Return the start of the tag with index `i`."""
-        if tag.start == tag.end:
-            return self._moved(tag.start, i)
-        # Of the markers at its start, only those inside of it come after the start.
-        start = self._moved(tag.start, math.inf)
-        return start - self._inside[tag.id, tag.start]
-
-    def end(self, tag: Tag, i: int) -> int:
-        """Return the end of the tag with index `i`."""
-        end = self._moved(tag.end, i)
-        return end + self._inside[tag.id, tag.end]
-
-    def _moved(self, position: int, i: float) -> int:
-        """Return where a position is after the markers before it, and those there before tag
-        `i`."""
-        num_before = bisect_left(self._places, (position, i))
-        return position + self._lengths[num_before]
-
-
-def _lengths_inside(
-    tags: Sequence[Tag], markers: Mapping[int, Marker]
-) -> Counter[tuple[int | None, int]]:
-    """Return the length of the markers inside of a tag at its start or end, by the id of the tag
-    and the position.
-
-    A marker is inside of the tag if it was in the source.
-    """
-    parent_of = next(iter(markers.values())).parents  # the same for all
-    lengths = Counter[tuple[int | None, int]]()
-    for tag in reversed(tags):  # a tag comes before the tags in it
+            text += markers[tag.id].text
+    placed = []
+    for tag in rich.tags:
+        start = starts[tag.id]
+        placed.append(Tag(start, ends[tag.id], tag.id))
         if tag.id in markers:
-            lengths[tag.id, tag.start] = len(markers[tag.id].text)
-        for position in {tag.start, tag.end}:
-            lengths[parent_of.get(tag.id), position] += lengths[tag.id, position]
-    return lengths
+            marker = markers[tag.id]
+            placed += (inner.moved(start - marker.start) for inner in marker.inside)
+    return replace(rich, text=text + rich.text[position:], tags=tuple(placed))

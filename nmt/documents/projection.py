@@ -22,7 +22,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from heapq import heappop, heappush
 from itertools import groupby
-from types import MappingProxyType
 
 from nmt.documents.aligned_units import (
     WORD,
@@ -54,7 +53,7 @@ def project(
     block: RichText,
     translation: str,
     sentences: Sequence[AlignedSentence],
-    parent_of_points: Mapping[int, int] = MappingProxyType({}),
+    parent_of: Mapping[int, int | None] | None = None,
 ) -> tuple[Tag, ...]:
     """Return the tags of a block in its translation, in the same order.
 
@@ -62,14 +61,16 @@ def project(
         block: the block. Fixed spans are within a sentence.
         translation: its translation.
         sentences: those of the block, in order, at least one.
-        parent_of_points: by the ids of points at the end of a tag, the id of the tag if they are
-            inside of it.
+        parent_of: by the id of each tag, the id of the tag that contains it, also if it is a point
+            at the end; None: such points are outside of the tag.
     """
     if not block.tags:
         return ()
     children: dict[int | None, list[Tag]] = defaultdict(list)
-    for tag, parent in zip(block.tags, parents(block.tags), strict=True):
-        children[parent_of_points.get(tag.id, parent)].append(tag)
+    if parent_of is None:
+        parent_of = parents(block.tags)
+    for tag in block.tags:
+        children[parent_of[tag.id]].append(tag)
     aligned = _AlignedBlock(block, translation, sentences)
     placed: dict[int, Tag] = {}
     levels = [_Level(children[None], (0, len(translation)), 0)]

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
 
 Span = tuple[int, int]
+
+by_start = attrgetter("start")
+by_end = attrgetter("end")
+span_of = attrgetter("start", "end")
 
 
 def overlap(a: Span, b: Span) -> bool:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from enum import Enum, auto
 from functools import cache
-from itertools import chain, islice
-from operator import itemgetter
+from itertools import chain, groupby, islice
+from operator import attrgetter, itemgetter
 from types import MappingProxyType
 
-from nmt.documents.document import MAX_NESTING, RichText, Tag, parents
-from nmt.documents.ranges import Span, overlap
-from nmt.translation.segments import FixedSpan
+from nmt.documents.document import MAX_NESTING, RichText, Tag
+from nmt.documents.ranges import Nearest, Span, by_end, by_start, overlap
+from nmt.translation.segments import spans_within
 
 
 class Event(Enum):
@@ -38,7 +38,7 @@ def events(
             the end of a tag is inside of it only if it was there in the source.
     """
     position = 0
-    for border, event, tag in _borders(rich.tags, parent_of):
+    for border, event, tag in borders(rich.tags, parent_of):
         if position < border:
             yield Event.TEXT, rich.text[position:border], None
             position = border
@@ -47,37 +47,43 @@ def events(
         yield Event.TEXT, rich.text[position:], None
 
 
-def _borders(
+def borders(
     tags: Iterable[Tag], parent_of: Mapping[int, int | None]
 ) -> Iterator[tuple[int, Event, Tag]]:
     """Yield the positions where tags start and end."""
     open_tags: list[Tag] = []
-    for tag in sorted(tags, key=_start):
-        is_point = tag.start == tag.end
+    for tag in sorted(tags, key=by_start):
         while open_tags:
             last = open_tags[-1]
-            is_inside = is_point and parent_of.get(tag.id) == last.id
+            is_inside = tag.is_point and parent_of.get(tag.id) == last.id
             if last.end > tag.start or (last.end == tag.start and is_inside):
                 break
             yield last.end, Event.CLOSE, last
             open_tags.pop()
         yield tag.start, Event.OPEN, tag
-        if is_point:
-            yield tag.end, Event.CLOSE, tag
-        else:
-            open_tags.append(tag)
+        open_tags.append(tag)
     for tag in reversed(open_tags):
         yield tag.end, Event.CLOSE, tag
 
 
-def parents_by_id(tags: Sequence[Tag]) -> dict[int, int | None]:
-    """Return the id of the tag that contains each tag, by its id; None: it is in no tag."""
-    ids = [tag.id for tag in tags]
-    return dict(zip(ids, parents(tags), strict=True))
-
-
-def _start(tag: Tag) -> int:
-    return tag.start
+def points_outside_before_tags(
+    tags: Iterable[Tag], parent_of: Mapping[int, int | None]
+) -> tuple[Tag, ...]:
+    """Sort tags so that a point at the start of a tag comes before it, unless it is inside of it in
+    the source."""
+    indices: dict[int | None, tuple[int, int]] = {}  # of tags with text: start, index
+    ordered: list[tuple[tuple[int, int], Tag]] = []
+    last = (0, -1)  # index of the tag that the last point is after
+    for i, tag in enumerate(sorted(tags, key=by_start)):
+        index = (tag.start, i)
+        if tag.is_point:
+            parent = indices.get(parent_of.get(tag.id), last)
+            index = last = max(last, parent, (tag.start, -1))
+        else:
+            indices[tag.id] = index
+        ordered.append((index, tag))
+    ordered.sort(key=itemgetter(0))
+    return tuple(tag for _, tag in ordered)
 
 
 def to_markup(
@@ -104,51 +110,29 @@ def cut(rich: RichText, spans: Sequence[Span]) -> list[RichText]:
     """
     if list(spans) == [(0, len(rich.text))]:
         return [rich]
-    parts = [_Part(*span) for span in spans]
+    tags_of_parts: list[list[Tag]] = [[] for _ in spans]
     ends: list[int] = []  # of the tags around a tag
     for tag in rich.tags:
         while ends and ends[-1] <= tag.start:
             ends.pop()
-        max_parts = len(parts) if len(ends) < MAX_NESTING else 1
+        max_parts = len(spans) if len(ends) < MAX_NESTING else 1
         ends.append(tag.end)
         overlaps = list(islice(_overlaps(tag, spans), max_parts))
-        for i in overlaps:
-            parts[i].add(tag)
-        if not overlaps:
-            previous = parts[max(0, _last_start(spans, tag.start))]
-            position = min(max(tag.start, previous.start), previous.end)
-            previous.add(Tag(position, position, tag.id))
-    for fixed in rich.fixed:
-        i = _last_start(spans, fixed.start)
-        if i >= 0 and fixed.end <= parts[i].end:
-            parts[i].add_fixed(fixed)
-    return [part.of(rich.text) for part in parts]
+        for i in overlaps or [max(0, _last_start(spans, tag.start))]:
+            tags_of_parts[i].append(_clipped(tag, spans[i]))
+    parts = []
+    for (start, end), tags in zip(spans, tags_of_parts, strict=True):
+        fixed = spans_within(rich.fixed, start, end)
+        parts.append(RichText(rich.text[start:end], tuple(tags), fixed))
+    return parts
 
 
-@dataclass
-class _Part:
-    """A part of a text, as a range."""
-
-    start: int
-    end: int
-    tags: list[Tag] = field(default_factory=list)
-    fixed: list[FixedSpan] = field(default_factory=list)
-
-    def add(self, tag: Tag) -> None:
-        """Add what is in the part of a tag of the text."""
-        start = max(tag.start, self.start)
-        end = min(tag.end, self.end)
-        self.tags.append(Tag(start - self.start, end - self.start, tag.id))
-
-    def add_fixed(self, span: FixedSpan) -> None:
-        """Add a fixed span of the text that is in the part."""
-        start = span.start - self.start
-        end = span.end - self.start
-        self.fixed.append(replace(span, start=start, end=end))
-
-    def of(self, text: str) -> RichText:
-        """Return the part."""
-        return RichText(text[self.start : self.end], tuple(self.tags), tuple(self.fixed))
+def _clipped(tag: Tag, span: Span) -> Tag:
+    """Return the part of a tag in a range; if it is outside, the nearest point."""
+    start, end = span
+    tag_start = min(max(tag.start, start), end)
+    tag_end = max(tag_start, min(tag.end, end))
+    return Tag(tag_start, tag_end, tag.id).moved(-start)
 
 
 def _last_start(spans: Sequence[Span], position: int) -> int:
@@ -162,47 +146,41 @@ def _overlaps(tag: Tag, spans: Sequence[Span]) -> Iterator[int]:
     first = bisect_right(spans, tag.start, key=itemgetter(1))
     last = bisect_left(spans, tag.end, key=itemgetter(0))
     for i in range(first, last):
-        if overlap((tag.start, tag.end), spans[i]):
+        if overlap(tag.span, spans[i]):
             yield i
 
 
 def join(parts: Iterable[RichText], separator: str = "") -> RichText:
-    """Join the parts of a text. Tags with the same id that only a separator divides become one."""
-    between = RichText(separator)
+    """Join the parts of a text.
+
+    Tags with the same id that only the separator, which is whitespace, divides become one.
+    """
     texts = []
-    length = 0
+    position = 0
     tags: list[Tag] = []
     last: dict[int, int] = {}  # indices of the tags after which there is only space, by id
-    for part in list(chain.from_iterable((between, part) for part in parts))[1:]:
-        added = {}
-        outer = None  # the innermost tag so far that starts at the start of the part
+    for part in parts:
+        texts.append(part.text)
+        text_end = position + len(part.text.rstrip())
+        following = {} if part.text.strip() else last.copy()
+        outer = -1  # the innermost tag so far that starts at the start of the part
         for tag in part.tags:
-            moved = Tag(length + tag.start, length + tag.end, tag.id)
-            is_first = tag.start == 0 < tag.end
-            i = last.get(tag.id) if is_first else None
-            # A tag that goes on must stay inside the tag around it.
-            if i is not None and (outer is None or _encloses(tags, outer, i)):
+            moved = tag.moved(position)
+            is_first = tag.start == 0 and not tag.is_point
+            i = last.get(tag.id, -1) if is_first else -1
+            # A tag that continues must stay inside the tag around it.
+            if i > outer and (outer < 0 or tags[outer].start <= tags[i].start):
                 tags[i] = replace(moved, start=tags[i].start)
             else:
                 i = len(tags)
                 tags.append(moved)
-            if tag.start < tag.end:
-                added[tag.id] = i
             if is_first:
                 outer = i
-        if part.text.strip():
-            last = {}
-        text_end = length + len(part.text.rstrip())
-        last |= {tag_id: i for tag_id, i in added.items() if tags[i].end >= text_end}
-        texts.append(part.text)
-        length += len(part.text)
-    return RichText("".join(texts), _outer_first(tags))
-
-
-def _encloses(tags: Sequence[Tag], outer: int, inner: int) -> bool:
-    """Return whether a tag comes before another one and encloses it."""
-    is_before = outer < inner and tags[outer].start <= tags[inner].start
-    return is_before and tags[inner].end <= tags[outer].end
+            if tags[i].end >= text_end and not tag.is_point:
+                following[tag.id] = i
+        last = following
+        position += len(part.text) + len(separator)
+    return RichText(separator.join(texts), _outer_first(tags))
 
 
 def with_fixed_tags(rich: RichText, fixed: Mapping[int, str]) -> RichText:
@@ -213,55 +191,45 @@ def with_fixed_tags(rich: RichText, fixed: Mapping[int, str]) -> RichText:
         rich: a translation.
         fixed: by the id of a tag, its text.
     """
-    tags = list(rich.tags)
-    borders = Counter(position for tag in tags for position in (tag.start, tag.end))
-    used = set()  # starts of the tags so far
+    tags = []
+    borders = Counter(chain.from_iterable(tag.span for tag in rich.tags))
+    used: set[int] = set()  # starts of the fixed texts so far
 
     @cache
-    def starts_of(text: str) -> deque[int]:
-        return deque(match.start() for match in re.finditer(re.escape(text), rich.text))
+    def starts_of(text: str) -> Nearest:
+        return Nearest(match.start() for match in re.finditer(re.escape(text), rich.text))
 
-    for i, tag in enumerate(tags):
+    for tag in rich.tags:
         text = fixed.get(tag.id)
-        if not text:
-            continue
-        if rich.text[tag.start : tag.end] == text:
-            used.add(tag.start)
-            continue
-        starts = starts_of(text)
-        while starts and starts[0] in used:
-            starts.popleft()
-        if not starts:
-            continue
-        start = starts[0]
-        end = start + len(text)
-        if not any(borders[position] for position in range(start + 1, end)):
-            used.add(start)
-            borders.subtract((tag.start, tag.end))
-            borders.update((start, end))
-            tags[i] = Tag(start, end, tag.id)
+        start: int | None = tag.start
+        if text and rich.text[tag.start : tag.end] != text:
+            start = starts_of(text).find(0, lambda start: start not in used)
+        if text and start is not None:
+            placed = Tag(start, start + len(text), tag.id)
+            if placed == tag or not any(map(borders.get, range(start + 1, placed.end))):
+                used.add(start)
+                borders.subtract(tag.span)
+                borders.update(placed.span)
+                tag = placed
+        tags.append(tag)
     return replace(rich, tags=_outer_first(tags))
 
 
 def _outer_first(tags: Iterable[Tag]) -> tuple[Tag, ...]:
     """Sort tags; those that start at the same position stay in order, except for an inner tag
     before an outer tag. No tag passes a point."""
-    ordered = []
-    num_points = 0
-    for tag in sorted(tags, key=_start):
-        is_point = tag.start == tag.end
-        ordered.append(((tag.start, num_points, 1 if is_point else -tag.end), tag))
-        if is_point:
-            num_points += 1
-    ordered.sort(key=itemgetter(0))
-    return tuple(tag for _, tag in ordered)
+    ordered: list[Tag] = []
+    place = attrgetter("start", "is_point")
+    for _, group in groupby(sorted(tags, key=by_start), place):
+        ordered += sorted(group, key=by_end, reverse=True)
+    return tuple(ordered)
 
 
 def _is_inside(tag: Tag, gap: Span, length: int) -> bool:
     """Return whether a tag is inside a range between the sections of a text of some length. A point
     next to a section is in that section."""
     start, end = gap
-    if tag.start < tag.end:
+    if not tag.is_point:
         return start <= tag.start and tag.end <= end
     is_after_section = start < tag.start or start == 0
     return is_after_section and (tag.end < end or end == length)
@@ -294,12 +262,11 @@ def _divide_tags(
     in_sections = []
     free: dict[Span, list[Tag]] = {gap: [] for gap in between}
     end_of_sections = -1  # of the tags so far that have text of a section
-    for tag in sorted(rich.tags, key=_start):  # an outer tag comes before the tags in it
+    for tag in sorted(rich.tags, key=by_start):  # an outer tag comes before the tags in it
         gap = between[_last_start(between, tag.start)]
         if any(True for _ in _overlaps(tag, sections)):
-            in_sections.append(tag)
             end_of_sections = max(end_of_sections, tag.end)
-        elif tag.end <= end_of_sections or not _is_inside(tag, gap, len(rich.text)):
+        if tag.end <= end_of_sections or not _is_inside(tag, gap, len(rich.text)):
             in_sections.append(tag)
         else:
             free[gap].append(tag)
@@ -313,8 +280,8 @@ class Sections:
     def __init__(
         self, rich: RichText, separator: re.Pattern[str], syntax: Iterable[Span] = ()
     ) -> None:
-        """Cut a text where `separator` matches, and at further ranges, such as the syntax of a
-        message.
+        """Cut a text at the characters that `separator` matches, and at further ranges, such as the
+        syntax of a message.
 
         The separators and the whitespace around them are kept.
         """
@@ -340,9 +307,7 @@ class Sections:
             return self.rich
         parts = self._between[:1]
         for translation, gap in zip(translations, self._between[1:], strict=True):
-            parts += [self._without_separators(translation), gap]
+            # The number of separators must not change.
+            text = self._separator.sub(" ", translation.text)
+            parts += [replace(translation, text=text), gap]
         return join(parts)
-
-    def _without_separators(self, rich: RichText) -> RichText:
-        """Replace separators in a translation by spaces, so that their number does not change."""
-        return replace(rich, text=self._separator.sub(lambda match: " " * len(match[0]), rich.text))

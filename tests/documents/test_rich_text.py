@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from lxml import etree
 from stub_translations import reverse_words
 
-from nmt.documents.document import RichText, Tag
+from nmt.documents.document import RichText, Tag, parents
 from nmt.documents.markers import with_markers, without_markers
 from nmt.documents.rich_text import (
     Event,
@@ -165,11 +165,11 @@ def test_fixed_tags_are_where_their_text_is() -> None:
 def test_markers_are_taken_out_and_inserted(tree: object) -> None:
     rich = build(tree)
     without, markers = without_markers(rich)
-    assert with_markers(without, markers) == rich
+    assert with_markers(without, markers, parents(rich.tags)) == rich
     assert len(without.text) + sum(len(marker.text) for marker in markers.values()) == len(
         rich.text
     )
-    moved = with_markers(reverse_words(without), markers)
+    moved = with_markers(reverse_words(without), markers, parents(rich.tags))
     assert {tag.id for tag in moved.tags} == {tag.id for tag in rich.tags}
     for tag in moved.tags:
         if tag.id in markers:
@@ -214,4 +214,4 @@ def test_adjacent_markers_are_taken_out() -> None:
         "a b",
         ["1", ",", "2", "[3]"],
     )
-    assert with_markers(without, markers) == rich
+    assert with_markers(without, markers, parents(rich.tags)) == rich

@@ -375,13 +375,13 @@ def test_no_tag_is_lost_and_tags_stay_nested(block: RichText, has_alignment: boo
     (result,) = document_translator(StubTranslator(has_alignment)).translate([block]).blocks
     assert [tag.id for tag in result.tags] == [tag.id for tag in block.tags]
     by_id = {tag.id: tag for tag in result.tags}
-    for tag, parent in zip(block.tags, parents(block.tags), strict=True):
+    for tag, parent in zip(block.tags, parents(block.tags).values(), strict=True):
         placed = by_id[tag.id]
         assert 0 <= placed.start <= placed.end <= len(result.text)
         if parent is not None:
             assert by_id[parent].start <= placed.start <= placed.end <= by_id[parent].end
     siblings: dict[int | None, list[Tag]] = {}
-    for tag, parent in zip(result.tags, parents(block.tags), strict=True):
+    for tag, parent in zip(result.tags, parents(block.tags).values(), strict=True):
         siblings.setdefault(parent, []).append(tag)
     for group in siblings.values():
         spans = sorted((tag.start, tag.end) for tag in group)

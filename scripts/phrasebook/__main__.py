@@ -10,9 +10,8 @@ import argparse
 import sys
 from pathlib import Path
 
-sys.path[0] = str(
-    Path(__file__).parent.parent
-)  # not the package itself, whose modules are imported by full name
+# Not the package itself, whose modules are imported by full name.
+sys.path[0] = str(Path(__file__).parent.parent)
 
 from nmt.data.sources.phrasebook import FILE
 from phrasebook import corpus

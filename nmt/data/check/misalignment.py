@@ -65,7 +65,9 @@ def find_misaligned_regions(records: Records) -> list[Region]:
     regions: list[Region] = []
     gain_HB = _gains(scorer)
     while len(regions) < MAX_REGIONS:
-        segments = [_best_segment(gain_B, i) for i, gain_B in enumerate(gain_HB)]
+        segments = []
+        for i, gain_B in enumerate(gain_HB):
+            segments.append(_best_segment(gain_B, i))
         best = max(segments)
         if best.gain < MIN_EVIDENCE:
             break
@@ -74,7 +76,8 @@ def find_misaligned_regions(records: Records) -> list[Region]:
         start = BLOCK_SIZE * best.start
         end = min(BLOCK_SIZE * best.end, num_lines)
         shift = HYPOTHESES[best.hypothesis + 1]
-        regions.append(_refine(scorer, Region(start, end, shift)))
+        region = Region(start, end, shift)
+        regions.append(_refine(scorer, region))
     regions.sort(key=lambda region: region.start)
     return _merge(scorer, regions)
 
@@ -88,7 +91,8 @@ def _gains(scorer: AlignmentScorer) -> Floats:
         scores_HN = scorer.scores(start, end, HYPOTHESES)
         block_starts = range(0, end - start, BLOCK_SIZE)
         sums_HB = np.add.reduceat(scores_HN, block_starts, axis=1)
-        parts.append(sums_HB[1:] - sums_HB[0])
+        aligned_B = sums_HB[0]
+        parts.append(sums_HB[1:] - aligned_B)
     gain_HB: Floats = np.concatenate(parts, axis=1)
     # Scores are log-likelihood ratios, so a fitting line scores higher than another by `gap` on
     # average.
@@ -100,7 +104,8 @@ def _best_segment(gain_B: Floats, hypothesis: int) -> _Segment:
     """Return the consecutive blocks with the largest sum, without those of gain -inf."""
     best = _Segment(-np.inf, hypothesis)
     is_open_B = np.isfinite(gain_B)
-    edges = np.flatnonzero(np.diff(is_open_B, prepend=False, append=False))
+    changes = np.diff(is_open_B, prepend=False, append=False)
+    edges = np.flatnonzero(changes)
     for first, end in edges.reshape(-1, 2).tolist():
         # The sum of blocks i to j is the difference of two cumulative sums, so the best start of a
         # segment that ends at j is where the cumulative sum was lowest before.
@@ -109,7 +114,7 @@ def _best_segment(gain_B: Floats, hypothesis: int) -> _Segment:
         lowest = np.minimum.accumulate(sums)
         last = int(np.argmax(sums - lowest))
         start = int(np.argmin(sums[: last + 1]))
-        gain = float(sums[last] - sums[start])
+        gain = sums[last] - sums[start]
         segment = _Segment(gain, hypothesis, first + start, first + last)
         best = max(best, segment)
     return best

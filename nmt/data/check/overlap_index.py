@@ -71,7 +71,8 @@ class _Band:
         # its start on.
         num_before_L = np.cumsum(count_L) - count_L
         pair_C = np.repeat(pair_L, count_L)
-        offset_C = np.repeat(start_L - num_before_L, count_L)
+        offset_L = start_L - num_before_L
+        offset_C = np.repeat(offset_L, count_L)
         place_C = offset_C + np.arange(len(offset_C))
         test_C = self.index_T[place_C]
         for start in range(0, len(pair_C), CHUNK_SIZE):
@@ -136,7 +137,8 @@ class OverlapIndex:
             return
         source = Side(all_pairs, 0)
         target = Side(all_pairs, 1)
-        self.pair_hashes = set(map(hash_word_pair, source.sentences, target.sentences))
+        pair_hashes = map(hash_word_pair, source.sentences, target.sentences)
+        self.pair_hashes = set(pair_hashes)
         # Sentences that differ only in numbers have equal digests; the first one represents all.
         is_long_T2 = np.stack([source.is_long_N, target.is_long_N], axis=1)
         digests = (source.digest_NP, target.digest_NP)

@@ -13,12 +13,13 @@ search alone and with the guard.
 
 from __future__ import annotations
 
-import argparse
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import product
+from itertools import islice, product
 
+import benchmark
+from benchmark import print_head, print_row
 from command_errors import error_messages
 from nmt.data.sources import open_split
 from nmt.evaluate.test_sets import named_test_set
@@ -62,9 +63,7 @@ class Case:
 def sentence_cases(corpus: str, src: str, tgt: str) -> Iterator[Case]:
     sources = [source for source, _ in open_split(corpus, "valid", src, tgt).pairs()]
     short = [source for source in sources if source[-1] in ".?!" and 3 <= len(source.split()) <= 9]
-    for first, second in zip(
-        short[0 : 2 * MAX_LINES : 2], short[1 : 2 * MAX_LINES : 2], strict=False
-    ):
+    for first, second in islice(zip(short[::2], short[1::2], strict=False), MAX_LINES):
         yield Case(f"{first} {second}", lambda text: len(SENTENCE_END.findall(text)) >= 2)
 
 
@@ -102,18 +101,18 @@ def copied_cases(src: str) -> Iterator[Case]:
 def measure(cases: list[Case], translator: Translator | Guard, num_shown: int) -> str:
     """Return the share of complete translations, and print some others."""
     translations = translator.translate([case.line for case in cases])
-    incomplete = [
-        (case.line, text)
-        for case, text in zip(cases, translations, strict=True)
-        if not case.is_complete(text)
-    ]
-    for line, text in incomplete[:num_shown]:
-        print(f"  {line} → {text}")
+    incomplete = []
+    for case, text in zip(cases, translations, strict=True):
+        if not case.is_complete(text):
+            incomplete.append(f"  {case.line} → {text}")
+    for line in incomplete[:num_shown]:
+        print(line)
     return f"{1 - len(incomplete) / len(cases):.1%}"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    """Print a table with one row per model and kind of line."""
+    parser = benchmark.parser(__doc__)
     parser.add_argument("models", nargs="+")
     parser.add_argument(
         "--sentences", metavar="CORPUS", help="Corpus whose validation sentences are put in pairs."
@@ -125,26 +124,26 @@ def main() -> None:
         "--show", type=int, default=0, help="Number of incomplete translations to print."
     )
     options = parser.parse_args()
-    with error_messages():
-        rows = []
-        for model in options.models:
-            translator = Translator.load(model)
-            guard = Guard(translator)
-            src, tgt = guard.languages
-            kinds = {"numbers in words": number_cases(src, tgt), "lists": list_cases(src)}
-            kinds["names and signs"] = copied_cases(src)
-            if options.sentences:
-                kinds["two sentences"] = sentence_cases(options.sentences, src, tgt)
-            if options.marks:
-                kinds["marks"] = mark_cases(options.marks, src, tgt)
-            for kind, each in kinds.items():
-                cases = list(each)
-                shares = [measure(cases, translator, 0), measure(cases, guard, options.show)]
-                rows.append([model, kind, f"{len(cases)}", *shares])
-        print("| model | lines | number | search alone | with the guard |\n|---|---|---|---|---|")
-        for row in rows:
-            print(f"| {' | '.join(row)} |")
+    rows = []
+    for model in options.models:
+        translator = Translator.load(model)
+        guard = Guard(translator)
+        src, tgt = guard.languages
+        kinds = {"numbers in words": number_cases(src, tgt), "lists": list_cases(src)}
+        kinds["names and signs"] = copied_cases(src)
+        if options.sentences:
+            kinds["two sentences"] = sentence_cases(options.sentences, src, tgt)
+        if options.marks:
+            kinds["marks"] = mark_cases(options.marks, src, tgt)
+        for kind, each in kinds.items():
+            cases = list(each)
+            shares = [measure(cases, translator, 0), measure(cases, guard, options.show)]
+            rows.append([model, kind, len(cases), *shares])
+    print_head("model", "lines", "number", "search alone", "with the guard")
+    for row in rows:
+        print_row(row)
 
 
 if __name__ == "__main__":
-    main()
+    with error_messages():
+        main()

@@ -15,13 +15,14 @@ expression of the words that translate the tagged words. A tag is
 
 from __future__ import annotations
 
-import argparse
 import csv
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 
+import benchmark
+from benchmark import print_head, print_row
 from command_errors import error_messages
 from nmt.documents.document import RichText, Tag
 from nmt.documents.document_translator import DocumentTranslator
@@ -83,19 +84,17 @@ def _words(text: str, start: int, end: int) -> set[int]:
     return {i for i, word in words if max(start, word.start()) < min(end, word.end())}
 
 
-def measure(model: str, show: bool) -> Counter[tuple[str, str]]:
-    """Return the number of tags of each kind and result."""
+def measure(model: str, counts: dict[str, Counter[str]], *, show: bool) -> None:
+    """Count the tags of each kind by result."""
     translator = Translator.load(model)
     cases = read_cases(base_language(translator.config.data.src))
     translated = DocumentTranslator(Guard(translator)).translate([case.block for case in cases])
     print(f"{model}: {translated.num_doubtful_tags} of {len(cases)} tags are doubtful")
-    counts: Counter[tuple[str, str]] = Counter()
     for case, translation in zip(cases, translated.blocks, strict=True):
         result = judge(translation, case.accepted)
-        counts[case.kind, result] += 1
+        counts[case.kind][result] += 1
         if show and result != "right":
             print(f"{result}: {_marked(case.block)} -> {_marked(translation)}")
-    return counts
 
 
 def _marked(rich: RichText) -> str:
@@ -105,7 +104,7 @@ def _marked(rich: RichText) -> str:
 
 def main() -> None:
     """Print a table with one row per kind of tag."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = benchmark.parser(__doc__)
     parser.add_argument(
         "--model", action="append", help="may be repeated; default: both pretrained models"
     )
@@ -113,22 +112,14 @@ def main() -> None:
         "--show", action="store_true", help="print the sentences whose tag is not right"
     )
     options = parser.parse_args()
-    counts: Counter[tuple[str, str]] = Counter()
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
     for model in options.model or ["en-de-small", "de-en-small"]:
-        counts += measure(model, options.show)
-    kinds = list(dict.fromkeys(kind for kind, _ in counts))
-    print(f"| kind | tags | {' | '.join(RESULTS)} |\n|---|{'---|' * (len(RESULTS) + 1)}")
-    for kind in kinds:
-        print_row(kind, Counter({result: counts[kind, result] for result in RESULTS}))
-    print_row(
-        "all", Counter({result: sum(counts[kind, result] for kind in kinds) for result in RESULTS})
-    )
-
-
-def print_row(name: str, counts: Counter[str]) -> None:
-    """Print a row of the table."""
-    cells = [name, str(counts.total()), *(str(counts[result]) for result in RESULTS)]
-    print(f"| {' | '.join(cells)} |")
+        measure(model, counts, show=options.show)
+    print_head("kind", "tags", *RESULTS)
+    for kind, of_kind in counts.items():
+        print_row([kind, of_kind.total(), *map(of_kind.__getitem__, RESULTS)])
+    total = sum(counts.values(), Counter())
+    print_row(["all", total.total(), *map(total.__getitem__, RESULTS)])
 
 
 if __name__ == "__main__":

@@ -16,7 +16,6 @@ term is right.
 
 from __future__ import annotations
 
-import argparse
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -24,7 +23,9 @@ from pathlib import Path
 
 import sacrebleu
 
+import benchmark
 from aligned_words import aligned_words
+from benchmark import print_head, print_row
 from command_errors import error_messages
 from nmt.data.pairs import read_lines, read_pairs
 from nmt.translation.checks import count_occurrences, is_missing
@@ -97,8 +98,8 @@ def test_of_corpus(train: Sequence[Path], files: Sequence[Path], language: str) 
     return test
 
 
-def row(name: str, test: Test, output: Sequence[Translation]) -> str:
-    """Return a line of the table."""
+def report(name: str, test: Test, output: Sequence[Translation]) -> None:
+    """Print a row of the table."""
     applied_once = doubled = warned = num_terms = 0
     for line, translation in zip(test.lines, output, strict=True):
         warned += translation.has_problem(TERM_PROBLEMS)
@@ -109,15 +110,13 @@ def row(name: str, test: Test, output: Sequence[Translation]) -> str:
             applied_once += not is_doubled and not is_missing(span, translation.text)
     texts = [translation.text for translation in output]
     bleu = sacrebleu.corpus_bleu(texts, [test.references]).score
-    return (
-        f"| {name} | {applied_once / num_terms:.1%} | {doubled / num_terms:.1%} | {warned} |"
-        f" {bleu:.1f} |"
-    )
+    shares = f"{applied_once / num_terms:.1%}", f"{doubled / num_terms:.1%}"
+    print_row([name, *shares, warned, f"{bleu:.1f}"])
 
 
 def main() -> None:
     """Print a table with one row per system."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = benchmark.parser(__doc__)
     parser.add_argument("--model", required=True)
     parser.add_argument("--train", nargs=2, type=Path)
     parser.add_argument("--test", nargs=2, type=Path)
@@ -128,27 +127,35 @@ def main() -> None:
     if (options.train is None) != (options.test is None):
         parser.error("--train and --test need each other")
     translator = Translator.load(options.model)
-    src, tgt = translator.config.data.src, translator.config.data.tgt
-    test = test_of_corpus(options.train, options.test, src) if options.train else own_test(src, tgt)
+    data = translator.config.data
+    if options.train:
+        test = test_of_corpus(options.train, options.test, data.src)
+    else:
+        test = own_test(data.src, data.tgt)
     if not test.lines:
         parser.error("no test sentence has a term of the glossary")
     guard = Guard(translator)
     num_terms = sum(len(line.fixed) for line in test.lines)
     print(f"{len(test.lines)} sentences with {num_terms} terms")
-    print("| system | applied once | doubled | with a warning | BLEU |\n|---|---|---|---|---|")
-    for name in ("without glossary", "with glossary"):
-        lines = test.lines if name == "with glossary" else [Line(line.text) for line in test.lines]
+    print_head("system", "applied once", "doubled", "with a warning", "BLEU")
+    without_terms = [Line(line.text) for line in test.lines]
+    for name, lines in {"without glossary": without_terms, "with glossary": test.lines}.items():
         output = [n_best[0] for n_best in guard.stream([lines])]
-        print(row(name, test, output))
+        report(name, test, output)
     if options.show:
-        for line, translation in zip(test.lines, output, strict=True):
-            print(line.text)
-            print(f"    {translation.text}")
-            for span in line.fixed:
-                if test.is_doubled(span, translation.text):
-                    print(f"    doubled: {span.translation}")
-            for warning in translation.warnings:
-                print(f"    {warning}")
+        show(test, output)
+
+
+def show(test: Test, output: Sequence[Translation]) -> None:
+    """Print all translations, with their problems."""
+    for line, translation in zip(test.lines, output, strict=True):
+        print(line.text)
+        print(f"    {translation.text}")
+        for span in line.fixed:
+            if test.is_doubled(span, translation.text):
+                print(f"    doubled: {span.translation}")
+        for warning in translation.warnings:
+            print(f"    {warning}")
 
 
 if __name__ == "__main__":

@@ -11,11 +11,12 @@ of `nmt.translation.guard.Guard`.
 
 from __future__ import annotations
 
-import argparse
 import random
 import re
 import string
 
+import benchmark
+from benchmark import print_head, print_row
 from command_errors import error_messages
 from nmt.translation.checks import count_occurrences
 from nmt.translation.guard import Guard
@@ -52,94 +53,73 @@ KIND = re.compile("[A-Z]{3,}")
 """A placeholder of a template, such as EMAIL."""
 
 
+SPANS = {
+    "EMAIL": ("<word>.<word>@<word>.com", "<word><1-99>@<word>.de", "<word>+<word>@<word>.co.uk"),
+    "URL": (
+        "https://<word>.org/<word>?<word 1-3>=<1-999>",
+        "www.<word>.com",
+        "http://<word>.net/<word>/#<word>",
+    ),
+    "PATH": (
+        "/usr/<word>/<word>",
+        r"C:\<word>\<word>.txt",
+        "./<word>.sh",
+        "<word>/<word>.py",
+        "<word>.pdf",
+    ),
+    "CODE": ("`<word> --<word>`", "<word>_<word>()", "`<word>`", "<word>.<word>()"),
+    "VARIABLE": ("{<word>}", "%s", "%d", "${<word>}", "%(<word>)s", "{0}"),
+    "MONEY": ("$<2-99>.<10-99>", "€<2-900>", "<2-900> EUR", "<1-9>,<100-999>.<10-99> USD"),
+    "QUANTITY": ("<2-99> kg", "<2-99>.<1-9> cm", "<2-99> km", "<2-99>%"),
+    "DATE": ("20<10-29>-<10-12>-<10-28>", "<10-28>.<10-12>.20<10-29>", "<1-12>/<1-28>/20<10-29>"),
+    "TIME": ("<1-12>:<10-59>",),
+    "PHONE": ("+49 <30-99> <100000-9999999>", "(<200-999>) <200-999>-<1000-9999>"),
+    "YEAR": ("<1800-2030>",),
+    "NUMBER": ("<2-99>", "<100-9999>", "<2-99>.<1-9>"),
+    "LARGE": ("<10-999>,<100-999>", "<10000-9999999>"),
+    "HANDLE": ("@<word>", "#<word>"),
+    "HASH": ("<hex 10>a1", "0x<hex 4>"),
+    "VERSION": ("<1-9>.<0-20>.<0-9>", "v<1-9>.<0-20>.<0-9>"),
+    "PRODUCT": (
+        "<WORD 1-3><10-99>-<100-999>",
+        "<WORD 2-2>-<1000-9999>",
+        "<word 1-1><3-9>-<1000-9999><WORD 1-1>",
+        "<100-999><WORD 2-2><1-9>",
+    ),
+    "COLOR": ("#<hex 6>",),
+    "ISSUE": ("#<1-999>", "<word>/<word>#<1-999>"),
+    "PRERELEASE": ("<0-9>.<0-9>.<0-9>-beta.<1-9>", "<1-9>.<0-9>-rc<1-9>"),
+    "STAMP": (
+        "2024-0<1-9>-<10-28>T<10-23>:<10-59>:<10-59>Z",
+        "2024-0<1-9>-<10-28> <10-23>:<10-59>:<10-59>,<100-999>",
+    ),
+    "MEASURE": ("<2-99> µg", "± <2-99>", "<2-99> ₹", "₽<2-99>", "<2-99> °C"),
+    "OPTION": ("--<word>", "--<word>-<word>", "-<word 1-1>"),
+}
+"""Patterns of the spans of each kind."""
+FIELD = re.compile(r"<(\w*?) ?(\d*)-?(\d*)>")
+"""A random part of a pattern: a number in a range, letters whose number is in a range, or some
+hexadecimal digits."""
+
+
 def random_span(kind: str, rng: random.Random) -> str:
     """Return a random span of a kind."""
 
-    def word(low: int = 3, high: int = 9) -> str:
-        return "".join(rng.choices(string.ascii_lowercase, k=rng.randint(low, high)))
+    def fill(field: re.Match[str]) -> str:
+        name, low, high = field.groups()
+        if name == "hex":
+            return f"{rng.getrandbits(4 * int(low)):0{low}x}"
+        number = rng.randint(int(low or 3), int(high or 9))
+        if not name:
+            return str(number)
+        text = "".join(rng.choices(string.ascii_lowercase, k=number))
+        return text.upper() if name == "WORD" else text
 
-    def n(low: int, high: int) -> int:
-        return rng.randint(low, high)
-
-    choices = {
-        "EMAIL": [
-            f"{word()}.{word()}@{word()}.com",
-            f"{word()}{n(1, 99)}@{word()}.de",
-            f"{word()}+{word()}@{word()}.co.uk",
-        ],
-        "URL": [
-            f"https://{word()}.org/{word()}?{word(1, 3)}={n(1, 999)}",
-            f"www.{word()}.com",
-            f"http://{word()}.net/{word()}/#{word()}",
-        ],
-        "PATH": [
-            f"/usr/{word()}/{word()}",
-            f"C:\\{word()}\\{word()}.txt",
-            f"./{word()}.sh",
-            f"{word()}/{word()}.py",
-            f"{word()}.pdf",
-        ],
-        "CODE": [
-            f"`{word()} --{word()}`",
-            f"{word()}_{word()}()",
-            f"`{word()}`",
-            f"{word()}.{word()}()",
-        ],
-        "VARIABLE": ["{" + word() + "}", "%s", "%d", "${" + word() + "}", f"%({word()})s", "{0}"],
-        "MONEY": [
-            f"${n(2, 99)}.{n(10, 99)}",
-            f"€{n(2, 900)}",
-            f"{n(2, 900)} EUR",
-            f"{n(1, 9)},{n(100, 999)}.{n(10, 99)} USD",
-        ],
-        "QUANTITY": [
-            f"{n(2, 99)} kg",
-            f"{n(2, 99)}.{n(1, 9)} cm",
-            f"{n(2, 99)} km",
-            f"{n(2, 99)}%",
-        ],
-        "DATE": [
-            f"20{n(10, 29)}-{n(10, 12)}-{n(10, 28)}",
-            f"{n(10, 28)}.{n(10, 12)}.20{n(10, 29)}",
-            f"{n(1, 12)}/{n(1, 28)}/20{n(10, 29)}",
-        ],
-        "TIME": [f"{n(1, 12)}:{n(10, 59)}"],
-        "PHONE": [
-            f"+49 {n(30, 99)} {n(100000, 9999999)}",
-            f"({n(200, 999)}) {n(200, 999)}-{n(1000, 9999)}",
-        ],
-        "YEAR": [str(n(1800, 2030))],
-        "NUMBER": [str(n(2, 99)), str(n(100, 9999)), f"{n(2, 99)}.{n(1, 9)}"],
-        "LARGE": [f"{n(10, 999)},{n(100, 999)}", str(n(10000, 9999999))],
-        "HANDLE": [f"@{word()}", f"#{word()}"],
-        "HASH": [f"{rng.getrandbits(40):010x}a1", f"0x{rng.getrandbits(16):04x}"],
-        "VERSION": [f"{n(1, 9)}.{n(0, 20)}.{n(0, 9)}", f"v{n(1, 9)}.{n(0, 20)}.{n(0, 9)}"],
-        "PRODUCT": [
-            f"{word(1, 3).upper()}{n(10, 99)}-{n(100, 999)}",
-            f"{word(2, 2).upper()}-{n(1000, 9999)}",
-            f"{word(1, 1)}{n(3, 9)}-{n(1000, 9999)}{word(1, 1).upper()}",
-            f"{n(100, 999)}{word(2, 2).upper()}{n(1, 9)}",
-        ],
-        "COLOR": [f"#{rng.getrandbits(24):06x}"],
-        "ISSUE": [f"#{n(1, 999)}", f"{word()}/{word()}#{n(1, 999)}"],
-        "PRERELEASE": [
-            f"{n(0, 9)}.{n(0, 9)}.{n(0, 9)}-beta.{n(1, 9)}",
-            f"{n(1, 9)}.{n(0, 9)}-rc{n(1, 9)}",
-        ],
-        "STAMP": [
-            f"2024-0{n(1, 9)}-{n(10, 28)}T{n(10, 23)}:{n(10, 59)}:{n(10, 59)}Z",
-            f"2024-0{n(1, 9)}-{n(10, 28)} {n(10, 23)}:{n(10, 59)}:{n(10, 59)},{n(100, 999)}",
-        ],
-        "MEASURE": [
-            f"{n(2, 99)} µg",
-            f"± {n(2, 99)}",
-            f"{n(2, 99)} ₹",
-            f"₽{n(2, 99)}",
-            f"{n(2, 99)} °C",
-        ],
-        "OPTION": [f"--{word()}", f"--{word()}-{word()}", f"-{word(1, 1)}"],
-    }
-    return rng.choice(choices[kind])
+    # All kinds are drawn, which keeps the sentences that published figures were measured with.
+    spans = {}
+    for each, patterns in SPANS.items():
+        spans[each] = [FIELD.sub(fill, pattern) for pattern in patterns]
+    return rng.choice(spans[kind])
 
 
 def sentences(language: str, count: int) -> list[tuple[str, list[str]]]:
@@ -156,32 +136,29 @@ def sentences(language: str, count: int) -> list[tuple[str, list[str]]]:
 
 def main() -> None:
     """Print a table with one row per model."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = benchmark.parser(__doc__)
     parser.add_argument("--model", action="append", required=True)
     parser.add_argument("--sentences", type=int, default=1000)
     parser.add_argument("--show", type=int, default=0, help="number of translations to print")
     options = parser.parse_args()
-    print("| model | search alone | guarded |\n|---|---|---|")
+    print_head("model", "search alone", "guarded")
     for name in options.model:
         translator = Translator.load(name)
         items = sentences(translator.config.data.src, options.sentences)
         texts = [text for text, _ in items]
-        outputs = {
-            "search": translator.translate(texts),
-            "guard": Guard(translator).translate(texts),
-        }
-        shares = []
-        for output in outputs.values():
-            intact = [
-                all(count_occurrences(text, s) for s in spans)
-                for text, (_, spans) in zip(output, items, strict=True)
-            ]
-            shares.append(sum(intact) / len(intact))
-        print(f"| {name} | {shares[0]:.1%} | {shares[1]:.1%} |")
-        for (text, _), raw, guarded in list(
-            zip(items, outputs["search"], outputs["guard"], strict=True)
-        )[: options.show]:
-            print(f"{text}\n    {raw}\n    {guarded}")
+        raw = translator.translate(texts)
+        guarded = Guard(translator).translate(texts)
+        print_row([name, share_intact(items, raw), share_intact(items, guarded)])
+        for i, text in enumerate(texts[: options.show]):
+            print(f"{text}\n    {raw[i]}\n    {guarded[i]}")
+
+
+def share_intact(items: list[tuple[str, list[str]]], translations: list[str]) -> str:
+    """Return the share of translations with all spans of their source."""
+    num_intact = 0
+    for (_, spans), text in zip(items, translations, strict=True):
+        num_intact += all(count_occurrences(text, span) for span in spans)
+    return f"{num_intact / len(items):.1%}"
 
 
 if __name__ == "__main__":

@@ -20,7 +20,6 @@ peak memory is that of one setting.
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import io
 import json
@@ -31,15 +30,23 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache, partial
-from itertools import islice, product
+from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import engine_processes
+from benchmark import print_head, print_row
 from command_errors import error_messages
-from engine_processes import SEARCHES, THREADS, EngineProcess, Translate, answer_requests, measure
+from engine_processes import (
+    SEARCHES,
+    THREADS,
+    Translate,
+    answer_requests,
+    ctranslate2_settings,
+    measure,
+)
 
 if TYPE_CHECKING:  # only the processes of nmt import it
     from nmt.search import Hypothesis, Search, SearchRequest, StepModel
@@ -62,9 +69,7 @@ CONVERT = "from ctranslate2.converters.transformers import main; main()"
 
 def main() -> None:
     """Run the benchmark, or one of its engine processes."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = engine_processes.parser(__doc__)
     parser.add_argument("--input", type=Path, required=True, help="text, one sentence per line")
     parser.add_argument("--sentences", type=int, default=200)
     parser.add_argument("--output-tokens", type=int, default=32)
@@ -72,8 +77,6 @@ def main() -> None:
     parser.add_argument("--dim", type=int, default=512)
     parser.add_argument("--layers", type=int, default=6)
     parser.add_argument("--pieces", type=int, default=58_100)
-    parser.add_argument("--engine", help=argparse.SUPPRESS)
-    parser.add_argument("--directory", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if not 2 <= arguments.output_tokens < 512:
         parser.error("--output-tokens must be between 2 and 511")
@@ -195,13 +198,12 @@ def _load(arguments: Any) -> dict[str, float]:
     for repeat in range(arguments.repeats + 1):
         for name in ENGINES:
             before = time.perf_counter()
-            process = _start(arguments, name)
+            process = engine_processes.start(name, arguments.directory)
             process.ask(beam=1, setting=0, sentences=1)
             seconds = time.perf_counter() - before
             process.close()
-            if (
-                repeat
-            ):  # the first pass reads the files into the page cache, and nmt selects its precision
+            # The first pass reads the files into the page cache, and nmt selects its precision.
+            if repeat:
                 times[name].append(seconds)
     return {name: statistics.median(seconds) for name, seconds in times.items()}
 
@@ -210,37 +212,20 @@ def _translate(arguments: Any, beam: int) -> dict[str, tuple[float, int]]:
     """Return the median throughput in target tokens per second and the peak memory in bytes of each
     engine."""
     request = {"beam": beam, "sentences": arguments.sentences}
-    answers = measure(partial(_start, arguments), ENGINES, request, arguments.repeats)
-    if short := [
-        name
-        for name, passes in answers.items()
-        if min(each["seconds"] for each in passes) < MIN_SECONDS
-    ]:
+    answers = measure(ENGINES, arguments.directory, request, arguments.repeats)
+    results = {}
+    short = []
+    for name, passes in answers.items():
+        speed = statistics.median(each["count"] / each["seconds"] for each in passes)
+        results[name] = speed, passes[-1]["memory"]
+        if min(each["seconds"] for each in passes) < MIN_SECONDS:
+            short.append(name)
+    if short:
         print(
             f"passes of {', '.join(short)} take less than {MIN_SECONDS} s: add --sentences",
             file=sys.stderr,
         )
-    return {
-        name: (
-            statistics.median(each["count"] / each["seconds"] for each in passes),
-            passes[-1]["memory"],
-        )
-        for name, passes in answers.items()
-    }
-
-
-def _start(arguments: Any, engine: str) -> EngineProcess:
-    options = ("input", "sentences", "output_tokens", "directory")
-    return EngineProcess(
-        [
-            *(sys.executable, __file__, "--engine", engine),
-            *(
-                word
-                for name in options
-                for word in (f"--{name.replace('_', '-')}", str(getattr(arguments, name)))
-            ),
-        ]
-    )
+    return results
 
 
 def _print_table(
@@ -248,17 +233,17 @@ def _print_table(
     loads: dict[str, float],
     results: dict[str, dict[str, tuple[float, int]]],
 ) -> None:
-    titles = ["engine", "import", "load", *(f"{search}, tokens/s" for search in results)]
-    print("| " + " | ".join([*titles, f"peak memory, {' / '.join(results)}"]) + " |")
-    print("|" + "---|" * (len(titles) + 1))
+    speeds = [f"{search}, tokens/s" for search in results]
+    print_head("engine", "import", "load", *speeds, f"peak memory, {' / '.join(results)}")
     for name in ENGINES:
         imported = imports.get(name.split()[0])
         cells = [name, f"{imported:.1f} s" if imported else "", f"{loads[name]:.2f} s"]
-        cells += [f"{result[name][0]:,.0f}" for result in results.values()]
-        cells.append(
-            " / ".join(f"{result[name][1] / 1e6:,.0f}" for result in results.values()) + " MB"
-        )
-        print("| " + " | ".join(cells) + " |")
+        memory = []
+        for result in results.values():
+            speed, num_bytes = result[name]
+            cells.append(f"{speed:,.0f}")
+            memory.append(f"{num_bytes / 1e6:,.0f}")
+        print_row([*cells, f"{' / '.join(memory)} MB"])
 
 
 # ---- engine processes
@@ -266,27 +251,17 @@ def _print_table(
 
 def _serve(arguments: Any) -> None:
     with arguments.input.open(encoding="utf-8") as file:
-        texts = (line.strip() for line in file)
-        lines = list(
-            islice(
-                (text for text in texts if 0 < len(text.split()) <= MAX_WORDS), arguments.sentences
-            )
-        )
+        usable = (line.strip() for line in file if 0 < len(line.split()) <= MAX_WORDS)
+        lines = list(islice(usable, arguments.sentences))
     engine, kind = arguments.engine.split()
-    start: Callable[[Any, str], list[Translate]] = {
-        "nmt": _nmt,
-        "ctranslate2": _ctranslate2,
-        "transformers": _transformers,
-    }[engine]
+    start = {"nmt": _nmt, "ctranslate2": _ctranslate2, "transformers": _transformers}[engine]
 
     def work(translate: Translate, request: dict[str, Any]) -> int:
         chosen = lines[: request["sentences"]]
         tokens = translate(chosen, request["beam"])
-        if tokens != len(chosen) * arguments.output_tokens:
-            sys.exit(
-                f"{arguments.engine} wrote {tokens} tokens, not"
-                f" {len(chosen) * arguments.output_tokens}"
-            )
+        expected = len(chosen) * arguments.output_tokens
+        if tokens != expected:
+            sys.exit(f"{arguments.engine} wrote {tokens} tokens, not {expected}")
         return tokens
 
     answer_requests(start(arguments, kind), work)
@@ -310,9 +285,8 @@ def _nmt(arguments: Any, kind: str) -> list[Translate]:
         n_best: int = 1
 
         def __call__(self, model: StepModel, request: SearchRequest) -> list[list[Hypothesis]]:
-            length_B = np.full_like(
-                request.max_length_B, arguments.output_tokens - 1
-            )  # without the end token
+            # Without the end token.
+            length_B = np.full_like(request.max_length_B, arguments.output_tokens - 1)
             return self.search(model, replace(request, max_length_B=length_B))
 
     def translate(lines: list[str], beam: int) -> int:
@@ -334,7 +308,6 @@ def _nmt(arguments: Any, kind: str) -> list[Translate]:
 
 
 def _ctranslate2(arguments: Any, kind: str) -> list[Translate]:
-    import ctranslate2
     import sentencepiece
 
     source, target = (
@@ -342,30 +315,21 @@ def _ctranslate2(arguments: Any, kind: str) -> list[Translate]:
         for name in ("source.spm", "target.spm")
     )
 
-    @cache
-    def engine(inter_threads: int) -> Any:
-        return ctranslate2.Translator(
-            str(arguments.directory / "ctranslate2"),
-            compute_type=kind,
-            inter_threads=inter_threads,
-            intra_threads=max(1, THREADS // inter_threads),
-        )
+    def encode(lines: list[str]) -> list[list[str]]:
+        return [[*pieces, "</s>"] for pieces in source.encode(lines, out_type=str)]
 
-    def translate(inter_threads: int, batch_size: int, lines: list[str], beam: int) -> int:
-        results = engine(inter_threads).translate_batch(
-            [[*pieces, "</s>"] for pieces in source.encode(lines, out_type=str)],
-            beam_size=beam,
-            max_batch_size=batch_size,
-            min_decoding_length=arguments.output_tokens,
-            max_decoding_length=arguments.output_tokens,
-        )
-        rows = [result.hypotheses[0] for result in results]
+    def decode(rows: list[list[str]]) -> int:
         target.decode(rows)
         return sum(map(len, rows))
 
-    return [
-        partial(translate, *setting) for setting in product(sorted({1, THREADS}), (16, 32, 64, 128))
-    ]
+    return ctranslate2_settings(
+        arguments.directory / "ctranslate2",
+        kind,
+        encode,
+        decode,
+        min_decoding_length=arguments.output_tokens,
+        max_decoding_length=arguments.output_tokens,
+    )
 
 
 def _transformers(arguments: Any, kind: str) -> list[Translate]:
@@ -381,7 +345,8 @@ def _transformers(arguments: Any, kind: str) -> list[Translate]:
     )
 
     def translate(batch_size: int, lines: list[str], beam: int) -> int:
-        lines, tokens = sorted(lines, key=len, reverse=True), 0
+        lines = sorted(lines, key=len, reverse=True)
+        tokens = 0
         for start in range(0, len(lines), batch_size):
             inputs = tokenizer(lines[start : start + batch_size], return_tensors="pt", padding=True)
             with torch.inference_mode():

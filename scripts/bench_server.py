@@ -12,7 +12,6 @@ processors.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import itertools
 import json
@@ -26,6 +25,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+import benchmark
+from benchmark import print_head, print_row
 from command_errors import error_messages
 from nmt.data.sources import open_split
 
@@ -80,18 +81,10 @@ class Load:
 @contextmanager
 def server(*options: str) -> Iterator[int]:
     """Run `nmt serve`, and yield its port."""
-    command = [
-        sys.executable,
-        "-m",
-        "nmt",
-        "serve",
-        "--port",
-        "0",
-        "--model",
-        "en-de-small",
-        *options,
-    ]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    command = "-m nmt serve --port 0 --model en-de-small".split()
+    process = subprocess.Popen(
+        [sys.executable, *command, *options], stderr=subprocess.PIPE, text=True
+    )
     assert process.stderr
     try:
         log = []
@@ -116,28 +109,21 @@ def metric(port: int, name: str) -> float:
 
 def measure(seconds: float, texts: Iterator[str]) -> None:
     """Print a table of all settings and numbers of clients."""
-    print(
-        "| options | clients | requests/s | p50 | p95 | p99 | lines per batch"
-        " |\n|---|---|---|---|---|---|---|"
-    )
+    print_head("options", "clients", "requests/s", "p50", "p95", "p99", "lines per batch")
     for name, options in SETTINGS.items():
         with server(*options) as port:
             load = Load(port, texts)
             asyncio.run(load.run(8, seconds=2))  # warmup
             for num_clients in NUM_CLIENTS:
-                names = ("nmt_batch_lines_sum", "nmt_batch_lines_count")
-                before = [metric(port, each) for each in names]
+                lines = metric(port, "nmt_batch_lines_sum")
+                batches = metric(port, "nmt_batch_lines_count")
                 duration = asyncio.run(load.run(num_clients, seconds=seconds))
-                lines, batches = (
-                    metric(port, each) - value for each, value in zip(names, before, strict=True)
-                )
+                lines = metric(port, "nmt_batch_lines_sum") - lines
+                batches = metric(port, "nmt_batch_lines_count") - batches
                 quantiles = statistics.quantiles(load.latencies, n=100)
-                times = " | ".join(f"{1000 * quantiles[q - 1]:.0f} ms" for q in (50, 95, 99))
-                rate = len(load.latencies) / duration
-                print(
-                    f"| {name} | {num_clients} | {rate:.0f} | {times} | {lines / batches:.1f} |",
-                    flush=True,
-                )
+                times = [f"{1000 * quantiles[q - 1]:.0f} ms" for q in (50, 95, 99)]
+                rate = f"{len(load.latencies) / duration:.0f}"
+                print_row([name, num_clients, rate, *times, f"{lines / batches:.1f}"])
 
 
 def soak(count: int, texts: Iterator[str]) -> None:
@@ -159,9 +145,7 @@ def soak(count: int, texts: Iterator[str]) -> None:
 
 def main() -> None:
     """Run the load test."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = benchmark.parser(__doc__)
     parser.add_argument("--seconds", type=float, default=15, help="duration of each measurement")
     parser.add_argument(
         "--soak", type=int, default=0, metavar="REQUESTS", help="measure memory instead"

@@ -1,11 +1,12 @@
 #!/usr/bin/env python
 """Benchmark training speed, relative to the machine's matrix product speed and optionally to Eole.
 
-    scripts/bench_train.py                          the CPU workload: Multi30k, 3+3 layers, width
-    256 scripts/bench_train.py --workload gpu           the paper's base model on random data with
-    WMT's sentence lengths scripts/bench_train.py --workload gpu --switch "train.compile=[loss]"
-    --switch "train.compile=[loss, model]" scripts/bench_train.py --eole path/to/python    also
-    benchmark Eole on the same data
+    scripts/bench_train.py
+    scripts/bench_train.py --workload gpu --switch "train.compile=[loss]"
+    scripts/bench_train.py --eole path/to/python
+
+The CPU workload is Multi30k with 3+3 layers of width 256. The GPU workload is the paper's base
+model on random data with WMT's sentence lengths. --eole also benchmarks Eole on the same data.
 
 Updates come from the loader, as in training. Tokens are target tokens without padding. Measurements
 alternate, so that ratios are reliable on a shared machine. The CPU workload requires Multi30k (nmt
@@ -14,7 +15,6 @@ data download multi30k).
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import statistics
@@ -39,6 +39,7 @@ import numpy as np
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+import benchmark
 from command_errors import error_messages
 from nmt.core import runtime
 from nmt.core.config import Config, config_io
@@ -87,80 +88,94 @@ def main() -> None:
     default = "cuda" if arguments.workload == "gpu" else "cpu"
     device = torch.device(runtime.resolve_device(arguments.device or default))
     process_settings.tune_malloc_for_training()
-    name, changes = WORKLOADS[arguments.workload]
-    config = config_io.load(config_io.find(name), [*changes, *arguments.set])
-    chosen = training_dtype(arguments.precision, device, config)
-    compare_dtypes = arguments.precision == "auto" and device.type == "cpu"
-    dtypes = [chosen, *({torch.float32, torch.bfloat16} - {chosen} if compare_dtypes else ())]
-    prepared = (
-        prepare(config)
-        if arguments.workload == "cpu"
-        else RandomData(config.train.max_length, arguments.pairs)
-    )
     with gpu_kernels(device) if device.type == "cuda" else nullcontext():
-        variants = {_name(dtype): Variant(config, prepared, device, dtype) for dtype in dtypes}
-        for switch in arguments.switch:
-            switched = config_io.load(config_io.find(name), [*changes, *arguments.set, switch])
-            variants[f"{_name(chosen)}, {switch}"] = Variant(switched, prepared, device, chosen)
-        eole_speeds: dict[torch.dtype, list[float]] = {dtype: [] for dtype in dtypes}
-        for variant in variants.values():
-            variant.advance(WARMUP_UPDATES)
-            variant.speeds.clear()
-        for _ in range(arguments.repeats):  # new batches have new shapes, as in training
-            for variant in variants.values():
-                variant.rates.append(_matrix_rate(device, variant.dtype, arguments.matrix_side))
-                variant.advance(arguments.updates)
-            if arguments.eole:
-                for dtype in dtypes:
-                    eole_speeds[dtype].append(
-                        _eole(config, dtype, arguments.eole, arguments.eole_updates)
-                    )
-        per_token = _flops_per_token(config, prepared, device, chosen)
-        time_spent, idle = variants[_name(chosen)].profile()
-    for label, variant in variants.items():
-        speed, rate = statistics.median(variant.speeds), statistics.median(variant.rates)
-        _print(f"{label}, target tokens/s, median", f"{speed:,.0f}", _all(variant.speeds))
-        rates = _all(rate / 1e9 for rate in variant.rates)
-        _print(f"{label}, matrix rate, GFLOP/s, median", f"{rate / 1e9:,.0f}", rates)
-        _print(f"{label}, share of the matrix rate", f"{speed * per_token / rate:.0%}")
-    first = statistics.median(variants[_name(chosen)].speeds)
-    for dtype, speeds in eole_speeds.items():
-        if speeds:
-            _print(
-                f"{_name(dtype)}, Eole, target tokens/s, median",
-                f"{statistics.median(speeds):,.0f}",
-                _all(speeds),
-            )
-    fastest = max(statistics.median(variants[_name(dtype)].speeds) for dtype in dtypes)
-    _print("chosen precision / fastest precision", f"{first / fastest:.2f}")
-    if arguments.eole:
-        best = max(statistics.median(each) for each in eole_speeds.values())
-        _print("ratio to Eole in its fastest precision", f"{first / best:.2f}")
-    chosen_variant = variants[_name(chosen)]
+        variants = _variants(arguments, device)
+        first = variants[0]
+        _measure(variants, arguments)
+        per_token = first.flops_per_token()
+        time_spent, idle = first.profile()
+    _print_speeds(variants, per_token)
+    _print_ratios([variant for variant in variants if not variant.switch])
     _print("work, MFLOP per target token", f"{per_token / 1e6:.1f}")
-    _print(
-        "padding among target positions",
-        f"{1 - chosen_variant.tokens / chosen_variant.positions:.1%}",
-    )
-    _print("target tokens per update", f"{chosen_variant.tokens / chosen_variant.num_updates:,.0f}")
+    _print("padding among target positions", f"{1 - first.tokens / first.positions:.1%}")
+    _print("target tokens per update", f"{first.tokens / first.num_updates:,.0f}")
     if idle is not None:
         _print("time without a running kernel", f"{idle:.1%}")
     for part, seconds in time_spent.most_common() if time_spent.total() else ():
         _print(f"  {part}", f"{seconds / time_spent.total():.1%}")
 
 
+def _variants(arguments: Any, device: torch.device) -> list[Variant]:
+    """Return the chosen precision, the others to compare it with, and the switches."""
+    name, changes = WORKLOADS[arguments.workload]
+    changes = [*changes, *arguments.set]
+    config = config_io.load(config_io.find(name), changes)
+    dtype = training_dtype(arguments.precision, device, config)
+    if arguments.workload == "cpu":
+        prepared: Any = prepare(config)
+    else:
+        prepared = RandomData(config.train.max_length, arguments.pairs)
+    variants = [Variant("", config, prepared, device, dtype)]
+    if arguments.precision == "auto" and device.type == "cpu":
+        for other in {torch.float32, torch.bfloat16} - {dtype}:
+            variants.append(Variant("", config, prepared, device, other))
+    for switch in arguments.switch:
+        switched = config_io.override(config, switch)
+        config_io.check(switched)
+        variants.append(Variant(switch, switched, prepared, device, dtype))
+    return variants
+
+
+def _measure(variants: list[Variant], arguments: Any) -> None:
+    """Measure the variants in turn, and Eole in each precision."""
+    for variant in variants:
+        variant.advance(WARMUP_UPDATES)
+        variant.speeds.clear()
+    for _ in range(arguments.repeats):  # new batches have new shapes, as in training
+        for variant in variants:
+            rate = _matrix_rate(variant.device, variant.dtype, arguments.matrix_side)
+            variant.rates.append(rate)
+            variant.advance(arguments.updates)
+            if arguments.eole and not variant.switch:
+                speed = _eole(variant.config, variant.dtype, arguments.eole, arguments.eole_updates)
+                variant.eole_speeds.append(speed)
+
+
+def _print_speeds(variants: list[Variant], flops_per_token: float) -> None:
+    for variant in variants:
+        speed = _print_median(f"{variant.name}, target tokens/s", variant.speeds)
+        rates = [rate / 1e9 for rate in variant.rates]
+        rate = _print_median(f"{variant.name}, matrix rate, GFLOP/s", rates)
+        share = speed * flops_per_token / 1e9 / rate
+        _print(f"{variant.name}, share of the matrix rate", f"{share:.0%}")
+
+
+def _print_ratios(plain: list[Variant]) -> None:
+    """Compare the chosen precision, which is the first, with the others and with Eole."""
+    eole = []
+    for variant in plain:
+        if variant.eole_speeds:
+            label = f"{variant.name}, Eole, target tokens/s"
+            eole.append(_print_median(label, variant.eole_speeds))
+    speeds = [statistics.median(variant.speeds) for variant in plain]
+    _print("chosen precision / fastest precision", f"{speeds[0] / max(speeds):.2f}")
+    if eole:
+        _print("ratio to Eole in its fastest precision", f"{speeds[0] / max(eole):.2f}")
+
+
+def _print_median(label: str, values: list[float]) -> float:
+    median = statistics.median(values)
+    numbers = ", ".join(f"{value:,.0f}" for value in values)
+    _print(f"{label}, median", f"{median:,.0f}", f"({numbers})")
+    return median
+
+
 def _print(label: str, value: str, detail: str = "") -> None:
     print(f"{label:<66}{value:>10}   {detail}".rstrip())
 
 
-def _name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
-
-
 def _arguments() -> Any:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = benchmark.parser(__doc__)
     parser.add_argument("--workload", choices=WORKLOADS, default="cpu")
     parser.add_argument("--updates", type=int, default=24, help="updates per repeat")
     parser.add_argument("--repeats", type=int, default=5)
@@ -191,10 +206,6 @@ def _arguments() -> Any:
             f"--eole-updates must be at least {2 * EOLE_REPORT_EVERY}, because Eole logs few speeds"
         )
     return arguments
-
-
-def _all(values: Any) -> str:
-    return "(" + ", ".join(f"{value:,.0f}" for value in values) + ")"
 
 
 # ---- nmt
@@ -245,23 +256,31 @@ class Variant:
     """A training run with its own trainer and position in the data; its weights are not saved."""
 
     def __init__(
-        self, config: Config, prepared: Any, device: torch.device, dtype: torch.dtype
+        self, switch: str, config: Config, prepared: Any, device: torch.device, dtype: torch.dtype
     ) -> None:
-        self.device, self.dtype = device, dtype
+        self.name = str(dtype).removeprefix("torch.") + (switch and f", {switch}")
+        self.switch = switch
+        self.config = config
+        self.device = device
+        self.dtype = dtype
+        self.prepared = prepared
         self.trainer = Trainer(config, Path(), prepared, device, dtype)
         self.trainer.model.train()
-        self._updates, self._steps = self.trainer.updates(), config.train.steps
+        self._updates = self.trainer.updates()
         self.speeds: list[float] = []
         self.rates: list[float] = []
+        self.eole_speeds: list[float] = []
         self.tokens = self.positions = self.num_updates = 0
         model = f"{count_parameters(self.trainer.model) / 1e6:.1f} M parameters"
         print(f"{model}, {device} {dtype}, {torch.get_num_threads()} threads", file=sys.stderr)
 
     def advance(self, num_updates: int) -> None:
         """Make updates as the training loop does, and record the target tokens per second."""
-        start, tokens, previous = time.perf_counter(), 0, None
+        start = time.perf_counter()
+        tokens = 0
+        previous = None
         for update in islice(self._updates, num_updates):
-            pending = self.trainer.update(update, self._steps)
+            pending = self.trainer.update(update, self.config.train.steps)
             if previous:
                 previous.read()
             previous = pending
@@ -273,6 +292,15 @@ class Variant:
         self.tokens += tokens
         self.num_updates += num_updates
 
+    def flops_per_token(self) -> float:
+        """Return the floating-point operations of an update per target token, counted without
+        compilation."""
+        config = replace(self.config, train=replace(self.config.train, compile=()))
+        variant = Variant("", config, self.prepared, self.device, self.dtype)
+        with FlopCounterMode(display=False) as counter:
+            variant.advance(PROFILED_UPDATES)
+        return float(counter.get_total_flops()) / variant.tokens
+
     def profile(self) -> tuple[Counter[str], float | None]:
         """Return the time of some updates by group of operators, and the fraction in which a GPU
         was idle.
@@ -280,7 +308,9 @@ class Variant:
         On a GPU, a kernel's time is that of the operator that launched it, and counts once.
         """
         kinds = [torch.profiler.ProfilerActivity.CPU]
-        if self.device.type == "cuda":
+        is_gpu = self.device.type == "cuda"
+        seconds = "self_device_time_total" if is_gpu else "self_cpu_time_total"
+        if is_gpu:
             kinds.append(torch.profiler.ProfilerActivity.CUDA)
         if not torch.profiler.supported_activities().issuperset(kinds):  # an emulated GPU
             return Counter(), None
@@ -295,45 +325,21 @@ class Variant:
             if event.device_type.name != "CPU":
                 kernels += event.self_device_time_total
                 continue
-            seconds = (
-                event.self_device_time_total
-                if self.device.type == "cuda"
-                else event.self_cpu_time_total
-            )
             name = event.key.removeprefix("aten::")
-            spent[
-                next(
-                    (part for part, names in OPERATOR_GROUPS.items() if re.search(names, name)),
-                    "other",
-                )
-            ] += seconds
-        if self.device.type != "cuda":
+            parts = (part for part, names in OPERATOR_GROUPS.items() if re.search(names, name))
+            spent[next(parts, "other")] += getattr(event, seconds)
+        if not is_gpu:
             return spent, None
         spent["compiled"] += round(max(0.0, kernels - spent.total()))  # launched by no operator
         return spent, max(0.0, 1 - kernels / 1e6 / elapsed)
-
-
-def _flops_per_token(
-    config: Config, prepared: Any, device: torch.device, dtype: torch.dtype
-) -> float:
-    """Return the floating-point operations of an update per target token, counted without
-    compilation."""
-    variant = Variant(
-        replace(config, train=replace(config.train, compile=())), prepared, device, dtype
-    )
-    with FlopCounterMode(display=False) as counter:
-        variant.advance(PROFILED_UPDATES)
-    return float(counter.get_total_flops()) / variant.tokens
 
 
 def _matrix_rate(device: torch.device, dtype: torch.dtype, side: int | None) -> float:
     """Return the FLOP/s of a large matrix product: [4096, 1024] by [1024, 1024], larger on a
     GPU."""
     side = side or (1024 if device.type == "cpu" else 8192)
-    a, b = (
-        torch.randn(4096, side, device=device, dtype=dtype),
-        torch.randn(side, side, device=device, dtype=dtype),
-    )
+    a = torch.randn(4096, side, device=device, dtype=dtype)
+    b = torch.randn(side, side, device=device, dtype=dtype)
     seconds = []
     for _ in range(5):
         _wait(device)

@@ -11,18 +11,16 @@ are target tokens without the end token.
 
 from __future__ import annotations
 
-import argparse
 import shutil
 import statistics
-import sys
 import tempfile
-from functools import cache, partial
-from itertools import product
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import engine_processes
 from command_errors import error_messages
-from engine_processes import SEARCHES, THREADS, EngineProcess, Translate, answer_requests, measure
+from engine_processes import SEARCHES, Translate, answer_requests, ctranslate2_settings, measure
 
 MAX_LENGTH = 80
 """Maximum target tokens of CTranslate2, because it has no limit relative to the source. Only
@@ -33,73 +31,49 @@ NUM_SINGLE = 50
 
 def main() -> None:
     """Run the benchmark, or one of its engine processes."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = engine_processes.parser(__doc__)
     parser.add_argument("--model", type=Path, required=True)
     parser.add_argument("--input", type=Path, required=True)
     parser.add_argument("--lines", type=int, default=1000)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--ctranslate2", action="store_true")
-    parser.add_argument("--engine", help=argparse.SUPPRESS)
-    parser.add_argument("--export", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.engine:
         _serve(arguments)
         return
+    engines = ["nmt fp32", "nmt auto", "nmt int8"]
     with tempfile.TemporaryDirectory() as directory:
         exported = Path(directory)
         if arguments.ctranslate2:
-            _export(arguments, exported)
-        _compare(arguments, exported)
+            engines += ["ctranslate2 float32", "ctranslate2 int8"]
+            _export(arguments.model, exported)
+        for search in SEARCHES:
+            _compare(search, engines, exported, arguments.repeats)
 
 
-def _export(arguments: Any, directory: Path) -> None:
+def _export(model: Path, directory: Path) -> None:
     from nmt.export import ctranslate2
     from nmt.models import discovery
 
-    loaded = discovery.load(arguments.model)
+    loaded = discovery.load(model)
     shutil.copy(loaded.run / "spm.model", directory)
     (directory / "ctranslate2").mkdir()
     ctranslate2.export(loaded, directory / "ctranslate2")
 
 
-def _compare(arguments: Any, exported: Path) -> None:
-    engines = ["nmt fp32", "nmt auto", "nmt int8"]
-    engines += ["ctranslate2 float32", "ctranslate2 int8"] if arguments.ctranslate2 else []
-
-    def start(engine: str) -> EngineProcess:
-        return EngineProcess(
-            [
-                *(
-                    sys.executable,
-                    __file__,
-                    "--engine",
-                    engine,
-                    "--model",
-                    arguments.model,
-                    "--input",
-                    arguments.input,
-                ),
-                *("--lines", str(arguments.lines), "--export", exported),
-            ]
+def _compare(search: str, engines: list[str], exported: Path, repeats: int) -> None:
+    request = {"beam": SEARCHES[search], "one_by_one": False}
+    results = measure(engines, exported, request, repeats)
+    single = measure(engines, exported, request | {"one_by_one": True}, repeats)
+    for name, answers in results.items():
+        speeds = [answer["count"] / answer["seconds"] for answer in answers]
+        latencies = [answer["seconds"] / answer["count"] for answer in single[name]]
+        print(
+            f"{search:<8}{name:<22}{statistics.median(speeds):>8,.0f} tok/s"
+            f" ({min(speeds):,.0f}-{max(speeds):,.0f})   one sentence"
+            f" {1000 * statistics.median(latencies):5.1f} ms "
+            f"  peak {answers[-1]['memory'] / 1e6:,.0f} MB"
         )
-
-    for search, beam in SEARCHES.items():
-        results, single = (
-            measure(start, engines, {"beam": beam, "one_by_one": one_by_one}, arguments.repeats)
-            for one_by_one in (False, True)
-        )
-        for name, answers in results.items():
-            speeds = [answer["count"] / answer["seconds"] for answer in answers]
-            latency = statistics.median(
-                answer["seconds"] / answer["count"] for answer in single[name]
-            )
-            print(
-                f"{search:<8}{name:<22}{statistics.median(speeds):>8,.0f} tok/s"
-                f" ({min(speeds):,.0f}-{max(speeds):,.0f})   one sentence {1000 * latency:5.1f} ms "
-                f"  peak {answers[-1]['memory'] / 1e6:,.0f} MB"
-            )
 
 
 # ---- engine processes
@@ -112,55 +86,42 @@ def _serve(arguments: Any) -> None:
     def work(translate: Translate, request: dict[str, Any]) -> int:
         if not request["one_by_one"]:
             return translate(lines, request["beam"])
-        for line in lines[:NUM_SINGLE]:
+        single = lines[:NUM_SINGLE]
+        for line in single:
             translate([line], request["beam"])
-        return len(lines[:NUM_SINGLE])
+        return len(single)
 
-    answer_requests((_nmt if engine == "nmt" else _ctranslate2)(arguments, kind), work)
+    if engine == "nmt":
+        settings = [_nmt(arguments.model, kind)]
+    else:
+        settings = _ctranslate2(arguments.directory, kind)
+    answer_requests(settings, work)
 
 
-def _nmt(arguments: Any, kind: str) -> list[Translate]:
+def _nmt(model: Path, kind: str) -> Translate:
     from nmt.translation.translator import Translator
 
-    translator = Translator.load(arguments.model, precision=kind)
+    translator = Translator.load(model, precision=kind)
 
     def translate(lines: list[str], beam: int) -> int:
-        spec = (
-            "greedy" if beam == 1 else f"beam(beam_size={beam}, early_stopping=True)"
-        )  # like CTranslate2
+        # As CTranslate2 does.
+        spec = "greedy" if beam == 1 else f"beam(beam_size={beam}, early_stopping=True)"
         return sum(map(len, translator.tokenizer.encode_batch(translator.translate(lines, spec))))
 
-    return [translate]
+    return translate
 
 
-def _ctranslate2(arguments: Any, kind: str) -> list[Translate]:
-    import ctranslate2
+def _ctranslate2(directory: Path, kind: str) -> list[Translate]:
     import sentencepiece
 
-    tokenizer = sentencepiece.SentencePieceProcessor(model_file=str(arguments.export / "spm.model"))
+    tokenizer = sentencepiece.SentencePieceProcessor(model_file=str(directory / "spm.model"))
 
-    @cache
-    def engine(inter_threads: int) -> Any:
-        return ctranslate2.Translator(
-            str(arguments.export / "ctranslate2"),
-            compute_type=kind,
-            inter_threads=inter_threads,
-            intra_threads=max(1, THREADS // inter_threads),
-        )
+    def decode(rows: list[list[str]]) -> int:
+        return sum(map(len, tokenizer.encode(tokenizer.decode(rows))))
 
-    def translate(inter_threads: int, batch_size: int, lines: list[str], beam: int) -> int:
-        results = engine(inter_threads).translate_batch(
-            tokenizer.encode(lines, out_type=str),
-            beam_size=beam,
-            max_batch_size=batch_size,
-            max_decoding_length=MAX_LENGTH,
-        )
-        texts = tokenizer.decode([each.hypotheses[0] for each in results])
-        return sum(map(len, tokenizer.encode(texts)))
-
-    return [
-        partial(translate, *setting) for setting in product(sorted({1, THREADS}), (16, 32, 64, 128))
-    ]
+    encode = partial(tokenizer.encode, out_type=str)
+    model = directory / "ctranslate2"
+    return ctranslate2_settings(model, kind, encode, decode, max_decoding_length=MAX_LENGTH)
 
 
 if __name__ == "__main__":

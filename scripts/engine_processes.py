@@ -3,6 +3,7 @@ requests."""
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import json
 import re
@@ -10,9 +11,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import cache, partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
+import benchmark
 from nmt.core import runtime
 
 THREADS = runtime.num_threads()
@@ -48,11 +52,21 @@ class EngineProcess:
         self._process.communicate()
 
 
+def parser(documentation: str | None) -> argparse.ArgumentParser:
+    """Return the parser of a benchmark that runs itself as the processes of its engines."""
+    parser = benchmark.parser(documentation)
+    parser.add_argument("--engine", help=argparse.SUPPRESS)
+    parser.add_argument("--directory", type=Path, help=argparse.SUPPRESS)
+    return parser
+
+
+def start(engine: str, directory: Path) -> EngineProcess:
+    """Run this script as an engine whose models are in a directory."""
+    return EngineProcess([sys.executable, *sys.argv, "--engine", engine, "--directory", directory])
+
+
 def measure(
-    start: Callable[[str], EngineProcess],
-    names: Sequence[str],
-    request: dict[str, Any],
-    repeats: int,
+    names: Sequence[str], directory: Path, request: dict[str, Any], repeats: int
 ) -> dict[str, list[dict[str, Any]]]:
     """Return the answers of each engine with its fastest setting.
 
@@ -61,10 +75,10 @@ def measure(
     """
     requests = {}
     for name in names:
-        process = start(name)
+        process = start(name, directory)
         requests[name] = request | process.ask(**request)
         process.close()
-    engines = {name: start(name) for name in names}
+    engines = {name: start(name, directory) for name in names}
     answers: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
     for repeat in range(repeats + 1):
         for name, engine in engines.items():
@@ -87,26 +101,66 @@ def answer_requests(
             sentences.
     """
 
-    def timed(setting: Translate, request: dict[str, Any]) -> tuple[int, float]:
+    def measured(setting: Translate, request: dict[str, Any]) -> dict[str, Any]:
         before = time.perf_counter()
         count = work(setting, request)
-        return count, time.perf_counter() - before
+        seconds = time.perf_counter() - before
+        return {"count": count, "seconds": seconds, "memory": peak_memory()}
 
     for line in sys.stdin:
         request = json.loads(line)
-        answer: dict[str, Any]
         if "setting" in request:
-            count, seconds = timed(settings[request["setting"]], request)
-            answer = {"count": count, "seconds": seconds, "memory": peak_memory()}
-        else:  # the first of two passes is a warmup
-            times = [min(timed(setting, request)[1] for _ in range(2)) for setting in settings]
+            answer = measured(settings[request["setting"]], request)
+        else:
+            times = []
+            for setting in settings:
+                first = measured(setting, request)  # a warmup
+                second = measured(setting, request)
+                times.append(min(first["seconds"], second["seconds"]))
             answer = {"setting": times.index(min(times))}
         print(json.dumps(answer), flush=True)
 
 
+def ctranslate2_settings(
+    model: Path,
+    precision: str,
+    encode: Callable[[list[str]], list[list[str]]],
+    decode: Callable[[list[list[str]]], int],
+    **options: Any,
+) -> list[Translate]:
+    """Return CTranslate2 with several batch sizes and numbers of threads per batch.
+
+    Args:
+        model: directory of the model.
+        precision: type of its weights.
+        encode: returns the tokens of lines.
+        decode: decodes the tokens of translations, and returns the number of tokens.
+        options: limits of the lengths.
+    """
+    import ctranslate2
+
+    @cache
+    def engine(inter_threads: int) -> Any:
+        intra_threads = max(1, THREADS // inter_threads)
+        return ctranslate2.Translator(
+            str(model),
+            compute_type=precision,
+            inter_threads=inter_threads,
+            intra_threads=intra_threads,
+        )
+
+    def translate(inter_threads: int, batch_size: int, lines: list[str], beam: int) -> int:
+        results = engine(inter_threads).translate_batch(
+            encode(lines), beam_size=beam, max_batch_size=batch_size, **options
+        )
+        return decode([result.hypotheses[0] for result in results])
+
+    settings = product(sorted({1, THREADS}), (16, 32, 64, 128))
+    return [partial(translate, *setting) for setting in settings]
+
+
 def peak_memory() -> int:
     """Return the peak resident memory of this process in bytes."""
-    status = Path(
-        "/proc/self/status"
-    ).read_text()  # getrusage includes the memory of the parent before exec
+    # getrusage includes the memory of the parent before exec.
+    status = Path("/proc/self/status").read_text()
     return int(re.search(r"VmHWM:\s+(\d+) kB", status).group(1)) * 1024  # type: ignore[union-attr]

@@ -29,7 +29,7 @@ from nmt.core.errors import UsageError
 from nmt.jobs.output import show, write_file
 
 if TYPE_CHECKING:
-    from nmt.evaluate.comparison import Bucket, Comparison
+    from nmt.evaluate.comparison import Bucket, Comparison, MetricResult
     from nmt.evaluate.test_sets import TestSet
     from nmt.translation.translator import Translator
 
@@ -218,10 +218,29 @@ def _write_reports(html: Path, comparisons: list[Comparison]) -> None:
 
 
 def _format_comparison(comparison: Comparison) -> str:
+    lines = [f"{comparison.test}: A is {comparison.first_name}, B is {comparison.second_name}", ""]
+    lines += _format_metrics(comparison.metrics)
+    lines += _format_buckets("", [comparison.overall])
+    lines += _format_buckets("by source length", comparison.by_length)
+    rarity = "by training frequency of the rarest source word"
+    lines += _format_buckets(rarity, comparison.by_rarity)
+    if comparison.differences:
+        lines += ["", "largest differences"]
+    for each in comparison.differences:
+        lines.append(f"  line {each.line}, chrF {each.first_score:.1f} and {each.second_score:.1f}")
+        lines.append(f"    source    {each.source}")
+        lines += [f"    reference {text}" for text in each.references]
+        lines.append(f"    A         {each.first_translation}")
+        lines.append(f"    B         {each.second_translation}")
+    lines += ["", *(f"{metric.name}: {metric.signature}" for metric in comparison.metrics)]
+    return "\n".join(lines)
+
+
+def _format_metrics(metrics: list[MetricResult]) -> list[str]:
     from nmt.evaluate.comparison import format_p
 
     rows = [["", "A", "B", "B - A", "p (bootstrap)", "p (randomization)", ""]]
-    for metric in comparison.metrics:
+    for metric in metrics:
         rows.append(
             [
                 metric.name,
@@ -233,34 +252,15 @@ def _format_comparison(comparison: Comparison) -> str:
                 ("A is better", "B is better", "not significant")[metric.better],
             ]
         )
-    lines = [
-        f"{comparison.test}: A is {comparison.first_name}, B is {comparison.second_name}",
-        "",
-        *format_table(rows),
-    ]
-    for title, buckets in (
-        ("", [comparison.overall]),
-        ("by source length", comparison.by_length),
-        ("by training frequency of the rarest source word", comparison.by_rarity),
-    ):
-        if buckets:
-            head = [title, "sentences", "chrF A", "chrF B", "B - A", "A wins", "B wins"]
-            lines += ["", *format_table([head, *map(_bucket_row, buckets)], range(1, len(head)))]
-    if comparison.differences:
-        lines += ["", "largest differences"]
-    for each in comparison.differences:
-        lines.append(f"  line {each.line}, chrF {each.first_score:.1f} and {each.second_score:.1f}")
-        texts = [("source", each.source), *(("reference", text) for text in each.references)]
-        lines += [
-            f"    {name:<10}{text}"
-            for name, text in (
-                *texts,
-                ("A", each.first_translation),
-                ("B", each.second_translation),
-            )
-        ]
-    lines += ["", *(f"{metric.name}: {metric.signature}" for metric in comparison.metrics)]
-    return "\n".join(lines)
+    return format_table(rows)
+
+
+def _format_buckets(title: str, buckets: list[Bucket]) -> list[str]:
+    """Format a table after an empty line; nothing without buckets."""
+    if not buckets:
+        return []
+    head = [title, "sentences", "chrF A", "chrF B", "B - A", "A wins", "B wins"]
+    return ["", *format_table([head, *map(_bucket_row, buckets)], range(1, len(head)))]
 
 
 def _bucket_row(bucket: Bucket) -> list[str]:

@@ -95,10 +95,16 @@ def train(
     from nmt.core.config import config_io
     from nmt.core.paths import runs_dir
 
-    if batch_tokens is not None and "train.batch_tokens" in config_io.override_names(set_ or ()):
+    overrides = list(set_ or [])
+    names = config_io.override_names(overrides)
+    if batch_tokens is not None and "train.batch_tokens" in names:
         raise UsageError(
             "--batch-tokens and --set train.batch_tokens are the same option",
             "leave out one of them",
+        )
+    if init_from is not None and "train.init_from" in names:
+        raise UsageError(
+            "--init-from and --set train.init_from are the same option", "leave out one of them"
         )
     if init_from is not None and resume:
         raise UsageError(
@@ -109,7 +115,6 @@ def train(
         run or runs_dir() / Path(config or (FINE_TUNING if init_from else "quickstart")).stem
     )
     fit_batch = batch_tokens == "auto"
-    overrides = list(set_ or [])
     if batch_tokens is not None and not fit_batch:
         overrides.append(f"train.batch_tokens={batch_tokens}")
     resolved = _load_config(config, directory if resume else None, init_from, overrides)
@@ -183,43 +188,36 @@ def _fine_tuning_config(path: Path, init_from: Path, overrides: list[str]) -> Co
     config file has them.
     """
     from nmt.core.config import config_io
-    from nmt.model.build import max_positions
     from nmt.models import discovery
     from nmt.text.tokenizers import tokenizer_file
 
     run, _ = discovery.resolve_model(init_from)
-    config, start = config_io.read(path), config_io.load(run / "config.yaml")
+    config = config_io.read(path)
+    start = config_io.load(run / "config.yaml")
     in_file = config_io.keys_in_file(path)
     set_keys = in_file | config_io.override_names(overrides)
-    if "train.init_from" in set_keys - in_file:
-        raise UsageError(
-            "--init-from and --set train.init_from are the same option", "leave out one of them"
-        )
     if "data.train" not in set_keys:
         raise UsageError(
             f"there is no data to fine-tune {init_from} on",
             "name it: --set \"data.train=files(train='my/corpus')\"",
         )
     config = replace(
-        config,
+        start,
+        seed=config.seed,
         search=config.search if "search" in in_file else start.search,
-        lowercase_all_caps=start.lowercase_all_caps,
         data=replace(
             config.data,
-            **{name: getattr(start.data, name) for name in ("src", "tgt", "placeholders")},
+            src=start.data.src,
+            tgt=start.data.tgt,
+            placeholders=start.data.placeholders,
         ),
-        model=start.model,
         tokenizer=replace(start.tokenizer, model=str(tokenizer_file(run))),
         train=replace(config.train, init_from=str(init_from)),
     )
     for override in overrides:
         config = config_io.override(config, override)
     if "train.max_length" not in set_keys:
-        max_length = max(start.train.max_length, config.train.max_length)
-        max_length = min(
-            max_length, config.train.batch_tokens, max_positions(start.model) or max_length
-        )
-        config = replace(config, train=replace(config.train, max_length=max_length))
+        config = _with_max_length(config, start)
     if (config.data.src, config.data.tgt) == (start.data.tgt, start.data.src):
         raise UsageError(
             f"{init_from} translates from {start.data.src} to {start.data.tgt}, not to"
@@ -228,6 +226,17 @@ def _fine_tuning_config(path: Path, init_from: Path, overrides: list[str]) -> Co
         )
     config_io.check(config)
     return config
+
+
+def _with_max_length(config: Config, start: Config) -> Config:
+    """Allow sentences as long as in the training of the start model, as far as they fit into a
+    batch and the model."""
+    from nmt.model.build import max_positions
+
+    train = config.train
+    longest = max(start.train.max_length, train.max_length)
+    longest = min(longest, train.batch_tokens, max_positions(start.model) or longest)
+    return replace(config, train=replace(train, max_length=longest))
 
 
 def _describe(estimate: Estimate, steps: int, limit: float | None) -> dict[str, str]:

@@ -152,8 +152,7 @@ def export_and_verify(
                 f"cannot write {directory}: {reason}", "check the free disk space"
             ) from None
         nmt_result = _translate_with_nmt(loaded, sources)
-        files = [file for file in work.rglob("*") if file.is_file()]
-        exported_result = _measure(LOADERS[name](work), sources, files)
+        exported_result = _measure(LOADERS[name](work), sources, work.rglob("*"))
         verification = Verification(
             directory, source_name, sources, nmt_result, exported_result, loaded.tokenizer
         )
@@ -167,13 +166,11 @@ def export_and_verify(
 
 
 def _translate_with_nmt(loaded: LoadedModel, sources: list[str]) -> EngineResult:
-    translator = Translator.load(
-        loaded.checkpoint, "cpu", "fp32"
-    )  # a run may have a better one by now
+    # A run may have a better checkpoint by now.
+    translator = Translator.load(loaded.checkpoint, "cpu", "fp32")
     # Exports get the text itself.
-    translator.config = replace(
-        translator.config, data=replace(translator.config.data, placeholders=False)
-    )
+    data = replace(translator.config.data, placeholders=False)
+    translator.config = replace(translator.config, data=data)
     files = (*run_files(loaded), loaded.checkpoint / WEIGHTS, loaded.checkpoint / META)
     return _measure(lambda sentences: translator.translate(sentences, "greedy"), sources, files)
 
@@ -182,9 +179,9 @@ def _measure(translate: Translate, sources: list[str], files: Iterable[Path]) ->
     translate(sources[:4])  # warm-up
     start = time.perf_counter()
     translations = translate(sources)
-    return EngineResult(
-        translations, time.perf_counter() - start, sum(file.stat().st_size for file in files)
-    )
+    seconds = time.perf_counter() - start
+    num_bytes = sum(file.stat().st_size for file in files if file.is_file())
+    return EngineResult(translations, seconds, num_bytes)
 
 
 def _default_sentences(loaded: LoadedModel) -> tuple[str, list[str]]:

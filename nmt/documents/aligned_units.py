@@ -60,6 +60,11 @@ class Unit:
     """Number of letters of the word. Long words carry more of the meaning than auxiliary words
     (Zipf 1949)."""
 
+    @property
+    def span(self) -> Span:
+        """Its range in the translation."""
+        return self.start, self.end
+
 
 class SourceIndex(Generic[T]):
     """Finds what belongs to a part of the source, in time that does not depend on what belongs to

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -28,10 +28,20 @@ class SourceMarkup(Markup):
     opening: str
     closing: str = ""
 
-    @property
-    def around(self) -> tuple[str, str]:
-        """What is before and after its text."""
-        return self.opening, self.closing
+
+def to_markup(
+    rich: RichText, markup: Mapping[int, SourceMarkup], escape: Callable[[str], str] = str
+) -> str:
+    """Return the source of a rich text; `markup` has that of each tag."""
+    pieces = []
+    for event, text, tag in events(rich):
+        if tag is None:
+            pieces.append(escape(text))
+        elif event is Event.OPEN:
+            pieces.append(markup[tag.id].opening)
+        else:
+            pieces.append(markup[tag.id].closing)
+    return "".join(pieces)
 
 
 M = TypeVar("M", bound=Markup)
@@ -106,10 +116,10 @@ class TextBuilder(Generic[M]):
     def events(self, translation: RichText) -> Iterator[tuple[Event, str, M | None, bool]]:
         """Yield what `rich_text.events` does, without text that markup writes itself, and whether
         the markup is a copy of markup that has ended."""
-        own_texts: dict[int, str] = {}
+        own_texts = {}
         for markup in self.markup.values():
             own_texts[markup.id] = markup.own_text
-        placed: set[int] = set()
+        placed = set()
         own_text = ""
         for event, text, tag in events(with_fixed_tags(translation, own_texts), self._parents):
             if tag is None:

@@ -3,16 +3,22 @@ translations."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Protocol
 
-from nmt.documents.ranges import Span
+from nmt.documents.ranges import Span, span_of
+from nmt.text.spans import apply_edits
 from nmt.translation.segments import FixedSpan
 
 MAX_NESTING = 20
 """Maximum number of tags around a tag that is placed by word alignment, and that is in several
 parts of a text."""
+
+
+Parents = Mapping[int, int | None]
+"""The id of the tag that contains a tag, by its id; None: it is in no tag."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +62,16 @@ class RichText:
     fixed: tuple[FixedSpan, ...] = ()
     """Parts whose translation is given, such as inline code."""
 
+    @property
+    def borders(self) -> set[int]:
+        """The positions where tags start and end."""
+        return set(chain.from_iterable(tag.span for tag in self.tags))
+
+    @property
+    def free_text(self) -> str:
+        """The text without the fixed parts."""
+        return apply_edits(self.text, ((*span_of(span), "") for span in self.fixed))
+
 
 class Document(Protocol):
     """A parsed document."""
@@ -68,13 +84,13 @@ class Document(Protocol):
         """Return the document with the translation of each block; everything else is unchanged."""
 
 
-def parents(tags: Iterable[Tag]) -> dict[int, int | None]:
-    """Return the id of the tag that contains each tag, by its id; None: it is in no tag.
+def parents(tags: Iterable[Tag]) -> Parents:
+    """Return the id of the tag that contains each tag.
 
     A position at the end of a tag is outside of it; at its start, it is inside if it follows the
     tag in the order.
     """
-    result: dict[int, int | None] = {}
+    result = {}
     open_tags: list[Tag] = []
     for tag in tags:
         while open_tags and (tag.end > open_tags[-1].end or tag.start >= open_tags[-1].end):

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from nmt.documents.aligned_units import AlignedSentence
-from nmt.documents.document import RichText, parents
+from nmt.documents.document import Parents, RichText, parents
 from nmt.documents.markers import Marker, with_markers, without_markers
 from nmt.documents.memory import TranslationMemory
 from nmt.documents.projection import project
 from nmt.text.scripts import foreign_spans
 from nmt.text.sentences import split_sentences
-from nmt.text.spans import apply_edits, without_overlaps
+from nmt.text.spans import without_overlaps
 from nmt.text.whitespace import separator
 from nmt.translation.chunking import chunked
 from nmt.translation.gaps import without_added_period
@@ -44,7 +44,7 @@ class TranslatedBlocks:
 @dataclass
 class _Block:
     source: RichText
-    parent_of: Mapping[int, int | None]
+    parent_of: Parents
     """By the id of each tag, the id of the tag that contains it."""
     markers: Mapping[int, Marker]
     """Those that `source` does not have anymore."""
@@ -100,7 +100,7 @@ class DocumentTranslator:
         markers: dict[int, Marker] = {}
         if not self._remembers(block.text):
             block, markers = without_markers(block)
-        if not _has_words(block):
+        if not any(map(str.isalnum, block.free_text)):
             return _Block(block, parent_of, markers)
         spans = split_sentences(block.text, source_language, block.fixed)
         if self._find(block.text):
@@ -123,7 +123,7 @@ class DocumentTranslator:
 
     def _recall(self, lines: Iterable[Line]) -> dict[Line, Translation]:
         """Return the translations that the memory has."""
-        known: dict[Line, Translation] = {}
+        known = {}
         for line in lines:
             text = self._find(line.text)
             if text:
@@ -157,20 +157,11 @@ def _result(
 
 def _with_foreign_text(block: RichText, language: str) -> RichText:
     """Return a block in which text in scripts that its language does not use is fixed."""
-    boundaries = {tag.start for tag in block.tags}
-    boundaries |= {tag.end for tag in block.tags}
     fixed = list(block.fixed)
-    for start, end in foreign_spans(block.text, language, boundaries):
+    for start, end in foreign_spans(block.text, language, block.borders):
         text = block.text[start:end]
         fixed.append(FixedSpan(start, end, text))
     return replace(block, fixed=tuple(without_overlaps(fixed)))
-
-
-def _has_words(block: RichText) -> bool:
-    """Return whether a block has letters or digits outside of fixed text."""
-    without_fixed = ((span.start, span.end, "") for span in block.fixed)
-    text = apply_edits(block.text, without_fixed)
-    return any(map(str.isalnum, text))
 
 
 def _line(block: RichText, start: int, end: int, language: str) -> Line:

@@ -7,10 +7,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from operator import attrgetter
 
 from nmt.data.placeholders import is_separate
 from nmt.documents.aligned_units import AlignedSentence, SourceIndex, Unit
-from nmt.documents.ranges import Nearest, Span, overlaps_any
+from nmt.documents.ranges import Nearest, Span, by_end, by_start, enclosing, overlaps_any, span_of
 from nmt.text.spans import find_spans
 from nmt.translation.segments import FixedSpan
 
@@ -21,8 +22,7 @@ _ANY_WORD = "word"
 class _Occurrence:
     """An occurrence of a fixed text in a sentence."""
 
-    start: int
-    end: int
+    span: Span
     whole: str
     """What it is a part of: the text of a longer protected span, such as a URL, or `_ANY_WORD`;
     else empty."""
@@ -58,14 +58,18 @@ def find_places(
     aligned_words = words if sentence.links else ()
     taken: list[Span] = []
     # A span may be a part of a longer one.
-    for fixed, group in groupby(sorted(spans, key=_longest_first), lambda span: span.translation):
+    ordered = sorted(spans, key=_longest_first)
+    for fixed, group in groupby(ordered, attrgetter("translation")):
         originals = source_text.occurrences(fixed)
-        candidates = _Candidates(target_text.occurrences(fixed), aligned_words, word_starts)
+        occurrences = target_text.occurrences(fixed)
+        candidates = _Candidates(occurrences, aligned_words, word_starts)
         for span in group:
-            index = bisect_left(originals, span.start, key=lambda each: each.start)
-            wholes = {"", *(each.whole for each in originals[index : index + 1])}
-            place = candidates.choose((span.start, span.end), index, wholes, taken)
-            places[span.start, span.end] = place
+            source = span_of(span)
+            index = bisect_left(originals, source, key=attrgetter("span"))
+            same = originals[index : index + 1]
+            wholes = {"", *(each.whole for each in same)}
+            place = candidates.choose(source, index, wholes, taken)
+            places[source] = place
             if place:
                 insort(taken, place)
     return places
@@ -91,21 +95,20 @@ class _Text:
             end = start + len(fixed)
             is_word = is_separate(self._text, start, end, self._end)
             whole = self._protected_text(start, end) or ("" if is_word else _ANY_WORD)
-            found.append(_Occurrence(start, end, whole))
-            start = self._text.find(fixed, end if is_word else start + 1, self._end)
+            found.append(_Occurrence((start, end), whole))
+            next_start = end if is_word else start + 1
+            start = self._text.find(fixed, next_start, self._end)
         return found
 
     def _protected_text(self, start: int, end: int) -> str:
         """Return the text of the protected span that is longer than a range and contains it; empty:
         there is none."""
-        i = bisect_right(self._protected, start - self._start, key=lambda span: span.start) - 1
-        if i < 0:
+        whole = enclosing(start - self._start, end - self._start, self._protected)
+        if whole is None:
             return ""
-        protected = self._protected[i]
-        whole_start = self._start + protected.start
-        whole_end = self._start + protected.end
-        is_part = end <= whole_end and whole_end - whole_start > end - start
-        return self._text[whole_start:whole_end] if is_part else ""
+        whole_start = self._start + whole.start
+        whole_end = self._start + whole.end
+        return self._text[whole_start:whole_end]
 
 
 class _Candidates:
@@ -115,14 +118,16 @@ class _Candidates:
         self, occurrences: Sequence[_Occurrence], words: Sequence[Unit], word_starts: Sequence[int]
     ) -> None:
         self._occurrences = occurrences
-        by_whole: dict[str, list[int]] = defaultdict(list)
-        by_source: dict[tuple[Span, str], list[int]] = defaultdict(list)
+        by_whole = defaultdict(list)
+        by_source = defaultdict(list)
         for i, occurrence in enumerate(occurrences):
             by_whole[occurrence.whole].append(i)
             # A place is aligned with a span if one of its words is.
-            first = bisect_right(words, occurrence.start, key=lambda word: word.end)
-            last = bisect_left(words, occurrence.end, key=lambda word: word.start)
-            for span in dict.fromkeys(word.source for word in words[first:last]):
+            start, end = occurrence.span
+            first = bisect_right(words, start, key=by_end)
+            last = bisect_left(words, end, key=by_start)
+            sources = [word.source for word in words[first:last]]
+            for span in dict.fromkeys(sources):
                 by_source[span, occurrence.whole].append(i)
         self._by_whole = {whole: Nearest(indices) for whole, indices in by_whole.items()}
         self._aligned = SourceIndex[tuple[str, Nearest]](word_starts)
@@ -142,8 +147,7 @@ class _Candidates:
         """
 
         def is_free(i: int) -> bool:
-            occurrence = self._occurrences[i]
-            return not overlaps_any((occurrence.start, occurrence.end), taken)
+            return not overlaps_any(self._occurrences[i].span, taken)
 
         aligned = [nearest for whole, nearest in self._aligned.find(span) if whole in wholes]
         others = [self._by_whole[whole] for whole in wholes if whole in self._by_whole]
@@ -152,6 +156,5 @@ class _Candidates:
             indices = [i for i in found if i is not None]
             if indices:
                 nearest_index = min(indices, key=lambda i: (abs(i - index), i))
-                best = self._occurrences[nearest_index]
-                return best.start, best.end
+                return self._occurrences[nearest_index].span
         return None

@@ -242,7 +242,7 @@ class HtmlReader:
 
     def _runs(self, tokens: Sequence[_Token]) -> Iterator[list[Piece]]:
         """Yield the runs of text and inline markup."""
-        run: list[Piece] = []
+        run = []
         num_blocks = [0, *accumulate(not token.is_inline for token in tokens)]
         end = 0
         for i, token in enumerate(tokens):
@@ -267,11 +267,10 @@ class HtmlReader:
     def _text_pieces(self, start: int, end: int) -> Iterator[Piece]:
         """Yield the pieces of text, in which code of templates is not decoded."""
         for match in _TEMPLATE.finditer(self._source, start, end):
-            end_of_text = match.start()
-            yield from text_piece(start, end_of_text, self._source[start:end_of_text], _decode_text)
+            yield from text_piece(start, match.start(), self._source, _decode_text)
             yield _code_piece(match)
             start = match.end()
-        yield from text_piece(start, end, self._source[start:end], _decode_text)
+        yield from text_piece(start, end, self._source, _decode_text)
 
     def _fixed_piece(self, tokens: Sequence[_Token]) -> Piece:
         start = tokens[0].start
@@ -435,7 +434,7 @@ def _is_icon(token: _Token, i: int) -> bool:
 
 def _icons_at_sentence_ends(run: Sequence[Piece]) -> list[int]:
     """Return the indices of icons, except for those after which the text goes on in lower case."""
-    indices: list[int] = []
+    indices = []
     next_text = ""
     for i in reversed(range(len(run))):
         next_text = run[i].text or next_text
@@ -544,7 +543,7 @@ def _attribute_block(value: str) -> tuple[RichText, dict[str, str]]:
     and not decoded."""
     text = ""
     fixed = []
-    codes: dict[str, str] = {}
+    codes = {}
     for i, part in enumerate(_TEMPLATE.split(value.strip(" \t\r\n\f"))):
         if i % 2 == 0:
             text += _decode_text(part)

@@ -16,12 +16,12 @@ from dataclasses import dataclass, replace
 from enum import Enum, auto
 from functools import lru_cache
 
+from nmt.documents.builder import Markup, TextBuilder
 from nmt.documents.document import RichText, Tag, parents
-from nmt.documents.ranges import Span, overlap
+from nmt.documents.ranges import Span, overlap, span_of
 from nmt.documents.rich_text import Event, Sections, events, points_outside_before_tags
 from nmt.documents.variants import syntax_spans
 from nmt.text.spans import find_spans
-from nmt.translation.segments import FixedSpan
 
 
 class Kind(Enum):
@@ -42,6 +42,7 @@ class Kind(Enum):
 
 
 WORDS = (Kind.TEXT, Kind.FIXED)
+_GAPS = {Kind.SPACE, Kind.BREAK}
 _EMPHASIS = {"*", "**", "_", "__", "~", "~~"}
 """Markup of Markdown that would be literal characters if it had no text."""
 _LINE_BREAK = "\n"
@@ -68,13 +69,10 @@ class Piece:
     """Name of the element; an OPEN and a CLOSE with the same name match."""
 
 
-@dataclass(slots=True)
-class _Markup:
+@dataclass
+class _Markup(Markup):
     """A tag and its markup."""
 
-    start: int
-    end: int
-    """The range of the tag in the text."""
     open: Span
     """A range of the source."""
     close: Span | None = None
@@ -89,8 +87,12 @@ class InlineText:
         """Find the text and its markup in adjacent pieces of the source; `encode` returns the
         source of a text."""
         self._encode = encode
-        run, partners = _join_elements(_join_line_breaks(pieces))
-        words = [i for i, piece in enumerate(run) if piece.kind in WORDS and not _is_symbol(piece)]
+        joined = _join_line_breaks(pieces)
+        run, partners = _join_elements(joined)
+        words = []
+        for i, piece in enumerate(run):
+            if piece.kind in WORDS and not _is_symbol(piece):
+                words.append(i)
         self.start = self.end = 0
         """The range of the source that a translation replaces. Markup around all of the text is
         outside of it, and a symbol in front of or after it that is an element, such as an arrow in
@@ -100,15 +102,17 @@ class InlineText:
             # A tag of the text has its partner in it.
             indices = range(words[0], words[-1] + 1)
             partners_of_text = [partners.get(i, i) for i in indices]
-            first = min(words[0], *partners_of_text)
-            last = max(words[-1], *partners_of_text)
+            first = min(partners_of_text)
+            last = max(partners_of_text)
             self.start = run[first].start
             self.end = run[last].end
-            builder.add(run[first : last + 1])
+            builder.add_run(run[first : last + 1])
         self._text = builder.rich_text()
         self._markup = builder.markup
         self._line_breaks = builder.line_breaks
-        self._sections = Sections(self._text, re.compile(_LINE_BREAK), _message_syntax(self._text))
+        separator = re.compile(_LINE_BREAK)
+        syntax = _message_syntax(self._text)
+        self._sections = Sections(self._text, separator, syntax)
         self.blocks = self._sections.blocks
         """The lines to translate."""
 
@@ -116,55 +120,51 @@ class InlineText:
         """Return the source of the translation of each block; `source` returns a range of the
         source."""
         translation = self._sections.join(translations)
-        if (translation.text, translation.tags) == (self._text.text, self._text.tags):
+        has_same_tags = translation.tags == self._text.tags
+        if has_same_tags and translation.text == self._text.text:
             return source(self.start, self.end)
         parent_of = parents(self._text.tags)
         tags = points_outside_before_tags(translation.tags, parent_of)
         line_breaks = iter(self._line_breaks)
-        output: list[str] = []
+        output = []
         is_in_fixed = False  # whether a fixed element is open, whose markup includes its text
-        for event, text, tag in events(replace(translation, tags=tags), parent_of):
+        ordered = replace(translation, tags=tags)
+        for event, text, tag in events(ordered, parent_of):
             if tag is not None:
                 output.append(self._markup_source(tag, event, source))
-                if self._markup[tag.id].close is None and tag.start < tag.end:
+                has_end = self._markup[tag.id].close is not None
+                if not has_end and not tag.is_point:
                     is_in_fixed = event is Event.OPEN
             elif not is_in_fixed:
                 first, *others = text.split(_LINE_BREAK)
                 output.append(self._encode(first))
                 for line in others:
-                    output += [source(*next(line_breaks)), self._encode(line)]
+                    line_break = next(line_breaks)
+                    output += [source(*line_break), self._encode(line)]
         return "".join(output)
 
     def _markup_source(self, tag: Tag, event: Event, source: Callable[[int, int], str]) -> str:
         """Return the source of the start or end of a tag. Emphasis without text is left out."""
         markup = self._markup[tag.id]
         opening = source(*markup.open)
-        if tag.start == tag.end and opening in _EMPHASIS:
+        if tag.is_point and opening in _EMPHASIS:
             return ""
         if event is Event.OPEN:
             return opening
-        return source(*markup.close) if markup.close else ""
+        if markup.close is None:
+            return ""
+        return source(*markup.close)
 
 
-class _Builder:
+class _Builder(TextBuilder[_Markup]):
     """Builds a rich text from the pieces of a run."""
 
     def __init__(self) -> None:
-        self.markup: list[_Markup] = []
-        """The markup of each tag, by its id."""
+        super().__init__()
         self.line_breaks: list[Span] = []
         """The range of each line break in the source."""
-        self._texts: list[str] = []
-        self._length = 0
-        self._fixed: list[FixedSpan] = []
-        self._open: list[_Markup] = []
 
-    def rich_text(self) -> RichText:
-        """Return the text of the pieces so far."""
-        tags = [Tag(each.start, each.end, i) for i, each in enumerate(self.markup)]
-        return RichText("".join(self._texts), tuple(tags), tuple(self._fixed))
-
-    def add(self, run: Sequence[Piece]) -> None:
+    def add_run(self, run: Sequence[Piece]) -> None:
         """Add all pieces of a run, whose tags all have a partner in it."""
         gap: list[Piece] = []
         for piece in run:
@@ -178,67 +178,61 @@ class _Builder:
 
     def _add_gap(self, gap: Sequence[Piece], is_before_text: bool) -> None:
         """Add the markup between two words."""
-        has_space = any(piece.kind in (Kind.SPACE, Kind.BREAK) for piece in gap)
-        space = " " if self._length and is_before_text and has_space else ""
+        has_space = any(piece.kind in _GAPS for piece in gap)
+        space = " " if self.length and is_before_text and has_space else ""
         for part in _divide(gap):
             if part and part[-1].kind is Kind.CLOSE:
-                markup = self._open.pop()
-                markup.end = self._length
+                markup = self.close(part[-1].name)
                 markup.close = _without_spaces(part)
             elif part and part[0].kind is Kind.OPEN:
-                self._open.append(self._add_tag(_without_spaces(part), self._length, self._length))
+                markup = _Markup(_without_spaces(part))
+                self.start(part[0].name, markup)
             else:
                 self._add_free_markup(part, space)
 
     def _add_free_markup(self, pieces: Sequence[Piece], space: str) -> None:
         """Add markup between elements, and the space between two words."""
-        position = self._length
-        self._add_text(space)
         if all(piece.kind is Kind.SPACE for piece in pieces):
+            self.add_text(space)
             return
         start, end = _without_spaces(pieces)
-        if pieces[0].kind is Kind.SPACE and pieces[-1].kind is not Kind.SPACE:
-            position = self._length  # next to the following word
+        is_after_space = pieces[0].kind is Kind.SPACE
+        is_before_space = pieces[-1].kind is Kind.SPACE
+        if is_after_space and not is_before_space:
+            self.add_text(space)  # the markup is next to the following word
+            self.add(_Markup((start, end)))
         else:
-            start = pieces[0].start
-        self._add_tag((start, end), position, position)
+            self.add(_Markup((pieces[0].start, end)))
+            self.add_text(space)
 
     def _add_word(self, piece: Piece) -> None:
         """Add a text, a fixed element or a line break."""
-        text = piece.text
         if piece.kind is Kind.LINE_BREAK:
-            self.line_breaks.append((piece.start, piece.end))
-        else:
-            text = text.replace(_LINE_BREAK, " ")  # from a character reference
+            self.line_breaks.append(span_of(piece))
+            self.add_text(piece.text)
+            return
+        text = piece.text.replace(_LINE_BREAK, " ")  # from a character reference
         if piece.kind is Kind.FIXED:
-            end = self._length + len(text)
-            self._add_tag((piece.start, piece.end), self._length, end)
-            self._fixed.append(FixedSpan(self._length, end, text))
-        self._add_text(text)
-
-    def _add_text(self, text: str) -> None:
-        self._texts.append(text)
-        self._length += len(text)
-
-    def _add_tag(self, source: Span, start: int, end: int) -> _Markup:
-        markup = _Markup(start, end, source)
-        self.markup.append(markup)
-        return markup
+            markup = self.add(_Markup(span_of(piece)))
+            self.add_own_text(markup, text)
+        else:
+            self.add_text(text)
 
 
 def _message_syntax(rich: RichText) -> list[Span]:
     """Return the ranges of the syntax of ICU messages; none if a fixed text has a part of it."""
     spans = list(syntax_spans(rich.text))
     for fixed in rich.fixed if spans else ():
-        if any(overlap(span, (fixed.start, fixed.end)) for span in spans):
+        if any(overlap(span, span_of(fixed)) for span in spans):
             return []
     return spans
 
 
 def text_piece(start: int, end: int, source: str, decode: Callable[[str], str]) -> Iterator[Piece]:
-    """Yield the pieces of a text: the text itself, and the spaces before and after it."""
-    core = source.strip(_SPACES)
-    first = start + source.index(core)
+    """Yield the pieces of a range of the source without markup: the text itself, and the spaces
+    before and after it."""
+    core = source[start:end].strip(_SPACES)
+    first = source.index(core, start)
     last = first + len(core)
     if start < first:
         yield Piece(start, first, Kind.SPACE)
@@ -253,10 +247,12 @@ def _join_line_breaks(pieces: Iterable[Piece]) -> list[Piece]:
     joined: list[Piece] = []
     for piece in pieces:
         previous_kind = joined[-1].kind if joined else None
-        is_bar = piece.text in _BARS and piece.kind is Kind.TEXT and previous_kind is Kind.SPACE
-        is_after_break = piece.kind is Kind.SPACE and previous_kind is Kind.LINE_BREAK
+        is_bar = piece.kind is Kind.TEXT and piece.text in _BARS
+        is_separating_bar = is_bar and previous_kind is Kind.SPACE
+        is_space = piece.kind is Kind.SPACE
+        is_after_break = is_space and previous_kind is Kind.LINE_BREAK
         start = piece.start
-        if piece.kind is Kind.LINE_BREAK or is_bar or is_after_break:
+        if piece.kind is Kind.LINE_BREAK or is_separating_bar or is_after_break:
             while joined and joined[-1].kind in (Kind.SPACE, Kind.LINE_BREAK):
                 start = joined.pop().start
             piece = Piece(start, piece.end, Kind.LINE_BREAK, _LINE_BREAK)
@@ -264,9 +260,10 @@ def _join_line_breaks(pieces: Iterable[Piece]) -> list[Piece]:
     return joined
 
 
-def _matched(pieces: Iterable[Piece]) -> set[int]:
-    """Return the indices of the tags that have a partner. Elements are properly nested."""
-    matched: set[int] = set()
+def end_indices(pieces: Iterable[Piece]) -> dict[int, int]:
+    """Return the index of the end tag of each start tag that has one, by its index. Elements are
+    properly nested."""
+    ends = {}
     open_tags = []
     num_open = Counter[str]()
     for i, piece in enumerate(pieces):
@@ -278,8 +275,8 @@ def _matched(pieces: Iterable[Piece]) -> set[int]:
             while name != piece.name:
                 start, name = open_tags.pop()
                 num_open[name] -= 1
-            matched.update((start, i))
-    return matched
+            ends[start] = i
+    return ends
 
 
 def _join_elements(pieces: Sequence[Piece]) -> tuple[list[Piece], dict[int, int]]:
@@ -291,7 +288,8 @@ def _join_elements(pieces: Sequence[Piece]) -> tuple[list[Piece], dict[int, int]
     """
     joined = []
     partners = {}
-    matched = _matched(pieces)
+    ends = end_indices(pieces)
+    matched = {*ends, *ends.values()}
     num_words = 0
     open_tags = []  # index in `joined`, number of words before it
     for i, piece in enumerate(pieces):
@@ -321,12 +319,15 @@ def _whole_element(run: Sequence[Piece], first: int, has_words: bool) -> Piece |
     end = run[-1].end
     text = run[first + 1].text
     if has_words:
-        is_address = len(run) == first + 3 and _is_address(text)
-        return Piece(start, end, Kind.FIXED, text) if is_address else None
+        has_one_piece = len(run) == first + 3
+        if has_one_piece and _is_address(text):
+            return Piece(start, end, Kind.FIXED, text)
+        return None
     kinds = {piece.kind for piece in run[first:]}
     if Kind.LINE_BREAK in kinds:
         return Piece(start, end, Kind.LINE_BREAK, _LINE_BREAK)
-    return Piece(start, end, Kind.BREAK if kinds & {Kind.SPACE, Kind.BREAK} else Kind.POINT)
+    kind = Kind.BREAK if kinds & _GAPS else Kind.POINT
+    return Piece(start, end, kind)
 
 
 @lru_cache(maxsize=1)  # it is asked for each element around a text
@@ -335,17 +336,17 @@ def _is_address(text: str) -> bool:
     words."""
     if " " in text or "." not in text:
         return False
-    return any(
-        span.kind in _ADDRESS_KINDS and (span.start, span.end) == (0, len(text))
-        for span in find_spans(text)
-    )
+    spans = find_spans(text)
+    addresses = [span_of(span) for span in spans if span.kind in _ADDRESS_KINDS]
+    return (0, len(text)) in addresses
 
 
 def _is_symbol(piece: Piece) -> bool:
     """Return whether a text consists of symbols, such as an icon or an arrow."""
-    return piece.kind is Kind.TEXT and all(
-        unicodedata.category(char) in _SYMBOL_CATEGORIES for char in piece.text
-    )
+    if piece.kind is not Kind.TEXT:
+        return False
+    categories = map(unicodedata.category, piece.text)
+    return all(category in _SYMBOL_CATEGORIES for category in categories)
 
 
 def _divide(gap: Iterable[Piece]) -> list[list[Piece]]:

@@ -7,7 +7,6 @@ markdown-it-py finds the blocks and their inline markup.
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -19,18 +18,18 @@ from nmt.core.console import log
 from nmt.documents.document import RichText
 from nmt.documents.formats import DocumentOptions
 from nmt.documents.html import ENDS_PARAGRAPH, HtmlReader
-from nmt.documents.inline import InlineText, Kind, Piece, text_piece
+from nmt.documents.inline import InlineText, Kind, Piece, end_indices, text_piece
 from nmt.documents.markdown_extensions import EXTENSION, UNTRANSLATED, hide_blocks, metadata_end
 from nmt.documents.markdown_parser import REFERENCES, create_parser
 from nmt.documents.markdown_text import (
     CELLS,
     Block,
     MarkdownText,
-    Span,
     decode,
     escape_label,
     escape_title,
 )
+from nmt.documents.ranges import Span, by_start
 from nmt.documents.source import TranslatableSource, Value
 from nmt.documents.text_file import TextFile
 
@@ -63,8 +62,9 @@ def parse(data: bytes, options: DocumentOptions) -> TranslatableSource:
     html = HtmlReader(_without_quote_markers(file.text, reader.html_ranges), options)
     for start, end in reader.html_ranges:
         html.read(start, end)
-    texts = sorted([*reader.texts, *html.texts], key=lambda text: text.start)
-    return TranslatableSource(file, texts, [*reader.values, *html.values], html.edits)
+    texts = reader.texts + html.texts
+    values = reader.values + html.values
+    return TranslatableSource(file, texts, values, html.edits)
 
 
 def _without_quote_markers(source: str, ranges: Iterable[Span]) -> str:
@@ -72,8 +72,9 @@ def _without_quote_markers(source: str, ranges: Iterable[Span]) -> str:
     pieces = []
     position = 0
     for start, end in ranges:
+        markdown = source[position:start]
         html = _QUOTE_MARKERS.sub(lambda match: " " * len(match[0]), source[start:end])
-        pieces += [source[position:start], html]
+        pieces += [markdown, html]
         position = end
     return "".join([*pieces, source[position:]])
 
@@ -91,7 +92,8 @@ class _Reader:
         self._env: dict[str, Any] = {}
         self._parsed = hide_blocks(source)
         self._cell_end = 0  # of the last cell
-        tokens = self._parser.parse(self._parsed[start:].replace("\0", "\ufffd"), self._env)
+        body = self._parsed[start:].replace("\0", "\ufffd")
+        tokens = self._parser.parse(body, self._env)
         num_unlocated = self._read_blocks(source, tokens)
         if num_unlocated:
             log(
@@ -107,13 +109,15 @@ class _Reader:
                 first, last = token.map
                 start, _ = self._lines[first]
                 _, end = self._lines[last - 1]
-                self.html_ranges.append((self._parsed.index("<", start), end))
+                start = self._parsed.index("<", start)
+                self.html_ranges.append((start, end))
             if token.type != "inline" or not token.map or not token.content:
                 continue
             # The text of an underlined heading starts its line, like that of a paragraph.
             kind = "paragraph_open" if opening.markup in ("=", "-") else opening.type
             line, _ = token.map
-            block = Block(source, self._ranges(token.content, line, kind), kind)
+            ranges = self._ranges(token.content, line, kind)
+            block = Block(source, ranges, kind)
             if not block.ranges:
                 num_unlocated += 1
             elif not UNTRANSLATED.match(source, block.ranges[0][0]):
@@ -133,7 +137,7 @@ class _Reader:
 
     def _line_ranges(self, content: str, line: int) -> list[Span]:
         """Return the ranges of the lines of a paragraph or heading, without indents and markers."""
-        ranges: list[Span] = []
+        ranges = []
         for index, indented in enumerate(content.split("\n"), line):
             if index == len(self._lines):
                 break
@@ -170,7 +174,8 @@ class _Reader:
         for piece in pieces:
             start = block.offset(piece.start)
             end = block.offset(piece.end)
-            is_attribute = piece.kind is Kind.POINT and content.startswith("{", piece.start)
+            is_point = piece.kind is Kind.POINT
+            is_attribute = is_point and content.startswith("{", piece.start)
             if is_attribute and mapped and mapped[-1].kind not in _WITHOUT_ATTRIBUTES:
                 mapped[-1] = replace(mapped[-1], end=end)
             else:
@@ -192,10 +197,11 @@ class _Reader:
                 start, _ = tokens[i - 1].meta["range"]
             elif token.type == "strong_close":
                 _, end = tokens[i + 1].meta["range"]
-            piece = _piece(token, start, end, block.content[start:end])
+            source = block.content[start:end]
+            piece = _piece(token, start, end, source)
             if piece:
                 pieces.append(piece)
-        pieces.sort(key=lambda piece: piece.start)
+        pieces.sort(key=by_start)
         for piece in _with_fixed_elements(pieces, block.content):
             if piece.name in _BLOCK_ELEMENTS:
                 piece = replace(piece, kind=Kind.LINE_BREAK)
@@ -206,7 +212,8 @@ class _Reader:
         start, end = token.meta["range"]
         label_end = token.meta.get("label_end", 0)
         if token.type == "image" and block.content[label_end:end] not in REFERENCES:
-            self._add_value(block, start + 2, label_end, escape_label, _text_of_marked_label(token))
+            text = _text_of_marked_label(token)
+            self._add_value(block, start + 2, label_end, escape_label, text)
         if token.type in ("image", "link_close"):
             title = _TITLE.search(block.content, start, end)
             if title and title.lastindex:
@@ -227,11 +234,11 @@ class _Reader:
             return
 
         def written(text: str) -> str:
-            source = encode(text)
-            return source.replace("|", "\\|") if block.is_cell else source
+            return block.escape_bars(encode(text))
 
-        value = Value(block.offset(start), block.offset(end), RichText(text), written)
-        self.values.append(value)
+        first = block.offset(start)
+        last = block.offset(end)
+        self.values.append(Value(first, last, RichText(text), written))
 
 
 def _piece(token: Token, start: int, end: int, source: str) -> Piece | None:
@@ -245,7 +252,8 @@ def _piece(token: Token, start: int, end: int, source: str) -> Piece | None:
         return _html_piece(source, start, end)
     if token.nesting:
         kind = Kind.OPEN if token.nesting > 0 else Kind.CLOSE
-        return Piece(start, end, kind, name=token.type.rpartition("_")[0])
+        name, *_ = token.type.rpartition("_")
+        return Piece(start, end, kind, name=name)
     if token.type in _KINDS:
         return Piece(start, end, _KINDS[token.type])
     return None
@@ -277,9 +285,9 @@ def _text_of_marked_label(image: Token) -> str | None:
 def _text_pieces(content: str, start: int, end: int) -> Iterator[Piece]:
     """Yield the pieces of a range without CommonMark markup."""
     for match in EXTENSION.finditer(content, start, end):
-        yield from text_piece(start, match.start(), content[start : match.start()], decode)
-        first = match.start()
-        start = match.end()
+        first, end_of_match = match.span()
+        yield from text_piece(start, first, content, decode)
+        start = end_of_match
         if match["word"]:
             yield Piece(first, start, Kind.FIXED, match[0])
         elif match["open"]:
@@ -288,36 +296,22 @@ def _text_pieces(content: str, start: int, end: int) -> Iterator[Piece]:
             yield Piece(first, start, Kind.CLOSE, name="mark")
         else:
             yield Piece(first, start, Kind.POINT)
-    yield from text_piece(start, end, content[start:end], decode)
+    yield from text_piece(start, end, content, decode)
 
 
 def _with_fixed_elements(pieces: Sequence[Piece], content: str) -> list[Piece]:
     """Make a fixed piece of each HTML element that is not translated, such as `<kbd>`."""
-    ends = _end_indices(pieces)
-    result: list[Piece] = []
+    ends = end_indices(pieces)
+    result = []
     end = -1
     for i, piece in enumerate(pieces):
         if i <= end:
             continue
-        if i in ends and _UNTRANSLATED_TAG.match(content[piece.start : piece.end]):
+        if i in ends and _UNTRANSLATED_TAG.match(content, piece.start, piece.end):
             end = ends[i]
             piece = _fixed_element(pieces[i : end + 1], content)
         result.append(piece)
     return result
-
-
-def _end_indices(pieces: Sequence[Piece]) -> dict[int, int]:
-    """Return the index of the end tag by that of the start tag."""
-    open_indices: dict[str, list[int]] = defaultdict(list)
-    ends: dict[int, int] = {}
-    for i, piece in enumerate(pieces):
-        indices = open_indices[piece.name]
-        if piece.kind is Kind.OPEN:
-            indices.append(i)
-        elif piece.kind is Kind.CLOSE and indices:
-            start = indices.pop()
-            ends[start] = i
-    return ends
 
 
 def _fixed_element(pieces: Sequence[Piece], content: str) -> Piece:

@@ -10,6 +10,7 @@ from itertools import accumulate, pairwise
 
 from nmt.documents.document import RichText
 from nmt.documents.inline import InlineText, Piece
+from nmt.documents.ranges import Span
 
 _ESCAPE_OR_ENTITY = re.compile(r"\\([!-/:-@\[-`{-~])|&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|\w{2,32});")
 _SPECIAL = re.compile(
@@ -30,30 +31,29 @@ _LINE_END = re.compile(r"[\r\n]")
 CELLS = ("th_open", "td_open")
 """Kinds of blocks that are table cells."""
 
-Span = tuple[int, int]
-
 
 class Block:
     """The content of a paragraph, heading or cell, and its position in the source."""
 
     def __init__(self, source: str, ranges: Sequence[Span], kind: str) -> None:
-        self.source, self.kind = source, kind
+        self.source = source
+        self.kind = kind
         self.ranges = ranges
         """Start and end of each line in the source, without the indent and markers before it."""
-        self.content = "\n".join(source[start:end] for start, end in ranges)
-        self._starts = list(
-            accumulate((end - start + 1 for start, end in ranges[:-1]), initial=0)
-        )  # in the content
+        lines = [source[start:end] for start, end in ranges]
+        self.content = "\n".join(lines)
+        lengths = (end - start + 1 for start, end in ranges[:-1])
+        self._starts = list(accumulate(lengths, initial=0))  # in the content
 
     def offset(self, position: int) -> int:
         """Return the offset in the source of a position in the content."""
         i = bisect_right(self._starts, position) - 1
-        return self.ranges[i][0] + position - self._starts[i]
+        start, _ = self.ranges[i]
+        return start + position - self._starts[i]
 
-    @property
-    def is_cell(self) -> bool:
-        """Whether it is a table cell."""
-        return self.kind in CELLS
+    def escape_bars(self, source: str) -> str:
+        """Escape bars if the block is a table cell."""
+        return source.replace("|", "\\|") if self.kind in CELLS else source
 
     @property
     def line_break(self) -> str:
@@ -64,12 +64,14 @@ class Block:
     @property
     def width(self) -> int:
         """Number of characters in its longest line, with the indent and markers."""
-        return max(end - self.line_start(start) for start, end in self.ranges)
+        widths = [end - self.line_start(start) for start, end in self.ranges]
+        return max(widths)
 
     def line_start(self, position: int) -> int:
         """Return the start of the line of a position in the source."""
-        line_feed = self.source.rfind("\n", 0, position)
-        return max(line_feed, self.source.rfind("\r", line_feed + 1, position)) + 1
+        after_line_feed = self.source.rfind("\n", 0, position) + 1
+        after_return = self.source.rfind("\r", after_line_feed, position) + 1
+        return max(after_line_feed, after_return)
 
 
 class MarkdownText(InlineText):
@@ -77,30 +79,29 @@ class MarkdownText(InlineText):
 
     def __init__(self, pieces: Sequence[Piece], block: Block) -> None:
         self._source_block = block
-        self._escape_text = (
-            escape_label if any(piece.name in ("link", "wiki") for piece in pieces) else _escape
-        )
+        has_label = any(piece.name in ("link", "wiki") for piece in pieces)
+        self._escape_text = escape_label if has_label else _escape
         super().__init__(pieces, self._source_of)
 
     def _source_of(self, text: str) -> str:
         escaped = self._escape_text(text)
-        return (
-            escaped.replace("|", "\\|")
-            if self._source_block.is_cell
-            else escaped.replace(" ", _WRAP)
-        )
+        return self._source_block.escape_bars(escaped).replace(" ", _WRAP)
 
     def render(self, translations: Sequence[RichText], source: Callable[[int, int], str]) -> str:
         """Return the source of a translation, wrapped to the width of the source if that has
         several lines."""
         block = self._source_block
-        words = super().render(translations, source).split(_WRAP)
+        rendered = super().render(translations, source)
+        words = rendered.split(_WRAP)
+        is_unchanged = list(translations) == self.blocks
         has_one_line = len(block.ranges) < 2
-        if list(translations) == self.blocks or (has_one_line and block.kind != "paragraph_open"):
+        if is_unchanged or (has_one_line and block.kind != "paragraph_open"):
             return " ".join(words)
         if self.start == block.ranges[0][0]:
             words[0] = _escape_block_start(words[0])
-        return " ".join(words) if has_one_line else self._wrap(words)
+        if has_one_line:
+            return " ".join(words)
+        return self._wrap(words)
 
     def _wrap(self, words: Sequence[str]) -> str:
         line_break = self._source_block.line_break
@@ -109,7 +110,8 @@ class MarkdownText(InlineText):
         ends_with_break = re.compile(rf"[\r\n]{re.escape(prefix)}\Z")
         words = [_escape_after_break(word, prefix) for word in words]
         output = [words[0]]
-        column = self.start - self._source_block.line_start(self.start) + len(words[0])
+        line_start = self._source_block.line_start(self.start)
+        column = self.start - line_start + len(words[0])
         for previous, word in pairwise(words):
             *_, last_line = _LINE_END.split(previous)
             first_line, *_ = _LINE_END.split(word)
@@ -117,7 +119,7 @@ class MarkdownText(InlineText):
                 column = len(last_line)
             if ends_with_break.search(previous):
                 separator = ""
-            elif column + 1 + len(first_line) > width and not _BLOCK_START.match(word):
+            elif column + len(first_line) >= width and not _BLOCK_START.match(word):
                 separator = line_break
                 column = len(prefix)
             else:
@@ -134,14 +136,15 @@ def decode(source: str) -> str:
     def character(match: re.Match[str]) -> str:
         return match[1] or unescape(match[0])
 
-    return _ESCAPE_OR_ENTITY.sub(character, re.sub(r"\s+", " ", source))
+    line = re.sub(r"\s+", " ", source)
+    return _ESCAPE_OR_ENTITY.sub(character, line)
 
 
 def _escape(text: str, *, in_label: bool = False) -> str:
     """Escape what may be markup: of brackets, pairs that may be a link, and in a label those
     without a partner."""
-    brackets: set[int] = set()
-    opened: list[int] = []
+    brackets = set()
+    opened = []
     for match in _SPECIAL.finditer(text):  # not the brackets in URLs
         may_end_link = text.startswith(("(", "[", ":"), match.end())
         if match[0] == "[":
@@ -156,8 +159,9 @@ def _escape(text: str, *, in_label: bool = False) -> str:
         brackets |= set(opened)
 
     def escaped(match: re.Match[str]) -> str:
-        is_text = match[1] or (match[0] in "[]" and match.start() not in brackets)
-        return match[0] if is_text else "\\" + match[0]
+        if match[1] or (match[0] in "[]" and match.start() not in brackets):
+            return match[0]
+        return "\\" + match[0]
 
     return _SPECIAL.sub(escaped, text)
 
@@ -165,9 +169,11 @@ def _escape(text: str, *, in_label: bool = False) -> str:
 def _escape_block_start(text: str) -> str:
     """Escape what would start a block at the start of a line."""
     match = _BLOCK_START.match(text)
-    if text.startswith(("`", "~")):  # markup, because these characters are escaped in text
+    # These characters are markup, because they are escaped in text.
+    if not match or text.startswith(("`", "~")):
         return text
-    return f"{text[: match.end() - 1]}\\{text[match.end() - 1 :]}" if match else text
+    last = match.end() - 1
+    return f"{text[:last]}\\{text[last:]}"
 
 
 def _escape_after_break(word: str, prefix: str) -> str:

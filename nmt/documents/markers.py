@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from operator import itemgetter
 from typing import TypeVar
 
-from nmt.documents.document import RichText, Tag, parents
+from nmt.documents.document import Parents, RichText, Tag, parents
 from nmt.documents.ranges import Span, overlaps_any, span_of
 from nmt.documents.rich_text import Event, borders, points_outside_before_tags
 from nmt.text.spans import apply_edits
@@ -47,11 +47,11 @@ def without_markers(rich: RichText) -> tuple[RichText, dict[int, Marker]]:
     parent_of = parents(rich.tags)
     starts = {tag.start for tag in rich.tags}
     fixed = sorted(map(span_of, rich.fixed))
-    markers: dict[int, Marker] = {}
+    markers = {}
     marker_of: dict[int | None, Marker] = {}  # of the tags in it
     tags = []
-    spans: list[Span] = []
-    chain = (0, -1)  # the adjacent markers so far
+    spans = []
+    chain_starts: dict[int, int] = {}  # of adjacent markers, by the end of the last one
     for tag in rich.tags:
         marker = marker_of.get(parent_of[tag.id])
         if marker:
@@ -59,22 +59,23 @@ def without_markers(rich: RichText) -> tuple[RichText, dict[int, Marker]]:
             marker.inside.append(tag)
             continue
         tags.append(tag)
-        start = chain[0] if chain[1] == tag.start else tag.start
+        start = chain_starts.get(tag.start, tag.start)
         if _is_marker(rich.text, tag, start, starts) and not overlaps_any(tag.span, fixed):
-            chain = (start, tag.end)
+            chain_starts[tag.end] = start
             marker = Marker(rich.text[tag.start : tag.end], tag.start)
             markers[tag.id] = marker
             marker_of[tag.id] = marker
             spans.append(tag.span)
-    return _without_spans(replace(rich, tags=tuple(tags)), spans), markers
+    return _without_spans(rich, tags, spans), markers
 
 
 T = TypeVar("T", Tag, FixedSpan)
 
 
-def _without_spans(rich: RichText, spans: Sequence[Span]) -> RichText:
-    """Remove ranges, which are in order, from a text."""
-    removed = [0, *accumulate(end - start for start, end in spans)]
+def _without_spans(rich: RichText, tags: Iterable[Tag], spans: Sequence[Span]) -> RichText:
+    """Return a text with some tags and without ranges, which are in order."""
+    lengths = (end - start for start, end in spans)
+    removed = [0, *accumulate(lengths)]
 
     def moved(position: int) -> int:
         # The spans before the index end before the position.
@@ -84,10 +85,15 @@ def _without_spans(rich: RichText, spans: Sequence[Span]) -> RichText:
         return position - removed[i]
 
     def move(each: T) -> T:
-        return replace(each, start=moved(each.start), end=moved(each.end))
+        start = moved(each.start)
+        end = moved(each.end)
+        return replace(each, start=start, end=end)
 
-    text = apply_edits(rich.text, ((*span, "") for span in spans))
-    return RichText(text, tuple(map(move, rich.tags)), tuple(map(move, rich.fixed)))
+    edits = ((*span, "") for span in spans)
+    text = apply_edits(rich.text, edits)
+    moved_tags = map(move, tags)
+    fixed = map(move, rich.fixed)
+    return RichText(text, tuple(moved_tags), tuple(fixed))
 
 
 def _is_marker(text: str, tag: Tag, start: int, starts: Container[int]) -> bool:
@@ -99,23 +105,25 @@ def _is_marker(text: str, tag: Tag, start: int, starts: Container[int]) -> bool:
         start: its start, or that of the adjacent markers before it.
         starts: the positions where tags start.
     """
-    is_after_space = not text[max(0, start - 1) : start].strip()
-    is_in_word = tag.end not in starts and text[tag.end : tag.end + 1].isalnum()
-    if is_after_space or is_in_word or tag.end - tag.start > MAX_LENGTH:
-        return False
+    first = max(0, start - _MAX_WORD_END)
+    before = text[first:start]
+    after = text[tag.end : tag.end + 1]
     marker = text[tag.start : tag.end]
+    is_after_space = before[-1:].strip() == ""
+    is_in_word = after.isalnum() and tag.end not in starts
+    if is_after_space or is_in_word or len(marker) > MAX_LENGTH:
+        return False
     if _MARKER.fullmatch(marker):
         return True
     if start < tag.start and marker in (",", ";"):  # between two markers
         return True
-    word_end = _WORD_END.search(text[max(0, start - _MAX_WORD_END) : start])
+    word_end = _WORD_END.search(before)
     is_after_word = word_end is not None and word_end[1].islower()  # not CO2 or $50
-    return is_after_word and _NUMBER.fullmatch(marker) is not None
+    is_number = _NUMBER.fullmatch(marker) is not None
+    return is_after_word and is_number
 
 
-def with_markers(
-    rich: RichText, markers: Mapping[int, Marker], parent_of: Mapping[int, int | None]
-) -> RichText:
+def with_markers(rich: RichText, markers: Mapping[int, Marker], parent_of: Parents) -> RichText:
     """Insert the text of markers, whose tags are points.
 
     Args:
@@ -146,4 +154,5 @@ def with_markers(
         if tag.id in markers:
             marker = markers[tag.id]
             placed += (inner.moved(start - marker.start) for inner in marker.inside)
-    return replace(rich, text=text + rich.text[position:], tags=tuple(placed))
+    text += rich.text[position:]
+    return replace(rich, text=text, tags=tuple(placed))

@@ -20,7 +20,6 @@ from nmt.documents.builder import Markup, TextBuilder
 from nmt.documents.document import RichText
 from nmt.documents.rich_text import Event, Sections
 from nmt.text.language_codes import base_language
-from nmt.text.spans import apply_edits
 
 if TYPE_CHECKING:
     from lxml import etree
@@ -109,8 +108,7 @@ class Paragraph:
         self._base = self._remove_base()
         rich = self._builder.rich_text()
         self._sections = Sections(rich, _SEPARATOR)
-        text = apply_edits(rich.text, ((span.start, span.end, "") for span in rich.fixed))
-        self.blocks = self._sections.blocks if text.strip() else []
+        self.blocks = self._sections.blocks if rich.free_text.strip() else []
 
     # Parsing
 
@@ -435,15 +433,15 @@ def _field_ends(elements: Sequence[Element]) -> dict[Element, Element]:
     """Return the last element of each field that starts in one of neighboring elements and ends in
     one of them."""
     depths = [0]  # after each element
-    starts: list[int] = []
+    starts = []
     for i, element in enumerate(elements):
         types = _field_types(element)
         if "begin" in types:
             starts.append(i)
         depths.append(depths[-1] + types.count("begin") - types.count("end"))
     # A field ends where as many are open as before it.
-    next_at: dict[int, int] = {}
-    ends: dict[Element, Element] = {}
+    next_at = {}
+    ends = {}
     i = len(elements)
     for start in reversed(starts):
         while i > start:

@@ -32,10 +32,9 @@ from nmt.documents.aligned_units import (
     core,
     word_units,
 )
-from nmt.documents.document import MAX_NESTING, RichText, Tag, parents
+from nmt.documents.document import MAX_NESTING, Parents, RichText, Tag, parents
 from nmt.documents.fixed_places import find_places
-from nmt.documents.ranges import Nearest, Span, outside, overlap, overlaps_any
-from nmt.translation.segments import FixedSpan
+from nmt.documents.ranges import Nearest, Span, by_end, by_start, outside, overlap, overlaps_any
 
 GAP_COST = 0.5
 """Cost of a word that is not linked with a tag's words, relative to the gain of a word of one
@@ -53,7 +52,7 @@ def project(
     block: RichText,
     translation: str,
     sentences: Sequence[AlignedSentence],
-    parent_of: Mapping[int, int | None] | None = None,
+    parent_of: Parents | None = None,
 ) -> tuple[Tag, ...]:
     """Return the tags of a block in its translation, in the same order.
 
@@ -66,13 +65,13 @@ def project(
     """
     if not block.tags:
         return ()
-    children: dict[int | None, list[Tag]] = defaultdict(list)
+    children = defaultdict(list)
     if parent_of is None:
         parent_of = parents(block.tags)
     for tag in block.tags:
         children[parent_of[tag.id]].append(tag)
     aligned = _AlignedBlock(block, translation, sentences)
-    placed: dict[int, Tag] = {}
+    placed = {}
     levels = [_Level(children[None], (0, len(translation)), 0)]
     while levels:
         level = levels.pop()
@@ -83,7 +82,7 @@ def project(
         for tag in tags:
             placed[tag.id] = tag
             if tag.id in children:
-                levels.append(_Level(children[tag.id], (tag.start, tag.end), level.depth + 1))
+                levels.append(_Level(children[tag.id], tag.span, level.depth + 1))
     return tuple(placed[tag.id] for tag in block.tags)
 
 
@@ -103,11 +102,10 @@ def _place_deep(level: _Level) -> Iterator[Tag]:
     window."""
     position, end = level.window
     for tag in level.tags:
-        has_text = tag.start < tag.end
         start = position
-        if has_text:
+        if not tag.is_point:
             position = end
-        yield Tag(start, position, tag.id, is_doubtful=has_text)
+        yield Tag(start, position, tag.id, is_doubtful=not tag.is_point)
 
 
 class _AlignedBlock:
@@ -123,10 +121,10 @@ class _AlignedBlock:
         self._words = [match.span() for match in WORD.finditer(target)]
         self.units: list[Unit] = []
         word_starts = [match.start() for match in WORD.finditer(block.text)]
-        spans = sorted((span for span in block.fixed if span.translation), key=_start)
+        spans = sorted((span for span in block.fixed if span.translation), key=by_start)
         for sentence in sentences:
             words = list(word_units(block.text, target, sentence))
-            first, last = (bisect_left(spans, border, key=_start) for border in sentence.source)
+            first, last = (bisect_left(spans, border, key=by_start) for border in sentence.source)
             fixed = spans[first:last]
             places = find_places(fixed, block.text, target, sentence, words, word_starts)
             self.fixed |= places
@@ -186,8 +184,8 @@ class _AlignedBlock:
             sentence = self.sentences[i]
             start = max(window[0], sentence.target[0])
             end = min(window[1], sentence.target[1])
-            first = bisect_left(self.units, start, key=lambda unit: unit.start)
-            last = bisect_right(self.units, end, key=lambda unit: unit.end)
+            first = bisect_left(self.units, start, key=by_start)
+            last = bisect_right(self.units, end, key=by_end)
             nearest = _NearestUnits(self.units[first:last])
             for position in group:
                 if position <= sentence.source[0]:
@@ -214,21 +212,17 @@ class _AlignedBlock:
         return min(end, max(in_target, word_start))
 
 
-def _start(span: FixedSpan) -> int:
-    return span.start
-
-
 def _with_fixed_units(words: Sequence[Unit], places: Mapping[Span, Span | None]) -> list[Unit]:
     """Return the units of a sentence: fixed text, and the words that have no part of it."""
-    units: list[Unit] = []
+    units = []
     for source, place in places.items():
         if place:
             units.append(Unit(*place, source, FIXED_WEIGHT, (SourcePart(source, 1.0),)))
-    taken = sorted((unit.start, unit.end) for unit in units)
+    taken = sorted(unit.span for unit in units)
     for word in words:
-        if not overlaps_any((word.start, word.end), taken):
+        if not overlaps_any(word.span, taken):
             units.append(word)
-    return sorted(units, key=lambda unit: unit.start)
+    return sorted(units, key=by_start)
 
 
 class _NearestUnits:
@@ -275,7 +269,7 @@ class _Placement:
         self._block = block
         self._tags = level.tags
         self._window = level.window
-        self._sources = [(tag.start, tag.end) for tag in level.tags if tag.start < tag.end]
+        self._sources = [tag.span for tag in level.tags if not tag.is_point]
         self._taken: list[Span] = []
         """The ranges of the tags so far, in order."""
         self._free_words: dict[Span, _FreeWords] = {}
@@ -284,12 +278,12 @@ class _Placement:
     def place(self) -> Iterator[Tag]:
         """Yield the tags in the translation."""
         for tag in self._tags:
-            if tag.start < tag.end:
+            if not tag.is_point:
                 placed = self._place(tag)
-                insort(self._taken, (placed.start, placed.end))
+                insort(self._taken, placed.span)
                 yield placed
         for tag in self._tags:
-            if tag.start == tag.end:
+            if tag.is_point:
                 yield self._point(tag)
 
     def _point(self, tag: Tag) -> Tag:
@@ -309,9 +303,8 @@ class _Placement:
         sentences = self._block.sentences_of(tag)
         whole = (sentences[0].target[0], sentences[-1].target[1])
         bounds = (max(self._window[0], whole[0]), min(self._window[1], whole[1]))
-        source = (tag.start, tag.end)
-        if source in self._block.fixed:  # found without the alignment
-            fixed = self._block.fixed[source]
+        if tag.span in self._block.fixed:  # found without the alignment
+            fixed = self._block.fixed[tag.span]
             if fixed and self._is_free(fixed, bounds):
                 return Tag(*fixed, tag.id)
             return self._point(tag)
@@ -331,17 +324,16 @@ class _Placement:
         """Return a tag at the units that contribute most to its translation; None: there are none
         in the bounds."""
         units = self._block.units
-        source = (tag.start, tag.end)
 
         def cost(i: int) -> float:
             unit = units[i]
-            if not self._is_free((unit.start, unit.end), bounds):
+            if not self._is_free(unit.span, bounds):
                 return math.inf
-            if not overlap(unit.source, source) and overlaps_any(unit.source, self._sources):
+            if not overlap(unit.source, tag.span) and overlaps_any(unit.source, self._sources):
                 return math.inf  # a word of another tag
             return min(unit.weight, 1.0)
 
-        gains = self._block.gains(source)
+        gains = self._block.gains(tag.span)
         gains = {i: gain for i, gain in gains.items() if cost(i) < math.inf}
         run = _best_run(gains, cost, GAP_COST)
         if run is None:
@@ -359,7 +351,7 @@ class _Placement:
         words = self._free_words[bounds]
         point = self._point(tag)
         word = words.nearest(point.start, lambda word: self._is_free(word, bounds))
-        return Tag(*(word or (point.start, point.end)), tag.id, is_doubtful=True)
+        return Tag(*(word or point.span), tag.id, is_doubtful=True)
 
 
 class _FreeWords:

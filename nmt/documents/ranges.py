@@ -6,6 +6,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 
+from nmt.text.spans import ProtectedSpan
+
 Span = tuple[int, int]
 
 by_start = attrgetter("start")
@@ -15,23 +17,41 @@ span_of = attrgetter("start", "end")
 
 def overlap(a: Span, b: Span) -> bool:
     """Return whether two ranges have a character in common."""
-    return max(a[0], b[0]) < min(a[1], b[1])
+    start = max(a[0], b[0])
+    end = min(a[1], b[1])
+    return start < end
 
 
 def overlaps_any(span: Span, others: Sequence[Span]) -> bool:
     """Return whether a range overlaps one of others, which are sorted and do not overlap each
     other."""
-    i = bisect_left(others, span)
-    return any(overlap(span, other) for other in others[max(0, i - 1) : i + 1])
+    following = bisect_left(others, span)
+    first = max(0, following - 1)
+    neighbors = others[first : following + 1]
+    return any(overlap(span, other) for other in neighbors)
 
 
 def outside(position: int, others: Sequence[Span]) -> int:
     """Return the position, or if it is inside one of others, the nearest end of that range."""
-    i = bisect_right(others, (position, position))
-    for start, end in others[max(0, i - 1) : i + 1]:
-        if start < position < end:
-            return start if position - start < end - position else end
-    return position
+    i = bisect_right(others, (position, position)) - 1
+    if i < 0:
+        return position
+    start, end = others[i]
+    if position >= end:
+        return position
+    is_near_start = position - start < end - position
+    return start if is_near_start else end
+
+
+def enclosing(start: int, end: int, spans: Sequence[ProtectedSpan]) -> ProtectedSpan | None:
+    """Return the span that contains a range and is longer; None: there is none. Spans are in order
+    and do not overlap."""
+    i = bisect_right(spans, start, key=by_start) - 1
+    if i < 0:
+        return None
+    span = spans[i]
+    is_longer = span_of(span) != (start, end)
+    return span if is_longer and end <= span.end else None
 
 
 class Nearest:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum, auto
 from functools import cache
@@ -13,7 +13,7 @@ from itertools import chain, groupby, islice
 from operator import attrgetter, itemgetter
 from types import MappingProxyType
 
-from nmt.documents.document import MAX_NESTING, RichText, Tag
+from nmt.documents.document import MAX_NESTING, Parents, RichText, Tag
 from nmt.documents.ranges import Nearest, Span, by_end, by_start, overlap
 from nmt.translation.segments import spans_within
 
@@ -27,7 +27,7 @@ class Event(Enum):
 
 
 def events(
-    rich: RichText, parent_of: Mapping[int, int | None] = MappingProxyType({})
+    rich: RichText, parent_of: Parents = MappingProxyType({})
 ) -> Iterator[tuple[Event, str, Tag | None]]:
     """Yield text, and the start and end of each tag, in nested order; a point starts and ends at
     once.
@@ -47,9 +47,7 @@ def events(
         yield Event.TEXT, rich.text[position:], None
 
 
-def borders(
-    tags: Iterable[Tag], parent_of: Mapping[int, int | None]
-) -> Iterator[tuple[int, Event, Tag]]:
+def borders(tags: Iterable[Tag], parent_of: Parents) -> Iterator[tuple[int, Event, Tag]]:
     """Yield the positions where tags start and end."""
     open_tags: list[Tag] = []
     for tag in sorted(tags, key=by_start):
@@ -66,9 +64,7 @@ def borders(
         yield tag.end, Event.CLOSE, tag
 
 
-def points_outside_before_tags(
-    tags: Iterable[Tag], parent_of: Mapping[int, int | None]
-) -> tuple[Tag, ...]:
+def points_outside_before_tags(tags: Iterable[Tag], parent_of: Parents) -> tuple[Tag, ...]:
     """Sort tags so that a point at the start of a tag comes before it, unless it is inside of it in
     the source."""
     indices: dict[int | None, tuple[int, int]] = {}  # of tags with text: start, index
@@ -84,21 +80,6 @@ def points_outside_before_tags(
         ordered.append((index, tag))
     ordered.sort(key=itemgetter(0))
     return tuple(tag for _, tag in ordered)
-
-
-def to_markup(
-    rich: RichText, markup: Mapping[int, tuple[str, str]], escape: Callable[[str], str] = str
-) -> str:
-    """Return the source of a rich text: `markup` has the strings before and after the text of each
-    tag."""
-    pieces = []
-    for event, text, tag in events(rich):
-        if tag is None:
-            pieces.append(escape(text))
-        else:
-            opening, closing = markup[tag.id]
-            pieces.append(opening if event is Event.OPEN else closing)
-    return "".join(pieces)
 
 
 def cut(rich: RichText, spans: Sequence[Span]) -> list[RichText]:
@@ -161,8 +142,8 @@ def join(parts: Iterable[RichText], separator: str = "") -> RichText:
     last: dict[int, int] = {}  # indices of the tags after which there is only space, by id
     for part in parts:
         texts.append(part.text)
-        text_end = position + len(part.text.rstrip())
-        following = {} if part.text.strip() else last.copy()
+        text_end = len(part.text.rstrip())
+        following = {} if text_end else last.copy()
         outer = -1  # the innermost tag so far that starts at the start of the part
         for tag in part.tags:
             moved = tag.moved(position)
@@ -176,7 +157,7 @@ def join(parts: Iterable[RichText], separator: str = "") -> RichText:
                 tags.append(moved)
             if is_first:
                 outer = i
-            if tags[i].end >= text_end and not tag.is_point:
+            if tag.end >= text_end and not tag.is_point:
                 following[tag.id] = i
         last = following
         position += len(part.text) + len(separator)
@@ -218,7 +199,7 @@ def with_fixed_tags(rich: RichText, fixed: Mapping[int, str]) -> RichText:
 def _outer_first(tags: Iterable[Tag]) -> tuple[Tag, ...]:
     """Sort tags; those that start at the same position stay in order, except for an inner tag
     before an outer tag. No tag passes a point."""
-    ordered: list[Tag] = []
+    ordered = []
     place = attrgetter("start", "is_point")
     for _, group in groupby(sorted(tags, key=by_start), place):
         ordered += sorted(group, key=by_end, reverse=True)

@@ -10,6 +10,7 @@ from itertools import islice
 
 from nmt.documents.document import RichText
 from nmt.documents.inline import InlineText
+from nmt.documents.ranges import by_start
 from nmt.documents.splicing import Edit
 from nmt.documents.text_file import TextFile
 from nmt.text.spans import apply_edits
@@ -58,10 +59,10 @@ class TranslatableSource:
         values: Iterable[Value],
         edits: Sequence[Edit] = (),
     ) -> None:
-        """Combine texts, in the order of their starts, values, and edits outside of them."""
+        """Combine texts, values, and edits outside of them."""
         self._file, self._edits = file, edits
         parts: list[InlineText | Value] = [*values, *(text for text in texts if text.blocks)]
-        self._parts = sorted(parts, key=lambda part: part.start)
+        self._parts = sorted(parts, key=by_start)
         self.blocks = [block for part in self._parts for block in part.blocks]
 
     def render(self, translations: Sequence[RichText]) -> bytes:

@@ -4,15 +4,14 @@ separately."""
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from nmt.documents.document import RichText
-from nmt.documents.ranges import Span
+from nmt.documents.ranges import Span, enclosing
 from nmt.documents.splicing import Edit
 from nmt.documents.variants import MAX_DEPTH, NUMBER_SIGN, Message, bar_spans, find_messages
-from nmt.text.spans import ProtectedSpan, apply_edits, find_spans
+from nmt.text.spans import apply_edits, find_spans
 from nmt.translation.segments import FixedSpan
 
 _WHOLE = ("url", "email", "path")
@@ -61,7 +60,8 @@ class StringLines:
             line = self._outline[start:end]
             if line not in self._messages:
                 self._spans.append((start, end))
-                self.blocks.append(RichText(line, fixed=_fixed(line, pattern)))
+                fixed = _fixed(line, pattern)
+                self.blocks.append(RichText(line, fixed=fixed))
         for message in self._messages.values():
             for variant in message.variants:
                 self.blocks += variant.blocks
@@ -75,14 +75,19 @@ class StringLines:
             translation = next(remaining)
             text = re.sub(r"[\r\n]+", " ", translation.text)
             names = self._messages.keys() & _NAME.findall(source)
-            if not names.issubset(_NAME.findall(text)):
+            names_left = _NAME.findall(text)
+            if not names.issubset(names_left):
                 text = source
             edits.append(Edit(start, end, text))
         outline = apply_edits(self._outline, edits)
         rendered = {}
         for name, message in self._messages.items():
             rendered[name] = message.render(remaining)
-        return _NAME.sub(lambda match: rendered.get(match[0], match[0]), outline)
+
+        def replaced(match: re.Match[str]) -> str:
+            return rendered.get(match[0], match[0])
+
+        return _NAME.sub(replaced, outline)
 
     def _replace_messages(self, protected: Iterable[str], depth: int) -> None:
         edits: list[Edit] = []
@@ -90,7 +95,8 @@ class StringLines:
         for message in find_messages(self.text):
             name = f"{{{message.name}}}"
             if name in used:
-                name = f"{{{message.name}_{len(edits)}_{len(self.text)}}}"
+                suffix = f"{len(edits)}_{len(self.text)}"
+                name = f"{{{message.name}_{suffix}}}"
             used.add(name)
             self._messages[name] = _MessageText(self.text, message, protected, depth)
             edit = Edit(message.start, message.end, name)
@@ -117,7 +123,8 @@ class StringPart:
         """Yield the changed string."""
         text = self.lines.render(translations)
         if text != self.lines.text:
-            yield Edit(self.start, self.end, self.encode(text))
+            source = self.encode(text)
+            yield Edit(self.start, self.end, source)
 
 
 class _MessageText:
@@ -163,10 +170,12 @@ def _translatable_spans(text: str, has_bars: bool) -> Iterator[Span]:
     """Yield the ranges of a text that are translated separately."""
     for line in _LINE.finditer(text):
         position, line_end = line.span("text")
-        bars: list[Span] = []
-        for start, end in bar_spans(line["text"]) if has_bars else ():
-            bars.append((position + start, position + end))
-        for start, end in [*bars, (line_end, line_end)]:
+        separators = []
+        if has_bars:
+            for start, end in bar_spans(line["text"]):
+                separators.append((position + start, position + end))
+        separators.append((line_end, line_end))
+        for start, end in separators:
             is_key = _KEY.fullmatch(text, position, start)
             if position < start and not is_key:
                 yield position, start
@@ -177,19 +186,13 @@ def _fixed(text: str, pattern: re.Pattern[str] | None) -> tuple[FixedSpan, ...]:
     """Return the matches that are not a part of a tag, URL, address or path."""
     if pattern is None:
         return ()
-    wholes: list[ProtectedSpan] = []
+    wholes = []
     for span in find_spans(text):
-        if span.kind in _WHOLE or text[span.start] == "<":
+        is_tag = text[span.start] == "<"
+        if is_tag or span.kind in _WHOLE:
             wholes.append(span)
     fixed = []
     for match in pattern.finditer(text):
-        start, end = match.span()
-        is_part = False
-        i = bisect_right(wholes, start, key=lambda span: span.start)
-        if i > 0:
-            whole = wholes[i - 1]
-            is_longer = whole.start < start or end < whole.end
-            is_part = is_longer and end <= whole.end
-        if not is_part:
-            fixed.append(FixedSpan(start, end, match[0]))
+        if not enclosing(*match.span(), wholes):
+            fixed.append(FixedSpan(*match.span(), match[0]))
     return tuple(fixed)

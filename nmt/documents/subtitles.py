@@ -20,11 +20,11 @@ from itertools import accumulate, pairwise
 from xml.sax.saxutils import escape
 
 from nmt.core.errors import DataError
-from nmt.documents.builder import SourceMarkup, TextBuilder
-from nmt.documents.document import RichText, Tag
+from nmt.documents.builder import SourceMarkup, TextBuilder, to_markup
+from nmt.documents.document import RichText
 from nmt.documents.formats import DocumentOptions
 from nmt.documents.ranges import Span
-from nmt.documents.rich_text import cut, join, to_markup
+from nmt.documents.rich_text import cut, join
 from nmt.documents.splicing import Edit
 from nmt.documents.text_file import TextFile, unescape
 from nmt.text.language_codes import base_language
@@ -151,7 +151,7 @@ class Subtitles:
     def render(self, translations: Sequence[RichText]) -> bytes:
         """Return the subtitles with the translation of each block; a cue whose translation is equal
         is unchanged."""
-        parts: dict[Turn, list[RichText]] = defaultdict(list)
+        parts = defaultdict(list)
         changed: set[Turn] = set()
         for sentence, translation in zip(self.sentences, translations, strict=True):
             if translation == sentence.block:
@@ -174,8 +174,8 @@ class Subtitles:
             not_empty = [part for part in parts[turn] if part.text or part.tags]
             text = join(not_empty, " ")
             lines = _wrap(text)
-            markup = {tag.id: self._markup[tag.id].around for tag in lines.tags}
-            texts += [turn.before, to_markup(lines, markup, self._escape), turn.after, "\n"]
+            source = to_markup(lines, self._markup, self._escape)
+            texts += [turn.before, source, turn.after, "\n"]
         source = self.file.text[cue.start : cue.end]
         breaks = (match["break"] for match in _LINE_BREAK.finditer(source))
         line_break = next(filter(None, breaks), "")
@@ -212,7 +212,8 @@ class Subtitles:
     def _turns(self, source: str) -> Iterator[Turn]:
         """Split the text of a cue at the lines of speakers and sounds, and find the markup in
         it."""
-        rich = self._parse_markup(_LINE_BREAK.sub(lambda match: match["path"] or "\n", source))
+        lines = _LINE_BREAK.sub(lambda match: match["path"] or "\n", source)
+        rich = self._parse_markup(lines)
         if not rich.text.strip():
             return
         voices = []
@@ -226,8 +227,7 @@ class Subtitles:
             span = _stripped(rich.text, text_start, end)
             spans.append(span)
         for (start, text_start), part in zip(starts, cut(rich, spans), strict=True):
-            before = rich.text[start:text_start]
-            speaker = self._escape(before)
+            speaker = self._escape(rich.text[start:text_start])
             after_speaker = {tag.id for tag in rich.tags if tag.start >= text_start}
             yield self._turn(part, speaker, after_speaker)
 
@@ -273,23 +273,24 @@ class Subtitles:
             speaker: dash or name before it.
             after_speaker: ids of the tags that start after `speaker`.
         """
-        before: list[str] = []
-        after: list[str] = []  # the last one first
-        tags: list[Tag] = []
+        before = []
+        after = []  # the last one first
+        tags = []
+        length = len(rich.text)
         for tag in rich.tags:
-            opening, closing = self._markup[tag.id].around
-            is_around = tag.start <= 0 and tag.end >= len(rich.text) > 0
-            is_before = tag.start == tag.end == 0
-            if (is_around or is_before) and tag.id in after_speaker:
-                before.append(speaker)
-                speaker = ""
-            if is_around:
+            opening = self._markup[tag.id].opening
+            closing = self._markup[tag.id].closing
+            if tag.is_point:
+                opening += closing
+                closing = ""
+            if tag.start == 0 and tag.end in (0, length):  # before or around all of the text
+                if tag.id in after_speaker:
+                    before.append(speaker)
+                    speaker = ""
                 before.append(opening)
                 after.append(closing)
-            elif is_before:
-                before.append(opening + closing)
-            elif tag.start == tag.end == len(rich.text):
-                after.append(opening + closing)
+            elif tag.start == length:
+                after.append(opening)
             else:
                 tags.append(tag)
         before.append(speaker)
@@ -307,9 +308,8 @@ class Subtitles:
 def _turn_starts(rich: RichText, voices: Iterable[int]) -> list[tuple[int, int]]:
     """Return the start of each turn, and of its text after a dash or name. A sound is a turn of its
     own."""
-    borders = {tag.start for tag in rich.tags}
-    borders |= {tag.end for tag in rich.tags}
-    starts: dict[int, int] = {}
+    borders = rich.borders
+    starts = {}
     position = 0
     is_start = True
     for line in rich.text.split("\n"):
@@ -330,9 +330,9 @@ def _turn_starts(rich: RichText, voices: Iterable[int]) -> list[tuple[int, int]]
 
 
 def _seconds(time: str) -> float:
-    *hours, minutes, seconds = time.replace(",", ".").split(":")
-    num_hours = int(hours[0]) if hours else 0
-    return num_hours * 3600 + int(minutes) * 60 + float(seconds)
+    parts = f"0:{time}".replace(",", ".").split(":")
+    hours, minutes, seconds = map(float, parts[-3:])
+    return hours * 3600 + minutes * 60 + seconds
 
 
 def _stripped(text: str, start: int, end: int) -> Span:
@@ -364,6 +364,7 @@ def _continues(turn: Turn, following: Turn) -> bool:
     """Return whether the last sentence of a turn continues in the following one."""
     before = following.before
     text = following.source.text
+    previous_text = turn.source.text
     is_other_speaker = (
         _DASH.search(before)
         or before.rstrip().endswith(":")
@@ -371,12 +372,13 @@ def _continues(turn: Turn, following: Turn) -> bool:
         or (before.startswith("<v") and before != turn.before)
     )
     # Rolling captions repeat each line.
-    is_repetition = text.partition("\n")[0] == turn.source.text.rpartition("\n")[2]
-    if is_other_speaker or is_repetition:
+    first_line, *_ = text.split("\n", 1)
+    *_, last_line = previous_text.rsplit("\n", 1)
+    if is_other_speaker or first_line == last_line:
         return False
-    if _ELLIPSIS.search(turn.source.text):
+    if _ELLIPSIS.search(previous_text):
         return _CONTINUATION.match(text) is not None
-    return not _SENTENCE_END.search(turn.source.text)
+    return not _SENTENCE_END.search(previous_text)
 
 
 def _sentences(turns: Sequence[Turn], language: str) -> Iterator[Sentence]:
@@ -385,22 +387,25 @@ def _sentences(turns: Sequence[Turn], language: str) -> Iterator[Sentence]:
     # The lines are joined; the offsets stay the same.
     text = _SPACE.sub(" ", rich.text)
     ends = list(accumulate(len(turn.source.text) + 1 for turn in turns))
+
     spans: list[Span] = []
-    last_turn = -1  # of the last span, if that is in one turn
     for start, end in split_sentences(text, language):
-        first = bisect_right(ends, start)
-        last = bisect_left(ends, end)
-        if first == last == last_turn:
+        first, last = _first_and_last(ends, start, end)
+        if spans and first == last and _first_and_last(ends, *spans[-1]) == (first, last):
             start, _ = spans.pop()
         spans.append((start, end))
-        last_turn = last if first == last else -1
     blocks = cut(replace(rich, text=text), spans)
     for (start, end), block in zip(spans, blocks, strict=True):
-        first = bisect_right(ends, start)
-        last = bisect_left(ends, end)
+        first, last = _first_and_last(ends, start, end)
         borders = [start, *ends[first:last], end]
         lengths = [after - before for before, after in pairwise(borders)]
         yield Sentence(block, turns[first : last + 1], lengths)
+
+
+def _first_and_last(ends: Sequence[int], start: int, end: int) -> Span:
+    """Return the indices of the first and last turn that have text of a range; `ends` has the ends
+    of the turns."""
+    return bisect_right(ends, start), bisect_left(ends, end)
 
 
 def _source_parts(sentence: Sentence) -> list[RichText]:
@@ -443,9 +448,10 @@ def _border(text: str, ends: Sequence[int], ideal: float) -> int:
     """Return the index of the best end of a part of a text."""
 
     def cost(i: int) -> float:
-        clause_end = _CLAUSE_END.search(text[max(0, ends[i] - 4) : ends[i]])
+        end = ends[i]
+        clause_end = _CLAUSE_END.search(text, max(0, end - 4), end)
         bonus = 8 if clause_end else 0  # characters
-        return abs(ends[i] - ideal) - bonus
+        return abs(end - ideal) - bonus
 
     return min(range(len(ends)), key=cost)
 

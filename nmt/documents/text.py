@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 
 from nmt.documents.document import RichText
 from nmt.documents.formats import DocumentOptions
+from nmt.documents.ranges import by_start
 from nmt.documents.text_file import TextFile
 from nmt.text.spans import find_spans
 
@@ -88,7 +89,7 @@ class Paragraph:
         is_entry = _START.match(self.marker.lstrip() + self.text)
         is_sentence = _SENTENCE_END.search(self.text) and not is_entry
         separator = _WIDE_SEPARATOR if is_sentence else _SEPARATOR
-        cells: list[str] = []
+        cells = []
         position = 0
         for start, end in _find_separators(separator, self.text):
             cells.append(self.text[position:start])
@@ -123,7 +124,7 @@ def _find_separators(pattern: re.Pattern[str], text: str) -> list[tuple[int, int
     separators = []
     for match in matches:
         start, end = match.span()
-        i = bisect_left(spans, start, key=lambda span: span.start)
+        i = bisect_left(spans, start, key=by_start)
         is_inside = i > 0 and end < spans[i - 1].end
         text_before = text[max(0, start - 2) : start]
         is_after_sentence = match[0] == "  " and _SENTENCE_END.search(text_before)
@@ -204,7 +205,7 @@ class TextDocument:
     def render(self, translations: Sequence[RichText]) -> bytes:
         """Return the document with the translation of each paragraph."""
         translated = iter(translations)
-        pieces: list[str] = []
+        pieces = []
         line_index = 0
         for paragraph, row in zip(self._paragraphs, self._rows, strict=True):
             cells = list(row)

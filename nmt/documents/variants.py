@@ -12,6 +12,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from nmt.documents.ranges import Span
+
 MAX_DEPTH = 5
 """Maximum number of messages within each other. The variants of deeper ones are not found."""
 NUMBER_SIGN = r"(?<![\w#])#(?![\w#])"
@@ -29,8 +31,6 @@ _GROUP = r"\([^()]*\)|\[[^\[\]]*\]|\{(?:[^{}]++|\{[^{}]*\})*+\}|`[^`]*`|<[a-zA-Z
 _BAR = re.compile(rf"{_NUMBERS}|{_GROUP}|(?P<bar>(?<!\s)\s*\|(?!\|)\s*(?:(?:{_NUMBERS})\s*)?)")
 _FIRST_NUMBERS = re.compile(rf"\s*(?:{_NUMBERS})\s*")
 
-Span = tuple[int, int]
-
 
 @dataclass
 class Message:
@@ -46,7 +46,7 @@ class Message:
 
 def find_messages(text: str) -> list[Message]:
     """Return the messages of a text that are not in another one."""
-    messages: list[Message] = []
+    messages = []
     message: Message | None = None
     depth = 0  # open braces in the message
     variant_start = 0

@@ -22,7 +22,7 @@ from nmt.core.errors import DataError
 from nmt.documents.builder import SourceMarkup, TextBuilder
 from nmt.documents.document import RichText, Tag
 from nmt.documents.formats import DocumentOptions
-from nmt.documents.ranges import Span, overlaps_any
+from nmt.documents.ranges import Span, by_start, overlaps_any, span_of
 from nmt.documents.rich_text import Event, Sections
 from nmt.documents.splicing import Edit, SplicedDocument, next_blocks
 from nmt.documents.text_file import TextFile, unescape
@@ -112,8 +112,8 @@ class Element:
 
     def has_text(self) -> bool:
         """Return whether there is text in the element or in the elements in it."""
-        tokens = _TOKEN.finditer(self.content)
-        return any(not token["tag"] and token[0].strip() for token in tokens)
+        texts = [token[0] for token in _TOKEN.finditer(self.content) if not token["tag"]]
+        return any(map(str.strip, texts))
 
     def with_attributes(self, attributes: dict[str, str]) -> Edit:
         """Return the change of the start tag."""
@@ -207,12 +207,11 @@ class _Parser:
         names = sorted(attributes, key=lambda name: " " not in name)
         local_names = {name.rpartition(" ")[2]: attributes[name] for name in names}
         inherited = self._open[-1].inherited if self._open else {}
-        own = {key: local_names[key] for key in local_names.keys() & _INHERITED}
-        if own:
-            inherited = inherited | own
+        for key in local_names.keys() & _INHERITED:
+            inherited = inherited | {key: local_names[key]}
         tag = _START_TAG.match(self._text, start)
         assert tag  # well-formed XML has one
-        local_name = name.rpartition(" ")[2]
+        *_, local_name = name.split(" ")
         element = Element(self._text, local_name, local_names, inherited, start, tag.end())
         if self._open:
             self._open[-1].children.append(element)
@@ -305,7 +304,8 @@ class _Target:
             if base_language(language) != base_language(self.language):
                 state["xml:lang"] = self.language
             tag = target.with_attributes(state).text
-            return Edit(target.start, target.end, f"{tag[: _tag_end(tag)]}>{content}")
+            start_tag = tag[: _tag_end(tag)]
+            return Edit(target.start, target.end, f"{start_tag}>{content}")
         attributes = ""
         for name, value in state.items():
             attributes += f' {name}="{value}"'
@@ -335,7 +335,8 @@ class InlineContent:
         self._is_preserved = is_preserved
         self._builder = TextBuilder[SourceMarkup]()
         tokens = list(_TOKEN.finditer(source))
-        self._has_words = any(_LETTER.search(token[0]) for token in tokens if not token["tag"])
+        texts = [token[0] for token in tokens if not token["tag"]]
+        self._has_words = any(map(_LETTER.search, texts))
         self._parse(tokens)
         self.sections = _sections(self._builder.rich_text())
         self.blocks = self.sections.blocks
@@ -418,14 +419,15 @@ class InlineContent:
     def _is_word(self, following: str) -> bool:
         """Return whether an element between spaces or punctuation is taken for a variable, such as
         a name, and becomes a word of the text."""
-        is_in_word = _WORD_START.match(self._builder.last_character) or _WORD_START.match(following)
-        return self._has_words and not is_in_word
+        is_after_word = _WORD_START.match(self._builder.last_character)
+        is_before_word = _WORD_START.match(following)
+        return self._has_words and not is_after_word and not is_before_word
 
 
 def _sections(rich: RichText) -> Sections:
     """Return the sections of a text, between which is the syntax of messages or variants. The
     number signs of messages are fixed."""
-    fixed = [(span.start, span.end) for span in rich.fixed]
+    fixed = [span_of(span) for span in rich.fixed]
 
     def is_free(span: Span) -> bool:
         return not overlaps_any(span, fixed)
@@ -435,10 +437,9 @@ def _sections(rich: RichText) -> Sections:
         return Sections(rich, _SEPARATOR, filter(is_free, bar_spans(rich.text)))
     spans = list(rich.fixed)
     for sign in re.finditer(NUMBER_SIGN, rich.text):
-        start, end = sign.span()
-        if is_free((start, end)):
-            spans.append(FixedSpan(start, end, sign[0]))
-    spans.sort(key=lambda span: span.start)
+        if is_free(sign.span()):
+            spans.append(FixedSpan(*sign.span(), sign[0]))
+    spans.sort(key=by_start)
     return Sections(replace(rich, fixed=tuple(spans)), _SEPARATOR, syntax)
 
 

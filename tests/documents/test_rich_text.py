@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from lxml import etree
 from stub_translations import reverse_words
 
+from nmt.documents.builder import SourceMarkup, to_markup
 from nmt.documents.document import RichText, Tag, parents
 from nmt.documents.markers import with_markers, without_markers
 from nmt.documents.rich_text import (
@@ -18,7 +19,6 @@ from nmt.documents.rich_text import (
     cut,
     events,
     join,
-    to_markup,
     with_fixed_tags,
 )
 from nmt.translation.segments import FixedSpan
@@ -55,7 +55,7 @@ def build(tree: object) -> RichText:
 
 def xml(rich: RichText) -> etree._Element:
     """Write a text as XML, which must be well-formed, and parse it."""
-    markup = {tag.id: (f'<g id="{tag.id}">', "</g>") for tag in rich.tags}
+    markup = {tag.id: SourceMarkup(f'<g id="{tag.id}">', "</g>") for tag in rich.tags}
     return etree.fromstring(f"<root>{to_markup(rich, markup)}</root>")
 
 
@@ -136,7 +136,7 @@ def test_a_tag_over_a_separator_stays_one() -> None:
 
 def test_a_point_at_the_end_of_a_tag_is_where_it_was() -> None:
     rich = RichText("ab", (Tag(0, 1, 0), Tag(1, 1, 1)))
-    markup = {0: ("<b>", "</b>"), 1: ("<br/>", "")}
+    markup = {0: SourceMarkup("<b>", "</b>"), 1: SourceMarkup("<br/>")}
     assert to_markup(rich, markup) == "<b>a</b><br/>b"
     order = [(event, tag.id) for event, _, tag in events(rich, {1: 0}) if tag]
     assert order == [(Event.OPEN, 0), (Event.OPEN, 1), (Event.CLOSE, 1), (Event.CLOSE, 0)]
@@ -203,6 +203,20 @@ def test_markers_follow_a_word() -> None:
         assert bool(without_markers(rich)[1]) == is_marker
         fixed = RichText(text, rich.tags, (FixedSpan(0, len(text), text),))
         assert without_markers(fixed) == (fixed, {})
+
+
+def test_a_point_in_a_tag_without_text_stays_in_it() -> None:
+    rich = RichText("ab", (Tag(1, 1, 0), Tag(1, 1, 1)))
+    nested = [(event, tag.id) for event, _, tag in events(rich, {0: None, 1: 0}) if tag]
+    assert nested == [(Event.OPEN, 0), (Event.OPEN, 1), (Event.CLOSE, 1), (Event.CLOSE, 0)]
+
+
+def test_a_marker_at_the_end_of_another_tag_stays_outside() -> None:
+    rich = RichText("park[1] big", (Tag(4, 7, 0), Tag(8, 11, 1)))
+    _, markers = without_markers(rich)
+    translation = RichText("groß", (Tag(4, 4, 0), Tag(0, 4, 1)))
+    complete = with_markers(translation, markers, parents(rich.tags))
+    assert complete == RichText("groß[1]", (Tag(4, 7, 0), Tag(0, 4, 1)))
 
 
 def test_adjacent_markers_are_taken_out() -> None:

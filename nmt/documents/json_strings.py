@@ -82,7 +82,7 @@ def _select(
     strings: Sequence[String], keys: Iterable[str], patterns: Sequence[str], paths: str
 ) -> set[String]:
     """Return the strings that key paths select; `patterns` and `paths` are for the hint."""
-    selected: set[String] = set()
+    selected = set()
     for key in keys:
         matches = {string for string in strings if _matches(key, string.path)}
         if not matches:

@@ -66,7 +66,7 @@ class MarkupLines:
         documents = [html.parse(codecs.BOM_UTF8 + text.encode(), options) for text in texts]
         blocks = [block for document in documents for block in document.blocks]
         translated = DocumentTranslator(self.guard, search).translate(blocks)
-        results: list[Translation] = []
+        results = []
         start = 0
         for document in documents:
             end = start + len(document.blocks)

@@ -88,7 +88,7 @@ class OfficeDocument:
         The document is used up: render it once.
         """
         remaining = iter(translations)
-        changed: dict[str, bytes] = {}
+        changed = {}
         for name, root, paragraphs in self._parts:
             is_changed = False
             for paragraph in paragraphs:

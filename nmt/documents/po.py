@@ -150,7 +150,7 @@ def _entries(file: TextFile) -> Iterator[Entry]:
     text = file.text
     position = 0
     entry: Entry | None = None
-    flags: list[tuple[int, int]] = []
+    flags = []
     while position < len(text):
         match = _FIELD.match(text, position) or _COMMENT.match(text, position)
         if not match:
@@ -414,7 +414,7 @@ class _Message:
         if not self.labels:
             return
         remaining = iter(translations)
-        texts: dict[_Label, str] = {}
+        texts = {}
         for label in self._label_set:
             texts[label] = label.render(next_blocks(remaining, label))
         new_fields = []

@@ -24,6 +24,12 @@ def surrounding_whitespace(line: str) -> tuple[str, str]:
     return "".join(filter(_is_inline, before)), "".join(filter(_is_inline, after))
 
 
+def with_surrounding_whitespace(text: str, line: str) -> str:
+    """Return a text with the whitespace around a line."""
+    before, after = surrounding_whitespace(line)
+    return f"{before}{text}{after}"
+
+
 def separator(text: str, end: int, start: int) -> str:
     """Return the whitespace between the segment of a line that ends at `end` and the one that
     starts at `start`."""

@@ -6,6 +6,7 @@ Shape suffixes: T target tokens, S source tokens, V source words, U target words
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ import numpy as np
 from nmt.search.request import Floats
 from nmt.text.tokenizer import SPACE
 
+Tokens = Sequence[str]
 MIN_ATTENTION = 1e-3
 """The shares of a source word that receives less attention in total are not normalized: they would
 be noise."""
@@ -28,9 +30,7 @@ class Link(NamedTuple):
     """The target word's share of the attention to the source word."""
 
 
-def link_words(
-    source: Sequence[str], target: Sequence[str], attention_TS: Floats | None
-) -> list[Link]:
+def link_words(source: Tokens, target: Tokens, attention_TS: Floats | None) -> list[Link]:
     """Link each target word to the source word of which it has the largest share, and each source
     word vice versa.
 
@@ -46,23 +46,28 @@ def link_words(
     if attention_TS is None or not source or not target:
         return []
     # The tokens of a word are adjacent, so a word's attention is the sum over a range.
-    source_starts, target_starts = (
-        np.unique(_word_indices(x), return_index=True)[1] for x in (source, target)
-    )
-    attention_TS = attention_TS[: len(target), : len(source)] * np.outer(
-        _is_counted(target), _is_counted(source)
-    )
+    is_counted_T = _is_counted(target)
+    is_counted_TS = np.outer(is_counted_T, _is_counted(source))
+    attention_TS = attention_TS[: len(target), : len(source)]
+    attention_TS = attention_TS * is_counted_TS
+    source_starts = _word_starts(source)
+    target_starts = _word_starts(target)
     attention_TV = np.add.reduceat(attention_TS, source_starts, axis=1)
     attention_UV = np.add.reduceat(attention_TV, target_starts, axis=0)
     total_V = attention_UV.sum(0)
-    share_UV = attention_UV / np.maximum(total_V, MIN_ATTENTION)
-    pairs = set(enumerate(share_UV.argmax(1).tolist()))
-    for source_word, target_word in enumerate(share_UV.argmax(0).tolist()):
+    divisor_V = np.maximum(total_V, MIN_ATTENTION)
+    share_UV = attention_UV / divisor_V
+    shares = share_UV.tolist()
+    best_sources = share_UV.argmax(1).tolist()
+    best_targets = share_UV.argmax(0).tolist()
+    pairs = set(enumerate(best_sources))
+    for source_word, target_word in enumerate(best_targets):
         if total_V[source_word] > MIN_ATTENTION:
             pairs.add((target_word, source_word))
     links = []
     for target_word, source_word in sorted(pairs):
-        links.append(Link(source_word, target_word, float(share_UV[target_word, source_word])))
+        share = shares[target_word][source_word]
+        links.append(Link(source_word, target_word, share))
     return links
 
 
@@ -71,26 +76,28 @@ def align(links: Iterable[Link]) -> list[tuple[int, int]]:
     target)."""
     best: dict[int, Link] = {}
     for link in links:
-        if link.target not in best or link.share > best[link.target].share:
+        previous = best.get(link.target)
+        if not previous or link.share > previous.share:
             best[link.target] = link
-    return [(link.source, link.target) for link in best.values()]
+    best_links = best.values()
+    return [(link.source, link.target) for link in best_links]
 
 
-def _word_indices(tokens: Sequence[str]) -> list[int]:
-    """Return the index of each token's word."""
-    indices, index = [], -1
-    for token in tokens:
-        index += token.startswith(SPACE) or index < 0
-        indices.append(index)
-    return indices
+def _word_starts(tokens: Tokens) -> list[int]:
+    """Return the indices of the first tokens of words."""
+    starts = [i for i, token in enumerate(tokens) if token.startswith(SPACE)]
+    return sorted({0, *starts})
 
 
-def _is_counted(tokens: Sequence[str]) -> list[bool]:
+def _is_counted(tokens: Tokens) -> list[bool]:
     """Return which tokens count: those with letters or digits, and all tokens of words without
     any."""
-    has_text, words = [any(map(str.isalnum, token)) for token in tokens], _word_indices(tokens)
-    words_with_text = {word for word, is_text in zip(words, has_text, strict=True) if is_text}
-    return [
-        is_text or word not in words_with_text
-        for word, is_text in zip(words, has_text, strict=True)
-    ]
+    starts = _word_starts(tokens)
+    is_counted: list[bool] = []
+    for start, end in pairwise([*starts, len(tokens)]):
+        word = tokens[start:end]
+        has_text = [any(map(str.isalnum, token)) for token in word]
+        if not any(has_text):
+            has_text = [True] * len(word)
+        is_counted += has_text
+    return is_counted

@@ -15,12 +15,11 @@ from nmt.data.check.minhash import normalized_words
 from nmt.text.number_words import MAX_SPELLED, find_number_words, supports_number_words
 from nmt.text.sentences import count_sentences, split_sentences
 
-MISSING_SENTENCE, MISSING_ITEM, NUMBER_CHANGED = (
-    "missing-sentence",
-    "missing-item",
-    "number-changed",
-)
-NUMBER_ADDED, UNBALANCED = "number-added", "unbalanced"
+MISSING_SENTENCE = "missing-sentence"
+MISSING_ITEM = "missing-item"
+NUMBER_CHANGED = "number-changed"
+NUMBER_ADDED = "number-added"
+UNBALANCED = "unbalanced"
 NAMES = (MISSING_SENTENCE, MISSING_ITEM, NUMBER_CHANGED, NUMBER_ADDED, UNBALANCED)
 
 MAX_IDIOMATIC = 12
@@ -46,7 +45,7 @@ _CONVERTED = re.compile(
 """Words of times and amounts whose translation may have another number: half past six is halb
 sieben."""
 _CONJUNCTION = "and|or|und|oder|sowie"
-_SEPARATOR = re.compile(rf",? (?:{_CONJUNCTION}) |[,;]\s+")
+_SEPARATOR = re.compile(rf"(,? (?:{_CONJUNCTION}) |[,;]\s+)")
 _WORD = r"[^\s,;:.!?()\"“”„»«]+"
 _ITEM = rf"{_WORD}(?: {_WORD}){{0,{MAX_ITEM_WORDS - 1}}}"
 _END = r"[.!?]?\W*$"
@@ -81,8 +80,8 @@ def content_problems(source: str, text: str, src: str, tgt: str) -> Iterator[str
 
 
 def number_problems(source: str, text: str, src: str, tgt: str) -> Iterator[str]:
-    """Yield the names of numbers that a translation changes or adds, if the number words of both
-    languages are known.
+    """Yield the names of numbers that a translation changes or adds, in words and digits, if the
+    number words of both languages are known.
 
     Args:
         source: the source, with protected spans.
@@ -90,8 +89,30 @@ def number_problems(source: str, text: str, src: str, tgt: str) -> Iterator[str]
         src: language code of the source.
         tgt: language code of the target.
     """
-    if supports_number_words(src) and supports_number_words(tgt):
-        yield from _number_problems(source, text, src, tgt)
+    if not (supports_number_words(src) and supports_number_words(tgt)):
+        return
+    words = find_number_words(source, src)
+    # A large ordinal is no number, as in the thousandth time.
+    checked = [word for word in words if not word.is_ordinal or word.value <= MAX_SPELLED]
+    in_words = Counter(word.value for word in checked)
+    in_translation = Counter(word.value for word in find_number_words(text, tgt))
+    missing = in_words - (in_translation + _digit_values(text, _DIGITS, _GROUPED))
+    known = in_words + _digit_values(source, _DIGITS, _GROUPED)
+    numbers = in_translation + _digit_values(text, _WHOLE_NUMBER, _GROUPED)
+    added = [value for value in numbers if value not in known]
+    if not (missing or added) or _CONVERTED.search(f"{source}\n{text}"):
+        return
+    ordinals = {word.value for word in words if word.is_ordinal}
+    for value in missing:
+        # Several numbers may be a time.
+        is_exact = value > MAX_IDIOMATIC or value in ordinals or len(in_words) > 1
+        if added or is_exact:
+            yield f"{NUMBER_CHANGED}: {value}"
+    if missing:
+        return
+    for value in added:
+        if value > MAX_IDIOMATIC:
+            yield f"{NUMBER_ADDED}: {value}"
 
 
 def has_missing_sentence(source: str, text: str, src: str, tgt: str) -> bool:
@@ -99,44 +120,54 @@ def has_missing_sentence(source: str, text: str, src: str, tgt: str) -> bool:
     often."""
     if count_sentences(source, src) < 2:
         return False
-    sources, sentences = _sentences(source, src), _sentences(text, tgt)
-    return len(sentences) < len(sources) or _count_repeated(sentences) > _count_repeated(sources)
+    sources = _sentences(source, src)
+    sentences = _sentences(text, tgt)
+    if len(sentences) < len(sources):
+        return True
+    return _count_repeated(sentences) > _count_repeated(sources)
 
 
 def _sentences(text: str, language: str) -> list[str]:
     """Return the words of each sentence."""
-    words = (normalized_words(text[start:end]) for start, end in split_sentences(text, language))
-    return [" ".join(each) for each in words if each]
+    sentences: list[str] = []
+    for start, end in split_sentences(text, language):
+        words = normalized_words(text[start:end])
+        if words:
+            sentences.append(" ".join(words))
+    return sentences
 
 
 def _count_repeated(sentences: list[str]) -> int:
     """Return how many sentences are equal to another one or a part of the next or previous one."""
     count = len(sentences) - len(set(sentences))
     for first, second in pairwise(sentences):
-        is_part = f" {first} " in f" {second} " or f" {second} " in f" {first} "
-        if is_part and first != second:
+        shorter, longer = sorted((f" {first} ", f" {second} "), key=len)
+        if shorter in longer and first != second:
             count += 1
     return count
 
 
 def has_missing_item(source: str, text: str) -> bool:
     """Return whether a translation has fewer items than a list in the source, or repeats one."""
-    match = _LIST.search(source)
-    if not match:
+    if not find_items(source):
         return False
-    translated = _SEPARATOR.split(text)
-    if len(translated) < len(_SEPARATOR.split(source)):
+    items, _ = split_items(source)
+    translated, _ = split_items(text)
+    if len(translated) < len(items):
         return True
-    return _has_repeated_item(translated, text) and not _has_repeated_item(
-        _SEPARATOR.split(source), source
-    )
+    return _has_repeated_item(translated, text) and not _has_repeated_item(items, source)
 
 
 def _has_repeated_item(items: list[str], text: str) -> bool:
     """Return whether an item between two separators occurs again in the text."""
     words = "  ".join(normalized_words(text))
-    inner_items = ("  ".join(normalized_words(item)) for item in items[1:-1][:MAX_ITEMS])
-    return any(f" {words} ".count(f" {item} ") > 1 for item in inner_items if item)
+    padded = f" {words} "
+    inner_items = items[1:-1]
+    for item in inner_items[:MAX_ITEMS]:
+        item_words = "  ".join(normalized_words(item))
+        if item_words and padded.count(f" {item_words} ") > 1:
+            return True
+    return False
 
 
 def find_items(text: str) -> re.Match[str] | None:
@@ -147,44 +178,16 @@ def find_items(text: str) -> re.Match[str] | None:
 
 def split_items(text: str) -> tuple[list[str], list[str]]:
     """Return the items of a list, and the separators between them."""
-    separators = [match[0] for match in _SEPARATOR.finditer(text)]
-    return _SEPARATOR.split(text), separators
-
-
-def _number_problems(source: str, text: str, src: str, tgt: str) -> Iterator[str]:
-    """Yield the numbers in words that the translation lacks, in words and digits, and the numbers
-    that it adds."""
-    words = find_number_words(source, src)
-    in_words = Counter(
-        number.value
-        for number in words
-        if not (number.is_ordinal and number.value > MAX_SPELLED)  # the thousandth time
-    )
-    ordinals = {number.value for number in words if number.is_ordinal}
-    has_several = len(in_words) > 1  # such as a time
-    translated_words = Counter(number.value for number in find_number_words(text, tgt))
-    missing = in_words - (translated_words + _digit_values(text, _DIGITS, _GROUPED))
-    known = in_words + _digit_values(source, _DIGITS, _GROUPED)
-    numbers = translated_words + _digit_values(text, _WHOLE_NUMBER, _GROUPED)
-    added = [value for value in numbers if value not in known]
-    if not (missing or added) or _CONVERTED.search(source) or _CONVERTED.search(text):
-        return
-    for value in missing:
-        is_idiomatic = value <= MAX_IDIOMATIC and value not in ordinals and not has_several
-        if added or not is_idiomatic:
-            yield f"{NUMBER_CHANGED}: {value}"
-    if not missing:
-        yield from (f"{NUMBER_ADDED}: {value}" for value in added if value > MAX_IDIOMATIC)
+    parts = _SEPARATOR.split(text)
+    return parts[::2], parts[1::2]
 
 
 def _digit_values(text: str, *patterns: re.Pattern[str]) -> Counter[int]:
     """Return the values of the numbers in digits that the patterns find."""
     values: Counter[int] = Counter()
-    if not _DIGITS.search(text):
-        return values
     for pattern in patterns:
-        for match in pattern.finditer(text):
-            digits = re.sub(r"\D", "", match[0])
+        for number in pattern.findall(text):
+            digits = re.sub(r"\D", "", number)
             if len(digits) <= MAX_DIGITS:
                 values[int(digits)] += 1
     return values
@@ -206,10 +209,11 @@ def unbalanced_marks(source: str, text: str) -> list[str]:
 
 def has_lone_mark(text: str) -> bool:
     """Return whether a bracket or quotation mark of a text has no partner."""
-    is_odd = len(QUOTE.findall(text)) % 2 == 1
-    return is_odd or any(
-        text.count(opening) != text.count(closing) for opening, closing in BRACKETS.items()
-    )
+    for opening, closing in BRACKETS.items():
+        if text.count(opening) != text.count(closing):
+            return True
+    num_quotes = len(QUOTE.findall(text))
+    return num_quotes % 2 == 1
 
 
 def bracket_pairs(text: str, opening: str, closing: str) -> list[tuple[int, int]]:
@@ -222,8 +226,8 @@ def bracket_pairs(text: str, opening: str, closing: str) -> list[tuple[int, int]
     for i, character in enumerate(text):
         if character == opening:
             open_brackets.append(i)
-        elif character == closing and open_brackets:
-            pairs.append((open_brackets.pop(), i))
         elif character == closing:
-            return []
+            if not open_brackets:
+                return []
+            pairs.append((open_brackets.pop(), i))
     return [] if open_brackets else pairs

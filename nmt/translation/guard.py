@@ -22,8 +22,8 @@ from nmt.search import parse_search
 from nmt.text.normalization import remove_invisible
 from nmt.text.numbers import equivalent_pattern
 from nmt.text.sentences import split_sentences
-from nmt.text.spans import ProtectedSpan, apply_edits, without_overlaps
-from nmt.text.whitespace import surrounding_whitespace
+from nmt.text.spans import apply_edits, without_overlaps
+from nmt.text.whitespace import with_surrounding_whitespace
 from nmt.translation.budget import Budget, search_work
 from nmt.translation.checks import LETTER, count_occurrences, find_problems, is_missing
 from nmt.translation.chunking import chunked
@@ -50,7 +50,7 @@ from nmt.translation.pieces import (
 )
 from nmt.translation.placement import TermPlacement, edit_words, has_rest
 from nmt.translation.result import Translation
-from nmt.translation.segments import FixedSpan, Line, with_language
+from nmt.translation.segments import FixedSpan, Line, as_fixed_spans, with_language
 from nmt.translation.stand_ins import Substitution, digits_for_words, substitute
 from nmt.translation.terms import TERM_DOUBTFUL
 from nmt.translation.translator import Translator, as_lines, check_lines
@@ -109,12 +109,11 @@ class Guard:
             protect: patterns of further protected spans.
             glossary: terms and their translations.
         """
-        self.translator, self.config, self.tokenizer = (
-            translator,
-            translator.config,
-            translator.tokenizer,
-        )
-        self.protect, self.glossary = tuple(protect), glossary
+        self.translator = translator
+        self.config = translator.config
+        self.tokenizer = translator.tokenizer
+        self.protect = tuple(protect)
+        self.glossary = glossary
         self.languages = (self.config.data.src, self.config.data.tgt)
         self.budget: Budget | None = None
         """The budget that all lines share; None: each line has its own."""
@@ -131,7 +130,8 @@ class Guard:
 
     def translate(self, lines: Iterable[str | Line], search: str | None = None) -> list[str]:
         """Return the best translation of each line; see `Translator.translate`."""
-        return [n_best[0].text for n_best in self.stream(chunked(check_lines(lines)), search)]
+        n_bests = self.stream(chunked(check_lines(lines)), search)
+        return [n_best[0].text for n_best in n_bests]
 
     def stream(
         self,
@@ -200,29 +200,22 @@ class Guard:
 
     def _with_fixed_spans(self, line: Line) -> Line:
         """Return the line with its protected spans, numbers and terms."""
-        found = [
-            _fixed_span(line.text, span)
-            for span in self.translator.segmenter.find_spans(line.text, self.protect)
-        ]
+        spans = self.translator.segmenter.find_spans(line.text, self.protect)
+        found = as_fixed_spans(line.text, spans)
         terms = self.glossary.find(line.text) if self.glossary else []
-        spans = sorted(
-            [*terms, *found], key=lambda span: span.start - span.end
-        )  # the longest first: a term or a URL
-        language = line.language or self.translator.tokenizer.language_token(line.text)
-        return replace(
-            line, fixed=tuple(without_overlaps([*line.fixed, *spans])), language=language
-        )
-
-
-def _fixed_span(text: str, span: ProtectedSpan) -> FixedSpan:
-    return FixedSpan(span.start, span.end, text[span.start : span.end], span.is_opaque)
+        # The longest first: a term or a URL.
+        longest_first = sorted([*terms, *found], key=lambda span: span.start - span.end)
+        fixed = without_overlaps([*line.fixed, *longest_first])
+        language = line.language or self.tokenizer.language_token(line.text)
+        return replace(line, fixed=tuple(fixed), language=language)
 
 
 class _GuardedChunk:
     """The translation of lines that the model translates as a unit."""
 
     def __init__(self, guard: Guard, search: str | None, details: bool) -> None:
-        self.guard, self.details = guard, details
+        self.guard = guard
+        self.details = details
         self.spec = guard.config.search if search is None else search
         self.num_best = parse_search(self.spec).n_best
         self.terms = TermPlacement(guard.translator)
@@ -306,7 +299,7 @@ class _GuardedChunk:
         read."""
         if not _is_translated(line):
             is_unknown = not self.guard.translator.segmenter.copied_words.can_spell(line.text)
-        elif line.prefix or line.constraints or self.guard.translator.segmenter.is_readable(line):
+        elif line.is_constrained or self.guard.translator.segmenter.is_readable(line):
             return None
         else:
             is_unknown = True
@@ -349,7 +342,8 @@ class _GuardedChunk:
             if len(lines) < 2:
                 return [[] for _ in lines]
             middle = len(lines) // 2
-            return self._search_supported(lines[:middle]) + self._search_supported(lines[middle:])
+            first_half = self._search_supported(lines[:middle])
+            return first_half + self._search_supported(lines[middle:])
 
     def _may_search(self, line: Line, spec: str) -> bool:
         """Return whether a search is within the budget of a line, and subtract its work."""
@@ -377,7 +371,8 @@ class _GuardedChunk:
                 translation = replace(translation, text=_SPACES.sub(" ", translation.text))
             if translation.text not in known:
                 problems = find_problems(line, translation.text, self.guard.languages)
-                warnings = dict.fromkeys((*problems, *self.terms.doubtful_terms(line, translation)))
+                doubtful_terms = self.terms.doubtful_terms(line, translation)
+                warnings = dict.fromkeys((*problems, *doubtful_terms))
                 checked.append(replace(translation, warnings=tuple(warnings)))
         # The term may be right even if the alignment is doubtful.
         checked.sort(
@@ -396,7 +391,7 @@ class _GuardedChunk:
         spans_of_lines: list[list[tuple[int, int]]] = []
         for line in lines:
             spans = split_sentences(line.text, self.guard.languages[0])
-            is_applicable = len(spans) > 1 and not (line.prefix or line.constraints)
+            is_applicable = len(spans) > 1 and not line.is_constrained
             spans_of_lines.append(
                 spans if is_applicable and self._may_search(line, self.spec) else []
             )
@@ -437,7 +432,7 @@ class _GuardedChunk:
                 )
                 request = replace(
                     substitution.line,
-                    constraints=(*line.constraints, *substitution.spans, *missing),
+                    constraints=(*line.constraints, *substitution.target, *missing),
                 )
             substitutions.append(substitution)
             requests.append(request)
@@ -475,34 +470,21 @@ class _GuardedChunk:
         ]
         requests = [each.line if each else None for each in rewritten]
         constrained = [
-            replace(each.line, constraints=(*each.line.constraints, *each.spans)) if each else None
+            replace(each.line, constraints=(*each.line.constraints, *each.target)) if each else None
             for each in rewritten
         ]
         found = self._search_again(requests, self.spec)
         found_constrained = self._search_constrained(constrained)
         for i, each in enumerate(rewritten):
             n_best = found[i] + found_constrained[i]
-            yield (
-                [
-                    each.restore(translation)
-                    for translation in n_best
-                    if each.is_complete(translation)
-                ]
-                if each
-                else []
-            )
+            yield each.restore_complete(n_best) if each else []
 
     def _fix_items(self, lines: Lines, results: list[NBest]) -> Iterator[NBest]:
         """Translate the items of a list one by one, and copy all of them into the translation of
         the line."""
         for line in lines:
             match = find_items(line.text)
-            if (
-                not match
-                or line.prefix
-                or line.constraints
-                or not self._may_search(line, self.spec)
-            ):
+            if not match or line.is_constrained or not self._may_search(line, self.spec):
                 yield []
                 continue
             items, _ = split_items(match[0])
@@ -512,14 +494,13 @@ class _GuardedChunk:
             best = [n_best[0] for n_best in translated]
             text = join_items(match[0], best, self.guard.languages, self.guard.tokenizer)
             span = FixedSpan(match.start(), match.end(), text)
-            request = replace(line, fixed=tuple(without_overlaps([span, *line.fixed])))
+            fixed = without_overlaps([span, *line.fixed])
+            request = replace(line, fixed=tuple(fixed))
             names = [name for name in STAND_INS if name.casefold() not in line.text.casefold()]
             substitution = substitute(request, names)
             assert substitution  # for the items
             found, candidates = self._search_again([request, substitution.line], self.spec)
-            found += [
-                substitution.restore(each) for each in candidates if substitution.is_complete(each)
-            ]
+            found += substitution.restore_complete(candidates)
             yield [each for each in found if text in each.text]
 
     def _restore_marks(self, lines: Lines, results: list[NBest]) -> Iterator[NBest]:
@@ -529,34 +510,39 @@ class _GuardedChunk:
         for i, line in enumerate(lines):
             if self._take_repair(line, ROWS_OF_SCORE):
                 pairs[i] = (with_language(line.text, line.language), results[i][0].text)
-        scored = dict(zip(pairs, self.terms.score(list(pairs.values())), strict=True))
+        scores = self.terms.score(list(pairs.values()))
+        scored = dict(zip(pairs, scores, strict=True))
         for i, n_best in enumerate(results):
             aligned = scored.get(i)
             if not aligned:  # or too long to be scored
                 yield []
                 continue
-            links = [link for link in aligned.links if link.share >= MIN_SHARE_OF_MARKED]
-            text = restore_marks(*pairs[i], [(link.source, link.target) for link in links])
+            alignment = [
+                (link.source, link.target)
+                for link in aligned.links
+                if link.share >= MIN_SHARE_OF_MARKED
+            ]
+            text = restore_marks(*pairs[i], alignment)
             yield [replace(n_best[0], text=text)]
 
     def _widen_beam(self, lines: Lines, results: list[NBest]) -> list[NBest]:
         """Search with a wider beam and without repetitions, and consider all of its hypotheses."""
-        return self._search_again([None if line.constraints else line for line in lines], WIDE_BEAM)
+        requests = [None if line.constraints else line for line in lines]
+        return self._search_again(requests, WIDE_BEAM)
 
     def _translate_around_spans(self, lines: Lines, results: list[NBest]) -> Iterator[NBest]:
         """Translate the text around the protected spans and numbers, and keep the spans in their
         places."""
         gaps_of_lines = []
         for line in lines:
-            is_applicable = not (line.prefix or line.constraints) and self._may_search(
-                line, self.spec
-            )
+            is_applicable = not line.is_constrained and self._may_search(line, self.spec)
             gaps_of_lines.append(list(split_at_spans(line)) if is_applicable else [])
         texts = [[gap.text for gap in gaps] for gaps in gaps_of_lines]
         for line, gaps, n_bests in zip(
             lines, gaps_of_lines, self._translate_parts(texts), strict=True
         ):
-            yield [join_gaps(line, gaps, [n_best[0] for n_best in n_bests])] if gaps else []
+            best = [n_best[0] for n_best in n_bests]
+            yield [join_gaps(line, gaps, best)] if gaps else []
 
 
 def _is_applied(span: FixedSpan, translation: Translation) -> bool:
@@ -569,7 +555,8 @@ def _is_applied(span: FixedSpan, translation: Translation) -> bool:
 
 def _stand_ins(line: Line) -> list[str]:
     """Return the names that do not occur in a line or in what its translation must have."""
-    texts = (line.text, line.prefix, *line.constraints, *(span.translation for span in line.fixed))
+    translations = [span.translation for span in line.fixed]
+    texts = (line.text, line.prefix, *line.constraints, *translations)
     used = " ".join(texts).casefold()
     return [name for name in STAND_INS if name.casefold() not in used]
 
@@ -579,10 +566,9 @@ def _restore_complete(substitution: Substitution, n_best: NBest) -> NBest:
     Toms."""
     restored: NBest = []
     for translation in map(substitution.restore, n_best):
-        spans = substitution.spans.items()
-        if not any(
-            name in translation.text and is_missing(span, translation.text) for name, span in spans
-        ):
+        text = translation.text
+        names = [name for name in substitution.target if name in text]
+        if all(count_occurrences(text, substitution.target[name]) for name in names):
             restored.append(translation)
     return restored
 
@@ -593,7 +579,7 @@ def _count_sentence_ends(text: str) -> int:
 
 def _is_translated(line: Line) -> bool:
     """Return whether there is anything to translate: a letter outside the protected spans."""
-    if line.prefix or line.constraints:
+    if line.is_constrained:
         return True
     protected = ((span.start, span.end, "") for span in line.fixed if not span.is_term)
     return LETTER.search(apply_edits(line.text, protected).removeprefix(line.language)) is not None
@@ -602,12 +588,13 @@ def _is_translated(line: Line) -> bool:
 def _copy(line: Line, warnings: tuple[str, ...]) -> Translation:
     """Return a line as its translation."""
     text = apply_edits(line.text, ((span.start, span.end, span.translation) for span in line.fixed))
-    before, after = surrounding_whitespace(line.text)
     without_language = text.removeprefix(line.language)
     offset = without_language != text  # the token is a word of the source
-    text = before + remove_invisible(without_language).strip() + after
-    alignment = tuple((i + offset, i) for i in range(len(text.split())))
-    return Translation(text, 0.0, 0.0, alignment=alignment, warnings=warnings)
+    text = remove_invisible(without_language).strip()
+    text = with_surrounding_whitespace(text, line.text)
+    num_words = len(text.split())
+    alignment = tuple((i + offset, i) for i in range(num_words))
+    return Translation(text, alignment=alignment, warnings=warnings)
 
 
 def _restore_formats(line: Line, translation: Translation) -> Translation:

@@ -71,7 +71,8 @@ def _quotes_of(text: str) -> tuple[str, str]:
 
 def _quote_pairs(source: str) -> list[tuple[int, int]]:
     offsets = [match.start() for match in QUOTE.finditer(source)]
-    return list(zip(offsets[::2], offsets[1::2], strict=True))
+    opening = offsets[::2]
+    return list(zip(opening, offsets[1::2], strict=True))
 
 
 def _marked_words(source: str, start: int, end: int, marks: tuple[str, str]) -> MarkedWords:

@@ -8,15 +8,15 @@ into segments.
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
-from nmt.text.whitespace import separator, surrounding_whitespace
+from nmt.text.whitespace import separator, with_surrounding_whitespace
 from nmt.translation.result import Part, Place, Translation, concatenate, join
 from nmt.translation.segments import Line, spans_within
 
-_MARKER = re.compile(r"\s*[-–—•*·▪◦‣]\s+(?=[^\W\d_])")
+_MARKER = re.compile(r"\s*[-–—•*·▪◦‣]\s+(?P<rest>[^\W\d_].*)", re.DOTALL)
 _ENCLOSING_TAG = re.compile(
     r"\s*<(?P<name>[a-z][\w-]*)(?:\s[^<>]*)?>(?P<rest>(?:(?!</?(?P=name)\b).)*)</(?P=name)>\s*"
 )
@@ -26,6 +26,8 @@ MAX_SPAN = 100
 is divided."""
 Span = tuple[int, int]
 NBest = list[Translation]
+Segmentation = Callable[[Line], Sequence[Span]]
+"""Returns the start and end of each segment of a text."""
 
 
 @dataclass(frozen=True)
@@ -35,15 +37,21 @@ class Column:
     text: Line
     before: str
     after: str
-    """The frame: the text before and after it, which is equal in both languages."""
+    """The frame: the text before and after it, which is equal in both languages. There is none
+    after it if there is none before it."""
     segments: Sequence[Span]
 
     def pieces(self) -> list[Line]:
         """Return the lines to translate. A prefix and constraints apply to the first one."""
         if len(self.segments) < 2:
             return [self.text]
-        first, *others = (part_of_line(self.text, *span) for span in self.segments)
-        return [replace(first, prefix=self.text.prefix, constraints=self.text.constraints), *others]
+        lines: list[Line] = []
+        line = self.text
+        without_prefix = replace(line, prefix="", constraints=())
+        for span in self.segments:
+            lines.append(part_of_line(line, *span))
+            line = without_prefix
+        return lines
 
     def join(self, n_best_of_pieces: Sequence[NBest]) -> NBest:
         """Return the n-best list of the column from those of its pieces."""
@@ -51,26 +59,42 @@ class Column:
             n_best = n_best_of_pieces[0]
         else:
             n_best = join_parts(self.text.text, self.segments, n_best_of_pieces)
-        if not (self.before or self.after):
+        if not self.before:
             return n_best
-        return [_with_frame(self.before, each, self.after) for each in n_best]
+        return [self._with_frame(translation) for translation in n_best]
+
+    def _with_frame(self, translation: Translation) -> Translation:
+        """Return the translation between the text before and after the words."""
+        if self.before[-1].isspace():  # the marker of an item is a word
+            first_word = 1
+            copy = Translation(self.before, alignment=((0, 0),))
+        else:  # a tag is a part of the first word
+            first_word = len(self.before.split()) - 1
+            copy = Translation(self.before)
+        parts = [Part(copy), Part(translation, "", first_word)]
+        joined = concatenate(parts)
+        return replace(
+            translation,
+            text=joined.text + self.after,
+            alignment=joined.alignment,
+            links=joined.links,
+        )
 
 
-def divide(
-    line: Line, prepare: Callable[[Line], Line], segment: Callable[[Line], Sequence[Span]]
-) -> list[Column]:
+def divide(line: Line, prepare: Callable[[Line], Line], segment: Segmentation) -> list[Column]:
     """Return the columns of a line.
 
     Args:
         line: the line.
         prepare: returns a text with its fixed spans.
-        segment: returns the start and end of each segment of a text.
+        segment: divides a text.
     """
     columns: list[Column] = []
     for between_tabs in _split_at_tabs(line):
         before, text, after = _split_frame(between_tabs)
         prepared = prepare(text)
-        columns.append(Column(prepared, before, after, segment(prepared)))
+        segments = segment(prepared)
+        columns.append(Column(prepared, before, after, segments))
     return columns
 
 
@@ -82,107 +106,81 @@ def join_columns(columns: Sequence[Column], n_best_of_columns: Sequence[NBest]) 
     num_words = 0
     for column in columns:
         places.append(Place("\t" if places else "", num_words))
-        num_words += len(f"{column.before}{column.text.text}{column.after}".split())
+        text = f"{column.before}{column.text.text}{column.after}"
+        num_words += len(text.split())
     return join(n_best_of_columns, places)
 
 
 def join_parts(text: str, spans: Sequence[Span], n_best_of_parts: Sequence[NBest]) -> NBest:
     """Return the n-best list of a text from those of its parts, with the whitespace around and
     between them."""
-    separators = [""]
-    for (_, end), (start, _) in pairwise(spans):
-        separators.append(separator(text, end, start))
-    word_indices = word_indices_at(text, (start for start, _ in spans))
-    places = list(map(Place, separators, word_indices))
-    before, after = surrounding_whitespace(text)
-    return [
-        replace(each, text=f"{before}{each.text}{after}") for each in join(n_best_of_parts, places)
-    ]
+    starts = [start for start, _ in spans]
+    word_indices = word_indices_at(text, starts)
+    places: list[Place] = []
+    previous_end = 0
+    for (start, end), word_index in zip(spans, word_indices, strict=True):
+        between = ""
+        if places:
+            between = separator(text, previous_end, start)
+        places.append(Place(between, word_index))
+        previous_end = end
+    joined = join(n_best_of_parts, places)
+    return [replace(each, text=with_surrounding_whitespace(each.text, text)) for each in joined]
 
 
 def part_of_line(line: Line, start: int, end: int) -> Line:
-    """Return a part of a line with its fixed spans, without a prefix and constraints."""
-    text = line.text[start:end]
-    return replace(
-        line, text=text, prefix="", constraints=(), fixed=spans_within(line.fixed, start, end)
-    )
+    """Return a part of a line with its fixed spans."""
+    fixed = spans_within(line.fixed, start, end)
+    return replace(line, text=line.text[start:end], fixed=fixed)
 
 
-def segment_around_long_spans(line: Line, segment: Callable[[Line], Sequence[Span]]) -> list[Span]:
+def segment_around_long_spans(line: Line, segment: Segmentation) -> list[Span]:
     """Return the segments of a text. If it has several, each long span that stays as it is is one
     of them.
 
     Otherwise, a URL with more tokens than the model translates as a unit would be divided.
     """
     segments = list(segment(line))
-    long_spans = [
-        span for span in line.fixed if span.is_opaque and span.end - span.start > MAX_SPAN
-    ]
+    opaque = [(span.start, span.end) for span in line.fixed if span.is_opaque]
+    long_spans = [(start, end) for start, end in opaque if end - start > MAX_SPAN]
     if len(segments) < 2 or not long_spans:
         return segments
     divided: list[Span] = []
-    starts = [0, *(span.end for span in long_spans)]
-    ends = [*(span.start for span in long_spans), len(line.text)]
-    for i, start in enumerate(starts):
-        for segment_start, segment_end in segment(part_of_line(line, start, ends[i])):
+    start = 0
+    text_end = len(line.text)
+    for span in [*long_spans, (text_end, text_end)]:
+        part = part_of_line(line, start, span[0])
+        for segment_start, segment_end in segment(part):
             divided.append((start + segment_start, start + segment_end))
-        if i < len(long_spans):
-            divided.append((long_spans[i].start, long_spans[i].end))
-    return divided
+        divided.append(span)
+        start = span[1]
+    return divided[:-1]
 
 
 def word_indices_at(text: str, starts: Iterable[int]) -> list[int]:
-    """Return the indices of the words at or after some offsets, which are in order."""
-    indices: list[int] = []
-    num_words = 0
-    counted = 0
-    for start in starts:
-        num_words += len(text[counted:start].split())
-        if counted < start and is_inside_word(text, counted):
-            num_words -= 1  # it was counted before
-        counted = start
-        indices.append(num_words - is_inside_word(text, start))
-    return indices
-
-
-def is_inside_word(text: str, position: int) -> bool:
-    """Return whether the characters before and after a position are both in a word."""
-    return 0 < position < len(text) and not (
-        text[position - 1].isspace() or text[position].isspace()
-    )
+    """Return the indices of the words at or after some offsets."""
+    word_ends = [match.end() for match in re.finditer(r"\S+", text)]
+    return [bisect_right(word_ends, start) for start in starts]
 
 
 def _split_at_tabs(line: Line) -> list[Line]:
-    if "\t" not in line.text.strip() or line.prefix or line.constraints:
+    has_tabs = "\t" in line.text.strip()
+    if line.is_constrained or not has_tabs:
         return [line]
-    tabs = [match.start() for match in re.finditer("\t", line.text)]
-    starts = [0, *(tab + 1 for tab in tabs)]
-    ends = [*tabs, len(line.text)]
-    return [part_of_line(line, start, end) for start, end in zip(starts, ends, strict=True)]
+    parts: list[Line] = []
+    start = 0
+    for text in line.text.split("\t"):
+        end = start + len(text)
+        parts.append(part_of_line(line, start, end))
+        start = end + 1
+    return parts
 
 
 def _split_frame(line: Line) -> tuple[str, Line, str]:
     """Return the text before the words of a line, the words, and the text after them."""
-    match = None if line.prefix else _MARKER.match(line.text) or _ENCLOSING_TAG.fullmatch(line.text)
-    if not match:
+    match = _MARKER.match(line.text) or _ENCLOSING_TAG.fullmatch(line.text)
+    if line.prefix or not match:
         return "", line, ""
-    start, end = (
-        match.span("rest") if "rest" in match.groupdict() else (match.end(), len(line.text))
-    )
-    rest = replace(line, text=line.text[start:end], fixed=spans_within(line.fixed, start, end))
-    return line.text[:start], rest, line.text[end:]
-
-
-def _with_frame(before: str, translation: Translation, after: str) -> Translation:
-    """Return the translation between the text before and after the words."""
-    num_words = len(before.split())
-    is_word = before[-1:].isspace()  # a tag is a part of the first word
-    copy = Translation(
-        before, 0.0, 0.0, alignment=tuple((i, i) for i in range(num_words)) if is_word else ()
-    )
-    joined = concatenate(
-        [Part(copy), Part(translation, "", num_words if is_word else max(0, num_words - 1))]
-    )
-    return replace(
-        translation, text=joined.text + after, alignment=joined.alignment, links=joined.links
-    )
+    start, end = match.span("rest")
+    text = part_of_line(line, start, end)
+    return line.text[:start], text, line.text[end:]

@@ -9,7 +9,7 @@ from dataclasses import replace
 from nmt.core.errors import DataError
 from nmt.text.spans import apply_edits
 from nmt.translation.checks import is_missing
-from nmt.translation.pieces import is_inside_word
+from nmt.translation.pieces import word_indices_at
 from nmt.translation.result import Translation
 from nmt.translation.segments import FixedSpan, Line, with_language
 from nmt.translation.terms import (
@@ -23,6 +23,8 @@ from nmt.translation.terms import (
 from nmt.translation.translator import Translator
 
 Lines = Sequence[Line]
+Pair = tuple[str, str]
+"""A source and its translation."""
 NBest = list[Translation]
 
 
@@ -31,11 +33,11 @@ class TermPlacement:
 
     def __init__(self, translator: Translator) -> None:
         self._translator = translator
-        self._aligned: dict[tuple[str, str], AlignedText | None] = {}
+        self._aligned: dict[Pair, AlignedText | None] = {}
 
     def align_all(self, lines: Lines, n_bests: Sequence[NBest]) -> None:
         """Align the lines that have terms, because aligning them one by one is slow."""
-        lines_of_pairs: dict[tuple[str, str], Line] = {}
+        lines_of_pairs: dict[Pair, Line] = {}
         for line, n_best in zip(lines, n_bests, strict=True):
             if not any(span.is_term for span in line.fixed):
                 continue
@@ -47,20 +49,15 @@ class TermPlacement:
     def doubtful_terms(self, line: Line, translation: Translation) -> list[str]:
         """Return a warning for each term that is in the translation, but in the place of another
         word."""
-        of_parts = [
-            warning for warning in translation.warnings if warning.startswith(TERM_DOUBTFUL)
-        ]
-        terms = [
-            span for span in line.fixed if span.is_term and not is_missing(span, translation.text)
-        ]
-        aligned = self._align(line, translation.text) if terms else None
-        if not aligned:
-            return of_parts
-        return [
-            f"{TERM_DOUBTFUL}: {span.translation}" for span in terms if is_elsewhere(span, aligned)
-        ]
+        terms = [span for span in line.fixed if span.is_term]
+        found = [span for span in terms if not is_missing(span, translation.text)]
+        aligned = self._align(line, translation.text, found)
+        if not aligned:  # the warnings of its parts
+            return [each for each in translation.warnings if each.startswith(TERM_DOUBTFUL)]
+        doubtful = [span for span in found if is_elsewhere(span, aligned)]
+        return [f"{TERM_DOUBTFUL}: {span.translation}" for span in doubtful]
 
-    def score(self, pairs: list[tuple[str, str]]) -> list[Translation | None]:
+    def score(self, pairs: list[Pair]) -> list[Translation | None]:
         """Score translations; none for those that are too long, which are found by halving."""
         try:
             return list(self._translator.score(pairs))
@@ -68,7 +65,8 @@ class TermPlacement:
             if len(pairs) < 2:
                 return [None]
             middle = len(pairs) // 2
-            return self.score(pairs[:middle]) + self.score(pairs[middle:])
+            first_half = self.score(pairs[:middle])
+            return first_half + self.score(pairs[middle:])
 
     def place(
         self, lines: Lines, results: Sequence[NBest], constrained: Sequence[NBest]
@@ -89,7 +87,7 @@ class TermPlacement:
     def _replace_words(self, line: Line, original: Translation) -> NBest:
         """Replace the words that are aligned with missing terms by the terms."""
         terms = _missing_terms(line, original.text)
-        aligned = self._align(line, original.text) if terms else None
+        aligned = self._align(line, original.text, terms)
         if not aligned:
             return []
         found: NBest = []
@@ -97,41 +95,47 @@ class TermPlacement:
             edits = term_edits(aligned, terms, whole_runs=whole_runs)
             edited = edit_words(original, edits)
             keeps_prefix = edited.text.lstrip().startswith(line.prefix)
-            if edits and keeps_prefix and all(each in edited.text for each in line.constraints):
+            keeps_constraints = all(each in edited.text for each in line.constraints)
+            if edits and keeps_prefix and keeps_constraints:
                 found.append(edited)
         return found
 
     def _rank(self, line: Line, original: Translation, n_best: NBest) -> NBest:
         """Return the translations in which no missing term is doubled, the most probable first."""
         terms = _missing_terms(line, original.text)
-        aligned_original = self._align(line, original.text) if terms else None
+        aligned_original = self._align(line, original.text, terms)
         if not aligned_original:
             return n_best
         log_probs: dict[str, float] = {}
         placed: NBest = []
         for translation in n_best:
-            aligned = self._align(line, translation.text)
+            aligned = self._align(line, translation.text, terms)
             if not aligned or translation.text in log_probs:
                 continue
-            if not any(is_doubled(span, aligned, aligned_original) for span in terms):
+            has_doubled = any(is_doubled(span, aligned, aligned_original) for span in terms)
+            if not has_doubled:
                 log_probs[translation.text] = aligned.log_prob
                 placed.append(translation)
-        return sorted(placed, key=lambda each: -log_probs[each.text])
+        placed.sort(key=lambda each: -log_probs[each.text])
+        return placed
 
-    def _align(self, line: Line, text: str) -> AlignedText | None:
-        """Align the words of a line; none if it is too long to be scored."""
+    def _align(self, line: Line, text: str, terms: Sequence[FixedSpan]) -> AlignedText | None:
+        """Align the words of a line; none without terms, or if it is too long to be scored."""
+        if not terms:
+            return None
         pair = (with_language(line.text, line.language), text)
         if pair not in self._aligned:
             self._align_pairs({pair: line})
         return self._aligned[pair]
 
-    def _align_pairs(self, lines_of_pairs: dict[tuple[str, str], Line]) -> None:
+    def _align_pairs(self, lines_of_pairs: dict[Pair, Line]) -> None:
         unknown = [pair for pair in lines_of_pairs if pair not in self._aligned]
         for pair, scored in zip(unknown, self.score(unknown), strict=True):
             self._aligned[pair] = None
             if scored:
                 offset = len(pair[0]) - len(lines_of_pairs[pair].text)
-                self._aligned[pair] = AlignedText(*pair, scored.alignment, scored.log_prob, offset)
+                aligned = AlignedText(*pair, scored.alignment, scored.log_prob, offset)
+                self._aligned[pair] = aligned
 
 
 def has_rest(line: Line, text: str) -> bool:
@@ -139,11 +143,13 @@ def has_rest(line: Line, text: str) -> bool:
     in `R F&E`."""
     for span in line.fixed:
         term = line.text[span.start : span.end]
-        if not (span.is_term and re.search(r"\w\s?[^\w\s'’-]+\s?\w", term)):
+        has_symbol = re.search(r"\w\s?[^\w\s'’-]+\s?\w", term)
+        if not (span.is_term and has_symbol):
             continue
         translation = re.escape(span.translation)
         rest = "|".join(re.findall(r"\w+", term))
-        if re.search(rf"\b(?:{rest})\s{translation}|{translation}\s(?:{rest})\b", text):
+        has_rest_beside = rf"\b(?:{rest})\s{translation}|{translation}\s(?:{rest})\b"
+        if re.search(has_rest_beside, text):
             return True
     return False
 
@@ -151,23 +157,28 @@ def has_rest(line: Line, text: str) -> bool:
 def edit_words(translation: Translation, edits: Iterable[Edit]) -> Translation:
     """Return the translation after edits of its text; the words of a replaced range keep their
     alignment."""
-    for start, end, new in sorted(edits, reverse=True):
-        text = apply_edits(translation.text, [(start, end, new)])
-        last = len(translation.text[: end - 1].split()) - is_inside_word(translation.text, end - 1)
-        num_added = len(text.split()) - len(translation.text.split())
+    for edit in sorted(edits, reverse=True):
+        text = apply_edits(translation.text, [edit])
+        end = edit[1]
+        [last] = word_indices_at(translation.text, [end - 1])
+        num_words = len(translation.text.split())
+        num_added = len(text.split()) - num_words
         alignment: set[tuple[int, int]] = set()
+        new_last = last + num_added
         for source, word in translation.alignment:
-            if word == last:
-                new_words = range(last + min(0, num_added), last + num_added + 1)
-                alignment.update((source, i) for i in new_words)
-            elif word > last:
-                alignment.add((source, word + num_added))
-            else:
-                alignment.add((source, min(word, last + num_added)))
+            first_new = min(word, new_last)
+            last_new = first_new
+            if word >= last:
+                last_new = word + num_added
+            if word > last:
+                first_new = last_new
+            for i in range(first_new, last_new + 1):
+                alignment.add((source, i))
         aligned = sorted(alignment, key=lambda pair: pair[::-1])
         translation = replace(translation, text=text, alignment=tuple(aligned))
     return translation
 
 
 def _missing_terms(line: Line, text: str) -> list[FixedSpan]:
-    return [span for span in line.fixed if span.is_term and is_missing(span, text)]
+    terms = [span for span in line.fixed if span.is_term]
+    return [span for span in terms if is_missing(span, text)]

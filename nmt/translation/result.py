@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from operator import mul
-from typing import TypeVar
 
 from nmt.engines import TokenScores
 from nmt.search import Hypothesis
@@ -16,7 +15,6 @@ from nmt.translation.confidence import Calibration
 from nmt.translation.segments import Segment
 
 END = "</s>"
-T = TypeVar("T", Hypothesis, "Translation")
 
 
 @dataclass(frozen=True)
@@ -25,10 +23,10 @@ class Translation:
     requested."""
 
     text: str
-    score: float
+    score: float = 0.0
     """Score by which the search ranks hypotheses, such as the normalized log-probability; the sum
     over the segments of the line."""
-    log_prob: float
+    log_prob: float = 0.0
     """Σ log p(token) in nats, including the end token of each segment."""
     tokens: tuple[str, ...] = ()
     """Tokens of the translation, with `</s>` at the end of each segment."""
@@ -60,16 +58,6 @@ class Translation:
         return bool(found.intersection(names) if names else found)
 
 
-def n_best_of_line(n_best_of_segments: Sequence[list[T]]) -> list[list[T]]:
-    """Combine the n-best lists of a line's segments: the best of each, the second best of each, and
-    so on."""
-    count = max(map(len, n_best_of_segments), default=1)
-    return [
-        [n_best[min(rank, len(n_best) - 1)] for n_best in n_best_of_segments]
-        for rank in range(count)
-    ]
-
-
 def of_segment(
     segment: Segment,
     hypothesis: Hypothesis,
@@ -81,12 +69,13 @@ def of_segment(
     """Return the translation of a segment; with `scores`, with tokens, their log-probabilities,
     alignment, confidence.
 
-    Without a calibration, it has no confidence.
+    Without a calibration, it has no confidence, and neither has a blank line.
     """
     if scores is None:
         return Translation(text, hypothesis.score, hypothesis.log_prob)
+    source_ids = segment.source.ids
     tokens = tokenizer.ids_to_pieces(hypothesis.ids)
-    links = link_words(tokenizer.ids_to_pieces(segment.source.ids), tokens, scores.attention_TS)
+    links = link_words(tokenizer.ids_to_pieces(source_ids), tokens, scores.attention_TS)
     log_prob = sum(scores.log_probs)
     return Translation(
         text,
@@ -96,7 +85,7 @@ def of_segment(
         tuple(scores.log_probs),
         tuple(align(links)),
         tuple(links),
-        calibration.confidence(len(segment.source.ids), scores) if calibration else None,
+        calibration.confidence(len(source_ids), scores) if calibration and source_ids else None,
     )
 
 
@@ -110,27 +99,27 @@ class Part:
     word_offset: int = 0
     """Index of its first word in the line."""
 
+    def word_index(self, word: int) -> int:
+        """Return the index in the line of a word of the part."""
+        return max(0, self.word_offset + word)
+
 
 def concatenate(parts: Sequence[Part]) -> Translation:
     """Return the translation of a line from the translations of its parts."""
-    text, num_words = "", 0
+    text = ""
+    num_words = 0
     alignment: list[tuple[int, int]] = []
     links: list[Link] = []
     for part in parts:
         translation = part.translation
         addition = part.separator + translation.text
-        is_inside_word = bool(text and addition) and not (
-            text[-1].isspace() or addition[0].isspace()
-        )
-        target_offset = num_words - is_inside_word
+        target_offset = num_words
+        if _is_inside_word(text, addition):
+            target_offset -= 1
         for source, target in translation.alignment:
-            alignment.append((max(0, part.word_offset + source), target_offset + target))
-        for link in translation.known_links():
-            links.append(
-                Link(
-                    max(0, part.word_offset + link.source), target_offset + link.target, link.share
-                )
-            )
+            alignment.append((part.word_index(source), target_offset + target))
+        for source, target, share in translation.known_links():
+            links.append(Link(part.word_index(source), target_offset + target, share))
         num_words = target_offset + len(addition.split())
         text += addition
     translations = [part.translation for part in parts]
@@ -146,6 +135,12 @@ def concatenate(parts: Sequence[Part]) -> Translation:
     )
 
 
+def _is_inside_word(before: str, after: str) -> bool:
+    """Return whether a word continues from one text to the next."""
+    neighbors = before[-1:] + after[:1]
+    return len(neighbors.strip()) == 2
+
+
 @dataclass(frozen=True)
 class Place:
     """Where a part is in a text."""
@@ -157,15 +152,17 @@ class Place:
 
 
 def join(
-    n_best_of_parts: Sequence[list[Translation]], places: Sequence[Place]
+    n_best_of_parts: Sequence[list[Translation]], places: Sequence[Place | Segment]
 ) -> list[Translation]:
-    """Return the n-best list of a text from those of its parts. A translation has the warnings of
-    all parts."""
+    """Return the n-best list of a text from those of its parts: the best of each, the second best
+    of each, and so on. A translation has the warnings of all parts."""
     joined: list[Translation] = []
-    for ranked in n_best_of_line(n_best_of_parts):
+    num_best = max(map(len, n_best_of_parts), default=1)
+    for rank in range(num_best):
         parts: list[Part] = []
         warnings: dict[str, None] = {}
-        for translation, place in zip(ranked, places, strict=True):
+        for n_best, place in zip(n_best_of_parts, places, strict=True):
+            translation = n_best[min(rank, len(n_best) - 1)]
             parts.append(Part(translation, place.separator, place.word_offset))
             warnings |= dict.fromkeys(translation.warnings)
         joined.append(replace(concatenate(parts), warnings=tuple(warnings)))

@@ -104,6 +104,11 @@ class Line:
         ):
             raise UsageError("fixed spans must be in order, in the text, and without overlaps")
 
+    @property
+    def is_constrained(self) -> bool:
+        """Whether it has a prefix or constraints."""
+        return bool(self.prefix or self.constraints)
+
 
 @dataclass(frozen=True)
 class Segment:
@@ -128,15 +133,11 @@ class Segmenter:
         max_source_length: int,
         max_sentences_per_line: int,
     ) -> None:
-        self.tokenizer, self.language, self.lowercase = (
-            tokenizer,
-            config.data.src,
-            config.lowercase_all_caps,
-        )
-        self.max_source_length, self.max_sentences_per_line = (
-            max_source_length,
-            max_sentences_per_line,
-        )
+        self.tokenizer = tokenizer
+        self.language = config.data.src
+        self.lowercase = config.lowercase_all_caps
+        self.max_source_length = max_source_length
+        self.max_sentences_per_line = max_sentences_per_line
         self.copied_words = CopiedWords(tokenizer)
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
@@ -206,39 +207,35 @@ class Segmenter:
         return split_to_fit(line.text, self.language, fits, line.fixed)
 
     def _split(self, line: Line, ids: list[int]) -> Iterator[Segment]:
-        if len(ids) <= self.max_source_length and self._has_few_sentences(line, 0, len(line.text)):
-            if ids and line.text.removeprefix(self._target_language(line)).strip():
-                yield Segment(
-                    self._source(ids, line), "", -_needs_language(line.text, line.language)
-                )
+        text = line.text
+        language = self._target_language(line)
+        if not text.removeprefix(language).strip():
             return
-        text, previous_end, spans, language = (
-            line.text,
-            None,
-            self.spans(line),
-            self._target_language(line),
-        )
-        encoded = self.encode([with_language(text[slice(*span)], language) for span in spans])
-        word = counted = 0
+        spans = [(0, len(text))]
+        encoded = [ids]
+        if len(ids) > self.max_source_length or not self._has_few_sentences(line, 0, len(text)):
+            spans = self.spans(line)
+            encoded = self.encode([with_language(text[slice(*span)], language) for span in spans])
+        num_words = 0
+        previous_start = 0
+        previous_end = 0
         for (start, end), segment_ids in zip(spans, encoded, strict=True):
             if not segment_ids:
                 continue
-            is_inside_word = start > 0 and not text[start - 1].isspace()
-            word += len(normalize(text[counted:start]).split()) - is_inside_word
-            counted = start
-            word_offset = word - _needs_language(
-                text[start:end], language
-            )  # the token counts as a word of the segment
-            if previous_end is None:
-                yield Segment(self._source(segment_ids, line), "", word_offset)
-            else:
-                yield Segment(
-                    Source(segment_ids), separator(text, previous_end, start), word_offset
-                )
+            num_words += len(normalize(text[previous_start:start]).split())
+            if text[start - 1 : start].strip():
+                num_words -= 1  # the segment begins inside a word
+            word_offset = num_words
+            if _needs_language(text[start:end], language):
+                word_offset -= 1  # the token is a word of the segment
+            between = separator(text, previous_end, start) if previous_end else ""
+            yield Segment(self._source(segment_ids, line), between, word_offset)
+            line = Line("")  # a prefix and constraints apply to the first segment
+            previous_start = start
             previous_end = end
 
     def _source(self, ids: list[int], line: Line) -> Source:
-        if not (line.prefix or line.constraints):
+        if not line.is_constrained:
             return Source(ids)
         prefix, *constraints = self.tokenizer.encode_batch(
             [line.prefix, *line.constraints], target=True

@@ -3,36 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
+from operator import attrgetter
 
 from nmt.data.placeholders import contains_separate, separate_pattern
 from nmt.text.language_codes import base_language
 from nmt.text.number_words import MAX_SPELLED, NumberWord, find_number_words, is_time, spell_number
+from nmt.text.spans import without_overlaps
 from nmt.translation.alignment import Link, align
 from nmt.translation.result import Translation
 from nmt.translation.segments import FixedSpan, Line
 
-
-@dataclass(frozen=True)
-class Glued:
-    """Symbols without a space before or after them."""
-
-    before: frozenset[str] = frozenset()
-    after: frozenset[str] = frozenset()
-
-    def with_spaces(self, symbol: str) -> str:
-        """Return a symbol with spaces where it is glued to a word."""
-        space_before = " " if symbol in self.before else ""
-        space_after = " " if symbol in self.after else ""
-        return f"{space_before}{symbol}{space_after}"
-
-    def pattern(self, symbol: str) -> str:
-        """Return a regular expression of a symbol in a translation, with the spaces to remove."""
-        space_before = r"\s*" if symbol in self.before else ""
-        space_after = r"\s*" if symbol in self.after else ""
-        return f"{space_before}{separate_pattern(symbol)}{space_after}"
+Spans = dict[str, FixedSpan]
+"""Spans by the symbols that replace them."""
+Texts = dict[str, str]
+"""Texts by symbols."""
 
 
 @dataclass(frozen=True)
@@ -40,40 +27,67 @@ class Substitution:
     """A line in which symbols replace fixed spans."""
 
     line: Line
-    spans: Mapping[str, FixedSpan]
-    """The span of each symbol."""
-    source: Mapping[str, str]
+    target: Texts
+    """The text in the translation that each symbol stands for."""
+    source: Texts
     """The text of the line that each symbol replaces."""
-    glued: Glued = Glued()
-    """The symbols that are next to a word in the line, and have a space between, so that a model
+    written: Texts
+    """How the line has each symbol: with a space between it and a word next to it, so that a model
     reads the word."""
 
     def is_complete(self, translation: Translation) -> bool:
         """Return whether a translation has all symbols."""
-        return all(contains_separate(translation.text, symbol) for symbol in self.spans)
+        return all(contains_separate(translation.text, symbol) for symbol in self.target)
+
+    def restore_complete(self, n_best: Iterable[Translation]) -> list[Translation]:
+        """Return the translations that have all symbols, restored."""
+        complete = filter(self.is_complete, n_best)
+        return list(map(self.restore, complete))
 
     def restore(self, translation: Translation) -> Translation:
         """Return the translation with the translation of each span in place of its symbol. Tokens
         keep the symbols."""
-        target = {symbol: span.translation for symbol, span in self.spans.items()}
         links: list[Link] = []
         if translation.alignment:
-            sources = _word_ranges(self.line.text, self.source, self.glued)
-            targets = _word_ranges(translation.text, target, self.glued)
+            sources = self._word_ranges(self.line.text, self.source)
+            targets = self._word_ranges(translation.text, self.target)
             for link in translation.known_links():
                 if link.source >= len(sources) or link.target >= len(targets):
                     continue  # a tokenizer may count more words
                 source_words = sources[link.source]
-                for i, word in enumerate(targets[link.target]):
-                    links.append(
-                        Link(source_words[min(i, len(source_words) - 1)], word, link.share)
-                    )
+                last = source_words[-1]
+                for i, word in enumerate(targets[link.target], source_words[0]):
+                    links.append(Link(min(i, last), word, link.share))
         return replace(
             translation,
-            text=_expand(translation.text, target, self.glued),
+            text=self._expand(translation.text, self.target),
             alignment=tuple(align(links)),
             links=tuple(links),
         )
+
+    def _expand(self, text: str, replacements: Texts) -> str:
+        """Replace symbols, and remove the spaces between them and words."""
+        pattern = "|".join(map(self._pattern, replacements))
+        return re.sub(pattern, lambda match: replacements[match[0].strip()], text)
+
+    def _pattern(self, symbol: str) -> str:
+        written = self.written.get(symbol, symbol)
+        return written.replace(" ", r"\s*").replace(symbol, separate_pattern(symbol))
+
+    def _word_ranges(self, text: str, replacements: Texts) -> list[range]:
+        """Return, for each word of `text`, the indices of its words after the replacements."""
+        ranges: list[range] = []
+        start = 0
+        is_glued = False
+        for word in text.split():
+            expanded = self._expand(f" {word} ", replacements)
+            if ranges and (is_glued or expanded[:1] != " "):
+                start -= 1
+            end = start + max(1, len(expanded.split()))
+            ranges.append(range(start, end))
+            start = end
+            is_glued = expanded[-1:] != " "
+        return ranges
 
 
 def substitute(line: Line, symbols: Sequence[str]) -> Substitution | None:
@@ -81,7 +95,8 @@ def substitute(line: Line, symbols: Sequence[str]) -> Substitution | None:
     such spans."""
     opaque = [span for span in line.fixed if span.is_opaque]
     spans = dict(zip(symbols, opaque, strict=False))
-    return _write_symbols(line, spans, spans) if spans else None
+    target = {symbol: span.translation for symbol, span in spans.items()}
+    return _write_symbols(line, spans, target)
 
 
 def digits_for_words(line: Line, src: str, tgt: str) -> Substitution | None:
@@ -90,65 +105,66 @@ def digits_for_words(line: Line, src: str, tgt: str) -> Substitution | None:
 
     Ordinals and numbers above `MAX_SPELLED` stay digits.
     """
-    in_source: dict[str, FixedSpan] = {}
-    in_target: dict[str, FixedSpan] = {}
-    numbers = [
-        number for number in find_number_words(line.text, src) if not _is_fixed(number, line)
-    ]
-    minutes: set[NumberWord] = set()
+    in_source: Spans = {}
+    in_target: Texts = {}
+    number_words = find_number_words(line.text, src)
+    spans: list[FixedSpan | NumberWord] = [*line.fixed, *number_words]
+    numbers = [each for each in without_overlaps(spans) if isinstance(each, NumberWord)]
+    minutes = None
     for number, following in zip_longest(numbers, numbers[1:]):
-        if number in minutes:
+        if number is minutes:
             continue
         if following and is_time(line.text, number, following):
-            minutes.add(following)
+            minutes = following
             time = f"{number.value}:{following.value:02d}"
-            in_source[time] = in_target[time] = FixedSpan(number.start, following.end, time)
+            in_source[time] = FixedSpan(number.start, following.end, time)
+            in_target[time] = time
             continue
         digits = _in_digits(number, tgt)
-        is_spelled = not number.is_ordinal and number.value <= MAX_SPELLED
-        spelled = spell_number(number.value, tgt) if is_spelled else digits
+        spelled = digits
+        if not number.is_ordinal and number.value <= MAX_SPELLED:
+            spelled = spell_number(number.value, tgt)
         span = FixedSpan(number.start, number.end, spelled)
         in_source[_in_digits(number, src)] = span
-        in_target[digits] = span
-    return _write_symbols(line, in_source, in_target) if in_source else None
+        in_target[digits] = spelled
+    return _write_symbols(line, in_source, in_target)
 
 
-def _is_fixed(number: NumberWord, line: Line) -> bool:
-    return any(span.start < number.end and number.start < span.end for span in line.fixed)
-
-
-def _write_symbols(
-    line: Line, in_source: Mapping[str, FixedSpan], in_target: Mapping[str, FixedSpan]
-) -> Substitution:
+def _write_symbols(line: Line, in_source: Spans, in_target: Texts) -> Substitution | None:
     """Replace spans of a line by their symbols; the other fixed spans move."""
+    if not in_source:
+        return None
     symbols = {span: symbol for symbol, span in in_source.items()}
-    glued = _find_glued(line.text, in_source)
+    source: Texts = {}
+    written: Texts = {}
     moved: list[FixedSpan] = []
     text = ""
     end = 0
-    for span in sorted({*line.fixed, *symbols}, key=lambda span: span.start):
+    for span in sorted({*line.fixed, *symbols}, key=attrgetter("start")):
         text += line.text[end : span.start]
         end = span.end
-        if symbol := symbols.get(span):
-            text += glued.with_spaces(symbol)
-        else:
+        replaced = line.text[span.start : end]
+        symbol = symbols.get(span)
+        if symbol is None:
             start = len(text)
-            text += line.text[span.start : span.end]
+            text += replaced
             moved.append(replace(span, start=start, end=len(text)))
-    new = replace(line, text=text + line.text[end:], fixed=tuple(moved))
-    source = {symbol: line.text[span.start : span.end] for symbol, span in in_source.items()}
-    return Substitution(new, in_target, source, glued)
+        else:
+            source[symbol] = replaced
+            written[symbol] = _with_spaces(symbol, line.text, span)
+            text += written[symbol]
+    text += line.text[end:]
+    new = replace(line, text=text, fixed=tuple(moved))
+    return Substitution(new, in_target, source, written)
 
 
-def _find_glued(text: str, spans: Mapping[str, FixedSpan]) -> Glued:
-    before: set[str] = set()
-    after: set[str] = set()
-    for symbol, span in spans.items():
-        if text[max(0, span.start - 1) : span.start].isalnum():
-            before.add(symbol)
-        if text[span.end : span.end + 1].isalnum():
-            after.add(symbol)
-    return Glued(frozenset(before), frozenset(after))
+def _with_spaces(symbol: str, text: str, span: FixedSpan) -> str:
+    """Return a symbol with a space between it and a word next to it."""
+    if text[span.start - 1 : span.start].isalnum():
+        symbol = f" {symbol}"
+    if text[span.end : span.end + 1].isalnum():
+        symbol += " "
+    return symbol
 
 
 def _in_digits(number: NumberWord, language: str) -> str:
@@ -157,31 +173,8 @@ def _in_digits(number: NumberWord, language: str) -> str:
         return str(number.value)
     if base_language(language) == "de":
         return f"{number.value}."
-    is_teen = 10 < number.value % 100 < 20
-    ending = "th" if is_teen else {1: "st", 2: "nd", 3: "rd"}.get(number.value % 10, "th")
+    last = number.value % 100
+    if last > 20:
+        last %= 10
+    ending = {1: "st", 2: "nd", 3: "rd"}.get(last, "th")
     return f"{number.value}{ending}"
-
-
-def _expand(text: str, replacements: Mapping[str, str], glued: Glued) -> str:
-    """Replace symbols, and remove the spaces between glued ones and their words."""
-    if not replacements:
-        return text
-    pattern = "|".join(map(glued.pattern, replacements))
-    return re.sub(pattern, lambda match: replacements[match[0].strip()], text)
-
-
-def _word_ranges(text: str, replacements: Mapping[str, str], glued: Glued) -> list[range]:
-    """Return, for each word of `text`, the indices of its words after the replacements."""
-    ranges: list[range] = []
-    start = 0
-    is_glued = False
-    for word in text.split():
-        symbols = [symbol for symbol in replacements if symbol in word]
-        is_glued |= any(symbol in glued.before and word.startswith(symbol) for symbol in symbols)
-        if is_glued and start:
-            start -= 1
-        count = max(1, len(_expand(word, replacements, glued).split()))
-        ranges.append(range(start, start + count))
-        start += count
-        is_glued = any(symbol in glued.after and word.endswith(symbol) for symbol in symbols)
-    return ranges

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from nmt.translation.checks import count_occurrences, find_inflected
+from nmt.translation.pieces import word_indices_at
 from nmt.translation.segments import FixedSpan
 
 Edit = tuple[int, int, str]
@@ -23,7 +24,8 @@ FUNCTION_WORDS = frozenset(
     ).split()
 )
 """Words that are no translation of a term, whatever they are aligned with."""
-_AROUND_WORD = re.compile(r"(\W*).*?(\W*)", re.DOTALL)
+_WORD = re.compile(r"(?=\S)[^\w\s]*+(\S*?)[^\w\s]*+(?!\S)")
+"""A word, with punctuation around it that is not in the group."""
 
 
 @dataclass(frozen=True)
@@ -42,10 +44,7 @@ class AlignedText:
     @cached_property
     def words(self) -> list[tuple[int, int]]:
         """Start and end of each word, without punctuation around it."""
-        return [
-            _without_punctuation(self.text, *match.span())
-            for match in re.finditer(r"\S+", self.text)
-        ]
+        return [match.span(1) for match in _WORD.finditer(self.text)]
 
     def word(self, index: int) -> str:
         """Return a word in lower case."""
@@ -55,9 +54,7 @@ class AlignedText:
     def aligned(self, span: FixedSpan) -> list[int]:
         """Return the indices of the content words that are aligned with a span of the source, in
         order."""
-        before = self.source[: span.start + self.offset]
-        is_inside_word = bool(before) and not before[-1].isspace()
-        first = len(before.split()) - is_inside_word
+        [first] = word_indices_at(self.source, [span.start + self.offset])
         return self._content_words(range(first, first + self.num_source_words(span)))
 
     def rendering(self, span: FixedSpan) -> list[int]:
@@ -67,36 +64,44 @@ class AlignedText:
         If no word is aligned with the span, it is one that is aligned with the article before the
         span: the attention of a noun may be on the article of the source noun.
         """
-        if aligned := self.aligned(span):
-            return max(_runs(aligned), key=lambda run: sum(len(self.word(index)) for index in run))
-        before = self.source[: span.start + self.offset].split()
-        if not before or before[-1].lower() not in FUNCTION_WORDS:
-            return []
-        words = self._content_words([len(before) - 1])
-        return [max(words, key=lambda index: len(self.word(index)))] if words else []
+        aligned = self.aligned(span)
+        candidates = list(_runs(aligned))
+        if not aligned:
+            before = self.source[: span.start + self.offset].split()
+            if not before or before[-1].lower() not in FUNCTION_WORDS:
+                return []
+            words = self._content_words([len(before) - 1])
+            candidates = [[index] for index in words]
+        return max(candidates, key=self._length, default=[])
+
+    def _length(self, indices: Iterable[int]) -> int:
+        return sum(len(self.word(index)) for index in indices)
 
     def num_source_words(self, span: FixedSpan) -> int:
         """Return the number of words of a span."""
-        return len(self.source[span.start + self.offset : span.end + self.offset].split())
+        start = span.start + self.offset
+        end = span.end + self.offset
+        return len(self.source[start:end].split())
 
     def term_words(self, span: FixedSpan) -> set[int]:
         """Return the indices of the words of a term that are in the translation."""
-        found = set[int]()
+        found: set[int] = set()
         for match in find_inflected(self.text, span.translation):
-            found.update(
-                i
-                for i, (start, end) in enumerate(self.words)
-                if start < match.end() and end > match.start()
-            )
+            for i, (start, end) in enumerate(self.words):
+                if start < match.end() and end > match.start():
+                    found.add(i)
         return found
+
+    def other_words(self, indices: Container[int]) -> list[str]:
+        """Return the words that are not at these indices, in lower case."""
+        return [self.word(i) for i in range(len(self.words)) if i not in indices]
 
     def _content_words(self, source_words: Iterable[int]) -> list[int]:
         wanted = set(source_words)
         aligned = {target for source, target in self.alignment if source in wanted}
         # A tokenizer may count more words.
-        return sorted(
-            i for i in aligned if i < len(self.words) and self.word(i) not in FUNCTION_WORDS
-        )
+        known = sorted(index for index in aligned if index < len(self.words))
+        return [index for index in known if self.word(index) not in FUNCTION_WORDS]
 
 
 def is_elsewhere(span: FixedSpan, translation: AlignedText) -> bool:
@@ -118,16 +123,18 @@ def is_doubled(span: FixedSpan, translation: AlignedText, original: AlignedText)
     own = translation.term_words(span)
     rendering = original.rendering(span)
     replaced = [original.word(i) for i in rendering]
-    kept = [original.word(i) for i in range(len(original.words)) if i not in rendering]
+    kept = original.other_words(rendering)
     aligned = {translation.word(i) for i in translation.aligned(span) if i not in own}
     if not aligned.issubset(kept):
         return True
     # The text may keep words with the same form that translate something else.
-    text = " ".join(translation.word(i) for i in range(len(translation.words)) if i not in own)
+    text = " ".join(translation.other_words(own))
     kept_text = " ".join(kept)
-    return any(
-        _count_inflected(text, word) > _count_inflected(kept_text, word) for word in replaced
-    )
+    for word in replaced:
+        count = count_occurrences(text, word, inflected=True)
+        if count > count_occurrences(kept_text, word, inflected=True):
+            return True
+    return False
 
 
 def term_edits(
@@ -148,12 +155,15 @@ def term_edits(
         if not whole_runs:
             rendering = rendering[: translation.num_source_words(span)]
         if rendering:
-            start, end = translation.words[rendering[0]][0], translation.words[rendering[-1]][1]
+            start, _ = translation.words[rendering[0]]
+            _, end = translation.words[rendering[-1]]
             edits.append((start, end, span.translation))
     kept: list[Edit] = []
-    for edit in sorted(edits):
-        if not kept or edit[0] >= kept[-1][1]:  # two terms may be aligned with one compound
-            kept.append(edit)
+    previous_end = 0
+    for start, end, new in sorted(edits):
+        if start >= previous_end:  # two terms may be aligned with one compound
+            kept.append((start, end, new))
+            previous_end = end
     return kept
 
 
@@ -167,13 +177,3 @@ def _runs(indices: Sequence[int]) -> Iterator[list[int]]:
         run.append(index)
     if run:
         yield run
-
-
-def _count_inflected(text: str, word: str) -> int:
-    return count_occurrences(text, word, inflected=True)
-
-
-def _without_punctuation(text: str, start: int, end: int) -> tuple[int, int]:
-    match = _AROUND_WORD.fullmatch(text, start, end)
-    assert match  # matches any text
-    return match.end(1), match.start(2)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import cached_property, partial
-from itertools import chain, repeat
+from itertools import chain, islice, repeat
 from pathlib import Path
 
 from nmt.core import runtime
@@ -22,10 +22,10 @@ from nmt.models.discovery import find_export, find_models
 from nmt.runs.model_files import load_settings
 from nmt.search import Constrained, Hypothesis, Search, parse_search
 from nmt.text.tokenizer import Tokenizer
-from nmt.text.whitespace import surrounding_whitespace
+from nmt.text.whitespace import with_surrounding_whitespace
 from nmt.translation import confidence
 from nmt.translation.chunking import chunked
-from nmt.translation.result import Part, Translation, concatenate, n_best_of_line, of_segment
+from nmt.translation.result import Translation, join, of_segment
 from nmt.translation.segments import Line, Segment, Segmenter
 from nmt.translation.stand_ins import Substitution, substitute
 
@@ -51,12 +51,15 @@ class Translator:
         """Create a translator that splits lines of more tokens or sentences than these limits, or
         than positions."""
         if engine.max_positions is not None:
-            max_source_length = min(
-                max_source_length, engine.max_positions - 1
-            )  # one is for the end token
-        self.engine, self.tokenizer, self.config = engine, tokenizer, config
+            # One position is for the end token.
+            max_source_length = min(max_source_length, engine.max_positions - 1)
+        self.engine = engine
+        self.tokenizer = tokenizer
+        self.config = config
         self.segmenter = Segmenter(tokenizer, config, max_source_length, max_sentences_per_line)
-        self.checkpoint, self.run, self._find_calibration = checkpoint, run, find_calibration
+        self.checkpoint = checkpoint
+        self.run = run
+        self._find_calibration = find_calibration
 
     @cached_property
     def calibration(self) -> confidence.Calibration | None:
@@ -205,16 +208,11 @@ class Translator:
             targets = self.tokenizer.encode_batch([target for _, target in chunk], target=True)
             self._check_lengths(sources, targets, first_line)
             first_line += len(chunk)
-            scores = self.engine.score(sources, targets)
-            for (_, text), src, tgt, token_scores in zip(
-                chunk, sources, targets, scores, strict=True
-            ):
-                hypothesis = Hypothesis(tgt, 0.0, 0.0)
-                segment = Segment(Source(src))
-                calibration = self.calibration if src else None  # a blank line has no confidence
-                yield of_segment(
-                    segment, hypothesis, text, token_scores, self.tokenizer, calibration
-                )
+            segments = [Segment(Source(ids)) for ids in sources]
+            hypotheses = [Hypothesis(ids, 0.0, 0.0) for ids in targets]
+            texts = [target for _, target in chunk]
+            scored = list(zip(segments, hypotheses, strict=True))
+            yield from self._describe(scored, texts, details=True)
 
     def _check_lengths(
         self, sources: list[list[int]], targets: list[list[int]], first_line: int
@@ -235,7 +233,7 @@ class Translator:
         algorithm: Search,
         details: bool,
         on_progress: Callable[[int], object],
-    ) -> list[list[Translation]]:
+    ) -> Iterator[list[Translation]]:
         originals = as_lines(chunk)
         if not isinstance(algorithm, Constrained) and any(line.constraints for line in originals):
             raise UsageError("constraints need the constrained search", "constrained(beam_size=8)")
@@ -244,48 +242,17 @@ class Translator:
             each.line if each else line for line, each in zip(originals, substitutions, strict=True)
         ]
         segments = self.segmenter.split(lines)
-        n_best = self._search(segments, algorithm, on_progress)
-        hypotheses = [h for line in n_best for translation in line for h in translation]
-        texts = iter(self.tokenizer.decode_batch([hypothesis.ids for hypothesis in hypotheses]))
-        scores: Iterator[TokenScores | None] = repeat(None)
-        if details:
-            pairs = zip(segments, n_best, strict=True)
-            sources = [
-                segment.source.ids for line, ranks in pairs for _ in ranks for segment in line
-            ]
-            scores = iter(self.engine.score(sources, [hypothesis.ids for hypothesis in hypotheses]))
-        calibration = self.calibration if details else None
-
-        def translation(line: list[Segment], ranked: list[Hypothesis]) -> Translation:
-            return concatenate(
-                [
-                    Part(
-                        of_segment(
-                            segment,
-                            hypothesis,
-                            next(texts),
-                            next(scores),
-                            self.tokenizer,
-                            calibration,
-                        ),
-                        segment.separator,
-                        segment.word_offset,
-                    )
-                    for segment, hypothesis in zip(line, ranked, strict=True)
-                ]
-            )
-
-        results = []
-        for line, line_segments, ranks, substitution in zip(
-            lines, segments, n_best, substitutions, strict=True
-        ):
-            translations = restore_whitespace(
-                line.text, [translation(line_segments, ranked) for ranked in ranks]
-            )
-            results.append(
-                list(map(substitution.restore, translations)) if substitution else translations
-            )
-        return results
+        n_bests = iter(self._search(segments, algorithm, details, on_progress))
+        for line, line_segments, substitution in zip(lines, segments, substitutions, strict=True):
+            n_best: list[Translation] = []
+            n_best_of_segments = list(islice(n_bests, len(line_segments)))
+            for joined in join(n_best_of_segments, line_segments):
+                text = with_surrounding_whitespace(joined.text, line.text)
+                translation = replace(joined, text=text)
+                if substitution:
+                    translation = substitution.restore(translation)
+                n_best.append(translation)
+            yield n_best
 
     def _placeholders(self, line: Line) -> Substitution | None:
         """Replace the protected spans of a line by placeholders, if the model has learned to copy
@@ -298,34 +265,47 @@ class Translator:
         return substitute(line, [each for each in PLACEHOLDERS if each not in line.text])
 
     def _search(
-        self, segments: list[list[Segment]], algorithm: Search, on_progress: Callable[[int], object]
-    ) -> list[list[list[Hypothesis]]]:
-        """Return the n-best list of each line: hypotheses by line, rank and segment."""
-        sources = [segment.source for line in segments for segment in line]
+        self,
+        segments: list[list[Segment]],
+        algorithm: Search,
+        details: bool,
+        on_progress: Callable[[int], object],
+    ) -> list[list[Translation]]:
+        """Return the n-best list of each segment of the lines."""
+        num_lines = len(segments)
+        searched = list(chain.from_iterable(segments))
         num_done = 0
 
-        def report(num_sources: int) -> None:  # as a number of lines
+        def report(num_segments: int) -> None:  # as a number of lines
             nonlocal num_done
-            before, num_done = num_done, num_done + num_sources
-            on_progress(
-                num_done * len(segments) // len(sources) - before * len(segments) // len(sources)
-            )
+            lines_before = num_done * num_lines // len(searched)
+            num_done += num_segments
+            on_progress(num_done * num_lines // len(searched) - lines_before)
 
-        hypotheses = iter(self.engine.search(sources, algorithm, report))
-        if not sources:
-            on_progress(len(segments))
-        return [n_best_of_line([next(hypotheses) for _ in line]) for line in segments]
+        sources = [segment.source for segment in searched]
+        n_bests = self.engine.search(sources, algorithm, report)
+        if not searched:
+            on_progress(num_lines)
+        pairs: list[tuple[Segment, Hypothesis]] = []
+        for segment, n_best in zip(searched, n_bests, strict=True):
+            pairs += ((segment, hypothesis) for hypothesis in n_best)
+        texts = self.tokenizer.decode_batch([hypothesis.ids for _, hypothesis in pairs])
+        translations = self._describe(pairs, texts, details=details)
+        return [list(islice(translations, len(n_best))) for n_best in n_bests]
 
-
-def restore_whitespace(line: str, translations: list[Translation]) -> list[Translation]:
-    """Return the translations of a line with the whitespace around it."""
-    before, after = surrounding_whitespace(line)
-    if not (before or after):
-        return translations
-    return [
-        replace(translation, text=f"{before}{translation.text}{after}")
-        for translation in translations
-    ]
+    def _describe(
+        self, pairs: Sequence[tuple[Segment, Hypothesis]], texts: Iterable[str], *, details: bool
+    ) -> Iterator[Translation]:
+        """Yield the translations of segments, with scores, tokens and alignment if requested."""
+        scores: Iterable[TokenScores | None] = repeat(None)
+        calibration = None
+        if details:
+            sources = [segment.source.ids for segment, _ in pairs]
+            targets = [hypothesis.ids for _, hypothesis in pairs]
+            scores = self.engine.score(sources, targets)
+            calibration = self.calibration
+        for pair, text, token_scores in zip(pairs, texts, scores, strict=False):
+            yield of_segment(*pair, text, token_scores, self.tokenizer, calibration)
 
 
 def as_lines(chunk: Iterable[str | Line]) -> list[Line]:

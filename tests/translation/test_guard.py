@@ -266,6 +266,16 @@ def test_symbols_next_to_words_have_spaces_that_are_removed_again() -> None:
     assert all(source == target for source, target in restored.alignment)
 
 
+def test_a_symbol_that_is_not_restored_is_a_word() -> None:
+    text = "a <b>dog</b> here"
+    substitution = substitute(Line(text, fixed=protected_spans(text)), ["Tom", "Peter"])
+    assert substitution.line.text == "a Tom dog Peter here"
+    inflected = Translation("ein Tom Hund Peters da", alignment=((0, 0), (4, 4)))
+    restored = substitution.restore(inflected)
+    assert restored.text == "ein <b>Hund Peters da"
+    assert [target for _, target in restored.alignment] == [0, 3]
+
+
 def test_visible_spans_keep_their_place() -> None:
     text = "in 1999 at a@b.de in 2001"
     substitution = substitute(Line(text, fixed=protected_spans(text)), ["X"])

@@ -292,7 +292,8 @@ class _GuardedChunk:
         return search_work(line.text, self._count_tokens(line))
 
     def _count_tokens(self, line: Line) -> int:
-        return len(self.guard.translator.segmenter.encode([line.text])[0])
+        [ids] = self.guard.translator.segmenter.encode([line.text])
+        return len(ids)
 
     def _copy_if_not_translated(self, line: Line) -> Translation | None:
         """Return the line as its own translation if it has no text, or none that the model can

@@ -368,4 +368,6 @@ def _without_spaces(pieces: Sequence[Piece]) -> Span:
     Spaces are kept if there is other markup between them and the tag.
     """
     markup = [piece for piece in pieces if piece.kind is not Kind.SPACE]
-    return markup[0].start, markup[-1].end
+    start = markup[0].start
+    end = markup[-1].end
+    return start, end

@@ -59,7 +59,8 @@ class Block:
     def line_break(self) -> str:
         """What is between its lines: a line end, and the indent and markers of the next line."""
         (_, end), (start, _) = self.ranges[:2]
-        return self.source[end:start].lstrip(" \t\\")
+        between = self.source[end:start]
+        return between.lstrip(" \t\\")
 
     @property
     def width(self) -> int:

@@ -296,7 +296,8 @@ class _Target:
     def _target_edit(self, state: dict[str, str], content: str) -> Edit:
         segment = self.segment
         source = self.source
-        prefix = source.tag[1 : source.tag.index(source.name)]
+        name_start = source.tag.index(source.name)
+        prefix = source.tag[1:name_start]
         content += f"</{prefix}target>"
         target = segment.find("target")
         if target:
@@ -310,7 +311,8 @@ class _Target:
         for name, value in state.items():
             attributes += f' {name}="{value}"'
         before = segment.text[segment.inner : source.start]
-        space = before[len(before.rstrip()) :]
+        space_start = len(before.rstrip())
+        space = before[space_start:]
         end = self.last_source.end
         return Edit(end, end, f"{space}<{prefix}target{attributes}>{content}")
 
@@ -320,7 +322,8 @@ class _Target:
         for sentence, content in zip(self.sentences, self.contents, strict=True):
             start = sentence.inner - self.source.inner
             end = start + len(content.source)
-            text = content.render(next_blocks(remaining, content))
+            of_content = next_blocks(remaining, content)
+            text = content.render(of_content)
             edits.append(Edit(start, end, text))
         return apply_edits(self.source.content, edits)
 
@@ -397,7 +400,8 @@ class InlineContent:
         tag = tokens[0][0]
         name = tokens[0]["name"]
         value = _range_id(tag)
-        code = SourceMarkup("".join(token[0] for token in tokens))
+        xml = "".join(token[0] for token in tokens)
+        code = SourceMarkup(xml)
         builder = self._builder
         end_name = _STARTS.get(name)
         if name in _VARIABLES and _LINE_BREAK.search(tag):

@@ -2,8 +2,8 @@
 """Measure how many translations are complete: lines of two sentences, numbers in words, lists,
 marks, names and signs.
 
-    scripts/bench_content.py en-de-small de-en-small
-    scripts/bench_content.py en-de-small --sentences tatoeba --marks "files(test='newstest2013')"
+    scripts/bench_content.py en-de de-en
+    scripts/bench_content.py en-de --sentences tatoeba --marks "files(test='newstest2013')"
     --show 5
 
 The sentences are pairs from the validation set of a corpus, the marks lines with quotation marks or

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Count how many inline tags cover the right words of a translation.
 
-    scripts/bench_emphasis.py [--model en-de-small] [--model de-en-small] [--show]
+    scripts/bench_emphasis.py [--model en-de] [--model de-en] [--show]
 
 `emphasis_sentences.tsv` has sentences in which one tag is marked by brackets, and a regular
 expression of the words that translate the tagged words. A tag is
@@ -113,7 +113,7 @@ def main() -> None:
     )
     options = parser.parse_args()
     counts: dict[str, Counter[str]] = defaultdict(Counter)
-    for model in options.model or ["en-de-small", "de-en-small"]:
+    for model in options.model or ["en-de", "de-en"]:
         measure(model, counts, show=options.show)
     print_head("kind", "tags", *RESULTS)
     for kind, of_kind in counts.items():

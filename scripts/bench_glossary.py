@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measure how many glossary terms are applied, how many stand beside another translation, and BLEU.
 
-    scripts/bench_glossary.py --model en-de-small
+    scripts/bench_glossary.py --model en-de
     scripts/bench_glossary.py --model runs/multi30k --train train.en train.de --test test.en test.de
 
 By default, the test has 200 sentences, English and German, with 20 terms (`scripts/glossary`).

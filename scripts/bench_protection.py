@@ -2,7 +2,7 @@
 """Measure how many protected spans arrive intact: 1,000 sentences with addresses, numbers, code and
 variables.
 
-    scripts/bench_protection.py --model en-de-small --model runs/multi30k
+    scripts/bench_protection.py --model en-de --model runs/multi30k
 
 The sentences are generated: templates, with random spans. A translation is intact if each span of
 its source occurs in it unchanged. Prints the share of intact translations of the search alone and

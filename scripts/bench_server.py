@@ -81,7 +81,7 @@ class Load:
 @contextmanager
 def server(*options: str) -> Iterator[int]:
     """Run `nmt serve`, and yield its port."""
-    command = "-m nmt serve --port 0 --model en-de-small".split()
+    command = "-m nmt serve --port 0 --model en-de".split()
     process = subprocess.Popen(
         [sys.executable, *command, *options], stderr=subprocess.PIPE, text=True
     )

@@ -4,8 +4,8 @@
 # completed runs are not repeated.
 #
 #   scripts/finetune.sh runs/opus-mt-en-de my/software       # the second argument is a path without .en and .de
-#   REPLAY=europarl GENERAL=tatoeba scripts/finetune.sh en-de-small my/software
-#   MULTI30K=multi30k scripts/finetune.sh en-de-small my/software --set train.steps=500   # a local copy of Multi30k
+#   REPLAY=europarl GENERAL=tatoeba scripts/finetune.sh en-de my/software
+#   MULTI30K=multi30k scripts/finetune.sh en-de my/software --set train.steps=500   # a local copy of Multi30k
 #
 # REPLAY is the corpus for replay (default news-commentary), GENERAL the test set on other text (default wmt13). Both can
 # be files(...) with absolute paths. Further arguments are passed to nmt train; only --set is supported.

@@ -26,7 +26,7 @@ done
 
 # The figures of README.md
 scripts/record_terminal.py -o docs/figures/terminal.svg
-nmt attention "She didn't cross the street because she was too tired." --model en-de-small -o docs/figures/attention.png
+nmt attention "She didn't cross the street because she was too tired." --model en-de -o docs/figures/attention.png
 
 # The figure of docs/architecture.md
 scripts/architecture.py docs/figures/architecture.svg

@@ -126,7 +126,7 @@ def find_names(english: Iterable[str], german: Iterable[str], excluded: set[str]
 
     words = [word for word in rare(capitalized) if word not in nouns]
     german_places = [word for word in rare(places) if word not in nouns]
-    all_words = sorted({*words, *rare(surnames)})
+    all_words = sorted({*words, *rare(surnames), *given["surname"]})
     return Names([*known, *words], all_words, sorted({*german_places, *all_words}))
 
 

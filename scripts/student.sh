@@ -4,7 +4,7 @@
 #
 #   scripts/student.sh runs/multi30k multi30k           # the second argument is a corpus with validation and test sets
 #   SELECT=bleu scripts/student.sh runs/multi30k multi30k                # sequence-level interpolation
-#   scripts/student.sh en-de-small tatoeba --set train.steps=5000 --set model.dim=128
+#   scripts/student.sh en-de tatoeba --set train.steps=5000 --set model.dim=128
 #
 # The student has six encoder layers and one decoder layer, and is decoded in int8. SELECT is the option --select of
 # nmt distill, CONFIG the config of the student (default multi30k). Further arguments are passed to nmt train; only

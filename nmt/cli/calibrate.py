@@ -90,8 +90,8 @@ def calibrate(
     Examples:
       nmt calibrate --model runs/multi30k
       nmt calibrate --model runs/opus-mt-en-de --data tatoeba --test wmt13
-      nmt calibrate --model en-de-small --src dev.en --ref dev.de --html report.html
-      nmt calibrate --model en-de-small --evaluate-only --test multi30k
+      nmt calibrate --model en-de --src dev.en --ref dev.de --html report.html
+      nmt calibrate --model en-de --evaluate-only --test multi30k
     """
     check_test_options(src, ref, None)
     if src is not None and data:

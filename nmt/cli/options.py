@@ -39,7 +39,7 @@ ModelOption = Annotated[
         "--model",
         "-m",
         help=(
-            "Run or checkpoint directory, or the name of a pretrained (en-de-small, de-en-small) or"
+            "Run or checkpoint directory, or the name of a pretrained (en-de, de-en) or"
             " published model."
         ),
         show_default="the newest run",

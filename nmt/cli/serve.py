@@ -33,7 +33,7 @@ def serve(
                 " repeat for further "
                 "language pairs."
             ),
-            show_default="en-de-small and de-en-small",
+            show_default="en-de and de-en",
         ),
     ] = None,
     host: Annotated[

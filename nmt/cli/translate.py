@@ -446,10 +446,7 @@ def _load(
             f"{paths[0]} translates into '{target}', not '{to}'", "leave out --model or --to"
         )
     if model is None and translator.checkpoint.is_relative_to(pretrained.DIRECTORY):
-        log(
-            f"using {paths[0].name}, a small pretrained model for everyday sentences; train your"
-            " own with nmt train"
-        )
+        log(f"using {paths[0].name}, a pretrained model; train your own with nmt train")
     elif model is None:
         log(f"using {translator.checkpoint}")
     return translator

@@ -1,7 +1,7 @@
 """Limits of the work that the translation of a line or of a request may take.
 
 Whatever a text is, it takes at most about 2.5 times as long as prose of its length. The figures are
-measured with `en-de-small`.
+measured with `en-de`.
 """
 
 from __future__ import annotations

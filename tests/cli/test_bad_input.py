@@ -662,7 +662,7 @@ def test_descriptors_are_not_truncated(trained: CommandLine) -> None:
             "between 0 and 1, got 2.0",
         ),
         (
-            "train --run runs/x --set train.teacher=de-en-small",
+            "train --run runs/x --set train.teacher=de-en",
             2,
             "translates from de to en, not from en to de",
         ),

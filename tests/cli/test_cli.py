@@ -69,7 +69,7 @@ def test_nmt_without_command_shows_help(bare: CommandLine) -> None:
         ),
         (
             SLOW,
-            ["data list", "models", "info en-de-small", "tokenizer train text.en --vocab-size 300"],
+            ["data list", "models", "info en-de", "tokenizer train text.en --vocab-size 300"],
         ),
     ],
     ids=["heavy", "slow"],

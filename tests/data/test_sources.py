@@ -19,7 +19,6 @@ from pathlib import Path
 import pytest
 from loopback import Loopback, loopback
 
-from nmt.core.config import config_io
 from nmt.core.errors import ConfigError, DataError, DownloadError, NMTError
 from nmt.core.paths import LOCK, TEMPORARY
 from nmt.data import download
@@ -365,10 +364,6 @@ def test_build_command_is_the_hint_for_missing_files() -> None:
                 "de",
             )
         assert raised.value.hint == "create it with make text"
-    (everyday,) = config_io.load(config_io.find("everyday")).data.train
-    with pytest.raises(DataError) as raised:
-        open_split(everyday.replace("data/", "none/"), "train", "en", "de")
-    assert raised.value.hint == "create it with scripts/build_pretraining_data.sh"
 
 
 def test_checksum_depends_on_text_split_and_options(tmp_path: Path) -> None:

@@ -968,7 +968,7 @@ def test_the_pretrained_model_keeps_markup_next_to_its_words(nmt: CommandLine) -
     (nmt.directory / "page.html").write_text(
         '<p>I saw a <b>small dog</b> in the <a href="x?a=1&b=2">garden</a>.</p>'
     )
-    done = nmt("translate", "page.html", "--model", "en-de-small", "-o", "-")
+    done = nmt("translate", "page.html", "--model", "en-de", "-o", "-")
     assert "Hund" in done.out.split("<b>")[1].split("</b>")[0]
     assert '<a href="x?a=1&b=2">Garten</a>' in done.out
 
@@ -977,11 +977,11 @@ def test_the_pretrained_model_keeps_markup_next_to_its_words(nmt: CommandLine) -
 @pytest.mark.parametrize(
     ("model", "source", "expected"),
     [
-        ("en-de-small", "The new printer is *not* compatible with old cables.", r"\*nicht\*"),
-        ("en-de-small", "We *sold* our old car last week.", r"\*verkauft\*"),
-        ("en-de-small", "I want to drink a glass of *milk*.", r"\*Milch\*"),
-        ("de-en-small", "Das neue Telefon ist *nicht* wasserdicht.", r"\*(?:isn't|not)\*"),
-        ("de-en-small", "Wir haben unser altes Haus *verkauft*.", r"\*sold\*"),
+        ("en-de", "The new printer is *not* compatible with old cables.", r"\*nicht\*"),
+        ("en-de", "We *sold* our old car last week.", r"\*verkauft\*"),
+        ("en-de", "I want to drink a glass of *milk*.", r"\*Milch\*"),
+        ("de-en", "Das neue Telefon ist *nicht* wasserdicht.", r"\*(?:isn't|not)\*"),
+        ("de-en", "Wir haben unser altes Haus *verkauft*.", r"\*sold\*"),
     ],
 )
 def test_the_pretrained_models_emphasize_the_right_words(

@@ -63,7 +63,7 @@ COMMANDS = (
     "translate dog --constraint Hund --prefix Der",
     "translate dog --search sample",
     "translate dog --search mbr",
-    "translate dog --model en-de-small",  # an ensemble
+    "translate dog --model en-de",  # an ensemble
     "score --src text.en --tgt text.de",
 )
 
@@ -72,9 +72,7 @@ COMMANDS = (
 @pytest.mark.slow
 def test_commands_that_translate_do_not_import_pytorch(tmp_path: Path) -> None:
     write(tmp_path / "text", ["im thirsty"], ["ich habe durst"])
-    commands = [
-        [*command.split(), "--model", "en-de-small", "--device", "cpu"] for command in COMMANDS
-    ]
+    commands = [[*command.split(), "--model", "en-de", "--device", "cpu"] for command in COMMANDS]
     for done in CommandLine(tmp_path).in_one_process(*commands, prelude=NO_PYTORCH):
         assert done.code == 0, done.err
         assert done.out
@@ -82,7 +80,7 @@ def test_commands_that_translate_do_not_import_pytorch(tmp_path: Path) -> None:
 
 @compiled
 def test_the_library_does_not_import_pytorch() -> None:
-    assert in_a_process(LIBRARY, "en-de-small") == "False"
+    assert in_a_process(LIBRARY, "en-de") == "False"
 
 
 @pytest.mark.slow
@@ -100,7 +98,7 @@ import os, sys, torch
 torch.set_num_threads(3)
 before = dict(os.environ)
 from nmt import Translator
-for model in ("en-de-small", sys.argv[1]):
+for model in ("en-de", sys.argv[1]):
     translator = Translator.load(model, "cpu", "fp32")
     translator.translate(["im thirsty"] * 40, "beam(beam_size=2)")
     list(translator.score([("a dog", "ein Hund")]))
@@ -115,7 +113,7 @@ def test_only_training_commands_tune_malloc() -> None:
 import numpy as np
 from nmt import Translator
 from nmt.cli import process_settings
-Translator.load("en-de-small", "cpu").translate(["im thirsty"])
+Translator.load("en-de", "cpu").translate(["im thirsty"])
 def in_heap():
     block = np.ones(2**27, np.uint8)  # by default, glibc uses mmap for blocks of more than 32 MB
     heap = next(line.split()[0].split("-") for line in open("/proc/self/maps") if "[heap]" in line)

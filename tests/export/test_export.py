@@ -741,7 +741,7 @@ def test_ctranslate2_scores_and_constraints_equal_nmt(nmt: CommandLine) -> None:
 
 
 def test_models_with_placeholders_are_compared_on_the_text_itself() -> None:
-    run = pretrained.find(Path("en-de-small"))
+    run = pretrained.find(Path("en-de"))
     loaded, text = (
         discovery.load(run),
         ["My address is a.b@example.com.", "See https://example.org/a now."],

@@ -686,7 +686,7 @@ def test_invalid_arguments(tmp_path: Path) -> None:
     (tmp_path / "runs/opus").mkdir(parents=True)
     (tmp_path / "opus").mkdir()
     nmt("import", "opus").assert_fails(2, "runs/opus already exists", "--run")
-    run = pretrained.DIRECTORY / "en-de-small"
+    run = pretrained.DIRECTORY / "en-de"
     nmt("import", str(run), "--run", "runs/new").assert_fails(
         1, "is a run of nmt already", f"use it: --model {run}"
     )
@@ -923,7 +923,7 @@ def test_models_lists_published_models_with_their_sources(tmp_path: Path) -> Non
     nmt = CommandLine(tmp_path)
     models = json.loads(nmt("models", "--src", "en", "--json").out)
     assert {model["src"] for model in models} == {"en"}
-    assert {"en-de-small", "Helsinki-NLP/opus-mt-en-de"} <= {model["name"] for model in models}
+    assert {"en-de", "Helsinki-NLP/opus-mt-en-de"} <= {model["name"] for model in models}
     for model in models:
         assert (
             bool(model["megabytes"])

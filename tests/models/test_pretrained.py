@@ -20,10 +20,10 @@ from nmt.models import discovery
 from nmt.runs import pretrained
 
 ROOT = Path(__file__).resolve().parents[2]
-MEGABYTES = 12
-MODELS = ("en-de-small", "de-en-small")
+MEGABYTES = 22
+MODELS = ("en-de", "de-en")
 SENTENCES = {
-    "en-de-small": {
+    "en-de": {
         "im thirsty": "Ich habe Durst.",
         "I'm thirsty.": "Ich habe Durst.",
         "i love you": "Ich liebe dich.",
@@ -37,7 +37,7 @@ SENTENCES = {
         "merry christmas": "Frohe Weihnachten!",
         "good luck": "Viel Glück!",
     },
-    "de-en-small": {
+    "de-en": {
         "Ich habe Durst.": "I'm thirsty.",
         "ich habe durst": "I'm thirsty.",
         "wo ist der bahnhof": "Where is the station?",
@@ -63,7 +63,8 @@ def test_model_is_complete_and_small_and_has_a_card(name: str) -> None:
         "CC BY 2.0 FR",
         "manythings.org",
         "Europarl",
-        "scripts/train_pretrained.sh",
+        "Wikipedia",
+        "scripts/train_general.sh",
         "BLEU",
     ):
         assert text in card
@@ -85,13 +86,13 @@ def test_common_sentences(name: str) -> None:
 
 def test_lines_with_elements_are_translated_as_in_documents(bare: CommandLine) -> None:
     lines = ["I am <b>tired</b>.", "<p>I am hungry.</p>", "5 < 6 and 7 > 3", "I am tired."]
-    translated = bare.run("translate", "--model", "en-de-small", *lines).out.splitlines()
+    translated = bare.run("translate", "--model", "en-de", *lines).out.splitlines()
     assert translated[0] == "Ich bin <b>müde</b>."
     assert translated[1] == "<p>Ich habe Hunger.</p>"
     assert translated[2].startswith("5 < 6")
     assert translated[3] == "Ich bin müde."
     n_best = bare.run(
-        "translate", "--model", "en-de-small", "--top-beams", "2", lines[0]
+        "translate", "--model", "en-de", "--top-beams", "2", lines[0]
     ).out.splitlines()
     assert [line.count("<b>") for line in n_best] == [1, 1]
 
@@ -99,41 +100,44 @@ def test_lines_with_elements_are_translated_as_in_documents(bare: CommandLine) -
 def test_default_model_without_runs_is_pretrained(bare: CommandLine) -> None:
     done = bare("translate", "im thirsty")
     assert (done.code, done.out) == (0, "Ich habe Durst.\n")
-    assert done.err.count("en-de-small, a small pretrained model") == 1
+    assert done.err.count("en-de, a pretrained model") == 1
     assert done.err.count("\n") == 1
     done = bare("translate", "--to", "en", "Ich habe Durst.", "Guten Morgen!")
     assert (done.code, done.out) == (0, "I'm thirsty.\nGood morning!\n")
-    assert done.err.count("de-en-small, a small pretrained model") == 1
-    done = bare("translate", "--model", "en-de-small", "im thirsty")
+    assert done.err.count("de-en, a pretrained model") == 1
+    done = bare("translate", "--model", "en-de", "im thirsty")
     assert (done.code, done.out, done.err) == (0, "Ich habe Durst.\n", "")
     assert list(bare.directory.iterdir()) == []  # nothing is written to the working directory
+
+
+def test_earlier_names_are_hints_to_the_current_ones(bare: CommandLine) -> None:
+    done = bare("translate", "--model", "en-de-small", "im thirsty")
+    assert (done.code, done.out) == (0, "Ich habe Durst.\n")
+    assert done.err == "nmt: en-de-small is now en-de, which also translates running text\n"
 
 
 def test_unsupported_target_language_raises(bare: CommandLine) -> None:
     bare("translate", "--to", "fr", "hi").assert_fails(
         1, "no model under runs/ translates into 'fr'", "pretrained models translate into de, en"
     )
-    bare("translate", "--to", "en", "-m", "en-de-small", "hi").assert_fails(
-        2, "en-de-small translates into 'de', not 'en'"
+    bare("translate", "--to", "en", "-m", "en-de", "hi").assert_fails(
+        2, "en-de translates into 'de', not 'en'"
     )
 
 
 def test_runs_have_precedence_over_pretrained_models(trained: CommandLine) -> None:
     assert "using runs/tiny/step-" in trained("translate", "the dog").err
     assert "using runs/tiny/step-" in trained("translate", "the dog", "--to", "de").err
-    assert (
-        "using de-en-small, a small pretrained model"
-        in trained("translate", "der Hund", "--to", "en").err
-    )
+    assert "using de-en, a pretrained model" in trained("translate", "der Hund", "--to", "en").err
 
 
 def test_directory_with_the_name_has_precedence(trained: CommandLine) -> None:
-    shutil.copytree(trained.directory / "runs" / "tiny", trained.directory / "en-de-small")
+    shutil.copytree(trained.directory / "runs" / "tiny", trained.directory / "en-de")
     try:
-        translation = trained("translate", "the dog", "-m", "en-de-small").out
+        translation = trained("translate", "the dog", "-m", "en-de").out
         assert translation == trained("translate", "the dog", "-m", "runs/tiny").out
     finally:
-        shutil.rmtree(trained.directory / "en-de-small")
+        shutil.rmtree(trained.directory / "en-de")
 
 
 @pytest.mark.slow
@@ -145,7 +149,7 @@ def test_reports_and_exports_are_written_under_runs(bare: CommandLine) -> None:
     done = bare.run(
         "evaluate",
         "-m",
-        "en-de-small",
+        "en-de",
         "--src",
         "a.en",
         "--ref",
@@ -156,27 +160,27 @@ def test_reports_and_exports_are_written_under_runs(bare: CommandLine) -> None:
     )
     assert json.loads(done.out)[0]["scores"][0]["value"] == pytest.approx(100)
     done = bare.run(
-        "export", "en-de-small", "--to", "safetensors(weights='int8')", "--verify-with", "loud.en"
+        "export", "en-de", "--to", "safetensors(weights='int8')", "--verify-with", "loud.en"
     )
     assert sorted(
-        path.name for path in (bare.directory / "runs" / "pretrained" / "en-de-small").iterdir()
+        path.name for path in (bare.directory / "runs" / "pretrained" / "en-de").iterdir()
     ) == [
         "eval",
         "safetensors",
     ]
-    assert "BLEU" in bare("info", "en-de-small").out
+    assert "BLEU" in bare("info", "en-de").out
     assert (
-        bare("translate", "-m", "runs/pretrained/en-de-small/safetensors", "are we done").out
+        bare("translate", "-m", "runs/pretrained/en-de/safetensors", "are we done").out
         == "Sind wir fertig?\n"
     )
     shutil.copytree(
-        bare.directory / "runs" / "pretrained" / "en-de-small" / "safetensors",
-        bare.directory / "en-de-small",
+        bare.directory / "runs" / "pretrained" / "en-de" / "safetensors",
+        bare.directory / "en-de",
     )
     bare.run(
         "evaluate",
         "-m",
-        pretrained.DIRECTORY / "en-de-small",
+        pretrained.DIRECTORY / "en-de",
         "--src",
         "a.en",
         "--ref",
@@ -192,21 +196,21 @@ def test_outputs_of_pretrained_models_go_to_runs(
 ) -> None:
     monkeypatch.setenv("NMT_RUNS", str(tmp_path / "runs"))
     monkeypatch.chdir(pretrained.DIRECTORY.parent)
-    for name in (pretrained.DIRECTORY / "en-de-small", Path("pretrained/en-de-small")):
-        assert pretrained.output_dir(name) == tmp_path / "runs" / "pretrained" / "en-de-small"
+    for name in (pretrained.DIRECTORY / "en-de", Path("pretrained/en-de")):
+        assert pretrained.output_dir(name) == tmp_path / "runs" / "pretrained" / "en-de"
     monkeypatch.chdir(tmp_path)
-    assert pretrained.output_dir(Path("mine/en-de-small")) == Path("mine/en-de-small")
+    assert pretrained.output_dir(Path("mine/en-de")) == Path("mine/en-de")
 
 
-@pytest.mark.parametrize("command", ["average en-de-small", "plot curves en-de-small"])
+@pytest.mark.parametrize("command", ["average en-de", "plot curves en-de"])
 def test_commands_that_need_a_run_raise(bare: CommandLine, command: str) -> None:
-    hint = "nmt train --init-from en-de-small"
-    bare(*command.split()).assert_fails(2, "en-de-small is a pretrained model", hint)
+    hint = "nmt train --init-from en-de"
+    bare(*command.split()).assert_fails(2, "en-de is a pretrained model", hint)
 
 
 def test_ensemble_of_different_directions_raises(bare: CommandLine) -> None:
-    message = "de-en-small and en-de-small translate in different directions"
-    bare("translate", "-m", "en-de-small", "-m", "de-en-small", "hi").assert_fails(1, message)
+    message = "de-en and en-de translate in different directions"
+    bare("translate", "-m", "en-de", "-m", "de-en", "hi").assert_fails(1, message)
 
 
 def short_texts(directory: Path, source: str, target: str, *options: str) -> dict[str, str]:
@@ -460,13 +464,13 @@ def test_scores_of_test_sets_noisy_and_short_inputs(tmp_path: Path) -> None:
 
 
 def test_info_of_a_pretrained_model(bare: CommandLine) -> None:
-    done = bare.run("info", "en-de-small")
+    done = bare.run("info", "en-de")
     output = " ".join(done.out.split())
     for text in (
-        "8.9 M parameters",
-        "everyday/train (CC BY 2.0 FR (tatoeba.org), Europarl, LibreOffice help (MPL-2.0))",
+        "16.5 M parameters",
+        "tatoeba/train (CC BY 2.0 FR (tatoeba.org))",
         "rotary positions",
-        "license cc-by-4.0 (weights)",
+        "license cc-by-sa-4.0 (weights)",
     ):
         assert text in output
     assert output.endswith(
@@ -476,22 +480,22 @@ def test_info_of_a_pretrained_model(bare: CommandLine) -> None:
 
 def test_models_show_license_size_and_scores_of_their_cards(bare: CommandLine) -> None:
     lines = bare.run("models", "--src", "en", "--tgt", "de").out.splitlines()
-    (row,) = (" ".join(line.split()) for line in lines if line.startswith("en-de-small "))
+    (row,) = (" ".join(line.split()) for line in lines if line.startswith("en-de "))
     assert re.fullmatch(
-        r"en-de-small en-de \d+ cc-by-4.0 yes Tatoeba \d\d\.\d, newstest2013 \d\d\.\d", row
+        r"en-de en-de \d+ cc-by-sa-4.0 yes Tatoeba \d\d\.\d, newstest2013 \d\d\.\d", row
     )
 
 
 def test_directory_with_the_name_is_ignored_without_model_option(bare: CommandLine) -> None:
-    (bare.directory / "en-de-small").mkdir()
+    (bare.directory / "en-de").mkdir()
     assert bare("translate", "im thirsty").out == "Ich habe Durst.\n"
 
 
 @pytest.mark.slow
 def test_ctranslate2_export_is_found_by_name(bare: CommandLine) -> None:
     pytest.importorskip("ctranslate2")
-    bare.run("export", "en-de-small", "--to", "ctranslate2")
-    for arguments in ([], ["-m", "en-de-small"]):
+    bare.run("export", "en-de", "--to", "ctranslate2")
+    for arguments in ([], ["-m", "en-de"]):
         assert (
             bare("translate", "--engine", "ctranslate2", *arguments, "im thirsty").out
             == "Ich habe Durst.\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -10,14 +11,11 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
 import yaml
 from commandline import TINY, sentences, write
 
 from engine_processes import EngineProcess
-from nmt.data.sources import open_split
 from nmt.models import discovery
-from nmt.runs import checkpoint
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parents[2]
@@ -79,6 +77,22 @@ def test_experiments_print_tables(tmp_path: Path) -> None:
     assert table[0] == ["beam size", "length penalty 0.0", "length penalty 1.0"]
     assert [row[0] for row in table[2:]] == ["1", "2"]
     assert all(re.fullmatch(r"\d+\.\d+", cell) for row in table[2:] for cell in row[1:])
+
+
+def test_data_size_uses_equal_mixtures(tmp_path: Path) -> None:
+    changes, environment = small(tmp_path)
+    files = [str(tmp_path / f"train.{code}") for code in ("en", "de")]
+    held_out = tmp_path / "held-out"
+    for split in ("valid", "test"):
+        changes += ["--set", f"data.{split}=files({split}='{held_out}')"]
+    script("data_size.sh", *files, *changes, **environment)
+    parts = tmp_path / "data" / "data_size"
+    english = (tmp_path / "train.en").read_text().splitlines()
+    assert (parts / "25.0").read_text().splitlines() == english[3::4]
+    assert len((parts / "50.1").read_text().splitlines()) == len(english) // 2
+    (run,) = (tmp_path / "runs" / "experiments" / "data_size" / "25").glob("*_seed=1")
+    assert json.loads((run / "data.json").read_text())["pairs"]["train"] == len(english) // 4
+    assert script("data_size.sh", files[0], code=2, **environment) == []
 
 
 def test_cost_of_layers(tmp_path: Path) -> None:
@@ -263,8 +277,8 @@ def test_fine_tuning_script(pristine: Path, tmp_path: Path) -> None:
     assert all(len(row) == 6 for row in tables[0][2:])
     for wrong in (
         [],
-        ["en-de-small"],
-        ["en-de-small", "nowhere"],
+        ["en-de"],
+        ["en-de", "nowhere"],
         [*arguments[:2], "--resume"],
         arguments[:2],
     ):
@@ -278,9 +292,7 @@ def test_student_script(tmp_path: Path) -> None:
     corpus = f"files(train='{tmp_path}/train', valid='{tmp_path}/test', test='{tmp_path}/test')"
     environment = {"NMT_RUNS": str(tmp_path / "runs"), "NMT_DATA": str(tmp_path / "data")}
     changes = [f"--set={name}={value}" for name, value in TINY.items()]
-    tables = [
-        script("../student.sh", "en-de-small", corpus, *changes, **environment) for _ in range(2)
-    ]
+    tables = [script("../student.sh", "en-de", corpus, *changes, **environment) for _ in range(2)]
     rows = [row[:3] for row in tables[0][2:]]
     settings = [["fp32", "beam(beam_size=4)"], ["int8", "beam(beam_size=4)"], ["int8", "greedy"]]
     assert rows == [[name, *setting] for name in ("teacher", "student") for setting in settings]
@@ -289,9 +301,9 @@ def test_student_script(tmp_path: Path) -> None:
     ]  # the student is not trained again
     for wrong in (
         [],
-        ["en-de-small"],
-        ["en-de-small", corpus, "--resume"],
-        ["en-de-small", corpus],
+        ["en-de"],
+        ["en-de", corpus, "--resume"],
+        ["en-de", corpus],
     ):
         assert script("../student.sh", *wrong, code=2, **environment) == []
 
@@ -310,7 +322,7 @@ def test_general_models_from_corpora_to_packages(tmp_path: Path) -> None:
         write(tmp_path / name, source[part], target[part])
     write(tmp_path / "mono", source[790:], target[790:])
     prose = (
-        f"files(train='{tmp_path}/prose.tsv', columns=('kind', 'en', 'de'), weight=2,"
+        f"files(train='{tmp_path}/prose.tsv', columns=('kind', 'en', 'de'), weight=40,"
         " hold_out=False, license='X')"
     )
     web, valid, test = (
@@ -326,11 +338,11 @@ def test_general_models_from_corpora_to_packages(tmp_path: Path) -> None:
             "clean": ["normalize"],
         },
         "tokenizer": {"vocab_size": int(TINY["tokenizer.vocab_size"])},
-        "model": {"dim": 32, "heads": 2, "ffn_dim": 32, "encoder_layers": 1, "decoder_layers": 1},
+        "model": {"dim": 64, "heads": 2, "ffn_dim": 64, "encoder_layers": 1, "decoder_layers": 1},
         "train": {
-            "steps": 40,
+            "steps": 150,
             "batch_tokens": 1024,
-            "valid_every": 40,
+            "valid_every": 150,
             "valid_pairs": 4,
             "calibration_pairs": 0,
             "optimizer": "muon",
@@ -345,11 +357,7 @@ def test_general_models_from_corpora_to_packages(tmp_path: Path) -> None:
         "MONO": str(tmp_path / "mono"),
         "TESTS": test,
     }
-    environment |= {
-        "TEACHER": "--set model.dim=64 --set model.ffn_dim=64",
-        "STUDENT": "--set train.steps=8",
-    }
-    environment["ROUNDS"] = "1"
+    environment |= {"TRAIN": "--set train.keep_last=1", "ROUNDS": "1"}
     trained = []
     for _ in range(2):  # a finished run is not repeated
         script("../train_general.sh", **environment)
@@ -361,9 +369,7 @@ def test_general_models_from_corpora_to_packages(tmp_path: Path) -> None:
         )
     assert trained[0] == trained[1]
     runs = {
-        f"{name}/{direction}"
-        for name in ("teacher-0", "teacher-1", "student")
-        for direction in ("en-de", "de-en")
+        f"{round_number}/{direction}" for round_number in (0, 1) for direction in ("en-de", "de-en")
     }
     assert {
         str(path.parent.relative_to(tmp_path / "runs" / "general"))
@@ -373,7 +379,8 @@ def test_general_models_from_corpora_to_packages(tmp_path: Path) -> None:
     cleaned = (text / "clean" / "prose.en").read_text().splitlines()
     assert cleaned
     assert not {*cleaned} & {*source[770:790]}  # no sentence of the test set
-    assert (text / "back-1-en-de" / "train.de").read_text().splitlines()
+    assert {*(text / "round-1-de" / "train.de").read_text().splitlines()} <= {*target[790:]}
+    assert "wrote a letter to the mayor." in (text / "names.en").read_text()
     for direction in ("en-de", "de-en"):
         saved = discovery.load(tmp_path / "pretrained" / direction)
         assert f"{saved.config.data.src}-{saved.config.data.tgt}" == direction
@@ -381,102 +388,15 @@ def test_general_models_from_corpora_to_packages(tmp_path: Path) -> None:
             str(tmp_path / "data")
             not in (tmp_path / "pretrained" / direction / "config.yaml").read_text()
         )
-        student = discovery.load(tmp_path / "runs" / "general" / "student" / direction)
-        assert "weight=2" in student.config.data.train[0]
-        assert any("distilled-mono" in spec for spec in student.config.data.train)
+        last = discovery.load(tmp_path / "runs" / "general" / "1" / direction)
+        assert "weight=40" in last.config.data.train[0]
+        back, forward = last.config.data.train[-2:]
+        src, tgt = direction.split("-")
+        assert f"round-1-{tgt}/" in back
+        assert "tag=True" in back
+        assert f"round-1-{src}/" in forward
     assert script("../train_general.sh", code=2, **environment | {"ROUNDS": "2"}) == []
     assert (
         script("../train_general.sh", code=2, **environment | {"MONO": str(tmp_path / "nowhere")})
         == []
     )
-
-
-def test_pretrained_model_scripts(tmp_path: Path) -> None:
-    source, target = sentences(900)
-    for name, part in (
-        ("train", slice(0, 800)),
-        ("valid", slice(800, 820)),
-        ("test", slice(820, 840)),
-    ):
-        (tmp_path / "tatoeba").mkdir(exist_ok=True)
-        write(tmp_path / "tatoeba" / name, source[part], target[part])
-    write(tmp_path / "europarl", source[840:], target[840:])
-    changes = [f"--set={name}={TINY[name]}" for name in TINY if "train" not in name]
-    write(
-        tmp_path / "software",
-        ["Save the file", "the dog " * 7],
-        ["Datei speichern", "der Hund " * 7],
-    )
-    places = {"TATOEBA": "tatoeba", "EUROPARL": "europarl", "SOFTWARE": "software"}
-    directories = {"NMT_RUNS": "runs", "NMT_DATA": "data", "PRETRAINED_DIR": "pretrained"}
-    environment = {name: str(tmp_path / path) for name, path in directories.items()}
-    environment |= {"SAMPLE": "2000", "SOFTWARE_LICENSE": "MPL-2.0"}
-    environment |= {
-        name: str(tmp_path.relative_to("/") / path) for name, path in places.items()
-    }  # relative to the working directory
-    changes += ["--set=train.steps=8", "--set=train.valid_every=4", "--set=train.log_every=4"]
-    trained = []
-    for _ in range(2):  # trained models are not trained again
-        (tmp_path / "pretrained" / "en-de-small").mkdir(parents=True, exist_ok=True)
-        (tmp_path / "pretrained" / "en-de-small" / "README.md").write_text("a card")
-        script("../train_pretrained.sh", *changes, **environment)
-        trained.append(
-            {
-                path: path.stat().st_mtime_ns
-                for path in sorted((tmp_path / "runs").rglob("*.safetensors"))
-            }
-        )
-    assert len(trained[0]) >= 4
-    assert trained[0] == trained[1]
-    text = (tmp_path / "data" / "everyday" / "everyday.en").read_text().splitlines()
-    assert not {line.casefold() for line in source[820:840]} & {line.casefold() for line in text}
-    assert "Save the file" in text
-    assert "the dog " * 7 not in text  # more than twelve words
-    assert "MPL-2.0" in (tmp_path / "pretrained" / "en-de-small" / "config.yaml").read_text()
-    assert {english for english, _ in open_split("phrasebook", "train", "en", "de").pairs()} & {
-        *text
-    }
-    greetings = (tmp_path / "data" / "everyday" / "short-en-de.en").read_text().splitlines()
-    assert {"Hi", "hi!!", "how are you", "How are you?"} <= {*greetings}
-    assert not {"how are you!", source[820]} & {*greetings}
-    assert ["TATOEBA=deu-eng.zip EUROPARL=europarl/train scripts/train_pretrained.sh"] in [
-        [" ".join(row[0].split()[:3])] for row in script("../train_pretrained.sh", "--help")
-    ]
-    for wrong in (
-        "--resume",
-        "--set=model.dimm=3",
-        "--set=model.ffn_dim=24",
-    ):  # the last changes the model of an existing run
-        assert script("../train_pretrained.sh", *changes, wrong, code=2, **environment) == []
-    everyday = tmp_path / "data" / "everyday"
-    made = {path.name: path.read_bytes() for path in everyday.iterdir()}
-    (everyday / "recipe").write_text("another")
-    (everyday / "short-en-de.de").unlink()
-    script("../build_pretraining_data.sh", **environment)
-    assert {path.name: path.read_bytes() for path in everyday.iterdir()} == made
-    assert (
-        script(
-            "../build_pretraining_data.sh",
-            code=2,
-            **environment | {"EUROPARL": str(tmp_path / "nowhere")},
-        )
-        == []
-    )
-    assert (tmp_path / "pretrained" / "en-de-small" / "README.md").read_text() == "a card"
-    for direction, languages in {"en-de": ("en", "de"), "de-en": ("de", "en")}.items():
-        loaded = discovery.load(tmp_path / "pretrained" / f"{direction}-small")
-        run = discovery.load(tmp_path / "runs" / "everyday" / direction)
-        assert checkpoint.read_progress(loaded.checkpoint) == checkpoint.read_progress(
-            run.checkpoint
-        )
-        assert (loaded.config.data.src, loaded.config.data.tgt) == languages
-        assert loaded.config.lowercase_all_caps
-        tensors = checkpoint.read_tensors(loaded.checkpoint, checkpoint.WEIGHTS)
-        assert {tensor.dtype for tensor in tensors.values()} == {
-            torch.int8,
-            torch.bfloat16,
-            torch.float32,
-        }
-    kept = (tmp_path / "data" / "everyday" / "everyday.en").read_text().splitlines()
-    assert {*source[840:]} & {*kept}
-    assert 550 < len({*kept} & {*source}) < 860  # near duplicates of test sentences are removed

@@ -256,7 +256,7 @@ def test_newest_run_has_the_latest_checkpoint(
         "later: 1\n"
     )  # a newer config with an unknown target language
     assert discovery.newest_model() == tmp_path / "new"
-    assert discovery.newest_model("de") == pretrained.DIRECTORY / "en-de-small"
+    assert discovery.newest_model("de") == pretrained.DIRECTORY / "en-de"
     assert f"skipping {tmp_path / 'new'}: unknown key later" in capsys.readouterr().err
 
 

@@ -46,7 +46,7 @@ Client = httpx.Client
 
 @pytest.fixture(scope="module")
 def guards() -> dict[str, Guard]:
-    return {name: Guard(Translator.load(name)) for name in ("en-de-small", "de-en-small")}
+    return {name: Guard(Translator.load(name)) for name in ("en-de", "de-en")}
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +65,7 @@ def client(service: Service) -> Iterator[Client]:
 @pytest.fixture
 def gated(guards: dict[str, Guard]) -> Iterator[tuple[GatedEngine, Service]]:
     """A model whose translations a test can hold, and its service."""
-    translator = guards["en-de-small"].translator
+    translator = guards["en-de"].translator
     engine = GatedEngine(translator)
     service = Service([Guard(translator.with_engine(engine))], max_batch=8)
     yield engine, service
@@ -93,7 +93,7 @@ def metric(client: Client, name: str) -> float:
 def test_a_text_is_translated_with_confidence_and_warnings(
     client: Client, guards: dict[str, Guard]
 ) -> None:
-    expected = next(guards["en-de-small"].stream([["Are we done?"]], details=True))[0]
+    expected = next(guards["en-de"].stream([["Are we done?"]], details=True))[0]
     assert translate(client, "Are we done?") == {
         "translatedText": expected.text,
         "confidence": expected.confidence,
@@ -126,7 +126,7 @@ def test_every_kind_of_request_is_read(client: Client, guards: dict[str, Guard],
         }[kind],
     )
     search = "beam(beam_size=4, top_beams=2)"
-    (expected,) = guards["de-en-small"].stream([["Tschüß 👋"]], search)
+    (expected,) = guards["de-en"].stream([["Tschüß 👋"]], search)
     assert [response.json()["translatedText"], *response.json()["alternatives"]] == [
         each.text for each in expected
     ]
@@ -464,7 +464,7 @@ def test_answers_are_sent_at_once() -> None:
 
 
 def test_confidence_can_be_left_out(guards: dict[str, Guard]) -> None:
-    translator = guards["en-de-small"].translator
+    translator = guards["en-de"].translator
     engine = GatedEngine(translator)
     service = Service([Guard(translator.with_engine(engine))], search="greedy", confidence=False)
     with serving(service) as client:
@@ -1074,7 +1074,7 @@ def test_no_text_takes_much_more_work_than_prose(guards: dict[str, Guard], text:
         "The old baker opened his small shop before sunrise, and many neighbors came early to buy"
         " bread. " * 50
     )
-    guard = guards["en-de-small"]
+    guard = guards["en-de"]
     assert work_of_request(guard, text) <= 2.5 * work_of_request(guard, prose[:5000])
 
 
@@ -1497,7 +1497,7 @@ def test_errors_of_the_command(command: CommandLine) -> None:
             1, f"cannot listen on {host}:0", "set --host"
         )
     command("serve", "--search", "bean").assert_fails(2, "unknown search 'bean'")
-    command("serve", "--port", "0", "-m", "en-de-small", "-m", "en-de-small").assert_fails(
+    command("serve", "--port", "0", "-m", "en-de", "-m", "en-de").assert_fails(
         2, "two models translate from en to de", "leave out one --model"
     )
     command("serve", "--api-keys", "none").assert_fails(

@@ -90,7 +90,7 @@ def office_file(body: str, num_parts: int = 1) -> bytes:
 
 @pytest.fixture(scope="module")
 def service() -> Iterator[Service]:
-    service = Service([Guard(Translator.load("en-de-small"))], search="greedy", confidence=False)
+    service = Service([Guard(Translator.load("en-de"))], search="greedy", confidence=False)
     yield service
     service.close()
 
@@ -381,7 +381,7 @@ class Peer:
     ) -> None:
         self.num_parses = 0
         self.connection, other_end = Pipe()
-        self.config = Translator.load("en-de-small").config
+        self.config = Translator.load("en-de").config
         task = worker.Task(suffix, DocumentOptions(source, "de"), max_length, 1000, 2**30)
         parse = FORMATS[suffix]
 

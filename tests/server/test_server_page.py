@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def service() -> Iterator[Service]:
-    service = Service([Guard(Translator.load(name)) for name in ("en-de-small", "de-en-small")])
+    service = Service([Guard(Translator.load(name)) for name in ("en-de", "de-en")])
     yield service
     service.close()
 

@@ -241,9 +241,7 @@ def test_backtranslate(trained: CommandLine) -> None:
     (trained.directory / "mono.de").write_text(
         "".join(f"{line}\n" for line in lines), encoding="utf-8"
     )
-    done = trained(
-        "backtranslate", "--input", "mono.de", "--model", "de-en-small", "--output", "data/bt"
-    )
+    done = trained("backtranslate", "--input", "mono.de", "--model", "de-en", "--output", "data/bt")
     assert (done.code, done.out) == (0, "data/bt\n"), done.err
     for step in (
         "blank dropped 1 lines",
@@ -254,9 +252,9 @@ def test_backtranslate(trained: CommandLine) -> None:
     source, target = corpus(trained, "data/bt")
     assert (
         source
-        == trained(
-            "translate", "--no-guard", "--model", "de-en-small", "-i", "mono.de"
-        ).out.splitlines()[:6]
+        == trained("translate", "--no-guard", "--model", "de-en", "-i", "mono.de").out.splitlines()[
+            :6
+        ]
     )
     assert target == GERMAN
     assert "nmt: wrote 6 of 6 pairs to data/bt/train.en and data/bt/train.de" in done.err
@@ -267,13 +265,13 @@ def test_backtranslate(trained: CommandLine) -> None:
     expected = {"sha256": sha256(written), "lines": 6, "mtime_ns": written.stat().st_mtime_ns}
     assert saved["files"]["train.en"] == expected
     assert origin["text"] == [{"name": "mono.de", "sha256": sha256(trained.directory / "mono.de")}]
-    assert origin["model"][0]["model"] == "de-en-small"
+    assert origin["model"][0]["model"] == "de-en"
     assert re.fullmatch("[0-9a-f]{64}", origin["model"][0]["sha256"])
     assert origin["search"].startswith("beam(")
     assert origin["statistics"]["lines"] == 6
     assert (
         origin["build_command"]
-        == "nmt backtranslate --input mono.de --model de-en-small --output data/bt"
+        == "nmt backtranslate --input mono.de --model de-en --output data/bt"
     )
     assert {"date", "nmt"} <= saved.keys()
     command = next_command(done)
@@ -288,7 +286,7 @@ def test_backtranslate(trained: CommandLine) -> None:
     assert command[-1].startswith(
         "data.train=[CORPUS, \"files(train='data/bt/train', hold_out=False, tag=True,"
     )
-    again = ("backtranslate", "--input", "mono.de", "--model", "de-en-small", "--output", "data/bt")
+    again = ("backtranslate", "--input", "mono.de", "--model", "de-en", "--output", "data/bt")
     trained(*again).assert_fails(2, "data/bt already exists", "hint: ")
     done = trained(*again, "--resume")
     assert (done.code, done.out) == (0, "data/bt\n")
@@ -468,7 +466,7 @@ def test_distillation_with_references(trained: CommandLine) -> None:
     done = trained.run(
         "distill",
         "-m",
-        "en-de-small",
+        "en-de",
         *data,
         "-o",
         "interpolated",
@@ -481,7 +479,7 @@ def test_distillation_with_references(trained: CommandLine) -> None:
         "translate",
         "--no-guard",
         "-m",
-        "en-de-small",
+        "en-de",
         "-i",
         "pairs.en",
         "--top-beams",
@@ -504,7 +502,7 @@ def test_distillation_with_references(trained: CommandLine) -> None:
     assert spec == {"train": "interpolated/train", "build_command": origin["build_command"]}
     assert shlex.split(spec["build_command"])[4:6] == [*data]
     assert record(trained, "interpolated")["origin"]["filters"]["select"] == "chrf"
-    trained.run("distill", "-m", "en-de-small", "-m", "en-de-small", *data, "-o", "ensemble")
+    trained.run("distill", "-m", "en-de", "-m", "en-de", *data, "-o", "ensemble")
     assert len(record(trained, "ensemble")["origin"]["model"]) == 2
 
 
@@ -525,7 +523,7 @@ def mono(trained: CommandLine) -> CommandLine:
     return trained
 
 
-BIG = ("backtranslate", "-i", "big.de", "-m", "de-en-small", "--search", "greedy")
+BIG = ("backtranslate", "-i", "big.de", "-m", "de-en", "--search", "greedy")
 
 
 def equal_corpora(nmt: CommandLine, name: str) -> bool:
@@ -549,12 +547,12 @@ def test_a_killed_command_resumes(mono: CommandLine) -> None:
         (["--search", "sample"], "search"),
         (["--min-score", "-1"], "--min-score"),
         (["--shard", "1/2"], "shards"),
-        (["-m", "de-en-small"], "model"),
+        (["-m", "de-en"], "model"),
     ):
         mono(*BIG, "-o", "killed", *change, "--resume").assert_fails(
             2, f"killed was started with another value of '{name}'"
         )
-    mono("distill", "-i", "text.en", "-m", "en-de-small", "-o", "killed").assert_fails(
+    mono("distill", "-i", "text.en", "-m", "en-de", "-o", "killed").assert_fails(
         2, "another value of 'command'"
     )
     text = (mono.directory / BIG[2]).read_text()
@@ -622,7 +620,7 @@ def test_a_corpus_that_another_process_completed_is_kept(
     text = SourceText.from_file(tmp_path / "text.en", "en", "strict")
     translator = cast(Translator, None)  # not used
     with nullcontext() if resume else pytest.raises(UsageError, match="done already exists"):
-        synthesis.synthesize(options, translator, [Path("en-de-small")], text, lambda *_: "")
+        synthesis.synthesize(options, translator, [Path("en-de")], text, lambda *_: "")
     assert capsys.readouterr().out == (f"{tmp_path / 'done'}\n" if resume else "")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["done", "text.en"]
 
@@ -633,89 +631,89 @@ def test_a_corpus_that_another_process_completed_is_kept(
 @pytest.mark.parametrize(
     ("command", "code", "texts"),
     [
-        ("backtranslate -i none.de -m de-en-small -o x", 1, ["no such file: none.de"]),
-        ("backtranslate -i empty.de -m de-en-small -o x", 1, ["empty.de has no text to translate"]),
+        ("backtranslate -i none.de -m de-en -o x", 1, ["no such file: none.de"]),
+        ("backtranslate -i empty.de -m de-en -o x", 1, ["empty.de has no text to translate"]),
         (
-            "backtranslate -i text.en -m de-en-small -o x",
+            "backtranslate -i text.en -m de-en -o x",
             2,
             ["text.en is not in the source language", "'de'"],
         ),
         ("backtranslate -i text.de -m runs/none -o x", 1, ["there is no model at runs/none"]),
         ("backtranslate -i text.de -o x", 2, ["--model"]),
-        ("backtranslate -i text.de -m de-en-small -o runs", 2, ["runs already exists"]),
-        ("backtranslate -i text.de -m de-en-small -o runs --resume", 2, ["runs already exists"]),
-        ("backtranslate -i text.de -m de-en-small -o ..", 2, ["--output .. names no directory"]),
-        ("backtranslate -i text.de -m de-en-small -o text.en/x", 2, ["cannot create text.en/x"]),
-        ("backtranslate -i text.de -m de-en-small -o /proc/x", 2, ["cannot create /proc/x"]),
+        ("backtranslate -i text.de -m de-en -o runs", 2, ["runs already exists"]),
+        ("backtranslate -i text.de -m de-en -o runs --resume", 2, ["runs already exists"]),
+        ("backtranslate -i text.de -m de-en -o ..", 2, ["--output .. names no directory"]),
+        ("backtranslate -i text.de -m de-en -o text.en/x", 2, ["cannot create text.en/x"]),
+        ("backtranslate -i text.de -m de-en -o /proc/x", 2, ["cannot create /proc/x"]),
         (
-            "backtranslate -i text.de -m de-en-small -o x --search bean",
+            "backtranslate -i text.de -m de-en -o x --search bean",
             2,
             ["unknown search 'bean'"],
         ),
         (
-            "backtranslate -i text.de -m de-en-small -o x --min-score nan",
+            "backtranslate -i text.de -m de-en -o x --min-score nan",
             2,
             ["--min-score must be a number, got nan"],
         ),
         (
-            "backtranslate -i text.de -m de-en-small -o x --ignore mising",
+            "backtranslate -i text.de -m de-en -o x --ignore mising",
             2,
             ["unknown filter 'mising'", "'missing'"],
         ),
         (
-            "backtranslate -i text.de -m de-en-small -o x --clean lenght",
+            "backtranslate -i text.de -m de-en -o x --clean lenght",
             2,
             ["unknown cleaning step 'lenght'"],
         ),
         (
-            "backtranslate -i text.de -m de-en-small -o x --test wmt1",
+            "backtranslate -i text.de -m de-en -o x --test wmt1",
             2,
             ["unknown test set 'wmt1'"],
         ),
-        ("backtranslate -i text.de -m de-en-small -o x --shard 3/2", 2, ["--shard must be I/N"]),
+        ("backtranslate -i text.de -m de-en -o x --shard 3/2", 2, ["--shard must be I/N"]),
         (
-            "backtranslate -i bytes.de -m de-en-small -o x",
+            "backtranslate -i bytes.de -m de-en -o x",
             1,
             ["bytes.de, line 1, byte 4", "--encoding-errors"],
         ),
         (
-            "distill -m en-de-small -o x",
+            "distill -m en-de -o x",
             1,
-            ["no such file: data/everyday/", "name other text with --input or --data"],
+            ["no such file: data/general/", "name other text with --input or --data"],
         ),
         (
-            "distill -m en-de-small -o x --select rouge --data phrasebook",
+            "distill -m en-de -o x --select rouge --data phrasebook",
             2,
             ["unknown metric 'rouge'"],
         ),
         (
-            "distill -m en-de-small -o x --select bleu --search beam --data phrasebook",
+            "distill -m en-de -o x --select bleu --search beam --data phrasebook",
             2,
             ["needs several hypotheses"],
         ),
         (
-            "distill -m en-de-small -o x --select bleu --input text.en",
+            "distill -m en-de -o x --select bleu --input text.en",
             2,
             ["--select does not apply to --input"],
         ),
         (
-            "distill -m en-de-small -o x --data phrasebook --input text.en",
+            "distill -m en-de -o x --data phrasebook --input text.en",
             2,
             ["--data does not apply to --input"],
         ),
         (
-            "distill -m en-de-small -o x --data phrasebook --encoding-errors replace",
+            "distill -m en-de -o x --data phrasebook --encoding-errors replace",
             2,
             ["is for --input"],
         ),
-        ("distill -m en-de-small -o x --data phrasebok", 2, ["unknown corpus 'phrasebok'"]),
+        ("distill -m en-de -o x --data phrasebok", 2, ["unknown corpus 'phrasebok'"]),
         (
-            "distill -m en-de-small -o x",
+            "distill -m en-de -o x",
             1,
             ["no such file"],
         ),  # the training data of the pretrained model
         (
-            "distill -m en-de-small -m de-en-small -o x --data phrasebook",
+            "distill -m en-de -m de-en -o x --data phrasebook",
             1,
             ["translate in different directions"],
         ),
@@ -733,5 +731,5 @@ def test_errors_are_one_line(
 
 def test_torchrun_and_shard_exclude_each_other(trained: CommandLine) -> None:
     rank = CommandLine(trained.directory, {"WORLD_SIZE": "2", "RANK": "0"})
-    command = ("backtranslate", "-i", "text.de", "-m", "de-en-small", "-o", "x", "--shard", "1/2")
+    command = ("backtranslate", "-i", "text.de", "-m", "de-en", "-o", "x", "--shard", "1/2")
     rank(*command).assert_fails(2, "torchrun shards the text automatically")

@@ -238,7 +238,7 @@ def test_file_round_trip_and_damage(tmp_path: Path) -> None:
 
 
 def test_pretrained_models_know_wrong_translations() -> None:
-    translator = Translator.load("de-en-small", precision="fp32")
+    translator = Translator.load("de-en", precision="fp32")
     n_best = [each[0] for each in translator.n_best(SENTENCES)]
     right = [each.confidence or 0.0 for each in n_best]
     pairs = zip(SENTENCES, [each.text for each in (*n_best[3:], *n_best[:3])], strict=True)
@@ -257,7 +257,7 @@ def test_pretrained_models_know_wrong_translations() -> None:
 
 
 def test_guarded_translations_have_a_confidence() -> None:
-    guard = Guard(Translator.load("de-en-small", precision="fp32"))
+    guard = Guard(Translator.load("de-en", precision="fp32"))
     lines = [
         "Ich habe Durst.",
         "Schreib an a@example.org.",
@@ -543,17 +543,12 @@ def test_calibrate_command_errors(nmt: CommandLine) -> None:
 def test_calibration_of_a_pretrained_model_is_written_under_runs(tmp_path: Path) -> None:
     nmt = CommandLine(tmp_path)
     write(tmp_path / "dev", *sentences(60))
-    done = nmt.run("calibrate", "--model", "en-de-small", "--src", "dev.en", "--ref", "dev.de")
-    assert "wrote runs/pretrained/en-de-small/calibration.json" in done.err
-    assert "calibrated on 60 sentences of dev.en" in " ".join(
-        nmt("info", "en-de-small").out.split()
-    )
-    own = nmt("translate", "-m", "en-de-small", "--show-confidence", "the cat sees the dog.").out
+    done = nmt.run("calibrate", "--model", "en-de", "--src", "dev.en", "--ref", "dev.de")
+    assert "wrote runs/pretrained/en-de/calibration.json" in done.err
+    assert "calibrated on 60 sentences of dev.en" in " ".join(nmt("info", "en-de").out.split())
+    own = nmt("translate", "-m", "en-de", "--show-confidence", "the cat sees the dog.").out
     shutil.rmtree(tmp_path / "runs")
-    assert (
-        nmt("translate", "-m", "en-de-small", "--show-confidence", "the cat sees the dog.").out
-        != own
-    )
+    assert nmt("translate", "-m", "en-de", "--show-confidence", "the cat sees the dog.").out != own
 
 
 def test_exports_keep_the_calibration(calibrated: CommandLine) -> None:

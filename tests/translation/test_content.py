@@ -183,7 +183,7 @@ def test_marks_are_restored_around_aligned_words() -> None:
 
 
 def test_words_that_the_tokenizer_cannot_spell_are_copied() -> None:
-    translator = Translator.load("en-de-small")
+    translator = Translator.load("en-de")
     find = translator.segmenter.find_spans
 
     def found(text: str) -> list[str]:
@@ -222,7 +222,7 @@ def test_words_that_the_tokenizer_cannot_spell_are_copied() -> None:
 # ---- the guard with the pretrained models
 
 
-@pytest.mark.parametrize("model", ["en-de-small", "de-en-small"])
+@pytest.mark.parametrize("model", ["en-de", "de-en"])
 def test_translations_are_complete(model: str) -> None:
     guard = Guard(Translator.load(model))
     src, tgt = guard.languages
@@ -247,7 +247,7 @@ def test_translations_are_complete(model: str) -> None:
 
 
 def test_lost_sentences_are_translated_one_by_one() -> None:
-    translator = Translator.load("en-de-small")
+    translator = Translator.load("en-de")
     stream = translator.stream
 
     def first_sentences(
@@ -269,7 +269,7 @@ def test_lost_sentences_are_translated_one_by_one() -> None:
 
 
 def test_lost_marks_are_restored() -> None:
-    translator = Translator.load("en-de-small")
+    translator = Translator.load("en-de")
     stream = translator.stream
 
     def without_marks(*arguments: Any, **options: Any) -> Iterator[list[Translation]]:

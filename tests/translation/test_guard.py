@@ -523,7 +523,7 @@ def word_by_word(text: str) -> tuple[tuple[int, int], ...]:
 
 @pytest.fixture(scope="module")
 def translator() -> Translator:
-    return Translator.load("en-de-small")
+    return Translator.load("en-de")
 
 
 def scripted(
@@ -1099,15 +1099,13 @@ def test_options_of_the_guard(nmt: CommandLine) -> None:
     (nmt.directory / "terms.tsv").write_text("ACME\t-\n")
     options = ("--glossary", "terms.tsv", "--protect", r"v\d+")
     source = "I work at ACME since 1,234.5 days with v12."
-    done = nmt("translate", "--model", "en-de-small", *options, source)
+    done = nmt("translate", "--model", "en-de", *options, source)
     for text in ("ACME", "v12", "1,234.5"):
         assert text in done.out, text
-    assert nmt("translate", "--model", "en-de-small", "5", "My email is j@x.com.").out.startswith(
-        "5\n"
-    )
+    assert nmt("translate", "--model", "en-de", "5", "My email is j@x.com.").out.startswith("5\n")
     for code, arguments, message in [
         (2, ("--no-guard", "--glossary", "terms.tsv"), "need the guard"),
         (2, ("--protect", "("), "not a regular expression"),
         (1, ("--glossary", "none.tsv"), "no such file"),
     ]:
-        nmt("translate", "--model", "en-de-small", *arguments, "a").assert_fails(code, message)
+        nmt("translate", "--model", "en-de", *arguments, "a").assert_fails(code, message)

@@ -1,26 +1,35 @@
 """The pretrained models that nmt includes, for translating without a download or training.
 
 Each is a directory here in the format of `nmt export --to safetensors`, with a model card.
-scripts/train_pretrained.sh trains comparable ones.
+scripts/train_general.sh trains comparable ones.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from nmt.core.console import log_once
 from nmt.core.errors import UsageError
 from nmt.core.paths import runs_dir
 
 DIRECTORY = Path(__file__).parent
-DIRECTIONS = {"en-de-small": ("en", "de"), "de-en-small": ("de", "en")}
+DIRECTIONS = {"en-de": ("en", "de"), "de-en": ("de", "en")}
 """Source and target language of each model. The first model for a target language is its
 default."""
+EARLIER_NAMES = {f"{name}-small": name for name in DIRECTIONS}
+"""Names of the models of earlier versions, and of those that replace them."""
 
 
 def find(name: Path) -> Path | None:
     """Return the directory of a pretrained model by name, unless a file or directory of this name
     exists."""
-    return DIRECTORY / name if str(name) in DIRECTIONS and not name.exists() else None
+    if name.exists():
+        return None
+    current = EARLIER_NAMES.get(str(name))
+    if current:
+        log_once(f"{name} is now {current}, which also translates running text")
+    current = current or str(name)
+    return DIRECTORY / current if current in DIRECTIONS else None
 
 
 def output_dir(run: Path) -> Path:

@@ -92,7 +92,7 @@ def read_mono(prefix: str, language: str) -> Iterator[str]:
 
 def translated_words(pairs: Iterable[Pair]) -> set[str]:
     """Return the capitalized English words that a German side of the pairs lacks."""
-    translated = set()
+    translated: set[str] = set()
     for english, german in pairs:
         translated.update(word for word in CAPITALIZED.findall(english) if word not in german)
     return translated

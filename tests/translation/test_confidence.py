@@ -332,7 +332,7 @@ def test_training_without_calibration(tmp_path: Path, capfd: pytest.CaptureFixtu
     train(replace(config, train=replace(config.train, calibration_pairs=0)), tmp_path / "off")
     assert "calibration" not in capfd.readouterr().err
     assert not list(tmp_path.glob(f"*/{CALIBRATION}"))
-    with pytest.raises(ConfigError, match="calibration_pairs must be 0 or more"):
+    with pytest.raises(ConfigError, match="calibration_pairs must be at least 0"):
         tiny.config(tmp_path, "train.calibration_pairs=-1")
 
 

@@ -192,7 +192,7 @@ def test_words_that_the_tokenizer_cannot_spell_are_copied() -> None:
     assert found("My name is Łukasz and I live in Москва.") == ["Łukasz", "Москва"]
     assert found("The ﬁre is ｈｏｔ.") == []  # as fire and hot
     assert found("我们去学校。Yes.") == ["我们去学校", "。"]
-    assert found("Send JSON and XHTML over USB-C, NOT STRENGTH.") == ["JSON", "XHTML", "USB-C"]
+    assert found("Send XHTML over USB-C, NOT STRENGTH.") == ["XHTML", "USB-C"]
     assert found("WHERE IS THE STATION?") == []
     assert found("STOP!") == []
     lines = [

@@ -318,7 +318,7 @@ def test_plot_positions_with_invalid_arguments_is_rejected(nmt: CommandLine) -> 
             2, "--model cannot be combined with"
         )
     nmt("plot", "positions", "learned(max_positions=100000000000)").assert_fails(
-        2, "learned': max_positions must be at most 1,000,000"
+        2, "learned': max_positions must be between 1 and 1000000"
     )
     nmt("plot", "positions", "floater(hidden=100000)").assert_fails(
         2, "hidden must be at most 65,536"

@@ -321,7 +321,7 @@ def test_plot_positions_with_invalid_arguments_is_rejected(nmt: CommandLine) -> 
         2, "learned': max_positions must be between 1 and 1000000"
     )
     nmt("plot", "positions", "floater(hidden=100000)").assert_fails(
-        2, "hidden must be at most 65,536"
+        2, "hidden must be between 1 and 65536"
     )
     nmt("plot", "positions", "--model", "runs/tiny", "--layer", "2").assert_fails(
         2, "there is no layer 2", "must be at most 1"

@@ -36,9 +36,10 @@ def replace_spans(pairs: Iterable[Pair]) -> list[Pair]:
     pair only."""
     replaced = []
     for source, target in pairs:
-        spans = [source[span.start : span.end] for span in find_spans(source) if span.is_opaque]
-        pair = _replace(source, target, spans or _shared_words(source, target))
-        replaced.append(pair)
+        opaque = [span for span in find_spans(source) if span.is_opaque]
+        spans = [source[span.start : span.end] for span in opaque]
+        spans = spans or _shared_words(source, target)
+        replaced.append(_replace(source, target, spans))
     return replaced
 
 
@@ -93,9 +94,11 @@ def find_separate(text: str, span: str) -> Iterator[int]:
 def is_separate(text: str, start: int, end: int, text_end: int) -> bool:
     """Return whether a span of a text that ends at `text_end` is not inside a longer word or
     number."""
-    is_start = not text[start].isalnum() or _IS_WORD_START(text, start)
-    is_end = not text[end - 1].isalnum() or _IS_WORD_END(text, end, text_end)
-    return bool(is_start and is_end)
+    if text[start].isalnum() and not _IS_WORD_START(text, start):
+        return False
+    if text[end - 1].isalnum():
+        return bool(_IS_WORD_END(text, end, text_end))
+    return True
 
 
 def separate_pattern(span: str) -> str:

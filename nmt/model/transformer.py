@@ -59,7 +59,7 @@ class DecoderState:
 
         The tracked layer is the one that aligns words best: the second to last (Garg et al. 2019,
         section 4.1), but of two layers the last. With the pretrained models, the first of two
-        layers puts 11% of the tags of scripts/bench_emphasis.py on wrong words, the last one 1%.
+        layers puts 23% of the tags of scripts/bench_emphasis.py on wrong words, the last one 4%.
         """
         num_layers = len(self.cross_kv)
         self.tracked_layer = num_layers - 2 if num_layers > 2 else num_layers - 1

@@ -21,12 +21,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from command_errors import error_messages
-from nmt.core.errors import DataError
 from nmt.data.pairs import Pair, read_lines, read_pairs, write_pairs
+from nmt.data.sources.files import find_language_file
 from vary_names import load_names
 
 DATA = Path(__file__).resolve().parent.parent / "data"
-COMPRESSIONS = ("", ".xz", ".gz", ".bz2", ".zst")
 CAPITALIZED = re.compile(r"(?<![\w-])[^\W\d_a-zß-ÿ][^\W\d_A-Z]{2,}(?![\w-])")
 LOWERCASE = re.compile(r"(?<!\w)[^\W\d_A-Z]+(?!\w)")
 NAME_SEQUENCE = re.compile(rf"{CAPITALIZED.pattern}(?: {CAPITALIZED.pattern}){{0,2}}")
@@ -75,19 +74,6 @@ class Names:
                 return f"{rng.choice(self.words)} & {rng.choice(self.words)}"
             case _:
                 return f"{rng.choice(self.words)} {rng.choice(FIRMS)}"
-
-
-def read_mono(prefix: str, language: str) -> Iterator[str]:
-    """Yield the lines of the monolingual text in a language.
-
-    Raises:
-        DataError: there is none.
-    """
-    for compression in COMPRESSIONS:
-        path = Path(f"{prefix}.{language}{compression}")
-        if path.is_file():
-            return read_lines(path)
-    raise DataError(f"{prefix}.{language} does not exist", "set --mono to a path without .en")
 
 
 def translated_words(pairs: Iterable[Pair]) -> set[str]:
@@ -167,17 +153,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("corpora", nargs="+", help="Paths of pairs without .en and .de.")
-    parser.add_argument("--mono", required=True, help="Path of the text without .en and .de.")
+    parser.add_argument("corpora", nargs="+", type=Path, help="Paths of pairs without .en and .de.")
+    parser.add_argument(
+        "--mono", required=True, type=Path, help="Path of the text without .en and .de."
+    )
     parser.add_argument("--output", required=True, type=Path, help="Path without .en and .de.")
     options = parser.parse_args()
     with error_messages(options.output):
-        files = [(Path(f"{path}.en"), Path(f"{path}.de")) for path in options.corpora]
-        pairs = [pair for source, target in files for pair in read_pairs(source, target)]
+        pairs: list[Pair] = []
+        for path in options.corpora:
+            pairs += read_pairs(find_language_file(path, "en"), find_language_file(path, "de"))
         tested = tested_words()
         names = find_names(
-            read_mono(options.mono, "en"),
-            read_mono(options.mono, "de"),
+            read_lines(find_language_file(options.mono, "en")),
+            read_lines(find_language_file(options.mono, "de")),
             translated_words(pairs) | tested,
         )
         given = load_names()

@@ -345,6 +345,36 @@ def test_invalid_arguments_of_short_texts(
     assert not list(tmp_path.iterdir())
 
 
+def test_rare_names_of_text_replace_known_names_on_both_sides(tmp_path: Path) -> None:
+    pairs = [
+        ("I saw Astrid in the park.", "Ich sah Astrid im Park."),
+        ("Big Ben is old.", "Er ist alt."),
+    ]
+    for side, code in enumerate(("en", "de")):
+        (tmp_path / f"in.{code}").write_text("".join(f"{pair[side]}\n" for pair in pairs * 50))
+    tested = "Siobhan Gallagher"
+    assert tested in (ROOT / "data" / "proper_names.tsv").read_text()
+    english = [f"Yesterday we met Quillby and {tested} in Big Town.", "The town is big."]
+    (tmp_path / "mono.en").write_text("\n".join(english) + "\n")
+    (tmp_path / "mono.de").write_text("Sie fuhr nach Ostrach, und das Haus steht in Hausen.\n")
+    script = [sys.executable, ROOT / "scripts" / "name_pairs.py", "in", "--output", "out"]
+    subprocess.run([*script, "--mono", "mono"], cwd=tmp_path, check=True)
+    sides = ((tmp_path / f"out.{code}").read_text().splitlines() for code in ("en", "de"))
+    written = [*zip(*sides, strict=True)]
+    matches = [re.fullmatch(r"I saw (.+) in the park\.", source) for source, _ in written]
+    names = [match[1] for match in matches if match]
+    assert len(names) == 100  # two for each pair with a known name, none for Big Ben
+    for name in names:
+        assert (f"I saw {name} in the park.", f"Ich sah {name} im Park.") in written
+    text = "\n".join(source for source, _ in written)
+    assert {"Quillby", "Ostrach"} <= {*re.findall(r"\w+", text)}
+    assert not {"Siobhan", "Gallagher", "Town"} & {*re.findall(r"\w+", text)}
+    done = subprocess.run(
+        [*script, "--mono", "none"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, "no such file: none.en" in done.stderr) == (1, True)
+
+
 def test_names_and_numbers_are_varied_on_both_sides(tmp_path: Path) -> None:
     pairs = [
         (f"Tom's dog number {i} bit Mary.", f"Toms Hund Nummer {i} biss Maria.")

@@ -43,7 +43,7 @@ from nmt.model.build import build_model
 from nmt.models import discovery
 from nmt.models.importers import import_model
 from nmt.models.importers.marian import NAMES
-from nmt.runs import checkpoint, model_card, run_info
+from nmt.runs import checkpoint, model_card, run_report
 from nmt.runs.checkpoint import META, WEIGHTS, Progress
 from nmt.text.tokenizer import Tokenizer
 from nmt.text.tokenizer import train as train_tokenizer
@@ -187,11 +187,11 @@ def make_run(directory: Path) -> Sample:
     for step in (1, 2):
         progress = Progress(step=step, best=1.0, best_loss=2.0, scores=scores)
         saved = checkpoint.save(directory, progress, weights, training, tokenizer.checksum)
-    run_info.log_session(directory, 0, "cpu", 1, "float32")
+    run_report.log_session(directory, 0, "cpu", 1, "float32")
     (directory / "data.json").write_text(DATA)
     (directory / "metrics.jsonl").write_text(METRICS)
     (directory / "eval" / "t.json").write_text(REPORT)
-    (directory / run_info.COMPARISON).write_text(COMPARISON)
+    (directory / run_report.COMPARISON).write_text(COMPARISON)
     _calibration(saved).save(directory / checkpoint.CALIBRATION)
     model_card.write_card(directory)
     return Sample(directory, use_run)
@@ -347,7 +347,7 @@ def use_run(run: Path) -> Loaded:
     with contextlib.suppress(NMTError):
         _ = translator.calibration
     with contextlib.suppress(NMTError):
-        model_card.card(run_info.collect(run))
+        model_card.card(run_report.collect(run))
     model_card.read_metadata(run)
     with contextlib.suppress(NMTError):
         checkpoint.load_latest_intact(run)
@@ -359,7 +359,7 @@ def use_import(source: Path) -> Loaded:
     with tempfile.TemporaryDirectory() as directory:
         run = import_model(str(source), Path(directory) / "run")
         Translator.load(run, "cpu", "fp32").translate(["ba be bi bo"], "greedy")
-        run_info.collect(run)
+        run_report.collect(run)
     return Loaded()
 
 

@@ -160,11 +160,11 @@ def calibrate(
 def _development_set(translator: Translator, spec: str) -> TestSet:
     """Load the validation split of --data or of the model's own data."""
     from nmt.evaluate.test_sets import corpus_test_set
-    from nmt.runs import run_info
+    from nmt.runs import run_report
 
     data = translator.config.data
     if not spec:
-        run_info.check_data_is_known(
+        run_report.check_data_is_known(
             translator.run, "name a development set with --data, or with --src and --ref"
         )
     try:

@@ -142,7 +142,7 @@ def distill(
 def _source_text(
     teacher: Translator, specs: list[str], input: Path | None, encoding_errors: str
 ) -> SourceText:
-    from nmt.runs.run_info import check_data_is_known
+    from nmt.runs.run_report import check_data_is_known
     from nmt.synthetic.source_text import SourceText
 
     own = teacher.config.data

@@ -65,7 +65,7 @@ def _system_info() -> dict[str, Any]:
     from nmt.core import paths, runtime
     from nmt.core.version import __version__
     from nmt.engines import engine_library
-    from nmt.runs.run_info import memory_gb
+    from nmt.runs.run_report import memory_gb
 
     flags = engine_library.cpu_flags().split()
     instruction_sets = [name for name in INSTRUCTION_SETS if name in flags]
@@ -92,7 +92,7 @@ def _engine_info(cpu: str) -> tuple[str, list[str]]:
     """Return a description of the native engine, and the measured rates of this processor."""
     import torch
 
-    from nmt.core import autotune
+    from nmt.core import fastest
     from nmt.core.config import ModelConfig
     from nmt.engines import engine_library, native
 
@@ -111,7 +111,7 @@ def _engine_info(cpu: str) -> tuple[str, list[str]]:
     current = [f"; {cpu}; {version}; " for version in versions]
     rates = [
         _format_rates(key, rates)
-        for key, rates in autotune.cached_rates().items()
+        for key, rates in fastest.cached_rates().items()
         if any(part in key for part in current)
     ]
     return engine, rates

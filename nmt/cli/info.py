@@ -30,20 +30,20 @@ def info(
     from nmt.models import discovery
     from nmt.runs import pretrained
     from nmt.runs.model_card import describe, read_metadata
-    from nmt.runs.run_info import collect
+    from nmt.runs.run_report import collect
 
     run = run or discovery.newest_run()
     pretrained_dir = pretrained.find(run)
     run = discovery.locate(run)
     license_of_weights = read_metadata(run).get("license", "")
-    run_info = collect(run) | {"license": license_of_weights}
+    run_report = collect(run) | {"license": license_of_weights}
     if json_:
         import json
 
-        typer.echo(json.dumps(run_info, indent=2, ensure_ascii=False))
+        typer.echo(json.dumps(run_report, indent=2, ensure_ascii=False))
         return
     typer.echo(run)
-    for subject, lines in describe(run_info).items():
+    for subject, lines in describe(run_report).items():
         for i, line in enumerate(lines):
             label = "" if i else subject
             text = textwrap.fill(

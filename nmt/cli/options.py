@@ -145,7 +145,7 @@ def load_test_sets(
     """Load the test sets: --src and --ref, --test, or the default test set of a model."""
     from nmt.core.config import DataConfig
     from nmt.evaluate import test_sets
-    from nmt.runs.run_info import check_data_is_known
+    from nmt.runs.run_report import check_data_is_known
 
     data = translator.config.data if translator else DataConfig()
     if src is not None:

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.core import autotune
+from nmt.core import fastest
 from nmt.core.config import ModelConfig
 from nmt.core.console import log
 from nmt.core.registry import parse
@@ -442,7 +442,7 @@ def fastest_precision(config: ModelConfig) -> str:
     candidates = {precision: product(precision) for precision in ("fp32", "bf16")}
     task = f"decoding, matrix product {rows}x{config.dim} by {config.dim}x{config.ffn_dim}"
     flops = 2.0 * rows * weight_OI.size
-    return autotune.select_fastest(task, engine_id(*compiler_command()), candidates, flops)
+    return fastest.select(task, engine_id(*compiler_command()), candidates, flops)
 
 
 def is_available() -> bool:

@@ -15,7 +15,7 @@ from nmt.core.paths import make_directory, write_text
 from nmt.core.version import __version__
 from nmt.evaluate.metrics import METRICS, Score, comet_segments
 from nmt.evaluate.test_sets import TestSet, safe_filename
-from nmt.runs.run_info import weights_checksum
+from nmt.runs.run_report import weights_checksum
 from nmt.translation.chunking import chunked
 from nmt.translation.translator import Translator
 

@@ -197,7 +197,7 @@ def synthesize(
 
 def _settings(options: Options, text: SourceText, teachers: list[ModelFiles]) -> dict[str, Any]:
     """Return what a resumed command must have in common with the first one."""
-    from nmt.runs.run_info import parent_record
+    from nmt.runs.run_report import parent_record
 
     settings: dict[str, Any] = _as_json(
         {

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from nmt.core.errors import CheckpointError, UsageError
 from nmt.core.paths import new_directory
-from nmt.runs import checkpoint, model_card, pretrained, run_info
+from nmt.runs import checkpoint, model_card, pretrained, run_report
 from nmt.runs.checkpoint import Progress
 from nmt.runs.model_files import LIMITS, ModelFiles, write_run_files
 
@@ -54,13 +54,13 @@ def interpolate_models(
     _check_compatible(first, second)
     weights = checkpoint.weighted_sum([(first.checkpoint, 1 - share), (second.checkpoint, share)])
     parents = [
-        run_info.parent_record(first) | {"share": round(1 - share, 9)},
-        run_info.parent_record(second) | {"share": share},
+        run_report.parent_record(first) | {"share": round(1 - share, 9)},
+        run_report.parent_record(second) | {"share": share},
     ]
     data = {
         **{name: max(getattr(first, name), getattr(second, name)) for name in LIMITS},
         "derived_from": parents,
-        "data_unknown": run_info.is_imported(second.run),
+        "data_unknown": run_report.is_imported(second.run),
     }
     with new_directory(run, replace=False) as work:
         write_run_files(work, second.config, second.tokenizer, data)

@@ -12,7 +12,7 @@ from nmt.core.console import counted
 from nmt.core.errors import NMTError, file_hint
 from nmt.core.paths import write_text
 from nmt.core.untrusted_files import read_bytes, read_front_matter
-from nmt.runs.run_info import collect
+from nmt.runs.run_report import collect
 
 CARD = "README.md"
 MAX_POINTS = 16

@@ -15,7 +15,7 @@ from nmt.core.registry import format_spec, parse
 from nmt.data.sources import get_corpus, open_split, parse_corpus, without_corpus_options
 from nmt.data.sources.corpus import SPLITS
 from nmt.data.sources.files import pair_format
-from nmt.runs import run_info
+from nmt.runs import run_report
 from nmt.runs.model_files import ModelFiles
 
 OTHER_CONFIG = "tatoeba"
@@ -140,7 +140,7 @@ def _known_corpora(teacher: ModelFiles) -> list[str]:
     """Return the training corpora of the teacher; an empty list if they are unknown or not on
     disk."""
     data = teacher.config.data
-    if run_info.is_imported(teacher.run):
+    if run_report.is_imported(teacher.run):
         return []
     try:
         for spec in data.train:

@@ -27,7 +27,7 @@ from nmt.evaluate.test_sets import (
     sample,
 )
 from nmt.models import discovery
-from nmt.runs import checkpoint, run_info
+from nmt.runs import checkpoint, run_report
 from nmt.runs.model_files import ModelFiles
 from nmt.train.trainer import validation_set
 from nmt.translation.translator import Translator
@@ -57,7 +57,7 @@ def inherit(prepared: PreparedData, run: Path, start: Path) -> PreparedData:
     else:  # a new run, or one without a checkpoint, which starts again
         model = discovery.find_model(start)
         inherited = {name: max(prepared.meta[name], getattr(model, name)) for name in LIMITS}
-        inherited["derived_from"] = [run_info.parent_record(model)]
+        inherited["derived_from"] = [run_report.parent_record(model)]
     return replace(prepared, meta=prepared.meta | inherited)
 
 
@@ -84,7 +84,7 @@ def compare_with_start(
     best = checkpoint.best(run)
     if best is None:
         return
-    weights = run_info.weights_checksum(best)  # a longer run replaces average-N
+    weights = run_report.weights_checksum(best)  # a longer run replaces average-N
     general_test = config.data.general_test
     if _is_compared(run, weights, general_test):
         return
@@ -108,7 +108,7 @@ def compare_with_start(
         "general_test": general_test if len(tests) > len(general_test) else [],
         "tests": [result.record() for result in results],
     }
-    write_text(run / run_info.COMPARISON, json.dumps(record, indent=2, ensure_ascii=False) + "\n")
+    write_text(run / run_report.COMPARISON, json.dumps(record, indent=2, ensure_ascii=False) + "\n")
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ class _Result:
 
 
 def _is_compared(run: Path, weights: str, general_test: tuple[str, ...]) -> bool:
-    saved = read_record(run / run_info.COMPARISON)
+    saved = read_record(run / run_report.COMPARISON)
     compared = saved.get("general_test", [])
     return saved.get("weights") == weights and {*general_test} <= {*compared}
 
@@ -163,8 +163,8 @@ def _compare(
 
 
 def _check_start_unchanged(config: Config, run: Path, start: ModelFiles) -> None:
-    parents = run_info.collect(run)["derived_from"]  # several of an average
-    if len(parents) == 1 and parents[0]["sha256"] != run_info.weights_checksum(start.checkpoint):
+    parents = run_report.collect(run)["derived_from"]  # several of an average
+    if len(parents) == 1 and parents[0]["sha256"] != run_report.weights_checksum(start.checkpoint):
         raise CheckpointError(f"{config.train.init_from} has changed since {run} started from it")
 
 
@@ -207,7 +207,7 @@ def _general_test_sets(config: Config, start: ModelFiles, domain: TestSet) -> It
     if data.general_test:
         return
     own = start.config.data.test or start.config.data.train[0]
-    candidates: list[tuple[str, str]] = [] if run_info.is_imported(start.run) else [(own, "test")]
+    candidates: list[tuple[str, str]] = [] if run_report.is_imported(start.run) else [(own, "test")]
     candidates += itertools.product(data.replay, ("test", "valid"))
     for spec, split in candidates:
         try:

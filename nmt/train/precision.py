@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import torch
 
-from nmt.core import autotune, runtime
+from nmt.core import fastest, runtime
 from nmt.core.config import Config
 from nmt.core.errors import TrainingError
 from nmt.model.attention import fused_kernels
@@ -81,4 +81,4 @@ def _fastest(config: Config) -> str:
     candidates = {name: forward_backward(name) for name in ("fp32", "bf16")}
     task = f"training, encoder layer {model.dim}x{model.ffn_dim} with {num_tokens} tokens"
     version = f"torch {torch.__version__}"
-    return autotune.select_fastest(task, version, candidates, flops_per_token * num_tokens)
+    return fastest.select(task, version, candidates, flops_per_token * num_tokens)

@@ -26,7 +26,7 @@ from nmt.evaluate.calibration import calibrate as calibrate_translator
 from nmt.evaluate.test_sets import check_name, sample
 from nmt.model.build import check_model, count_parameters, max_positions
 from nmt.models import discovery
-from nmt.runs import checkpoint, model_card, run_info
+from nmt.runs import checkpoint, model_card, run_report
 from nmt.runs.model_files import ModelFiles, write_run_files
 from nmt.search import parse_search
 from nmt.text.tokenizers import tokenizer_file
@@ -196,7 +196,7 @@ def _prepare_data(
         )
     records = {}
     if teacher:
-        records["teacher"] = run_info.parent_record(teacher)
+        records["teacher"] = run_report.parent_record(teacher)
     if resume:
         check_data_unchanged(run, prepared.meta | records)
         if parents := read_record(run / "data.json").get("derived_from"):  # of an average
@@ -374,7 +374,7 @@ def _write_run_files(trainer: Trainer, time_limit: float | None) -> None:
     data = trainer.prepared.meta | {"mix": mix}
     write_run_files(trainer.run, trainer.config, trainer.tokenizer, data)
     progress = trainer.progress
-    run_info.log_session(
+    run_report.log_session(
         trainer.run,
         progress.step,
         trainer.device.type,

@@ -26,7 +26,7 @@ from nmt.core.console import counted, log
 from nmt.core.errors import UsageError
 from nmt.core.paths import append_line, locked, make_directory, write_text
 from nmt.data.sources import open_split
-from nmt.runs import run_info
+from nmt.runs import run_report
 from nmt.train.run_directory import CHOOSE_RUN, LOCK
 from nmt.train.stopping import StopSignal, handle_stop_signals
 
@@ -328,7 +328,7 @@ def _train_and_evaluate(
     if exit_code:
         return replace(result, exit_code=exit_code)
     report = max((run / "eval").glob("*.json"), key=lambda path: path.stat().st_mtime_ns)
-    info = run_info.collect(run)
+    info = run_report.collect(run)
     scores = dict(info["best"]["validation"])
     scores.pop("best_metric_value", None)
     for score in json.loads(report.read_text("utf-8"))["scores"]:
@@ -352,7 +352,7 @@ def _training_command(sweep: Sweep, run: Path, options: Options, seed: int) -> l
 
 def _remaining_seconds(time_limit: float, run: Path) -> int:
     """Return the remaining training time of a run, at least a second."""
-    last = run_info.last_progress(run)
+    last = run_report.last_progress(run)
     return max(1, round(time_limit - (last.seconds if last else 0.0)))
 
 

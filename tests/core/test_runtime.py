@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from nmt.core import autotune, runtime, torchrun
+from nmt.core import fastest, runtime, torchrun
 from nmt.core.config import Config, ModelConfig
 from nmt.core.errors import UsageError
 from nmt.engines import native
@@ -23,14 +23,14 @@ from nmt.train.precision import training_dtype
 def rates_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty cache directory."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(autotune, "MEASURE_SECONDS", 0.0)
-    monkeypatch.setattr(autotune, "_process_cache", {})
+    monkeypatch.setattr(fastest, "MEASURE_SECONDS", 0.0)
+    monkeypatch.setattr(fastest, "_process_cache", {})
     return tmp_path / "nmt" / "rates.json"
 
 
 @pytest.fixture
 def new_process(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    return lambda: monkeypatch.setattr(autotune, "_process_cache", {})
+    return lambda: monkeypatch.setattr(fastest, "_process_cache", {})
 
 
 class Candidates:
@@ -41,9 +41,7 @@ class Candidates:
         self.seconds = {"fp32": fp32, "bf16": bf16}
 
     def fastest(self, task: str = "a task", version: str = "1") -> str:
-        return autotune.select_fastest(
-            task, version, {name: self.run(name) for name in self.runs}, 1e6
-        )
+        return fastest.select(task, version, {name: self.run(name) for name in self.runs}, 1e6)
 
     def run(self, name: str) -> Callable[[], object]:
         def run() -> None:
@@ -100,7 +98,7 @@ def test_each_task_version_processor_and_thread_count_is_measured(
     assert measured("a task", "2")
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
     assert measured()
-    monkeypatch.setattr(autotune, "cpu_name", lambda: "another processor")
+    monkeypatch.setattr(fastest, "cpu_name", lambda: "another processor")
     assert measured()
     assert not measured()
     assert len(json.loads(rates_file.read_text())) == 5
@@ -205,13 +203,13 @@ def test_unsupported_precision_raises(
 
 MEASURE = """
 import sys, time
-from nmt.core import autotune
+from nmt.core import fastest
 
 def run():
     print("run", flush=True)
     time.sleep(0.2)
 
-print(autotune.select_fastest("a task", "1", {"fp32": run, "bf16": run}, 1e6))
+print(fastest.select("a task", "1", {"fp32": run, "bf16": run}, 1e6))
 """
 
 

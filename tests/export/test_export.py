@@ -34,7 +34,7 @@ from nmt.model.seq2seq import Seq2Seq
 from nmt.models import discovery
 from nmt.runs import checkpoint, pretrained
 from nmt.runs.model_files import LoadedModel
-from nmt.runs.run_info import collect
+from nmt.runs.run_report import collect
 from nmt.search import SearchRequest, parse_search
 from nmt.search.request import StepRequest
 from nmt.text.normalization import normalize

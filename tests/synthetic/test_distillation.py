@@ -18,7 +18,7 @@ from nmt.core.errors import CheckpointError, ConfigError, NMTError, TrainingErro
 from nmt.data.batching import Batch, collate
 from nmt.model.build import build_model
 from nmt.model.seq2seq import Seq2Seq
-from nmt.runs import run_info
+from nmt.runs import run_report
 from nmt.train import loss as loss_module
 from nmt.train import session
 from nmt.train.optim import adamw
@@ -188,7 +188,7 @@ def test_weights_and_data_order_do_not_depend_on_the_size_of_the_teacher(directo
 
 def test_teacher_is_recorded_and_repeated(directory: Path) -> None:
     run(config(directory, *with_teacher(directory, "train.distill_top_k=4")), directory)
-    training = run_info.collect(directory / "run")["training"]
+    training = run_report.collect(directory / "run")["training"]
     assert training["teacher"]["model"] == "teacher"
     assert (training["distill_weight"], training["distill_top_k"]) == (0.5, 4)
     card = (directory / "run" / "README.md").read_text()

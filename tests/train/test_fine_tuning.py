@@ -25,7 +25,7 @@ from nmt.data.prepare import PreparedData, prepare
 from nmt.evaluate.test_sets import TestSet, sample
 from nmt.models import discovery
 from nmt.runs import checkpoint
-from nmt.runs.run_info import collect
+from nmt.runs.run_report import collect
 from nmt.train import fine_tuning
 from nmt.train.session import estimate_training
 from nmt.train.trainer import Trainer

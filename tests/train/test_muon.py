@@ -17,7 +17,7 @@ from nmt.core.errors import ConfigError, TrainingError, UsageError
 from nmt.data.batching import collate
 from nmt.model.build import build_model
 from nmt.model.transformer import Transformer
-from nmt.runs import checkpoint, run_info
+from nmt.runs import checkpoint, run_report
 from nmt.train.adamw import AdamW
 from nmt.train.muon import Muon, orthogonalize
 from nmt.train.optim import adamw, parse_optimizer
@@ -182,7 +182,7 @@ def test_repeated_run_is_identical_and_records_the_optimizer(directory: Path) ->
     for name in ("run", "again"):
         run(experiment, directory, name)
     assert same_weights(directory / "run", directory / "again")
-    assert run_info.collect(directory / "run")["training"]["optimizer"] == "muon"
+    assert run_report.collect(directory / "run")["training"]["optimizer"] == "muon"
     assert "- muon, inverse_sqrt" in (directory / "run" / "README.md").read_text()
 
 

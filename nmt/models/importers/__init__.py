@@ -18,8 +18,8 @@ from nmt.core.console import escape_control, log
 from nmt.core.errors import CheckpointError, UsageError
 from nmt.core.paths import REPOSITORY, locked, new_directory, runs_dir
 from nmt.core.untrusted_files import read_front_matter, read_record
-from nmt.runs import run_info
-from nmt.runs.run_info import UNKNOWN_LICENSE
+from nmt.runs import run_report
+from nmt.runs.run_report import UNKNOWN_LICENSE
 
 if TYPE_CHECKING:  # finding an imported run does not require PyTorch
     from nmt.models.importers.common import ImportedModel
@@ -104,7 +104,7 @@ def find_or_import(repository: str) -> Path:
 
 def origin(run: Path) -> dict[str, str]:
     """Return source and license of an imported run; empty: it is not an imported run."""
-    return run_info.other_models(read_record(run / "data.json"))["imported"] or {}
+    return run_report.other_models(read_record(run / "data.json"))["imported"] or {}
 
 
 def read(directory: Path) -> ImportedModel:
@@ -194,7 +194,7 @@ def _license(directory: Path) -> str:
     from which an export was made."""
     licenses = read_front_matter(directory / "README.md").get("license")
     if not licenses:
-        origins = run_info.origins(read_record(directory / "data.json"))
+        origins = run_report.origins(read_record(directory / "data.json"))
         licenses = list(dict.fromkeys(each["license"] for each in origins)) or UNKNOWN_LICENSE
     if isinstance(licenses, list):
         licenses = ", ".join(map(str, licenses))

@@ -14,7 +14,7 @@ from huggingface_hub import HfApi, errors, snapshot_download, try_to_load_from_c
 from nmt.core.console import escape_control, log
 from nmt.core.errors import DownloadError
 from nmt.models.importers.huggingface import FILES, WEIGHT_FILES, check_type
-from nmt.runs.run_info import UNKNOWN_LICENSE
+from nmt.runs.run_report import UNKNOWN_LICENSE
 from nmt.text.separate_tokenizer import SOURCE, TARGET
 
 HTTPError: type[Exception] = errors.HTTPError  # type: ignore[attr-defined]

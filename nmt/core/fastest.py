@@ -23,7 +23,7 @@ _process_cache: dict[str, Rates] = {}
 """Rates measured by this process, in case the cache directory is not writable."""
 
 
-def select_fastest(task: str, version: str, candidates: Candidates, flops: float) -> str:
+def select(task: str, version: str, candidates: Candidates, flops: float) -> str:
     """Return the name of the fastest candidate, from the cache or by measuring all of them.
 
     The instruction set does not predict the speed: some processors with bf16 instructions multiply

@@ -14,7 +14,7 @@ from commandline import CommandLine, write
 
 from nmt.models import discovery
 from nmt.runs.model_card import CARD, MARK, _subsample, describe, write_card
-from nmt.runs.run_info import collect, environment, parent_record
+from nmt.runs.run_report import collect, environment, parent_record
 from nmt.train.session import train
 
 

@@ -37,6 +37,8 @@ GERMAN_NOUN = re.compile(
 MAX_FREQUENCY = 60
 """Occurrences of a name in the monolingual text; more frequent ones are known, and often
 translated."""
+MIN_FIRM_NOUN = 6
+"""Letters of a German noun that names a firm; shorter ones are often no nouns."""
 NAMES_PER_SENTENCE = 400
 """Names for each sentence of data/name_sentences.tsv."""
 NAMES_PER_PAIR = 2
@@ -51,6 +53,10 @@ FIRMS = (
     " Stahl Technik Textil Touristik Verlag Versand Werke"
 ).split()
 """Words of firms, which stay in their language."""
+PLACE_WORDS = (
+    "Bad Sankt San Santa São Los Las El La Le Port Fort Ust Nowy Tel Abu Kuala Phnom".split()
+)
+"""First words of places."""
 
 
 @dataclass(frozen=True)
@@ -60,18 +66,30 @@ class Names:
     given: Sequence[str]
     words: Sequence[str]
     places: Sequence[str]
+    nouns: Sequence[str]
+    """German nouns, which firms are also named after."""
 
     def draw(self, kind: str, rng: random.Random) -> str:
         """Return a name of a person, a place or a firm."""
+        form = rng.random()
         match kind:
-            case "person" if rng.random() < 0.3:
+            case "person" if form < 0.2:
                 return rng.choice(self.words)
+            case "person" if form < 0.3:
+                given = f"{rng.choice(self.given)}-{rng.choice(self.given)}"
+                return f"{given} {rng.choice(self.words)}"
             case "person":
                 return f"{rng.choice(self.given)} {rng.choice(self.words)}"
+            case "place" if form < 0.1:
+                return f"{rng.choice(self.places)}-{rng.choice(self.places)}"
+            case "place" if form < 0.3:
+                return f"{rng.choice(PLACE_WORDS)} {rng.choice(self.places)}"
             case "place":
                 return rng.choice(self.places)
-            case "firm" if rng.random() < 0.15:
+            case "firm" if form < 0.15:
                 return f"{rng.choice(self.words)} & {rng.choice(self.words)}"
+            case "firm" if form < 0.35:
+                return f"{rng.choice(self.nouns)} {rng.choice(FIRMS)}"
             case _:
                 return f"{rng.choice(self.words)} {rng.choice(FIRMS)}"
 
@@ -113,7 +131,9 @@ def find_names(english: Iterable[str], german: Iterable[str], excluded: set[str]
     words = [word for word in rare(capitalized) if word not in nouns]
     german_places = [word for word in rare(places) if word not in nouns]
     all_words = sorted({*words, *rare(surnames), *given["surname"]})
-    return Names([*known, *words], all_words, sorted({*german_places, *all_words}))
+    all_places = sorted({*german_places, *all_words})
+    german_nouns = sorted(noun for noun in nouns - excluded if len(noun) >= MIN_FIRM_NOUN)
+    return Names([*known, *words], all_words, all_places, german_nouns)
 
 
 def replace_names(

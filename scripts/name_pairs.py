@@ -133,7 +133,7 @@ def find_names(english: Iterable[str], german: Iterable[str], excluded: set[str]
     all_words = sorted({*words, *rare(surnames), *given["surname"]})
     all_places = sorted({*german_places, *all_words})
     german_nouns = sorted(noun for noun in nouns - excluded if len(noun) >= MIN_FIRM_NOUN)
-    return Names([*known, *words], all_words, all_places, german_nouns)
+    return Names([*known, *words], all_words, all_places, german_nouns or all_words)
 
 
 def replace_names(

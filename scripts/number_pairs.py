@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Write English-German pairs with numbers, times and dates, so that a model writes them as its
-target language does: 2,500 and 2.500, half past seven and halb acht.
+target language does: 2,500 in English and 2.500 in German, half past seven and halb acht.
 
     scripts/number_pairs.py --output data/numbers                 # data/numbers.en, data/numbers.de
 

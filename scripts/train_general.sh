@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Train the two pretrained models for running text, from the corpora of a config to the directories in the package:
-#   1. clean the corpora, write short texts and pairs with rare names, train a tokenizer
+#   1. clean the corpora, write short texts and pairs with numbers and rare names, train a tokenizer
 #   2. train a model for each direction
 #   3. with monolingual text, ROUNDS times: translate it in both directions, and train the models further with these
 #      translations, as sources of one direction (back-translation) and as targets of the other
@@ -66,6 +66,7 @@ train() {
   local options=(--set "data.src=$1" --set "data.tgt=$2" --set "data.train=$corpora" --set "tokenizer.model=$text/spm.model")
   mapfile -t -O "${#options[@]}" options < <(
     corpus_option "$text/short-$1-$2" ", license='Apache-2.0'"
+    corpus_option "$text/numbers" ", weight=4, license='Apache-2.0'"
     corpus_option "$text/names" ""
     corpus_option "$text/round-$3-$2/train" ", tag=True"
     corpus_option "$text/round-$3-$1/train" ", weight=0.5"
@@ -92,10 +93,11 @@ write_short_texts() {
   scripts/short_texts.py "$1" "$2" "$text/short-$1-$2" ${tests[@]+--test "${tests[0]}"} > /dev/null
 }
 
-# 1. Clean the corpora, write short texts and names, train the tokenizer.
+# 1. Clean the corpora, write short texts, numbers and names, train the tokenizer.
 corpora="$(scripts/clean_corpora.py "$config" "$text/clean" ${tests[@]+"${tests[@]/#/--test=}"})"
 if [ "$src $tgt" = "en de" ]; then
   if [ ! -f "$text/short-de-en.en" ]; then both_directions write_short_texts; fi
+  if [ ! -f "$text/numbers.en" ]; then scripts/number_pairs.py --output "$text/numbers" > /dev/null; fi
   if [ -n "${MONO:-}" ] && [ ! -f "$text/names.en" ]; then
     cleaned=("$text"/clean/*.en)
     scripts/name_pairs.py "${cleaned[@]%.en}" --mono "$MONO" --output "$text/names" > /dev/null

@@ -375,6 +375,28 @@ def test_rare_names_of_text_replace_known_names_on_both_sides(tmp_path: Path) ->
     assert (done.returncode, "no such file: none.en" in done.stderr) == (1, True)
 
 
+def test_numbers_are_written_as_each_language_writes_them(tmp_path: Path) -> None:
+    script = [sys.executable, ROOT / "scripts" / "number_pairs.py", "--output", "out"]
+    subprocess.run(script, cwd=tmp_path, check=True)
+    sides = ((tmp_path / f"out.{code}").read_text().splitlines() for code in ("en", "de"))
+    pairs = dict(zip(*sides, strict=True))
+    assert pairs["See you at half past twelve!"] == "Bis halb eins!"
+    num_checked = 0
+    for english, german in pairs.items():
+        clock = re.search(r"(\d+)(?::(\d\d))? ([ap])\.m\.$", english)
+        if clock:
+            hour = int(clock[1]) % 12 + 12 * (clock[3] == "p")
+            assert f"{hour}.{clock[2]} Uhr" in german or f"{hour} Uhr" in german
+            num_checked += 1
+        elif english.startswith(("The car cost", "The stone weighs")):
+            number = english.split()[-2]
+            assert number.translate(str.maketrans(",.", ".,")) in german.split()
+            num_checked += 1
+    assert num_checked > 300
+    tested = (ROOT / "data" / "short_inputs.tsv").read_text()
+    assert not any(f"\t{text}\t" in tested for pair in pairs.items() for text in pair)
+
+
 def test_names_and_numbers_are_varied_on_both_sides(tmp_path: Path) -> None:
     pairs = [
         (f"Tom's dog number {i} bit Mary.", f"Toms Hund Nummer {i} biss Maria.")

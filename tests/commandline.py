@@ -12,11 +12,12 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO, TypeVar
+from typing import BinaryIO, NoReturn, TypeVar
 from unittest import mock
 
 import numpy as np
@@ -27,6 +28,7 @@ from nmt import cli
 from nmt.jobs import process_settings
 
 T = TypeVar("T")
+STREAMS = ("stdin", "stdout", "stderr")
 TINY = {
     "tokenizer.vocab_size": "350",
     "model.dim": "32",
@@ -134,9 +136,10 @@ class Done:
 class CommandLine:
     """Runs `nmt` commands in `directory`.
 
-    A call runs a command in the test process, which avoids importing PyTorch again. `process` and
-    `start` run `python -m nmt`, for tests of signals, pipes, locks, limits and imports, or of equal
-    results in two processes.
+    A call runs a command in the test process, which avoids importing PyTorch again. So does `fork`,
+    which starts a process, for tests of signals, locks and limits. `process` and `start` run
+    `python -m nmt`, for tests of imports, of the end of the interpreter, or of equal results in two
+    processes; importing PyTorch takes two seconds of CPU time.
     """
 
     directory: Path
@@ -170,24 +173,39 @@ class CommandLine:
         self, *arguments: str | Path, program: Sequence[str] = ("-m", "nmt"), **options: object
     ) -> subprocess.Popen[bytes]:
         """Start a process. By default, stdin, stdout and stderr are pipes."""
-        defaults = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE) | {
-            "preexec_fn": heed_interrupts
-        }
+        defaults = dict.fromkeys(STREAMS, subprocess.PIPE) | {"preexec_fn": heed_interrupts}
         command = [sys.executable, *program, *map(str, arguments)]
         return subprocess.Popen(
             command, cwd=self.directory, env=self._variables(), **defaults | options
         )
 
+    def fork(
+        self,
+        *arguments: str | Path,
+        preexec_fn: Callable[[], object] = heed_interrupts,
+        **options: object,
+    ) -> subprocess.Popen[bytes]:
+        """Start a process that runs a command in a fork of this one."""
+        if torch.cuda.is_available():  # cannot be used in a fork
+            return self.start(*arguments, preexec_fn=preexec_fn, **options)
+
+        def run() -> NoReturn:
+            preexec_fn()
+            sys.argv = ["nmt", *map(str, arguments)]
+            _run_and_exit(self._variables())
+
+        defaults = dict.fromkeys(STREAMS, subprocess.PIPE)
+        return subprocess.Popen(
+            [sys.executable],  # not executed: `run` does not return
+            cwd=self.directory,
+            preexec_fn=run,
+            restore_signals=False,
+            **defaults | options,
+        )
+
     def process(self, *arguments: str | Path, stdin: bytes = b"", **options: object) -> Done:
         """Run a process, and check that it does not print a traceback."""
-        process = self.start(*arguments, **options)
-        try:
-            out, err = process.communicate(stdin or None, timeout=300)
-        finally:
-            process.kill()
-        return Done(
-            process.returncode, (out or b"").decode(), (err or b"").decode()
-        ).without_traceback()
+        return finish(self.start(*arguments, **options), stdin)
 
     def in_one_process(self, *commands: Sequence[str | Path], prelude: str = "") -> list[Done]:
         """Run commands in one new process after `prelude`: importing PyTorch takes longer than most
@@ -261,6 +279,17 @@ def write(prefix: Path, source: list[str] | bytes, target: list[str] | bytes) ->
         prefix.with_name(f"{prefix.name}.{code}").write_bytes(content)
 
 
+def finish(process: subprocess.Popen[bytes], stdin: bytes = b"") -> Done:
+    """Wait for the end of a process, and check that it does not print a traceback."""
+    try:
+        out, err = process.communicate(stdin or None, timeout=300)
+    finally:
+        process.kill()
+    return Done(
+        process.returncode, (out or b"").decode(), (err or b"").decode()
+    ).without_traceback()
+
+
 def wait_until(process: subprocess.Popen[bytes], condition: Callable[[], T]) -> T:
     """Wait until the result of `condition` is true, and return it. Fails if the process ends, or
     after two minutes."""
@@ -323,22 +352,47 @@ def _print_warning(
     sys.stderr.write(warnings.formatwarning(message, category, filename, lineno))
 
 
+def _run_and_exit(variables: Mapping[str, str]) -> NoReturn:
+    """Run a command in a fork of the test process."""
+    os.closerange(3, os.sysconf("SC_OPEN_MAX"))  # subprocess.Popen waits for the end of its pipe
+    if signal.getsignal(signal.SIGINT) == signal.SIG_DFL:  # as the interpreter does when it starts
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    _open_streams()
+    torch.set_num_threads(1)  # the other threads of OpenMP do not exist in a fork
+    code: object = 1
+    try:
+        with _isolated(variables):
+            cli.main()
+    except SystemExit as end:
+        code = end.code or 0
+    except BaseException:
+        traceback.print_exc()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code if isinstance(code, int) else 1)
+
+
+def _open_streams() -> None:
+    """Replace the standard streams of Python by new ones for the same descriptors."""
+    for number, name in enumerate(STREAMS):
+        mode, buffering = "w" if number else "r", 1 if name == "stderr" else -1
+        setattr(sys, name, open(number, mode, buffering, "utf-8", newline="\n", closefd=False))  # noqa: SIM115
+
+
 @contextlib.contextmanager
 def _redirected(files: list[BinaryIO]) -> Iterator[None]:
     """Redirect the standard streams to files, including those of child processes and C
     libraries."""
-    names = ("stdin", "stdout", "stderr")
-    before = [(getattr(sys, name), os.dup(number)) for number, name in enumerate(names)]
+    before = [(getattr(sys, name), os.dup(number)) for number, name in enumerate(STREAMS)]
     try:
-        for number, (name, file) in enumerate(zip(names, files, strict=True)):
+        for number, file in enumerate(files):
             os.dup2(file.fileno(), number)
-            mode, buffering = "w" if number else "r", 1 if name == "stderr" else -1
-            setattr(sys, name, open(number, mode, buffering, "utf-8", newline="\n", closefd=False))  # noqa: SIM115
+        _open_streams()
         yield
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
-        for number, (name, (stream, saved)) in enumerate(zip(names, before, strict=True)):
+        for number, (name, (stream, saved)) in enumerate(zip(STREAMS, before, strict=True)):
             setattr(sys, name, stream)
             os.dup2(saved, number)
             os.close(saved)

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import torch
 import yaml
-from commandline import CommandLine, sentences, training, write
+from commandline import CommandLine, finish, sentences, training, write
 
 from nmt.core import console, untrusted_files
 
@@ -555,7 +555,7 @@ def test_closed_stderr_is_ignored(trained: CommandLine) -> None:
 def test_training_goes_on_without_a_reader_of_the_log(nmt: CommandLine) -> None:
     read_end, write_end = os.pipe()
     os.close(read_end)
-    process = nmt.start(*training("runs/deaf", "files(train='text')"), stderr=write_end)
+    process = nmt.fork(*training("runs/deaf", "files(train='text')"), stderr=write_end)
     os.close(write_end)
     out, _ = process.communicate(timeout=120)
     assert (process.returncode, out.decode().startswith("runs/deaf/step-")) == (0, True)
@@ -599,7 +599,7 @@ def test_descriptors_are_not_truncated(trained: CommandLine) -> None:
         with path.open("wb") as file:
             file.write(b"header\n")
             file.flush()
-            trained.process(*command.split(), stdout=file.fileno()).check()
+            finish(trained.fork(*command.split(), stdout=file.fileno())).check()
         content = path.read_text()
         assert content.startswith("header\n")
         assert content.count("\n") == (1 if "html" in command else 2)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import sacrebleu
 import typer
-from commandline import CommandLine, write
+from commandline import CommandLine, finish, write
 
 from nmt.cli import app
 from nmt.cli.duration import parse_duration
@@ -123,10 +123,24 @@ def test_commands_set_process_settings(
     ]
 
 
+COMMANDS_IN_FORKS = """
+import json, os, sys
+import ctranslate2, jinja2, matplotlib.pyplot, sacrebleu, sentencepiece, torch, typer, yaml
+for command in json.loads(sys.argv[1]):
+    if not os.fork():
+        sys.argv = ["nmt", *command.split()]
+        from nmt.cli import main
+        main()
+    print(command, os.waitstatus_to_exitcode(os.wait()[1]), file=sys.stderr)
+"""
+"""A program that runs each command in a fork that has imported slow packages but not nmt."""
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "command",
-    [
+def test_commands_run_in_a_new_process(nmt: CommandLine) -> None:
+    """Other tests run commands in the test process, which may have imported the modules that a
+    command needs."""
+    commands = [
         "tokenizer encode runs/tiny/spm.model dog",
         "score --src text.en --tgt text.de",
         "evaluate --bleu --chrf --ter",
@@ -137,15 +151,12 @@ def test_commands_set_process_settings(
         "info runs/tiny",
         "attention dog -o attention.html",
         "plot curves runs/tiny -o curves.svg",
-    ],
-)
-def test_commands_run_in_a_new_process(command: str, nmt: CommandLine) -> None:
-    """Other tests run commands in the test process, which may have imported the modules that a
-    command needs."""
-    for word, package in {"ctranslate2": "ctranslate2", "plot": "matplotlib"}.items():
-        if word in command.split():
-            pytest.importorskip(package)
-    nmt.process(*command.split()).check()
+    ]
+    for package in ("ctranslate2", "matplotlib"):
+        pytest.importorskip(package)
+    done = nmt.process(json.dumps(commands), program=("-c", COMMANDS_IN_FORKS))
+    for command in commands:
+        assert f"{command} 0\n" in done.err, done.err
 
 
 # ---- usage errors: one line, a hint, exit code 2
@@ -630,11 +641,11 @@ def test_other_os_errors_have_a_hint(trained: CommandLine) -> None:
 
 
 def drop_root_capabilities() -> None:
-    """Drop the capability of root, as in containers, to write to read-only directories."""
-    for capability in (1, 2):  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
-        ctypes.CDLL(None).prctl(
-            24, capability, 0, 0, 0
-        )  # PR_CAPBSET_DROP; fails for other users, who do not need it
+    """Drop the capabilities of root, as in containers, such as to write to read-only
+    directories."""
+    this_process = (ctypes.c_uint32 * 2)(0x20080522, 0)  # _LINUX_CAPABILITY_VERSION_3
+    no_capabilities = (ctypes.c_uint32 * 6)()
+    ctypes.CDLL(None).capset(this_process, no_capabilities)
 
 
 @pytest.mark.slow
@@ -654,7 +665,7 @@ def test_read_only_directory(
     tmp_path.chmod(0o555)
     nmt = CommandLine(trained.directory, {"NMT_RUNS": "fresh", variable: str(tmp_path)})
     limits = {"preexec_fn": drop_root_capabilities} if sys.platform == "linux" else {}
-    done = nmt.process(
+    process = nmt.fork(
         "train",
         "--set",
         "data.train=files(train='text')",
@@ -662,5 +673,5 @@ def test_read_only_directory(
         "tokenizer.vocab_size=321",
         **limits,
     )
-    done.assert_fails(code, "Permission denied", f"hint: {hint}")
+    finish(process).assert_fails(code, "Permission denied", f"hint: {hint}")
     assert not list(tmp_path.iterdir())

@@ -21,7 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from commandline import CommandLine, training, wait_until, write
+from commandline import CommandLine, finish, training, wait_until, write
 from tiny import metrics, same_weights
 
 from nmt.cli.duration import format_duration
@@ -64,7 +64,7 @@ def test_stopped_training_saves_and_can_be_resumed(
     number: signal.Signals, nmt: CommandLine
 ) -> None:
     run = nmt.directory / "runs/a run"
-    process = nmt.start(
+    process = nmt.fork(
         *training("runs/a run", train__valid_every="1000", train__log_every="1", **FOREVER)
     )
     wait_until(process, (run / "metrics.jsonl").exists)  # training without a checkpoint yet
@@ -92,7 +92,7 @@ def test_the_end_of_the_terminal_saves_and_stops(nmt: CommandLine) -> None:
     terminal, other_end = os.openpty()
     run = nmt.directory / "runs/new"
     often = {"train__valid_every": "1000", "train__log_every": "1"}
-    process = nmt.start(
+    process = nmt.fork(
         *training("runs/new", **FOREVER, **often),
         stdin=other_end,
         stdout=other_end,
@@ -114,32 +114,30 @@ def test_a_run_that_ignores_sighup_goes_on_after_the_end_of_the_terminal(nmt: Co
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
     metrics_file = nmt.directory / "runs/new/metrics.jsonl"
-    process = nmt.start(
-        *training("runs/new", train__log_every="1", train__steps="200"), preexec_fn=ignore
+    process = nmt.fork(
+        *training("runs/new", train__log_every="1", train__steps="60"), preexec_fn=ignore
     )
     wait_until(process, metrics_file.exists)
     process.send_signal(signal.SIGHUP)
     _, err = process.communicate(timeout=120)
     assert process.returncode == 0, err.decode()
-    assert step(nmt.directory / "runs/new") == 200
+    assert step(nmt.directory / "runs/new") == 60
 
 
 @pytest.mark.slow
 def test_commands_after_a_stopped_run_do_not_run_but_those_after_a_finished_one_do(
     nmt: CommandLine,
 ) -> None:
-    train = shlex.join(
-        [sys.executable, "-m", "nmt", *training("runs/new", train__valid_every="1000", **FOREVER)]
-    )
+    often = {"train__valid_every": "1000", "train__log_every": "1"}
+    train = shlex.join([sys.executable, "-m", "nmt", *training("runs/new", **FOREVER, **often)])
     and_then = f"{train} --time-limit 1000s && echo next"
     shell = nmt.start("-c", and_then, program=(), executable="/bin/sh", start_new_session=True)
-    wait_until(shell, (nmt.directory / "runs/new/sessions.jsonl").exists)
-    time.sleep(1)
+    wait_until(shell, (nmt.directory / "runs/new/metrics.jsonl").exists)
     trainer = Path(f"/proc/{shell.pid}/task/{shell.pid}/children")
     os.kill(int(trainer.read_text().split()[0]), signal.SIGTERM)
     out, err = shell.communicate(timeout=60)
     assert (shell.returncode, b"next" in out) == (STOPPED, False), err
-    limited = nmt.process("train", "--run", "runs/new", "--resume", "--time-limit", "1s")
+    limited = finish(nmt.fork("train", "--run", "runs/new", "--resume", "--time-limit", "1s"))
     assert "time limit reached" in limited.err
     assert limited.code == 0
 
@@ -149,7 +147,7 @@ def test_interrupt_cancels_validation(nmt: CommandLine) -> None:
     write(nmt.directory / "huge", *[["the dog"] * 30_000] * 2)  # validation would take minutes
     corpus = "files(train='text', valid='huge', hold_out=False)"
     often = {"train__valid_every": "2", "train__valid_pairs": "0", "train__log_every": "1"}
-    process = nmt.start(*training("runs/new", corpus, **FOREVER, **often))
+    process = nmt.fork(*training("runs/new", corpus, **FOREVER, **often))
     metrics = nmt.directory / "runs/new/metrics.jsonl"
     wait_until(process, lambda: metrics.exists() and '"step": 2,' in metrics.read_text())
     time.sleep(0.2)  # in the validation
@@ -169,7 +167,7 @@ def test_second_interrupt_exits_immediately(nmt: CommandLine) -> None:
         "model__dim": "512",
         "data__clean": "normalize",
     }
-    process = nmt.start(
+    process = nmt.fork(
         *training("runs/new", "files(train='huge', valid='text', hold_out=False)", **changes)
     )
     wait_until(process, (nmt.directory / "runs/new/data.json").exists)
@@ -185,7 +183,7 @@ def test_second_interrupt_exits_immediately(nmt: CommandLine) -> None:
 
 @pytest.mark.slow
 def test_run_directory_is_locked(nmt: CommandLine) -> None:
-    first = nmt.start(*training("runs/one", **FOREVER), stderr=subprocess.DEVNULL)
+    first = nmt.fork(*training("runs/one", **FOREVER), stderr=subprocess.DEVNULL)
     wait_until(first, lambda: checkpoint.checkpoints(nmt.directory / "runs/one"))
     resume = nmt("train", "--run", "runs/one", "--resume")
     resume.assert_fails(2, "another process is training in runs/one")
@@ -225,7 +223,7 @@ def test_interrupted_preparation_resumes_with_identical_results(
         "tokenizer.vocab_size=400",
     )
     broken = replace(nmt, environment={"NMT_DATA": "broken"})
-    process = broken.start(*options)
+    process = broken.fork(*options)
     left = wait_until(
         process, lambda: list((nmt.directory / "broken/prepared").glob(f".*/{moment}"))
     )
@@ -256,7 +254,7 @@ def test_interrupted_preparation_resumes_with_identical_results(
 @pytest.mark.slow
 def test_concurrent_processes_prepare_the_same_data_once(nmt: CommandLine) -> None:
     options = ("data", "prepare", "--set", "tokenizer.vocab_size=1002")
-    both = [nmt.start(*options) for _ in range(2)]
+    both = [nmt.fork(*options) for _ in range(2)]
     errors = [process.communicate(timeout=120)[1].decode() for process in both]
     assert [process.returncode for process in both] == [0, 0], errors
     assert sum("prepared 36" in error for error in errors) == 1, errors
@@ -288,7 +286,7 @@ def test_repeated_sigkill_gives_bitwise_identical_weights(nmt: CommandLine) -> N
             if killed
             else training("runs/killed", **changes)
         )
-        process = nmt.start(*options, stderr=subprocess.DEVNULL)
+        process = nmt.fork(*options, stderr=subprocess.DEVNULL)
         wait_past(process, run, step(run) if killed else 0)
         time.sleep(moment.uniform(0.0, 0.3))
         process.kill()
@@ -327,7 +325,7 @@ def test_full_disk_while_saving_keeps_the_last_checkpoint(nmt: CommandLine) -> N
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 
     again = ["train", "--run", "runs/tiny", "--resume", "--set", "train.steps=30"]
-    done = nmt.process(*again, preexec_fn=limit_file_size)
+    done = finish(nmt.fork(*again, preexec_fn=limit_file_size))
     done.assert_fails(1, "cannot save runs/tiny/step-000030", "hint: free disk space", "--resume")
     assert sorted(path.name for path in run.iterdir()) == before
     check_translates(nmt, "runs/tiny")
@@ -347,10 +345,14 @@ PREPARE = [
 @pytest.mark.slow
 def test_a_run_is_repeated_from_its_record(nmt: CommandLine) -> None:
     nmt.train("runs/tuned", "files(train='text')", "--init-from", "runs/tiny", train__steps="4")
-    for name in ("tiny", "tuned"):
-        config = f"runs/{name}/config.yaml"
-        # a new process has another hash seed
-        nmt.process("train", "--config", config, "--run", f"runs/{name}-again").check()
+    names = ("tiny", "tuned")
+    commands = [
+        ["train", "--config", f"runs/{name}/config.yaml", "--run", f"runs/{name}-again"]
+        for name in names
+    ]
+    for done in nmt.in_one_process(*commands):  # which has another hash seed
+        done.check()
+    for name in names:
         run, again = (nmt.directory / f"runs/{each}" for each in (name, f"{name}-again"))
         for file in ("config.yaml", "data.json", "spm.model"):
             assert (run / file).read_bytes() == (again / file).read_bytes(), file

@@ -17,7 +17,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commandline import CommandLine, has_content, heed_interrupts, sentences, wait_until, write
+from commandline import (
+    CommandLine,
+    finish,
+    has_content,
+    heed_interrupts,
+    sentences,
+    wait_until,
+    write,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 from stub_translations import texts, translated
@@ -256,7 +264,7 @@ def test_a_killed_translation_can_be_resumed(many: CommandLine) -> None:
     text.write_text("".join(f"{line}\n" for line in SOURCE * 30), encoding="utf-8")
     command = ("translate", "--input", "long.en", "--no-guard", "--beam-size", "1", "--output")
     many(*command, "complete.de")
-    process = many.start(*command, "killed.de")
+    process = many.fork(*command, "killed.de")
     wait_until(process, lambda: has_content(many.directory / "killed.de"))
     process.kill()
     process.communicate()
@@ -284,11 +292,10 @@ def test_a_truncated_output_is_completed(many: CommandLine, options: list[str]) 
 @pytest.mark.slow
 def test_torchrun_processes_share_a_file(many: CommandLine) -> None:
     expected = many("translate", "--input", "many.en").out
-    for extra in ([], ["--resume"]):
-        command = ("translate", "--input", "many.en", "--output", "joined.de", *extra)
-        many.process(*command, program=TORCHRUN).check()
-        assert (many.directory / "joined.de").read_text(encoding="utf-8") == expected
-        assert [path.name for path in many.directory.glob("*joined.de*")] == ["joined.de"]
+    command = ("translate", "--input", "many.en", "--output", "joined.de")
+    many.process(*command, program=TORCHRUN).check()
+    assert (many.directory / "joined.de").read_text(encoding="utf-8") == expected
+    assert [path.name for path in many.directory.glob("*joined.de*")] == ["joined.de"]
 
 
 def rounded(text: bytes) -> str:
@@ -715,10 +722,10 @@ def test_a_redirected_file_is_not_truncated(trained: CommandLine) -> None:
     file = trained.directory / "redirected"
     file.write_text("the dog\n")
     with file.open("rb") as stdin:
-        process = trained.start("translate", "-o", "redirected", stdin=stdin)
+        process = trained.fork("translate", "-o", "redirected", stdin=stdin)
         assert b"redirected would be overwritten" in process.communicate()[1]
     with file.open("ab") as stdout:
-        trained.process("translate", "the dog", "-o", "/dev/stdout", stdout=stdout).check()
+        finish(trained.fork("translate", "the dog", "-o", "/dev/stdout", stdout=stdout)).check()
     assert file.read_text().startswith("the dog\n")
     assert len(file.read_text().splitlines()) == 2
 

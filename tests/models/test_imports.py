@@ -27,7 +27,7 @@ import pytest
 import sentencepiece as spm
 import torch
 import yaml
-from commandline import CommandLine, sentences, wait_until, write
+from commandline import CommandLine, Done, finish, sentences, wait_until, write
 from safetensors.torch import load_file, save_file
 
 from nmt.core import untrusted_files
@@ -791,10 +791,25 @@ def hub(tmp_path: Path) -> Iterator[tuple[CommandLine, list[str], threading.Even
     server.server_close()
 
 
+def start(nmt: CommandLine, *arguments: str) -> subprocess.Popen[bytes]:
+    """Start a command that imports huggingface_hub, which reads the environment only then."""
+
+    def forget() -> None:
+        for name in [*sys.modules]:
+            if name.partition(".")[0] == "huggingface_hub":
+                del sys.modules[name]
+
+    return nmt.fork(*arguments, preexec_fn=forget)
+
+
+def run(nmt: CommandLine, *arguments: str) -> Done:
+    """Run a command like `start`."""
+    return finish(start(nmt, *arguments))
+
+
 @pytest.mark.slow
 def test_download_from_the_hub(hub: tuple[CommandLine, list[str], threading.Event]) -> None:
     nmt, requests, _ = hub
-    # huggingface_hub reads the environment when it is imported.
     names = (
         REPOSITORY,
         f"{REPOSITORY}-other-type",
@@ -802,7 +817,7 @@ def test_download_from_the_hub(hub: tuple[CommandLine, list[str], threading.Even
         "behind/proxy",
         "someone/else",
     )
-    done, *failed = nmt.in_one_process(*(["import", name] for name in names))
+    done, *failed = [run(nmt, "import", name) for name in names]
     assert (done.code, done.out) == (0, "runs/opus-mt-en-de\n"), done.err
     assert re.search(rf"downloading {REPOSITORY} \(\d+ MB, license cc-by-4.0\)", done.err)
     assert not [path for path in requests if "tf_model" in path]
@@ -821,9 +836,8 @@ def test_download_from_the_hub(hub: tuple[CommandLine, list[str], threading.Even
     ]
     count = len(requests)
     offline = CommandLine(nmt.directory, nmt.environment | {"HF_HUB_OFFLINE": "1"})
-    again, missing = offline.in_one_process(
-        ["import", REPOSITORY, "--run", "runs/again"], ["import", "someone/else"]
-    )
+    again = run(offline, "import", REPOSITORY, "--run", "runs/again")
+    missing = run(offline, "import", "someone/else")
     assert again.code == 0, again.err
     assert "using the cached" in again.err
     assert len(requests) == count
@@ -831,7 +845,7 @@ def test_download_from_the_hub(hub: tuple[CommandLine, list[str], threading.Even
     unreachable = CommandLine(
         nmt.directory, nmt.environment | {"HF_ENDPOINT": "http://127.0.0.1:1"}
     )
-    unreachable.process("import", "someone/else").assert_fails(
+    run(unreachable, "import", "someone/else").assert_fails(
         1, "cannot reach the Hugging Face Hub", "hint: "
     )
 
@@ -843,7 +857,7 @@ def test_a_published_model_is_imported_on_first_use(
     nmt, requests, is_complete = hub
     translate = ("translate", "the dog", "--model", REPOSITORY)
     is_complete.clear()
-    killed = nmt.start(*translate)
+    killed = start(nmt, *translate)
     wait_until(killed, lambda: any("safetensors" in path for path in requests))
     killed.kill()
     killed.communicate()
@@ -859,7 +873,7 @@ def test_a_published_model_is_imported_on_first_use(
     (part / "data.json").write_text('{"origin": {"source": "someone/else"}}')
     assert ".opus" not in nmt("models").out
     nmt("info").assert_fails(1, "there is no trained model under runs/")
-    both = [nmt.start(*translate) for _ in range(2)]
+    both = [start(nmt, *translate) for _ in range(2)]
     results = [process.communicate() for process in both]
     assert [process.returncode for process in both] == [0, 0], results
     assert results[0][0] == results[1][0] != b""
@@ -909,7 +923,7 @@ def test_a_published_model_is_imported_on_first_use(
         1, "runs/opus-mt-en-de is not an import of other/opus-mt-en-de"
     )
     offline = CommandLine(nmt.directory, nmt.environment | {"HF_HUB_OFFLINE": "1"})
-    offline.process("info", "someone/else").assert_fails(
+    run(offline, "info", "someone/else").assert_fails(
         1, "someone/else is not in its cache", "hint: "
     )
     shutil.copytree(nmt.directory / "runs/opus-mt-en-de", nmt.directory / "someone/else")

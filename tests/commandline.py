@@ -192,7 +192,7 @@ class CommandLine:
         def run() -> NoReturn:
             preexec_fn()
             sys.argv = ["nmt", *map(str, arguments)]
-            _run_and_exit(self._variables())
+            run_and_exit(cli.main, self._variables())
 
         defaults = dict.fromkeys(STREAMS, subprocess.PIPE)
         return subprocess.Popen(
@@ -352,24 +352,28 @@ def _print_warning(
     sys.stderr.write(warnings.formatwarning(message, category, filename, lineno))
 
 
-def _run_and_exit(variables: Mapping[str, str]) -> NoReturn:
-    """Run a command in a fork of the test process."""
+def run_and_exit(main: Callable[[], object], variables: Mapping[str, str]) -> NoReturn:
+    """Run a program in a fork of the test process."""
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))  # subprocess.Popen waits for the end of its pipe
     if signal.getsignal(signal.SIGINT) == signal.SIG_DFL:  # as the interpreter does when it starts
         signal.signal(signal.SIGINT, signal.default_int_handler)
     _open_streams()
     torch.set_num_threads(1)  # the other threads of OpenMP do not exist in a fork
-    code: object = 1
+    code: object = 0
     try:
         with _isolated(variables):
-            cli.main()
+            main()
     except SystemExit as end:
         code = end.code or 0
     except BaseException:
         traceback.print_exc()
+        code = 1
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(code if isinstance(code, int) else 1)
+    if not isinstance(code, int):
+        print(code, file=sys.stderr)
+        code = 1
+    os._exit(code)
 
 
 def _open_streams() -> None:

@@ -8,11 +8,15 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 import yaml
 from commandline import TINY, sentences, write
+from fork_server import fork_server
 
 from engine_processes import EngineProcess
 from nmt.models import discovery
@@ -21,10 +25,20 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parents[2]
 
 
+@pytest.fixture(autouse=True)
+def commands_in_forks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    if torch.cuda.is_available():  # cannot be used in a fork
+        yield
+        return
+    with tempfile.TemporaryDirectory() as directory, fork_server(Path(directory)) as programs:
+        interpreter = Path(sys.executable).parent
+        monkeypatch.setenv("PATH", f"{programs}:{interpreter}:{os.environ['PATH']}")
+        monkeypatch.setenv("SKIP_VENV", "1")
+        yield
+
+
 def script(name: str, *arguments: str, code: int = 0, **environment: str) -> list[list[str]]:
     """Run a script in another working directory, and return the cells of the table it prints."""
-    if not (ROOT / ".venv" / ".installed-dev").exists():
-        pytest.skip("the scripts use .venv, which scripts/test.sh creates")
     done = subprocess.run(
         [ROOT / "scripts" / "experiments" / name, *arguments],
         cwd="/",
@@ -35,6 +49,23 @@ def script(name: str, *arguments: str, code: int = 0, **environment: str) -> lis
     )
     assert done.returncode == code, done.stderr
     return [re.split(r" *\| *", line.strip("| ")) for line in done.stdout.splitlines()]
+
+
+@pytest.mark.skipif(
+    not (ROOT / ".venv" / ".installed-dev").exists(),
+    reason="needs .venv, which scripts/test.sh creates",
+)
+def test_scripts_use_the_virtual_environment() -> None:
+    nobody = {"PATH": "/usr/bin:/bin", "SKIP_VENV": ""}
+    done = subprocess.run(
+        ["bash", "-c", ". scripts/common.sh; activate; command -v nmt"],
+        cwd=ROOT,
+        env=os.environ | nobody,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == f"{ROOT}/.venv/bin/nmt\n"
 
 
 def small(directory: Path) -> tuple[list[str], dict[str, str]]:
@@ -340,9 +371,9 @@ def test_general_models_from_corpora_to_packages(tmp_path: Path) -> None:
         "tokenizer": {"vocab_size": int(TINY["tokenizer.vocab_size"])},
         "model": {"dim": 64, "heads": 2, "ffn_dim": 64, "encoder_layers": 1, "decoder_layers": 1},
         "train": {
-            "steps": 150,
-            "batch_tokens": 1024,
-            "valid_every": 150,
+            "steps": 60,
+            "batch_tokens": 512,
+            "valid_every": 60,
             "valid_pairs": 4,
             "calibration_pairs": 0,
             "optimizer": "muon",

@@ -1,0 +1,96 @@
+"""Scripts whose commands run in forks of the test process, which has imported PyTorch already:
+importing it takes two seconds of CPU time, and a script runs many commands."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import runpy
+import signal
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NoReturn
+
+from commandline import run_and_exit
+
+from nmt import cli
+
+CLIENT = """#!{python} -IS
+import json, os, socket, sys
+server = socket.socket(socket.AF_UNIX)
+server.connect({address!r})
+socket.send_fds(server, [b" "], [0, 1, 2])
+server.sendall(json.dumps([sys.argv, os.getcwd(), dict(os.environ)]).encode())
+server.shutdown(socket.SHUT_WR)
+sys.exit(int(server.recv(9)))
+"""
+"""A program that asks the server to run it."""
+
+
+@contextlib.contextmanager
+def fork_server(directory: Path) -> Iterator[Path]:
+    """Yield a directory with the programs `nmt`, `python` and `python3`."""
+    address = str(directory / "socket")
+    for name in ("nmt", "python", "python3"):
+        client = directory / name
+        client.write_text(CLIENT.format(python=sys.executable, address=address))
+        client.chmod(0o755)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(address)
+        listener.listen()
+        server = os.fork()
+        if not server:
+            _serve(listener)
+        try:
+            yield directory
+        finally:
+            os.kill(server, signal.SIGKILL)
+            os.waitpid(server, 0)
+
+
+def _serve(listener: socket.socket) -> NoReturn:
+    """Answer each connection in a fork, which waits for the end of the program in another one."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the answering processes
+    while True:
+        connection, _ = listener.accept()
+        with connection:
+            if not os.fork():
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                _answer(connection)
+
+
+def _answer(connection: socket.socket) -> NoReturn:
+    _, streams, *_ = socket.recv_fds(connection, 1, 3)
+    request = b"".join(iter(lambda: connection.recv(65536), b""))
+    arguments, directory, variables = json.loads(request)
+    program = os.fork()
+    if not program:
+        for number, stream in enumerate(streams):
+            os.dup2(stream, number)
+        os.chdir(directory)
+        run_and_exit(lambda: _run(*arguments), variables)
+    status = os.waitstatus_to_exitcode(os.waitpid(program, 0)[1])
+    connection.sendall(str(status).encode())
+    os._exit(0)
+
+
+def _run(client: str, *arguments: str) -> None:
+    """Run what the arguments of `nmt` or of Python name."""
+    name = Path(client).name
+    sys.executable = str(Path(client).with_name("python"))
+    if name == "nmt" or arguments[:2] == ("-m", "nmt"):
+        sys.argv = ["nmt", *arguments[2 * (name != "nmt") :]]
+        cli.main()
+    elif arguments[0] == "-c":
+        sys.argv = ["-c", *arguments[2:]]
+        exec(arguments[1], {"__name__": "__main__"})
+    elif arguments[0] == "-":
+        sys.argv = [*arguments]
+        exec(sys.stdin.read(), {"__name__": "__main__"})
+    else:
+        sys.argv = [*arguments]
+        sys.path.insert(0, str(Path(arguments[0]).parent.resolve()))
+        runpy.run_path(arguments[0], run_name="__main__")

@@ -125,6 +125,8 @@ class Seq2Seq(nn.Module, ABC):
 
 
 def _embedding(vocab_size: int, dim: int) -> nn.Parameter:
-    weight_VD = torch.randn(vocab_size, dim) * dim**-0.5
+    weight_VD = torch.empty(vocab_size, dim)
+    if not weight_VD.is_meta:  # for which PyTorch would import its compiler, which takes seconds
+        weight_VD.normal_().mul_(dim**-0.5)
     weight_VD[0] = 0.0  # the padding token
     return nn.Parameter(weight_VD)

@@ -21,12 +21,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from commandline import CommandLine, finish, training, wait_until, write
+from commandline import CommandLine, Done, finish, training, wait_until, write
 from tiny import metrics, same_weights
 
 from nmt.cli.duration import format_duration
-from nmt.cli.train import _describe
 from nmt.runs import checkpoint
+from nmt.train import session
 from nmt.train.profiling import Estimate
 
 STOPPED = 75
@@ -528,11 +528,16 @@ def test_average_command(nmt: CommandLine) -> None:
     nmt("average", "runs/tiny", "--last", "1").assert_fails(2, "--last must be at least 2, got 1")
 
 
+def plan_of(done: Done) -> dict[str, str]:
+    """Return the lines that `nmt train --plan` prints, by their labels."""
+    return {line[:14].strip(): line[14:] for line in done.out.splitlines()}
+
+
 def test_plan_leaves_no_files(nmt: CommandLine) -> None:
     before = sorted(path.name for path in (nmt.directory / "runs").iterdir())
     options = ("--plan", "--time-limit", "10m", "--batch-tokens", "256")
     done = nmt.train("runs/planned", "files(train='text')", *options, train__steps="300")
-    plan = {line[:14].strip(): line[14:] for line in done.out.splitlines()}
+    plan = plan_of(done)
     assert list(plan) == [
         "parameters",
         "data",
@@ -568,7 +573,11 @@ def test_resume_rejects_an_empty_config(nmt: CommandLine) -> None:
     )
 
 
-def test_plan_output() -> None:
+def test_plan_output(bare: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    def plan(estimate: Estimate, *options: str) -> dict[str, str]:
+        monkeypatch.setattr(session, "estimate_training", lambda *_, **__: estimate)
+        return plan_of(bare.run("train", "--plan", "--set", "train.steps=300", *options))
+
     estimate = Estimate(
         parameters=2_500_000,
         corpora="1,000 pairs",
@@ -581,7 +590,7 @@ def test_plan_output() -> None:
         memory=1_500_000_000,
         disk=30_000_000,
     )
-    assert _describe(estimate, 300, 100.0) == {
+    assert plan(estimate, "--time-limit", "100s") == {
         "parameters": "2.5 M",
         "data": "1,000 pairs, 20,000 target tokens per epoch, 12.5% padding",
         "updates": "300 (6.0 epochs of 50 updates)",
@@ -598,8 +607,9 @@ def test_plan_output() -> None:
         "400 pairs of a/train and 600 of 900 pairs of b/train, 20,000 target tokens per epoch,"
         " 12.5% padding"
     )
-    assert _describe(mixed, 300, None)["data"] == data
-    assert _describe(estimate, 300, 1000.0)["within limit"].startswith("300 updates (6.0 epochs)")
+    assert plan(mixed)["data"] == data
+    long = plan(estimate, "--time-limit", "1000s")
+    assert long["within limit"].startswith("300 updates (6.0 epochs)")
 
 
 def test_automatic_batch_size_requires_a_gpu_and_a_new_run(nmt: CommandLine) -> None:

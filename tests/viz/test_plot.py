@@ -10,7 +10,6 @@ import pytest
 import torch
 from commandline import CommandLine
 
-from nmt.cli.plot import _build, _load, _table
 from nmt.core.errors import UsageError
 from nmt.model.positions import POSITION_ENCODINGS, EncodingTable, PositionEncoding, StackSpec
 from nmt.viz import position_plots as positions
@@ -258,14 +257,23 @@ def test_figure_of_position_encodings(tmp_path: Path, monkeypatch: pytest.Monkey
                 )
 
 
-def test_the_encoding_that_is_asked_for_is_drawn(trained: CommandLine) -> None:
-    made = encoding("transformer_xl")
-    found, wanted = _table("transformer_xl", made, 5, 2), make_table(made, 5)
-    torch.testing.assert_close(found.values_MC, wanted.values_MC)
-    few = _build(["learned(max_positions=4)"], 16, 2, 1)["learned(max_positions=4)"]
-    assert len(_table("learned(max_positions=4)", few, 64, 1).rows_M) == 4
-    (one,) = _load(trained.directory / "runs/tiny").values()
-    assert not one.stack.causal
+def test_the_encoding_that_is_asked_for_is_drawn(
+    nmt: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: dict[str, EncodingTable] = {}
+    monkeypatch.setattr(positions, "draw", lambda tables, output: drawn.update(tables))
+    sizes = ("--dim", "16", "--heads", "2")
+    second_layer = ("--length", "5", "--layer", "2")
+    nmt.run("plot", "positions", "transformer_xl", *sizes, *second_layer)
+    torch.manual_seed(1)
+    wanted = make_table(POSITION_ENCODINGS["transformer_xl"](STACK).eval(), 5)
+    torch.testing.assert_close(drawn["transformer_xl"].values_MC, wanted.values_MC)
+    nmt.run("plot", "positions", "learned(max_positions=4)", *sizes)
+    assert len(drawn["learned(max_positions=4)"].rows_M) == 4
+    nmt.train("runs/alibi", model__position_encoding="alibi", train__steps="1")
+    nmt.run("plot", "positions", "--model", "runs/alibi", "--length", "3")
+    of_encoder = drawn["runs/alibi: alibi"]
+    assert sorted(of_encoder.rows_M.tolist()) == [-2, -1, 0, 1, 2]  # it sees what follows, too
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ import typer
 from nmt.cli.options import EncodingErrorsOption, SetOption
 from nmt.core.config.config_io import LANGUAGE_CODE
 from nmt.core.console import counted, log, progress
-from nmt.core.errors import DataError, NMTError, UsageError, check_choice, file_hint
+from nmt.core.errors import DataError, UsageError, check_choice, write_errors
 from nmt.jobs.output import show, write_file
 
 if TYPE_CHECKING:
@@ -213,16 +213,12 @@ def _write_repaired(corpora: list[Split], report: Report, outputs: list[Path]) -
     from nmt.data.pairs import write_pairs
 
     pairs = len(report.problems_N)
-    try:
+    with write_errors(outputs[0], "name another prefix"):
         outputs[0].parent.mkdir(parents=True, exist_ok=True)
         with progress(
             pairs, "repairing", " pairs", unit_scale=True, iterable=repair(corpora, report)
         ) as repaired:
             kept = write_pairs(outputs[0], outputs[1], repaired)
-    except OSError as error:
-        raise NMTError(
-            f"cannot write {outputs[0]}: {error.strerror}", file_hint(error, "name another prefix")
-        ) from None
     log(f"wrote {kept:,} of {counted(pairs, 'pair')} to {outputs[0]} and {outputs[1]}")
     verbs = {"drop": "dropped", "rewrite": "rewrote"}
     fixes = {check.name: verbs.get(check.fix) for check in CHECKS}

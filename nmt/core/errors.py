@@ -16,9 +16,10 @@ resumed └── UsageError      exit code 2: the command line or the config is
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import errno
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 
 MAX_MESSAGE = 1000
 """Maximum number of characters of a message: it may quote a value from a file."""
@@ -86,6 +87,21 @@ _HINTS = dict.fromkeys(DISK_FULL, "free some disk space") | {
     errno.EROFS: _NO_PERMISSION,
     errno.ENOTDIR: "a parent of this path is a file, not a directory",
 }
+
+
+@contextlib.contextmanager
+def write_errors(target: object, hint: str) -> Iterator[None]:
+    """Raise an NMTError that names a file or directory for an OSError from writing it; `hint`: see
+    `file_hint`."""
+    try:
+        yield
+    except OSError as error:
+        raise NMTError(f"cannot write {target}: {error.strerror}", file_hint(error, hint)) from None
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of the message of an error of another library, or its type."""
+    return str(error).split("\n")[0] or type(error).__name__
 
 
 def file_hint(error: OSError, default: str = "") -> str:

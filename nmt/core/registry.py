@@ -125,7 +125,7 @@ def _check_types(
 def options_of(function: Callable[..., Any], *, include_ranges: bool = False) -> Options:
     """Map each keyword-only option of `function` to its annotated type, with its `Range` or
     without."""
-    source: Any = function
+    source = function
     if isinstance(function, type) and not dataclasses.is_dataclass(function):
         source = function.__init__  # type: ignore[misc]
     hints = typing.get_type_hints(source, include_extras=include_ranges)

@@ -9,8 +9,8 @@ exhaust the memory:
 of their size;
 - schemas state the types of JSON documents.
 
-Functions with the parameters `hint` and `error` raise one error of one line that names the file.
-The others raise an OSError or a ValueError, which `errors_of` turns into such an error.
+Functions with the parameter `hint` raise a CheckpointError of one line that names the file. The
+others raise an OSError or a ValueError, which `errors_of` turns into such an error.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, TypedDict
 
 import yaml
 
-from nmt.core.errors import CheckpointError, NMTError
+from nmt.core.errors import CheckpointError, first_line
 from nmt.core.ranges import Range
 from nmt.core.registry import accepts
 
@@ -107,18 +107,14 @@ class TensorEntry(TypedDict):
 
 
 @contextlib.contextmanager
-def errors_of(path: Path, hint: str, error: type[NMTError] = CheckpointError) -> Iterator[None]:
-    """Raise an error of nmt that names the file for an OSError or a ValueError from reading it."""
+def errors_of(path: Path, hint: str) -> Iterator[None]:
+    """Raise a CheckpointError that names the file for an OSError or ValueError from reading it."""
     try:
         yield
-    except OSError as failure:
-        raise error(f"cannot read {path}: {failure.strerror or failure}", hint) from None
-    except ValueError as failure:
-        raise error(f"{path} is damaged: {_first_line(failure)}", hint) from None
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
+    except OSError as error:
+        raise CheckpointError(f"cannot read {path}: {error.strerror or error}", hint) from None
+    except ValueError as error:
+        raise CheckpointError(f"{path} is damaged: {first_line(error)}", hint) from None
 
 
 def open_file(path: Path) -> BinaryIO:
@@ -137,12 +133,6 @@ def open_file(path: Path) -> BinaryIO:
     return os.fdopen(file, "rb")
 
 
-def check_regular(path: Path) -> None:
-    """Raise an OSError unless a file, which a library will read, is a regular one that can be
-    opened."""
-    open_file(path).close()
-
-
 def read_bytes(path: Path, max_bytes: int = MAX_BYTES) -> bytes:
     """Return the content of a regular file.
 
@@ -157,9 +147,9 @@ def read_bytes(path: Path, max_bytes: int = MAX_BYTES) -> bytes:
     return content
 
 
-def read_json(path: Path, schema: Any, hint: str, error: type[NMTError] = CheckpointError) -> Any:
+def read_json(path: Path, schema: Any, hint: str) -> Any:
     """Return the content of a JSON file, which has the types of a schema; see `check`."""
-    with errors_of(path, hint, error):
+    with errors_of(path, hint):
         content = parse_json(read_bytes(path))
         check(content, schema)
     return content
@@ -326,7 +316,7 @@ def matches(value: Any, schema: Any) -> bool:
 
 def _construct_mapping(loader: Any, node: yaml.MappingNode) -> dict[Any, Any]:
     """Return a mapping without duplicate keys; YAML would silently keep the last one."""
-    content: dict[Any, Any] = {}
+    content = {}
     for key_node, value_node in node.value:
         if not isinstance(key_node, yaml.ScalarNode):
             raise _yaml_error("a key must be a string", key_node)
@@ -407,7 +397,7 @@ def _check_yaml_structure(content: str) -> None:
             raise _yaml_error(f"a value of more than {MAX_YAML_SCALAR:,} characters", event)
 
 
-def read_yaml(path: Path, *, as_text: bool = False) -> Any:
+def read_yaml(path: Path) -> Any:
     """Return the content of a YAML file; see `parse_yaml`.
 
     Raises:
@@ -415,8 +405,7 @@ def read_yaml(path: Path, *, as_text: bool = False) -> Any:
         UnicodeDecodeError: it is not UTF-8.
         ValueError: it is too large, or see `parse_yaml`.
     """
-    max_bytes = MAX_BYTES if as_text else MAX_CONFIG_BYTES
-    return parse_yaml(read_bytes(path, max_bytes).decode("utf-8"), as_text=as_text)
+    return parse_yaml(read_bytes(path, MAX_CONFIG_BYTES).decode("utf-8"))
 
 
 def read_front_matter(path: Path) -> dict[str, Any]:
@@ -430,19 +419,19 @@ def read_front_matter(path: Path) -> dict[str, Any]:
     return {}
 
 
-def read_zip(path: Path, names: Sequence[str], max_bytes: int = MAX_BYTES) -> list[bytes]:
+def read_zip(path: Path, names: Sequence[str]) -> list[bytes]:
     """Return the content of these members of a zip file.
 
     Raises:
         OSError: the file cannot be read.
         ValueError: it is damaged, lacks a member or is too large.
     """
-    file = io.BytesIO(read_bytes(path, max_bytes))
+    file = io.BytesIO(read_bytes(path))
     with _intact_zip(), zipfile.ZipFile(file) as archive:
         members = [archive.getinfo(name) for name in names]
         num_bytes = sum(member.file_size for member in members)
-        if num_bytes > max_bytes:
-            raise ValueError(f"its content has more than {max_bytes >> 20} MB")
+        if num_bytes > MAX_BYTES:
+            raise ValueError(f"its content has more than {MAX_BYTES >> 20} MB")
         return [archive.read(member) for member in members]  # reads at most the declared size
 
 
@@ -452,7 +441,7 @@ def _intact_zip() -> Iterator[None]:
     try:
         yield
     except _ZIP_ERRORS as error:
-        raise ValueError(f"not an intact zip file ({_first_line(error)})") from None
+        raise ValueError(f"not an intact zip file ({first_line(error)})") from None
 
 
 def check_zip_expansion(path: Path) -> None:
@@ -511,7 +500,7 @@ def _parse_array(content: bytes) -> NDArray[Any]:
     data = content[file.tell() :]
     if dtype.hasobject or dtype.itemsize == 0 or math.prod(shape) * dtype.itemsize != len(data):
         raise ValueError("the shape of an array does not fit its size")
-    array: NDArray[Any] = np.frombuffer(bytearray(data), dtype)  # a bytearray can be changed
+    array = np.frombuffer(bytearray(data), dtype)  # a bytearray can be changed
     return array.reshape(shape, order="F" if is_fortran else "C")
 
 

@@ -158,7 +158,7 @@ def _quality(
 
 def _single_segments(translator: Translator, lines: Sequence[str]) -> dict[int, Source]:
     """Return the lines that are translated in one piece, without protected spans, by index."""
-    sources: dict[int, Source] = {}
+    sources = {}
     split = translator.segmenter.split(list(map(Line, lines)))
     for i, segments in enumerate(split):
         has_opaque_span = any(span.is_opaque for span in protected_spans(lines[i]))
@@ -358,7 +358,7 @@ def _pearson(first_N: Array, second_N: Array) -> float:
 def _ranks(values_N: Array) -> Array:
     """Return ranks; equal values get their mean rank."""
     _, index_N, count = np.unique(values_N, return_inverse=True, return_counts=True)
-    ranks_N: Array = (count.cumsum() - (count - 1) / 2)[index_N]
+    ranks_N = (count.cumsum() - (count - 1) / 2)[index_N]
     return ranks_N
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from nmt.core.console import log, progress
-from nmt.core.errors import CheckpointError, NMTError, file_hint
+from nmt.core.errors import CheckpointError, write_errors
 from nmt.core.paths import make_directory, write_text
 from nmt.core.version import __version__
 from nmt.evaluate.metrics import METRICS, Score, comet_segments
@@ -85,14 +85,9 @@ def evaluate(
         scores.append(Score("COMET", 100 * sum(values) / len(values), f"model:{comet}"))
     report = _report(translator, test, search, scores, models)
     stem = safe_filename(test.name)
-    try:
+    with write_errors(f"to {output}", "choose another directory with --output"):
         write_text(output / f"{stem}.hyp", "".join(f"{line}\n" for line in hypotheses))
         write_text(output / f"{stem}.json", json.dumps(report, indent=2, ensure_ascii=False) + "\n")
-    except OSError as error:
-        raise NMTError(
-            f"cannot write to {output}: {error.strerror}",
-            file_hint(error, "choose another directory with --output"),
-        ) from None
     log(f"wrote hypotheses and report to {output / stem}.hyp and .json")
     return Evaluation(test.name, len(hypotheses), scores, output / f"{stem}.json")
 

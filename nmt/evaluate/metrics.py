@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from sacrebleu.metrics.base import Metric as SacreMetric
@@ -13,7 +14,7 @@ from sacrebleu.metrics.ter import TER
 from sacrebleu.significance import PairedTest
 
 from nmt.core.console import log
-from nmt.core.errors import UsageError
+from nmt.core.errors import UsageError, first_line
 from nmt.core.runtime import require_package
 
 MAX_RESAMPLED_LINES = 20_000_000
@@ -43,56 +44,37 @@ Metric = Callable[..., Score]
 `resamples` > 1."""
 
 
-def bleu(hypotheses: Sequence[str], references: References, *, resamples: int = 0) -> Score:
-    """BLEU on cased, detokenized text, tokenized by 13a (Papineni et al. 2002)."""
-    return _score("BLEU", BLEU(), hypotheses, references, resamples)
-
-
-def chrf(hypotheses: Sequence[str], references: References, *, resamples: int = 0) -> Score:
-    """Character n-gram F-score, chrF2 (Popović 2015)."""
-    return _score("chrF2", CHRF(), hypotheses, references, resamples)
-
-
-def ter(hypotheses: Sequence[str], references: References, *, resamples: int = 0) -> Score:
-    """Translation edit rate; lower is better (Snover et al. 2006)."""
-    return _score("TER", TER(), hypotheses, references, resamples)
-
-
-def sentence_chrf(hypotheses: Sequence[str], references: References) -> list[float]:
-    """Return the chrF2 of each hypothesis, from 0 to 100."""
-    return _sentence_scores(CHRF(), hypotheses, references)
-
-
-def sentence_bleu(hypotheses: Sequence[str], references: References) -> list[float]:
-    """Return the smoothed BLEU of each hypothesis, from 0 to 100."""
-    return _sentence_scores(BLEU(effective_order=True), hypotheses, references)
-
-
 def _sentence_scores(
-    metric: SacreMetric, hypotheses: Sequence[str], references: References
+    metric_type: Callable[[], SacreMetric], hypotheses: Sequence[str], references: References
 ) -> list[float]:
+    metric = metric_type()
     scores = []
     for text, *texts in zip(hypotheses, *references, strict=True):
         scores.append(metric.sentence_score(text, texts).score)
     return scores
 
 
+sentence_chrf = partial(_sentence_scores, CHRF)
+"""Returns the chrF2 of each hypothesis, from 0 to 100."""
+sentence_bleu = partial(_sentence_scores, partial(BLEU, effective_order=True))
+"""Returns the smoothed BLEU of each hypothesis, from 0 to 100."""
 LOWER_IS_BETTER = {"TER"}
 """Names of scores (`Score.name`) of which a lower value is better."""
 SENTENCE_METRICS = {"bleu": sentence_bleu, "chrf": sentence_chrf}
 
 
 SACREBLEU_METRICS = {"bleu": BLEU, "chrf": CHRF, "ter": TER}
-METRICS: Mapping[str, Metric] = {"bleu": bleu, "chrf": chrf, "ter": ter}
 
 
 def _score(
     name: str,
-    metric: SacreMetric,
+    metric_type: type[SacreMetric],
     hypotheses: Sequence[str],
     references: References,
-    resamples: int,
+    *,
+    resamples: int = 0,
 ) -> Score:
+    metric = metric_type()
     if resamples * len(hypotheses) > MAX_RESAMPLED_LINES:
         log(
             f"{name}: no confidence interval, because {len(hypotheses):,} lines need too much"
@@ -111,6 +93,15 @@ def _score(
     return Score(name, float(score.score), str(metric.get_signature()))
 
 
+bleu = partial(_score, "BLEU", BLEU)
+"""BLEU on cased, detokenized text, tokenized by 13a (Papineni et al. 2002)."""
+chrf = partial(_score, "chrF2", CHRF)
+"""Character n-gram F-score, chrF2 (Popović 2015)."""
+ter = partial(_score, "TER", TER)
+"""Translation edit rate; lower is better (Snover et al. 2006)."""
+METRICS: Mapping[str, Metric] = {"bleu": bleu, "chrf": chrf, "ter": ter}
+
+
 CometSegments = Callable[[Sequence[str], Sequence[str], Sequence[str]], list[float]]
 """Returns the score of each sentence, usually from 0 to 1, for sources, hypotheses and
 references."""
@@ -127,9 +118,8 @@ def comet_segments(name: str) -> CometSegments:
     try:
         model = comet.load_from_checkpoint(comet.download_model(name))
     except Exception as error:  # COMET documents no exception types
-        reason = str(error).split("\n")[0] or type(error).__name__
         raise UsageError(
-            f"cannot load the COMET model {name}: {reason}",
+            f"cannot load the COMET model {name}: {first_line(error)}",
             "check the name and the network connection",
         ) from None
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nmt.core.config import DataConfig
-from nmt.core.errors import ConfigError, DataError, UsageError, suggest
+from nmt.core.errors import ConfigError, DataError, UsageError, first_line, suggest
 from nmt.core.registry import parse
 from nmt.data.pairs import Pair, read_lines, read_pairs
 from nmt.data.sources import SOURCES, open_split, validate
@@ -109,9 +109,8 @@ def named_test_set(name: str, src: str, tgt: str) -> TestSet:
         references = [list(read_lines(path)) for path in paths]
     # sacreBLEU does not wrap download errors, and may exit.
     except (Exception, SystemExit) as error:
-        reason = str(error).split("\n")[0] or type(error).__name__
         raise DataError(
-            f"cannot download the test set {name}: {reason}",
+            f"cannot download the test set {name}: {first_line(error)}",
             "without a network connection, use local files with --src and --ref",
         ) from None
     if any(len(reference) != len(sources) for reference in references):

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nmt.core.console import counted, log, progress
-from nmt.core.errors import NMTError, UsageError, file_hint, suggest
+from nmt.core.errors import NMTError, UsageError, suggest, write_errors
 from nmt.core.paths import check_not_overwriting, descriptor
 from nmt.documents.formats import (
     FORMATS,
@@ -403,12 +403,8 @@ def _prepare_output(output: Path) -> None:
     """Create the directory of an output, so that an error is reported before the translation."""
     if descriptor(output) is not None:
         return
-    try:
+    with write_errors(output, "choose another --output"):
         output.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise NMTError(
-            f"cannot write {output}: {error.strerror}", file_hint(error, "choose another --output")
-        ) from None
     if output.is_dir() or not os.access(output.parent, os.W_OK):
         reason = "it is a directory" if output.is_dir() else f"{output.parent} is not writable"
         raise NMTError(f"cannot write {output}: {reason}", "choose another --output")

@@ -17,8 +17,8 @@ import json
 import math
 import re
 import shutil
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
@@ -309,23 +309,28 @@ def read_meta(checkpoint: Path) -> dict[str, Any]:
         NewerCheckpointError: a later version of nmt wrote it.
         CheckpointError: it is missing or damaged.
     """
-    try:
-        meta: dict[str, Any] = untrusted_files.parse_json(
-            untrusted_files.read_bytes(checkpoint / META)
-        )
+    path = checkpoint / META
+    with _errors_of(path):
+        content = untrusted_files.read_bytes(path)
+        meta: dict[str, Any] = untrusted_files.parse_json(content)
         untrusted_files.check(meta, Version)
         if meta["format"] > FORMAT:  # it may have other fields
             raise NewerCheckpointError(
                 f"{checkpoint} was written by a newer version of nmt ({meta['nmt']})", "upgrade nmt"
             )
         untrusted_files.check(meta, Meta)
-    except OSError as error:
-        raise CheckpointError(
-            f"cannot read {checkpoint / META}: {error.strerror}", USE_ANOTHER
-        ) from None
-    except ValueError:
-        raise CheckpointError(f"{checkpoint / META} is damaged", USE_ANOTHER) from None
     return meta
+
+
+@contextmanager
+def _errors_of(path: Path) -> Iterator[None]:
+    """Raise a CheckpointError that names the file for an error of reading it."""
+    try:
+        yield
+    except OSError as error:
+        raise CheckpointError(f"cannot read {path}: {error.strerror}", USE_ANOTHER) from None
+    except (SafetensorError, KeyError, ValueError, TypeError):
+        raise CheckpointError(f"{path} is damaged", USE_ANOTHER) from None
 
 
 def read_progress(checkpoint: Path) -> Progress:
@@ -369,12 +374,8 @@ def read_shapes(checkpoint: Path) -> dict[str, tuple[int, ...]]:
         CheckpointError: the file is missing or damaged.
     """
     path = checkpoint / WEIGHTS
-    try:
+    with _errors_of(path):
         header, _ = untrusted_files.read_safetensors_header(path)
-    except OSError as error:
-        raise CheckpointError(f"cannot read {path}: {error.strerror}", USE_ANOTHER) from None
-    except ValueError:
-        raise CheckpointError(f"{path} is damaged", USE_ANOTHER) from None
     scales = {name + SCALE for name in header}  # of int8 matrices
     return {name: tuple(entry["shape"]) for name, entry in header.items() if name not in scales}
 
@@ -385,21 +386,17 @@ def _array(tensor: TensorEntry, content: NDArray[np.uint8]) -> NDArray[Any]:
     if tensor["dtype"] == "BF16":  # the upper 16 bits of a float32
         return (data.view(np.uint16).astype(np.uint32) << 16).view(np.float32).reshape(shape)
     dtype = {"F32": np.float32, "F16": np.float16, "I8": np.int8}[tensor["dtype"]]
-    array: NDArray[Any] = data.view(dtype).reshape(shape)
+    array = data.view(dtype).reshape(shape)
     return array.astype(np.float32) if tensor["dtype"] == "F16" else array
 
 
 def _load_verified(checkpoint: Path, name: str, load: Callable[[Path], T]) -> T:
     path = checkpoint / name
-    try:
-        untrusted_files.check_regular(path)
+    with _errors_of(path):
+        untrusted_files.open_file(path).close()  # it is a regular file that can be opened
         if sha256(path) != read_meta(checkpoint)["sha256"][name]:
             raise CheckpointError(f"{path} is damaged: its checksum differs", USE_ANOTHER)
         return load(path)
-    except OSError as error:
-        raise CheckpointError(f"cannot read {path}: {error.strerror}", USE_ANOTHER) from None
-    except (SafetensorError, KeyError, ValueError, TypeError):
-        raise CheckpointError(f"{path} is damaged", USE_ANOTHER) from None
 
 
 def quarantine(run: Path, after: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from nmt.core.config import ModelConfig
 from nmt.core.console import counted
-from nmt.core.errors import NMTError, file_hint
+from nmt.core.errors import write_errors
 from nmt.core.paths import write_text
 from nmt.core.untrusted_files import read_bytes, read_front_matter
 from nmt.runs.run_report import collect
@@ -45,15 +45,10 @@ def write_card(run: Path) -> Path | None:
         NMTError: the card cannot be written.
     """
     path = run / CARD
-    try:
+    with write_errors(path, "check that the run directory is writable"):
         if path.is_file() and not _is_generated(path):
             return None
         write_text(path, card(collect(run)))
-    except OSError as error:
-        raise NMTError(
-            f"cannot write {path}: {error.strerror}",
-            file_hint(error, "check that the run directory is writable"),
-        ) from None
     return path
 
 
@@ -165,44 +160,45 @@ def _describe_parents(info: dict[str, Any]) -> list[str]:
 def _describe_comparison(comparison: dict[str, Any] | None) -> list[str]:
     if comparison is None:
         return []
-    return [
-        f"{comparison['checkpoint']}: {test['test']}: {metric['name']}"
-        f" {metric['second_score']:.1f}, start model {metric['first_score']:.1f}"
-        f" ({metric['second_score'] - metric['first_score']:+.1f}, p {metric['p']:.3f}): "
-        + BETTER[metric["better"]]
-        for test in comparison["tests"]
-        for metric in test["metrics"]
-    ]
+    template = (
+        "{checkpoint}: {test}: {name} {second_score:.1f}, start model {first_score:.1f}"
+        " ({gain:+.1f}, p {p:.3f}): {result}"
+    )
+    lines = []
+    for test in comparison["tests"]:
+        for metric in test["metrics"]:
+            gain = metric["second_score"] - metric["first_score"]
+            derived = {"gain": gain, "result": BETTER[metric["better"]]}
+            lines.append(template.format_map(comparison | test | metric | derived))
+    return lines
 
 
 def _describe_calibration(calibration: dict[str, Any] | None) -> list[str]:
     if calibration is None:
         return []
-    scores = calibration["held_out"]
-    return [
-        f"{calibration['definition']}; calibrated on {calibration['sentences']:,} sentences of"
-        f" {calibration['data']}: held-out correlation {scores['pearson']:.2f}, calibration error"
-        f" {scores['calibration_error']:.2f}"
-    ]
+    template = (
+        "{definition}; calibrated on {sentences:,} sentences of {data}: held-out correlation"
+        " {held_out[pearson]:.2f}, calibration error {held_out[calibration_error]:.2f}"
+    )
+    return [template.format_map(calibration)]
 
 
 def _describe_model(info: dict[str, Any]) -> str:
     model = info["model"]
-    text = (
-        f"{model['arch']}, {info['source']} to {info['target']}, {info['parameters'] / 1e6:.1f} M"
-        f" parameters: {model['encoder_layers']}+{model['decoder_layers']} layers, dimension"
-        f" {model['dim']}"
+    template = (
+        "{model[arch]}, {source} to {target}, {millions:.1f} M parameters: {model[encoder_layers]}+"
+        "{model[decoder_layers]} layers, dimension {model[dim]}"
     )
-    if "heads" not in model:  # an architecture without these options, such as rnn
-        return text
-    text += (
-        f", {model['heads']} heads, feed-forward {model['ffn_dim']}, {model['norm_position']}-norm,"
-        f" {model['position_encoding']} positions"
-    )
-    defaults = asdict(ModelConfig())
-    return text + "".join(
-        f", {name}={model[name]}" for name in OPTIONAL_FIELDS if model[name] != defaults[name]
-    )
+    if "heads" in model:  # not an architecture without these options, such as rnn
+        template += (
+            ", {model[heads]} heads, feed-forward {model[ffn_dim]}, {model[norm_position]}-norm,"
+            " {model[position_encoding]} positions"
+        )
+        defaults = asdict(ModelConfig())
+        for name in OPTIONAL_FIELDS:
+            if model[name] != defaults[name]:
+                template += f", {name}={{model[{name}]}}"
+    return template.format_map(info | {"millions": info["parameters"] / 1e6})
 
 
 def _describe_data(data: dict[str, Any]) -> list[str]:
@@ -238,35 +234,33 @@ def _describe_corpus(corpus: dict[str, Any], license_: str) -> str:
 
 
 def _describe_training(training: dict[str, Any]) -> list[str]:
-    lines = [
+    templates = [
         (
-            f"{training['updates']:,} of {training['total_updates']:,} updates, batches of up to "
-            f"{training['batch_tokens']:,} tokens, {training['epoch']} complete epochs, "
-            f"{training['tokens'] / 1e6:,.1f} M target tokens, {training['hours']:.2f} hours"
+            "{updates:,} of {total_updates:,} updates, batches of up to {batch_tokens:,} tokens,"
+            " {epoch} complete epochs, {millions:,.1f} M target tokens, {hours:.2f} hours"
         ),
-        (
-            f"{training['optimizer']}, {training['schedule']}, {training['precision']}, seed"
-            f" {training['seed']}"
-        ),
+        "{optimizer}, {schedule}, {precision}, seed {seed}",
     ]
-    if teacher := training["teacher"]:
-        lines.append(
-            f"distilled with weight {training['distill_weight']:g} from the"
-            f" {training['distill_top_k']} most probable tokens of {teacher['model']}"
+    if training["teacher"]:
+        templates.append(
+            "distilled with weight {distill_weight:g} from the {distill_top_k} most probable tokens"
+            " of {teacher[model]}"
         )
-    return lines
+    values = training | {"millions": training["tokens"] / 1e6}
+    return [template.format_map(values) for template in templates]
 
 
 def _describe_session(session: dict[str, Any]) -> str:
-    environment = session["environment"]
-    gpus = environment.get("gpus") or []
-    hardware = (
-        gpus[0] if gpus else f"{environment['processor']}, {environment['cores']} logical CPUs"
+    has_gpu = session["environment"].get("gpus")
+    hardware = "{environment[processor]}, {environment[cores]} logical CPUs"
+    if has_gpu:
+        hardware = "{environment[gpus][0]}"
+    template = (
+        "{started}, from update {step:,}: {processes} x {device}, "
+        + hardware
+        + ", nmt {environment[nmt]}, torch {environment[torch]}"
     )
-    return (
-        f"{session['started']}, from update {session['step']:,}: {session['processes']} x"
-        f" {session['device']}, {hardware}, nmt {environment['nmt']}, torch {environment['torch']}"
-    )
+    return template.format_map(session)
 
 
 def _describe_curve(curve: list[dict[str, Any]]) -> list[str]:
@@ -284,10 +278,10 @@ def _describe_tests(tests: list[dict[str, Any]]) -> list[str]:
     for test in tests:
         system = f"{Path(test['model']).name}: {test['test']}, {test['search']}"
         for score in test["scores"]:
-            half_interval = score.get("half_interval")
-            interval = "" if half_interval is None else f" ± {half_interval:.1f}"
-            value = f"{score['name']} {score['value']:.1f}{interval}"
-            lines.append(f"{system}: {value}  {score['signature']}")
+            has_interval = score.get("half_interval") is not None
+            interval = " ± {half_interval:.1f}" if has_interval else ""
+            template = f"{{name}} {{value:.1f}}{interval}  {{signature}}"
+            lines.append(f"{system}: {template.format_map(score)}")
     return lines
 
 

@@ -137,6 +137,6 @@ def load_settings(run: Path) -> tuple[Config, Tokenizer, int, int]:
 
 
 def _load_limits(run: Path, config: Config) -> tuple[int, int]:
-    limits: Limits = untrusted_files.read_json(run / "data.json", Limits, RESTORE_FILE)
+    limits = untrusted_files.read_json(run / "data.json", Limits, RESTORE_FILE)
     max_source_length = min(limits["max_source_length"], config.train.max_length - 1)
     return max(1, max_source_length), limits.get("max_sentences_per_line", 1)

@@ -23,7 +23,7 @@ Arrays = dict[str, NDArray[Any]]
 def quantize(weights: Mapping[str, NDArray[Any]]) -> Arrays:
     """Return every matrix as int8, with float32 scales as an additional tensor; other tensors are
     unchanged."""
-    arrays: Arrays = {}
+    arrays = {}
     for name, weight in weights.items():
         if weight.ndim == 2:
             scale_O = np.abs(weight).max(1).clip(min=np.finfo(np.float32).tiny).astype(

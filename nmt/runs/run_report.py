@@ -310,7 +310,7 @@ def other_models(data: dict[str, Any]) -> dict[str, Any]:
     They are `imported`, the origin of an import, and those of `parent_record`: `teacher`,
     `derived_from` (of a fine-tuned model or an average) and `translators` (of the training data).
     """
-    models: dict[str, Any] = {}
+    models = {}
     for name, schema in (("imported", _Origin), ("teacher", _SharedParent)):
         models[name] = data.get(name) if matches(data.get(name), schema) else None
     for name in ("derived_from", "translators"):

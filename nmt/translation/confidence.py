@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from nmt.core import untrusted_files
 from nmt.core.console import log
-from nmt.core.errors import CheckpointError, NMTError, file_hint
+from nmt.core.errors import CheckpointError, write_errors
 from nmt.core.paths import sha256, write_text
 from nmt.core.ranges import Range
 from nmt.core.untrusted_files import Count, Number
@@ -115,16 +115,9 @@ class Calibration(ConfidenceModel):
         Raises:
             NMTError: it cannot be written.
         """
-        try:
-            write_text(
-                path,
-                json.dumps({"format": FORMAT} | asdict(self), indent=2, ensure_ascii=False) + "\n",
-            )
-        except OSError as error:
-            raise NMTError(
-                f"cannot write {path}: {error.strerror}",
-                file_hint(error, "check that the directory is writable"),
-            ) from None
+        content = {"format": FORMAT} | asdict(self)
+        with write_errors(path, "check that the directory is writable"):
+            write_text(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 
 def features(source_length: int, scores: TokenScores) -> list[float]:

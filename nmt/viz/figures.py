@@ -6,7 +6,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from nmt.core.errors import NMTError, UsageError, file_hint
+from nmt.core.errors import UsageError, write_errors
 from nmt.core.paths import write_bytes
 from nmt.core.runtime import require_package
 
@@ -46,13 +46,8 @@ def save(figure: Any, output: Path) -> None:
     Raises:
         NMTError: the file cannot be written.
     """
-    try:
+    with write_errors(output, "choose another file with --output"):
         image = BytesIO()
         figure.savefig(image, dpi=120, format=output.suffix[1:].lower())
         output.parent.mkdir(parents=True, exist_ok=True)
         write_bytes(output, image.getvalue())
-    except OSError as error:
-        raise NMTError(
-            f"cannot write {output}: {error.strerror}",
-            file_hint(error, "choose another file with --output"),
-        ) from None

@@ -70,16 +70,14 @@ def find(name: str) -> Path:
     path = Path(name)
     if path.is_file():
         return path
-    builtin = {file.stem: file for file in sorted(_builtin_dir().glob("*.yaml"))}
+    directory = Path(__file__).parents[2] / "configs"  # in a wheel
+    if not directory.is_dir():
+        directory = Path(__file__).parents[3] / "configs"
+    builtin = {file.stem: file for file in sorted(directory.glob("*.yaml"))}
     if name not in builtin:
         problem = "is a directory, not a config file" if path.is_dir() else "does not exist"
         raise ConfigError(f"config {name} {problem}", suggest(name, builtin) if builtin else "")
     return builtin[name]
-
-
-def _builtin_dir() -> Path:
-    installed = Path(__file__).parents[2] / "configs"  # in a wheel
-    return installed if installed.is_dir() else Path(__file__).parents[3] / "configs"
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
@@ -163,7 +161,7 @@ def options() -> list[tuple[str, str, str]]:
     rows = []
     for name in OPTION_TYPES:
         section, _, key = name.rpartition(".")
-        parent: Any = getattr(Config(), section) if section else Config()
+        parent = getattr(Config(), section) if section else Config()
         default = yaml.safe_dump(getattr(parent, key), default_flow_style=True).split("\n")[0]
         rows.append((name, default, _field_docs(parent)[key]))
     return rows
@@ -329,7 +327,7 @@ def check_unused(config: Config, overrides: Sequence[str], *, is_fine_tuned: boo
     """
     names = override_names(overrides)
     data = config.data
-    unused: dict[str, str] = {}
+    unused = {}
     tokenizer_options = {name for name in names if name.startswith("tokenizer.")}
     if is_fine_tuned and config.tokenizer.model:
         reason = "--init-from keeps the tokenizer of the model"

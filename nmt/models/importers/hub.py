@@ -12,7 +12,7 @@ from typing import Any
 from huggingface_hub import HfApi, errors, snapshot_download, try_to_load_from_cache
 
 from nmt.core.console import escape_control, log
-from nmt.core.errors import DownloadError
+from nmt.core.errors import DownloadError, first_line
 from nmt.models.importers.huggingface import FILES, WEIGHT_FILES, check_type
 from nmt.runs.run_report import UNKNOWN_LICENSE
 from nmt.text.separate_tokenizer import SOURCE, TARGET
@@ -56,7 +56,7 @@ def download(repository: str, revision: str | None = None) -> tuple[Path, dict[s
         ValueError,
     ) as error:
         raise DownloadError(
-            f"cannot download {repository}: {_first_line(error)}", "run the command again to resume"
+            f"cannot download {repository}: {first_line(error)}", "run the command again to resume"
         ) from None
 
 
@@ -84,17 +84,13 @@ def _download(repository: str, revision: str | None) -> tuple[Path, dict[str, An
     return directory, {"source": repository, "revision": directory.name, "license": license_}
 
 
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
-
-
 def _from_cache(
     repository: str, revision: str | None, error: Exception
 ) -> tuple[Path, dict[str, Any]]:
     config = try_to_load_from_cache(repository, "config.json", revision=revision or "main")
     if not isinstance(config, str):
         raise DownloadError(
-            f"cannot reach the Hugging Face Hub ({_first_line(error)}), and {repository} is not in"
+            f"cannot reach the Hugging Face Hub ({first_line(error)}), and {repository} is not in"
             " its cache",
             "connect to the internet, or import a local directory",
         )

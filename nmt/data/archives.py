@@ -55,7 +55,7 @@ def extracted_files(sources: Sequence[Path], scratch_parent: Path) -> Iterator[l
     """
     scratch_parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".unpack.", dir=scratch_parent) as scratch:
-        files: list[Path] = []
+        files = []
         for i, source in enumerate(sources):
             if source.is_dir():
                 files += sorted(path for path in source.iterdir() if path.is_file())
@@ -113,14 +113,11 @@ def _read_zip(archive: Path, directory: Path) -> None:
                 f"{archive.name} has two files of one name", "extract it, and specify the directory"
             )
         for member in members:
-            _check_name(archive, member.filename)
+            file_type = stat.S_IFMT(member.external_attr >> 16)
+            _check_member(archive, member.filename, is_file=file_type in (0, stat.S_IFREG))
             if member.flag_bits & 1:
                 raise DownloadError(
                     f"{archive.name} is encrypted", "extract it, and specify the directory"
-                )
-            if stat.S_IFMT(member.external_attr >> 16) not in (0, stat.S_IFREG):
-                raise DownloadError(
-                    f"{archive.name} is unsafe: {member.filename} is a link or a device"
                 )
         _check_size(archive, sum(member.file_size for member in members))
         for member in members:  # reading stops at the declared size and verifies the CRC
@@ -162,13 +159,9 @@ def _read_tar(archive: Path, directory: Path) -> None:
     tar: Any = _Tar(archive)
     with contextlib.closing(tar), tarfile.open(fileobj=tar, mode="r:") as file:
         for member in file:
-            _check_name(archive, member.name)
+            _check_member(archive, member.name, is_file=member.isreg() or member.isdir())
             if member.isdir():
                 continue
-            if not member.isreg():
-                raise DownloadError(
-                    f"{archive.name} is unsafe: {member.name} is a link or a device"
-                )
             total += member.size
             _check_size(archive, total)
             if extracted := file.extractfile(member):
@@ -181,11 +174,14 @@ def _save(content: IO[bytes], path: Path) -> None:
         shutil.copyfileobj(content, file, 1 << 20)
 
 
-def _check_name(archive: Path, name: str) -> None:
+def _check_member(archive: Path, name: str, *, is_file: bool) -> None:
+    """Check that a member is a file or a directory inside the directory of the content."""
     if name.startswith(("/", "\\")) or ".." in re.split(r"[/\\]", name) or name[1:2] == ":":
         raise DownloadError(
             f"{archive.name} is unsafe: it would write outside its directory ({name})"
         )
+    if not is_file:
+        raise DownloadError(f"{archive.name} is unsafe: {name} is a link or a device")
 
 
 def check_expansion(path: Path) -> None:

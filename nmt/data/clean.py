@@ -74,7 +74,7 @@ def dedup(pairs: Iterator[Pair], *, by: str = "pair") -> Iterator[Pair]:
         raise ConfigError(
             f"cleaning step 'dedup': by must be 'pair', 'source' or 'target', got '{by}'"
         )
-    seen: set[int] = set()
+    seen = set()
     for source, target in pairs:
         side = {"source": source, "target": target}.get(by)
         key = hash_pair(source, target) if side is None else hash_text(side)
@@ -164,7 +164,7 @@ class CleaningPipeline:
     def __iter__(self) -> Iterator[Pair]:
         names = [name for name, _ in self._steps]
         self.dropped = dict.fromkeys(names, 0)
-        stream: Iterator[Pair] = iter(self._pairs)
+        stream = iter(self._pairs)
         for name, step in self._steps:
             inputs = self._count(stream, name, 1)
             stream = self._count(step(inputs), name, -1)  # drops are inputs without outputs

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -98,10 +98,8 @@ def mirror_url(url: str) -> str:
 @contextlib.contextmanager
 def _partial_download(path: Path) -> Iterator[_PartialDownload]:
     """Open PATH.part; rename it to PATH on success, and keep it for resuming on failure."""
-    part_path, validator = (
-        path.with_name(f"{path.name}.part"),
-        path.with_name(f"{path.name}.part.tag"),
-    )
+    part_path = path.with_name(f"{path.name}.part")
+    validator = path.with_name(f"{path.name}.part.tag")
     try:
         with part_path.open("ab") as file:
             yield _PartialDownload(path, part_path, validator, file)
@@ -115,14 +113,16 @@ def _partial_download(path: Path) -> Iterator[_PartialDownload]:
             validator.unlink(missing_ok=True)
 
 
+@dataclass
 class _PartialDownload:
     """The bytes of a file received so far."""
 
-    def __init__(self, path: Path, part_path: Path, validator: Path, file: IO[bytes]) -> None:
-        self.path, self.part_path, self.file = path, part_path, file
-        self.validator = validator
-        """File with the HTTP validator (ETag or date) of the bytes."""
-        self.is_server_reachable = False
+    path: Path
+    part_path: Path
+    validator: Path
+    """File with the HTTP validator (ETag or date) of the bytes."""
+    file: IO[bytes]
+    is_server_reachable: bool = False
 
     @property
     def num_bytes(self) -> int:
@@ -181,16 +181,14 @@ class _PartialDownload:
                 raise _RetryableError(status, _retry_after(response))
             if response.status_code >= 400:
                 raise DownloadError(f"cannot download {url}: {status}", hint)
-            if not (response.status_code == 206 and _range_start(response) == offset):
+            is_partial = response.status_code == 206
+            content_range = response.headers.get("Content-Range", "")
+            if not (is_partial and content_range.startswith(f"bytes {offset}-")):
                 self.restart()
-                if response.status_code == 206:
+                if is_partial:
                     raise _ChangedError("the server sent a different range than requested")
             validator = _get_validator(response)
-            if (
-                response.status_code == 206
-                and validator
-                and headers.get("If-Range", validator) != validator
-            ):
+            if is_partial and validator and headers.get("If-Range", validator) != validator:
                 self.restart()  # the server ignores If-Range
                 raise _ChangedError("the file on the server has changed")
             self._save(response, validator)
@@ -255,11 +253,6 @@ def _get_validator(response: httpx.Response) -> str:
     return next(
         (each for each in versions if each and each.isascii() and not each.startswith("W/")), ""
     )
-
-
-def _range_start(response: httpx.Response) -> int | None:
-    match = re.match(r"bytes (\d+)-", response.headers.get("Content-Range", ""))
-    return int(match[1]) if match else None
 
 
 def _retry_after(response: httpx.Response) -> float:

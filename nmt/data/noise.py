@@ -30,7 +30,7 @@ _KEYBOARD_ROWS = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
 
 def _adjacent_keys() -> dict[str, str]:
     """Return the horizontally adjacent keys of each letter on an English keyboard."""
-    adjacent: dict[str, str] = dict.fromkeys(string.ascii_lowercase, "")
+    adjacent = dict.fromkeys(string.ascii_lowercase, "")
     for row in _KEYBOARD_ROWS:
         for left, right in pairwise(row):
             adjacent[left] += right

@@ -229,7 +229,7 @@ def _build(config: Config, splits: _Splits, work: Path) -> dict[str, Any]:
     """Write all files to `work`, skipping steps that an interrupted preparation has completed;
     return the metadata."""
     cleaned = _clean(config, splits, work)
-    pairs: dict[str, int] = cleaned["pairs"]
+    pairs = cleaned["pairs"]
     num_train = sum(cleaned["corpora"][: len(splits.train)])
     if not tokenizer_file(work).is_file():
         _get_tokenizer(config, work, num_train).save(work)
@@ -281,13 +281,8 @@ class _TrainingText:
     def __init__(self, config: Config, splits: list[Split]) -> None:
         self.num_kept: list[int] = []
         self._splits = splits
-        self._cleaned = cleaning_pipeline(self._read(), config.data.clean)
+        self.cleaned = cleaning_pipeline(self._read(), config.data.clean)
         self._has_placeholders = config.data.placeholders
-
-    @property
-    def dropped(self) -> dict[str, int]:
-        """The pairs that each cleaning step dropped."""
-        return self._cleaned.dropped
 
     def __iter__(self) -> Iterator[Pair]:
         if self._has_placeholders:
@@ -296,13 +291,13 @@ class _TrainingText:
 
     def _counted(self) -> Iterator[Pair]:
         # A cleaning step does not read ahead, so the pair is from the corpus read last.
-        for pair in self._cleaned:
+        for pair in self.cleaned:
             self.num_kept[-1] += 1
             yield pair
 
     def log_dropped(self) -> None:
         """Log the numbers of pairs that were dropped."""
-        for step, num_dropped in self.dropped.items():
+        for step, num_dropped in self.cleaned.dropped.items():
             if num_dropped:
                 log(f"cleaning step {step} dropped {num_dropped:,} pairs")
 
@@ -346,7 +341,7 @@ def _clean(config: Config, splits: _Splits, work: Path) -> dict[str, Any]:
     results = {
         "pairs": {"train": num_train, "valid": num_valid},
         "corpora": text.num_kept,
-        "dropped": text.dropped,
+        "dropped": text.cleaned.dropped,
     }
     write_text(file, json.dumps(results))
     return results

@@ -77,7 +77,7 @@ def unigram(
     # Forward filtering: the log of the sum over all segmentations of each prefix, and the starts
     # and weights of the last piece of each prefix.
     log_sums = [0.0]
-    last_pieces: list[tuple[list[int], list[float]]] = []
+    last_pieces = []
     for end in range(1, len(word) + 1):
         scores = vocabulary.last_pieces(word, end)
         log_weights = [log_sums[start] + alpha * score for start, score in scores.items()]
@@ -87,7 +87,7 @@ def unigram(
         log_sums.append(highest + log_sum)
         last_pieces.append((list(scores), weights))
     # Backward sampling: draw the last piece of the word, then the one before it.
-    pieces: list[str] = []
+    pieces = []
     end = len(word)
     while end:
         starts, weights = last_pieces[end - 1]

@@ -207,18 +207,15 @@ class _Parser:
             self._pairs.append((src, tgt))
 
     def _reject_declaration(self, name: str, *_: object) -> None:
-        raise DataError(
-            f"{self._located()}: the entity '{name}' is declared", "replace entities by their text"
-        )
+        raise self._entity_error(f"the entity '{name}' is declared")
 
     def _reject_unknown_entity(self, name: str, is_parameter_entity: bool) -> None:
         if not is_parameter_entity:  # these occur only in DTDs
-            raise DataError(
-                f"{self._located()}: unknown entity &{name};", "replace entities by their text"
-            )
+            raise self._entity_error(f"unknown entity &{name};")
 
-    def _located(self) -> str:
-        return f"{self._path}, line {self._expat.CurrentLineNumber}"
+    def _entity_error(self, problem: str) -> DataError:
+        line = self._expat.CurrentLineNumber
+        return DataError(f"{self._path}, line {line}: {problem}", "replace entities by their text")
 
 
 def _normalize_code(code: str) -> str:
@@ -237,22 +234,21 @@ def _decode(path: Path, errors: str) -> Iterator[str]:
     blocks = read_blocks(path)
     first = next(blocks, b"")
     encoding = _detect_encoding(first)
+    unknown_encoding = DataError(
+        f"{path}: unknown encoding '{encoding}'", "correct the XML declaration"
+    )
     try:
         bytes(4).decode(encoding, "replace")  # rejects codecs that do not decode text, such as zlib
         decoder = codecs.getincrementaldecoder(encoding)(errors)
     except (LookupError, UnicodeError):
-        raise DataError(
-            f"{path}: unknown encoding '{encoding}'", "correct the XML declaration"
-        ) from None
+        raise unknown_encoding from None
     line = 1
     for block in chain([first], blocks, [b""]):
         try:
             text = decoder.decode(block, final=not block)
         except UnicodeError as error:
             if not isinstance(error, UnicodeDecodeError):  # of codecs such as punycode
-                raise DataError(
-                    f"{path}: unknown encoding '{encoding}'", "correct the XML declaration"
-                ) from None
+                raise unknown_encoding from None
             line += error.object[: error.start].count(b"\n")
             raise DataError(
                 f"{path}, line {line}: not {encoding.upper()} (0x{error.object[error.start]:02x})",

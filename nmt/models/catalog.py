@@ -64,7 +64,7 @@ def _included(name: str, src: str, tgt: str) -> ModelInfo:
     """Return a pretrained model with the license and the scores in the metadata of its card."""
     directory = pretrained.DIRECTORY / name
     metadata = read_metadata(directory)
-    scores: dict[str, tuple[float, float]] = {}
+    scores = {}
     for result in metadata["model-index"][0]["results"]:
         values = {metric["type"]: metric["value"] for metric in result["metrics"]}
         scores[result["dataset"]["name"]] = (values["bleu"], values["chrf"])

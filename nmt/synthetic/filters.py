@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -179,7 +179,7 @@ def format_candidates(candidates: Iterable[Candidate]) -> str:
 
 def closest(candidates: Sequence[Candidate], reference: str, metric: str) -> Candidate:
     """Return the candidate that is closest to the reference (Kim and Rush 2016, section 3.3)."""
-    sentence_metric: Callable[..., list[float]] = SENTENCE_METRICS[metric]
+    sentence_metric = SENTENCE_METRICS[metric]
     scores = sentence_metric([each.text for each in candidates], [[reference] * len(candidates)])
     return candidates[scores.index(max(scores))]
 

@@ -165,8 +165,8 @@ class AlignmentScorer:
         part_size = max(1, part_size)
         num_sampled = min(part_size, MAX_PART_SIZE)
         num_near = len(SHIFTS)
-        features: list[Floats] = []
-        distinct: list[Bools] = []
+        features = []
+        distinct = []
         for start in range(0, self.num_lines, part_size):
             end = min(start + num_sampled, self.num_lines)
             lines_M = np.arange(start, end)

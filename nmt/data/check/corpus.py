@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nmt.data.pairs import Pair, UnequalLineCountsError
@@ -11,13 +12,13 @@ if TYPE_CHECKING:
     from nmt.data.sources import Split
 
 
+@dataclass
 class TolerantReader:
     """Iterate over the pairs of a corpus up to the end of its shorter side."""
 
-    def __init__(self, corpus: Split) -> None:
-        self.corpus = corpus
-        self.line_count_error = ""
-        """Error message if one side has more lines."""
+    corpus: Split
+    line_count_error: str = ""
+    """Error message if one side has more lines."""
 
     def __iter__(self) -> Iterator[Pair]:
         try:

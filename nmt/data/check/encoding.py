@@ -76,7 +76,7 @@ def repair_encoding(text: str, ignored: Container[str] = ()) -> str:
     return _CONTROL.sub("", text) if removes_control else text
 
 
-def repair_pair(pair: Pair, problems: int, ignored: Container[str] = ()) -> Pair:
+def repair_pair(pair: Pair, problems: int, ignored: Container[str]) -> Pair:
     """Return a pair with the given problems after `repair_encoding`, if it can repair one of
     them."""
     if not problems & bits_with_fix("rewrite"):

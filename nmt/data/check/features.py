@@ -66,7 +66,7 @@ def extract_features(
     pairs: Sequence[Pair],
     languages: tuple[str, str],
     overlap_index: OverlapIndex,
-    ignored: Container[str] = (),
+    ignored: Container[str],
 ) -> Records:
     """Return the record of each pair; all features except encoding problems are those of the
     repaired text.

@@ -66,24 +66,19 @@ class CheckedCorpus:
                     return
 
 
+@dataclass
 class FindingCollector:
     """Detects problems that involve several pairs and collects the findings of all checks."""
 
-    def __init__(
-        self,
-        records: Records,
-        corpora: Sequence[CheckedCorpus],
-        overlap_index: OverlapIndex,
-        ignored: frozenset[str],
-        max_examples: int,
-    ) -> None:
-        self.records = records
-        self.corpora = corpora
-        self.overlap_index = overlap_index
-        self.ignored = ignored
-        self.max_examples = max_examples
-        self.problems_N = np.array(records["problems"])
-        self.misaligned_N = np.zeros(len(records), bool)
+    records: Records
+    corpora: Sequence[CheckedCorpus]
+    overlap_index: OverlapIndex
+    ignored: frozenset[str]
+    max_examples: int
+
+    def __post_init__(self) -> None:
+        self.problems_N = np.array(self.records["problems"])
+        self.misaligned_N = np.zeros(len(self.records), bool)
         self.earlier_N: dict[Check, Indices] = {}
         """For each check for duplicates, the indices of the earlier pairs."""
 

@@ -15,7 +15,7 @@ NUM_BINS, MIN_BIN_SIZE = 12, 200
 def log_length_ratio(source_N: Integers, target_N: Integers) -> Doubles:
     """Return the log of the smoothed length ratio; the smoothing moves the ratio of short sentences
     toward 1."""
-    ratio_N: Doubles = np.log((target_N + 5.0) / (source_N + 5.0))
+    ratio_N = np.log((target_N + 5.0) / (source_N + 5.0))
     return ratio_N
 
 

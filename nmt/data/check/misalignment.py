@@ -93,7 +93,7 @@ def _gains(scorer: AlignmentScorer) -> Floats:
         sums_HB = np.add.reduceat(scores_HN, block_starts, axis=1)
         aligned_B = sums_HB[0]
         parts.append(sums_HB[1:] - aligned_B)
-    gain_HB: Floats = np.concatenate(parts, axis=1)
+    gain_HB = np.concatenate(parts, axis=1)
     # Scores are log-likelihood ratios, so a fitting line scores higher than another by `gap` on
     # average.
     gain_HB[:-1] -= BLOCK_SIZE * scorer.gap / 2

@@ -76,7 +76,7 @@ class Report:
         return counts
 
     def _has_problem_N(self, bits: int) -> Bools:
-        has_problem_N: Bools = self.problems_N & np.uint32(bits) > 0
+        has_problem_N = self.problems_N & np.uint32(bits) > 0
         return has_problem_N
 
     def to_dict(self) -> dict[str, Any]:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import itertools
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -30,18 +30,6 @@ from nmt.data.pairs import Pair
 
 if TYPE_CHECKING:
     from nmt.data.sources import Split
-
-
-@dataclass(frozen=True)
-class _Extractor:
-    """Extracts the features of pairs."""
-
-    languages: tuple[str, str]
-    overlap_index: OverlapIndex
-    ignored: frozenset[str]
-
-    def __call__(self, pairs: Sequence[Pair]) -> Records:
-        return extract_features(pairs, self.languages, self.overlap_index, self.ignored)
 
 
 def run_checks(
@@ -64,13 +52,15 @@ def run_checks(
     Raises:
         DataError: there are no pairs, or a corpus is corrupted.
     """
-    extractor = _Extractor(languages, OverlapIndex(test_sets), frozenset(ignore))
+    overlap_index = OverlapIndex(test_sets)
+    ignored = frozenset(ignore)
+    extract = partial(
+        extract_features, languages=languages, overlap_index=overlap_index, ignored=ignored
+    )
     with named_errors(Path(tempfile.gettempdir())), tempfile.TemporaryFile() as file:
-        checked = _write_records(corpora, extractor, file)
+        checked = _write_records(corpora, extract, file)
         records = np.memmap(file, RECORD, mode="r")
-        collector = FindingCollector(
-            records, checked, extractor.overlap_index, extractor.ignored, max_examples
-        )
+        collector = FindingCollector(records, checked, overlap_index, ignored, max_examples)
         findings = collector.collect()
     return Report(
         [(corpus.name, len(corpus)) for corpus in checked],
@@ -79,12 +69,12 @@ def run_checks(
         findings,
         collector.problems_N,
         collector.misaligned_N,
-        extractor.ignored,
+        ignored,
     )
 
 
 def _write_records(
-    corpora: Sequence[Split], extractor: _Extractor, file: BinaryIO
+    corpora: Sequence[Split], extract: Callable[[Sequence[Pair]], Records], file: BinaryIO
 ) -> list[CheckedCorpus]:
     """Write the records of all pairs to a file, and return the place of each corpus."""
     from nmt.data.sources.corpus import (
@@ -97,7 +87,7 @@ def _write_records(
         for corpus in corpora:
             start = end
             reader = TolerantReader(corpus)
-            for records in map_chunks(extractor, reader):
+            for records in map_chunks(extract, reader):
                 file.write(records.tobytes())
                 end += len(records)
                 bar.update(len(records))

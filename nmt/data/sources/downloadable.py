@@ -185,8 +185,15 @@ class DownloadableCorpus:
             shutil.rmtree(downloads, ignore_errors=True)
         log(f"downloading {self.name} ({self.info.license}) to {self.directory}")
         try:
-            files = self.list_files()
-            checksums = {file.name: self._fetch(file, downloads / file.name) for file in files}
+            checksums = {}
+            for file in self.list_files():
+                checksums[file.name] = download.fetch(
+                    file.url,
+                    downloads / file.name,
+                    sha256=file.sha256,
+                    size=file.size,
+                    corpus=self.spec or self.name,
+                )
         except NMTError:
             with contextlib.suppress(OSError):
                 downloads.rmdir()  # only if it is empty
@@ -203,11 +210,6 @@ class DownloadableCorpus:
             raise
         shutil.rmtree(downloads)
         return directory
-
-    def _fetch(self, file: RemoteFile, path: Path) -> str:
-        return download.fetch(
-            file.url, path, sha256=file.sha256, size=file.size, corpus=self.spec or self.name
-        )
 
     def _build(
         self, sources: Sequence[Path], origin: str, checksums: Mapping[str, str], errors: str
@@ -276,7 +278,7 @@ def find_standard_splits(
         DownloadError: a compressed file expands too much.
     """
     paths = group_by_prefix(files, languages)
-    readers: dict[str, PairReader] = {}
+    readers = {}
     for split in SPLITS:
         prefix = _find_prefix(paths, split, split_stems.get(split, ""))
         if not prefix:

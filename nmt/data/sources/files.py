@@ -86,7 +86,13 @@ class Files:
         if self.hold_out and missing and split in ("train", *missing):
             sides = holdout.sides(src, tgt)
             checksum = hash_strings(holdout.VERSION, *sides, split, *missing, checksum)
-            read = _hold_out(read, missing, split, is_swapped=sides != (src, tgt))
+            # The sentences of the same language are held out in both directions.
+            is_swapped = sides != (src, tgt)
+            if is_swapped:
+                read = swap_sides(read)
+            read = holdout.hold_out(read, missing)[split]
+            if is_swapped:
+                read = swap_sides(read)
         is_memory = pair_format(paths[0]) == "tmx"
         count = None if is_memory else partial(count_lines, paths[0])
         return Split(f"{name}/{split}", checksum, read, count, paths)
@@ -147,14 +153,6 @@ def _check_suffixes(
             names = languages[::-1] if have_suffixes else languages
             hint = f"swap the files, or name their languages: columns={names}"
             raise DataError(f"{path} would be read as language {language}", hint)
-
-
-def _hold_out(read: PairReader, missing: list[str], split: str, *, is_swapped: bool) -> PairReader:
-    """Return the reader of a split after holding out sentences of the source, or if it is swapped,
-    of the target."""
-    if not is_swapped:
-        return holdout.hold_out(read, missing)[split]
-    return swap_sides(holdout.hold_out(swap_sides(read), missing)[split])
 
 
 def _name(spec: FileSpec, path: Path) -> str:

@@ -90,7 +90,7 @@ def _find_splits(files: Sequence[Path], errors: str) -> SplitReaders:
 
 def _check_complete(paths: Sequence[Path]) -> None:
     """Raise a DataError if a file NAME-00001-of-00003.parquet is missing."""
-    counts: dict[int, int] = {}  # number of files, by the number of each file
+    counts = {}  # number of files, by the number of each file
     for path in paths:
         if match := _NUMBER_PATTERN.search(path.name):
             counts[int(match[1])] = int(match[2])

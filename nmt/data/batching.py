@@ -75,7 +75,8 @@ class Batch:
     def _slice(self, start: int, end: int) -> Batch:
         rows = slice(start, end)
         src_mask_BS = self.src_mask_BS[rows]
-        src_length = int(src_mask_BS.sum(1).max())
+        src_lengths_B = src_mask_BS.sum(1)
+        src_length = int(src_lengths_B.max())
         columns = self.tgt_in_BT.shape[1]
         row_N = self.target_index_N // columns
         column_N = self.target_index_N % columns
@@ -114,9 +115,10 @@ def plan_batches(lengths_N2: Integers, max_tokens: int, seed: int, epoch: int) -
         pool = order[start : start + POOL_SIZE]
         order_by_length = _by_length(lengths_N2[pool])
         pool = pool[order_by_length]
-        sizes = lengths_N2[pool].max(axis=1) + 1
-        batches += _divide(pool, sizes, max_tokens)
-    return [batches[i] for i in rng.permutation(len(batches))]
+        longest_sides = lengths_N2[pool].max(axis=1)
+        batches += _divide(pool, longest_sides + 1, max_tokens)
+    order = rng.permutation(len(batches))
+    return [batches[i] for i in order]
 
 
 def _by_length(lengths_N2: Integers) -> Indices:
@@ -147,7 +149,7 @@ def _divide(pool: Indices, sizes: Integers, max_tokens: int) -> list[Indices]:
     while first < len(pool):
         # Sizes are ascending, so the padded size grows with the number of pairs, and binary search
         # applies.
-        max_pairs = max(1, max_tokens // int(sizes[first]))
+        max_pairs = max(1, max_tokens // sizes[first])
         max_pairs = min(max_pairs, len(pool) - first)
         counts = range(1, max_pairs + 1)
         num_pairs = bisect.bisect_right(counts, max_tokens, key=padded_size)
@@ -170,8 +172,7 @@ def pad_rows(rows: Sequence[Ids], before: int | None = None, after: int | None =
     is_id_BX = column_X < end_B[:, None]
     is_id_BX[:, :first] = False
     padded_BX = np.full(is_id_BX.shape, PAD)
-    ids = np.concatenate(rows, dtype=np.int64, casting="unsafe")
-    padded_BX[is_id_BX] = ids
+    padded_BX[is_id_BX] = np.concatenate(rows, dtype=np.int64, casting="unsafe")
     if before is not None:
         padded_BX[:, 0] = before
     if after is not None:
@@ -197,15 +198,15 @@ def collate(
     if source_eos:
         src_BS = pad_rows(sources, after=EOS)
         lengths = [len(src) + 1 for src in sources]
-        src_mask_BS = token_mask(lengths)
     else:
         inputs = [encoder_input(src, source_eos) for src in sources]
         src_BS = pad_rows(inputs)
         lengths = list(map(len, inputs))
-        src_mask_BS = token_mask(lengths)
+    src_mask_BS = token_mask(lengths)
     tgt_in_BT = pad_rows(targets, before=BOS)
     tgt_out_BT = pad_rows(targets, after=EOS)
     tgt_mask_BT = token_mask(len(tgt) + 1 for tgt in targets)
-    target_index_N = tgt_mask_BT.flatten().nonzero().squeeze(1)
+    index_N1 = tgt_mask_BT.flatten().nonzero()
+    target_index_N = index_N1.squeeze(1)
     labels_N = tgt_out_BT[tgt_mask_BT]
     return Batch(src_BS, src_mask_BS, tgt_in_BT, target_index_N, labels_N, tuple(pair_ids))

@@ -8,10 +8,11 @@ of the loader, and resumed training continues identically.
 
 from __future__ import annotations
 
+import operator
 from collections import Counter, deque
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from random import Random
 
@@ -31,6 +32,8 @@ from nmt.text.tokenizer import Tokenizer
 
 CHUNK_SIZE = 10_000
 """Sentences tokenized at a time."""
+NUM_PREFETCHED = 2
+"""Updates that are loaded while the GPU computes."""
 NOISE_STREAM = 0x6E6F697365
 """Distinguishes the random numbers of source noise from those of batches and samples."""
 
@@ -48,61 +51,52 @@ class Update:
     """Number of batches of the epoch consumed after this update, over all ranks."""
 
 
+@dataclass
 class Loader:
-    """Group the batches of a store into updates. An epoch has a sample of the pairs of each
-    corpus."""
+    """Group the batches of a store into updates. An epoch has a sample of the pairs of each corpus
+    that are within `train.max_length`; each rank loads its share of the batches of every update.
 
-    def __init__(
-        self,
-        store: Store,
-        tokenizer: Tokenizer,
-        config: TrainConfig,
-        seed: int,
-        rank: int = 0,
-        world_size: int = 1,
-        mix: Mix | None = None,
-        *,
-        source_eos: bool = True,
-    ) -> None:
-        """Select the pairs within `train.max_length`; each rank loads its share of the batches of
-        every update.
+    Raises:
+        DataError: no training pair, or no replay pair, has at most `train.max_length` tokens.
+        ConfigError: `train.subword_regularization` requires another type of tokenizer.
+    """
 
-        Args:
-            store: the text and token ids of all corpora.
-            tokenizer: the tokenizer of the store.
-            config: the options of batches, noise and segmentation.
-            seed: seed of the run.
-            rank: index of this process.
-            world_size: number of processes.
-            mix: the corpora of the store; None: a single one, all of whose pairs are used in each
-                epoch.
-            source_eos: whether sources end with the end token.
+    store: Store
+    """The text and token ids of all corpora."""
+    tokenizer: Tokenizer
+    config: TrainConfig
+    """The options of batches, noise and segmentation."""
+    seed: int
+    rank: int = 0
+    """Index of this process."""
+    world_size: int = 1
+    """Number of processes."""
+    mix: Mix | None = None
+    """The corpora of the store; None: a single one, all of whose pairs are used in each epoch."""
+    source_eos: bool = field(default=True, kw_only=True)
+    """Whether sources end with the end token."""
 
-        Raises:
-            DataError: no training pair, or no replay pair, has at most `train.max_length` tokens.
-            ConfigError: `train.subword_regularization` requires another type of tokenizer.
-        """
-        self.tokenizer = tokenizer
-        self.config = config
-        self.seed = seed
-        self.rank = rank
-        self.world_size = world_size
-        self.source_eos = source_eos
-        self.noise = SourceNoise(config.source_noise) if config.source_noise else None
-        spec = config.subword_regularization
-        self.subword_sampler = SubwordSampler(spec, tokenizer, seed) if spec else None
-        self._store = store
-        self._all_lengths_N2 = store.lengths_N2.copy()
-        self._tag_id = tokenizer.tag_id
-        self._is_tagged_N = np.zeros(len(store), bool)
+    def __post_init__(self) -> None:
+        num_available = len(self.store)
+        self.noise = None
+        if self.config.source_noise:
+            self.noise = SourceNoise(self.config.source_noise)
+        self.subword_sampler = None
+        spec = self.config.subword_regularization
+        if spec:
+            self.subword_sampler = SubwordSampler(spec, self.tokenizer, self.seed)
+        self._tag_id = self.tokenizer.tag_id
+        self._all_lengths_N2 = self.store.lengths_N2.copy()
+        self._is_tagged_N = np.zeros(num_available, bool)
         self._pairs = lru_cache(maxsize=1)(self._sample_pairs)
         self._noise_NK = lru_cache(maxsize=1)(self._choose_noise)
-        single_corpus = PreparedCorpus("", len(store), CorpusOptions())
-        self.corpora = self._select(mix or Mix([single_corpus]))
+        single_corpus = PreparedCorpus("", num_available, CorpusOptions())
+        mix = self.mix or Mix([single_corpus])
+        self.corpora = self._select(mix)
         self.num_pairs = sum(each.pairs_per_epoch for each in self.corpora)
         """Number of pairs of an epoch."""
         num_short = sum(len(each.pair_ids_N) for each in self.corpora)
-        self.num_too_long = len(store) - num_short
+        self.num_too_long = num_available - num_short
 
     def _select(self, mix: Mix) -> list[SampledCorpus]:
         """Mark the pairs with tags, and return those within `train.max_length` of each corpus."""
@@ -148,12 +142,15 @@ class Loader:
         batches = self.batch_indices(epoch)
         update_size = self.config.grad_accumulation * self.world_size
         for start in range(skip, len(batches), update_size):
-            update = batches[start : start + update_size]
-            target_lengths_N = lengths_N2[np.concatenate(update), 1]
-            tokens = int(target_lengths_N.sum()) + len(target_lengths_N)
+            end = start + update_size
+            update = batches[start:end]
+            pairs_N = np.concatenate(update)
+            target_lengths_N = lengths_N2[pairs_N, 1]
+            tokens = int(target_lengths_N.sum()) + len(pairs_N)
             share = update[self.rank :: self.world_size]
             loaded = [self._load(pair_ids_N[indices], epoch) for indices in share]
-            yield Update(loaded, tokens, epoch, start + len(update))
+            position = start + len(update)
+            yield Update(loaded, tokens, epoch, position)
 
     def batch_indices(self, epoch: int) -> list[Indices]:
         """Return the batches of an epoch on all ranks, each as indices into the pairs of the
@@ -166,14 +163,13 @@ class Loader:
         the longest pair."""
         pair_ids_N, lengths_N2 = self._pairs(0)
         batches = self.batch_indices(0)
-        max_lengths = [lengths_N2[indices].max() for indices in batches]
-        longest_B = np.array(max_lengths) + 1
-        num_pairs_B = np.array(list(map(len, batches)))
-        largest = int(np.argmax(num_pairs_B * longest_B))
-        longest = int(np.argmax(longest_B))
+        lengths = [lengths_N2[indices].max() + 1 for indices in batches]
+        num_pairs = map(len, batches)
+        sizes = list(map(operator.mul, num_pairs, lengths))
+        largest = sizes.index(max(sizes))
+        longest = lengths.index(max(lengths))
         worst = sorted({largest, longest})
-        pair_ids = [pair_ids_N[batches[b]] for b in worst]
-        return [self._load(ids_N, 0) for ids_N in pair_ids]
+        return [self._load(pair_ids_N[batches[b]], 0) for b in worst]
 
     def lengths_N2(self, epoch: int) -> Integers:
         """Return the lengths of the pairs of an epoch after its noise, without BOS and EOS.
@@ -187,7 +183,8 @@ class Loader:
         samples = []
         for i, corpus in enumerate(self.corpora):
             num_available = len(corpus.pair_ids_N)
-            sample = sample_pairs(num_available, corpus.pairs_per_epoch, self.seed, i, epoch)
+            num_sampled = corpus.pairs_per_epoch
+            sample = sample_pairs(num_available, num_sampled, self.seed, i, epoch)
             samples.append(corpus.pair_ids_N[sample])
         pair_ids_N = np.concatenate(samples)
         lengths_N2 = self._all_lengths_N2[pair_ids_N]
@@ -199,40 +196,41 @@ class Loader:
         """Replace the source lengths of the pairs with noise."""
         with progress(len(lengths_N2), "applying source noise", " pairs") as bar:
             for start in range(0, len(lengths_N2), CHUNK_SIZE):
-                pair_ids = pair_ids_N[start : start + CHUNK_SIZE].tolist()
-                for n, row in self._noisy_ids(pair_ids, epoch).items():
-                    if len(row) < self.config.max_length:  # otherwise `_replace_too_long` applies
-                        lengths_N2[start + n, 0] = len(row)
+                end = start + CHUNK_SIZE
+                pair_ids = pair_ids_N[start:end].tolist()
+                for n, row in self._noisy_rows(pair_ids, epoch):
+                    lengths_N2[start + n, 0] = len(row)
                 bar.update(len(pair_ids))
 
     def _load(self, pair_ids_N: Indices, epoch: int) -> Batch:
         """Return the batch of some pairs, with noise and sampled segmentations."""
         pair_ids = pair_ids_N.tolist()
-        sources = list(map(self._source_ids, pair_ids))
-        targets: list[Ids] = list(map(self._store.tgt.ids, pair_ids))
+        ids = map(self.store.src.ids, pair_ids)
+        sources = list(map(self._with_tag, ids, pair_ids))
+        targets: list[Ids] = list(map(self.store.tgt.ids, pair_ids))
         if self.subword_sampler:
-            rng = np.random.default_rng((self.seed, epoch, pair_ids[0]))
+            seed = (self.seed, epoch, pair_ids[0])
+            rng = np.random.default_rng(seed)
+            encode = self.subword_sampler.encode_batch
             texts = [self._noisy_source(i, epoch) for i in pair_ids]
-            rows = self.subword_sampler.encode_batch(texts, rng)
+            rows = encode(texts, rng)
             tagged = map(self._with_tag, rows, pair_ids)
             sources = list(map(self._unless_too_long, tagged, sources))
-            texts = [self._store.tgt.text(i) for i in pair_ids]
-            rows = self.subword_sampler.encode_batch(texts, rng)
+            texts = list(map(self.store.tgt.text, pair_ids))
+            rows = encode(texts, rng)
             targets = list(map(self._unless_too_long, rows, targets))
         elif self.noise:
-            for n, noisy in self._noisy_ids(pair_ids, epoch).items():
-                sources[n] = self._unless_too_long(noisy, sources[n])
-        pairs = list(zip(sources, targets, strict=True))
-        return collate(pairs, pair_ids, source_eos=self.source_eos)
+            for n, row in self._noisy_rows(pair_ids, epoch):
+                sources[n] = row
+        pairs = zip(sources, targets, strict=True)
+        return collate(list(pairs), pair_ids, source_eos=self.source_eos)
 
     def _unless_too_long(self, row: Ids, original: Ids) -> Ids:
         """Return a row, or if it is above `train.max_length`, the ids without noise and sampling,
         which are shorter."""
-        return row if len(row) < self.config.max_length else original
-
-    def _source_ids(self, i: int) -> Ids:
-        ids = self._store.src.ids(i)
-        return self._with_tag(ids, i)
+        if len(row) < self.config.max_length:
+            return row
+        return original
 
     def _with_tag(self, row: Ids, i: int) -> Ids:
         """Begin a source of a tagged corpus with the tag."""
@@ -241,40 +239,45 @@ class Loader:
         assert self._tag_id is not None  # checked by prepare
         return [self._tag_id, *row]
 
-    def _noisy_ids(self, pair_ids: list[int], epoch: int) -> dict[int, Ids]:
-        """Return the token ids of the sources with noise by index in `pair_ids`."""
+    def _noisy_rows(self, pair_ids: list[int], epoch: int) -> Iterator[tuple[int, Ids]]:
+        """Yield the token ids of the sources with noise, each after its index in `pair_ids`. A row
+        above `train.max_length` is left out, so its source stays as it is."""
         is_noisy = self._noise_NK(epoch)[pair_ids].any(axis=1)
         noisy = np.flatnonzero(is_noisy).tolist()
-        noisy_pairs = [pair_ids[n] for n in noisy]
-        texts = [self._noisy_source(i, epoch) for i in noisy_pairs]
+        texts = [self._noisy_source(pair_ids[n], epoch) for n in noisy]
         rows = self.tokenizer.encode_batch(texts)
-        tagged = map(self._with_tag, rows, noisy_pairs)
-        return dict(zip(noisy, tagged, strict=True))
+        for n, row in zip(noisy, rows, strict=True):
+            tagged = self._with_tag(row, pair_ids[n])
+            if len(tagged) < self.config.max_length:
+                yield n, tagged
 
     def _noisy_source(self, i: int, epoch: int) -> str:
-        text = self._store.src.text(i)
+        text = self.store.src.text(i)
         if not self.noise:
             return text
         is_chosen_K = self._noise_NK(epoch)[i]
         if not is_chosen_K.any():
             return text
+        seed = f"{self.seed} {epoch} {i}"
+        rng = Random(seed)
         token = self.tokenizer.language_token(text)
-        rng = Random(f"{self.seed} {epoch} {i}")
         rest = text.removeprefix(token)
-        return token + self.noise.apply(rest, is_chosen_K, rng)
+        noisy = self.noise.apply(rest, is_chosen_K, rng)
+        return token + noisy
 
     def _choose_noise(self, epoch: int) -> Bools:
         """Return which noise functions apply to each pair of the store in an epoch."""
         assert self.noise
-        rng = np.random.default_rng((self.seed, NOISE_STREAM, epoch))
+        seed = (self.seed, NOISE_STREAM, epoch)
+        rng = np.random.default_rng(seed)
         chosen = []
         for probability in self.noise.probabilities:
-            draws_N = rng.random(len(self._store), np.float32)
+            draws_N = rng.random(len(self.store), np.float32)
             chosen.append(draws_N < probability)
         return np.stack(chosen, axis=1)
 
 
-def prefetch(updates: Iterator[Update], num_prefetched: int = 2) -> Iterator[Update]:
+def prefetch(updates: Iterator[Update]) -> Iterator[Update]:
     """Yield `updates`, loading the next ones in a thread and in pinned memory while the GPU
     computes."""
 
@@ -282,10 +285,11 @@ def prefetch(updates: Iterator[Update], num_prefetched: int = 2) -> Iterator[Upd
         update = next(updates, None)
         if update is None:
             return None
-        return replace(update, batches=[batch.pin_memory() for batch in update.batches])
+        pinned = [batch.pin_memory() for batch in update.batches]
+        return replace(update, batches=pinned)
 
     with ThreadPoolExecutor(1) as thread:
-        pending = deque(thread.submit(load) for _ in range(num_prefetched))
+        pending = deque(thread.submit(load) for _ in range(NUM_PREFETCHED))
         while update := pending.popleft().result():
             pending.append(thread.submit(load))
             yield update

@@ -66,7 +66,8 @@ class TextStore:
         start = self._start(i, 1)
         end = self._ends_N2[i, 1]
         line = bytes(self._text[start:end])
-        return line.decode().rstrip("\n")
+        text = line.decode()
+        return text.rstrip("\n")
 
     def lengths(self) -> NDArray[np.int32]:
         """Return the token counts of all sentences."""
@@ -77,7 +78,8 @@ class TextStore:
     def _start(self, i: int, column: int) -> int:
         if not i:
             return 0
-        return int(self._ends_N2[i - 1, column])
+        end = self._ends_N2[i - 1, column]
+        return int(end)
 
 
 def _beside(text: Path, suffix: str) -> Path:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -116,6 +116,15 @@ def read_json(path: Path, schema: Any, default: Any = None) -> Any:
     return value
 
 
+def check_supported(options: Mapping[str, Any], supported: Mapping[str, Collection[Any]]) -> None:
+    """Raise a CheckpointError for an option of a model that has none of its supported values."""
+    for name, values in supported.items():
+        if name in options and options[name] not in values:
+            raise CheckpointError(
+                f"{name}={options[name]} of the model is not supported", "use another model"
+            )
+
+
 @contextlib.contextmanager
 def conversion_errors(file: Path, vocabulary: str) -> Iterator[None]:
     """Raise a CheckpointError for the errors of the conversion of a damaged model.
@@ -148,8 +157,7 @@ def join_vocabularies(
     target_model: bytes,
     source_ids: dict[str, int],
     target_ids: dict[str, int],
-    source_special: Sequence[int],
-    target_special: Sequence[int],
+    special: Sequence[int],
 ) -> Vocabulary:
     """Return the union of two vocabularies. A piece of the target vocabulary only is unknown on the
     source side.
@@ -159,26 +167,20 @@ def join_vocabularies(
         target_model: SentencePiece model of the target side.
         source_ids: original ids of the source pieces.
         target_ids: original ids of the target pieces; equal to `source_ids` in a joint vocabulary.
-        source_special: original rows of PAD, UNK, BOS and EOS on the source side; -1: none.
-        target_special: the same on the target side.
+        special: original rows of PAD, UNK, BOS and EOS on either side; -1: none.
 
     Raises:
         CheckpointError: a file is not a SentencePiece model.
     """
-    pieces = [
-        piece
-        for piece in source_ids | target_ids
-        if source_ids.get(piece) not in source_special
-        and target_ids.get(piece) not in target_special
-    ]
+    pieces = []
+    for piece in source_ids | target_ids:
+        if source_ids.get(piece) not in special and target_ids.get(piece) not in special:
+            pieces.append(piece)
     names = [
         f"{piece}_" if piece in SPECIAL_PIECES else piece for piece in pieces
     ]  # such as an unused <s>
-    source_rows = [
-        *source_special,
-        *(source_ids.get(piece, source_special[UNK]) for piece in pieces),
-    ]
-    target_rows = [*target_special, *(target_ids.get(piece, -1) for piece in pieces)]
+    source_rows = [*special, *(source_ids.get(piece, special[UNK]) for piece in pieces)]
+    target_rows = [*special, *(target_ids.get(piece, -1) for piece in pieces)]
     tokenizer = SeparateTokenizer(source_model, target_model, [*SPECIAL_PIECES, *names])
     return Vocabulary(tokenizer, torch.tensor(source_rows), torch.tensor(target_rows))
 

@@ -40,6 +40,7 @@ from nmt.models.importers.common import (
     ImportedModel,
     Vocabulary,
     Weights,
+    check_supported,
     conversion_errors,
     join_vocabularies,
     read_bytes,
@@ -71,16 +72,17 @@ WEIGHT_FILES = ("model.safetensors", "pytorch_model.bin")
 """Files of the weights in order of preference; the second is a pickle, loaded with
 `weights_only=True`."""
 ACTIVATIONS = {"swish": "silu", "silu": "silu", "relu": "relu", "gelu": "gelu"}
-SUPPORTED = {
-    "scale_embedding": True,
-    "normalize_embedding": False,
-    "static_position_embeddings": True,
-    "add_bias_logits": False,
-    "extra_pos_embeddings": 0,
-    "encoder_layerdrop": 0.0,
-    "decoder_layerdrop": 0.0,
+SUPPORTED: dict[str, tuple[Any, ...]] = {
+    "scale_embedding": (True,),
+    "normalize_embedding": (False,),
+    "static_position_embeddings": (True,),
+    "add_bias_logits": (False,),
+    "extra_pos_embeddings": (0,),
+    "encoder_layerdrop": (0.0,),
+    "decoder_layerdrop": (0.0,),
+    "activation_function": tuple(ACTIVATIONS),
 }
-"""Options of config.json with the only supported value, which is also that of a missing option."""
+"""Options of config.json with their supported values, one of which a missing option has, too."""
 
 
 Id = Annotated[int, Range(0, MAX_IMPORTED_VOCAB_SIZE)]
@@ -185,13 +187,8 @@ def model_config(options: dict[str, Any], *, output_bias: bool) -> ModelConfig:
         KeyError: an option is missing.
     """
     is_pegasus = options["model_type"] == "pegasus"
-    for name, value in (
-        SUPPORTED | {"normalize_before": is_pegasus, "add_final_layer_norm": is_pegasus}
-    ).items():
-        if options.get(name, value) != value:
-            raise CheckpointError(
-                f"{name}={options[name]} of the model is not supported", "use another model"
-            )
+    norms = ("normalize_before", "add_final_layer_norm")
+    check_supported(options, SUPPORTED | dict.fromkeys(norms, (is_pegasus,)))
     sizes = {}
     for name in ("attention_heads", "ffn_dim"):
         encoder, decoder = options[f"encoder_{name}"], options[f"decoder_{name}"]
@@ -200,15 +197,10 @@ def model_config(options: dict[str, Any], *, output_bias: bool) -> ModelConfig:
                 f"encoder_{name}={encoder} and decoder_{name}={decoder} differ", "use another model"
             )
         sizes[name] = encoder
-    activation = options["activation_function"]
     ties = (
         options.get("tie_word_embeddings", True),
         options.get("share_encoder_decoder_embeddings", True),
     )
-    if activation not in ACTIVATIONS:
-        raise CheckpointError(
-            f"activation_function={activation} of the model is not supported", "use another model"
-        )
     return ModelConfig(
         dim=options["d_model"],
         heads=sizes["attention_heads"],
@@ -216,7 +208,7 @@ def model_config(options: dict[str, Any], *, output_bias: bool) -> ModelConfig:
         encoder_layers=options["encoder_layers"],
         decoder_layers=options["decoder_layers"],
         norm_position="pre" if is_pegasus else "post",
-        activation=ACTIVATIONS[activation],
+        activation=ACTIVATIONS[options["activation_function"]],
         position_encoding="sinusoidal_concatenated",
         dropout=options.get("dropout", 0.1),
         attention_dropout=options.get("attention_dropout", 0.0),
@@ -292,7 +284,7 @@ def _read_vocabulary(directory: Path, options: dict[str, Any]) -> Vocabulary:
                 piece: i for i, piece in enumerate(joint.ids_to_pieces(range(len(joint))))
             }:
                 return Vocabulary(joint, torch.arange(len(joint)), torch.arange(len(joint)))
-    return join_vocabularies(source_model, target_model, source_ids, target_ids, special, special)
+    return join_vocabularies(source_model, target_model, source_ids, target_ids, special)
 
 
 def convert(weights: Weights, config: ModelConfig, vocabulary: Vocabulary) -> dict[str, Tensor]:

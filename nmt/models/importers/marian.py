@@ -30,6 +30,7 @@ from nmt.models.importers.common import (
     UNKNOWN_LANGUAGES,
     ImportedModel,
     Weights,
+    check_supported,
     conversion_errors,
     join_vocabularies,
     read_bytes,
@@ -125,7 +126,6 @@ def read(directory: Path) -> ImportedModel:
             source_ids,
             target_ids,
             special,
-            special,
         )
         config = _model_config(options)
         weights = convert(Weights(file, _rename(arrays)), config, vocabulary)
@@ -212,11 +212,7 @@ def _read_model(file: Path) -> tuple[dict[str, Any], dict[str, Any]]:
             f"{file} has no {OPTIONS}: it is not a Marian model", "use another model"
         )
     options = _as_mapping(file, arrays.pop(OPTIONS).tobytes().rstrip(b"\0"))
-    for name, values in SUPPORTED.items():
-        if options.get(name, values[0]) not in values:
-            raise CheckpointError(
-                f"{name}={options[name]} of the model is not supported", "use another model"
-            )
+    check_supported(options, SUPPORTED)
     return arrays, options
 
 

@@ -17,10 +17,9 @@ from nmt.text.spans import without_overlaps
 from nmt.text.whitespace import separator
 from nmt.translation.chunking import chunked
 from nmt.translation.gaps import without_added_period
-from nmt.translation.guard import Guard
+from nmt.translation.line_translator import LineTranslator
 from nmt.translation.result import Translation
 from nmt.translation.segments import FixedSpan, Line, spans_within
-from nmt.translation.translator import Translator
 
 
 @dataclass(frozen=True)
@@ -59,7 +58,7 @@ class DocumentTranslator:
 
     def __init__(
         self,
-        translator: Translator | Guard,
+        translator: LineTranslator,
         search: str | None = None,
         memory: TranslationMemory | None = None,
     ) -> None:

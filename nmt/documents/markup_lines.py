@@ -25,6 +25,8 @@ class MarkupLines:
 
     def __init__(self, guard: Guard) -> None:
         self.guard = guard
+        self.config = guard.config
+        self.tokenizer = guard.tokenizer
         self.term_counts = guard.term_counts
 
     def stream(

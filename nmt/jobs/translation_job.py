@@ -18,9 +18,8 @@ from nmt.jobs.output import OutputFormat, open_output, truncate_incomplete
 from nmt.jobs.sharding import Shard
 
 if TYPE_CHECKING:
-    from nmt.documents.markup_lines import MarkupLines
-    from nmt.translation.guard import Guard
-    from nmt.translation.translator import Line, Translation, Translator
+    from nmt.translation.line_translator import LineTranslator
+    from nmt.translation.translator import Line, Translation
 
 MAX_WARNINGS = 5
 """Maximum number of lines whose warnings are logged."""
@@ -30,7 +29,7 @@ MAX_WARNINGS = 5
 class TranslationJob:
     """Translates lines and writes them in an output format."""
 
-    translator: Translator | Guard | MarkupLines
+    translator: LineTranslator
     spec: str
     output_format: OutputFormat
     details: bool
@@ -85,7 +84,7 @@ class TranslationJob:
         return Line(text, self.prefix, self.constraints)
 
 
-def with_markup(translator: Guard | Translator, spec: str) -> Guard | Translator | MarkupLines:
+def with_markup(translator: LineTranslator, spec: str) -> LineTranslator:
     """Return a translator of lines that places tags by word alignment, if each line has one guarded
     translation."""
     from nmt.documents.markup_lines import MarkupLines
@@ -93,7 +92,9 @@ def with_markup(translator: Guard | Translator, spec: str) -> Guard | Translator
     from nmt.translation.guard import Guard
 
     has_one = parse_search(spec).n_best == 1
-    return MarkupLines(translator) if has_one and isinstance(translator, Guard) else translator
+    if has_one and isinstance(translator, Guard):
+        return MarkupLines(translator)
+    return translator
 
 
 class LanguageCheck:
@@ -140,7 +141,7 @@ class WarningLog:
             if self.num_warned <= MAX_WARNINGS:
                 log(f"warning: translation {self.num_lines}: {', '.join(n_best[0].warnings)}")
 
-    def finish(self, translator: Translator | Guard | MarkupLines) -> None:
+    def finish(self, translator: LineTranslator) -> None:
         """Log how many lines have warnings, and which glossary terms were applied."""
         if self.num_warned > MAX_WARNINGS:
             log(
@@ -150,9 +151,9 @@ class WarningLog:
         log_terms(translator)
 
 
-def log_terms(translator: Translator | Guard | MarkupLines) -> None:
+def log_terms(translator: LineTranslator) -> None:
     """Log which glossary terms were applied."""
-    terms = getattr(translator, "term_counts", None)
+    terms = translator.term_counts
     if not terms:
         return
     num_applied = 0

@@ -15,13 +15,13 @@ from __future__ import annotations
 import signal
 import sys
 import traceback
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from multiprocessing.connection import Connection
 from pathlib import Path
-from types import SimpleNamespace
-from typing import NoReturn, cast
+from typing import NoReturn
 
 from nmt.core.config import Config
 from nmt.core.console import log
@@ -30,7 +30,6 @@ from nmt.core.runtime import stop_signals
 from nmt.documents.document import Document
 from nmt.documents.document_translator import DocumentTranslator
 from nmt.documents.formats import FORMATS, DocumentOptions, check_elements
-from nmt.translation.guard import Guard
 from nmt.translation.result import Translation
 from nmt.translation.segments import Line
 
@@ -108,11 +107,12 @@ class TranslatedDocument:
 
 
 class RemoteGuard:
-    """Translates lines with the server. It has what `DocumentTranslator` uses of a guard."""
+    """Translates lines with the server."""
 
     def __init__(self, connection: Connection, order: Order) -> None:
         self.config = order.config
-        self.tokenizer = SimpleNamespace(language_token=order.language_token)
+        self.tokenizer = order
+        self.term_counts = Counter[tuple[str, bool]]()
         self._connection = connection
 
     def stream(
@@ -207,7 +207,7 @@ def _num_characters(document: Document) -> int:
 def _translate(documents: Sequence[Document], guard: RemoteGuard) -> list[TranslatedDocument]:
     """Translate the sentences of all documents together."""
     blocks = list(chain.from_iterable(document.blocks for document in documents))
-    translated = DocumentTranslator(cast(Guard, guard)).translate(blocks)
+    translated = DocumentTranslator(guard).translate(blocks)
     remaining_blocks = iter(translated.blocks)
     remaining_warnings = iter(translated.warnings_of_blocks)
     results: list[TranslatedDocument] = []

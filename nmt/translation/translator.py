@@ -4,6 +4,7 @@ use it."""
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import replace
@@ -59,6 +60,8 @@ class Translator:
         self.segmenter = Segmenter(tokenizer, config, max_source_length, max_sentences_per_line)
         self.checkpoint = checkpoint
         self.run = run
+        self.term_counts = Counter[tuple[str, bool]]()
+        """Empty, because only a guard has a glossary."""
         self._find_calibration = find_calibration
 
     @cached_property

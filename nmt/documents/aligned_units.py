@@ -80,10 +80,12 @@ class SourceIndex(Generic[T]):
         """Add a value that belongs to a range of the source, such as a word or a character."""
         start, end = span
         if end - start == 1:
-            self._of_characters[start].append(value)
+            values = self._of_characters[start]
+            values.append(value)
             return
+        entry = (span, value)
         for word in self._words(span):
-            self._of_words[word].append((span, value))
+            self._of_words[word].append(entry)
 
     def find(self, span: Span) -> Iterator[T]:
         """Yield the values whose ranges overlap a range, each one once."""
@@ -95,12 +97,15 @@ class SourceIndex(Generic[T]):
                 if is_new and overlap(other, span):
                     yield value
         for position in range(*span):
-            yield from self._of_characters.get(position, ())
+            values = self._of_characters.get(position, ())
+            yield from values
 
     def _words(self, span: Span) -> range:
         """Return the indices of the words that have a character in a range."""
-        first = bisect_right(self._word_starts, span[0]) - 1
-        return range(max(0, first), bisect_left(self._word_starts, span[1]))
+        start, end = span
+        first = bisect_right(self._word_starts, start) - 1
+        end_word = bisect_left(self._word_starts, end)
+        return range(max(0, first), end_word)
 
 
 def core(text: str, start: int, end: int) -> Span:
@@ -108,24 +113,41 @@ def core(text: str, start: int, end: int) -> Span:
     punctuation."""
     first = _LETTER.search(text, start, end)
     last = _UP_TO_LAST_LETTER.match(text, start, end)
-    return (first.start(), last.end()) if first and last else (start, end)
+    if first and last:
+        return first.start(), last.end()
+    return start, end
 
 
 def word_units(text: str, target: str, sentence: AlignedSentence) -> Iterator[Unit]:
     """Yield the units of the words of a sentence."""
-    source_words = [match.span() for match in WORD.finditer(text, *sentence.source)]
-    target_words = [match.span() for match in WORD.finditer(target, *sentence.target)]
-    links = sentence.links or _links_by_position(len(source_words), len(target_words))
-    shares: dict[int, dict[int, float]] = defaultdict(lambda: defaultdict(float))
+    source_words = _words_in(text, sentence.source)
+    target_words = _words_in(target, sentence.target)
+    num_source = len(source_words)
+    links = sentence.links
+    if not links:
+        links = _links_by_position(num_source, len(target_words))
+    # Add up the attention of each word to each source word.
+    shares: dict[int, dict[int, float]] = defaultdict(dict)
     for link in links:
-        if link.source < len(source_words):
-            shares[link.target][link.source] += link.share
+        if link.source < num_source:
+            of_word = shares[link.target]
+            share = of_word.get(link.source, 0.0)
+            of_word[link.source] = share + link.share
     for i, word in enumerate(target_words):
-        parts = [SourcePart(source_words[source], share) for source, share in shares[i].items()]
+        parts = []
+        for source, share in shares[i].items():
+            part = SourcePart(source_words[source], share)
+            parts.append(part)
         if parts:
             yield from _units_of_word(text, target, word, parts)
         else:
             yield Unit(*word, (0, 0), 1.0)
+
+
+def _words_in(text: str, span: Span) -> list[Span]:
+    """Return the ranges of the words in a part of a text."""
+    matches = WORD.finditer(text, *span)
+    return [match.span() for match in matches]
 
 
 def _links_by_position(num_source: int, num_target: int) -> tuple[Link, ...]:
@@ -133,7 +155,11 @@ def _links_by_position(num_source: int, num_target: int) -> tuple[Link, ...]:
     if not num_source or not num_target:
         return ()
     scale = num_source / num_target
-    return tuple(Link(int(i * scale), i, 1.0) for i in range(num_target))
+    links = []
+    for target in range(num_target):
+        source = int(target * scale)
+        links.append(Link(source, target, 1.0))
+    return tuple(links)
 
 
 def _units_of_word(
@@ -150,26 +176,36 @@ def _units_of_word(
             the largest share.
     """
     best = max(parts, key=lambda part: part.share)
-    if text[slice(*best.span)] == target[slice(*word)]:
-        yield from _units_of_copy(word[0], best)
+    source_start, source_end = best.span
+    word_start, word_end = word
+    if text[source_start:source_end] == target[word_start:word_end]:
+        yield from _units_of_copy(word_start, best)
         return
-    source_start, source_end = core(text, *best.span)
+    source_core = core(text, *best.span)
     start, end = core(target, *word)
-    cores = tuple(SourcePart(core(text, *part.span), part.share) for part in parts)
+    cores = []
+    for part in parts:
+        part_core = core(text, *part.span)
+        cores.append(SourcePart(part_core, part.share))
     # Punctuation before and after the word translates that of its source.
-    if word[0] < start:
-        before = SourcePart((best.span[0], source_start), best.share)
-        yield Unit(word[0], start, before.span, PUNCTUATION_WEIGHT, (before,))
-    yield Unit(start, end, (source_start, source_end), 1.0, cores, end - start)
-    if end < word[1]:
-        after = SourcePart((source_end, best.span[1]), best.share)
-        yield Unit(end, word[1], after.span, PUNCTUATION_WEIGHT, (after,))
+    if word_start < start:
+        before = SourcePart((source_start, source_core[0]), best.share)
+        yield Unit(word_start, start, before.span, PUNCTUATION_WEIGHT, (before,))
+    yield Unit(start, end, source_core, 1.0, tuple(cores), end - start)
+    if end < word_end:
+        after = SourcePart((source_core[1], source_end), best.share)
+        yield Unit(end, word_end, after.span, PUNCTUATION_WEIGHT, (after,))
 
 
 def _units_of_copy(start: int, source: SourcePart) -> Iterator[Unit]:
     """Yield the characters of a word that equals its source and starts at a position of the
     translation."""
-    length = source.span[1] - source.span[0]
-    for i, position in enumerate(range(*source.span), start):
+    source_start, source_end = source.span
+    length = source_end - source_start
+    weight = 1 / length
+    for i in range(length):
+        position = source_start + i
         character = (position, position + 1)
-        yield Unit(i, i + 1, character, 1 / length, (SourcePart(character, source.share),), length)
+        part = SourcePart(character, source.share)
+        target = start + i
+        yield Unit(target, target + 1, character, weight, (part,), length)

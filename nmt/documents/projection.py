@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from heapq import heappop, heappush
 from itertools import groupby
+from operator import itemgetter
 
 from nmt.documents.aligned_units import (
     WORD,
@@ -69,10 +70,12 @@ def project(
     if parent_of is None:
         parent_of = parents(block.tags)
     for tag in block.tags:
-        children[parent_of[tag.id]].append(tag)
+        parent = parent_of[tag.id]
+        children[parent].append(tag)
     aligned = _AlignedBlock(block, translation, sentences)
     placed = {}
-    levels = [_Level(children[None], (0, len(translation)), 0)]
+    whole = (0, len(translation))
+    levels = [_Level(children[None], whole, 0)]
     while levels:
         level = levels.pop()
         if level.depth > MAX_NESTING:
@@ -82,8 +85,10 @@ def project(
         for tag in tags:
             placed[tag.id] = tag
             if tag.id in children:
-                levels.append(_Level(children[tag.id], tag.span, level.depth + 1))
-    return tuple(placed[tag.id] for tag in block.tags)
+                inner = _Level(children[tag.id], tag.span, level.depth + 1)
+                levels.append(inner)
+    in_order = [placed[tag.id] for tag in block.tags]
+    return tuple(in_order)
 
 
 @dataclass(frozen=True)
@@ -103,9 +108,10 @@ def _place_deep(level: _Level) -> Iterator[Tag]:
     position, end = level.window
     for tag in level.tags:
         start = position
-        if not tag.is_point:
+        has_text = not tag.is_point
+        if has_text:
             position = end
-        yield Tag(start, position, tag.id, is_doubtful=not tag.is_point)
+        yield Tag(start, position, tag.id, is_doubtful=has_text)
 
 
 class _AlignedBlock:
@@ -121,11 +127,14 @@ class _AlignedBlock:
         self._words = [match.span() for match in WORD.finditer(target)]
         self.units: list[Unit] = []
         word_starts = [match.start() for match in WORD.finditer(block.text)]
-        spans = sorted((span for span in block.fixed if span.translation), key=by_start)
+        translated = [span for span in block.fixed if span.translation]
+        translated.sort(key=by_start)
         for sentence in sentences:
             words = list(word_units(block.text, target, sentence))
-            first, last = (bisect_left(spans, border, key=by_start) for border in sentence.source)
-            fixed = spans[first:last]
+            start, end = sentence.source
+            first = bisect_left(translated, start, key=by_start)
+            last = bisect_left(translated, end, key=by_start)
+            fixed = translated[first:last]
             places = find_places(fixed, block.text, target, sentence, words, word_starts)
             self.fixed |= places
             self.units += _with_fixed_units(words, places)
@@ -141,13 +150,15 @@ class _AlignedBlock:
 
     def sentence_index(self, position: int) -> int:
         """Return the index of the sentence at a position in the source."""
-        return max(0, bisect_right(self._sentence_starts, position) - 1)
+        num_started = bisect_right(self._sentence_starts, position)
+        return max(0, num_started - 1)
 
     def sentences_of(self, tag: Tag) -> Sequence[AlignedSentence]:
         """Return the sentences that have text of a tag."""
         first = self.sentence_index(tag.start)
-        last = bisect_left(self._sentence_starts, tag.end)
-        return self.sentences[first : max(first + 1, last)]
+        end = bisect_left(self._sentence_starts, tag.end)
+        end = max(first + 1, end)
+        return self.sentences[first:end]
 
     def gains(self, span: Span) -> dict[int, float]:
         """Return how much units contribute to the translation of a range of the source, by their
@@ -161,7 +172,8 @@ class _AlignedBlock:
         gains = {}
         for i, share in sorted(shares.items()):
             unit = self.units[i]
-            gain = unit.weight * math.sqrt(unit.word_length) * share
+            importance = math.sqrt(unit.word_length)
+            gain = unit.weight * importance * share
             if gain > 0:
                 gains[i] = gain
         return gains
@@ -182,16 +194,19 @@ class _AlignedBlock:
         """
         for i, group in groupby(positions, self.sentence_index):
             sentence = self.sentences[i]
-            start = max(window[0], sentence.target[0])
-            end = min(window[1], sentence.target[1])
+            source_start, source_end = sentence.source
+            target_start, target_end = sentence.target
+            start = max(window[0], target_start)
+            end = min(window[1], target_end)
             first = bisect_left(self.units, start, key=by_start)
             last = bisect_right(self.units, end, key=by_end)
-            nearest = _NearestUnits(self.units[first:last])
+            units = self.units[first:last]
+            nearest = _NearestUnits(units)
             for position in group:
-                if position <= sentence.source[0]:
-                    in_target = sentence.target[0]
-                elif position >= sentence.source[1]:
-                    in_target = sentence.target[1]
+                if position <= source_start:
+                    in_target = target_start
+                elif position >= source_end:
+                    in_target = target_end
                 else:
                     in_target = nearest.position(position)
                 yield position, self._next_to_word(position, in_target, window)
@@ -202,14 +217,20 @@ class _AlignedBlock:
         Markup after a word stays next to the word before it, other markup next to the one after it.
         """
         start, end = window
-        in_target = min(max(in_target, start), end)
-        if position and not self._text[position - 1].isspace():
-            i = bisect_left(self._words, (in_target,)) - 1
-            word_end = self._words[i][1] if i >= 0 else start
-            return max(start, min(in_target, word_end))
-        i = bisect_right(self._words, in_target, key=lambda word: word[1])
-        word_start = self._words[i][0] if i < len(self._words) else end
-        return min(end, max(in_target, word_start))
+        words = self._words
+        in_target = max(in_target, start)
+        in_target = min(in_target, end)
+        character_before = self._text[position - 1 : position]
+        is_after_word = character_before != "" and not character_before.isspace()
+        if is_after_word:
+            num_words = bisect_left(words, (in_target,))
+            word_end = words[num_words - 1][1] if num_words else start
+            in_target = min(in_target, word_end)
+            return max(start, in_target)
+        num_words = bisect_right(words, in_target, key=itemgetter(1))
+        word_start = words[num_words][0] if num_words < len(words) else end
+        in_target = max(in_target, word_start)
+        return min(end, in_target)
 
 
 def _with_fixed_units(words: Sequence[Unit], places: Mapping[Span, Span | None]) -> list[Unit]:
@@ -217,7 +238,9 @@ def _with_fixed_units(words: Sequence[Unit], places: Mapping[Span, Span | None])
     units = []
     for source, place in places.items():
         if place:
-            units.append(Unit(*place, source, FIXED_WEIGHT, (SourcePart(source, 1.0),)))
+            part = SourcePart(source, 1.0)
+            unit = Unit(*place, source, FIXED_WEIGHT, (part,))
+            units.append(unit)
     taken = sorted(unit.span for unit in units)
     for word in words:
         if not overlaps_any(word.span, taken):
@@ -225,13 +248,22 @@ def _with_fixed_units(words: Sequence[Unit], places: Mapping[Span, Span | None])
     return sorted(units, key=by_start)
 
 
+def _source_start(unit: Unit) -> int:
+    return unit.source[0]
+
+
 class _NearestUnits:
     """Finds the units whose source is nearest to positions in the source, which are asked for in
     order."""
 
     def __init__(self, units: Iterable[Unit]) -> None:
-        linked = [unit for unit in units if unit.source[0] < unit.source[1]]
-        self._units = sorted(linked, key=lambda unit: (unit.source[0], unit.start))
+        linked = []
+        for unit in units:
+            source_start, source_end = unit.source
+            if source_start < source_end:
+                linked.append(unit)
+        linked.sort(key=by_start)
+        self._units = sorted(linked, key=_source_start)
         self._num_before = 0
         """Number of the units whose source starts before the position."""
         self._around: list[tuple[int, int]] = []
@@ -243,23 +275,34 @@ class _NearestUnits:
     def position(self, position: int) -> int:
         """Return the end of the nearest unit before a position, or the start of that after it; 0
         without units."""
-        while self._num_before < len(self._units):
+        num_units = len(self._units)
+        while self._num_before < num_units:
             unit = self._units[self._num_before]
-            if unit.source[0] >= position:
+            source_start, source_end = unit.source
+            if source_start >= position:
                 break
-            heappush(self._around, (-unit.end, unit.source[1]))
-            self._last_before = max(self._last_before, (unit.source[1], unit.end))
+            around = (-unit.end, source_end)
+            heappush(self._around, around)
+            before = (source_end, unit.end)
+            self._last_before = max(self._last_before, before)
             self._num_before += 1
-        while self._around and self._around[0][1] < position:
+        # The last unit whose source contains the position.
+        while self._around:
+            negative_end, source_end = self._around[0]
+            if position <= source_end:
+                return -negative_end
             heappop(self._around)
-        if self._around:
-            return -self._around[0][0]
+        # The nearer one of the units before and after the position.
         source_end, end = self._last_before
-        if self._num_before == len(self._units):
+        if self._num_before == num_units:
             return end
         after = self._units[self._num_before]
-        is_nearer = source_end < 0 or after.source[0] - position < position - source_end
-        return after.start if is_nearer else end
+        distance_before = position - source_end
+        distance_after = after.source[0] - position
+        is_first = source_end < 0
+        if is_first or distance_after < distance_before:
+            return after.start
+        return end
 
 
 class _Placement:
@@ -301,19 +344,27 @@ class _Placement:
     def _place(self, tag: Tag) -> Tag:
         """Return a tag with text in the translation."""
         sentences = self._block.sentences_of(tag)
-        whole = (sentences[0].target[0], sentences[-1].target[1])
-        bounds = (max(self._window[0], whole[0]), min(self._window[1], whole[1]))
+        first = sentences[0]
+        last = sentences[-1]
+        start = first.target[0]
+        end = last.target[1]
+        window_start, window_end = self._window
+        bounds = (max(window_start, start), min(window_end, end))
         if tag.span in self._block.fixed:  # found without the alignment
             fixed = self._block.fixed[tag.span]
             if fixed and self._is_free(fixed, bounds):
                 return Tag(*fixed, tag.id)
             return self._point(tag)
-        is_whole = tag.start <= sentences[0].source[0] and sentences[-1].source[1] <= tag.end
-        if is_whole and self._is_free(whole, bounds):
-            return Tag(*whole, tag.id)
-        linked = self._most_linked(tag, bounds) or self._nearest_word(tag, bounds)
-        has_links = any(sentence.links for sentence in sentences)
-        return linked if has_links else replace(linked, is_doubtful=True)
+        has_start = tag.start <= first.source[0]
+        has_end = last.source[1] <= tag.end
+        if has_start and has_end and self._is_free((start, end), bounds):
+            return Tag(start, end, tag.id)
+        linked = self._most_linked(tag, bounds)
+        if linked is None:
+            linked = self._nearest_word(tag, bounds)
+        if any(sentence.links for sentence in sentences):
+            return linked
+        return replace(linked, is_doubtful=True)
 
     def _is_free(self, span: Span, bounds: Span) -> bool:
         """Return whether a range of the translation is neither outside of bounds nor in a tag."""
@@ -333,21 +384,28 @@ class _Placement:
                 return math.inf  # a word of another tag
             return min(unit.weight, 1.0)
 
-        gains = self._block.gains(tag.span)
-        gains = {i: gain for i, gain in gains.items() if cost(i) < math.inf}
+        gains = {}
+        for i, gain in self._block.gains(tag.span).items():
+            if cost(i) < math.inf:
+                gains[i] = gain
         run = _best_run(gains, cost, GAP_COST)
         if run is None:
             return None
-        gain = sum(gains.get(i, 0.0) for i in range(run[0], run[1] + 1))
-        is_doubtful = gain < MIN_CERTAINTY * sum(gains.values())
+        first, last = run
+        covered = sum(gain for i, gain in gains.items() if first <= i <= last)
+        total = sum(gains.values())
+        is_doubtful = covered < MIN_CERTAINTY * total
         if is_doubtful:
-            run = _best_run(gains, cost, DOUBTFUL_GAP_COST) or run
-        return Tag(units[run[0]].start, units[run[1]].end, tag.id, is_doubtful)
+            run = _best_run(gains, cost, DOUBTFUL_GAP_COST)
+        if run:
+            first, last = run
+        return Tag(units[first].start, units[last].end, tag.id, is_doubtful)
 
     def _nearest_word(self, tag: Tag, bounds: Span) -> Tag:
         """Return a tag at the free word that is nearest to where it would be."""
         if bounds not in self._free_words:
-            self._free_words[bounds] = _FreeWords(self._block.cores(*bounds))
+            cores = self._block.cores(*bounds)
+            self._free_words[bounds] = _FreeWords(cores)
         words = self._free_words[bounds]
         point = self._point(tag)
         word = words.nearest(point.start, lambda word: self._is_free(word, bounds))
@@ -363,8 +421,14 @@ class _FreeWords:
 
     def nearest(self, position: int, is_free: Callable[[Span], bool]) -> Span | None:
         """Return the word that starts nearest to a position; None: there is none."""
-        start = self._starts.find(position, lambda start: is_free((start, self._ends[start])))
-        return None if start is None else (start, self._ends[start])
+
+        def is_word_free(start: int) -> bool:
+            return is_free((start, self._ends[start]))
+
+        start = self._starts.find(position, is_word_free)
+        if start is None:
+            return None
+        return start, self._ends[start]
 
 
 def _best_run(

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum, auto
-from functools import cache
+from functools import cache, partial
 from itertools import chain, groupby, islice
 from operator import attrgetter, itemgetter
 from types import MappingProxyType
@@ -40,21 +40,27 @@ def events(
     position = 0
     for border, event, tag in borders(rich.tags, parent_of):
         if position < border:
-            yield Event.TEXT, rich.text[position:border], None
+            text = rich.text[position:border]
+            yield Event.TEXT, text, None
             position = border
         yield event, "", tag
-    if position < len(rich.text):
-        yield Event.TEXT, rich.text[position:], None
+    rest = rich.text[position:]
+    if rest:
+        yield Event.TEXT, rest, None
 
 
 def borders(tags: Iterable[Tag], parent_of: Parents) -> Iterator[tuple[int, Event, Tag]]:
     """Yield the positions where tags start and end."""
     open_tags: list[Tag] = []
-    for tag in sorted(tags, key=by_start):
+    outer_first = sorted(tags, key=by_start)
+    for tag in outer_first:
         while open_tags:
             last = open_tags[-1]
-            is_inside = tag.is_point and parent_of.get(tag.id) == last.id
-            if last.end > tag.start or (last.end == tag.start and is_inside):
+            if tag.start < last.end:
+                break
+            parent = parent_of.get(tag.id)
+            is_inside = tag.is_point and parent == last.id
+            if last.end == tag.start and is_inside:
                 break
             yield last.end, Event.CLOSE, last
             open_tags.pop()
@@ -68,13 +74,16 @@ def points_outside_before_tags(tags: Iterable[Tag], parent_of: Parents) -> tuple
     """Sort tags so that a point at the start of a tag comes before it, unless it is inside of it in
     the source."""
     indices: dict[int | None, tuple[int, int]] = {}  # of tags with text: start, index
-    ordered: list[tuple[tuple[int, int], Tag]] = []
+    ordered = []
     last = (0, -1)  # index of the tag that the last point is after
     for i, tag in enumerate(sorted(tags, key=by_start)):
         index = (tag.start, i)
         if tag.is_point:
-            parent = indices.get(parent_of.get(tag.id), last)
-            index = last = max(last, parent, (tag.start, -1))
+            parent = parent_of.get(tag.id)
+            index_of_parent = indices.get(parent, last)
+            before_tags = (tag.start, -1)
+            last = max(last, index_of_parent, before_tags)
+            index = last
         else:
             indices[tag.id] = index
         ordered.append((index, tag))
@@ -89,7 +98,8 @@ def cut(rich: RichText, spans: Sequence[Span]) -> list[RichText]:
     that is in no part, becomes a point at the end of the previous part. A tag in many others is
     only in its first part.
     """
-    if list(spans) == [(0, len(rich.text))]:
+    whole = (0, len(rich.text))
+    if list(spans) == [whole]:
         return [rich]
     tags_of_parts: list[list[Tag]] = [[] for _ in spans]
     ends: list[int] = []  # of the tags around a tag
@@ -98,27 +108,37 @@ def cut(rich: RichText, spans: Sequence[Span]) -> list[RichText]:
             ends.pop()
         max_parts = len(spans) if len(ends) < MAX_NESTING else 1
         ends.append(tag.end)
-        overlaps = list(islice(_overlaps(tag, spans), max_parts))
-        for i in overlaps or [max(0, _last_start(spans, tag.start))]:
-            tags_of_parts[i].append(_clipped(tag, spans[i]))
+        indices = list(islice(_overlaps(tag, spans), max_parts))
+        if not indices:
+            nearest = _last_start(spans, tag.start)
+            indices = [max(0, nearest)]
+        for i in indices:
+            clipped = _clipped(tag, spans[i])
+            tags_of_parts[i].append(clipped)
     parts = []
-    for (start, end), tags in zip(spans, tags_of_parts, strict=True):
+    for span, tags in zip(spans, tags_of_parts, strict=True):
+        start, end = span
+        text = rich.text[start:end]
         fixed = spans_within(rich.fixed, start, end)
-        parts.append(RichText(rich.text[start:end], tuple(tags), fixed))
+        parts.append(RichText(text, tuple(tags), fixed))
     return parts
 
 
 def _clipped(tag: Tag, span: Span) -> Tag:
     """Return the part of a tag in a range; if it is outside, the nearest point."""
     start, end = span
-    tag_start = min(max(tag.start, start), end)
-    tag_end = max(tag_start, min(tag.end, end))
-    return Tag(tag_start, tag_end, tag.id).moved(-start)
+    tag_start = max(tag.start, start)
+    tag_start = min(tag_start, end)
+    tag_end = min(tag.end, end)
+    tag_end = max(tag_start, tag_end)
+    clipped = Tag(tag_start, tag_end, tag.id)
+    return clipped.moved(-start)
 
 
 def _last_start(spans: Sequence[Span], position: int) -> int:
     """Return the index of the last range that starts at or before a position; -1: there is none."""
-    return bisect_right(spans, position, key=itemgetter(0)) - 1
+    num_started = bisect_right(spans, position, key=itemgetter(0))
+    return num_started - 1
 
 
 def _overlaps(tag: Tag, spans: Sequence[Span]) -> Iterator[int]:
@@ -127,7 +147,8 @@ def _overlaps(tag: Tag, spans: Sequence[Span]) -> Iterator[int]:
     first = bisect_right(spans, tag.start, key=itemgetter(1))
     last = bisect_left(spans, tag.end, key=itemgetter(0))
     for i in range(first, last):
-        if overlap(tag.span, spans[i]):
+        span = spans[i]
+        if overlap(tag.span, span):
             yield i
 
 
@@ -143,25 +164,37 @@ def join(parts: Iterable[RichText], separator: str = "") -> RichText:
     for part in parts:
         texts.append(part.text)
         text_end = len(part.text.rstrip())
-        following = {} if text_end else last.copy()
+        following = {}
+        if not text_end:
+            following = last.copy()
         outer = -1  # the innermost tag so far that starts at the start of the part
         for tag in part.tags:
             moved = tag.moved(position)
-            is_first = tag.start == 0 and not tag.is_point
-            i = last.get(tag.id, -1) if is_first else -1
-            # A tag that continues must stay inside the tag around it.
-            if i > outer and (outer < 0 or tags[outer].start <= tags[i].start):
-                tags[i] = replace(moved, start=tags[i].start)
+            if tag.is_point:
+                tags.append(moved)
+                continue
+            i = -1
+            if tag.start == 0:
+                i = last.get(tag.id, -1)
+            if i > outer and _stays_inside(tags, i, outer):
+                start = tags[i].start
+                tags[i] = replace(moved, start=start)
             else:
                 i = len(tags)
                 tags.append(moved)
-            if is_first:
+            if tag.start == 0:
                 outer = i
-            if tag.end >= text_end and not tag.is_point:
+            if tag.end >= text_end:
                 following[tag.id] = i
         last = following
         position += len(part.text) + len(separator)
-    return RichText(separator.join(texts), _outer_first(tags))
+    text = separator.join(texts)
+    return RichText(text, _outer_first(tags))
+
+
+def _stays_inside(tags: Sequence[Tag], i: int, outer: int) -> bool:
+    """Return whether a tag that continues stays inside the tag around it, if there is one."""
+    return outer < 0 or tags[outer].start <= tags[i].start
 
 
 def with_fixed_tags(rich: RichText, fixed: Mapping[int, str]) -> RichText:
@@ -172,28 +205,40 @@ def with_fixed_tags(rich: RichText, fixed: Mapping[int, str]) -> RichText:
         rich: a translation.
         fixed: by the id of a tag, its text.
     """
-    tags = []
-    borders = Counter(chain.from_iterable(tag.span for tag in rich.tags))
+    spans = [tag.span for tag in rich.tags]
+    borders = Counter(chain.from_iterable(spans))
     used: set[int] = set()  # starts of the fixed texts so far
+    starts_of = cache(partial(_starts_of, rich.text))
 
-    @cache
-    def starts_of(text: str) -> Nearest:
-        return Nearest(match.start() for match in re.finditer(re.escape(text), rich.text))
+    def is_free(start: int) -> bool:
+        return start not in used
 
-    for tag in rich.tags:
+    tags = list(rich.tags)
+    for i, tag in enumerate(rich.tags):
         text = fixed.get(tag.id)
+        if not text:
+            continue
         start: int | None = tag.start
-        if text and rich.text[tag.start : tag.end] != text:
-            start = starts_of(text).find(0, lambda start: start not in used)
-        if text and start is not None:
-            placed = Tag(start, start + len(text), tag.id)
-            if placed == tag or not any(map(borders.get, range(start + 1, placed.end))):
-                used.add(start)
-                borders.subtract(tag.span)
-                borders.update(placed.span)
-                tag = placed
-        tags.append(tag)
+        tagged = rich.text[tag.start : tag.end]
+        if tagged != text:
+            start = starts_of(text).find(0, is_free)
+        if start is None:
+            continue
+        placed = Tag(start, start + len(text), tag.id)
+        inside = range(start + 1, placed.end)
+        if placed != tag and any(map(borders.get, inside)):
+            continue
+        used.add(start)
+        borders.subtract(tag.span)
+        borders.update(placed.span)
+        tags[i] = placed
     return replace(rich, tags=_outer_first(tags))
+
+
+def _starts_of(text: str, part: str) -> Nearest:
+    """Return where a part of a text starts."""
+    matches = re.finditer(re.escape(part), text)
+    return Nearest(match.start() for match in matches)
 
 
 def _outer_first(tags: Iterable[Tag]) -> tuple[Tag, ...]:
@@ -201,7 +246,8 @@ def _outer_first(tags: Iterable[Tag]) -> tuple[Tag, ...]:
     before an outer tag. No tag passes a point."""
     ordered = []
     place = attrgetter("start", "is_point")
-    for _, group in groupby(sorted(tags, key=by_start), place):
+    by_place = sorted(tags, key=by_start)
+    for _, group in groupby(by_place, place):
         ordered += sorted(group, key=by_end, reverse=True)
     return tuple(ordered)
 
@@ -213,7 +259,8 @@ def _is_inside(tag: Tag, gap: Span, length: int) -> bool:
     if not tag.is_point:
         return start <= tag.start and tag.end <= end
     is_after_section = start < tag.start or start == 0
-    return is_after_section and (tag.end < end or end == length)
+    is_before_section = tag.end < end or end == length
+    return is_after_section and is_before_section
 
 
 def _with_spaces(text: str, start: int, end: int) -> Span:
@@ -229,10 +276,12 @@ def _outside(gaps: Iterable[Span], length: int) -> list[Span]:
     """Return the parts of a text of some length that are in none of some ranges."""
     spans = []
     position = 0
-    for start, end in [*sorted(gaps), (length, length)]:
+    for start, end in sorted(gaps):
         if position < start:
             spans.append((position, start))
         position = max(position, end)
+    if position < length:
+        spans.append((position, length))
     return spans
 
 
@@ -243,11 +292,16 @@ def _divide_tags(
     in_sections = []
     free: dict[Span, list[Tag]] = {gap: [] for gap in between}
     end_of_sections = -1  # of the tags so far that have text of a section
-    for tag in sorted(rich.tags, key=by_start):  # an outer tag comes before the tags in it
-        gap = between[_last_start(between, tag.start)]
-        if any(True for _ in _overlaps(tag, sections)):
+    outer_first = sorted(rich.tags, key=by_start)
+    length = len(rich.text)
+    for tag in outer_first:
+        index = _last_start(between, tag.start)
+        gap = between[index]
+        first_overlap = next(_overlaps(tag, sections), None)
+        if first_overlap is not None:
             end_of_sections = max(end_of_sections, tag.end)
-        if tag.end <= end_of_sections or not _is_inside(tag, gap, len(rich.text)):
+        is_in_section = tag.end <= end_of_sections
+        if is_in_section or not _is_inside(tag, gap, length):
             in_sections.append(tag)
         else:
             free[gap].append(tag)
@@ -268,27 +322,37 @@ class Sections:
         """
         self.rich = rich
         self._separator = separator
+        text = rich.text
         pattern = re.compile(
             rf"(?<!\s)\s*(?:{separator.pattern})(?:\s|{separator.pattern})*|(?<!\s)\s+\Z|\A\s+"
         )
-        gaps = [match.span() for match in pattern.finditer(rich.text)]
-        gaps += [_with_spaces(rich.text, *span) for span in syntax]
-        spans = _outside(gaps, len(rich.text))
-        edges = [0, *chain.from_iterable(spans), len(rich.text)]
-        between = list(zip(edges[::2], edges[1::2], strict=True))
+        gaps = [match.span() for match in pattern.finditer(text)]
+        gaps += [_with_spaces(text, *span) for span in syntax]
+        spans = _outside(gaps, len(text))
+        # The ranges before, between and after the sections.
+        edges = [0, *chain.from_iterable(spans), len(text)]
+        starts = edges[::2]
+        ends = edges[1::2]
+        between = list(zip(starts, ends, strict=True))
         in_sections, free = _divide_tags(rich, spans, between)
-        self.blocks = cut(replace(rich, tags=tuple(in_sections)), spans) if spans else []
+        self.blocks = []
+        if spans:
+            sections = replace(rich, tags=tuple(in_sections))
+            self.blocks = cut(sections, spans)
         self._between: list[RichText] = []
         for gap, tags in free.items():
-            self._between += cut(RichText(rich.text, tuple(tags)), [gap])
+            free_text = RichText(text, tuple(tags))
+            self._between += cut(free_text, [gap])
 
     def join(self, translations: Sequence[RichText]) -> RichText:
         """Return the text with the translations of its blocks."""
         if list(translations) == self.blocks:
             return self.rich
-        parts = self._between[:1]
-        for translation, gap in zip(translations, self._between[1:], strict=True):
+        first, *following = self._between
+        parts = [first]
+        for translation, gap in zip(translations, following, strict=True):
             # The number of separators must not change.
             text = self._separator.sub(" ", translation.text)
-            parts += [replace(translation, text=text), gap]
+            translation = replace(translation, text=text)
+            parts += [translation, gap]
         return join(parts)

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import traceback
 import warnings
@@ -23,6 +24,7 @@ from unittest import mock
 import numpy as np
 import pytest
 import torch
+from tqdm import tqdm
 
 from nmt import cli
 from nmt.jobs import process_settings
@@ -185,7 +187,10 @@ class CommandLine:
         preexec_fn: Callable[[], object] = heed_interrupts,
         **options: object,
     ) -> subprocess.Popen[bytes]:
-        """Start a process that runs a command in a fork of this one."""
+        """Start a process that runs a command in a fork of this one.
+
+        Not for large data: the threads that libraries keep do not exist in it.
+        """
         if torch.cuda.is_available():  # cannot be used in a fork
             return self.start(*arguments, preexec_fn=preexec_fn, **options)
 
@@ -359,6 +364,7 @@ def run_and_exit(main: Callable[[], object], variables: Mapping[str, str]) -> No
         signal.signal(signal.SIGINT, signal.default_int_handler)
     _open_streams()
     torch.set_num_threads(1)  # the other threads of OpenMP do not exist in a fork
+    tqdm.set_lock(threading.RLock())  # that of the parent is shared by all of its forks
     code: object = 0
     try:
         with _isolated(variables):

@@ -1,5 +1,5 @@
-"""Scripts whose commands run in forks of the test process, which has imported PyTorch already:
-importing it takes two seconds of CPU time, and a script runs many commands."""
+"""A process that has imported PyTorch already, in whose forks scripts run their commands: importing
+it takes two seconds of CPU time, and a script runs many commands."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import os
 import runpy
 import signal
 import socket
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -41,14 +42,17 @@ def fork_server(directory: Path) -> Iterator[Path]:
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(address)
         listener.listen()
-        server = os.fork()
-        if not server:
-            _serve(listener)
+        descriptor = listener.fileno()
+        environment = os.environ | {"PYTHONPATH": str(Path(__file__).parent)}
+        # Not a fork of the test process, whose libraries may have started threads.
+        server = subprocess.Popen(
+            [sys.executable, __file__, str(descriptor)], pass_fds=[descriptor], env=environment
+        )
         try:
             yield directory
         finally:
-            os.kill(server, signal.SIGKILL)
-            os.waitpid(server, 0)
+            server.kill()
+            server.wait()
 
 
 def _serve(listener: socket.socket) -> NoReturn:
@@ -94,3 +98,7 @@ def _run(client: str, *arguments: str) -> None:
         sys.argv = [*arguments]
         sys.path.insert(0, str(Path(arguments[0]).parent.resolve()))
         runpy.run_path(arguments[0], run_name="__main__")
+
+
+if __name__ == "__main__":
+    _serve(socket.socket(fileno=int(sys.argv[1])))

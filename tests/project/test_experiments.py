@@ -25,15 +25,19 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.fixture(autouse=True)
-def commands_in_forks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+@pytest.fixture(scope="module", autouse=True)
+def commands_in_forks() -> Iterator[None]:
     if torch.cuda.is_available():  # cannot be used in a fork
         yield
         return
-    with tempfile.TemporaryDirectory() as directory, fork_server(Path(directory)) as programs:
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        fork_server(Path(directory)) as programs,
+        pytest.MonkeyPatch.context() as patch,
+    ):
         interpreter = Path(sys.executable).parent
-        monkeypatch.setenv("PATH", f"{programs}:{interpreter}:{os.environ['PATH']}")
-        monkeypatch.setenv("SKIP_VENV", "1")
+        patch.setenv("PATH", f"{programs}:{interpreter}:{os.environ['PATH']}")
+        patch.setenv("SKIP_VENV", "1")
         yield
 
 

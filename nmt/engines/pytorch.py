@@ -42,9 +42,9 @@ class TorchModel:
 
         Recurrent networks always compute in float32.
         """
-        self.networks = [
-            network if dtype is None else _cast(network, dtype) for network in networks
-        ]
+        self.networks = list(networks)
+        if dtype is not None:
+            self.networks = [_cast(network, dtype) for network in networks]
         self.device = self.networks[0].output_weight_VD.device
         self.max_positions = min_positions(networks)
         self.graphs: CUDAGraphs | None = None
@@ -55,8 +55,10 @@ class TorchModel:
     @fused_kernels()
     def init_search_state(self, sources: Sentences, *, track_attention: bool = False) -> TorchState:
         """Encode source sentences and return the initial state of a search."""
-        src_BS = self.transfer(pad_rows(sources))
-        mask_BS = self.transfer(token_mask(map(len, sources)))
+        src_BS = pad_rows(sources)
+        src_BS = self.transfer(src_BS)
+        mask_BS = token_mask(map(len, sources))
+        mask_BS = self.transfer(mask_BS)
         states = []
         for network in self.networks:
             state = network.encode_and_init_state(src_BS, mask_BS)
@@ -72,7 +74,7 @@ class TorchModel:
         source_eos = self.networks[0].config.source_eos
         pairs = list(zip(sources, targets, strict=True))
         batch = collate(pairs, source_eos=source_eos).map(self.transfer)
-        labels_N1 = batch.labels_N[:, None]
+        labels_N1 = batch.labels_N.unsqueeze(1)
         log_probs_N1 = []
         attention_BTS = []
         for network in self.networks:
@@ -87,7 +89,8 @@ class TorchModel:
             attention_BTS.append(state.cross_attention_RTS)
         mean_attention_BTS = to_host(_mean(attention_BTS))
         log_prob_N1 = mean_log_prob(log_probs_N1).cpu()  # waits for both
-        log_probs_B = log_prob_N1.flatten().split([len(target) + 1 for target in targets])
+        lengths = [len(target) + 1 for target in targets]
+        log_probs_B = log_prob_N1.flatten().split(lengths)
         inputs = [encoder_input(source, source_eos) for source in sources]
         return token_scores(log_probs_B, mean_attention_BTS.numpy(), inputs, targets)
 
@@ -126,12 +129,16 @@ class TorchState:
         """Read one more token per row; the host waits once for a GPU."""
         self._reorder(request.parents_R)
         log_p_RV = self._log_probs(self._rows(request.tokens_R))
-        attention = [state.cross_attention_RTS for state in self.states]
-        attention_RTS = None if attention[0] is None else to_host(_mean(attention))
-        gathered_log_p_RP = all_log_p_RV = None
+        attention_RTS = None
+        if self.states[0].cross_attention_RTS is not None:
+            attention = [state.cross_attention_RTS for state in self.states]
+            attention_RTS = to_host(_mean(attention))
+        gathered_log_p_RP = None
         if request.gather_RP is not None:
             gather_RP = self._rows(request.gather_RP)
-            gathered_log_p_RP = to_host(log_p_RV.gather(1, gather_RP))
+            gathered_log_p_RP = log_p_RV.gather(1, gather_RP)
+            gathered_log_p_RP = to_host(gathered_log_p_RP)
+        all_log_p_RV = None
         if request.all_log_probs:
             all_log_p_RV = to_host(log_p_RV)
         if request.banned_RX is not None:
@@ -158,7 +165,9 @@ class TorchState:
 
     def _search_rows(self, tensor: Tensor | None) -> Floats | None:
         """Return the rows of the search among those of the networks' states."""
-        return None if tensor is None else tensor.numpy()[self.row_R]
+        if tensor is None:
+            return None
+        return tensor.numpy()[self.row_R]
 
     def _log_probs(self, tokens_R: Tensor) -> Tensor:
         """Read one more token per row and return log-probabilities [R, V], which the next call may
@@ -183,7 +192,8 @@ class TorchState:
         ):
             self._graph = graphs.capture(self._launch, tokens_R, caches)
             self._may_capture = self._graph is not None
-        log_p_RV = self._graph.run(tokens_R) if self._graph else self._launch(tokens_R)
+        run_step = self._graph.run if self._graph else self._launch
+        log_p_RV = run_step(tokens_R)
         self._last_shape = (self.num_rows, caches[0].capacity)
         return log_p_RV
 
@@ -259,7 +269,8 @@ class TorchState:
 
     def _tensor(self, array: Ints) -> Tensor:
         contiguous = np.ascontiguousarray(array, np.int64)
-        return self.model.transfer(torch.from_numpy(contiguous))
+        tensor = torch.from_numpy(contiguous)
+        return self.model.transfer(tensor)
 
 
 def top_tokens(log_p_RV: Tensor, k: int) -> Sequence[Tensor]:
@@ -281,8 +292,10 @@ def top_tokens(log_p_RV: Tensor, k: int) -> Sequence[Tensor]:
     ids_in_blocks = first_ids_RK1 + ids_V[:TOKEN_BLOCK]
     last_ids = ids_V[end:].expand(len(log_p_RV), -1)
     candidates = torch.cat((ids_in_blocks.flatten(1), last_ids), 1)
-    log_p_RK, index_RK = log_p_RV.gather(1, candidates).topk(k)
-    return log_p_RK, candidates.gather(1, index_RK)
+    candidate_log_p = log_p_RV.gather(1, candidates)
+    log_p_RK, index_RK = candidate_log_p.topk(k)
+    tokens_RK = candidates.gather(1, index_RK)
+    return log_p_RK, tokens_RK
 
 
 def _mean(attention: Sequence[Tensor]) -> Tensor:

@@ -35,7 +35,9 @@ class KVCache:
     @property
     def position(self) -> int | Tensor:
         """Position of the next token."""
-        return self.length if self.position_1 is None else self.position_1
+        if self.position_1 is None:
+            return self.length
+        return self.position_1
 
     @property
     def capacity(self) -> int:

@@ -44,7 +44,9 @@ class Linear(nn.Linear):
         """Map [..., inputs] to [..., outputs]."""
         dtype = input.dtype
         weight = self.weight.to(dtype)
-        bias = None if self.bias is None else self.bias.to(dtype)
+        if self.bias is None:
+            return F.linear(input, weight)
+        bias = self.bias.to(dtype)
         return F.linear(input, weight, bias)
 
 
@@ -98,7 +100,8 @@ class Dropout(nn.Module):
         if x.device.type != "cpu":
             return F.dropout(x, self.rate)
         threshold = round(self.rate * 256)
-        threshold = min(max(1, threshold), 255)
+        threshold = max(1, threshold)
+        threshold = min(threshold, 255)
         count = x.numel()
         num_words = -(-count // 8)
         words = torch.empty(num_words, dtype=torch.int64)
@@ -141,8 +144,10 @@ class FeedForward(nn.Module):
 
     def forward(self, x_BTD: Tensor) -> Tensor:
         """Transform each position independently."""
-        hidden_BTF = self.activation(self.up(x_BTD))
-        return self.down(self.dropout(hidden_BTF))
+        up = self.up(x_BTD)
+        hidden_BTF = self.activation(up)
+        hidden_BTF = self.dropout(hidden_BTF)
+        return self.down(hidden_BTF)
 
 
 class Residual(nn.Module):
@@ -157,10 +162,14 @@ class Residual(nn.Module):
 
     def norm_input(self, x: Tensor) -> Tensor:
         """Return the input of the sublayer: normalized in pre-norm, `x` in post-norm."""
-        return self.norm(x) if self.pre_norm else x
+        if self.pre_norm:
+            return self.norm(x)
+        return x
 
     def add(self, x: Tensor, sublayer_output: Tensor) -> Tensor:
         """Add the output of the sublayer to the residual stream, and normalize the sum in
         post-norm."""
         total = x + self.dropout(sublayer_output)
-        return total if self.pre_norm else self.norm(total)
+        if self.pre_norm:
+            return total
+        return self.norm(total)

@@ -113,10 +113,12 @@ class Recurrent(Seq2Seq):
         """
         dim = self.config.dim
         last_BD = memory_BSE[:, 0, dim:]
-        hidden_BX = torch.tanh(self.init_hidden(last_BD))
+        hidden_BX = self.init_hidden(last_BD)
+        hidden_BX = torch.tanh(hidden_BX)
         hidden_BLD = hidden_BX.unflatten(1, (-1, dim))
+        hidden_LBD = hidden_BLD.transpose(0, 1)
         keys_BSD = self.key(memory_BSE)
-        return RecurrentState(keys_BSD, memory_BSE, src_mask_BS, hidden_BLD.transpose(0, 1))
+        return RecurrentState(keys_BSD, memory_BSE, src_mask_BS, hidden_LBD)
 
     def decode(self, tgt_RT: Tensor, state: RecurrentState) -> Tensor:
         """Read T more target tokens per row and return hidden_RTD; R is a multiple of the sentences
@@ -129,7 +131,8 @@ class Recurrent(Seq2Seq):
         for token_gates_R3D in self.token_gates(tokens_RTD.float()).unbind(1):
             # The last hidden state of the top layer is the query.
             context_RE, weights_RS = self._attend(hidden[-1], state)
-            input_gates_R3D = token_gates_R3D + self.context_gates(context_RE)
+            context_gates_R3D = self.context_gates(context_RE)
+            input_gates_R3D = token_gates_R3D + context_gates_R3D
             self._advance(input_gates_R3D, hidden)
             outputs_R3D = torch.cat((hidden[-1], context_RE), 1)
             outputs.append(outputs_R3D)
@@ -141,8 +144,10 @@ class Recurrent(Seq2Seq):
         # The output layer reads the hidden state, the context and the token (appendix A.2.2).
         outputs_RT3D = torch.stack(outputs, 1)
         outputs_RT4D = torch.cat((outputs_RT3D, tokens_RTD.float()), 2)
-        hidden_RTD = torch.tanh(self.out(outputs_RT4D))
-        return self.dropout(hidden_RTD).to(tokens_RTD.dtype)
+        hidden_RTD = self.out(outputs_RT4D)
+        hidden_RTD = torch.tanh(hidden_RTD)
+        hidden_RTD = self.dropout(hidden_RTD)
+        return hidden_RTD.to(tokens_RTD.dtype)
 
     def _advance(self, input_gates_R3D: Tensor, hidden: list[Tensor]) -> None:
         """Replace the hidden states of all layers by the next ones; each layer reads the one
@@ -152,7 +157,8 @@ class Recurrent(Seq2Seq):
                 below_RD = self.dropout(hidden[layer - 1])
                 input_gates_R3D = self.layer_gates[layer - 1](below_RD)
             last_RD = hidden[layer]
-            hidden[layer] = gru_cell(input_gates_R3D, hidden_gates(last_RD), last_RD)
+            hidden_gates_R3D = hidden_gates(last_RD)
+            hidden[layer] = gru_cell(input_gates_R3D, hidden_gates_R3D, last_RD)
 
     def _attend(self, query_RD: Tensor, state: RecurrentState) -> tuple[Tensor, Tensor]:
         """Return the attention context of hidden states, [R, E], and the attention weights, [R, S].
@@ -167,7 +173,9 @@ class Recurrent(Seq2Seq):
         mask_B1S = state.mask_BS[:, None]
         weights_BWS = masked_softmax(scores_B1WS[:, 0], mask_B1S)
         context_BWE = weights_BWS @ state.memory_BSE
-        return context_BWE.flatten(0, 1), weights_BWS.flatten(0, 1)
+        context_RE = context_BWE.flatten(0, 1)
+        weights_RS = weights_BWS.flatten(0, 1)
+        return context_RE, weights_RS
 
 
 def gru_cell(input_gates_R3D: Tensor, hidden_gates_R3D: Tensor, hidden_RD: Tensor) -> Tensor:
@@ -179,5 +187,6 @@ def gru_cell(input_gates_R3D: Tensor, hidden_gates_R3D: Tensor, hidden_RD: Tenso
     r_hidden, z_hidden, n_hidden = hidden_gates_R3D.chunk(3, 1)
     reset_RD = torch.sigmoid(r + r_hidden)
     update_RD = torch.sigmoid(z + z_hidden)
-    new_RD = torch.tanh(n + reset_RD * n_hidden)
+    reset_hidden_RD = reset_RD * n_hidden
+    new_RD = torch.tanh(n + reset_hidden_RD)
     return torch.lerp(new_RD, hidden_RD, update_RD)

@@ -54,7 +54,7 @@ class Constrained(BeamOptions):
         """Extend each row by its best tokens and by the next token of each constraint."""
         constraints = partial.constraints
         assert constraints is not None
-        next_RP = constraints.next_tokens()
+        next_RP = constraints.next_tokens()[:, 0]
         result = partial.step(2 * self.width, gather_RP=next_RP)
         assert result.gathered_log_p_RP is not None
         num_best = result.tokens_RK.shape[1]

@@ -93,7 +93,7 @@ class PartialHypotheses:
         if request.prefixes:
             required_length += list(map(len, request.prefixes))
         if constraints:
-            required_length += constraints.length_RP.sum(1)
+            required_length += constraints.length_R1P.sum((1, 2))
             constraints.select(self.parents_R)
         self._max_length = np.maximum(max_length, required_length)
         self._forced_tokens = forced_tokens(request, self._max_length)

@@ -68,12 +68,14 @@ class Sample(SearchOptions):
         uniform_BTW = np.array([self._uniform(source, num_steps) for source in request.sources])
 
         def select_tokens(partial: PartialHypotheses) -> tuple[Ints, Floats]:
-            log_p_RV = partial.step(0, all_log_probs=True).log_p_RV
+            result = partial.step(0, all_log_probs=True)
+            log_p_RV = result.log_p_RV
             assert log_p_RV is not None
-            logits_RV = self._filter(log_p_RV / np.float32(self.temperature))
+            logits_RV = log_p_RV / np.float32(self.temperature)
             uniform_BW = uniform_BTW[partial.sentence_B, partial.length]
-            tokens_R = draw(logits_RV, uniform_BW.ravel())
-            return tokens_R, log_p_RV[np.arange(len(tokens_R)), tokens_R]
+            tokens_R = draw(self._filter(logits_RV), uniform_BW.ravel())
+            row_R = np.arange(len(tokens_R))
+            return tokens_R, log_p_RV[row_R, tokens_R]
 
         samples = decode_rows(partial, select_tokens)
         return [best_first(hypotheses) for hypotheses in samples]
@@ -84,7 +86,8 @@ class Sample(SearchOptions):
         Steps are the first axis, because their number, which depends on the batch, must not change
         the numbers.
         """
-        digest = hashlib.sha256(f"{self.seed} {list(source)}".encode()).digest()
+        text = f"{self.seed} {list(source)}"
+        digest = hashlib.sha256(text.encode()).digest()
         seed = int.from_bytes(digest[:16], "big")
         generator = np.random.Generator(np.random.PCG64(seed))
         return generator.random((num_steps, self.n_best))

@@ -37,7 +37,9 @@ def find_number_words(text: str, language: str) -> list[NumberWord]:
     out.
     """
     finder = _FINDERS.get(base_language(language))
-    return list(finder(text)) if finder else []
+    if finder is None:
+        return []
+    return list(finder(text))
 
 
 def is_time(text: str, hour: NumberWord, minute: NumberWord) -> bool:
@@ -201,7 +203,8 @@ def _spell_english(value: int) -> str:
         return _EN_SMALL[value]
     if value < 100:
         tens = _EN_TENS[value // 10 - 2]
-        return f"{tens}-{_EN_SMALL[value % 10]}" if value % 10 else tens
+        unit = value % 10
+        return f"{tens}-{_EN_SMALL[unit]}" if unit else tens
     scale, name = (100, "hundred") if value < 1000 else (1000, "thousand")
     head = f"{_spell_english(value // scale)} {name}"
     rest = value % scale
@@ -264,8 +267,9 @@ def _read_german(word: str) -> int | None:
         head, found, rest = word.partition(name)
         if not found:
             continue
+        rest = rest.removeprefix("und")
         factor = _read_german(head) if head else 1
-        remainder = _read_german(rest.removeprefix("und")) if rest.removeprefix("und") else 0
+        remainder = _read_german(rest) if rest else 0
         if factor is None or remainder is None or remainder >= scale:
             return None
         return factor * scale + remainder
@@ -277,11 +281,15 @@ def _read_german(word: str) -> int | None:
     unit = _DE_VALUES.get(unit_name, 0)
     tens = _DE_VALUES.get(tens_name) or _DE_OTHER_SPELLINGS.get(tens_name, 0)
     is_number = 0 < unit < 10 and tens >= 20
-    return unit + tens if is_number else None
+    if is_number:
+        return unit + tens
+    return None
 
 
 def _spell_german(value: int) -> str:
-    return "eins" if value == 1 else _spell_german_stem(value)
+    if value == 1:
+        return "eins"
+    return _spell_german_stem(value)
 
 
 def _spell_german_stem(value: int) -> str:
@@ -289,7 +297,8 @@ def _spell_german_stem(value: int) -> str:
         return _DE_SMALL[value]
     if value < 100:
         tens = _DE_TENS[value // 10 - 2]
-        return f"{_DE_SMALL[value % 10]}und{tens}" if value % 10 else tens
+        unit = value % 10
+        return f"{_DE_SMALL[unit]}und{tens}" if unit else tens
     scale, name = (100, "hundert") if value < 1000 else (1000, "tausend")
     rest = value % scale
     head = f"{_spell_german_stem(value // scale)}{name}"

@@ -55,7 +55,8 @@ def split_to_fit(
         return whole
     unsplittable = _unsplittable(text, fixed)
     parts: list[Span] = []
-    for sentence in _join_split_spans(text, _find_sentences(text, language), unsplittable):
+    sentences = _find_sentences(text, language)
+    for sentence in _join_split_spans(text, sentences, unsplittable):
         parts += _split_sentence(text, sentence, fits, unsplittable)
     return _merge(parts, fits)
 
@@ -67,12 +68,18 @@ def split_sentences(text: str, language: str, fixed: Iterable[HasOffsets] = ()) 
     except after a mark of Chinese or Japanese, where there is no whitespace, as in System.Console.
     """
     spans = _find_sentences(text, language)
-    return _join_split_spans(text, spans, _unsplittable(text, fixed)) if len(spans) > 1 else spans
+    if len(spans) < 2:
+        return spans
+    unsplittable = _unsplittable(text, fixed)
+    return _join_split_spans(text, spans, unsplittable)
 
 
 def count_sentences(text: str, language: str, fixed: Iterable[HasOffsets] = ()) -> int:
     """Return the number of sentences of a text; 1 if it contains no sentence boundary."""
-    return len(split_sentences(text, language, fixed)) if _SENTENCE_BOUNDARY.search(text) else 1
+    if not _SENTENCE_BOUNDARY.search(text):
+        return 1
+    sentences = split_sentences(text, language, fixed)
+    return len(sentences)
 
 
 def _find_sentences(text: str, language: str) -> list[Span]:
@@ -98,7 +105,8 @@ def _find_sentences(text: str, language: str) -> list[Span]:
 
 def _unsplittable(text: str, fixed: Iterable[HasOffsets]) -> list[HasOffsets]:
     """Return the fixed spans and the protected spans of a text, in order and without overlaps."""
-    return list(without_overlaps([*fixed, *find_spans(text)]))
+    spans = [*fixed, *find_spans(text)]
+    return list(without_overlaps(spans))
 
 
 def _join_split_spans(
@@ -120,8 +128,9 @@ def _is_boundary(
     """Return whether the text may be split between a part and the start of the next one."""
     end = part[1]
     if end == next_start:
-        last = text[max(part[0], end - _MAX_CLOSING_MARKS) : end].rstrip(_CLOSING_MARKS)[-1:]
-        if last not in _CJK_SENTENCE_MARKS:
+        start = max(part[0], end - _MAX_CLOSING_MARKS)
+        words = text[start:end].rstrip(_CLOSING_MARKS)
+        if words[-1:] not in _CJK_SENTENCE_MARKS:
             return False
     index = bisect_left(unsplittable, next_start, key=lambda span: span.start)
     return index == 0 or unsplittable[index - 1].end <= end
@@ -140,7 +149,8 @@ def _split_sentence(
         (_WORD_BOUNDARY, unsplittable),
         (_WORD_BOUNDARY, ()),
     ):
-        parts = _join_split_spans(text, _split_at(boundary, text, span), kept)
+        parts = _split_at(boundary, text, span)
+        parts = _join_split_spans(text, parts, kept)
         if len(parts) > 1:
             break
     else:
@@ -166,10 +176,13 @@ def _split_at(separator: re.Pattern[str], text: str, span: Span) -> list[Span]:
 
 def _trim(text: str, span: Span) -> list[Span]:
     """Return the span without surrounding whitespace, or nothing if it is blank."""
-    segment = text[slice(*span)]
-    start = span[0] + len(segment) - len(segment.lstrip())
-    end = span[0] + len(segment.rstrip())
-    return [(start, end)] if start < end else []
+    start, end = span
+    segment = text[start:end]
+    start += len(segment) - len(segment.lstrip())
+    end -= len(segment) - len(segment.rstrip())
+    if start < end:
+        return [(start, end)]
+    return []
 
 
 def _merge(spans: Iterable[Span], fits: Callable[[int, int], bool]) -> list[Span]:

@@ -350,7 +350,7 @@ def test_early_stopping_is_not_better_than_the_exact_bound(name: str) -> None:
         exact = run(model, spec % False, [12, 12, 12])
         early = run(model, spec % True, [12, 12, 12])
         for (best, *_), (other, *_) in zip(exact, early, strict=True):
-            assert best.score >= other.score
+            assert best.score >= other.score - 1e-6  # rounding depends on the batch
             if best.score > other.score + 1e-6:
                 num_differences += 1
     assert num_differences
@@ -618,7 +618,7 @@ def test_an_interrupted_constraint_may_start_again() -> None:
         assert constraints.num_missing(met_RCP).item() == missing
         assert constraints.num_required(met_RCP).item() == missing
         constraints.advance(np.array([0]), tokens_R)
-        assert constraints.met_RP.tolist() == [[met]]
+        assert constraints.met_R1P.tolist() == [[[met]]]
 
 
 def test_banks_alternate_and_impossible_candidates_rank_last() -> None:

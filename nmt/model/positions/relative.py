@@ -84,9 +84,12 @@ class Rotary(PositionEncoding):
     def table(self, length: int, layer: int) -> EncodingTable:
         """Return the rotations of a query whose pairs of dimensions are all (1, 0)."""
         pair = torch.tensor([1.0, 0.0])
-        pairs_BTHK = pair.repeat(1, length, 1, self.stack.head_dim // 2)
-        values_TK = self.rotate(pairs_BTHK, 0)[0, :, 0]
-        return EncodingTable(torch.arange(length), values_TK, "position", "dimension")
+        num_pairs = self.stack.head_dim // 2
+        pairs_BTHK = pair.repeat(1, length, 1, num_pairs)
+        rotated_BTHK = self.rotate(pairs_BTHK, 0)
+        values_TK = rotated_BTHK[0, :, 0]
+        positions_T = torch.arange(length)
+        return EncodingTable(positions_T, values_TK, "position", "dimension")
 
 
 class Shaw(PositionEncoding):
@@ -121,7 +124,8 @@ class Shaw(PositionEncoding):
         # The scores of all distances, then that of each pair.
         keys_MK = self.keys_LMK[layer].to(q_BHQK.dtype)
         scores_BHQM = q_BHQK @ keys_MK.t()
-        index_QS = self._vector_index(_distances(q_BHQK, k_BHSK, start))
+        distance_QS = _distances(q_BHQK, k_BHSK, start)
+        index_QS = self._vector_index(distance_QS)
         return _gather(scores_BHQM, index_QS)
 
     def value_bias(self, weights_BHQS: Tensor, layer: int, start: Position) -> Tensor | None:
@@ -137,7 +141,9 @@ class Shaw(PositionEncoding):
 
     def values_by_distance(self, distance_M: Tensor, layer: int) -> Tensor:
         """Return the vectors added to keys."""
-        return self.keys_LMK[layer][self._vector_index(distance_M)]
+        keys_MK = self.keys_LMK[layer]
+        index_M = self._vector_index(distance_M)
+        return keys_MK[index_M]
 
     def _vector_index(self, distance: Tensor) -> Tensor:
         """Return the vector index of each distance: j - i, clipped, counted from 0."""
@@ -189,7 +195,8 @@ class TransformerXL(PositionEncoding):
 
     def values_by_distance(self, distance_M: Tensor, layer: int) -> Tensor:
         """Return the projected sinusoids."""
-        return self.projections[layer](sinusoids_at(distance_M, self.stack.dim))
+        sinusoids_MD = sinusoids_at(distance_M, self.stack.dim)
+        return self.projections[layer](sinusoids_MD)
 
 
 class T5(PositionEncoding):
@@ -233,8 +240,10 @@ class T5(PositionEncoding):
     ) -> Tensor | None:
         """Return the biases, [1, H, Q, S]."""
         distance_QS = _distances(q_BHQK, k_BHSK, start)
-        bias_QSH = self.bias_MH[self.bucket(distance_QS)]
-        return bias_QSH.permute(2, 0, 1)[None].to(q_BHQK.dtype)
+        bucket_QS = self.bucket(distance_QS)
+        bias_QSH = self.bias_MH[bucket_QS]
+        bias_HQS = bias_QSH.permute(2, 0, 1)
+        return bias_HQS[None].to(q_BHQK.dtype)
 
     def values_by_distance(self, distance_M: Tensor, layer: int) -> Tensor:
         """Return the biases."""
@@ -285,7 +294,8 @@ class DeBERTa(PositionEncoding):
         # Content to position: Q_i (P_δ(i,j) W_{K,r})ᵀ.
         k_MD = self.key_projections[layer](table_MD)
         k_HKM = k_MD.unflatten(1, heads).permute(1, 2, 0)
-        c2p_BHQS = _gather(q_BHQK @ k_HKM, self._vector_index(distance_QS))
+        c2p_BHQM = q_BHQK @ k_HKM
+        c2p_BHQS = _gather(c2p_BHQM, self._vector_index(distance_QS))
         # Position to content: K_j (P_δ(j,i) W_{Q,r})ᵀ. The queries are already scaled, the keys
         # are not.
         q_MD = self.query_projections[layer](table_MD)
@@ -299,7 +309,8 @@ class DeBERTa(PositionEncoding):
     def values_by_distance(self, distance_M: Tensor, layer: int) -> Tensor:
         """Return the vectors, projected as keys."""
         keys_MD = self.key_projections[layer](self.table_MD)
-        return keys_MD[self._vector_index(distance_M)]
+        index_M = self._vector_index(distance_M)
+        return keys_MD[index_M]
 
     def _vector_index(self, distance: Tensor) -> Tensor:
         clip = self.clip
@@ -326,11 +337,13 @@ class ALiBi(PositionEncoding):
     ) -> Tensor | None:
         """Return the biases, [1, H, Q, S]."""
         distance_QS = _distances(q_BHQK, k_BHSK, start)
-        return self._bias(distance_QS)[None].to(q_BHQK.dtype)
+        bias_HQS = self._bias(distance_QS)
+        return bias_HQS[None].to(q_BHQK.dtype)
 
     def values_by_distance(self, distance_M: Tensor, layer: int) -> Tensor:
         """Return the biases."""
-        return self._bias(distance_M[None])[:, 0].t()
+        bias_H1M = self._bias(distance_M[None])
+        return bias_H1M[:, 0].t()
 
     def _bias(self, distance_QS: Tensor) -> Tensor:
         """Return -m·|i - j| in float32, [H, Q, S]."""
@@ -360,10 +373,13 @@ def _projections(stack: StackSpec) -> nn.ModuleList:
 
 def _distances(q_BHQK: Tensor, k_BHSK: Tensor, start: Position) -> Tensor:
     """Return i - j of each query and key, [Q, S]."""
-    return distances(q_BHQK.shape[2], k_BHSK.shape[2], start, q_BHQK.device)
+    num_queries = q_BHQK.shape[2]
+    num_keys = k_BHSK.shape[2]
+    return distances(num_queries, num_keys, start, q_BHQK.device)
 
 
 def _gather(scores_BHXM: Tensor, index_XY: Tensor) -> Tensor:
     """Return the scores of the distances with these indices, [B, H, X, Y]."""
     batch, heads, *_ = scores_BHXM.shape
-    return scores_BHXM.gather(-1, index_XY.expand(batch, heads, -1, -1))
+    index_BHXY = index_XY.expand(batch, heads, -1, -1)
+    return scores_BHXM.gather(-1, index_BHXY)

@@ -684,9 +684,9 @@ def test_best_metric_selects_the_quality(
     run(config(directory, f"train.best_metric={best}", "train.steps=6"), directory)
     (line,) = [line for line in metrics(directory / "run") if "best_metric_value" in line]
     references = (directory / "valid.de").read_text().splitlines()
-    for metric in (bleu, chrf):
+    for name, metric in {"bleu": bleu, "chrf": chrf}.items():
         value = metric([f"{reference} ba" for reference in references], [references]).value
-        assert line[f"valid_{metric.__name__}"] == pytest.approx(value)
+        assert line[f"valid_{name}"] == pytest.approx(value)
     assert line["valid_bleu"] != line["valid_chrf"]
     assert line["best_metric_value"] == (
         -line["valid_loss"] if best == "loss" else line[f"valid_{best}"]

@@ -239,11 +239,11 @@ class Beam(BeamOptions):
         return PartialHypotheses(model, request, self, track_coverage=bool(self.coverage_penalty))
 
     def candidates(self, partial: PartialHypotheses) -> Candidates:
-        """Return the 2W best candidates of each beam. At most one per row ends, so at least W do
-        not."""
+        """Return the extensions of each row by its 2W best tokens. At most one per row ends, so at
+        least W of the best 2W do not."""
         result = partial.step(2 * self.width)
         extensions = extend(partial.log_prob_R, result.log_p_RK, result.tokens_RK)
-        return extensions.of_beams(len(partial)).best(2 * self.width)
+        return extensions.of_beams(len(partial))
 
     def score(self, best: Candidates, partial: PartialHypotheses) -> Floats:
         """Return the scores of candidates that end, with the coverage penalty."""

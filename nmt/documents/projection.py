@@ -248,10 +248,6 @@ def _with_fixed_units(words: Sequence[Unit], places: Mapping[Span, Span | None])
     return sorted(units, key=by_start)
 
 
-def _source_start(unit: Unit) -> int:
-    return unit.source[0]
-
-
 class _NearestUnits:
     """Finds the units whose source is nearest to positions in the source, which are asked for in
     order."""
@@ -262,8 +258,7 @@ class _NearestUnits:
             source_start, source_end = unit.source
             if source_start < source_end:
                 linked.append(unit)
-        linked.sort(key=by_start)
-        self._units = sorted(linked, key=_source_start)
+        self._units = sorted(linked, key=lambda unit: (unit.source[0], unit.start))
         self._num_before = 0
         """Number of the units whose source starts before the position."""
         self._around: list[tuple[int, int]] = []

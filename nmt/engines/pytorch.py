@@ -299,7 +299,8 @@ def top_tokens(log_p_RV: Tensor, k: int) -> Sequence[Tensor]:
 
 
 def _mean(attention: Sequence[Tensor]) -> Tensor:
-    return torch.stack(list(attention)).mean(0).float()
+    stacked = torch.stack(list(attention))
+    return stacked.mean(0).float()
 
 
 def to_host(tensor: Tensor) -> Tensor:

@@ -53,8 +53,8 @@ class Diverse(BeamOptions):
         return PartialHypotheses(model, request, self, width=self.beam_size)
 
     def candidates(self, partial: PartialHypotheses) -> Candidates:
-        """Return the 2W best candidates of each beam, ranked with their penalties. Adjacent beams
-        are a group each."""
+        """Return candidates that are ranked with their penalties. Adjacent beams are a group
+        each."""
         # The other groups may have selected beam_size - W of the tokens, and W more may end.
         result = partial.step(self.beam_size + self.width)
         extensions = extend(partial.log_prob_R, result.log_p_RK, result.tokens_RK)
@@ -68,11 +68,10 @@ class Diverse(BeamOptions):
             group = candidates.map(operator.itemgetter(beams))
             penalty_NC[beams] = self._penalty(group.tokens_NC, selected_BX)
             # The tokens of the new beam are penalized in the next groups.
-            group = group.best(2 * self.width)
             ends_BC = group.tokens_NC == partial.request.eos
             beam = group.without(ends_BC).best(self.width)
             selected_BX = np.concatenate((selected_BX, beam.tokens_NC), 1)
-        return candidates.best(2 * self.width)
+        return candidates
 
     def _penalty(self, tokens_BC: Ints, selected_BX: Ints) -> Floats:
         """Return λ for each previous selection of a token (Hamming diversity, algorithm 1), [B,

@@ -94,8 +94,10 @@ class AttentionMaps:
         """Return a dictionary for JSON, with weights rounded to four decimals."""
         weights = {}
         for part, each in self.weights.items():
-            weights[part] = each.double().round(decimals=4).tolist()
-        data = asdict(replace(self, weights={}))
+            rounded = each.double().round(decimals=4)
+            weights[part] = rounded.tolist()
+        without_weights = replace(self, weights={})
+        data = asdict(without_weights)
         return data | {"decoder_input": self.decoder_input, "weights": weights}
 
     def to_html(self) -> str:

@@ -4,6 +4,9 @@ Noise is a pure function of (seed, epoch, pair), the sample of each corpus of (s
 order of (seed, epoch) and the lengths after noise, and subword regularization of (seed, epoch,
 first pair of the batch). The epoch and the number of batches consumed therefore determine the state
 of the loader, and resumed training continues identically.
+
+Shape suffixes: N pairs of the store, of an epoch or of a batch, K noise functions. Batches are
+planned as indices into the pairs of an epoch; `pair_ids` are indices into the store.
 """
 
 from __future__ import annotations
@@ -30,8 +33,8 @@ from nmt.data.store import Store
 from nmt.data.subword_regularization import SubwordSampler
 from nmt.text.tokenizer import Tokenizer
 
-CHUNK_SIZE = 10_000
-"""Sentences tokenized at a time."""
+NOISE_CHUNK_SIZE = 10_000
+"""Pairs whose noise is applied at a time."""
 NUM_PREFETCHED = 2
 """Updates that are loaded while the GPU computes."""
 NOISE_STREAM = 0x6E6F697365
@@ -57,7 +60,8 @@ class Loader:
     that are within `train.max_length`; each rank loads its share of the batches of every update.
 
     Raises:
-        DataError: no training pair, or no replay pair, has at most `train.max_length` tokens.
+        DataError: no training pair, or no replay pair, has at most `train.max_length` tokens,
+            including the end token.
         ConfigError: `train.subword_regularization` requires another type of tokenizer.
     """
 
@@ -144,9 +148,9 @@ class Loader:
         for start in range(skip, len(batches), update_size):
             end = start + update_size
             update = batches[start:end]
-            pairs_N = np.concatenate(update)
-            target_lengths_N = lengths_N2[pairs_N, 1]
-            tokens = int(target_lengths_N.sum()) + len(pairs_N)
+            indices_N = np.concatenate(update)
+            target_lengths_N = lengths_N2[indices_N, 1]
+            tokens = int(target_lengths_N.sum()) + len(indices_N)
             share = update[self.rank :: self.world_size]
             loaded = [self._load(pair_ids_N[indices], epoch) for indices in share]
             position = start + len(update)
@@ -195,8 +199,8 @@ class Loader:
     def _update_noisy_lengths(self, lengths_N2: Integers, pair_ids_N: Indices, epoch: int) -> None:
         """Replace the source lengths of the pairs with noise."""
         with progress(len(lengths_N2), "applying source noise", " pairs") as bar:
-            for start in range(0, len(lengths_N2), CHUNK_SIZE):
-                end = start + CHUNK_SIZE
+            for start in range(0, len(lengths_N2), NOISE_CHUNK_SIZE):
+                end = start + NOISE_CHUNK_SIZE
                 pair_ids = pair_ids_N[start:end].tolist()
                 for n, row in self._noisy_rows(pair_ids, epoch):
                     lengths_N2[start + n, 0] = len(row)

@@ -65,8 +65,8 @@ class Mix:
         return [max(1, round(count)) if count else 0 for count in counts]
 
     def _upsampled(self, corpus: PreparedCorpus, size: int, largest: int) -> float:
-        """Return the pairs of a corpus after upsampling (Arivazhagan et al. 2019), without
-        replay."""
+        """Return the pairs of a corpus after upsampling (Arivazhagan et al. 2019), before replay is
+        scaled to its share."""
         if not size:
             return 0.0
         exponent = 1 - 1 / self.temperature

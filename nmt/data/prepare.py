@@ -302,9 +302,8 @@ class _TrainingText:
                 log(f"cleaning step {step} dropped {num_dropped:,} pairs")
 
     def _read(self) -> Iterator[Pair]:
-        readers = [
-            split.pairs() for split in self._splits
-        ]  # before the progress bar: holding out reads the corpus
+        # Opened before the progress bar: a corpus that holds out validation pairs is read here.
+        readers = [split.pairs() for split in self._splits]
         with progress(total_pairs(self._splits), "cleaning", " pairs", unit_scale=True) as bar:
             for pairs in readers:
                 self.num_kept.append(0)

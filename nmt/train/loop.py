@@ -61,8 +61,10 @@ class _TrainingLoop:
         self.config = config
         self.state = trainer.progress
         self.group = trainer.group
-        final_steps = ["validation", config.average_last, config.calibration_pairs]
-        num_final_validations = len(list(filter(None, final_steps)))  # about as long each
+        # The average of checkpoints and the calibration take about as long as a validation.
+        num_final_validations = 1
+        num_final_validations += config.average_last > 0
+        num_final_validations += config.calibration_pairs > 0
         self.budget = TimeBudget(time_limit, trainer.progress, num_final_validations)
         self.stats = StatsReader(trainer.device.type == "cuda")
         self.bleu = ""  # of the last validation
@@ -96,7 +98,7 @@ class _TrainingLoop:
                 self.stats.finish()
                 self._validate()
                 self.stats.restart()
-                if not state.scores:
+                if not state.scores:  # a signal has interrupted the validation
                     return False
                 if decision.is_last or is_finished(trainer):
                     self._log_end(decision)
@@ -107,12 +109,12 @@ class _TrainingLoop:
         """Validate before the first update if necessary. Return False if a stop signal interrupts
         this.
 
-        Fine-tuning starts with a validation, so that the start model can be the best checkpoint. At
-        a later step, the previous session was stopped before its validation.
+        Fine-tuning starts with a validation, so that the start model can be the best checkpoint. A
+        run that was stopped before its validation, or in it, repeats it.
         """
         state = self.state
-        can_start = state.step or self.config.init_from
-        if can_start and self._is_scheduled() and not state.scores:
+        has_trained_weights = state.step or self.config.init_from
+        if has_trained_weights and self._is_scheduled() and not state.scores:
             self._validate()
             return bool(state.scores)
         return True

@@ -25,7 +25,7 @@ CHOOSE_RUN = "choose another directory with --run"
 @contextmanager
 def lock_run(config: Config, run: Path, resume: bool) -> Iterator[None]:
     """Create the run directory, or check that its run can be resumed, and lock it against other
-    processes.
+    processes. At the end, remove a directory without a run.
 
     Raises:
         UsageError: the directory contains a run and `resume` is false, or it contains none and
@@ -89,7 +89,8 @@ def check_data_unchanged(run: Path, meta: dict[str, Any]) -> None:
 
 
 def _checksums(recipe: dict[str, Any]) -> list[str]:
-    """Return the checksums of the corpora; their names depend on the paths of their files."""
+    """Return the checksums of the corpora, with None between training, replay and validation; their
+    names depend on the paths of their files."""
     corpora = [*recipe.get("train", []), None, *recipe.get("replay", []), None, recipe.get("valid")]
     return [corpus and corpus[1] for corpus in corpora]
 
@@ -109,7 +110,7 @@ def saved_precision(run: Path, device: str) -> str:
 def _check_config_unchanged(config: Config, run: Path) -> None:
     saved = config_io.load(run / "config.yaml")
     fixed = ("data", "tokenizer", "model", "seed", "lowercase_all_caps")
-    # Does not affect training.
+    # The test sets of a comparison do not affect training.
     saved = replace(saved, data=replace(saved.data, general_test=config.data.general_test))
     changed = [name for name in fixed if getattr(saved, name) != getattr(config, name)]
     # The metric's values, or positions in an epoch, are not comparable.
@@ -167,7 +168,7 @@ def tensorboard_writer() -> Any:
     ).SummaryWriter
 
 
-def truncate_metrics(run: Path, step: int, *, validated: bool = True) -> None:
+def truncate_metrics(run: Path, step: int, *, validated: bool) -> None:
     """Remove log lines after update `step`, which a resumed run will repeat.
 
     If not `validated`, also remove the validation at `step`.

@@ -20,7 +20,6 @@ from nmt.data import noise
 from nmt.data.check.sides import MAX_LINES, swap_warning
 from nmt.data.mixing import describe
 from nmt.data.prepare import PreparedData, check_data_specs, prepare
-from nmt.data.store import TextStore
 from nmt.data.subword_regularization import resolve_method
 from nmt.evaluate.calibration import calibrate as calibrate_translator
 from nmt.evaluate.test_sets import check_name, sample
@@ -113,7 +112,9 @@ def train(
             without a GPU or for a resumed run; or TensorBoard is not installed.
         TrainingError: the data has changed, training has diverged, memory is too small, or another
             rank has exited.
-        StoppedError: a signal ended the training, after a checkpoint, or the steps after it.
+        StoppedError: a signal ended the training, whose checkpoint is saved, or the calibration or
+            comparison after it.
+        ConfigError: unknown search, schedule or optimizer, or one of their options.
         CheckpointError: a checkpoint cannot be read or saved.
         DataError: the data cannot be prepared.
     """
@@ -124,7 +125,7 @@ def train(
     if auto_batch_size:
         _check_auto_batch_size(torch_device, resume)
     if tensorboard:
-        tensorboard_writer()
+        tensorboard_writer()  # raises an error now if it is not installed
     dtype = _choose_dtype(config, run, resume, torch_device, precision)
     with (
         gpu_kernels(torch_device),
@@ -165,8 +166,8 @@ def _choose_dtype(
 
 
 def _with_existing_tokenizer(config: Config, run: Path) -> Config:
-    """Return the config of a run to resume with the run's copy of a start model's tokenizer that no
-    longer exists."""
+    """Return the config of a run to resume. If the file `tokenizer.model` no longer exists, it uses
+    the copy in the run directory."""
     if not config.tokenizer.model or Path(config.tokenizer.model).is_file():
         return config
     return replace(config, tokenizer=replace(config.tokenizer, model=str(tokenizer_file(run))))
@@ -300,6 +301,7 @@ def estimate_training(
         TrainingError: a batch or the model does not fit in memory.
         CheckpointError: the weights or the tokenizer of the start model do not fit.
         DataError: the data cannot be prepared.
+        ConfigError: see `train`.
     """
     check_specs(config)
     if config.train.teacher:
@@ -386,17 +388,14 @@ def _write_run_files(trainer: Trainer, time_limit: float | None) -> None:
 
 def _warn_about_swapped_sides(trainer: Trainer) -> None:
     """Log a warning for each corpus whose sources are in the target language."""
-    prepared = trainer.prepared
-    languages = prepared.src, prepared.tgt
-    source_text, target_text = (
-        TextStore(prepared.directory / f"train.{code}") for code in languages
-    )
+    languages = (trainer.prepared.src, trainer.prepared.tgt)
+    store = trainer.loader.store
     for sampled in trainer.loader.corpora:
         pair_ids_N = sampled.pair_ids_N
         step = len(pair_ids_N) // MAX_LINES + 1
         pair_ids = pair_ids_N[::step].tolist()
-        sources = [source_text.text(i) for i in pair_ids]
-        targets = [target_text.text(i) for i in pair_ids]
+        sources = list(map(store.src.text, pair_ids))
+        targets = list(map(store.tgt.text, pair_ids))
         if warning := swap_warning(sampled.corpus.name, sources, targets, languages):
             log(warning)
 

@@ -70,8 +70,8 @@ class PendingStats:
         """Wait for the update and return its statistics.
 
         Raises:
-            TrainingError: the loss or the gradient is not finite; the update did not change the
-                weights.
+            TrainingError: the gradient is not finite, as after a loss that is not; the update did
+                not change the weights.
         """
         if self._transferred:
             self._transferred.synchronize()

@@ -57,6 +57,8 @@ class Trainer:
 
     Raises:
         CheckpointError: the teacher cannot be loaded.
+        DataError: see `Loader`.
+        ConfigError: see `Loader`.
     """
 
     config: Config

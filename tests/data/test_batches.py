@@ -495,7 +495,7 @@ def test_batches_use_lengths_after_noise(directory: Path) -> None:
 def test_noisy_batches_are_limited_and_reproducible(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loading, "CHUNK_SIZE", 7)
+    monkeypatch.setattr(loading, "NOISE_CHUNK_SIZE", 7)
     options = (
         "train.batch_tokens=256",
         "train.source_noise=[uppercase(p=0.5)]",

@@ -65,9 +65,8 @@ def backtranslate(
 
     Examples:
       nmt backtranslate --input news.de --model runs/de-en --output data/bt
-      nmt backtranslate --input news.de.gz --model runs/de-en --output data/bt --search
-      "sample(top_k=10)" --resume nmt backtranslate -i news.de -m Helsinki-NLP/opus-mt-de-en -o
-      data/bt --min-score -1.0 --test wmt14
+      nmt backtranslate -i news.de.gz -m runs/de-en -o data/bt --search "sample(top_k=10)" --resume
+      nmt backtranslate -i news.de -m Helsinki-NLP/opus-mt-de-en -o data/bt --test wmt14
     """
     from nmt.data.pairs import open_text
 

@@ -81,9 +81,8 @@ def distill(
     Examples:
       nmt distill --model runs/teacher --output data/distilled
       nmt distill --model runs/a --model runs/b --output data/distilled --select bleu
-      nmt distill --model runs/teacher --data tatoeba --output data/distilled --search
-      "beam(beam_size=8)" --resume nmt distill --model Helsinki-NLP/opus-mt-en-de --input news.en
-      --output data/distilled
+      nmt distill --model runs/teacher --output data/distilled --search "beam(beam_size=8)" --resume
+      nmt distill --model Helsinki-NLP/opus-mt-en-de --input news.en --output data/distilled
     """
     from nmt.data.pairs import open_text
     from nmt.evaluate.test_sets import files_of_name

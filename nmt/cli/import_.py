@@ -40,8 +40,7 @@ def import_(
     Examples:
       nmt import Helsinki-NLP/opus-mt-en-de
       nmt import opus-2020-02-26.zip --run runs/opus --src-lang en --tgt-lang de
-      nmt train --init-from runs/opus --run runs/mine --set "data.train=files(train='mine')" --set
-      data.replay=europarl
+      nmt train --init-from runs/opus --run runs/mine --set "data.train=files(train='mine')"
     """
     from nmt.models.importers import import_model
 

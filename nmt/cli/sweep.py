@@ -57,8 +57,7 @@ def sweep(
 
     Examples:
       nmt sweep --config multi30k --grid train.label_smoothing=0,0.1,0.2 --seeds 3 --time-limit 10m
-      nmt sweep --grid model.dim=128,256 --grid model.norm_position=pre,post --set train.steps=500
-      --run runs/small
+      nmt sweep --grid model.dim=128,256 --grid model.norm_position=pre,post --run runs/small
     """
     import json
     from dataclasses import asdict

@@ -88,9 +88,8 @@ def train(
       nmt train --config multi30k --plan --time-limit 30m
       nmt train --config tatoeba --run runs/small --set model.dim=128 --set train.batch_tokens=2048
       nmt train --run runs/small --resume
-      nmt train --init-from runs/small --set "data.train=files(train='my/corpus')" --set
-      data.replay=tatoeba nmt train --config tatoeba --set "data.train=files(train='my/corpus')"
-      --run runs/mine
+      nmt train --init-from runs/a --set data.replay=tatoeba --set "data.train=files(train='mine')"
+      nmt train --config tatoeba --set "data.train=files(train='my/corpus')" --run runs/mine
     """
     from nmt.core.config import config_io
     from nmt.core.paths import runs_dir

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ import sacrebleu
 import typer
 from commandline import CommandLine, finish, write
 
+import nmt.cli as nmt_cli
 from nmt.cli import app
 from nmt.cli.duration import parse_duration
 from nmt.core.config import Config, config_io
@@ -675,3 +677,16 @@ def test_read_only_directory(
     )
     finish(process).assert_fails(code, "Permission denied", f"hint: {hint}")
     assert not list(tmp_path.iterdir())
+
+
+def test_an_example_of_the_help_is_one_command_in_a_line() -> None:
+    examples = []
+    for path in Path(nmt_cli.__file__).parent.glob("*.py"):
+        for block in re.findall(
+            r'\n    Examples:\n(.*?)\n(?:\n|    """)', path.read_text(), re.DOTALL
+        ):
+            examples += block.splitlines()
+    assert len(examples) > 40
+    for line in examples:
+        starts = re.findall(r"(?:^ +|\| )nmt ", line)
+        assert len(starts) == line.count("nmt ") > 0, line

@@ -185,19 +185,20 @@ class CommandLine:
         self,
         *arguments: str | Path,
         preexec_fn: Callable[[], object] = heed_interrupts,
+        main: Callable[[], object] = cli.main,
         **options: object,
     ) -> subprocess.Popen[bytes]:
-        """Start a process that runs a command in a fork of this one.
+        """Start a process that runs a command, or `main`, in a fork of this one.
 
         Not for large data: the threads that libraries keep do not exist in it.
         """
-        if torch.cuda.is_available():  # cannot be used in a fork
+        if torch.cuda.is_available() and main is cli.main:  # cannot be used in a fork
             return self.start(*arguments, preexec_fn=preexec_fn, **options)
 
         def run() -> NoReturn:
             preexec_fn()
             sys.argv = ["nmt", *map(str, arguments)]
-            run_and_exit(cli.main, self._variables())
+            run_and_exit(main, self._variables())
 
         defaults = dict.fromkeys(STREAMS, subprocess.PIPE)
         return subprocess.Popen(

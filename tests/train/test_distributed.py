@@ -8,7 +8,7 @@ import re
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -16,15 +16,19 @@ from typing import Any
 
 import pytest
 import torch
-from commandline import CommandLine, training, wait_until
-from safetensors.torch import load_file
+import torch.distributed as dist
+from commandline import CommandLine, finish, training, wait_until
+from safetensors.torch import load_file, save_file
 from tiny import losses, same_weights, weights
 
+from nmt import cli
 from nmt.cli import SINGLE_PROCESS_COMMANDS
 from nmt.core.config import config_io
 from nmt.core.errors import UsageError
+from nmt.data.prepare import prepare
 from nmt.runs import checkpoint
-from nmt.train.distributed import RankGroup
+from nmt.train.distributed import RankGroup, process_group
+from nmt.train.trainer import Trainer
 
 pytestmark = pytest.mark.slow
 EXACT = {
@@ -37,21 +41,50 @@ EXACT = {
     # Dedup would drop the replay corpus, which equals the training corpus
     "data__clean": "[normalize]",
 }
-TWO_RANKS = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
-TORCHRUN = (
-    *TWO_RANKS,
-    "-m",
-    "nmt",
-    "--",
-)  # without --, torchrun would parse --run as one of its own options
+FOREVER = {"train__steps": "1000000", "train__valid_every": "1000000", "train__log_every": "1"}
 
 
-def finish(process: subprocess.Popen[bytes]) -> tuple[str, str]:
+def start_torchrun(nmt: CommandLine, *command: str) -> subprocess.Popen[bytes]:
+    """Start a command with torchrun on two ranks."""
+    torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+    # Without --, torchrun would parse --run as one of its own options.
+    return nmt.start(*command, program=(*torchrun, "-m", "nmt", "--"))
+
+
+@contextmanager
+def two_ranks(
+    nmt: CommandLine,
+    *command: str,
+    directories: tuple[str, str] = (".", "."),
+    main: Callable[[], object] = cli.main,
+) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """Start two forks with the variables and the store of torchrun: its processes would import
+    PyTorch, which takes most of the time."""
+    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    variables = {
+        "TORCHELASTIC_USE_AGENT_STORE": "True",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(store.port),
+        "WORLD_SIZE": "2",
+        "LOCAL_WORLD_SIZE": "2",
+    }
+    processes = []
+    for rank, directory in enumerate(directories):
+        own = {"RANK": str(rank), "LOCAL_RANK": str(rank)}
+        lone = CommandLine(nmt.directory / directory, nmt.environment | variables | own)
+        processes.append(lone.fork(*command, main=main))
     try:
-        out, err = process.communicate(timeout=180)
+        yield processes
     finally:
-        process.kill()
-    return out.decode(), err.decode()
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
+def run_on_two_ranks(nmt: CommandLine, *command: str, **options: Any) -> None:
+    with two_ranks(nmt, *command, **options) as processes:
+        for process in processes:
+            finish(process).check()
 
 
 def last_step(nmt: CommandLine, run: str) -> int:
@@ -72,15 +105,11 @@ def test_two_ranks_equal_gradient_accumulation_over_two_batches(
         "train__overlap_all_reduce": overlap,
         "train__all_reduce_precision": all_reduce_precision,
     }
-    done = nmt.process(
-        *training("runs/two", "files(train='text')", *precision, **options), program=TORCHRUN
-    ).check()
-    assert done.out == "runs/two/step-000020\n"  # only rank 0 prints
-    assert done.err.count("nmt: update 20: validation loss") == 1
-    assert "2 × cpu" in done.err
+    command = training("runs/two", "files(train='text')", *precision, **options)
+    run_on_two_ranks(nmt, *command)
     alone, two = nmt.directory / "runs/alone", nmt.directory / "runs/two"
-    first, second = weights(alone), weights(two)
-    difference = max(float((first[name] - second[name]).abs().max()) for name in first)
+    one, other = weights(alone), weights(two)
+    difference = max(float((one[name] - other[name]).abs().max()) for name in one)
     if all_reduce_precision == "fp32":
         assert difference < 1e-6
         assert losses(alone) == pytest.approx(losses(two), abs=1e-6)
@@ -100,39 +129,31 @@ def test_resuming_with_two_ranks_is_exact_and_the_number_of_ranks_can_change(
         "train__source_noise": "lowercase_no_punctuation(p=0.3)",
         "train__subword_regularization": "unigram(alpha=0.2)",
     }
-    nmt.process(*training("runs/uninterrupted", **options), program=TORCHRUN).check()
+    run_on_two_ranks(nmt, *training("runs/uninterrupted", **options))
     shutil.copytree(nmt.directory / "runs/uninterrupted", nmt.directory / "runs/interrupted")
     shutil.rmtree(nmt.directory / "runs/interrupted/step-000016")
     resume = ("train", "--run", "runs/interrupted", "--resume")
-    nmt.process(*resume, program=TORCHRUN).check()
+    run_on_two_ranks(nmt, *resume)
     runs = [nmt.directory / "runs" / name for name in ("uninterrupted", "interrupted")]
     assert same_weights(*runs)
     assert losses(runs[0]) == losses(runs[1])
     nmt.run(*resume, "--set", "train.steps=18")
     assert last_step(nmt, "runs/interrupted") == 18
-    nmt.process(*resume, "--set", "train.steps=20", program=TORCHRUN).check()
+    run_on_two_ranks(nmt, *resume, "--set", "train.steps=20")
     assert last_step(nmt, "runs/interrupted") == 20
 
 
-UPDATES = """
-from pathlib import Path
-
-import torch
-from safetensors.torch import save_file
-
-from nmt.core.config import config_io
-from nmt.data.prepare import prepare
-from nmt.train.distributed import process_group
-from nmt.train.trainer import Trainer
-
-config, cpu = config_io.load(Path("config.yaml")), torch.device("cpu")
-with process_group(cpu) as group:
-    trainer = Trainer(config, Path("runs/none"), prepare(config), cpu, torch.float32, group)
-    trainer.model.train()
-    for update, _ in zip(trainer.updates(), range(10)):
-        trainer.update(update, 10)
-    save_file(trainer.model.state_dict(), f"rank-{group.rank}-of-{group.world_size}.safetensors")
-"""
+def update() -> None:
+    """Make ten updates with config.yaml, and save the weights of this rank."""
+    experiment, cpu = config_io.load(Path("config.yaml")), torch.device("cpu")
+    with process_group(cpu) as group:
+        data = prepare(experiment)
+        trainer = Trainer(experiment, Path("runs/none"), data, cpu, torch.float32, group)
+        trainer.model.train()
+        for microbatches, _ in zip(trainer.updates(), range(10), strict=False):
+            trainer.update(microbatches, 10)
+        path = f"rank-{group.rank}-of-{group.world_size}.safetensors"
+        save_file(trainer.model.state_dict(), path)
 
 
 def test_muon_and_a_teacher_compute_the_same_update_on_every_rank(nmt: CommandLine) -> None:
@@ -145,12 +166,14 @@ def test_muon_and_a_teacher_compute_the_same_update_on_every_rank(nmt: CommandLi
         "train.schedule=constant(warmup=1)",
     ]
     tiny = config_io.load(nmt.directory / "runs/tiny/config.yaml").model
-    (nmt.directory / "updates.py").write_text(UPDATES)
     for ranks, accumulation in ((1, 2), (2, 1)):
         config = config_io.load(None, [*options, f"train.grad_accumulation={accumulation}"])
         config = replace(config, model=replace(tiny, dropout=0.0))
         (nmt.directory / "config.yaml").write_text(config_io.dump(config))
-        nmt.process(program=(*(TWO_RANKS if ranks > 1 else ()), "updates.py")).check()
+        if ranks == 1:
+            finish(nmt.fork(main=update)).check()
+        else:
+            run_on_two_ranks(nmt, main=update)
     alone, one, two = (
         load_file(nmt.directory / f"rank-{rank}.safetensors")
         for rank in ("0-of-1", "0-of-2", "1-of-2")
@@ -160,69 +183,79 @@ def test_muon_and_a_teacher_compute_the_same_update_on_every_rank(nmt: CommandLi
     assert all((one[name] - alone[name]).abs().max() < 1e-3 for name in one)
 
 
+def test_two_ranks_under_torchrun(nmt: CommandLine) -> None:
+    done = finish(start_torchrun(nmt, *training("runs/two"))).check()
+    assert done.out == "runs/two/step-000020\n"  # only rank 0 prints
+    assert done.err.count("nmt: update 20: validation loss") == 1
+    assert "2 × cpu" in done.err
+
+
 def children(process: subprocess.Popen[bytes]) -> list[int]:
     listing = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
     return [int(number) for number in listing.split()]
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc")
-@pytest.mark.parametrize("rank", [0, 1])
-def test_killed_rank_ends_training(rank: int, nmt: CommandLine) -> None:
+def test_killed_rank_ends_torchrun(nmt: CommandLine) -> None:
     changes = {"train__steps": "1000000", "train__valid_every": "10"}
-    process = nmt.start(*training("runs/dies", "files(train='text')", **changes), program=TORCHRUN)
+    process = start_torchrun(nmt, *training("runs/dies", **changes))
     wait_until(process, lambda: checkpoint.checkpoints(nmt.directory / "runs/dies"))
-    os.kill(sorted(children(process))[rank], signal.SIGKILL)
-    _, err = finish(process)
+    os.kill(sorted(children(process))[1], signal.SIGKILL)
+    _, err = process.communicate(timeout=180)
     assert process.returncode != 0
-    assert "Signal 9 (SIGKILL)" in err
+    assert b"Signal 9 (SIGKILL)" in err
     assert checkpoint.load_latest_intact(nmt.directory / "runs/dies") is not None
 
 
-@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc")
+@pytest.mark.parametrize("rank", [0, 1])
+def test_killed_rank_ends_the_other(rank: int, nmt: CommandLine) -> None:
+    changes = {"train__steps": "1000000", "train__valid_every": "10"}
+    with two_ranks(nmt, *training("runs/dies", **changes)) as processes:
+        wait_until(processes[0], lambda: checkpoint.checkpoints(nmt.directory / "runs/dies"))
+        processes[rank].kill()
+        done = finish(processes[1 - rank])
+    assert done.code == 1
+    assert "another process of this training run has exited" in done.err
+    assert checkpoint.load_latest_intact(nmt.directory / "runs/dies") is not None
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_signal_to_one_rank_stops_all_ranks_and_saves(
     number: signal.Signals, nmt: CommandLine
 ) -> None:
-    changes = {"train__steps": "1000000", "train__valid_every": "1000000", "train__log_every": "1"}
-    process = nmt.start(*training("runs/stops", "files(train='text')", **changes), program=TORCHRUN)
-    wait_until(process, (nmt.directory / "runs/stops/metrics.jsonl").exists)
-    os.kill(sorted(children(process))[1], number)
-    _, err = finish(process)
-    assert process.returncode == 1, err  # of torchrun; its commands ended with exit code 75
-    assert "exitcode  : 75" in err
+    with two_ranks(nmt, *training("runs/stops", **FOREVER)) as processes:
+        wait_until(processes[0], (nmt.directory / "runs/stops/metrics.jsonl").exists)
+        processes[1].send_signal(number)
+        first, second = [finish(process) for process in processes]
+    assert (first.code, second.code) == (75, 75)
     assert re.search(
         r"stopped and saved at update .*; continue with: torchrun OPTIONS -m nmt -- train --run",
-        err,
+        first.err,
     )
+    assert last_step(nmt, "runs/stops") > 0
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_signal_to_torchrun_saves(number: signal.Signals, nmt: CommandLine) -> None:
-    changes = {"train__steps": "1000000", "train__valid_every": "1000000", "train__log_every": "1"}
-    process = nmt.start(*training("runs/stops", "files(train='text')", **changes), program=TORCHRUN)
+def test_signal_to_torchrun_saves(nmt: CommandLine) -> None:
+    process = start_torchrun(nmt, *training("runs/stops", **FOREVER))
     wait_until(process, (nmt.directory / "runs/stops/metrics.jsonl").exists)
-    os.kill(process.pid, number)
-    _, err = finish(process)
-    assert process.returncode != 0, err
-    assert "stopped and saved at update" in err
+    process.terminate()
+    _, err = process.communicate(timeout=180)
+    assert process.returncode != 0
+    assert b"stopped and saved at update" in err
     assert last_step(nmt, "runs/stops") > 0
 
 
 def test_ranks_with_different_data_do_not_train(nmt: CommandLine) -> None:
-    script = (
-        "import os\n\nfrom nmt.cli import main\n\nos.chdir(f\"rank{os.environ['RANK']}\")\nmain()\n"
-    )
-    (nmt.directory / "main.py").write_text(script)
     for rank in range(2):
         (nmt.directory / f"rank{rank}").mkdir()
         for language in ("en", "de"):
             text = (nmt.directory / f"text.{language}").read_text()
             (nmt.directory / f"rank{rank}/text.{language}").write_text(text + "one more\n" * rank)
-    process = nmt.start(*training("runs/a"), program=(*TWO_RANKS, "main.py", "--"))
-    _, err = finish(process)
-    assert process.returncode == 1, err
-    assert "nmt: error: (rank 0) the ranks have different options or data" in err
-    assert 'File "' not in err.split("nmt: error:")[0]
+    directories = ("rank0", "rank1")
+    with two_ranks(nmt, *training("runs/a"), directories=directories) as processes:
+        first, second = [finish(process) for process in processes]
+    assert (first.code, second.code) == (1, 1)
+    assert first.errors[0].startswith("(rank 0) the ranks have different options or data")
     assert not (nmt.directory / "rank0/runs/a").exists()
 
 

@@ -6,12 +6,14 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from commandline import TINY, CommandLine, wait_until
+from commandline import TINY, CommandLine, finish, wait_until
 
 from nmt.core.errors import UsageError
 from nmt.core.paths import locked
@@ -21,8 +23,6 @@ from nmt.train.sweep import (
     RESULTS,
     RunResult,
     Sweep,
-    _name,
-    _remaining_seconds,
     parse_grid,
     read_results,
     summarize,
@@ -30,13 +30,18 @@ from nmt.train.sweep import (
 
 OPTIONS = [
     f"{key}={value}"
-    for key, value in (TINY | {"train.steps": "6", "train.valid_every": "3"}).items()
+    for key, value in (TINY | {"train.steps": "2", "train.valid_every": "2"}).items()
 ]
+FOREVER = ["--set", "train.steps=1000000", "--set", "train.valid_every=1000000"]
 COMMON = [
     "--set",
     "data.train=files(train='text')",
+    "--set",
+    "search=greedy",
     *(word for option in OPTIONS for word in ("--set", option)),
 ]
+ONE_RUN = ["sweep", "--grid", "train.label_smoothing=0", "--run", "runs/sweep", *COMMON]
+FIRST = "runs/sweep/label_smoothing=0_seed=1"
 
 
 def finished_process(exit_code: int) -> SimpleNamespace:
@@ -44,15 +49,19 @@ def finished_process(exit_code: int) -> SimpleNamespace:
 
 
 @pytest.fixture
-def in_process(nmt: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make a sweep run its commands in this process instead of subprocesses."""
+def in_process(nmt: CommandLine, monkeypatch: pytest.MonkeyPatch) -> list[Sequence[str]]:
+    """Make a sweep run its commands in this process instead of subprocesses; return a list of
+    them."""
+    commands = []
 
     def start(arguments: Sequence[str]) -> SimpleNamespace:
+        commands.append(arguments)
         done = nmt(*arguments)
         sys.stderr.write(done.err)
         return finished_process(done.code)
 
     monkeypatch.setattr(sweep, "start_nmt", start)
+    return commands
 
 
 @pytest.mark.parametrize(
@@ -137,15 +146,16 @@ def test_sweep_trains_all_combinations_and_can_be_extended(nmt: CommandLine) -> 
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("in_process")
-def test_killed_sweep_resumes_the_current_run(nmt: CommandLine) -> None:
+def test_killed_sweep_resumes_the_current_run(
+    nmt: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_forks(nmt, monkeypatch)
     command = ["sweep", "--grid", "train.label_smoothing=0,0.1", "--run", "runs/sweep", *COMMON]
-    process = nmt.start(*command, start_new_session=True)
-    run = nmt.directory / "runs/sweep/label_smoothing=0_seed=1"
-    wait_until(process, lambda: list(run.glob("step-*")))
+    process = nmt.fork(*command, start_new_session=True)
+    wait_until(process, lambda: list((nmt.directory / FIRST).glob("step-*")))
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate(timeout=60)
-    done = nmt.run(*command)
+    done = finish(nmt.fork(*command)).check()
     assert "2 of 2 runs remaining" in done.err
     assert "resuming" in done.err
     assert len(json.loads(nmt(*command, "--json").out)) == 2
@@ -201,48 +211,45 @@ def test_missing_test_set_raises_before_training(trained: CommandLine) -> None:
     assert not (trained.directory / "runs/never").exists()
 
 
-def test_remaining_seconds_subtract_the_training_time(nmt: CommandLine) -> None:
-    run = nmt.directory / "runs/tiny"
-    path = run / "step-000020/meta.json"
-    meta = json.loads(path.read_text())
-    meta["progress"]["seconds"] = 400.0
-    path.write_text(json.dumps(meta))
-    assert _remaining_seconds(1000.0, run) == 600
-    assert _remaining_seconds(1000.0, nmt.directory / "none") == 1000
-    meta["progress"]["seconds"] = 4000.0
-    path.write_text(json.dumps(meta))
-    assert _remaining_seconds(1000.0, run) == 1
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("in_process")
-def test_sweep_sets_seed_and_time_limit_and_skips_truncated_results(nmt: CommandLine) -> None:
-    command = [
-        "sweep",
-        "--grid",
-        "train.label_smoothing=0",
-        "--run",
-        "runs/sweep",
-        *COMMON,
-        "--set",
-        "train.steps=1000000",
-        "--set",
-        "train.valid_every=1000000",
-    ]
-    done = nmt.run(*command, "--seeds", "2", "--time-limit", "1s")
+def test_sweep_sets_seed_and_time_limit_and_skips_truncated_results(
+    nmt: CommandLine, in_process: list[Sequence[str]]
+) -> None:
+    command = [*ONE_RUN, "--seeds", "2", "--time-limit", "1h"]
+    done = nmt.run(*command)
+    assert [words[-1] for words in in_process if words[0] == "train"] == ["3600s", "3600s"]
     for seed in (1, 2):
-        assert (
-            f"seed: {seed}\n"
-            in (nmt.directory / f"runs/sweep/label_smoothing=0_seed={seed}/config.yaml").read_text()
-        )
+        run = nmt.directory / f"runs/sweep/label_smoothing=0_seed={seed}"
+        assert f"seed: {seed}\n" in (run / "config.yaml").read_text()
     with open(nmt.directory / "runs/sweep" / RESULTS, "a", encoding="utf-8") as file:
         file.write('{"name": "label')
-    again = nmt(*command, "--seeds", "2", "--time-limit", "1s")
+    again = nmt(*command)
     assert "0 of 2 runs remaining" in again.err
     assert again.out == done.out
-    nmt(*command, "--time-limit", "3s").assert_fails(
+    nmt(*ONE_RUN, "--time-limit", "3s").assert_fails(
         2, "contains a sweep with another --time-limit"
     )
+
+
+@pytest.mark.parametrize(("trained", "remaining"), [(400.0, "600s"), (4000.0, "1s")])
+def test_time_limit_includes_the_training_before_a_failure(
+    nmt: CommandLine, monkeypatch: pytest.MonkeyPatch, trained: float, remaining: str
+) -> None:
+    limits = []
+
+    def fail(arguments: Sequence[str]) -> SimpleNamespace:
+        limits.append(arguments[-1])
+        run = nmt.directory / FIRST
+        shutil.copytree(nmt.directory / "runs/tiny", run, dirs_exist_ok=True)
+        path = run / "step-000020/meta.json"
+        meta = json.loads(path.read_text())
+        meta["progress"]["seconds"] = trained
+        path.write_text(json.dumps(meta))
+        return finished_process(1)
+
+    monkeypatch.setattr(sweep, "start_nmt", fail)
+    for _ in range(2):
+        assert nmt(*ONE_RUN, "--time-limit", "1000s").code == 1
+    assert limits == ["1000s", remaining]
 
 
 @pytest.mark.usefixtures("in_process")
@@ -270,76 +277,73 @@ def test_two_combinations_cannot_have_one_directory(trained: CommandLine) -> Non
     assert not (trained.directory / "runs/never").exists()
 
 
-@pytest.mark.usefixtures("in_process")
 def test_training_is_not_repeated_after_a_failed_evaluation(
-    nmt: CommandLine, monkeypatch: pytest.MonkeyPatch
+    nmt: CommandLine, monkeypatch: pytest.MonkeyPatch, in_process: list[Sequence[str]]
 ) -> None:
-    command = [
-        "sweep",
-        "--grid",
-        "train.label_smoothing=0",
-        "--run",
-        "runs/sweep",
-        *COMMON,
-        "--time-limit",
-        "1s",
-        "--set",
-        "train.steps=1000000",
-        "--set",
-        "train.valid_every=1000000",
-    ]
     start = sweep.start_nmt
     failed = finished_process(7)
     monkeypatch.setattr(
         sweep, "start_nmt", lambda words: failed if words[0] == "evaluate" else start(words)
     )
-    assert nmt(*command).code == 1
-    progress = (nmt.directory / "runs/sweep/label_smoothing=0_seed=1/metrics.jsonl").read_text()
+    assert nmt(*ONE_RUN).code == 1
     monkeypatch.setattr(sweep, "start_nmt", start)
-    nmt.run(*command)
-    assert (
-        nmt.directory / "runs/sweep/label_smoothing=0_seed=1/metrics.jsonl"
-    ).read_text() == progress
+    nmt.run(*ONE_RUN)
+    assert [words[0] for words in in_process] == ["train", "evaluate"]
 
 
-def test_runs_with_long_options_have_short_names() -> None:
-    names = [_name({"data.train": f"[files(train='{'long/' * 100}{i}')]"}, 1) for i in range(2)]
+def test_runs_with_long_options_have_short_names(
+    nmt: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Paths of more than 255 bytes; the 245th byte is the first or the second one of "ä".
+    directories = ["ä" * 40, "x" + "ä" * 40]
+    for directory in directories:
+        (nmt.directory / directory).mkdir()
+    paths = [f"{name}/../" * 4 + dots + "text" for name in directories for dots in ("", "./")]
+    names = []
+
+    def start(arguments: Sequence[str]) -> SimpleNamespace:
+        names.append(Path(arguments[2]).name)
+        return finished_process(1)
+
+    monkeypatch.setattr(sweep, "start_nmt", start)
+    grid = "data.train=" + ",".join(f"files(train='{path}')" for path in paths)
+    without_data = COMMON[2:]
+    assert nmt("sweep", "--grid", grid, "--run", "runs/sweep", *without_data).code == 1
+    assert len({*names}) == 4
     assert max(len(name.encode()) for name in names) <= 255
-    assert len(set(names)) == 2
-    assert len(_name({"data.train": "ä" * 300}, 1).encode()) <= 255
+
+
+def use_forks(nmt: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make a sweep run its commands in forks, which need not import PyTorch."""
+
+    def start(arguments: Sequence[str]) -> subprocess.Popen[bytes]:
+        return nmt.fork(*arguments, stdin=None, stdout=subprocess.DEVNULL, stderr=None)
+
+    monkeypatch.setattr(sweep, "start_nmt", start)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("send", "signal_number"),
+    ("send", "signal_number", "in_forks"),
     [
-        (os.kill, signal.SIGINT),
-        (os.kill, signal.SIGTERM),
-        (os.killpg, signal.SIGTERM),
-        (os.killpg, signal.SIGHUP),
+        (os.kill, signal.SIGINT, True),
+        (os.kill, signal.SIGTERM, True),
+        (os.killpg, signal.SIGTERM, True),
+        (os.killpg, signal.SIGHUP, False),
     ],
 )
 def test_interrupted_sweep_saves_checkpoints(
-    nmt: CommandLine, send: Callable[[int, int], None], signal_number: int
+    nmt: CommandLine,
+    monkeypatch: pytest.MonkeyPatch,
+    send: Callable[[int, int], None],
+    signal_number: int,
+    in_forks: bool,
 ) -> None:
-    command = [
-        "sweep",
-        "--grid",
-        "train.label_smoothing=0",
-        "--run",
-        "runs/sweep",
-        *COMMON,
-        "--seeds",
-        "3",
-    ]
-    command += [
-        "--set",
-        "train.steps=1000000",
-        "--set",
-        "train.valid_every=1000000",
-    ]
-    process = nmt.start(*command, start_new_session=True)
-    run = nmt.directory / "runs/sweep/label_smoothing=0_seed=1"
+    if in_forks:
+        use_forks(nmt, monkeypatch)
+    start = nmt.fork if in_forks else nmt.start
+    process = start(*ONE_RUN, "--seeds", "3", *FOREVER, start_new_session=True)
+    run = nmt.directory / FIRST
     wait_until(process, (run / "metrics.jsonl").exists)
     send(process.pid, signal_number)
     _, err = process.communicate(timeout=60)
@@ -360,16 +364,7 @@ def test_no_command_starts_after_a_stop_signal(
         return SimpleNamespace(wait=lambda: 0, terminate=lambda: calls.append("terminate"))
 
     monkeypatch.setattr(sweep, "start_nmt", start)
-    command = [
-        "sweep",
-        "--grid",
-        "train.label_smoothing=0",
-        "--run",
-        "runs/sweep",
-        "--seeds",
-        "2",
-    ]
-    done = nmt(*command, *COMMON)
+    done = nmt(*ONE_RUN, "--seeds", "2")
     assert done.code == 130
     assert "run the same command again to continue the sweep" in done.err
     assert calls == ["train", "terminate"]
@@ -389,23 +384,20 @@ def test_a_run_whose_training_is_stopped_has_failed(
         return finished_process(75)
 
     monkeypatch.setattr(sweep, "start_nmt", stop)
-    assert (
-        nmt("sweep", "--grid", "train.label_smoothing=0", "--run", "runs/sweep", *COMMON).code == 1
-    )
+    assert nmt(*ONE_RUN).code == 1
     assert not list(nmt.directory.glob("runs/sweep/*/.trained"))
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("in_process")
 def test_failed_runs_are_repeated_and_truncated_results_ignored(nmt: CommandLine) -> None:
-    command = ["sweep", "--grid", "train.label_smoothing=0", "--run", "runs/sweep", *COMMON]
-    first = nmt(*command)
+    first = nmt(*ONE_RUN)
     results = nmt.directory / "runs/sweep" / RESULTS
     line = json.loads(results.read_text())
     results.write_bytes(
         json.dumps(line | {"exit_code": 137, "scores": None}).encode() + b'\n{"name": "\xff'
     )
-    done = nmt(*command)
+    done = nmt(*ONE_RUN)
     assert "1 of 1 run remaining" in done.err
     assert done.out == first.out
     assert [json.loads(text)["exit_code"] for text in results.read_text().splitlines()] == [0]
@@ -415,16 +407,7 @@ def test_failed_runs_are_repeated_and_truncated_results_ignored(nmt: CommandLine
 def test_sweep_has_one_process_and_one_config(nmt: CommandLine) -> None:
     config = nmt.directory / "mine.yaml"
     config.write_text("train: {steps: 6}\n")
-    command = [
-        "sweep",
-        "--config",
-        "mine.yaml",
-        "--grid",
-        "train.label_smoothing=0",
-        "--run",
-        "runs/sweep",
-        *COMMON,
-    ]
+    command = [*ONE_RUN, "--config", "mine.yaml"]
     nmt.run(*command)
     with locked(nmt.directory / "runs/sweep" / LOCK, lambda: None):
         nmt(*command).assert_fails(2, "another process is running the sweep in runs/sweep")

@@ -190,7 +190,7 @@ def search_spec(
         UsageError: the length penalty is not finite, or --search does not support the other
             options.
     """
-    from nmt.search import SEARCHES, parse_search
+    from nmt.search import SEARCHES
     from nmt.search.beam import BeamOptions
 
     if length_penalty is not None and not math.isfinite(length_penalty):
@@ -202,11 +202,9 @@ def search_spec(
     spec = search or default
     name, options = parse(spec)
     kind = SEARCHES.get(name)
-    if not (isinstance(kind, type) and issubclass(kind, BeamOptions)):
-        equals_greedy = overrides.keys() <= {"beam_size", "top_beams"} and set(
-            overrides.values()
-        ) == {1}
-        if not overrides or (name == "greedy" and equals_greedy):
+    is_beam_search = isinstance(kind, type) and issubclass(kind, BeamOptions)
+    if not is_beam_search:
+        if not overrides or (name == "greedy" and _equals_greedy(overrides)):
             return spec
         if search:
             raise UsageError(
@@ -216,13 +214,28 @@ def search_spec(
         name, options = "beam", {}
     options |= overrides
     if top_beams and beam_size is None:
-        chosen: Any = parse_search(
-            format_spec(name, {key: options[key] for key in options if key != "top_beams"})
-        )
-        if top_beams > chosen.beam_size:
-            groups = getattr(chosen, "groups", 1)  # of a diverse search
-            options["beam_size"] = -(-top_beams // groups) * groups
+        options |= _larger_beam(name, options, top_beams)
     return format_spec(name, options)
+
+
+def _equals_greedy(overrides: dict[str, Any]) -> bool:
+    """Return whether a beam search with these options is a greedy search."""
+    return "length_penalty" not in overrides and set(overrides.values()) == {1}
+
+
+def _larger_beam(name: str, options: dict[str, Any], top_beams: int) -> dict[str, int]:
+    """Return the beam size of a search for `top_beams` translations, if its own is too small."""
+    from nmt.search import parse_search
+    from nmt.search.beam import BeamOptions
+
+    others = {key: value for key, value in options.items() if key != "top_beams"}
+    search = parse_search(format_spec(name, others))
+    assert isinstance(search, BeamOptions)
+    if top_beams <= search.beam_size:
+        return {}
+    # The groups of a diverse search have equal sizes.
+    group_size = math.ceil(top_beams / search.num_groups)
+    return {"beam_size": group_size * search.num_groups}
 
 
 def load_translator(model: Path | list[Path] | None, device: str, precision: str) -> Translator:

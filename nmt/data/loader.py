@@ -50,7 +50,7 @@ class Update:
     """Target tokens of the update on all ranks, which normalize the loss; an estimate with subword
     regularization."""
     epoch: int
-    position: int
+    batches_in_epoch: int
     """Number of batches of the epoch consumed after this update, over all ranks."""
 
 
@@ -128,16 +128,15 @@ class Loader:
         counts = mix.pairs_per_epoch(num_usable)
         return list(map(SampledCorpus, mix.corpora, pair_ids, counts))
 
-    def stream(self, epoch: int, skip: int) -> Iterator[Update]:
-        """Yield the updates of `epoch` after the first `skip` batches, and of all following
-        epochs."""
+    def stream(self, epoch: int, batches_in_epoch: int) -> Iterator[Update]:
+        """Yield the updates of `epoch` after its first batches, and those of all following epochs."""
         while True:
-            yield from self.updates(epoch, skip)
+            yield from self.updates(epoch, batches_in_epoch)
             epoch += 1
-            skip = 0
+            batches_in_epoch = 0
 
-    def updates(self, epoch: int, skip: int = 0) -> Iterator[Update]:
-        """Yield this rank's share of each update of an epoch after the first `skip` batches.
+    def updates(self, epoch: int, batches_in_epoch: int = 0) -> Iterator[Update]:
+        """Yield this rank's share of each update of an epoch after its first batches.
 
         All ranks compute the same plan, so they know the tokens of an update without communication.
         A rank's share of the last update of an epoch may be empty.
@@ -145,7 +144,7 @@ class Loader:
         pair_ids_N, lengths_N2 = self._pairs(epoch)
         batches = self.batch_indices(epoch)
         update_size = self.config.grad_accumulation * self.world_size
-        for start in range(skip, len(batches), update_size):
+        for start in range(batches_in_epoch, len(batches), update_size):
             end = start + update_size
             update = batches[start:end]
             indices_N = np.concatenate(update)
@@ -153,8 +152,8 @@ class Loader:
             tokens = int(target_lengths_N.sum()) + len(indices_N)
             share = update[self.rank :: self.world_size]
             loaded = [self._load(pair_ids_N[indices], epoch) for indices in share]
-            position = start + len(update)
-            yield Update(loaded, tokens, epoch, position)
+            batches_in_epoch = start + len(update)
+            yield Update(loaded, tokens, epoch, batches_in_epoch)
 
     def batch_indices(self, epoch: int) -> list[Indices]:
         """Return the batches of an epoch on all ranks, each as indices into the pairs of the

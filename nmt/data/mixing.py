@@ -57,8 +57,9 @@ class Mix:
             count for corpus, count in zip(self.corpora, counts, strict=True) if corpus.is_replay
         )
         if num_replayed:
-            num_new = sum(counts) - num_replayed
-            scale = num_new * self.replay_share / (1 - self.replay_share) / num_replayed
+            num_new_pairs = sum(counts) - num_replayed
+            odds = self.replay_share / (1 - self.replay_share)
+            scale = num_new_pairs * odds / num_replayed
             for i, corpus in enumerate(self.corpora):
                 if corpus.is_replay:
                     counts[i] *= scale

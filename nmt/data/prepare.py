@@ -330,9 +330,9 @@ def _clean(config: Config, splits: _Splits, work: Path) -> dict[str, Any]:
     targets = work / f"train.{tgt}"
     num_train = write_pairs(sources, targets, text)
     text.log_dropped()
-    num_new = len(splits.train)
-    _check_not_empty("training", text.num_kept[:num_new])
-    _check_not_empty("replay", text.num_kept[num_new:])
+    num_new_corpora = len(splits.train)
+    _check_not_empty("training", text.num_kept[:num_new_corpora])
+    _check_not_empty("replay", text.num_kept[num_new_corpora:])
     num_valid = _write_validation(splits.valid, work / f"valid.{src}", work / f"valid.{tgt}")
     reopened = _Splits.open(config.data)
     if _recipe(config, reopened) != _recipe(config, splits):

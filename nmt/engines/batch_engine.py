@@ -84,10 +84,13 @@ class BatchEngine:
         """Return the hypotheses of each sentence, best first; see `Engine.search`."""
         lengths = [len(source.ids) + 1 for source in sources]
         rows = search.rows
+        # The number of sentences in a batch that balances the threads, within its limits.
         balanced = len(sources) // (BATCHES_PER_THREAD * self.num_threads)
-        min_rows, max_rows = MIN_BATCH_ROWS * self.batch_scale, MAX_BATCH_ROWS * self.batch_scale
-        max_sentences = max(1, min(max_rows // rows, max(min_rows // rows, balanced)))
-        batches = make_batches(lengths, max_sentences, MAX_BATCH_TOKENS * self.batch_scale // rows)
+        min_sentences = MIN_BATCH_ROWS * self.batch_scale // rows
+        max_sentences = MAX_BATCH_ROWS * self.batch_scale // rows
+        num_sentences = min(max_sentences, max(min_sentences, balanced))
+        max_tokens = MAX_BATCH_TOKENS * self.batch_scale // rows
+        batches = make_batches(lengths, max_items=max(1, num_sentences), max_tokens=max_tokens)
         return self._run(
             sources,
             batches,
@@ -101,7 +104,8 @@ class BatchEngine:
         pairs = list(zip(sources, targets, strict=True))
         lengths = [max(len(source), len(target)) + 1 for source, target in pairs]
         max_tokens = MAX_SCORE_TOKENS * self.batch_scale
-        batches = make_batches(lengths, max_tokens, max_tokens)
+        # The number of tokens is the only limit.
+        batches = make_batches(lengths, max_items=len(pairs), max_tokens=max_tokens)
         model = self.scoring_model  # loaded once, before the threads use it
         return self._run(
             pairs,
@@ -142,22 +146,19 @@ class BatchEngine:
     def _search(self, sources: list[Source], search: Search) -> list[list[Hypothesis]]:
         max_length_B = np.array([source.max_output_length for source in sources])
         if self.max_positions is not None:
-            max_length_B = max_length_B.clip(
-                max=self.max_positions - 1
-            )  # one position is for the start token
-        hypotheses = search(
-            self.model,
-            SearchRequest(
-                [encoder_input(source.ids, self.source_eos) for source in sources],
-                max_length_B,
-                BOS,
-                EOS,
-                [source.prefix for source in sources],
-                [source.constraints for source in sources],
-                self.detokenize,
-                (PAD, UNK, BOS),
-            ),
+            # One position is for the start token.
+            max_length_B = max_length_B.clip(max=self.max_positions - 1)
+        request = SearchRequest(
+            sources=[encoder_input(source.ids, self.source_eos) for source in sources],
+            max_length_B=max_length_B,
+            bos=BOS,
+            eos=EOS,
+            prefixes=[source.prefix for source in sources],
+            constraints=[source.constraints for source in sources],
+            detokenize=self.detokenize,
+            suppressed_ids=(PAD, UNK, BOS),
         )
+        hypotheses = search(self.model, request)
         if not all(hypotheses) or any(math.isnan(n_best[0].log_prob) for n_best in hypotheses):
             hint = "its training has diverged, or its weights are damaged; use another checkpoint"
             raise NMTError("the model's scores are NaN or infinite", hint)
@@ -179,7 +180,7 @@ def _compute_or_split(compute: Callable[[list[T]], list[R]], hint: str, items: l
     )
 
 
-def make_batches(lengths: Sequence[int], max_items: int, max_tokens: int) -> Iterator[list[int]]:
+def make_batches(lengths: Sequence[int], *, max_items: int, max_tokens: int) -> Iterator[list[int]]:
     """Group item indices by similar length, longest first, so that the batch that needs the most
     memory runs first.
 

@@ -54,8 +54,8 @@ def load_engine(
 def engine_from_models(
     models: Sequence[Seq2Seq], device: str, precision: str, detokenize: Detokenize
 ) -> BatchEngine:
-    """Return an engine for PyTorch models. The search uses a copy of their weights, so that
-    training may continue.
+    """Return an engine that copies the weights of PyTorch models, so that their training may
+    continue.
 
     Raises:
         UsageError: the device does not support the precision for these models.

@@ -110,13 +110,13 @@ class TorchState:
         self.model = model
         self.states = states
         self.source_R: Ints | None = None
-        """Source index of each row; None before the first step."""
+        """Source index of each row of the search; None before the first step."""
         self.source_B: Ints = np.arange(num_sources)
         """Indices of the sources that the networks' states contain, in their order; some may have
         finished."""
-        self.row_R: Ints = np.arange(num_sources)
+        self.state_row_R: Ints = np.arange(num_sources)
         """Row of the networks' states for each row of the search."""
-        self.num_rows = num_sources
+        self.num_state_rows = num_sources
         """Number of rows of the networks' states."""
         self._graph: StepGraph | None = None
         self._may_capture = True
@@ -147,11 +147,11 @@ class TorchState:
         k = max(request.k, 1)
         log_p_RK, tokens_RK = top_tokens(log_p_RV, k)
         log_p_RK = to_host(log_p_RK)
-        best_RK = tokens_RK.cpu().numpy()[self.row_R]  # waits for all copies
+        best_RK = tokens_RK.cpu().numpy()[self.state_row_R]  # waits for all copies
         if attention_RTS is not None:
-            self.attention_RS = attention_RTS[:, -1].numpy()[self.row_R]
+            self.attention_RS = attention_RTS[:, -1].numpy()[self.state_row_R]
         return StepResult(
-            log_p_RK.numpy()[self.row_R, : request.k],
+            log_p_RK.numpy()[self.state_row_R, : request.k],
             best_RK[:, : request.k],
             self._search_rows(gathered_log_p_RP),
             self._search_rows(all_log_p_RV),
@@ -159,7 +159,7 @@ class TorchState:
 
     def _ban(self, log_p_RV: Tensor, banned_RX: Ints) -> None:
         index, column = (banned_RX >= 0).nonzero()
-        rows = self._tensor(self.row_R[index])
+        rows = self._tensor(self.state_row_R[index])
         tokens = self._tensor(banned_RX[index, column])
         log_p_RV[rows, tokens] = -torch.inf
 
@@ -167,7 +167,7 @@ class TorchState:
         """Return the rows of the search among those of the networks' states."""
         if tensor is None:
             return None
-        return tensor.numpy()[self.row_R]
+        return tensor.numpy()[self.state_row_R]
 
     def _log_probs(self, tokens_R: Tensor) -> Tensor:
         """Read one more token per row and return log-probabilities [R, V], which the next call may
@@ -180,7 +180,7 @@ class TorchState:
             return self._launch(tokens_R)
         caches = [state.cache for state in self.states]
         capacity = caches[0].capacity
-        shape = (self.num_rows, capacity)
+        shape = (self.num_state_rows, capacity)
         if caches[0].length == capacity:
             self._close_graph()
         elif (
@@ -194,7 +194,7 @@ class TorchState:
             self._may_capture = self._graph is not None
         run_step = self._graph.run if self._graph else self._launch
         log_p_RV = run_step(tokens_R)
-        self._last_shape = (self.num_rows, caches[0].capacity)
+        self._last_shape = (self.num_state_rows, caches[0].capacity)
         return log_p_RV
 
     def _launch(self, tokens_R: Tensor) -> Tensor:
@@ -214,56 +214,62 @@ class TorchState:
 
         On a GPU, they are dropped only when many have finished.
         """
+        is_first_step = self.source_R is None
         source_R = parents_R if self.source_R is None else self.source_R[parents_R]
-        # The rows of a sentence are adjacent, and all sentences have `width` rows.
+        # The rows of a sentence are adjacent, and all sentences have the same number of rows.
         running_B = source_R[np.diff(source_R, prepend=-1) != 0]
-        width = len(source_R) // len(running_B)
-        # Places of the running sentences in the networks' states.
+        rows_per_sentence = len(source_R) // len(running_B)
+        place_B = self._places(running_B)
+        sentences_B = None
+        if not is_first_step and self._keeps_finished(place_B, rows_per_sentence):
+            # The rows of finished sentences continue themselves.
+            first_row_B1 = place_B[:, None] * rows_per_sentence
+            state_row_R = (first_row_B1 + np.arange(rows_per_sentence)).ravel()
+            state_parents: Ints = np.arange(self.num_state_rows)
+            state_parents[state_row_R] = self.state_row_R[parents_R]
+        else:
+            state_row_R = np.arange(len(source_R))
+            # Before the first step, the states have a row per sentence.
+            state_parents = running_B if is_first_step else self.state_row_R[parents_R]
+            if not np.array_equal(running_B, self.source_B):
+                sentences_B = self._tensor(place_B)
+                self.source_B = running_B
+        self._reorder_states(state_parents, sentences_B)
+        self.source_R = source_R
+        self.state_row_R = state_row_R
+        self.num_state_rows = len(self.source_B) * rows_per_sentence
+
+    def _places(self, running_B: Ints) -> Ints:
+        """Return the places of sources in the networks' states."""
         order_B = np.argsort(self.source_B)
         place_B = np.searchsorted(self.source_B, running_B, sorter=order_B)
-        index_B = order_B[place_B]
-        sentences_B = None
-        row_R = np.arange(len(source_R))
-        if self.source_R is not None and self._keeps_finished(index_B, width):
-            first_row_B = index_B * width
-            row_R = np.add.outer(first_row_B, np.arange(width)).ravel()
-            parents: Ints = np.arange(self.num_rows)
-            parents[row_R] = self.row_R[parents_R]
-        else:
-            # Before the first step, the states have a row per sentence, then `width` rows.
-            parents = running_B if self.source_R is None else self.row_R[parents_R]
-            if not np.array_equal(running_B, self.source_B):
-                sentences_B = self._tensor(index_B)
-                self.source_B = running_B
-        self._reorder_states(parents, sentences_B)
-        self.source_R = source_R
-        self.row_R = row_R
-        self.num_rows = len(self.source_B) * width
+        return order_B[place_B]
 
     def _reorder_states(self, parents: Ints, sentences_B: Tensor | None) -> None:
-        if sentences_B is not None or len(parents) != self.num_rows:
+        if sentences_B is not None or len(parents) != self.num_state_rows:
             self._close_graph()
-        elif np.array_equal(parents, np.arange(self.num_rows)):
+        elif np.array_equal(parents, np.arange(self.num_state_rows)):
             return
         for state in self.states:
             state.reorder(self._tensor(parents), sentences_B)
 
-    def _keeps_finished(self, index_B: Ints, width: int) -> bool:
-        """Return whether the states keep their sentences, given the indices of those with rows."""
+    def _keeps_finished(self, place_B: Ints, rows_per_sentence: int) -> bool:
+        """Return whether the states keep their sentences, given the places of those with rows."""
+        num_sentences = len(self.source_B)
         return (
             self.model.device.type == "cuda"
-            and len(index_B) > MIN_RUNNING * len(self.source_B)
-            and width * len(self.source_B) == self.num_rows
-            and bool((np.diff(index_B) > 0).all())
+            and len(place_B) > MIN_RUNNING * num_sentences
+            and rows_per_sentence * num_sentences == self.num_state_rows
+            and bool((np.diff(place_B) > 0).all())
         )
 
     def _rows(self, values_R: Ints) -> Tensor:
         """Return a value for each row of the networks' states; those of finished sentences do not
         matter."""
-        if len(values_R) < self.num_rows:
-            shape = (self.num_rows, *values_R.shape[1:])
+        if len(values_R) < self.num_state_rows:
+            shape = (self.num_state_rows, *values_R.shape[1:])
             all_values_R = np.zeros(shape, np.int64)
-            all_values_R[self.row_R] = values_R
+            all_values_R[self.state_row_R] = values_R
             values_R = all_values_R
         return self._tensor(values_R)
 

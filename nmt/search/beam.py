@@ -37,7 +37,7 @@ NORMALIZATIONS = ("gnmt", "average")
 
 @dataclass(frozen=True, kw_only=True)
 class BeamOptions(SearchOptions):
-    """The options and the loop of all beam searches. `start` returns what distinguishes them."""
+    """The options and the loop of all beam searches, which differ in `start` and `candidates`."""
 
     beam_size: BeamSize = 4
     """Number of partial hypotheses kept per step and sentence."""
@@ -49,8 +49,8 @@ class BeamOptions(SearchOptions):
     """Divisor of a log-probability: `gnmt`, ((5 + length) / 6)^α (Wu et al. 2016, equation 14), or
     `average`, length^α. The length includes the end token."""
     early_stopping: bool = False
-    """Stop when W hypotheses have finished, as fairseq and CTranslate2 do, instead of when
-    `can_improve` rules out any improvement."""
+    """Also stop when W hypotheses have finished, as fairseq and CTranslate2 do, although others
+    might still improve the n-best list."""
 
     def __post_init__(self) -> None:
         """Raise a ConfigError if options contradict each other or are unknown."""
@@ -77,18 +77,23 @@ class BeamOptions(SearchOptions):
         return self.top_beams
 
     @property
+    def num_groups(self) -> int:
+        """G, the number of beams of each sentence."""
+        return 1
+
+    @property
     def width(self) -> int:
         """W, the number of rows of each beam."""
-        return self.beam_size
+        return self.beam_size // self.num_groups
 
     def start(self, model: StepModel, request: SearchRequest) -> PartialHypotheses:
-        """Encode the sources, with up to `beam_size` rows per sentence."""
+        """Encode the sources. The rows of a sentence are equal, and are divided among its beams."""
         raise NotImplementedError
 
     def candidates(self, partial: PartialHypotheses) -> Candidates:
         """Read the last token of each row, and return candidates of each beam, [N, C].
 
-        They include the W best that do not end. All hypotheses that end are ranked by `score`.
+        They include the W best of all, and the W best of those that do not end.
         """
         raise NotImplementedError
 
@@ -100,11 +105,10 @@ class BeamOptions(SearchOptions):
     def __call__(self, model: StepModel, request: SearchRequest) -> NBestLists:
         """Return the `top_beams` best distinct hypotheses of each sentence, best first."""
         partial = self.start(model, request)
-        num_groups = self.beam_size // self.width
         # The finished hypotheses of all beams and of those that run, best first.
-        finished: NBestLists = [[] for _ in range(len(partial) * num_groups)]
+        finished: NBestLists = [[] for _ in range(len(partial) * self.num_groups)]
         finished_N = finished
-        exclude_duplicates(partial, num_groups)
+        exclude_duplicates(partial, self.num_groups)
         while len(partial):
             candidates = self.candidates(partial)
             ends_NC = candidates.tokens_NC == request.eos
@@ -115,14 +119,14 @@ class BeamOptions(SearchOptions):
             beam = candidates.without(ends_NC).best(self.width)
             # A sentence runs while any of its beams does.
             is_running_N = self._is_running(beam, partial, finished_N)
-            is_running_B: Bools = np.any(is_running_N.reshape(-1, num_groups), axis=1)
-            is_kept_N = is_running_B.repeat(num_groups)
+            is_running_B: Bools = np.any(is_running_N.reshape(-1, self.num_groups), axis=1)
+            is_kept_N = is_running_B.repeat(self.num_groups)
             finished_N = list(itertools.compress(finished_N, is_kept_N))
             log_prob_R = beam.log_prob_NC[is_kept_N].ravel()
             rows_R = beam.rows_NC[is_kept_N].ravel()
             tokens_R = beam.tokens_NC[is_kept_N].ravel()
             partial.advance(rows_R, tokens_R, log_prob_R, is_running_B)
-        return merge_groups(finished, num_groups, self.top_beams)
+        return merge_groups(finished, self.num_groups, self.top_beams)
 
     def _finish(
         self,
@@ -159,7 +163,7 @@ class BeamOptions(SearchOptions):
         finished_N: NBestLists,
     ) -> Bools:
         """Return whether the search of each beam continues, [N]."""
-        max_length_N = partial.max_length_B.repeat(self.beam_size // self.width)
+        max_length_N = partial.max_length_B.repeat(self.num_groups)
         max_length_norm_N = self.length_norm(max_length_N + 1)
         n_best = min(self.top_beams, self.width)
         min_score_N = np.full(len(finished_N), IMPOSSIBLE)
@@ -182,7 +186,7 @@ class BeamOptions(SearchOptions):
 
 def exclude_duplicates(partial: PartialHypotheses, num_groups: int) -> None:
     """Make all rows of a beam but the first impossible, because the rows are equal at first."""
-    rows_per_beam = max(1, partial.width // num_groups)
+    rows_per_beam = max(1, partial.rows_per_sentence // num_groups)
     partial.log_prob_R[:] = IMPOSSIBLE
     partial.log_prob_R[::rows_per_beam] = 0.0
 
@@ -208,9 +212,9 @@ def can_improve(
     max_length_norm_N: Floats,
     min_score_N: Floats,
 ) -> Bools:
-    """Return whether a partial hypothesis of each beam can still enter the n-best list.
+    """Return whether a partial hypothesis of each beam can still enter the n-best list of the beam.
 
-    The bound is admissible: stopping never changes the n-best list. Log-probabilities decrease and
+    The bound is admissible: stopping never changes the list. Log-probabilities decrease and
     length norms increase with the length, and a coverage penalty is at most 0. A final score is
     therefore at most the current log-probability divided by the length norm of the longest
     translation.
@@ -239,9 +243,8 @@ class Beam(BeamOptions):
         return PartialHypotheses(model, request, self, track_coverage=bool(self.coverage_penalty))
 
     def candidates(self, partial: PartialHypotheses) -> Candidates:
-        """Return the extensions of each row by its 2W best tokens. At most one per row ends, so at
-        least W of the best 2W do not."""
-        result = partial.step(2 * self.width)
+        """Return the extensions of each row by its W + 1 best tokens, of which at most one ends."""
+        result = partial.step(self.width + 1)
         extensions = extend(partial.log_prob_R, result.log_p_RK, result.tokens_RK)
         return extensions.of_beams(len(partial))
 
@@ -251,16 +254,16 @@ class Beam(BeamOptions):
         if not self.coverage_penalty:
             return score_NW
         length_B = partial.request.source_length_B[partial.sentence_B]
-        penalty_R = coverage_penalty(partial.coverage_RS, length_B.repeat(partial.width))
-        return score_NW + self.coverage_penalty * penalty_R[best.rows_NC]
+        length_R = length_B.repeat(partial.rows_per_sentence)
+        log_coverage_R = log_coverage(partial.coverage_RS, length_R)
+        return score_NW + self.coverage_penalty * log_coverage_R[best.rows_NC]
 
 
-def coverage_penalty(coverage_RS: Floats, length_R: Ints) -> Floats:
+def log_coverage(coverage_RS: Floats, length_R: Ints) -> Floats:
     """Return Σ_i log min(Σ_j p_ij, 1) over the source tokens of each row (Wu et al. 2016, equation
     14), [R]."""
-    tiny = np.finfo(
-        np.float32
-    ).tiny  # a weight may underflow, and log 0 would exclude the hypothesis
+    # A weight may underflow, and log 0 would exclude the hypothesis.
+    tiny = np.finfo(np.float32).tiny
     log_RS = np.log(coverage_RS.clip(tiny, 1.0))
     is_source_RS = np.arange(coverage_RS.shape[1]) < length_R[:, None]
     log_RS[~is_source_RS] = 0.0

@@ -46,8 +46,9 @@ class Constrained(BeamOptions):
 
     def start(self, model: StepModel, request: SearchRequest) -> PartialHypotheses:
         """Encode the sources."""
+        constraints = Constraints(request)
         return PartialHypotheses(
-            model, request, self, width=self.width, constraints=Constraints(request)
+            model, request, self, rows_per_sentence=self.width, constraints=constraints
         )
 
     def candidates(self, partial: PartialHypotheses) -> Candidates:
@@ -59,9 +60,8 @@ class Constrained(BeamOptions):
         assert result.gathered_log_p_RP is not None
         num_best = result.tokens_RK.shape[1]
         num_next = next_RP.shape[1]
-        next_log_p_RP = result.gathered_log_p_RP[:, :num_next]
         tokens_RC = np.concatenate((result.tokens_RK, next_RP), 1)
-        log_p_RC = np.concatenate((result.log_p_RK, next_log_p_RP), 1)
+        log_p_RC = np.concatenate((result.log_p_RK, result.gathered_log_p_RP), 1)
         # A next token may also be one of the best tokens, or the next token of another constraint.
         is_same_RPC = next_RP[:, :, None] == tokens_RC[:, None]
         is_duplicate_RP = is_same_RPC.argmax(-1) < np.arange(num_next) + num_best

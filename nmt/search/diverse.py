@@ -44,34 +44,36 @@ class Diverse(BeamOptions):
             raise ConfigError(f"groups must divide beam_size ({self.beam_size}), got {self.groups}")
 
     @property
-    def width(self) -> int:
-        """W, the number of rows of each beam."""
-        return self.beam_size // self.groups
+    def num_groups(self) -> int:
+        """G, the number of beams of each sentence."""
+        return self.groups
 
     def start(self, model: StepModel, request: SearchRequest) -> PartialHypotheses:
         """Encode the sources."""
-        return PartialHypotheses(model, request, self, width=self.beam_size)
+        return PartialHypotheses(model, request, self, rows_per_sentence=self.beam_size)
 
     def candidates(self, partial: PartialHypotheses) -> Candidates:
         """Return candidates that are ranked with their penalties. Adjacent beams are a group
         each."""
-        # The other groups may have selected beam_size - W of the tokens, and W more may end.
-        result = partial.step(self.beam_size + self.width)
+        # The other groups select at most beam_size - W tokens, and one token ends, so at least W
+        # of the best beam_size + 1 of a row are neither penalized nor end.
+        result = partial.step(self.beam_size + 1)
         extensions = extend(partial.log_prob_R, result.log_p_RK, result.tokens_RK)
         num_sentences = len(partial)
         candidates = extensions.of_beams(num_sentences * self.groups)
         penalty_NC = np.zeros_like(candidates.log_prob_NC)
-        candidates = replace(candidates, penalty_NC=penalty_NC)
         selected_BX = np.empty((num_sentences, 0), np.int64)
         for first in range(self.groups):
             beams = slice(first, None, self.groups)
             group = candidates.map(operator.itemgetter(beams))
-            penalty_NC[beams] = self._penalty(group.tokens_NC, selected_BX)
+            penalty_BC = self._penalty(group.tokens_NC, selected_BX)
+            penalty_NC[beams] = penalty_BC
             # The tokens of the new beam are penalized in the next groups.
             ends_BC = group.tokens_NC == partial.request.eos
-            beam = group.without(ends_BC).best(self.width)
+            penalized = replace(group, penalty_NC=penalty_BC)
+            beam = penalized.without(ends_BC).best(self.width)
             selected_BX = np.concatenate((selected_BX, beam.tokens_NC), 1)
-        return candidates
+        return replace(candidates, penalty_NC=penalty_NC)
 
     def _penalty(self, tokens_BC: Ints, selected_BX: Ints) -> Floats:
         """Return λ for each previous selection of a token (Hamming diversity, algorithm 1), [B,

@@ -57,9 +57,8 @@ class MBR:
         texts = [request.detokenize(h.ids) for h in hypotheses]
         utility = expected_chrf(texts)
         distinct: dict[str, Hypothesis] = {}
-        for text, h in zip(
-            texts, hypotheses, strict=True
-        ):  # keeps the best hypothesis of each text
+        for text, h in zip(texts, hypotheses, strict=True):
+            # The first hypothesis of a text is its best.
             distinct.setdefault(text, replace(h, score=utility[text], length_norm=math.inf))
         return best_first(distinct.values())[: self.n_best]
 

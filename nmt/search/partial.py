@@ -7,7 +7,7 @@ tokens of a row, G n-grams of a row, V vocabulary.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import numpy as np
@@ -63,17 +63,17 @@ class PartialHypotheses:
         request: SearchRequest,
         options: SearchOptions,
         *,
-        width: int = 1,
+        rows_per_sentence: int = 1,
         constraints: Constraints | None = None,
         track_coverage: bool = False,
     ) -> None:
-        """Encode the sources, and start each sentence with `width` equal rows.
+        """Encode the sources, and start each sentence with equal rows.
 
         Args:
             model: predicts the next tokens.
             request: the sentences.
             options: options of the search.
-            width: initial W.
+            rows_per_sentence: initial W.
             constraints: constraints of each sentence. The length limit always allows their tokens.
             track_coverage: whether to sum the cross-attention of each row.
         """
@@ -81,7 +81,7 @@ class PartialHypotheses:
         self.no_repeat_ngram_size = options.no_repeat_ngram_size
         self.sentence_B = np.arange(len(request.sources))
         """Index of each unfinished sentence in the request."""
-        self.parents_R: Ints = self.sentence_B.repeat(width)
+        self.parents_R: Ints = self.sentence_B.repeat(rows_per_sentence)
         self.tokens_RT = np.full((len(self.parents_R), 1), request.bos)
         self.log_prob_R = np.zeros(len(self.parents_R), np.float32)
         self.coverage_RS = np.zeros((len(self.sentence_B), 1), np.float32)
@@ -103,8 +103,8 @@ class PartialHypotheses:
         return len(self.sentence_B)
 
     @property
-    def width(self) -> int:
-        """W, the number of rows per sentence."""
+    def rows_per_sentence(self) -> int:
+        """W."""
         return len(self.tokens_RT) // max(1, len(self))
 
     @property
@@ -130,14 +130,14 @@ class PartialHypotheses:
         gather_RP: Ints | None = None,
         all_log_probs: bool = False,
     ) -> StepResult:
-        """Return the model's best next tokens, with -inf for tokens that prefix, length limits or
-        bans exclude.
+        """Read the last token of each row, and return the best of the tokens that prefix, length
+        limits and bans allow; the log-probability of others is -inf.
 
         Log-probabilities are not renormalized over the allowed tokens.
 
         Args:
             k: number of best tokens of each row.
-            gather_RP: tokens whose log-probabilities to return, too.
+            gather_RP: tokens whose log-probabilities to return, too, whether banned or not.
             all_log_probs: whether to return the log-probabilities of the whole vocabulary.
         """
         forced_R = self._forced()
@@ -161,7 +161,7 @@ class PartialHypotheses:
             if banned_RX is not None:
                 ban(result.log_p_RV, banned_RX)
         if forced_R is not None:  # a forced token overrides a ban
-            _force(result, forced_R)
+            result = _force(result, forced_R)
         if self.state.attention_RS is not None:
             self.coverage_RS = self.coverage_RS[self.parents_R] + self.state.attention_RS
         return result
@@ -193,14 +193,15 @@ class PartialHypotheses:
         forced_B: Ints = self._forced_tokens[self.sentence_B, self.length]
         if (forced_B == NOT_FORCED).all():
             return None
-        return forced_B.repeat(self.width)
+        return forced_B.repeat(self.rows_per_sentence)
 
     def _banned(self) -> Ints | None:
         """Return the banned next tokens of each row, padded with -1."""
         banned = []
         if self.is_too_short_B.any():
             banned_B = np.where(self.is_too_short_B, self.request.eos, -1)
-            banned.append(banned_B.repeat(self.width)[:, None])
+            banned_R = banned_B.repeat(self.rows_per_sentence)
+            banned.append(banned_R[:, None])
         if self.no_repeat_ngram_size:
             banned.append(repeated_ngrams(self.tokens_RT, self.no_repeat_ngram_size))
         return np.concatenate(banned, 1) if banned else None
@@ -232,9 +233,12 @@ def forced_tokens(request: SearchRequest, max_length_B: Ints) -> Ints:
     return forced_BT
 
 
-def _force(result: StepResult, forced_R: Ints) -> None:
+def _force(result: StepResult, forced_R: Ints) -> StepResult:
     """Set all log-probabilities to -inf but those of the forced tokens, which become the best of
-    their rows."""
+    their rows.
+
+    The last gathered log-probabilities are those of the forced tokens, and are removed.
+    """
     assert result.gathered_log_p_RP is not None
     rows = (forced_R != NOT_FORCED).nonzero()[0]
     token_R1 = forced_R[rows, None]
@@ -246,6 +250,7 @@ def _force(result: StepResult, forced_R: Ints) -> None:
     if result.log_p_RV is not None:
         result.log_p_RV[rows] = -np.inf
         result.log_p_RV[rows[:, None], token_R1] = log_p_R1
+    return replace(result, gathered_log_p_RP=result.gathered_log_p_RP[:, :-1])
 
 
 def repeated_ngrams(tokens_RT: Ints, size: int) -> Ints:

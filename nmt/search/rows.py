@@ -30,7 +30,7 @@ def decode_rows(partial: PartialHypotheses, select_tokens: SelectTokens) -> NBes
         log_prob_R = partial.log_prob_R + log_p_R
         ends_R = tokens_R == partial.request.eos
         for row in (is_running_R & ends_R).nonzero()[0]:
-            sentence = partial.sentence_B[row // partial.width]
+            sentence = partial.sentence_B[row // partial.rows_per_sentence]
             ids = partial.tokens_RT[row, 1:].tolist()
             log_prob = float(log_prob_R[row])
             hypotheses[sentence].append(Hypothesis(ids, log_prob, score=log_prob))
@@ -38,7 +38,7 @@ def decode_rows(partial: PartialHypotheses, select_tokens: SelectTokens) -> NBes
 
         # Remove the sentences of which no row runs.
         is_running_B: Bools = np.any(is_running_R.reshape(len(partial), -1), axis=1)
-        rows_R = is_running_B.repeat(partial.width).nonzero()[0]
+        rows_R = is_running_B.repeat(partial.rows_per_sentence).nonzero()[0]
         is_running_R = is_running_R[rows_R]
         partial.advance(rows_R, tokens_R[rows_R], log_prob_R[rows_R], is_running_B)
     return hypotheses

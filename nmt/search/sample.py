@@ -63,17 +63,20 @@ class Sample(SearchOptions):
 
         Log-probabilities are those of the model, without temperature, top_k and top_p.
         """
-        partial = PartialHypotheses(model, request, self, width=self.n_best)
+        partial = PartialHypotheses(model, request, self, rows_per_sentence=self.n_best)
         num_steps = int(partial.max_length_B.max(initial=0)) + 1
         uniform_BTW = np.array([self._uniform(source, num_steps) for source in request.sources])
 
         def select_tokens(partial: PartialHypotheses) -> tuple[Ints, Floats]:
-            result = partial.step(0, all_log_probs=True)
+            result = partial.step(1, all_log_probs=True)
             log_p_RV = result.log_p_RV
             assert log_p_RV is not None
             logits_RV = log_p_RV / np.float32(self.temperature)
             uniform_BW = uniform_BTW[partial.sentence_B, partial.length]
-            tokens_R = draw(self._filter(logits_RV), uniform_BW.ravel())
+            drawn_R = draw(self._filter(logits_RV), uniform_BW.ravel())
+            # The end token that a length limit forces may have any log-probability, as -inf.
+            has_probability_R = np.isfinite(logits_RV.max(1))
+            tokens_R = np.where(has_probability_R, drawn_R, result.tokens_RK[:, 0])
             row_R = np.arange(len(tokens_R))
             return tokens_R, log_p_RV[row_R, tokens_R]
 
@@ -110,11 +113,11 @@ class Sample(SearchOptions):
 
 
 def draw(logits_RV: Floats, uniform_R: Doubles) -> Ints:
-    """Return a token of each row by inverse transform sampling of numbers in [0, 1)."""
+    """Return a token of each row by inverse transform sampling of numbers in [0, 1); any token of
+    a row whose maximum is not finite."""
     p_RV = np.exp(logits_RV - logits_RV.max(1, keepdims=True))
     cumulative_p_RV = p_RV.cumsum(1, dtype=np.float64)
     total_R1 = cumulative_p_RV[:, -1:]
     threshold_R1 = uniform_R[:, None] * total_R1
     tokens_R: Ints = (cumulative_p_RV <= threshold_R1).sum(1)
-    # argmax selects NaN: the end token that a length limit forces may have any log-probability.
-    return np.where(np.isnan(total_R1[:, 0]), logits_RV.argmax(1), tokens_R)
+    return tokens_R

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from nmt.core.console import log, progress
@@ -30,7 +30,7 @@ def is_finished(trainer: Trainer) -> bool:
 def run(
     trainer: Trainer, metrics: MetricsLogger, stop: StopSignal, time_limit: float | None
 ) -> bool:
-    """Train until the last update, a time limit or early stopping. Return False if a stop signal
+    """Train until the last update, a time limit or early stopping. Return whether a stop signal
     ended it."""
     return _TrainingLoop(trainer, metrics, stop, time_limit).run()
 
@@ -72,13 +72,13 @@ class _TrainingLoop:
     def run(self) -> bool:
         """Train; see the function `run`."""
         trainer, state = self.trainer, self.state
-        if not self._validate_start():
-            return False
+        if self._validate_start():
+            return True
         if is_finished(trainer):
             self._log_finished()
-            return True
+            return False
         trainer.model.train()
-        decision = replace(self.group.broadcast(self._decide()), exchange_step=0)
+        decision = self.group.broadcast(self._decide())
         with progress(self.config.steps, "training", " updates", initial=state.step) as bar:
             for update in trainer.updates():
                 self._update(update, decision.last_step)
@@ -90,23 +90,22 @@ class _TrainingLoop:
                 decision = decisions[0]
                 bar.total = max(decision.last_step, state.step + 1)
                 if any(each.stop for each in decisions):  # any rank may receive the signal
-                    self.stats.finish()
+                    self.stats.read()
                     trainer.save()
-                    return False
+                    return True
                 if not decision.validate:
                     continue
-                self.stats.finish()
-                self._validate()
+                self.stats.read()
+                if self._validate():
+                    return True
                 self.stats.restart()
-                if not state.scores:  # a signal has interrupted the validation
-                    return False
                 if decision.is_last or is_finished(trainer):
                     self._log_end(decision)
-                    return True
+                    return False
         raise AssertionError("the stream of updates is infinite")
 
     def _validate_start(self) -> bool:
-        """Validate before the first update if necessary. Return False if a stop signal interrupts
+        """Validate before the first update if necessary. Return whether a stop signal interrupts
         this.
 
         Fine-tuning starts with a validation, so that the start model can be the best checkpoint. A
@@ -115,9 +114,8 @@ class _TrainingLoop:
         state = self.state
         has_trained_weights = state.step or self.config.init_from
         if has_trained_weights and self._is_scheduled() and not state.scores:
-            self._validate()
-            return bool(state.scores)
-        return True
+            return self._validate()
+        return False
 
     def _update(self, update: Update, last_step: int) -> None:
         """Make an update and, at intervals, log the means of the updates since the last log
@@ -130,7 +128,9 @@ class _TrainingLoop:
         state.seconds = self.budget.seconds_before + self.budget.elapsed()
         state.scores = {}
         if state.step % self.config.log_every == 0:
-            means = self.stats.finish()
+            self.stats.read()
+            means = self.stats.means()
+            self.stats.restart()
             if self.group.is_main:
                 self.metrics.write(self._position() | {"lr": self.trainer.lr, **means})
 
@@ -155,11 +155,11 @@ class _TrainingLoop:
             "tokens": state.tokens,
         }
 
-    def _validate(self) -> None:
+    def _validate(self) -> bool:
         """Validate, save a checkpoint and log the scores.
 
-        If a stop signal interrupts the validation, `scores` stays empty and a resumed run repeats
-        the validation.
+        Return whether a stop signal interrupts the validation. The checkpoint then has no scores,
+        and a resumed run repeats the validation.
         """
         trainer = self.trainer
         is_main = self.group.is_main
@@ -169,7 +169,7 @@ class _TrainingLoop:
             scores = self.group.broadcast(scores)
         if not scores:
             trainer.save()
-            return
+            return True
         trainer.record_validation(scores)
         if is_main:  # before saving: a run resumed from this checkpoint would not log it
             samples = {"samples": trainer.samples} if trainer.samples else {}
@@ -177,6 +177,7 @@ class _TrainingLoop:
         trainer.save()
         if is_main:
             self._log_scores(scores)
+        return False
 
     def _log_scores(self, scores: dict[str, float]) -> None:
         state = self.state
@@ -239,16 +240,17 @@ class StatsReader:
         self._pending.append((step, pending))
         self._read(self.max_pending)
 
-    def finish(self) -> dict[str, float]:
-        """Read all statistics, return the means of this period, and start a new one.
+    def read(self) -> None:
+        """Read all statistics.
 
         Raises:
             TrainingError: see `PendingStats.read`.
         """
         self._read(0)
-        means = self._running.means()
-        self.restart()
-        return means
+
+    def means(self) -> dict[str, float]:
+        """Return the means of this period."""
+        return self._running.means()
 
     def restart(self) -> None:
         """Start a new period."""

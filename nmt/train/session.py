@@ -242,8 +242,8 @@ def _run_to_end(trainer: Trainer, deadline: float | None, device: str, tensorboa
     )
     with handle_stop_signals() as stop:
         time_limit = deadline - time.monotonic() if deadline else None
-        is_finished = loop.run(trainer, metrics, stop, time_limit)
-    if not is_finished:
+        is_stopped = loop.run(trainer, metrics, stop, time_limit)
+    if is_stopped:
         _log_how_to_continue(trainer, device, deadline)
         return True
     return _complete_run(trainer, deadline)

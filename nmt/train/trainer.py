@@ -285,7 +285,7 @@ class Trainer:
             self._update_ema(step)
         self.progress.step = step
         self.progress.epoch = update.epoch
-        self.progress.batches_in_epoch = update.position
+        self.progress.batches_in_epoch = update.batches_in_epoch
         self.progress.tokens += stats.tokens
         return stats
 

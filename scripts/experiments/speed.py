@@ -108,12 +108,12 @@ def subject(run: Path, lines: list[str]) -> Subject:
     for group in optimizer.param_groups:
         group["lr"] = 1e-9  # do not change the model
     ids = [loaded.tokenizer.encode(line) for line in lines]  # each line is its own translation
-    batches = [
-        collate([(ids[i], ids[i]) for i in batch]).to(device)
-        for batch in make_batches(
-            [len(each) + 1 for each in ids], len(ids), config.train.batch_tokens
-        )
-    ]
+    lengths = [len(each) + 1 for each in ids]
+    max_tokens = config.train.batch_tokens
+    batches = []
+    for batch in make_batches(lengths, max_items=len(ids), max_tokens=max_tokens):
+        pairs = [(ids[i], ids[i]) for i in batch]
+        batches.append(collate(pairs).to(device))
 
     def train() -> int:
         for batch in batches:

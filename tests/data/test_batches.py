@@ -296,7 +296,7 @@ def test_ranks_partition_the_updates(directory: Path) -> None:
     for one, shared in zip(whole, parts, strict=True):
         assert one.tokens == sum(batch.tokens for batch in one.batches)
         assert {share.tokens for share in shared} == {one.tokens}
-        assert {share.position for share in shared} == {one.position}
+        assert {share.batches_in_epoch for share in shared} == {one.batches_in_epoch}
         assert [batch.pair_ids for batch in one.batches] == [
             batch.pair_ids for share in shared for batch in share.batches
         ]
@@ -423,7 +423,7 @@ def test_prefetch_preserves_updates_and_errors(
         raise DataError("gone")
 
     updates = prefetch(failing())
-    assert [next(updates).position for _ in range(3)] == [1, 2, 3]
+    assert [next(updates).batches_in_epoch for _ in range(3)] == [1, 2, 3]
     with pytest.raises(DataError, match="gone"):
         next(updates)
 

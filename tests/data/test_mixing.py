@@ -206,10 +206,10 @@ def test_resuming_within_an_epoch_gives_the_same_batches(directory: Path) -> Non
     resumed = list(loader(experiment, prepared).updates(2, skip=6))
     assert len(resumed) > 10
     for one, other in zip(uninterrupted[3:], resumed, strict=True):
-        assert (pair_ids([one]), one.tokens, one.position) == (
+        assert (pair_ids([one]), one.tokens, one.batches_in_epoch) == (
             pair_ids([other]),
             other.tokens,
-            other.position,
+            other.batches_in_epoch,
         )
         assert all(
             torch.equal(a.src_BS, b.src_BS) for a, b in zip(one.batches, other.batches, strict=True)

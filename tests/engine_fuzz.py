@@ -99,8 +99,8 @@ class Fuzzer:
     def weights(self, config: ModelConfig, vocab_size: int) -> dict[str, Any]:
         """Return random weights of all parameters."""
         weights = {}
-        for name, shape in native._layout(config, vocab_size):
-            if native._has(config, name):
+        for name, shape in native.weight_shapes(config, vocab_size):
+            if native.has_weight(config, name):
                 weights[name] = self.draw.standard_normal(shape, np.float32) * np.float32(0.3)
         return weights
 

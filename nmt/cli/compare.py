@@ -119,7 +119,7 @@ def compare(
     comparisons = []
     for test_set in test_sets:
         systems = [
-            System(str(path), _hypotheses(path, each, test_set, search, encoding_errors))
+            System(str(path), read_or_translate(path, each, test_set, search, encoding_errors))
             for path, each in zip(paths, translators, strict=True)
         ]
         comparison = compare_systems(
@@ -133,7 +133,7 @@ def compare(
         )
         comparisons.append(comparison)
         if not json_:
-            show(("\n" if len(comparisons) > 1 else "") + _format_comparison(comparison))
+            show(("\n" if len(comparisons) > 1 else "") + format_comparison(comparison))
     if json_:
         show(
             json.dumps(
@@ -161,7 +161,7 @@ def _load_translators(
     return translators
 
 
-def _hypotheses(
+def read_or_translate(
     path: Path, translator: Translator | None, test_set: TestSet, search: str, encoding_errors: str
 ) -> list[str]:
     """Translate the test set, or read the translations from a file."""
@@ -217,7 +217,8 @@ def _write_reports(html: Path, comparisons: list[Comparison]) -> None:
         write_file(path, comparison.page())
 
 
-def _format_comparison(comparison: Comparison) -> str:
+def format_comparison(comparison: Comparison) -> str:
+    """Return the report of a comparison."""
     lines = [f"{comparison.test}: A is {comparison.first_name}, B is {comparison.second_name}", ""]
     lines += _format_metrics(comparison.metrics)
     lines += _format_buckets("", [comparison.overall])
@@ -260,16 +261,17 @@ def _format_buckets(title: str, buckets: list[Bucket]) -> list[str]:
     if not buckets:
         return []
     head = [title, "sentences", "chrF A", "chrF B", "B - A", "A wins", "B wins"]
-    return ["", *format_table([head, *map(_bucket_row, buckets)], range(1, len(head)))]
-
-
-def _bucket_row(bucket: Bucket) -> list[str]:
-    return [
-        bucket.name,
-        f"{bucket.sentences:,}",
-        f"{bucket.first_score:.1f}",
-        f"{bucket.second_score:.1f}",
-        f"{bucket.second_score - bucket.first_score:+.1f}",
-        f"{bucket.first_wins:,}",
-        f"{bucket.second_wins:,}",
-    ]
+    rows = [head]
+    for bucket in buckets:
+        rows.append(
+            [
+                bucket.name,
+                f"{bucket.sentences:,}",
+                f"{bucket.first_score:.1f}",
+                f"{bucket.second_score:.1f}",
+                f"{bucket.second_score - bucket.first_score:+.1f}",
+                f"{bucket.first_wins:,}",
+                f"{bucket.second_wins:,}",
+            ]
+        )
+    return ["", *format_table(rows, range(1, len(head)))]

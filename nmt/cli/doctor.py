@@ -83,7 +83,7 @@ def _system_info() -> dict[str, Any]:
         "memory": f"{memory} GB" if memory else "unknown",
         "PyTorch": f"{torch.__version__}, {torch.get_num_threads()} threads, CUDA {cuda}",
         "GPU": list(map(torch.cuda.get_device_name, range(torch.cuda.device_count()))) or "none",
-        "directories": [f"{name} {_describe_directory(directories[name])}" for name in directories],
+        "directories": [f"{name} {describe_directory(directories[name])}" for name in directories],
         "packages": [f"{name} {_version(name)}" for name in OPTIONAL],
     }
 
@@ -123,7 +123,8 @@ def _format_rates(key: str, rates: dict[str, float]) -> str:
     return f"{task}: {max(rates, key=rates.__getitem__)} ({all_rates}; {threads})"
 
 
-def _describe_directory(find: Callable[[], Path]) -> str:
+def describe_directory(find: Callable[[], Path]) -> str:
+    """Return the path of a directory and whether it can be used."""
     try:
         path = find()
     except RuntimeError:

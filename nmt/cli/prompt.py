@@ -19,7 +19,7 @@ MAX_HISTORY_LINES = 1000
 def run_prompt(translate_line: Callable[[str], list[str]]) -> None:
     """Print the translations of each line until the end of input (Ctrl-D). Ctrl-C cancels the
     current line."""
-    _load_history()
+    load_history()
     if isinstance(sys.stdin, io.TextIOWrapper):
         sys.stdin.reconfigure(errors="replace")  # a typo in the encoding must not end the prompt
     print("Type a sentence and press Enter. Press Ctrl-D to exit.", file=sys.stderr)
@@ -38,17 +38,15 @@ def run_prompt(translate_line: Callable[[str], list[str]]) -> None:
                     typer.echo(translation)
 
 
-def _load_history() -> None:
+def load_history() -> None:
+    """Load the lines of earlier sessions, and save them with those of this one at its end."""
     try:
         import readline
     except ImportError:  # optional in Python
         return
     try:
-        history = (
-            Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
-            / "nmt"
-            / "history"
-        )
+        state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+        history = Path(state) / "nmt" / "history"
     except RuntimeError:  # there is no home directory
         return
     readline.set_history_length(MAX_HISTORY_LINES)

@@ -61,11 +61,12 @@ def summary(
     show(
         json.dumps([asdict(part) for part in model_parts], indent=2)
         if json_
-        else _table(module, model_parts)
+        else format_summary(module, model_parts)
     )
 
 
-def _table(model: Seq2Seq, model_parts: list[LayerSummary]) -> str:
+def format_summary(model: Seq2Seq, model_parts: list[LayerSummary]) -> str:
+    """Return a table of the parts of a model. Identical layers are one row."""
     from nmt.model.build import count_parameters
 
     total = count_parameters(model)

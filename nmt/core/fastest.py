@@ -19,7 +19,7 @@ MEASURE_SECONDS = 0.08
 """Time to measure each candidate."""
 Rates = dict[str, float]
 Candidates = Mapping[str, Callable[[], object]]
-_process_cache: dict[str, Rates] = {}
+process_cache: dict[str, Rates] = {}
 """Rates measured by this process, in case the cache directory is not writable."""
 
 
@@ -57,16 +57,16 @@ def _fastest(rates: Rates) -> str:
 
 
 def _cached(key: str, candidates: Candidates) -> Rates:
-    cached = cached_rates() | _process_cache
+    cached = cached_rates() | process_cache
     rates = cached.get(key, {})
     return rates if rates.keys() == candidates.keys() else {}
 
 
 def _save(key: str, rates: Rates) -> None:
-    _process_cache[key] = rates
+    process_cache[key] = rates
     with suppress(OSError, RuntimeError):  # the next process will measure again
         cache_dir().mkdir(parents=True, exist_ok=True)
-        content = json.dumps(cached_rates() | _process_cache, indent=1)
+        content = json.dumps(cached_rates() | process_cache, indent=1)
         write_text(_cache_file(), content)
 
 

@@ -38,7 +38,7 @@ def map_chunks(
         yield from map(function, chunks)
         return
     context = multiprocessing.get_context("spawn")  # fork is unsafe with threads
-    with ProcessPoolExecutor(num_workers, context, _init_worker, (function,)) as pool:
+    with ProcessPoolExecutor(num_workers, context, init_worker, (function,)) as pool:
         pending: deque[Future[Result]] = deque()
         try:
             # Raises if processes cannot start; submitting data would block forever.
@@ -68,7 +68,8 @@ _function: Callable[[Any], Any]
 """Of a worker process: sent once, because it may be large."""
 
 
-def _init_worker(function: Callable[[Any], Any]) -> None:
+def init_worker(function: Callable[[Any], Any]) -> None:
+    """Set the function that this process computes."""
     global _function
     _function = function
 

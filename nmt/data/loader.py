@@ -92,8 +92,8 @@ class Loader:
         self._tag_id = self.tokenizer.tag_id
         self._all_lengths_N2 = self.store.lengths_N2.copy()
         self._is_tagged_N = np.zeros(num_available, bool)
-        self._pairs = lru_cache(maxsize=1)(self._sample_pairs)
-        self._noise_NK = lru_cache(maxsize=1)(self._choose_noise)
+        self.pairs = lru_cache(maxsize=1)(self._sample_pairs)
+        self.noise_NK = lru_cache(maxsize=1)(self._choose_noise)
         single_corpus = PreparedCorpus("", num_available, CorpusOptions())
         mix = self.mix or Mix([single_corpus])
         self.corpora = self._select(mix)
@@ -129,7 +129,7 @@ class Loader:
         return list(map(SampledCorpus, mix.corpora, pair_ids, counts))
 
     def stream(self, epoch: int, batches_in_epoch: int) -> Iterator[Update]:
-        """Yield the updates of `epoch` after its first batches, and those of all following epochs."""
+        """Yield the updates of an epoch after its first batches, and those of all later epochs."""
         while True:
             yield from self.updates(epoch, batches_in_epoch)
             epoch += 1
@@ -141,7 +141,7 @@ class Loader:
         All ranks compute the same plan, so they know the tokens of an update without communication.
         A rank's share of the last update of an epoch may be empty.
         """
-        pair_ids_N, lengths_N2 = self._pairs(epoch)
+        pair_ids_N, lengths_N2 = self.pairs(epoch)
         batches = self.batch_indices(epoch)
         update_size = self.config.grad_accumulation * self.world_size
         for start in range(batches_in_epoch, len(batches), update_size):
@@ -164,7 +164,7 @@ class Loader:
     def worst_case_batches(self) -> list[Batch]:
         """Return the batches of the first epoch that need most memory: the largest and that with
         the longest pair."""
-        pair_ids_N, lengths_N2 = self._pairs(0)
+        pair_ids_N, lengths_N2 = self.pairs(0)
         batches = self.batch_indices(0)
         lengths = [lengths_N2[indices].max() + 1 for indices in batches]
         num_pairs = map(len, batches)
@@ -179,7 +179,7 @@ class Loader:
 
         Noise can change lengths considerably: all caps need several times the pieces.
         """
-        return self._pairs(epoch)[1]
+        return self.pairs(epoch)[1]
 
     def _sample_pairs(self, epoch: int) -> tuple[Indices, Integers]:
         """Return the pair ids of an epoch, [N], and their lengths after noise, [N, 2]."""
@@ -215,7 +215,7 @@ class Loader:
             seed = (self.seed, epoch, pair_ids[0])
             rng = np.random.default_rng(seed)
             encode = self.subword_sampler.encode_batch
-            texts = [self._noisy_source(i, epoch) for i in pair_ids]
+            texts = [self.noisy_source(i, epoch) for i in pair_ids]
             rows = encode(texts, rng)
             tagged = map(self._with_tag, rows, pair_ids)
             sources = list(map(self._unless_too_long, tagged, sources))
@@ -245,20 +245,21 @@ class Loader:
     def _noisy_rows(self, pair_ids: list[int], epoch: int) -> Iterator[tuple[int, Ids]]:
         """Yield the token ids of the sources with noise, each after its index in `pair_ids`. A row
         above `train.max_length` is left out, so its source stays as it is."""
-        is_noisy = self._noise_NK(epoch)[pair_ids].any(axis=1)
+        is_noisy = self.noise_NK(epoch)[pair_ids].any(axis=1)
         noisy = np.flatnonzero(is_noisy).tolist()
-        texts = [self._noisy_source(pair_ids[n], epoch) for n in noisy]
+        texts = [self.noisy_source(pair_ids[n], epoch) for n in noisy]
         rows = self.tokenizer.encode_batch(texts)
         for n, row in zip(noisy, rows, strict=True):
             tagged = self._with_tag(row, pair_ids[n])
             if len(tagged) < self.config.max_length:
                 yield n, tagged
 
-    def _noisy_source(self, i: int, epoch: int) -> str:
+    def noisy_source(self, i: int, epoch: int) -> str:
+        """Return the source of a pair with the noise of an epoch."""
         text = self.store.src.text(i)
         if not self.noise:
             return text
-        is_chosen_K = self._noise_NK(epoch)[i]
+        is_chosen_K = self.noise_NK(epoch)[i]
         if not is_chosen_K.any():
             return text
         seed = f"{self.seed} {epoch} {i}"

@@ -73,7 +73,7 @@ _COMMENT = re.compile(r"[ \t]*(#[^\n]*)?\r?(?:\n|\Z)")
 _QUOTED = re.compile(_STRING)
 _ESCAPE = re.compile(r"((?:\\(?:[0-7]{1,3}|x[0-9a-fA-F]{1,2}))+)|\\(.)", re.DOTALL)
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
-_TO_ESCAPE = str.maketrans(
+TO_ESCAPE = str.maketrans(
     {'"': r"\"", "\\": r"\\", **{char: f"\\{name}" for name, char in _ESCAPES.items()}}
 )
 _CHARSET = re.compile(rb'"Content-Type:[^"\n]*charset=([\w.:-]+)')
@@ -135,7 +135,7 @@ def parse(data: bytes, options: DocumentOptions) -> SplicedDocument:
     name = charset[1].decode() if charset else "utf-8"
     name = "utf-8" if name == "CHARSET" else name  # of a template
     file = TextFile.decode(data, options.encoding_errors, name)
-    entries = list(_entries(file))
+    entries = list(read_entries(file))
     header = _Header(file, entries, options.src, options.tgt)
     layout = _Layout(_line_end(file), not _UNWRAPPED.search(file.text))
     parts = []
@@ -145,7 +145,7 @@ def parse(data: bytes, options: DocumentOptions) -> SplicedDocument:
     return SplicedDocument(file, parts, header.edits())
 
 
-def _entries(file: TextFile) -> Iterator[Entry]:
+def read_entries(file: TextFile) -> Iterator[Entry]:
     """Yield the entries of a file; obsolete entries are comments."""
     text = file.text
     position = 0
@@ -351,7 +351,7 @@ class _Layout:
     def write(self, keyword: str, text: str) -> str:
         """Return the lines of a field."""
         lines = re.findall(r"[^\n]*\n|[^\n]+", text)
-        escaped = [line.translate(_TO_ESCAPE) for line in lines] or [""]
+        escaped = [line.translate(TO_ESCAPE) for line in lines] or [""]
         is_long = len(keyword) + len(escaped[0]) + 3 > LINE_LENGTH
         if len(escaped) == 1 and not (self.is_wrapped and is_long):
             return f'{keyword} "{escaped[0]}"'

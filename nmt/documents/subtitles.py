@@ -157,7 +157,7 @@ class Subtitles:
             if translation == sentence.block:
                 divided = _source_parts(sentence)
             else:
-                divided = _divide(translation, sentence.lengths)
+                divided = divide(translation, sentence.lengths)
                 changed.update(sentence.turns)
             for turn, part in zip(sentence.turns, divided, strict=True):
                 parts[turn].append(part)
@@ -419,7 +419,7 @@ def _source_parts(sentence: Sentence) -> list[RichText]:
     return cut(block, spans)
 
 
-def _divide(rich: RichText, lengths: Sequence[int]) -> list[RichText]:
+def divide(rich: RichText, lengths: Sequence[int]) -> list[RichText]:
     """Cut a translation at word boundaries, in proportion to `lengths`, preferably after
     punctuation."""
     words = [match.span() for match in _WORD.finditer(rich.text)]

@@ -75,7 +75,7 @@ class _Request(ctypes.Structure):
     ]
 
 
-_FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
+FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "engine_init": (None, []),
     "model_new": (c_void_p, [POINTER(_Config), POINTER(c_void_p)]),
     "model_free": (None, [c_void_p]),
@@ -192,8 +192,8 @@ def _arrays(
     config: ModelConfig, weights: Weights, vocab_size: int, max_distance: int
 ) -> list[Floats | None]:
     """Return the weights in the order of `model_new`, after checking their shapes."""
-    layout = list(_layout(config, vocab_size))
-    expected = {name: shape for name, shape in layout if _has(config, name)}
+    layout = list(weight_shapes(config, vocab_size))
+    expected = {name: shape for name, shape in layout if has_weight(config, name)}
     if expected != {name: weight.shape for name, weight in weights.items()}:
         raise ValueError("the names or shapes of the weights do not match the config")
     return [_array(name, weights.get(name), max_distance) for name, _ in layout]
@@ -224,9 +224,9 @@ def _packed_config(
     )
 
 
-def _layout(config: ModelConfig, vocab_size: int) -> Iterator[NamedShape]:
+def weight_shapes(config: ModelConfig, vocab_size: int) -> Iterator[NamedShape]:
     """Yield name and shape of all weights in the order of `model_new`, including those that the
-    network does not have; see `_has`."""
+    network does not have; see `has_weight`."""
     embedding_shape = (vocab_size, config.dim)
     for stack, side in (("encoder", "source"), ("decoder", "target")):
         num_layers = getattr(config, f"{stack}_layers")
@@ -240,8 +240,8 @@ def _layout(config: ModelConfig, vocab_size: int) -> Iterator[NamedShape]:
     yield "output_bias_V", (vocab_size,)
 
 
-def _has(config: ModelConfig, name: str) -> bool:
-    """Return whether the network has a weight of `_layout`."""
+def has_weight(config: ModelConfig, name: str) -> bool:
+    """Return whether the network has a weight of `weight_shapes`."""
     if name.startswith("encoder.") and "cross" in name:
         return False
     if name.startswith(("encoder_norm", "decoder_norm")) and config.norm_position != "pre":
@@ -465,15 +465,16 @@ def library() -> ctypes.CDLL:
 def _library() -> MaybeLibrary:
     if os.environ.get("NMT_ENGINE") == "0":
         return None, "NMT_ENGINE=0"
-    return _compiled_library()
+    return compiled_library()
 
 
 @functools.cache
-def _compiled_library() -> MaybeLibrary:
+def compiled_library() -> MaybeLibrary:
+    """Load the engine, after compiling it if necessary; or return why it is not available."""
     try:
         command = compiler_command()
         loaded = ctypes.CDLL(str(find_or_compile(command)))
-        for name, (result_type, argument_types) in _FUNCTIONS.items():
+        for name, (result_type, argument_types) in FUNCTIONS.items():
             function = getattr(loaded, name)
             function.restype, function.argtypes = result_type, argument_types
             if result_type:

@@ -196,7 +196,7 @@ class _Sentences:
         return Bucket(name, len(indices), scores[0], scores[1], losses, wins)
 
     def buckets(self, values: Iterable[int], limits: Sequence[int], unit: str) -> list[Bucket]:
-        groups = _group(values, limits, unit)
+        groups = group(values, limits, unit)
         return [self.bucket(name, indices) for name, indices in groups.items()]
 
     def differences(self, num_examples: int) -> list[Difference]:
@@ -236,7 +236,7 @@ def format_p(p: float) -> str:
     return f"{p:.3f}" if p >= 0.001 else "<0.001"
 
 
-def _group(values: Iterable[int], limits: Sequence[int], unit: str) -> dict[str, list[int]]:
+def group(values: Iterable[int], limits: Sequence[int], unit: str) -> dict[str, list[int]]:
     """Map the name of each nonempty bucket to the indices of its values."""
     names = []
     low = 0

@@ -129,7 +129,7 @@ class DocumentJob:
                 return bar.update
 
             result = self.translator.translate(document.blocks, start)
-        _log_warnings(name, result)
+        log_warnings(name, result)
         with _errors_of(name):
             content = document.render(result.blocks)
         write_file(file.output, content)
@@ -410,7 +410,8 @@ def _prepare_output(output: Path) -> None:
         raise NMTError(f"cannot write {output}: {reason}", "choose another --output")
 
 
-def _log_warnings(name: str, result: TranslatedBlocks) -> None:
+def log_warnings(name: str, result: TranslatedBlocks) -> None:
+    """Log the warnings about a document, and how many tags may be on other words."""
     for sentence, warnings in result.warnings[:MAX_WARNINGS]:
         log(f"warning: {name}: '{_shorten(sentence)}': {', '.join(warnings)}")
     if len(result.warnings) > MAX_WARNINGS:

@@ -264,11 +264,11 @@ def _describe_session(session: dict[str, Any]) -> str:
 
 
 def _describe_curve(curve: list[dict[str, Any]]) -> list[str]:
-    points = " ".join(f"{point['valid_bleu']:.1f}" for point in _subsample(curve))
+    points = " ".join(f"{point['valid_bleu']:.1f}" for point in subsample(curve))
     return [f"{points}  (validation BLEU)"] if curve else []
 
 
-def _subsample(points: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def subsample(points: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return at most `MAX_POINTS` evenly spaced points, including the last."""
     return points[:: -max(1, -(-len(points) // MAX_POINTS))][::-1]
 

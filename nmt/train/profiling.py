@@ -78,7 +78,7 @@ def find_batch_size(
     )
     epoch_tokens = int(loader.lengths_N2(0).max(axis=1).sum())
     largest = max(smallest, epoch_tokens // MIN_BATCHES_PER_EPOCH)
-    batch_tokens = min(group.all_gather(_search_batch_size(fits, smallest, largest)))
+    batch_tokens = min(group.all_gather(search_batch_size(fits, smallest, largest)))
     if not batch_tokens:
         raise TrainingError(
             f"a batch of {smallest} tokens does not fit in memory",
@@ -88,7 +88,7 @@ def find_batch_size(
     return replace(config, train=replace(config.train, batch_tokens=batch_tokens))
 
 
-def _search_batch_size(fits: Callable[[int], bool], smallest: int, largest: int) -> int:
+def search_batch_size(fits: Callable[[int], bool], smallest: int, largest: int) -> int:
     """Return the largest size that fits, to within an eighth; 0 if `smallest` does not fit.
 
     It is reduced by the safety margin unless it is `largest`.

@@ -423,7 +423,7 @@ def _calibrate(trainer: Trainer, deadline: float | None) -> bool:
     config, run = trainer.config, trainer.run
 
     def calibrate() -> None:
-        translator = Translator.load(run, _device_name(trainer))
+        translator = Translator.load(run, device_name(trainer))
         if translator.calibration is not None:
             return
         development = sample(trainer.valid, config.train.calibration_pairs)
@@ -452,14 +452,14 @@ def _compare_with_start(trainer: Trainer, *, has_time_limit: bool) -> bool:
     )
     return _run_optional(
         lambda: fine_tuning.compare_with_start(
-            config, run, trainer.prepared, _device_name(trainer), has_time_limit=has_time_limit
+            config, run, trainer.prepared, device_name(trainer), has_time_limit=has_time_limit
         ),
         "no comparison with the start model",
         f"to compare later: {command}",
     )
 
 
-def _device_name(trainer: Trainer) -> str:
+def device_name(trainer: Trainer) -> str:
     """Return the name of the device; among several processes, without the index, which their local
     ranks determine."""
     return str(trainer.device) if trainer.group.world_size == 1 else trainer.device.type

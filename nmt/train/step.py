@@ -148,11 +148,11 @@ def train_step(
     model.zero_grad()
     with runtime.out_of_memory_as(MemoryError()):
         losses = [
-            _backward(model, batch, config, tokens, scaler, teacher) for batch in microbatches[:-1]
+            backward(model, batch, config, tokens, scaler, teacher) for batch in microbatches[:-1]
         ]
         if microbatches:
             with reducer.sending() if reducer else nullcontext():
-                losses.append(_backward(model, microbatches[-1], config, tokens, scaler, teacher))
+                losses.append(backward(model, microbatches[-1], config, tokens, scaler, teacher))
     hint = "reduce train.batch_tokens, model.dim or the layer counts"
     with runtime.out_of_memory_as(
         TrainingError("the gradients and the optimizer do not fit in memory", hint)
@@ -190,7 +190,7 @@ def _update(
     return PendingStats(torch.stack((total, norm, loss_scale)), losses, microbatches, tokens, lr)
 
 
-def _backward(
+def backward(
     model: Seq2Seq,
     batch: Batch,
     config: TrainConfig,

@@ -182,7 +182,7 @@ class Guard:
         """Return the columns of a line, with the budget of its repairs."""
         budget = line.budget or self.budget or Budget()
         budget.extend(line.text)
-        return divide(replace(line, budget=budget), self._with_fixed_spans, self._segments)
+        return divide(replace(line, budget=budget), self.with_fixed_spans, self._segments)
 
     def _segments(self, line: Line) -> list[tuple[int, int]]:
         """Return the segments of a text; none if it is not translated."""
@@ -198,7 +198,7 @@ class Guard:
                 if span.is_term:
                     self.term_counts[span.translation, _is_applied(span, n_best[0])] += 1
 
-    def _with_fixed_spans(self, line: Line) -> Line:
+    def with_fixed_spans(self, line: Line) -> Line:
         """Return the line with its protected spans, numbers and terms."""
         spans = self.translator.segmenter.find_spans(line.text, self.protect)
         found = as_fixed_spans(line.text, spans)

@@ -640,7 +640,7 @@ def test_a_terminal_gets_a_prompt(trained: CommandLine, tmp_path: Path) -> None:
 def test_the_prompt_keeps_a_history_across_sessions(tmp_path: Path) -> None:
     pytest.importorskip("readline")
     code = (
-        "import readline, sys; from nmt.cli import prompt; prompt._load_history();"
+        "import readline, sys; from nmt.cli import prompt; prompt.load_history();"
         " readline.add_history(sys.argv[1])"
     )
     for line in ("the dog", "the cat"):

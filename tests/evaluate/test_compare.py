@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import random
 from collections import Counter
@@ -13,7 +14,7 @@ from commandline import CommandLine, sentences, write
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.significance import PairedTest
 
-from nmt.cli.compare import _bucket_row, _format_comparison
+from nmt.cli.compare import format_comparison
 from nmt.core.errors import DataError, UsageError
 from nmt.evaluate.comparison import (
     COUNT_LIMITS,
@@ -22,8 +23,8 @@ from nmt.evaluate.comparison import (
     Comparison,
     MetricResult,
     System,
-    _group,
     compare,
+    group,
 )
 from nmt.evaluate.metrics import METRICS
 from nmt.evaluate.test_sets import TestSet
@@ -143,8 +144,8 @@ def test_every_sentence_is_in_one_bucket() -> None:
 def test_bucket_limits_match_their_names(
     limits: Sequence[int], values: list[int], names: list[str]
 ) -> None:
-    assert [*_group(values, limits, "x")] == names
-    assert sorted(i for numbers in _group(values, limits, "x").values() for i in numbers) == list(
+    assert [*group(values, limits, "x")] == names
+    assert sorted(i for numbers in group(values, limits, "x").values() for i in numbers) == list(
         range(len(values))
     )
 
@@ -282,26 +283,19 @@ def test_sentence_rarity_is_that_of_its_rarest_word() -> None:
 
 
 def test_table_columns() -> None:
-    assert _bucket_row(Bucket("all", 3, 10.0, 12.5, 1, 2)) == [
-        "all",
-        "3",
-        "10.0",
-        "12.5",
-        "+2.5",
-        "1",
-        "2",
-    ]
     comparison = compare_systems(
         corrupt(ONE.references[0], 0.4, 4),
         corrupt(ONE.references[0], 0.1, 5),
         metrics=("bleu",),
         resamples=100,
     )
+    bucket = Bucket("all", 3, 10.0, 12.5, 1, 2)
+    table = format_comparison(dataclasses.replace(comparison, overall=bucket)).splitlines()
+    rows = [line.split() for line in table]
+    assert "all 3 10.0 12.5 +2.5 1 2".split() in rows
     (metric,) = comparison.metrics
-    (row,) = [
-        line for line in _format_comparison(comparison).splitlines() if line.startswith("BLEU ")
-    ]
-    assert f"{metric.second_score - metric.first_score:+.1f}" in row.split()
+    (row,) = [row for row in rows if row[:1] == ["BLEU"] and "±" in row]
+    assert f"{metric.second_score - metric.first_score:+.1f}" in row
     assert metric.second_score > metric.first_score
 
 
@@ -364,7 +358,7 @@ def test_too_many_resamples_are_reported_before_translating(
     trained: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("nmt.evaluate.comparison.MAX_RESAMPLED_LINES", 10)
-    monkeypatch.setattr("nmt.cli.compare._hypotheses", None)
+    monkeypatch.setattr("nmt.cli.compare.read_or_translate", None)
     trained("compare", "runs/tiny", "runs/tiny").assert_fails(2, "need too much memory")
 
 

@@ -8,7 +8,7 @@ import torch
 from commandline import CommandLine
 from test_model import TINY, VARIANTS, VOCABULARY
 
-from nmt.cli.summary import _table
+from nmt.cli.summary import format_summary
 from nmt.core.config import ModelConfig
 from nmt.model.build import build_model, count_parameters
 from nmt.model.summary import summarize
@@ -69,7 +69,7 @@ def test_table_merges_identical_layers() -> None:
         dataclasses.replace(TINY, ffn_dim=1000, encoder_layers=4, layer_sharing=2), VOCABULARY
     )
     total, encoder = count_parameters(model), sum(p.numel() for p in model.encoder.parameters())
-    lines = _table(model, summarize(model)).splitlines()
+    lines = format_summary(model, summarize(model)).splitlines()
     row, _ = (line for line in lines if line.strip().startswith("layer"))
     assert row.startswith("  layers 1 to 2 ")
     assert row.endswith(

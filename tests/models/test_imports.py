@@ -446,10 +446,10 @@ def test_source_noise_keeps_the_token_of_the_target_language(tmp_path: Path) -> 
     tokenizer = discovery.load(import_model(str(tmp_path / "opus"), tmp_path / "run")).tokenizer
     store = SimpleNamespace(src=SimpleNamespace(text=lambda i: ">>deu<< The dog, now."))
     loader: Any = SimpleNamespace(store=store, tokenizer=tokenizer, seed=1)
-    loader._noise_NK = lambda epoch: np.ones((1, 1), bool)
+    loader.noise_NK = lambda epoch: np.ones((1, 1), bool)
     for name, expected in {"uppercase": "THE DOG, NOW.", "no_punctuation": "The dog now"}.items():
         loader.noise = SourceNoise([name])
-        assert Loader._noisy_source(loader, 0, 0) == f">>deu<< {expected}"
+        assert Loader.noisy_source(loader, 0, 0) == f">>deu<< {expected}"
 
 
 def test_every_sentence_of_a_line_gets_the_token_of_its_target_language(tmp_path: Path) -> None:

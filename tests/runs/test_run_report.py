@@ -13,7 +13,7 @@ import yaml
 from commandline import CommandLine, write
 
 from nmt.models import discovery
-from nmt.runs.model_card import CARD, MARK, _subsample, describe, write_card
+from nmt.runs.model_card import CARD, MARK, describe, subsample, write_card
 from nmt.runs.run_report import collect, environment, parent_record
 from nmt.train.session import train
 
@@ -239,7 +239,7 @@ def test_training_succeeds_if_the_card_cannot_be_written(nmt: CommandLine) -> No
 
 def test_subsampled_curve_keeps_the_last_point() -> None:
     points = [{"step": i, "valid_bleu": 1.0} for i in range(1, 34)]
-    subsampled = _subsample(points)
+    subsampled = subsample(points)
     assert len(subsampled) <= 16
     assert subsampled[-1]["step"] == 33
     assert [p["step"] for p in subsampled] == sorted(p["step"] for p in subsampled)

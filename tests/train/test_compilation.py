@@ -108,7 +108,7 @@ def test_compiled_training_equals_plain_training_and_resumes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(compilation, "BACKEND", "eager")
-    monkeypatch.setattr(loss_module, "_compile", lambda: fused_logits_loss)
+    monkeypatch.setattr(loss_module, "compiled_loss", lambda: fused_logits_loss)
     shorter, compiled = (
         ("train.steps=4", "train.valid_every=2", "train.ema=0.9"),
         "train.compile=[loss, model]",

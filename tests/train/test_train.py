@@ -362,7 +362,7 @@ def test_batches_that_do_not_fit_in_memory_are_split_with_the_same_result(
 ) -> None:
     experiment = config(directory, "model.dropout=0.0", "train.steps=8", "train.best_metric=loss")
     run(experiment, directory, "unlimited")
-    backward = step_module._backward
+    backward = step_module.backward
     max_size = 0
 
     def limited_backward(model: Any, batch: Batch, *rest: Any) -> Any:
@@ -372,7 +372,7 @@ def test_batches_that_do_not_fit_in_memory_are_split_with_the_same_result(
         max_size = max(max_size, batch.tgt_in_BT.numel())
         return backward(model, batch, *rest)
 
-    monkeypatch.setattr(step_module, "_backward", limited_backward)
+    monkeypatch.setattr(step_module, "backward", limited_backward)
     run(experiment, directory, "limited")
     assert 50 < max_size <= 100
     assert capsys.readouterr().err.count("the batches do not fit in memory") == 1
@@ -422,7 +422,7 @@ def test_pair_that_does_not_fit_in_memory_raises(
     def out_of_memory(*_: Any, **__: Any) -> Any:
         return torch.empty(2**60)
 
-    monkeypatch.setattr(step_module, "_backward", out_of_memory)
+    monkeypatch.setattr(step_module, "backward", out_of_memory)
     with pytest.raises(TrainingError, match=r"a single pair of .* tokens does not fit in memory"):
         run(config(directory), directory)
     monkeypatch.undo()
@@ -736,7 +736,7 @@ def test_batch_size_search_approaches_the_capacity(
     capacity: int, smallest: int, largest: int
 ) -> None:
     largest = max(smallest, largest)
-    size = profiling._search_batch_size(lambda tokens: tokens <= capacity, smallest, largest)
+    size = profiling.search_batch_size(lambda tokens: tokens <= capacity, smallest, largest)
     if capacity < smallest:
         assert size == 0
     elif capacity >= largest:

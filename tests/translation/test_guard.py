@@ -889,7 +889,7 @@ def test_terms_inside_protected_spans_are_not_translated(translator: Translator)
         [each for each in best.warnings if each.startswith(("term", "missing"))],
     ) == (text, [])
     assert guard.term_counts == {}
-    [line] = [guard._with_fixed_spans(Line("R&D of dogs"))]
+    [line] = [guard.with_fixed_spans(Line("R&D of dogs"))]
     assert [span.translation for span in line.fixed] == ["F&E", "Köter"]
 
 

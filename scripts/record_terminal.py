@@ -57,9 +57,8 @@ def record(commands: list[str] | tuple[str, ...], width: int) -> str:
         NMTError: a command failed.
     """
     console = Console(record=True, width=width, file=io.StringIO())
-    with (
-        tempfile.TemporaryDirectory() as directory
-    ):  # without runs, the pretrained models translate
+    # Without runs, the pretrained models translate.
+    with tempfile.TemporaryDirectory() as directory:
         for command in commands:
             console.print(Text.assemble(("$ ", "bold green"), (command, "bold")))
             console.print(Text(_run(command, directory, width).rstrip()))

@@ -259,9 +259,8 @@ def training(
     )
     if "--batch-tokens" in arguments:
         del options["train.batch_tokens"]
-    if (
-        "tokenizer.model" in options or "--init-from" in arguments
-    ):  # the other options have no effect
+    # The other options have no effect.
+    if "tokenizer.model" in options or "--init-from" in arguments:
         options = {
             key: options[key]
             for key in options
@@ -320,9 +319,8 @@ def _isolated(variables: Mapping[str, str]) -> Iterator[None]:
     with (
         mock.patch.dict(os.environ, variables, clear=True),
         mock.patch.object(sys, "argv", sys.argv),
-        mock.patch.object(
-            process_settings, "tune_malloc_for_training"
-        ),  # would affect the following tests
+        # Would affect the following tests.
+        mock.patch.object(process_settings, "tune_malloc_for_training"),
         torch.random.fork_rng(devices=[]),
         warnings.catch_warnings(),
     ):

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 import hypothesis
 import pytest
 
-if (
-    TYPE_CHECKING
-):  # imports PyTorch, which takes seconds; the main process of pytest-xdist runs no test
+# Imports PyTorch, which takes seconds; the main process of pytest-xdist runs no test.
+if TYPE_CHECKING:
     from commandline import CommandLine
 
 # An example may take longer while the other worker is busy: no test is timed.

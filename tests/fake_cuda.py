@@ -76,9 +76,8 @@ class DeviceMismatchError(RuntimeError):
 class FakeCUDA(TorchDispatchMode):
     """The emulated GPU; `waits` counts what makes the host wait for it."""
 
-    _mode_key = (
-        torch._C._TorchDispatchModeKey.FAKE
-    )  # PyTorch then does not initialize the CUDA driver
+    # PyTorch then does not initialize the CUDA driver.
+    _mode_key = torch._C._TorchDispatchModeKey.FAKE
     fake_tensor_converter = None
 
     @classmethod
@@ -115,9 +114,8 @@ class FakeCUDA(TorchDispatchMode):
     ) -> Any:
         """Run an operator on the hosts of its tensors."""
         kwargs = dict(kwargs or {})
-        if torch.is_inference_mode_enabled() and _is_composite(
-            func
-        ):  # composite operators arrive whole, like `to`
+        # Composite operators arrive whole, like `to`.
+        if torch.is_inference_mode_enabled() and _is_composite(func):
             with self:
                 return func.decompose(*args, **kwargs)
         return self.run(func, args, kwargs)
@@ -160,9 +158,8 @@ class FakeCUDA(TorchDispatchMode):
                 result.zero_()
             if not on_gpu or (name == "copy_" and not isinstance(args[0], GPUTensor)):
                 return result
-            by_host = (
-                {id(x.host): x for x in inputs} if func._schema.is_mutable else {}
-            )  # in-place: the same object
+            # In-place: the same object.
+            by_host = {id(x.host): x for x in inputs} if func._schema.is_mutable else {}
 
             def wrap(x: Any) -> Any:
                 if not isinstance(x, Tensor):
@@ -478,9 +475,8 @@ def fake_cuda(*, capability: tuple[int, int] = (9, 0)) -> Iterator[FakeCUDA]:
                 ),
             )
         )
-        stack.enter_context(
-            torch.autograd.set_multithreading_enabled(False)
-        )  # the mode belongs to this thread
+        # The mode belongs to this thread.
+        stack.enter_context(torch.autograd.set_multithreading_enabled(False))
         torch._C._set_only_lift_cpu_tensors(True)
         stack.callback(torch._C._set_only_lift_cpu_tensors, only_lift_cpu)
         stack.enter_context(gpu)

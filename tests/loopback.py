@@ -22,9 +22,8 @@ class Resource:
     length: bool = True
     redirect: str = ""
     shift: int = 0  # bytes by which a range answer starts too late
-    faults: list[int | tuple[str, int]] = field(
-        default_factory=list
-    )  # a status, or ("drop", bytes sent)
+    # A status, or ("drop", bytes sent).
+    faults: list[int | tuple[str, int]] = field(default_factory=list)
 
 
 @dataclass

@@ -187,9 +187,8 @@ def _save(translator: Translator, calibration: Calibration) -> None:
     log(f"wrote {directory / checkpoint.CALIBRATION}")
     if pretrained.output_dir(run) == run:
         other = (translator.checkpoint if is_best else run) / checkpoint.CALIBRATION
-        if (
-            read_record(other).get("weights") == calibration.weights
-        ):  # from when another checkpoint was the best
+        # From when another checkpoint was the best.
+        if read_record(other).get("weights") == calibration.weights:
             with suppress(NMTError):
                 calibration.save(other)
         model_card.write_card(run)

@@ -159,9 +159,8 @@ def serve(
         log(f"listening on {http.url(listener)}; press Ctrl-C to stop")
         http.serve(http.make_server(create_app(service, limits, access), proxies), listener)
     log("stopped")
-    os._exit(
-        0
-    )  # without waiting for a thread that works on a request that has exceeded SHUTDOWN_TIMEOUT
+    # Without waiting for a thread that works on a request that has exceeded SHUTDOWN_TIMEOUT.
+    os._exit(0)
 
 
 def _parse_proxy(address: str) -> str:

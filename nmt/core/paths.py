@@ -350,9 +350,8 @@ def sha256(path: Path) -> str:
 
 def sync(path: Path) -> None:
     """Flush a file or directory to disk, so that it survives a power failure after a rename."""
-    windows = (
-        sys.platform == "win32"
-    )  # it can flush only files that are open for writing, and no directories
+    # It can flush only files that are open for writing, and no directories.
+    windows = sys.platform == "win32"
     if windows and path.is_dir():
         return
     descriptor = os.open(path, os.O_RDWR if windows else os.O_RDONLY)

@@ -151,9 +151,8 @@ class _PartialDownload:
                     num_failures = 1 if self.num_bytes > offset else num_failures + 1
                     num_changes += isinstance(error, _ChangedError)
                     reason = str(error) or type(error).__name__
-                    max_failures = (
-                        MAX_FAILURES if self.is_server_reachable else 2
-                    )  # fail fast without a network
+                    # Fail fast without a network.
+                    max_failures = MAX_FAILURES if self.is_server_reachable else 2
                     if max(num_failures, num_changes) >= max_failures:
                         raise DownloadError(f"cannot download {url}: {reason}", hint) from None
                     if self.is_server_reachable:

@@ -62,9 +62,8 @@ def open_text(path: Path) -> BinaryIO:
             does not match its suffix.
     """
     try:
-        if path.is_fifo() or (
-            path.is_char_device() and path.resolve() != Path(os.devnull)
-        ):  # files are read twice
+        # Files are read twice.
+        if path.is_fifo() or (path.is_char_device() and path.resolve() != Path(os.devnull)):
             raise DataError(f"{path} is a pipe or a device", "write its content to a file first")
         with path.open("rb") as file:
             head = file.read(8)

@@ -158,9 +158,8 @@ class _Parser:
         elif name == "seg":
             self._pieces = []
         elif name == "tuv":
-            self._language = attributes.get("xml:lang") or attributes.get(
-                "lang", ""
-            )  # lang: before TMX 1.4
+            # `lang`: before TMX 1.4.
+            self._language = attributes.get("xml:lang") or attributes.get("lang", "")
             if len(self.languages) < MAX_LISTED:
                 self.languages.add(self._language)
         elif name == "tu":

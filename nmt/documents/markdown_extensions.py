@@ -207,9 +207,8 @@ def formula(state: StateBlock, start_line: int, end_line: int, silent: bool) -> 
         return state.src[state.bMarks[line] + state.tShift[line] : state.eMarks[line]].rstrip()
 
     first = text(start_line)
-    if (
-        not first.startswith("$$") and first[:3].rstrip() != "\\["
-    ):  # "\[" before a word is an escaped bracket
+    # "\[" before a word is an escaped bracket.
+    if not first.startswith("$$") and first[:3].rstrip() != "\\[":
         return False
     end = "$$" if first[0] == "$" else "\\]"
     last_line = min(end_line, start_line + MAX_FORMULA_LINES)

@@ -36,9 +36,8 @@ def create_parser() -> MarkdownIt:
         "reference", "footnote_def", footnote_def, {"alt": ["paragraph", "reference"]}
     )
     parser.block.ruler.at("reference", _definition, {"alt": ["paragraph"]})
-    parser.inline.ruler2.disable(
-        "fragments_join"
-    )  # would delete tokens, whose positions are needed
+    # Would delete tokens, whose positions are needed.
+    parser.inline.ruler2.disable("fragments_join")
     names = parser.get_active_rules()["inline"]
     for name, rule in zip(names, parser.inline.ruler.getRules(""), strict=True):
         parser.inline.ruler.at(name, _recording(name, rule))

@@ -84,10 +84,11 @@ class CUDAGraphs:
                 cache.length = length
         for cache in caches:
             cache.position_1 = None
+        # `empty_cache` fails during a capture, also during one that could not end.
         with (
             _LOCK,
             suppress(RuntimeError),
-        ):  # `empty_cache` fails during a capture, also during one that could not end
+        ):
             self._spare.clear()
             torch.cuda.empty_cache()
         return None
@@ -95,9 +96,8 @@ class CUDAGraphs:
     def _capture(
         self, step: Callable[[Tensor], Tensor], tokens_R: Tensor, caches: Sequence[KVCache]
     ) -> StepGraph:
-        old = (
-            self._spare.pop() if self._spare else None
-        )  # must exist until the new graph shares its memory
+        # Must exist until the new graph shares its memory.
+        old = self._spare.pop() if self._spare else None
         device = tokens_R.device
         if device not in _STREAMS:
             _STREAMS[device] = torch.cuda.Stream(device)

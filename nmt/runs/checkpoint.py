@@ -169,9 +169,8 @@ def average(run: Path, last: int) -> Path:
         raise CheckpointError(f"{run} has {len(latest)} validated checkpoints, not {last}", hint)
     average = run / f"average-{last}"
     averaged = [read_meta(path)["sha256"][WEIGHTS] for path in latest]
-    with suppress(
-        CheckpointError
-    ):  # keep the scores and the calibration of an intact average of the same checkpoints
+    # Keep the scores and the calibration of an intact average of the same checkpoints.
+    with suppress(CheckpointError):
         if read_meta(average).get("averaged") == averaged and read_weights(average):
             return average
     weights = weighted_sum([(path, 1 / last) for path in latest])
@@ -292,10 +291,11 @@ def prune(run: Path, keep_last: int = 2, keep_best: int = 1) -> None:
         *paths[-1:],
         *(validated(run) or paths)[-keep_last:],
     }
+    # The former are left by a process killed while deleting.
     for path in (
         *run.glob(".step-*"),
         *paths,
-    ):  # the former are left by a process killed while deleting
+    ):
         if path not in kept:
             hidden = path.with_name(f".{path.name.removeprefix('.')}")
             path.rename(hidden)  # an interrupted deletion must not leave a damaged checkpoint

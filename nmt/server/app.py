@@ -169,9 +169,8 @@ class Api:
         self, parsed: TranslationRequest, client: str
     ) -> tuple[list[Languages], list[Fields]]:
         """Translate HTML. There are no alternatives, as in LibreTranslate, and no confidence."""
-        contents = [
-            codecs.BOM_UTF8 + text.encode() for text in parsed.texts
-        ]  # before an encoding that it declares
+        # Before an encoding that it declares.
+        contents = [codecs.BOM_UTF8 + text.encode() for text in parsed.texts]
         task = self._task(".html", self._limits.max_length, parsed.source, parsed.target)
         async with self._html_slots.use(client), open_documents(contents, task) as documents:
 
@@ -396,9 +395,8 @@ class Boundary:
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
         start, status = perf_counter(), 0
-        path = (
-            scope["path"] if scope["path"] in self._paths else "other"
-        )  # others may contain text or names of files
+        # Others may contain text or names of files.
+        path = scope["path"] if scope["path"] in self._paths else "other"
 
         async def send_with_headers(message: Message) -> None:
             nonlocal status

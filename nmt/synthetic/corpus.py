@@ -29,9 +29,8 @@ def back_translation_command(
     """Return the command that trains the other direction on the teacher's data and on its
     translations."""
     data = teacher.config.data
-    known = [
-        spec for spec in _known_corpora(teacher) if not parse_corpus(spec)[1].tag
-    ]  # their sources are synthetic
+    # Their sources are synthetic.
+    known = [spec for spec in _known_corpora(teacher) if not parse_corpus(spec)[1].tag]
     is_reused = _has_own_config(teacher, known)
     corpora = [
         *(_with_columns(spec, data) for spec in known or ["CORPUS"]),

@@ -25,9 +25,8 @@ def equivalent_pattern(number: str) -> re.Pattern[str] | None:
     pattern = re.escape(parts[0])
     last = next((part for part in reversed(parts) if part.isdigit()), "")
     for previous, part, following in zip(parts, parts[1:], [*parts[2:], ""], strict=False):
-        is_group = len(part) > 2 or (
-            len(part) == 2 and following.isdigit() and len(last) == 3
-        )  # 1,00,000 in India
+        # 1,00,000 in India.
+        is_group = len(part) > 2 or (len(part) == 2 and following.isdigit() and len(last) == 3)
         is_required = previous.isdigit() and part.isdigit() and not is_group
         pattern += f"{_SEPARATOR}{'' if is_required else '?'}{re.escape(part)}"
     return re.compile(

@@ -126,9 +126,8 @@ class SeparateTokenizer(Tokenizer):
     def decode_batch(self, rows: Sequence[Sequence[int]]) -> list[str]:
         """Return the target text of each row of piece ids, without special tokens."""
         pieces = ([self.pieces[int(i)] for i in ids if i > EOS] for ids in rows)
-        return [
-            one_line(self._target.decode(row)) for row in pieces
-        ]  # SentencePiece 0.2.0 takes [[], ...] for ids
+        # SentencePiece 0.2.0 takes [[], ...] for ids.
+        return [one_line(self._target.decode(row)) for row in pieces]
 
     @property
     def tag_id(self) -> None:

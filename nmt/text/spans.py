@@ -110,13 +110,14 @@ _PATTERNS = {
         r"\b0x[0-9a-f]+\b",
         r"\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{7,64}\b",
     ],
+    # 1980s is a decade.
     "quantity": [
         rf"(?<![\w.,:/+{_CURRENCIES}-])[-+−]?[{_CURRENCIES}]\s?{_NUMBER}{_END}",
         (
             rf"{_NUMBER_START}{_NUMBER}(?-i:["
             rf" \u00a0\u202f]?(?:[{_CURRENCIES}]|{_any_of(_UNITS)})(?<!\ds)){_END}"
         ),
-    ],  # 1980s is a decade
+    ],
     "version": [
         rf"{_START}v\d+(?:\.\d+)*(?![\w-]|[.,]\d)",
         rf"{_START}v?\d+(?:\.\d+)+[-.]?(?:alpha|beta|rc|dev|pre|preview|snapshot|final)(?:[-.]?\d+)*{_END}",

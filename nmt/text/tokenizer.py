@@ -61,9 +61,8 @@ def load_processor(model: bytes) -> spm.SentencePieceProcessor:
     """
     processor = spm.SentencePieceProcessor()
     try:
-        processor.LoadFromSerializedProto(
-            model
-        )  # the argument `model_proto` of the constructor accepts an empty file
+        # The argument `model_proto` of the constructor accepts an empty file.
+        processor.LoadFromSerializedProto(model)
     except (RuntimeError, UnicodeDecodeError):  # the latter from a piece that the message quotes
         raise ValueError("not a SentencePiece model") from None
     return processor

@@ -34,7 +34,6 @@ def separator(text: str, end: int, start: int) -> str:
     """Return the whitespace between the segment of a line that ends at `end` and the one that
     starts at `start`."""
     between = text[end:start]
-    is_required = (
-        any(map(str.isspace, between)) or text[end - 1] in "。！？"
-    )  # no space follows these in the source
+    # No space follows these in the source.
+    is_required = any(map(str.isspace, between)) or text[end - 1] in "。！？"
     return "".join(filter(_is_inline, between)) or " " * is_required

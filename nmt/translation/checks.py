@@ -72,9 +72,8 @@ def find_problems(line: Line, text: str, languages: tuple[str, str]) -> tuple[st
     if not problems:
         problems = tuple(number_problems(line.text, text, *languages))
     source = line.text
-    for span in reversed(
-        [span for span in line.fixed if not span.is_term]
-    ):  # equal in both, so they prove nothing
+    # Equal in both, so they prove nothing.
+    for span in reversed([span for span in line.fixed if not span.is_term]):
         source = f"{source[: span.start]} {source[span.end :]}"
         if span.translation:
             text = replace_first(text, span.translation, " ")

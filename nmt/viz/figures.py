@@ -19,9 +19,8 @@ def figure(output: Path, width: float, height: float) -> Any:
     Raises:
         UsageError: matplotlib is not installed or does not support the format of `output`.
     """
-    module = require_package(
-        "matplotlib", "matplotlib", "matplotlib.figure"
-    )  # pyplot would need a display
+    # `pyplot` would need a display.
+    module = require_package("matplotlib", "matplotlib", "matplotlib.figure")
     check_figure_format(output)
     return module.Figure(figsize=(width, height), layout="constrained")
 

@@ -87,10 +87,11 @@ def main() -> None:
     for each in subjects:
         row = f"| {each.name} | {each.parameters / 1e6:.2f} M |"
         for kind in each.tasks:
+            # The first round is a warmup.
             values, first = (
                 each.speeds[kind][1:],
                 subjects[0].speeds[kind][1:],
-            )  # the first round is a warmup
+            )
             ratio = statistics.median(a / b for a, b in zip(values, first, strict=True))
             row += f" {statistics.median(values):,.0f} | {ratio:.2f} |"
         print(f"{row} {each.megabytes:.1f} |")

@@ -325,9 +325,8 @@ def _middle(clause: Clause) -> list[str]:
         elif _is_name(predicate.object):
             names.append(words)
         elif isinstance(predicate.object, Participant) or predicate.object.definite:
-            (names if clause.negative else definite).append(
-                words
-            )  # ihn gestern nicht: nicht follows the time
+            # ihn gestern nicht: nicht follows the time.
+            (names if clause.negative else definite).append(words)
         elif clause.negative:
             negation = ""
             indefinite.append(decline(predicate.object, predicate.case, owner, negative=True))

@@ -169,13 +169,14 @@ WITH_SEIN = set(
     "auf|stehen auf|wachen ein|schlafen um|ziehen".split()
 )
 UNSTRESSED = ("be", "emp", "ent", "er", "ge", "ver", "zer")  # verbs with these prefixes have no ge-
+# Verbs that begin like a prefix but have none.
 NOT_PREFIXES = {
     "essen",
     "geben",
     "gehen",
     "beten",
     "bellen",
-}  # verbs that begin like a prefix but have none
+}
 
 
 def split_verb(verb: str) -> tuple[str, str]:

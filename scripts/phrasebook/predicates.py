@@ -247,9 +247,8 @@ ON_ONES_OWN = [
     DRESS,
     Predicate("do", "machen", HOMEWORK),
 ]
-SCHEDULED = [
-    what for what in ON_ONES_OWN if what not in (HURRY, DRESS)
-]  # actions that can have a fixed time
+# Actions that can have a fixed time.
+SCHEDULED = [what for what in ON_ONES_OWN if what not in (HURRY, DRESS)]
 GOING = {name: verb("go", "gehen", whereto) for name, (whereto, _) in lex.PLACES.items()}
 TRAVELLING = [
     *(verb("fly", "fliegen", (f"to {en}", f"nach {de}")) for en, de in lex.CITIES),

@@ -76,9 +76,8 @@ def test_unusual_whitespace_is_normalized_and_keeps_alignment(nmt: CommandLine) 
         source[10 * i] = source[10 * i].replace(" ", odd, 1)
     write(nmt.directory / "odd", source, TARGET)
     nmt.train("runs/new", "files(train='odd', valid='text', hold_out=False)")
-    assert prepared_pairs(nmt) == list(
-        zip(SOURCE, TARGET, strict=True)
-    )  # each is replaced by a space
+    # Each is replaced by a space.
+    assert prepared_pairs(nmt) == list(zip(SOURCE, TARGET, strict=True))
 
 
 @pytest.mark.slow
@@ -516,9 +515,8 @@ def test_test_sets_with_the_same_file_name_have_separate_reports(trained: Comman
 
 
 def test_resume_rejects_changed_data(nmt: CommandLine) -> None:
-    tokenizer = {
-        "tokenizer__model": "runs/tiny/spm.model"
-    }  # otherwise the tokenizer would change, too
+    # Otherwise the tokenizer would change, too.
+    tokenizer = {"tokenizer__model": "runs/tiny/spm.model"}
     nmt.train("runs/new", "files(train='text')", **tokenizer)
     path = nmt.directory / "text.en"
     path.write_text(path.read_text().replace("dog", "cow", 1))

@@ -412,9 +412,8 @@ def test_an_ensemble_is_evaluated(trained: CommandLine) -> None:
     report = trained.directory / "runs/tiny/eval/both/text.en.json"
     assert json.loads(report.read_text())["model"] == list(models[1::2])
     tests = json.loads(trained("info", "runs/tiny", "--json").out)["tests"]
-    assert all(
-        isinstance(test["model"], str) for test in tests
-    )  # without the scores of the ensemble
+    # Without the scores of the ensemble.
+    assert all(isinstance(test["model"], str) for test in tests)
 
 
 def test_multiple_references(trained: CommandLine) -> None:
@@ -532,9 +531,8 @@ def test_full_disk_is_a_one_line_error(trained: CommandLine) -> None:
             buffered.process(*command, stdout=full).assert_fails(
                 1, "standard output: No space left on device", "hint: free some disk space"
             )
-        assert (
-            trained.process("config", "none", stderr=full).code == 2
-        )  # without the message, but as with it
+        # Without the message, but as with it.
+        assert trained.process("config", "none", stderr=full).code == 2
 
 
 def test_translate_without_stdin(trained: CommandLine) -> None:

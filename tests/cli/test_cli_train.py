@@ -69,9 +69,8 @@ def test_stopped_training_saves_and_can_be_resumed(
     )
     wait_until(process, (run / "metrics.jsonl").exists)  # training without a checkpoint yet
     process.send_signal(number)
-    if (
-        number != signal.SIGINT
-    ):  # torchrun forwards the signal that the process group has already received
+    # Torchrun forwards the signal that the process group has already received.
+    if number != signal.SIGINT:
         time.sleep(0.01)
         process.send_signal(number)
     out, err = process.communicate(timeout=60)
@@ -210,9 +209,8 @@ def prepared_files(nmt: CommandLine, data: str) -> dict[str, bytes]:
 def test_interrupted_preparation_resumes_with_identical_results(
     nmt: CommandLine, moment: str, sign: signal.Signals
 ) -> None:
-    lines = [
-        f"{a} {b} {c}" for a, b, c in itertools.product(map(str, range(30)), repeat=3)
-    ]  # preparation takes seconds
+    # Preparation takes seconds.
+    lines = [f"{a} {b} {c}" for a, b, c in itertools.product(map(str, range(30)), repeat=3)]
     write(nmt.directory / "much", lines, lines)
     options = (
         "data",
@@ -294,9 +292,8 @@ def test_repeated_sigkill_gives_bitwise_identical_weights(nmt: CommandLine) -> N
         assert process.returncode == -signal.SIGKILL
         killed += 1
         latest = checkpoint.load_latest_intact(run)
-        assert (latest and [latest[0]]) == (
-            checkpoint.checkpoints(run)[-1:] or None
-        )  # none is incomplete
+        # None is incomplete.
+        assert (latest and [latest[0]]) == (checkpoint.checkpoints(run)[-1:] or None)
     nmt.run("train", "--run", "runs/killed", "--resume")
     assert not list(run.glob(".step-*"))
     check_translates(nmt, "runs/killed")
@@ -423,9 +420,8 @@ def test_an_error_of_a_full_disk_names_the_file(
         shutil.copy(nmt.directory / f"text.{language}", nmt.directory / f"text/train.{language}")
     before = {path for path in nmt.directory.rglob("*") if path.is_file()}
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(
-        resource.RLIMIT_FSIZE, (3000, limits[1])
-    )  # larger files are errors, but for messages it suffices
+    # Larger files are errors, but for messages it suffices.
+    resource.setrlimit(resource.RLIMIT_FSIZE, (3000, limits[1]))
     try:
         done = nmt(*command)
     finally:

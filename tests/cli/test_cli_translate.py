@@ -331,10 +331,11 @@ def test_resume_in_several_processes_completes_the_output_of_one(trained: Comman
     ranks = [
         CommandLine(trained.directory, {"WORLD_SIZE": "2", "RANK": str(rank)}) for rank in (0, 1)
     ]
+    # Of a killed process, and complete.
     for existing in (
         "".join(complete.splitlines(keepends=True)[:3]),
         complete,
-    ):  # of a killed process, and complete
+    ):
         (trained.directory / "four.de").write_text(existing)
         assert [rank(*command, "--resume").code for rank in ranks] == [0, 0]
         assert (trained.directory / "four.de").read_text() == complete

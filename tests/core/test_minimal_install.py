@@ -107,9 +107,8 @@ def test_benchmarks_without_optional_packages(tmp_path: Path) -> None:
 def test_too_few_updates_of_eole_are_an_error(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(
-        process_settings, "set_defaults", lambda: None
-    )  # of the environment of this process
+    # Of the environment of this process.
+    monkeypatch.setattr(process_settings, "set_defaults", lambda: None)
     import bench_train
 
     report = "Step {}/30; acc: 9.1; lr: 1.00e-04; {}/ {} tok/s; 3 sec\n"

@@ -40,12 +40,13 @@ def test_commands_run_without_posix_modules(tmp_path: Path) -> None:
     write(tmp_path / "text", *sentences(400))
     text = "the small dog sees the old tree."
     done = CommandLine(tmp_path, {"CC": "no-such-compiler"}).in_one_process(
+        # With a pretrained model, because there are no runs.
         [
             "translate",
             "--precision",
             "fp32",
             "im thirsty",
-        ],  # with a pretrained model, because there are no runs
+        ],
         ["doctor"],
         training("runs/tiny", train__steps="10"),
         ["translate", "--model", "runs/tiny", "--precision", "fp32", text],

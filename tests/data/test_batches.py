@@ -84,9 +84,8 @@ def test_pools_divide_an_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
     lengths_N2 = np.random.default_rng(0).integers(5, 40, (250, 2))
     batches = plan_batches(lengths_N2, 400, seed=1, epoch=0)
     assert sorted(np.concatenate(batches).tolist()) == [*range(250)]
-    place = np.argsort(
-        np.random.default_rng((1, 0)).permutation(250)
-    )  # of each pair in the shuffled epoch
+    # Of each pair in the shuffled epoch.
+    place = np.argsort(np.random.default_rng((1, 0)).permutation(250))
     assert all(len(set(place[batch] // 100)) == 1 for batch in batches)
 
 

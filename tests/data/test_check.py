@@ -668,9 +668,8 @@ def test_test_overlap_in_other_normalizations_and_scripts() -> None:
     assert overlaps((decomposed[0], decomposed[1]), test)
     assert overlaps(("Stop ⚠️ now right here", "x"), ("Stop now right here", "y"))
     assert overlaps(("वह पीता है यहाँ", "x"), ("वह पीता है यहाँ!", "y"))
-    assert not overlaps(
-        ("वह पोता है यहाँ", "x"), ("वह पीता है यहाँ", "y")
-    )  # they differ in a vowel sign
+    # They differ in a vowel sign.
+    assert not overlaps(("वह पोता है यहाँ", "x"), ("वह पीता है यहाँ", "y"))
 
 
 def test_test_sentences_that_differ_in_numbers_are_compared_once() -> None:

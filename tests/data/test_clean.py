@@ -68,9 +68,8 @@ def test_normalize() -> None:
     assert normalize("a\ud800 b\udcff") == "a\ufffd b\ufffd"
     assert normalize("Do\u00adnau\u200bdampf\x07\ufeff") == "Donaudampf"
     assert normalize("a \u200b b") == "a b"
-    assert (
-        normalize("می\u200cخواهم") == "می\u200cخواهم"
-    )  # the joiner is part of the Persian spelling
+    # The joiner is part of the Persian spelling.
+    assert normalize("می\u200cخواهم") == "می\u200cخواهم"
 
 
 @given(st.lists(st.tuples(st.text(), st.text())))

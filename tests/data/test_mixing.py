@@ -46,9 +46,8 @@ def test_temperature_repeats_smaller_corpora(sizes: list[int], temperature: floa
     counts = mix([1] * len(sizes), temperature).pairs_per_epoch(sizes)
     assert max(counts) == max(sizes)
     for count, size in zip(counts, sizes, strict=True):
-        expected = max(sizes) * (size / max(sizes)) ** (
-            1 / temperature
-        )  # shares proportional to n^(1/T)
+        # Shares proportional to n^(1/T).
+        expected = max(sizes) * (size / max(sizes)) ** (1 / temperature)
         assert math.isclose(count, expected, abs_tol=0.51, rel_tol=1e-9)
         assert count >= size
 

@@ -474,10 +474,11 @@ def test_other_holdout_version_is_logged(
     write(tmp_path / "user" / "train", TEXT)
     for part in ("valid", "test"):
         write(tmp_path / "user" / part, TEXT[:9])
+    # The second has splits of its own.
     for source, is_logged in (
         (archive, True),
         (tmp_path / "user", False),
-    ):  # the second has splits of its own
+    ):
         record = install("tatoeba", source, force=True) / "corpus.json"
         open_split("tatoeba", "train", "en", "de")
         assert "another version of nmt" not in capsys.readouterr().err
@@ -521,9 +522,8 @@ def test_checksum_is_equal_after_reinstallation(tmp_path: Path) -> None:
     assert open_split("multi30k", "train", "en", "de").checksum == first
     write(tmp_path / "mine" / "train", TEXT[1:])
     install("multi30k", source)
-    assert (
-        open_split("multi30k", "train", "en", "de").checksum == first
-    )  # installed corpora are kept
+    # Installed corpora are kept.
+    assert open_split("multi30k", "train", "en", "de").checksum == first
     install("multi30k", source, force=True)
     assert open_split("multi30k", "train", "en", "de").checksum != first
 
@@ -866,9 +866,8 @@ def test_edited_files_of_an_installed_corpus_change_its_checksum(tmp_path: Path)
     assert split.files == (directory / "train.de", directory / "train.en")
     recorded = json.loads((directory / "corpus.json").read_text())["files"]
     both = "\n".join(recorded[path.name]["sha256"] for path in split.files)
-    assert (
-        split.checksum == hashlib.sha256(both.encode()).hexdigest()
-    )  # prepared data of earlier versions is reused
+    # Prepared data of earlier versions is reused.
+    assert split.checksum == hashlib.sha256(both.encode()).hexdigest()
     write(directory / "train", TEXT[1:])
     for path in split.files:
         os.utime(path, (1e9, 1e9))  # an older file was moved here

@@ -117,34 +117,38 @@ def links(alignment: str) -> tuple[Link, ...]:
         ("a dog, a cat", ["dog"], "ein Hund, eine Katze", "0-0 1-1 2-2 3-3", ["Hund"]),
         ("a dog, a cat", ["dog,"], "ein Hund, eine Katze", "0-0 1-1 2-2 3-3", ["Hund,"]),
         ("all of it", ["all of it"], "das alles hier", "0-0", ["das alles hier"]),
+        # Within a word that is a copy.
         (
             "some water H2O",
             ["2"],
             "Wasser H2O etwas",
             "1-0 2-1 0-2",
             ["2"],
-        ),  # within a word that is a copy
+        ),
+        # The entire word otherwise.
         (
             "unbelievable dog",
             ["believ"],
             "Hund unglaublich",
             "1-0 0-1",
             ["unglaublich"],
-        ),  # the entire word otherwise
+        ),
+        # Words far apart.
         (
             "a b c d e f",
             ["a b"],
             "A x y z B w",
             "0-0 2-1 3-2 4-3 1-4 5-5",
             ["A"],
-        ),  # words far apart
+        ),
+        # No counterpart: a word next to its place.
         (
             "a very dog",
             ["very"],
             "ein Hund",
             "0-0 2-1",
             ["Hund"],
-        ),  # no counterpart: a word next to its place
+        ),
         (
             "x the big dog",
             ["the big dog", "big"],
@@ -193,6 +197,7 @@ def test_a_tag_covers_the_aligned_words(
             "kleiner",
             False,
         ),
+        # The nearest word: there is no better one.
         (
             "a very dog",
             "very",
@@ -200,7 +205,7 @@ def test_a_tag_covers_the_aligned_words(
             "0-0 2-1",
             "Hund",
             True,
-        ),  # the nearest word: there is no better one
+        ),
         (
             "see the red dog",
             "the red dog",
@@ -233,10 +238,11 @@ def test_doubtful_tags_are_counted_and_logged(capsys: pytest.CaptureFixture[str]
     log_warnings("page.md", result)
     assert capsys.readouterr().err == ""
     result = document_translator(StubTranslator(has_alignment=False)).translate(blocks)
+    # The tag of the sentence is not doubtful.
     assert (result.num_tags, result.num_doubtful_tags) == (
         2,
         1,
-    )  # the tag of the sentence is not doubtful
+    )
     log_warnings("page.md", result)
     assert "page.md: 1 of 2 tags may be on other words" in capsys.readouterr().err
 
@@ -273,20 +279,22 @@ def test_fixed_text_is_not_found_within_longer_fixed_text() -> None:
 @pytest.mark.parametrize(
     ("source", "code", "target", "alignment", "expected"),
     [
+        # The second one.
         (
             "a map or `a` now",
             "a",
             "a Karte oder a jetzt",
             "",
             "a Karte oder [a] jetzt",
-        ),  # the second one
+        ),
+        # The aligned one.
         (
             "see `id` or an id",
             "id",
             "eine id oder id sehen",
             "1-3 4-1",
             "eine id oder [id] sehen",
-        ),  # the aligned one
+        ),
         (
             "see https://a.org/id and `id`",
             "id",
@@ -337,9 +345,8 @@ def test_repeated_code_keeps_its_words(
 
 @pytest.mark.parametrize(("at", "expected"), [(0, 0), (5, 5), (6, 12), (11, 17)])
 def test_a_position_stays_next_to_its_word(at: int, expected: int) -> None:
-    block = RichText(
-        "hello small world", (Tag(at, at, 0),)
-    )  # after hello, before small, after small
+    # After hello, before small, after small.
+    block = RichText("hello small world", (Tag(at, at, 0),))
     sentence = AlignedSentence((0, 17), (0, 17), links("0-0 1-2 2-1"))
     (tag,) = project(block, "HELLO WORLD SMALL", [sentence])
     assert tag.start == expected
@@ -633,9 +640,8 @@ def test_note_markers_are_not_translated() -> None:
         b"see <b>the small dog<sup>[1]</sup></b> now", DocumentOptions(src="en", tgt="de")
     )
     [block] = document_translator(stub).translate(html.blocks).blocks
-    assert (
-        html.render([block]) == b"NOW <b>DOG<sup>[1]</sup> SMALL THE</b> SEE"
-    )  # a marker stays in its parent
+    # A marker stays in its parent.
+    assert html.render([block]) == b"NOW <b>DOG<sup>[1]</sup> SMALL THE</b> SEE"
     memory = TranslationMemory([(source.text, "der Hund[1] schl\u00e4ft.*")])
     assert (
         document_translator(stub, memory).translate([source]).blocks[0].text
@@ -697,10 +703,11 @@ def test_text_in_a_foreign_script_stays() -> None:
     html = FORMATS[".html"](source.encode(), DocumentOptions(src="en", tgt="de"))
     result = document_translator(stub).translate(html.blocks)
     assert [line.text for line in stub.lines] == ["The word is большой дом.", "Größe"]
+    # Not across markup.
     assert [span.translation for span in stub.lines[0].fixed] == [
         "большой",
         "дом",
-    ]  # not across markup
+    ]
     expected = "<option>Русский язык</option><p>дом. <b>большой</b> IS WORD THE</p><p>GRÖSSE"
     assert html.render(result.blocks).decode() == expected
 

@@ -298,9 +298,8 @@ def test_the_encoding_is_detected_and_kept(data: bytes, text: str) -> None:
     assert [block.text for block in document.blocks] == [text]
     assert document.render(document.blocks) == data
     output = document.render([RichText("ж")])
-    assert texts(output) == [
-        "ж"
-    ]  # a character reference where the encoding does not have the character
+    # A character reference where the encoding does not have the character.
+    assert texts(output) == ["ж"]
 
 
 @pytest.mark.parametrize(

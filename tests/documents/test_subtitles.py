@@ -150,9 +150,8 @@ def test_a_named_encoding_is_read_and_written(encoding: str, text: str) -> None:
     document = parse(source.encode(encoding), encoding=encoding)
     assert texts(document) == [text]
     assert translated(document).decode(encoding) == source.replace(text, text.upper())
-    assert texts(parse("\ufeff" + source, encoding=encoding)) == [
-        text
-    ]  # the byte order mark decides
+    # The byte order mark decides.
+    assert texts(parse("\ufeff" + source, encoding=encoding)) == [text]
 
 
 def test_an_unknown_encoding_is_an_error() -> None:

@@ -162,9 +162,8 @@ def test_malformed_tables_are_rejected(source: str | bytes, message: str) -> Non
         parse_table(source, "text")
 
 
-CELLS = st.text(
-    st.characters(exclude_categories=("Cs",), exclude_characters="\0\r")
-)  # csv.writer does not quote \r
+# Csv.writer does not quote \r.
+CELLS = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0\r"))
 
 
 @given(
@@ -316,9 +315,8 @@ def test_a_sentence_has_a_name_in_place_of_a_message() -> None:
     rendered = document.render(
         [RichText("Jetzt."), RichText("ein Hund"), RichText("# Hunde")]
     ).decode()
-    assert (
-        "I see {n, plural,\\n one {ein Hund} other {# Hunde}} now." in rendered
-    )  # no message is lost
+    # No message is lost.
+    assert "I see {n, plural,\\n one {ein Hund} other {# Hunde}} now." in rendered
 
 
 @pytest.mark.parametrize(

@@ -316,9 +316,8 @@ def test_wait_in_the_model_is_noticed(gpu: FakeCUDA, monkeypatch: pytest.MonkeyP
         return add(self, x, sublayer_output)
 
     monkeypatch.setattr(Residual, "add", waiting_add)
-    assert (
-        waits_per_update(build_model(TINY, VOCABULARY), gpu) == 1 + 2 * 10
-    )  # residual connections of two batches
+    # Residual connections of two batches.
+    assert waits_per_update(build_model(TINY, VOCABULARY), gpu) == 1 + 2 * 10
 
 
 def test_tensor_left_on_the_cpu_is_noticed(gpu: FakeCUDA, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -505,9 +504,8 @@ def test_search_continues_without_graphs_if_a_capture_runs_out_of_memory(
     gpu: FakeCUDA, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = make_model(1)
-    request = SearchRequest(
-        [[5] * 9], np.array([40]), BOS, EOS
-    )  # the cache grows after the failed capture
+    # The cache grows after the failed capture.
+    request = SearchRequest([[5] * 9], np.array([40]), BOS, EOS)
     search = parse_search("beam(beam_size=3, min_length_ratio=4)")
     expected, logits = search(TorchModel([model]), request), type(model).logits
 
@@ -569,9 +567,8 @@ def test_batches_are_larger_on_a_gpu(gpu: FakeCUDA) -> None:
             sizes.append(len(request.sources))
             return [[Hypothesis([4], 0.0, 0.0)] for _ in request.sources]
 
-    model = build_model(
-        dataclasses.replace(TINY, arch="rnn"), VOCABULARY
-    )  # PyTorch on both devices
+    # PyTorch on both devices.
+    model = build_model(dataclasses.replace(TINY, arch="rnn"), VOCABULARY)
     for device, largest in (("cpu", 48), ("cuda:0", 16 * 48)):
         engine_from_models([model], device, "fp32", str).search(
             [Source([5] * 4)] * 3000, Recorder(), lambda _: None

@@ -183,9 +183,8 @@ def instruction_set(
     options, lanes, needed = INSTRUCTION_SETS[request.param]
     if platform.machine() != "x86_64" or not needed <= set(engine_library.cpu_flags().split()):
         pytest.skip("this processor lacks the instructions")
-    library = library_for(
-        options, tmp_path_factory.getbasetemp().parent
-    )  # the directory is the same for all workers
+    # The directory is the same for all workers.
+    library = library_for(options, tmp_path_factory.getbasetemp().parent)
     monkeypatch.setattr(native, "compiled_library", lambda: library)
     assert native.library().lanes() == lanes
 
@@ -646,9 +645,8 @@ def test_arrays_of_another_shape_or_type_are_rejected() -> None:
     for mistake in mistakes:
         with pytest.raises(ValueError, match="must be integers of shape"):
             state.step(StepRequest(**(arrays | mistake)))
-    state.step(
-        StepRequest(**arrays, banned_RX=np.array([[-(2**31)], [2**31 - 1]]))
-    )  # these exclude no token
+    # These exclude no token.
+    state.step(StepRequest(**arrays, banned_RX=np.array([[-(2**31)], [2**31 - 1]])))
     matrix = Matrix(np.ones((3, 2), np.float32), None, "fp32")
     with pytest.raises(ValueError, match=r"expected an array of shape \(1, 2\)"):
         matrix.multiply(np.ones((1, 3), np.float32))
@@ -839,11 +837,12 @@ def test_engine_is_compiled_once_even_by_concurrent_processes(
     assert library.stat().st_mode & 0o777 == 0o755
     intact = library.read_bytes()
     library.unlink()  # this process has mapped it
+    # Loading the half would end the process.
     for damaged in (
         b"",
         intact[: len(intact) // 2],
         b"garbage",
-    ):  # loading the half would end the process
+    ):
         library.write_bytes(damaged)
         assert (
             subprocess.check_output([sys.executable, "-c", COMPILATION], env=variables, text=True)
@@ -1189,9 +1188,8 @@ def fuzz(source: Path, cache: Path, num_steps: int) -> subprocess.CompletedProce
         library = engine_library.find_or_compile(engine_library.compiler_command())
         engine_library.engine_id.cache_clear()
     linked = subprocess.check_output(["ldd", str(library)], text=True)
-    sanitizer = re.search(
-        r"libasan\S* => (\S+)", linked
-    )  # it must be loaded before all other libraries
+    # It must be loaded before all other libraries.
+    sanitizer = re.search(r"libasan\S* => (\S+)", linked)
     if sanitizer is None:
         pytest.skip("the C compiler links the sanitizers statically")
     variables |= {

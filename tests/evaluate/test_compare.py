@@ -46,9 +46,8 @@ def corrupt(lines: Sequence[str], share: float, seed: int) -> list[str]:
 
 
 TEST = TestSet("made", texts(200, 1), [texts(200, 2), texts(200, 3)])
-FEW = TestSet(
-    "made", texts(4, 1), [texts(4, 2), texts(4, 3)]
-)  # TER of unrelated references takes long
+# TER of unrelated references takes long.
+FEW = TestSet("made", texts(4, 1), [texts(4, 2), texts(4, 3)])
 ONE = TestSet("made", texts(200, 1), [texts(200, 2)])
 
 

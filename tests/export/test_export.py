@@ -194,9 +194,8 @@ def test_engines_have_the_length_limits_of_nmt(loaded: LoadedModel) -> None:
     expected = Translator.load(directory, "cpu", "fp32").translate(LINES, "greedy")
     lengths = [len(loaded.tokenizer.encode(text)) for text in expected]
     most = [max_target_length(len(loaded.tokenizer.encode(line))) for line in LINES]
-    assert any(
-        length >= limit - 5 for length, limit in zip(lengths, most, strict=True)
-    )  # else nothing is shown
+    # Else nothing is shown.
+    assert any(length >= limit - 5 for length, limit in zip(lengths, most, strict=True))
     assert LOADERS["safetensors"](directory)(LINES) == expected
 
 
@@ -686,10 +685,11 @@ def test_ctranslate2_receives_the_search_options() -> None:
         "target_prefix": [["5"]],
     }
     assert {name: noted.options[name] for name in expected} == expected
+    # Cut at the limit, which CTranslate2 had rounded up.
     assert [h.ids for h in actual] == [
         [5],
         [4] * 8,
-    ]  # cut at the limit, which CTranslate2 had rounded up
+    ]
     # The scores do not include the log-probability of the prefix.
     for h, log_prob in zip(actual, (-0.5 * 2**0.5 - 0.25, -0.6 * 9**0.5 - 0.25), strict=True):
         norm = ((5 + len(h.ids) + 1) / 6) ** 0.5
@@ -716,9 +716,8 @@ def test_ctranslate2_scores_and_constraints_equal_nmt(nmt: CommandLine) -> None:
     )
     for spec in ("greedy", "beam(beam_size=3, top_beams=2)", "greedy(max_length_ratio=1.5)"):
         for actual in theirs.n_best(LINES, spec):
-            scores = [
-                t.score for t in actual
-            ]  # those of the search may differ in the last bit of float32
+            # Those of the search may differ in the last bit of float32.
+            scores = [t.score for t in actual]
             assert scores == pytest.approx(sorted(scores, reverse=True), rel=1e-6)
             for t in actual:
                 norm = (5 + len(t.tokens)) / 6 if spec.startswith("beam") else 1.0

@@ -76,9 +76,8 @@ def test_model_sizes_match_the_paper(name: str, millions: float) -> None:
     config = config_io.load(config_io.find(name)).model
     with torch.device("meta"):
         model = build_model(config, 37_000)
-    assert count_parameters(model) / 1e6 == pytest.approx(
-        millions, abs=0.05
-    )  # table 3 says 65 and 213
+    # Table 3 says 65 and 213.
+    assert count_parameters(model) / 1e6 == pytest.approx(millions, abs=0.05)
 
 
 def test_tied_embeddings_are_one_matrix() -> None:
@@ -270,9 +269,8 @@ def test_ensemble_averages_probabilities_and_attention(size: int) -> None:
     for seed in range(size):
         torch.manual_seed(seed)
         models.append(build_model(TINY, VOCABULARY).eval().requires_grad_(False))
-        models[-1].output_weight_VD.mul_(
-            3
-        )  # confident models, whose geometric mean differs clearly
+        # Confident models, whose geometric mean differs clearly.
+        models[-1].output_weight_VD.mul_(3)
     tokens_RT = np.array([[BOS, 7], [BOS, 8], [BOS, 9]])
     log_probs, attention, _ = search_steps(TorchModel(models), tokens_RT, 1, [0, 1, 2])
     each = [search_steps(TorchModel([model]), tokens_RT, 1, [0, 1, 2]) for model in models]

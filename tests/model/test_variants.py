@@ -473,9 +473,8 @@ def test_attention_bias_is_scaled_equally_for_all_score_functions(name: str) -> 
             q / math.sqrt(position.encoding.num_score_terms * 4) if kind == "dot" else q, k
         )
         bias = weights.log() - content
-        biases.append(
-            bias - bias.mean(-1, keepdim=True)
-        )  # softmax leaves a number for each row open
+        # Softmax leaves a number for each row open.
+        biases.append(bias - bias.mean(-1, keepdim=True))
     torch.testing.assert_close(*biases, atol=1e-5, rtol=1e-4)
 
 

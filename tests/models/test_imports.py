@@ -76,15 +76,13 @@ def marian_tokenizer(directory: Path, *, separate: bool = False, num_unused: int
     for content, name in zip(sentencepiece_models(), ("source.spm", "target.spm"), strict=True):
         (directory / name).write_bytes(content)
         models.append(spm.SentencePieceProcessor(model_proto=content))
-    for model in (
-        models
-    ):  # as Marian writes them: the end of the sentence, unknown pieces, then by frequency
+    # As Marian writes them: the end of the sentence, unknown pieces, then by frequency.
+    for model in models:
         vocabularies.append([model.id_to_piece(i) for i in range(3, model.get_piece_size())])
     if not separate:
         vocabularies = [sorted({*vocabularies[0], *vocabularies[1]})] * 2
-    size = num_unused + max(
-        map(len, vocabularies)
-    )  # Transformers has one id for the padding of both vocabularies
+    # Transformers has one id for the padding of both vocabularies.
+    size = num_unused + max(map(len, vocabularies))
     for name, pieces in zip(
         ("vocab.json", "target_vocab.json")[: 1 + separate], vocabularies, strict=False
     ):
@@ -185,9 +183,8 @@ def test_log_probabilities_and_translations_equal_transformers(
             "length_penalty": 1.0,
             "forced_eos_token_id": 0,
         }
-        output = model.generate(
-            **one, **options, max_length=2 * one.input_ids.shape[1] + 12
-        )  # the limit of nmt
+        # The limit of nmt.
+        output = model.generate(**one, **options, max_length=2 * one.input_ids.shape[1] + 12)
         num_equal += translation == tokenizer.decode(output[0], skip_special_tokens=True)
     assert num_equal >= 4  # Transformers ends hypotheses at the limit in another way
 
@@ -198,13 +195,14 @@ def test_export_import_export_is_the_identity(tmp_path: Path, norm_position: str
     nmt = CommandLine(tmp_path)
     write(tmp_path / "text", *sentences(400))
     nmt.train("runs/tiny", model__norm_position=norm_position, train__steps="2")
+    # The model is hardly trained.
     export = (
         "--to",
         "transformers",
         "--min-agreement",
         "0.8",
         "--output",
-    )  # the model is hardly trained
+    )
     nmt.run("export", "runs/tiny", *export, "first")
     assert nmt.run("import", "first", "--run", "runs/imported").out == "runs/imported\n"
     assert (tmp_path / "runs/imported/spm.model").read_bytes() == (
@@ -371,9 +369,8 @@ def test_every_command_works_with_an_imported_model(tmp_path: Path) -> None:
         nmt("info", "runs/tuned").out.split()
     )
     assert "license not specified" in (tmp_path / "runs/tuned/README.md").read_text()
-    assert (
-        "no comparison on other text" in tuned.err
-    )  # not the phrasebook, which the model was not trained on
+    # Not the phrasebook, which the model was not trained on.
+    assert "no comparison on other text" in tuned.err
     assert (
         nmt("average", "runs/opus", "runs/tuned", "--share", "0.3").out
         == "runs/tuned-average-0.3\n"
@@ -505,10 +502,11 @@ def test_every_sentence_of_a_line_gets_the_token_of_its_target_language(tmp_path
     )
     assert len(searched) > 5
     assert {line.language for line in searched} == {">>deu<< "}
+    # To find the words of terms.
     assert {*scored} >= {
         ">>deu<< the dog sees a@b.de today.",
         ">>deu<< the cat 7:30.",
-    }  # to find the words of terms
+    }
     assert all(source.startswith(">>deu<< ") for source in scored)
 
 
@@ -862,9 +860,8 @@ def test_a_published_model_is_imported_on_first_use(
     killed.kill()
     killed.communicate()
     is_complete.set()
-    temporary = (
-        nmt.directory / f"runs/{TEMPORARY}killed"
-    )  # as if it was killed while it wrote the run
+    # As if it was killed while it wrote the run.
+    temporary = nmt.directory / f"runs/{TEMPORARY}killed"
     part = temporary / NEW / "opus-mt-en-de"
     (part / "step-000000").mkdir(parents=True)
     (temporary / LOCK).touch()
@@ -1013,10 +1010,11 @@ def test_a_marian_release_has_the_weights_of_the_same_model_of_transformers(
     )
     assert first.tokenizer.model == second.tokenizer.model
     weights = first.model.state_dict()
+    # Its wavelengths extend to 10000·2π, those of Transformers do not.
     for side in (
         "source",
         "target",
-    ):  # its wavelengths extend to 10000·2π, those of Transformers do not
+    ):
         table_ND = weights.pop(f"{side}_positions.table_ND")
         assert table_ND.shape == (512, 32)
         assert table_ND[7, [3, 19, 15, 31]].tolist() == pytest.approx(

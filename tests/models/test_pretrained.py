@@ -457,9 +457,8 @@ def test_names_and_numbers_are_varied_on_both_sides(tmp_path: Path) -> None:
 def test_titles_and_genders_of_names_suit_the_sentence(
     tmp_path: Path, english: str, german: str, titles: set[str]
 ) -> None:
-    texts = [
-        f"{a} {b}" for a in "abcdefghijklmnopqrst" for b in "abcdefghijklmnopqrst"
-    ]  # different pairs
+    # Different pairs.
+    texts = [f"{a} {b}" for a in "abcdefghijklmnopqrst" for b in "abcdefghijklmnopqrst"]
     for code, text in (("en", english), ("de", german)):
         (tmp_path / f"in.{code}").write_text("".join(f"{text.format(each)}\n" for each in texts))
     script = [sys.executable, ROOT / "scripts" / "vary_names.py"]

@@ -92,9 +92,10 @@ def test_config_keys_in_the_documents_exist() -> None:
         for key in re.findall(r'--(?:set|grid) "?([\w.]+)=', text):
             assert key in keys, f"{page.name}: {key}"
         for key in re.findall(r"`((?:model|train|data|tokenizer)\.[a-z_0-9]+)[`=]", text):
+            # Or a file.
             assert key in keys or key.endswith((".en", ".de", ".json", ".zip")), (
                 f"{page.name}: {key}"
-            )  # or a file
+            )
 
 
 def test_readme_fits_on_a_few_screens() -> None:

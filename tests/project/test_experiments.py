@@ -301,9 +301,8 @@ def test_fine_tuning_script(pristine: Path, tmp_path: Path) -> None:
     }
     tiny = str((pristine / "runs" / "tiny").relative_to("/"))
     arguments = (tiny, str((tmp_path / "software").relative_to("/")), "--set", "train.steps=2")
-    tables = [
-        script("../finetune.sh", *arguments, **environment) for _ in range(2)
-    ]  # completed runs are not repeated
+    # Completed runs are not repeated.
+    tables = [script("../finetune.sh", *arguments, **environment) for _ in range(2)]
     assert tables[0] == tables[1]
     assert [row[:2] for row in tables[0][2:]] == [
         [a, b] for a in ("multi30k", "software") for b in ("no", "yes")
@@ -331,9 +330,8 @@ def test_student_script(tmp_path: Path) -> None:
     rows = [row[:3] for row in tables[0][2:]]
     settings = [["fp32", "beam(beam_size=4)"], ["int8", "beam(beam_size=4)"], ["int8", "greedy"]]
     assert rows == [[name, *setting] for name in ("teacher", "student") for setting in settings]
-    assert [row[3] for row in tables[0]] == [
-        row[3] for row in tables[1]
-    ]  # the student is not trained again
+    # The student is not trained again.
+    assert [row[3] for row in tables[0]] == [row[3] for row in tables[1]]
     for wrong in (
         [],
         ["en-de"],

@@ -154,10 +154,11 @@ def test_newer_checkpoint_raises(run: Path) -> None:
     error = load_error(run / "step-000012")
     assert "was written by a newer version of nmt (9.0)" in error.message
     assert "upgrade" in error.hint
+    # They must not skip it like a damaged checkpoint.
     for load in (
         checkpoint.load_latest_intact,
         discovery.load,
-    ):  # they must not skip it like a damaged checkpoint
+    ):
         with pytest.raises(NewerCheckpointError):
             load(run)
 
@@ -252,9 +253,8 @@ def test_newest_run_has_the_latest_checkpoint(
         saved = save(tmp_path / name, 1)
         os.utime(saved / META, (1e9 - age, 1e9 - age))
     assert discovery.newest_run().name == "new"
-    (tmp_path / "new" / "config.yaml").write_text(
-        "later: 1\n"
-    )  # a newer config with an unknown target language
+    # A newer config with an unknown target language.
+    (tmp_path / "new" / "config.yaml").write_text("later: 1\n")
     assert discovery.newest_model() == tmp_path / "new"
     assert discovery.newest_model("de") == pretrained.DIRECTORY / "en-de"
     assert f"skipping {tmp_path / 'new'}: unknown key later" in capsys.readouterr().err
@@ -348,9 +348,8 @@ def test_sigkill_at_any_system_call_leaves_the_old_or_the_new_one(
     assert (num_missing > 0) == (kind == "two renames")
     assert [each for each in before if each not in complete] == [{}] * num_missing
     for parent in parents:
-        assert (
-            checkpoint.checkpoints(parent) == []
-        )  # any command that looks for checkpoints cleans up
+        # Any command that looks for checkpoints cleans up.
+        assert checkpoint.checkpoints(parent) == []
         assert contents(parent / "a") in complete
         assert [path.name for path in parent.iterdir()] == ["a"]
     assert contents(parents[0] / "a") == complete[0]

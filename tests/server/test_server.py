@@ -526,11 +526,12 @@ def test_sentences_of_html_are_translated_with_other_requests(
         for texts, search in engine.batches
         if search == parse_search("beam(beam_size=4)")
     ]
+    # The scoring of the first request had a turn.
     assert (sizes[:2], sum(sizes), max(sizes)) == (
         [1, 8],
         21,
         8,
-    )  # the scoring of the first request had a turn
+    )
 
 
 def test_the_document_of_a_client_that_left_is_not_translated_further(
@@ -716,9 +717,8 @@ def test_files_are_limited_in_number_and_size(gated: tuple[GatedEngine, Service]
     limits = Limits(max_body=2000, max_files=1, max_wait=0.05)
     with serving(service, limits) as client, ThreadPoolExecutor(1) as pool:
         assert send_file(client, "a.txt", b"a" * 2000).status_code == 413
-        assert translate(client, "Hallo! " * 1000, "de", "de")[
-            "translatedText"
-        ]  # has its own limit
+        # Has its own limit.
+        assert translate(client, "Hallo! " * 1000, "de", "de")["translatedText"]
         response = client.post(
             "/translate_file", data={"file": "a", "source": "en", "target": "de"}
         )
@@ -760,9 +760,8 @@ def test_connections_beyond_the_maximum_are_refused(
     with serving(service) as client, ExitStack() as stack:
         assert client.get("/health").is_success
         others = [stack.enter_context(connect(client)) for _ in range(8)]
-        until(
-            lambda: client.get("/health").status_code == 503
-        )  # when the server has accepted some of them
+        # When the server has accepted some of them.
+        until(lambda: client.get("/health").status_code == 503)
         for each in others:
             each.settimeout(5)
         closed = [connection for connection in others[4:] if connection.recv(1) == b""]
@@ -825,11 +824,12 @@ def test_requests_that_wait_are_translated_together(gated: tuple[GatedEngine, Se
         assert other.result()["translatedText"] == "Ich bin müde."
     assert [re.findall(r"\d+", answer) for answer in answers] == [[str(i)] for i in range(10, 15)]
     searches = [parse_search(f"beam(beam_size=4, top_beams={count})") for count in (1, 2)]
+    # One per search.
     assert sorted(len(texts) for texts, search in engine.batches if search in searches) == [
         1,
         1,
         5,
-    ]  # one per search
+    ]
 
 
 def test_a_long_text_leaves_room_for_other_requests(gated: tuple[GatedEngine, Service]) -> None:
@@ -1227,9 +1227,8 @@ def test_requests_need_a_key(service: Service, tmp_path: Path) -> None:
         assert client.post("/detect", data={"q": "a"}).status_code == 429
         assert client.get("/languages").is_success
         assert client.post("/translate", content=b"{").status_code == 429
-        assert (
-            client.post("/translate", content=b"{" * 500_000).status_code == 413
-        )  # the connection ends
+        # The connection ends.
+        assert client.post("/translate", content=b"{" * 500_000).status_code == 413
         assert status(api_key=" key-öf-bob ") == 200
         query = {"api_key": "key-öf-bob"}
         assert client.post("/translate", json=VALID | {"api_key": None}, params=query).is_success
@@ -1405,9 +1404,8 @@ def test_wrong_methods_and_paths(client: Client) -> None:
 def test_malformed_http_is_rejected(client: Client, request_: bytes) -> None:
     try:
         assert exchange(client, request_).startswith(b"HTTP/1.1 400 ")
-    except (
-        ConnectionResetError
-    ):  # the server answered and closed before the client had sent everything
+    except ConnectionResetError:
+        # The server answered and closed before the client had sent everything.
         assert len(request_) > 65_536
     assert client.get("/health").is_success
 

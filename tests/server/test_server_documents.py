@@ -127,9 +127,8 @@ def memory(pid: int, name: str) -> int:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except FileNotFoundError:
         return 0
-    values = [
-        line.split()[1] for line in lines if line.startswith(f"{name}:")
-    ]  # none if it is about to end
+    # None if it is about to end.
+    values = [line.split()[1] for line in lines if line.startswith(f"{name}:")]
     return int(values[0]) // 1000 if values else 0
 
 
@@ -232,9 +231,8 @@ def test_other_uploads_are_answered_and_processes_end_when_clients_leave(service
             for _ in range(6):
                 hostile = stack.enter_context(connect(client))
                 hostile.sendall(upload_request("a.md", slow_file("a.md")))
-            until(
-                lambda: len(multiprocessing.active_children()) == 2
-            )  # the last slot is for small files
+            # The last slot is for small files.
+            until(lambda: len(multiprocessing.active_children()) == 2)
             processes = {process.pid for process in multiprocessing.active_children()}
             for _ in range(3):
                 assert send_file(client, "a.txt", b"Are we done?").is_success

@@ -275,13 +275,14 @@ def test_backtranslate(trained: CommandLine) -> None:
     )
     assert {"date", "nmt"} <= saved.keys()
     command = next_command(done)
+    # The teacher's data is not on disk.
     assert command[:5] == [
         "train",
         "--config",
         "tatoeba",
         "--run",
         "runs/bt",
-    ]  # the teacher's data is not on disk
+    ]
     assert {"data.src=en", "data.tgt=de"} <= {*command}
     assert command[-1].startswith(
         "data.train=[CORPUS, \"files(train='data/bt/train', hold_out=False, tag=True,"
@@ -341,9 +342,8 @@ def test_back_translation_is_trained_with_the_logged_command(reverse: CommandLin
         in (reverse.directory / "runs/bt/README.md").read_text()
     )
     data = reverse.directory / "runs/bt/data.json"
-    data.write_text(
-        data.read_text().replace('"bt/train"', '"train/train"')
-    )  # the name depends on the path
+    # The name depends on the path.
+    data.write_text(data.read_text().replace('"bt/train"', '"train/train"'))
     reverse.run("train", "--run", "runs/bt", "--resume")
     (reverse.directory / "bt/train.en").unlink()
     reverse(*command[:4], "runs/again", *command[5:]).assert_fails(
@@ -494,9 +494,8 @@ def test_distillation_with_references(trained: CommandLine) -> None:
         assert (source, best) in [*zip(*corpus(trained, "interpolated"), strict=True)]
     command = next_command(done)
     changes = dict(word.split("=", 1) for word in command if "=" in word)
-    assert (
-        not {"data.valid", "data.test"} & changes.keys()
-    )  # the corpus has none: they are held out
+    # The corpus has none: they are held out.
+    assert not {"data.valid", "data.test"} & changes.keys()
     origin = record(trained, "interpolated")["origin"]
     spec = parse(changes["data.train"])[1]
     assert spec == {"train": "interpolated/train", "build_command": origin["build_command"]}
@@ -591,10 +590,11 @@ def test_shards_add_up_to_the_corpus(mono: CommandLine) -> None:
     outputs = [process.communicate(timeout=300) for process in processes]
     assert [process.returncode for process in processes] == [0, 0], outputs
     assert equal_corpora(mono, "ranks")
+    # The last one completes the corpus.
     assert sorted(out for out, _ in outputs) == [
         b"",
         b"ranks\n",
-    ]  # the last one completes the corpus
+    ]
     assert "train on it: nmt train" in (outputs[0][1] + outputs[1][1]).decode()
     for number in (2, 1):
         mono.run(*BIG, "-o", "shards", f"--shard={number}/2")
@@ -707,11 +707,12 @@ def test_a_corpus_that_another_process_completed_is_kept(
             ["is for --input"],
         ),
         ("distill -m en-de -o x --data phrasebok", 2, ["unknown corpus 'phrasebok'"]),
+        # The training data of the pretrained model.
         (
             "distill -m en-de -o x",
             1,
             ["no such file"],
-        ),  # the training data of the pretrained model
+        ),
         (
             "distill -m en-de -m de-en -o x --data phrasebook",
             1,

@@ -76,9 +76,8 @@ def test_unigram_with_high_alpha_equals_sentencepiece(text: str) -> None:
         )
     ]
     assert reference.decode(ids) == normalize(text)
-    assert likelihood(ids) == pytest.approx(
-        likelihood(reference.encode(text)), abs=1e-3
-    )  # several segmentations may be optimal
+    # Several segmentations may be optimal.
+    assert likelihood(ids) == pytest.approx(likelihood(reference.encode(text)), abs=1e-3)
 
 
 @pytest.mark.parametrize("kind", SPECS)

@@ -360,9 +360,8 @@ def test_new_weights_of_an_average_are_compared(
     assert is_compared()
     assert not is_compared()
     shutil.rmtree(run / "average-2")
-    shutil.copytree(
-        run / "step-000006", run / "average-2"
-    )  # as if a longer run had averaged other checkpoints
+    # As if a longer run had averaged other checkpoints.
+    shutil.copytree(run / "step-000006", run / "average-2")
     assert is_compared()
 
 
@@ -371,9 +370,8 @@ def test_default_general_test_set(nmt: CommandLine) -> None:
     done = fine_tune(nmt)  # that of the start model
     assert [row[:2] for row in table(done)[1::2]] == [["new/test", "5"], ["text/test", "20"]]
     own = ("data.train=files(train='text')", "data.replay=files(train='general')")
-    done = fine_tune(
-        nmt, *own, run="runs/same"
-    )  # the start model was trained on the same data: that of the replay data
+    # The start model was trained on the same data: that of the replay data.
+    done = fine_tune(nmt, *own, run="runs/same")
     assert [row[0] for row in table(done)[1::2]] == ["text/test", "general/test"]
     done = fine_tune(nmt, "data.train=files(train='text')", run="runs/none")
     assert [row[0] for row in table(done)[1::2]] == ["text/test"]
@@ -404,9 +402,8 @@ def test_result_is_never_worse_than_the_start_model(nmt: CommandLine) -> None:
     )
     assert all(torch.equal(start[name], tuned[name]) for name in start)
     lines = metrics(nmt.directory / "runs/tuned")
-    assert [line["step"] for line in lines if "valid_loss" in line] == [
-        *range(0, 25, 3)
-    ]  # patience 8
+    # Patience 8.
+    assert [line["step"] for line in lines if "valid_loss" in line] == [*range(0, 25, 3)]
     assert "early stopping: no improvement in 8 validations" in done.err
     assert [path.name for path in checkpoint.checkpoints(nmt.directory / "runs/tuned")] == [
         "step-000000",

@@ -318,9 +318,8 @@ def test_accumulated_gradients_equal_those_of_one_batch(directory: Path) -> None
         20,
     )
     pairs = [([5, 6, 7], [8, 9]), ([10, 11], [12]), ([13] * 5, [14] * 7), ([15], [16, 17, 18])]
-    optimizer = adamw(
-        model, config(directory).train
-    )  # with learning rate 0, so the weights do not change
+    # With learning rate 0, so the weights do not change.
+    optimizer = adamw(model, config(directory).train)
     gradients = []
     for microbatches in (
         [collate(pairs)],
@@ -511,9 +510,8 @@ def test_divergence_in_the_last_update_before_a_validation(
         run(config(directory, *changes), directory, resume=True)
     assert "lower the learning rate, which was 1.0e+" in caught.value.hint
     assert [path.name for path in checkpoint.checkpoints(directory / "run")] == ["step-000002"]
-    run(
-        config(directory, "train.steps=3", "train.valid_every=3"), directory, resume=True
-    )  # as the hint says
+    # As the hint says.
+    run(config(directory, "train.steps=3", "train.valid_every=3"), directory, resume=True)
 
 
 def test_a_stop_signal_does_not_save_a_diverged_model(
@@ -820,9 +818,8 @@ def test_plan_estimates_match_the_training_run(
         *weights.values(),
         *(tensor for name, tensor in state.items() if not name.startswith("rng.")),
     ]
-    assert estimate.disk == 3 * sum(
-        tensor.nbytes for tensor in saved
-    )  # two latest and one best checkpoint
+    # Two latest and one best checkpoint.
+    assert estimate.disk == 3 * sum(tensor.nbytes for tensor in saved)
 
 
 @pytest.mark.parametrize(("ema", "second", "third"), [(0.2, 0.2, 0.2), (0.99, 3 / 12, 4 / 13)])
@@ -872,15 +869,13 @@ def test_average_last_averages_checkpoints_at_the_end(directory: Path) -> None:
     assert best == (average if best_metric_value > single else checkpoint.best(directory / "run"))
     assert Translator.load(average, "cpu").checkpoint == average
     assert checkpoint.average(directory / "run", 3) == average
-    assert (
-        checkpoint.read_progress(average).scores["best_metric_value"] == best_metric_value
-    )  # kept
+    # Kept.
+    assert checkpoint.read_progress(average).scores["best_metric_value"] == best_metric_value
     (average / checkpoint.WEIGHTS).write_bytes(b"")
     checkpoint.average(directory / "run", 3)
     assert load_file(average / checkpoint.WEIGHTS)  # repaired
-    assert (
-        checkpoint.load_latest_intact(directory / "run")[0].name == "step-000012"
-    )  # training never resumes from an average
+    # Training never resumes from an average.
+    assert checkpoint.load_latest_intact(directory / "run")[0].name == "step-000012"
 
 
 def test_an_interruption_does_not_change_the_average(
@@ -1075,9 +1070,8 @@ def test_resume_with_changed_data_or_tokenizer_raises(directory: Path) -> None:
     )
     with pytest.raises(TrainingError, match="the data or the tokenizer of"):
         run(config(directory, "train.steps=20"), directory, resume=True)
-    (directory / "run" / "data.json").rename(
-        directory / "data.json"
-    )  # without it, the tokenizer is compared
+    # Without it, the tokenizer is compared.
+    (directory / "run" / "data.json").rename(directory / "data.json")
     with pytest.raises(TrainingError, match="differs from the tokenizer of the prepared data"):
         run(config(directory, "train.steps=20"), directory, resume=True)
     (directory / "data.json").rename(directory / "run" / "data.json")

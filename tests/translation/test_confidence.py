@@ -103,9 +103,8 @@ def test_features_of_known_scores() -> None:
         math.log(2 / 3),
         math.log(0.25) / 2,
     ]
-    assert confidence.features(2, scores) == pytest.approx(
-        expected, abs=1e-6
-    )  # the first source token is covered
+    # The first source token is covered.
+    assert confidence.features(2, scores) == pytest.approx(expected, abs=1e-6)
     without = confidence.features(2, TokenScores([-math.inf, math.nan], None))
     assert math.isnan(without[-1])
     assert all(map(math.isfinite, without[:-1]))
@@ -163,9 +162,8 @@ def test_extreme_and_missing_features_give_a_confidence() -> None:
     assert model.predict(row)[0] == pytest.approx(1)
     assert model.predict(-row)[0] == pytest.approx(0)
     typical = np.array([[0.5, 0.5, 0.5, 0.5, 0.5, np.nan]])
-    assert model.predict(typical)[0] == pytest.approx(
-        1 / (1 + math.exp(-0.25))
-    )  # the mean replaces the coverage
+    # The mean replaces the coverage.
+    assert model.predict(typical)[0] == pytest.approx(1 / (1 + math.exp(-0.25)))
 
 
 def test_correlations_with_ties() -> None:
@@ -197,9 +195,8 @@ def test_confidence_of_a_line_is_the_mean_of_its_parts() -> None:
         return Part(Translation("a", 0.0, 0.0, ("x",) * tokens, confidence=confidence))
 
     assert concatenate([part(1, 0.9), part(3, 0.1)]).confidence == 0.3
-    assert (
-        concatenate([part(2, 0.7), part(0, None)]).confidence == 0.7
-    )  # a copy, such as a protected span
+    # A copy, such as a protected span.
+    assert concatenate([part(2, 0.7), part(0, None)]).confidence == 0.7
     assert concatenate([part(2, 0.7), part(2, None)]).confidence is None
     assert concatenate([part(0, None)]).confidence is None
     assert concatenate([]).confidence is None
@@ -374,10 +371,11 @@ def test_comet_as_quality_metric(calibrated: CommandLine, monkeypatch: pytest.Mo
     fake = SimpleNamespace(download_model=lambda name: name, load_from_checkpoint=lambda _: Model())
     monkeypatch.setitem(sys.modules, "comet", fake)
     metric = calibration.comet_quality("a/b")
+    # The first reference, limited.
     assert metric.score(["s", "s"], ["x", "y"], [["x", "z"], ["y", "y"]]) == [
         1.0,
         0.0,
-    ]  # the first reference, limited
+    ]
     translator = Translator.load(calibrated.directory / "runs" / "mine", precision="fp32")
     development = test_sets.file_test_set(
         calibrated.directory / "dev.en", [calibrated.directory / "dev.de"]
@@ -435,9 +433,8 @@ def test_checkpoints_other_than_the_best_have_their_own_calibration(
             nmt("calibrate", "--model", model, *development).err,
         )
     assert "calibrated on 80 sentences" in " ".join(nmt("info", "runs/mine").out.split())
-    shutil.copyfile(
-        run / CALIBRATION, best / CALIBRATION
-    )  # left from the time when another was the best
+    # Left from the time when another was the best.
+    shutil.copyfile(run / CALIBRATION, best / CALIBRATION)
     nmt.run("calibrate", "--model", best, *development)
     assert (best / CALIBRATION).read_bytes() == (run / CALIBRATION).read_bytes() != before
     shutil.copyfile(other / CALIBRATION, best / CALIBRATION)
@@ -501,9 +498,8 @@ def test_calibrate_command(calibrated: CommandLine, tmp_path: Path) -> None:
     assert page.count("<svg") == 1
     assert page.count("<circle") == 10
     assert "<h1>Calibration of mine/step-0000" in page
-    report = json.loads(
-        nmt("calibrate", "--model", "runs/mine", "--json").out
-    )  # on the validation split of the run
+    # On the validation split of the run.
+    report = json.loads(nmt("calibrate", "--model", "runs/mine", "--json").out)
     assert report["calibration"]["sentences"] == 100
     assert [each["sentences"] for each in report["reliability"]] == [100]
     existing = (nmt.directory / "runs" / "mine" / CALIBRATION).read_bytes()

@@ -245,9 +245,8 @@ def test_substitution_restores_spans_and_alignment() -> None:
         1: 4,
         0: 5,
     }
-    unknown = tuple(
-        (i, i) for i in range(7)
-    )  # a tokenizer may split words at a character such as U+00B4
+    # A tokenizer may split words at a character such as U+00B4.
+    unknown = tuple((i, i) for i in range(7))
     assert (
         len(substitution.restore(Translation("a b c d e", 0.0, 0.0, alignment=unknown)).alignment)
         >= 5
@@ -627,21 +626,24 @@ FILE = FixedSpan(4, 8, "Akte", is_opaque=False, is_term=True)
             "Eine Akte Datei, kam",
             "Eine Akte, kam",
         ),
+        # An article is no translation.
         (
             ("Die|file", "Datei|file", "kam.|came"),
             "Die Akte kam.",
             "Die Akte kam.",
-        ),  # an article is no translation
+        ),
+        # The attention is on the article.
         (
             ("Da|The", "Datei|The", "kam.|came"),
             "Da Akte kam.",
             "Da Akte kam.",
-        ),  # the attention is on the article
+        ),
+        # The longer one.
         (
             ("Ab|file", "kam|came", "der|in", "Ordner.|file"),
             "Ab kam der Akte.",
             "Ab kam der Akte.",
-        ),  # the longer one
+        ),
         (("Das|came", "kam.|came"), None, None),
     ],
 )
@@ -661,14 +663,16 @@ def test_the_words_that_a_term_replaces(
         (("Die|The", "Akte|file", "kam|came"), False),
         (("Die|The", "Akte|file", "die|file", "Datei|came", "kam|came"), True),
         (("Die|The", "Akte|file", "der|file", "Dateien|came", "kam|came"), True),  # inflected
+        # Another rendering than in the original.
         (
             ("Die|The", "Akte|file", "Karte|file", "kam|came"),
             True,
-        ),  # another rendering than in the original
+        ),
+        # A word of the original that translates another word.
         (
             ("Die|The", "Akte|file", "kam|file"),
             False,
-        ),  # a word of the original that translates another word
+        ),
     ],
 )
 def test_a_term_beside_the_word_that_it_replaces_is_doubled(
@@ -683,9 +687,8 @@ def test_a_term_in_the_place_of_another_word_is_noticed() -> None:
     source = "The file came in"
     assert is_elsewhere(FILE, aligned_text(source, "Die|The", "Datei|file", "mit|in", "Akte|came"))
     assert not is_elsewhere(FILE, aligned_text(source, "Die|The", "Akte|file", "kam|file"))
-    assert not is_elsewhere(
-        FILE, aligned_text(source, "Die|file", "Akte|The", "kam|came")
-    )  # the alignment is weak
+    # The alignment is weak.
+    assert not is_elsewhere(FILE, aligned_text(source, "Die|file", "Akte|The", "kam|came"))
     assert not is_elsewhere(FILE, aligned_text(source, "Die|The", "Datei|file", "kam|came"))
 
 

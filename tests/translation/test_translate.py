@@ -322,10 +322,11 @@ def test_segments_prefer_sentences_to_clauses_to_words() -> None:
 
 
 def test_a_target_word_is_aligned_to_the_source_word_with_the_most_attention() -> None:
+    # The last row and column are the end tokens.
     attention_TS = np.array(
         [[0.4, 0.2, 0.1, 0.3], [0.1, 0.3, 0.4, 0.2], [0.3, 0.25, 0.0, 0.45], [0.0, 1.0, 0.0, 0.0]],
         np.float32,
-    )  # the last row and column are the end tokens
+    )
     assert align(link_words(["▁a", "▁b", "c"], ["▁x", "y", "▁z"], attention_TS)) == [(1, 0), (0, 1)]
 
 
@@ -338,9 +339,8 @@ def test_alignment_ignores_attached_punctuation_and_normalizes_the_attention_to_
         (2, 1),
         (0, 2),
     ]
-    attention_TS = np.array(
-        [[0.3, 0.0, 0.1], [0.1, 0.0, 0.9]], np.float32
-    )  # punctuation that is a word
+    # Punctuation that is a word.
+    attention_TS = np.array([[0.3, 0.0, 0.1], [0.1, 0.0, 0.9]], np.float32)
     assert align(link_words(["▁a", "▁b", "▁!"], ["▁x", "▁!"], attention_TS)) == [(0, 0), (2, 1)]
 
 
@@ -350,12 +350,13 @@ def test_words_are_linked_in_both_directions() -> None:
     assert [(link.source, link.target) for link in links] == [(0, 0), (1, 1), (2, 2)]
     attention_TS = np.array([[0.9, 0.1, 0.0], [0.1, 0.5, 0.4], [0.0, 0.0, 0.3]], np.float32)
     links = link_words(["▁this", "▁is", "▁not"], ["▁it", "▁isn't", "▁so"], attention_TS)
+    # Not - isn't.
     assert [(link.source, link.target) for link in links] == [
         (0, 0),
         (1, 1),
         (2, 1),
         (2, 2),
-    ]  # not - isn't
+    ]
     assert [round(link.share, 2) for link in links] == [0.9, 0.83, 0.57, 0.43]
     assert align(links) == [(0, 0), (1, 1), (2, 2)]
 
@@ -419,9 +420,8 @@ def test_parallel_batches_equal_sequential_batches(
     results = []
     for count in (1, 3):
         monkeypatch.setenv("OMP_NUM_THREADS", str(count))
-        loaded = Translator.load(
-            translator.checkpoint, "cpu", "fp32"
-        )  # auto may differ between thread counts
+        # Auto may differ between thread counts.
+        loaded = Translator.load(translator.checkpoint, "cpu", "fp32")
         assert loaded.engine.num_threads == (count if native.is_available() else 1)
         results.append(list(loaded.n_best(lines, "beam(beam_size=2, top_beams=2)")))
         assert torch.get_num_threads() == threads

@@ -77,9 +77,10 @@ def _write_records(
     corpora: Sequence[Split], extract: Callable[[Sequence[Pair]], Records], file: BinaryIO
 ) -> list[CheckedCorpus]:
     """Write the records of all pairs to a file, and return the place of each corpus."""
+    # On use, because translation imports this package, too.
     from nmt.data.sources.corpus import (
         total_pairs,
-    )  # on use, because translation imports this package, too
+    )
 
     checked = []
     end = 0

@@ -163,9 +163,8 @@ class DownloadableCorpus:
                         else self._download(errors, force)
                     )
                 finally:
-                    with contextlib.suppress(
-                        OSError
-                    ):  # Windows deletes the lock file when the lock is released
+                    # Windows deletes the lock file when the lock is released.
+                    with contextlib.suppress(OSError):
                         lock.unlink()
         except OSError as error:
             raise DataError(
@@ -203,9 +202,8 @@ class DownloadableCorpus:
             directory = self._build(sources, self.info.source, checksums, errors)
         except EncodingError:  # the next command may have another `errors`
             raise
-        except (
-            NMTError
-        ):  # the downloaded files are bad; they are kept after an OSError such as a full disk
+        except NMTError:
+            # The downloaded files are bad; they are kept after an OSError such as a full disk.
             shutil.rmtree(downloads)
             raise
         shutil.rmtree(downloads)

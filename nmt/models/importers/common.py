@@ -176,9 +176,8 @@ def join_vocabularies(
     for piece in source_ids | target_ids:
         if source_ids.get(piece) not in special and target_ids.get(piece) not in special:
             pieces.append(piece)
-    names = [
-        f"{piece}_" if piece in SPECIAL_PIECES else piece for piece in pieces
-    ]  # such as an unused <s>
+    # Such as an unused <s>.
+    names = [f"{piece}_" if piece in SPECIAL_PIECES else piece for piece in pieces]
     source_rows = [*special, *(source_ids.get(piece, special[UNK]) for piece in pieces)]
     target_rows = [*special, *(target_ids.get(piece, -1) for piece in pieces)]
     tokenizer = SeparateTokenizer(source_model, target_model, [*SPECIAL_PIECES, *names])

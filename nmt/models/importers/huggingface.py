@@ -229,10 +229,11 @@ def _read_weights(directory: Path) -> tuple[Path, Weights]:
         raise
     except Exception as error:  # a damaged pickle raises almost anything
         with file.open("rb") as content:
+            # In a zip file or not; a pointer of Git LFS is text.
             is_pickle = content.read(1) in (
                 b"P",
                 b"\x80",
-            )  # in a zip file or not; a pointer of Git LFS is text
+            )
         if is_pickle and isinstance(error, pickle.UnpicklingError):
             raise CheckpointError(
                 f"{file} is damaged, or contains more than tensors, and loading it could run code",
@@ -256,9 +257,8 @@ def _load_tensors(file: Path) -> dict[str, Tensor]:
     )
     loaded = {}
     for name, tensor in tensors.items():
-        if (
-            tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes()
-        ):  # an expanded one
+        # An expanded one.
+        if tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes():
             raise ValueError(f"{name} has a damaged shape")
         loaded[name] = tensor.float()
     return loaded
@@ -276,9 +276,8 @@ def _read_vocabulary(directory: Path, options: dict[str, Any]) -> Vocabulary:
         options["eos_token_id"],
     ]
     if special == [PAD, UNK, BOS, EOS] and source_model == target_model:
-        with suppress(
-            CheckpointError
-        ):  # a SentencePiece model with other ids, which `vocab.json` maps
+        # A SentencePiece model with other ids, which `vocab.json` maps.
+        with suppress(CheckpointError):
             joint = Tokenizer.parse(source_model, directory / SOURCE)
             if source_ids == {
                 piece: i for i, piece in enumerate(joint.ids_to_pieces(range(len(joint))))

@@ -12,9 +12,8 @@ from phrasebook.sense import compatible
 from phrasebook.words import Participant
 
 Options = dict[str, Any]  # keyword arguments of a clause
-Form = tuple[
-    Options, str
-]  # with the sentence type: statement, question, or statement that begins with the time
+# With the sentence type: statement, question, or statement that begins with the time.
+Form = tuple[Options, str]
 
 SAY, ASK, FRONT = "statement", "question", "fronted"
 NOT = {"negative": True}
@@ -29,10 +28,11 @@ PAST: list[Form] = [
     ({"tense": "past", **NOT}, SAY),
     ({"tense": "past"}, ASK),
 ]
+# I am not, do not.
 IN_FULL: list[Form] = [
     ({"contracted": False}, SAY),
     ({"contracted": False, **NOT}, SAY),
-]  # I am not, do not
+]
 
 
 def say(clause: Clause, how: str) -> Pair:

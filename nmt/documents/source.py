@@ -6,7 +6,6 @@ import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 from nmt.documents.document import RichText
 from nmt.documents.inline import InlineText
@@ -14,6 +13,7 @@ from nmt.documents.ranges import by_start
 from nmt.documents.splicing import Edit
 from nmt.documents.text_file import TextFile
 from nmt.text.spans import apply_edits
+from nmt.translation.chunking import regroup
 
 FRONT_MATTER = re.compile(
     r"\A(?:---[ \t]*\r?\n.*?^(?:---|\.\.\.)|\+\+\+[ \t]*\r?\n.*?^\+\+\+)[ \t]*(?:\r?\n|\Z)",
@@ -67,11 +67,10 @@ class TranslatableSource:
 
     def render(self, translations: Sequence[RichText]) -> bytes:
         """Return the document with the translation of each block."""
-        remaining = iter(translations)
         edits = list(self._edits)
         translated_texts = list[tuple[InlineText, list[RichText]]]()
-        for part in self._parts:
-            of_part = list(islice(remaining, len(part.blocks)))
+        sizes = [len(part.blocks) for part in self._parts]
+        for part, of_part in zip(self._parts, regroup(translations, sizes), strict=True):
             if isinstance(part, InlineText):
                 translated_texts.append((part, of_part))
             elif of_part[0].text != part.block.text:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import chain, islice
+from itertools import chain
 from typing import NamedTuple, TypeVar
 
 from starlette.exceptions import HTTPException
@@ -18,6 +18,7 @@ from nmt.server.batching import ModelQueue, QueuedEngine
 from nmt.server.languages import Detection, detect, language_name
 from nmt.server.metrics import Metrics
 from nmt.server.text import join_lines, split_lines
+from nmt.translation.chunking import regroup
 from nmt.translation.guard import Guard
 from nmt.translation.result import Translation
 
@@ -201,13 +202,10 @@ class Service:
 
         def translate(guard: Guard) -> list[list[Translation]]:
             lines = [split_lines(text) for text in texts]
-            n_bests = guard.stream(
-                [list(chain.from_iterable(lines))], search, details=needs_details
-            )
-            joined: list[list[Translation]] = []
-            for text, lines_of_text in zip(texts, lines, strict=True):
-                joined.append(join_lines(text, list(islice(n_bests, len(lines_of_text)))))
-            return joined
+            chunk = list(chain.from_iterable(lines))
+            n_bests = guard.stream([chunk], search, details=needs_details)
+            n_bests_of_texts = regroup(n_bests, map(len, lines))
+            return list(map(join_lines, texts, n_bests_of_texts))
 
         scored_search = parse_search(search) if needs_details else None
         return await _run(self._text_threads, model, translate, scored_search)

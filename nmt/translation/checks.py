@@ -73,7 +73,7 @@ def find_problems(line: Line, text: str, languages: tuple[str, str]) -> tuple[st
         problems = tuple(number_problems(line.text, text, *languages))
     source = line.text
     # Equal in both, so they prove nothing.
-    for span in reversed([span for span in line.fixed if not span.is_term]):
+    for span in reversed(line.protected):
         source = f"{source[: span.start]} {source[span.end :]}"
         if span.translation:
             text = replace_first(text, span.translation, " ")

@@ -22,6 +22,13 @@ def chunked(items: Iterable[T], size: int | None = None) -> Iterator[list[T]]:
         yield chunk
 
 
+def regroup(items: Iterable[T], sizes: Iterable[int]) -> Iterator[list[T]]:
+    """Group items into lists of given sizes."""
+    iterator = iter(items)
+    for size in sizes:
+        yield list(islice(iterator, size))
+
+
 def chunk_by_arrival(lines: Iterable[str]) -> Iterator[list[str]]:
     """Group the lines of a stream that have arrived: a typed line is a chunk, and a fast pipe fills
     larger ones."""

@@ -33,10 +33,9 @@ class Gap:
 
 def split_at_spans(line: Line) -> Iterator[Gap]:
     """Yield the gaps around the fixed spans of a line. Terms are words of the text."""
-    fixed = [span for span in line.fixed if not span.is_term]
     length = len(line.text)
     # An empty span at both ends of the line.
-    spans = [FixedSpan(0, 0, ""), *fixed, FixedSpan(length, length, "")]
+    spans = [FixedSpan(0, 0, ""), *line.protected, FixedSpan(length, length, "")]
     for span, following in pairwise(spans):
         match = _LEADING_PUNCTUATION.match(line.text, span.end, following.start)
         assert match  # it may be empty

@@ -26,7 +26,7 @@ from nmt.text.spans import apply_edits, without_overlaps
 from nmt.text.whitespace import with_surrounding_whitespace
 from nmt.translation.budget import Budget, search_work
 from nmt.translation.checks import LETTER, count_occurrences, find_problems, is_missing
-from nmt.translation.chunking import chunked
+from nmt.translation.chunking import chunked, regroup
 from nmt.translation.content import (
     MISSING_ITEM,
     MISSING_SENTENCE,
@@ -171,11 +171,10 @@ class Guard:
         for group in chunked(pieces):
             results += guarded.translate(group, report)
         self._count_terms(pieces, results)
-        remaining = iter(results)
+        sizes = [len(column.pieces()) for column in chain.from_iterable(divided)]
+        results_of_columns = regroup(results, sizes)
         for columns in divided:
-            n_bests = [
-                column.join(list(islice(remaining, len(column.pieces())))) for column in columns
-            ]
+            n_bests = [column.join(next(results_of_columns)) for column in columns]
             yield join_columns(columns, n_bests)
 
     def _divide(self, line: Line) -> list[Column]:
@@ -194,9 +193,8 @@ class Guard:
 
     def _count_terms(self, lines: Lines, results: Sequence[NBest]) -> None:
         for line, n_best in zip(lines, results, strict=True):
-            for span in line.fixed:
-                if span.is_term:
-                    self.term_counts[span.translation, _is_applied(span, n_best[0])] += 1
+            for span in line.terms:
+                self.term_counts[span.translation, _is_applied(span, n_best[0])] += 1
 
     def with_fixed_spans(self, line: Line) -> Line:
         """Return the line with its protected spans, numbers and terms."""
@@ -406,11 +404,10 @@ class _GuardedChunk:
             yield join_parts(line.text, spans, n_bests) if spans else []
 
     def _translate_parts(self, parts_of_lines: Sequence[Lines]) -> Iterator[list[NBest]]:
-        """Guard the parts of all lines together, and yield the n-best lists of the parts of each
+        """Guard the parts of all lines together, and return the n-best lists of the parts of each
         line."""
-        translated = iter(self.translate(list(chain.from_iterable(parts_of_lines)), is_repair=True))
-        for parts in parts_of_lines:
-            yield list(islice(translated, len(parts)))
+        parts = list(chain.from_iterable(parts_of_lines))
+        return regroup(self.translate(parts, is_repair=True), map(len, parts_of_lines))
 
     def _substitute(
         self, lines: Lines, results: list[NBest], *, constrained: bool
@@ -497,8 +494,7 @@ class _GuardedChunk:
             span = FixedSpan(match.start(), match.end(), text)
             fixed = without_overlaps([span, *line.fixed])
             request = replace(line, fixed=tuple(fixed))
-            names = [name for name in STAND_INS if name.casefold() not in line.text.casefold()]
-            substitution = substitute(request, names)
+            substitution = substitute(request, _stand_ins(request))
             assert substitution  # for the items
             found, candidates = self._search_again([request, substitution.line], self.spec)
             found += substitution.restore_complete(candidates)
@@ -582,7 +578,7 @@ def _is_translated(line: Line) -> bool:
     """Return whether there is anything to translate: a letter outside the protected spans."""
     if line.is_constrained:
         return True
-    protected = ((span.start, span.end, "") for span in line.fixed if not span.is_term)
+    protected = ((span.start, span.end, "") for span in line.protected)
     return LETTER.search(apply_edits(line.text, protected).removeprefix(line.language)) is not None
 
 
@@ -601,7 +597,7 @@ def _copy(line: Line, warnings: tuple[str, ...]) -> Translation:
 def _restore_formats(line: Line, translation: Translation) -> Translation:
     """Correct the format of numbers that only differ in separators: 1.234,50 becomes 1,234.50, 5 %
     becomes 5%."""
-    numbers = Counter(span.translation for span in line.fixed if not span.is_term)
+    numbers = Counter(span.translation for span in line.protected)
     for number, expected in numbers.items():
         num_missing = expected - count_occurrences(translation.text, number)
         pattern = equivalent_pattern(number) if num_missing > 0 else None

@@ -39,7 +39,7 @@ class TermPlacement:
         """Align the lines that have terms, because aligning them one by one is slow."""
         lines_of_pairs: dict[Pair, Line] = {}
         for line, n_best in zip(lines, n_bests, strict=True):
-            if not any(span.is_term for span in line.fixed):
+            if not line.terms:
                 continue
             source = with_language(line.text, line.language)
             for translation in n_best:
@@ -49,8 +49,7 @@ class TermPlacement:
     def doubtful_terms(self, line: Line, translation: Translation) -> list[str]:
         """Return a warning for each term that is in the translation, but in the place of another
         word."""
-        terms = [span for span in line.fixed if span.is_term]
-        found = [span for span in terms if not is_missing(span, translation.text)]
+        found = [span for span in line.terms if not is_missing(span, translation.text)]
         aligned = self._align(line, translation.text, found)
         if not aligned:  # the warnings of its parts
             return [each for each in translation.warnings if each.startswith(TERM_DOUBTFUL)]
@@ -141,10 +140,10 @@ class TermPlacement:
 def has_rest(line: Line, text: str) -> bool:
     """Return whether a part of a glossary term is left beside its translation, such as the R of R&D
     in `R F&E`."""
-    for span in line.fixed:
+    for span in line.terms:
         term = line.text[span.start : span.end]
         has_symbol = re.search(r"\w\s?[^\w\s'’-]+\s?\w", term)
-        if not (span.is_term and has_symbol):
+        if not has_symbol:
             continue
         translation = re.escape(span.translation)
         rest = "|".join(re.findall(r"\w+", term))
@@ -180,5 +179,4 @@ def edit_words(translation: Translation, edits: Iterable[Edit]) -> Translation:
 
 
 def _missing_terms(line: Line, text: str) -> list[FixedSpan]:
-    terms = [span for span in line.fixed if span.is_term]
-    return [span for span in terms if is_missing(span, text)]
+    return [span for span in line.terms if is_missing(span, text)]

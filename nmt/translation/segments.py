@@ -105,6 +105,16 @@ class Line:
             raise UsageError("fixed spans must be in order, in the text, and without overlaps")
 
     @property
+    def terms(self) -> list[FixedSpan]:
+        """The fixed spans that are glossary terms."""
+        return [span for span in self.fixed if span.is_term]
+
+    @property
+    def protected(self) -> list[FixedSpan]:
+        """The fixed spans that are not glossary terms."""
+        return [span for span in self.fixed if not span.is_term]
+
+    @property
     def is_constrained(self) -> bool:
         """Whether it has a prefix or constraints."""
         return bool(self.prefix or self.constraints)

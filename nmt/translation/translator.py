@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import cached_property, partial
-from itertools import chain, islice, repeat
+from itertools import chain, repeat
 from pathlib import Path
 
 from nmt.core import runtime
@@ -25,7 +25,7 @@ from nmt.search import Constrained, Hypothesis, Search, parse_search
 from nmt.text.tokenizer import Tokenizer
 from nmt.text.whitespace import with_surrounding_whitespace
 from nmt.translation import confidence
-from nmt.translation.chunking import chunked
+from nmt.translation.chunking import chunked, regroup
 from nmt.translation.result import Translation, join, of_segment
 from nmt.translation.segments import Line, Segment, Segmenter
 from nmt.translation.stand_ins import Substitution, substitute
@@ -245,11 +245,11 @@ class Translator:
             each.line if each else line for line, each in zip(originals, substitutions, strict=True)
         ]
         segments = self.segmenter.split(lines)
-        n_bests = iter(self._search(segments, algorithm, details, on_progress))
+        n_bests = self._search(segments, algorithm, details, on_progress)
+        n_bests_of_lines = regroup(n_bests, map(len, segments))
         for line, line_segments, substitution in zip(lines, segments, substitutions, strict=True):
             n_best: list[Translation] = []
-            n_best_of_segments = list(islice(n_bests, len(line_segments)))
-            for joined in join(n_best_of_segments, line_segments):
+            for joined in join(next(n_bests_of_lines), line_segments):
                 text = with_surrounding_whitespace(joined.text, line.text)
                 translation = replace(joined, text=text)
                 if substitution:
@@ -294,7 +294,7 @@ class Translator:
             pairs += ((segment, hypothesis) for hypothesis in n_best)
         texts = self.tokenizer.decode_batch([hypothesis.ids for _, hypothesis in pairs])
         translations = self._describe(pairs, texts, details=details)
-        return [list(islice(translations, len(n_best))) for n_best in n_bests]
+        return list(regroup(translations, map(len, n_bests)))
 
     def _describe(
         self, pairs: Sequence[tuple[Segment, Hypothesis]], texts: Iterable[str], *, details: bool

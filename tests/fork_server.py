@@ -13,7 +13,9 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import NoReturn
+from unittest import mock
 
 from commandline import run_and_exit
 
@@ -48,6 +50,7 @@ def fork_server(directory: Path) -> Iterator[Path]:
         server = subprocess.Popen(
             [sys.executable, __file__, str(descriptor)], pass_fds=[descriptor], env=environment
         )
+        listener.close()  # a client must not wait if the server has ended
         try:
             yield directory
         finally:
@@ -85,6 +88,8 @@ def _run(client: str, *arguments: str) -> None:
     """Run what the arguments of `nmt` or of Python name."""
     name = Path(client).name
     sys.executable = str(Path(client).with_name("python"))
+    # A worker process of the program would import this module again.
+    sys.modules["__main__"] = ModuleType("__main__")
     if name == "nmt" or arguments[:2] == ("-m", "nmt"):
         sys.argv = ["nmt", *arguments[2 * (name != "nmt") :]]
         cli.main()
@@ -100,5 +105,20 @@ def _run(client: str, *arguments: str) -> None:
         runpy.run_path(arguments[0], run_name="__main__")
 
 
+def _preload() -> None:
+    """Import what commands import when they need it."""
+    import nmt.evaluate.evaluation
+    import nmt.jobs.synthesis
+    import nmt.train.session
+
+    with (
+        mock.patch.object(sys, "argv", ["nmt", "config", "quickstart"]),
+        contextlib.redirect_stdout(None),
+        contextlib.suppress(SystemExit),
+    ):
+        cli.main()
+
+
 if __name__ == "__main__":
+    _preload()
     _serve(socket.socket(fileno=int(sys.argv[1])))

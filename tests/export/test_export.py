@@ -63,12 +63,10 @@ def to(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-OTHER_MODELS = [
-    pytest.param(name, marks=pytest.mark.slow) for name in ("pre-untied", "post-untied")
-]
+OTHER_MODEL = pytest.param("post-untied", marks=pytest.mark.slow)
 
 
-@pytest.fixture(scope="module", params=["pre-tied", *OTHER_MODELS])
+@pytest.fixture(scope="module", params=["pre-tied", OTHER_MODEL])
 def loaded(
     request: pytest.FixtureRequest, trained: CommandLine, tmp_path_factory: pytest.TempPathFactory
 ) -> LoadedModel:

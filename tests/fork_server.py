@@ -4,6 +4,7 @@ it takes two seconds of CPU time, and a script runs many commands."""
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import os
 import runpy
@@ -107,10 +108,8 @@ def _run(client: str, *arguments: str) -> None:
 
 def _preload() -> None:
     """Import what commands import when they need it."""
-    import nmt.evaluate.evaluation
-    import nmt.jobs.synthesis
-    import nmt.train.session
-
+    for module in ("nmt.evaluate.evaluation", "nmt.jobs.synthesis", "nmt.train.session"):
+        importlib.import_module(module)
     with (
         mock.patch.object(sys, "argv", ["nmt", "config", "quickstart"]),
         contextlib.redirect_stdout(None),

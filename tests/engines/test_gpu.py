@@ -32,6 +32,7 @@ from nmt.data.batching import Batch, collate
 from nmt.engines import Source
 from nmt.engines.load import engine_from_models
 from nmt.engines.pytorch import TorchModel, TorchState, top_tokens
+from nmt.model import cache
 from nmt.model.build import build_model
 from nmt.model.layers import Residual
 from nmt.model.positions import POSITION_ENCODINGS
@@ -460,14 +461,17 @@ EAGER = ("floater", "transformer_xl", "window")
         ("sinusoidal", "beam(coverage_penalty=0.2)"),
     ],
 )
-def test_search_steps_are_graphs(variant: str, spec: str, gpu: FakeCUDA) -> None:
-    """More than 32 steps, so the cache grows; sentences end at different lengths."""
+def test_search_steps_are_graphs(
+    variant: str, spec: str, gpu: FakeCUDA, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More steps than the initial capacity of the cache; sentences end at different lengths."""
+    monkeypatch.setattr(cache, "BLOCK", 10)
     torch.manual_seed(1)
     config = dataclasses.replace(TINY, **GRAPHS[variant])
     models = [
         build_model(config, VOCABULARY).eval() for _ in range(2 if variant == "rotary" else 1)
     ]
-    request = SearchRequest([[5] * n for n in (3, 9, 6, 2)], np.array([40, 38, 30, 5]), BOS, EOS)
+    request = SearchRequest([[5] * n for n in (3, 5, 4, 2)], np.array([20, 18, 15, 5]), BOS, EOS)
     search = dataclasses.replace(parse_search(spec), min_length_ratio=4)
     expected, actual = (
         search(TorchModel([copy.deepcopy(model).to(device) for model in models]), request)
@@ -477,7 +481,7 @@ def test_search_steps_are_graphs(variant: str, spec: str, gpu: FakeCUDA) -> None
         assert one.ids == other.ids
         assert one.score == pytest.approx(other.score, abs=1e-4)
     longest = max(len(h.ids) for h, *_ in expected)
-    assert longest > 32
+    assert longest > 10
     assert gpu.replays > longest - 15 if variant not in EAGER else gpu.replays == 0
     assert all(gpu.pools[1:])  # of the graph before
 

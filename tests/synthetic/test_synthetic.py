@@ -7,6 +7,7 @@ import dataclasses
 import json
 import re
 import shlex
+from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -30,6 +31,7 @@ from nmt.runs.model_files import ModelFiles
 from nmt.synthetic.corpus import back_translation_command, distillation_command
 from nmt.synthetic.filters import NAMES, Candidate, Filters, closest, format_candidates
 from nmt.synthetic.source_text import SourceText
+from nmt.translation import chunking
 
 SENTENCES = [
     "I bought three red apples at the market yesterday.",
@@ -509,19 +511,21 @@ def test_distillation_with_references(trained: CommandLine) -> None:
 
 
 @pytest.fixture(scope="module")
-def mono(trained: CommandLine) -> CommandLine:
-    """The directory of `trained` with 1,500 lines in big.de and their complete back-translation,
-    `whole`."""
-    lines = list(
-        dict.fromkeys(target for _, target in open_split("phrasebook", "train", "en", "de").pairs())
-    )[:1500]
+def mono(trained: CommandLine) -> Iterator[CommandLine]:
+    """The directory of `trained` with the lines of big.de, which are translated in several chunks,
+    and their complete back-translation, `whole`."""
+    pairs = open_split("phrasebook", "train", "en", "de").pairs()
+    lines = list(dict.fromkeys(target for _, target in pairs))[:NUM_LINES]
     (trained.directory / "big.de").write_text(
         "".join(f"{line}\n" for line in lines), encoding="utf-8"
     )
-    trained.run(*BIG, "-o", "whole")
-    return trained
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(chunking, "CHUNK_SIZE", 100)
+        trained.run(*BIG, "-o", "whole")
+        yield trained
 
 
+NUM_LINES = 400
 BIG = ("backtranslate", "-i", "big.de", "-m", "de-en", "--search", "greedy")
 
 
@@ -531,13 +535,13 @@ def equal_corpora(nmt: CommandLine, name: str) -> bool:
 
 @pytest.mark.slow
 def test_a_killed_command_resumes(mono: CommandLine) -> None:
-    process = mono.start(*BIG, "-o", "killed")
+    process = mono.fork(*BIG, "-o", "killed")
     path = mono.directory / ".killed-part/candidates.1-of-1"
     wait_until(process, lambda: has_content(path))
     process.kill()
     process.communicate()
     before = path.read_bytes()
-    assert 0 < before.count(b"\n") < 1500
+    assert 0 < before.count(b"\n") < NUM_LINES
     assert not (mono.directory / "killed").exists()
     mono(*BIG, "-o", "killed").assert_fails(
         2, "killed is incomplete", "hint: continue with --resume"
@@ -572,10 +576,11 @@ def test_filters_may_change_after_the_translation(mono: CommandLine) -> None:
     command = (*BIG, "-o", "filtered")
     done = mono(*command, "--clean", "length(min=150)", "--min-score", "-9")
     done.assert_fails(
-        1, "no pair is left after filtering; dropped: length(min=150) 1,", "continue with --resume"
+        1, "no pair is left after filtering; dropped: length(min=150) 3", "continue with --resume"
     )
     path = mono.directory / ".filtered-part/candidates"
-    assert path.read_text(encoding="utf-8").count("\n") == 1500  # a kill leaves the same files
+    # A kill leaves the same files.
+    assert path.read_text(encoding="utf-8").count("\n") == NUM_LINES
     settings = mono.directory / ".filtered-part/settings.json"
     assert json.loads(settings.read_text())["settings"]["scores"] is True
     done = mono.run(*command, "--resume")

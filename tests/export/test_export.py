@@ -229,6 +229,21 @@ def test_onnx_beam_search(loaded: LoadedModel, make: Callable[[LoadedModel], Onn
     check_beam_search(make(loaded), loaded)
 
 
+@pytest.mark.slow
+def test_onnx_sources_have_an_end_token_only_if_the_model_reads_it(
+    loaded: LoadedModel, tmp_path: Path
+) -> None:
+    directory = shutil.copytree(exported("onnx", loaded), tmp_path / "onnx")
+    config = directory / "config.yaml"
+    text = config.read_text()
+    config.write_text(text.replace("source_eos: true", "source_eos: false"))
+    assert config.read_text() != text
+    translate = greedy_translator(TorchModel([loaded.model]), loaded.tokenizer, source_eos=False)
+    expected = translate(LINES)
+    assert LOADERS["onnx"](directory)(LINES) == expected
+    assert expected != greedy(loaded)
+
+
 def check_beam_search(model: OnnxModel, loaded: LoadedModel) -> None:
     request, beam = request_of(loaded), parse_search("beam(beam_size=3, top_beams=3)")
     with torch.inference_mode():

@@ -399,7 +399,6 @@ def test_a_model_without_source_eos(tmp_path: Path) -> None:
         ["evaluate", "--model", run, "--src", "text.en", "--ref", "text.de"],
         ["attention", "the dog", "--model", run, "-o", "attention.json"],
         ["export", run, "--to", "ctranslate2", "--min-agreement", "0"],
-        ["export", run, "--to", "onnx", "--min-agreement", "0"],
         ["export", run, "--to", "safetensors"],
     ):
         nmt.run(*arguments)

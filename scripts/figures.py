@@ -42,11 +42,11 @@ def pooling() -> Figure:
     keys_S = torch.rand(50, generator=generator).mul(5).sort().values
     values_S = _truth(keys_S) + 0.5 * torch.randn(50, generator=generator)
     queries_Q = torch.linspace(0, 5, 100)
-    learned = _learned_width(keys_S, values_S)
+    learned = learned_width(keys_S, values_S)
     widths = {"average": 0.0, "Gaussian kernel": 1.0, f"learned kernel, w = {learned:.1f}": learned}
     figure = Figure(figsize=(11, 6), layout="constrained")
     for (line, image), (name, width) in zip(figure.subplots(2, 3).T, widths.items(), strict=True):
-        weights_QS = masked_softmax(_kernel(queries_Q, keys_S, width), None)
+        weights_QS = masked_softmax(kernel(queries_Q, keys_S, width), None)
         line.plot(
             keys_S.numpy(), values_S.numpy(), "o", markersize=3, alpha=0.5, label="keys and values"
         )
@@ -75,19 +75,19 @@ def _truth(x: Tensor) -> Tensor:
     return 2 * x.sin() + x**0.8
 
 
-def _kernel(queries_Q: Tensor, keys_S: Tensor, width: float | Tensor) -> Tensor:
+def kernel(queries_Q: Tensor, keys_S: Tensor, width: float | Tensor) -> Tensor:
     """Return the scores -(w (q - k))²/2, whose softmax is the Nadaraya-Watson estimator's weights:
     [Q, S]."""
     return -((width * (queries_Q[:, None] - keys_S)) ** 2) / 2
 
 
-def _learned_width(keys_S: Tensor, values_S: Tensor) -> float:
+def learned_width(keys_S: Tensor, values_S: Tensor) -> float:
     """Return the w that best predicts each point from the others."""
     width = torch.ones((), requires_grad=True)
     optimizer = torch.optim.Adam([width], lr=0.1)
     others = ~torch.eye(len(keys_S), dtype=torch.bool)
     for _ in range(200):
-        predicted_S = masked_softmax(_kernel(keys_S, keys_S, width), others) @ values_S
+        predicted_S = masked_softmax(kernel(keys_S, keys_S, width), others) @ values_S
         optimizer.zero_grad()
         (predicted_S - values_S).square().mean().backward()
         optimizer.step()
@@ -129,11 +129,11 @@ def masks() -> Figure:
     near_TT = distances(tokens, tokens, 0, causal_TT.device).abs() <= 2
     padding_B11S = (torch.arange(tokens) < torch.tensor(lengths)[:, None])[:, None, None]
     panels = {
-        "no mask": _weights(None, tokens)[0],
-        "padding, length 5 of 8": _weights(padding_B11S, tokens)[1],
-        "causal": _weights(causal_TT, tokens)[0],
-        "window 2": _weights(near_TT, tokens)[0],
-        "window 2, causal": _weights(near_TT & causal_TT, tokens)[0],
+        "no mask": attention_weights(None, tokens)[0],
+        "padding, length 5 of 8": attention_weights(padding_B11S, tokens)[1],
+        "causal": attention_weights(causal_TT, tokens)[0],
+        "window 2": attention_weights(near_TT, tokens)[0],
+        "window 2, causal": attention_weights(near_TT & causal_TT, tokens)[0],
     }
     figure = Figure(figsize=(14, 3.1), layout="compressed")
     for axes, (name, weights_QS) in zip(
@@ -148,7 +148,7 @@ def masks() -> Figure:
     return figure
 
 
-def _weights(mask: Tensor | None, tokens: int) -> Tensor:
+def attention_weights(mask: Tensor | None, tokens: int) -> Tensor:
     """Return the self-attention weights for zero queries and keys: [B, Q, S]."""
     attention = SelfAttention(ModelConfig(dim=4, heads=1)).eval()
     zeros_BHTK = torch.zeros(2, 1, tokens, 4)

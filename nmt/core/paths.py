@@ -185,14 +185,14 @@ def _replace_directory(path: Path, temporary: Path) -> None:
     work = temporary / NEW / path.name
     if not path.exists():
         os.replace(work, path)
-    elif not _exchange(work, path):
+    elif not exchange(work, path):
         # `_delete_temporary` puts the old one back if this process is killed between the two calls.
         (temporary / OLD).mkdir()
         os.replace(path, temporary / OLD / path.name)
         os.replace(work, path)
 
 
-def _exchange(first: Path, second: Path) -> bool:
+def exchange(first: Path, second: Path) -> bool:
     """Exchange two directories in one system call. Return False if the system or the file system
     cannot."""
     import ctypes

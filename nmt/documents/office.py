@@ -138,7 +138,7 @@ def _read_parts(data: bytes, max_bytes: int, max_elements: int) -> list[tuple[st
             names = _order(types)
             _check_size(infos, names, max_bytes)
             check_elements((_read(archive, infos[name]) for name in names), max_elements)
-            return [(name, _parse(archive, infos, name)) for name in names]
+            return [(name, parse_part(archive, infos, name)) for name in names]
     except _DAMAGE as error:
         raise DataError(
             f"the file is not a DOCX or PPTX archive, or it is damaged ({error})", SAVE_AGAIN
@@ -157,7 +157,7 @@ def _content_types(
     archive: zipfile.ZipFile, infos: Mapping[str, zipfile.ZipInfo]
 ) -> dict[str, str]:
     """Return the content type of each part: its own, or the default of its file name extension."""
-    root = _parse(archive, infos, "[Content_Types].xml")
+    root = parse_part(archive, infos, "[Content_Types].xml")
     types = {
         (each.get("PartName") or f".{each.get('Extension')}").lstrip("/").lower(): each.get(
             "ContentType", ""
@@ -187,7 +187,7 @@ def _read(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
         return part.read(info.file_size)
 
 
-def _parse(
+def parse_part(
     archive: zipfile.ZipFile, infos: Mapping[str, zipfile.ZipInfo], name: str
 ) -> etree._Element:
     """Parse a part: without DTDs, entities and network access."""

@@ -94,7 +94,7 @@ class BatchEngine:
         return self._run(
             sources,
             batches,
-            lambda batch: self._search(batch, search),
+            lambda batch: self.search_batch(batch, search),
             "use a smaller beam",
             on_progress,
         )
@@ -143,7 +143,12 @@ class BatchEngine:
             self._pool, self._pid = ThreadPoolExecutor(self.num_threads), os.getpid()
         return self._pool
 
-    def _search(self, sources: list[Source], search: Search) -> list[list[Hypothesis]]:
+    def search_batch(self, sources: list[Source], search: Search) -> list[list[Hypothesis]]:
+        """Search the translations of sentences in one batch.
+
+        Raises:
+            NMTError: the scores are NaN or infinite.
+        """
         max_length_B = np.array([source.max_output_length for source in sources])
         if self.max_positions is not None:
             # One position is for the start token.

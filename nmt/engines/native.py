@@ -123,9 +123,9 @@ class NativeModel:
         limit = self.max_positions or max_distance
         packed_config = _packed_config(config, precision, self.vocab_size, limit)
         self._handle = self.library.model_new(packed_config, pointers)
-        self._free_states: list[int] = []
+        self.free_states: list[int] = []
         """States of finished batches, which later batches reuse with their memory."""
-        weakref.finalize(self, _free, self.library, self._handle, self._free_states).atexit = False
+        weakref.finalize(self, _free, self.library, self._handle, self.free_states).atexit = False
 
     def init_search_state(
         self, sources: Sentences, *, track_attention: bool = False
@@ -143,11 +143,11 @@ class NativeModel:
         ids = np.array(list(chain.from_iterable(sources)), np.int64)
         tokens = _indices(ids, ids.shape, self.vocab_size, "source token ids")
         try:
-            handle = self._free_states.pop()
+            handle = self.free_states.pop()
         except IndexError:
             handle = self.library.state_new(self._handle)
         state = NativeState(self, handle, lengths_B, track_attention)
-        weakref.finalize(state, self._free_states.append, handle)
+        weakref.finalize(state, self.free_states.append, handle)
         self.library.init_search_state(
             handle, len(sources), _pointer(lengths_B), _pointer(tokens), track_attention
         )

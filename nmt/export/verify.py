@@ -151,7 +151,7 @@ def export_and_verify(
             raise NMTError(
                 f"cannot write {directory}: {reason}", "check the free disk space"
             ) from None
-        nmt_result = _translate_with_nmt(loaded, sources)
+        nmt_result = translate_with_nmt(loaded, sources)
         exported_result = _measure(LOADERS[name](work), sources, work.rglob("*"))
         verification = Verification(
             directory, source_name, sources, nmt_result, exported_result, loaded.tokenizer
@@ -165,7 +165,8 @@ def export_and_verify(
     return verification
 
 
-def _translate_with_nmt(loaded: LoadedModel, sources: list[str]) -> EngineResult:
+def translate_with_nmt(loaded: LoadedModel, sources: list[str]) -> EngineResult:
+    """Translate with nmt, as the exported model should."""
     # A run may have a better checkpoint by now.
     translator = Translator.load(loaded.checkpoint, "cpu", "fp32")
     # Exports get the text itself.

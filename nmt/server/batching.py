@@ -106,8 +106,8 @@ class ModelQueue:
         self.engine, self.max_sentences, self.on_batch = engine, max_sentences, on_batch
         self.max_work: float = 2 * MIN_BATCH_WORK
         """Maximum work of a batch, unless one sentence has more; follows the speed of the model."""
-        self._new: deque[Job] = deque()
-        self._continued: deque[Job] = deque()
+        self.new_jobs: deque[Job] = deque()
+        self.continued_jobs: deque[Job] = deque()
         self._is_closed = False
         self._changed = Condition()
         self._thread = Thread(target=self._run, name="translate", daemon=True)
@@ -116,12 +116,12 @@ class ModelQueue:
     @property
     def num_waiting(self) -> int:
         """Number of jobs of which no batch has all sentences yet."""
-        return len(self._new) + len(self._continued)
+        return len(self.new_jobs) + len(self.continued_jobs)
 
     def submit(self, job: Job) -> None:
         """Add a job to the queue."""
         with self._changed:
-            self._new.append(job)
+            self.new_jobs.append(job)
             self._changed.notify()
 
     def close(self) -> None:
@@ -139,9 +139,9 @@ class ModelQueue:
             start = perf_counter()
             for turns in turns_of_searches.values():
                 self._compute(turns)
-            self._adapt(sum(turn.sentence.work for turn in batch), perf_counter() - start)
+            self.adapt(sum(turn.sentence.work for turn in batch), perf_counter() - start)
 
-    def _adapt(self, work: int, seconds: float) -> None:
+    def adapt(self, work: int, seconds: float) -> None:
         """Adapt the size of batches to the speed of the last one."""
         possible_work = work * SECONDS_PER_BATCH / max(seconds, 1e-6)
         self.max_work = max(MIN_BATCH_WORK, (self.max_work + possible_work) / 2)
@@ -150,16 +150,18 @@ class ModelQueue:
         """Wait for sentences and take those of the next batch; none if the queue is closed."""
         with self._changed:
             while True:
-                batch = self._take_batch()
+                batch = self.take_batch()
                 if batch or self._is_closed:
                     return batch
                 self._changed.wait()
 
-    def _take_batch(self) -> list[Turn]:
+    def take_batch(self) -> list[Turn]:
+        """Take the sentences of the next batch: first those of a job that waits longest."""
         batch: list[Turn] = []
         work = 0
         while len(batch) < self.max_sentences:
-            queue = self._new if batch and self._new else self._continued or self._new
+            prefers_new = bool(batch and self.new_jobs)
+            queue = self.new_jobs if prefers_new else self.continued_jobs or self.new_jobs
             if not queue:
                 break
             job = queue[0]
@@ -174,7 +176,7 @@ class ModelQueue:
             batch.append(turn)
             job.num_taken += 1
             if job.num_taken < len(job.sentences):
-                self._continued.append(job)  # after the others
+                self.continued_jobs.append(job)  # after the others
         return batch
 
     def _compute(self, turns: Sequence[Turn]) -> None:

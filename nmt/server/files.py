@@ -77,7 +77,7 @@ class DocumentProcess:
             self.end()
         self._send(list(self._contents))
         self._contents = ()
-        self.samples = self._receive()
+        self.samples = self.receive()
 
     def translate(
         self, indices: Sequence[int], guard: Guard, search: str
@@ -89,7 +89,7 @@ class DocumentProcess:
         """
         self._send(Order(indices, guard.config, guard.tokenizer.language_token))
         while True:
-            answer = self._receive()
+            answer = self.receive()
             if not isinstance(answer, Request):
                 translated: list[TranslatedDocument] = answer
                 return translated
@@ -108,7 +108,8 @@ class DocumentProcess:
         except OSError:
             raise self._reason() from None
 
-    def _receive(self) -> Any:
+    def receive(self) -> Any:
+        """Wait for the next message of the process, and raise it if it is an exception."""
         start = monotonic()
         try:
             if not self._connection.poll(self._seconds_left):

@@ -147,7 +147,7 @@ class RateLimiter:
 
     def __init__(self, per_minute: int, clock: Callable[[], float] = time.monotonic) -> None:
         self.per_minute, self._clock = per_minute, clock
-        self._full_at: dict[str, float] = {}
+        self.full_at: dict[str, float] = {}
         """Time at which the bucket of each client is full again, in requests of the rate."""
         self._max_clients = MAX_CLIENTS
 
@@ -161,12 +161,12 @@ class RateLimiter:
             return
         per_second = self.per_minute / 60
         now = self._clock() * per_second
-        if len(self._full_at) >= self._max_clients:
-            self._full_at = {
-                each: full for each, full in self._full_at.items() if full > now + ROUNDING
+        if len(self.full_at) >= self._max_clients:
+            self.full_at = {
+                each: full for each, full in self.full_at.items() if full > now + ROUNDING
             }
-            self._max_clients = max(MAX_CLIENTS, 2 * len(self._full_at))  # rarely: it takes time
-        full_at = max(now, self._full_at.get(client, now)) + 1
+            self._max_clients = max(MAX_CLIENTS, 2 * len(self.full_at))  # rarely: it takes time
+        full_at = max(now, self.full_at.get(client, now)) + 1
         excess = full_at - now - self.per_minute - ROUNDING
         if excess > 0:
             raise HTTPException(
@@ -174,7 +174,7 @@ class RateLimiter:
                 f"too many requests: the limit is {self.per_minute} per minute",
                 {"Retry-After": str(math.ceil(excess / per_second))},
             )
-        self._full_at[client] = full_at
+        self.full_at[client] = full_at
 
 
 def busy() -> HTTPException:
@@ -221,9 +221,9 @@ class FairSlots:
 
     def __init__(self, count: int, max_waiting: int, max_wait: float) -> None:
         """Create slots; at most `max_waiting` files wait, for at most `max_wait` seconds."""
-        self._count, self._max_waiting, self._max_wait = count, max_waiting, max_wait
+        self._count, self._max_waiting, self.max_wait = count, max_waiting, max_wait
         self._waiting: list[_Waiting] = []
-        self._occupied: Counter[str] = Counter()
+        self.occupied: Counter[str] = Counter()
         """Number of slots of each client."""
 
     @asynccontextmanager
@@ -241,7 +241,7 @@ class FairSlots:
             if len(self._waiting) > self._max_waiting:
                 raise busy()
             try:
-                await asyncio.wait_for(waiting.has_slot.wait(), self._max_wait)
+                await asyncio.wait_for(waiting.has_slot.wait(), self.max_wait)
             except TimeoutError:
                 raise busy() from None
             yield
@@ -249,8 +249,8 @@ class FairSlots:
             if waiting in self._waiting:
                 self._waiting.remove(waiting)
             else:
-                self._occupied[client] -= 1
-                self._occupied += Counter()  # forgets clients without slots
+                self.occupied[client] -= 1
+                self.occupied += Counter()  # forgets clients without slots
             self._assign()
 
     def _assign(self) -> None:
@@ -258,15 +258,15 @@ class FairSlots:
         waiting = self._next()
         while waiting:
             self._waiting.remove(waiting)
-            self._occupied[waiting.client] += 1
+            self.occupied[waiting.client] += 1
             waiting.has_slot.set()
             waiting = self._next()
 
     def _next(self) -> _Waiting | None:
         """Return the file that gets a free slot; None if there is no slot or no file for it."""
-        num_free = self._count - self._occupied.total()
+        num_free = self._count - self.occupied.total()
         is_kept = num_free == 1 and self._count > 1
         candidates = [each for each in self._waiting if each.is_small or not is_kept]
         if not num_free or not candidates:
             return None
-        return min(candidates, key=lambda each: self._occupied[each.client])  # the first of several
+        return min(candidates, key=lambda each: self.occupied[each.client])  # the first of several

@@ -74,25 +74,25 @@ class Service:
         """
         self.metrics = Metrics()
         self._search, self.confidence = search, confidence
-        self._models: dict[tuple[str, str], _Model] = {}
+        self.models: dict[tuple[str, str], _Model] = {}
         for guard in guards:
-            if guard.languages in self._models:
+            if guard.languages in self.models:
                 raise UsageError(
                     f"two models translate from {' to '.join(guard.languages)}",
                     "leave out one --model",
                 )
             count_lines = self.metrics.batch_lines.labels(*guard.languages).observe
             queue = ModelQueue(guard.translator.engine, max_batch, count_lines)
-            self._models[guard.languages] = _Model(guard, queue)
+            self.models[guard.languages] = _Model(guard, queue)
         self._document_threads = ThreadPoolExecutor(MAX_DOCUMENTS, "document")
         self._text_threads = ThreadPoolExecutor(MAX_TEXTS, "text")
-        self.languages = sorted({code for pair in self._models for code in pair})
-        self.default_pair = next(iter(self._models))
+        self.languages = sorted({code for pair in self.models for code in pair})
+        self.default_pair = next(iter(self.models))
 
     def warm_up(self) -> None:
         """Translate a word with each model and load the language identification, so that no request
         waits for it."""
-        for model in self._models.values():
+        for model in self.models.values():
             list(
                 model.guard.stream(
                     [["Hello."]], self._search_spec(model.guard, 0), details=self.confidence
@@ -104,13 +104,13 @@ class Service:
         """Translate everything that was submitted, and end the threads."""
         self._document_threads.shutdown()
         self._text_threads.shutdown()
-        for model in self._models.values():
+        for model in self.models.values():
             model.queue.close()
 
     def targets(self, source: str) -> list[str]:
         """Return the languages into which texts in a language can be translated, including the
         language itself."""
-        return [code for code in self.languages if code == source or (source, code) in self._models]
+        return [code for code in self.languages if code == source or (source, code) in self.models]
 
     def language(self, code: str) -> str:
         """Return the language with this code in any case.
@@ -193,7 +193,7 @@ class Service:
             alternatives: number of further translations.
             details: whether to compute alignments even if `confidence` is off.
         """
-        model = self._models.get((source, target))
+        model = self.models.get((source, target))
         if model is None:
             return [[Translation(text, 0.0, 0.0)] for text in texts]
         self.metrics.characters.labels(source, target).inc(sum(map(len, texts)))
@@ -217,7 +217,7 @@ class Service:
 
         `target` is one of the targets of `source`, but not the same language.
         """
-        model = self._models[source, target]
+        model = self.models[source, target]
         self.metrics.characters.labels(source, target).inc(num_characters)
         search = self._search_spec(model.guard, 0)
         return await _run(self._document_threads, model, lambda guard: translate(guard, search))

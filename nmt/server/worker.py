@@ -168,7 +168,7 @@ def _answer_orders(connection: Connection, task: Task) -> NoReturn:
         selected: list[Document] = []
         for index in order.indices:
             document = documents[index]
-            if not task.options.src and _needs_language(contents[index], task.suffix):
+            if not task.options.src and needs_language(contents[index], task.suffix):
                 document = _parse(
                     contents[index], task.suffix, replace(task.options, src=order.config.data.src)
                 )
@@ -187,7 +187,7 @@ def _parse(content: bytes, suffix: str, options: DocumentOptions) -> Document:
     return FORMATS[suffix](content, options)
 
 
-def _needs_language(content: bytes, suffix: str) -> bool:
+def needs_language(content: bytes, suffix: str) -> bool:
     """Return whether the blocks of a document depend on the source language."""
     is_wide = b"\0" in content  # UTF-16 or UTF-32
     names_language = is_wide or b"lang" in content.lower()

@@ -41,7 +41,7 @@ class GradientReducer:
         self.buckets = _divide(parameters[::-1])
         self.overlap = overlap
         self.dtype = dtype
-        self._sent: list[tuple[Tensor, dist.Work]] = []
+        self.sent: list[tuple[Tensor, dist.Work]] = []
         self._num_missing: list[int] | None = None
         """Number of gradients that each bucket waits for; None outside of `sending` and without
         overlap."""
@@ -62,10 +62,10 @@ class GradientReducer:
     def finish(self, loss: Tensor) -> None:
         """Send the remaining buckets, and replace all gradients and `loss` by their sums over the
         ranks."""
-        for bucket in self.buckets[len(self._sent) :]:
+        for bucket in self.buckets[len(self.sent) :]:
             self._send(bucket)
         work = dist.all_reduce(loss, async_op=True)
-        for bucket, (flat, bucket_work) in zip(self.buckets, self._sent, strict=True):
+        for bucket, (flat, bucket_work) in zip(self.buckets, self.sent, strict=True):
             bucket_work.wait()
             sums = flat.split([parameter.numel() for parameter in bucket])
             gradients = [gradient(parameter) for parameter in bucket]
@@ -73,18 +73,18 @@ class GradientReducer:
                 gradients, [s.view_as(g) for s, g in zip(sums, gradients, strict=True)]
             )
         work.wait()
-        self._sent.clear()
+        self.sent.clear()
 
     def _on_gradient(self, index: int, parameter: Tensor) -> None:
         if self._num_missing is None:
             return
         self._num_missing[index] -= 1
-        while len(self._sent) < len(self.buckets) and self._num_missing[len(self._sent)] == 0:
-            self._send(self.buckets[len(self._sent)])
+        while len(self.sent) < len(self.buckets) and self._num_missing[len(self.sent)] == 0:
+            self._send(self.buckets[len(self.sent)])
 
     def _send(self, bucket: Sequence[Tensor]) -> None:
         flat = torch.cat([gradient(parameter).reshape(-1) for parameter in bucket]).to(self.dtype)
-        self._sent.append((flat, dist.all_reduce(flat, async_op=True)))
+        self.sent.append((flat, dist.all_reduce(flat, async_op=True)))
 
 
 def gradient(parameter: Tensor) -> Tensor:

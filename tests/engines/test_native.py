@@ -376,9 +376,9 @@ def test_concurrent_states_are_independent_and_their_memory_is_reused(precision:
         return actual
 
     together = run([model.init_search_state(each) for each in sources])
-    assert len(model._free_states) == 2
+    assert len(model.free_states) == 2
     again = [model.init_search_state(each) for each in reversed(sources)][::-1]
-    assert not model._free_states
+    assert not model.free_states
     np.testing.assert_array_equal(run(again), together)
     del again
     for number in range(2):

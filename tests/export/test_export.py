@@ -759,4 +759,4 @@ def test_models_with_placeholders_are_compared_on_the_text_itself() -> None:
         ["My address is a.b@example.com.", "See https://example.org/a now."],
     )
     translate = greedy_translator(TorchModel([loaded.model]), loaded.tokenizer)
-    assert verify._translate_with_nmt(loaded, text).translations == translate(text)
+    assert verify.translate_with_nmt(loaded, text).translations == translate(text)

@@ -297,10 +297,12 @@ def test_a_run_that_another_process_imports_is_not_used_for_another_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     marian(tmp_path / "a")
-    import_run, run = imports._import, tmp_path / "run"
-    monkeypatch.setattr(
-        imports, "_import", lambda *_: not import_run(tmp_path / "a", str(tmp_path / "a"), run)
-    )
+    import_run, run = imports.import_repository, tmp_path / "run"
+
+    def import_other(*_: object) -> bool:
+        return not import_run(tmp_path / "a", str(tmp_path / "a"), run)
+
+    monkeypatch.setattr(imports, "import_repository", import_other)
     (tmp_path / "b").mkdir()
     with pytest.raises(UsageError, match="run already exists"):
         import_model(str(tmp_path / "b"), run)

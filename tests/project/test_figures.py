@@ -13,6 +13,8 @@ from nmt.search.beam import Beam
 from nmt.search.greedy import Greedy
 
 pytest.importorskip("matplotlib")
+from matplotlib.image import imread
+
 import figures
 
 ROOT = Path(__file__).parents[2]
@@ -23,8 +25,11 @@ GUIDE = ROOT / "docs" / "guide"
 def test_figure_is_drawn(name: str, tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
-        figures.FIGURES[name]().savefig(tmp_path / name)
-    assert (tmp_path / name).stat().st_size > 5000
+        figure = figures.FIGURES[name]()
+        figure.savefig(tmp_path / name)
+        figure.savefig(tmp_path / "pixels.png")
+    pixels = imread(tmp_path / "pixels.png")
+    assert 0.002 < (pixels[..., :3] < 0.9).any(axis=-1).mean() < 0.9  # drawn on white paper
 
 
 def test_guide_shows_all_figures() -> None:
@@ -46,23 +51,23 @@ def test_learned_kernel_width_reduces_the_error() -> None:
     errors = [
         float(
             (
-                figures.masked_softmax(figures._kernel(keys_S + 0.01, keys_S, w), None) @ values_S
+                figures.masked_softmax(figures.kernel(keys_S + 0.01, keys_S, w), None) @ values_S
                 - values_S
             )
             .square()
             .mean()
         )
-        for w in (1.0, figures._learned_width(keys_S, values_S))
+        for w in (1.0, figures.learned_width(keys_S, values_S))
     ]
     assert errors[1] < errors[0] / 4
 
 
 def test_masked_attention_is_uniform_over_visible_keys() -> None:
     padding_B11S = (torch.arange(4) < torch.tensor([4, 2])[:, None])[:, None, None]
-    assert figures._weights(padding_B11S, 4)[1].tolist() == [[0.5, 0.5, 0, 0]] * 4
+    assert figures.attention_weights(padding_B11S, 4)[1].tolist() == [[0.5, 0.5, 0, 0]] * 4
     places = torch.arange(4)
     distance_TT = places[:, None] - places
-    windowed = figures._weights((distance_TT >= 0) & (distance_TT <= 1), 4)[0]
+    windowed = figures.attention_weights((distance_TT >= 0) & (distance_TT <= 1), 4)[0]
     assert windowed.tolist() == [[1, 0, 0, 0], [0.5, 0.5, 0, 0], [0, 0.5, 0.5, 0], [0, 0, 0.5, 0.5]]
 
 

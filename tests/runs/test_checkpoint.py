@@ -299,7 +299,7 @@ def kill_after(number):  # before the system call with this number
     sys.addaudithook(count)
 
 if sys.argv[2] == "two renames":
-    paths._exchange = lambda *names: False
+    paths.exchange = lambda *names: False
 for number, parent in enumerate(sorted(Path(sys.argv[1]).iterdir())):
     if not os.fork():
         kill_after(number)

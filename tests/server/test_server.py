@@ -516,7 +516,7 @@ def test_sentences_of_html_are_translated_with_other_requests(
         html = pool.submit(
             translate, client, "".join(f"<p>I see {i} dogs.</p>" for i in range(20)), format="html"
         )
-        queue = service._models["en", "de"].queue
+        queue = service.models["en", "de"].queue
         until(lambda: queue.num_waiting == 1)
         engine.gate.set()
         assert html.result()["translatedText"].count("<p>") == 20
@@ -817,7 +817,7 @@ def test_requests_that_wait_are_translated_together(gated: tuple[GatedEngine, Se
         engine.entered.wait()
         waiting = [pool.submit(translate, client, f"I see {i} dogs.") for i in range(10, 15)]
         other = pool.submit(translate, client, "I'm tired.", alternatives=1)
-        until(lambda: service._models["en", "de"].queue.num_waiting == 6)
+        until(lambda: service.models["en", "de"].queue.num_waiting == 6)
         engine.gate.set()
         answers = [each.result()["translatedText"] for each in waiting]
         assert first.result()["translatedText"] == "Sind wir fertig?"
@@ -854,7 +854,7 @@ def test_a_failure_does_not_affect_other_requests_of_its_batch(
         content = {"q": "the poison", "source": "en", "target": "de"}
         bad = pool.submit(client.post, "/translate", json=content, headers=headers)
         good = pool.submit(translate, client, "I'm tired.")
-        until(lambda: service._models["en", "de"].queue.num_waiting == 2)
+        until(lambda: service.models["en", "de"].queue.num_waiting == 2)
         engine.gate.set()
         assert first.result()["translatedText"] == "Sind wir fertig?"
         assert good.result()["translatedText"] == "Ich bin müde."
@@ -887,7 +887,7 @@ def test_the_text_of_a_client_that_left_is_not_translated(
     with serving(service) as client, ThreadPoolExecutor(1) as pool:
         first = pool.submit(translate, client, "Are we done?")
         engine.entered.wait()
-        queue = service._models["en", "de"].queue
+        queue = service.models["en", "de"].queue
         with connect(client) as leaving:
             leaving.sendall(post(b'{"q": "the secret", "source": "en", "target": "de"}'))
             until(lambda: queue.num_waiting == 1)
@@ -899,13 +899,13 @@ def test_the_text_of_a_client_that_left_is_not_translated(
 
 
 def source_of(service: Service, text: str) -> Source:
-    return Source(service._models["en", "de"].guard.tokenizer.encode(text))
+    return Source(service.models["en", "de"].guard.tokenizer.encode(text))
 
 
 def submit(service: Service, *texts: str) -> Job:
     """Submit sentences to the queue."""
     job = Job(parse_search("greedy"), [Sentence((source_of(service, text),), 1) for text in texts])
-    service._models["en", "de"].queue.submit(job)
+    service.models["en", "de"].queue.submit(job)
     return job
 
 
@@ -914,11 +914,11 @@ def test_the_waiting_sentences_of_a_client_that_left_are_not_translated(
 ) -> None:
     engine, service = gated
     engine.gate.clear()
-    queue = service._models["en", "de"].queue
+    queue = service.models["en", "de"].queue
     first = submit(service, "Are we done?")
     engine.entered.wait()
     leaving = QueuedEngine(queue)
-    guard = service._models["en", "de"].guard.for_request(leaving)
+    guard = service.models["en", "de"].guard.for_request(leaving)
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(lambda: list(guard.stream([["the secret"]])))
         try:
@@ -952,7 +952,7 @@ def test_a_failure_to_count_a_batch_does_not_end_the_thread(
     gated: tuple[GatedEngine, Service],
 ) -> None:
     service = gated[1]
-    queue = service._models["en", "de"].queue
+    queue = service.models["en", "de"].queue
     queue.on_batch = lambda size: [][size]
     with pytest.raises(IndexError):
         submit(service, "Are we done?").future.result(60)
@@ -965,7 +965,7 @@ def test_a_request_waits_for_its_search_and_its_scores_once(
     gated: tuple[GatedEngine, Service], monkeypatch: pytest.MonkeyPatch, details: bool
 ) -> None:
     _, service = gated
-    model = service._models["en", "de"]
+    model = service.models["en", "de"]
     jobs: list[Job] = []
     submit_job = model.queue.submit
 
@@ -1013,16 +1013,16 @@ def test_batches_are_bounded_and_every_request_has_turns(works: list[list[int]],
     taken: list[tuple[int, int]] = []
     num_submitted = 0
     while num_submitted < len(jobs) or queue.num_waiting:
-        waiting = list(queue._continued)
+        waiting = list(queue.continued_jobs)
         for job in jobs[num_submitted : num_submitted + random.randint(0, 3)]:
             queue.submit(job)
             num_submitted += 1
-        batch = queue._take_batch()
+        batch = queue.take_batch()
         assert len(batch) <= 16
         assert sum(turn.sentence.work for turn in batch) <= queue.max_work or len(batch) == 1
         assert not waiting or batch[0].job is waiting[0]  # none waits forever
         continued = [turn for turn in batch[1:] if turn.index]
-        assert not (continued and queue._new)  # new ones come first
+        assert not (continued and queue.new_jobs)  # new ones come first
         taken += [(jobs.index(turn.job), turn.index) for turn in batch]
     assert sorted(taken) == [
         (i, j) for i, works_of_job in enumerate(works) for j in range(len(works_of_job))
@@ -1033,10 +1033,10 @@ def test_the_size_of_batches_follows_the_speed_of_the_model() -> None:
     queue = ModelQueue(None, 16)  # type: ignore[arg-type]
     queue.close()
     for _ in range(20):
-        queue._adapt(1000, 0.1)
+        queue.adapt(1000, 0.1)
     assert queue.max_work == pytest.approx(4000, rel=0.01)
     for _ in range(20):
-        queue._adapt(1000, 10.0)
+        queue.adapt(1000, 10.0)
     assert queue.max_work == batching.MIN_BATCH_WORK
 
 
@@ -1201,7 +1201,7 @@ def test_clients_with_a_full_allowance_are_forgotten(monkeypatch: pytest.MonkeyP
     for i in range(1000):
         now += 10
         limiter.check(f"client {i}")
-        assert len(limiter._full_at) <= 10
+        assert len(limiter.full_at) <= 10
 
 
 def test_requests_need_a_key(service: Service, tmp_path: Path) -> None:

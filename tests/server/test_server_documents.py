@@ -155,8 +155,13 @@ def test_an_office_file_with_too_many_elements_is_rejected_before_it_is_parsed(
     content = office_file("<w:p/>" * (2_000_000 // num_parts), num_parts)
     assert len(content) < 100_000
     parsed: list[str] = []
-    parse = office._parse
-    monkeypatch.setattr(office, "_parse", lambda *args: (parsed.append(args[2]), parse(*args))[1])
+    parse = office.parse_part
+
+    def parse_and_record(*arguments: Any) -> Any:
+        parsed.append(arguments[2])
+        return parse(*arguments)
+
+    monkeypatch.setattr(office, "parse_part", parse_and_record)
     with pytest.raises(DataError, match="more than 400,000 lines or elements"):
         FORMATS[".docx"](content, DocumentOptions("en", "de", max_elements=400_000))
     assert parsed == ["[Content_Types].xml"]
@@ -209,13 +214,13 @@ def test_memory_is_limited(service: Service, monkeypatch: pytest.MonkeyPatch) ->
 def test_a_process_that_ends_is_an_error_of_the_file(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    receive = files.DocumentProcess._receive
+    receive = files.DocumentProcess.receive
 
     def end_and_receive(process: files.DocumentProcess) -> Any:
         process._process.kill()
         return receive(process)
 
-    monkeypatch.setattr(files.DocumentProcess, "_receive", end_and_receive)
+    monkeypatch.setattr(files.DocumentProcess, "receive", end_and_receive)
     with serving(service) as client:
         response = send_file(client, "a.md", slow_file("a.md"))
     assert (response.status_code, "cannot be read" in response.json()["error"]) == (400, True)
@@ -514,7 +519,7 @@ def test_the_language_does_not_matter_where_no_language_is_named(
     fragments: list[str], suffix: str
 ) -> None:
     content = "".join(fragments).encode()
-    assert not worker._needs_language(content, suffix)
+    assert not worker.needs_language(content, suffix)
     unknown, known = (
         FORMATS[suffix](content, DocumentOptions(source, "de")) for source in ("", "en")
     )
@@ -598,7 +603,7 @@ def test_the_client_with_the_fewest_slots_is_the_next() -> None:
         await uploads.end("a4")  # it waits
         await uploads.end("b1")
         await uploads.end("a3")
-        assert (uploads.running, uploads.slots._occupied) == ([], {})
+        assert (uploads.running, uploads.slots.occupied) == ([], {})
 
     asyncio.run(run())
 
@@ -633,7 +638,7 @@ def test_the_queue_and_the_wait_are_limited() -> None:
             await uploads.tasks.pop("c")
         await uploads.end("a")
         assert uploads.running == ["b"]
-        uploads.slots._max_wait = 0.001
+        uploads.slots.max_wait = 0.001
         await uploads.start("d", "d")
         with pytest.raises(HTTPException, match="busy"):
             await uploads.tasks.pop("d")
@@ -669,6 +674,6 @@ def test_slots_are_neither_lost_nor_given_twice(
                 assert num_free == 0 or (num_free == 1 < count and not sizes[name])
         for name in list(uploads.tasks):
             await uploads.end(name)
-        assert not uploads.slots._occupied
+        assert not uploads.slots.occupied
 
     asyncio.run(run())

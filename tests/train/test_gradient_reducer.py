@@ -65,7 +65,7 @@ def train(rank: int, path: Path, kind: str) -> tuple[list[float], list[int]]:
         nonlocal fails
         if fails:
             fails = False
-            num_sent.append(len(reducer._sent))
+            num_sent.append(len(reducer.sent))
             raise torch.OutOfMemoryError("CUDA out of memory.")
 
     model.encoder[0].feed_forward.up.weight.register_hook(fail)

@@ -447,7 +447,7 @@ def test_translations_do_not_depend_on_the_batch(
 def test_batch_size_is_limited_to_tokens_times_rows(
     translator: Translator, monkeypatch: pytest.MonkeyPatch, spec: str, rows: int
 ) -> None:
-    sizes, search_batch = [], BatchEngine._search
+    sizes, search_batch = [], BatchEngine.search_batch
 
     def record(
         engine: BatchEngine, sources: list[Source], search: Search
@@ -455,7 +455,7 @@ def test_batch_size_is_limited_to_tokens_times_rows(
         sizes.append(len(sources) * rows * max(len(source.ids) + 1 for source in sources))
         return search_batch(engine, sources, search)
 
-    monkeypatch.setattr(BatchEngine, "_search", record)
+    monkeypatch.setattr(BatchEngine, "search_batch", record)
     monkeypatch.setattr(batch_engine, "MAX_BATCH_TOKENS", 400)
     texts(translator, [f"{'the small dog ' * (i % 3)}sees tree {i}." for i in range(60)], spec)
     assert 300 < max(sizes) <= 400
@@ -489,7 +489,7 @@ def test_an_error_in_a_parallel_batch_is_raised(
     def broken(*_: object) -> None:
         raise NMTError("broken")
 
-    monkeypatch.setattr(BatchEngine, "_search", broken)
+    monkeypatch.setattr(BatchEngine, "search_batch", broken)
     with pytest.raises(NMTError, match="broken"):
         translator.translate(["a dog", "a tree"])
 

@@ -77,7 +77,7 @@ def import_model(
         raise UsageError(
             f"{source} is not a directory or zip file", "import one, or a repository: OWNER/NAME"
         )
-    is_new = _import(path, source, run, revision, src, tgt)
+    is_new = import_repository(path, source, run, revision, src, tgt)
     if not is_new and (revision or src or tgt or origin(run).get("source") != source):
         raise run_exists
     return run
@@ -93,7 +93,7 @@ def find_or_import(repository: str) -> Path:
     """
     run = runs_dir() / repository.rpartition("/")[2]
     if not run.exists():
-        _import(Path(repository), repository, run)
+        import_repository(Path(repository), repository, run)
     if origin(run).get("source") != repository:
         raise CheckpointError(
             f"{run} is not an import of {repository}",
@@ -139,7 +139,7 @@ def _is_converted(path: Path) -> CheckpointError:
     )
 
 
-def _import(
+def import_repository(
     path: Path,
     source: str,
     run: Path,

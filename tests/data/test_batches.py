@@ -229,7 +229,7 @@ def test_prepared_data_is_cached_by_recipe(
     copy_text(directory, 300, seed=5)
     others.add(prepare(config(directory)).directory)
     assert len(others | {first}) == 4
-    assert len(builds) == 3
+    assert len(builds) == 3 * 2  # training and validation pairs
 
 
 def test_cleaning_is_logged_and_pairs_stay_aligned(

@@ -202,7 +202,7 @@ def test_resuming_within_an_epoch_gives_the_same_batches(directory: Path) -> Non
         "train.source_noise=[uppercase(p=0.5)]",
     )
     uninterrupted = list(loader(experiment, prepared).updates(2))
-    resumed = list(loader(experiment, prepared).updates(2, skip=6))
+    resumed = list(loader(experiment, prepared).updates(2, batches_in_epoch=6))
     assert len(resumed) > 10
     for one, other in zip(uninterrupted[3:], resumed, strict=True):
         assert (pair_ids([one]), one.tokens, one.batches_in_epoch) == (

@@ -14,6 +14,9 @@ import pytest
 if TYPE_CHECKING:
     from commandline import CommandLine
 
+# New processes start faster with bytecode.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 # An example may take longer while the other worker is busy: no test is timed.
 hypothesis.settings.register_profile("untimed", deadline=None)
 hypothesis.settings.load_profile("untimed")

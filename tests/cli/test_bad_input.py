@@ -440,7 +440,7 @@ def load_fuzzer() -> Any:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="each case is a child process")
-@pytest.mark.parametrize("num_cases", [5, pytest.param(84, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("num_cases", [5, pytest.param(48, marks=pytest.mark.slow)])
 def test_mutated_models_raise_errors_of_nmt(
     num_cases: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

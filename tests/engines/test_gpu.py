@@ -660,6 +660,7 @@ def test_training_and_estimates_use_the_stream_of_their_gpu(
 ) -> None:
     selected: list[torch.device] = []
     monkeypatch.setattr(torch.cuda, "set_device", selected.append)
+    monkeypatch.setattr(profiling, "MAX_UPDATES", 2)
     experiment = tiny.config(tmp_path, "train.steps=2", "train.valid_pairs=2")
     estimate_training(experiment, device="cuda:0", precision="fp32")
     train(experiment, tmp_path / "run", device="cuda:0", precision="fp32")

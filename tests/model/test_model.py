@@ -14,6 +14,7 @@ from nmt.core.config import ModelConfig, config_io
 from nmt.core.errors import ConfigError
 from nmt.data.batching import collate
 from nmt.engines.pytorch import TorchModel
+from nmt.model import cache
 from nmt.model.attention import masked_softmax
 from nmt.model.build import build_model, check_model, count_parameters
 from nmt.model.layers import Dropout
@@ -215,10 +216,11 @@ def search_steps(
 @pytest.mark.parametrize("beams", [1, pytest.param(7, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("dtype", [None, torch.bfloat16])
 def test_search_steps_equal_uncached_forward_pass(
-    model: Seq2Seq, dtype: torch.dtype | None, beams: int
+    model: Seq2Seq, dtype: torch.dtype | None, beams: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(cache, "BLOCK", 8)
     before = [parameter.clone() for parameter in model.parameters()]
-    shape = len(PAIRS) * beams, 40  # more positions than the cache's block
+    shape = len(PAIRS) * beams, 20  # more positions than two blocks of the cache
     tokens_RT = np.random.default_rng(0).integers(4, VOCABULARY, shape)
     tokens_RT[:, 0] = BOS
     log_probs, attention, last_R = search_steps(

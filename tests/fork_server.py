@@ -36,9 +36,9 @@ sys.exit(int(server.recv(9)))
 
 @contextlib.contextmanager
 def fork_server(directory: Path) -> Iterator[Path]:
-    """Yield a directory with the programs `nmt`, `python` and `python3`."""
+    """Yield a directory with the programs `nmt`, `python`, `python3` and `torchrun`."""
     address = str(directory / "socket")
-    for name in ("nmt", "python", "python3"):
+    for name in ("nmt", "python", "python3", "torchrun"):
         client = directory / name
         client.write_text(CLIENT.format(python=sys.executable, address=address))
         client.chmod(0o755)
@@ -88,12 +88,25 @@ def _answer(connection: socket.socket) -> NoReturn:
 def _run(client: str, *arguments: str) -> None:
     """Run what the arguments of `nmt` or of Python name."""
     name = Path(client).name
+    if name == "torchrun":
+        name, arguments = "python", ("-m", "torch.distributed.run", *arguments)
+    if arguments[:1] == ("-u",):  # torchrun starts the ranks with it
+        arguments = arguments[1:]
     sys.executable = str(Path(client).with_name("python"))
     # A worker process of the program would import this module again.
     sys.modules["__main__"] = ModuleType("__main__")
     if name == "nmt" or arguments[:2] == ("-m", "nmt"):
         sys.argv = ["nmt", *arguments[2 * (name != "nmt") :]]
         cli.main()
+    elif arguments[0] == "-m":
+        sys.argv = [*arguments[1:]]
+        numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        handlers = {number: signal.getsignal(number) for number in numbers}
+        try:
+            runpy.run_module(arguments[1], run_name="__main__")
+        finally:
+            for number, handler in handlers.items():  # torchrun has set its own
+                signal.signal(number, handler)
     elif arguments[0] == "-c":
         sys.argv = ["-c", *arguments[2:]]
         exec(arguments[1], {"__name__": "__main__"})
@@ -112,7 +125,8 @@ def _preload() -> None:
         importlib.import_module(module)
     with (
         mock.patch.object(sys, "argv", ["nmt", "config", "quickstart"]),
-        contextlib.redirect_stdout(None),
+        open(os.devnull, "w", encoding="utf-8") as null,
+        contextlib.redirect_stdout(null),
         contextlib.suppress(SystemExit),
     ):
         cli.main()

@@ -574,7 +574,7 @@ def test_steps_are_proportional_to_the_size(suffix: str, template: str, repeated
         count_steps(
             lambda count=count: translate_file(suffix, f"{before}{repeated * count}{after}")
         )  # type: ignore[misc]
-        for count in (80, 320)
+        for count in (60, 240)
     )
     assert large < 4.8 * small, (small, large)  # 16 times, if it were quadratic
 
@@ -619,8 +619,8 @@ def test_steps_are_proportional_to_the_nesting(
             translate_file(suffix, f"{before}{content}{after}")
 
     translate(2)
-    small = count_steps(lambda: translate(80))
-    large = count_steps(lambda: translate(320))
+    small = count_steps(lambda: translate(60))
+    large = count_steps(lambda: translate(240))
     assert large < 4.8 * small, (small, large)
     translate(1500)  # no RecursionError: Python allows 1000 calls
 

@@ -1072,7 +1072,7 @@ def test_no_text_takes_much_more_work_than_prose(
     guards: dict[str, Guard], work_of_prose: int, text: str
 ) -> None:
     """Count source tokens and target tokens times rows, and twice what is scored."""
-    assert work_of_request(guards["en-de"], text[:2500]) <= 3 * work_of_prose
+    assert work_of_request(guards["en-de"], text[:2000]) <= 3 * work_of_prose
 
 
 @pytest.fixture(scope="module")
@@ -1081,7 +1081,7 @@ def work_of_prose(guards: dict[str, Guard]) -> int:
         "The old baker opened his small shop before sunrise, and many neighbors came early to buy"
         " bread. " * 50
     )
-    return work_of_request(guards["en-de"], prose[:2500])
+    return work_of_request(guards["en-de"], prose[:2000])
 
 
 def work_of_request(guard: Guard, text: str) -> int:

@@ -11,17 +11,16 @@ import math
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import time
 import weakref
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from commandline import CommandLine, finish
 from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file
@@ -33,7 +32,7 @@ from nmt.core.errors import CheckpointError, StoppedError, TrainingError, UsageE
 from nmt.core.runtime import out_of_memory_as
 from nmt.data.batching import Batch, collate
 from nmt.data.loader import Loader
-from nmt.data.prepare import PreparedData, prepare
+from nmt.data.prepare import prepare
 from nmt.evaluate.metrics import bleu, chrf
 from nmt.model.build import build_model
 from nmt.models import discovery
@@ -42,7 +41,6 @@ from nmt.train import loop, profiling, stopping
 from nmt.train import session as training
 from nmt.train import step as step_module
 from nmt.train import trainer as trainer_module
-from nmt.train.distributed import RankGroup
 from nmt.train.loss import cross_entropy
 from nmt.train.optim import adamw, parse_schedule
 from nmt.train.run_directory import check_data_unchanged, saved_precision
@@ -746,18 +744,34 @@ def test_batch_size_search_approaches_the_capacity(
         assert size == smallest or 0.78 * capacity <= size <= profiling.SAFETY_MARGIN * capacity
 
 
-def print_batch_size(experiment: Config, prepared: PreparedData, megabytes: int) -> None:
-    """Print the largest batch size of a process that may use some more memory."""
-    import resource
+BATCH_SIZES = """
+import os, resource
+from pathlib import Path
 
-    cpu = torch.device("cpu")
+import torch
+
+from nmt.data.prepare import prepare
+from nmt.train.distributed import RankGroup
+from nmt.core.config.config_io import load
+from nmt.train import profiling
+
+config = load(Path("config.yaml"))
+prepared = prepare(config)
+torch.set_num_threads(1)
+cpu = torch.device("cpu")
+for megabytes in (30, 90):
+    if os.fork():
+        os.wait()
+        continue
     # Starts the threads before memory is measured
     torch.nn.Linear(8, 8)(torch.zeros(8, 8)).sum().backward()
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    limit = used + (megabytes << 20)
-    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-    found = profiling.find_batch_size(experiment, prepared, cpu, torch.float32, RankGroup())
-    print(found.train.batch_tokens)
+    resource.setrlimit(resource.RLIMIT_AS, (used + (megabytes << 20),) * 2)
+    found = profiling.find_batch_size(config, prepared, cpu, torch.float32, RankGroup())
+    print(found.train.batch_tokens, flush=True)
+    os._exit(0)
+"""
+"""Prints the largest batch sizes of processes that may use some more memory."""
 
 
 @pytest.mark.slow
@@ -767,12 +781,13 @@ def test_batch_size_grows_with_memory(directory: Path) -> None:
     copy_text(directory, 30_000, longest=20)
     copy_text(directory, 20, split="valid")
     experiment = config(directory, "model.dim=64", "model.ffn_dim=2048")
-    prepared = prepare(experiment)
-    sizes = []
-    for megabytes in (30, 90):
-        main = partial(print_batch_size, experiment, prepared, megabytes)
-        done = finish(CommandLine(directory).fork(main=main)).check()
-        sizes.append(int(done.out))
+    (directory / "config.yaml").write_text(config_io.dump(experiment))
+    prepare(experiment)
+    command = [sys.executable, "-c", BATCH_SIZES]
+    done = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    sizes = list(map(int, done.stdout.split()))
+    assert len(sizes) == 2, done.stderr
     assert sizes[0] > 256
     assert 1.3 * sizes[0] < sizes[1] < 20_000, sizes
 

@@ -54,6 +54,8 @@ class Unit:
     source: Span
     """The part of the source that it translates; empty: none."""
     weight: float
+    """Share of a word that it is: 1 for a word, 1 / n for a character of a copied word of n
+    characters, less for punctuation."""
     parts: tuple[SourcePart, ...] = ()
     """All parts of the source that it is linked with."""
     word_length: int = 1

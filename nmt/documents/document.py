@@ -4,7 +4,7 @@ translations."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Protocol
 
@@ -13,8 +13,8 @@ from nmt.text.spans import apply_edits
 from nmt.translation.segments import FixedSpan
 
 MAX_NESTING = 20
-"""Maximum number of tags around a tag that is placed by word alignment, and that is in several
-parts of a text."""
+"""A tag in more than this many others is not aligned (`project`), and is only in the first of
+several parts of a text (`cut`): both would take time proportional to the depth."""
 
 
 Parents = Mapping[int, int | None]
@@ -47,8 +47,8 @@ class Tag:
         return self.start == self.end
 
     def moved(self, offset: int) -> Tag:
-        """Return the tag in a text in which its words are elsewhere."""
-        return Tag(self.start + offset, self.end + offset, self.id)
+        """Return the tag, `offset` characters further."""
+        return replace(self, start=self.start + offset, end=self.end + offset)
 
 
 @dataclass(frozen=True)

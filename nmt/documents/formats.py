@@ -48,6 +48,9 @@ def check_elements(parts: Iterable[bytes], max_elements: int) -> None:
     """Check the size of a document before it is parsed, because an empty element takes memory and
     time, too.
 
+    The server calls this for files that are not archives, and the parser of an archive after
+    unpacking it.
+
     Raises:
         DataError: the parts have more lines or elements of markup.
     """

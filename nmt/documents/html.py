@@ -35,7 +35,7 @@ VOID = frozenset("area base br col embed hr img input link meta param source tra
 BREAKS = frozenset("embed img input picture".split())
 RAW_TEXT = frozenset("iframe noembed noframes plaintext script style textarea title xmp".split())
 """Elements that contain no elements."""
-UNTRANSLATED = frozenset(
+UNTRANSLATED_ELEMENTS = frozenset(
     "code iframe kbd math noembed noframes pre samp script style svg textarea var xmp".split()
 )
 WITHOUT_TEXT = frozenset("script style svg".split())
@@ -384,7 +384,7 @@ def _set_own_translation(token: _Token, src: str) -> None:
     """Set whether a token is translated and protected, from its own name and attributes and what it
     inherited."""
     token.is_translated = token.is_in_translated
-    is_off = token.name in UNTRANSLATED or token.is_icon_font
+    is_off = token.name in UNTRANSLATED_ELEMENTS or token.is_icon_font
     if not token.attributes and not is_off:  # like most tokens
         return
     value = _attribute(token, "translate").lower()

@@ -43,7 +43,7 @@ class Kind(Enum):
 
 WORDS = (Kind.TEXT, Kind.FIXED)
 _GAPS = {Kind.SPACE, Kind.BREAK}
-_EMPHASIS = {"*", "**", "_", "__", "~", "~~"}
+_EMPHASIS = {"*", "**", "_", "__", "~", "~~", "=="}
 """Markup of Markdown that would be literal characters if it had no text."""
 _LINE_BREAK = "\n"
 """What stands for a line break in the text of a run. Other line ends are spaces there."""

@@ -17,7 +17,13 @@ from markdown_it.token import Token
 from nmt.core.console import log
 from nmt.documents.document import RichText
 from nmt.documents.formats import DocumentOptions
-from nmt.documents.html import ENDS_PARAGRAPH, HtmlReader
+from nmt.documents.html import (
+    BREAKS,
+    ENDS_PARAGRAPH,
+    UNTRANSLATED_ELEMENTS,
+    WITHOUT_TEXT,
+    HtmlReader,
+)
 from nmt.documents.inline import InlineText, Kind, Piece, end_indices, text_piece
 from nmt.documents.markdown_extensions import EXTENSION, UNTRANSLATED, hide_blocks, metadata_end
 from nmt.documents.markdown_parser import REFERENCES, create_parser
@@ -39,11 +45,12 @@ _TITLE = re.compile(r"\s(?:\"((?:[^\"\\]|\\.)*)\"|'((?:[^'\\]|\\.)*)')\s*\)\Z", 
 _CELL = re.compile(r"(?:\\\||[^|])+")
 _TAG = re.compile(r"<(/?)([a-zA-Z][\w-]*)[^>]*?(/?)>")
 _UNTRANSLATED_TAG = re.compile(
-    r"<(?:code|kbd|samp|var)\b|<[^>]*\s(?:translate\s*=\s*[\"']?no\b|class\s*=[^>]*\bnotranslate\b)",
+    rf"<(?:{'|'.join(sorted(UNTRANSLATED_ELEMENTS))})\b"
+    r"|<[^>]*\s(?:translate\s*=\s*[\"']?no\b|class\s*=[^>]*\bnotranslate\b)",
     re.IGNORECASE,
 )
 """Start tag of an HTML element within a sentence that is not translated."""
-_EMPTY_ELEMENTS = {"br": Kind.LINE_BREAK, "img": Kind.BREAK}
+_EMPTY_ELEMENTS = {"br": Kind.LINE_BREAK, **dict.fromkeys(BREAKS, Kind.BREAK)}
 _KINDS = {"hardbreak": Kind.LINE_BREAK, "image": Kind.BREAK, "embed": Kind.BREAK}
 _WITHOUT_ATTRIBUTES = (Kind.TEXT, Kind.SPACE, Kind.OPEN)
 """Pieces before attributes that do not belong to them."""
@@ -315,6 +322,8 @@ def _with_fixed_elements(pieces: Sequence[Piece], content: str) -> list[Piece]:
 
 
 def _fixed_element(pieces: Sequence[Piece], content: str) -> Piece:
+    if pieces[0].name.strip("<>") in WITHOUT_TEXT:
+        return Piece(pieces[0].start, pieces[-1].end, Kind.POINT)
     text = ""
     for piece, following in pairwise(pieces):
         text += piece.text + content[piece.end : following.start]

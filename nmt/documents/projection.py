@@ -43,8 +43,8 @@ letter that is."""
 DOUBTFUL_GAP_COST = 0.35
 """The same for a doubtful tag, so that it also covers other words that may be meant."""
 MIN_CERTAINTY = 0.6
-"""Minimum share of the words that a tag covers in the gain of all words that are linked with its
-words."""
+"""A tag is doubtful if the words that it covers have less than this share of the gain of all words
+that are linked with its words."""
 FIXED_WEIGHT = 100.0
 """Weight of a fixed span, which the tags around it must not leave."""
 
@@ -79,7 +79,7 @@ def project(
     while levels:
         level = levels.pop()
         if level.depth > MAX_NESTING:
-            tags = _place_deep(level)
+            tags = _place_deep(aligned, level)
         else:
             tags = _Placement(aligned, level).place()
         for tag in tags:
@@ -102,16 +102,19 @@ class _Level:
     """Number of tags around them."""
 
 
-def _place_deep(level: _Level) -> Iterator[Tag]:
+def _place_deep(block: _AlignedBlock, level: _Level) -> Iterator[Tag]:
     """Yield tags in too many others in the translation: the first one with text covers all of the
-    window."""
+    window, except for fixed text, which has a place of its own."""
     position, end = level.window
     for tag in level.tags:
-        start = position
-        has_text = not tag.is_point
-        if has_text:
-            position = end
-        yield Tag(start, position, tag.id, is_doubtful=has_text)
+        is_fixed = tag.span in block.fixed
+        place: Span | None = (position, end)
+        if is_fixed:
+            place = block.fixed[tag.span]
+        if tag.is_point or place is None or place[0] < position or end < place[1]:
+            place = (position, position)
+        position = place[1]
+        yield Tag(*place, tag.id, is_doubtful=not (tag.is_point or is_fixed))
 
 
 class _AlignedBlock:
@@ -154,8 +157,9 @@ class _AlignedBlock:
         return max(0, num_started - 1)
 
     def sentences_of(self, tag: Tag) -> Sequence[AlignedSentence]:
-        """Return the sentences that have text of a tag."""
-        first = self.sentence_index(tag.start)
+        """Return the sentences that have text of a tag. Whitespace at its start is no text."""
+        text_start = _skip_spaces(self._text, tag.start, tag.end)
+        first = self.sentence_index(text_start)
         end = bisect_left(self._sentence_starts, tag.end)
         end = max(first + 1, end)
         return self.sentences[first:end]
@@ -231,6 +235,14 @@ class _AlignedBlock:
         word_start = words[num_words][0] if num_words < len(words) else end
         in_target = max(in_target, word_start)
         return min(end, in_target)
+
+
+def _skip_spaces(text: str, start: int, end: int) -> int:
+    """Return the position of the first character of a range that is no whitespace, or its last
+    one."""
+    while start < end - 1 and text[start].isspace():
+        start += 1
+    return start
 
 
 def _with_fixed_units(words: Sequence[Unit], places: Mapping[Span, Span | None]) -> list[Unit]:
@@ -318,7 +330,8 @@ class _Placement:
         for tag in self._tags:
             if not tag.is_point:
                 placed = self._place(tag)
-                insort(self._taken, placed.span)
+                if not placed.is_point:
+                    insort(self._taken, placed.span)
                 yield placed
         for tag in self._tags:
             if tag.is_point:

@@ -23,8 +23,8 @@ def overlap(a: Span, b: Span) -> bool:
 
 
 def overlaps_any(span: Span, others: Sequence[Span]) -> bool:
-    """Return whether a range overlaps one of others, which are sorted and do not overlap each
-    other."""
+    """Return whether a range overlaps one of others, which are sorted, not empty, and do not
+    overlap each other."""
     following = bisect_left(others, span)
     first = max(0, following - 1)
     neighbors = others[first : following + 1]

@@ -13,9 +13,10 @@ from itertools import chain, groupby, islice
 from operator import attrgetter, itemgetter
 from types import MappingProxyType
 
+from nmt.data.placeholders import is_separate
 from nmt.documents.document import MAX_NESTING, Parents, RichText, Tag
 from nmt.documents.ranges import Nearest, Span, by_end, by_start, overlap
-from nmt.translation.segments import spans_within
+from nmt.translation.segments import FixedSpan, spans_within
 
 
 class Event(Enum):
@@ -52,8 +53,7 @@ def events(
 def borders(tags: Iterable[Tag], parent_of: Parents) -> Iterator[tuple[int, Event, Tag]]:
     """Yield the positions where tags start and end."""
     open_tags: list[Tag] = []
-    outer_first = sorted(tags, key=by_start)
-    for tag in outer_first:
+    for tag in sorted(tags, key=by_start):
         while open_tags:
             last = open_tags[-1]
             if tag.start < last.end:
@@ -97,6 +97,10 @@ def cut(rich: RichText, spans: Sequence[Span]) -> list[RichText]:
     A tag that spans several parts is in each of them. A point between two parts, and a tag of text
     that is in no part, becomes a point at the end of the previous part. A tag in many others is
     only in its first part.
+
+    Args:
+        rich: the text.
+        spans: the ranges of the parts, at least one.
     """
     whole = (0, len(rich.text))
     if list(spans) == [whole]:
@@ -106,7 +110,7 @@ def cut(rich: RichText, spans: Sequence[Span]) -> list[RichText]:
     for tag in rich.tags:
         while ends and ends[-1] <= tag.start:
             ends.pop()
-        max_parts = len(spans) if len(ends) < MAX_NESTING else 1
+        max_parts = len(spans) if len(ends) <= MAX_NESTING else 1
         ends.append(tag.end)
         indices = list(islice(_overlaps(tag, spans), max_parts))
         if not indices:
@@ -131,7 +135,7 @@ def _clipped(tag: Tag, span: Span) -> Tag:
     tag_start = min(tag_start, end)
     tag_end = min(tag.end, end)
     tag_end = max(tag_start, tag_end)
-    clipped = Tag(tag_start, tag_end, tag.id)
+    clipped = replace(tag, start=tag_start, end=tag_end)
     return clipped.moved(-start)
 
 
@@ -160,9 +164,13 @@ def join(parts: Iterable[RichText], separator: str = "") -> RichText:
     texts = []
     position = 0
     tags: list[Tag] = []
+    fixed: list[FixedSpan] = []
     last: dict[int, int] = {}  # indices of the tags after which there is only space, by id
     for part in parts:
         texts.append(part.text)
+        for span in part.fixed:
+            moved_span = replace(span, start=span.start + position, end=span.end + position)
+            fixed.append(moved_span)
         text_end = len(part.text.rstrip())
         following = {}
         if not text_end:
@@ -189,7 +197,7 @@ def join(parts: Iterable[RichText], separator: str = "") -> RichText:
         last = following
         position += len(part.text) + len(separator)
     text = separator.join(texts)
-    return RichText(text, _outer_first(tags))
+    return RichText(text, _outer_first(tags), tuple(fixed))
 
 
 def _stays_inside(tags: Sequence[Tag], i: int, outer: int) -> bool:
@@ -207,7 +215,8 @@ def with_fixed_tags(rich: RichText, fixed: Mapping[int, str]) -> RichText:
     """
     spans = [tag.span for tag in rich.tags]
     borders = Counter(chain.from_iterable(spans))
-    used: set[int] = set()  # starts of the fixed texts so far
+    # The starts of the fixed texts: first of those that are in their tags, then of the others.
+    used = {tag.start for tag in rich.tags if rich.text[tag.start : tag.end] == fixed.get(tag.id)}
     starts_of = cache(partial(_starts_of, rich.text))
 
     def is_free(start: int) -> bool:
@@ -236,9 +245,12 @@ def with_fixed_tags(rich: RichText, fixed: Mapping[int, str]) -> RichText:
 
 
 def _starts_of(text: str, part: str) -> Nearest:
-    """Return where a part of a text starts."""
-    matches = re.finditer(re.escape(part), text)
-    return Nearest(match.start() for match in matches)
+    """Return where a part of a text starts that is not inside a longer word."""
+    starts = []
+    for match in re.finditer(re.escape(part), text):
+        if is_separate(text, *match.span(), len(text)):
+            starts.append(match.start())
+    return Nearest(starts)
 
 
 def _outer_first(tags: Iterable[Tag]) -> tuple[Tag, ...]:
@@ -292,9 +304,8 @@ def _divide_tags(
     in_sections = []
     free: dict[Span, list[Tag]] = {gap: [] for gap in between}
     end_of_sections = -1  # of the tags so far that have text of a section
-    outer_first = sorted(rich.tags, key=by_start)
     length = len(rich.text)
-    for tag in outer_first:
+    for tag in sorted(rich.tags, key=by_start):
         index = _last_start(between, tag.start)
         gap = between[index]
         first_overlap = next(_overlaps(tag, sections), None)

@@ -1,4 +1,5 @@
-"""A document in which translations replace ranges of the source; everything else is unchanged."""
+"""Documents in which a text can contain other texts, such as the title of a link in a paragraph:
+HTML and Markdown. Everything else is unchanged."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Text files of which some parts are replaced; all other characters, the encoding and the line ends
-stay unchanged."""
+"""Text files whose translations replace ranges that do not contain each other: tables, PO, XLIFF
+and JSON. All other characters, the encoding and the line ends stay unchanged."""
 
 from __future__ import annotations
 

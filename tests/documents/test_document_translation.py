@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from nmt.core.config import config_io
 from nmt.core.errors import DataError
 from nmt.documents.aligned_units import AlignedSentence
-from nmt.documents.document import RichText, Tag, parents
+from nmt.documents.document import MAX_NESTING, RichText, Tag, parents
 from nmt.documents.document_translator import DocumentTranslator
 from nmt.documents.formats import FORMATS, DocumentOptions, conversion_hint
 from nmt.documents.memory import TranslationMemory
@@ -229,6 +229,39 @@ def test_a_word_of_another_tag_is_not_taken() -> None:
     sentence = AlignedSentence((0, len(source)), (0, len(target)), links("0-0 1-1:0.9 2-1:0.8 3-2"))
     projected = project(rich(source, "nicht", "ist"), target, [sentence])
     assert tagged(RichText(target, projected))[1] == "isn't"
+
+
+def test_fixed_text_in_many_tags_keeps_its_place() -> None:
+    text, target = "Press xy now", "Jetzt xy druecken"
+    around = [Tag(0, len(text), i) for i in range(MAX_NESTING + 2)]
+    block = RichText(text, (*around, Tag(6, 8, 99)), (FixedSpan(6, 8, "xy"),))
+    sentence = AlignedSentence((0, len(text)), (0, len(target)), ())
+    *outer, inner = project(block, target, [sentence])
+    assert {tag.span for tag in outer} == {(0, len(target))}
+    assert target[inner.start : inner.end] == "xy"
+
+
+def test_a_fixed_tag_without_a_place_hides_no_other_tag() -> None:
+    text, target = "cd. abcdef x abcdef foo-bar abcdef", "abcdef abcdef"
+    spans = [(3, 17), (17, 20), (21, 25), (29, 31)]
+    fixed = tuple(FixedSpan(start, end, text[start:end]) for start, end in spans[:2])
+    block = RichText(text, tuple(Tag(*span, i) for i, span in enumerate(spans)), fixed)
+    sentence = AlignedSentence((0, len(text)), (0, len(target)), links("4-0 4-1"))
+    placed = sorted(tag.span for tag in project(block, target, [sentence]) if not tag.is_point)
+    assert all(end <= start for (_, end), (start, _) in pairwise(placed))
+
+
+@pytest.mark.parametrize("start", [10, 11])
+def test_a_space_before_a_tagged_sentence_is_no_part_of_the_sentence_before(start: int) -> None:
+    text = "First one. Second sentence here today."
+    target = "Erster Satz. Der zweite Satz ist heute hier."
+    sentences = [
+        AlignedSentence((0, 10), (0, 12), links("0-0 1-1")),
+        AlignedSentence((11, len(text)), (13, len(target)), links("2-3 3-4 5-6")),
+    ]
+    block = RichText(text, (Tag(start, len(text), 0),))
+    (placed,) = project(block, target, sentences)
+    assert target[placed.start : placed.end] == "Der zweite Satz ist heute hier."
 
 
 def test_doubtful_tags_are_counted_and_logged(capsys: pytest.CaptureFixture[str]) -> None:

@@ -156,6 +156,9 @@ def structure(source: str) -> list[str]:
             ),
             ["one two", "short", "next", "item", "long text ends", "after"],
         ),
+        ("one <svg><text>no</text></svg> two", ["one two"]),
+        ("one <script>no</script> two", ["one two"]),
+        ('one<input type="checkbox">two', ["one two"]),
     ],
 )
 def test_only_what_a_person_reads_is_translated(source: str, expected: list[str]) -> None:
@@ -244,6 +247,8 @@ def test_emphasis_without_words_is_left_out() -> None:
     assert (
         document.render([RichText("Apfelbaum", (Tag(0, 9, 0), Tag(9, 9, 1)))]) == b"**Apfelbaum**"
     )
+    document = parse(b"==apple== tree", DocumentOptions("en", "de"))
+    assert document.render([RichText("Baum", (Tag(0, 0, 0),))]) == b"Baum"
     document = parse(b"[apple](a) *tree*", DocumentOptions("en", "de"))
     assert document.render([RichText("Baum", (Tag(0, 0, 0), Tag(0, 4, 1)))]) == b"[](a)*Baum*"
 

@@ -155,10 +155,20 @@ def test_fixed_tags_are_where_their_text_is() -> None:
         Tag(6, 7, 1),
     )
     assert with_fixed_tags(RichText("a b", tags), {0: "x"}).tags == tags
+    crossed = (Tag(0, 1, 2), Tag(2, 3, 1))
+    own = with_fixed_tags(RichText("y x x", crossed), {1: "x", 2: "x"}).tags
+    assert own == (Tag(2, 3, 1), Tag(4, 5, 2))
+    inside = (Tag(7, 10, 1),)
+    assert with_fixed_tags(RichText("banana und", inside), {1: "a"}).tags == inside
     assert with_fixed_tags(RichText("a xy", (Tag(3, 4, 0), Tag(0, 1, 1))), {1: "xy"}).tags == (
         Tag(0, 1, 1),
         Tag(3, 4, 0),
     )
+
+
+def test_joined_parts_keep_their_fixed_spans() -> None:
+    parts = [RichText("one", fixed=(FixedSpan(0, 3, "one"),)), RichText("two")]
+    assert join([*parts, *parts], " ").fixed == (FixedSpan(0, 3, "one"), FixedSpan(8, 11, "one"))
 
 
 @given(WITH_MARKERS)

@@ -1069,19 +1069,24 @@ def test_the_size_of_batches_follows_the_speed_of_the_model() -> None:
     ],
 )
 def test_no_text_takes_much_more_work_than_prose(
-    guards: dict[str, Guard], work_of_prose: int, text: str
+    quick_guard: Guard, work_of_prose: int, text: str
 ) -> None:
     """Count source tokens and target tokens times rows, and twice what is scored."""
-    assert work_of_request(guards["en-de"], text[:2000]) <= 3 * work_of_prose
+    assert work_of_request(quick_guard, text[:2000]) <= 3 * work_of_prose
 
 
 @pytest.fixture(scope="module")
-def work_of_prose(guards: dict[str, Guard]) -> int:
+def quick_guard() -> Guard:
+    return Guard(Translator.load("en-de", precision="int8"))
+
+
+@pytest.fixture(scope="module")
+def work_of_prose(quick_guard: Guard) -> int:
     prose = (
         "The old baker opened his small shop before sunrise, and many neighbors came early to buy"
         " bread. " * 50
     )
-    return work_of_request(guards["en-de"], prose[:2000])
+    return work_of_request(quick_guard, prose[:2000])
 
 
 def work_of_request(guard: Guard, text: str) -> int:

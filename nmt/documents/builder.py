@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from nmt.documents.document import RichText, Tag
-from nmt.documents.rich_text import Event, events, with_fixed_tags
+from nmt.documents.own_text import with_tags_on_own_text
+from nmt.documents.rich_text import Event, events
 from nmt.translation.segments import FixedSpan
 
 
@@ -121,7 +122,8 @@ class TextBuilder(Generic[M]):
             own_texts[markup.id] = markup.own_text
         placed = set()
         own_text = ""
-        for event, text, tag in events(with_fixed_tags(translation, own_texts), self._parents):
+        with_tags = with_tags_on_own_text(translation, own_texts)
+        for event, text, tag in events(with_tags, self._parents):
             if tag is None:
                 if text != own_text:
                     yield event, text, None, False

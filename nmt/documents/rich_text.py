@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum, auto
-from functools import cache, partial
 from itertools import chain, groupby, islice
 from operator import attrgetter, itemgetter
 from types import MappingProxyType
 
-from nmt.data.placeholders import is_separate
 from nmt.documents.document import MAX_NESTING, Parents, RichText, Tag
-from nmt.documents.ranges import Nearest, Span, by_end, by_start, overlap
+from nmt.documents.ranges import Span, by_end, by_start, overlap
 from nmt.translation.segments import FixedSpan, spans_within
 
 
@@ -168,36 +165,52 @@ def join(parts: Iterable[RichText], separator: str = "") -> RichText:
     last: dict[int, int] = {}  # indices of the tags after which there is only space, by id
     for part in parts:
         texts.append(part.text)
-        for span in part.fixed:
-            moved_span = replace(span, start=span.start + position, end=span.end + position)
-            fixed.append(moved_span)
-        text_end = len(part.text.rstrip())
-        following = {}
-        if not text_end:
-            following = last.copy()
-        outer = -1  # the innermost tag so far that starts at the start of the part
-        for tag in part.tags:
-            moved = tag.moved(position)
-            if tag.is_point:
-                tags.append(moved)
-                continue
-            i = -1
-            if tag.start == 0:
-                i = last.get(tag.id, -1)
-            if i > outer and _stays_inside(tags, i, outer):
-                start = tags[i].start
-                tags[i] = replace(moved, start=start)
-            else:
-                i = len(tags)
-                tags.append(moved)
-            if tag.start == 0:
-                outer = i
-            if tag.end >= text_end:
-                following[tag.id] = i
-        last = following
+        fixed += [span.moved(position) for span in part.fixed]
+        last = _append_tags(tags, part, position, last)
         position += len(part.text) + len(separator)
     text = separator.join(texts)
-    return RichText(text, _outer_first(tags), tuple(fixed))
+    return RichText(text, outer_first(tags), tuple(fixed))
+
+
+def _append_tags(
+    tags: list[Tag], part: RichText, position: int, last: Mapping[int, int]
+) -> dict[int, int]:
+    """Add the tags of the next part to those before it, or continue these.
+
+    Args:
+        tags: the tags so far, which this changes.
+        part: the part.
+        position: where it starts.
+        last: indices of the tags that may continue, by id.
+
+    Returns:
+        Indices of the tags that may continue in the part after it.
+    """
+    text_end = len(part.text.rstrip())
+    following = {}
+    if not text_end:
+        following = dict(last)
+    outer = -1  # the innermost tag so far that starts at the start of the part
+    for tag in part.tags:
+        moved = tag.moved(position)
+        if tag.is_point:
+            tags.append(moved)
+            continue
+        is_at_start = tag.start == 0
+        i = -1
+        if is_at_start:
+            i = last.get(tag.id, -1)
+        if i > outer and _stays_inside(tags, i, outer):
+            start = tags[i].start
+            tags[i] = replace(moved, start=start)
+        else:
+            i = len(tags)
+            tags.append(moved)
+        if is_at_start:
+            outer = i
+        if tag.end >= text_end:
+            following[tag.id] = i
+    return following
 
 
 def _stays_inside(tags: Sequence[Tag], i: int, outer: int) -> bool:
@@ -205,55 +218,7 @@ def _stays_inside(tags: Sequence[Tag], i: int, outer: int) -> bool:
     return outer < 0 or tags[outer].start <= tags[i].start
 
 
-def with_fixed_tags(rich: RichText, fixed: Mapping[int, str]) -> RichText:
-    """Move the tags of fixed text to where the text is, because it is found more reliably than by
-    word alignment.
-
-    Args:
-        rich: a translation.
-        fixed: by the id of a tag, its text.
-    """
-    spans = [tag.span for tag in rich.tags]
-    borders = Counter(chain.from_iterable(spans))
-    # The starts of the fixed texts: first of those that are in their tags, then of the others.
-    used = {tag.start for tag in rich.tags if rich.text[tag.start : tag.end] == fixed.get(tag.id)}
-    starts_of = cache(partial(_starts_of, rich.text))
-
-    def is_free(start: int) -> bool:
-        return start not in used
-
-    tags = list(rich.tags)
-    for i, tag in enumerate(rich.tags):
-        text = fixed.get(tag.id)
-        if not text:
-            continue
-        start: int | None = tag.start
-        tagged = rich.text[tag.start : tag.end]
-        if tagged != text:
-            start = starts_of(text).find(0, is_free)
-        if start is None:
-            continue
-        placed = Tag(start, start + len(text), tag.id)
-        inside = range(start + 1, placed.end)
-        if placed != tag and any(map(borders.get, inside)):
-            continue
-        used.add(start)
-        borders.subtract(tag.span)
-        borders.update(placed.span)
-        tags[i] = placed
-    return replace(rich, tags=_outer_first(tags))
-
-
-def _starts_of(text: str, part: str) -> Nearest:
-    """Return where a part of a text starts that is not inside a longer word."""
-    starts = []
-    for match in re.finditer(re.escape(part), text):
-        if is_separate(text, *match.span(), len(text)):
-            starts.append(match.start())
-    return Nearest(starts)
-
-
-def _outer_first(tags: Iterable[Tag]) -> tuple[Tag, ...]:
+def outer_first(tags: Iterable[Tag]) -> tuple[Tag, ...]:
     """Sort tags; those that start at the same position stay in order, except for an inner tag
     before an outer tag. No tag passes a point."""
     ordered = []
@@ -288,7 +253,8 @@ def _outside(gaps: Iterable[Span], length: int) -> list[Span]:
     """Return the parts of a text of some length that are in none of some ranges."""
     spans = []
     position = 0
-    for start, end in sorted(gaps):
+    for gap in sorted(gaps):
+        start, end = gap
         if position < start:
             spans.append((position, start))
         position = max(position, end)

@@ -29,18 +29,25 @@ def back_translation_command(
     """Return the command that trains the other direction on the teacher's data and on its
     translations."""
     data = teacher.config.data
-    # Their sources are synthetic.
-    known = [spec for spec in _known_corpora(teacher) if not parse_corpus(spec)[1].tag]
+    known = []
+    for spec in _known_corpora(teacher):
+        _, options = parse_corpus(spec)
+        if not options.tag:  # the sources of tagged corpora are synthetic
+            known.append(spec)
     is_reused = _has_own_config(teacher, known)
-    corpora = [
-        *(_with_columns(spec, data) for spec in known or ["CORPUS"]),
-        _spec(directory, build_command, tag=tag),
-    ]
-    changes = [f"data.src={data.tgt}", f"data.tgt={data.src}", f"data.train={_yaml_list(corpora)}"]
-    for key, spec in {"valid": data.valid, "test": data.test}.items() if known else ():
-        if spec and not (is_reused and spec == _with_columns(spec, data)):
-            changes.append(f"data.{key}={_with_columns(spec, data)}")
-    if is_reused and (clean := list(map(_reversed_cleaning, data.clean))) != [*data.clean]:
+    corpora = [_with_columns(spec, data) for spec in known or ["CORPUS"]]
+    corpora.append(_spec(directory, build_command, tag=tag))
+    changes = [f"data.src={data.tgt}", f"data.tgt={data.src}"]
+    changes.append(f"data.train={_yaml_list(corpora)}")
+    held_out = {"valid": data.valid, "test": data.test}
+    for key, spec in held_out.items():
+        if not known or not spec:
+            continue
+        with_columns = _with_columns(spec, data)
+        if not is_reused or spec != with_columns:
+            changes.append(f"data.{key}={with_columns}")
+    clean = list(map(_reversed_cleaning, data.clean))
+    if is_reused and clean != list(data.clean):
         changes.append(f"data.clean={_yaml_list(clean)}")
     return _train_command(teacher, directory, changes, is_reused=is_reused)
 
@@ -49,13 +56,14 @@ def _reversed_cleaning(spec: str) -> str:
     """Return a cleaning step for the other direction."""
     name, options = parse(spec)
     if name == "script":
-        return format_spec(
-            name, options | {"src": options.get("tgt", "latin"), "tgt": options.get("src", "latin")}
-        )
-    if name == "dedup" and (
-        side := {"source": "target", "target": "source"}.get(options.get("by", ""))
-    ):
-        return format_spec(name, {"by": side})
+        src = options.get("tgt", "latin")
+        tgt = options.get("src", "latin")
+        return format_spec(name, options | {"src": src, "tgt": tgt})
+    if name == "dedup":
+        other_sides = {"source": "target", "target": "source"}
+        side = other_sides.get(options.get("by", ""))
+        if side:
+            return format_spec(name, {"by": side})
     return spec
 
 
@@ -71,23 +79,25 @@ def distillation_command(
         build_command: command that creates the corpus.
         specs: corpora that were translated instead of the data of the teacher.
     """
-    known, data = _known_corpora(teacher), teacher.config.data
+    data = teacher.config.data
+    known = _known_corpora(teacher)
     is_reused = _has_own_config(teacher, known)
-    changes = [] if is_reused else [f"data.src={data.src}", f"data.tgt={data.tgt}"]
-    held_out = {
-        key: (known and getattr(data, key)) or _with_split([*specs, *known], key, data)
-        for key in ("valid", "test")
-    }
-    changes.append(f"data.train={_spec(directory, build_command, hold_out=not held_out['valid'])}")
-    changes += [
-        f"data.{key}={spec}"
-        for key, spec in held_out.items()
-        if spec and not (is_reused and getattr(data, key))
-    ]
-    changes += [
-        f"model.encoder_layers={max(6, teacher.config.model.encoder_layers)}",
-        "model.decoder_layers=1",
-    ]
+    held_out = {}
+    for key in ("valid", "test"):
+        own_spec = known and getattr(data, key)
+        held_out[key] = own_spec or _with_split([*specs, *known], key, data)
+    changes = []
+    if not is_reused:
+        changes += [f"data.src={data.src}", f"data.tgt={data.tgt}"]
+    corpus = _spec(directory, build_command, hold_out=not held_out["valid"])
+    changes.append(f"data.train={corpus}")
+    for key, spec in held_out.items():
+        is_kept = is_reused and getattr(data, key)
+        if spec and not is_kept:
+            changes.append(f"data.{key}={spec}")
+    encoder_layers = max(6, teacher.config.model.encoder_layers)
+    changes.append(f"model.encoder_layers={encoder_layers}")
+    changes.append("model.decoder_layers=1")
     return _train_command(teacher, directory, changes, is_reused=is_reused)
 
 
@@ -143,7 +153,8 @@ def _known_corpora(teacher: ModelFiles) -> list[str]:
         return []
     try:
         for spec in data.train:
-            if (corpus := get_corpus(spec)).name == "files":  # others can be downloaded
+            corpus = get_corpus(spec)
+            if corpus.name == "files":  # others can be downloaded
                 corpus.open("train", data.src, data.tgt)
     except NMTError:
         return []
@@ -153,18 +164,21 @@ def _known_corpora(teacher: ModelFiles) -> list[str]:
 def _train_command(
     teacher: ModelFiles, directory: Path, changes: Sequence[str], *, is_reused: bool
 ) -> str:
-    config = str(teacher.run / "config.yaml") if is_reused else OTHER_CONFIG
-    changes = [*changes, *(_resets(teacher) if is_reused else ())]
+    config = OTHER_CONFIG
+    changes = list(changes)
+    if is_reused:
+        config = str(teacher.run / "config.yaml")
+        changes += _resets(teacher)
     words = ["nmt", "train", "--config", config, "--run", f"runs/{directory.name}"]
-    return " ".join(
-        map(_quote, [*words, *(word for change in changes for word in ("--set", change))])
-    )
+    for change in changes:
+        words += ("--set", change)
+    return " ".join(map(_quote, words))
 
 
 def _yaml_list(specs: Sequence[str]) -> str:
-    quoted = (
-        spec if spec.isidentifier() else json.dumps(spec, ensure_ascii=False) for spec in specs
-    )
+    quoted = []
+    for spec in specs:
+        quoted.append(spec if spec.isidentifier() else json.dumps(spec, ensure_ascii=False))
     return f"[{', '.join(quoted)}]"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from statistics import mean
 
@@ -44,6 +44,10 @@ class FixedSpan:
     is_term: bool = False
     """Whether it is a glossary term, which the translation may inflect."""
 
+    def moved(self, offset: int) -> FixedSpan:
+        """Return the span, `offset` characters further."""
+        return replace(self, start=self.start + offset, end=self.end + offset)
+
 
 def protected_spans(text: str) -> tuple[FixedSpan, ...]:
     """Return the protected spans of a text; see `nmt.text.spans.find_spans`."""
@@ -63,12 +67,7 @@ def spans_within(spans: Sequence[FixedSpan], start: int, end: int) -> tuple[Fixe
     part."""
     first = bisect_left(spans, start, key=lambda span: span.start)
     last = bisect_right(spans, end, lo=first, key=lambda span: span.end)
-    return tuple(
-        FixedSpan(
-            span.start - start, span.end - start, span.translation, span.is_opaque, span.is_term
-        )
-        for span in spans[first:last]
-    )
+    return tuple(span.moved(-start) for span in spans[first:last])
 
 
 @dataclass(frozen=True)

@@ -13,13 +13,13 @@ from stub_translations import reverse_words
 from nmt.documents.builder import SourceMarkup, to_markup
 from nmt.documents.document import RichText, Tag, parents
 from nmt.documents.markers import with_markers, without_markers
+from nmt.documents.own_text import with_tags_on_own_text
 from nmt.documents.rich_text import (
     Event,
     Sections,
     cut,
     events,
     join,
-    with_fixed_tags,
 )
 from nmt.translation.segments import FixedSpan
 
@@ -150,17 +150,19 @@ def test_fixed_spans_are_in_their_part() -> None:
 
 def test_fixed_tags_are_where_their_text_is() -> None:
     tags = (Tag(0, 1, 0), Tag(0, 1, 1))
-    assert with_fixed_tags(RichText("a x b x", tags), {0: "x", 1: "x"}).tags == (
+    assert with_tags_on_own_text(RichText("a x b x", tags), {0: "x", 1: "x"}).tags == (
         Tag(2, 3, 0),
         Tag(6, 7, 1),
     )
-    assert with_fixed_tags(RichText("a b", tags), {0: "x"}).tags == tags
+    assert with_tags_on_own_text(RichText("a b", tags), {0: "x"}).tags == tags
     crossed = (Tag(0, 1, 2), Tag(2, 3, 1))
-    own = with_fixed_tags(RichText("y x x", crossed), {1: "x", 2: "x"}).tags
+    own = with_tags_on_own_text(RichText("y x x", crossed), {1: "x", 2: "x"}).tags
     assert own == (Tag(2, 3, 1), Tag(4, 5, 2))
     inside = (Tag(7, 10, 1),)
-    assert with_fixed_tags(RichText("banana und", inside), {1: "a"}).tags == inside
-    assert with_fixed_tags(RichText("a xy", (Tag(3, 4, 0), Tag(0, 1, 1))), {1: "xy"}).tags == (
+    assert with_tags_on_own_text(RichText("banana und", inside), {1: "a"}).tags == inside
+    assert with_tags_on_own_text(
+        RichText("a xy", (Tag(3, 4, 0), Tag(0, 1, 1))), {1: "xy"}
+    ).tags == (
         Tag(0, 1, 1),
         Tag(3, 4, 0),
     )

@@ -14,6 +14,7 @@ ruff check
 ruff format --check
 mypy
 lint-imports --no-logo
-# Two workers with one thread each, because the threads of PyTorch would compete for the cores. `worksteal` gives each
-# worker half of the files, so that most module fixtures run once.
-OMP_NUM_THREADS=1 exec pytest -n 2 --dist worksteal "$@"
+# Workers have one thread each, because the threads of PyTorch would compete for the cores. Three keep two cores busy,
+# also while tests wait for other processes. `worksteal` gives each worker a third of the files, so that most module
+# fixtures run once.
+OMP_NUM_THREADS=1 exec pytest -n 3 --dist worksteal "$@"

@@ -313,11 +313,11 @@ def test_repeated_sigkill_gives_bitwise_identical_weights(nmt: CommandLine) -> N
 def test_full_disk_while_saving_keeps_the_last_checkpoint(nmt: CommandLine) -> None:
     run = nmt.directory / "runs/tiny"
     before = sorted(path.name for path in run.iterdir())
-    max_bytes = (
-        run / "step-000010/model.safetensors"
-    ).stat().st_size + 4096  # enough for the weights, not for the training state
+    # Enough for the weights, but not for the training state.
+    max_bytes = (run / "step-000010/model.safetensors").stat().st_size + 4096
 
     def limit_file_size() -> None:
+        sys.dont_write_bytecode = True  # Python would leave a part of a file
         resource.setrlimit(resource.RLIMIT_FSIZE, (max_bytes, max_bytes))
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 
@@ -411,8 +411,10 @@ FULL_DISK = [
     ("command", "name"), FULL_DISK, ids=[" ".join(words[:2]) for words, _ in FULL_DISK]
 )
 def test_an_error_of_a_full_disk_names_the_file(
-    command: list[str], name: str, nmt: CommandLine
+    command: list[str], name: str, nmt: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # Python would leave a part of a file of bytecode.
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
     (nmt.directory / "many.txt").write_text("the dog sees the cat\n" * 300)
     (nmt.directory / "many.md").write_text("the dog sees the cat\n\n" * 300)
     (nmt.directory / "text").mkdir()

@@ -71,12 +71,13 @@ class Sample(SearchOptions):
             result = partial.step(1, all_log_probs=True)
             log_p_RV = result.log_p_RV
             assert log_p_RV is not None
-            logits_RV = log_p_RV / np.float32(self.temperature)
             uniform_BW = uniform_BTW[partial.sentence_B, partial.length]
-            drawn_R = draw(self._filter(logits_RV), uniform_BW.ravel())
-            # The end token that a length limit forces may have any log-probability, as -inf.
-            has_probability_R = np.isfinite(logits_RV.max(1))
-            tokens_R = np.where(has_probability_R, drawn_R, result.tokens_RK[:, 0])
+            uniform_R = uniform_BW.ravel()
+            # The end token that a length limit forces may have any log-probability, also -inf.
+            tokens_R = result.tokens_RK[:, 0].copy()
+            rows = np.isfinite(log_p_RV.max(1)).nonzero()[0]
+            logits_RV = log_p_RV[rows] / np.float32(self.temperature)
+            tokens_R[rows] = draw(self._filter(logits_RV), uniform_R[rows])
             row_R = np.arange(len(tokens_R))
             return tokens_R, log_p_RV[row_R, tokens_R]
 
@@ -113,8 +114,7 @@ class Sample(SearchOptions):
 
 
 def draw(logits_RV: Floats, uniform_R: Doubles) -> Ints:
-    """Return a token of each row by inverse transform sampling of numbers in [0, 1); any token of
-    a row whose maximum is not finite."""
+    """Return a token of each row by inverse transform sampling of numbers in [0, 1)."""
     p_RV = np.exp(logits_RV - logits_RV.max(1, keepdims=True))
     cumulative_p_RV = p_RV.cumsum(1, dtype=np.float64)
     total_R1 = cumulative_p_RV[:, -1:]

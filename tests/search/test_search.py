@@ -730,6 +730,28 @@ def test_impossible_tokens_are_not_drawn(logits: list[float], uniform: float) ->
     assert 1 <= token <= len(logits)
 
 
+class EndlessModel:
+    """Never ends: all tokens but the end token are equally probable."""
+
+    attention_RS = None
+
+    def init_search_state(self, sources: Any, *, track_attention: bool = False) -> EndlessModel:
+        return self
+
+    def step(self, request: StepRequest) -> StepResult:
+        log_p_RV = np.full((len(request.tokens_R), VOCABULARY), -1.0, np.float32)
+        log_p_RV[:, EOS] = -np.inf
+        return best_tokens(log_p_RV, request)
+
+
+@pytest.mark.parametrize("spec", ["greedy", "sample(n_best=3)"])
+def test_an_impossible_end_token_ends_a_translation_at_its_limit(spec: str) -> None:
+    results = run(EndlessModel(), spec, limits=[2, 4, 3])
+    lengths = [{len(h.ids) for h in hypotheses} for hypotheses in results]
+    assert lengths == [{2}, {4}, {3}]
+    assert all(h.log_prob == -math.inf for h in all_hypotheses(results))
+
+
 def test_mbr_may_select_an_empty_translation() -> None:
     utility = expected_chrf(["", "", "", "Haus"])
     assert utility == {"": 75.0, "Haus": 25.0}

@@ -381,10 +381,10 @@ def _eole(config: Config, dtype: torch.dtype, python: str, updates: int) -> floa
             )
             if done.returncode:
                 sys.exit(f"eole {command[0]} failed:\n{done.stderr[-2000:]}")
-    return _eole_speed(done.stdout + done.stderr)
+    return eole_speed(done.stdout + done.stderr)
 
 
-def _eole_speed(log: str) -> float:
+def eole_speed(log: str) -> float:
     """Return the median target tokens/s in the log of Eole, without the first speed, which includes
     its start.
 

@@ -115,10 +115,10 @@ def test_too_few_updates_of_eole_are_an_error(
     log = "".join(
         report.format(*numbers) for numbers in ((10, 50, 100), (20, 200, 400), (30, 300, 600))
     )
-    assert bench_train._eole_speed(log) == 500
+    assert bench_train.eole_speed(log) == 500
     for too_short in ("", report.format(10, 50, 100)):
         with pytest.raises(UsageError, match=r"Eole logged [01] of at least 2 speeds"):
-            bench_train._eole_speed(too_short)
+            bench_train.eole_speed(too_short)
     monkeypatch.setattr(sys, "argv", ["bench_train.py", "--eole", "python", "--eole-updates", "10"])
     with pytest.raises(SystemExit):
         bench_train.main()

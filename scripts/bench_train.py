@@ -44,7 +44,9 @@ from command_errors import error_messages
 from nmt.core import runtime
 from nmt.core.config import Config, config_io
 from nmt.core.errors import UsageError
+from nmt.data.batching import Batch
 from nmt.data.mixing import Mix, PreparedCorpus
+from nmt.data.packing import PackedBatch
 from nmt.data.prepare import prepare
 from nmt.data.sources import CorpusOptions
 from nmt.model.build import count_parameters
@@ -137,7 +139,7 @@ def _measure(variants: list[Variant], arguments: Any) -> None:
             variant.rates.append(rate)
             variant.advance(arguments.updates)
             if arguments.eole and not variant.switch:
-                speed = _eole(variant.config, variant.dtype, arguments.eole, arguments.eole_updates)
+                speed = _eole(variant, arguments.eole, arguments.eole_updates)
                 variant.eole_speeds.append(speed)
 
 
@@ -196,11 +198,6 @@ def _arguments() -> Any:
     )
     parser.add_argument("--eole-updates", type=int, default=100)
     arguments = parser.parse_args()
-    if arguments.eole and arguments.workload != "cpu":
-        parser.error(
-            "--eole needs the CPU workload: the GPU workload has random data, which Eole does not"
-            " read"
-        )
     if arguments.eole and arguments.eole_updates < 2 * EOLE_REPORT_EVERY:
         parser.error(
             f"--eole-updates must be at least {2 * EOLE_REPORT_EVERY}, because Eole logs few speeds"
@@ -285,7 +282,7 @@ class Variant:
                 previous.read()
             previous = pending
             tokens += pending.tokens
-            self.positions += sum(batch.tgt_in_BT.numel() for batch in update.batches)
+            self.positions += sum(map(_num_positions, update.batches))
         assert previous is not None
         previous.read()
         self.speeds.append(tokens / (time.perf_counter() - start))
@@ -293,9 +290,9 @@ class Variant:
         self.num_updates += num_updates
 
     def flops_per_token(self) -> float:
-        """Return the floating-point operations of an update per target token, counted without
-        compilation."""
-        config = replace(self.config, train=replace(self.config.train, compile=()))
+        """Return the floating-point operations of an update per target token, counted with padded
+        batches and without compilation."""
+        config = replace(self.config, train=replace(self.config.train, compile=(), packing=False))
         variant = Variant("", config, self.prepared, self.device, self.dtype)
         with FlopCounterMode(display=False) as counter:
             variant.advance(PROFILED_UPDATES)
@@ -334,6 +331,11 @@ class Variant:
         return spent, max(0.0, 1 - kernels / 1e6 / elapsed)
 
 
+def _num_positions(batch: Batch | PackedBatch) -> int:
+    """Return the number of target positions, with padding."""
+    return batch.tgt_in_T.numel() if isinstance(batch, PackedBatch) else batch.tgt_in_BT.numel()
+
+
 def _matrix_rate(device: torch.device, dtype: torch.dtype, side: int | None) -> float:
     """Return the FLOP/s of a large matrix product: [4096, 1024] by [1024, 1024], larger on a
     GPU."""
@@ -359,17 +361,17 @@ def _wait(device: torch.device) -> None:
 # ---- Eole
 
 
-def _eole(config: Config, dtype: torch.dtype, python: str, updates: int) -> float:
-    """Train the same model with Eole on the same data, and return the median target tokens/s."""
-    prepared = prepare(config)
-    tokenizer = prepared.tokenizer()
+def _eole(variant: Variant, python: str, updates: int) -> float:
+    """Train the same model with Eole on the same token ids, written as words, and return the median
+    target tokens/s."""
+    store = variant.prepared.store("train")
     with tempfile.TemporaryDirectory() as directory:
         work = Path(directory)
-        for side, code in (("src", prepared.src), ("tgt", prepared.tgt)):
-            lines = (prepared.directory / f"train.{code}").read_text(encoding="utf-8").splitlines()
-            pieces = (" ".join(tokenizer.ids_to_pieces(tokenizer.encode(line))) for line in lines)
-            (work / side).write_text("\n".join(pieces) + "\n", encoding="utf-8")
-        (work / "config.json").write_text(json.dumps(_eole_config(config, dtype, work, updates)))
+        for name, side in (("src", store.src), ("tgt", store.tgt)):
+            rows = (" ".join(map(str, side.ids(i))) for i in range(len(store)))
+            (work / name).write_text("\n".join(rows) + "\n", encoding="utf-8")
+        eole_config = _eole_config(variant, work, updates)
+        (work / "config.json").write_text(json.dumps(eole_config), encoding="utf-8")
         tool = str(Path(python).absolute().with_name("eole"))
         for command in (["build_vocab", "-n_sample", "-1"], ["train"]):
             done = subprocess.run(
@@ -401,23 +403,24 @@ def eole_speed(log: str) -> float:
     return statistics.median(float(speed) for speed in speeds[1:])
 
 
-def _eole_config(
-    config: Config, dtype: torch.dtype, directory: Path, updates: int
-) -> dict[str, Any]:
-    model, train = config.model, config.train
+def _eole_config(variant: Variant, directory: Path, updates: int) -> dict[str, Any]:
+    model, train = variant.config.model, variant.config.train
+    is_fp32 = variant.dtype == torch.float32
+    devices = {"world_size": 1, "gpu_ranks": [0]} if variant.device.type == "cuda" else {}
     return {
         "data": {"all": {"path_src": str(directory / "src"), "path_tgt": str(directory / "tgt")}},
         "save_data": str(directory / "data"),
         "src_vocab": str(directory / "vocab"),
         "share_vocab": True,
-        "src_vocab_size": 32000,
-        "tgt_vocab_size": 32000,
+        "src_vocab_size": VOCABULARY,
+        "tgt_vocab_size": VOCABULARY,
         "overwrite": True,
         "report_every": EOLE_REPORT_EVERY,
         "training": {
             "model_path": str(directory / "model"),
-            "compute_dtype": "fp32" if dtype == torch.float32 else "bf16",
-            "use_amp": dtype != torch.float32,
+            "compute_dtype": "fp32" if is_fp32 else "bf16",
+            "use_amp": not is_fp32,
+            **devices,
             "batch_type": "tokens",
             "batch_size": train.batch_tokens,
             "normalization": "tokens",

@@ -5,6 +5,9 @@
 #   MULTI30K=directory scripts/gpu_check.sh > report.md    also train to a score on Multi30k
 #   scripts/gpu_check.sh --emulate                         try the script without a GPU
 #
+#   EOLE=python scripts/gpu_check.sh > report.md           also train the same model with Eole on the same GPU
+#
+# EOLE is the interpreter of an environment with Eole 0.6.4.
 # MULTI30K is a directory with train.en.gz, val.en.gz, test_2016_flickr.en.gz and the same files in German.
 # PYTHON is the interpreter of an environment with nmt's dependencies (default: that of .venv, else python3).
 set -euo pipefail

@@ -45,10 +45,6 @@ step() {
 
 options+=(--set "train.batch_tokens=$((tokens / GPUS))")
 if [ "$experiment" = wmt14-base ]; then
-  case "$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | sort -n | head -n 1)" in
-    [1-6].*) ;;
-    *) options+=(--set "train.compile=[loss]") ;; # 1.2 times as fast
-  esac
   step nmt data download wmt14
 fi
 step nmt data prepare "${options[@]}"

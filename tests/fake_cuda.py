@@ -24,9 +24,8 @@ the dispatch.
 - Threads other than the one that entered the context see no GPU, except for `pin_memory`.
 - A CUDA graph captures the operators, and not the kernels; its capture fails if the host waits.
 - `torch.compile` does not trace these tensors.
-- The emulation uses private interfaces of PyTorch 2.13; a module that imports this one is skipped
-with any other
-  version.
+- The emulation uses private interfaces of PyTorch 2.13. Tests fail where another version changes
+  them.
 """
 
 from __future__ import annotations
@@ -35,7 +34,6 @@ import collections
 import contextlib
 import functools
 import sys
-import unittest
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -48,8 +46,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import nmt
 from nmt.engines import cuda_graphs
 
-if not torch.__version__.startswith("2.13."):
-    raise unittest.SkipTest("the emulated GPU uses private interfaces of PyTorch 2.13")
 CUDA, CPU = torch.device("cuda", 0), torch.device("cpu")
 PACKAGE = f"{Path(nmt.__file__).parent}/"
 COPIES = {"copy_", "_to_copy", "_pack_padded_sequence", "_pad_packed_sequence"}
@@ -102,7 +98,7 @@ class FakeCUDA(TorchDispatchMode):
         self.pools: list[object] = []
         """The memory pool of each capture; None: a new one."""
         self.is_capture_invalid = False
-        self.captured: list[Callable[[], None]] | None = None
+        self.captured: list[Callable[[], object]] | None = None
         """The operators of the CUDA graph that is being captured."""
 
     def __torch_dispatch__(
@@ -151,7 +147,9 @@ class FakeCUDA(TorchDispatchMode):
             self._gpu_generator() if random else contextlib.nullcontext(),
             _views_of_normal_tensors(func, inputs),
         ):
-            run = func if self.captured is None else functools.partial(self._capture, func)
+            run = func
+            if self.captured is not None:
+                run = functools.partial(self._capture, func, random)
             result = run(*host_args, **host_kwargs)
             if to_cpu and kwargs.get("non_blocking"):
                 self.pending_copies.append((result, result.clone()))
@@ -170,8 +168,20 @@ class FakeCUDA(TorchDispatchMode):
                 return wrap(result[0]), result[1]
             return _mapped(wrap, result)
 
-    def _capture(self, func: Any, *args: Any, **kwargs: Any) -> Any:
-        """Add an operator to the graph, and return its results without values."""
+    def _capture(self, func: Any, random: bool, *args: Any, **kwargs: Any) -> Any:
+        """Add an operator to the graph, and return its results without values. Random numbers are
+        drawn by the replays only."""
+        assert self.captured is not None
+        state = torch.get_rng_state()
+        try:
+            return self._captured_result(func, random, args, kwargs)
+        finally:
+            if random:
+                torch.set_rng_state(state)
+
+    def _captured_result(
+        self, func: Any, random: bool, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         assert self.captured is not None
         if any(
             result.alias_info is not None and not result.alias_info.is_write
@@ -179,16 +189,27 @@ class FakeCUDA(TorchDispatchMode):
         ):
             return func(*args, **kwargs)  # a view
         if func._schema.is_mutable:
-            self.captured.append(lambda: func(*args, **kwargs))
-            return args[0]
+            self.captured.append(self._seeded(lambda: func(*args, **kwargs), random))
+            return args[0] if func._schema.returns else None
         results = func(*args, **kwargs)
 
         def run() -> None:
             for result, value in zip(_leaves(results), _leaves(func(*args, **kwargs)), strict=True):
                 result.copy_(value)
 
-        self.captured.append(run)
+        self.captured.append(self._seeded(run, random))
         return _mapped(Tensor.zero_, results)
+
+    def _seeded(self, run: Callable[[], object], random: bool) -> Callable[[], object]:
+        """Return what runs an operator with the generator of the GPU."""
+        if not random:
+            return run
+
+        def run_seeded() -> None:
+            with self._gpu_generator():
+                run()
+
+        return run_seeded
 
     def _check_devices(self, name: str, on_cpu: list[Tensor]) -> None:
         arrays = [x for x in on_cpu if x.dim()]  # a number is passed as a tensor without dimensions
@@ -209,12 +230,15 @@ class FakeCUDA(TorchDispatchMode):
         to_cpu = to_cpu and args[0].numel() > 0
         if name in VALUE_DEPENDENT or masks or repeats or to_cpu or from_gpu:
             self._wait("copy to the CPU" if to_cpu or from_gpu else name)
-        if (
+        to_gpu = (
             name == "copy_"
             and isinstance(args[0], GPUTensor)
             and not isinstance(args[1], GPUTensor)
             and args[1].dim()
-        ):
+        )
+        if to_gpu and len(args) > 2 and getattr(args[1], "is_pinned_memory", False):
+            self.copies[f"copy to the GPU {_place()}"] += 1
+        elif to_gpu:
             self._wait("copy to the GPU")
 
     def _wait(self, operation: str) -> None:
@@ -262,7 +286,7 @@ class Graph:
 
     def __init__(self, gpu: FakeCUDA) -> None:
         """Create an empty graph."""
-        self.gpu, self.operators = gpu, list[Callable[[], None]]()
+        self.gpu, self.operators = gpu, list[Callable[[], object]]()
 
     def capture_begin(self, pool: object = None, capture_error_mode: str = "global") -> None:
         """Record operators instead of running them."""

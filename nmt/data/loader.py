@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import operator
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from random import Random
+from typing import Any
 
 import numpy as np
 
@@ -25,9 +26,10 @@ from nmt.core.config import TrainConfig
 from nmt.core.console import progress
 from nmt.core.errors import DataError
 from nmt.data.arrays import Bools, Indices, Integers
-from nmt.data.batching import Batch, Ids, collate, plan_batches
+from nmt.data.batching import Ids, collate, plan_batches
 from nmt.data.mixing import Mix, PreparedCorpus, SampledCorpus, sample_pairs
 from nmt.data.noise import SourceNoise
+from nmt.data.packing import PackShape, pack, plan_packed_batches
 from nmt.data.sources import CorpusOptions
 from nmt.data.store import Store
 from nmt.data.subword_regularization import SubwordSampler
@@ -45,7 +47,8 @@ NOISE_STREAM = 0x6E6F697365
 class Update:
     """The batches of one update on one rank."""
 
-    batches: list[Batch]
+    batches: list[Any]
+    """`Batch`es, or `PackedBatch`es."""
     tokens: int
     """Target tokens of the update on all ranks, which normalize the loss; an estimate with subword
     regularization."""
@@ -79,6 +82,9 @@ class Loader:
     """The corpora of the store; None: a single one, all of whose pairs are used in each epoch."""
     source_eos: bool = field(default=True, kw_only=True)
     """Whether sources end with the end token."""
+    packed: bool = field(default=False, kw_only=True)
+    """Whether batches are packed; not with subword regularization, which changes lengths after the
+    batches are planned."""
 
     def __post_init__(self) -> None:
         num_available = len(self.store)
@@ -101,6 +107,13 @@ class Loader:
         """Number of pairs of an epoch."""
         num_short = sum(len(each.pair_ids_N) for each in self.corpora)
         self.num_too_long = num_available - num_short
+        self.pack_shape: PackShape | None = None
+        if self.packed:
+            # Of all epochs: without noise, which differs between them.
+            lengths_N2 = self._all_lengths_N2[self._sample_pair_ids(epoch=0)]
+            tokens_N2 = self._with_ends(lengths_N2)
+            config = self.config
+            self.pack_shape = PackShape.of(tokens_N2, config.batch_tokens, config.max_length)
 
     def _select(self, mix: Mix) -> list[SampledCorpus]:
         """Mark the pairs with tags, and return those within `train.max_length` of each corpus."""
@@ -159,13 +172,30 @@ class Loader:
         """Return the batches of an epoch on all ranks, each as indices into the pairs of the
         epoch."""
         lengths_N2 = self.lengths_N2(epoch)
+        if self.pack_shape:
+            tokens_N2 = self._with_ends(lengths_N2)
+            return plan_packed_batches(tokens_N2, self.pack_shape, self.seed, epoch)
         return plan_batches(lengths_N2, self.config.batch_tokens, self.seed, epoch)
 
-    def worst_case_batches(self) -> list[Batch]:
+    def _with_ends(self, lengths_N2: Integers) -> Integers:
+        """Return the numbers of tokens that are read, with EOS where there is one."""
+        source_N = np.maximum(lengths_N2[:, 0] + self.source_eos, 1)
+        return np.stack((source_N, lengths_N2[:, 1] + 1), axis=1)
+
+    def num_positions(self, batches: Sequence[Indices]) -> int:
+        """Return the number of target positions of batches of the first epoch, with padding."""
+        if self.pack_shape:
+            return len(batches) * self.pack_shape.target_slots
+        tokens_N = self.lengths_N2(0)[:, 1] + 1
+        return sum(len(indices) * int(tokens_N[indices].max()) for indices in batches)
+
+    def worst_case_batches(self) -> list[Any]:
         """Return the batches of the first epoch that need most memory: the largest and that with
-        the longest pair."""
+        the longest pair. Packed batches need the same."""
         pair_ids_N, lengths_N2 = self.pairs(0)
         batches = self.batch_indices(0)
+        if self.packed:
+            return [self._load(pair_ids_N[batches[0]], 0)]
         lengths = [lengths_N2[indices].max() + 1 for indices in batches]
         num_pairs = map(len, batches)
         sizes = list(map(operator.mul, num_pairs, lengths))
@@ -183,17 +213,20 @@ class Loader:
 
     def _sample_pairs(self, epoch: int) -> tuple[Indices, Integers]:
         """Return the pair ids of an epoch, [N], and their lengths after noise, [N, 2]."""
+        pair_ids_N = self._sample_pair_ids(epoch)
+        lengths_N2 = self._all_lengths_N2[pair_ids_N]
+        if self.noise:
+            self._update_noisy_lengths(lengths_N2, pair_ids_N, epoch)
+        return pair_ids_N, lengths_N2
+
+    def _sample_pair_ids(self, epoch: int) -> Indices:
         samples = []
         for i, corpus in enumerate(self.corpora):
             num_available = len(corpus.pair_ids_N)
             num_sampled = corpus.pairs_per_epoch
             sample = sample_pairs(num_available, num_sampled, self.seed, i, epoch)
             samples.append(corpus.pair_ids_N[sample])
-        pair_ids_N = np.concatenate(samples)
-        lengths_N2 = self._all_lengths_N2[pair_ids_N]
-        if self.noise:
-            self._update_noisy_lengths(lengths_N2, pair_ids_N, epoch)
-        return pair_ids_N, lengths_N2
+        return np.concatenate(samples)
 
     def _update_noisy_lengths(self, lengths_N2: Integers, pair_ids_N: Indices, epoch: int) -> None:
         """Replace the source lengths of the pairs with noise."""
@@ -205,7 +238,7 @@ class Loader:
                     lengths_N2[start + n, 0] = len(row)
                 bar.update(len(pair_ids))
 
-    def _load(self, pair_ids_N: Indices, epoch: int) -> Batch:
+    def _load(self, pair_ids_N: Indices, epoch: int) -> Any:
         """Return the batch of some pairs, with noise and sampled segmentations."""
         pair_ids = pair_ids_N.tolist()
         ids = map(self.store.src.ids, pair_ids)
@@ -225,8 +258,10 @@ class Loader:
         elif self.noise:
             for n, row in self._noisy_rows(pair_ids, epoch):
                 sources[n] = row
-        pairs = zip(sources, targets, strict=True)
-        return collate(list(pairs), pair_ids, source_eos=self.source_eos)
+        pairs = list(zip(sources, targets, strict=True))
+        if self.pack_shape:
+            return pack(pairs, self.pack_shape, pair_ids, source_eos=self.source_eos)
+        return collate(pairs, pair_ids, source_eos=self.source_eos)
 
     def _unless_too_long(self, row: Ids, original: Ids) -> Ids:
         """Return a row, or if it is above `train.max_length`, the ids without noise and sampling,

@@ -1,4 +1,4 @@
-"""CUDA graphs of search steps: the kernels of a step are recorded once, then launched together.
+"""CUDA graphs: the kernels of a search step or an update are recorded once, then launched together.
 
 Python takes about 2.5 ms to launch the 130 kernels of a step of the base model, which an H200
 computes in 0.3 ms for a few rows. Shape suffixes: R rows, V vocabulary.
@@ -7,9 +7,10 @@ computes in 0.3 ms for a few rows. Shape suffixes: R rows, V vocabulary.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -17,11 +18,57 @@ from torch import Tensor
 from nmt.core.runtime import is_out_of_memory
 from nmt.model.cache import KVCache
 
+T = TypeVar("T")
 _LOCK = threading.Lock()
 """Of all models: before PyTorch 2.12, captures and replays share the state of the GPU's random
 generator."""
 _STREAMS: dict[torch.device, torch.cuda.Stream] = {}
 """The stream of all captures on a GPU: PyTorch keeps a workspace of cuBLAS for every stream."""
+
+
+def replay(graph: torch.cuda.CUDAGraph) -> None:
+    """Launch the kernels of a graph."""
+    with _LOCK:
+        graph.replay()
+
+
+@contextmanager
+def capture_stream(device: torch.device) -> Iterator[None]:
+    """Enter the stream of all captures: after the kernels of the current stream, and before its
+    next ones."""
+    if device not in _STREAMS:
+        _STREAMS[device] = torch.cuda.Stream(device)
+    stream = _STREAMS[device]
+    current = torch.cuda.current_stream(device)
+    stream.wait_stream(current)
+    try:
+        with torch.cuda.stream(stream):
+            yield
+    finally:
+        current.wait_stream(stream)
+
+
+def record(
+    function: Callable[[], T], device: torch.device, old: torch.cuda.CUDAGraph | None = None
+) -> tuple[torch.cuda.CUDAGraph, T]:
+    """Record, but do not run, the kernels that a function launches.
+
+    Args:
+        function: what to record; it must not wait for the GPU.
+        device: the GPU.
+        old: a graph that is no longer used, whose memory the new one takes.
+    """
+    graph = torch.cuda.CUDAGraph()
+    with _LOCK, capture_stream(device):
+        graph.capture_begin(old.pool() if old else None, capture_error_mode="thread_local")
+        try:
+            result = function()
+        except BaseException:
+            with suppress(RuntimeError):  # if the function has waited, the capture cannot end
+                graph.capture_end()
+            raise
+        graph.capture_end()
+    return graph, result
 
 
 @dataclass(eq=False)
@@ -39,8 +86,7 @@ class StepGraph:
         """Read one more token per row and return log-probabilities [R, V], which the next call
         overwrites."""
         self._tokens_R.copy_(tokens_R)
-        with _LOCK:
-            self._graph.replay()
+        replay(self._graph)
         for cache in self._caches:
             cache.length += 1
         return self._log_p_RV
@@ -74,8 +120,11 @@ class CUDAGraphs:
         try:
             for cache in caches:
                 cache.fix_shapes()
-            with _LOCK:
-                return self._capture(step, tokens_R.clone(), caches)
+            # The old graph must exist until the new one shares its memory.
+            old = self._spare.pop() if self._spare else None
+            tokens_R = tokens_R.clone()
+            graph, log_p_RV = record(lambda: step(tokens_R), tokens_R.device, old)
+            return StepGraph(graph, tokens_R, log_p_RV, caches, self._spare)
         except RuntimeError as error:
             if not is_out_of_memory(error):
                 raise
@@ -92,25 +141,3 @@ class CUDAGraphs:
             self._spare.clear()
             torch.cuda.empty_cache()
         return None
-
-    def _capture(
-        self, step: Callable[[Tensor], Tensor], tokens_R: Tensor, caches: Sequence[KVCache]
-    ) -> StepGraph:
-        # Must exist until the new graph shares its memory.
-        old = self._spare.pop() if self._spare else None
-        device = tokens_R.device
-        if device not in _STREAMS:
-            _STREAMS[device] = torch.cuda.Stream(device)
-        stream, graph = _STREAMS[device], torch.cuda.CUDAGraph()
-        stream.wait_stream(torch.cuda.current_stream(device))
-        with torch.cuda.stream(stream):
-            graph.capture_begin(old.pool() if old else None, capture_error_mode="thread_local")
-            try:
-                log_p_RV = step(tokens_R)
-            except BaseException:
-                with suppress(RuntimeError):  # if the step has waited, the capture cannot end
-                    graph.capture_end()
-                raise
-            graph.capture_end()
-        torch.cuda.current_stream(device).wait_stream(stream)
-        return StepGraph(graph, tokens_R, log_p_RV, caches, self._spare)

@@ -19,8 +19,10 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from nmt.core.config import ModelConfig
+from nmt.model import segment_attention
 from nmt.model.layers import Dropout, Linear
 from nmt.model.positions import PositionInput
+from nmt.model.segment_attention import Segments
 
 MASK_ALIGNMENT = 16
 """Kernels copy an additive mask in every call unless the stride of its rows is a multiple of
@@ -246,11 +248,12 @@ class Attention(nn.Module):
         num_terms = position.encoding.num_score_terms if position else 1
         return math.sqrt(num_terms * self.head_dim)
 
-    def repeat_kv(self, x_BGSK: Tensor) -> Tensor:
-        """Repeat keys or values for every head of queries that shares them: [B, H, S, K]."""
+    def repeat_kv(self, x_BGSK: Tensor, axis: int = 1) -> Tensor:
+        """Repeat keys or values for every head of queries that shares them: [B, H, S, K]; `axis`:
+        that of the heads."""
         if self.kv_heads == self.heads:
             return x_BGSK
-        return x_BGSK.repeat_interleave(self.heads // self.kv_heads, 1)
+        return x_BGSK.repeat_interleave(self.heads // self.kv_heads, axis)
 
     def _split_heads(self, x_BTX: Tensor) -> Tensor:
         return x_BTX.unflatten(-1, (-1, self.head_dim))
@@ -266,18 +269,43 @@ class SelfAttention(Attention):
         self.qkv = Linear(config.dim, config.dim, kv_dim, kv_dim)
         self.out = Linear(config.dim, config.dim)
 
+    def forward(
+        self, x_BTD: Tensor, mask: Mask | Segments | None, position: PositionInput | None = None
+    ) -> Tensor:
+        """Return the projected output of the attention of a sequence to itself, [B, T, D]."""
+        if isinstance(mask, Segments):
+            return self._attend_in_segments(x_BTD, mask, position)
+        q, kv = self.project(x_BTD, position)
+        return self.attend_and_project(q, *split_kv(kv), mask, position)
+
     def project(
         self, x_BTD: Tensor, position: PositionInput | None = None
     ) -> tuple[Tensor, Tensor]:
         """Return queries [B, H, T, K], and stacked keys and values [B, T, 2, G, K], from one matrix
         product."""
-        qkv_BTHK = self._split_heads(self.qkv(x_BTD))
-        if position and position.encoding.rotates:
-            # Queries and keys are rotated together, before they are split.
-            qk_BTHK, v_BTGK = qkv_BTHK.split((self.heads + self.kv_heads, self.kv_heads), 2)
-            qkv_BTHK = torch.cat((position.rotate(qk_BTHK), v_BTGK), 2)
-        q_BTHK, kv_BTXK = qkv_BTHK.split((self.heads, 2 * self.kv_heads), 2)
+        qkv_BTXK = self._project_stacked(x_BTD, position)
+        q_BTHK, kv_BTXK = qkv_BTXK.split((self.heads, 2 * self.kv_heads), 2)
         return q_BTHK.transpose(1, 2), kv_BTXK.unflatten(2, (2, -1))
+
+    def _project_stacked(self, x_BTD: Tensor, position: PositionInput | None) -> Tensor:
+        """Return queries, keys and values, [B, T, H + 2G, K]."""
+        qkv_BTXK = self._split_heads(self.qkv(x_BTD))
+        if not position or not position.encoding.rotates:
+            return qkv_BTXK
+        # Queries and keys are rotated together, before they are split.
+        qk_BTXK, v_BTGK = qkv_BTXK.split((self.heads + self.kv_heads, self.kv_heads), 2)
+        return torch.cat((position.rotate(qk_BTXK), v_BTGK), 2)
+
+    def _attend_in_segments(
+        self, x_1ND: Tensor, segments: Segments, position: PositionInput | None
+    ) -> Tensor:
+        qkv_1NXK = self._project_stacked(x_1ND, position)
+        if self.kv_heads != self.heads:
+            q, k, v = qkv_1NXK.split((self.heads, self.kv_heads, self.kv_heads), 2)
+            qkv_1NXK = torch.cat((q, self.repeat_kv(k, 2), self.repeat_kv(v, 2)), 2)
+        qkv_1N3HK = qkv_1NXK.unflatten(2, (3, -1))
+        context_1NHK = segment_attention.self_attention(qkv_1N3HK, segments)
+        return self.out(context_1NHK.flatten(2))
 
 
 class CrossAttention(Attention):
@@ -297,6 +325,16 @@ class CrossAttention(Attention):
     def project_kv(self, memory_BSD: Tensor) -> tuple[Tensor, Tensor]:
         """Return keys and values, each [B, G, S, K]."""
         return split_kv(self._split_heads(self.kv(memory_BSD)).unflatten(2, (2, -1)))
+
+    def attend_in_segments(self, x_1ND: Tensor, memory_1MD: Tensor, segments: Segments) -> Tensor:
+        """Return the projected output of the attention of packed sequences, [1, N, D]."""
+        q_1NHK = self._split_heads(self.q(x_1ND))
+        kv_1MXK = self._split_heads(self.kv(memory_1MD))
+        k, v = kv_1MXK.split((self.kv_heads, self.kv_heads), 2)
+        k_1MHK = self.repeat_kv(k, 2)
+        v_1MHK = self.repeat_kv(v, 2)
+        context_1NHK = segment_attention.cross_attention(q_1NHK, k_1MHK, v_1MHK, segments)
+        return self.out(context_1NHK.flatten(2))
 
 
 @contextmanager

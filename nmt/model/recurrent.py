@@ -58,7 +58,6 @@ class RecurrentState:
 class Recurrent(Seq2Seq):
     """A bidirectional GRU encoder, and a GRU decoder with additive attention."""
 
-    supports_compilation = False  # the lengths of packed sequences are data
     supports_low_precision = False
 
     def __init__(self, config: ModelConfig, vocab_size: int) -> None:

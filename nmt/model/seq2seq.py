@@ -34,8 +34,9 @@ class Seq2Seq(nn.Module, ABC):
     """Whether `source_positions` and `target_positions` are position encodings."""
     supports_graphs = False
     """Whether `decode` works in CUDA graphs: it never waits, and its state has a `KVCache`."""
-    supports_compilation = True
-    """Whether `torch.compile` supports `forward`."""
+    supports_packing = False
+    """Whether `forward_packed` exists and is equal to `forward`: each position reads its own
+    segment only, by an attention without bias, window or dropout."""
     supports_low_precision = True
     """Whether the weights of a search may be bf16 or fp16; else they stay float32."""
     layer_sharing = 1

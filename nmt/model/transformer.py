@@ -7,9 +7,9 @@ True = attend; on a GPU, padding masks are additive.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -34,6 +34,7 @@ from nmt.model.positions import (
     StackSpec,
     distances,
 )
+from nmt.model.segment_attention import Segments
 from nmt.model.seq2seq import Seq2Seq
 
 KeysValues = tuple[Tensor, Tensor]
@@ -88,6 +89,25 @@ class DecoderState:
         k, v = self.cache.append(layer, kv_RT2GK).permute(1, 2, 3, 0, 4).unbind(0)
         return k, v
 
+    def attend_to_target(
+        self, attention: SelfAttention, x_RTD: Tensor, mask: Mask | None, position: PositionInput
+    ) -> Tensor:
+        """Return the self-attention of T new target positions, [R, T, D]."""
+        q, kv = attention.project(x_RTD, position)
+        k, v = self.append_kv(position.layer, kv)
+        return attention.attend_and_project(q, k, v, mask, position)
+
+    def attend_to_source(self, attention: CrossAttention, x_RTD: Tensor, layer: int) -> Tensor:
+        """Return the cross-attention of T new target positions, [R, T, D]."""
+        # The W rows of a sentence become W*T queries of one attention, so that the keys and values
+        # of the source are stored once per sentence, not once per beam.
+        k, v = self.cross_kv[layer]
+        x_BQD = x_RTD.reshape(k.shape[0], -1, x_RTD.shape[-1])
+        q = attention.project_q(x_BQD)
+        attended_BQD = attention.attend_and_project(q, k, v, self.mask_B11S)
+        self.record_cross_attention(layer, attention, q, x_RTD.shape[0])
+        return attended_BQD.view_as(x_RTD)
+
     def advance(self, positions: int) -> None:
         """Increase the length by the number of positions that every layer has appended."""
         if self.cache:
@@ -106,6 +126,27 @@ class DecoderState:
             self.mask_B11S = select_mask(self.mask_B11S, sentences_B)
 
 
+@dataclass(frozen=True)
+class PackedState:
+    """What a decoder attends to when it reads whole targets side by side, as packed training
+    does."""
+
+    memory_1SD: Tensor
+    target: Segments
+    source: Segments
+    """The segments of the target as queries and of the source as keys."""
+
+    def attend_to_target(
+        self, attention: SelfAttention, x_1TD: Tensor, mask: None, position: PositionInput
+    ) -> Tensor:
+        """Return the self-attention of all target positions, [1, T, D]."""
+        return attention(x_1TD, self.target, position)
+
+    def attend_to_source(self, attention: CrossAttention, x_1TD: Tensor, layer: int) -> Tensor:
+        """Return the cross-attention of all target positions, [1, T, D]."""
+        return attention.attend_in_segments(x_1TD, self.memory_1SD, self.source)
+
+
 class EncoderLayer(nn.Module):
     """Self-attention, then feed-forward."""
 
@@ -116,11 +157,10 @@ class EncoderLayer(nn.Module):
         self.attention_residual = Residual(config)
         self.ffn_residual = Residual(config)
 
-    def forward(self, x_BSD: Tensor, mask_B11S: Tensor, position: PositionInput) -> Tensor:
+    def forward(self, x_BSD: Tensor, mask: Tensor | Segments, position: PositionInput) -> Tensor:
         """Run the layer over the source."""
         normed_BSD = self.attention_residual.norm_input(x_BSD)
-        q, kv = self.self_attention.project(normed_BSD, position)
-        attended_BSD = self.self_attention.attend_and_project(q, *split_kv(kv), mask_B11S, position)
+        attended_BSD = self.self_attention(normed_BSD, mask, position)
         x_BSD = self.attention_residual.add(x_BSD, attended_BSD)
         normed_BSD = self.ffn_residual.norm_input(x_BSD)
         return self.ffn_residual.add(x_BSD, self.feed_forward(normed_BSD))
@@ -139,25 +179,38 @@ class DecoderLayer(nn.Module):
         self.ffn_residual = Residual(config)
 
     def forward(
-        self, x_RTD: Tensor, state: DecoderState, mask: Mask | None, position: PositionInput
+        self,
+        x_RTD: Tensor,
+        state: DecoderState | PackedState,
+        mask: Any,
+        position: PositionInput,
     ) -> Tensor:
-        """Run the layer over T new target positions."""
+        """Run the layer over T new target positions; the mask is that of a `DecoderState`."""
         normed_RTD = self.attention_residual.norm_input(x_RTD)
-        q, kv = self.self_attention.project(normed_RTD, position)
-        k, v = state.append_kv(position.layer, kv)
-        attended_RTD = self.self_attention.attend_and_project(q, k, v, mask, position)
+        attended_RTD = state.attend_to_target(self.self_attention, normed_RTD, mask, position)
         x_RTD = self.attention_residual.add(x_RTD, attended_RTD)
-        # The W rows of a sentence become W*T queries of one attention, so that the keys and values
-        # of the source are stored once per sentence, not once per beam.
-        k, v = state.cross_kv[position.layer]
         normed_RTD = self.cross_attention_residual.norm_input(x_RTD)
-        normed_BQD = normed_RTD.reshape(k.shape[0], -1, x_RTD.shape[-1])
-        q = self.cross_attention.project_q(normed_BQD)
-        attended_BQD = self.cross_attention.attend_and_project(q, k, v, state.mask_B11S)
-        state.record_cross_attention(position.layer, self.cross_attention, q, x_RTD.shape[0])
-        x_RTD = self.cross_attention_residual.add(x_RTD, attended_BQD.view_as(x_RTD))
+        attended_RTD = state.attend_to_source(self.cross_attention, normed_RTD, position.layer)
+        x_RTD = self.cross_attention_residual.add(x_RTD, attended_RTD)
         normed_RTD = self.ffn_residual.norm_input(x_RTD)
         return self.ffn_residual.add(x_RTD, self.feed_forward(normed_RTD))
+
+
+class PackedSide(NamedTuple):
+    """The sources or targets of a batch, side by side."""
+
+    ids_N: Tensor
+    position_N: Tensor
+    """Position of each token in its sentence."""
+    bounds_E: Tensor
+    """Where the sentences begin and end, in int32."""
+
+
+class LayerFunctions(NamedTuple):
+    """What runs the layers in packed training: their own methods, or compiled ones."""
+
+    encoder: Callable[..., Tensor] = EncoderLayer.forward
+    decoder: Callable[..., Tensor] = DecoderLayer.forward
 
 
 class Transformer(Seq2Seq):
@@ -176,6 +229,12 @@ class Transformer(Seq2Seq):
         self.max_positions = self.source_positions.max_positions
         self.layer_sharing = config.layer_sharing
         self.supports_graphs = self.target_positions.supports_graphs and not config.attention_window
+        self.supports_packing = (
+            self.source_positions.supports_packing
+            and config.attention_score == "dot"
+            and not config.attention_window
+            and not config.attention_dropout
+        )
         # A layer of the lists is applied `layer_sharing` times.
         self.encoder = nn.ModuleList()
         for _ in range(0, config.encoder_layers, config.layer_sharing):
@@ -227,6 +286,41 @@ class Transformer(Seq2Seq):
         cross_kv = self._repeat(projected, self.config.decoder_layers)
         cache = KVCache() if use_cache else None
         return DecoderState(cross_kv, self._padding_mask(src_mask_BS), cache)
+
+    def forward_packed(
+        self,
+        source: PackedSide,
+        target: PackedSide,
+        max_length: int,
+        layers: LayerFunctions = LayerFunctions(),  # noqa: B008
+    ) -> Tensor:
+        """Return hidden_ND of all target positions of sentences side by side.
+
+        Args:
+            source: the sources.
+            target: the targets, with <s>.
+            max_length: at least the length of the longest source or target.
+            layers: what runs the layers.
+        """
+        # The table of a position encoding cannot grow while a CUDA graph is captured.
+        for encoding in (self.source_positions, self.target_positions):
+            encoding.reserve(max_length, source.ids_N.device)
+        x_1SD = self.embed("source", source.ids_N[None], source.position_N)
+        segments = Segments(source.bounds_E, source.bounds_E, max_length)
+        position = PositionInput(self.source_positions, 0, source.position_N)
+        for layer in self.encoder_layers:
+            x_1SD = layers.encoder(layer, x_1SD, segments, position)
+        state = PackedState(
+            self.encoder_norm(x_1SD),
+            Segments(target.bounds_E, target.bounds_E, max_length, causal=True),
+            Segments(target.bounds_E, source.bounds_E, max_length),
+        )
+        x_1TD = self.embed("target", target.ids_N[None], target.position_N)
+        position = PositionInput(self.target_positions, 0, target.position_N)
+        for decoder_layer in self.decoder_layers:
+            x_1TD = layers.decoder(decoder_layer, x_1TD, state, None, position)
+        hidden_1TD: Tensor = self.decoder_norm(x_1TD)
+        return hidden_1TD[0]
 
     def _padding_mask(self, src_mask_BS: Tensor) -> Tensor:
         mask_B11S = src_mask_BS[:, None, None, :]

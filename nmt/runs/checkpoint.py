@@ -78,6 +78,8 @@ class Progress:
     """Scores of the validation at this step; empty if there was none."""
     batch_tokens: Count = 0
     """`train.batch_tokens` of the completed batches; 0 in checkpoints of older versions."""
+    packed: bool = False
+    """Whether the completed batches were packed."""
 
 
 class Meta(TypedDict):

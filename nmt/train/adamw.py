@@ -16,11 +16,13 @@ class AdamW:
     2019, algorithm 2).
 
     Provides what `GradScaler` expects of an optimizer. As in PyTorch's fused optimizers, a non-zero
-    attribute `found_inf` makes `step` change nothing, without a synchronization with the GPU.
+    attribute `found_inf` makes `step` change nothing, and gradients are divided by an attribute
+    `grad_scale`, without a synchronization with the GPU.
     """
 
     _step_supports_amp_scaling = True
     found_inf: Tensor | None = None
+    grad_scale: Tensor | None = None
 
     def __init__(
         self,
@@ -68,6 +70,7 @@ class AdamW:
             weight_decay=self.weight_decay,
             amsgrad=False,
             maximize=False,
+            grad_scale=self.grad_scale,
             found_inf=self.found_inf,
         )
         if self.found_inf is not None:

@@ -2,74 +2,97 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 from importlib.util import find_spec
 
 import torch
 
-from nmt.core.config import Config
+from nmt.core.config import Config, TrainConfig
 from nmt.core.errors import ConfigError, UsageError, suggest
-from nmt.model.build import MODELS
-from nmt.model.seq2seq import Seq2Seq
+from nmt.model.transformer import DecoderLayer, EncoderLayer, LayerFunctions
+from nmt.train.loss import LogitsLoss, compiled_logits_loss, logits_loss
 
-PARTS = ("loss", "model")
-BACKEND = "inductor"
-"""The compiler of torch.compile."""
+PARTS = ("auto", "loss", "layers")
+MIN_CAPABILITY = (7, 0)
+"""Compute capability of a GPU that Triton needs."""
 
 
 def check_compile(config: Config) -> None:
-    """Check `train.compile`.
-
-    Raises:
-        ConfigError: a part is unknown, or the model cannot be compiled.
-    """
+    """Raise a ConfigError if `train.compile` names an unknown part."""
     for part in config.train.compile:
         if part not in PARTS:
             raise ConfigError(f"train.compile: unknown part '{part}'", suggest(part, PARTS))
-    if "model" not in config.train.compile:
-        return
-    hint = "set train.compile=[loss]"
-    arch = config.model.arch
-    if not MODELS[arch].supports_compilation:
+
+
+def check_packed_parts(config: TrainConfig, *, packed: bool) -> None:
+    """Raise a ConfigError if `train.compile` names a part of packed batches, and they are
+    padded."""
+    if "layers" in config.compile and not packed:
         raise ConfigError(
-            f"train.compile=[model] does not support model.arch={arch}, whose lengths are data",
-            hint,
-        )
-    if config.model.position_encoding.startswith("floater"):
-        raise ConfigError(
-            "train.compile=[model] does not support model.position_encoding=floater", hint
+            "train.compile=[layers] is for packed batches, and this run pads its batches",
+            "packing needs a GPU, train.packing, and a model that supports it; set"
+            " train.compile=[loss]",
         )
 
 
 def require_compiler(config: Config, device: torch.device) -> None:
-    """Raise a UsageError if `train.compile` is set and cannot work with this device or
-    installation."""
-    if not config.train.compile:
+    """Raise a UsageError if `train.compile` names a part that cannot be compiled with this device
+    or installation; `auto` does without."""
+    if not set(config.train.compile) - {"auto"}:
         return
+    hint = "set train.compile=[]"
     if device.type == "cuda":
-        is_available, name = find_spec("triton") is not None, "Triton"
-        if is_available and torch.cuda.get_device_capability(device) < (7, 0):
-            raise UsageError(
-                "train.compile needs a GPU of compute capability 7.0 or higher",
-                "set train.compile=[]",
-            )
-    else:
-        compilers = ("g++", "clang++", "cl")
-        is_available, name = (
-            "CXX" in os.environ or any(map(shutil.which, compilers)),
-            "a C++ compiler",
-        )
-    if not is_available:
-        raise UsageError(f"train.compile needs {name}", "install it, or set train.compile=[]")
-    if device.type == "cpu" and " " in torch.__file__:  # PyTorch does not quote it for the linker
-        hint = "install nmt in another directory, or set train.compile=[]"
+        if find_spec("triton") is None:
+            raise UsageError("train.compile needs Triton", f"install it, or {hint}")
+        if not _has_compiler(device):
+            raise UsageError("train.compile needs a GPU of compute capability 7.0 or higher", hint)
+        return
+    compilers = ("g++", "clang++", "cl")
+    if "CXX" not in os.environ and not any(map(shutil.which, compilers)):
+        raise UsageError("train.compile needs a C++ compiler", f"install it, or {hint}")
+    if " " in torch.__file__:  # PyTorch does not quote it for the linker
         raise UsageError(
-            f"train.compile: the path of PyTorch contains a space: {torch.__file__}", hint
+            f"train.compile: the path of PyTorch contains a space: {torch.__file__}",
+            f"install nmt in another directory, or {hint}",
         )
 
 
-def compile_model(model: Seq2Seq) -> None:
-    """Compile the training forward pass in place. Sizes are symbolic, so that a few graphs cover
-    all batches."""
-    model.compile(dynamic=True, backend=BACKEND)
+def _has_compiler(device: torch.device) -> bool:
+    """Return whether torch.compile works on a GPU."""
+    if find_spec("triton") is None:
+        return False
+    return torch.cuda.get_device_capability(device) >= MIN_CAPABILITY
+
+
+def compiles(part: str, config: TrainConfig, device: torch.device, *, packed: bool) -> bool:
+    """Return whether an update compiles a part."""
+    if part in config.compile:
+        return True
+    is_auto = "auto" in config.compile and packed and device.type == "cuda"
+    return is_auto and _has_compiler(device)
+
+
+def loss_function(config: TrainConfig, device: torch.device, *, packed: bool) -> LogitsLoss:
+    """Return what computes the loss of a chunk of logits."""
+    if compiles("loss", config, device, packed=packed):
+        return compiled_logits_loss
+    return logits_loss
+
+
+def layer_functions(config: TrainConfig, device: torch.device) -> LayerFunctions:
+    """Return what runs the layers of packed batches."""
+    if compiles("layers", config, device, packed=True):
+        return compiled_layers()
+    return LayerFunctions()
+
+
+@functools.cache
+def compiled_layers() -> LayerFunctions:
+    """Compile the methods of both kinds of layers, each once for all of its layers: sizes are
+    constants, because all packed batches have the same."""
+    return LayerFunctions(
+        torch.compile(EncoderLayer.forward, dynamic=False),
+        torch.compile(DecoderLayer.forward, dynamic=False),
+    )

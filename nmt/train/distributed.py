@@ -16,6 +16,7 @@ from typing import TypeVar
 
 import torch
 import torch.distributed as dist
+from torch import Tensor
 
 from nmt.core import torchrun
 from nmt.core.errors import NMTError, TrainingError
@@ -69,6 +70,15 @@ class RankGroup:
         if self.world_size > 1:
             dist.all_gather_object(values, value, group=self.object_group)
         return values
+
+
+def all_reduce(gradient_P: Tensor, loss: Tensor, dtype: torch.dtype) -> None:
+    """Replace the gradients of all parameters, as one tensor, and the loss by their sums over the
+    ranks; the gradients are exchanged in `dtype`."""
+    sent_P = gradient_P.to(dtype)
+    dist.all_reduce(sent_P)
+    dist.all_reduce(loss)
+    gradient_P.copy_(sent_P)
 
 
 @contextmanager

@@ -26,14 +26,21 @@ def chunk_size(device: torch.device) -> int:
     return CHUNK if device.type == "cpu" else GPU_CHUNK
 
 
-LogitsLoss = Callable[[Tensor, Tensor, Tensor | None, float, bool], tuple[Tensor, Tensor | None]]
-"""Computes the loss of a chunk, without the uniform part, from logits_NV, targets_N1, bias_V,
-`smoothing` and `need_grad`. If `need_grad`, it also returns the gradient of the bias, and replaces
-the logits by their gradient."""
+LogitsLoss = Callable[
+    [Tensor, Tensor, Tensor | None, Tensor | None, float, bool], tuple[Tensor, Tensor | None]
+]
+"""Computes the loss of a chunk, without the uniform part, from logits_NV, targets_N1, weight_N1
+(None: all 1), bias_V, `smoothing` and `need_grad`. If `need_grad`, it also returns the gradient of
+the bias, and replaces the logits by their gradient."""
 
 
 def logits_loss(
-    logits_NV: Tensor, targets_N1: Tensor, bias_V: Tensor | None, smoothing: float, need_grad: bool
+    logits_NV: Tensor,
+    targets_N1: Tensor,
+    weight_N1: Tensor | None,
+    bias_V: Tensor | None,
+    smoothing: float,
+    need_grad: bool,
 ) -> tuple[Tensor, Tensor | None]:
     """Compute a `LogitsLoss` by PyTorch's operators, on a CPU in blocks that fit in the cache."""
     num_rows, vocab_size = logits_NV.shape
@@ -49,13 +56,16 @@ def logits_loss(
         value_NV = block_NV.float()
         if bias_V is not None:
             value_NV += bias_V
-        loss -= (1 - smoothing) * value_NV.gather(1, targets).sum()
+        weight = None if weight_N1 is None else weight_N1[first:end]
+        loss -= (1 - smoothing) * _weighted(value_NV.gather(1, targets), weight).sum()
         max_N1 = value_NV.amax(-1, keepdim=True)
         sum_N1 = value_NV.sub_(max_N1).exp_().sum(-1, keepdim=True)
-        loss += (max_N1 + sum_N1.log()).sum()
+        loss += _weighted(max_N1 + sum_N1.log(), weight).sum()
         if not need_grad:
             continue
         _to_gradient(value_NV, sum_N1, targets, smoothing)
+        if weight is not None:
+            value_NV *= weight
         if grad_bias_V is not None:
             grad_bias_V += value_NV.sum(0)
         block_NV.copy_(value_NV)
@@ -68,6 +78,10 @@ def _to_gradient(exp_NV: Tensor, sum_N1: Tensor, targets_N1: Tensor, smoothing: 
     target_grad_N1 = exp_NV.new_full(targets_N1.shape, smoothing - 1)
     exp_NV.div_(sum_N1)
     exp_NV.scatter_add_(1, targets_N1, target_grad_N1)
+
+
+def _weighted(values_N1: Tensor, weight_N1: Tensor | None) -> Tensor:
+    return values_N1 if weight_N1 is None else values_N1 * weight_N1
 
 
 def compiled_logits_loss(*arguments: Any) -> tuple[Tensor, Tensor | None]:
@@ -83,7 +97,12 @@ def compiled_loss() -> LogitsLoss:
 
 
 def fused_logits_loss(
-    logits_NV: Tensor, targets_N1: Tensor, bias_V: Tensor | None, smoothing: float, need_grad: bool
+    logits_NV: Tensor,
+    targets_N1: Tensor,
+    weight_N1: Tensor | None,
+    bias_V: Tensor | None,
+    smoothing: float,
+    need_grad: bool,
 ) -> tuple[Tensor, Tensor | None]:
     """Compute a `LogitsLoss`, to be compiled.
 
@@ -92,11 +111,13 @@ def fused_logits_loss(
     """
     value_NV = logits_NV.float() if bias_V is None else logits_NV.float() + bias_V
     log_sum_N1 = value_NV.logsumexp(-1, keepdim=True)
-    loss = log_sum_N1.sum() - (1 - smoothing) * value_NV.gather(1, targets_N1).sum()
+    log_p_N1 = (1 - smoothing) * value_NV.gather(1, targets_N1)
+    loss = _weighted(log_sum_N1 - log_p_N1, weight_N1).sum()
     if not need_grad:
         return loss, None
     is_target_NV = torch.arange(logits_NV.shape[1], device=logits_NV.device) == targets_N1
     grad_NV = (value_NV - log_sum_N1).exp() - is_target_NV * (1 - smoothing)
+    grad_NV = _weighted(grad_NV, weight_N1)
     grad_bias_V = None if bias_V is None else grad_NV.sum(0)
     logits_NV.copy_(grad_NV)
     return loss, grad_bias_V
@@ -106,6 +127,7 @@ def _subtract_uniform(
     smoothing: float,
     hidden_ND: Tensor,
     weight_VD: Tensor,
+    weight_N1: Tensor | None,
     bias_V: Tensor | None,
     total: Tensor,
     grad_hidden: Tensor,
@@ -114,13 +136,17 @@ def _subtract_uniform(
 ) -> None:
     """Subtract the uniform part of the target distribution from the loss and the gradients."""
     uniform = smoothing / len(weight_VD)
-    hidden_sum = hidden_ND.sum(0, dtype=torch.float32)
+    if weight_N1 is None:
+        hidden_sum = hidden_ND.sum(0, dtype=torch.float32)
+        num_positions: float | Tensor = len(hidden_ND)
+    else:
+        hidden_sum = (hidden_ND.float().t() @ weight_N1)[:, 0]
+        num_positions = weight_N1.sum()
     weight_sum = weight_VD.sum(0, dtype=torch.float32)
     total -= uniform * (hidden_sum @ weight_sum)
-    grad_hidden -= uniform * weight_sum
+    grad_hidden -= _weighted(uniform * weight_sum, weight_N1)
     grad_weight -= uniform * hidden_sum
     if bias_V is not None and grad_bias is not None:
-        num_positions = len(hidden_ND)
         total -= uniform * num_positions * bias_V.sum()
         grad_bias -= uniform * num_positions
 
@@ -142,6 +168,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         weight_VD: Tensor,
         bias_V: Tensor | None,
         labels_N1: Tensor,
+        weight_N1: Tensor | None,
         smoothing: float,
         need_grad: bool,
         logits_loss: LogitsLoss,
@@ -157,8 +184,11 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
             end = start + chunk
             hidden = hidden_ND[start:end]
             labels = labels_N1[start:end]
+            label_weight = None if weight_N1 is None else weight_N1[start:end]
             logits_NV = hidden @ weight.t()
-            loss, grad_bias_V = logits_loss(logits_NV, labels, bias_V, smoothing, need_grad)
+            loss, grad_bias_V = logits_loss(
+                logits_NV, labels, label_weight, bias_V, smoothing, need_grad
+            )
             total += loss
             if need_grad:
                 grad_hidden[start:end] = logits_NV @ weight
@@ -167,13 +197,13 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
                 grad_bias += grad_bias_V
         ctx.grads = grad_hidden, grad_weight, grad_bias
         if smoothing:
-            _subtract_uniform(smoothing, hidden_ND, weight, bias_V, total, *ctx.grads)
+            _subtract_uniform(smoothing, hidden_ND, weight, weight_N1, bias_V, total, *ctx.grads)
         return total
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         scaled = [None if each is None else each.mul_(grad.to(each.dtype)) for each in ctx.grads]
-        return *scaled, None, None, None, None
+        return *scaled, None, None, None, None, None
 
 
 def cross_entropy(
@@ -182,18 +212,26 @@ def cross_entropy(
     labels_N: Tensor,
     *,
     smoothing: float,
+    weight_N: Tensor | None = None,
     bias_V: Tensor | None = None,
     logits_loss: LogitsLoss = logits_loss,
 ) -> Tensor:
     """Return the label-smoothed cross-entropy in nats, summed over N positions.
 
-    loss = -Σ_n Σ_v q_n(v) log p_n(v), where q_n(v) = (1-ε)[v = label_n] + ε/V (Szegedy et al. 2016,
-    section 7; ε = `smoothing`) and p_n = softmax(hidden_n Wᵀ + b). The caller divides the sum by
-    the number of tokens of the update, so that all tokens have equal weight in all microbatches and
-    ranks.
+    loss = -Σ_n w_n Σ_v q_n(v) log p_n(v), where q_n(v) = (1-ε)[v = label_n] + ε/V (Szegedy et al.
+    2016, section 7; ε = `smoothing`), p_n = softmax(hidden_n Wᵀ + b) and w_n = `weight_N`, 1 by
+    default. The caller divides the sum by the number of tokens of the update, so that all tokens
+    have equal weight in all microbatches and ranks.
     """
     need_grad = torch.is_grad_enabled() and (hidden_ND.requires_grad or weight_VD.requires_grad)
-    labels_N1 = labels_N[:, None]
-    arguments = (hidden_ND, weight_VD, bias_V, labels_N1, smoothing, need_grad, logits_loss)
-    loss: Tensor = _ChunkedCrossEntropy.apply(*arguments)  # type: ignore[no-untyped-call]
+    loss: Tensor = _ChunkedCrossEntropy.apply(  # type: ignore[no-untyped-call]
+        hidden_ND,
+        weight_VD,
+        bias_V,
+        labels_N[:, None],
+        None if weight_N is None else weight_N[:, None],
+        smoothing,
+        need_grad,
+        logits_loss,
+    )
     return loss

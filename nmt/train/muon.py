@@ -131,6 +131,8 @@ class Muon(AdamW):
             if "momentum" not in state:
                 state["momentum"] = torch.zeros_like(weight)
             gradient = weight.grad
+            if self.grad_scale is not None:
+                gradient = gradient / self.grad_scale
             if self.found_inf is not None:  # a zero difference leaves the momentum unchanged
                 gradient = torch.where(self.found_inf.bool(), state["momentum"], gradient)
             momenta.append(state["momentum"])

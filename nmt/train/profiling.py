@@ -27,6 +27,7 @@ from nmt.data.mixing import describe
 from nmt.data.prepare import PreparedData
 from nmt.model.build import count_parameters
 from nmt.train.distributed import RankGroup
+from nmt.train.packed_update import WARM_UP
 from nmt.train.step import train_step
 from nmt.train.trainer import Trainer
 
@@ -118,8 +119,15 @@ def _train_worst_case(trainer: Trainer) -> None:
     """Make updates with the largest batches, the last ones with the optimizer's state and
     accumulated gradients."""
     trainer.model.train()
+    num_microbatches = min(2, trainer.config.train.grad_accumulation)
+    if packed := trainer.packed_update:
+        (batch,) = trainer.loader.worst_case_batches()
+        for _ in range(WARM_UP + 1):
+            packed.compute_gradient([batch] * num_microbatches, batch.tokens)
+            packed.apply(trainer.lr).read()
+        return
     for batch in 2 * trainer.loader.worst_case_batches():
-        microbatches = [batch.to(trainer.device)] * min(2, trainer.config.train.grad_accumulation)
+        microbatches = [batch.to(trainer.device)] * num_microbatches
         train_step(
             trainer.model,
             microbatches,
@@ -175,17 +183,16 @@ def estimate(trainer: Trainer) -> Estimate:
             " train.grad_accumulation",
         ) from None
     loader = trainer.loader
-    lengths_N = loader.lengths_N2(0)[:, 1] + 1
+    tokens_N = loader.lengths_N2(0)[:, 1] + 1
+    epoch_tokens = int(tokens_N.sum())
     batches = loader.batch_indices(0)
-    epoch_tokens = int(lengths_N.sum())
-    epoch_positions = sum(len(pair_ids) * int(lengths_N[pair_ids].max()) for pair_ids in batches)
     num_updates, num_tokens, seconds = _measure_speed(trainer)
     return Estimate(
         count_parameters(trainer.model),
         describe(loader.corpora),
         epoch_tokens,
         math.ceil(len(batches) / config.grad_accumulation),
-        1 - epoch_tokens / epoch_positions,
+        1 - epoch_tokens / loader.num_positions(batches),
         num_updates,
         num_tokens / seconds,
         seconds / num_updates,
@@ -212,8 +219,9 @@ def _measure_speed(trainer: Trainer) -> tuple[int, int, float]:
     """Return the number of measured updates, their target tokens, and the seconds they took."""
     steps = trainer.config.train.steps
     updates = trainer.updates()
-    # The first update plans the epoch; the first three compile graphs. They are excluded.
-    for update in islice(updates, 3 if trainer.config.train.compile else 1):
+    # The first update plans the epoch; the first ones compile, and record graphs. They are
+    # excluded.
+    for update in islice(updates, WARM_UP + 1 if trainer.device.type == "cuda" else 1):
         previous = trainer.update(update, steps)
         previous.read()
     num_updates = num_tokens = 0

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -16,11 +15,17 @@ from nmt.core import runtime
 from nmt.core.config import TrainConfig
 from nmt.core.errors import TrainingError
 from nmt.data.batching import Batch
+from nmt.data.packing import PackedBatch
 from nmt.model.seq2seq import Seq2Seq
+from nmt.model.transformer import LayerFunctions, PackedSide, Transformer
 from nmt.train.adamw import AdamW
-from nmt.train.gradient_reducer import GradientReducer, gradient
-from nmt.train.loss import LogitsLoss, compiled_logits_loss, cross_entropy, logits_loss
+from nmt.train.compilation import loss_function
+from nmt.train.loss import LogitsLoss, cross_entropy, logits_loss
 from nmt.train.word_distillation import Teacher
+
+AllReduce = Callable[[Tensor, Tensor], None]
+"""Replaces the gradients of all parameters, as one tensor, and the loss by their sums over the
+ranks; see `nmt.train.distributed.all_reduce`."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +48,7 @@ class PendingStats:
         self,
         values: Tensor,
         losses: Sequence[Tensor],
-        microbatches: Sequence[Batch],
+        microbatches: Sequence[Batch | PackedBatch],
         tokens: int,
         lr: float,
     ) -> None:
@@ -117,7 +122,7 @@ def train_step(
     *,
     tokens: int | None = None,
     scaler: GradScaler | None = None,
-    reducer: GradientReducer | None = None,
+    all_reduce: AllReduce | None = None,
     teacher: Teacher | None = None,
 ) -> PendingStats:
     """Make one update from one or more microbatches. A GPU may still be computing it on return.
@@ -133,31 +138,25 @@ def train_step(
         tokens: target tokens of all ranks; None: those of `microbatches`.
         scaler: gradient scaler, required for the narrow range of fp16 (Micikevicius et al. 2018).
             An overflow then reduces the scale.
-        reducer: sums the gradients of the ranks that make this update together.
+        all_reduce: sums the gradients of the ranks that make this update together.
         teacher: the model to distill.
 
     If the gradient is not finite, the weights do not change.
 
     Raises:
-        MemoryError: out of memory; the weights are unchanged. The update must be repeated:
-            `reducer` may have sent gradients to other ranks.
+        MemoryError: out of memory; the weights are unchanged.
         TrainingError: there is no memory left for the optimizer.
     """
     scaler = scaler or GradScaler(enabled=False)
     tokens = sum(batch.tokens for batch in microbatches) if tokens is None else tokens
     model.zero_grad()
     with runtime.out_of_memory_as(MemoryError()):
-        losses = [
-            backward(model, batch, config, tokens, scaler, teacher) for batch in microbatches[:-1]
-        ]
-        if microbatches:
-            with reducer.sending() if reducer else nullcontext():
-                losses.append(backward(model, microbatches[-1], config, tokens, scaler, teacher))
+        losses = [backward(model, batch, config, tokens, scaler, teacher) for batch in microbatches]
     hint = "reduce train.batch_tokens, model.dim or the layer counts"
     with runtime.out_of_memory_as(
         TrainingError("the gradients and the optimizer do not fit in memory", hint)
     ):
-        return _update(model, losses, microbatches, optimizer, config, tokens, scaler, reducer)
+        return _update(model, losses, microbatches, optimizer, config, tokens, scaler, all_reduce)
 
 
 def _update(
@@ -168,16 +167,17 @@ def _update(
     config: TrainConfig,
     tokens: int,
     scaler: GradScaler,
-    reducer: GradientReducer | None,
+    all_reduce: AllReduce | None,
 ) -> PendingStats:
     """Sum the gradients of the ranks, clip them and update the weights."""
     parameters = list(model.parameters())
     device = parameters[0].device
     total = torch.stack(losses).sum() if losses else torch.zeros((), device=device)
     for parameter in parameters:
-        gradient(parameter)  # zeros without a batch: scaler and optimizer need all gradients
-    if reducer:
-        reducer.finish(total)
+        if parameter.grad is None:  # without a batch; scaler and optimizer need all gradients
+            parameter.grad = torch.zeros_like(parameter)
+    if all_reduce:
+        _all_reduce_gradients(parameters, total, all_reduce)
     # Also initializes the scaler if there is no batch.
     loss_scale = scaler.scale(torch.ones((), device=device))
     scaler.unscale_(optimizer)  # type: ignore[arg-type]
@@ -190,6 +190,17 @@ def _update(
     return PendingStats(torch.stack((total, norm, loss_scale)), losses, microbatches, tokens, lr)
 
 
+def _all_reduce_gradients(
+    parameters: Sequence[Tensor], total: Tensor, all_reduce: AllReduce
+) -> None:
+    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+    gradient_P = torch.cat([gradient.flatten() for gradient in gradients])
+    all_reduce(gradient_P, total)
+    sums = gradient_P.split([gradient.numel() for gradient in gradients])
+    for gradient, gradient_sum in zip(gradients, sums, strict=True):
+        gradient.copy_(gradient_sum.view_as(gradient))
+
+
 def backward(
     model: Seq2Seq,
     batch: Batch,
@@ -199,13 +210,40 @@ def backward(
     teacher: Teacher | None,
 ) -> Tensor:
     """Accumulate the gradient of a batch and return its contribution to the loss per token."""
-    function = compiled_logits_loss if "loss" in config.compile else logits_loss
     loss = batch_loss(
-        model, batch, smoothing=config.label_smoothing, logits_loss=function, teacher=teacher
+        model,
+        batch,
+        smoothing=config.label_smoothing,
+        logits_loss=loss_function(config, batch.src_BS.device, packed=False),
+        teacher=teacher,
     )
     loss = loss / tokens
     scaler.scale(loss).backward()
     return loss.detach()
+
+
+def packed_loss(
+    model: Transformer,
+    batch: PackedBatch,
+    *,
+    smoothing: float,
+    logits_loss: LogitsLoss = logits_loss,
+    layers: LayerFunctions = LayerFunctions(),  # noqa: B008
+) -> Tensor:
+    """Return the label-smoothed cross-entropy of a packed batch in nats, summed over its target
+    tokens."""
+    source = PackedSide(batch.src_S, batch.src_position_S, batch.src_bounds_E)
+    target = PackedSide(batch.tgt_in_T, batch.tgt_position_T, batch.tgt_bounds_E)
+    hidden_TD = model.forward_packed(source, target, batch.max_length, layers)
+    return cross_entropy(
+        hidden_TD,
+        model.output_weight_VD,
+        batch.labels_T,
+        smoothing=smoothing,
+        weight_N=batch.label_weight_T,
+        bias_V=model.output_bias_V,
+        logits_loss=logits_loss,
+    )
 
 
 def batch_loss(

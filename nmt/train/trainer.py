@@ -6,9 +6,8 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Iterator, Mapping
-from contextlib import nullcontext
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +16,7 @@ from torch import Tensor
 from torch.amp.grad_scaler import GradScaler
 
 from nmt.core import runtime
-from nmt.core.config import Config, TrainConfig
+from nmt.core.config import Config
 from nmt.core.console import log
 from nmt.core.errors import CheckpointError, TrainingError
 from nmt.data.batching import Batch, collate, plan_batches
@@ -28,17 +27,18 @@ from nmt.evaluate import metrics
 from nmt.evaluate.test_sets import TestSet, sample
 from nmt.model.build import build_model
 from nmt.model.seq2seq import Seq2Seq
+from nmt.model.transformer import Transformer
 from nmt.models import discovery
 from nmt.runs import checkpoint
 from nmt.runs.checkpoint import Progress
 from nmt.text.tokenizers import tokenizer_file
 from nmt.train.adamw import AdamW
-from nmt.train.compilation import compile_model
-from nmt.train.distributed import RankGroup
-from nmt.train.gradient_reducer import GradientReducer
+from nmt.train.compilation import check_packed_parts, layer_functions, loss_function
+from nmt.train.distributed import RankGroup, all_reduce
 from nmt.train.optim import Schedule, parse_optimizer, parse_schedule
+from nmt.train.packed_update import PackedUpdate, supports_packing
 from nmt.train.run_directory import truncate_metrics
-from nmt.train.step import PendingStats, batch_loss, divergence_error, train_step
+from nmt.train.step import AllReduce, PendingStats, batch_loss, divergence_error, train_step
 from nmt.train.word_distillation import load_teacher
 from nmt.translation.translator import Translator
 
@@ -58,7 +58,8 @@ class Trainer:
     Raises:
         CheckpointError: the teacher cannot be loaded.
         DataError: see `Loader`.
-        ConfigError: see `Loader`.
+        ConfigError: see `Loader`; or `train.compile` names a part of packed batches, and they are
+            padded.
     """
 
     config: Config
@@ -72,7 +73,9 @@ class Trainer:
     """Sources and translations of the last validation."""
     max_microbatch_tokens: int | None = field(default=None, init=False)
     """Maximum number of target positions of a microbatch; None until a batch does not fit in
-    memory."""
+    memory. Packed batches are never split."""
+    _is_warm: bool = field(default=False, init=False)
+    """Whether the packed batches are known to fit in memory on all ranks."""
 
     def __post_init__(self) -> None:
         config = self.config
@@ -84,15 +87,25 @@ class Trainer:
         self.model = build_model(config.model, len(self.tokenizer)).to(device)
         self.model.compute_dtype = None if self.dtype == torch.float32 else self.dtype
         self.ema = copy.deepcopy(self.model).eval() if options.ema else None
-        if "model" in options.compile:
-            compile_model(self.model)
         self.optimizer = _build_optimizer(self.model, config)
-        self.reducer = _build_reducer(self.model, options) if self.group.world_size > 1 else None
+        self.all_reduce: AllReduce | None = None
+        if self.group.world_size > 1:
+            dtype = runtime.torch_dtype(options.all_reduce_precision)
+            self.all_reduce = partial(all_reduce, dtype=dtype)
         self.scaler = GradScaler(device.type, enabled=self.dtype == torch.float16)
         self.schedule: Schedule = parse_schedule(options.schedule)
-        self.loader = self._build_loader()
+        self.lr = 0.0
+        """The learning rate of the last update."""
+        is_packed = supports_packing(self.model, options, device)
+        check_packed_parts(options, packed=is_packed)
+        self.loader = self._build_loader(options.batch_tokens, packed=is_packed)
+        self.packed_update: PackedUpdate | None = None
+        if is_packed:
+            self.packed_update = self._build_packed_update()
         self.progress = Progress(
-            precision=str(self.dtype).removeprefix("torch."), batch_tokens=options.batch_tokens
+            precision=str(self.dtype).removeprefix("torch."),
+            batch_tokens=options.batch_tokens,
+            packed=is_packed,
         )
         if not self.group.is_main:  # initial weights are equal on all ranks, dropout must differ
             self._seed_rank()
@@ -102,16 +115,29 @@ class Trainer:
         """The validation split."""
         return validation_set(self.prepared)
 
-    def _build_loader(self) -> Loader:
+    def _build_loader(self, batch_tokens: int, *, packed: bool) -> Loader:
         return Loader(
             self.prepared.store("train"),
             self.tokenizer,
-            self.config.train,
+            replace(self.config.train, batch_tokens=batch_tokens),
             self.config.seed,
             self.group.rank,
             self.group.world_size,
             self.prepared.mix(self.config),
             source_eos=self.config.model.source_eos,
+            packed=packed,
+        )
+
+    def _build_packed_update(self) -> PackedUpdate:
+        assert isinstance(self.model, Transformer)  # `supports_packing` checks it
+        options = self.config.train
+        return PackedUpdate(
+            self.model,
+            self.optimizer,
+            options,
+            all_reduce=self.all_reduce,
+            layers=layer_functions(options, self.device),
+            logits_loss=loss_function(options, self.device, packed=True),
         )
 
     def _seed_rank(self) -> None:
@@ -143,12 +169,6 @@ class Trainer:
     def _has_finite_weights(self) -> bool:
         is_finite = [parameter.isfinite().all() for parameter in self.model.parameters()]
         return bool(torch.stack(is_finite).all())
-
-    @property
-    def lr(self) -> float:
-        """The learning rate of the last update."""
-        lr: float = self.optimizer.param_groups[0]["lr"]
-        return lr
 
     def _write(self, rng_states: list[dict[str, Tensor]]) -> None:
         training = _prefixed("raw.", self.model.state_dict()) if self.ema else {}
@@ -225,13 +245,23 @@ class Trainer:
 
     def _restore_progress(self, saved: Progress) -> None:
         """Continue from a position, with this session's precision and batch size."""
-        batch_tokens = self.config.train.batch_tokens
-        old_batch_tokens = saved.batch_tokens or batch_tokens
-        saved.precision = self.progress.precision
-        saved.batch_tokens = batch_tokens
-        # The same share of the epoch remains if the batches have another size.
-        saved.batches_in_epoch = saved.batches_in_epoch * old_batch_tokens // batch_tokens
+        new = self.progress
         self.progress = saved
+        old_batches = saved.batch_tokens or new.batch_tokens, saved.packed
+        saved.precision = new.precision
+        saved.batch_tokens = new.batch_tokens
+        saved.packed = new.packed
+        if old_batches != (new.batch_tokens, new.packed):
+            batch_tokens, packed = old_batches
+            self._convert_position(self._build_loader(batch_tokens, packed=packed))
+
+    def _convert_position(self, old: Loader) -> None:
+        """Continue at the same share of the epoch, after updates with the batches of another
+        loader."""
+        state = self.progress
+        old_total = len(old.batch_indices(state.epoch))
+        new_total = len(self.loader.batch_indices(state.epoch))
+        state.batches_in_epoch = state.batches_in_epoch * new_total // old_total
 
     def _restore_model(self, weights: dict[str, Tensor], training: dict[str, Tensor]) -> None:
         self.model.load_state_dict(_without_prefix("raw.", training) or weights)
@@ -264,8 +294,13 @@ class Trainer:
 
     def updates(self) -> Iterator[Update]:
         """Yield updates from the current position, epoch after epoch, without end."""
-        stream = self.loader.stream(self.progress.epoch, self.progress.batches_in_epoch)
-        return prefetch(stream) if self.device.type == "cuda" else stream
+        while True:
+            loader = self.loader
+            stream = loader.stream(self.progress.epoch, self.progress.batches_in_epoch)
+            for update in prefetch(stream) if self.device.type == "cuda" else stream:
+                yield update
+                if self.loader is not loader:  # its batches are smaller
+                    break
 
     def update(self, update: Update, last_step: int) -> PendingStats:
         """Make one update and advance the position; the schedule decays until update `last_step`.
@@ -277,10 +312,14 @@ class Trainer:
             TrainingError: a single pair does not fit in memory.
         """
         step = self.progress.step + 1
-        lr = self.schedule(step, last_step, self.config.model.dim)
-        for param_group in self.optimizer.param_groups:
-            param_group["lr"] = lr
-        stats = self._step_with_oom_retry(update)
+        self.lr = self.schedule(step, last_step, self.config.model.dim)
+        if self.packed_update:
+            update = self._compute_packed_gradient(update)
+            stats = self.packed_update.apply(self.lr)
+        else:
+            for param_group in self.optimizer.param_groups:
+                param_group["lr"] = self.lr
+            stats = self._step_with_oom_retry(update)
         if self.ema:
             self._update_ema(step)
         self.progress.step = step
@@ -288,6 +327,52 @@ class Trainer:
         self.progress.batches_in_epoch = update.batches_in_epoch
         self.progress.tokens += stats.tokens
         return stats
+
+    def _compute_packed_gradient(self, update: Update) -> Update:
+        """Compute the gradient of an update, with smaller batches if they do not fit in memory;
+        return the update whose gradient it is."""
+        assert self.packed_update is not None
+        while True:
+            is_failed = False
+            try:
+                self.packed_update.compute_gradient(update.batches, update.tokens)
+            except MemoryError:
+                is_failed = True
+            # All batches have one shape, so a rank can fail only until its graph is recorded.
+            if not self._is_warm:
+                state = is_failed, self.packed_update.is_warm
+                failed, warm = zip(*self.group.all_gather(state), strict=True)
+                self._is_warm = all(warm)
+                is_failed = any(failed)
+            if not is_failed:
+                return update
+            self._halve_batches()
+            update = next(self.loader.stream(self.progress.epoch, self.progress.batches_in_epoch))
+
+    def _halve_batches(self) -> None:
+        """Continue with batches of half the size, and twice as many for an update."""
+        options = self.config.train
+        batch_tokens = self.progress.batch_tokens // 2
+        if self._is_warm or batch_tokens < options.max_length:
+            raise TrainingError(
+                f"batches of {self.progress.batch_tokens} tokens do not fit in memory",
+                "reduce train.batch_tokens, train.max_length or model.dim",
+            )
+        log(
+            f"the batches do not fit in memory; continuing with {batch_tokens:,} tokens, and twice"
+            " as many batches in an update"
+        )
+        accumulation = 2 * options.grad_accumulation
+        options = replace(options, batch_tokens=batch_tokens, grad_accumulation=accumulation)
+        self.config = replace(self.config, train=options)
+        old = self.loader
+        self.packed_update = None  # frees its memory
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+        self.loader = self._build_loader(batch_tokens, packed=True)
+        self.packed_update = self._build_packed_update()
+        self.progress.batch_tokens = batch_tokens
+        self._convert_position(old)
 
     def _step_with_oom_retry(self, update: Update) -> PendingStats:
         """Make the update; if it runs out of memory, retry with smaller microbatches. Only dropout
@@ -308,7 +393,7 @@ class Trainer:
                     self.config.train,
                     tokens=tokens,
                     scaler=self.scaler,
-                    reducer=self.reducer,
+                    all_reduce=self.all_reduce,
                     teacher=self.teacher,
                 )
             except MemoryError:
@@ -394,10 +479,7 @@ class Trainer:
         ):
             pairs = [store[int(i)] for i in valid_ids[batch_ids]]
             batch = collate(pairs, source_eos=model.config.source_eos).to(self.device)
-            # Compiling for inference takes longer than it saves.
-            is_compiled = self.config.train.compile
-            with torch.compiler.set_stance("force_eager") if is_compiled else nullcontext():
-                losses.append(batch_loss(model, batch, smoothing=0.0))
+            losses.append(batch_loss(model, batch, smoothing=0.0))
             tokens += batch.tokens
         return sum(torch.stack(losses).tolist()) / max(1, tokens) if losses else 0.0
 
@@ -425,14 +507,6 @@ def validation_set(prepared: PreparedData) -> TestSet:
 def _build_optimizer(model: Seq2Seq, config: Config) -> AdamW:
     build = parse_optimizer(config.train.optimizer, config.model.arch)
     return build(model, config.train)
-
-
-def _build_reducer(model: Seq2Seq, config: TrainConfig) -> GradientReducer:
-    return GradientReducer(
-        list(model.parameters()),
-        overlap=config.overlap_all_reduce,
-        dtype=runtime.torch_dtype(config.all_reduce_precision),
-    )
 
 
 def _rng_states(device: torch.device) -> dict[str, Tensor]:

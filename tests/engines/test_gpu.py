@@ -29,6 +29,7 @@ from nmt.core.config import Config, TrainConfig
 from nmt.core.errors import CheckpointError, TrainingError, UsageError
 from nmt.core.runtime import is_out_of_memory, resolve_device
 from nmt.data.batching import Batch, collate
+from nmt.data.packing import PackedBatch
 from nmt.engines import Source
 from nmt.engines.load import engine_from_models
 from nmt.engines.pytorch import TorchModel, TorchState, top_tokens
@@ -38,15 +39,16 @@ from nmt.model.layers import Residual
 from nmt.model.positions import POSITION_ENCODINGS
 from nmt.model.positions.base import GrowingTable
 from nmt.model.seq2seq import Seq2Seq
-from nmt.model.transformer import DecoderState
+from nmt.model.transformer import DecoderState, Transformer
 from nmt.search import Hypothesis, SearchRequest, StepModel, parse_search
 from nmt.search.request import StepRequest, StepResult
 from nmt.text.tokenizer import BOS, EOS
-from nmt.train import compilation, profiling, session
+from nmt.train import compilation, packed_update, profiling, session
 from nmt.train import step as step_module
 from nmt.train import trainer as trainer_module
 from nmt.train.distributed import process_group
 from nmt.train.optim import adamw
+from nmt.train.packed_update import PackedUpdate
 from nmt.train.session import estimate_training, train
 from nmt.train.step import train_step
 from nmt.translation.translator import Translator
@@ -109,13 +111,14 @@ def test_emulated_generator_is_separate(gpu: FakeCUDA) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("precision", DTYPES)
-def test_training_equals_that_of_the_cpu(precision: str, tmp_path: Path) -> None:
+def test_padded_training_equals_that_of_the_cpu(precision: str, tmp_path: Path) -> None:
     """With validation, checkpoints, a moving average and an average of checkpoints."""
     changes = (
         "train.ema=0.9",
         "train.average_last=2",
         "train.keep_last=2",
         "train.grad_accumulation=2",
+        "train.packing=false",
     )
     experiment = config(tmp_path, *changes)
     train(
@@ -154,7 +157,7 @@ def test_cudnn_attention_is_off_and_tf32_is_on(
     monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", attention)
     with fake_cuda():
         train(
-            config(tmp_path, "train.steps=2", "train.valid_every=2"),
+            config(tmp_path, "train.steps=2", "train.valid_every=2", "train.packing=false"),
             tmp_path / "run",
             device="cuda",
         )
@@ -217,33 +220,51 @@ def test_plan_measures_updates_and_memory(
 
 def limit_memory(monkeypatch: pytest.MonkeyPatch, max_positions: int) -> None:
     """Raise an out-of-memory error for batches of more target positions."""
-    backward = step_module.backward
+    backward, packed_loss = step_module.backward, packed_update.packed_loss
 
     def limited(model: Seq2Seq, batch: Batch, *rest: Any) -> Any:
         if batch.tgt_in_BT.numel() > max_positions:
             raise torch.OutOfMemoryError("CUDA out of memory.")
         return backward(model, batch, *rest)
 
+    def limited_loss(model: Transformer, batch: PackedBatch, **options: Any) -> Any:
+        if batch.tgt_in_T.numel() > max_positions:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        return packed_loss(model, batch, **options)
+
     monkeypatch.setattr(step_module, "backward", limited)
+    monkeypatch.setattr(packed_update, "packed_loss", limited_loss)
 
 
 @pytest.mark.slow
-def test_batch_size_auto(gpu: FakeCUDA, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("packing", ["true", "false"])
+def test_batch_size_auto(
+    packing: str, gpu: FakeCUDA, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(profiling, "MIN_BATCHES_PER_EPOCH", 1)
     limit_memory(monkeypatch, 300)
     run = tmp_path / "run"
-    changes = ("train.batch_tokens=1000", "train.steps=2", "train.valid_every=2")
+    changes = (
+        "train.batch_tokens=1000",
+        "train.max_length=128",
+        "train.steps=2",
+        "train.valid_every=2",
+        f"train.packing={packing}",
+    )
     train(config(tmp_path, *changes), run, device="cuda", auto_batch_size=True)
     assert "batch_tokens: 2" in (run / "config.yaml").read_text()  # 90% of 300, or a little less
 
 
 @pytest.mark.slow
-def test_batches_that_do_not_fit_are_split(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_padded_batches_that_do_not_fit_are_split(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    padded = config(tmp_path, "train.packing=false")
     with fake_cuda():
-        train(config(tmp_path), tmp_path / "unlimited", device="cuda", precision="fp32")
+        train(padded, tmp_path / "unlimited", device="cuda", precision="fp32")
     limit_memory(monkeypatch, 100)
     with fake_cuda():
-        train(config(tmp_path), tmp_path / "limited", device="cuda", precision="fp32")
+        train(padded, tmp_path / "limited", device="cuda", precision="fp32")
     assert metrics(tmp_path / "limited") == pytest.approx(metrics(tmp_path / "unlimited"), abs=1e-5)
 
 
@@ -339,16 +360,22 @@ def test_statistics_are_read_after_the_next_update_has_started(
 ) -> None:
     events: list[str] = []
     start, read = step_module.train_step, step_module.PendingStats.read
+    apply = PackedUpdate.apply
 
     def started(*args: Any, **options: Any) -> step_module.PendingStats:
         events.append("start")
         return start(*args, **options)
+
+    def applied(*args: Any) -> step_module.PendingStats:
+        events.append("start")
+        return apply(*args)
 
     def was_read(self: step_module.PendingStats) -> step_module.UpdateStats:
         events.append("read")
         return read(self)
 
     monkeypatch.setattr(trainer_module, "train_step", started)
+    monkeypatch.setattr(PackedUpdate, "apply", applied)
     monkeypatch.setattr(step_module.PendingStats, "read", was_read)
     experiment = config(tmp_path, "train.steps=4", "train.valid_every=4", "train.log_every=100")
     with fake_cuda():

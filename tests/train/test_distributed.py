@@ -91,9 +91,9 @@ def last_step(nmt: CommandLine, run: str) -> int:
     return checkpoint.read_progress(checkpoint.checkpoints(nmt.directory / run)[-1]).step
 
 
-@pytest.mark.parametrize(("overlap", "all_reduce_precision"), [("false", "fp32"), ("true", "bf16")])
+@pytest.mark.parametrize("all_reduce_precision", ["fp32", "bf16"])
 def test_two_ranks_equal_gradient_accumulation_over_two_batches(
-    overlap: str, all_reduce_precision: str, nmt: CommandLine
+    all_reduce_precision: str, nmt: CommandLine
 ) -> None:
     precision = ("--precision", "fp32")
     nmt.run(
@@ -101,10 +101,7 @@ def test_two_ranks_equal_gradient_accumulation_over_two_batches(
             "runs/alone", "files(train='text')", *precision, train__grad_accumulation="2", **EXACT
         )
     )
-    options = EXACT | {
-        "train__overlap_all_reduce": overlap,
-        "train__all_reduce_precision": all_reduce_precision,
-    }
+    options = EXACT | {"train__all_reduce_precision": all_reduce_precision}
     command = training("runs/two", "files(train='text')", *precision, **options)
     run_on_two_ranks(nmt, *command)
     alone, two = nmt.directory / "runs/alone", nmt.directory / "runs/two"

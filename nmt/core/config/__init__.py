@@ -124,7 +124,8 @@ class TrainConfig:
     steps: Positive = 10_000
     """Number of updates (optimizer steps); checkpoints are named step-N."""
     batch_tokens: Positive = 2048
-    """Maximum number of tokens per batch, including padding, counted on the longer side."""
+    """Maximum number of tokens per batch, including padding, counted on the longer side; of packed
+    batches, the target tokens."""
     grad_accumulation: Positive = 1
     """Number of batches per update (gradient accumulation)."""
     max_length: Positive = 256
@@ -172,11 +173,12 @@ class TrainConfig:
     subword_regularization: str = ""
     """Segmentation sampled for each pair in each epoch: bpe_dropout(p=0.1) or unigram(alpha=0.2).
     Empty: off."""
-    compile: tuple[str, ...] = ()
-    """Parts to compile with torch.compile: loss, model. Results change by rounding; starting takes
-    longer."""
-    overlap_all_reduce: bool = False
-    """With several processes, sum gradients during the backward pass instead of after it."""
+    packing: bool = True
+    """On a GPU, put sentences side by side in batches of one shape, whose update is a CUDA graph,
+    where model and options allow it. false: padded batches, and no graph."""
+    compile: tuple[str, ...] = ("auto",)
+    """Parts to compile with torch.compile: loss, layers (of packed batches). auto: both for packed
+    batches. Empty: none."""
     all_reduce_precision: str = "fp32"
     """Type in which several processes exchange gradients: fp32 or bf16, which halves the traffic
     and rounds."""

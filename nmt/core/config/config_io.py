@@ -38,6 +38,8 @@ def _option_types(section: Any = Config, prefix: str = "") -> dict[str, Any]:
 
 OPTION_TYPES = _option_types()
 """Type of each option by its full name ("train.steps")."""
+REMOVED = {"train.overlap_all_reduce"}
+"""Options of older versions, which the configs of their runs contain."""
 
 
 def load(path: Path | None, overrides: Sequence[str] = ()) -> Config:
@@ -196,6 +198,8 @@ def _build(kind: type, tree: dict[str, Any], path: str) -> Any:
     values = {}
     for key, value in tree.items():
         full = f"{path}{key}"
+        if full in REMOVED:
+            continue
         if key not in hints:
             raise ConfigError(f"unknown key {full}", suggest(str(key), hints))
         if dataclasses.is_dataclass(hints[key]):

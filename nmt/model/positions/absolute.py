@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 import torch
+import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from nmt.core.ranges import Range, Size
@@ -77,6 +78,10 @@ class Sinusoidal(PositionEncoding):
         compute = functools.partial(SINUSOIDS[self.name], dim=stack.dim)
         self.encodings = GrowingTable(compute)
 
+    def reserve(self, length: int, device: torch.device) -> None:
+        """Compute the encodings."""
+        self.encodings.reserve(length, device)
+
     def add_positions(self, x_BTD: Tensor, layer: int, start: Position) -> Tensor:
         """Add the encodings of positions start .. start+T-1 to the embeddings."""
         if layer:
@@ -125,9 +130,12 @@ class Learned(PositionEncoding):
         if layer:
             return x_BTD
         tokens = x_BTD.shape[1]
-        if not isinstance(start, Tensor):
+        if isinstance(start, Tensor):
+            # Unlike that of `index_select`, its gradient is deterministic on a GPU.
+            vectors_TD = F.embedding(start, self.table_ND)
+        else:
             check_positions(start + tokens, len(self.table_ND))
-        vectors_TD = rows(self.table_ND, start, tokens)
+            vectors_TD = rows(self.table_ND, start, tokens)
         return x_BTD + vectors_TD.to(x_BTD.dtype)
 
 

@@ -19,8 +19,8 @@ from nmt.core.errors import ConfigError
 
 _LOCK = threading.Lock()
 Position = int | Tensor
-"""A position. In a CUDA graph, whose arguments cannot change, it is in the memory of the GPU,
-[1]."""
+"""A position, or those of all tokens, [T]. In a CUDA graph, whose arguments cannot change, they are
+in the memory of the GPU."""
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,9 @@ class PositionEncoding(nn.Module):
 
     Each encoding overrides the hooks it needs. Positions count from 0. Queries are at `start`,
     `start` + 1, ..., keys at 0, 1, ...; `attention_bias` and `value_bias` must depend on distances
-    only, because windowed attention evaluates them for parts of the sequence. In a CUDA graph,
-    `start` is a tensor, [1], and there is one query.
+    only, because windowed attention evaluates them for parts of the sequence. `start` is a tensor
+    in a CUDA graph of a search, [1], where there is one query, and where sentences are packed, with
+    the position of each token, [T].
     """
 
     num_score_terms = 1
@@ -82,6 +83,17 @@ class PositionEncoding(nn.Module):
     def has_attention_bias(self) -> bool:
         """Whether `attention_bias` returns a tensor."""
         return type(self).attention_bias is not PositionEncoding.attention_bias
+
+    @property
+    def supports_packing(self) -> bool:
+        """Whether sentences may be side by side: only hooks that see one position at a time
+        exist."""
+        is_relative = self.has_attention_bias or self.has_value_bias
+        return not is_relative and not self.adds_at_every_layer
+
+    def reserve(self, length: int, device: torch.device) -> None:
+        """Compute what the first `length` positions need on a device; later calls may then have
+        tensors as `start`."""
 
     def add_positions(self, x_BTD: Tensor, layer: int, start: Position) -> Tensor:
         """Return the input of a layer, with positions added; the input of layer 0 are the
@@ -166,15 +178,20 @@ class GrowingTable:
     def rows(self, start: Position, count: int, like: Tensor) -> Tensor:
         """Return rows start .. start+count-1, in the dtype and on the device of `like`.
 
-        If `start` is a tensor, an earlier call with a number must have been for the same block of
-        the KV cache: the length is a multiple of that of a block.
+        If `start` is a tensor, an earlier call must have reserved its rows: in a search, one for
+        the same block of the KV cache, because the length is a multiple of that of a block.
         """
         table = self.table  # other threads may replace it
         if not isinstance(start, Tensor):
-            end = start + count
-            if end > len(table) or table.device != like.device:
-                table = self._replace(end, like.device)
+            table = self.reserve(start + count, like.device)
         return rows(table, start, count).to(like.dtype)
+
+    def reserve(self, length: int, device: torch.device) -> Tensor:
+        """Return the table with at least `length` rows on a device."""
+        table = self.table
+        if length > len(table) or table.device != device:
+            table = self._replace(length, device)
+        return table
 
     def _replace(self, length: int, device: torch.device) -> Tensor:
         """Return a table on `device` of at least `length` rows."""
@@ -191,7 +208,7 @@ class GrowingTable:
 
 
 def rows(table: Tensor, start: Position, count: int) -> Tensor:
-    """Return rows start .. start+count-1 of a table."""
+    """Return rows start .. start+count-1 of a table, or those in a tensor `start`."""
     if isinstance(start, Tensor):
         return table.index_select(0, start)
     return table[start : start + count]

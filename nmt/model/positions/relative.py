@@ -64,6 +64,10 @@ class Rotary(PositionEncoding):
         compute = functools.partial(_rotations, head_dim=stack.head_dim, base=base)
         self.encodings = GrowingTable(compute)
 
+    def reserve(self, length: int, device: torch.device) -> None:
+        """Compute the rotations."""
+        self.encodings.reserve(length, device)
+
     def rotate(self, x_BTHK: Tensor, start: Position) -> Tensor:
         """Rotate pairs of dimensions by position times rate."""
         # Of rounded numbers, products would not depend on the distance only.

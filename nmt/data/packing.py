@@ -1,0 +1,302 @@
+"""Packed batches: sentences side by side in a fixed number of slots, instead of rows with padding.
+
+All batches of a run have one shape, so that a GPU can replay an update as a CUDA graph, and nearly
+every position is a token. Attention keeps the sentences apart by the boundaries of their segments
+(`nmt.model.segment_attention`). The slots that remain are filled with segments of padding, whose
+loss has weight 0. A segment of padding is not empty on either side, because an attention without
+keys is NaN.
+
+Shape suffixes: S source slots, T target slots, E boundaries of segments, N pairs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nmt.data.arrays import Indices, Integers
+from nmt.data.batching import Ids
+from nmt.text.tokenizer import BOS, EOS, PAD, encoder_input
+
+WINDOW = 64
+"""Number of pairs that wait for the next batch before a batch is complete: the last slots of a
+batch are filled by the pairs that fit, and not by the next ones."""
+NUM_PADDING_SEGMENTS = 64
+"""Number of segments that share the padding of a batch: attention to one long segment would take
+longer."""
+SLOT_MULTIPLE = 64
+"""The number of source slots is a multiple of this, for matrix products."""
+
+
+@dataclass(frozen=True)
+class PackShape:
+    """The shape of all batches of a run."""
+
+    source_slots: int
+    target_slots: int
+    num_segments: int
+    """Maximum number of pairs of a batch, and of its segments of padding."""
+    max_length: int
+    """Maximum number of tokens of a segment."""
+
+    @classmethod
+    def of(cls, tokens_N2: Integers, target_slots: int, max_length: int) -> PackShape:
+        """Return the shape for pairs of these numbers of source and target tokens, including EOS,
+        so that both sides are filled at about the same time."""
+        source_N, target_N = tokens_N2.T
+        ratio = source_N.sum() / target_N.sum()
+        num_pairs = target_slots / target_N.mean()
+        # The sum over a batch deviates by the square root of the number of its pairs.
+        deviation = (source_N - ratio * target_N).std() * math.sqrt(num_pairs)
+        source_slots = math.ceil(ratio * target_slots + deviation)
+        # The longest source fits beside the shortest target, and the other way round.
+        num_padding = _min_segments(max(source_slots, target_slots), max_length) + 1
+        source_slots = max(source_slots, max_length + num_padding)
+        target_slots = max(target_slots, max_length + num_padding)
+        source_slots = SLOT_MULTIPLE * math.ceil(source_slots / SLOT_MULTIPLE)
+        # Nearly all batches have fewer pairs.
+        deviation = target_N.std() / target_N.mean() * math.sqrt(num_pairs)
+        num_segments = math.ceil(num_pairs + 6 * deviation)
+        num_segments += max(NUM_PADDING_SEGMENTS, num_padding)
+        return cls(source_slots, target_slots, num_segments, max_length)
+
+    @property
+    def max_pairs(self) -> int:
+        """Maximum number of pairs of a batch: each side may need further segments of padding."""
+        largest = max(self.source_slots, self.target_slots)
+        return self.num_segments - _min_segments(largest, self.max_length)
+
+    def is_paddable(self, source_slots: int, target_slots: int) -> bool:
+        """Return whether segments of padding can fill the remaining slots: each takes at least one
+        and at most `max_length` on both sides."""
+        return min(source_slots, target_slots) >= max(
+            _min_segments(source_slots, self.max_length),
+            _min_segments(target_slots, self.max_length),
+        )
+
+
+def _min_segments(slots: int, max_length: int) -> int:
+    return max(1, math.ceil(slots / max_length))
+
+
+@dataclass(frozen=True)
+class PackedBatch:
+    """Packed token ids of a batch. As in `Batch`, the decoder input is <s> y, and the labels are y
+    </s>."""
+
+    src_S: Tensor
+    src_position_S: Tensor
+    """Position of each token in its sentence."""
+    src_bounds_E: Tensor
+    """Where the segments begin and end, in int32; empty segments follow the last one."""
+    tgt_in_T: Tensor
+    tgt_position_T: Tensor
+    tgt_bounds_E: Tensor
+    labels_T: Tensor
+    label_weight_T: Tensor
+    """1 for tokens, 0 for padding."""
+    max_length: int
+    """Maximum length of a segment, the same for all batches."""
+    tokens: int
+    """Number of target tokens including EOS, without padding."""
+    pair_ids: tuple[int, ...] = ()
+    """Indices of the pairs in the store, for error messages."""
+
+    def to(self, device: torch.device) -> PackedBatch:
+        """Move the tensors to `device`."""
+        return self.map(lambda tensor: tensor.to(device, non_blocking=True))
+
+    def pin_memory(self) -> PackedBatch:
+        """Copy the tensors to pinned memory, for asynchronous transfers to a GPU."""
+        return self.map(Tensor.pin_memory)
+
+    def map(self, function: Callable[[Tensor], Tensor]) -> PackedBatch:
+        """Apply a function to every tensor."""
+        mapped: dict[str, Any] = {name: function(tensor) for name, tensor in self.tensors().items()}
+        return replace(self, **mapped)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return the tensors by name; their shapes are the same for all batches."""
+        values = vars(self)
+        return {name: value for name, value in values.items() if isinstance(value, Tensor)}
+
+
+def plan_packed_batches(
+    tokens_N2: Integers, shape: PackShape, seed: int, epoch: int
+) -> list[Indices]:
+    """Return the pair indices of each batch of an epoch: a pure function of the arguments.
+
+    Pairs are shuffled and taken in this order. A pair that does not fit waits for the next batch;
+    a batch is complete when `WINDOW` pairs wait.
+
+    Args:
+        tokens_N2: numbers of source and target tokens of every pair, including EOS; at most
+            `shape.max_length`.
+        shape: the shape of the batches.
+        seed: seed of the run.
+        epoch: index of the epoch, from 0.
+    """
+    rng = np.random.default_rng((seed, epoch))
+    order = rng.permutation(len(tokens_N2))
+    return [order[places] for places in _Planner(tokens_N2[order], shape).batches()]
+
+
+class _Planner:
+    """Fills batches with pairs in their order."""
+
+    def __init__(self, tokens_N2: Integers, shape: PackShape) -> None:
+        self.shape = shape
+        self.tokens_N2 = tokens_N2
+        self.ends_N2 = tokens_N2.cumsum(axis=0, dtype=np.int64)
+
+    def batches(self) -> list[Indices]:
+        """Return the places of the pairs of each batch."""
+        batches: list[Indices] = []
+        waiting: list[int] = []
+        place = 0
+        num_pairs = len(self.tokens_N2)
+        while place < num_pairs or waiting:
+            batch = _OpenBatch(self.shape)
+            waiting = self._add(batch, waiting)
+            # The next pairs fit without a look at each of them, but for the last few.
+            end = self._end_of_certain(batch, place)
+            taken = np.arange(place, end)
+            batch.add_all(taken, self.tokens_N2[place:end])
+            place = end
+            while place < num_pairs and len(waiting) < WINDOW:
+                waiting += self._add(batch, [place])
+                place += 1
+            batches.append(np.array(batch.places))
+        return batches
+
+    def _add(self, batch: _OpenBatch, places: list[int]) -> list[int]:
+        """Add the pairs that fit, and return the others."""
+        return [place for place in places if not batch.add(place, *self.tokens_N2[place].tolist())]
+
+    def _end_of_certain(self, batch: _OpenBatch, place: int) -> int:
+        """Return the end of the pairs that fit with `max_length` slots left on both sides, or more
+        where padding needs them."""
+        margin = self.shape.max_length + _min_segments(
+            max(self.shape.source_slots, self.shape.target_slots), self.shape.max_length
+        )
+        ends = [place + self.shape.max_pairs - len(batch.places)]
+        for side, remaining in enumerate((batch.source_slots, batch.target_slots)):
+            before = self.ends_N2[place - 1, side] if place else 0
+            limit = before + remaining - margin
+            ends.append(int(np.searchsorted(self.ends_N2[:, side], limit, side="right")))
+        return max(place, min(ends))
+
+
+class _OpenBatch:
+    """A batch that is being filled, and its remaining slots."""
+
+    def __init__(self, shape: PackShape) -> None:
+        self.shape = shape
+        self.source_slots = shape.source_slots
+        self.target_slots = shape.target_slots
+        self.places: list[int] = []
+
+    def add(self, place: int, source_tokens: int, target_tokens: int) -> bool:
+        """Add a pair; return whether it fits."""
+        source_slots = self.source_slots - source_tokens
+        target_slots = self.target_slots - target_tokens
+        if len(self.places) >= self.shape.max_pairs:
+            return False
+        if not self.shape.is_paddable(source_slots, target_slots):
+            return False
+        self.source_slots = source_slots
+        self.target_slots = target_slots
+        self.places.append(place)
+        return True
+
+    def add_all(self, places: Indices, tokens_N2: Integers) -> None:
+        """Add pairs that fit."""
+        source_tokens, target_tokens = tokens_N2.sum(axis=0).tolist()
+        self.source_slots -= source_tokens
+        self.target_slots -= target_tokens
+        self.places += places.tolist()
+
+
+def pack(
+    pairs: Sequence[tuple[Ids, Ids]],
+    shape: PackShape,
+    pair_ids: Sequence[int] = (),
+    *,
+    source_eos: bool = True,
+) -> PackedBatch:
+    """Return the tensors of a batch that `plan_packed_batches` has planned; with `source_eos`,
+    sources end with </s>."""
+    sources = [source for source, _ in pairs]
+    targets = [target for _, target in pairs]
+    if not source_eos:
+        sources = [encoder_input(source, source_eos) for source in sources]
+    src_lengths = np.array(list(map(len, sources))) + source_eos
+    tgt_lengths = np.array(list(map(len, targets))) + 1
+    tokens = int(tgt_lengths.sum())
+    src_rest = shape.source_slots - int(src_lengths.sum())
+    tgt_rest = shape.target_slots - tokens
+    num_paddings = min(src_rest, tgt_rest, shape.num_segments - len(pairs))
+    fewest = _min_segments(max(src_rest, tgt_rest), shape.max_length)
+    num_paddings = min(num_paddings, max(NUM_PADDING_SEGMENTS, fewest))
+    src_lengths = np.concatenate((src_lengths, _divide(src_rest, num_paddings)))
+    tgt_lengths = np.concatenate((tgt_lengths, _divide(tgt_rest, num_paddings)))
+    is_token_T = np.arange(shape.target_slots) < tokens
+    return PackedBatch(
+        _in_slots(sources, shape.source_slots, after=EOS if source_eos else None),
+        _positions(src_lengths),
+        _bounds(src_lengths, shape.num_segments),
+        _in_slots(targets, shape.target_slots, before=BOS),
+        _positions(tgt_lengths),
+        _bounds(tgt_lengths, shape.num_segments),
+        _in_slots(targets, shape.target_slots, after=EOS),
+        torch.from_numpy(is_token_T.astype(np.float32)),
+        shape.max_length,
+        tokens,
+        tuple(pair_ids),
+    )
+
+
+def _divide(slots: int, parts: int) -> Integers:
+    """Divide slots into parts whose sizes differ by at most one."""
+    sizes = np.full(parts, slots // parts)
+    sizes[: slots % parts] += 1
+    return sizes
+
+
+def _in_slots(
+    rows: Sequence[Ids], slots: int, *, before: int | None = None, after: int | None = None
+) -> Tensor:
+    """Join rows, with an id before or after each of them, and pad them to a number of slots."""
+    num_special = int(before is not None) + int(after is not None)
+    ends = np.cumsum(np.array(list(map(len, rows))) + num_special)
+    ids = np.full(slots, PAD, np.int64)
+    is_token = np.arange(slots) < ends[-1]
+    if before is not None:
+        starts = np.concatenate(([0], ends[:-1]))
+        ids[starts] = before
+        is_token[starts] = False
+    if after is not None:
+        ids[ends - 1] = after
+        is_token[ends - 1] = False
+    ids[is_token] = np.concatenate(rows, dtype=np.int64, casting="unsafe")
+    return torch.from_numpy(ids)
+
+
+def _positions(lengths: Integers) -> Tensor:
+    """Return the position of each slot in its segment."""
+    starts = np.cumsum(lengths) - lengths
+    positions = np.arange(lengths.sum()) - np.repeat(starts, lengths)
+    return torch.from_numpy(positions)
+
+
+def _bounds(lengths: Integers, num_segments: int) -> Tensor:
+    bounds_E = np.full(num_segments + 1, lengths.sum(), np.int32)
+    bounds_E[0] = 0
+    bounds_E[1 : len(lengths) + 1] = np.cumsum(lengths)
+    return torch.from_numpy(bounds_E)

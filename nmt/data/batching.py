@@ -210,3 +210,37 @@ def collate(
     target_index_N = index_N1.squeeze(1)
     labels_N = tgt_out_BT[tgt_mask_BT]
     return Batch(src_BS, src_mask_BS, tgt_in_BT, target_index_N, labels_N, tuple(pair_ids))
+
+
+@dataclass(frozen=True)
+class PaddedBatching:
+    """How pairs become padded batches; see `nmt.data.packing.PackedBatching` for the other way."""
+
+    max_tokens: int
+    source_eos: bool
+
+    def plan(self, lengths_N2: Integers, seed: int, epoch: int) -> list[Indices]:
+        """Return the pair indices of each batch of an epoch; see `plan_batches`."""
+        return plan_batches(lengths_N2, self.max_tokens, seed, epoch)
+
+    def make(self, pairs: Sequence[tuple[Ids, Ids]], pair_ids: Sequence[int]) -> Batch:
+        """Return the tensors of a batch."""
+        return collate(pairs, pair_ids, source_eos=self.source_eos)
+
+    def num_positions(self, batches: Sequence[Indices], lengths_N2: Integers) -> int:
+        """Return the number of target positions of batches, with padding."""
+        tokens_N = lengths_N2[:, 1] + 1
+        num_positions = 0
+        for indices in batches:
+            longest = int(tokens_N[indices].max())
+            num_positions += len(indices) * longest
+        return num_positions
+
+    def worst_case(self, batches: Sequence[Indices], lengths_N2: Integers) -> list[Indices]:
+        """Return the batches that need most memory: the largest and that with the longest pair."""
+        lengths = [lengths_N2[indices].max() + 1 for indices in batches]
+        sizes = [len(indices) * length for indices, length in zip(batches, lengths, strict=True)]
+        largest = sizes.index(max(sizes))
+        longest = lengths.index(max(lengths))
+        worst = sorted({largest, longest})
+        return [batches[b] for b in worst]

@@ -11,7 +11,6 @@ planned as indices into the pairs of an epoch; `pair_ids` are indices into the s
 
 from __future__ import annotations
 
-import operator
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -26,10 +25,10 @@ from nmt.core.config import TrainConfig
 from nmt.core.console import progress
 from nmt.core.errors import DataError
 from nmt.data.arrays import Bools, Indices, Integers
-from nmt.data.batching import Ids, collate, plan_batches
+from nmt.data.batching import Ids, PaddedBatching
 from nmt.data.mixing import Mix, PreparedCorpus, SampledCorpus, sample_pairs
 from nmt.data.noise import SourceNoise
-from nmt.data.packing import PackShape, pack, plan_packed_batches
+from nmt.data.packing import PackedBatching
 from nmt.data.sources import CorpusOptions
 from nmt.data.store import Store
 from nmt.data.subword_regularization import SubwordSampler
@@ -100,20 +99,22 @@ class Loader:
         self._is_tagged_N = np.zeros(num_available, bool)
         self.pairs = lru_cache(maxsize=1)(self._sample_pairs)
         self.noise_NK = lru_cache(maxsize=1)(self._choose_noise)
-        single_corpus = PreparedCorpus("", num_available, CorpusOptions())
-        mix = self.mix or Mix([single_corpus])
-        self.corpora = self._select(mix)
+        self.corpora = self._select(self.mix or _single_corpus(num_available))
         self.num_pairs = sum(each.pairs_per_epoch for each in self.corpora)
         """Number of pairs of an epoch."""
         num_short = sum(len(each.pair_ids_N) for each in self.corpora)
         self.num_too_long = num_available - num_short
-        self.pack_shape: PackShape | None = None
-        if self.packed:
-            # Of all epochs: without noise, which differs between them.
-            lengths_N2 = self._all_lengths_N2[self._sample_pair_ids(epoch=0)]
-            tokens_N2 = self._with_ends(lengths_N2)
-            config = self.config
-            self.pack_shape = PackShape.of(tokens_N2, config.batch_tokens, config.max_length)
+        self.batching = self._choose_batching()
+
+    def _choose_batching(self) -> PaddedBatching | PackedBatching:
+        config = self.config
+        if not self.packed:
+            return PaddedBatching(config.batch_tokens, self.source_eos)
+        # The shape is that of all epochs, so it does not depend on noise, which differs.
+        lengths_N2 = self._all_lengths_N2[self._sample_pair_ids(epoch=0)]
+        return PackedBatching.of(
+            lengths_N2, config.batch_tokens, config.max_length, self.source_eos
+        )
 
     def _select(self, mix: Mix) -> list[SampledCorpus]:
         """Mark the pairs with tags, and return those within `train.max_length` of each corpus."""
@@ -162,7 +163,8 @@ class Loader:
             update = batches[start:end]
             indices_N = np.concatenate(update)
             target_lengths_N = lengths_N2[indices_N, 1]
-            tokens = int(target_lengths_N.sum()) + len(indices_N)
+            tokens = int(target_lengths_N.sum())
+            tokens += len(indices_N)
             share = update[self.rank :: self.world_size]
             loaded = [self._load(pair_ids_N[indices], epoch) for indices in share]
             batches_in_epoch = start + len(update)
@@ -171,38 +173,17 @@ class Loader:
     def batch_indices(self, epoch: int) -> list[Indices]:
         """Return the batches of an epoch on all ranks, each as indices into the pairs of the
         epoch."""
-        lengths_N2 = self.lengths_N2(epoch)
-        if self.pack_shape:
-            tokens_N2 = self._with_ends(lengths_N2)
-            return plan_packed_batches(tokens_N2, self.pack_shape, self.seed, epoch)
-        return plan_batches(lengths_N2, self.config.batch_tokens, self.seed, epoch)
-
-    def _with_ends(self, lengths_N2: Integers) -> Integers:
-        """Return the numbers of tokens that are read, with EOS where there is one."""
-        source_N = np.maximum(lengths_N2[:, 0] + self.source_eos, 1)
-        return np.stack((source_N, lengths_N2[:, 1] + 1), axis=1)
+        return self.batching.plan(self.lengths_N2(epoch), self.seed, epoch)
 
     def num_positions(self, batches: Sequence[Indices]) -> int:
         """Return the number of target positions of batches of the first epoch, with padding."""
-        if self.pack_shape:
-            return len(batches) * self.pack_shape.target_slots
-        tokens_N = self.lengths_N2(0)[:, 1] + 1
-        return sum(len(indices) * int(tokens_N[indices].max()) for indices in batches)
+        return self.batching.num_positions(batches, self.lengths_N2(0))
 
     def worst_case_batches(self) -> list[Any]:
-        """Return the batches of the first epoch that need most memory: the largest and that with
-        the longest pair. Packed batches need the same."""
+        """Return the batches of the first epoch that need most memory."""
         pair_ids_N, lengths_N2 = self.pairs(0)
-        batches = self.batch_indices(0)
-        if self.packed:
-            return [self._load(pair_ids_N[batches[0]], 0)]
-        lengths = [lengths_N2[indices].max() + 1 for indices in batches]
-        num_pairs = map(len, batches)
-        sizes = list(map(operator.mul, num_pairs, lengths))
-        largest = sizes.index(max(sizes))
-        longest = lengths.index(max(lengths))
-        worst = sorted({largest, longest})
-        return [self._load(pair_ids_N[batches[b]], 0) for b in worst]
+        worst = self.batching.worst_case(self.batch_indices(0), lengths_N2)
+        return [self._load(pair_ids_N[indices], 0) for indices in worst]
 
     def lengths_N2(self, epoch: int) -> Integers:
         """Return the lengths of the pairs of an epoch after its noise, without BOS and EOS.
@@ -245,23 +226,19 @@ class Loader:
         sources = list(map(self._with_tag, ids, pair_ids))
         targets: list[Ids] = list(map(self.store.tgt.ids, pair_ids))
         if self.subword_sampler:
-            seed = (self.seed, epoch, pair_ids[0])
-            rng = np.random.default_rng(seed)
-            encode = self.subword_sampler.encode_batch
+            rng = np.random.default_rng((self.seed, epoch, pair_ids[0]))
             texts = [self.noisy_source(i, epoch) for i in pair_ids]
-            rows = encode(texts, rng)
+            rows = self.subword_sampler.encode_batch(texts, rng)
             tagged = map(self._with_tag, rows, pair_ids)
             sources = list(map(self._unless_too_long, tagged, sources))
             texts = list(map(self.store.tgt.text, pair_ids))
-            rows = encode(texts, rng)
+            rows = self.subword_sampler.encode_batch(texts, rng)
             targets = list(map(self._unless_too_long, rows, targets))
         elif self.noise:
             for n, row in self._noisy_rows(pair_ids, epoch):
                 sources[n] = row
         pairs = list(zip(sources, targets, strict=True))
-        if self.pack_shape:
-            return pack(pairs, self.pack_shape, pair_ids, source_eos=self.source_eos)
-        return collate(pairs, pair_ids, source_eos=self.source_eos)
+        return self.batching.make(pairs, pair_ids)
 
     def _unless_too_long(self, row: Ids, original: Ids) -> Ids:
         """Return a row, or if it is above `train.max_length`, the ids without noise and sampling,
@@ -314,6 +291,10 @@ class Loader:
             draws_N = rng.random(len(self.store), np.float32)
             chosen.append(draws_N < probability)
         return np.stack(chosen, axis=1)
+
+
+def _single_corpus(num_pairs: int) -> Mix:
+    return Mix([PreparedCorpus("", num_pairs, CorpusOptions())])
 
 
 def prefetch(updates: Iterator[Update]) -> Iterator[Update]:

@@ -31,7 +31,7 @@ NUM_PADDING_SEGMENTS = 64
 """Number of segments that share the padding of a batch: attention to one long segment would take
 longer."""
 SLOT_MULTIPLE = 64
-"""The number of source slots is a multiple of this, for matrix products."""
+"""The numbers of slots are multiples of this, for matrix products."""
 
 
 @dataclass(frozen=True)
@@ -56,10 +56,11 @@ class PackShape:
         deviation = (source_N - ratio * target_N).std() * math.sqrt(num_pairs)
         source_slots = math.ceil(ratio * target_slots + deviation)
         # The longest source fits beside the shortest target, and the other way round.
-        num_padding = _min_segments(max(source_slots, target_slots), max_length) + 1
-        source_slots = max(source_slots, max_length + num_padding)
-        target_slots = max(target_slots, max_length + num_padding)
-        source_slots = SLOT_MULTIPLE * math.ceil(source_slots / SLOT_MULTIPLE)
+        largest = max(source_slots, target_slots)
+        num_padding = 1 + _min_segments(largest, max_length)
+        smallest = max_length + num_padding
+        source_slots = _rounded_up(max(source_slots, smallest))
+        target_slots = _rounded_up(max(target_slots, smallest))
         # Nearly all batches have fewer pairs.
         deviation = target_N.std() / target_N.mean() * math.sqrt(num_pairs)
         num_segments = math.ceil(num_pairs + 6 * deviation)
@@ -75,14 +76,24 @@ class PackShape:
     def is_paddable(self, source_slots: int, target_slots: int) -> bool:
         """Return whether segments of padding can fill the remaining slots: each takes at least one
         and at most `max_length` on both sides."""
-        return min(source_slots, target_slots) >= max(
-            _min_segments(source_slots, self.max_length),
-            _min_segments(target_slots, self.max_length),
-        )
+        most_segments = min(source_slots, target_slots)
+        largest = max(source_slots, target_slots)
+        return most_segments >= _min_segments(largest, self.max_length)
+
+    def num_paddings(self, source_slots: int, target_slots: int, num_pairs: int) -> int:
+        """Return the number of segments of padding that fill the remaining slots."""
+        largest = max(source_slots, target_slots)
+        wanted = max(NUM_PADDING_SEGMENTS, _min_segments(largest, self.max_length))
+        num_places = self.num_segments - num_pairs
+        return min(wanted, source_slots, target_slots, num_places)
 
 
 def _min_segments(slots: int, max_length: int) -> int:
     return max(1, math.ceil(slots / max_length))
+
+
+def _rounded_up(slots: int) -> int:
+    return SLOT_MULTIPLE * math.ceil(slots / SLOT_MULTIPLE)
 
 
 @dataclass(frozen=True)
@@ -177,19 +188,26 @@ class _Planner:
 
     def _add(self, batch: _OpenBatch, places: list[int]) -> list[int]:
         """Add the pairs that fit, and return the others."""
-        return [place for place in places if not batch.add(place, *self.tokens_N2[place].tolist())]
+        waiting = []
+        for place in places:
+            source_tokens, target_tokens = self.tokens_N2[place].tolist()
+            if not batch.add(place, source_tokens, target_tokens):
+                waiting.append(place)
+        return waiting
 
     def _end_of_certain(self, batch: _OpenBatch, place: int) -> int:
         """Return the end of the pairs that fit with `max_length` slots left on both sides, or more
         where padding needs them."""
-        margin = self.shape.max_length + _min_segments(
-            max(self.shape.source_slots, self.shape.target_slots), self.shape.max_length
-        )
+        largest = max(self.shape.source_slots, self.shape.target_slots)
+        margin = self.shape.max_length
+        margin += _min_segments(largest, self.shape.max_length)
         ends = [place + self.shape.max_pairs - len(batch.places)]
         for side, remaining in enumerate((batch.source_slots, batch.target_slots)):
-            before = self.ends_N2[place - 1, side] if place else 0
-            limit = before + remaining - margin
-            ends.append(int(np.searchsorted(self.ends_N2[:, side], limit, side="right")))
+            ends_N = self.ends_N2[:, side]
+            taken = ends_N[place - 1] if place else 0
+            limit = taken + remaining - margin
+            end = np.searchsorted(ends_N, limit, side="right")
+            ends.append(int(end))
         return max(place, min(ends))
 
 
@@ -217,7 +235,8 @@ class _OpenBatch:
 
     def add_all(self, places: Indices, tokens_N2: Integers) -> None:
         """Add pairs that fit."""
-        source_tokens, target_tokens = tokens_N2.sum(axis=0).tolist()
+        totals = tokens_N2.sum(axis=0)
+        source_tokens, target_tokens = totals.tolist()
         self.source_slots -= source_tokens
         self.target_slots -= target_tokens
         self.places += places.tolist()
@@ -236,30 +255,37 @@ def pack(
     targets = [target for _, target in pairs]
     if not source_eos:
         sources = [encoder_input(source, source_eos) for source in sources]
-    src_lengths = np.array(list(map(len, sources))) + source_eos
-    tgt_lengths = np.array(list(map(len, targets))) + 1
+    src_lengths = _lengths(sources) + source_eos
+    tgt_lengths = _lengths(targets) + 1
     tokens = int(tgt_lengths.sum())
     src_rest = shape.source_slots - int(src_lengths.sum())
     tgt_rest = shape.target_slots - tokens
-    num_paddings = min(src_rest, tgt_rest, shape.num_segments - len(pairs))
-    fewest = _min_segments(max(src_rest, tgt_rest), shape.max_length)
-    num_paddings = min(num_paddings, max(NUM_PADDING_SEGMENTS, fewest))
-    src_lengths = np.concatenate((src_lengths, _divide(src_rest, num_paddings)))
-    tgt_lengths = np.concatenate((tgt_lengths, _divide(tgt_rest, num_paddings)))
-    is_token_T = np.arange(shape.target_slots) < tokens
+    num_paddings = shape.num_paddings(src_rest, tgt_rest, len(pairs))
+    src_position, src_bounds = _places(src_lengths, _divide(src_rest, num_paddings), shape)
+    tgt_position, tgt_bounds = _places(tgt_lengths, _divide(tgt_rest, num_paddings), shape)
     return PackedBatch(
-        _in_slots(sources, shape.source_slots, after=EOS if source_eos else None),
-        _positions(src_lengths),
-        _bounds(src_lengths, shape.num_segments),
-        _in_slots(targets, shape.target_slots, before=BOS),
-        _positions(tgt_lengths),
-        _bounds(tgt_lengths, shape.num_segments),
-        _in_slots(targets, shape.target_slots, after=EOS),
-        torch.from_numpy(is_token_T.astype(np.float32)),
-        shape.max_length,
-        tokens,
-        tuple(pair_ids),
+        src_S=_in_slots(sources, shape.source_slots, after=EOS if source_eos else None),
+        src_position_S=src_position,
+        src_bounds_E=src_bounds,
+        tgt_in_T=_in_slots(targets, shape.target_slots, before=BOS),
+        tgt_position_T=tgt_position,
+        tgt_bounds_E=tgt_bounds,
+        labels_T=_in_slots(targets, shape.target_slots, after=EOS),
+        label_weight_T=_leading_ones(tokens, shape.target_slots),
+        max_length=shape.max_length,
+        tokens=tokens,
+        pair_ids=tuple(pair_ids),
     )
+
+
+def _lengths(rows: Sequence[Ids]) -> Integers:
+    return np.fromiter(map(len, rows), np.int64, len(rows))
+
+
+def _leading_ones(count: int, slots: int) -> Tensor:
+    ones = np.zeros(slots, np.float32)
+    ones[:count] = 1
+    return torch.from_numpy(ones)
 
 
 def _divide(slots: int, parts: int) -> Integers:
@@ -274,7 +300,7 @@ def _in_slots(
 ) -> Tensor:
     """Join rows, with an id before or after each of them, and pad them to a number of slots."""
     num_special = int(before is not None) + int(after is not None)
-    ends = np.cumsum(np.array(list(map(len, rows))) + num_special)
+    ends = np.cumsum(_lengths(rows) + num_special)
     ids = np.full(slots, PAD, np.int64)
     is_token = np.arange(slots) < ends[-1]
     if before is not None:
@@ -288,15 +314,54 @@ def _in_slots(
     return torch.from_numpy(ids)
 
 
-def _positions(lengths: Integers) -> Tensor:
-    """Return the position of each slot in its segment."""
-    starts = np.cumsum(lengths) - lengths
-    positions = np.arange(lengths.sum()) - np.repeat(starts, lengths)
-    return torch.from_numpy(positions)
-
-
-def _bounds(lengths: Integers, num_segments: int) -> Tensor:
-    bounds_E = np.full(num_segments + 1, lengths.sum(), np.int32)
+def _places(lengths: Integers, paddings: Integers, shape: PackShape) -> tuple[Tensor, Tensor]:
+    """Return the position of each slot in its segment, and the boundaries of the segments: those of
+    sentences, of padding, and empty ones."""
+    lengths = np.concatenate((lengths, paddings))
+    ends = np.cumsum(lengths)
+    first_slot = np.repeat(ends - lengths, lengths)
+    positions = np.arange(ends[-1]) - first_slot
+    bounds_E = np.full(shape.num_segments + 1, ends[-1], np.int32)
     bounds_E[0] = 0
-    bounds_E[1 : len(lengths) + 1] = np.cumsum(lengths)
-    return torch.from_numpy(bounds_E)
+    bounds_E[1 : len(ends) + 1] = ends
+    return torch.from_numpy(positions), torch.from_numpy(bounds_E)
+
+
+@dataclass(frozen=True)
+class PackedBatching:
+    """How pairs become packed batches."""
+
+    shape: PackShape
+    source_eos: bool
+
+    @classmethod
+    def of(
+        cls, lengths_N2: Integers, batch_tokens: int, max_length: int, source_eos: bool
+    ) -> PackedBatching:
+        """Choose the shape for pairs of these lengths, without BOS and EOS."""
+        tokens_N2 = _with_ends(lengths_N2, source_eos)
+        return cls(PackShape.of(tokens_N2, batch_tokens, max_length), source_eos)
+
+    def plan(self, lengths_N2: Integers, seed: int, epoch: int) -> list[Indices]:
+        """Return the pair indices of each batch of an epoch; see `plan_packed_batches`."""
+        tokens_N2 = _with_ends(lengths_N2, self.source_eos)
+        return plan_packed_batches(tokens_N2, self.shape, seed, epoch)
+
+    def make(self, pairs: Sequence[tuple[Ids, Ids]], pair_ids: Sequence[int]) -> PackedBatch:
+        """Return the tensors of a batch."""
+        return pack(pairs, self.shape, pair_ids, source_eos=self.source_eos)
+
+    def num_positions(self, batches: Sequence[Indices], lengths_N2: Integers) -> int:
+        """Return the number of target slots of batches."""
+        return len(batches) * self.shape.target_slots
+
+    def worst_case(self, batches: Sequence[Indices], lengths_N2: Integers) -> list[Indices]:
+        """Return any batch: all need the same memory."""
+        return [batches[0]]
+
+
+def _with_ends(lengths_N2: Integers, source_eos: bool) -> Integers:
+    """Return the numbers of tokens that are read, with EOS where there is one."""
+    source_N = np.maximum(lengths_N2[:, 0] + source_eos, 1)
+    target_N = lengths_N2[:, 1] + 1
+    return np.stack((source_N, target_N), axis=1)

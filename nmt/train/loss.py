@@ -13,17 +13,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
-CHUNK, GPU_CHUNK = 1024, 4096
+CHUNK = 1024
+GPU_CHUNK = 4096
+COMPILED_GPU_CHUNK = 12_800
 """Number of positions per chunk, whose logits are computed together. With V = 32k, they take 64 MiB
-in bf16 on a CPU, and 256 MiB on a GPU, which needs larger matrices to be busy."""
+in bf16 on a CPU. A GPU needs larger matrices to be busy: 256 MiB, and 800 MiB if the loss is
+compiled, and no larger copy in float32 exists."""
 BLOCK_NUMEL = 2**19
 """Number of logits whose softmax is computed together on a CPU: 2 MiB in float32, which fits in the
 cache."""
 
 
-def chunk_size(device: torch.device) -> int:
+def chunk_size(device: torch.device, *, compiled: bool = False) -> int:
     """Return the number of positions per chunk."""
-    return CHUNK if device.type == "cpu" else GPU_CHUNK
+    if device.type == "cpu":
+        return CHUNK
+    return COMPILED_GPU_CHUNK if compiled else GPU_CHUNK
 
 
 LogitsLoss = Callable[
@@ -50,26 +55,43 @@ def logits_loss(
     grad_bias_V = torch.zeros_like(bias_V) if need_grad and bias_V is not None else None
     for first in range(0, num_rows, block):
         end = first + block
-        targets = targets_N1[first:end]
-        block_NV = logits_NV[first:end]
-        # Becomes, in place, the exponentials, probabilities and gradient.
-        value_NV = block_NV.float()
-        if bias_V is not None:
-            value_NV += bias_V
         weight = None if weight_N1 is None else weight_N1[first:end]
-        loss -= (1 - smoothing) * _weighted(value_NV.gather(1, targets), weight).sum()
-        max_N1 = value_NV.amax(-1, keepdim=True)
-        sum_N1 = value_NV.sub_(max_N1).exp_().sum(-1, keepdim=True)
-        loss += _weighted(max_N1 + sum_N1.log(), weight).sum()
-        if not need_grad:
+        block_NV = logits_NV[first:end]
+        block_loss, gradient_NV = _block_loss(
+            block_NV, targets_N1[first:end], weight, bias_V, smoothing, need_grad
+        )
+        loss += block_loss
+        if gradient_NV is None:
             continue
-        _to_gradient(value_NV, sum_N1, targets, smoothing)
-        if weight is not None:
-            value_NV *= weight
         if grad_bias_V is not None:
-            grad_bias_V += value_NV.sum(0)
-        block_NV.copy_(value_NV)
+            grad_bias_V += gradient_NV.sum(0)
+        block_NV.copy_(gradient_NV)
     return loss, grad_bias_V
+
+
+def _block_loss(
+    logits_NV: Tensor,
+    targets_N1: Tensor,
+    weight_N1: Tensor | None,
+    bias_V: Tensor | None,
+    smoothing: float,
+    need_grad: bool,
+) -> tuple[Tensor, Tensor | None]:
+    """Return the loss of a block, and the gradient of its logits in float32."""
+    # Becomes, in place, the exponentials, probabilities and gradient.
+    value_NV = logits_NV.float()
+    if bias_V is not None:
+        value_NV += bias_V
+    loss = -(1 - smoothing) * _weighted(value_NV.gather(1, targets_N1), weight_N1).sum()
+    max_N1 = value_NV.amax(-1, keepdim=True)
+    sum_N1 = value_NV.sub_(max_N1).exp_().sum(-1, keepdim=True)
+    loss += _weighted(max_N1 + sum_N1.log(), weight_N1).sum()
+    if not need_grad:
+        return loss, None
+    _to_gradient(value_NV, sum_N1, targets_N1, smoothing)
+    if weight_N1 is not None:
+        value_NV *= weight_N1
+    return loss, value_NV
 
 
 def _to_gradient(exp_NV: Tensor, sum_N1: Tensor, targets_N1: Tensor, smoothing: float) -> None:
@@ -174,12 +196,10 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         logits_loss: LogitsLoss,
     ) -> Tensor:
         weight = weight_VD.to(hidden_ND.dtype)
-        # Gradients that are not needed have no rows.
-        grad_hidden = torch.empty_like(hidden_ND if need_grad else hidden_ND[:0])
-        grad_weight = torch.zeros_like(weight_VD if need_grad else weight_VD[:0])
-        grad_bias: Any = None if bias_V is None else torch.zeros_like(bias_V)
+        ctx.grads = _empty_gradients(hidden_ND, weight_VD, bias_V, need_grad)
+        grad_hidden, grad_weight, grad_bias = ctx.grads
         total = hidden_ND.new_zeros((), dtype=torch.float32)
-        chunk = chunk_size(hidden_ND.device)
+        chunk = chunk_size(hidden_ND.device, compiled=logits_loss is compiled_logits_loss)
         for start in range(0, len(hidden_ND), chunk):
             end = start + chunk
             hidden = hidden_ND[start:end]
@@ -195,7 +215,6 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
                 grad_weight += logits_NV.t() @ hidden
             if grad_bias_V is not None:
                 grad_bias += grad_bias_V
-        ctx.grads = grad_hidden, grad_weight, grad_bias
         if smoothing:
             _subtract_uniform(smoothing, hidden_ND, weight, weight_N1, bias_V, total, *ctx.grads)
         return total
@@ -204,6 +223,16 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         scaled = [None if each is None else each.mul_(grad.to(each.dtype)) for each in ctx.grads]
         return *scaled, None, None, None, None, None
+
+
+def _empty_gradients(
+    hidden_ND: Tensor, weight_VD: Tensor, bias_V: Tensor | None, need_grad: bool
+) -> tuple[Tensor, Tensor, Any]:
+    """Return tensors for the gradients; those that are not needed have no rows."""
+    grad_hidden = torch.empty_like(hidden_ND if need_grad else hidden_ND[:0])
+    grad_weight = torch.zeros_like(weight_VD if need_grad else weight_VD[:0])
+    grad_bias = None if bias_V is None else torch.zeros_like(bias_V)
+    return grad_hidden, grad_weight, grad_bias
 
 
 def cross_entropy(

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -63,17 +64,20 @@ class PackedUpdate:
         self.all_reduce = all_reduce
         self.layers = layers
         self.logits_loss = logits_loss
-        self.model = computing_copy(model)
         self.parameters = list(model.parameters())
-        self.computing = list(self.model.parameters())
-        """The parameters that compute, in the order of those of the model."""
-        self.originals: list[Tensor] = []
-        self.copies: list[Tensor] = []
-        for original, computing in zip(self.parameters, self.computing, strict=True):
-            if computing is not original:
-                self.originals.append(original)
-                self.copies.append(computing)
+        self.copy = LowPrecisionCopy(model)
         self.device = self.parameters[0].device
+        self._allocate()
+        for group in optimizer.param_groups:
+            group["lr"] = self.lr
+        self._batches: Sequence[PackedBatch] = ()
+        self._losses: list[Tensor] = []
+        self._num_tokens = 0
+        self._accumulate = _GraphedFunction(self._add_gradient, self.device)
+        self._apply = _GraphedFunction(self._step, self.device)
+
+    def _allocate(self) -> None:
+        """Allocate what the graphs read and write."""
         self.batch: PackedBatch | None = None
         self.tokens = torch.ones((), device=self.device)
         self.lr = torch.zeros((), device=self.device)
@@ -83,15 +87,8 @@ class PackedUpdate:
         self.gradient_P = torch.zeros(num_values, device=self.device)
         """The gradients of all parameters, summed over the batches of an update."""
         self.batch_gradient_P = self.gradient_P
-        if config.grad_accumulation > 1:
+        if self.config.grad_accumulation > 1:
             self.batch_gradient_P = torch.zeros_like(self.gradient_P)
-        for group in optimizer.param_groups:
-            group["lr"] = self.lr
-        self._batches: Sequence[PackedBatch] = ()
-        self._losses: list[Tensor] = []
-        self._num_tokens = 0
-        self._accumulate = _GraphedFunction(self._add_gradient, self.device)
-        self._apply = _GraphedFunction(self._step, self.device)
 
     @property
     def is_warm(self) -> bool:
@@ -153,12 +150,9 @@ class PackedUpdate:
     def _add_gradient(self) -> None:
         """Compute loss and gradient of `batch`, and add the gradient to that of the update."""
         assert self.batch is not None
-        with torch.no_grad():
-            _copy_all(self.copies, self.originals)
-        for parameter in self.computing:
-            parameter.grad = None
+        self.copy.refresh()
         loss = packed_loss(
-            self.model,
+            self.copy.model,
             self.batch,
             smoothing=self.config.label_smoothing,
             logits_loss=self.logits_loss,
@@ -167,8 +161,7 @@ class PackedUpdate:
         loss = loss / self.tokens
         loss.backward()
         self.loss.copy_(loss.detach())
-        gradients = [parameter.grad for parameter in self.computing if parameter.grad is not None]
-        _copy_all(self._views(self.batch_gradient_P), gradients)
+        torch._foreach_copy_(self._views(self.batch_gradient_P), self.copy.gradients())
         if self.batch_gradient_P is not self.gradient_P:
             self.gradient_P += self.batch_gradient_P
 
@@ -237,29 +230,52 @@ def supports_packing(model: Seq2Seq, config: TrainConfig, device: torch.device) 
     )
 
 
-def computing_copy(model: Transformer) -> Transformer:
-    """Return a model that shares all parameters but those of matrices and layer norms in layers,
-    which are copies in the dtype of the activations: they are then cast once per update."""
-    dtype = model.compute_dtype
-    if dtype is None:
-        return model
-    layers = [module for stack in (model.encoder, model.decoder) for module in stack.modules()]
-    cast = {id(p) for module in layers if _is_cast(module) for p in module.parameters()}
-    shared = {id(p): p for p in model.parameters() if id(p) not in cast}
-    computing = copy.deepcopy(model, dict(shared))
-    for stack in (computing.encoder, computing.decoder):
-        for module in stack.modules():
-            if _is_cast(module):
+class LowPrecisionCopy:
+    """A model that computes with the weights of another one.
+
+    They share all parameters but those of matrices and layer norms in layers, which are copies in
+    the dtype of the activations: so they are cast once per batch, by few kernels. In float32, it is
+    the model itself.
+    """
+
+    def __init__(self, model: Transformer) -> None:
+        self.model = model
+        if dtype := model.compute_dtype:
+            self.model = _copy_without(model, _shared_parameters(model))
+            for module in _cast_modules(self.model):
                 module.to(dtype)
-    return computing
+        self._originals: list[Tensor] = []
+        self._copies: list[Tensor] = []
+        for original, parameter in zip(model.parameters(), self.model.parameters(), strict=True):
+            if parameter is not original:
+                self._originals.append(original)
+                self._copies.append(parameter)
+
+    @torch.no_grad()
+    def refresh(self) -> None:
+        """Copy the current weights, and forget the gradients."""
+        if self._copies:
+            torch._foreach_copy_(self._copies, self._originals)
+        self.model.zero_grad()
+
+    def gradients(self) -> list[Tensor]:
+        """Return the gradients, in the order of the parameters."""
+        gradients = [parameter.grad for parameter in self.model.parameters()]
+        return [gradient for gradient in gradients if gradient is not None]
 
 
-def _is_cast(module: nn.Module) -> bool:
-    """Return whether the weights of a module are used in the dtype of its input."""
-    return isinstance(module, Linear | LayerNorm)
+def _cast_modules(model: Transformer) -> list[nn.Module]:
+    """Return the modules of layers whose weights are used in the dtype of their input."""
+    modules = [*model.encoder.modules(), *model.decoder.modules()]
+    return [module for module in modules if isinstance(module, Linear | LayerNorm)]
 
 
-def _copy_all(targets: list[Tensor], sources: list[Tensor]) -> None:
-    """Copy tensors, which may differ in dtype, by a few kernels."""
-    if targets:
-        torch._foreach_copy_(targets, sources)
+def _shared_parameters(model: Transformer) -> list[nn.Parameter]:
+    cast = {id(p) for module in _cast_modules(model) for p in module.parameters()}
+    return [parameter for parameter in model.parameters() if id(parameter) not in cast]
+
+
+def _copy_without(model: Transformer, shared: list[nn.Parameter]) -> Transformer:
+    """Return a copy that shares some parameters with the original."""
+    memo: dict[int, Any] = {id(parameter): parameter for parameter in shared}
+    return copy.deepcopy(model, memo)

@@ -84,14 +84,10 @@ class Trainer:
         self.tokenizer = self.prepared.tokenizer()
         self.teacher = load_teacher(config, self.tokenizer, device, self.dtype)
         torch.manual_seed(config.seed)  # after the teacher, whose construction draws random weights
-        self.model = build_model(config.model, len(self.tokenizer)).to(device)
-        self.model.compute_dtype = None if self.dtype == torch.float32 else self.dtype
+        self.model = self._build_model()
         self.ema = copy.deepcopy(self.model).eval() if options.ema else None
         self.optimizer = _build_optimizer(self.model, config)
-        self.all_reduce: AllReduce | None = None
-        if self.group.world_size > 1:
-            dtype = runtime.torch_dtype(options.all_reduce_precision)
-            self.all_reduce = partial(all_reduce, dtype=dtype)
+        self.all_reduce = self._build_all_reduce()
         self.scaler = GradScaler(device.type, enabled=self.dtype == torch.float16)
         self.schedule: Schedule = parse_schedule(options.schedule)
         self.lr = 0.0
@@ -99,13 +95,10 @@ class Trainer:
         is_packed = supports_packing(self.model, options, device)
         check_packed_parts(options, packed=is_packed)
         self.loader = self._build_loader(options.batch_tokens, packed=is_packed)
-        self.packed_update: PackedUpdate | None = None
-        if is_packed:
-            self.packed_update = self._build_packed_update()
+        self.packed_update = self._build_packed_update() if is_packed else None
+        precision = str(self.dtype).removeprefix("torch.")
         self.progress = Progress(
-            precision=str(self.dtype).removeprefix("torch."),
-            batch_tokens=options.batch_tokens,
-            packed=is_packed,
+            precision=precision, batch_tokens=options.batch_tokens, packed=is_packed
         )
         if not self.group.is_main:  # initial weights are equal on all ranks, dropout must differ
             self._seed_rank()
@@ -114,6 +107,11 @@ class Trainer:
     def valid(self) -> TestSet:
         """The validation split."""
         return validation_set(self.prepared)
+
+    def _build_model(self) -> Seq2Seq:
+        model = build_model(self.config.model, len(self.tokenizer)).to(self.device)
+        model.compute_dtype = None if self.dtype == torch.float32 else self.dtype
+        return model
 
     def _build_loader(self, batch_tokens: int, *, packed: bool) -> Loader:
         return Loader(
@@ -127,6 +125,12 @@ class Trainer:
             source_eos=self.config.model.source_eos,
             packed=packed,
         )
+
+    def _build_all_reduce(self) -> AllReduce | None:
+        if self.group.world_size == 1:
+            return None
+        dtype = runtime.torch_dtype(self.config.train.all_reduce_precision)
+        return partial(all_reduce, dtype=dtype)
 
     def _build_packed_update(self) -> PackedUpdate:
         assert isinstance(self.model, Transformer)  # `supports_packing` checks it

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import re
 from collections import Counter
@@ -25,7 +24,7 @@ from nmt.core.errors import CheckpointError, ConfigError, DataError
 from nmt.data import batching
 from nmt.data import loader as loading
 from nmt.data import prepare as preparing
-from nmt.data.batching import Batch, collate, plan_batches
+from nmt.data.batching import Batch, PaddedBatching, collate, plan_batches
 from nmt.data.loader import Loader, Update, prefetch
 from nmt.data.noise import NOISES, SourceNoise
 from nmt.data.prepare import PreparedData, prepare
@@ -366,7 +365,7 @@ def test_subword_regularization_differs_between_epochs(directory: Path) -> None:
 
 def test_subword_regularization_of_single_pair_batches(directory: Path) -> None:
     _, loader = prepare_and_load(directory, SUBWORD)
-    loader.config = dataclasses.replace(loader.config, batch_tokens=1)
+    loader.batching = PaddedBatching(max_tokens=1, source_eos=True)
     one, other = (
         {batch.pair_ids: batch.src_BS.tolist() for (batch,) in load_epoch(loader, epoch)}
         for epoch in (0, 1)

@@ -32,7 +32,7 @@ from nmt.train import trainer as trainer_module
 from nmt.train.adamw import AdamW
 from nmt.train.distributed import all_reduce
 from nmt.train.optim import parse_optimizer
-from nmt.train.packed_update import PackedUpdate
+from nmt.train.packed_update import LowPrecisionCopy, PackedUpdate
 from nmt.train.session import estimate_training, train
 from nmt.train.step import UpdateStats, train_step
 
@@ -250,14 +250,14 @@ def test_non_finite_gradient_leaves_the_weights(num_updates: int) -> None:
 def test_low_precision_copies_are_those_of_matrices_and_layer_norms() -> None:
     model = build("rms, gelu")
     model.compute_dtype = torch.bfloat16
-    computing = packed_update.computing_copy(model)
+    computing = LowPrecisionCopy(model).model
     pairs = zip(model.named_parameters(), computing.parameters(), strict=True)
     for (name, original), parameter in pairs:
         is_matrix = name.startswith(("encoder.", "decoder.")) and "norm" not in name
         assert (parameter is not original) == is_matrix
         assert parameter.dtype == (torch.bfloat16 if is_matrix else torch.float32)
     model.compute_dtype = None
-    assert packed_update.computing_copy(model) is model
+    assert LowPrecisionCopy(model).model is model
 
 
 # ---- Several ranks

@@ -477,7 +477,7 @@ def fake_cuda(*, capability: tuple[int, int] = (9, 0)) -> Iterator[FakeCUDA]:
         "CUDAGraph": gpu.graph,
         "Stream": lambda device: mock.Mock(),
         "stream": contextlib.nullcontext,
-        "current_stream": lambda device: mock.Mock(),
+        "current_stream": lambda device: mock.Mock(synchronize=gpu.wait),
     }
     only_lift_cpu = torch._C._only_lift_cpu_tensors()
     with contextlib.ExitStack() as stack:

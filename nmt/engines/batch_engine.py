@@ -41,6 +41,14 @@ class Model(StepModel, Scorer, Protocol):
     """A model that a search can decode with and that can score the translations of a batch."""
 
 
+SearchFunction = Callable[[Search, StepModel, SearchRequest], list[list[Hypothesis]]]
+"""Runs a search of a batch with a model."""
+
+
+def _search(search: Search, model: StepModel, request: SearchRequest) -> list[list[Hypothesis]]:
+    return search(model, request)
+
+
 class BatchEngine:
     """Searches and scores with a model or an ensemble."""
 
@@ -53,6 +61,7 @@ class BatchEngine:
         *,
         source_eos: bool = True,
         batch_scale: int = 1,
+        search_function: SearchFunction = _search,
     ) -> None:
         """Create the model for the search.
 
@@ -64,8 +73,10 @@ class BatchEngine:
             num_threads: number of batches computed in parallel, one thread each.
             source_eos: whether sources end with the end token.
             batch_scale: factor of the maximum size of batches, which suits a CPU.
+            search_function: runs a search, perhaps on another device.
         """
         self.batch_scale = batch_scale
+        self.search_function = search_function
         self.model = make_model(precision)
         self.max_positions = self.model.max_positions
         self.precision, self.detokenize, self.num_threads = precision, detokenize, num_threads
@@ -163,7 +174,7 @@ class BatchEngine:
             detokenize=self.detokenize,
             suppressed_ids=(PAD, UNK, BOS),
         )
-        hypotheses = search(self.model, request)
+        hypotheses = self.search_function(search, self.model, request)
         if not all(hypotheses) or any(math.isnan(n_best[0].log_prob) for n_best in hypotheses):
             hint = "its training has diverged, or its weights are damaged; use another checkpoint"
             raise NMTError("the model's scores are NaN or infinite", hint)

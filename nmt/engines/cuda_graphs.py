@@ -1,7 +1,7 @@
 """CUDA graphs: the kernels of a search step or an update are recorded once, then launched together.
 
 Python takes about 2.5 ms to launch the 130 kernels of a step of the base model, which an H200
-computes in 0.3 ms for a few rows. Shape suffixes: R rows, V vocabulary.
+computes in 0.3 ms for a few rows.
 """
 
 from __future__ import annotations
@@ -10,10 +10,9 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 import torch
-from torch import Tensor
 
 from nmt.core.runtime import is_out_of_memory
 from nmt.model.cache import KVCache
@@ -72,24 +71,22 @@ def record(
 
 
 @dataclass(eq=False)
-class StepGraph:
+class StepGraph(Generic[T]):
     """The kernels of a step, for the rows and the reserved positions of the caches at its
     capture."""
 
     _graph: torch.cuda.CUDAGraph
-    _tokens_R: Tensor
-    _log_p_RV: Tensor
+    _result: T
     _caches: Sequence[KVCache]
     _spare: list[torch.cuda.CUDAGraph]
 
-    def run(self, tokens_R: Tensor) -> Tensor:
-        """Read one more token per row and return log-probabilities [R, V], which the next call
-        overwrites."""
-        self._tokens_R.copy_(tokens_R)
+    def run(self) -> T:
+        """Make a step; return what the function has returned at the capture, with new values, which
+        the next call overwrites."""
         replay(self._graph)
         for cache in self._caches:
             cache.length += 1
-        return self._log_p_RV
+        return self._result
 
     def close(self) -> None:
         """Let the caches grow again."""
@@ -107,11 +104,8 @@ class CUDAGraphs:
         self._spare: list[torch.cuda.CUDAGraph] = []
         """Graphs that are no longer used; a new one uses the memory of one of them."""
 
-    def capture(
-        self, step: Callable[[Tensor], Tensor], tokens_R: Tensor, caches: Sequence[KVCache]
-    ) -> StepGraph | None:
-        """Record, but do not run, a step that reads a token per row and returns log-probabilities
-        [R, V].
+    def capture(self, step: Callable[[], T], caches: Sequence[KVCache]) -> StepGraph[T] | None:
+        """Record, but do not run, a step that reads one more token per row.
 
         Returns None if there is not enough memory: a capture can neither use nor free the memory
         that PyTorch caches.
@@ -122,9 +116,8 @@ class CUDAGraphs:
                 cache.fix_shapes()
             # The old graph must exist until the new one shares its memory.
             old = self._spare.pop() if self._spare else None
-            tokens_R = tokens_R.clone()
-            graph, log_p_RV = record(lambda: step(tokens_R), tokens_R.device, old)
-            return StepGraph(graph, tokens_R, log_p_RV, caches, self._spare)
+            graph, result = record(step, caches[0].device, old)
+            return StepGraph(graph, result, caches, self._spare)
         except RuntimeError as error:
             if not is_out_of_memory(error):
                 raise

@@ -130,6 +130,7 @@ def _pytorch_engine(
 ) -> BatchEngine:
     import torch
 
+    from nmt.engines import device_search
     from nmt.engines.pytorch import TorchModel
 
     if precision == "int8":
@@ -151,7 +152,11 @@ def _pytorch_engine(
                 None if precision == "fp32" and not copy else runtime.torch_dtype(precision),
             )
 
-    scale = 1 if device == "cpu" else GPU_BATCH_SCALE
     return BatchEngine(
-        make_model, precision, detokenize, source_eos=models[0].config.source_eos, batch_scale=scale
+        make_model,
+        precision,
+        detokenize,
+        source_eos=models[0].config.source_eos,
+        batch_scale=1 if device == "cpu" else GPU_BATCH_SCALE,
+        search_function=device_search.search,
     )

@@ -94,6 +94,13 @@ class TorchModel:
         inputs = [encoder_input(source, source_eos) for source in sources]
         return token_scores(log_probs_B, mean_attention_BTS.numpy(), inputs, targets)
 
+    def log_probs(self, tokens_R: Tensor, states: Sequence[Any]) -> Tensor:
+        """Read one more token per row, and return the log-probabilities of the next, [R, V]."""
+        log_probs_RV = []
+        for network, state in zip(self.networks, states, strict=True):
+            log_probs_RV.append(network.next_log_probs(tokens_R, state))
+        return mean_log_prob(log_probs_RV)
+
     def transfer(self, tensor: Tensor) -> Tensor:
         """Return a tensor of the CPU on the model's device, without waiting for a GPU."""
         if self.device.type != "cuda":
@@ -118,7 +125,8 @@ class TorchState:
         """Row of the networks' states for each row of the search."""
         self.num_state_rows = num_sources
         """Number of rows of the networks' states."""
-        self._graph: StepGraph | None = None
+        self._graph: StepGraph[Tensor] | None = None
+        self._graph_tokens_R: Tensor | None = None
         self._may_capture = True
         self._last_shape: tuple[int, int] | None = None
         """Number of rows and of reserved positions in the last step."""
@@ -190,18 +198,19 @@ class TorchState:
             # A graph could not raise an error.
             and capacity <= (self.model.max_positions or math.inf)
         ):
-            self._graph = graphs.capture(self._launch, tokens_R, caches)
+            read_R = self._graph_tokens_R = tokens_R.clone()
+            self._graph = graphs.capture(lambda: self._launch(read_R), caches)
             self._may_capture = self._graph is not None
-        run_step = self._graph.run if self._graph else self._launch
-        log_p_RV = run_step(tokens_R)
+        if self._graph and self._graph_tokens_R is not None:
+            self._graph_tokens_R.copy_(tokens_R)
+            log_p_RV = self._graph.run()
+        else:
+            log_p_RV = self._launch(tokens_R)
         self._last_shape = (self.num_state_rows, caches[0].capacity)
         return log_p_RV
 
     def _launch(self, tokens_R: Tensor) -> Tensor:
-        log_probs_RV = []
-        for network, state in zip(self.model.networks, self.states, strict=True):
-            log_probs_RV.append(network.next_log_probs(tokens_R, state))
-        return mean_log_prob(log_probs_RV)
+        return self.model.log_probs(tokens_R, self.states)
 
     def _close_graph(self) -> None:
         """Allow the caches to change their shapes."""

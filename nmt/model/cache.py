@@ -45,6 +45,11 @@ class KVCache:
         return len(self._layers[0]) if self._layers else 0
 
     @property
+    def device(self) -> torch.device:
+        """The device of the keys and values."""
+        return self._layers[0].device
+
+    @property
     def is_filled_P(self) -> Tensor:
         """Whether a reserved position is at most that of the next token."""
         assert self.position_1 is not None
@@ -55,8 +60,7 @@ class KVCache:
         """Prepare for a CUDA graph, in which the next tokens have the positions of this block."""
         for cached in self._layers:
             cached[self.length :] = 0  # masked values must be finite
-        device = self._layers[0].device
-        self.position_1 = torch.full((1,), self.length, device=device)
+        self.position_1 = torch.full((1,), self.length, device=self.device)
 
     def append(self, layer: int, kv_RT2GK: Tensor) -> Tensor:
         """Append keys and values of new positions and return all of this layer, [T, 2, R, G, K]."""
@@ -84,11 +88,12 @@ class KVCache:
         self.length += positions
 
     def reorder(self, rows_R: Tensor) -> None:
-        """Keep the rows `rows_R`, in that order; for a CUDA graph, without moving the others."""
+        """Keep the rows `rows_R`, in that order. In a CUDA graph, all reserved positions are
+        reordered in place, because the number of those that are filled changes."""
         for layer, cached in enumerate(self._layers):
             filled = cached[: self.length]
             if self.position_1 is not None:
-                cached[: self.length] = filled.index_select(2, rows_R)
+                cached.copy_(cached.index_select(2, rows_R))
                 continue
             capacity, _, _, heads, head_dim = cached.shape
             kept = cached.new_empty(capacity, 2, len(rows_R), heads, head_dim)

@@ -99,7 +99,8 @@ class Seq2Seq(nn.Module, ABC):
     def next_log_probs(self, tokens_R: Tensor, state: Any) -> Tensor:
         """Read one more token per row and return the float32 log-probabilities of the next, [R,
         V]."""
-        return self.next_logits(tokens_R, state).log_softmax(-1)
+        hidden_R1D = self.decode(tokens_R[:, None], state)
+        return self.logits(hidden_R1D[:, -1]).log_softmax(-1, dtype=torch.float32)
 
     def forward(
         self, src_BS: Tensor, src_mask_BS: Tensor, tgt_in_BT: Tensor, target_index_N: Tensor

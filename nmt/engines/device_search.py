@@ -1,0 +1,309 @@
+"""Greedy and plain beam search on a GPU: a step, from reordering the KV cache to the new beams, is
+one CUDA graph, and the host only looks every few steps which sentences run.
+
+Hypotheses and scores are those of `nmt.search`, which runs every other search: with constraints,
+prefixes, bans or a coverage penalty.
+
+Shape suffixes: B sentences, W rows (beams) of each, R = B*W rows, T target tokens, K best tokens of
+a row, C = W*K candidates of a sentence, H finished hypotheses of a sentence, F = H + W, V
+vocabulary.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nmt.engines.cuda_graphs import StepGraph
+from nmt.engines.pytorch import MIN_RUNNING, TorchModel, to_host, top_tokens
+from nmt.model.attention import fused_kernels
+from nmt.search import Hypothesis, Search, SearchRequest, StepModel
+from nmt.search.beam import Beam
+from nmt.search.greedy import Greedy
+from nmt.search.partial import length_limits
+from nmt.search.request import NBestLists
+
+CHECK_EVERY = 8
+"""Number of steps between two looks at which sentences run: each waits for the GPU."""
+IMPOSSIBLE = -math.inf
+
+
+def search(search: Search, model: StepModel, request: SearchRequest) -> NBestLists:
+    """Return the hypotheses of each sentence, best first; on the GPU if it can."""
+    if not isinstance(search, Greedy | Beam) or not isinstance(model, TorchModel):
+        return search(model, request)
+    if not model.graphs or not supports(search, request):
+        return search(model, request)
+    return DeviceSearch(model, search, request).run()
+
+
+def supports(search: Greedy | Beam, request: SearchRequest) -> bool:
+    """Return whether a search needs nothing but the most probable tokens."""
+    has_bans = search.min_length_ratio > 0 or search.no_repeat_ngram_size > 0
+    has_penalty = isinstance(search, Beam) and search.coverage_penalty > 0
+    is_required = any(request.prefixes) or any(request.constraints)
+    return not (has_bans or has_penalty or is_required)
+
+
+@dataclass
+class Beams:
+    """The partial hypotheses and the finished ones, in the memory of the GPU."""
+
+    tokens_R: Tensor
+    """The last token of each row."""
+    parents_R: Tensor
+    """The row of the step before that each row continues."""
+    log_prob_R: Tensor
+    """Log-probability; -inf for a row of a sentence that does not run."""
+    history_RT: Tensor
+    """All tokens of each row, without the start token."""
+    max_length_B: Tensor
+    max_length_norm_B: Tensor
+    is_running_B: Tensor
+    num_finished_B: Tensor
+    score_BH: Tensor
+    """Scores of the best finished hypotheses, best first; -inf: none."""
+    finished_log_prob_BH: Tensor
+    finished_length_BH: Tensor
+    finished_BHT: Tensor
+    """Their tokens."""
+
+    def select(self, sentences_B: Tensor, rows_R: Tensor) -> Beams:
+        """Return some sentences, and their rows."""
+        selected = {}
+        for name, tensor in vars(self).items():
+            rows = rows_R if name.endswith(("_R", "_RT")) else sentences_B
+            selected[name] = tensor.index_select(0, rows)
+        return Beams(**selected)
+
+
+class DeviceSearch:
+    """The search of one batch."""
+
+    def __init__(self, model: TorchModel, search: Greedy | Beam, request: SearchRequest) -> None:
+        self.model = model
+        self.request = request
+        self.width = search.rows
+        is_beam = isinstance(search, Beam)
+        # Of the W + 1 best tokens of a row at most one ends it.
+        self.k = self.width + 1 if is_beam else 1
+        self.num_finished = search.n_best
+        self.early_stopping = isinstance(search, Beam) and search.early_stopping
+        _, max_length_B = length_limits(request, search)
+        self.num_steps = int(max_length_B.max()) + 1
+        norm_T = np.ones(self.num_steps + 1, np.float32)
+        if isinstance(search, Beam):
+            norm_T = search.length_norm(np.arange(self.num_steps + 1))
+        self.norm_T = norm_T
+        self.hypotheses: NBestLists = [[] for _ in request.sources]
+        self.sentence_B = np.arange(len(request.sources))
+        """Index in the request of each sentence that is in the state."""
+        self._graph: StepGraph[None] | None = None
+        self._may_capture = True
+        self._last_shape: tuple[int, int] | None = None
+        self._allocate(max_length_B)
+
+    def _allocate(self, max_length_B: np.ndarray) -> None:
+        """Allocate what a step reads and writes."""
+        transfer = self.model.transfer
+        device = self.model.device
+        num_sentences = len(max_length_B)
+        num_rows = num_sentences * self.width
+        finished = num_sentences, self.num_finished
+        self.length_1 = torch.zeros(1, dtype=torch.int64, device=device)
+        self.norms = transfer(torch.from_numpy(self.norm_T))
+        max_length_norm_B = self.norm_T[max_length_B + 1]
+        # The rows of a sentence are equal at first: all but one are impossible.
+        log_prob_BW = torch.full((num_sentences, self.width), IMPOSSIBLE)
+        log_prob_BW[:, 0] = 0.0
+        self.beams = Beams(
+            tokens_R=torch.full((num_rows,), self.request.bos, device=device),
+            parents_R=torch.arange(num_rows, device=device),
+            log_prob_R=transfer(log_prob_BW.flatten()),
+            history_RT=torch.zeros(num_rows, self.num_steps, dtype=torch.int64, device=device),
+            max_length_B=transfer(torch.from_numpy(max_length_B)),
+            max_length_norm_B=transfer(torch.from_numpy(max_length_norm_B)),
+            is_running_B=torch.ones(num_sentences, dtype=torch.bool, device=device),
+            num_finished_B=torch.zeros(num_sentences, dtype=torch.int64, device=device),
+            score_BH=torch.full(finished, IMPOSSIBLE, device=device),
+            finished_log_prob_BH=torch.zeros(finished, device=device),
+            finished_length_BH=torch.zeros(finished, dtype=torch.int64, device=device),
+            finished_BHT=torch.zeros(*finished, self.num_steps, dtype=torch.int64, device=device),
+        )
+
+    @torch.inference_mode()
+    @fused_kernels()
+    def run(self) -> NBestLists:
+        """Search, and return the hypotheses of each sentence."""
+        self.states = self.model.init_search_state(self.request.sources).states
+        for step in range(1, self.num_steps + 1):
+            self._run_step()
+            if step % CHECK_EVERY and step < self.num_steps:
+                continue
+            is_running_B = self.beams.is_running_B.cpu().numpy()
+            if not is_running_B.any():
+                break
+            if is_running_B.sum() <= MIN_RUNNING * len(is_running_B):
+                self._keep(is_running_B)
+        self._close_graph()
+        self._collect(np.arange(len(self.sentence_B)))
+        return self.hypotheses
+
+    def _run_step(self) -> None:
+        """Make a step; the second of several with equal shapes, and all after it, are a graph."""
+        graphs = self.model.graphs
+        assert graphs
+        caches = [state.cache for state in self.states]
+        capacity = caches[0].capacity
+        shape = len(self.sentence_B), capacity
+        if caches[0].length == capacity:
+            self._close_graph()
+        elif (
+            not self._graph
+            and self._may_capture
+            and self._last_shape == shape
+            # A graph could not raise an error.
+            and capacity <= (self.model.max_positions or math.inf)
+        ):
+            self._graph = graphs.capture(self._step, caches)
+            self._may_capture = self._graph is not None
+        if self._graph:
+            self._graph.run()
+        else:
+            self._step()
+        self._last_shape = len(self.sentence_B), caches[0].capacity
+
+    def _close_graph(self) -> None:
+        if self._graph:
+            self._graph.close()
+        self._graph = None
+
+    def _step(self) -> None:
+        """Read the last token of each row, and update the beams; the host does not wait."""
+        beams = self.beams
+        for state in self.states:
+            state.reorder(beams.parents_R)
+        log_p_RV = self.model.log_probs(beams.tokens_R, self.states)
+        log_p_RK, tokens_RK = self._best_tokens(log_p_RV)
+        num_sentences = len(beams.is_running_B)
+        log_prob_RK = beams.log_prob_R[:, None] + log_p_RK
+        log_prob_BC = log_prob_RK.view(num_sentences, -1)
+        tokens_BC = tokens_RK.reshape(num_sentences, -1)
+        # Of the W best candidates, those that end are finished hypotheses.
+        self._finish(log_prob_BC, tokens_BC)
+        # The W best candidates that do not end are the new beam.
+        ends_BC = tokens_BC == self.request.eos
+        log_prob_BC = log_prob_BC.masked_fill(ends_BC, IMPOSSIBLE)
+        log_prob_BW, index_BW = self._best(log_prob_BC)
+        self._update_running(log_prob_BW)
+        log_prob_BW = log_prob_BW.masked_fill(~beams.is_running_B[:, None], IMPOSSIBLE)
+        parents_R = self._rows(index_BW, log_prob_BC.shape[1]).flatten()
+        tokens_R = tokens_BC.gather(1, index_BW).flatten()
+        beams.parents_R.copy_(parents_R)
+        beams.tokens_R.copy_(tokens_R)
+        beams.log_prob_R.copy_(log_prob_BW.flatten())
+        beams.history_RT.copy_(beams.history_RT.index_select(0, parents_R))
+        beams.history_RT.index_copy_(1, self.length_1, tokens_R[:, None])
+        self.length_1 += 1
+
+    def _best_tokens(self, log_p_RV: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the best tokens of each row; at the maximum length only the end token."""
+        log_p_RK, tokens_RK = top_tokens(log_p_RV, self.k)
+        eos = self.request.eos
+        must_end_B = self.beams.max_length_B == self.length_1
+        must_end_R = must_end_B.repeat_interleave(self.width, output_size=len(log_p_RV))
+        log_p_RK = log_p_RK.masked_fill(must_end_R[:, None], IMPOSSIBLE)
+        first_R = torch.where(must_end_R, log_p_RV[:, eos], log_p_RK[:, 0])
+        first_token_R = tokens_RK[:, 0].masked_fill(must_end_R, eos)
+        log_p_RK = torch.cat((first_R[:, None], log_p_RK[:, 1:]), 1)
+        tokens_RK = torch.cat((first_token_R[:, None], tokens_RK[:, 1:]), 1)
+        return log_p_RK, tokens_RK
+
+    def _best(self, log_prob_BC: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the log-probabilities and the indices of the W best candidates; equal ones keep
+        their order."""
+        sorted_BC, index_BC = log_prob_BC.sort(dim=1, descending=True, stable=True)
+        return sorted_BC[:, : self.width], index_BC[:, : self.width]
+
+    def _rows(self, index_BW: Tensor, num_candidates: int) -> Tensor:
+        """Return the rows that candidates extend, of a number of candidates of each sentence."""
+        first_row_B = torch.arange(len(index_BW), device=index_BW.device) * self.width
+        tokens_per_row = num_candidates // self.width
+        return first_row_B[:, None] + index_BW // tokens_per_row
+
+    def _finish(self, log_prob_BC: Tensor, tokens_BC: Tensor) -> None:
+        """Add the candidates that end to the finished hypotheses, and keep the best."""
+        beams = self.beams
+        log_prob_BW, index_BW = self._best(log_prob_BC)
+        ends_BW = tokens_BC.gather(1, index_BW) == self.request.eos
+        ends_BW &= log_prob_BW.isfinite()
+        if self.early_stopping:
+            is_full_B = beams.num_finished_B >= self.width
+            ends_BW &= ~is_full_B[:, None]
+        beams.num_finished_B += ends_BW.sum(1)
+        score_BW = log_prob_BW / self.norms[self.length_1 + 1]
+        score_BW = score_BW.masked_fill(~ends_BW, IMPOSSIBLE)
+        # Equal scores keep their order: the earlier ones first.
+        score_BF = torch.cat((beams.score_BH, score_BW), 1)
+        sorted_BF, order_BF = score_BF.sort(dim=1, descending=True, stable=True)
+        order_BH = order_BF[:, : self.num_finished]
+        length_BW = self.length_1.expand_as(index_BW)
+        history_BWT = beams.history_RT[self._rows(index_BW, log_prob_BC.shape[1])]
+        history_BFT = torch.cat((beams.finished_BHT, history_BWT), 1)
+        order_BHT = order_BH[:, :, None].expand_as(beams.finished_BHT)
+        log_prob_BF = torch.cat((beams.finished_log_prob_BH, log_prob_BW), 1)
+        length_BF = torch.cat((beams.finished_length_BH, length_BW), 1)
+        beams.score_BH.copy_(sorted_BF[:, : self.num_finished])
+        beams.finished_log_prob_BH.copy_(log_prob_BF.gather(1, order_BH))
+        beams.finished_length_BH.copy_(length_BF.gather(1, order_BH))
+        beams.finished_BHT.copy_(history_BFT.gather(1, order_BHT))
+
+    def _update_running(self, log_prob_BW: Tensor) -> None:
+        """Stop the sentences whose partial hypotheses cannot enter their n-best lists; see
+        `nmt.search.beam.can_improve`."""
+        beams = self.beams
+        best_B = log_prob_BW[:, 0]
+        can_improve_B = best_B / beams.max_length_norm_B > beams.score_BH[:, -1]
+        can_improve_B &= best_B > IMPOSSIBLE
+        if self.early_stopping:
+            can_improve_B &= beams.num_finished_B < self.width
+        beams.is_running_B &= can_improve_B
+
+    def _keep(self, is_running_B: np.ndarray) -> None:
+        """Return the results of finished sentences, and continue with the others only."""
+        self._collect((~is_running_B).nonzero()[0])
+        self._close_graph()
+        kept_B = is_running_B.nonzero()[0]
+        rows = kept_B[:, None] * self.width + np.arange(self.width)
+        sentences_B = self.model.transfer(torch.from_numpy(kept_B))
+        rows_R = self.model.transfer(torch.from_numpy(rows.ravel()))
+        for state in self.states:
+            state.reorder(self.beams.parents_R[rows_R], sentences_B)
+        self.beams = self.beams.select(sentences_B, rows_R)
+        self.beams.parents_R = torch.arange(rows.size, device=self.model.device)
+        self.sentence_B = self.sentence_B[kept_B]
+
+    def _collect(self, places: np.ndarray) -> None:
+        """Copy the finished hypotheses of some sentences of the state."""
+        beams = self.beams
+        tensors = (
+            beams.score_BH,
+            beams.finished_log_prob_BH,
+            beams.finished_length_BH,
+            beams.finished_BHT,
+        )
+        copies = [to_host(tensor) for tensor in tensors]
+        torch.cuda.current_stream(self.model.device).synchronize()
+        score_BH, log_prob_BH, length_BH, tokens_BHT = (each.numpy() for each in copies)
+        for place in places:
+            n_best = self.hypotheses[self.sentence_B[place]]
+            for h in np.isfinite(score_BH[place]).nonzero()[0]:
+                length = length_BH[place, h]
+                ids = tokens_BHT[place, h, :length].tolist()
+                log_prob = float(log_prob_BH[place, h])
+                score = float(score_BH[place, h])
+                n_best.append(Hypothesis(ids, log_prob, score, float(self.norm_T[length + 1])))

@@ -40,6 +40,7 @@ from nmt.core.console import log
 from nmt.core.errors import NMTError, UsageError
 from nmt.data.batching import collate
 from nmt.data.packing import PackedBatch, PackShape, pack
+from nmt.engines import device_search
 from nmt.engines.pytorch import TorchModel
 from nmt.model.build import build_model
 from nmt.model.positions import POSITION_ENCODINGS
@@ -353,30 +354,34 @@ def _benchmark_decoding(device: torch.device, emulate: bool) -> None:
     torch.manual_seed(0)
     model = TorchModel([build_model(sizes, vocabulary).to(device)], torch.bfloat16)
     rng = np.random.default_rng(0)
-    print(
-        "| rows in a batch | "
-        + " | ".join(("greedy, tokens/s", "beam 4, tokens/s"))
-        + " |\n|---|---|---|"
-    )
+    columns = [f"{spec}, {place}" for spec in ("greedy", "beam 4") for place in ("GPU", "NumPy")]
+    print(f"Target tokens/s by where the search runs:\n\n| rows | {' | '.join(columns)} |")
+    print("|---|" + "---|" * len(columns))
+    num_tokens = 4 if emulate else 32
     for num_rows in rows:
         speeds = []
         for spec, width in (("greedy", 1), ("beam(beam_size=4)", 4)):
             sources = [
                 [*rng.integers(4, vocabulary, 24).tolist(), EOS] for _ in range(num_rows // width)
             ]
-            request = SearchRequest(sources, np.full(len(sources), 4 if emulate else 32), BOS, EOS)
-            seconds = []
-            for _ in range(4):  # the first one is a warm-up
-                start = time.perf_counter()
-                hypotheses = parse_search(spec)(model, request)
-                seconds.append(time.perf_counter() - start)
-            speeds.append(
-                sum(len(h[0].ids) + 1 for h in hypotheses) / statistics.median(seconds[1:])
-            )
-        print(
-            f"| {num_rows} | " + " | ".join(f"{speed:,.0f}" for speed in speeds) + " |", flush=True
-        )
+            request = SearchRequest(sources, np.full(len(sources), num_tokens), BOS, EOS)
+            for run in (device_search.search, lambda search, *rest: search(*rest)):
+                speeds.append(_decoding_speed(run, parse_search(spec), model, request))
+        cells = " | ".join(f"{speed:,.0f}" for speed in speeds)
+        print(f"| {num_rows} | {cells} |", flush=True)
     print()
+
+
+def _decoding_speed(
+    run: Callable[..., Any], search: Any, model: TorchModel, request: SearchRequest
+) -> float:
+    """Return the median of three speeds, after a warm-up."""
+    seconds = []
+    for _ in range(4):
+        start = time.perf_counter()
+        hypotheses = run(search, model, request)
+        seconds.append(time.perf_counter() - start)
+    return sum(len(h[0].ids) + 1 for h in hypotheses) / statistics.median(seconds[1:])
 
 
 def _train_multi30k(device: torch.device, directory: Path, emulate: bool) -> None:

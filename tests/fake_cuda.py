@@ -190,7 +190,7 @@ class FakeCUDA(TorchDispatchMode):
             return func(*args, **kwargs)  # a view
         if func._schema.is_mutable:
             self.captured.append(self._seeded(lambda: func(*args, **kwargs), random))
-            return args[0] if func._schema.returns else None
+            return kwargs.get("out", args[0]) if func._schema.returns else None
         results = func(*args, **kwargs)
 
         def run() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -79,6 +79,7 @@ class StepGraph(Generic[T]):
     _result: T
     _caches: Sequence[KVCache]
     _spare: list[torch.cuda.CUDAGraph]
+    _reorders: bool
 
     def run(self) -> T:
         """Make a step; return what the function has returned at the capture, with new values, which
@@ -86,12 +87,14 @@ class StepGraph(Generic[T]):
         replay(self._graph)
         for cache in self._caches:
             cache.length += 1
+            if self._reorders:
+                cache.swap()
         return self._result
 
     def close(self) -> None:
         """Let the caches grow again."""
         for cache in self._caches:
-            cache.position_1 = None
+            cache.unfix_shapes()
 
     def __del__(self) -> None:
         self._spare.append(self._graph)
@@ -104,28 +107,31 @@ class CUDAGraphs:
         self._spare: list[torch.cuda.CUDAGraph] = []
         """Graphs that are no longer used; a new one uses the memory of one of them."""
 
-    def capture(self, step: Callable[[], T], caches: Sequence[KVCache]) -> StepGraph[T] | None:
+    def capture(
+        self, step: Callable[[], T], caches: Sequence[KVCache], *, reorders: bool = False
+    ) -> StepGraph[T] | None:
         """Record, but do not run, a step that reads one more token per row.
+
+        A step that `reorders` the rows of the caches needs two graphs, which take turns.
 
         Returns None if there is not enough memory: a capture can neither use nor free the memory
         that PyTorch caches.
         """
-        length = caches[0].length
         try:
             for cache in caches:
-                cache.fix_shapes()
+                cache.fix_shapes(reorders=reorders)
             # The old graph must exist until the new one shares its memory.
             old = self._spare.pop() if self._spare else None
-            graph, result = record(step, caches[0].device, old)
-            return StepGraph(graph, result, caches, self._spare)
+            with ExitStack() as stack:
+                for cache in caches:
+                    stack.enter_context(cache.unchanged())
+                graph, result = record(step, caches[0].device, old)
+            return StepGraph(graph, result, caches, self._spare, reorders)
         except RuntimeError as error:
             if not is_out_of_memory(error):
                 raise
-        finally:
-            for cache in caches:
-                cache.length = length
         for cache in caches:
-            cache.position_1 = None
+            cache.unfix_shapes()
         # `empty_cache` fails during a capture, also during one that could not end.
         with (
             _LOCK,

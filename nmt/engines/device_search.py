@@ -12,6 +12,7 @@ vocabulary.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +22,7 @@ from torch import Tensor
 from nmt.engines.cuda_graphs import StepGraph
 from nmt.engines.pytorch import MIN_RUNNING, TorchModel, to_host, top_tokens
 from nmt.model.attention import fused_kernels
+from nmt.model.cache import KVCache
 from nmt.search import Hypothesis, Search, SearchRequest, StepModel
 from nmt.search.beam import Beam
 from nmt.search.greedy import Greedy
@@ -102,7 +104,8 @@ class DeviceSearch:
         self.hypotheses: NBestLists = [[] for _ in request.sources]
         self.sentence_B = np.arange(len(request.sources))
         """Index in the request of each sentence that is in the state."""
-        self._graph: StepGraph[None] | None = None
+        self._graphs: list[StepGraph[None]] = []
+        """Take turns: one for greedy search, two for beam search."""
         self._may_capture = True
         self._last_shape: tuple[int, int] | None = None
         self._allocate(max_length_B)
@@ -149,44 +152,71 @@ class DeviceSearch:
                 break
             if is_running_B.sum() <= MIN_RUNNING * len(is_running_B):
                 self._keep(is_running_B)
-        self._close_graph()
+        self._close_graphs()
         self._collect(np.arange(len(self.sentence_B)))
         return self.hypotheses
 
     def _run_step(self) -> None:
-        """Make a step; the second of several with equal shapes, and all after it, are a graph."""
-        graphs = self.model.graphs
-        assert graphs
+        """Make a step; the second of several with equal shapes, and all after it, are graphs."""
         caches = [state.cache for state in self.states]
         capacity = caches[0].capacity
         shape = len(self.sentence_B), capacity
         if caches[0].length == capacity:
-            self._close_graph()
+            self._close_graphs()
         elif (
-            not self._graph
+            not self._graphs
             and self._may_capture
             and self._last_shape == shape
             # A graph could not raise an error.
             and capacity <= (self.model.max_positions or math.inf)
         ):
-            self._graph = graphs.capture(self._step, caches)
-            self._may_capture = self._graph is not None
-        if self._graph:
-            self._graph.run()
+            self._capture(caches)
+        if self._graphs:
+            graph = self._graphs.pop(0)
+            graph.run()
+            self._graphs.append(graph)
         else:
             self._step()
         self._last_shape = len(self.sentence_B), caches[0].capacity
 
-    def _close_graph(self) -> None:
-        if self._graph:
-            self._graph.close()
-        self._graph = None
+    def _capture(self, caches: Sequence[KVCache]) -> None:
+        assert self.model.graphs
+        reorders = self.width > 1
+
+        def second_step() -> None:
+            # It begins with the buffers that the first one ends with.
+            for cache in caches:
+                cache.swap()
+            self._step()
+
+        steps = [self._step, second_step] if reorders else [self._step]
+        for step in steps:
+            graph = self.model.graphs.capture(step, caches, reorders=reorders)
+            if graph is None:
+                self._close_graphs()
+                self._may_capture = False
+                return
+            self._graphs.append(graph)
+
+    def _close_graphs(self) -> None:
+        for graph in self._graphs:
+            graph.close()
+        self._graphs = []
+
+    def _reorder(self) -> None:
+        """Let each row continue its parent."""
+        if self.width == 1:
+            return
+        for state in self.states:
+            if state.cache.position_1 is None:
+                state.reorder(self.beams.parents_R)
+            else:
+                state.cache.reorder_in_graph(self.beams.parents_R)
 
     def _step(self) -> None:
         """Read the last token of each row, and update the beams; the host does not wait."""
         beams = self.beams
-        for state in self.states:
-            state.reorder(beams.parents_R)
+        self._reorder()
         log_p_RV = self.model.log_probs(beams.tokens_R, self.states)
         log_p_RK, tokens_RK = self._best_tokens(log_p_RV)
         num_sentences = len(beams.is_running_B)
@@ -276,7 +306,7 @@ class DeviceSearch:
     def _keep(self, is_running_B: np.ndarray) -> None:
         """Return the results of finished sentences, and continue with the others only."""
         self._collect((~is_running_B).nonzero()[0])
-        self._close_graph()
+        self._close_graphs()
         kept_B = is_running_B.nonzero()[0]
         rows = kept_B[:, None] * self.width + np.arange(self.width)
         sentences_B = self.model.transfer(torch.from_numpy(kept_B))

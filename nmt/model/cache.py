@@ -7,6 +7,8 @@ dimension.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
@@ -23,7 +25,8 @@ class KVCache:
     only: no gradient flows through it.
 
     In a CUDA graph, all shapes are fixed: `append` returns all reserved positions, and
-    `is_filled_P` is the mask.
+    `is_filled_P` is the mask. Graphs that reorder rows write them into the other one of two
+    buffers, which take turns, so that nothing is copied back.
     """
 
     def __init__(self) -> None:
@@ -31,6 +34,8 @@ class KVCache:
         self.position_1: Tensor | None = None
         """Position of the next token, in the memory of the GPU; None outside of CUDA graphs."""
         self._layers: list[Tensor] = []  # [P, 2, R, G, K]
+        self._other_layers: list[Tensor] = []
+        """The buffers that the next graph reorders rows into."""
 
     @property
     def position(self) -> int | Tensor:
@@ -56,8 +61,13 @@ class KVCache:
         index_P = torch.arange(self.capacity, device=self.position_1.device)
         return index_P <= self.position_1
 
-    def fix_shapes(self) -> None:
-        """Prepare for a CUDA graph, in which the next tokens have the positions of this block."""
+    def fix_shapes(self, *, reorders: bool = False) -> None:
+        """Prepare for CUDA graphs, in which the next tokens have the positions of this block;
+        `reorders`: whether they reorder rows."""
+        if self.position_1 is not None:
+            return
+        if reorders:
+            self._other_layers = [torch.zeros_like(cached) for cached in self._layers]
         for cached in self._layers:
             cached[self.length :] = 0  # masked values must be finite
         self.position_1 = torch.full((1,), self.length, device=self.device)
@@ -88,14 +98,38 @@ class KVCache:
         self.length += positions
 
     def reorder(self, rows_R: Tensor) -> None:
-        """Keep the rows `rows_R`, in that order. In a CUDA graph, all reserved positions are
-        reordered in place, because the number of those that are filled changes."""
+        """Keep the rows `rows_R`, in that order; between CUDA graphs, without moving the others."""
         for layer, cached in enumerate(self._layers):
             filled = cached[: self.length]
             if self.position_1 is not None:
-                cached.copy_(cached.index_select(2, rows_R))
+                cached[: self.length] = filled.index_select(2, rows_R)
                 continue
             capacity, _, _, heads, head_dim = cached.shape
             kept = cached.new_empty(capacity, 2, len(rows_R), heads, head_dim)
             torch.index_select(filled, 2, rows_R, out=kept[: self.length])
             self._layers[layer] = kept
+
+    def reorder_in_graph(self, rows_R: Tensor) -> None:
+        """Reorder the rows in a CUDA graph: of all reserved positions, because the number of those
+        that are filled changes."""
+        for cached, other in zip(self._layers, self._other_layers, strict=True):
+            torch.index_select(cached, 2, rows_R, out=other)
+        self.swap()
+
+    @contextmanager
+    def unchanged(self) -> Iterator[None]:
+        """Undo what a CUDA graph that is recorded, but not run, changes here."""
+        state = self.length, self._layers, self._other_layers
+        try:
+            yield
+        finally:
+            self.length, self._layers, self._other_layers = state
+
+    def swap(self) -> None:
+        """Exchange the buffers, as a graph that reorders rows does."""
+        self._layers, self._other_layers = self._other_layers, self._layers
+
+    def unfix_shapes(self) -> None:
+        """Let the cache grow again, after CUDA graphs."""
+        self.position_1 = None
+        self._other_layers = []

@@ -164,21 +164,23 @@ def test_other_searches_are_those_in_numpy() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("spec", "failing"), [("greedy", 1), ("beam", 1), ("beam", 2)])
 def test_search_continues_without_graphs_if_a_capture_runs_out_of_memory(
-    monkeypatch: pytest.MonkeyPatch,
+    spec: str, failing: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model, search = build(1), parse_search("beam(beam_size=3)")
+    """A beam search records two graphs."""
+    model, search = build(1), parse_search(spec)
     expected, logits = search(TorchModel([model]), request()), type(model).logits
     with fake_cuda() as gpu:
 
         def limited(self: Seq2Seq, hidden: torch.Tensor) -> torch.Tensor:
-            if gpu.captured is not None:
+            if gpu.captured is not None and len(gpu.pools) == failing:
                 raise torch.OutOfMemoryError("CUDA out of memory")
             return logits(self, hidden)
 
         monkeypatch.setattr(type(model), "logits", limited)
         actual = device_search.search(search, on_gpu([model]), request())
-        assert (len(gpu.pools), gpu.replays) == (1, 0)
+        assert (len(gpu.pools), gpu.replays) == (failing, 0)
     check_equal(expected, actual)
 
 

@@ -57,10 +57,9 @@ def logits_loss(
         end = first + block
         weight = None if weight_N1 is None else weight_N1[first:end]
         block_NV = logits_NV[first:end]
-        block_loss, gradient_NV = _block_loss(
-            block_NV, targets_N1[first:end], weight, bias_V, smoothing, need_grad
+        gradient_NV = _add_block(
+            loss, block_NV, targets_N1[first:end], weight, bias_V, smoothing, need_grad
         )
-        loss += block_loss
         if gradient_NV is None:
             continue
         if grad_bias_V is not None:
@@ -69,29 +68,30 @@ def logits_loss(
     return loss, grad_bias_V
 
 
-def _block_loss(
+def _add_block(
+    total: Tensor,
     logits_NV: Tensor,
     targets_N1: Tensor,
     weight_N1: Tensor | None,
     bias_V: Tensor | None,
     smoothing: float,
     need_grad: bool,
-) -> tuple[Tensor, Tensor | None]:
-    """Return the loss of a block, and the gradient of its logits in float32."""
+) -> Tensor | None:
+    """Add the loss of a block to `total`, and return the gradient of its logits in float32."""
     # Becomes, in place, the exponentials, probabilities and gradient.
     value_NV = logits_NV.float()
     if bias_V is not None:
         value_NV += bias_V
-    loss = -(1 - smoothing) * _weighted(value_NV.gather(1, targets_N1), weight_N1).sum()
+    total -= (1 - smoothing) * _weighted(value_NV.gather(1, targets_N1), weight_N1).sum()
     max_N1 = value_NV.amax(-1, keepdim=True)
     sum_N1 = value_NV.sub_(max_N1).exp_().sum(-1, keepdim=True)
-    loss += _weighted(max_N1 + sum_N1.log(), weight_N1).sum()
+    total += _weighted(max_N1 + sum_N1.log(), weight_N1).sum()
     if not need_grad:
-        return loss, None
+        return None
     _to_gradient(value_NV, sum_N1, targets_N1, smoothing)
     if weight_N1 is not None:
         value_NV *= weight_N1
-    return loss, value_NV
+    return value_NV
 
 
 def _to_gradient(exp_NV: Tensor, sum_N1: Tensor, targets_N1: Tensor, smoothing: float) -> None:

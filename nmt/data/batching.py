@@ -116,7 +116,8 @@ def plan_batches(lengths_N2: Integers, max_tokens: int, seed: int, epoch: int) -
         order_by_length = _by_length(lengths_N2[pool])
         pool = pool[order_by_length]
         longest_sides = lengths_N2[pool].max(axis=1)
-        batches += _divide(pool, longest_sides + 1, max_tokens)
+        sizes = longest_sides + 1
+        batches += _divide(pool, sizes, max_tokens)
     order = rng.permutation(len(batches))
     return [batches[i] for i in order]
 
@@ -209,7 +210,14 @@ def collate(
     index_N1 = tgt_mask_BT.flatten().nonzero()
     target_index_N = index_N1.squeeze(1)
     labels_N = tgt_out_BT[tgt_mask_BT]
-    return Batch(src_BS, src_mask_BS, tgt_in_BT, target_index_N, labels_N, tuple(pair_ids))
+    return Batch(
+        src_BS=src_BS,
+        src_mask_BS=src_mask_BS,
+        tgt_in_BT=tgt_in_BT,
+        target_index_N=target_index_N,
+        labels_N=labels_N,
+        pair_ids=tuple(pair_ids),
+    )
 
 
 @dataclass(frozen=True)
@@ -238,8 +246,12 @@ class PaddedBatching:
 
     def worst_case(self, batches: Sequence[Indices], lengths_N2: Integers) -> list[Indices]:
         """Return the batches that need most memory: the largest and that with the longest pair."""
-        lengths = [lengths_N2[indices].max() + 1 for indices in batches]
-        sizes = [len(indices) * length for indices, length in zip(batches, lengths, strict=True)]
+        lengths = []
+        sizes = []
+        for indices in batches:
+            length = int(lengths_N2[indices].max()) + 1
+            lengths.append(length)
+            sizes.append(len(indices) * length)
         largest = sizes.index(max(sizes))
         longest = lengths.index(max(lengths))
         worst = sorted({largest, longest})

@@ -53,7 +53,9 @@ class PackShape:
         ratio = source_N.sum() / target_N.sum()
         num_pairs = target_slots / target_N.mean()
         # The sum over a batch deviates by the square root of the number of its pairs.
-        deviation = (source_N - ratio * target_N).std() * math.sqrt(num_pairs)
+        root = math.sqrt(num_pairs)
+        excess_N = source_N - ratio * target_N
+        deviation = excess_N.std() * root
         source_slots = math.ceil(ratio * target_slots + deviation)
         # The longest source fits beside the shortest target, and the other way round.
         largest = max(source_slots, target_slots)
@@ -62,7 +64,7 @@ class PackShape:
         source_slots = _rounded_up(max(source_slots, smallest))
         target_slots = _rounded_up(max(target_slots, smallest))
         # Nearly all batches have fewer pairs.
-        deviation = target_N.std() / target_N.mean() * math.sqrt(num_pairs)
+        deviation = target_N.std() / target_N.mean() * root
         num_segments = math.ceil(num_pairs + 6 * deviation)
         num_segments += max(NUM_PADDING_SEGMENTS, num_padding)
         return cls(source_slots, target_slots, num_segments, max_length)
@@ -83,7 +85,8 @@ class PackShape:
     def num_paddings(self, source_slots: int, target_slots: int, num_pairs: int) -> int:
         """Return the number of segments of padding that fill the remaining slots."""
         largest = max(source_slots, target_slots)
-        wanted = max(NUM_PADDING_SEGMENTS, _min_segments(largest, self.max_length))
+        fewest = _min_segments(largest, self.max_length)
+        wanted = max(NUM_PADDING_SEGMENTS, fewest)
         num_places = self.num_segments - num_pairs
         return min(wanted, source_slots, target_slots, num_places)
 
@@ -155,7 +158,8 @@ def plan_packed_batches(
     """
     rng = np.random.default_rng((seed, epoch))
     order = rng.permutation(len(tokens_N2))
-    return [order[places] for places in _Planner(tokens_N2[order], shape).batches()]
+    planner = _Planner(tokens_N2[order], shape)
+    return [order[places] for places in planner.batches()]
 
 
 class _Planner:
@@ -198,17 +202,25 @@ class _Planner:
     def _end_of_certain(self, batch: _OpenBatch, place: int) -> int:
         """Return the end of the pairs that fit with `max_length` slots left on both sides, or more
         where padding needs them."""
-        largest = max(self.shape.source_slots, self.shape.target_slots)
-        margin = self.shape.max_length
-        margin += _min_segments(largest, self.shape.max_length)
-        ends = [place + self.shape.max_pairs - len(batch.places)]
-        for side, remaining in enumerate((batch.source_slots, batch.target_slots)):
-            ends_N = self.ends_N2[:, side]
-            taken = ends_N[place - 1] if place else 0
-            limit = taken + remaining - margin
-            end = np.searchsorted(ends_N, limit, side="right")
-            ends.append(int(end))
-        return max(place, min(ends))
+        shape = self.shape
+        largest = max(shape.source_slots, shape.target_slots)
+        margin = shape.max_length
+        margin += _min_segments(largest, shape.max_length)
+        num_places = shape.max_pairs - len(batch.places)
+        end = place + num_places
+        for side, slots in enumerate((batch.source_slots, batch.target_slots)):
+            end_of_side = self._end_within(place, side, slots - margin)
+            end = min(end, end_of_side)
+        return max(place, end)
+
+    def _end_within(self, place: int, side: int, slots: int) -> int:
+        """Return the end of the pairs from a place on that take at most some slots of a side."""
+        ends_N = self.ends_N2[:, side]
+        limit = slots
+        if place:
+            limit += ends_N[place - 1]
+        end = np.searchsorted(ends_N, limit, side="right")
+        return int(end)
 
 
 class _OpenBatch:
@@ -299,8 +311,10 @@ def _in_slots(
     rows: Sequence[Ids], slots: int, *, before: int | None = None, after: int | None = None
 ) -> Tensor:
     """Join rows, with an id before or after each of them, and pad them to a number of slots."""
-    num_special = int(before is not None) + int(after is not None)
-    ends = np.cumsum(_lengths(rows) + num_special)
+    num_special = int(before is not None)
+    num_special += int(after is not None)
+    lengths = _lengths(rows) + num_special
+    ends = np.cumsum(lengths)
     ids = np.full(slots, PAD, np.int64)
     is_token = np.arange(slots) < ends[-1]
     if before is not None:
@@ -362,6 +376,7 @@ class PackedBatching:
 
 def _with_ends(lengths_N2: Integers, source_eos: bool) -> Integers:
     """Return the numbers of tokens that are read, with EOS where there is one."""
-    source_N = np.maximum(lengths_N2[:, 0] + source_eos, 1)
-    target_N = lengths_N2[:, 1] + 1
+    source_N, target_N = lengths_N2.T
+    source_N = np.maximum(source_N + source_eos, 1)
+    target_N = target_N + 1
     return np.stack((source_N, target_N), axis=1)

@@ -409,9 +409,10 @@ def _log_summary(trainer: Trainer) -> None:
     device = trainer.device.type
     if trainer.group.world_size > 1:
         device = f"{trainer.group.world_size} × {device}"
+    kind = ", packed batches" if trainer.packed_update else ""
     log(
         f"{millions:.1f} M parameters, {describe(loader.corpora)}, {device}"
-        f" {trainer.progress.precision}, into {trainer.run}"
+        f" {trainer.progress.precision}{kind}, into {trainer.run}"
     )
 
 

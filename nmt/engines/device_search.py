@@ -27,7 +27,7 @@ from nmt.search import Hypothesis, Search, SearchRequest, StepModel
 from nmt.search.beam import Beam
 from nmt.search.greedy import Greedy
 from nmt.search.partial import length_limits
-from nmt.search.request import NBestLists
+from nmt.search.request import Bools, Ints, NBestLists
 
 CHECK_EVERY = 8
 """Number of steps between two looks at which sentences run: each waits for the GPU."""
@@ -52,8 +52,59 @@ def supports(search: Greedy | Beam, request: SearchRequest) -> bool:
 
 
 @dataclass
+class Finished:
+    """The best finished hypotheses of each sentence, best first, in the memory of the GPU."""
+
+    score_BH: Tensor
+    """-inf: there is none."""
+    log_prob_BH: Tensor
+    length_BH: Tensor
+    tokens_BHT: Tensor
+
+    @classmethod
+    def none(cls, sizes: tuple[int, int], num_steps: int, device: torch.device) -> Finished:
+        """Return places for H hypotheses of each sentence."""
+        return cls(
+            score_BH=torch.full(sizes, IMPOSSIBLE, device=device),
+            log_prob_BH=torch.zeros(sizes, device=device),
+            length_BH=torch.zeros(sizes, dtype=torch.int64, device=device),
+            tokens_BHT=torch.zeros(*sizes, num_steps, dtype=torch.int64, device=device),
+        )
+
+    def add(self, score_BW: Tensor, log_prob_BW: Tensor, length_1: Tensor, tokens: Tensor) -> None:
+        """Keep the best of these hypotheses and of W new ones, whose `tokens` are [B, W, T]."""
+        # Equal scores keep their order: the earlier ones first.
+        score_BF = torch.cat((self.score_BH, score_BW), 1)
+        sorted_BF, order_BF = score_BF.sort(dim=1, descending=True, stable=True)
+        num_kept = self.score_BH.shape[1]
+        order_BH = order_BF[:, :num_kept]
+        order_BHT = order_BH[:, :, None].expand_as(self.tokens_BHT)
+        log_prob_BF = torch.cat((self.log_prob_BH, log_prob_BW), 1)
+        length_BF = torch.cat((self.length_BH, length_1.expand_as(score_BW)), 1)
+        tokens_BFT = torch.cat((self.tokens_BHT, tokens), 1)
+        self.score_BH.copy_(sorted_BF[:, :num_kept])
+        self.log_prob_BH.copy_(log_prob_BF.gather(1, order_BH))
+        self.length_BH.copy_(length_BF.gather(1, order_BH))
+        self.tokens_BHT.copy_(tokens_BFT.gather(1, order_BHT))
+
+    def select(self, sentences_B: Tensor) -> Finished:
+        """Return those of some sentences."""
+        selected = {}
+        for name, tensor in vars(self).items():
+            selected[name] = tensor.index_select(0, sentences_B)
+        return Finished(**selected)
+
+    def to_host(self) -> Finished:
+        """Copy them to the CPU."""
+        copies = {name: to_host(tensor) for name, tensor in vars(self).items()}
+        torch.cuda.current_stream(self.score_BH.device).synchronize()
+        return Finished(**copies)
+
+
+@dataclass
 class Beams:
-    """The partial hypotheses and the finished ones, in the memory of the GPU."""
+    """The partial hypotheses of all rows, and the limits of their sentences, in the memory of the
+    GPU."""
 
     tokens_R: Tensor
     """The last token of each row."""
@@ -67,19 +118,15 @@ class Beams:
     max_length_norm_B: Tensor
     is_running_B: Tensor
     num_finished_B: Tensor
-    score_BH: Tensor
-    """Scores of the best finished hypotheses, best first; -inf: none."""
-    finished_log_prob_BH: Tensor
-    finished_length_BH: Tensor
-    finished_BHT: Tensor
-    """Their tokens."""
+    """Number of finished hypotheses so far."""
 
     def select(self, sentences_B: Tensor, rows_R: Tensor) -> Beams:
-        """Return some sentences, and their rows."""
+        """Return some sentences, and their rows, which continue themselves."""
         selected = {}
         for name, tensor in vars(self).items():
-            rows = rows_R if name.endswith(("_R", "_RT")) else sentences_B
-            selected[name] = tensor.index_select(0, rows)
+            index = rows_R if "_R" in name else sentences_B
+            selected[name] = tensor.index_select(0, index)
+        selected["parents_R"] = torch.arange(len(rows_R), device=rows_R.device)
         return Beams(**selected)
 
 
@@ -110,13 +157,12 @@ class DeviceSearch:
         self._last_shape: tuple[int, int] | None = None
         self._allocate(max_length_B)
 
-    def _allocate(self, max_length_B: np.ndarray) -> None:
+    def _allocate(self, max_length_B: Ints) -> None:
         """Allocate what a step reads and writes."""
         transfer = self.model.transfer
         device = self.model.device
         num_sentences = len(max_length_B)
         num_rows = num_sentences * self.width
-        finished = num_sentences, self.num_finished
         self.length_1 = torch.zeros(1, dtype=torch.int64, device=device)
         self.norms = transfer(torch.from_numpy(self.norm_T))
         max_length_norm_B = self.norm_T[max_length_B + 1]
@@ -132,11 +178,9 @@ class DeviceSearch:
             max_length_norm_B=transfer(torch.from_numpy(max_length_norm_B)),
             is_running_B=torch.ones(num_sentences, dtype=torch.bool, device=device),
             num_finished_B=torch.zeros(num_sentences, dtype=torch.int64, device=device),
-            score_BH=torch.full(finished, IMPOSSIBLE, device=device),
-            finished_log_prob_BH=torch.zeros(finished, device=device),
-            finished_length_BH=torch.zeros(finished, dtype=torch.int64, device=device),
-            finished_BHT=torch.zeros(*finished, self.num_steps, dtype=torch.int64, device=device),
         )
+        sizes = num_sentences, self.num_finished
+        self.finished = Finished.none(sizes, self.num_steps, device)
 
     @torch.inference_mode()
     @fused_kernels()
@@ -277,33 +321,21 @@ class DeviceSearch:
         beams.num_finished_B += ends_BW.sum(1)
         score_BW = log_prob_BW / self.norms[self.length_1 + 1]
         score_BW = score_BW.masked_fill(~ends_BW, IMPOSSIBLE)
-        # Equal scores keep their order: the earlier ones first.
-        score_BF = torch.cat((beams.score_BH, score_BW), 1)
-        sorted_BF, order_BF = score_BF.sort(dim=1, descending=True, stable=True)
-        order_BH = order_BF[:, : self.num_finished]
-        length_BW = self.length_1.expand_as(index_BW)
         history_BWT = beams.history_RT[self._rows(index_BW, log_prob_BC.shape[1])]
-        history_BFT = torch.cat((beams.finished_BHT, history_BWT), 1)
-        order_BHT = order_BH[:, :, None].expand_as(beams.finished_BHT)
-        log_prob_BF = torch.cat((beams.finished_log_prob_BH, log_prob_BW), 1)
-        length_BF = torch.cat((beams.finished_length_BH, length_BW), 1)
-        beams.score_BH.copy_(sorted_BF[:, : self.num_finished])
-        beams.finished_log_prob_BH.copy_(log_prob_BF.gather(1, order_BH))
-        beams.finished_length_BH.copy_(length_BF.gather(1, order_BH))
-        beams.finished_BHT.copy_(history_BFT.gather(1, order_BHT))
+        self.finished.add(score_BW, log_prob_BW, self.length_1, history_BWT)
 
     def _update_running(self, log_prob_BW: Tensor) -> None:
         """Stop the sentences whose partial hypotheses cannot enter their n-best lists; see
         `nmt.search.beam.can_improve`."""
         beams = self.beams
         best_B = log_prob_BW[:, 0]
-        can_improve_B = best_B / beams.max_length_norm_B > beams.score_BH[:, -1]
+        can_improve_B = best_B / beams.max_length_norm_B > self.finished.score_BH[:, -1]
         can_improve_B &= best_B > IMPOSSIBLE
         if self.early_stopping:
             can_improve_B &= beams.num_finished_B < self.width
         beams.is_running_B &= can_improve_B
 
-    def _keep(self, is_running_B: np.ndarray) -> None:
+    def _keep(self, is_running_B: Bools) -> None:
         """Return the results of finished sentences, and continue with the others only."""
         self._collect((~is_running_B).nonzero()[0])
         self._close_graphs()
@@ -314,26 +346,20 @@ class DeviceSearch:
         for state in self.states:
             state.reorder(self.beams.parents_R[rows_R], sentences_B)
         self.beams = self.beams.select(sentences_B, rows_R)
-        self.beams.parents_R = torch.arange(rows.size, device=self.model.device)
+        self.finished = self.finished.select(sentences_B)
         self.sentence_B = self.sentence_B[kept_B]
 
-    def _collect(self, places: np.ndarray) -> None:
-        """Copy the finished hypotheses of some sentences of the state."""
-        beams = self.beams
-        tensors = (
-            beams.score_BH,
-            beams.finished_log_prob_BH,
-            beams.finished_length_BH,
-            beams.finished_BHT,
-        )
-        copies = [to_host(tensor) for tensor in tensors]
-        torch.cuda.current_stream(self.model.device).synchronize()
-        score_BH, log_prob_BH, length_BH, tokens_BHT = (each.numpy() for each in copies)
+    def _collect(self, places: Ints) -> None:
+        """Return the finished hypotheses of some sentences of the state."""
+        finished = self.finished.to_host()
         for place in places:
             n_best = self.hypotheses[self.sentence_B[place]]
-            for h in np.isfinite(score_BH[place]).nonzero()[0]:
-                length = length_BH[place, h]
-                ids = tokens_BHT[place, h, :length].tolist()
-                log_prob = float(log_prob_BH[place, h])
-                score = float(score_BH[place, h])
-                n_best.append(Hypothesis(ids, log_prob, score, float(self.norm_T[length + 1])))
+            for h in finished.score_BH[place].isfinite().nonzero().flatten().tolist():
+                length = int(finished.length_BH[place, h])
+                hypothesis = Hypothesis(
+                    ids=finished.tokens_BHT[place, h, :length].tolist(),
+                    log_prob=float(finished.log_prob_BH[place, h]),
+                    score=float(finished.score_BH[place, h]),
+                    length_norm=float(self.norm_T[length + 1]),
+                )
+                n_best.append(hypothesis)

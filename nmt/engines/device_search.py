@@ -120,6 +120,14 @@ class Beams:
     num_finished_B: Tensor
     """Number of finished hypotheses so far."""
 
+    def extend(self, parents_R: Tensor, tokens_R: Tensor, length_1: Tensor) -> None:
+        """Let rows continue their parents, whose length is given, by a token."""
+        history_RT = self.history_RT.index_select(0, parents_R)
+        history_RT.index_copy_(1, length_1, tokens_R[:, None])
+        self.history_RT.copy_(history_RT)
+        self.parents_R.copy_(parents_R)
+        self.tokens_R.copy_(tokens_R)
+
     def select(self, sentences_B: Tensor, rows_R: Tensor) -> Beams:
         """Return some sentences, and their rows, which continue themselves."""
         selected = {}
@@ -263,8 +271,9 @@ class DeviceSearch:
         self._reorder()
         log_p_RV = self.model.log_probs(beams.tokens_R, self.states)
         log_p_RK, tokens_RK = self._best_tokens(log_p_RV)
+        log_prob_R1 = beams.log_prob_R[:, None]
+        log_prob_RK = log_prob_R1 + log_p_RK
         num_sentences = len(beams.is_running_B)
-        log_prob_RK = beams.log_prob_R[:, None] + log_p_RK
         log_prob_BC = log_prob_RK.view(num_sentences, -1)
         tokens_BC = tokens_RK.reshape(num_sentences, -1)
         # Of the W best candidates, those that end are finished hypotheses.
@@ -274,14 +283,12 @@ class DeviceSearch:
         log_prob_BC = log_prob_BC.masked_fill(ends_BC, IMPOSSIBLE)
         log_prob_BW, index_BW = self._best(log_prob_BC)
         self._update_running(log_prob_BW)
-        log_prob_BW = log_prob_BW.masked_fill(~beams.is_running_B[:, None], IMPOSSIBLE)
-        parents_R = self._rows(index_BW, log_prob_BC.shape[1]).flatten()
-        tokens_R = tokens_BC.gather(1, index_BW).flatten()
-        beams.parents_R.copy_(parents_R)
-        beams.tokens_R.copy_(tokens_R)
+        has_stopped_B1 = ~beams.is_running_B[:, None]
+        log_prob_BW = log_prob_BW.masked_fill(has_stopped_B1, IMPOSSIBLE)
+        parents_BW = self._rows(index_BW, tokens_BC)
+        tokens_BW = tokens_BC.gather(1, index_BW)
+        beams.extend(parents_BW.flatten(), tokens_BW.flatten(), self.length_1)
         beams.log_prob_R.copy_(log_prob_BW.flatten())
-        beams.history_RT.copy_(beams.history_RT.index_select(0, parents_R))
-        beams.history_RT.index_copy_(1, self.length_1, tokens_R[:, None])
         self.length_1 += 1
 
     def _best_tokens(self, log_p_RV: Tensor) -> tuple[Tensor, Tensor]:
@@ -289,25 +296,31 @@ class DeviceSearch:
         log_p_RK, tokens_RK = top_tokens(log_p_RV, self.k)
         eos = self.request.eos
         must_end_B = self.beams.max_length_B == self.length_1
-        must_end_R = must_end_B.repeat_interleave(self.width, output_size=len(log_p_RV))
-        log_p_RK = log_p_RK.masked_fill(must_end_R[:, None], IMPOSSIBLE)
-        first_R = torch.where(must_end_R, log_p_RV[:, eos], log_p_RK[:, 0])
-        first_token_R = tokens_RK[:, 0].masked_fill(must_end_R, eos)
-        log_p_RK = torch.cat((first_R[:, None], log_p_RK[:, 1:]), 1)
-        tokens_RK = torch.cat((first_token_R[:, None], tokens_RK[:, 1:]), 1)
+        must_end_B1 = must_end_B[:, None]
+        must_end_R1 = must_end_B1.expand(-1, self.width).reshape(-1, 1)
+        # The end token is then the first one of its row, and the others are impossible.
+        log_p_end_R1 = log_p_RV[:, eos : eos + 1]
+        is_first_K = torch.arange(log_p_RK.shape[1], device=log_p_RK.device) == 0
+        forced_RK = log_p_end_R1.where(is_first_K, IMPOSSIBLE)
+        log_p_RK = torch.where(must_end_R1, forced_RK, log_p_RK)
+        tokens_RK = tokens_RK.masked_fill(must_end_R1 & is_first_K, eos)
         return log_p_RK, tokens_RK
 
     def _best(self, log_prob_BC: Tensor) -> tuple[Tensor, Tensor]:
         """Return the log-probabilities and the indices of the W best candidates; equal ones keep
         their order."""
         sorted_BC, index_BC = log_prob_BC.sort(dim=1, descending=True, stable=True)
-        return sorted_BC[:, : self.width], index_BC[:, : self.width]
+        width = self.width
+        return sorted_BC[:, :width], index_BC[:, :width]
 
-    def _rows(self, index_BW: Tensor, num_candidates: int) -> Tensor:
-        """Return the rows that candidates extend, of a number of candidates of each sentence."""
-        first_row_B = torch.arange(len(index_BW), device=index_BW.device) * self.width
+    def _rows(self, index_BW: Tensor, tokens_BC: Tensor) -> Tensor:
+        """Return the rows that candidates extend, given their indices."""
+        num_sentences, num_candidates = tokens_BC.shape
+        sentence_B = torch.arange(num_sentences, device=tokens_BC.device)
+        first_row_B = sentence_B * self.width
         tokens_per_row = num_candidates // self.width
-        return first_row_B[:, None] + index_BW // tokens_per_row
+        place_BW = index_BW // tokens_per_row
+        return first_row_B[:, None] + place_BW
 
     def _finish(self, log_prob_BC: Tensor, tokens_BC: Tensor) -> None:
         """Add the candidates that end to the finished hypotheses, and keep the best."""
@@ -321,7 +334,8 @@ class DeviceSearch:
         beams.num_finished_B += ends_BW.sum(1)
         score_BW = log_prob_BW / self.norms[self.length_1 + 1]
         score_BW = score_BW.masked_fill(~ends_BW, IMPOSSIBLE)
-        history_BWT = beams.history_RT[self._rows(index_BW, log_prob_BC.shape[1])]
+        rows_BW = self._rows(index_BW, tokens_BC)
+        history_BWT = beams.history_RT[rows_BW]
         self.finished.add(score_BW, log_prob_BW, self.length_1, history_BWT)
 
     def _update_running(self, log_prob_BW: Tensor) -> None:

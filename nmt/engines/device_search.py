@@ -1,8 +1,9 @@
 """Greedy and plain beam search on a GPU: a step, from reordering the KV cache to the new beams, is
 one CUDA graph, and the host only looks every few steps which sentences run.
 
-Hypotheses and scores are those of `nmt.search`, which runs every other search: with constraints,
-prefixes, bans or a coverage penalty.
+Hypotheses and scores are those of `nmt.search`, but a hypothesis of probability 0 is left out. All
+other searches run there: with constraints, prefixes, bans or a coverage penalty, and the candidates
+of MBR.
 
 Shape suffixes: B sentences, W rows (beams) of each, R = B*W rows, T target tokens, K best tokens of
 a row, C = W*K candidates of a sentence, H finished hypotheses of a sentence, F = H + W, V
@@ -12,17 +13,15 @@ vocabulary.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from nmt.engines.cuda_graphs import StepGraph
+from nmt.engines.cuda_graphs import GraphedSteps
 from nmt.engines.pytorch import MIN_RUNNING, TorchModel, to_host, top_tokens
 from nmt.model.attention import fused_kernels
-from nmt.model.cache import KVCache
 from nmt.search import Hypothesis, Search, SearchRequest, StepModel
 from nmt.search.beam import Beam
 from nmt.search.greedy import Greedy
@@ -36,19 +35,20 @@ IMPOSSIBLE = -math.inf
 
 def search(search: Search, model: StepModel, request: SearchRequest) -> NBestLists:
     """Return the hypotheses of each sentence, best first; on the GPU if it can."""
-    if not isinstance(search, Greedy | Beam) or not isinstance(model, TorchModel):
+    if not isinstance(model, TorchModel) or not model.spare_graphs:
         return search(model, request)
-    if not model.graphs or not supports(search, request):
+    # Not a subclass, which may do something else.
+    if type(search) not in (Greedy, Beam) or not supports(search, request):  # type: ignore[arg-type]
         return search(model, request)
-    return DeviceSearch(model, search, request).run()
+    return DeviceSearch(model, search, request).run()  # type: ignore[arg-type]
 
 
 def supports(search: Greedy | Beam, request: SearchRequest) -> bool:
     """Return whether a search needs nothing but the most probable tokens."""
     has_bans = search.min_length_ratio > 0 or search.no_repeat_ngram_size > 0
     has_penalty = isinstance(search, Beam) and search.coverage_penalty > 0
-    is_required = any(request.prefixes) or any(request.constraints)
-    return not (has_bans or has_penalty or is_required)
+    has_required_tokens = any(request.prefixes) or any(request.constraints)
+    return not (has_bans or has_penalty or has_required_tokens)
 
 
 @dataclass
@@ -71,8 +71,10 @@ class Finished:
             tokens_BHT=torch.zeros(*sizes, num_steps, dtype=torch.int64, device=device),
         )
 
-    def add(self, score_BW: Tensor, log_prob_BW: Tensor, length_1: Tensor, tokens: Tensor) -> None:
-        """Keep the best of these hypotheses and of W new ones, whose `tokens` are [B, W, T]."""
+    def add(
+        self, score_BW: Tensor, log_prob_BW: Tensor, length_1: Tensor, tokens_BWT: Tensor
+    ) -> None:
+        """Keep the best of these hypotheses and of W new ones."""
         # Equal scores keep their order: the earlier ones first.
         score_BF = torch.cat((self.score_BH, score_BW), 1)
         sorted_BF, order_BF = score_BF.sort(dim=1, descending=True, stable=True)
@@ -81,7 +83,7 @@ class Finished:
         order_BHT = order_BH[:, :, None].expand_as(self.tokens_BHT)
         log_prob_BF = torch.cat((self.log_prob_BH, log_prob_BW), 1)
         length_BF = torch.cat((self.length_BH, length_1.expand_as(score_BW)), 1)
-        tokens_BFT = torch.cat((self.tokens_BHT, tokens), 1)
+        tokens_BFT = torch.cat((self.tokens_BHT, tokens_BWT), 1)
         self.score_BH.copy_(sorted_BF[:, :num_kept])
         self.log_prob_BH.copy_(log_prob_BF.gather(1, order_BH))
         self.length_BH.copy_(length_BF.gather(1, order_BH))
@@ -111,7 +113,8 @@ class Beams:
     parents_R: Tensor
     """The row of the step before that each row continues."""
     log_prob_R: Tensor
-    """Log-probability; -inf for a row of a sentence that does not run."""
+    """Log-probability; -inf: the row cannot become a hypothesis, as in a sentence that does not
+    run."""
     history_RT: Tensor
     """All tokens of each row, without the start token."""
     max_length_B: Tensor
@@ -132,7 +135,7 @@ class Beams:
         """Return some sentences, and their rows, which continue themselves."""
         selected = {}
         for name, tensor in vars(self).items():
-            index = rows_R if "_R" in name else sentences_B
+            index = rows_R if name.endswith(("_R", "_RT")) else sentences_B
             selected[name] = tensor.index_select(0, index)
         selected["parents_R"] = torch.arange(len(rows_R), device=rows_R.device)
         return Beams(**selected)
@@ -159,10 +162,6 @@ class DeviceSearch:
         self.hypotheses: NBestLists = [[] for _ in request.sources]
         self.sentence_B = np.arange(len(request.sources))
         """Index in the request of each sentence that is in the state."""
-        self._graphs: list[StepGraph[None]] = []
-        """Take turns: one for greedy search, two for beam search."""
-        self._may_capture = True
-        self._last_shape: tuple[int, int] | None = None
         self._allocate(max_length_B)
 
     def _allocate(self, max_length_B: Ints) -> None:
@@ -195,8 +194,14 @@ class DeviceSearch:
     def run(self) -> NBestLists:
         """Search, and return the hypotheses of each sentence."""
         self.states = self.model.init_search_state(self.request.sources).states
+        caches = [state.cache for state in self.states]
+        spare = self.model.spare_graphs
+        assert spare  # see `search`
+        reorders = self.width > 1
+        self._steps = GraphedSteps[None](spare, caches, self.model.max_positions, reorders=reorders)
         for step in range(1, self.num_steps + 1):
-            self._run_step()
+            num_left = self.num_steps + 1 - step
+            self._steps.run(self._step, len(self.sentence_B), num_left)
             if step % CHECK_EVERY and step < self.num_steps:
                 continue
             is_running_B = self.beams.is_running_B.cpu().numpy()
@@ -204,71 +209,15 @@ class DeviceSearch:
                 break
             if is_running_B.sum() <= MIN_RUNNING * len(is_running_B):
                 self._keep(is_running_B)
-        self._close_graphs()
         self._collect(np.arange(len(self.sentence_B)))
         return self.hypotheses
-
-    def _run_step(self) -> None:
-        """Make a step; the second of several with equal shapes, and all after it, are graphs."""
-        caches = [state.cache for state in self.states]
-        capacity = caches[0].capacity
-        shape = len(self.sentence_B), capacity
-        if caches[0].length == capacity:
-            self._close_graphs()
-        elif (
-            not self._graphs
-            and self._may_capture
-            and self._last_shape == shape
-            # A graph could not raise an error.
-            and capacity <= (self.model.max_positions or math.inf)
-        ):
-            self._capture(caches)
-        if self._graphs:
-            graph = self._graphs.pop(0)
-            graph.run()
-            self._graphs.append(graph)
-        else:
-            self._step()
-        self._last_shape = len(self.sentence_B), caches[0].capacity
-
-    def _capture(self, caches: Sequence[KVCache]) -> None:
-        assert self.model.graphs
-        reorders = self.width > 1
-
-        def second_step() -> None:
-            # It begins with the buffers that the first one ends with.
-            for cache in caches:
-                cache.swap()
-            self._step()
-
-        steps = [self._step, second_step] if reorders else [self._step]
-        for step in steps:
-            graph = self.model.graphs.capture(step, caches, reorders=reorders)
-            if graph is None:
-                self._close_graphs()
-                self._may_capture = False
-                return
-            self._graphs.append(graph)
-
-    def _close_graphs(self) -> None:
-        for graph in self._graphs:
-            graph.close()
-        self._graphs = []
-
-    def _reorder(self) -> None:
-        """Let each row continue its parent."""
-        if self.width == 1:
-            return
-        for state in self.states:
-            if state.cache.position_1 is None:
-                state.reorder(self.beams.parents_R)
-            else:
-                state.cache.reorder_in_graph(self.beams.parents_R)
 
     def _step(self) -> None:
         """Read the last token of each row, and update the beams; the host does not wait."""
         beams = self.beams
-        self._reorder()
+        if self.width > 1:
+            for state in self.states:
+                state.reorder(beams.parents_R)
         log_p_RV = self.model.log_probs(beams.tokens_R, self.states)
         log_p_RK, tokens_RK = self._best_tokens(log_p_RV)
         log_prob_R1 = beams.log_prob_R[:, None]
@@ -308,10 +257,11 @@ class DeviceSearch:
 
     def _best(self, log_prob_BC: Tensor) -> tuple[Tensor, Tensor]:
         """Return the log-probabilities and the indices of the W best candidates; equal ones keep
-        their order."""
-        sorted_BC, index_BC = log_prob_BC.sort(dim=1, descending=True, stable=True)
-        width = self.width
-        return sorted_BC[:, :width], index_BC[:, :width]
+        their order, and NaN comes last."""
+        negative_BC = -log_prob_BC
+        sorted_BC = negative_BC.sort(dim=1, stable=True)
+        index_BW = sorted_BC.indices[:, : self.width]
+        return log_prob_BC.gather(1, index_BW), index_BW
 
     def _rows(self, index_BW: Tensor, tokens_BC: Tensor) -> Tensor:
         """Return the rows that candidates extend, given their indices."""
@@ -342,7 +292,7 @@ class DeviceSearch:
         """Stop the sentences whose partial hypotheses cannot enter their n-best lists; see
         `nmt.search.beam.can_improve`."""
         beams = self.beams
-        best_B = log_prob_BW[:, 0]
+        best_B = log_prob_BW.amax(1)  # NaN stops a sentence
         can_improve_B = best_B / beams.max_length_norm_B > self.finished.score_BH[:, -1]
         can_improve_B &= best_B > IMPOSSIBLE
         if self.early_stopping:
@@ -350,9 +300,9 @@ class DeviceSearch:
         beams.is_running_B &= can_improve_B
 
     def _keep(self, is_running_B: Bools) -> None:
-        """Return the results of finished sentences, and continue with the others only."""
+        """Store the results of finished sentences, and continue with the others only."""
         self._collect((~is_running_B).nonzero()[0])
-        self._close_graphs()
+        self._steps.close()
         kept_B = is_running_B.nonzero()[0]
         rows = kept_B[:, None] * self.width + np.arange(self.width)
         sentences_B = self.model.transfer(torch.from_numpy(kept_B))
@@ -364,7 +314,7 @@ class DeviceSearch:
         self.sentence_B = self.sentence_B[kept_B]
 
     def _collect(self, places: Ints) -> None:
-        """Return the finished hypotheses of some sentences of the state."""
+        """Store the finished hypotheses of some sentences of the state."""
         finished = self.finished.to_host()
         for place in places:
             n_best = self.hypotheses[self.sentence_B[place]]

@@ -18,14 +18,14 @@ from torch import Tensor
 
 from nmt.data.batching import collate, pad_rows, token_mask
 from nmt.engines import Sentences, TokenScores, min_positions, token_scores
-from nmt.engines.cuda_graphs import CUDAGraphs, StepGraph
+from nmt.engines.cuda_graphs import GraphedSteps, SpareGraphs
 from nmt.model.attention import fused_kernels
 from nmt.model.seq2seq import Seq2Seq
 from nmt.search.request import Floats, Ints, StepRequest, StepResult
 from nmt.text.tokenizer import encoder_input
 
 MIN_RUNNING = 0.75
-"""Fraction of the sentences in the state of a search on a GPU below which finished ones are
+"""Fraction of the sentences in the state of a search on a GPU up to which finished ones are
 dropped. Dropping them copies the keys and values of all others, and changes the shapes of all
 kernels."""
 
@@ -47,9 +47,10 @@ class TorchModel:
             self.networks = [_cast(network, dtype) for network in networks]
         self.device = self.networks[0].output_weight_VD.device
         self.max_positions = min_positions(networks)
-        self.graphs: CUDAGraphs | None = None
+        self.spare_graphs: SpareGraphs | None = None
+        """None: steps are no graphs."""
         if self.device.type == "cuda" and all(n.supports_graphs for n in networks):
-            self.graphs = CUDAGraphs()
+            self.spare_graphs = SpareGraphs()
 
     @torch.inference_mode()
     @fused_kernels()
@@ -125,11 +126,12 @@ class TorchState:
         """Row of the networks' states for each row of the search."""
         self.num_state_rows = num_sources
         """Number of rows of the networks' states."""
-        self._graph: StepGraph[Tensor] | None = None
-        self._graph_tokens_R: Tensor | None = None
-        self._may_capture = True
-        self._last_shape: tuple[int, int] | None = None
-        """Number of rows and of reserved positions in the last step."""
+        self._steps: GraphedSteps[Tensor] | None = None
+        if model.spare_graphs:
+            caches = [state.cache for state in states]
+            self._steps = GraphedSteps(model.spare_graphs, caches, model.max_positions)
+        self._read_R: Tensor
+        """The tokens that a step reads."""
 
     @torch.inference_mode()
     @fused_kernels()
@@ -179,44 +181,18 @@ class TorchState:
 
     def _log_probs(self, tokens_R: Tensor) -> Tensor:
         """Read one more token per row and return log-probabilities [R, V], which the next call may
-        overwrite.
-
-        The second of several steps with equal shapes on a GPU, and all after it, are a CUDA graph.
-        """
-        graphs = self.model.graphs
-        if graphs is None:
-            return self._launch(tokens_R)
-        caches = [state.cache for state in self.states]
-        capacity = caches[0].capacity
-        shape = (self.num_state_rows, capacity)
-        if caches[0].length == capacity:
-            self._close_graph()
-        elif (
-            not self._graph
-            and self._may_capture
-            and self._last_shape == shape
-            # A graph could not raise an error.
-            and capacity <= (self.model.max_positions or math.inf)
-        ):
-            read_R = self._graph_tokens_R = tokens_R.clone()
-            self._graph = graphs.capture(lambda: self._launch(read_R), caches)
-            self._may_capture = self._graph is not None
-        if self._graph and self._graph_tokens_R is not None:
-            self._graph_tokens_R.copy_(tokens_R)
-            log_p_RV = self._graph.run()
+        overwrite."""
+        if self._steps is None:
+            return self.model.log_probs(tokens_R, self.states)
+        # A graph reads its tokens where they were when it was recorded.
+        if self._steps.is_recorded:
+            self._read_R.copy_(tokens_R)
         else:
-            log_p_RV = self._launch(tokens_R)
-        self._last_shape = (self.num_state_rows, caches[0].capacity)
-        return log_p_RV
+            self._read_R = tokens_R
+        return self._steps.run(self._launch, self.num_state_rows)
 
-    def _launch(self, tokens_R: Tensor) -> Tensor:
-        return self.model.log_probs(tokens_R, self.states)
-
-    def _close_graph(self) -> None:
-        """Allow the caches to change their shapes."""
-        if self._graph:
-            self._graph.close()
-        self._graph = None
+    def _launch(self) -> Tensor:
+        return self.model.log_probs(self._read_R, self.states)
 
     def _reorder(self, parents_R: Ints) -> None:
         """Reorder the networks' states according to the parents, and drop sentences without rows.
@@ -256,7 +232,8 @@ class TorchState:
 
     def _reorder_states(self, parents: Ints, sentences_B: Tensor | None) -> None:
         if sentences_B is not None or len(parents) != self.num_state_rows:
-            self._close_graph()
+            if self._steps:
+                self._steps.close()
         elif np.array_equal(parents, np.arange(self.num_state_rows)):
             return
         for state in self.states:

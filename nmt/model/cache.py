@@ -67,7 +67,7 @@ class KVCache:
         if self.position_1 is not None:
             return
         if reorders:
-            self._other_layers = [torch.zeros_like(cached) for cached in self._layers]
+            self._other_layers = [torch.empty_like(cached) for cached in self._layers]
         for cached in self._layers:
             cached[self.length :] = 0  # masked values must be finite
         self.position_1 = torch.full((1,), self.length, device=self.device)
@@ -98,7 +98,16 @@ class KVCache:
         self.length += positions
 
     def reorder(self, rows_R: Tensor) -> None:
-        """Keep the rows `rows_R`, in that order; between CUDA graphs, without moving the others."""
+        """Keep the rows `rows_R`, in that order.
+
+        For CUDA graphs, the filled positions are reordered in place between two graphs, or in
+        graphs all positions, into the other buffer.
+        """
+        if self._other_layers:
+            for cached, other in zip(self._layers, self._other_layers, strict=True):
+                torch.index_select(cached, 2, rows_R, out=other)
+            self.swap()
+            return
         for layer, cached in enumerate(self._layers):
             filled = cached[: self.length]
             if self.position_1 is not None:
@@ -108,13 +117,6 @@ class KVCache:
             kept = cached.new_empty(capacity, 2, len(rows_R), heads, head_dim)
             torch.index_select(filled, 2, rows_R, out=kept[: self.length])
             self._layers[layer] = kept
-
-    def reorder_in_graph(self, rows_R: Tensor) -> None:
-        """Reorder the rows in a CUDA graph: of all reserved positions, because the number of those
-        that are filled changes."""
-        for cached, other in zip(self._layers, self._other_layers, strict=True):
-            torch.index_select(cached, 2, rows_R, out=other)
-        self.swap()
 
     @contextmanager
     def unchanged(self) -> Iterator[None]:

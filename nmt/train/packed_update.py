@@ -32,6 +32,8 @@ from nmt.train.step import AllReduce, PendingStats, packed_loss
 WARM_UP = 3
 """Number of updates before the graphs are recorded: they compile kernels, and choose those of
 matrix products."""
+HEAD_ALIGNMENT = 8
+"""The kernels of attention within segments read as many numbers at a time."""
 CLIP_EPSILON = 1e-6
 """Is added to the norm of the gradient, as by PyTorch's `clip_grad_norm_`."""
 
@@ -217,13 +219,16 @@ class _GraphedFunction:
 
 
 def supports_packing(model: Seq2Seq, config: TrainConfig, device: torch.device) -> bool:
-    """Return whether a model is trained on packed batches: on a GPU, if it can be, but not in fp16
-    (whose updates may be skipped), with a teacher (which reads padded batches) or with subword
-    regularization (which changes lengths after the batches are planned)."""
+    """Return whether a model is trained on packed batches: on an NVIDIA GPU, if it can be, but not
+    in fp16 (whose updates may be skipped), with a teacher (which reads padded batches) or with
+    subword regularization (which changes lengths after the batches are planned)."""
+    head_dim = model.config.dim // model.config.heads
     return (
         config.packing
         and device.type == "cuda"
+        and torch.version.hip is None
         and model.supports_packing
+        and head_dim % HEAD_ALIGNMENT == 0
         and model.compute_dtype != torch.float16
         and not config.teacher
         and not config.subword_regularization

@@ -371,6 +371,7 @@ class Trainer:
         self.config = replace(self.config, train=options)
         old = self.loader
         self.packed_update = None  # frees its memory
+        self.model.zero_grad()
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
         self.loader = self._build_loader(batch_tokens, packed=True)

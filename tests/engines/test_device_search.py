@@ -179,8 +179,40 @@ def test_search_continues_without_graphs_if_a_capture_runs_out_of_memory(
             return logits(self, hidden)
 
         monkeypatch.setattr(type(model), "logits", limited)
-        actual = device_search.search(search, on_gpu([model]), request())
-        assert (len(gpu.pools), gpu.replays) == (failing, 0)
+        on_device = on_gpu([model])
+        actual = device_search.search(search, on_device, request())
+        assert (len(gpu.pools), gpu.replays) == (failing, failing - 1)
+        # The memory of graphs is free.
+        assert on_device.spare_graphs
+        assert on_device.spare_graphs.take() is None
+    check_equal(expected, actual)
+
+
+@pytest.mark.slow
+def test_a_row_that_is_not_a_number_does_not_end_its_sentence() -> None:
+    """One token makes the following log-probabilities NaN."""
+    search = parse_search("beam(beam_size=4, top_beams=2)")
+    for token in (5, 9, 12):
+        model = build(1, tie_embeddings=False)
+        with torch.no_grad():
+            model.embeddings["target"][token] = torch.nan
+        expected = search(TorchModel([model]), request())
+        assert any(expected)
+        with fake_cuda():
+            actual = device_search.search(search, on_gpu([model]), request())
+        check_equal(expected, actual)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("spec", ["greedy", "beam(beam_size=3)"])
+@pytest.mark.parametrize("max_length", [0, 1, 2, 5])
+def test_short_searches_record_nothing(spec: str, max_length: int) -> None:
+    model, search = build(1), parse_search(spec)
+    short = dataclasses.replace(request(), max_length_B=np.full(20, max_length))
+    expected = search(TorchModel([model]), short)
+    with fake_cuda() as gpu:
+        actual = device_search.search(search, on_gpu([model]), short)
+        assert bool(gpu.pools) == (max_length == 5)
     check_equal(expected, actual)
 
 

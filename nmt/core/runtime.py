@@ -179,7 +179,13 @@ def is_out_of_memory(error: RuntimeError) -> bool:
     import torch
 
     # Errors without a class of their own.
-    messages = ("DefaultCPUAllocator", "CUBLAS_STATUS_ALLOC_FAILED", "CUDA error: out of memory")
+    messages = (
+        "DefaultCPUAllocator",
+        "CUBLAS_STATUS_ALLOC_FAILED",
+        "CUDA error: out of memory",
+        "CUDA out of memory",
+        "Triton Error [CUDA]: out of memory",
+    )
     return isinstance(error, torch.OutOfMemoryError) or any(
         message in str(error) for message in messages
     )

@@ -20,6 +20,7 @@ from random import Random
 from typing import Any
 
 import numpy as np
+import torch
 
 from nmt.core.config import TrainConfig
 from nmt.core.console import progress
@@ -297,7 +298,7 @@ def _single_corpus(num_pairs: int) -> Mix:
     return Mix([PreparedCorpus("", num_pairs, CorpusOptions())])
 
 
-def prefetch(updates: Iterator[Update]) -> Iterator[Update]:
+def prefetch(updates: Iterator[Update], device: torch.device) -> Iterator[Update]:
     """Yield `updates`, loading the next ones in a thread and in pinned memory while the GPU
     computes."""
 
@@ -308,7 +309,9 @@ def prefetch(updates: Iterator[Update]) -> Iterator[Update]:
         pinned = [batch.pin_memory() for batch in update.batches]
         return replace(update, batches=pinned)
 
-    with ThreadPoolExecutor(1) as thread:
+    # The memory is pinned for the device of the thread.
+    set_device = torch.cuda.set_device
+    with ThreadPoolExecutor(1, initializer=set_device, initargs=(device,)) as thread:
         pending = deque(thread.submit(load) for _ in range(NUM_PREFETCHED))
         while update := pending.popleft().result():
             pending.append(thread.submit(load))

@@ -57,7 +57,8 @@ def record(
     Args:
         function: what to record; it must not wait for the GPU.
         device: the GPU.
-        old: a graph that is no longer used, whose memory the new one takes.
+        old: a graph whose memory the new one shares: one that is no longer used, or that never runs
+            at the same time and leaves nothing in memory that is read later.
     """
     graph = torch.cuda.CUDAGraph()
     with _LOCK, capture_stream(device):

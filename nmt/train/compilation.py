@@ -5,14 +5,16 @@ from __future__ import annotations
 import functools
 import os
 import shutil
+import sysconfig
 from importlib.util import find_spec
+from pathlib import Path
 
 import torch
 
 from nmt.core.config import Config, TrainConfig
 from nmt.core.errors import ConfigError, UsageError, suggest
 from nmt.model.transformer import DecoderLayer, EncoderLayer, LayerFunctions
-from nmt.train.loss import LogitsLoss, compiled_logits_loss, logits_loss
+from nmt.train.loss import LogitsLoss, compiled_logits_loss, logits_loss, packed_logits_loss
 
 PARTS = ("auto", "loss", "layers")
 MIN_CAPABILITY = (7, 0)
@@ -44,9 +46,9 @@ def require_compiler(config: Config, device: torch.device) -> None:
         return
     hint = "set train.compile=[]"
     if device.type == "cuda":
-        if find_spec("triton") is None:
-            raise UsageError("train.compile needs Triton", f"install it, or {hint}")
-        if not _has_compiler(device):
+        if missing := _missing_for_gpu():
+            raise UsageError(f"train.compile needs {missing}", f"install it, or {hint}")
+        if torch.cuda.get_device_capability(device) < MIN_CAPABILITY:
             raise UsageError("train.compile needs a GPU of compute capability 7.0 or higher", hint)
         return
     compilers = ("g++", "clang++", "cl")
@@ -59,11 +61,20 @@ def require_compiler(config: Config, device: torch.device) -> None:
         )
 
 
+def _missing_for_gpu() -> str:
+    """Return what compiling for a GPU needs and this installation lacks; empty: nothing. Triton
+    builds its launcher in C."""
+    if find_spec("triton") is None:
+        return "Triton"
+    if "CC" not in os.environ and not any(map(shutil.which, ("gcc", "clang"))):
+        return "a C compiler"
+    header = Path(sysconfig.get_path("include"), "Python.h")
+    return "" if header.is_file() else f"the headers of Python ({header})"
+
+
 def _has_compiler(device: torch.device) -> bool:
     """Return whether torch.compile works on a GPU."""
-    if find_spec("triton") is None:
-        return False
-    return torch.cuda.get_device_capability(device) >= MIN_CAPABILITY
+    return not _missing_for_gpu() and torch.cuda.get_device_capability(device) >= MIN_CAPABILITY
 
 
 def compiles(part: str, config: TrainConfig, device: torch.device, *, packed: bool) -> bool:
@@ -76,9 +87,9 @@ def compiles(part: str, config: TrainConfig, device: torch.device, *, packed: bo
 
 def loss_function(config: TrainConfig, device: torch.device, *, packed: bool) -> LogitsLoss:
     """Return what computes the loss of a chunk of logits."""
-    if compiles("loss", config, device, packed=packed):
-        return compiled_logits_loss
-    return logits_loss
+    if not compiles("loss", config, device, packed=packed):
+        return logits_loss
+    return packed_logits_loss if packed else compiled_logits_loss
 
 
 def layer_functions(config: TrainConfig, device: torch.device) -> LayerFunctions:

@@ -109,13 +109,19 @@ def _weighted(values_N1: Tensor, weight_N1: Tensor | None) -> Tensor:
 def compiled_logits_loss(*arguments: Any) -> tuple[Tensor, Tensor | None]:
     """Compute a `LogitsLoss` in two compiled passes over the logits, which read and write them in
     their own dtype."""
-    return compiled_loss()(*arguments)
+    return compiled_loss(dynamic=True)(*arguments)
+
+
+def packed_logits_loss(*arguments: Any) -> tuple[Tensor, Tensor | None]:
+    """Compute a `LogitsLoss` like `compiled_logits_loss`, compiled for each size: packed batches
+    have chunks of one or two."""
+    return compiled_loss(dynamic=False)(*arguments)
 
 
 @functools.cache
-def compiled_loss() -> LogitsLoss:
+def compiled_loss(*, dynamic: bool) -> LogitsLoss:
     """Compile `fused_logits_loss`."""
-    return torch.compile(fused_logits_loss, dynamic=True)
+    return torch.compile(fused_logits_loss, dynamic=dynamic)
 
 
 def fused_logits_loss(
@@ -199,7 +205,8 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         ctx.grads = _empty_gradients(hidden_ND, weight_VD, bias_V, need_grad)
         grad_hidden, grad_weight, grad_bias = ctx.grads
         total = hidden_ND.new_zeros((), dtype=torch.float32)
-        chunk = chunk_size(hidden_ND.device, compiled=logits_loss is compiled_logits_loss)
+        is_compiled = logits_loss in (compiled_logits_loss, packed_logits_loss)
+        chunk = chunk_size(hidden_ND.device, compiled=is_compiled)
         for start in range(0, len(hidden_ND), chunk):
             end = start + chunk
             hidden = hidden_ND[start:end]

@@ -11,6 +11,8 @@ Shape suffixes: P parameters, all in one axis.
 from __future__ import annotations
 
 import copy
+import gc
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -34,6 +36,8 @@ WARM_UP = 3
 matrix products."""
 HEAD_ALIGNMENT = 8
 """The kernels of attention within segments read as many numbers at a time."""
+VECTOR_SIZE = 4
+"""Gradients begin at a multiple of as many numbers."""
 CLIP_EPSILON = 1e-6
 """Is added to the norm of the gradient, as by PyTorch's `clip_grad_norm_`."""
 
@@ -75,8 +79,8 @@ class PackedUpdate:
         self._batches: Sequence[PackedBatch] = ()
         self._losses: list[Tensor] = []
         self._num_tokens = 0
-        self._accumulate = _GraphedFunction(self._add_gradient, self.device)
-        self._apply = _GraphedFunction(self._step, self.device)
+        self._accumulate = _GraphedFunction(self._add_gradient, self._free_memory, self.device)
+        self._apply = _GraphedFunction(self._step, self._free_memory, self.device)
 
     def _allocate(self) -> None:
         """Allocate what the graphs read and write."""
@@ -85,9 +89,10 @@ class PackedUpdate:
         self.lr = torch.zeros((), device=self.device)
         self.loss = torch.zeros((), device=self.device)
         self.norm = torch.zeros((), device=self.device)
-        num_values = sum(parameter.numel() for parameter in self.parameters)
+        num_values = sum(map(_aligned_numel, self.parameters))
         self.gradient_P = torch.zeros(num_values, device=self.device)
-        """The gradients of all parameters, summed over the batches of an update."""
+        """The gradients of all parameters, summed over the batches of an update; between two of
+        them there may be a few zeros."""
         self.batch_gradient_P = self.gradient_P
         if self.config.grad_accumulation > 1:
             self.batch_gradient_P = torch.zeros_like(self.gradient_P)
@@ -163,7 +168,7 @@ class PackedUpdate:
         loss = loss / self.tokens
         loss.backward()
         self.loss.copy_(loss.detach())
-        torch._foreach_copy_(self._views(self.batch_gradient_P), self.copy.gradients())
+        _copy_all(self._views(self.batch_gradient_P), self.copy.gradients())
         if self.batch_gradient_P is not self.gradient_P:
             self.gradient_P += self.batch_gradient_P
 
@@ -183,16 +188,54 @@ class PackedUpdate:
 
     def _views(self, values_P: Tensor) -> list[Tensor]:
         """Return the part of each parameter, in its shape."""
-        sizes = [parameter.numel() for parameter in self.parameters]
-        parts = values_P.split(sizes)
-        return [part.view_as(p) for part, p in zip(parts, self.parameters, strict=True)]
+        parts = values_P.split(list(map(_aligned_numel, self.parameters)))
+        views = []
+        for part, parameter in zip(parts, self.parameters, strict=True):
+            values = part[: parameter.numel()]
+            views.append(values.view_as(parameter))
+        return views
+
+    def _free_memory(self) -> torch.cuda.CUDAGraph | None:
+        """Free the memory that the updates without graphs have left to PyTorch, because a capture
+        cannot use it. Return a graph whose memory the next one may share."""
+        self.copy.model.zero_grad()
+        gc.collect()
+        torch.cuda.empty_cache()
+        return self._accumulate.graph
+
+
+def _aligned_numel(parameter: Tensor) -> int:
+    """Return the number of elements up to the next parameter, which kernels read in vectors."""
+    return VECTOR_SIZE * math.ceil(parameter.numel() / VECTOR_SIZE)
+
+
+def _copy_all(targets: Sequence[Tensor], sources: Sequence[Tensor]) -> None:
+    """Copy tensors by a few kernels, which need sources of one dtype."""
+    pairs = list(zip(targets, sources, strict=True))
+    for dtype in {source.dtype: None for source in sources}:
+        chosen = [pair for pair in pairs if pair[1].dtype == dtype]
+        torch._foreach_copy_([target for target, _ in chosen], [source for _, source in chosen])
 
 
 class _GraphedFunction:
     """A function of the GPU that is recorded after a few calls, and then replayed."""
 
-    def __init__(self, function: Callable[[], None], device: torch.device) -> None:
+    def __init__(
+        self,
+        function: Callable[[], None],
+        prepare: Callable[[], torch.cuda.CUDAGraph | None],
+        device: torch.device,
+    ) -> None:
+        """Begin without a graph.
+
+        Args:
+            function: what to run.
+            prepare: is called before the graph is recorded, and may return another graph, whose
+                memory it then shares.
+            device: where the function runs.
+        """
         self.function = function
+        self.prepare = prepare
         self.device = device
         self.num_calls = 0
         self.graph: torch.cuda.CUDAGraph | None = None
@@ -214,7 +257,7 @@ class _GraphedFunction:
                 self.function()
             return
         if self.graph is None:
-            self.graph, _ = cuda_graphs.record(self.function, self.device)
+            self.graph, _ = cuda_graphs.record(self.function, self.device, self.prepare())
         cuda_graphs.replay(self.graph)
 
 
@@ -229,10 +272,17 @@ def supports_packing(model: Seq2Seq, config: TrainConfig, device: torch.device) 
         and torch.version.hip is None
         and model.supports_packing
         and head_dim % HEAD_ALIGNMENT == 0
-        and model.compute_dtype != torch.float16
+        and _has_kernels(model.compute_dtype, device)
         and not config.teacher
         and not config.subword_regularization
     )
+
+
+def _has_kernels(dtype: torch.dtype | None, device: torch.device) -> bool:
+    """Return whether a GPU has kernels for attention within segments."""
+    if dtype is None:
+        return True
+    return dtype == torch.bfloat16 and torch.cuda.get_device_capability(device) >= (8, 0)
 
 
 class LowPrecisionCopy:

@@ -4,8 +4,10 @@ it."""
 from __future__ import annotations
 
 import copy
+import gc
 import math
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -301,7 +303,8 @@ class Trainer:
         while True:
             loader = self.loader
             stream = loader.stream(self.progress.epoch, self.progress.batches_in_epoch)
-            for update in prefetch(stream) if self.device.type == "cuda" else stream:
+            is_gpu = self.device.type == "cuda"
+            for update in prefetch(stream, self.device) if is_gpu else stream:
                 yield update
                 if self.loader is not loader:  # its batches are smaller
                     break
@@ -370,9 +373,13 @@ class Trainer:
         options = replace(options, batch_tokens=batch_tokens, grad_accumulation=accumulation)
         self.config = replace(self.config, train=options)
         old = self.loader
-        self.packed_update = None  # frees its memory
+        # Free the memory of the update and its graphs.
+        self.packed_update = None
+        self.optimizer.found_inf = None
+        self.optimizer.grad_scale = None
         self.model.zero_grad()
-        if self.device.type == "cuda":
+        gc.collect()
+        with suppress(RuntimeError):  # a capture that could not end
             torch.cuda.empty_cache()
         self.loader = self._build_loader(batch_tokens, packed=True)
         self.packed_update = self._build_packed_update()
@@ -479,9 +486,10 @@ class Trainer:
         valid_ids = np.flatnonzero(store.lengths_N2.max(1) < max_positions)
         losses = []
         tokens = 0
-        for batch_ids in plan_batches(
-            store.lengths_N2[valid_ids], self.config.train.batch_tokens, seed=0, epoch=0
-        ):
+        batch_tokens = self.config.train.batch_tokens
+        if self.packed_update:  # whose graphs keep the memory of a training batch
+            batch_tokens //= 4
+        for batch_ids in plan_batches(store.lengths_N2[valid_ids], batch_tokens, seed=0, epoch=0):
             pairs = [store[int(i)] for i in valid_ids[batch_ids]]
             batch = collate(pairs, source_eos=model.config.source_eos).to(self.device)
             losses.append(batch_loss(model, batch, smoothing=0.0))

@@ -409,18 +409,22 @@ def test_too_long_segmentations_are_replaced(directory: Path) -> None:
 def test_prefetch_preserves_updates_and_errors(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    devices: list[torch.device] = []
     monkeypatch.setattr(Batch, "pin_memory", lambda batch: batch)  # requires a GPU
+    monkeypatch.setattr(torch.cuda, "set_device", devices.append)
+    gpu = torch.device("cuda", 1)
     _, loader = prepare_and_load(directory, "train.batch_tokens=128")
     pairs = [[batch.pair_ids for batch in update.batches] for update in loader.updates(0)]
     assert [
-        [batch.pair_ids for batch in update.batches] for update in prefetch(loader.updates(0))
+        [batch.pair_ids for batch in update.batches] for update in prefetch(loader.updates(0), gpu)
     ] == pairs
+    assert devices == [gpu]
 
     def failing() -> Iterator[Update]:
         yield from list(loader.updates(0))[:3]
         raise DataError("gone")
 
-    updates = prefetch(failing())
+    updates = prefetch(failing(), gpu)
     assert [next(updates).batches_in_epoch for _ in range(3)] == [1, 2, 3]
     with pytest.raises(DataError, match="gone"):
         next(updates)

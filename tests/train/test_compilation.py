@@ -12,7 +12,12 @@ from nmt.core.config import Config, config_io
 from nmt.core.errors import ConfigError, UsageError
 from nmt.train import compilation
 from nmt.train import loss as loss_module
-from nmt.train.loss import compiled_logits_loss, cross_entropy, fused_logits_loss
+from nmt.train.loss import (
+    compiled_logits_loss,
+    cross_entropy,
+    fused_logits_loss,
+    packed_logits_loss,
+)
 from nmt.train.session import check_specs, train
 
 needs_compiler = pytest.mark.skipif(
@@ -29,7 +34,8 @@ def test_compiled_loss_equals_the_plain_loss(dtype: torch.dtype, is_weighted: bo
         hidden_ND, weight_VD = torch.randn(size, 16).to(dtype), torch.randn(301, 16)
         labels_N, results = torch.randint(301, (size,)), []
         weight_N = torch.randint(2, (size,)).float() if is_weighted else None
-        for options in ({}, {"logits_loss": compiled_logits_loss}):
+        function = packed_logits_loss if is_weighted else compiled_logits_loss
+        for options in ({}, {"logits_loss": function}):
             hidden, weight = hidden_ND.clone().requires_grad_(), weight_VD.clone().requires_grad_()
             loss = cross_entropy(
                 hidden, weight, labels_N, smoothing=0.1, weight_N=weight_N, **options
@@ -49,7 +55,7 @@ def config(directory: Path, *changes: str) -> Config:
 def test_compiled_training_equals_plain_training_and_resumes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loss_module, "compiled_loss", lambda: fused_logits_loss)
+    monkeypatch.setattr(loss_module, "compiled_loss", lambda **_: fused_logits_loss)
     shorter = "train.steps=4", "train.valid_every=2", "train.ema=0.9"
     compiled = "train.compile=[loss]"
     runs = {
@@ -88,4 +94,7 @@ def test_missing_compiler_raises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     with pytest.raises(UsageError, match=r"train\.compile needs a C\+\+ compiler"):
         train(experiment, tmp_path / "run", device="cpu")
     with pytest.raises(UsageError, match=r"train\.compile needs Triton"):
+        compilation.require_compiler(experiment, torch.device("cuda:0"))
+    monkeypatch.setattr(compilation, "find_spec", lambda name: object())
+    with pytest.raises(UsageError, match=r"train\.compile needs a C compiler"):
         compilation.require_compiler(experiment, torch.device("cuda:0"))

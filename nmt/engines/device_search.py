@@ -6,14 +6,16 @@ other searches run there: with constraints, prefixes, bans or a coverage penalty
 of MBR.
 
 Shape suffixes: B sentences, W rows (beams) of each, R = B*W rows, T target tokens, K best tokens of
-a row, C = W*K candidates of a sentence, H finished hypotheses of a sentence, F = H + W, V
-vocabulary.
+a row, C candidates of a sentence (W*K, or the W best), X selected ones, H finished hypotheses of a
+sentence, F = H + W, V vocabulary.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -40,7 +42,8 @@ def search(search: Search, model: StepModel, request: SearchRequest) -> NBestLis
     # Not a subclass, which may do something else.
     if type(search) not in (Greedy, Beam) or not supports(search, request):  # type: ignore[arg-type]
         return search(model, request)
-    return DeviceSearch(model, search, request).run()  # type: ignore[arg-type]
+    with torch.inference_mode(), fused_kernels():
+        return DeviceSearch(model, search, request).run()  # type: ignore[arg-type]
 
 
 def supports(search: Greedy | Beam, request: SearchRequest) -> bool:
@@ -64,11 +67,12 @@ class Finished:
     @classmethod
     def none(cls, sizes: tuple[int, int], num_steps: int, device: torch.device) -> Finished:
         """Return places for H hypotheses of each sentence."""
+        zeros = partial(torch.zeros, dtype=torch.int64, device=device)
         return cls(
             score_BH=torch.full(sizes, IMPOSSIBLE, device=device),
             log_prob_BH=torch.zeros(sizes, device=device),
-            length_BH=torch.zeros(sizes, dtype=torch.int64, device=device),
-            tokens_BHT=torch.zeros(*sizes, num_steps, dtype=torch.int64, device=device),
+            length_BH=zeros(sizes),
+            tokens_BHT=zeros(*sizes, num_steps),
         )
 
     def add(
@@ -123,13 +127,16 @@ class Beams:
     num_finished_B: Tensor
     """Number of finished hypotheses so far."""
 
-    def extend(self, parents_R: Tensor, tokens_R: Tensor, length_1: Tensor) -> None:
-        """Let rows continue their parents, whose length is given, by a token."""
+    def extend(self, beam: Candidates, length_1: Tensor) -> None:
+        """Replace the rows by extensions of rows of a length."""
+        parents_R = beam.rows_BC.flatten()
+        tokens_R = beam.tokens_BC.flatten()
         history_RT = self.history_RT.index_select(0, parents_R)
         history_RT.index_copy_(1, length_1, tokens_R[:, None])
         self.history_RT.copy_(history_RT)
         self.parents_R.copy_(parents_R)
         self.tokens_R.copy_(tokens_R)
+        self.log_prob_R.copy_(beam.log_prob_BC.flatten())
 
     def select(self, sentences_B: Tensor, rows_R: Tensor) -> Beams:
         """Return some sentences, and their rows, which continue themselves."""
@@ -141,6 +148,33 @@ class Beams:
         return Beams(**selected)
 
 
+@dataclass
+class Candidates:
+    """The extensions of the rows of each sentence by one token; see
+    `nmt.search.candidates.Candidates`."""
+
+    rows_BC: Tensor
+    tokens_BC: Tensor
+    log_prob_BC: Tensor
+
+    def best(self, count: int) -> Candidates:
+        """Return the best candidates of each sentence, best first; equal ones keep their order, and
+        NaN comes last."""
+        negative_BC = -self.log_prob_BC
+        sorted_BC = negative_BC.sort(dim=1, stable=True)
+        index_BX = sorted_BC.indices[:, :count]
+        return Candidates(
+            rows_BC=self.rows_BC.gather(1, index_BX),
+            tokens_BC=self.tokens_BC.gather(1, index_BX),
+            log_prob_BC=self.log_prob_BC.gather(1, index_BX),
+        )
+
+    def without(self, is_excluded: Tensor) -> Candidates:
+        """Make some candidates impossible; `is_excluded` is broadcast to [B, C]."""
+        log_prob_BC = self.log_prob_BC.masked_fill(is_excluded, IMPOSSIBLE)
+        return Candidates(self.rows_BC, self.tokens_BC, log_prob_BC)
+
+
 class DeviceSearch:
     """The search of one batch."""
 
@@ -148,66 +182,76 @@ class DeviceSearch:
         self.model = model
         self.request = request
         self.width = search.rows
-        is_beam = isinstance(search, Beam)
-        # Of the W + 1 best tokens of a row at most one ends it.
-        self.k = self.width + 1 if is_beam else 1
         self.num_finished = search.n_best
-        self.early_stopping = isinstance(search, Beam) and search.early_stopping
         _, max_length_B = length_limits(request, search)
-        self.num_steps = int(max_length_B.max()) + 1
-        norm_T = np.ones(self.num_steps + 1, np.float32)
+        longest = int(max_length_B.max())
+        self.num_steps = longest + 1
+        # Greedy search.
+        self.k = 1
+        self.early_stopping = False
+        self.norm_T = np.ones(self.num_steps + 1, np.float32)
+        """Divisor of the score of a translation by its length, which includes the end token."""
         if isinstance(search, Beam):
-            norm_T = search.length_norm(np.arange(self.num_steps + 1))
-        self.norm_T = norm_T
+            # Of the W + 1 best tokens of a row at most one ends it.
+            self.k = self.width + 1
+            self.early_stopping = search.early_stopping
+            length_T = np.arange(len(self.norm_T))
+            self.norm_T = search.length_norm(length_T)
         self.hypotheses: NBestLists = [[] for _ in request.sources]
         self.sentence_B = np.arange(len(request.sources))
         """Index in the request of each sentence that is in the state."""
+        self.states = model.init_search_state(request.sources).states
+        self.steps = self._begin_steps()
         self._allocate(max_length_B)
 
-    def _allocate(self, max_length_B: Ints) -> None:
-        """Allocate what a step reads and writes."""
-        transfer = self.model.transfer
-        device = self.model.device
-        num_sentences = len(max_length_B)
-        num_rows = num_sentences * self.width
-        self.length_1 = torch.zeros(1, dtype=torch.int64, device=device)
-        self.norms = transfer(torch.from_numpy(self.norm_T))
-        max_length_norm_B = self.norm_T[max_length_B + 1]
-        # The rows of a sentence are equal at first: all but one are impossible.
-        log_prob_BW = torch.full((num_sentences, self.width), IMPOSSIBLE)
-        log_prob_BW[:, 0] = 0.0
-        self.beams = Beams(
-            tokens_R=torch.full((num_rows,), self.request.bos, device=device),
-            parents_R=torch.arange(num_rows, device=device),
-            log_prob_R=transfer(log_prob_BW.flatten()),
-            history_RT=torch.zeros(num_rows, self.num_steps, dtype=torch.int64, device=device),
-            max_length_B=transfer(torch.from_numpy(max_length_B)),
-            max_length_norm_B=transfer(torch.from_numpy(max_length_norm_B)),
-            is_running_B=torch.ones(num_sentences, dtype=torch.bool, device=device),
-            num_finished_B=torch.zeros(num_sentences, dtype=torch.int64, device=device),
-        )
-        sizes = num_sentences, self.num_finished
-        self.finished = Finished.none(sizes, self.num_steps, device)
-
-    @torch.inference_mode()
-    @fused_kernels()
-    def run(self) -> NBestLists:
-        """Search, and return the hypotheses of each sentence."""
-        self.states = self.model.init_search_state(self.request.sources).states
+    def _begin_steps(self) -> GraphedSteps[None]:
         caches = [state.cache for state in self.states]
         spare = self.model.spare_graphs
         assert spare  # see `search`
         reorders = self.width > 1
-        self._steps = GraphedSteps[None](spare, caches, self.model.max_positions, reorders=reorders)
+        return GraphedSteps(spare, caches, self.model.max_positions, reorders=reorders)
+
+    def _allocate(self, max_length_B: Ints) -> None:
+        """Allocate what a step reads and writes."""
+        device = self.model.device
+        zeros = partial(torch.zeros, dtype=torch.int64, device=device)
+        num_sentences = len(max_length_B)
+        num_rows = num_sentences * self.width
+        self.length_1 = zeros(1)
+        """Length of the partial hypotheses."""
+        self.device_norm_T = self._transfer(self.norm_T)
+        max_length_norm_B = self.norm_T[max_length_B + 1]
+        # The rows of a sentence are equal at first: all but one are impossible.
+        log_prob_BW = np.full((num_sentences, self.width), IMPOSSIBLE, np.float32)
+        log_prob_BW[:, 0] = 0.0
+        self.beams = Beams(
+            tokens_R=zeros(num_rows) + self.request.bos,
+            parents_R=torch.arange(num_rows, device=device),
+            log_prob_R=self._transfer(log_prob_BW.ravel()),
+            history_RT=zeros(num_rows, self.num_steps),
+            max_length_B=self._transfer(max_length_B),
+            max_length_norm_B=self._transfer(max_length_norm_B),
+            is_running_B=zeros(num_sentences) == 0,
+            num_finished_B=zeros(num_sentences),
+        )
+        sizes = num_sentences, self.num_finished
+        self.finished = Finished.none(sizes, self.num_steps, device)
+
+    def _transfer(self, array: Any) -> Tensor:
+        return self.model.transfer(torch.from_numpy(array))
+
+    def run(self) -> NBestLists:
+        """Search, and return the hypotheses of each sentence."""
         for step in range(1, self.num_steps + 1):
             num_left = self.num_steps + 1 - step
-            self._steps.run(self._step, len(self.sentence_B), num_left)
-            if step % CHECK_EVERY and step < self.num_steps:
+            self.steps.run(self._step, len(self.sentence_B), num_left)
+            if step % CHECK_EVERY and num_left > 1:
                 continue
             is_running_B = self.beams.is_running_B.cpu().numpy()
-            if not is_running_B.any():
+            num_running = is_running_B.sum()
+            if not num_running:
                 break
-            if is_running_B.sum() <= MIN_RUNNING * len(is_running_B):
+            if num_running <= MIN_RUNNING * len(is_running_B):
                 self._keep(is_running_B)
         self._collect(np.arange(len(self.sentence_B)))
         return self.hypotheses
@@ -218,82 +262,76 @@ class DeviceSearch:
         if self.width > 1:
             for state in self.states:
                 state.reorder(beams.parents_R)
+        candidates = self._candidates()
+        # Of the W best candidates, those that end are finished hypotheses.
+        self._finish(candidates.best(self.width))
+        # The W best candidates that do not end are the new beam.
+        ends_BC = candidates.tokens_BC == self.request.eos
+        beam = candidates.without(ends_BC).best(self.width)
+        self._update_running(beam)
+        has_stopped_B1 = ~beams.is_running_B[:, None]
+        beam = beam.without(has_stopped_B1)
+        beams.extend(beam, self.length_1)
+        self.length_1 += 1
+
+    def _candidates(self) -> Candidates:
+        """Return the extensions of each row by its best tokens."""
+        beams = self.beams
         log_p_RV = self.model.log_probs(beams.tokens_R, self.states)
         log_p_RK, tokens_RK = self._best_tokens(log_p_RV)
         log_prob_R1 = beams.log_prob_R[:, None]
         log_prob_RK = log_prob_R1 + log_p_RK
+        rows_R = torch.arange(len(log_p_RK), device=log_p_RK.device)
+        rows_R1 = rows_R[:, None]
+        rows_RK = rows_R1.expand_as(tokens_RK)
         num_sentences = len(beams.is_running_B)
-        log_prob_BC = log_prob_RK.view(num_sentences, -1)
-        tokens_BC = tokens_RK.reshape(num_sentences, -1)
-        # Of the W best candidates, those that end are finished hypotheses.
-        self._finish(log_prob_BC, tokens_BC)
-        # The W best candidates that do not end are the new beam.
-        ends_BC = tokens_BC == self.request.eos
-        log_prob_BC = log_prob_BC.masked_fill(ends_BC, IMPOSSIBLE)
-        log_prob_BW, index_BW = self._best(log_prob_BC)
-        self._update_running(log_prob_BW)
-        has_stopped_B1 = ~beams.is_running_B[:, None]
-        log_prob_BW = log_prob_BW.masked_fill(has_stopped_B1, IMPOSSIBLE)
-        parents_BW = self._rows(index_BW, tokens_BC)
-        tokens_BW = tokens_BC.gather(1, index_BW)
-        beams.extend(parents_BW.flatten(), tokens_BW.flatten(), self.length_1)
-        beams.log_prob_R.copy_(log_prob_BW.flatten())
-        self.length_1 += 1
+        return Candidates(
+            rows_BC=rows_RK.reshape(num_sentences, -1),
+            tokens_BC=tokens_RK.reshape(num_sentences, -1),
+            log_prob_BC=log_prob_RK.view(num_sentences, -1),
+        )
 
     def _best_tokens(self, log_p_RV: Tensor) -> tuple[Tensor, Tensor]:
         """Return the best tokens of each row; at the maximum length only the end token."""
         log_p_RK, tokens_RK = top_tokens(log_p_RV, self.k)
-        eos = self.request.eos
         must_end_B = self.beams.max_length_B == self.length_1
-        must_end_B1 = must_end_B[:, None]
-        must_end_R1 = must_end_B1.expand(-1, self.width).reshape(-1, 1)
+        must_end_BW = must_end_B[:, None].expand(-1, self.width)
+        must_end_R1 = must_end_BW.reshape(-1, 1)
         # The end token is then the first one of its row, and the others are impossible.
+        eos = self.request.eos
         log_p_end_R1 = log_p_RV[:, eos : eos + 1]
-        is_first_K = torch.arange(log_p_RK.shape[1], device=log_p_RK.device) == 0
+        place_K = torch.arange(log_p_RK.shape[1], device=log_p_RK.device)
+        is_first_K = place_K == 0
         forced_RK = log_p_end_R1.where(is_first_K, IMPOSSIBLE)
         log_p_RK = torch.where(must_end_R1, forced_RK, log_p_RK)
         tokens_RK = tokens_RK.masked_fill(must_end_R1 & is_first_K, eos)
         return log_p_RK, tokens_RK
 
-    def _best(self, log_prob_BC: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the log-probabilities and the indices of the W best candidates; equal ones keep
-        their order, and NaN comes last."""
-        negative_BC = -log_prob_BC
-        sorted_BC = negative_BC.sort(dim=1, stable=True)
-        index_BW = sorted_BC.indices[:, : self.width]
-        return log_prob_BC.gather(1, index_BW), index_BW
-
-    def _rows(self, index_BW: Tensor, tokens_BC: Tensor) -> Tensor:
-        """Return the rows that candidates extend, given their indices."""
-        num_sentences, num_candidates = tokens_BC.shape
-        sentence_B = torch.arange(num_sentences, device=tokens_BC.device)
-        first_row_B = sentence_B * self.width
-        tokens_per_row = num_candidates // self.width
-        place_BW = index_BW // tokens_per_row
-        return first_row_B[:, None] + place_BW
-
-    def _finish(self, log_prob_BC: Tensor, tokens_BC: Tensor) -> None:
-        """Add the candidates that end to the finished hypotheses, and keep the best."""
+    def _finish(self, best: Candidates) -> None:
+        """Add the candidates that end to the finished hypotheses."""
         beams = self.beams
-        log_prob_BW, index_BW = self._best(log_prob_BC)
-        ends_BW = tokens_BC.gather(1, index_BW) == self.request.eos
+        log_prob_BW = best.log_prob_BC
+        ends_BW = best.tokens_BC == self.request.eos
         ends_BW &= log_prob_BW.isfinite()
         if self.early_stopping:
             is_full_B = beams.num_finished_B >= self.width
             ends_BW &= ~is_full_B[:, None]
         beams.num_finished_B += ends_BW.sum(1)
-        score_BW = log_prob_BW / self.norms[self.length_1 + 1]
+        final_length_1 = self.length_1 + 1
+        norm_1 = self.device_norm_T[final_length_1]
+        score_BW = log_prob_BW / norm_1
         score_BW = score_BW.masked_fill(~ends_BW, IMPOSSIBLE)
-        rows_BW = self._rows(index_BW, tokens_BC)
-        history_BWT = beams.history_RT[rows_BW]
+        history_BWT = beams.history_RT[best.rows_BC]
         self.finished.add(score_BW, log_prob_BW, self.length_1, history_BWT)
 
-    def _update_running(self, log_prob_BW: Tensor) -> None:
+    def _update_running(self, beam: Candidates) -> None:
         """Stop the sentences whose partial hypotheses cannot enter their n-best lists; see
         `nmt.search.beam.can_improve`."""
         beams = self.beams
-        best_B = log_prob_BW.amax(1)  # NaN stops a sentence
-        can_improve_B = best_B / beams.max_length_norm_B > self.finished.score_BH[:, -1]
+        best_B = beam.log_prob_BC.amax(1)  # NaN stops a sentence
+        max_score_B = best_B / beams.max_length_norm_B
+        min_score_B = self.finished.score_BH[:, -1]
+        can_improve_B = max_score_B > min_score_B
         can_improve_B &= best_B > IMPOSSIBLE
         if self.early_stopping:
             can_improve_B &= beams.num_finished_B < self.width
@@ -301,14 +339,17 @@ class DeviceSearch:
 
     def _keep(self, is_running_B: Bools) -> None:
         """Store the results of finished sentences, and continue with the others only."""
-        self._collect((~is_running_B).nonzero()[0])
-        self._steps.close()
+        has_finished_B = ~is_running_B
+        self._collect(has_finished_B.nonzero()[0])
+        self.steps.close()
         kept_B = is_running_B.nonzero()[0]
-        rows = kept_B[:, None] * self.width + np.arange(self.width)
-        sentences_B = self.model.transfer(torch.from_numpy(kept_B))
-        rows_R = self.model.transfer(torch.from_numpy(rows.ravel()))
+        first_row_B1 = kept_B[:, None] * self.width
+        rows_BW = first_row_B1 + np.arange(self.width)
+        sentences_B = self._transfer(kept_B)
+        rows_R = self._transfer(rows_BW.ravel())
+        parents_R = self.beams.parents_R[rows_R]
         for state in self.states:
-            state.reorder(self.beams.parents_R[rows_R], sentences_B)
+            state.reorder(parents_R, sentences_B)
         self.beams = self.beams.select(sentences_B, rows_R)
         self.finished = self.finished.select(sentences_B)
         self.sentence_B = self.sentence_B[kept_B]
@@ -317,8 +358,9 @@ class DeviceSearch:
         """Store the finished hypotheses of some sentences of the state."""
         finished = self.finished.to_host()
         for place in places:
-            n_best = self.hypotheses[self.sentence_B[place]]
-            for h in finished.score_BH[place].isfinite().nonzero().flatten().tolist():
+            sentence = self.sentence_B[place]
+            is_hypothesis_H = finished.score_BH[place].isfinite()
+            for h in is_hypothesis_H.nonzero().flatten().tolist():
                 length = int(finished.length_BH[place, h])
                 hypothesis = Hypothesis(
                     ids=finished.tokens_BHT[place, h, :length].tolist(),
@@ -326,4 +368,4 @@ class DeviceSearch:
                     score=float(finished.score_BH[place, h]),
                     length_norm=float(self.norm_T[length + 1]),
                 )
-                n_best.append(hypothesis)
+                self.hypotheses[sentence].append(hypothesis)

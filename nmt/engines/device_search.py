@@ -222,7 +222,8 @@ class DeviceSearch:
         self.device_norm_T = self._transfer(self.norm_T)
         max_length_norm_B = self.norm_T[max_length_B + 1]
         # The rows of a sentence are equal at first: all but one are impossible.
-        log_prob_BW = np.full((num_sentences, self.width), IMPOSSIBLE, np.float32)
+        sizes = num_sentences, self.width
+        log_prob_BW = np.full(sizes, IMPOSSIBLE, np.float32)
         log_prob_BW[:, 0] = 0.0
         self.beams = Beams(
             tokens_R=zeros(num_rows) + self.request.bos,
@@ -359,8 +360,10 @@ class DeviceSearch:
         finished = self.finished.to_host()
         for place in places:
             sentence = self.sentence_B[place]
+            n_best = self.hypotheses[sentence]
             is_hypothesis_H = finished.score_BH[place].isfinite()
-            for h in is_hypothesis_H.nonzero().flatten().tolist():
+            (place_N,) = is_hypothesis_H.nonzero(as_tuple=True)
+            for h in place_N.tolist():
                 length = int(finished.length_BH[place, h])
                 hypothesis = Hypothesis(
                     ids=finished.tokens_BHT[place, h, :length].tolist(),
@@ -368,4 +371,4 @@ class DeviceSearch:
                     score=float(finished.score_BH[place, h]),
                     length_norm=float(self.norm_T[length + 1]),
                 )
-                self.hypotheses[sentence].append(hypothesis)
+                n_best.append(hypothesis)

@@ -27,7 +27,7 @@ def chunk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> in
 @pytest.fixture(params=[logits_loss, compiled_logits_loss])
 def function(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> LogitsLoss:
     """Both functions; `test_compilation.py` compiles the second one."""
-    monkeypatch.setattr(loss_module, "compiled_loss", lambda: fused_logits_loss)
+    monkeypatch.setattr(loss_module, "compiled_loss", lambda **_: fused_logits_loss)
     function: LogitsLoss = request.param
     return function
 

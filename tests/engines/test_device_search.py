@@ -17,7 +17,6 @@ from nmt.engines.load import engine_from_models
 from nmt.engines.pytorch import TorchModel
 from nmt.model import cache
 from nmt.model.build import build_model
-from nmt.model.positions import POSITION_ENCODINGS
 from nmt.model.seq2seq import Seq2Seq
 from nmt.search import Hypothesis, SearchRequest, StepModel, parse_search
 from nmt.text.tokenizer import BOS, EOS
@@ -82,16 +81,17 @@ def test_hypotheses_are_those_of_the_search_in_numpy(spec: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("position", [name for name in POSITION_ENCODINGS if name != "sinusoidal"])
+@pytest.mark.parametrize(
+    "position", ["learned", "none", "shaw", "t5", "deberta", "alibi", "sinusoidal_concatenated"]
+)
 def test_every_position_encoding(position: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also if the cache grows several times; FLOATER and Transformer-XL are not searched by
-    graphs."""
+    """Also if the cache grows several times."""
     monkeypatch.setattr(cache, "BLOCK", 8)
     model, search = build(1, position_encoding=position), parse_search("beam(beam_size=3)")
     expected = search(TorchModel([model]), request())
     with fake_cuda() as gpu:
         actual = device_search.search(search, on_gpu([model]), request())
-        assert bool(gpu.replays) == (position not in ("floater", "transformer_xl"))
+        assert gpu.replays
     check_equal(expected, actual)
 
 

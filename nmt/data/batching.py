@@ -9,6 +9,7 @@ from __future__ import annotations
 import bisect
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 import torch
@@ -25,8 +26,32 @@ POOL_SIZE = 2_000_000
 Ids = Sequence[int] | Integers
 
 
+class TensorBatch:
+    """The base class of batches, which are dataclasses of tensors and other values."""
+
+    def to(self, device: torch.device) -> Self:
+        """Move the tensors to `device`."""
+        return self.map(lambda tensor: tensor.to(device, non_blocking=True))
+
+    def pin_memory(self) -> Self:
+        """Copy the tensors to pinned memory, for asynchronous transfers to a GPU."""
+        return self.map(Tensor.pin_memory)
+
+    def map(self, function: Callable[[Tensor], Tensor]) -> Self:
+        """Apply a function to every tensor."""
+        values = dict(vars(self))
+        for name, tensor in self.tensors().items():
+            values[name] = function(tensor)
+        return type(self)(**values)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return the tensors by name."""
+        values = vars(self)
+        return {name: value for name, value in values.items() if isinstance(value, Tensor)}
+
+
 @dataclass(frozen=True)
-class Batch:
+class Batch(TensorBatch):
     """Padded token ids of B pairs. Targets are shifted: the decoder input is <s> y and the labels
     are y </s>."""
 
@@ -40,25 +65,6 @@ class Batch:
     """Labels at these positions."""
     pair_ids: tuple[int, ...] = ()
     """Indices of the pairs in the store, for error messages."""
-
-    def to(self, device: torch.device) -> Batch:
-        """Move the tensors to `device`."""
-        return self.map(lambda tensor: tensor.to(device, non_blocking=True))
-
-    def pin_memory(self) -> Batch:
-        """Copy the tensors to pinned memory, for asynchronous transfers to a GPU."""
-        return self.map(Tensor.pin_memory)
-
-    def map(self, function: Callable[[Tensor], Tensor]) -> Batch:
-        """Apply a function to every tensor."""
-        return Batch(
-            function(self.src_BS),
-            function(self.src_mask_BS),
-            function(self.tgt_in_BT),
-            function(self.target_index_N),
-            function(self.labels_N),
-            self.pair_ids,
-        )
 
     @property
     def tokens(self) -> int:

@@ -12,16 +12,15 @@ Shape suffixes: S source slots, T target slots, E boundaries of segments, N pair
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from nmt.data.arrays import Indices, Integers
-from nmt.data.batching import Ids
+from nmt.data.batching import Ids, TensorBatch
 from nmt.text.tokenizer import BOS, EOS, PAD, encoder_input
 
 WINDOW = 64
@@ -100,9 +99,9 @@ def _rounded_up(slots: int) -> int:
 
 
 @dataclass(frozen=True)
-class PackedBatch:
-    """Packed token ids of a batch. As in `Batch`, the decoder input is <s> y, and the labels are y
-    </s>."""
+class PackedBatch(TensorBatch):
+    """Packed token ids of a batch; all batches have the same shapes. As in `Batch`, the decoder
+    input is <s> y, and the labels are y </s>."""
 
     src_S: Tensor
     src_position_S: Tensor
@@ -121,24 +120,6 @@ class PackedBatch:
     """Number of target tokens including EOS, without padding."""
     pair_ids: tuple[int, ...] = ()
     """Indices of the pairs in the store, for error messages."""
-
-    def to(self, device: torch.device) -> PackedBatch:
-        """Move the tensors to `device`."""
-        return self.map(lambda tensor: tensor.to(device, non_blocking=True))
-
-    def pin_memory(self) -> PackedBatch:
-        """Copy the tensors to pinned memory, for asynchronous transfers to a GPU."""
-        return self.map(Tensor.pin_memory)
-
-    def map(self, function: Callable[[Tensor], Tensor]) -> PackedBatch:
-        """Apply a function to every tensor."""
-        mapped: dict[str, Any] = {name: function(tensor) for name, tensor in self.tensors().items()}
-        return replace(self, **mapped)
-
-    def tensors(self) -> dict[str, Tensor]:
-        """Return the tensors by name; their shapes are the same for all batches."""
-        values = vars(self)
-        return {name: value for name, value in values.items() if isinstance(value, Tensor)}
 
 
 def plan_packed_batches(

@@ -183,13 +183,15 @@ def _training_counts(
     still exists."""
     from nmt.core.console import log, progress
     from nmt.data.pairs import read_lines
-    from nmt.data.prepare import find_prepared_text
+    from nmt.data.prepare import find_prepared_data
     from nmt.text.normalization import words_without_punctuation as words
 
-    path = train or (
-        find_prepared_text(translator.run, translator.config.data.src) if translator else None
-    )
-    if path is None:
+    prepared = find_prepared_data(translator.run) if translator else None
+    if train:
+        sources = read_lines(train, encoding_errors)
+    elif prepared:
+        sources = (source for source, _ in prepared.store("train").pairs())
+    else:
         log("no comparison by word frequency: pass the training data with --train")
         return None
     vocabulary = {word for test in test_sets for source in test.sources for word in words(source)}
@@ -198,7 +200,7 @@ def _training_counts(
         "counting words",
         " lines",
         unit_scale=True,
-        iterable=read_lines(path, encoding_errors),
+        iterable=sources,
     ) as lines:
         return Counter(word for line in lines for word in words(line) if word in vocabulary)
 

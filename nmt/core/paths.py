@@ -63,13 +63,13 @@ def new_directory(path: Path, *, replace: bool = True) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def resumable_directory(path: Path) -> Iterator[Path]:
+def resumable_directory(path: Path, *, keep: bool = False) -> Iterator[Path]:
     """Yield a temporary directory that is renamed to `path` on success; after an interruption it is
     reused.
 
     The caller must hold the lock of `path`, and a directory at `path` must be incomplete: it is
     deleted. The temporary directory is kept after an OSError (such as a full disk) or a kill and
-    removed after any other exception.
+    removed after any other exception, unless `keep` is set, because others write to it, too.
     """
     work = path.with_name(f".{path.name}-part")
     work.mkdir(parents=True, exist_ok=True)
@@ -80,7 +80,8 @@ def resumable_directory(path: Path) -> Iterator[Path]:
     except OSError:
         raise
     except Exception:
-        shutil.rmtree(work, ignore_errors=True)
+        if not keep:
+            shutil.rmtree(work, ignore_errors=True)
         raise
     _flush(work)
     shutil.rmtree(path, ignore_errors=True)

@@ -18,11 +18,6 @@ from torch import Tensor
 from nmt.data.arrays import Indices, Integers
 from nmt.text.tokenizer import BOS, EOS, PAD, encoder_input
 
-POOL_SIZE = 2_000_000
-"""Pairs that are sorted by length together, in 130 MB. In batches of 25,000 tokens of Europarl,
-1.3% of the source positions and 0.8% of the target positions are padding; 5.6% and 2.6% in pools of
-200,000 pairs."""
-
 Ids = Sequence[int] | Integers
 
 
@@ -101,29 +96,26 @@ class Batch(TensorBatch):
         )
 
 
-def plan_batches(lengths_N2: Integers, max_tokens: int, seed: int, epoch: int) -> list[Indices]:
-    """Return the pair indices of each batch of an epoch: a pure function of the arguments.
+def plan_batches(
+    lengths_N2: Integers, max_tokens: int, key: tuple[int, ...] = (0,)
+) -> list[Indices]:
+    """Return the indices of the pairs of each batch: a pure function of the arguments.
 
-    Pairs are shuffled and sorted by length within pools. Each pool is divided into batches whose
-    padded size, the number of pairs times the longest side including BOS or EOS, is at most
-    `max_tokens`. The batches are shuffled.
+    Pairs are shuffled, sorted by length, and divided into batches whose padded size, the number of
+    pairs times the longest side including BOS or EOS, is at most `max_tokens`. The batches are
+    shuffled.
 
     Args:
         lengths_N2: numbers of source and target tokens of every pair, without BOS and EOS.
         max_tokens: maximum size of a batch including padding.
-        seed: seed of the run.
-        epoch: index of the epoch, from 0.
+        key: numbers that determine the order.
     """
-    rng = np.random.default_rng((seed, epoch))
+    rng = np.random.default_rng(key)
     order = rng.permutation(len(lengths_N2))
-    batches: list[Indices] = []
-    for start in range(0, len(order), POOL_SIZE):
-        pool = order[start : start + POOL_SIZE]
-        order_by_length = _by_length(lengths_N2[pool])
-        pool = pool[order_by_length]
-        longest_sides = lengths_N2[pool].max(axis=1)
-        sizes = longest_sides + 1
-        batches += _divide(pool, sizes, max_tokens)
+    order_by_length = _by_length(lengths_N2[order])
+    order = order[order_by_length]
+    longest_sides = lengths_N2[order].max(axis=1)
+    batches = _divide(order, longest_sides + 1, max_tokens)
     order = rng.permutation(len(batches))
     return [batches[i] for i in order]
 
@@ -233,9 +225,9 @@ class PaddedBatching:
     max_tokens: int
     source_eos: bool
 
-    def plan(self, lengths_N2: Integers, seed: int, epoch: int) -> list[Indices]:
-        """Return the pair indices of each batch of an epoch; see `plan_batches`."""
-        return plan_batches(lengths_N2, self.max_tokens, seed, epoch)
+    def plan(self, lengths_N2: Integers, key: tuple[int, ...]) -> list[Indices]:
+        """Return the indices of the pairs of each batch; see `plan_batches`."""
+        return plan_batches(lengths_N2, self.max_tokens, key)
 
     def make(self, pairs: Sequence[tuple[Ids, Ids]], pair_ids: Sequence[int]) -> Batch:
         """Return the tensors of a batch."""

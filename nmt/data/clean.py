@@ -11,14 +11,17 @@ import functools
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Annotated
 
 from nmt.core.errors import ConfigError, suggest
 from nmt.core.ranges import Range
-from nmt.core.registry import resolve
+from nmt.core.registry import parse, resolve
 from nmt.data.pairs import Pair, hash_pair, hash_text
 from nmt.text import normalization
 
+BLANK = "blank"
+"""Name of the step that drops pairs with a blank side."""
 Cleaner = Callable[..., Iterator[Pair]]
 """Keeps, changes or drops each pair before it reads the next one."""
 
@@ -75,12 +78,19 @@ def dedup(pairs: Iterator[Pair], *, by: str = "pair") -> Iterator[Pair]:
             f"cleaning step 'dedup': by must be 'pair', 'source' or 'target', got '{by}'"
         )
     seen = set()
-    for source, target in pairs:
-        side = {"source": source, "target": target}.get(by)
-        key = hash_pair(source, target) if side is None else hash_text(side)
+    for pair in pairs:
+        key = dedup_key(pair, by)
         if key not in seen:
             seen.add(key)
-            yield source, target
+            yield pair
+
+
+def dedup_key(pair: Pair, by: str) -> int:
+    """Return a hash of a pair, or of its side "source" or "target"."""
+    source, target = pair
+    if by == "pair":
+        return hash_pair(source, target)
+    return hash_text(source if by == "source" else target)
 
 
 def german_reformed_ss(pairs: Iterator[Pair]) -> Iterator[Pair]:
@@ -152,13 +162,12 @@ CLEANERS: dict[str, Cleaner] = {
 class CleaningPipeline:
     """Iterate over the pairs that all steps keep.
 
-    `dropped` has the number of pairs that "blank" and each step dropped; it is complete after the
-    iteration.
+    `dropped` has the number of pairs that each step dropped; it is complete after the iteration.
     """
 
     def __init__(self, pairs: Iterable[Pair], steps: Sequence[tuple[str, Cleaner]]) -> None:
         self._pairs = pairs
-        self._steps = [("blank", _drop_blank), *steps]
+        self._steps = steps
         self.dropped: dict[str, int] = {}
 
     def __iter__(self) -> Iterator[Pair]:
@@ -176,8 +185,11 @@ class CleaningPipeline:
             yield pair
 
 
-def cleaning_pipeline(pairs: Iterable[Pair], specs: Sequence[str]) -> CleaningPipeline:
-    """Build a pipeline that drops blank pairs and then applies the cleaning steps `specs` in order.
+def cleaning_pipeline(
+    pairs: Iterable[Pair], specs: Sequence[str], *, drop_blank: bool = True
+) -> CleaningPipeline:
+    """Build a pipeline that drops blank pairs, unless they have been dropped already, and then
+    applies the cleaning steps `specs` in order.
 
     Raises:
         ConfigError: a step or option is unknown, or a value is out of range.
@@ -185,7 +197,48 @@ def cleaning_pipeline(pairs: Iterable[Pair], specs: Sequence[str]) -> CleaningPi
     steps = [(spec.strip(), resolve("cleaning step", CLEANERS, spec)) for spec in specs]
     for _, step in steps:
         next(step(iter(())), None)  # a generator checks its options on the first `next`
+    if drop_blank:
+        steps.insert(0, (BLANK, _drop_blank))
     return CleaningPipeline(pairs, steps)
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Consecutive cleaning steps that concern single pairs, so that processes can apply them to
+    parts of a corpus, and the deduplication after them, which concerns the whole corpus."""
+
+    index: int
+    specs: tuple[str, ...]
+    dedup: str = ""
+    """Spec string of the deduplication; empty for the last segment."""
+
+    @property
+    def stage(self) -> str:
+        """Name of the text after the steps, without the deduplication."""
+        return f"clean-{self.index}"
+
+    def pipeline(self, pairs: Iterable[Pair]) -> CleaningPipeline:
+        """Return the pipeline of the steps."""
+        return cleaning_pipeline(pairs, self.specs, drop_blank=self.index == 0)
+
+    def key(self, pair: Pair) -> int:
+        """Return what the deduplication compares."""
+        _, options = parse(self.dedup)
+        return dedup_key(pair, str(options.get("by", "pair")))
+
+
+def segments(specs: Sequence[str]) -> list[Segment]:
+    """Divide cleaning steps after each deduplication."""
+    divided: list[Segment] = []
+    steps: list[str] = []
+    for spec in map(str.strip, specs):
+        if parse(spec)[0] == "dedup":
+            divided.append(Segment(len(divided), tuple(steps), spec))
+            steps = []
+        else:
+            steps.append(spec)
+    divided.append(Segment(len(divided), tuple(steps)))
+    return divided
 
 
 def is_blank(text: str) -> bool:

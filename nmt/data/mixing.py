@@ -1,4 +1,4 @@
-"""Mixing of corpora: how many pairs of each corpus an epoch has, and which. Shape suffix: N pairs.
+"""Mixing of corpora: how many pairs of each corpus an epoch has.
 
 An epoch has w·n pairs of a corpus with weight w and n pairs; with the default weight of 1, each
 pair once. A temperature T above 1 repeats the pairs of corpora that are smaller than the largest
@@ -11,14 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
-from nmt.core.console import counted
-from nmt.data.arrays import Indices
 from nmt.data.sources import CorpusOptions
-
-MIXING_STREAM = 0x6D6978
-"""Distinguishes the random numbers of this module from those of batches and segmentations."""
 
 
 @dataclass(frozen=True)
@@ -73,57 +66,3 @@ class Mix:
         exponent = 1 - 1 / self.temperature
         factor: float = (largest / size) ** exponent
         return corpus.options.weight * size * factor
-
-
-@dataclass(frozen=True)
-class SampledCorpus:
-    """The pairs of a corpus that training uses, and how many of them an epoch has."""
-
-    corpus: PreparedCorpus
-    pair_ids_N: Indices
-    pairs_per_epoch: int
-
-    def describe(self) -> str:
-        """Return a description, such as `100 of 360 pairs of mine/train`."""
-        available = len(self.pair_ids_N)
-        text = f"{counted(available, 'pair')} of {self.corpus.name}"
-        if self.corpus.is_replay:
-            text += " (replay)"
-        if self.pairs_per_epoch < available:
-            return f"{self.pairs_per_epoch:,} of {text}"
-        if self.pairs_per_epoch > available:
-            return f"{text}, repeated to {self.pairs_per_epoch:,}"
-        return text
-
-
-def describe(corpora: Sequence[SampledCorpus]) -> str:
-    """Return the pairs of an epoch as text: their number, or those of each corpus if they are
-    sampled."""
-    if all(each.pairs_per_epoch == len(each.pair_ids_N) for each in corpora):
-        return counted(sum(each.pairs_per_epoch for each in corpora), "pair")
-    parts = " and ".join(each.describe() for each in corpora)
-    return f"{parts} per epoch"
-
-
-def sample_pairs(
-    num_available: int, num_sampled: int, seed: int, corpus: int, epoch: int
-) -> Indices:
-    """Return the indices of the pairs of a corpus in an epoch: a pure function of the arguments.
-
-    The epochs take consecutive parts of an infinite sequence of shuffles of all pairs, so that all
-    pairs are used before one repeats. `num_sampled`, the number of pairs per epoch, may exceed
-    `num_available`.
-    """
-    if num_sampled == num_available:
-        return np.arange(num_available)
-    # Draw the shuffles that contain the places start to end of the sequence.
-    start = epoch * num_sampled
-    end = start + num_sampled
-    first_shuffle = start // num_available
-    last_shuffle = (end - 1) // num_available
-    order = []
-    for i in range(first_shuffle, last_shuffle + 1):
-        rng = np.random.default_rng((seed, MIXING_STREAM, corpus, i))
-        order.append(rng.permutation(num_available))
-    offset = start - first_shuffle * num_available
-    return np.concatenate(order)[offset : offset + num_sampled]

@@ -123,9 +123,9 @@ class PackedBatch(TensorBatch):
 
 
 def plan_packed_batches(
-    tokens_N2: Integers, shape: PackShape, seed: int, epoch: int
+    tokens_N2: Integers, shape: PackShape, key: tuple[int, ...]
 ) -> list[Indices]:
-    """Return the pair indices of each batch of an epoch: a pure function of the arguments.
+    """Return the indices of the pairs of each batch: a pure function of the arguments.
 
     Pairs are shuffled and taken in this order. A pair that does not fit waits for the next batch;
     a batch is complete when `WINDOW` pairs wait.
@@ -134,10 +134,9 @@ def plan_packed_batches(
         tokens_N2: numbers of source and target tokens of every pair, including EOS; at most
             `shape.max_length`.
         shape: the shape of the batches.
-        seed: seed of the run.
-        epoch: index of the epoch, from 0.
+        key: numbers that determine the order.
     """
-    rng = np.random.default_rng((seed, epoch))
+    rng = np.random.default_rng(key)
     order = rng.permutation(len(tokens_N2))
     planner = _Planner(tokens_N2[order], shape)
     return [order[places] for places in planner.batches()]
@@ -337,10 +336,10 @@ class PackedBatching:
         tokens_N2 = _with_ends(lengths_N2, source_eos)
         return cls(PackShape.of(tokens_N2, batch_tokens, max_length), source_eos)
 
-    def plan(self, lengths_N2: Integers, seed: int, epoch: int) -> list[Indices]:
-        """Return the pair indices of each batch of an epoch; see `plan_packed_batches`."""
+    def plan(self, lengths_N2: Integers, key: tuple[int, ...]) -> list[Indices]:
+        """Return the indices of the pairs of each batch; see `plan_packed_batches`."""
         tokens_N2 = _with_ends(lengths_N2, self.source_eos)
-        return plan_packed_batches(tokens_N2, self.shape, seed, epoch)
+        return plan_packed_batches(tokens_N2, self.shape, key)
 
     def make(self, pairs: Sequence[tuple[Ids, Ids]], pair_ids: Sequence[int]) -> PackedBatch:
         """Return the tensors of a batch."""

@@ -23,6 +23,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
+from nmt.core.compression import zstd
 from nmt.core.console import counted, log_once
 from nmt.core.errors import DataError
 from nmt.core.paths import new_file
@@ -40,8 +41,10 @@ _MAGIC = {
 MAX_LINE_BYTES = 100_000_000
 """Limit of a line, which is read into memory at once."""
 MAX_LINES_IN_WARNING = 5
+ZSTD_LEVEL = 3
+"""Smaller than gzip at its level 6, and eight times as fast."""
 _DECOMPRESSORS = {"xz": lzma.LZMADecompressor, "bzip2": bz2.BZ2Decompressor}
-_READ_ERRORS = (EOFError, OSError, zlib.error, lzma.LZMAError)
+_READ_ERRORS = (EOFError, OSError, zlib.error, lzma.LZMAError, zstd.ZstdError)
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -82,7 +85,7 @@ def open_text(path: Path) -> BinaryIO:
             "rename it, or download it again",
         )
     if compression == "zstandard":
-        return _open_zstandard(path)
+        return cast(BinaryIO, zstd.open(path))
     if compression in _DECOMPRESSORS:
         return cast(BinaryIO, io.BufferedReader(_Decompressed(path, _DECOMPRESSORS[compression])))
     return cast(BinaryIO, (gzip.open if compression else open)(path, "rb"))
@@ -135,17 +138,6 @@ class _Decompressed(io.RawIOBase):
         """Close the file."""
         self._file.close()
         super().close()
-
-
-def _open_zstandard(path: Path) -> BinaryIO:
-    try:
-        # All frames of a file; the reader of the package zstandard ignores truncation
-        import pyarrow
-    except ImportError:
-        raise DataError(f"{path} needs the package pyarrow", "pip install pyarrow") from None
-    return cast(
-        BinaryIO, io.BufferedReader(pyarrow.input_stream(path.open("rb"), compression="zstd"))
-    )
 
 
 def read_lines(path: Path, errors: str = "strict") -> Iterator[str]:
@@ -323,8 +315,8 @@ def hash_pair(source: str, target: str) -> int:
 
 
 def write_pairs(src: Path, tgt: Path, pairs: Iterable[Pair]) -> int:
-    """Write pairs to two parallel files, compressed if the name ends in .gz, and return the number
-    of pairs.
+    """Write pairs to two parallel files, compressed if the name ends in .gz or .zst, and return the
+    number of pairs.
 
     Line breaks inside sentences become spaces, so that the files stay aligned. Existing files are
     replaced only after everything is written, so `pairs` may be read from them.
@@ -355,10 +347,14 @@ def _writer(temporary: Path, path: Path) -> Iterator[BinaryIO]:
     if path.is_dir():  # the other file must not be replaced, either
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     with temporary.open("wb") as file:
-        if path.suffix != ".gz":
-            yield file
-        else:
-            with gzip.GzipFile(
-                filename="", mode="wb", fileobj=file, mtime=0
-            ) as compressed:  # reproducible
+        if path.suffix == ".gz":
+            # Without name and time, the content is reproducible.
+            with gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as compressed:
                 yield cast(BinaryIO, compressed)
+        elif path.suffix == ".zst":
+            with zstd.open(file, "wb", level=ZSTD_LEVEL) as compressed:
+                yield cast(BinaryIO, compressed)
+            if not file.tell():
+                file.write(zstd.compress(b""))
+        else:
+            yield file

@@ -1,4 +1,4 @@
-"""Preparation of a corpus for training: cleaned text, tokenizer and token ids, cached by
+"""Preparation of a corpus for training: cleaned pairs as token ids, and the tokenizer, cached by
 fingerprint.
 
 The fingerprint is a hash of the checksums of the corpora, the cleaning steps, the tokenizer options
@@ -8,7 +8,9 @@ and the version of the store, which stands for the code.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import math
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from itertools import chain, islice
 from pathlib import Path
@@ -16,19 +18,20 @@ from typing import Any
 
 import numpy as np
 
-from nmt.core.config import MAX_VOCAB_SIZE, Config, DataConfig
-from nmt.core.console import log, progress
+from nmt.core.config import Config, DataConfig
+from nmt.core.console import log
 from nmt.core.errors import ConfigError, DataError
-from nmt.core.paths import data_dir, locked, resumable_directory, write_text
-from nmt.core.processes import map_chunks
+from nmt.core.paths import data_dir, locked, resumable_directory
+from nmt.core.processes import Executor
 from nmt.core.untrusted_files import read_record
-from nmt.data.clean import cleaning_pipeline, is_blank
+from nmt.data.clean import cleaning_pipeline, is_blank, segments
 from nmt.data.mixing import Mix, PreparedCorpus
-from nmt.data.pairs import Pair, read_lines, read_pairs, write_pairs
-from nmt.data.placeholders import PLACEHOLDERS, replace_spans
+from nmt.data.pipeline import ENCODED, Pipeline, Text, UnfinishedPartsError
+from nmt.data.placeholders import PLACEHOLDERS
+from nmt.data.shards import ALL_SHARDS, Part, Shard
 from nmt.data.sources import Split, open_split, parse_corpus, validate_all
-from nmt.data.sources.corpus import hash_strings, total_pairs, translators_of
-from nmt.data.store import VERSION, Store, encode_file, is_encoded
+from nmt.data.sources.corpus import hash_strings, translators_of
+from nmt.data.store import VERSION, Store
 from nmt.text import tokenizer as tokenizers
 from nmt.text.sentences import count_sentences
 from nmt.text.tokenizer import Tokenizer
@@ -36,26 +39,30 @@ from nmt.text.tokenizers import load_tokenizer, tokenizer_file
 
 SAMPLE_SIZE = 10_000
 """Lines whose sentences are counted."""
-META_FILE = "meta.json"
-CLEANING_FILE = "cleaned.json"
-"""Results of the cleaning; present during preparation once the text is complete."""
+MANIFEST = "manifest.json"
+TRAIN = "train"
+VALID = "valid"
+MIN_BYTES_FOR_WEIGHTS = 20_000_000
+"""Size of the files of all corpora above which the tokenizer is trained on a sample by weight."""
+KEPT_SUFFIXES = (".ids", ".ends", ".text", ".lines")
+"""Files of prepared shards; all others are those of a stage of the preparation."""
 
 PLACEHOLDERS_VERSION = 4
 """Version of what placeholders replace."""
-_OPTIONAL_KEYS = ("replay", "placeholders", "tag")
+_OPTIONAL_KEYS = ("replay", "placeholders", "tag", "weights")
 """Entries of a recipe that are left out if they are not used, so that earlier fingerprints stay."""
 
 
 @dataclass(frozen=True)
 class PreparedData:
-    """The prepared data of a config: cleaned text, token ids and tokenizer in one directory."""
+    """The prepared data of a config: token ids and tokenizer in one directory."""
 
     directory: Path
     src: str
     tgt: str
     meta: dict[str, Any]
-    """Content of `meta.json`: fingerprint and recipe, pairs per split and per corpus, pairs dropped
-    by cleaning.
+    """Content of the manifest: fingerprint and recipe, pairs per split and per corpus, pairs
+    dropped by cleaning, size and checksum of each shard.
 
     A run saves it as `data.json`, with records of the models that it starts from and learns from.
     """
@@ -74,27 +81,38 @@ class PreparedData:
         return Mix(corpora, config.data.temperature, config.train.replay_share)
 
     def store(self, split: str) -> Store:
-        """Open the token ids of a split."""
-        return Store(self.directory, split, self.src, self.tgt)
+        """Open the pairs of a split."""
+        return _open_store(self.directory, self.meta, split)
 
     def lines(self, split: str) -> tuple[list[str], list[str]]:
-        """Read the source and target sentences of a split."""
-        sources = read_lines(self.directory / f"{split}.{self.src}")
-        targets = read_lines(self.directory / f"{split}.{self.tgt}")
-        return list(sources), list(targets)
+        """Return the source and target sentences of a split."""
+        sources: list[str] = []
+        targets: list[str] = []
+        for source, target in self.store(split).pairs():
+            sources.append(source)
+            targets.append(target)
+        return sources, targets
 
     def tokenizer(self) -> Tokenizer:
         """Load the tokenizer."""
         return load_tokenizer(tokenizer_file(self.directory))
 
 
-def prepare(config: Config) -> PreparedData:
+def prepare(
+    config: Config, executor: Executor | None = None, part: Part = ALL_SHARDS
+) -> PreparedData:
     """Return the prepared data of `config`; prepare it unless it is cached.
 
+    Args:
+        config: the corpora and the options of cleaning and tokenizer.
+        executor: computes the shards; default: one process per core.
+        part: the shards that this machine prepares.
+
     Raises:
-        ConfigError: a spec string is invalid, or the vocabulary is too large.
+        ConfigError: a spec string is invalid.
         DataError: a corpus is missing, corrupted, or empty after cleaning.
         DownloadError: a corpus cannot be downloaded.
+        UnfinishedPartsError: other machines have not finished a stage of their shards.
     """
     check_data_specs(config.data)
     _check_tokenizer(config)
@@ -104,25 +122,33 @@ def prepare(config: Config) -> PreparedData:
     fingerprint = hash_strings(sorted_recipe)[:16]
     directory = data_dir() / "prepared" / fingerprint
     if not _is_complete(directory):  # take no lock if it is: the directory may be read-only
-        lock = directory.with_name(f".{fingerprint}.lock")
-        waiting = f"another process is preparing the same data; waiting for {directory}"
-        with locked(lock, lambda: log(waiting)):
-            if not _is_complete(directory):
-                with resumable_directory(directory) as work:
-                    meta = {"fingerprint": fingerprint, "recipe": recipe}
-                    meta |= _build(config, splits, work)
-                    text = json.dumps(meta, indent=2)
-                    (work / META_FILE).write_text(text + "\n", encoding="utf-8")
-    try:
-        meta = json.loads((directory / META_FILE).read_text(encoding="utf-8"))
-    except ValueError:
-        raise DataError(
-            f"{directory / META_FILE} is damaged", "delete its directory and re-run the command"
-        ) from None
+        with executor or Executor() as running:
+            preparation = _Preparation(config, splits, recipe, fingerprint, running, part)
+            preparation.run(directory)
+    meta = _read_manifest(directory)
     translators = list(chain.from_iterable(map(translators_of, splits.training)))
     if translators:
         meta["translators"] = translators
     return PreparedData(directory, config.data.src, config.data.tgt, meta)
+
+
+def _read_manifest(directory: Path) -> dict[str, Any]:
+    path = directory / MANIFEST
+    try:
+        manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        raise DataError(
+            f"{path} is damaged", "delete its directory and re-run the command"
+        ) from None
+    return manifest
+
+
+def _open_store(directory: Path, manifest: dict[str, Any], split: str) -> Store:
+    shards = [
+        Shard(directory, split, index, record["num_pairs"])
+        for index, record in enumerate(manifest["shards"][split])
+    ]
+    return Store(shards, load_tokenizer(tokenizer_file(directory)))
 
 
 @dataclass(frozen=True)
@@ -148,13 +174,15 @@ class _Splits:
         return [*self.train, *self.replay]
 
 
-def find_prepared_text(run: Path, language: str) -> Path | None:
-    """Return the cleaned training text of a run in one language, or None if it is no longer on
-    disk."""
-    fingerprint = read_record(run / "data.json").get("fingerprint")
-    directory = data_dir() / "prepared" / str(fingerprint)
-    path = directory / f"train.{language}"
-    return path if path.is_file() else None
+def find_prepared_data(run: Path) -> PreparedData | None:
+    """Return the prepared data of a run, or None if it is no longer on disk."""
+    recorded = read_record(run / "data.json")
+    directory = data_dir() / "prepared" / str(recorded.get("fingerprint"))
+    if not _is_complete(directory):
+        return None
+    manifest = _read_manifest(directory)
+    recipe = manifest["recipe"]
+    return PreparedData(directory, recipe["src"], recipe["tgt"], manifest)
 
 
 def check_data_specs(data: DataConfig) -> None:
@@ -178,27 +206,17 @@ def _has_tag(data: DataConfig) -> bool:
 
 def _check_tokenizer(config: Config) -> None:
     path = config.tokenizer.model
-    name = "tokenizer.vocab_size"
-    size = config.tokenizer.vocab_size
-    if path:
-        tokenizer = load_tokenizer(Path(path))
-        name = path
-        size = len(tokenizer)
-        if tokenizer.tag_id is None and _has_tag(config.data):
-            hint = "leave out tag=True"
-            if not config.train.init_from:
-                hint += ", or use a tokenizer that has it: nmt tokenizer train --tag"
-            raise ConfigError(f"{path} has no piece for tag=True in data.train", hint)
-    if size > MAX_VOCAB_SIZE:
-        raise ConfigError(
-            f"{name}: {size:,} tokens are too many for training",
-            f"the maximum is {MAX_VOCAB_SIZE:,}; a larger imported model can translate, but it"
-            " cannot be fine-tuned",
-        )
+    if not path or not _has_tag(config.data):
+        return
+    if load_tokenizer(Path(path)).tag_id is None:
+        hint = "leave out tag=True"
+        if not config.train.init_from:
+            hint += ", or use a tokenizer that has it: nmt tokenizer train --tag"
+        raise ConfigError(f"{path} has no piece for tag=True in data.train", hint)
 
 
 def _is_complete(directory: Path) -> bool:
-    return (directory / META_FILE).is_file()
+    return (directory / MANIFEST).is_file()
 
 
 def _recipe(config: Config, splits: _Splits) -> dict[str, Any]:
@@ -216,6 +234,7 @@ def _recipe(config: Config, splits: _Splits) -> dict[str, Any]:
         "clean": config.data.clean,
         "placeholders": PLACEHOLDERS_VERSION if config.data.placeholders else None,
         "tag": _has_tag(config.data),
+        "weights": _weights(config, splits),
         "tokenizer": tokenizer,
     }
     return {key: value for key, value in recipe.items() if value or key not in _OPTIONAL_KEYS}
@@ -225,128 +244,169 @@ def _identify(split: Split) -> tuple[str, str]:
     return split.name, split.checksum
 
 
-def _build(config: Config, splits: _Splits, work: Path) -> dict[str, Any]:
-    """Write all files to `work`, skipping steps that an interrupted preparation has completed;
-    return the metadata."""
-    cleaned = _clean(config, splits, work)
-    pairs = cleaned["pairs"]
-    num_train = sum(cleaned["corpora"][: len(splits.train)])
-    if not tokenizer_file(work).is_file():
-        _get_tokenizer(config, work, num_train).save(work)
-    tokenizer = load_tokenizer(tokenizer_file(work))
-    _encode(config.data, pairs, tokenizer, work)
-    (work / CLEANING_FILE).unlink()
-    num_replay = pairs["train"] - num_train
-    replayed = f", {num_replay:,} replay" if splits.replay else ""
-    counts = f"{num_train:,} training{replayed} and {pairs['valid']:,} validation pairs"
-    log(f"prepared {counts}, a vocabulary of {len(tokenizer):,} tokens")
-    store = Store(work, "train", config.data.src, config.data.tgt)
-    source_lengths_N = store.lengths_N2[:num_train, 0]
-    return cleaned | {
-        "vocab_size": len(tokenizer),
-        # Translation splits input that is longer than almost all training sentences.
-        "max_source_length": int(np.percentile(source_lengths_N, 99.9, method="higher")),
-        "max_sentences_per_line": _max_sentences_per_line(store, config.data.src, num_train),
-        "tokenizer": tokenizer.checksum,
-    }
+def _weights(config: Config, splits: _Splits) -> list[float] | None:
+    """Return the weights of the corpora in the text that a tokenizer is trained on; None if they
+    have none, because all text is used or because all weights are 1."""
+    weights = [parse_corpus(spec)[1].weight for spec in config.data.train]
+    paths = chain.from_iterable(split.files for split in splits.train)
+    is_small = sum(path.stat().st_size for path in paths) < MIN_BYTES_FOR_WEIGHTS
+    if is_small or config.tokenizer.model or set(weights) == {1.0}:
+        return None
+    return weights
 
 
-def _encode(data: DataConfig, pairs: dict[str, int], tokenizer: Tokenizer, work: Path) -> None:
-    """Write the token ids of all text, given the number of pairs of each split."""
-    num_sentences = 2 * sum(pairs.values())
-    with progress(num_sentences, "tokenizing", " sentences", unit_scale=True) as bar:
-        for split, num_pairs in pairs.items():
-            for code in (data.src, data.tgt):
-                text = work / f"{split}.{code}"
-                if is_encoded(text):
-                    bar.update(num_pairs)
-                    continue
-                for num_encoded in encode_file(text, tokenizer, target=code == data.tgt):
-                    bar.update(num_encoded)
+@dataclass
+class _Preparation:
+    """The preparation of a config."""
 
+    config: Config
+    splits: _Splits
+    recipe: dict[str, Any]
+    fingerprint: str
+    executor: Executor
+    part: Part
 
-def _max_sentences_per_line(store: Store, language: str, num_lines: int) -> int:
-    """Return the maximum number of sentences per source line of the first lines, ignoring the top
-    one percent."""
-    step = max(1, num_lines // SAMPLE_SIZE)
-    lines = map(store.src.text, range(0, num_lines, step))
-    counts = [count_sentences(line, language) for line in lines]
-    return int(np.percentile(counts, 99, method="higher"))
+    def run(self, directory: Path) -> None:
+        """Prepare the data in a temporary directory, which becomes `directory`.
 
+        Raises:
+            UnfinishedPartsError: other machines have not finished a stage of their shards.
+        """
+        is_shared = self.part.count > 1
+        name = self.fingerprint
+        if is_shared:
+            name += f"-{self.part.number}-of-{self.part.count}"
+        waiting = f"another process is preparing the same data; waiting for {directory}"
+        with locked(directory.with_name(f".{name}.lock"), lambda: log(waiting)), ExitStack() as end:
+            if _is_complete(directory):
+                return
+            try:
+                with resumable_directory(directory, keep=is_shared) as work:
+                    self._build(work)
+                    # Several machines may be the last one.
+                    last = directory.with_name(f".{self.fingerprint}.last.lock")
+                    end.enter_context(locked(last, busy=lambda: None))
+                    self._finish(work)
+            except (UnfinishedPartsError, FileNotFoundError):
+                if not _is_complete(directory):
+                    raise
 
-class _TrainingText:
-    """The cleaned pairs of all training corpora one after the other, and their number per
-    corpus."""
+    def _build(self, work: Path) -> None:
+        """Write the token ids of all shards, skipping what an interrupted preparation has
+        completed."""
+        if any(work.glob("*.json")):
+            log(f"resuming the interrupted preparation in {work}")
+        data = self.config.data
+        train = Pipeline(work, TRAIN, self.executor, self.part)
+        valid = Pipeline(work, VALID, self.executor, self.part)
+        train_texts = train.clean(self.splits.training, segments(data.clean))
+        valid_texts = valid.read([self.splits.valid])
+        self._check(train, train_texts, valid_texts)
+        with locked(work / ".tokenizer.lock", busy=lambda: None):
+            if not tokenizer_file(work).is_file():
+                self._get_tokenizer(train, train_texts).save(work)
+        file = tokenizer_file(work)
+        train.encode(train_texts, file, data.placeholders)
+        valid.encode(valid_texts, file, has_placeholders=False)
 
-    def __init__(self, config: Config, splits: list[Split]) -> None:
-        self.num_kept: list[int] = []
-        self._splits = splits
-        self.cleaned = cleaning_pipeline(self._read(), config.data.clean)
-        self._has_placeholders = config.data.placeholders
-
-    def __iter__(self) -> Iterator[Pair]:
-        if self._has_placeholders:
-            return chain.from_iterable(map_chunks(replace_spans, self._counted()))
-        return self._counted()
-
-    def _counted(self) -> Iterator[Pair]:
-        # A cleaning step does not read ahead, so the pair is from the corpus read last.
-        for pair in self.cleaned:
-            self.num_kept[-1] += 1
-            yield pair
-
-    def log_dropped(self) -> None:
-        """Log the numbers of pairs that were dropped."""
-        for step, num_dropped in self.cleaned.dropped.items():
+    def _check(self, train: Pipeline, texts: Sequence[Text], valid: Sequence[Text]) -> None:
+        """Check that pairs are left, and that the corpora are those that have been hashed."""
+        for step, num_dropped in train.dropped(segments(self.config.data.clean)).items():
             if num_dropped:
                 log(f"cleaning step {step} dropped {num_dropped:,} pairs")
+        sizes = train.sizes(texts)
+        num_new = len(self.splits.train)
+        _check_not_empty("training", sizes[:num_new])
+        _check_not_empty("replay", sizes[num_new:])
+        if not any(map(_has_text, valid)):
+            raise DataError(
+                f"the validation split of {self.splits.valid.name} is empty",
+                "set data.valid to another corpus",
+            )
+        reopened = _Splits.open(self.config.data)
+        if _recipe(self.config, reopened) != self.recipe:
+            raise DataError("a corpus changed while it was read", "run the command again")
 
-    def _read(self) -> Iterator[Pair]:
-        # Opened before the progress bar: a corpus that holds out validation pairs is read here.
-        readers = [split.pairs() for split in self._splits]
-        with progress(total_pairs(self._splits), "cleaning", " pairs", unit_scale=True) as bar:
-            for pairs in readers:
-                self.num_kept.append(0)
-                for pair in pairs:
-                    bar.update()
-                    yield pair
+    def _get_tokenizer(self, train: Pipeline, texts: Sequence[Text]) -> Tokenizer:
+        """Load `tokenizer.model`, or train a tokenizer on the training text without replay."""
+        options = self.config.tokenizer
+        data = self.config.data
+        symbols = PLACEHOLDERS if data.placeholders else ()
+        if options.model:
+            tokenizer = load_tokenizer(Path(options.model))
+            pieces = tokenizer.ids_to_pieces(range(len(tokenizer)))
+            if not set(symbols) <= set(pieces):
+                lacking = f"{options.model} has no pieces for placeholders"
+                log(f"{lacking}, so the model may not copy them")
+            return tokenizer
+        shares = self._sampled_shares(train)
+        lines = train.sample(texts[: len(shares)], shares, data.placeholders)
+        log(f"training a {options.model_type} tokenizer")
+        return tokenizers.train(lines, options, symbols, tag=_has_tag(data))
+
+    def _sampled_shares(self, train: Pipeline) -> list[float]:
+        """Return the share of the sentences of each shard that the tokenizer is trained on."""
+        corpora = train.corpora[: len(self.splits.train)]
+        weights = _weights(self.config, self.splits) or [1.0] * len(corpora)
+        num_sentences = 0.0
+        num_characters = 0.0
+        weight_of_shards: list[float] = []
+        for shards, weight in zip(corpora, weights, strict=True):
+            weight_of_shards += [weight] * len(shards)
+            for shard in shards:
+                record = shard.record(segments(self.config.data.clean)[0].stage)
+                num_sentences += 2 * weight * record["pairs"]
+                num_characters += weight * sum(record["characters"])
+        max_sentences = self.config.tokenizer.max_training_sentences
+        share = min(max_sentences / num_sentences, tokenizers.MAX_CHARACTERS / num_characters)
+        if share >= 1:  # all of them
+            return [1.0] * len(weight_of_shards)
+        return [share * weight for weight in weight_of_shards]
+
+    def _finish(self, work: Path) -> None:
+        """Write the manifest, and delete all files but those of the prepared data."""
+        train = Pipeline(work, TRAIN, self.executor, self.part)
+        valid = Pipeline(work, VALID, self.executor, self.part)
+        records = {split.name: split.records(ENCODED) for split in (train, valid)}
+        pairs = {name: _total(of_split) for name, of_split in records.items()}
+        rest = iter(records[TRAIN])
+        sizes = [_total(islice(rest, len(shards))) for shards in train.corpora]
+        tokenizer = load_tokenizer(tokenizer_file(work))
+        manifest = {
+            "fingerprint": self.fingerprint,
+            "recipe": self.recipe,
+            "pairs": pairs,
+            "corpora": sizes,
+            "dropped": train.dropped(segments(self.config.data.clean)),
+            "vocab_size": len(tokenizer),
+            "tokenizer": tokenizer.checksum,
+            "shards": records,
+        }
+        num_train = sum(sizes[: len(self.splits.train)])
+        store = _open_store(work, manifest, TRAIN)
+        manifest |= {
+            # Translation splits input that is longer than almost all training sentences.
+            "max_source_length": _source_length_percentile(store, num_train, 99.9),
+            "max_sentences_per_line": _max_sentences_per_line(
+                store, self.config.data.src, num_train
+            ),
+        }
+        for path in work.iterdir():
+            if path.suffix not in KEPT_SUFFIXES and path != tokenizer_file(work):
+                path.unlink()
+        text = json.dumps(manifest, indent=2)
+        (work / MANIFEST).write_text(text + "\n", encoding="utf-8")
+        num_replay = pairs[TRAIN] - num_train
+        replayed = f", {num_replay:,} replay" if self.splits.replay else ""
+        counts = f"{num_train:,} training{replayed} and {pairs[VALID]:,} validation pairs"
+        log(f"prepared {counts}, a vocabulary of {len(tokenizer):,} tokens")
 
 
-def _clean(config: Config, splits: _Splits, work: Path) -> dict[str, Any]:
-    """Write the text; return the pairs per split, per training corpus, and those that each cleaning
-    step dropped.
-
-    The validation split is not cleaned.
-    """
-    file = work / CLEANING_FILE
-    if file.is_file():
-        log(f"resuming the interrupted preparation in {work}")
-        completed: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-        return completed
-    src = config.data.src
-    tgt = config.data.tgt
-    text = _TrainingText(config, splits.training)
-    sources = work / f"train.{src}"
-    targets = work / f"train.{tgt}"
-    num_train = write_pairs(sources, targets, text)
-    text.log_dropped()
-    num_new_corpora = len(splits.train)
-    _check_not_empty("training", text.num_kept[:num_new_corpora])
-    _check_not_empty("replay", text.num_kept[num_new_corpora:])
-    num_valid = _write_validation(splits.valid, work / f"valid.{src}", work / f"valid.{tgt}")
-    reopened = _Splits.open(config.data)
-    if _recipe(config, reopened) != _recipe(config, splits):
-        raise DataError("a corpus changed while it was read", "run the command again")
-    results = {
-        "pairs": {"train": num_train, "valid": num_valid},
-        "corpora": text.num_kept,
-        "dropped": text.cleaned.dropped,
-    }
-    write_text(file, json.dumps(results))
-    return results
+def _total(records: Iterable[dict[str, int]]) -> int:
+    return sum(record["num_pairs"] for record in records)
 
 
-def _check_not_empty(label: str, num_kept: list[int]) -> None:
+def _check_not_empty(label: str, num_kept: Sequence[int]) -> None:
     """Check that a pair is left of some corpora."""
     if num_kept and not sum(num_kept):
         raise DataError(
@@ -354,31 +414,28 @@ def _check_not_empty(label: str, num_kept: list[int]) -> None:
         )
 
 
-def _write_validation(split: Split, src: Path, tgt: Path) -> int:
-    """Write the validation split, and return the number of its pairs."""
-    num_pairs = write_pairs(src, tgt, split.pairs())
-    for source, target in read_pairs(src, tgt):
-        if not is_blank(source) and not is_blank(target):
-            return num_pairs
-    raise DataError(
-        f"the validation split of {split.name} is empty", "set data.valid to another corpus"
-    )
+def _has_text(text: Text) -> bool:
+    """Return whether a pair has text on both sides."""
+    return any(not is_blank(source) and not is_blank(target) for source, target in text.read())
 
 
-def _get_tokenizer(config: Config, work: Path, num_train: int) -> Tokenizer:
-    """Load `tokenizer.model`, or train a tokenizer on the training text, which has `num_train`
-    pairs before replay."""
-    options = config.tokenizer
-    symbols = PLACEHOLDERS if config.data.placeholders else ()
-    if options.model:
-        tokenizer = load_tokenizer(Path(options.model))
-        pieces = tokenizer.ids_to_pieces(range(len(tokenizer)))
-        if not set(symbols) <= set(pieces):
-            log(f"{options.model} has no pieces for placeholders, so the model may not copy them")
-        return tokenizer
-    num_sentences = min(2 * num_train, options.max_training_sentences)
-    log(f"training a {options.model_type} tokenizer on {num_sentences:,} sentences")
-    sources = read_lines(work / f"train.{config.data.src}")
-    targets = read_lines(work / f"train.{config.data.tgt}")
-    lines = chain(islice(sources, num_train), islice(targets, num_train))
-    return tokenizers.train(lines, options, symbols, tag=_has_tag(config.data))
+def _source_length_percentile(store: Store, num_pairs: int, percentile: float) -> int:
+    """Return a percentile of the source lengths of the first pairs, one of the lengths."""
+    count_L = np.zeros(0, np.int64)  # by length
+    for shard, start in zip(store.shards, store.starts, strict=False):
+        if start < num_pairs:
+            source_N = shard.lengths_N2()[:, 0]
+            num_lengths = max(len(count_L), int(source_N.max(initial=0)) + 1)
+            count_L = np.pad(count_L, (0, num_lengths - len(count_L)))
+            count_L += np.bincount(source_N, minlength=num_lengths)
+    rank = math.ceil(percentile / 100 * (num_pairs - 1))
+    return int(np.searchsorted(count_L.cumsum(), rank, side="right"))
+
+
+def _max_sentences_per_line(store: Store, language: str, num_lines: int) -> int:
+    """Return the maximum number of sentences per source line of the first lines, ignoring the top
+    one percent."""
+    step = max(1, num_lines // SAMPLE_SIZE)
+    lines = map(store.source, range(0, num_lines, step))
+    counts = [count_sentences(line, language) for line in lines]
+    return int(np.percentile(counts, 99, method="higher"))

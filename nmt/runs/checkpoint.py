@@ -48,6 +48,8 @@ USE_ANOTHER, RESTORE_FILE = (
 )
 WEIGHTS, TRAINING, META = "model.safetensors", "training.safetensors", "meta.json"
 CALIBRATION = "calibration.json"
+OLD_POSITION = "batches_in_epoch"
+"""Name of `Progress.batches_in_window` when epochs had one window."""
 
 
 @dataclass
@@ -57,8 +59,10 @@ class Progress:
 
     step: Count = 0
     epoch: Count = 0
-    batches_in_epoch: Count = 0
-    """Completed batches of this epoch, over all ranks; a resumed run may have another number of
+    window: Count = 0
+    """Window of this epoch; see `nmt.data.loader`."""
+    batches_in_window: Count = 0
+    """Completed batches of this window, over all ranks; a resumed run may have another number of
     ranks."""
     seconds: Number = 0.0
     """Training time over all sessions."""
@@ -320,6 +324,9 @@ def read_meta(checkpoint: Path) -> dict[str, Any]:
             raise NewerCheckpointError(
                 f"{checkpoint} was written by a newer version of nmt ({meta['nmt']})", "upgrade nmt"
             )
+        progress = meta.get("progress")
+        if isinstance(progress, dict) and OLD_POSITION in progress:
+            progress["batches_in_window"] = progress.pop(OLD_POSITION)
         untrusted_files.check(meta, Meta)
     return meta
 

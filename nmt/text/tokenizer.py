@@ -12,7 +12,7 @@ from pathlib import Path
 
 import sentencepiece as spm
 
-from nmt.core import untrusted_files
+from nmt.core import processes, untrusted_files
 from nmt.core.config import TokenizerConfig
 from nmt.core.console import log
 from nmt.core.errors import CheckpointError, DataError
@@ -30,6 +30,8 @@ TRAINER_THREADS = 4
 threads."""
 MAX_TRAINING_BYTES = 16_384
 """SentencePiece skips longer lines in training."""
+MAX_CHARACTERS = 60_000_000
+"""Characters of the text that a tokenizer is trained on. SentencePiece needs 20 bytes for each."""
 _PART_OF_LINE = re.compile(
     rf".{{1,{MAX_TRAINING_BYTES // 4}}}(?: |\Z)|.{{1,{MAX_TRAINING_BYTES // 4}}}", re.DOTALL
 )
@@ -39,6 +41,12 @@ MIN_PARALLEL_TEXTS = 16
 """Fewer texts are encoded and decoded without threads, whose start takes longer."""
 MIN_VOCAB_SIZE = 4 + 256 + 1
 """Special tokens, all bytes and one character."""
+
+
+def _num_threads() -> int:
+    """Return the number of threads that encode and decode many texts: one in each of several
+    processes, else one per core."""
+    return 1 if processes.is_worker() else -1
 
 
 def encoder_input(ids: Iterable[int], source_eos: bool) -> list[int]:
@@ -153,7 +161,7 @@ class Tokenizer:
         texts = [normalize(line) for line in lines]
         if len(texts) < MIN_PARALLEL_TEXTS:
             return [self._spm.encode(text) for text in texts]
-        ids: list[list[int]] = self._spm.encode(texts)
+        ids: list[list[int]] = self._spm.encode(texts, num_threads=_num_threads())
         return ids
 
     @property
@@ -203,7 +211,8 @@ class Tokenizer:
         pieces = [[int(i) for i in ids if i > EOS] for ids in rows]
         if len(pieces) < MIN_PARALLEL_TEXTS:
             return [one_line(self._spm.decode(row)) if row else "" for row in pieces]
-        return [one_line(text) for text in self._spm.decode(pieces)]
+        texts = self._spm.decode(pieces, num_threads=_num_threads())
+        return list(map(one_line, texts))
 
     def ids_to_pieces(self, ids: Sequence[int]) -> list[str]:
         """Return the pieces as strings."""
@@ -214,7 +223,7 @@ def train(
     lines: Iterable[str], config: TokenizerConfig, symbols: Sequence[str] = (), *, tag: bool = False
 ) -> Tokenizer:
     """Train a tokenizer on a random sample of at most `config.max_training_sentences` lines or
-    parts of long lines.
+    parts of long lines, and `MAX_CHARACTERS`.
 
     If the corpus is too small for `config.vocab_size` tokens, the vocabulary is reduced and a
     message is logged. Each of the `symbols` becomes a piece, and with `tag`, `TAG` becomes a
@@ -228,7 +237,7 @@ def train(
             f"a tokenizer needs at least {MIN_VOCAB_SIZE} tokens, got {config.vocab_size}",
             "a typical value is 8000",
         )
-    texts = _sample(training_texts(lines), config.max_training_sentences)
+    texts = _sample(training_texts(lines), config.max_training_sentences, MAX_CHARACTERS)
     if not texts:
         raise DataError("there is no text to train a tokenizer on")
     vocab_size = config.vocab_size
@@ -250,16 +259,23 @@ def training_texts(lines: Iterable[str]) -> Iterator[str]:
             yield text
 
 
-def _sample(texts: Iterable[str], max_texts: int) -> list[str]:
-    """Sample at most `max_texts` texts uniformly (reservoir sampling, Vitter 1985, algorithm R)."""
+def _sample(texts: Iterable[str], max_texts: int, max_characters: int) -> list[str]:
+    """Return all texts, or a uniform sample of at least half of what the limits allow."""
     rng = random.Random(0)
-    reservoir: list[str] = []
-    for i, text in enumerate(texts):
-        if i < max_texts:
-            reservoir.append(text)
-        elif (slot := rng.randrange(i + 1)) < max_texts:
-            reservoir[slot] = text
-    return reservoir
+    share = 1.0
+    sample: list[str] = []
+    num_characters = 0
+    for text in texts:
+        if share < 1 and rng.random() >= share:
+            continue
+        sample.append(text)
+        num_characters += len(text)
+        if len(sample) > max_texts or num_characters > max_characters:
+            # From now on, half as many texts are taken, so half of the earlier ones remain.
+            share /= 2
+            sample = [kept for kept in sample if rng.random() < 0.5]
+            num_characters = sum(map(len, sample))
+    return sample
 
 
 def _reduced_vocab_size(message: str, vocab_size: int) -> int:

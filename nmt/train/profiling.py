@@ -23,8 +23,8 @@ from nmt.core.config import Config
 from nmt.core.console import log, progress
 from nmt.core.errors import TrainingError
 from nmt.data.loader import Loader
-from nmt.data.mixing import describe
 from nmt.data.prepare import PreparedData
+from nmt.data.sampling import describe
 from nmt.model.build import count_parameters
 from nmt.train.distributed import RankGroup
 from nmt.train.packed_update import WARM_UP
@@ -77,7 +77,8 @@ def find_batch_size(
         config.seed,
         mix=prepared.mix(config),
     )
-    epoch_tokens = int(loader.lengths_N2(0).max(axis=1).sum())
+    lengths_N2 = loader.window(0, 0).lengths_N2
+    epoch_tokens = loader.num_windows * int(lengths_N2.max(axis=1).sum())
     largest = max(smallest, epoch_tokens // MIN_BATCHES_PER_EPOCH)
     batch_tokens = min(group.all_gather(search_batch_size(fits, smallest, largest)))
     if not batch_tokens:
@@ -151,7 +152,7 @@ class Estimate:
 
     parameters: int
     corpora: str
-    """Description of the pairs of each corpus; see `nmt.data.mixing.describe`."""
+    """Description of the pairs of each corpus; see `nmt.data.sampling.describe`."""
     tokens_per_epoch: int
     """Target tokens."""
     updates_per_epoch: int
@@ -183,16 +184,17 @@ def estimate(trainer: Trainer) -> Estimate:
             " train.grad_accumulation",
         ) from None
     loader = trainer.loader
-    tokens_N = loader.lengths_N2(0)[:, 1] + 1
-    epoch_tokens = int(tokens_N.sum())
-    batches = loader.batch_indices(0)
+    # All windows have about as many pairs of each corpus.
+    window = loader.window(0, 0)
+    tokens_N = window.lengths_N2[:, 1] + 1
+    num_tokens_of_window = int(tokens_N.sum())
     num_updates, num_tokens, seconds = _measure_speed(trainer)
     return Estimate(
         count_parameters(trainer.model),
         describe(loader.corpora),
-        epoch_tokens,
-        math.ceil(len(batches) / config.grad_accumulation),
-        1 - epoch_tokens / loader.num_positions(batches),
+        loader.num_windows * num_tokens_of_window,
+        loader.num_windows * math.ceil(len(window.batches) / config.grad_accumulation),
+        1 - num_tokens_of_window / loader.num_positions(window),
         num_updates,
         num_tokens / seconds,
         seconds / num_updates,

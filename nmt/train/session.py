@@ -18,8 +18,8 @@ from nmt.core.errors import ConfigError, NMTError, StoppedError, TrainingError, 
 from nmt.core.untrusted_files import read_record
 from nmt.data import noise
 from nmt.data.check.sides import MAX_LINES, swap_warning
-from nmt.data.mixing import describe
 from nmt.data.prepare import PreparedData, check_data_specs, prepare
+from nmt.data.sampling import describe
 from nmt.data.subword_regularization import resolve_method
 from nmt.evaluate.calibration import calibrate as calibrate_translator
 from nmt.evaluate.test_sets import check_name, sample
@@ -367,7 +367,7 @@ def _check_finished_run(run: Path, config: Config) -> None:
 def _write_run_files(trainer: Trainer, time_limit: float | None) -> None:
     mix = [
         {
-            "pairs": len(each.pair_ids_N),
+            "pairs": len(each.pairs),
             "pairs_per_epoch": each.pairs_per_epoch,
             "tag": each.corpus.options.tag,
         }
@@ -391,11 +391,9 @@ def _warn_about_swapped_sides(trainer: Trainer) -> None:
     languages = (trainer.prepared.src, trainer.prepared.tgt)
     store = trainer.loader.store
     for sampled in trainer.loader.corpora:
-        pair_ids_N = sampled.pair_ids_N
-        step = len(pair_ids_N) // MAX_LINES + 1
-        pair_ids = pair_ids_N[::step].tolist()
-        sources = list(map(store.src.text, pair_ids))
-        targets = list(map(store.tgt.text, pair_ids))
+        pair_ids = sampled.pairs.spread(MAX_LINES)
+        sources = list(map(store.source, pair_ids))
+        targets = list(map(store.target, pair_ids))
         if warning := swap_warning(sampled.corpus.name, sources, targets, languages):
             log(warning)
 

@@ -262,12 +262,12 @@ class Trainer:
             self._convert_position(self._build_loader(batch_tokens, packed=packed))
 
     def _convert_position(self, old: Loader) -> None:
-        """Continue at the same share of the epoch, after updates with the batches of another
+        """Continue at the same share of the window, after updates with the batches of another
         loader."""
         state = self.progress
-        old_total = len(old.batch_indices(state.epoch))
-        new_total = len(self.loader.batch_indices(state.epoch))
-        state.batches_in_epoch = state.batches_in_epoch * new_total // old_total
+        old_total = len(old.window(state.epoch, state.window).batches)
+        new_total = len(self.loader.window(state.epoch, state.window).batches)
+        state.batches_in_window = state.batches_in_window * new_total // old_total
 
     def _restore_model(self, weights: dict[str, Tensor], training: dict[str, Tensor]) -> None:
         self.model.load_state_dict(_without_prefix("raw.", training) or weights)
@@ -302,12 +302,16 @@ class Trainer:
         """Yield updates from the current position, epoch after epoch, without end."""
         while True:
             loader = self.loader
-            stream = loader.stream(self.progress.epoch, self.progress.batches_in_epoch)
+            stream = self._stream()
             is_gpu = self.device.type == "cuda"
             for update in prefetch(stream, self.device) if is_gpu else stream:
                 yield update
                 if self.loader is not loader:  # its batches are smaller
                     break
+
+    def _stream(self) -> Iterator[Update]:
+        state = self.progress
+        return self.loader.stream(state.epoch, state.window, state.batches_in_window)
 
     def update(self, update: Update, last_step: int) -> PendingStats:
         """Make one update and advance the position; the schedule decays until update `last_step`.
@@ -331,7 +335,8 @@ class Trainer:
             self._update_ema(step)
         self.progress.step = step
         self.progress.epoch = update.epoch
-        self.progress.batches_in_epoch = update.batches_in_epoch
+        self.progress.window = update.window
+        self.progress.batches_in_window = update.batches_in_window
         self.progress.tokens += stats.tokens
         return stats
 
@@ -354,7 +359,7 @@ class Trainer:
             if not is_failed:
                 return update
             self._halve_batches()
-            update = next(self.loader.stream(self.progress.epoch, self.progress.batches_in_epoch))
+            update = next(self._stream())
 
     def _halve_batches(self) -> None:
         """Continue with batches of half the size, and twice as many for an update."""
@@ -489,7 +494,7 @@ class Trainer:
         batch_tokens = self.config.train.batch_tokens
         if self.packed_update:  # whose graphs keep the memory of a training batch
             batch_tokens //= 4
-        for batch_ids in plan_batches(store.lengths_N2[valid_ids], batch_tokens, seed=0, epoch=0):
+        for batch_ids in plan_batches(store.lengths_N2[valid_ids], batch_tokens):
             pairs = [store[int(i)] for i in valid_ids[batch_ids]]
             batch = collate(pairs, source_eos=model.config.source_eos).to(self.device)
             losses.append(batch_loss(model, batch, smoothing=0.0))

@@ -204,7 +204,11 @@ def prepared_files(nmt: CommandLine, data: str) -> dict[str, bytes]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("moment", "sign"), [(".nmt-*/new/train.en", signal.SIGKILL), ("cleaned.json", signal.SIGINT)]
+    ("moment", "sign"),
+    [
+        (".nmt-*/new/train-00000.clean-0.source.zst", signal.SIGKILL),
+        ("train-00000.clean-0.json", signal.SIGINT),
+    ],
 )
 def test_interrupted_preparation_resumes_with_identical_results(
     nmt: CommandLine, moment: str, sign: signal.Signals
@@ -222,7 +226,7 @@ def test_interrupted_preparation_resumes_with_identical_results(
     )
     broken = replace(nmt, environment={"NMT_DATA": "broken"})
     process = broken.fork(*options)
-    left = wait_until(
+    wait_until(
         process, lambda: list((nmt.directory / "broken/prepared").glob(f".*/{moment}"))
     )
     process.send_signal(sign)
@@ -230,16 +234,17 @@ def test_interrupted_preparation_resumes_with_identical_results(
     assert process.returncode == (130 if sign == signal.SIGINT else -sign)
     assert err.decode().endswith("nmt: interrupted\n") or sign == signal.SIGKILL
     assert prepared_files(nmt, "broken") == {}
-    text = list(left[0].parent.glob("train.en"))
-    inode = text[0].stat().st_ino if text else None
+    (work,) = (nmt.directory / "broken/prepared").glob(".*-part")
+    cleaned = work / "train-00000.clean-0.json"
+    time_of_cleaning = cleaned.stat().st_mtime_ns if cleaned.exists() else None
     done = broken.run(*options)
-    assert ("resuming the interrupted preparation" in done.err) == (moment == "cleaned.json")
+    has_cleaned = sign == signal.SIGINT
+    assert "resuming the interrupted preparation" in done.err
+    assert (time_of_cleaning is not None) == has_cleaned
     assert not [path for path in (nmt.directory / "broken/prepared").glob(".*") if path.is_dir()]
-    if moment == "cleaned.json":
-        assert (nmt.directory / done.out.strip() / "train.en").stat().st_ino == inode
     nmt.run(*options)
     names = {
-        path.parent.name for path in (nmt.directory / "broken/prepared").glob("[!.]*/meta.json")
+        path.parent.name for path in (nmt.directory / "broken/prepared").glob("[!.]*/manifest.json")
     }
     expected = {
         path.name: path.read_bytes()

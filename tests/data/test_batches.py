@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
@@ -21,14 +21,14 @@ from tiny import config, copy_text
 
 from nmt.core.config import TokenizerConfig
 from nmt.core.errors import CheckpointError, ConfigError, DataError
-from nmt.data import batching
 from nmt.data import loader as loading
-from nmt.data import prepare as preparing
 from nmt.data.batching import Batch, PaddedBatching, collate, plan_batches
 from nmt.data.loader import Loader, Update, prefetch
 from nmt.data.noise import NOISES, SourceNoise
+from nmt.data.pipeline import Pipeline, Text
 from nmt.data.prepare import PreparedData, prepare
-from nmt.data.store import Store, TextStore, encode_file
+from nmt.data.shards import Shard
+from nmt.data.store import StoredShard, encode_shard
 from nmt.text.normalization import normalize
 from nmt.text.tokenizer import (
     BOS,
@@ -56,7 +56,7 @@ def test_plan_has_every_pair_once_within_max_tokens(
     lengths: list[tuple[int, int]], budget: int
 ) -> None:
     lengths_N2 = np.array(lengths)
-    batches = plan_batches(lengths_N2, budget, seed=1, epoch=0)
+    batches = plan_batches(lengths_N2, budget)
     assert sorted(i for batch in batches for i in batch) == list(range(len(lengths)))
     assert all(len(batch) * (lengths_N2[batch].max() + 1) <= budget for batch in batches)
 
@@ -64,7 +64,7 @@ def test_plan_has_every_pair_once_within_max_tokens(
 def test_plan_is_a_pure_function_of_seed_and_epoch() -> None:
     lengths_N2 = np.random.default_rng(0).integers(1, 30, (500, 2))
     flat = [
-        np.concatenate(plan_batches(lengths_N2, 256, *key)).tolist()
+        np.concatenate(plan_batches(lengths_N2, 256, key)).tolist()
         for key in ((1, 0), (1, 0), (1, 1), (2, 0))
     ]
     assert flat[0] == flat[1]
@@ -73,19 +73,9 @@ def test_plan_is_a_pure_function_of_seed_and_epoch() -> None:
 
 def test_batches_have_little_padding() -> None:
     lengths_N2 = np.random.default_rng(0).integers(5, 40, (20_000, 1)).repeat(2, axis=1)
-    batches = plan_batches(lengths_N2, 2048, seed=1, epoch=0)
+    batches = plan_batches(lengths_N2, 2048)
     padded = sum(len(batch) * (lengths_N2[batch].max() + 1) for batch in batches)
     assert (lengths_N2[:, 1] + 1).sum() / padded > 0.97
-
-
-def test_pools_divide_an_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batching, "POOL_SIZE", 100)
-    lengths_N2 = np.random.default_rng(0).integers(5, 40, (250, 2))
-    batches = plan_batches(lengths_N2, 400, seed=1, epoch=0)
-    assert sorted(np.concatenate(batches).tolist()) == [*range(250)]
-    # Of each pair in the shuffled epoch.
-    place = np.argsort(np.random.default_rng((1, 0)).permutation(250))
-    assert all(len(set(place[batch] // 100)) == 1 for batch in batches)
 
 
 def test_collate_shifts_targets_and_ends_sources() -> None:
@@ -107,19 +97,20 @@ def prepare_and_load(directory: Path, *changes: str) -> tuple[PreparedData, Load
     )
 
 
-def test_line_ends_are_not_tokenized(tmp_path: Path) -> None:
-    (tmp_path / "text").write_bytes(b"a\xe2\x80\xa8b\nc\r\nd")
-
-    class CharacterTokenizer(Tokenizer):
-        def __init__(self) -> None:
-            pass
-
-        def encode_batch(self, lines: Sequence[str], *, target: bool = False) -> list[list[int]]:
-            return [list(map(ord, line)) for line in lines]
-
-    assert list(encode_file(tmp_path / "text", CharacterTokenizer(), target=False)) == [3]
-    text = TextStore(tmp_path / "text")
-    assert ["".join(map(chr, text.ids(i))) for i in range(3)] == ["a\u2028b", "c\r", "d"]
+def test_text_that_a_tokenizer_changes_is_stored(tmp_path: Path) -> None:
+    pairs = [
+        ("a\u2028b", "c\r"),
+        ("plain", "two  spaces "),
+        ("\ufeffmark", "plain"),
+        ("\u2581", ""),
+    ]
+    shard = Shard(tmp_path, "train", 0, len(pairs))
+    encoded = encode_shard(shard, pairs, tokenizer("bpe"))
+    stored = StoredShard(shard, tokenizer("bpe"))
+    assert [(stored.text(i, 0), stored.text(i, 1)) for i in range(len(pairs))] == pairs
+    assert encoded.num_pairs == len(stored) == len(pairs)
+    assert 0 < encoded.num_lines < 2 * len(pairs)
+    assert encoded.num_ids == stored.lengths_N2().sum()
 
 
 def test_store_returns_text_and_ids(directory: Path) -> None:
@@ -128,7 +119,7 @@ def test_store_returns_text_and_ids(directory: Path) -> None:
     lines = (directory / "train.en").read_text(encoding="utf-8").splitlines()
     assert len(store) == len(lines) == 300
     for i in (0, 1, 150, 299):
-        assert store.src.text(i) == lines[i]
+        assert store.source(i) == lines[i]
         assert tokenizer.decode(store[i][0]) == lines[i]
     assert store.lengths_N2.tolist() == [
         [len(s), len(t)] for s, t in (store[i] for i in range(300))
@@ -144,26 +135,30 @@ def test_byte_order_mark_inside_text_is_kept(directory: Path) -> None:
     (directory / "valid.en").write_text(text, encoding="utf-8")
     store = prepare_and_load(directory)[0].store("valid")
     assert len(store) == 20
-    assert [store.src.text(i).lstrip("\ufeff") for i in range(20)] == [
-        store.tgt.text(i) for i in range(20)
+    assert [store.source(i).lstrip("\ufeff") for i in range(20)] == [
+        store.target(i) for i in range(20)
     ]
     assert all(store[i][0].tolist() == store[i][1].tolist() for i in range(20))
 
 
 def test_corrupted_store_is_an_error(directory: Path) -> None:
     prepared, _ = prepare_and_load(directory)
-    text = prepared.directory / "train.en"
-    text.write_text(text.read_text(encoding="utf-8") + "more\n", encoding="utf-8")
+    ids = prepared.directory / "train-00000.ids"
+    ids.write_bytes(ids.read_bytes() + b"\0\0")
     with pytest.raises(DataError, match="is truncated or was modified"):
         prepared.store("train")
-    (prepared.directory / "valid.en.ids").unlink()
+    ends = prepared.directory / "valid-00000.ends"
+    ends.write_bytes(ends.read_bytes()[:-8])
+    with pytest.raises(DataError, match="is truncated or was modified"):
+        prepared.store("valid")
+    ends.unlink()
     with pytest.raises(DataError, match="is corrupted"):
-        Store(prepared.directory, "valid", "en", "de")
+        prepared.store("valid")
 
 
 def test_damaged_metadata_of_prepared_data_is_an_error(directory: Path) -> None:
-    (prepare(config(directory)).directory / "meta.json").write_text('{"fingerprint": "')
-    with pytest.raises(DataError, match=r"meta\.json is damaged") as caught:
+    (prepare(config(directory)).directory / "manifest.json").write_text('{"fingerprint": "')
+    with pytest.raises(DataError, match=r"manifest\.json is damaged") as caught:
         prepare(config(directory))
     assert "re-run the command" in caught.value.hint
 
@@ -186,20 +181,21 @@ def test_tokenizer_without_placeholders_is_logged(
 def test_corpus_that_changes_while_it_is_prepared_is_an_error(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    experiment, write_pairs = config(directory), preparing.write_pairs
+    experiment = config(directory)
+    read = Pipeline.read
 
-    def change_and_write(*arguments: Any) -> int:
+    def change_and_read(*arguments: Any) -> list[Text]:
         copy_text(directory, 300, seed=6)
-        return write_pairs(*arguments)
+        return read(*arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(preparing, "write_pairs", change_and_write)
+        patch.setattr(Pipeline, "read", change_and_read)
         with pytest.raises(DataError, match="a corpus changed while it was read"):
             prepare(experiment)
     copy_text(directory, 300)
     store = prepare(experiment).store("train")
     lines = (directory / "train.en").read_text(encoding="utf-8").splitlines()
-    assert [store.src.text(i) for i in range(len(store))] == lines
+    assert [store.source(i) for i in range(len(store))] == lines
 
 
 @pytest.mark.parametrize("text", ["", "\n\n", " \n\u200b\n"])
@@ -216,8 +212,8 @@ def test_prepared_data_is_cached_by_recipe(
 ) -> None:
     first = prepare(config(directory)).directory
     builds: list[int] = []
-    write_pairs = preparing.write_pairs
-    monkeypatch.setattr(preparing, "write_pairs", lambda *a: builds.append(1) or write_pairs(*a))
+    read = Pipeline.read
+    monkeypatch.setattr(Pipeline, "read", lambda *a: builds.append(1) or read(*a))
     assert prepare(config(directory)).directory == first
     assert prepare(config(directory, "train.steps=99", "model.dim=8")).directory == first
     assert not builds
@@ -228,7 +224,7 @@ def test_prepared_data_is_cached_by_recipe(
     copy_text(directory, 300, seed=5)
     others.add(prepare(config(directory)).directory)
     assert len(others | {first}) == 4
-    assert len(builds) == 3 * 2  # training and validation pairs
+    assert len(builds) == 3
 
 
 def test_cleaning_is_logged_and_pairs_stay_aligned(
@@ -259,7 +255,7 @@ def test_empty_corpus_is_an_error(directory: Path) -> None:
 
 
 def load_epoch(loader: Loader, epoch: int, skip: int = 0) -> list[list[Batch]]:
-    return [update.batches for update in loader.updates(epoch, skip)]
+    return [update.batches for update in loader.updates(epoch, num_batches=skip)]
 
 
 def test_skipped_batches_do_not_change_later_ones(directory: Path) -> None:
@@ -294,7 +290,7 @@ def test_ranks_partition_the_updates(directory: Path) -> None:
     for one, shared in zip(whole, parts, strict=True):
         assert one.tokens == sum(batch.tokens for batch in one.batches)
         assert {share.tokens for share in shared} == {one.tokens}
-        assert {share.batches_in_epoch for share in shared} == {one.batches_in_epoch}
+        assert {share.batches_in_window for share in shared} == {one.batches_in_window}
         assert [batch.pair_ids for batch in one.batches] == [
             batch.pair_ids for share in shared for batch in share.batches
         ]
@@ -323,19 +319,18 @@ def test_source_noise_differs_between_epochs(directory: Path) -> None:
         for (batch,) in load_epoch(loader, epoch):
             for row, i in enumerate(batch.pair_ids):
                 seen[-1][i] = tokenizer.decode(batch.src_BS[row].tolist())
-                assert tokenizer.decode(batch.tgt_in_BT[row].tolist()) == store.tgt.text(i)
+                assert tokenizer.decode(batch.tgt_in_BT[row].tolist()) == store.target(i)
     assert 90 < sum(text.isupper() for text in seen[0].values()) < 210
     assert seen[0] != seen[1]
-    assert all(seen[0][i].lower() == store.src.text(i) for i in seen[0])
+    assert all(seen[0][i].lower() == store.source(i) for i in seen[0])
 
 
 def test_noise_functions_apply_to_independent_shares(directory: Path) -> None:
     _, loader = prepare_and_load(
         directory, "train.source_noise=[typos(p=0.6), uppercase(p=0.3), lowercase(p=0.0)]"
     )
-    chosen_NK = loader.noise_NK(0)
-    assert (chosen_NK != loader.noise_NK(1)).any()
-    assert (chosen_NK == loader.noise_NK(0)).all()
+    chosen_NK = loader.window(0, 0).noise_NK
+    assert (chosen_NK != loader.window(1, 0).noise_NK).any()
     assert chosen_NK.mean(axis=0) == pytest.approx([0.6, 0.3, 0], abs=0.1)
     assert chosen_NK[:, :2].all(axis=1).mean() == pytest.approx(0.18, abs=0.07)
 
@@ -354,10 +349,10 @@ def test_subword_regularization_differs_between_epochs(directory: Path) -> None:
             seen[-1] |= {i: (src, tgt) for i, src, tgt in rows}
             assert batch.tokens == int((batch.tgt_in_BT > EOS).sum()) + len(batch.pair_ids)
     assert seen[0] == seen[1] != seen[2]
-    for side, texts in ((0, store.src), (1, store.tgt)):
-        assert all(tokenizer.decode(pair[side]) == texts.text(i) for i, pair in seen[0].items())
+    for side, text in enumerate((store.source, store.target)):
+        assert all(tokenizer.decode(pair[side]) == text(i) for i, pair in seen[0].items())
         drawn = [
-            [t for t in pair[side] if t > EOS] != texts.ids(i).tolist()
+            [t for t in pair[side] if t > EOS] != store[i][side].tolist()
             for i, pair in seen[0].items()
         ]
         assert sum(drawn) > 150
@@ -425,7 +420,7 @@ def test_prefetch_preserves_updates_and_errors(
         raise DataError("gone")
 
     updates = prefetch(failing(), gpu)
-    assert [next(updates).batches_in_epoch for _ in range(3)] == [1, 2, 3]
+    assert [next(updates).batches_in_window for _ in range(3)] == [1, 2, 3]
     with pytest.raises(DataError, match="gone"):
         next(updates)
 
@@ -620,6 +615,6 @@ def test_user_tokenizer_is_used(directory: Path) -> None:
     prepared = prepare(config(directory, f"tokenizer.model={directory / 'user.model'}"))
     assert prepared.tokenizer().model == model
     assert (
-        json.loads((prepared.directory / "meta.json").read_text())["tokenizer"]
+        json.loads((prepared.directory / "manifest.json").read_text())["tokenizer"]
         == prepared.tokenizer().checksum
     )

@@ -6,7 +6,10 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -20,8 +23,9 @@ from tiny import config, copy_text
 
 from nmt.core.config import Config, config_io
 from nmt.core.errors import ConfigError, DataError
-from nmt.data.mixing import Mix, PreparedCorpus, sample_pairs
+from nmt.data.mixing import Mix, PreparedCorpus
 from nmt.data.prepare import PreparedData, prepare
+from nmt.data.sampling import SampledCorpus, UsablePairs
 from nmt.data.sources import CorpusOptions, parse_corpus
 from nmt.runs import checkpoint
 from nmt.text.tokenizer import TAG, Tokenizer
@@ -52,27 +56,58 @@ def test_temperature_repeats_smaller_corpora(sizes: list[int], temperature: floa
         assert count >= size
 
 
-@given(st.integers(1, 30), st.integers(1, 50), st.integers(0, 9))
+def usable_pairs(num_pairs: int, shard_size: int = 7) -> UsablePairs:
+    """Return pairs in shards of this size, of which every fifth is too long."""
+    lengths_N2 = np.ones((num_pairs, 2), np.int32)
+    lengths_N2[4::5, 1] = 9
+    starts = [*range(0, num_pairs, shard_size), num_pairs]
+    shards = [
+        SimpleNamespace(lengths_N2=partial(lengths_N2[start:end].copy))
+        for start, end in pairwise(starts)
+    ]
+    store = SimpleNamespace(shards=shards, starts=starts)
+    return UsablePairs(store, range(len(shards)), max_length=9, tag=False)
+
+
+@given(st.integers(1, 120), st.integers(1, 200), st.integers(1, 7), st.integers(0, 9))
 def test_all_pairs_are_used_before_one_repeats(
-    num_available: int, num_sampled: int, seed: int
+    num_pairs: int, num_sampled: int, num_windows: int, seed: int
 ) -> None:
-    epochs = [sample_pairs(num_available, num_sampled, seed, 0, epoch) for epoch in range(5)]
-    assert {len(epoch) for epoch in epochs} == {num_sampled}
-    used = np.concatenate(epochs)
-    for start in range(0, len(used), num_available):
-        part = used[start : start + num_available].tolist()
-        assert len({*part}) == len(part)
-    assert {*used[:num_available].tolist()} <= {*range(num_available)}
+    pairs = usable_pairs(num_pairs)
+    corpus = SampledCorpus(PreparedCorpus("", num_pairs, CorpusOptions()), pairs, num_sampled)
+    used = []
+    for epoch in range(3):
+        windows = [corpus.sample(epoch, i, num_windows, (seed, 0)) for i in range(num_windows)]
+        sizes = list(map(len, windows))
+        assert sum(sizes) == num_sampled
+        assert max(sizes) - min(sizes) <= 1
+        used += np.concatenate(windows).tolist()
+    expected = [i for i in range(num_pairs) if i % 5 != 4]
+    assert pairs.all().tolist() == expected
+    for start in range(0, len(used) - len(expected), len(expected)):
+        assert sorted(used[start : start + len(expected)]) == expected
 
 
 def test_samples_are_shuffled_by_seed_corpus_and_epoch() -> None:
+    pairs = usable_pairs(1000, shard_size=100)
     keys = ((1, 0, 0), (1, 0, 0), (1, 0, 1), (2, 0, 0), (1, 1, 0))
     samples = [
-        sample_pairs(1000, 900, seed, corpus, epoch).tolist() for seed, corpus, epoch in keys
+        pairs.sample(800 * epoch, 800 * epoch + 700, (seed, corpus)).tolist()
+        for seed, corpus, epoch in keys
     ]
     assert samples[0] == samples[1]
     assert len({tuple(sample) for sample in samples}) == 4
-    assert samples[0] != [*range(900)]
+    # Four shards are mixed, and neighbors of the corpus are rarely neighbors.
+    assert len({i // 100 for i in samples[0][:320]}) == 4
+    distances = np.abs(np.diff(samples[0]))
+    assert (distances < 3).mean() < 0.05
+
+
+@given(st.integers(1, 90), st.integers(1, 30))
+def test_pairs_at_equal_distances(num_pairs: int, max_pairs: int) -> None:
+    pairs = usable_pairs(num_pairs)
+    step = len(pairs) // max_pairs + 1
+    assert pairs.spread(max_pairs) == pairs.all()[::step].tolist()
 
 
 # ---- prepared data and batches
@@ -162,8 +197,8 @@ def test_tag_begins_the_sources_of_its_corpus_only(directory: Path) -> None:
 
 def test_lengths_with_noise_and_tag_are_those_of_the_batches(directory: Path) -> None:
     loading = loader(*mixed(directory, ", tag=True", "train.source_noise=[uppercase(p=0.5)]"))
-    pairs = loading.pairs(3)[0].tolist()
-    planned = dict(zip(pairs, loading.lengths_N2(3)[:, 0].tolist(), strict=True))
+    pairs = loading.window(3, 0).pair_ids_N.tolist()
+    planned = dict(zip(pairs, loading.window(3, 0).lengths_N2[:, 0].tolist(), strict=True))
     for update in loading.updates(3):
         for batch in update.batches:
             lengths = (batch.src_mask_BS.sum(1) - 1).tolist()  # without EOS
@@ -174,7 +209,10 @@ def test_tag_counts_for_batches_and_the_maximum_length(directory: Path) -> None:
     experiment, prepared = mixed(directory, ", tag=True", "train.source_noise=[]")
     plain, _ = mixed(directory, "", "train.source_noise=[]")
     store = prepared.store("train")
-    difference = loader(experiment, prepared).lengths_N2(0) - loader(plain, prepared).lengths_N2(0)
+    lengths_N2, plain_N2 = (
+        loader(each, prepared).window(0, 0).lengths_N2 for each in (experiment, plain)
+    )
+    difference = lengths_N2 - plain_N2
     assert difference[:, 0].tolist() == [0] * 300 + [1] * 200
     assert not difference[:, 1].any()
     longest = int(store.lengths_N2[300:, 0].max())
@@ -202,13 +240,13 @@ def test_resuming_within_an_epoch_gives_the_same_batches(directory: Path) -> Non
         "train.source_noise=[uppercase(p=0.5)]",
     )
     uninterrupted = list(loader(experiment, prepared).updates(2))
-    resumed = list(loader(experiment, prepared).updates(2, batches_in_epoch=6))
+    resumed = list(loader(experiment, prepared).updates(2, num_batches=6))
     assert len(resumed) > 10
     for one, other in zip(uninterrupted[3:], resumed, strict=True):
-        assert (pair_ids([one]), one.tokens, one.batches_in_epoch) == (
+        assert (pair_ids([one]), one.tokens, one.batches_in_window) == (
             pair_ids([other]),
             other.tokens,
-            other.batches_in_epoch,
+            other.batches_in_window,
         )
         assert all(
             torch.equal(a.src_BS, b.src_BS) for a, b in zip(one.batches, other.batches, strict=True)

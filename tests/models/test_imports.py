@@ -351,7 +351,7 @@ def test_every_command_works_with_an_imported_model(tmp_path: Path) -> None:
     # imported model.
     names = ("runs/opus/tokenizer.zip", "runs/tuned/tokenizer.zip")
     assert len({(tmp_path / name).read_bytes() for name in names}) == 1
-    (prepared,) = (path.parent for path in (tmp_path / "data/prepared").glob("*/meta.json"))
+    (prepared,) = (path.parent for path in (tmp_path / "data/prepared").glob("*/manifest.json"))
     store, tokenizer = (
         Store(prepared, "train", "en", "de"),
         discovery.load(tmp_path / "runs/tuned").tokenizer,

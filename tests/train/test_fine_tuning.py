@@ -72,7 +72,7 @@ def test_epoch_has_all_training_pairs_and_the_share_of_replay_pairs(
 ) -> None:
     experiment, prepared = with_replay(directory, f"train.replay_share={share}")
     loading = loader(experiment, prepared)
-    assert [(len(each.pair_ids_N), each.pairs_per_epoch) for each in loading.corpora] == [
+    assert [(len(each.pairs), each.pairs_per_epoch) for each in loading.corpora] == [
         (300, 300),
         (700, expected),
     ]

@@ -397,7 +397,7 @@ def test_resumed_run_is_identical_and_padded_and_packed_runs_continue_each_other
 
 
 def share_of_epoch(run: Path) -> int:
-    return checkpoint.read_progress(checkpoint.checkpoints(run)[-1]).batches_in_epoch
+    return checkpoint.read_progress(checkpoint.checkpoints(run)[-1]).batches_in_window
 
 
 @pytest.mark.slow

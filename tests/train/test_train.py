@@ -98,7 +98,7 @@ def check_resume(experiment: Config, directory: Path, at: int, precision: str = 
             train(experiment, interrupted, device="cpu", precision=precision)
     progress = checkpoint.read_progress(checkpoint.checkpoints(interrupted)[-1])
     assert progress.step == at
-    assert progress.batches_in_epoch > 0
+    assert progress.batches_in_window > 0
     resumed = train(experiment, interrupted, resume=True, device="cpu")
     assert same_weights(directory / "uninterrupted", interrupted)
     assert losses(directory / "uninterrupted") == losses(interrupted)
@@ -273,7 +273,7 @@ def test_resuming_with_another_batch_size_continues_at_the_same_share_of_the_epo
     directory: Path,
 ) -> None:
     path = run(config(directory, "train.steps=6"), directory)
-    position = checkpoint.read_progress(path).batches_in_epoch
+    position = checkpoint.read_progress(path).batches_in_window
     assert position >= 4
     prepared = prepare(config(directory))
     total = 0
@@ -283,9 +283,9 @@ def test_resuming_with_another_batch_size_continues_at_the_same_share_of_the_epo
             experiment, directory / "run", prepared, torch.device("cpu"), torch.float32
         )
         assert trainer.restore()
-        num_batches = len(trainer.loader.batch_indices(0))
+        num_batches = len(trainer.loader.window(0, 0).batches)
         total = total or num_batches
-        assert trainer.progress.batches_in_epoch == position * num_batches // total
+        assert trainer.progress.batches_in_window == position * num_batches // total
 
 
 def test_fp16_loss_scale_is_restored(directory: Path) -> None:

@@ -1,0 +1,167 @@
+"""Which pairs of a corpus an epoch has, and in which order, from shards that do not fit in memory.
+
+Shape suffix: N pairs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+
+from nmt.core.console import counted
+from nmt.data.arrays import Indices
+from nmt.data.mixing import PreparedCorpus
+from nmt.data.store import Store
+
+SAMPLING_STREAM = 0x6D6978
+"""Distinguishes the random numbers of this module from those of batches and segmentations."""
+GROUP_SIZE = 4
+"""Shards whose pairs are shuffled together, so that sentences that were neighbors in the corpus are
+far apart. Token ids of as many million pairs are read in random order."""
+
+
+class UsablePairs:
+    """The pairs of a corpus that are within `train.max_length`."""
+
+    def __init__(self, store: Store, shards: Sequence[int], max_length: int, tag: bool) -> None:
+        """Count the pairs of the shards with these indices that have less than `max_length` tokens
+        on both sides, with a tag before sources if `tag` is set."""
+        self._store = store
+        self._shards = shards
+        self._max_length = max_length
+        self._tag = tag
+        self._sizes = [len(self._of_shard(shard)) for shard in shards]
+
+    def __len__(self) -> int:
+        return sum(self._sizes)
+
+    def _of_shard(self, shard: int) -> Indices:
+        """Return the numbers of the usable pairs of a shard in the store."""
+        lengths_N2 = self._store.shards[shard].lengths_N2()
+        lengths_N2[:, 0] += self._tag
+        is_usable_N = lengths_N2.max(axis=1) < self._max_length  # < because of EOS
+        return self._store.starts[shard] + np.flatnonzero(is_usable_N)
+
+    def all(self) -> Indices:
+        """Return all pairs in the order of the corpus, [N]."""
+        return _join(map(self._of_shard, self._shards))
+
+    def spread(self, max_pairs: int) -> list[int]:
+        """Return at most `max_pairs` pairs at equal distances."""
+        step = len(self) // max_pairs + 1
+        pairs: list[int] = []
+        num_before = 0
+        for shard, size in zip(self._shards, self._sizes, strict=True):
+            first = -num_before % step
+            if first < size:
+                pairs += self._of_shard(shard)[first::step].tolist()
+            num_before += size
+        return pairs
+
+    def sample(self, start: int, end: int, key: tuple[int, ...]) -> Indices:
+        """Return the pairs at some places of an endless sequence of shuffles of all pairs: a pure
+        function of the arguments.
+
+        A shuffle orders the shards, and then the pairs of each group of consecutive shards.
+
+        Args:
+            start: first place.
+            end: place after the last one.
+            key: seed and number of the corpus.
+        """
+        size = len(self)
+        if (start % size, end - start) == (0, size):
+            return self.all()  # the batches are shuffled anyway
+        sampled: list[Indices] = []
+        first_shuffle = start // size
+        last_shuffle = (end - 1) // size
+        for shuffle in range(first_shuffle, last_shuffle + 1):
+            offset = shuffle * size
+            sampled += self._part_of_shuffle(start - offset, end - offset, (*key, shuffle))
+        return _join(sampled)
+
+    def _part_of_shuffle(self, start: int, end: int, key: tuple[int, ...]) -> Iterator[Indices]:
+        """Yield the pairs at the places of a shuffle from `start`, which may be negative, to
+        `end`."""
+        order = _shuffled(np.arange(len(self._shards)), key).tolist()
+        group_end = 0
+        for first in range(0, len(order), GROUP_SIZE):
+            group = order[first : first + GROUP_SIZE]
+            group_start = group_end
+            group_end += sum(self._sizes[i] for i in group)
+            # Only the groups that are needed are read.
+            if group_start < end and group_end > start:
+                pairs = _join(self._of_shard(self._shards[i]) for i in group)
+                shuffled = _shuffled(pairs, (*key, first))
+                yield shuffled[max(0, start - group_start) : max(0, end - group_start)]
+
+
+def _shuffled(items: Indices, key: tuple[int, ...]) -> Indices:
+    rng = np.random.default_rng((SAMPLING_STREAM, *key))
+    return rng.permutation(items)
+
+
+def _join(parts: Any) -> Indices:
+    return np.concatenate([np.zeros(0, np.int64), *parts])
+
+
+@dataclass(frozen=True)
+class SampledCorpus:
+    """The pairs of a corpus that training uses, and how many of them an epoch has."""
+
+    corpus: PreparedCorpus
+    pairs: UsablePairs
+    pairs_per_epoch: int
+
+    def sample(self, epoch: int, window: int, num_windows: int, key: tuple[int, ...]) -> Indices:
+        """Return the pairs of one of the windows of an epoch.
+
+        Consecutive epochs take consecutive places of the sequence of shuffles, so that all pairs
+        are used before one repeats. An epoch may have fewer pairs than there are, or more.
+        """
+        first = epoch * self.pairs_per_epoch
+        start = first + window * self.pairs_per_epoch // num_windows
+        end = first + (window + 1) * self.pairs_per_epoch // num_windows
+        if start == end:
+            return np.zeros(0, np.int64)
+        return self.pairs.sample(start, end, key)
+
+    def describe(self) -> str:
+        """Return a description, such as `100 of 360 pairs of mine/train`."""
+        available = len(self.pairs)
+        text = f"{counted(available, 'pair')} of {self.corpus.name}"
+        if self.corpus.is_replay:
+            text += " (replay)"
+        if self.pairs_per_epoch < available:
+            return f"{self.pairs_per_epoch:,} of {text}"
+        if self.pairs_per_epoch > available:
+            return f"{text}, repeated to {self.pairs_per_epoch:,}"
+        return text
+
+
+def describe(corpora: Sequence[SampledCorpus]) -> str:
+    """Return the pairs of an epoch as text: their number, or those of each corpus if they are
+    sampled."""
+    if all(each.pairs_per_epoch == len(each.pairs) for each in corpora):
+        return counted(sum(each.pairs_per_epoch for each in corpora), "pair")
+    parts = " and ".join(each.describe() for each in corpora)
+    return f"{parts} per epoch"
+
+
+def sampled_corpora(
+    store: Store, corpora: Sequence[PreparedCorpus], max_length: int
+) -> Iterator[UsablePairs]:
+    """Yield the usable pairs of each corpus of a store, which has the corpora one after the
+    other."""
+    ends = accumulate(corpus.num_pairs for corpus in corpora)
+    shard = 0
+    for corpus, end in zip(corpora, ends, strict=True):
+        shards = []
+        while shard < len(store.shards) and store.starts[shard + 1] <= end:
+            shards.append(shard)
+            shard += 1
+        yield UsablePairs(store, shards, max_length, corpus.options.tag)

@@ -1,0 +1,175 @@
+"""Shards: parts of corpora of about a million pairs, which processes and machines handle one by
+one.
+
+A shard has pairs of one corpus. Its text is compressed, in a file for each language. What is known
+of a shard after a stage is in a record, a JSON file that is written last: a stage with a record is
+complete, so an interrupted command continues with the first shard that has none.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from nmt.core.paths import write_text
+from nmt.data.pairs import Pair, open_text, write_pairs
+
+SHARD_SIZE = 1_000_000
+"""Pairs of a shard before cleaning."""
+MAX_CHARACTERS = 1_000_000_000
+"""Characters of a shard, for which 32 bits can number the tokens."""
+RAW = "raw"
+"""The stage of text that has been read."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """The shards that one of several machines handles: every `count`-th from `number` on, which
+    starts at 1."""
+
+    number: int = 1
+    count: int = 1
+
+    def has(self, index: int) -> bool:
+        """Return whether a shard belongs to this part."""
+        return index % self.count == self.number - 1
+
+
+ALL_SHARDS = Part()
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Files of a shard in a directory."""
+
+    directory: Path
+    name: str
+    """What the shards are, such as `train`."""
+    index: int
+    num_pairs: int = 0
+    """Pairs before cleaning; 0 if they are not known yet."""
+
+    @property
+    def stem(self) -> str:
+        """Begin of the names of its files."""
+        return f"{self.name}-{self.index:05}"
+
+    def path(self, suffix: str) -> Path:
+        """Return the path of one of its files."""
+        return self.directory / f"{self.stem}.{suffix}"
+
+    def texts(self, stage: str) -> tuple[Path, Path]:
+        """Return the files of its text after a stage."""
+        return self.path(f"{stage}.source.zst"), self.path(f"{stage}.target.zst")
+
+    def write_text(self, stage: str, pairs: Iterable[Pair]) -> int:
+        """Write the text after a stage, and return the number of pairs."""
+        return write_pairs(*self.texts(stage), pairs)
+
+    def read_text(self, stage: str) -> Iterator[Pair]:
+        """Yield the pairs after a stage."""
+        sources, targets = map(_read_lines, self.texts(stage))
+        return zip(sources, targets, strict=True)
+
+    def delete_text(self, stage: str) -> None:
+        """Delete the text after a stage."""
+        for path in self.texts(stage):
+            path.unlink(missing_ok=True)
+
+    def record(self, stage: str) -> Any:
+        """Return the record of a stage; None if it is not complete."""
+        path = self.path(f"{stage}.json")
+        if not path.is_file():
+            return None
+        return json.loads(path.read_text(encoding="utf-8"))
+
+    def write_record(self, stage: str, record: object) -> None:
+        """Mark a stage as complete."""
+        write_text(self.path(f"{stage}.json"), json.dumps(record))
+
+
+class Splitter:
+    """Divides corpora into shards, and writes the text of those that are needed."""
+
+    def __init__(self, directory: Path, name: str, part: Part) -> None:
+        self._directory = directory
+        self._name = name
+        self._part = part
+
+    @property
+    def _record(self) -> Path:
+        return self._directory / f"{self._name}.json"
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all pairs have been read once."""
+        return self._record.is_file()
+
+    @property
+    def corpora(self) -> list[list[Shard]]:
+        """The shards of each corpus, once all pairs have been read."""
+        index = count()
+        corpora: list[list[Shard]] = []
+        for sizes in json.loads(self._record.read_text(encoding="utf-8")):
+            corpora.append([Shard(self._directory, self._name, next(index), n) for n in sizes])
+        return corpora
+
+    def split(
+        self,
+        corpora: Iterable[Iterable[Pair]],
+        is_done: Callable[[Shard], bool],
+        skipped: Callable[[int], object] = lambda num_pairs: None,
+    ) -> Iterator[Shard]:
+        """Write and yield the shards of this part that are not done.
+
+        Args:
+            corpora: the pairs of each corpus.
+            is_done: returns whether the text of a shard is no longer needed.
+            skipped: called with the number of pairs of each shard that is done.
+        """
+        index = 0
+        all_sizes: list[list[int]] = []
+        for corpus in corpora:
+            sizes: list[int] = []
+            all_sizes.append(sizes)
+            pairs = iter(corpus)
+            # A shard is begun only if there is a pair for it.
+            while first := next(pairs, None):
+                shard = Shard(self._directory, self._name, index)
+                content = _take_shard(first, pairs)
+                is_needed = self._part.has(index) and not is_done(shard)
+                if is_needed:
+                    num_pairs = shard.write_text(RAW, content)
+                    yield replace(shard, num_pairs=num_pairs)
+                else:
+                    num_pairs = sum(1 for _ in content)
+                    if self._part.has(index):
+                        skipped(num_pairs)
+                sizes.append(num_pairs)
+                index += 1
+        write_text(self._record, json.dumps(all_sizes))
+
+
+def _take_shard(pair: Pair, rest: Iterator[Pair]) -> Iterator[Pair]:
+    """Yield a pair and the next ones until a shard is full."""
+    yield pair
+    num_pairs = 1
+    num_characters = sum(map(len, pair))
+    while num_pairs < SHARD_SIZE and num_characters < MAX_CHARACTERS:
+        following = next(rest, None)
+        if following is None:
+            return
+        yield following
+        num_pairs += 1
+        num_characters += sum(map(len, following))
+
+
+def _read_lines(path: Path) -> Iterator[str]:
+    """Yield the lines of a text of a shard, without changes."""
+    with open_text(path) as file:
+        for line in file:
+            yield line[:-1].decode()

@@ -21,7 +21,7 @@ from nmt.data.pairs import Pair, read_pairs, write_pairs
 
 
 def main() -> None:
-    """Write PREFIX.en and PREFIX.de."""
+    """Write PREFIX.en and PREFIX.de, or these names with .zst."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -29,6 +29,7 @@ def main() -> None:
     parser.add_argument("prefix", type=Path)
     parser.add_argument("texts", nargs="+", metavar="SRC:TGT")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--zst", action="store_true", help="compress the files")
     arguments = parser.parse_args()
     texts = [text.partition(":") for text in arguments.texts]
     seeds = [
@@ -39,12 +40,10 @@ def main() -> None:
     ]
     if not seeds:
         parser.error("the texts have no sentence pairs")
-    outputs = [
-        arguments.prefix.with_name(f"{arguments.prefix.name}.{code}") for code in ("en", "de")
-    ]
-    write_pairs(
-        outputs[0], outputs[1], _perturbed(seeds, arguments.pairs, random.Random(arguments.seed))
-    )
+    suffix = ".zst" if arguments.zst else ""
+    src, tgt = [Path(f"{arguments.prefix}.{code}{suffix}") for code in ("en", "de")]
+    rng = random.Random(arguments.seed)
+    write_pairs(src, tgt, _perturbed(seeds, arguments.pairs, rng))
 
 
 def _perturbed(seeds: list[Pair], count: int, rng: random.Random) -> Iterator[Pair]:
@@ -64,7 +63,8 @@ def _perturbed(seeds: list[Pair], count: int, rng: random.Random) -> Iterator[Pa
 def _replace_words(text: str, words: list[str], rng: random.Random) -> str:
     result = text.split()
     for _ in range(1 + len(result) // 4):
-        result[rng.randrange(len(result))] = rng.choice(words)
+        place = int(rng.random() * len(result))
+        result[place] = words[int(rng.random() * len(words))]
     return " ".join(result)
 
 

@@ -12,6 +12,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Annotated
 
 from nmt.core.errors import ConfigError, suggest
@@ -160,28 +161,32 @@ CLEANERS: dict[str, Cleaner] = {
 
 
 class CleaningPipeline:
-    """Iterate over the pairs that all steps keep.
-
-    `dropped` has the number of pairs that each step dropped; it is complete after the iteration.
-    """
+    """Iterates over the pairs that all steps keep."""
 
     def __init__(self, pairs: Iterable[Pair], steps: Sequence[tuple[str, Cleaner]]) -> None:
         self._pairs = pairs
         self._steps = steps
-        self.dropped: dict[str, int] = {}
+        self._counts: list[int] = []
+        """Number of pairs before each step, and after the last one."""
+
+    @property
+    def dropped(self) -> dict[str, int]:
+        """The number of pairs that each step has dropped; complete after the iteration."""
+        dropped: dict[str, int] = {}
+        for (name, _), (before, after) in zip(self._steps, pairwise(self._counts), strict=True):
+            dropped[name] = dropped.get(name, 0) + before - after
+        return dropped
 
     def __iter__(self) -> Iterator[Pair]:
-        names = [name for name, _ in self._steps]
-        self.dropped = dict.fromkeys(names, 0)
-        stream = iter(self._pairs)
-        for name, step in self._steps:
-            inputs = self._count(stream, name, 1)
-            stream = self._count(step(inputs), name, -1)  # drops are inputs without outputs
+        self._counts = [0] * (len(self._steps) + 1)
+        stream = self._count(iter(self._pairs), 0)
+        for i, (_, step) in enumerate(self._steps, 1):
+            stream = self._count(step(stream), i)
         return stream
 
-    def _count(self, pairs: Iterator[Pair], step: str, change: int) -> Iterator[Pair]:
+    def _count(self, pairs: Iterator[Pair], i: int) -> Iterator[Pair]:
         for pair in pairs:
-            self.dropped[step] += change
+            self._counts[i] += 1
             yield pair
 
 
@@ -221,10 +226,13 @@ class Segment:
         """Return the pipeline of the steps."""
         return cleaning_pipeline(pairs, self.specs, drop_blank=self.index == 0)
 
-    def key(self, pair: Pair) -> int:
-        """Return what the deduplication compares."""
+    @property
+    def dedup_side(self) -> str:
+        """What the deduplication compares: "pair", "source" or "target"; empty if there is none."""
+        if not self.dedup:
+            return ""
         _, options = parse(self.dedup)
-        return dedup_key(pair, str(options.get("by", "pair")))
+        return str(options.get("by", "pair"))
 
 
 def segments(specs: Sequence[str]) -> list[Segment]:
@@ -244,12 +252,16 @@ def segments(specs: Sequence[str]) -> list[Segment]:
 def is_blank(text: str) -> bool:
     """Return whether a sentence has only whitespace, control characters and invisible
     characters."""
-    return not any(c.isprintable() and not c.isspace() for c in text)
+    for character in text:  # noqa: SIM110, a generator takes five times as long
+        if character.isprintable() and not character.isspace():
+            return False
+    return True
 
 
 def _drop_blank(pairs: Iterator[Pair]) -> Iterator[Pair]:
     for pair in pairs:
-        if not any(map(is_blank, pair)):
+        source, target = pair
+        if not is_blank(source) and not is_blank(target):
             yield pair
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import random
+from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -27,7 +28,7 @@ import numpy as np
 from nmt.core.console import progress
 from nmt.core.paths import locked, write_bytes, write_text
 from nmt.core.processes import Executor, Report
-from nmt.data.clean import Segment
+from nmt.data.clean import Segment, dedup_key
 from nmt.data.first_occurrences import is_repeated
 from nmt.data.pairs import Pair
 from nmt.data.placeholders import replace_spans
@@ -106,19 +107,20 @@ def clean_shard(task: CleaningTask, report: Report = int) -> Text:
     stage = segment.stage
     if shard.record(stage) is None:
         pipeline = segment.pipeline(_reported(task.text.read(), report))
-        keys: list[int] = []
-        num_characters = [0, 0]
+        side = segment.dedup_side
+        keys = array("Q")
+        num_characters = 0
 
         def described() -> Iterator[Pair]:
+            nonlocal num_characters
             for pair in pipeline:
-                if segment.dedup:
-                    keys.append(segment.key(pair))
-                num_characters[0] += len(pair[0])
-                num_characters[1] += len(pair[1])
+                if side:
+                    keys.append(dedup_key(pair, side))
+                num_characters += len(pair[0]) + len(pair[1])
                 yield pair
 
         num_pairs = shard.write_text(stage, described())
-        write_bytes(_keys(shard, segment), np.array(keys, np.uint64).tobytes())
+        write_bytes(_keys(shard, segment), keys.tobytes())
         record = {"pairs": num_pairs, "dropped": pipeline.dropped, "characters": num_characters}
         shard.write_record(stage, record)
     task.text.delete()
@@ -131,9 +133,13 @@ def _keys(shard: Shard, segment: Segment) -> Path:
 
 
 def _reported(pairs: Iterator[Pair], report: Report) -> Iterator[Pair]:
-    for pair in pairs:
-        report(1)
+    """Yield pairs, and report them in hundreds."""
+    number = 0
+    for number, pair in enumerate(pairs, 1):
+        if not number % 100:
+            report(100)
         yield pair
+    report(number % 100)
 
 
 @dataclass(frozen=True)

@@ -356,7 +356,7 @@ class _Preparation:
             for shard in shards:
                 record = shard.record(segments(self.config.data.clean)[0].stage)
                 num_sentences += 2 * weight * record["pairs"]
-                num_characters += weight * sum(record["characters"])
+                num_characters += weight * record["characters"]
         max_sentences = self.config.tokenizer.max_training_sentences
         share = min(max_sentences / num_sentences, tokenizers.MAX_CHARACTERS / num_characters)
         if share >= 1:  # all of them

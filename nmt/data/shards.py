@@ -8,20 +8,24 @@ complete, so an interrupted command continues with the first shard that has none
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
-from nmt.core.paths import write_text
-from nmt.data.pairs import Pair, open_text, write_pairs
+from nmt.core.compression import zstd
+from nmt.core.paths import new_file, write_text
+from nmt.data.pairs import Pair, one_line
 
 SHARD_SIZE = 1_000_000
 """Pairs of a shard before cleaning."""
 MAX_CHARACTERS = 1_000_000_000
 """Characters of a shard, for which 32 bits can number the tokens."""
+LEVEL = 1
+"""Compression of text that is read once or twice, and then deleted."""
 RAW = "raw"
 """The stage of text that has been read."""
 
@@ -68,12 +72,26 @@ class Shard:
 
     def write_text(self, stage: str, pairs: Iterable[Pair]) -> int:
         """Write the text after a stage, and return the number of pairs."""
-        return write_pairs(*self.texts(stage), pairs)
+        num_pairs = 0
+        src, tgt = self.texts(stage)
+        with (
+            new_file(src) as src_work,
+            new_file(tgt) as tgt_work,
+            _open_text(src_work, "wb") as sources,
+            _open_text(tgt_work, "wb") as targets,
+        ):
+            for source, target in pairs:
+                sources.write(one_line(source) + "\n")
+                targets.write(one_line(target) + "\n")
+                num_pairs += 1
+        return num_pairs
 
     def read_text(self, stage: str) -> Iterator[Pair]:
         """Yield the pairs after a stage."""
-        sources, targets = map(_read_lines, self.texts(stage))
-        return zip(sources, targets, strict=True)
+        src, tgt = self.texts(stage)
+        with _open_text(src, "rb") as sources, _open_text(tgt, "rb") as targets:
+            for source, target in zip(sources, targets, strict=True):
+                yield source[:-1], target[:-1]
 
     def delete_text(self, stage: str) -> None:
         """Delete the text after a stage."""
@@ -168,8 +186,8 @@ def _take_shard(pair: Pair, rest: Iterator[Pair]) -> Iterator[Pair]:
         num_characters += sum(map(len, following))
 
 
-def _read_lines(path: Path) -> Iterator[str]:
-    """Yield the lines of a text of a shard, without changes."""
-    with open_text(path) as file:
-        for line in file:
-            yield line[:-1].decode()
+def _open_text(path: Path, mode: str) -> TextIO:
+    """Open the text of a shard, whose lines end in `\\n` only."""
+    is_written = mode == "wb"
+    compressed = zstd.open(path, "wb", level=LEVEL) if is_written else zstd.open(path)
+    return io.TextIOWrapper(compressed, "utf-8", "replace", "\n")

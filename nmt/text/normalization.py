@@ -18,6 +18,7 @@ _CONTROL_SPACES = re.compile("[\t-\r\x1c-\x1f\x85\u2028\u2029]")
 UNSPACED = r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # noqa: E501
 LETTER_OR_DIGIT = rf"[^\W{UNSPACED}\uac00-\ud7af]"
 """A letter or digit, except of scripts that write numbers and names without spaces around them."""
+_UNSPACED_LETTER = re.compile(f"[{UNSPACED}]")
 _WORD_OR_LETTER = re.compile(rf"[{UNSPACED}]|[^\s{UNSPACED}]+")
 # A word of Thai, Lao, Burmese or Khmer has about four characters, because vowel signs and tone
 # marks are characters.
@@ -41,8 +42,12 @@ def normalize(text: str) -> str:
     which cannot be encoded, becomes U+FFFD.
     """
     text = " ".join(text.split())
-    if text.isascii() and text.isprintable():
-        return text
+    if text.isprintable():  # neither control characters, nor invisible ones, nor surrogates
+        if text.isascii():
+            return text
+        text = text.replace("\u2581", "_")
+        if unicodedata.is_normalized("NFC", text):
+            return text
     text = _INVISIBLE.sub("", text)
     text = SURROGATES.sub("\ufffd", text).replace("\u2581", "_")
     words = unicodedata.normalize("NFC", text).split()  # a removed character may leave two spaces
@@ -77,7 +82,9 @@ def remove_invisible(text: str) -> str:
 def words(text: str) -> list[str]:
     """Return the words. Each letter of a script without spaces, such as Han or Thai, counts as a
     word."""
-    return text.split() if text.isascii() else _WORD_OR_LETTER.findall(text)
+    if text.isascii() or not _UNSPACED_LETTER.search(text):
+        return text.split()
+    return _WORD_OR_LETTER.findall(text)
 
 
 def words_without_punctuation(text: str) -> list[str]:
@@ -110,6 +117,6 @@ def estimate_num_words(words: Sequence[str]) -> int:
 def count_words(text: str) -> int:
     """Return the number of words; see `words`. Four letters of Thai, Lao, Burmese or Khmer count as
     one."""
-    if not text.isascii():
-        text = _ABUGIDA_WORD.sub("\u0e01", text)
-    return len(words(text))
+    if text.isascii() or not _UNSPACED_LETTER.search(text):
+        return len(text.split())
+    return len(words(_ABUGIDA_WORD.sub("\u0e01", text)))

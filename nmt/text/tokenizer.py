@@ -43,6 +43,13 @@ MIN_VOCAB_SIZE = 4 + 256 + 1
 """Special tokens, all bytes and one character."""
 
 
+def _without_special(ids: Sequence[int]) -> list[int]:
+    """Return ids without those of special tokens."""
+    if isinstance(ids, list) and ids and min(ids) > EOS:
+        return ids
+    return [int(i) for i in ids if i > EOS]
+
+
 def _num_threads() -> int:
     """Return the number of threads that encode and decode many texts: one in each of several
     processes, else one per core."""
@@ -208,7 +215,7 @@ class Tokenizer:
 
     def decode_batch(self, rows: Sequence[Sequence[int]]) -> list[str]:
         """Return the text of each row of piece ids; see `decode`."""
-        pieces = [[int(i) for i in ids if i > EOS] for ids in rows]
+        pieces = list(map(_without_special, rows))
         if len(pieces) < MIN_PARALLEL_TEXTS:
             return [one_line(self._spm.decode(row)) if row else "" for row in pieces]
         texts = self._spm.decode(pieces, num_threads=_num_threads())

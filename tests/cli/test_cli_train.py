@@ -226,9 +226,7 @@ def test_interrupted_preparation_resumes_with_identical_results(
     )
     broken = replace(nmt, environment={"NMT_DATA": "broken"})
     process = broken.fork(*options)
-    wait_until(
-        process, lambda: list((nmt.directory / "broken/prepared").glob(f".*/{moment}"))
-    )
+    wait_until(process, lambda: list((nmt.directory / "broken/prepared").glob(f".*/{moment}")))
     process.send_signal(sign)
     _, err = process.communicate(timeout=60)
     assert process.returncode == (130 if sign == signal.SIGINT else -sign)

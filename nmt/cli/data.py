@@ -9,7 +9,13 @@ from typing import Annotated
 import typer
 
 from nmt.cli.check import check
-from nmt.cli.options import ConfigOption, EncodingErrorsOption, SetOption
+from nmt.cli.options import (
+    ConfigOption,
+    DataShardOption,
+    EncodingErrorsOption,
+    ExecutorOption,
+    SetOption,
+)
 from nmt.core.console import format_table, log
 from nmt.core.errors import UsageError
 
@@ -95,20 +101,39 @@ def download(
 
 
 @app.command()
-def prepare(config: ConfigOption = "quickstart", set_: SetOption = None) -> None:
+def prepare(
+    config: ConfigOption = "quickstart",
+    set_: SetOption = None,
+    shard: DataShardOption = None,
+    executor: ExecutorOption = "processes",
+) -> None:
     """Clean the corpora of a config, train the tokenizer and tokenize the data.
 
     Prints the directory of the prepared data. `nmt train` prepares data automatically and reuses
     what has been prepared with the same corpora and options.
 
+    With --shard, several machines that share $NMT_DATA each clean and tokenize a part. Start the
+    command on all of them twice: the tokenizer needs all cleaned text.
+
     Examples:
       nmt data prepare --config multi30k
       nmt data prepare --config multi30k --set tokenizer.vocab_size=4000
+      nmt data prepare --config wmt14-big --shard 3/8
     """
     from nmt.core.config import config_io
+    from nmt.core.processes import get_executor
+    from nmt.data.pipeline import UnfinishedPartsError
     from nmt.data.prepare import prepare as prepare_data
+    from nmt.data.shards import ALL_SHARDS, Part
 
-    typer.echo(prepare_data(config_io.load(config_io.find(config), set_ or [])).directory)
+    part = Part.parse(shard) if shard else ALL_SHARDS
+    loaded = config_io.load(config_io.find(config), set_ or [])
+    try:
+        prepared = prepare_data(loaded, get_executor(executor), part)
+    except UnfinishedPartsError:
+        log(f"shard {shard} is done; run this command again when all shards are")
+        return
+    typer.echo(prepared.directory)
 
 
 app.command("check")(check)

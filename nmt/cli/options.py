@@ -33,6 +33,21 @@ SetOption = Annotated[
         help="Override a config option, e.g. train.steps=1000; may be repeated.",
     ),
 ]
+DataShardOption = Annotated[
+    str | None,
+    typer.Option(
+        "--shard",
+        metavar="I/N",
+        help="Compute part I of N of the corpora, on machines that share $NMT_DATA.",
+    ),
+]
+ExecutorOption = Annotated[
+    str,
+    typer.Option(
+        "--executor",
+        help="processes: one per core; ray: the Ray cluster of $RAY_ADDRESS, or a local one.",
+    ),
+]
 ModelOption = Annotated[
     Path | None,
     typer.Option(

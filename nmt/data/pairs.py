@@ -355,8 +355,8 @@ def _writer(temporary: Path, path: Path) -> Iterator[BinaryIO]:
     with temporary.open("wb") as file:
         if path.suffix == ".gz":
             # Without name and time, the content is reproducible.
-            with gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as compressed:
-                yield cast(BinaryIO, compressed)
+            with gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as gzipped:
+                yield cast(BinaryIO, gzipped)
         elif path.suffix == ".zst":
             with (
                 zstd.open(file, "wb", level=ZSTD_LEVEL) as compressed,

@@ -227,6 +227,11 @@ class Pipeline:
         """The shards of each corpus, once they have been read."""
         return self._splitter.corpora
 
+    @property
+    def is_encoded(self) -> bool:
+        """Whether all shards have their token ids."""
+        return self._splitter.is_complete and self._is_complete(ENCODED, ALL_SHARDS)
+
     def sizes(self, texts: Sequence[Text]) -> list[int]:
         """Return the number of pairs of each corpus in its texts."""
         num_pairs = iter([text.num_pairs for text in texts])

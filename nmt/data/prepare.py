@@ -298,18 +298,28 @@ class _Preparation:
             log(f"resuming the interrupted preparation in {work}")
         data = self.config.data
         train = Pipeline(work, TRAIN, self.executor, self.part)
-        valid = Pipeline(work, VALID, self.executor, self.part)
-        train_texts = train.clean(self.splits.training, segments(data.clean))
-        valid_texts = valid.read([self.splits.valid])
-        self._check(train, train_texts, valid_texts)
+        texts = train.clean(self.splits.training, segments(data.clean))
+        # One machine prepares what all of them share.
         with locked(work / ".tokenizer.lock", busy=lambda: None):
             if not tokenizer_file(work).is_file():
-                self._get_tokenizer(train, train_texts).save(work)
-        file = tokenizer_file(work)
-        train.encode(train_texts, file, data.placeholders)
-        valid.encode(valid_texts, file, has_placeholders=False)
+                self._check(train, texts)
+                self._get_tokenizer(train, texts).save(work)
+            self._prepare_validation(work)
+        train.encode(texts, tokenizer_file(work), data.placeholders)
 
-    def _check(self, train: Pipeline, texts: Sequence[Text], valid: Sequence[Text]) -> None:
+    def _prepare_validation(self, work: Path) -> None:
+        valid = Pipeline(work, VALID, self.executor, ALL_SHARDS)
+        if valid.is_encoded:
+            return
+        texts = valid.read([self.splits.valid])
+        if not any(map(_has_text, texts)):
+            raise DataError(
+                f"the validation split of {self.splits.valid.name} is empty",
+                "set data.valid to another corpus",
+            )
+        valid.encode(texts, tokenizer_file(work), has_placeholders=False)
+
+    def _check(self, train: Pipeline, texts: Sequence[Text]) -> None:
         """Check that pairs are left, and that the corpora are those that have been hashed."""
         for step, num_dropped in train.dropped(segments(self.config.data.clean)).items():
             if num_dropped:
@@ -318,11 +328,6 @@ class _Preparation:
         num_new = len(self.splits.train)
         _check_not_empty("training", sizes[:num_new])
         _check_not_empty("replay", sizes[num_new:])
-        if not any(map(_has_text, valid)):
-            raise DataError(
-                f"the validation split of {self.splits.valid.name} is empty",
-                "set data.valid to another corpus",
-            )
         reopened = _Splits.open(self.config.data)
         if _recipe(self.config, reopened) != self.recipe:
             raise DataError("a corpus changed while it was read", "run the command again")
@@ -366,7 +371,7 @@ class _Preparation:
     def _finish(self, work: Path) -> None:
         """Write the manifest, and delete all files but those of the prepared data."""
         train = Pipeline(work, TRAIN, self.executor, self.part)
-        valid = Pipeline(work, VALID, self.executor, self.part)
+        valid = Pipeline(work, VALID, self.executor, ALL_SHARDS)
         records = {split.name: split.records(ENCODED) for split in (train, valid)}
         pairs = {name: _total(of_split) for name, of_split in records.items()}
         rest = iter(records[TRAIN])

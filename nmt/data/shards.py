@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, Self, TextIO
 
 from nmt.core.compression import zstd
+from nmt.core.errors import UsageError
 from nmt.core.paths import new_file, write_text
 from nmt.data.pairs import Pair, one_line
 
@@ -37,6 +39,20 @@ class Part:
 
     number: int = 1
     count: int = 1
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Parse `I/N`.
+
+        Raises:
+            UsageError: the text is not two integers with 1 <= I <= N.
+        """
+        match = re.fullmatch(r"(\d{1,9})/(\d{1,9})", text)
+        if not match or not 1 <= int(match[1]) <= int(match[2]):
+            raise UsageError(
+                f"--shard must be I/N with I from 1 to N, got '{text}'", "for example --shard 1/4"
+            )
+        return cls(int(match[1]), int(match[2]))
 
     def has(self, index: int) -> bool:
         """Return whether a shard belongs to this part."""

@@ -6,7 +6,6 @@ the file.
 
 from __future__ import annotations
 
-import re
 import shutil
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,28 +14,12 @@ from pathlib import Path
 from nmt.core import torchrun
 from nmt.core.errors import UsageError
 from nmt.core.paths import locked, named_errors, sync
+from nmt.data.shards import Part
 
 
 @dataclass(frozen=True)
-class Shard:
-    """Shard `number` of `count`, starting at 1."""
-
-    number: int
-    count: int
-
-    @classmethod
-    def parse(cls, text: str) -> Shard:
-        """Parse `I/N`.
-
-        Raises:
-            UsageError: the text is not two integers with 1 <= I <= N.
-        """
-        match = re.fullmatch(r"(\d{1,9})/(\d{1,9})", text)
-        if not match or not 1 <= int(match[1]) <= int(match[2]):
-            raise UsageError(
-                f"--shard must be I/N with I from 1 to N, got '{text}'", "for example --shard 1/4"
-            )
-        return cls(int(match[1]), int(match[2]))
+class Shard(Part):
+    """Shard `number` of `count` of the lines of a file."""
 
     @classmethod
     def from_option(cls, text: str | None) -> Shard | None:

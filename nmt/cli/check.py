@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nmt.cli.options import EncodingErrorsOption, SetOption
+from nmt.cli.options import (
+    DataShardOption,
+    EncodingErrorsOption,
+    ExecutorOption,
+    SetOption,
+)
 from nmt.core.config.config_io import LANGUAGE_CODE
 from nmt.core.console import counted, log, progress
 from nmt.core.errors import DataError, UsageError, check_choice, write_errors
@@ -19,8 +24,10 @@ from nmt.jobs.output import show, write_file
 
 if TYPE_CHECKING:
     from nmt.core.config import DataConfig
+    from nmt.core.processes import Executor
     from nmt.data.check import Example, Report
     from nmt.data.pairs import Pair
+    from nmt.data.shards import Part
     from nmt.data.sources import Split
 
     TestSet = tuple[str, list[Pair]]
@@ -83,12 +90,17 @@ def check(
     json_: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
     examples: Annotated[int, typer.Option(min=0, help="Maximum number of examples per check.")] = 5,
     encoding_errors: EncodingErrorsOption = "strict",
+    shard: DataShardOption = None,
+    executor: ExecutorOption = "processes",
 ) -> None:
     """Check parallel data for common problems before training.
 
     Checks for different numbers of lines, misaligned, empty and untranslated lines, wrong
     languages, unusual lengths, encoding problems, duplicates, and overlap with test sets. Exit
     code: 0 if nothing more severe than a note was found, 3 for warnings, 4 for errors.
+
+    Re-run an interrupted check to continue it. With --shard, several machines that share $NMT_DATA
+    each check a part, and the last one prints the report.
 
     Examples:
       nmt data check mine.en mine.de --test wmt14
@@ -108,7 +120,24 @@ def check(
     for name in test or []:
         inputs.test_sets += load_test_pairs(name, inputs.languages, encoding_errors)
         inputs.files += files_of_name(name)
-    report = _run(inputs, fix, html, ignore or [], examples)
+    from nmt.core.processes import get_executor
+    from nmt.data.shards import ALL_SHARDS, Part, UnfinishedPartsError
+
+    run = partial(
+        _run,
+        inputs,
+        fix,
+        html,
+        ignore=ignore or [],
+        max_examples=examples,
+        executor=get_executor(executor),
+        part=Part.parse(shard) if shard else ALL_SHARDS,
+    )
+    try:
+        report = run()
+    except UnfinishedPartsError:
+        log(f"shard {shard} is checked; the last one prints the report")
+        return
     if json_:
         show(json.dumps(report.to_dict(), indent=2, ensure_ascii=False))
     else:
@@ -170,11 +199,18 @@ def _check_options(
 
 
 def _run(
-    inputs: _Inputs, fix: Path | None, html: Path | None, ignore: list[str], max_examples: int
+    inputs: _Inputs,
+    fix: Path | None,
+    html: Path | None,
+    *,
+    ignore: list[str],
+    max_examples: int,
+    executor: Executor,
+    part: Part,
 ) -> Report:
     """Check the corpora, and write the page and the repaired corpus."""
     from nmt.core.paths import check_not_overwriting
-    from nmt.data.check import run_checks
+    from nmt.data.check import run_checks, work_directory
 
     outputs = _outputs(fix, inputs.languages) if fix is not None else []
     corpus_files = chain.from_iterable(corpus.files for corpus in inputs.corpora)
@@ -185,14 +221,35 @@ def _run(
         )
     for code in inputs.languages:
         _check_language(code)
-    report = run_checks(
-        inputs.corpora, inputs.test_sets, inputs.languages, ignore=ignore, max_examples=max_examples
-    )
-    if html:
-        write_file(html, report.to_html())
-    if outputs:
-        _write_repaired(inputs.corpora, report, outputs)
+    with work_directory(_work_directory(inputs, ignore)) as directory:
+        report = run_checks(
+            inputs.corpora,
+            inputs.test_sets,
+            inputs.languages,
+            ignore=ignore,
+            max_examples=max_examples,
+            directory=directory,
+            executor=executor,
+            part=part,
+        )
+        if html:
+            write_file(html, report.to_html())
+        if outputs:
+            _write_repaired(inputs.corpora, report, outputs)
     return report
+
+
+def _work_directory(inputs: _Inputs, ignore: list[str]) -> Path:
+    """Return the directory in which an interrupted check with the same inputs has left files."""
+    from nmt.core.paths import data_dir
+    from nmt.core.version import __version__
+    from nmt.data.sources.corpus import hash_files, hash_strings
+
+    content = [__version__, *inputs.languages, *sorted(ignore)]
+    for corpus in inputs.corpora:
+        content += [corpus.name, corpus.checksum or " ".join(hash_files(corpus.files))]
+    content.append(json.dumps(inputs.test_sets))
+    return data_dir() / "checks" / hash_strings(*content)[:16]
 
 
 def _outputs(prefix: Path, languages: tuple[str, str]) -> list[Path]:

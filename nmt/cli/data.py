@@ -122,9 +122,8 @@ def prepare(
     """
     from nmt.core.config import config_io
     from nmt.core.processes import get_executor
-    from nmt.data.pipeline import UnfinishedPartsError
     from nmt.data.prepare import prepare as prepare_data
-    from nmt.data.shards import ALL_SHARDS, Part
+    from nmt.data.shards import ALL_SHARDS, Part, UnfinishedPartsError
 
     part = Part.parse(shard) if shard else ALL_SHARDS
     loaded = config_io.load(config_io.find(config), set_ or [])

@@ -48,8 +48,10 @@ class Executor:
     """Computes tasks on one process per CPU core, which start when there is enough work. Used as a
     context manager, whose end stops them."""
 
-    def __init__(self) -> None:
+    def __init__(self, min_parallel_size: int = MIN_PARALLEL_SIZE) -> None:
+        """Use other processes for tasks that have at least `min_parallel_size` pairs together."""
         self.num_workers = num_cores()
+        self.min_parallel_size = min_parallel_size
         self._stack = ExitStack()
         self._pool: ProcessPoolExecutor | None = None
 
@@ -76,7 +78,7 @@ class Executor:
         """
         rest = iter(tasks)
         first: list[Task] = []
-        while len(first) < 2 or sum(task.num_pairs for task in first) < MIN_PARALLEL_SIZE:
+        while len(first) < 2 or sum(task.num_pairs for task in first) < self.min_parallel_size:
             task = next(rest, None)
             if task is None:
                 break

@@ -28,11 +28,13 @@ import numpy as np
 from nmt.core.console import progress
 from nmt.core.paths import locked, write_bytes, write_text
 from nmt.core.processes import Executor, Report
+from nmt.data import shards
+from nmt.data.arrays import Bools
 from nmt.data.clean import Segment, dedup_key
-from nmt.data.first_occurrences import is_repeated
+from nmt.data.first_occurrences import Keys, find_repeated
 from nmt.data.pairs import Pair
 from nmt.data.placeholders import replace_spans
-from nmt.data.shards import ALL_SHARDS, RAW, Part, Shard, Splitter
+from nmt.data.shards import ALL_SHARDS, RAW, Part, Shard, Splitter, UnfinishedPartsError
 from nmt.data.sources.corpus import Split, total_pairs
 from nmt.data.store import encode_shard
 from nmt.text.tokenizers import load_tokenizer
@@ -42,11 +44,8 @@ if TYPE_CHECKING:
 
 CHUNK_SIZE = 5_000
 """Pairs whose spans are replaced at a time."""
+KEY_BYTES = 8
 ENCODED = "encoded"
-
-
-class UnfinishedPartsError(Exception):
-    """Other machines have not finished a stage of their shards."""
 
 
 @dataclass(frozen=True)
@@ -125,6 +124,24 @@ def clean_shard(task: CleaningTask, report: Report = int) -> Text:
         shard.write_record(stage, record)
     task.text.delete()
     return Text(shard, stage)
+
+
+def _is_repeated(parts: Sequence[Path], scratch: Path) -> Bools:
+    """Return whether each key of some files, which count as one sequence, has an earlier one."""
+    num_keys = sum(path.stat().st_size for path in parts) // KEY_BYTES
+
+    def read() -> Iterator[Keys]:
+        end = 0
+        for path in parts:
+            start = end
+            key_N = np.fromfile(path, np.uint64)
+            end += len(key_N)
+            yield np.arange(start, end), key_N
+
+    is_repeated_N = np.zeros(num_keys, bool)
+    for position_M, _ in find_repeated(read(), num_keys, scratch):
+        is_repeated_N[position_M] = True
+    return is_repeated_N
 
 
 def _keys(shard: Shard, segment: Segment) -> Path:
@@ -220,7 +237,7 @@ class Pipeline:
     """The shards that this machine handles."""
 
     def __post_init__(self) -> None:
-        self._splitter = Splitter(self.directory, self.name, self.part)
+        self._splitter = Splitter(self.directory, self.name, self.part, shards.SHARD_SIZE)
 
     @property
     def corpora(self) -> list[list[Shard]]:
@@ -322,7 +339,7 @@ class Pipeline:
         with locked(self.directory / ".dedup.lock", busy=lambda: None):
             if not done.is_file():
                 keys = [_keys(text.shard, segment) for text in texts]
-                is_repeated_N = is_repeated(keys, self.directory / "keys.duckdb")
+                is_repeated_N = _is_repeated(keys, self.directory / "keys.db")
                 end = 0
                 for text in texts:
                     start = end

@@ -26,9 +26,9 @@ from nmt.core.processes import Executor
 from nmt.core.untrusted_files import read_record
 from nmt.data.clean import cleaning_pipeline, is_blank, segments
 from nmt.data.mixing import Mix, PreparedCorpus
-from nmt.data.pipeline import ENCODED, Pipeline, Text, UnfinishedPartsError
+from nmt.data.pipeline import ENCODED, Pipeline, Text
 from nmt.data.placeholders import PLACEHOLDERS
-from nmt.data.shards import ALL_SHARDS, Part, Shard
+from nmt.data.shards import ALL_SHARDS, Part, Shard, UnfinishedPartsError
 from nmt.data.sources import Split, open_split, parse_corpus, validate_all
 from nmt.data.sources.corpus import hash_strings, translators_of
 from nmt.data.store import VERSION, Store

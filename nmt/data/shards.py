@@ -62,6 +62,10 @@ class Part:
 ALL_SHARDS = Part()
 
 
+class UnfinishedPartsError(Exception):
+    """Other machines have not finished a stage of their shards."""
+
+
 @dataclass(frozen=True)
 class Shard:
     """Files of a shard in a directory."""
@@ -129,10 +133,11 @@ class Shard:
 class Splitter:
     """Divides corpora into shards, and writes the text of those that are needed."""
 
-    def __init__(self, directory: Path, name: str, part: Part) -> None:
+    def __init__(self, directory: Path, name: str, part: Part, shard_size: int) -> None:
         self._directory = directory
         self._name = name
         self._part = part
+        self._shard_size = shard_size
 
     @property
     def _record(self) -> Path:
@@ -174,7 +179,7 @@ class Splitter:
             # A shard is begun only if there is a pair for it.
             while first := next(pairs, None):
                 shard = Shard(self._directory, self._name, index)
-                content = _take_shard(first, pairs)
+                content = _take_shard(first, pairs, self._shard_size)
                 is_needed = self._part.has(index) and not is_done(shard)
                 if is_needed:
                     num_pairs = shard.write_text(RAW, content)
@@ -188,12 +193,12 @@ class Splitter:
         write_text(self._record, json.dumps(all_sizes))
 
 
-def _take_shard(pair: Pair, rest: Iterator[Pair]) -> Iterator[Pair]:
+def _take_shard(pair: Pair, rest: Iterator[Pair], shard_size: int) -> Iterator[Pair]:
     """Yield a pair and the next ones until a shard is full."""
     yield pair
     num_pairs = 1
     num_characters = sum(map(len, pair))
-    while num_pairs < SHARD_SIZE and num_characters < MAX_CHARACTERS:
+    while num_pairs < shard_size and num_characters < MAX_CHARACTERS:
         following = next(rest, None)
         if following is None:
             return

@@ -15,7 +15,6 @@ import signal
 import stat
 import subprocess
 import sys
-import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -399,7 +398,7 @@ FULL_DISK = [
     (["export", "runs/tiny", "--to", "safetensors", "--output", "exported"], "exported"),
     (["average", "runs/tiny", "--last", "2"], "runs/tiny/average-2"),
     (["average", "runs/tiny", "runs/tiny", "--share", "0.5", "--run", "runs/mean"], "runs/mean"),
-    (["data", "check", "text.en", "text.de"], tempfile.gettempdir()),
+    (["data", "check", "text.en", "text.de"], "data/checks/"),
     (["data", "download", "tatoeba", "--from", "text"], "data/corpora/tatoeba"),
     (
         ["distill", "--model", "runs/tiny", "--data", "files(train='text')", "--output", "made"],

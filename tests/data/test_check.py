@@ -25,6 +25,7 @@ from nmt.core.paths import write_text
 from nmt.data.check import BITS, CHECKS, Finding, Report, Severity, repair, run_checks
 from nmt.data.check.duplicates import find_duplicates
 from nmt.data.check.encoding import encoding_problems, repair_encoding
+from nmt.data.check.feature_files import Features
 from nmt.data.check.features import RECORD
 from nmt.data.check.overlap_index import OverlapIndex
 from nmt.data.check.sides import UNKNOWN, swap_warning, wrong_language
@@ -297,25 +298,36 @@ def test_shift_by_more_than_eight_lines_is_reported() -> None:
     assert detail.endswith("to 1,980 no target fits its source")
 
 
+def find_earlier(records: np.ndarray, mask: np.ndarray) -> list[dict[int, int]]:
+    """Return the exact duplicates, near duplicates and repeated sources among records, each with
+    the earlier pair."""
+    features = Features({name: records[name] for name in RECORD.names})
+    found = find_duplicates(features, mask, Path("unused"))
+    return [
+        dict(zip(kind.pair_M.tolist(), kind.first_M.tolist(), strict=True))
+        for kind in (found.exact, found.near, found.same_source)
+    ]
+
+
 def test_duplicates_match_reference_implementation() -> None:
     rng = np.random.default_rng(1)
     records = np.zeros(500, RECORD)
     records["pair"], records["source"] = rng.integers(0, 300, 500), rng.integers(0, 60, 500)
     records["digest"] = rng.integers(0, 256, records["digest"].shape)
     counts = rng.random(500) > 0.1
-    found = find_duplicates(records, counts)
+    exact, near, same_source = find_earlier(records, counts)
     pairs: dict[int, int] = {}
     sources: dict[int, int] = {}
     for i in np.flatnonzero(counts).tolist():
         pair, source = int(records["pair"][i]), int(records["source"][i])
         same = pairs.get(pair, -1)
-        assert found.exact_N[i] == same
-        assert found.same_source_N[i] == (sources.get(source, -1) if same < 0 else -1)
+        assert exact.get(i, -1) == same
+        assert same_source.get(i, -1) == (sources.get(source, -1) if same < 0 else -1)
         pairs.setdefault(pair, i)
         if same < 0:
             sources.setdefault(source, i)
-    assert (found.near_N == -1).all()
-    assert (found.exact_N[~counts] == -1).all()
+    assert not near
+    assert not exact.keys() & set(np.flatnonzero(~counts).tolist())
 
 
 @pytest.mark.slow
@@ -325,7 +337,7 @@ def test_multiple_processes_match_single_process(monkeypatch: pytest.MonkeyPatch
         corrupted[1000 + 200 * i] = corrupt(corrupted[1000 + 200 * i])
     sequential = check(corrupted, TEST_PAIRS)
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1}, raising=False)
-    monkeypatch.setattr("nmt.core.processes.CHUNK_SIZE", 300)
+    use_small_shards(monkeypatch)
     parallel = check(corrupted, TEST_PAIRS)
     assert parallel.to_dict() == sequential.to_dict()
     assert (parallel.problems_N == sequential.problems_N).all()
@@ -545,10 +557,16 @@ def test_unknown_language_is_logged(nmt: CommandLine) -> None:
     assert nmt("data", "check", "good.en", "good", "--tgt-lang", "fr").code == 3
 
 
+def use_small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let two processes compute shards of 300 pairs."""
+    monkeypatch.setattr("nmt.data.check.run.SHARD_SIZE", 300)
+    monkeypatch.setattr("nmt.data.check.run.MIN_PARALLEL_SIZE", 0)
+
+
 def test_dead_worker_raises_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nmt.core.processes.init_worker", os._exit)  # no worker starts
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1}, raising=False)
-    monkeypatch.setattr("nmt.core.processes.CHUNK_SIZE", 300)
+    use_small_shards(monkeypatch)
     with pytest.raises(NMTError, match="ended unexpectedly"):
         check(CLEAN)
 
@@ -624,7 +642,7 @@ def test_near_duplicates_share_three_quarters_of_digest(same: int, near: int) ->
     records["pair"] = records["source"] = [1, 2]
     records["digest"][1] = np.arange(64) < 64 - same
     records["digest"][1] = records["digest"][1][::-1]
-    assert find_duplicates(records, np.ones(2, bool)).near_N.tolist() == [-1, near]
+    assert find_earlier(records, np.ones(2, bool))[1] == ({1: near} if near >= 0 else {})
 
 
 def test_progress_bar_counts_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -926,8 +944,9 @@ def test_recall_of_near_duplicates(similarity: float, min_recall: float, max_rec
     records["digest"] = np.r_[
         digest, np.where(same, digest, rng.integers(0, 256, digest.shape, np.uint8))
     ]
-    found = find_duplicates(records, np.ones(2000, bool)).near_N
-    assert min_recall <= (found[1000:] == np.arange(1000)).mean() <= max_recall
+    _, near, _ = find_earlier(records, np.ones(2000, bool))
+    num_found = sum(near.get(1000 + i) == i for i in range(1000))
+    assert min_recall <= num_found / 1000 <= max_recall
 
 
 def test_recall_of_halved_targets() -> None:

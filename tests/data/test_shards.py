@@ -7,7 +7,7 @@ import json
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import chain
+from itertools import accumulate, chain
 from pathlib import Path
 
 import numpy as np
@@ -17,17 +17,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny import config, copy_text
 
-from nmt.core import processes
 from nmt.core.config import Config
 from nmt.core.errors import DataError, UsageError
 from nmt.core.processes import Executor, RayExecutor, get_executor
 from nmt.data import first_occurrences, loader, shards, store
 from nmt.data.clean import cleaning_pipeline, segments
-from nmt.data.first_occurrences import is_repeated
+from nmt.data.first_occurrences import find_repeated
 from nmt.data.loader import Loader
-from nmt.data.pipeline import Pipeline, UnfinishedPartsError
+from nmt.data.pipeline import Pipeline
 from nmt.data.prepare import PreparedData, prepare
-from nmt.data.shards import Part, Shard
+from nmt.data.shards import Part, Shard, UnfinishedPartsError
 from nmt.text.tokenizer import Tokenizer
 
 CLEANING = "data.clean=[normalize, \"dedup(by='source')\", length(max=5), dedup, drop_identical]"
@@ -119,12 +118,11 @@ def test_shard_size_does_not_change_the_text(
 def test_processes_give_the_same_bytes(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     experiment = sharded(directory, "data.placeholders=true")
     alone = files(prepare(experiment))
-    monkeypatch.setattr(processes, "MIN_PARALLEL_SIZE", 0)
     submitted = []
     submit = Executor.submit
     monkeypatch.setattr(Executor, "submit", lambda *call: submitted.append(call) or submit(*call))
     use_data(monkeypatch, directory / "parallel")
-    executor = Executor()
+    executor = Executor(0)
     executor.num_workers = 2
     assert files(prepare(experiment, executor)) == alone
     assert len(submitted) > 3 * 5
@@ -151,7 +149,6 @@ def test_ray_gives_the_same_bytes(directory: Path, monkeypatch: pytest.MonkeyPat
     cluster_utils = pytest.importorskip("ray.cluster_utils", reason="Ray is not installed")
     experiment = sharded(directory)
     alone = files(prepare(experiment))
-    monkeypatch.setattr(processes, "MIN_PARALLEL_SIZE", 0)
     use_data(monkeypatch, directory / "ray")
     cluster = cluster_utils.Cluster(
         initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False}
@@ -162,6 +159,7 @@ def test_ray_gives_the_same_bytes(directory: Path, monkeypatch: pytest.MonkeyPat
         executor = get_executor("ray")
         assert isinstance(executor, RayExecutor)
         assert executor.num_workers == 2
+        executor.min_parallel_size = 0
         assert files(prepare(experiment, executor)) == alone
     finally:
         cluster.shutdown()
@@ -226,20 +224,28 @@ def test_damaged_work_is_an_error(directory: Path, monkeypatch: pytest.MonkeyPat
 
 @settings(max_examples=20)
 @given(st.lists(st.lists(st.integers(0, 12), max_size=12), max_size=5))
-def test_repeated_keys(tmp_path_factory: pytest.TempPathFactory, parts: list[list[int]]) -> None:
-    directory = tmp_path_factory.mktemp("keys")
-    paths = []
-    for i, keys in enumerate(parts):
-        paths.append(directory / str(i))
-        (2**63 + np.array(keys, np.uint64)).tofile(paths[-1])
-    everything = list(chain.from_iterable(parts))
-    expected = [key in everything[:i] for i, key in enumerate(everything)]
-    assert is_repeated(paths, directory / "scratch").tolist() == expected
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(first_occurrences, "MAX_IN_MEMORY", 0)
-        patch.setattr(first_occurrences, "PARTITION_SIZE", 7)
-        assert is_repeated(paths, directory / "scratch").tolist() == expected
-    assert not (directory / "scratch").exists()
+def test_repeated_keys(tmp_path_factory: pytest.TempPathFactory, keys: list[list[int]]) -> None:
+    scratch = tmp_path_factory.mktemp("keys") / "scratch"
+    everything = list(chain.from_iterable(keys))
+    expected = {
+        10 * i: 10 * everything.index(key)
+        for i, key in enumerate(everything)
+        if key in everything[:i]
+    }
+    starts = accumulate(map(len, keys), initial=0)
+    parts = [
+        (10 * np.arange(start, start + len(part)), 2**63 + np.array(part, np.uint64))
+        for start, part in zip(starts, keys, strict=False)
+    ]
+    for limit in (100, 0):  # in memory, and in DuckDB
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(first_occurrences, "MAX_IN_MEMORY", limit)
+            patch.setattr(first_occurrences, "NUM_FETCHED", 7)
+            found: dict[int, int] = {}
+            for positions, firsts in find_repeated(parts, len(everything), scratch):
+                found |= dict(zip(positions.tolist(), firsts.tolist(), strict=True))
+        assert found == expected
+    assert not scratch.exists()
 
 
 def test_segments_end_with_deduplications() -> None:

@@ -2,7 +2,7 @@
 
 from nmt.data.check.checks import BITS, CHECKS, Check, Severity
 from nmt.data.check.report import Example, Finding, Report
-from nmt.data.check.run import repair, run_checks
+from nmt.data.check.run import repair, run_checks, work_directory
 
 __all__ = [
     "BITS",
@@ -14,4 +14,5 @@ __all__ = [
     "Severity",
     "repair",
     "run_checks",
+    "work_directory",
 ]

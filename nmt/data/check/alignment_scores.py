@@ -14,6 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from nmt.data.arrays import Bools, Bytes, Floats, Indices
+from nmt.data.check.feature_files import Features
 from nmt.data.check.features import Records
 from nmt.data.check.lengths import log_length_ratio, ratio_statistics
 
@@ -49,11 +50,12 @@ class AlignmentScorer:
     """Score how well source lines fit target lines, as log-likelihood ratios of a translation and a
     random pair."""
 
-    def __init__(self, records: Records) -> None:
+    def __init__(self, features: Features) -> None:
         """Learn the lexicon and the weights of the features."""
-        self.num_lines = len(records)
-        self.chars = records["chars"]
-        self.words = records["words"]
+        self.features = features
+        self.num_lines = len(features)
+        self.chars = features["chars"]
+        self.words = features["words"]
         fold_size = self.num_lines // 8
         fold_size = max(1, fold_size)
         self.fold_size = min(MAX_FOLD_SIZE, fold_size)

@@ -1,14 +1,18 @@
-"""Detection of duplicates. Shape suffixes: N pairs, M candidates."""
+"""Detection of duplicates. Shape suffixes: N pairs, M candidates, P hash functions."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 
-from nmt.data.arrays import Bools, Hashes, Indices
-from nmt.data.check.features import Records
-from nmt.data.check.minhash import band_keys
+from nmt.data.arrays import Bools, Bytes, Hashes, Indices
+from nmt.data.check.feature_files import Features
+from nmt.data.check.minhash import Band, band_keys
+from nmt.data.first_occurrences import Keys, find_repeated
 
 BANDS = tuple((start, 6) for start in range(0, 59, 3))
 """First hash value and width of each band. Two pairs are compared only if all hash values of a band
@@ -18,52 +22,95 @@ MIN_SIMILARITY = 0.75
 the estimate."""
 CHUNK_SIZE = 1 << 16
 """Candidates compared at a time."""
+PART_SIZE = 1 << 20
+"""Pairs whose keys are in memory at a time."""
+
+
+@dataclass(frozen=True)
+class Repetition:
+    """Pairs that repeat an earlier one."""
+
+    pair_M: Indices
+    """The pairs in ascending order."""
+    first_M: Indices
+    """The earlier pair of each."""
+
+    def first(self, pair: int) -> int:
+        """Return the earlier pair of a pair."""
+        return int(self.first_M[np.searchsorted(self.pair_M, pair)])
 
 
 @dataclass(frozen=True)
 class Duplicates:
-    """For each pair, the index of the earlier pair that it duplicates, or -1."""
+    """The duplicates of each kind."""
 
-    exact_N: Indices
-    near_N: Indices
-    same_source_N: Indices
+    exact: Repetition
+    near: Repetition
+    same_source: Repetition
     """The earlier pair has the same source and another target."""
 
 
-def find_duplicates(records: Records, mask_N: Bools) -> Duplicates:
-    """Find exact duplicates, near duplicates and repeated sources among the pairs in `mask_N`."""
-    exact_N = _first_occurrence(records["pair"], mask_N)
-    unique_N = mask_N & (exact_N < 0)
-    near_N = _find_near(records["digest"], unique_N)
-    same_source_N = _first_occurrence(records["source"], unique_N)
-    same_source_N[near_N >= 0] = -1  # the target is not a different one
-    return Duplicates(exact_N, near_N, same_source_N)
+def find_duplicates(features: Features, mask_N: Bools, scratch: Path) -> Duplicates:
+    """Find exact duplicates, near duplicates and repeated sources among the pairs in `mask_N`;
+    `scratch` is the path of a temporary database."""
+
+    def find(key: Callable[[slice], Hashes], mask_N: Bools) -> Repetition:
+        parts = _parts(key, mask_N)
+        return _join(list(find_repeated(parts, int(mask_N.sum()), scratch)))
+
+    pair_N = features["pair"]
+    exact = find(lambda part: pair_N[part], mask_N)
+    rest_N = mask_N.copy()
+    rest_N[exact.pair_M] = False
+    near = _find_near(features, rest_N, scratch)
+    source_N = features["source"]
+    same_source = find(lambda part: source_N[part], rest_N)
+    # The target of a near duplicate is not a different one.
+    is_near_M = np.isin(same_source.pair_M, near.pair_M, assume_unique=True)
+    same_source = Repetition(same_source.pair_M[~is_near_M], same_source.first_M[~is_near_M])
+    features.release()
+    return Duplicates(exact, near, same_source)
 
 
-def _find_near(digest_NP: Records, mask_N: Bools) -> Indices:
-    """Return the first pair that agrees with each pair in a band and is similar (Broder 1997), or
-    -1."""
-    near_N = np.full(len(mask_N), -1)
+def _parts(key: Callable[[slice], Hashes], mask_N: Bools) -> Iterator[Keys]:
+    """Yield the positions and keys of the pairs in `mask_N`."""
+    for start in range(0, len(mask_N), PART_SIZE):
+        part = slice(start, start + PART_SIZE)
+        inside = np.flatnonzero(mask_N[part])
+        yield start + inside, key(part)[inside]
+
+
+def _find_near(features: Features, mask_N: Bools, scratch: Path) -> Repetition:
+    """Return the pairs that agree with an earlier one in a band and are similar to the first such
+    pair (Broder 1997)."""
+    digest_NP = features["digest"]
+    remaining_N = mask_N.copy()
+    found: list[tuple[Indices, Indices]] = []
     for band in BANDS:
-        keys_N = band_keys(digest_NP, band)
-        first_N = _first_occurrence(keys_N, mask_N & (near_N < 0))
-        candidates = np.flatnonzero(first_N >= 0)
-        for start in range(0, len(candidates), CHUNK_SIZE):
-            pair_M = candidates[start : start + CHUNK_SIZE]
-            first_M = first_N[pair_M]
-            # The fraction of equal hash values estimates the Jaccard similarity.
-            is_equal_MP = digest_NP[pair_M] == digest_NP[first_M]
-            is_near_M = is_equal_MP.mean(1) >= MIN_SIMILARITY
-            near_N[pair_M[is_near_M]] = first_M[is_near_M]
-    return near_N
+        parts = _parts(partial(_band_keys, digest_NP, band), remaining_N)
+        num_remaining = int(remaining_N.sum())
+        found_in_band = []
+        for pair_M, first_M in find_repeated(parts, num_remaining, scratch):
+            for start in range(0, len(pair_M), CHUNK_SIZE):
+                chunk = slice(start, start + CHUNK_SIZE)
+                # The fraction of equal hash values estimates the Jaccard similarity.
+                is_equal_MP = digest_NP[pair_M[chunk]] == digest_NP[first_M[chunk]]
+                is_near_M = is_equal_MP.mean(1) >= MIN_SIMILARITY
+                found_in_band.append((pair_M[chunk][is_near_M], first_M[chunk][is_near_M]))
+                features.release()
+        for pair_M, _ in found_in_band:
+            remaining_N[pair_M] = False
+        found += found_in_band
+    return _join(found)
 
 
-def _first_occurrence(key_N: Hashes, mask_N: Bools) -> Indices:
-    """Return the first index in `mask_N` with the same key, or -1 for the first one and outside the
-    mask."""
-    index_M = np.flatnonzero(mask_N)
-    _, first, inverse_M = np.unique(key_N[index_M], return_index=True, return_inverse=True)
-    first_M = index_M[first[inverse_M]]
-    earlier_N = np.full(len(key_N), -1)
-    earlier_N[index_M] = np.where(first_M < index_M, first_M, -1)
-    return earlier_N
+def _band_keys(digest_NP: Bytes, band: Band, part: slice) -> Hashes:
+    return band_keys(digest_NP[part], band)
+
+
+def _join(parts: list[tuple[Indices, Indices]]) -> Repetition:
+    """Join pieces, and sort them by pair."""
+    pair_M = np.concatenate([np.zeros(0, np.int64), *(pair for pair, _ in parts)])
+    first_M = np.concatenate([np.zeros(0, np.int64), *(first for _, first in parts)])
+    order_M = np.argsort(pair_M)
+    return Repetition(pair_M[order_M], first_M[order_M])

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nmt.core.console import counted
-from nmt.data.arrays import Indices
+from nmt.data.arrays import Bools
 from nmt.data.check import checks
 from nmt.data.check.checks import CHECKS, Check
 from nmt.data.check.corpus import TolerantReader
-from nmt.data.check.duplicates import find_duplicates
-from nmt.data.check.features import Records
-from nmt.data.check.lengths import length_deviations
+from nmt.data.check.duplicates import Repetition, find_duplicates
+from nmt.data.check.feature_files import Features
+from nmt.data.check.lengths import LengthRatios
 from nmt.data.check.misalignment import find_misaligned_regions
 from nmt.data.check.overlap_index import OverlapIndex
 from nmt.data.check.report import Example, Finding
@@ -27,6 +28,11 @@ if TYPE_CHECKING:
 MIN_FACTOR, MIN_DEVIATIONS = 1.5, 4.0
 """A length ratio is unusual if it differs from the median of pairs of similar length by more than
 this factor and by more than this number of standard deviations."""
+PART_SIZE = 1 << 20
+"""Pairs whose deviations are in memory at a time."""
+DUPLICATE_CHECKS = frozenset(
+    check.name for check in (checks.DUPLICATE, checks.NEAR_DUPLICATE, checks.MULTIPLE_TARGETS)
+)
 MAX_EXAMPLE_CHARS = 200
 """Maximum length of a side of an example."""
 
@@ -70,23 +76,27 @@ class CheckedCorpus:
 class FindingCollector:
     """Detects problems that involve several pairs and collects the findings of all checks."""
 
-    records: Records
+    features: Features
     corpora: Sequence[CheckedCorpus]
     overlap_index: OverlapIndex
     ignored: frozenset[str]
     max_examples: int
+    scratch: Path
+    """Path of a temporary database."""
 
     def __post_init__(self) -> None:
-        self.problems_N = np.array(self.records["problems"])
-        self.misaligned_N = np.zeros(len(self.records), bool)
-        self.earlier_N: dict[Check, Indices] = {}
-        """For each check for duplicates, the indices of the earlier pairs."""
+        self.problems_N = np.array(self.features["problems"])
+        self.misaligned_N = np.zeros(len(self.features), bool)
+        self.repetitions: dict[Check, Repetition] = {}
+        """For each check for duplicates, the pairs that repeat earlier ones."""
 
     def collect(self) -> list[Finding]:
         """Return the findings of all checks."""
-        for corpus in self.corpora:
-            self._mark_length_ratios(corpus)
-        self._mark_duplicates()
+        if checks.LENGTH_RATIO.name not in self.ignored:
+            for corpus in self.corpora:
+                self._mark_length_ratios(corpus)
+        if not self.ignored >= DUPLICATE_CHECKS:
+            self._mark_duplicates()
         for check in CHECKS:
             if check.name in self.ignored:
                 self.problems_N &= np.uint32(~check.bit & 0xFFFFFFFF)
@@ -114,7 +124,7 @@ class FindingCollector:
         finding = Finding(checks.MISALIGNED)
         for corpus in self.corpora:
             is_misaligned_N = self.misaligned_N[corpus.start : corpus.end]
-            for region in find_misaligned_regions(self.records[corpus.start : corpus.end]):
+            for region in find_misaligned_regions(self.features.part(corpus.start, corpus.end)):
                 is_misaligned_N[region.start : region.end] = True
                 first_line = region.start + 1
                 detail = (
@@ -129,21 +139,26 @@ class FindingCollector:
         mask_N = problems_N & checks.BLANK.bit == 0
         if not mask_N.any():
             return
-        chars_N2 = self.records["chars"][corpus.start : corpus.end]
-        deviation_N, spread_N = length_deviations(chars_N2, mask_N)
-        max_deviation_N = np.maximum(np.log(MIN_FACTOR), MIN_DEVIATIONS * spread_N)
-        is_unusual_N = np.abs(deviation_N) > max_deviation_N
-        problems_N[mask_N & is_unusual_N] |= checks.LENGTH_RATIO.bit
+        chars_N2 = self.features["chars"][corpus.start : corpus.end]
+        ratios = LengthRatios(chars_N2, mask_N)
+        for start in range(0, len(corpus), PART_SIZE):
+            part = slice(start, start + PART_SIZE)
+            deviation_N, spread_N = ratios.deviations(chars_N2[part])
+            max_deviation_N = np.maximum(np.log(MIN_FACTOR), MIN_DEVIATIONS * spread_N)
+            is_unusual_N = np.abs(deviation_N) > max_deviation_N
+            problems_N[part][mask_N[part] & is_unusual_N] |= checks.LENGTH_RATIO.bit
+        self.features.release()
 
     def _mark_duplicates(self) -> None:
-        duplicates = find_duplicates(self.records, self.problems_N & checks.BLANK.bit == 0)
-        self.earlier_N = {
-            checks.DUPLICATE: duplicates.exact_N,
-            checks.NEAR_DUPLICATE: duplicates.near_N,
-            checks.MULTIPLE_TARGETS: duplicates.same_source_N,
+        mask_N = self.problems_N & checks.BLANK.bit == 0
+        duplicates = find_duplicates(self.features, mask_N, self.scratch)
+        self.repetitions = {
+            checks.DUPLICATE: duplicates.exact,
+            checks.NEAR_DUPLICATE: duplicates.near,
+            checks.MULTIPLE_TARGETS: duplicates.same_source,
         }
-        for check, earlier_N in self.earlier_N.items():
-            self.problems_N[earlier_N >= 0] |= check.bit
+        for check, repetition in self.repetitions.items():
+            self.problems_N[repetition.pair_M] |= check.bit
 
     def _pair_findings(self) -> list[Finding]:
         """Count the problems of single pairs, and read the first pairs of each check again as
@@ -151,10 +166,10 @@ class FindingCollector:
         findings = []
         findings_of_pair: dict[int, list[Finding]] = {}
         for check in CHECKS:
-            indices = np.flatnonzero(self.problems_N & check.bit)
-            finding = Finding(check, len(indices))
+            has_problem_N = self.problems_N & check.bit > 0
+            finding = Finding(check, int(has_problem_N.sum()))
             findings.append(finding)
-            for i in indices[: self.max_examples].tolist():
+            for i in _first_true(has_problem_N, self.max_examples):
                 findings_of_pair.setdefault(i, []).append(finding)
         for corpus in self.corpora:
             for i, (source, target) in corpus.read(list(findings_of_pair)):
@@ -171,14 +186,25 @@ class FindingCollector:
         """Return the place that a pair is equal or similar to, or an empty string for other
         checks."""
         if check in (checks.TEST_OVERLAP, checks.NEAR_TEST_OVERLAP):
-            test = int(self.records["test"][i])
+            test = int(self.features["test"][i])
             return self.overlap_index.places[test]
-        if check not in self.earlier_N:
+        if check not in self.repetitions:
             return ""
-        earlier = int(self.earlier_N[check][i])
+        earlier = self.repetitions[check].first(i)
         [corpus] = [corpus for corpus in self.corpora if corpus.start <= earlier < corpus.end]
         line = f"see line {corpus.line(earlier):,}"
         return f"{line} of {corpus.name}" if len(self.corpora) > 1 else line
+
+
+def _first_true(is_true_N: Bools, max_number: int) -> list[int]:
+    """Return the first indices that are true."""
+    found: list[int] = []
+    for start in range(0, len(is_true_N), PART_SIZE):
+        if len(found) >= max_number:
+            break
+        inside = np.flatnonzero(is_true_N[start : start + PART_SIZE])
+        found += (start + inside).tolist()
+    return found[:max_number]
 
 
 def _describe_shift(shift: int | None) -> str:

@@ -10,6 +10,8 @@ from nmt.data.arrays import Bools, Doubles, Integers
 
 NUM_BINS, MIN_BIN_SIZE = 12, 200
 """Maximum number of length bins, and minimum number of pairs per bin."""
+MAX_SAMPLE = 1_000_000
+"""Pairs from which the bins are estimated; more are sampled at equal distances."""
 
 
 def log_length_ratio(source_N: Integers, target_N: Integers) -> Doubles:
@@ -28,24 +30,37 @@ def ratio_statistics(chars_N2: Integers) -> tuple[float, float]:
     return median, spread
 
 
-def length_deviations(chars_N2: Integers, mask_N: Bools) -> tuple[Doubles, Doubles]:
-    """Return the deviation of each log length ratio from the median, and the spread of the ratio.
+class LengthRatios:
+    """Median and spread of the length ratio as functions of the length, because the ratios of short
+    sentences vary more."""
 
-    Median and spread are estimated from the pairs in `mask_N` as functions of the length, because
-    the ratios of short sentences vary more.
-    """
-    size_N = np.log(chars_N2 + 5.0).sum(1)
-    num_bins = max(1, min(NUM_BINS, int(mask_N.sum()) // MIN_BIN_SIZE))
-    quantiles = np.linspace(0, 1, num_bins + 1)
-    edges = np.quantile(size_N[mask_N], quantiles)
-    bins = []
-    for low, high in pairwise(edges):
-        inside_N = mask_N & (size_N >= low) & (size_N <= high)
-        center = np.median(size_N[inside_N])
-        statistics = ratio_statistics(chars_N2[inside_N])
-        bins.append((center, *statistics))
-    centers, medians, spreads = np.transpose(bins)
-    median_N = np.interp(size_N, centers, medians)
-    spread_N = np.interp(size_N, centers, spreads)
-    deviation_N = log_length_ratio(*chars_N2.T) - median_N
-    return deviation_N, spread_N
+    def __init__(self, chars_N2: Integers, mask_N: Bools) -> None:
+        """Estimate them from the pairs in `mask_N`, of large corpora from a sample."""
+        step = 1 + int(mask_N.sum()) // MAX_SAMPLE
+        chars_M2 = chars_N2[np.flatnonzero(mask_N)[::step]]
+        size_M = _size(chars_M2)
+        num_bins = max(1, min(NUM_BINS, len(size_M) // MIN_BIN_SIZE))
+        quantiles = np.linspace(0, 1, num_bins + 1)
+        edges = np.quantile(size_M, quantiles)
+        bins = []
+        for low, high in pairwise(edges):
+            is_inside_M = (size_M >= low) & (size_M <= high)
+            center = np.median(size_M[is_inside_M])
+            statistics = ratio_statistics(chars_M2[is_inside_M])
+            bins.append((center, *statistics))
+        self.centers, self.medians, self.spreads = np.transpose(bins)
+
+    def deviations(self, chars_N2: Integers) -> tuple[Doubles, Doubles]:
+        """Return the deviation of each log length ratio from the median, and the spread of the
+        ratio."""
+        size_N = _size(chars_N2)
+        median_N = np.interp(size_N, self.centers, self.medians)
+        spread_N = np.interp(size_N, self.centers, self.spreads)
+        deviation_N = log_length_ratio(*chars_N2.T) - median_N
+        return deviation_N, spread_N
+
+
+def _size(chars_N2: Integers) -> Doubles:
+    """Return the logarithm of the smoothed lengths of both sides together."""
+    size_N: Doubles = np.log(chars_N2 + 5.0).sum(1)
+    return size_N

@@ -14,7 +14,7 @@ import numpy as np
 
 from nmt.data.arrays import Floats
 from nmt.data.check.alignment_scores import SHIFTS, AlignmentScorer, Hypothesis
-from nmt.data.check.features import Records
+from nmt.data.check.feature_files import Features
 
 HYPOTHESES: tuple[Hypothesis, ...] = (*SHIFTS, None)
 """The first one is aligned."""
@@ -52,12 +52,12 @@ class _Segment:
     end: int = 0
 
 
-def find_misaligned_regions(records: Records) -> list[Region]:
+def find_misaligned_regions(features: Features) -> list[Region]:
     """Return the misaligned regions of a corpus in order."""
-    num_lines = len(records)
+    num_lines = len(features)
     if num_lines < MIN_LINES:
         return []
-    scorer = AlignmentScorer(records)
+    scorer = AlignmentScorer(features)
     if scorer.is_misaligned_throughout:
         return [Region(0, num_lines, None)]
     if not scorer.gap:
@@ -93,6 +93,7 @@ def _gains(scorer: AlignmentScorer) -> Floats:
         sums_HB = np.add.reduceat(scores_HN, block_starts, axis=1)
         aligned_B = sums_HB[0]
         parts.append(sums_HB[1:] - aligned_B)
+        scorer.features.release()
     gain_HB = np.concatenate(parts, axis=1)
     # Scores are log-likelihood ratios, so a fitting line scores higher than another by `gap` on
     # average.

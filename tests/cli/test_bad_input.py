@@ -19,6 +19,7 @@ import yaml
 from commandline import CommandLine, finish, sentences, training, write
 
 from nmt.core import console, untrusted_files
+from nmt.data.prepare import PreparedData
 
 SOURCE, TARGET = sentences(400)
 ODD = ["a\u0085b c", "d\u2028e f", "g\x0ch i", "j\x0bk l", "m\rn o", "p\x1cq r"]
@@ -32,11 +33,8 @@ def prepared(nmt: CommandLine, run: str = "runs/new") -> Path:
 
 def prepared_pairs(nmt: CommandLine, split: str = "train") -> list[tuple[str, str]]:
     directory = prepared(nmt)
-    sides = [
-        (directory / f"{split}.{code}").read_bytes().decode().split("\n")[:-1]
-        for code in ("en", "de")
-    ]
-    return list(zip(*sides, strict=True))
+    manifest = json.loads((directory / "manifest.json").read_text())
+    return list(PreparedData(directory, "en", "de", manifest).store(split).pairs())
 
 
 # ---- training data

@@ -1,5 +1,4 @@
-"""Corpora on the Hugging Face Hub: parquet files, downloaded by `nmt.data.download` and read with
-`datasets`.
+"""Corpora on the Hugging Face Hub: parquet files, downloaded by `nmt.data.download`.
 
 The listing of the Hub has the size and SHA-256 of every file, so that downloads are resumed and
 verified. `$HF_ENDPOINT` sets another Hub, as in Hugging Face's tools.
@@ -17,7 +16,8 @@ from pathlib import Path
 from nmt.core.errors import DataError, DownloadError
 from nmt.core.paths import data_dir
 from nmt.data import download
-from nmt.data.pairs import Pair
+from nmt.data.archives import SourceFile
+from nmt.data.pairs import Pair, import_pyarrow
 from nmt.data.sources.corpus import CorpusInfo, SplitReaders
 from nmt.data.sources.downloadable import DownloadableCorpus, RemoteFile
 
@@ -78,11 +78,14 @@ def _split_of(name: str) -> str:
     return _SPLIT_NAMES[match[1]] if match else ""
 
 
-def _find_splits(files: Sequence[Path], errors: str) -> SplitReaders:
+def _find_splits(files: Sequence[SourceFile], errors: str) -> SplitReaders:
     paths_by_split: dict[str, list[Path]] = {}
-    for path in sorted(files):
-        if split := _split_of(path.name):
-            paths_by_split.setdefault(split, []).append(path)
+    for file in sorted(files):
+        split = _split_of(file.name)
+        if split and file.member:
+            raise DataError(f"{file} is in an archive", "extract it, and specify the directory")
+        if split:
+            paths_by_split.setdefault(split, []).append(file.path)
     for paths in paths_by_split.values():
         _check_complete(paths)
     return {split: partial(_read_parquet, paths) for split, paths in paths_by_split.items()}
@@ -106,18 +109,18 @@ def _check_complete(paths: Sequence[Path]) -> None:
 
 def _read_parquet(files: Sequence[Path]) -> Iterator[Pair]:
     """Stream the column `translation` of parquet files in batches of a thousand rows."""
-    from datasets import load_dataset
+    import_pyarrow()
+    import pyarrow.parquet
 
-    try:
-        rows = load_dataset(
-            "parquet", data_files=[str(path) for path in files], split="train", streaming=True
-        )
-        for batch in rows.iter(batch_size=1000):
-            for row in batch["translation"]:
-                yield row["en"] or "", row["de"] or ""
-    except (KeyError, TypeError):
-        raise DataError(f"{files[0].name} has no column 'translation' with en and de") from None
-    except Exception as error:  # pyarrow, fsspec and datasets have different exceptions
-        raise DataError(
-            f"{files[0].parent}: corrupted parquet file: {error}", "download the files again"
-        ) from error
+    for path in files:
+        try:
+            with pyarrow.parquet.ParquetFile(path) as file:
+                for batch in file.iter_batches(batch_size=1000, columns=["translation"]):
+                    for row in batch.column("translation").to_pylist():
+                        yield row["en"] or "", row["de"] or ""
+        except (KeyError, TypeError):
+            raise DataError(f"{path.name} has no column 'translation' with en and de") from None
+        except (pyarrow.ArrowException, OSError) as error:
+            raise DataError(
+                f"{path}: corrupted parquet file: {error}", "download the files again"
+            ) from error

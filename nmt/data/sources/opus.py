@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 
 from nmt.core.errors import ConfigError
+from nmt.data.archives import SourceFile
 from nmt.data.pairs import read_pairs
 from nmt.data.sources import holdout
 from nmt.data.sources.corpus import CorpusInfo, SplitReaders
@@ -100,7 +100,9 @@ def _moses(
     )
 
 
-def _find_splits(files: Sequence[Path], errors: str, *, languages: tuple[str, str]) -> SplitReaders:
+def _find_splits(
+    files: Sequence[SourceFile], errors: str, *, languages: tuple[str, str]
+) -> SplitReaders:
     """Return the only prefix with files in both languages: CORPUS.de-en.de and CORPUS.de-en.en."""
     complete = [paths for paths in group_by_prefix(files, languages).values() if len(paths) == 2]
     if len(complete) != 1:

@@ -40,6 +40,8 @@ _MAGIC = {
 MAX_LINE_BYTES = 100_000_000
 """Limit of a line, which is read into memory at once."""
 MAX_LINES_IN_WARNING = 5
+SAMPLE_BYTES = 32 << 20
+"""Text from which the number of lines of a file is estimated."""
 ZSTANDARD_LEVEL = 3
 """Compresses as much as gzip, several times as fast."""
 ZSTANDARD_FRAME_BYTES = 4 << 20
@@ -238,6 +240,21 @@ def count_lines(path: InputFile) -> int:
             count += block.count(b"\n")
             last = block[-1:]
     return count + (last != b"\n")  # the last line may have no line feed
+
+
+def estimate_lines(path: Path) -> int:
+    """Return the number of lines of a file; of a large one approximately, from its first
+    `SAMPLE_BYTES`."""
+    open_text(path).close()  # raises the DataError
+    num_lines = num_bytes = 0
+    with path.open("rb") as file, contextlib.suppress(*_READ_ERRORS):
+        text = decompress(file, COMPRESSED.get(path.suffix, ""))
+        while num_bytes < SAMPLE_BYTES and (block := text.read(1 << 20)):
+            num_bytes += len(block)
+            num_lines += block.count(b"\n")
+        if num_bytes >= SAMPLE_BYTES:
+            return num_lines * path.stat().st_size // file.tell()
+    return count_lines(path)
 
 
 def read_blocks(path: InputFile) -> Iterator[bytes]:

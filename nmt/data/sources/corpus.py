@@ -15,7 +15,7 @@ from nmt.core.paths import sha256, write_text
 from nmt.core.ranges import Range
 from nmt.core.untrusted_files import read_record
 from nmt.core.version import __version__
-from nmt.data.pairs import Pair, count_lines, open_text
+from nmt.data.pairs import Pair, estimate_lines, open_text
 
 RECORD = "corpus.json"
 SPLITS = ("train", "valid", "test")
@@ -138,9 +138,10 @@ def _hash_file(path: Path) -> str:
 
 
 def count_pairs(path: Path) -> int:
-    """Return the number of lines of a file, without reading it if its corpus has a record."""
+    """Return the approximate number of lines of a file, without reading it to the end if it is
+    large or its corpus has a record."""
     recorded = _recorded_entry(path).get("lines")
-    return recorded if isinstance(recorded, int) else count_lines(path)
+    return recorded if isinstance(recorded, int) else estimate_lines(path)
 
 
 def _recorded_entry(path: Path) -> dict[str, Any]:

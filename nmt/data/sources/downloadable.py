@@ -18,7 +18,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -56,12 +56,17 @@ _SPLIT_STEMS = {
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """A file of a corpus on a server; checksum and size are None if they are unknown."""
+    """A file of a corpus on a server; checksums and size are None if they are unknown."""
 
     name: str
     url: str
     sha256: str | None = None
     size: int | None = None
+    md5: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """More headers of the request."""
+    missing_hint: str = ""
+    """Hint if the server does not have the file, or denies access."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +89,10 @@ class DownloadableCorpus:
     languages: tuple[str, str] = ("en", "de")
     spec: str = ""
     """Spec string for command lines, if it is not the name."""
+    required_split: str = "train"
+    """Split that the published files must have."""
+    languages_option: str = ""
+    """Name of the corpus in a spec string, if other languages are an option of it."""
 
     @property
     def directory(self) -> Path:
@@ -97,7 +106,11 @@ class DownloadableCorpus:
         """Return a split in the given direction; download the corpus first if it is not
         installed."""
         if {src, tgt} != set(self.languages):
-            raise DataError(f"corpus '{self.name}' is {'-'.join(self.languages)}, not {src}-{tgt}")
+            hint = f"{self.languages_option}(languages=('{src}', '{tgt}'))"
+            raise DataError(
+                f"corpus '{self.name}' is {'-'.join(self.languages)}, not {src}-{tgt}",
+                hint if self.languages_option else "",
+            )
         self.install()
         entries = self._entries()
         sources = _stored_file(self.directory, entries, split, src)
@@ -190,7 +203,10 @@ class DownloadableCorpus:
                     file.url,
                     downloads / file.name,
                     sha256=file.sha256,
+                    md5=file.md5,
                     size=file.size,
+                    headers=file.headers,
+                    missing_hint=file.missing_hint,
                     corpus=self.spec or self.name,
                 )
         except NMTError:
@@ -238,13 +254,15 @@ class DownloadableCorpus:
     ) -> tuple[SplitReaders, bool]:
         """Return the readers of the splits, and whether splits are held out from train."""
         readers = find_standard_splits(files, self.languages, self.split_stems or {}, errors)
-        if "train" not in readers:
+        if self.required_split not in readers:
             readers = {**self.find_splits(files, errors), **readers}
-        if "train" not in readers:
+        if self.required_split not in readers:
+            src, tgt = [f"{self.required_split}.{language}" for language in self.languages]
+            others = ", ".join(split for split in SPLITS if split != self.required_split)
             raise DataError(
                 f"{origin} does not have corpus '{self.name}'",
-                f"expected {self.expected_files}; or train.en and train.de (also valid, test),"
-                " plain or compressed",
+                f"expected {self.expected_files}; or {src} and {tgt} (also {others}), plain or"
+                " compressed",
             )
         is_held_out = self.needs_holdout and set(readers) == {"train"}
         return (holdout.hold_out(readers["train"]) if is_held_out else readers), is_held_out
@@ -297,6 +315,18 @@ def find_standard_splits(
         src, tgt = [group[language] for language in languages]
         readers[split] = partial(read_pairs, src, tgt, errors=errors)
     return readers
+
+
+def find_parallel_files(
+    files: Sequence[SourceFile], languages: Sequence[str]
+) -> tuple[SourceFile, SourceFile] | None:
+    """Return the files of the only prefix with both languages, such as CORPUS.de-en.de and
+    CORPUS.de-en.en; None if there are none or several."""
+    groups = group_by_prefix(files, languages).values()
+    complete = [group for group in groups if len(group) == 2]
+    if len(complete) != 1:
+        return None
+    return complete[0][languages[0]], complete[0][languages[1]]
 
 
 def group_by_prefix(

@@ -1,4 +1,6 @@
-"""Corpora on the Hugging Face Hub: parquet files, downloaded by `nmt.data.download`.
+"""English-German corpora on the Hugging Face Hub: parquet files, downloaded by `nmt.data.download`.
+
+The validation split of a WMT corpus is the test set of the year before.
 
 The listing of the Hub has the size and SHA-256 of every file, so that downloads are resumed and
 verified. `$HF_ENDPOINT` sets another Hub, as in Hugging Face's tools.
@@ -9,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -27,28 +29,50 @@ _NUMBER_PATTERN = re.compile(r"-(\d+)-of-(\d+)\.")
 _SPLIT_NAMES = {"train": "train", "validation": "valid", "test": "test"}
 
 
-def hub(name: str, repository: str, info: CorpusInfo) -> DownloadableCorpus:
-    """Return a translation corpus whose parquet files are in the directory `DIRECTORY` of a Hub
-    repository."""
-    return DownloadableCorpus(
+_WMT_LICENSE = "research; varies by source corpus (statmt.org)"
+_REPOSITORIES = {
+    "wmt14": ("wmt/wmt14", 4_514_788, 818_467_512, _WMT_LICENSE),
+    "wmt16": ("wmt/wmt16", 4_554_053, 827_152_589, _WMT_LICENSE),
+    "wmt17": ("wmt/wmt17", 5_912_187, 1_011_327_465, _WMT_LICENSE),
+    # With ParaCrawl, without a test split.
+    "wmt19": ("wmt/wmt19", 34_785_243, 4_600_000_000, _WMT_LICENSE),
+    # A sample of OPUS (Zhang et al. 2020).
+    "opus100": ("Helsinki-NLP/opus-100", 1_004_000, 116_680_890, "varies by source corpus"),
+}
+"""Repository, pairs, bytes and license of each corpus."""
+
+
+def _source(name: str) -> Callable[[], DownloadableCorpus]:
+    """Return a function that creates a translation corpus whose parquet files are in the directory
+    `DIRECTORY` of a repository."""
+    repository, pairs, num_bytes, license = _REPOSITORIES[name]
+    page = f"https://huggingface.co/datasets/{repository}"
+    return lambda: DownloadableCorpus(
         name=name,
-        info=info,
+        info=CorpusInfo(pairs, num_bytes, license, page),
         list_files=partial(_list_files, name, repository),
         find_splits=_find_splits,
         expected_files=f"a directory with the parquet files of {DIRECTORY}",
     )
 
 
+SOURCES = {name: _source(name) for name in _REPOSITORIES}
+
+
+def endpoint() -> str:
+    """Return the address of the Hub."""
+    return os.environ.get("HF_ENDPOINT", "").rstrip("/") or "https://huggingface.co"
+
+
 def _list_files(name: str, repository: str) -> list[RemoteFile]:
-    endpoint = os.environ.get("HF_ENDPOINT", "").rstrip("/") or "https://huggingface.co"
     listing = data_dir() / "downloads" / name / "listing.json"
     listing.unlink(missing_ok=True)
-    url = f"{endpoint}/api/datasets/{repository}/tree/main/{DIRECTORY}"
+    url = f"{endpoint()}/api/datasets/{repository}/tree/main/{DIRECTORY}"
     download.fetch(url, listing, corpus=name)
     try:
         entries = json.loads(listing.read_text(encoding="utf-8"))
         files = [
-            _remote_file(entry, f"{endpoint}/datasets/{repository}/resolve/main")
+            _remote_file(entry, f"{endpoint()}/datasets/{repository}/resolve/main")
             for entry in entries
         ]
     except (ValueError, KeyError, TypeError, AttributeError):

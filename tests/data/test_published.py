@@ -7,21 +7,23 @@ import hashlib
 import io
 import json
 import shutil
+import sys
 import tarfile
 import zipfile
 from collections.abc import Callable, Iterator
 from itertools import chain
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from commandline import CommandLine
 from loopback import Loopback, loopback
 
-from nmt.core.errors import ConfigError, DataError, DownloadError, NMTError
+from nmt.core.errors import ConfigError, DataError, DownloadError, NMTError, UsageError
 from nmt.data import download
 from nmt.data.archives import SourceFile
 from nmt.data.pairs import Pair, estimate_lines, read_lines, read_pairs, write_pairs
-from nmt.data.sources import get_corpus, open_split
+from nmt.data.sources import get_corpus, mtdata, open_split
 
 TEXT = [(f"The boat number {n} is red.", f"Das Boot Nummer {n} ist rot.") for n in range(200)]
 SWAPPED = [(tgt, src) for src, tgt in TEXT]
@@ -458,3 +460,147 @@ def test_sacrebleu_archive_without_the_test_set(
 def test_invalid_options(spec: str) -> None:
     with pytest.raises(ConfigError):
         get_corpus(spec)
+
+
+# --- mtdata ---
+
+
+@pytest.fixture
+def index(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Return a function that adds an entry to the index, which is otherwise empty: that of the
+    package takes long to build."""
+    pytest.importorskip("mtdata")
+    from mtdata.entry import Entry
+
+    entries: dict[object, Entry] = {}
+    monkeypatch.setattr(
+        "nmt.data.sources.mtdata._load_index", lambda: SimpleNamespace(entries=entries)
+    )
+
+    def add(did: str, url: object, **options: object) -> None:
+        entry = Entry(did=did, url=url, **options)
+        entries[entry.did] = entry
+
+    return add
+
+
+NEWS_ID = "Statmt-news_commentary-18.1-deu-eng"
+
+
+@pytest.mark.parametrize(
+    ("id", "options", "contents", "languages"),
+    [
+        (NEWS_ID, {"ext": "tsv.gz"}, [table(SWAPPED)], ("en", "de")),
+        (
+            "Facebook-wikimatrix-1-deu-eng",
+            {"ext": "tsv.gz", "cols": (1, 2)},
+            [table([("1.05", *pair) for pair in SWAPPED])],
+            ("en", "de"),
+        ),
+        (
+            "OPUS-books-v1-eng-fra",
+            {"ext": "zip", "in_paths": ["*.en", "*.fr"], "in_ext": "txt"},
+            [opus_file("Books", TEXT, "en-fr")],
+            ("en", "fr"),
+        ),
+        (
+            "Statmt-europarl-7-deu-eng",
+            {
+                "ext": "tgz",
+                "in_paths": ["training/e.de-en.de", "training/e.de-en.en"],
+                "in_ext": "txt",
+            },
+            [tar({"training/e.de-en.de": lines(TEXT, 1), "training/e.de-en.en": lines(TEXT, 0)})],
+            ("en", "de"),
+        ),
+        (
+            "Statmt-commoncrawl-wmt19-fra-deu",
+            {"ext": "txt.gz"},
+            [gzip.compress(lines(SWAPPED, 0).encode()), gzip.compress(lines(SWAPPED, 1).encode())],
+            ("de", "fr"),
+        ),
+        (
+            "EU-dcep-1-deu-eng",
+            {"ext": "tmx.gz"},
+            [
+                gzip.compress(
+                    "".join(
+                        chain(
+                            ['<tmx version="1.4"><body>'],
+                            (
+                                f'<tu><tuv xml:lang="en"><seg>{src}</seg></tuv>'
+                                f'<tuv xml:lang="de"><seg>{tgt}</seg></tuv></tu>'
+                                for src, tgt in TEXT
+                            ),
+                            ["</body></tmx>"],
+                        )
+                    ).encode()
+                )
+            ],
+            ("en", "de"),
+        ),
+    ],
+)
+def test_mtdata(
+    id: str,
+    options: dict[str, object],
+    contents: list[bytes],
+    languages: tuple[str, str],
+    server: Loopback,
+    index: Callable[..., None],
+) -> None:
+    urls = [f"http://example.org/{number}/data" for number in range(len(contents))]
+    for url, content in zip(urls, contents, strict=True):
+        server.serve("/" + url.partition("://")[2], content, faults=[("drop", 100)])
+    index(id, urls[0] if len(urls) == 1 else tuple(urls), **options)
+    parts = [read(f"mtdata(id='{id}')", split, *languages) for split in ("train", "valid", "test")]
+    assert sorted(chain(*parts)) == sorted(TEXT)
+
+
+def test_recipe_of_mtdata(
+    server: Loopback, index: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = [NEWS_ID, "Statmt-europarl-10-eng-deu"]
+    for id, pairs in zip(ids, (SWAPPED[:50], TEXT[50:]), strict=True):
+        server.serve(f"/example.org/{id}.tsv.gz", table(pairs))
+        index(id, f"https://example.org/{id}.tsv.gz")
+    recipes = {"news-eng-deu": SimpleNamespace(train=ids)}
+    monkeypatch.setitem(sys.modules, "mtdata.recipe", SimpleNamespace(RECIPES=recipes))
+    spec = "mtdata(recipe='news-eng-deu')"
+    assert sorted(chain(*(read(spec, split) for split in ("train", "valid", "test")))) == sorted(
+        TEXT
+    )
+    with pytest.raises(DataError, match="is en-de, not en-fr"):
+        get_corpus("mtdata(recipe='news-eng-deu', languages=('en', 'fr'))").install(force=True)
+    with pytest.raises(DataError, match="mtdata has no recipe 'news'") as caught:
+        get_corpus("mtdata(recipe='news')").install()
+    assert caught.value.hint == "choose from: news-eng-deu"
+
+
+def test_errors_of_mtdata(server: Loopback, index: Callable[..., None]) -> None:
+    index(NEWS_ID, "http://example.org/a.tsv.gz")
+    index("Statmt-newstest-2013-eng-deu", "http://example.org/b", ext="sgm")
+    failures = [
+        (
+            "Statmt-news_commentary-18.2-deu-eng",
+            "mtdata has no corpus",
+            f"did you mean '{NEWS_ID}'?",
+        ),
+        ("Statmt-newstest-2013-eng-deu", "has format sgm, which nmt does not read", "mtdata get"),
+        (NEWS_ID, "404", "may be out of date"),
+    ]
+    for id, message, hint in failures:
+        with pytest.raises(NMTError, match=message) as caught:
+            get_corpus(f"mtdata(id='{id}')").install()
+        assert hint in caught.value.hint
+    for id in ("deu-eng", "../x", "A-b-1-../x-eng"):
+        with pytest.raises(ConfigError):
+            get_corpus(f"mtdata(id='{id}')")
+
+
+def test_missing_mtdata_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "mtdata", None)
+    mtdata._load_index.cache_clear()
+    with pytest.raises(UsageError, match="mtdata is not installed") as caught:
+        get_corpus("mtdata").install()
+    assert caught.value.hint == "pip install mtdata"

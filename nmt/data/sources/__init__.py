@@ -8,7 +8,16 @@ from collections.abc import Callable
 from nmt.core.config import DataConfig
 from nmt.core.errors import ConfigError, DataError
 from nmt.core.registry import format_spec, options_of, parse, resolve
-from nmt.data.sources import benchmarks, files, hub, multi30k, phrasebook, published, tatoeba
+from nmt.data.sources import (
+    benchmarks,
+    files,
+    hub,
+    mtdata,
+    multi30k,
+    phrasebook,
+    published,
+    tatoeba,
+)
 from nmt.data.sources.corpus import SPLITS, CorpusOptions, Split
 from nmt.data.sources.downloadable import DownloadableCorpus
 
@@ -35,6 +44,7 @@ SOURCES: dict[str, Callable[..., Corpus]] = {
     "multi30k": multi30k.multi30k,
     **hub.SOURCES,
     **published.SOURCES,
+    "mtdata": mtdata.mtdata,
     **benchmarks.SOURCES,
     "files": files.Files,
 }

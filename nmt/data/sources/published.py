@@ -22,7 +22,7 @@ from nmt.data.sources.downloadable import DownloadableCorpus, RemoteFile, find_p
 
 OPUS_URL = "https://object.pouta.csc.fi/OPUS-{corpus}/{version}/moses/{pair}.txt.zip"
 ENGLISH_GERMAN = ("en", "de")
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
+_NAME = re.compile(r"\w[\w.-]*")
 
 
 @dataclass(frozen=True)

@@ -396,7 +396,7 @@ def test_wmt24pp(server: Loopback) -> None:
     path = "/huggingface.co/datasets/google/wmt24pp/resolve/main"
     server.serve(f"{path}/en-de_DE.jsonl", json_lines(rows))
     assert read("wmt24pp", "test") == TEXT[:3] + TEXT[4:]
-    server.serve(f"{path}/en-fr_FR.jsonl", json_lines([{"source": "no target"}]))
+    server.serve(f"{path}/en-fr_FR.jsonl", json_lines([{"source": "no target", "target": None}]))
     with pytest.raises(DataError, match="line 1: not a JSON object with source and target"):
         get_corpus("wmt24pp(target='fr_FR')").install()
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import copy
 import json
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from nmt.data.pairs import Pair, read_blocks, read_lines, read_pairs
 from nmt.data.sources.corpus import CorpusInfo, PairReader, SplitReaders
 from nmt.data.sources.downloadable import DownloadableCorpus, RemoteFile
 from nmt.data.sources.hub import endpoint
-from nmt.data.sources.published import ENGLISH_GERMAN, check_names
+from nmt.data.sources.published import ENGLISH_GERMAN, Languages, check_names
 from nmt.text.language_codes import THREE_LETTER_CODES
 
 NTREX_URL = "https://raw.githubusercontent.com/MicrosoftTranslator/NTREX/main/NTREX-128"
@@ -29,11 +30,10 @@ NTREX_CHECKSUMS = {
 FLORES = "openlanguagedata/flores_plus"
 FLORES_SPLITS = {"valid": "dev", "test": "devtest"}
 WMT24PP = "google/wmt24pp"
+Codes = tuple[str, str] | None
 
 
-def ntrex(
-    *, languages: tuple[str, str] = ENGLISH_GERMAN, codes: tuple[str, str] | None = None
-) -> DownloadableCorpus:
+def ntrex(*, languages: Languages = ENGLISH_GERMAN, codes: Codes = None) -> DownloadableCorpus:
     """NTREX-128, the source of newstest2019 in 128 languages (Federmann et al. 2022).
 
     Args:
@@ -41,38 +41,24 @@ def ntrex(
         codes: the codes of the languages in file names; by default their three-letter codes.
     """
     codes = codes or _three_letter_codes("ntrex", languages)
-    check_names("ntrex", "ntrex(languages=('en', 'fr'))", *languages, *codes)
-    names = [
-        "newstest2019-src.eng.txt" if code == "eng" else f"newstest2019-ref.{code}.txt"
-        for code in codes
-    ]
     page = "https://github.com/MicrosoftTranslator/NTREX"
-    hint = f"it may not have {codes[0]} and {codes[1]}: see {page}"
-    remote = [
-        RemoteFile(name, f"{NTREX_URL}/{name}", NTREX_CHECKSUMS.get(name), missing_hint=hint)
-        for name in names
-    ]
-    return DownloadableCorpus(
-        **_naming("ntrex", languages, codes, ("eng", "deu")),
-        info=CorpusInfo(1_997, 558_175, "CC BY-SA 4.0", page),
-        list_files=lambda: remote,
-        find_splits=partial(_find_ntrex, names=names),
-        expected_files=f"a directory with {names[0]} and {names[1]}",
-        required_split="test",
+    files = []
+    for code in codes:
+        name = "newstest2019-src.eng.txt" if code == "eng" else f"newstest2019-ref.{code}.txt"
+        checksum = NTREX_CHECKSUMS.get(name)
+        hint = f"it may not have {codes[0]} and {codes[1]}: see {page}"
+        files.append(RemoteFile(name, f"{NTREX_URL}/{name}", checksum, missing_hint=hint))
+    corpus = _test_set("ntrex", CorpusInfo(1_997, 558_175, "CC BY-SA 4.0", page), languages)
+    is_default = codes == ("eng", "deu")
+    return replace(
+        corpus if is_default else _with_codes(corpus, codes),
+        list_files=lambda: files,
+        find_splits=partial(_find, names={"test": [file.name for file in files]}, read=_read_text),
+        expected_files=f"a directory with {files[0].name} and {files[1].name}",
     )
 
 
-def _find_ntrex(files: Sequence[SourceFile], errors: str, *, names: Sequence[str]) -> SplitReaders:
-    by_name = {file.name: file for file in files}
-    src, tgt = [by_name.get(name) for name in names]
-    if src is None or tgt is None:
-        return {}
-    return {"test": partial(read_pairs, src, tgt, errors=errors)}
-
-
-def flores(
-    *, languages: tuple[str, str] = ENGLISH_GERMAN, codes: tuple[str, str] | None = None
-) -> DownloadableCorpus:
+def flores(*, languages: Languages = ENGLISH_GERMAN, codes: Codes = None) -> DownloadableCorpus:
     """FLORES+: 997 sentences for validation and 1,012 for tests in 200 languages (NLLB Team 2022).
 
     Args:
@@ -82,29 +68,33 @@ def flores(
     if codes is None:
         src, tgt = _three_letter_codes("flores", languages)
         codes = (f"{src}_Latn", f"{tgt}_Latn")
-    check_names("flores", "flores(languages=('en', 'fr'))", *languages, *codes)
     page = f"https://huggingface.co/datasets/{FLORES}"
-    return DownloadableCorpus(
-        **_naming("flores", languages, codes, ("eng_Latn", "deu_Latn")),
-        info=CorpusInfo(2_009, 1_500_000, "CC BY-SA 4.0, terms of use", page),
-        list_files=partial(_list_flores, codes),
-        find_splits=partial(_find_flores, codes=codes),
-        expected_files=f"a directory with dev-{codes[0]}.jsonl, devtest-{codes[0]}.jsonl and so on",
-        required_split="test",
+    info = CorpusInfo(2_009, 1_500_000, "CC BY-SA 4.0, terms of use", page)
+    corpus = _test_set("flores", info, languages)
+    is_default = codes == ("eng_Latn", "deu_Latn")
+    names = {
+        split: [f"{directory}-{code}.jsonl" for code in codes]
+        for split, directory in FLORES_SPLITS.items()
+    }
+    return replace(
+        corpus if is_default else _with_codes(corpus, codes),
+        list_files=partial(_list_flores, codes, names),
+        find_splits=partial(_find, names=names, read=_read_flores),
+        expected_files=f"a directory with {', '.join(names['valid'] + names['test'])}",
     )
 
 
-def _list_flores(codes: tuple[str, str]) -> list[RemoteFile]:
+def _list_flores(codes: Sequence[str], names: Mapping[str, Sequence[str]]) -> list[RemoteFile]:
     hint = (
         f"accept the terms of https://huggingface.co/datasets/{FLORES}, then run hf auth login or"
         f" set HF_TOKEN; it may also not have {codes[0]} and {codes[1]}"
     )
     files = []
-    for directory in FLORES_SPLITS.values():
-        for code in codes:
+    for split, directory in FLORES_SPLITS.items():
+        for code, name in zip(codes, names[split], strict=True):
             url = f"{endpoint()}/datasets/{FLORES}/resolve/main/{directory}/{code}.jsonl"
-            name = f"{directory}-{code}.jsonl"
-            files.append(RemoteFile(name, url, headers=_authorization(url), missing_hint=hint))
+            headers = _authorization(url)
+            files.append(RemoteFile(name, url, headers=headers, missing_hint=hint))
     return files
 
 
@@ -116,26 +106,6 @@ def _authorization(url: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {token}"} if token else {}
 
 
-def _find_flores(
-    files: Sequence[SourceFile], errors: str, *, codes: tuple[str, str]
-) -> SplitReaders:
-    by_name = {file.name: file for file in files}
-    readers: dict[str, PairReader] = {}
-    for split, directory in FLORES_SPLITS.items():
-        src, tgt = [by_name.get(f"{directory}-{code}.jsonl") for code in codes]
-        if src is not None and tgt is not None:
-            readers[split] = partial(_read_flores, src, tgt, errors)
-    return readers
-
-
-def _read_flores(src: SourceFile, tgt: SourceFile, errors: str) -> Iterator[Pair]:
-    """Yield the sentences with the same id."""
-    targets = {row["id"]: row["text"] for row in _read_json_lines(tgt, ("id", "text"), errors)}
-    for row in _read_json_lines(src, ("id", "text"), errors):
-        if row["id"] in targets:
-            yield row["text"], targets[row["id"]]
-
-
 def wmt24pp(*, target: str = "de_DE") -> DownloadableCorpus:
     """WMT24++: the English test set of WMT24 in 55 languages (Deutsch et al. 2025), without the
     sources that are marked as bad.
@@ -144,35 +114,78 @@ def wmt24pp(*, target: str = "de_DE") -> DownloadableCorpus:
         target: language and region of the translations.
     """
     check_names("wmt24pp", "wmt24pp(target='fr_FR')", target)
-    name = f"en-{target}.jsonl"
     page = f"https://huggingface.co/datasets/{WMT24PP}"
+    name = f"en-{target}.jsonl"
     url = f"{endpoint()}/datasets/{WMT24PP}/resolve/main/{name}"
-    is_default = target == "de_DE"
-    return DownloadableCorpus(
-        name="wmt24pp" if is_default else f"wmt24pp-{target}",
-        spec="" if is_default else f"\"wmt24pp(target='{target}')\"",
-        info=CorpusInfo(960, 1_200_000, "Apache-2.0", page),
-        list_files=lambda: [
-            RemoteFile(name, url, missing_hint=f"it may not have the language {target}: see {page}")
-        ],
-        find_splits=partial(_find_wmt24pp, name=name),
+    hint = f"it may not have the language {target}: see {page}"
+    languages = ("en", target.partition("_")[0])
+    corpus = _test_set("wmt24pp", CorpusInfo(960, 1_200_000, "Apache-2.0", page), languages)
+    if target != "de_DE":
+        corpus = replace(corpus, name=f"wmt24pp-{target}", spec=f"\"wmt24pp(target='{target}')\"")
+    return replace(
+        corpus,
+        list_files=lambda: [RemoteFile(name, url, missing_hint=hint)],
+        find_splits=partial(_find, names={"test": [name]}, read=_read_wmt24pp),
         expected_files=name,
-        languages=("en", target.partition("_")[0]),
-        required_split="test",
+        languages_option="",
     )
 
 
-def _find_wmt24pp(files: Sequence[SourceFile], errors: str, *, name: str) -> SplitReaders:
-    for file in files:
-        if file.name == name:
-            return {"test": partial(_read_wmt24pp, file, errors)}
-    return {}
+def _test_set(name: str, info: CorpusInfo, languages: Languages) -> DownloadableCorpus:
+    """Return a corpus without its files."""
+    check_names(name, f"{name}(languages=('en', 'fr'))", *languages)
+    return DownloadableCorpus(
+        name=name,
+        info=info,
+        list_files=lambda: [],
+        find_splits=lambda files, errors: {},
+        expected_files="",
+        languages=languages,
+        required_split="test",
+        languages_option=name,
+    )
 
 
-def _read_wmt24pp(file: SourceFile, errors: str) -> Iterator[Pair]:
-    for row in _read_json_lines(file, ("source", "target"), errors):
+def _with_codes(corpus: DownloadableCorpus, codes: tuple[str, str]) -> DownloadableCorpus:
+    """Return a corpus with the name for other languages."""
+    check_names(corpus.name, f"{corpus.name}(languages=('en', 'fr'))", *codes)
+    spec = format_spec(corpus.name, {"languages": corpus.languages, "codes": codes})
+    return replace(corpus, name=f"{corpus.name}-{'-'.join(codes)}", spec=f'"{spec}"')
+
+
+def _find(
+    files: Sequence[SourceFile],
+    errors: str,
+    *,
+    names: Mapping[str, Sequence[str]],
+    read: Callable[[Sequence[SourceFile], str], Iterator[Pair]],
+) -> SplitReaders:
+    """Return a reader for each split of which all files, given by name, are there."""
+    readers: dict[str, PairReader] = {}
+    for split, names_of_split in names.items():
+        own = [file for name in names_of_split for file in files if file.name == name]
+        if len(own) == len(names_of_split):
+            readers[split] = partial(read, own, errors)
+    return readers
+
+
+def _read_text(files: Sequence[SourceFile], errors: str) -> Iterator[Pair]:
+    return read_pairs(files[0], files[1], errors=errors)
+
+
+def _read_flores(files: Sequence[SourceFile], errors: str) -> Iterator[Pair]:
+    """Yield the sentences with the same id."""
+    sources, targets = [_read_json_lines(file, ("id", "text"), errors) for file in files]
+    translations = {row["id"]: str(row["text"]) for row in targets}
+    for row in sources:
+        if row["id"] in translations:
+            yield str(row["text"]), translations[row["id"]]
+
+
+def _read_wmt24pp(files: Sequence[SourceFile], errors: str) -> Iterator[Pair]:
+    for row in _read_json_lines(files[0], ("source", "target"), errors):
         if not row.get("is_bad_source"):
-            yield row["source"], row["target"]
+            yield str(row["source"]), str(row["target"])
 
 
 def _read_json_lines(
@@ -186,7 +199,8 @@ def _read_json_lines(
     for number, line in enumerate(read_lines(file, errors), 1):
         try:
             row = json.loads(line)
-            _ = [row[key] for key in keys]
+            if not all(isinstance(row[key], str | int) for key in keys):
+                raise TypeError
         except (ValueError, KeyError, TypeError):
             raise DataError(
                 f"{file}, line {number}: not a JSON object with {' and '.join(keys)}",
@@ -196,7 +210,7 @@ def _read_json_lines(
 
 
 def sacrebleu(
-    *, test: str = "wmt24", valid: str = "wmt23", languages: tuple[str, str] = ENGLISH_GERMAN
+    *, test: str = "wmt24", valid: str = "wmt23", languages: Languages = ENGLISH_GERMAN
 ) -> DownloadableCorpus:
     """Test sets of WMT that sacreBLEU knows.
 
@@ -205,20 +219,17 @@ def sacrebleu(
         valid: the validation set.
         languages: source and target; most test sets depend on the direction.
     """
-    check_names("sacrebleu", "sacrebleu(test='wmt24')", *languages)
+    info = CorpusInfo(None, None, "research (statmt.org)", "https://github.com/mjpost/sacrebleu")
+    corpus = _test_set("sacrebleu", info, languages)
     pair = "-".join(languages)
     options = {"test": test, "valid": valid, "languages": languages}
-    name = "-".join(["sacrebleu", test, valid, pair]).replace("/", "_")
-    return DownloadableCorpus(
-        name=name,
+    return replace(
+        corpus,
+        name=f"sacrebleu-{test}-{valid}-{pair}".replace("/", "_"),
         spec=f'"{format_spec("sacrebleu", options)}"',
-        info=CorpusInfo(None, None, "research (statmt.org)", "https://github.com/mjpost/sacrebleu"),
         list_files=partial(_list_sacrebleu, (test, valid), pair),
         find_splits=partial(_find_sacrebleu, names={"test": test, "valid": valid}, pair=pair),
         expected_files=f"the archives of {test} and {valid}",
-        languages=languages,
-        required_split="test",
-        languages_option="sacrebleu",
     )
 
 
@@ -287,25 +298,7 @@ def _read_sacrebleu(files: Sequence[SourceFile], name: str, pair: str) -> Iterat
         yield from read_pairs(sources, references)
 
 
-def _naming(
-    corpus: str,
-    languages: tuple[str, str],
-    codes: Sequence[str],
-    default_codes: tuple[str, str],
-) -> dict[str, Any]:
-    """Return the name, spec string and languages of a corpus with the options languages and
-    codes."""
-    is_default = tuple(codes) == default_codes
-    options = {"languages": languages, "codes": tuple(codes)}
-    return {
-        "name": corpus if is_default else f"{corpus}-{'-'.join(codes)}",
-        "spec": "" if is_default else f'"{format_spec(corpus, options)}"',
-        "languages": languages,
-        "languages_option": corpus,
-    }
-
-
-def _three_letter_codes(corpus: str, languages: tuple[str, str]) -> tuple[str, str]:
+def _three_letter_codes(corpus: str, languages: Languages) -> tuple[str, str]:
     for language in languages:
         if language not in THREE_LETTER_CODES:
             raise ConfigError(

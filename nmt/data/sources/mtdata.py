@@ -19,7 +19,7 @@ from nmt.data.pairs import Pair, read_pairs, read_tsv
 from nmt.data.sources import holdout
 from nmt.data.sources.corpus import CorpusInfo, PairReader, SplitReaders, swap_sides
 from nmt.data.sources.downloadable import DownloadableCorpus, RemoteFile
-from nmt.data.sources.published import ENGLISH_GERMAN, check_names
+from nmt.data.sources.published import ENGLISH_GERMAN, Languages, check_names
 from nmt.data.tmx import read_tmx
 from nmt.text.language_codes import THREE_LETTER_CODES
 
@@ -32,7 +32,7 @@ def mtdata(
     *,
     id: str = "Statmt-news_commentary-18.1-deu-eng",
     recipe: str = "",
-    languages: tuple[str, str] = ENGLISH_GERMAN,
+    languages: Languages = ENGLISH_GERMAN,
 ) -> DownloadableCorpus:
     """A corpus of mtdata, or all training corpora of one of its recipes.
 
@@ -66,7 +66,7 @@ def mtdata(
     )
 
 
-def _languages_of(id: str) -> tuple[str, str]:
+def _languages_of(id: str) -> Languages:
     parts = id.split("-")
     if len(parts) != NUM_PARTS:
         raise ConfigError(
@@ -86,7 +86,7 @@ class _Entry:
     """An `mtdata.entry.Entry`."""
 
     @property
-    def languages(self) -> tuple[str, str]:
+    def languages(self) -> Languages:
         """The languages in the order of columns and files."""
         return _languages_of(str(self.entry.did))
 
@@ -156,7 +156,7 @@ def _find_splits(
     errors: str,
     *,
     entries: Callable[[], list[_Entry]],
-    languages: tuple[str, str],
+    languages: Languages,
 ) -> SplitReaders:
     readers = []
     for entry in entries():
@@ -164,8 +164,9 @@ def _find_splits(
         if read is None:
             return {}
         if set(entry.languages) != set(languages):
+            pair = "-".join(holdout.sides(*entry.languages))
             raise DataError(
-                f"{entry.entry.did} is {'-'.join(entry.languages)}, not {'-'.join(languages)}",
+                f"{entry.entry.did} is {pair}, not {'-'.join(languages)}",
                 "set languages=(..., ...)",
             )
         readers.append(read if entry.languages == languages else swap_sides(read))

@@ -21,6 +21,7 @@ from nmt.data.sources.corpus import CorpusInfo, SplitReaders, swap_sides
 from nmt.data.sources.downloadable import DownloadableCorpus, RemoteFile, find_parallel_files
 
 OPUS_URL = "https://object.pouta.csc.fi/OPUS-{corpus}/{version}/moses/{pair}.txt.zip"
+Languages = tuple[str, str]
 ENGLISH_GERMAN = ("en", "de")
 _NAME = re.compile(r"\w[\w.-]*")
 
@@ -42,7 +43,7 @@ class Publication:
     first_column: int = 0
     """Index of the column of the first language in a tab-separated file."""
 
-    def order_languages(self, languages: tuple[str, str]) -> tuple[str, str]:
+    def order_languages(self, languages: Languages) -> Languages:
         """Return two languages in the order of the address."""
         if "en" in languages and self.order != "alphabetical":
             first, second = holdout.sides(*languages)
@@ -111,7 +112,7 @@ def opus(
     *,
     corpus: str = "Tatoeba",
     version: str = "v2023-04-12",
-    languages: tuple[str, str] = ENGLISH_GERMAN,
+    languages: Languages = ENGLISH_GERMAN,
 ) -> DownloadableCorpus:
     """Any OPUS corpus; validation and test sets are held out.
 
@@ -141,12 +142,12 @@ def opus(
 def _source(name: str) -> Callable[..., DownloadableCorpus]:
     publication = PUBLICATIONS[name]
 
-    def create(*, languages: tuple[str, str] = ENGLISH_GERMAN) -> DownloadableCorpus:
+    def create(*, languages: Languages = ENGLISH_GERMAN) -> DownloadableCorpus:
         check_names(name, f"{name}(languages=('en', 'fr'))", *languages)
         return _create(name, publication, publication.version, languages)
 
     def create_version(
-        *, languages: tuple[str, str] = ENGLISH_GERMAN, version: str = publication.version
+        *, languages: Languages = ENGLISH_GERMAN, version: str = publication.version
     ) -> DownloadableCorpus:
         check_names(name, f"{name}(languages=('en', 'fr'))", version, *languages)
         return _create(name, publication, version, languages)
@@ -165,7 +166,7 @@ def check_names(corpus: str, example: str, *values: str) -> None:
 
 
 def _create(
-    name: str, publication: Publication, version: str, languages: tuple[str, str]
+    name: str, publication: Publication, version: str, languages: Languages
 ) -> DownloadableCorpus:
     ordered = publication.order_languages(languages)
     pair = "-".join(ordered)
@@ -206,7 +207,7 @@ def _find_splits(
     errors: str,
     *,
     archive: str,
-    languages: tuple[str, str],
+    languages: Languages,
     first_column: int,
 ) -> SplitReaders:
     """Return the reader of the tab-separated file, or of the two files of an archive."""

@@ -21,7 +21,6 @@ from nmt.translation.checks import find_problems
 from nmt.translation.segments import Line
 
 MISSING = (
-    "datasets",
     "sentencex",
     "ftfy",
     "rensa",
@@ -128,7 +127,7 @@ def test_too_few_updates_of_eole_are_an_error(
 def test_missing_pyarrow_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     (tmp_path / "a.zst").write_bytes(b"\x28\xb5\x2f\xfd")
-    with pytest.raises(DataError, match="needs the package pyarrow"):
+    with pytest.raises(DataError, match="need the package pyarrow"):
         list(read_lines(tmp_path / "a.zst"))
 
 

@@ -320,7 +320,11 @@ def read_pairs(src: InputFile, tgt: InputFile, *, errors: str = "strict") -> Ite
 
 
 def read_tsv(
-    path: InputFile, errors: str = "strict", *, columns: tuple[int, int] = (0, 1)
+    path: InputFile,
+    errors: str = "strict",
+    *,
+    columns: tuple[int, int] = (0, 1),
+    skip_short_lines: bool = False,
 ) -> Iterator[Pair]:
     """Yield two columns of a tab-separated file, without interpreting quotes.
 
@@ -332,6 +336,8 @@ def read_tsv(
         path: a plain or compressed file.
         errors: see `read_lines`.
         columns: indices of the source and the target column.
+        skip_short_lines: whether lines with too few columns, except the first one, are blank pairs:
+            an error late in a large corpus could not be corrected.
 
     Raises:
         DataError: a line has too few columns; see also `read_lines`.
@@ -347,7 +353,8 @@ def read_tsv(
             yield "", ""
             continue
         cells = line.split("\t", max_splits)
-        if len(cells) < num_needed:
+        is_short = len(cells) < num_needed
+        if is_short and not (skip_short_lines and num_columns):
             found = "no tab" if len(cells) == 1 else f"{len(cells)} columns instead of {num_needed}"
             raise DataError(
                 f"{path}, line {number}: {found}", "separate the columns of each line by tabs"
@@ -359,7 +366,7 @@ def read_tsv(
             num_different += 1
             if len(different) < MAX_LINES_IN_WARNING:
                 different.append(number)
-        yield cells[source_column], cells[target_column]
+        yield ("", "") if is_short else (cells[source_column], cells[target_column])
     if num_different:
         _warn_about_columns(path, num_columns, num_different, different)
 

@@ -166,6 +166,30 @@ def test_damaged_files_are_one_error_and_deleted(
     assert [path for path in data.rglob("*") if path.is_file()] == []
 
 
+def test_short_lines_of_a_table_are_blank(
+    server: Loopback, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.serve(f"{PARACRAWL}/en-de/en-de.txt.gz", table([*TEXT, ("one",), ("a", "b", "c")]))
+    assert ("", "") in read("paracrawl", "train")
+    assert "2 lines with more or fewer than 2 columns (201, 202)" in capsys.readouterr().err
+
+
+def test_download_is_kept_if_a_process_is_killed(
+    server: Loopback, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise NMTError("a worker process ended unexpectedly")
+
+    server.serve(f"{PARACRAWL}/en-de/en-de.txt.gz", table(TEXT))
+    with monkeypatch.context() as patch:
+        patch.setattr("nmt.data.sources.holdout._hash_candidates", fail)
+        with pytest.raises(NMTError, match="worker process"):
+            get_corpus("paracrawl").install()
+    assert [path.name for path in (data / "downloads" / "paracrawl").iterdir()] == ["en-de.txt.gz"]
+    get_corpus("paracrawl").install()
+    assert len(server.requests) == 1
+
+
 def test_bomb_is_not_stored(server: Loopback, data: Path) -> None:
     server.serve(f"{NEWS}.de-en.tsv.gz", gzip.compress((b"a" * 1000 + b"\tb\n") * 20_000))
     with pytest.raises(DownloadError, match=r"is unsafe: .* expand to"):

@@ -206,6 +206,26 @@ def test_size_of_held_out_splits_of_large_corpus() -> None:
     assert len(parts["train"]) == len(pairs) - 2 * MAX_SENTENCES
 
 
+@pytest.mark.slow
+def test_several_processes_select_the_same_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
+    pairs = TEXT * 60
+    expected = split_corpus(pairs)
+    monkeypatch.setattr(holdout, "MIN_PARALLEL_PAIRS", 10)
+    assert split_corpus(pairs) == expected
+
+
+def test_unequal_files_are_an_error_after_the_pairs(tmp_path: Path) -> None:
+    prefix = write(tmp_path / "a", TEXT)
+    with (tmp_path / "a.de").open("a") as file:
+        file.write("one more\n")
+    expected = split_corpus(TEXT)
+    for split in ("train", "valid", "test"):
+        pairs = open_split(f"files(train='{prefix}')", split, "en", "de").pairs()
+        assert list(islice(pairs, len(expected[split]))) == expected[split]
+        with pytest.raises(DataError, match=r"has 200 lines and .* has 201"):
+            next(pairs)
+
+
 def test_held_out_sentences_are_stable() -> None:
     names = sorted(en for en, _ in split_corpus(TEXT)["test"])
     assert hashlib.sha256("\n".join(names).encode()).hexdigest()[:12] == "5eed28bf9fd9"

@@ -24,11 +24,11 @@ from pathlib import Path
 from typing import Any
 
 from nmt.core.console import log, progress
-from nmt.core.errors import DataError, NMTError
+from nmt.core.errors import DataError, DownloadError, NMTError
 from nmt.core.paths import clean_up, data_dir, locked, new_directory, sha256
 from nmt.data import download
 from nmt.data.archives import SourceFile, list_files
-from nmt.data.pairs import COMPRESSED, EncodingError, read_pairs, write_pairs
+from nmt.data.pairs import COMPRESSED, EncodingError, import_pyarrow, read_pairs, write_pairs
 from nmt.data.sources import holdout
 from nmt.data.sources.corpus import (
     RECORD,
@@ -164,6 +164,7 @@ class DownloadableCorpus:
         clean_up(self.directory.parent)
         if self.is_installed and not force:
             return self.directory
+        import_pyarrow()  # raises its error before a download
         lock = self.directory.with_name(f".{self.name}.lock")
         try:
             with locked(lock, lambda: log(f"another process is installing {self.name}; waiting")):
@@ -218,8 +219,8 @@ class DownloadableCorpus:
             directory = self._build(sources, self.info.source, checksums, errors)
         except EncodingError:  # the next command may have another `errors`
             raise
-        except NMTError:
-            # The downloaded files are bad; they are kept after an OSError such as a full disk.
+        except (DataError, DownloadError):
+            # The downloaded files are bad; they are kept after a full disk or a killed process.
             shutil.rmtree(downloads)
             raise
         shutil.rmtree(downloads)

@@ -38,6 +38,8 @@ MIN_WORDS = 3
 """Minimum number of words of a held-out sentence, or of letters in scripts without spaces."""
 MAX_CHARACTERS = 2000
 """Maximum length of a held-out sentence. A validation with a longer one may not fit in memory."""
+MIN_PARALLEL_PAIRS = 50_000
+"""Pairs that one process hashes before others are started, which takes about a second."""
 VERSION = "holdout-3"
 Result = TypeVar("Result")
 
@@ -179,11 +181,14 @@ def _until_unequal(pairs: Iterable[Pair], selection: _Selection) -> Iterator[Pai
 def _map_pairs(
     function: Callable[[Sequence[Pair]], Sequence[Result]], pairs: Iterable[Pair]
 ) -> Iterator[tuple[Pair, Result]]:
-    """Yield each pair with its result of a function of many pairs, which several processes
-    compute."""
-    computed, returned = itertools.tee(pairs)
+    """Yield each pair with its result of a function of many pairs, which several processes compute
+    if there are many."""
+    remaining = iter(pairs)
+    first = list(itertools.islice(remaining, MIN_PARALLEL_PAIRS))
+    yield from zip(first, function(first), strict=True)
+    computed, returned = itertools.tee(remaining)
     results = itertools.chain.from_iterable(map_chunks(function, computed))
-    return zip(returned, results, strict=False)
+    yield from zip(returned, results, strict=False)
 
 
 def _hash_candidates(pairs: Sequence[Pair]) -> list[int | None]:

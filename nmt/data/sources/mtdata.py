@@ -139,7 +139,8 @@ class _Entry:
                 readers.append(partial(read_tmx, file, *self.languages, errors))
             else:
                 src, tgt = self.entry.cols or (0, 1)
-                readers.append(partial(read_tsv, file, errors, columns=(src, tgt)))
+                read = partial(read_tsv, file, errors, columns=(src, tgt), skip_short_lines=True)
+                readers.append(read)
         return partial(_chain, readers)
 
 

@@ -215,7 +215,7 @@ def _find_splits(
     parallel = find_parallel_files(files, languages)
     if tables:
         columns = (first_column, first_column + 1)
-        read = partial(read_tsv, tables[0], errors, columns=columns)
+        read = partial(read_tsv, tables[0], errors, columns=columns, skip_short_lines=True)
     elif parallel:
         read = partial(read_pairs, *parallel, errors=errors)
     else:

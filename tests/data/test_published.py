@@ -97,8 +97,8 @@ def opus_file(corpus: str, pairs: list[Pair] = SWAPPED, pair: str = "de-en") -> 
         ("paracrawl", f"{PARACRAWL}/en-de/en-de.txt.gz", table(TEXT), ("en", "de")),
         (
             "paracrawl(languages=('ca', 'es'))",
-            f"{PARACRAWL}/ca-es/ca-es.txt.gz",
-            table(TEXT),
+            f"{PARACRAWL}/es-ca/es-ca.txt.gz",
+            table(SWAPPED),
             ("ca", "es"),
         ),
         ("ccmatrix", f"{OPUS}CCMatrix/v1/moses/de-en.txt.zip", opus_file("CCMatrix"), ("en", "de")),

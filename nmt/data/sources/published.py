@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal
 
 from nmt.core.errors import ConfigError
 from nmt.core.registry import format_spec
@@ -38,17 +37,21 @@ class Publication:
     """Name on OPUS."""
     version: str = ""
     """Default version on OPUS."""
-    order: Literal["alphabetical", "English first", "English last"] = "alphabetical"
-    """Order of the languages in the address."""
+    first_languages: tuple[str, ...] = ()
+    """Languages that come first in the address; otherwise their order is alphabetical."""
+    last_language: str = ""
+    """Language that comes last in the address."""
     first_column: int = 0
     """Index of the column of the first language in a tab-separated file."""
 
     def order_languages(self, languages: Languages) -> Languages:
         """Return two languages in the order of the address."""
-        if "en" in languages and self.order != "alphabetical":
-            first, second = holdout.sides(*languages)
-            return (first, second) if self.order == "English first" else (second, first)
-        first, second = sorted(languages)
+
+        def position(language: str) -> tuple[bool, bool, str]:
+            is_last = language == self.last_language
+            return is_last, language not in self.first_languages, language
+
+        first, second = sorted(languages, key=position)
         return first, second
 
 
@@ -70,7 +73,7 @@ PUBLICATIONS = {
             "free (European Parliament)",
             "https://www.statmt.org/europarl",
         ),
-        order="English last",
+        last_language="en",
     ),
     "news-commentary": _opus(
         "News-Commentary", "v16", 294_498, 30_000_000, "research (Project Syndicate)"
@@ -95,14 +98,14 @@ PUBLICATIONS = {
         first_column=1,  # after the score
     ),
     "opensubtitles": _opus(
-        "OpenSubtitles", "v2018", 22_512_639, 600_000_000, "cite opensubtitles.org"
+        "OpenSubtitles", "v2018", 22_512_639, 600_000_000, "free, with a link to opensubtitles.org"
     ),
     "ccmatrix": _opus("CCMatrix", "v1", 247_470_736, 17_000_000_000, "Common Crawl terms of use"),
     "nllb": _opus("NLLB", "v1", None, None, "ODC-By, Common Crawl terms of use"),
     "paracrawl": Publication(
         "https://s3.amazonaws.com/web-language-models/paracrawl/release9/{pair}/{pair}.txt.gz",
         CorpusInfo(278_316_107, 21_000_000_000, "CC0", "https://paracrawl.eu"),
-        order="English first",
+        first_languages=("en", "es"),
     ),
 }
 """By name in spec strings. Numbers are approximate."""

@@ -181,11 +181,7 @@ class _PartialDownload:
 
     def _attempt(self, client: httpx.Client, url: str, hint: str, missing_hint: str) -> None:
         offset = self.num_bytes
-        headers = dict(self.headers)
-        if offset:
-            headers["Range"] = f"bytes={offset}-"
-        if offset and self.validator.exists():
-            headers["If-Range"] = self.validator.read_text(encoding="ascii")
+        headers = self._request_headers(offset)
         with client.stream("GET", url, headers=headers) as response:
             self.is_server_reachable = True
             status = f"{response.status_code} {response.reason_phrase}"
@@ -212,6 +208,14 @@ class _PartialDownload:
                 self.restart()  # the server ignores If-Range
                 raise _ChangedError("the file on the server has changed")
             self._save(response, validator)
+
+    def _request_headers(self, offset: int) -> dict[str, str]:
+        headers = dict(self.headers)
+        if offset:
+            headers["Range"] = f"bytes={offset}-"
+        if offset and self.validator.exists():
+            headers["If-Range"] = self.validator.read_text(encoding="ascii")
+        return headers
 
     def _save(self, response: httpx.Response, validator: str) -> None:
         if validator:

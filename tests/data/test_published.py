@@ -129,6 +129,7 @@ def opus_file(corpus: str, pairs: list[Pair] = SWAPPED, pair: str = "de-en") -> 
         ),
         ("news-commentary-v18", f"{NEWS}.de-en.tsv.gz", table(SWAPPED), ("en", "de")),
     ],
+    ids=lambda value: value if isinstance(value, str) else "",  # archives have a time
 )
 def test_large_corpora(
     spec: str,
@@ -156,6 +157,7 @@ def test_large_corpora(
         (table([("1.05", *pair) for pair in SWAPPED])[:-30], "corrupted or truncated"),
         (b"<html>", "not a gzip file"),
     ],
+    ids=["columns", "truncated", "page"],
 )
 def test_damaged_files_are_one_error_and_deleted(
     content: bytes, message: str, server: Loopback, data: Path
@@ -564,6 +566,7 @@ NEWS_ID = "Statmt-news_commentary-18.1-deu-eng"
             ("en", "de"),
         ),
     ],
+    ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_mtdata(
     id: str,

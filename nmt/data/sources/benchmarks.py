@@ -278,10 +278,12 @@ def _read_sacrebleu(files: Sequence[SourceFile], name: str, pair: str) -> Iterat
     needed = {paths["path"]} if isinstance(paths, dict) else set(paths)
     with tempfile.TemporaryDirectory() as work:
         raw = Path(work) / "raw"
+        raw.mkdir()
         for file in files:
-            path = raw / (file.member or file.name)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            if str(path.relative_to(raw)) in needed:
+            member = file.member or file.name
+            if member in needed:
+                path = raw / member
+                path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(b"".join(read_blocks(file)))
             archive = raw / file.path.name
             if not archive.exists():

@@ -100,8 +100,8 @@ PUBLICATIONS = {
     "opensubtitles": _opus(
         "OpenSubtitles", "v2018", 22_512_639, 600_000_000, "free, with a link to opensubtitles.org"
     ),
-    "ccmatrix": _opus("CCMatrix", "v1", 247_470_736, 17_000_000_000, "Common Crawl terms of use"),
-    "nllb": _opus("NLLB", "v1", None, None, "ODC-By, Common Crawl terms of use"),
+    "ccmatrix": _opus("CCMatrix", "v1", 247_470_736, 21_000_000_000, "Common Crawl terms of use"),
+    "nllb": _opus("NLLB", "v1", 247_470_736, 21_180_847_796, "ODC-By, Common Crawl terms of use"),
     "paracrawl": Publication(
         "https://s3.amazonaws.com/web-language-models/paracrawl/release9/{pair}/{pair}.txt.gz",
         CorpusInfo(278_316_107, 21_000_000_000, "CC0", "https://paracrawl.eu"),

@@ -77,13 +77,14 @@ def download(
     force: Annotated[bool, typer.Option("--force", help="Download again.")] = False,
     encoding_errors: EncodingErrorsOption = "strict",
 ) -> None:
-    """Download a corpus, verify it and store it as aligned plain text.
+    """Download a corpus, verify it and store it as aligned text.
 
     Prints the directory of the corpus. Run the command again to resume an interrupted download.
 
     Examples:
       nmt data download tatoeba
       nmt data download multi30k --from ~/multi30k
+      nmt data download "paracrawl(languages=('en', 'fr'))"
       nmt data download "opus(corpus='Books', version='v1')"
     """
     from nmt.data.sources import get_corpus

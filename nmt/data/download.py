@@ -7,9 +7,10 @@ $NMT_MIRROR/host/path.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -26,9 +27,11 @@ MAX_FAILURES = 5
 """Consecutive failures without progress before the download is aborted."""
 RETRY_DELAY = 0.5
 """Seconds before the first retry; doubled with each failure."""
+CHECKSUM_NAMES = {"sha256": "SHA-256", "md5": "MD5"}
 MAX_RETRY_AFTER = 30.0
 """Maximum delay in seconds that a server can request with Retry-After."""
 
+_MISSING_STATUS = {401, 403, 404, 410}
 _RETRYABLE_STATUS = {408, 425, 429, 500, 502, 503, 504}
 
 
@@ -49,8 +52,11 @@ def fetch(
     path: Path,
     *,
     sha256: str | None = None,
+    md5: str | None = None,
     size: int | None = None,
+    headers: Mapping[str, str] | None = None,
     corpus: str = "NAME",
+    missing_hint: str = "",
 ) -> str:
     """Download a file to `path` unless it exists with the right checksum; return its SHA-256.
 
@@ -61,8 +67,11 @@ def fetch(
         url: http or https address, before `$NMT_MIRROR` is applied.
         path: path of the complete file; its directory is created.
         sha256: expected checksum, if known.
+        md5: expected MD5 checksum, if it is the only known one.
         size: expected size in bytes, if known.
+        headers: more headers of the request.
         corpus: name of the corpus, for the hint.
+        missing_hint: hint if the server does not have the file, or denies access.
 
     Raises:
         DownloadError: the connection or request failed, or the file is not the expected one.
@@ -71,18 +80,22 @@ def fetch(
     hint = (
         f"re-run the command to resume, or use a local file: nmt data download {corpus} --from PATH"
     )
-    if path.is_file() and sha256 in (None, checksum := paths.sha256(path)):
-        return checksum
+    expected = _Expectation(sha256, md5, size)
+    if path.is_file() and not expected.problem(path):
+        return sha256 or paths.sha256(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with _partial_download(path) as partial:
-            partial.receive(address, hint, resume_without_validator=sha256 is not None)
-            checksum = partial.verify(address, hint, sha256, size)
+        with _partial_download(path, headers or {}) as partial:
+            has_checksum = bool(sha256 or md5)
+            partial.receive(
+                address, hint, missing_hint or hint, resume_without_validator=has_checksum
+            )
+            partial.verify(address, hint, expected)
     except OSError as error:
         raise DownloadError(
             f"cannot write {path}: {error.strerror}", "free some disk space, or set NMT_DATA"
         ) from None
-    return checksum
+    return sha256 or paths.sha256(path)
 
 
 def mirror_url(url: str) -> str:
@@ -96,13 +109,13 @@ def mirror_url(url: str) -> str:
 
 
 @contextlib.contextmanager
-def _partial_download(path: Path) -> Iterator[_PartialDownload]:
+def _partial_download(path: Path, headers: Mapping[str, str]) -> Iterator[_PartialDownload]:
     """Open PATH.part; rename it to PATH on success, and keep it for resuming on failure."""
     part_path = path.with_name(f"{path.name}.part")
     validator = path.with_name(f"{path.name}.part.tag")
     try:
         with part_path.open("ab") as file:
-            yield _PartialDownload(path, part_path, validator, file)
+            yield _PartialDownload(path, part_path, validator, file, headers)
             file.flush()
             os.fsync(file.fileno())
         os.replace(part_path, path)  # after closing it, as Windows requires
@@ -122,6 +135,7 @@ class _PartialDownload:
     validator: Path
     """File with the HTTP validator (ETag or date) of the bytes."""
     file: IO[bytes]
+    headers: Mapping[str, str]
     is_server_reachable: bool = False
 
     @property
@@ -134,7 +148,9 @@ class _PartialDownload:
         self.file.truncate(0)
         self.validator.unlink(missing_ok=True)
 
-    def receive(self, url: str, hint: str, *, resume_without_validator: bool) -> None:
+    def receive(
+        self, url: str, hint: str, missing_hint: str, *, resume_without_validator: bool
+    ) -> None:
         """Download the missing bytes, with retries."""
         import httpx
 
@@ -145,7 +161,7 @@ class _PartialDownload:
                 if offset and not self.validator.exists() and not resume_without_validator:
                     self.restart()
                 try:
-                    return self._attempt(client, url, hint)
+                    return self._attempt(client, url, hint, missing_hint)
                 except (httpx.TransportError, _RetryableError) as error:
                     self.file.flush()
                     num_failures = 1 if self.num_bytes > offset else num_failures + 1
@@ -163,11 +179,9 @@ class _PartialDownload:
                 except (httpx.HTTPError, httpx.InvalidURL) as error:
                     raise DownloadError(f"cannot download {url}: {error}", hint) from None
 
-    def _attempt(self, client: httpx.Client, url: str, hint: str) -> None:
+    def _attempt(self, client: httpx.Client, url: str, hint: str, missing_hint: str) -> None:
         offset = self.num_bytes
-        headers = {"Range": f"bytes={offset}-"} if offset else {}
-        if offset and self.validator.exists():
-            headers["If-Range"] = self.validator.read_text(encoding="ascii")
+        headers = self._request_headers(offset)
         with client.stream("GET", url, headers=headers) as response:
             self.is_server_reachable = True
             status = f"{response.status_code} {response.reason_phrase}"
@@ -179,7 +193,10 @@ class _PartialDownload:
             if response.status_code in _RETRYABLE_STATUS:
                 raise _RetryableError(status, _retry_after(response))
             if response.status_code >= 400:
-                raise DownloadError(f"cannot download {url}: {status}", hint)
+                is_missing = response.status_code in _MISSING_STATUS
+                raise DownloadError(
+                    f"cannot download {url}: {status}", missing_hint if is_missing else hint
+                )
             is_partial = response.status_code == 206
             content_range = response.headers.get("Content-Range", "")
             if not (is_partial and content_range.startswith(f"bytes {offset}-")):
@@ -191,6 +208,14 @@ class _PartialDownload:
                 self.restart()  # the server ignores If-Range
                 raise _ChangedError("the file on the server has changed")
             self._save(response, validator)
+
+    def _request_headers(self, offset: int) -> dict[str, str]:
+        headers = dict(self.headers)
+        if offset:
+            headers["Range"] = f"bytes={offset}-"
+        if offset and self.validator.exists():
+            headers["If-Range"] = self.validator.read_text(encoding="ascii")
+        return headers
 
     def _save(self, response: httpx.Response, validator: str) -> None:
         if validator:
@@ -211,21 +236,37 @@ class _PartialDownload:
                 f"the connection closed after {self.num_bytes:,} of {total:,} bytes"
             )
 
-    def verify(self, url: str, hint: str, sha256: str | None, size: int | None) -> str:
-        """Return the checksum; discard the bytes and raise a DownloadError if they are not the
-        expected ones."""
-        num_bytes, checksum = self.num_bytes, paths.sha256(self.part_path)
-        problem = ""
-        if size is not None and num_bytes != size:
-            problem = f"{num_bytes:,} bytes were received instead of {size:,}"
-        elif sha256 not in (None, checksum):
-            problem = f"the SHA-256 is {checksum}, not {sha256}"
-        elif not num_bytes:
-            problem = "the file is empty"
+    def verify(self, url: str, hint: str, expected: _Expectation) -> None:
+        """Discard the bytes and raise a DownloadError if they are not the expected ones."""
+        problem = expected.problem(self.part_path)
+        if not self.num_bytes:
+            problem = problem or "the file is empty"
         if problem:
             self.restart()
             raise DownloadError(f"{url} is not the expected file: {problem}", hint)
-        return checksum
+
+
+@dataclass(frozen=True)
+class _Expectation:
+    """What is known about a file; None if it is not."""
+
+    sha256: str | None
+    md5: str | None
+    size: int | None
+
+    def problem(self, path: Path) -> str:
+        """Return how a file differs; an empty string if it does not."""
+        num_bytes = path.stat().st_size
+        if self.size is not None and num_bytes != self.size:
+            return f"{num_bytes:,} bytes were received instead of {self.size:,}"
+        for name, expected in (("sha256", self.sha256), ("md5", self.md5)):
+            if not expected:
+                continue
+            with path.open("rb") as file:
+                checksum = hashlib.file_digest(file, name).hexdigest()
+            if checksum != expected:
+                return f"the {CHECKSUM_NAMES[name]} is {checksum}, not {expected}"
+        return ""
 
 
 def _create_client() -> httpx.Client:

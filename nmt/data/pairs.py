@@ -21,7 +21,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, Protocol, cast
 
 from nmt.core.compression import zstd
 from nmt.core.console import counted, log_once
@@ -43,6 +43,8 @@ MAX_LINE_BYTES = 100_000_000
 MAX_LINES_IN_WARNING = 5
 ZSTD_LEVEL = 3
 """Smaller than gzip at its level 6, and eight times as fast."""
+SAMPLE_BYTES = 32 << 20
+"""Text from which the number of lines of a file is estimated."""
 _DECOMPRESSORS = {"xz": lzma.LZMADecompressor, "bzip2": bz2.BZ2Decompressor}
 _READ_ERRORS = (EOFError, OSError, zlib.error, lzma.LZMAError, zstd.ZstdError)
 BUFFER_SIZE = 1 << 18
@@ -57,7 +59,21 @@ class EncodingError(DataError):
     """A file is not UTF-8."""
 
 
-def open_text(path: Path) -> BinaryIO:
+class ArchivedFile(Protocol):
+    """A file in an archive, such as `nmt.data.archives.SourceFile`."""
+
+    @property
+    def suffix(self) -> str:
+        """The suffix of its name."""
+
+    def open_text(self) -> BinaryIO:
+        """Open it as `open_text` does."""
+
+
+InputFile = Path | ArchivedFile
+
+
+def open_text(path: InputFile) -> BinaryIO:
     """Open a plain, .gz, .xz, .bz2 or .zst file in binary mode; iteration yields lines that end in
     `\\n`.
 
@@ -65,6 +81,8 @@ def open_text(path: Path) -> BinaryIO:
         DataError: the file is missing, unreadable, a directory, a pipe or a device, or its content
             does not match its suffix.
     """
+    if not isinstance(path, Path):
+        return path.open_text()
     try:
         # Files are read twice.
         if path.is_fifo() or (path.is_char_device() and path.resolve() != Path(os.devnull)):
@@ -79,17 +97,44 @@ def open_text(path: Path) -> BinaryIO:
         raise DataError(f"{path} is a directory, not a text file", "specify a file in it") from None
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror}") from None
+    compression = find_compression(path, head)
+    if compression == "gzip":
+        return cast(BinaryIO, gzip.open(path, "rb"))
+    if compression == "zstandard":
+        return _buffered(zstd.open(path))
+    return decompress(path.open("rb"), compression)
+
+
+def find_compression(path: InputFile, head: bytes) -> str:
+    """Return the compression of a file by its suffix, or an empty string.
+
+    Raises:
+        DataError: `head`, the first bytes of the file, does not match the suffix.
+    """
     compression = COMPRESSED.get(path.suffix, "")
     if compression and not re.match(_MAGIC[compression], head):
         raise DataError(
             f"{path} is not a {compression} file despite its suffix",
             "rename it, or download it again",
         )
+    return compression
+
+
+def decompress(file: BinaryIO, compression: str) -> BinaryIO:
+    """Return the decompressed content of an open file; closing it closes the file, unless it is
+    gzip or zstandard."""
+    if not compression:
+        return file
+    if compression == "gzip":
+        return cast(BinaryIO, gzip.GzipFile(fileobj=file))
     if compression == "zstandard":
-        return cast(BinaryIO, zstd.open(path))
-    if compression in _DECOMPRESSORS:
-        return cast(BinaryIO, io.BufferedReader(_Decompressed(path, _DECOMPRESSORS[compression])))
-    return cast(BinaryIO, (gzip.open if compression else open)(path, "rb"))
+        return _buffered(zstd.open(file))
+    return _buffered(_Decompressed(file, _DECOMPRESSORS[compression]))
+
+
+def _buffered(content: Any) -> BinaryIO:
+    """Return content whose lines are read fast."""
+    return cast(BinaryIO, io.BufferedReader(content, BUFFER_SIZE))
 
 
 class _Decompressed(io.RawIOBase):
@@ -98,10 +143,11 @@ class _Decompressed(io.RawIOBase):
 
     def __init__(
         self,
-        path: Path,
+        file: BinaryIO,
         new_decompressor: Callable[[], lzma.LZMADecompressor | bz2.BZ2Decompressor],
     ) -> None:
-        self._file, self._new_decompressor = path.open("rb"), new_decompressor
+        self._file = file
+        self._new_decompressor = new_decompressor
         self._decompressor = new_decompressor()
 
     def readable(self) -> bool:
@@ -141,7 +187,7 @@ class _Decompressed(io.RawIOBase):
         super().close()
 
 
-def read_lines(path: Path, errors: str = "strict") -> Iterator[str]:
+def read_lines(path: InputFile, errors: str = "strict") -> Iterator[str]:
     """Yield the lines of a file without their `\\n` or `\\r\\n`; a byte order mark at the start is
     dropped.
 
@@ -174,7 +220,7 @@ def decode_lines(raw_lines: Iterable[bytes], name: str, errors: str = "strict") 
             ) from None
 
 
-def count_lines(path: Path) -> int:
+def count_lines(path: InputFile) -> int:
     """Return the number of lines of a file; read errors are left to the code that reads the
     text."""
     count, last = 0, b"\n"
@@ -185,7 +231,22 @@ def count_lines(path: Path) -> int:
     return count + (last != b"\n")  # the last line may have no line feed
 
 
-def read_blocks(path: Path) -> Iterator[bytes]:
+def estimate_lines(path: Path) -> int:
+    """Return the number of lines of a file; of a large one approximately, from its first
+    `SAMPLE_BYTES`."""
+    open_text(path).close()  # raises the DataError
+    num_lines = num_bytes = 0
+    with path.open("rb") as file, contextlib.suppress(*_READ_ERRORS):
+        text = decompress(file, COMPRESSED.get(path.suffix, ""))
+        while num_bytes < SAMPLE_BYTES and (block := text.read(1 << 20)):
+            num_bytes += len(block)
+            num_lines += block.count(b"\n")
+        if num_bytes >= SAMPLE_BYTES:
+            return num_lines * path.stat().st_size // file.tell()
+    return count_lines(path)
+
+
+def read_blocks(path: InputFile) -> Iterator[bytes]:
     """Yield the decompressed content of a file in blocks of 256 KiB.
 
     Raises:
@@ -196,7 +257,7 @@ def read_blocks(path: Path) -> Iterator[bytes]:
             yield block
 
 
-def _raw_lines(path: Path) -> Iterator[bytes]:
+def _raw_lines(path: InputFile) -> Iterator[bytes]:
     with _reading(path) as file:
         for number, line in enumerate(iter(partial(file.readline, MAX_LINE_BYTES + 1), b""), 1):
             if len(line) > MAX_LINE_BYTES:
@@ -208,7 +269,7 @@ def _raw_lines(path: Path) -> Iterator[bytes]:
 
 
 @contextlib.contextmanager
-def _reading(path: Path) -> Iterator[BinaryIO]:
+def _reading(path: InputFile) -> Iterator[BinaryIO]:
     with open_text(path) as file:
         try:
             yield file
@@ -218,7 +279,7 @@ def _reading(path: Path) -> Iterator[BinaryIO]:
             ) from None
 
 
-def read_pairs(src: Path, tgt: Path, *, errors: str = "strict") -> Iterator[Pair]:
+def read_pairs(src: InputFile, tgt: InputFile, *, errors: str = "strict") -> Iterator[Pair]:
     """Yield the sentence pairs of two parallel files.
 
     Raises:
@@ -248,7 +309,11 @@ def read_pairs(src: Path, tgt: Path, *, errors: str = "strict") -> Iterator[Pair
 
 
 def read_tsv(
-    path: Path, errors: str = "strict", *, columns: tuple[int, int] = (0, 1)
+    path: InputFile,
+    errors: str = "strict",
+    *,
+    columns: tuple[int, int] = (0, 1),
+    skip_short_lines: bool = False,
 ) -> Iterator[Pair]:
     """Yield two columns of a tab-separated file, without interpreting quotes.
 
@@ -260,6 +325,8 @@ def read_tsv(
         path: a plain or compressed file.
         errors: see `read_lines`.
         columns: indices of the source and the target column.
+        skip_short_lines: whether lines with too few columns, except the first one, are blank pairs:
+            an error late in a large corpus could not be corrected.
 
     Raises:
         DataError: a line has too few columns; see also `read_lines`.
@@ -275,7 +342,8 @@ def read_tsv(
             yield "", ""
             continue
         cells = line.split("\t", max_splits)
-        if len(cells) < num_needed:
+        is_short = len(cells) < num_needed
+        if is_short and not (skip_short_lines and num_columns):
             found = "no tab" if len(cells) == 1 else f"{len(cells)} columns instead of {num_needed}"
             raise DataError(
                 f"{path}, line {number}: {found}", "separate the columns of each line by tabs"
@@ -287,13 +355,13 @@ def read_tsv(
             num_different += 1
             if len(different) < MAX_LINES_IN_WARNING:
                 different.append(number)
-        yield cells[source_column], cells[target_column]
+        yield ("", "") if is_short else (cells[source_column], cells[target_column])
     if num_different:
         _warn_about_columns(path, num_columns, num_different, different)
 
 
 def _warn_about_columns(
-    path: Path, num_columns: int, num_lines: int, first_lines: Iterable[int]
+    path: InputFile, num_columns: int, num_lines: int, first_lines: Iterable[int]
 ) -> None:
     numbers = [f"{number:,}" for number in first_lines]
     if num_lines > len(numbers):

@@ -18,12 +18,11 @@ import codecs
 import re
 from collections.abc import Iterator
 from itertools import chain
-from pathlib import Path
 from xml.parsers import expat
 
 from nmt.core.console import log_once
 from nmt.core.errors import DataError
-from nmt.data.pairs import Pair, read_blocks
+from nmt.data.pairs import InputFile, Pair, read_blocks
 
 MARKUP = {"bpt", "ept", "ph", "it", "ut", "sub"}
 """Inline elements whose content is not text of the sentence. The text of `hi` and of unknown
@@ -54,7 +53,7 @@ _INNER_PLACEHOLDER = re.compile(rf"(?<=\w){_PLACEHOLDER}+(?=\w)")
 _SPACES = re.compile("[ \t\r\n]{2,}|[\t\r\n]")  # all but single spaces
 
 
-def read_tmx(path: Path, src: str, tgt: str, errors: str = "strict") -> Iterator[Pair]:
+def read_tmx(path: InputFile, src: str, tgt: str, errors: str = "strict") -> Iterator[Pair]:
     """Yield the segments of all units that have both languages.
 
     `de` matches the variants `de`, `de-DE`, `de_AT` and `DE`. Of several variants with text, the
@@ -100,7 +99,7 @@ def read_tmx(path: Path, src: str, tgt: str, errors: str = "strict") -> Iterator
 class _Parser:
     """Incremental parser of one file."""
 
-    def __init__(self, path: Path, src: str, tgt: str) -> None:
+    def __init__(self, path: InputFile, src: str, tgt: str) -> None:
         self.num_incomplete = 0
         """Number of units without one of the languages."""
         self.num_empty = 0
@@ -228,7 +227,7 @@ def _clean_text(text: str) -> str:
     return _SPACES.sub(" ", text).strip(" ")
 
 
-def _decode(path: Path, errors: str) -> Iterator[str]:
+def _decode(path: InputFile, errors: str) -> Iterator[str]:
     """Yield the text of a file, decoded according to its first bytes or its XML declaration."""
     blocks = read_blocks(path)
     first = next(blocks, b"")

@@ -21,6 +21,18 @@ th:Thai|tl:Tagalog|tr:Turkish|uk:Ukrainian|ur:Urdu|uz:Uzbek|vi:Vietnamese
 zh:Chinese|zu:Zulu""".replace("\n", "|").split("|")
 )
 """English names of language codes."""
+THREE_LETTER_CODES = dict(
+    entry.split(":")
+    for entry in """
+af:afr ar:ara az:aze be:bel bg:bul bn:ben bs:bos ca:cat ceb:ceb cs:ces cy:cym
+da:dan de:deu el:ell en:eng eo:epo es:spa et:est eu:eus fa:fas fi:fin fr:fra ga:gle gl:glg gu:guj
+he:heb hi:hin hr:hrv hu:hun hy:hye id:ind is:isl it:ita ja:jpn ka:kat kk:kaz km:khm kn:kan ko:kor
+ky:kir la:lat lb:ltz lt:lit lv:lav mk:mkd ml:mal mn:mon mr:mar ms:msa mt:mlt nb:nob ne:nep nl:nld
+nn:nno no:nor pa:pan pl:pol ps:pus pt:por ro:ron ru:rus sh:hbs si:sin sk:slk sl:slv sq:sqi sr:srp
+sv:swe sw:swa ta:tam te:tel th:tha tl:tgl tr:tur uk:ukr ur:urd uz:uzb vi:vie zh:zho zu:zul
+""".split()
+)
+"""Codes of ISO 639-3."""
 
 
 def base_language(code: str) -> str:

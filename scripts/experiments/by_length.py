@@ -16,6 +16,7 @@ import random
 from pathlib import Path
 
 from nmt.data.pairs import Pair, read_pairs, write_pairs
+from nmt.data.sources.files import find_language_file
 
 
 def main() -> None:
@@ -23,7 +24,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("prefix", help="path of the corpus without .en and .de")
+    parser.add_argument("prefix", type=Path, help="path of the corpus without .en and .de")
     parser.add_argument("directory", type=Path)
     parser.add_argument(
         "--limits", type=int, nargs="+", default=[12, 16, 20], help="maximum words of each part"
@@ -31,7 +32,8 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=500, help="pairs per test set")
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
-    source, target = (Path(f"{arguments.prefix}.{code}") for code in ("en", "de"))
+    source = find_language_file(arguments.prefix, "en")
+    target = find_language_file(arguments.prefix, "de")
     pairs = [pair for pair in dict.fromkeys(read_pairs(source, target)) if all(pair)]
     random.Random(arguments.seed).shuffle(pairs)
 

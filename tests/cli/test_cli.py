@@ -22,7 +22,7 @@ from nmt.core.config import Config, config_io
 from nmt.core.errors import UsageError
 from nmt.jobs import process_settings
 
-SLOW = ("torch", "datasets", "sacrebleu", "pyarrow", "pandas")
+SLOW = ("torch", "sacrebleu", "pyarrow", "pandas")
 HEAVY = (*SLOW, "sentencepiece", "httpx", "numpy", "starlette", "uvicorn")
 """Modules that take 0.1 to several seconds to import."""
 

@@ -16,6 +16,7 @@ from loopback import loopback
 from nmt.core.registry import options_of
 from nmt.data import download
 from nmt.data.clean import CLEANERS
+from nmt.data.pairs import read_lines
 from nmt.data.sources import SOURCES
 
 
@@ -68,13 +69,14 @@ def test_download_from_directory_prints_directory(nmt: CommandLine, tmp_path: Pa
     source = str(write_corpus(tmp_path))
     first = nmt.process("data", "download", "multi30k", "--from", source)
     assert first.out == f"{tmp_path / 'data' / 'corpora' / 'multi30k'}\n"
-    assert (tmp_path / "data" / "corpora" / "multi30k" / "train.de").read_text() == "eins\nzwei\n"
+    stored = tmp_path / "data" / "corpora" / "multi30k" / "train.de.zst"
+    assert list(read_lines(stored)) == ["eins", "zwei"]
     second = nmt.run("data", "download", "multi30k", "--from", source)
     assert second.out == first.out
     assert "already installed" in second.err
     (tmp_path / "mine" / "train.de").write_text("1\n2\n")
     nmt.run("data", "download", "multi30k", "--from", source, "--force")
-    assert (tmp_path / "data" / "corpora" / "multi30k" / "train.de").read_text() == "1\n2\n"
+    assert list(read_lines(stored)) == ["1", "2"]
 
 
 @pytest.mark.slow
@@ -135,16 +137,17 @@ def test_encoding_errors_replace(nmt: CommandLine, tmp_path: Path) -> None:
     command = ("data", "download", "multi30k", "--from", source)
     nmt(*command).assert_fails(1, "line 1, byte 4", "--encoding-errors replace")
     nmt.run(*command, "--encoding-errors", "replace")
-    assert (
-        tmp_path / "data" / "corpora" / "multi30k" / "train.de"
-    ).read_text() == "sch\ufffdn\nzwei\n"
+    stored = tmp_path / "data" / "corpora" / "multi30k" / "train.de.zst"
+    assert list(read_lines(stored)) == ["sch\ufffdn", "zwei"]
 
 
 def test_full_disk_keeps_only_the_download(tmp_path: Path) -> None:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as file:
-        file.writestr("deu.txt", "".join(f"a word {n}\tein Wort {n}\tme\n" for n in range(20_000)))
-    max_bytes = len(buffer.getvalue()) + 1000  # enough for the archive, but not for its content
+        words = "and so on " * 100
+        rows = [f"a word {n} {words}\tein Wort {n} {words}\tme\n" for n in range(2000)]
+        file.writestr("deu.txt", "".join(rows))
+    max_bytes = len(buffer.getvalue()) + 1000  # enough for the archive, but not for valid.en
     code = (
         f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({max_bytes}, {max_bytes}));"
         " import sys; sys.argv = ['nmt', 'data', 'download', 'tatoeba']; from nmt.cli import main;"

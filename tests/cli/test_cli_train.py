@@ -10,7 +10,6 @@ import random
 import re
 import resource
 import shlex
-import shutil
 import signal
 import stat
 import subprocess
@@ -421,7 +420,9 @@ def test_an_error_of_a_full_disk_names_the_file(
     (nmt.directory / "many.md").write_text("the dog sees the cat\n\n" * 300)
     (nmt.directory / "text").mkdir()
     for language in ("en", "de"):
-        shutil.copy(nmt.directory / f"text.{language}", nmt.directory / f"text/train.{language}")
+        for split in ("train", "test"):  # stored as plain text, unlike train
+            path = nmt.directory / f"text/{split}.{language}"
+            path.write_text((nmt.directory / f"text.{language}").read_text() * 3)
     before = {path for path in nmt.directory.rglob("*") if path.is_file()}
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     # Larger files are errors, but for messages it suffices.

@@ -13,7 +13,7 @@ from commandline import CommandLine, training
 
 from nmt.core import console
 from nmt.core.errors import DataError, UsageError
-from nmt.data.pairs import read_lines
+from nmt.data.sources import hub
 from nmt.jobs import process_settings
 from nmt.text import language_identification as languages
 from nmt.text.sentences import split_sentences
@@ -21,7 +21,6 @@ from nmt.translation.checks import find_problems
 from nmt.translation.segments import Line
 
 MISSING = (
-    "datasets",
     "sentencex",
     "ftfy",
     "rensa",
@@ -127,9 +126,8 @@ def test_too_few_updates_of_eole_are_an_error(
 
 def test_missing_pyarrow_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    (tmp_path / "a.zst").write_bytes(b"\x28\xb5\x2f\xfd")
-    with pytest.raises(DataError, match="needs the package pyarrow"):
-        list(read_lines(tmp_path / "a.zst"))
+    with pytest.raises(DataError, match="Parquet files need the package pyarrow"):
+        list(hub._read_parquet([tmp_path / "a.parquet"]))
 
 
 def test_sentences_without_sentencex(

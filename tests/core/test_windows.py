@@ -17,7 +17,7 @@ from nmt.core import paths
 WINDOWS = """
 import os, sys, warnings
 warnings.simplefilter("ignore")
-import multiprocessing.spawn, datasets, filelock, jinja2, numpy, safetensors.torch, sacrebleu, sentencepiece, torch
+import multiprocessing.spawn, filelock, pyarrow, zoneinfo, jinja2, numpy, safetensors.torch, sacrebleu, sentencepiece, torch
 # Import before the patch, which is for nmt only
 import torch.utils.data, tqdm, typer.main, typer.rich_utils, yaml
 for name in ("fcntl", "pwd", "grp", "readline", "resource", "termios"):

@@ -22,7 +22,7 @@ from loopback import Loopback, loopback
 from nmt.core.errors import ConfigError, DataError, DownloadError, NMTError
 from nmt.core.paths import LOCK, TEMPORARY
 from nmt.data import download
-from nmt.data.pairs import Pair
+from nmt.data.pairs import Pair, write_pairs
 from nmt.data.sources import SOURCES, get_corpus, holdout, open_split, validate
 from nmt.data.sources.holdout import (
     MAX_CHARACTERS,
@@ -113,7 +113,7 @@ def test_validation_and_reading_the_phrasebook_import_no_heavy_packages() -> Non
     code = (
         "import sys; from nmt.data.sources import open_split, validate; import nmt.cli.data;"
         " validate('wmt14'); next(open_split('phrasebook', 'test', 'en', 'de').pairs()); print([m"
-        " for m in ('torch', 'datasets', 'pyarrow', 'httpx', 'numpy') if m in sys.modules])"
+        " for m in ('torch', 'pyarrow', 'httpx', 'numpy') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
@@ -204,6 +204,26 @@ def test_size_of_held_out_splits_of_large_corpus() -> None:
     parts = split_corpus(pairs)
     assert len(parts["valid"]) == len(parts["test"]) == MAX_SENTENCES
     assert len(parts["train"]) == len(pairs) - 2 * MAX_SENTENCES
+
+
+@pytest.mark.slow
+def test_several_processes_select_the_same_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
+    pairs = TEXT * 60
+    expected = split_corpus(pairs)
+    monkeypatch.setattr(holdout, "MIN_PARALLEL_PAIRS", 10)
+    assert split_corpus(pairs) == expected
+
+
+def test_unequal_files_are_an_error_after_the_pairs(tmp_path: Path) -> None:
+    prefix = write(tmp_path / "a", TEXT)
+    with (tmp_path / "a.de").open("a") as file:
+        file.write("one more\n")
+    expected = split_corpus(TEXT)
+    for split in ("train", "valid", "test"):
+        pairs = open_split(f"files(train='{prefix}')", split, "en", "de").pairs()
+        assert list(islice(pairs, len(expected[split]))) == expected[split]
+        with pytest.raises(DataError, match=r"has 200 lines and .* has 201"):
+            next(pairs)
 
 
 def test_held_out_sentences_are_stable() -> None:
@@ -434,7 +454,7 @@ def test_every_corpus_installs_from_plain_text(
     assert directory == data / "corpora" / name
     assert contents(directory) == [
         "corpus.json",
-        *(f"{s}.{c}" for s in ("test", "train", "valid") for c in ("de", "en")),
+        *("test.de", "test.en", "train.de.zst", "train.en.zst", "valid.de", "valid.en"),
     ]
     for split, pairs in zip(("train", "valid", "test"), parts.values(), strict=True):
         assert list(open_split(name, split, "en", "de").pairs()) == pairs
@@ -455,10 +475,10 @@ def test_corpus_json(tmp_path: Path) -> None:
     meta = json.loads((directory / "corpus.json").read_text())
     assert meta["name"] == "tatoeba"
     assert meta["archives"] == {"deu-eng.zip": hashlib.sha256(archive.read_bytes()).hexdigest()}
-    assert meta["files"]["train.en"] == {
-        "sha256": hashlib.sha256((directory / "train.en").read_bytes()).hexdigest(),
+    assert meta["files"]["train.en.zst"] == {
+        "sha256": hashlib.sha256((directory / "train.en.zst").read_bytes()).hexdigest(),
         "lines": 180,
-        "mtime_ns": (directory / "train.en").stat().st_mtime_ns,
+        "mtime_ns": (directory / "train.en.zst").stat().st_mtime_ns,
     }
     assert "CC BY" in meta["license"]
     assert meta["nmt"]
@@ -710,13 +730,12 @@ def test_opus_corpora_have_separate_directories() -> None:
 
 
 def parquet(pairs: list[Pair]) -> bytes:
-    from datasets import Dataset, Features, Translation
+    import pyarrow
+    import pyarrow.parquet
 
-    rows = {"translation": [{"en": en, "de": de} for en, de in pairs]}
+    rows = pyarrow.table({"translation": [{"de": de, "en": en} for en, de in pairs]})
     buffer = io.BytesIO()
-    Dataset.from_dict(
-        rows, features=Features({"translation": Translation(["de", "en"])})
-    ).to_parquet(buffer)
+    pyarrow.parquet.write_table(rows, buffer)
     return buffer.getvalue()
 
 
@@ -863,12 +882,12 @@ def test_real_messy_text_stays_aligned() -> None:
 def test_edited_files_of_an_installed_corpus_change_its_checksum(tmp_path: Path) -> None:
     directory = install("multi30k", write(tmp_path / "mine" / "train", TEXT).parent)
     split = open_split("multi30k", "train", "de", "en")
-    assert split.files == (directory / "train.de", directory / "train.en")
+    assert split.files == (directory / "train.de.zst", directory / "train.en.zst")
     recorded = json.loads((directory / "corpus.json").read_text())["files"]
     both = "\n".join(recorded[path.name]["sha256"] for path in split.files)
     # Prepared data of earlier versions is reused.
     assert split.checksum == hashlib.sha256(both.encode()).hexdigest()
-    write(directory / "train", TEXT[1:])
+    write_pairs(split.files[1], split.files[0], TEXT[1:])
     for path in split.files:
         os.utime(path, (1e9, 1e9))  # an older file was moved here
     assert open_split("multi30k", "train", "de", "en").checksum != split.checksum

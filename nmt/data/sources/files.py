@@ -1,15 +1,16 @@
-"""The user's parallel text: two files, a TSV file or a translation memory (TMX) per split, plain or
-compressed."""
+"""The user's parallel text: two files, a TSV file or a translation memory (TMX) per split, plain,
+compressed or in an archive."""
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from nmt.core.errors import ConfigError, DataError
-from nmt.data.pairs import COMPRESSED, count_lines, read_pairs, read_tsv
+from nmt.data.archives import SourceFile, is_archive, list_members
+from nmt.data.pairs import COMPRESSED, read_pairs, read_tsv
 from nmt.data.sources import holdout
 from nmt.data.sources.corpus import (
     RECORD,
@@ -17,12 +18,16 @@ from nmt.data.sources.corpus import (
     CorpusInfo,
     PairReader,
     Split,
+    count_pairs,
     hash_files,
     hash_strings,
     swap_sides,
 )
+from nmt.data.sources.downloadable import find_parallel_files
 from nmt.data.tmx import read_tmx
 
+MAX_LISTED = 10
+"""Maximum number of files in an error message."""
 FileSpec = str | tuple[str, str]
 
 
@@ -93,8 +98,8 @@ class Files:
             read = holdout.hold_out(read, missing)[split]
             if is_swapped:
                 read = swap_sides(read)
-        is_memory = pair_format(paths[0]) == "tmx"
-        count = None if is_memory else partial(count_lines, paths[0])
+        has_lines = pair_format(paths[0]) != "tmx" and not is_archive(paths[0])
+        count = partial(count_pairs, paths[0]) if has_lines else None
         return Split(f"{name}/{split}", checksum, read, count, paths)
 
     def _check_held_out(self, split: str) -> None:
@@ -121,6 +126,14 @@ class Files:
             raise
 
     def _reader(self, paths: tuple[Path, ...], src: str, tgt: str) -> PairReader:
+        """Return a reader of (source, target)."""
+        if is_archive(paths[0]):
+            return self._file_reader(_files_in_archive(paths[0], src, tgt), src, tgt)
+        return self._file_reader(paths, src, tgt)
+
+    def _file_reader(
+        self, paths: tuple[Path, ...] | tuple[SourceFile, ...], src: str, tgt: str
+    ) -> PairReader:
         """Return a reader of (source, target); the languages are in the TMX file, the suffixes or
         `columns`."""
         if pair_format(paths[0]) == "tmx":
@@ -141,8 +154,26 @@ class Files:
         return read if tuple(languages) == (src, tgt) else swap_sides(read)
 
 
+def _files_in_archive(archive: Path, src: str, tgt: str) -> tuple[SourceFile, ...]:
+    """Return the two files with language suffixes in an archive, as in those of OPUS, or its only
+    TSV or TMX file."""
+    members = list_members(archive)
+    if parallel := find_parallel_files(members, (src, tgt)):
+        return parallel
+    tables = tuple(member for member in members if pair_format(member))
+    if len(tables) != 1:
+        names = ", ".join(member.member for member in members[:MAX_LISTED]) or "nothing"
+        raise DataError(
+            f"{archive} has no two files in {src} and {tgt}, nor one TSV or TMX file",
+            f"it has {names}",
+        )
+    return tables
+
+
 def _check_suffixes(
-    paths: tuple[Path, ...], suffixes: tuple[str, ...], languages: tuple[str, ...]
+    paths: tuple[Path, ...] | tuple[SourceFile, ...],
+    suffixes: tuple[str, ...],
+    languages: tuple[str, ...],
 ) -> None:
     """Check that no file has the suffix of the other language."""
     if set(suffixes) == set(languages):
@@ -165,7 +196,9 @@ def _name(spec: FileSpec, path: Path) -> str:
     return name
 
 
-def _find_columns(path: Path, names: tuple[str, ...], src: str, tgt: str) -> tuple[int, int]:
+def _find_columns(
+    path: Path | SourceFile, names: tuple[str, ...], src: str, tgt: str
+) -> tuple[int, int]:
     """Return the indices of the source and the target column; columns with other names are
     ignored."""
     for language in (src, tgt):
@@ -189,7 +222,7 @@ def _resolve_paths(spec: FileSpec, src: str, tgt: str) -> tuple[Path, ...]:
                 )
         return paths
     path = Path(os.path.expanduser(spec))  # leaves unknown users unchanged
-    if pair_format(path):
+    if pair_format(path) or is_archive(path):
         return (path,)
     return find_language_file(path, src), find_language_file(path, tgt)
 
@@ -207,20 +240,21 @@ def find_language_file(prefix: Path, language: str) -> Path:
             return path
     raise DataError(
         f"no such file: {plain} (nor with {', '.join(COMPRESSED)})",
-        "specify a prefix ('my/corpus' for my/corpus.en and my/corpus.de), a .tsv or .tmx file, or"
-        " ('a.txt', 'b.txt')",
+        "specify a prefix ('my/corpus' for my/corpus.en and my/corpus.de), a .tsv or .tmx file, an"
+        " archive (.zip), or ('a.txt', 'b.txt')",
     )
 
 
-def pair_format(path: Path) -> str:
+def pair_format(path: Path | SourceFile) -> str:
     """Return "tsv" or "tmx" for a file name of these formats, which have both languages; otherwise
     an empty string."""
     suffix = language_suffix(path).lower()
     return suffix if suffix in ("tsv", "tmx") else ""
 
 
-def language_suffix(path: Path) -> str:
+def language_suffix(path: Path | SourceFile) -> str:
     """Return the suffix of a file name without compression: "en" for a.en.gz."""
-    if path.suffix in COMPRESSED:
-        path = path.with_suffix("")
-    return path.suffix[1:]
+    name = PurePath(path.name)
+    if name.suffix in COMPRESSED:
+        name = name.with_suffix("")
+    return name.suffix[1:]

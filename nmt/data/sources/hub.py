@@ -1,5 +1,6 @@
-"""Corpora on the Hugging Face Hub: parquet files, downloaded by `nmt.data.download` and read with
-`datasets`.
+"""English-German corpora on the Hugging Face Hub: parquet files, downloaded by `nmt.data.download`.
+
+The validation split of a WMT corpus is the test set of the year before.
 
 The listing of the Hub has the size and SHA-256 of every file, so that downloads are resumed and
 verified. `$HF_ENDPOINT` sets another Hub, as in Hugging Face's tools.
@@ -10,13 +11,14 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
 from nmt.core.errors import DataError, DownloadError
 from nmt.core.paths import data_dir
 from nmt.data import download
+from nmt.data.archives import SourceFile
 from nmt.data.pairs import Pair
 from nmt.data.sources.corpus import CorpusInfo, SplitReaders
 from nmt.data.sources.downloadable import DownloadableCorpus, RemoteFile
@@ -27,28 +29,50 @@ _NUMBER_PATTERN = re.compile(r"-(\d+)-of-(\d+)\.")
 _SPLIT_NAMES = {"train": "train", "validation": "valid", "test": "test"}
 
 
-def hub(name: str, repository: str, info: CorpusInfo) -> DownloadableCorpus:
-    """Return a translation corpus whose parquet files are in the directory `DIRECTORY` of a Hub
-    repository."""
-    return DownloadableCorpus(
+_WMT_LICENSE = "research; varies by source corpus (statmt.org)"
+_REPOSITORIES = {
+    "wmt14": ("wmt/wmt14", 4_514_788, 818_467_512, _WMT_LICENSE),
+    "wmt16": ("wmt/wmt16", 4_554_053, 827_152_589, _WMT_LICENSE),
+    "wmt17": ("wmt/wmt17", 5_912_187, 1_011_327_465, _WMT_LICENSE),
+    # With ParaCrawl, without a test split.
+    "wmt19": ("wmt/wmt19", 34_785_243, 4_600_000_000, _WMT_LICENSE),
+    # A sample of OPUS (Zhang et al. 2020).
+    "opus100": ("Helsinki-NLP/opus-100", 1_004_000, 116_680_890, "varies by source corpus"),
+}
+"""Repository, pairs, bytes and license of each corpus."""
+
+
+def _source(name: str) -> Callable[[], DownloadableCorpus]:
+    """Return a function that creates a translation corpus whose parquet files are in the directory
+    `DIRECTORY` of a repository."""
+    repository, pairs, num_bytes, license = _REPOSITORIES[name]
+    page = f"https://huggingface.co/datasets/{repository}"
+    return lambda: DownloadableCorpus(
         name=name,
-        info=info,
+        info=CorpusInfo(pairs, num_bytes, license, page),
         list_files=partial(_list_files, name, repository),
         find_splits=_find_splits,
         expected_files=f"a directory with the parquet files of {DIRECTORY}",
     )
 
 
+SOURCES = {name: _source(name) for name in _REPOSITORIES}
+
+
+def endpoint() -> str:
+    """Return the address of the Hub."""
+    return os.environ.get("HF_ENDPOINT", "").rstrip("/") or "https://huggingface.co"
+
+
 def _list_files(name: str, repository: str) -> list[RemoteFile]:
-    endpoint = os.environ.get("HF_ENDPOINT", "").rstrip("/") or "https://huggingface.co"
     listing = data_dir() / "downloads" / name / "listing.json"
     listing.unlink(missing_ok=True)
-    url = f"{endpoint}/api/datasets/{repository}/tree/main/{DIRECTORY}"
+    url = f"{endpoint()}/api/datasets/{repository}/tree/main/{DIRECTORY}"
     download.fetch(url, listing, corpus=name)
     try:
         entries = json.loads(listing.read_text(encoding="utf-8"))
         files = [
-            _remote_file(entry, f"{endpoint}/datasets/{repository}/resolve/main")
+            _remote_file(entry, f"{endpoint()}/datasets/{repository}/resolve/main")
             for entry in entries
         ]
     except (ValueError, KeyError, TypeError, AttributeError):
@@ -78,11 +102,14 @@ def _split_of(name: str) -> str:
     return _SPLIT_NAMES[match[1]] if match else ""
 
 
-def _find_splits(files: Sequence[Path], errors: str) -> SplitReaders:
+def _find_splits(files: Sequence[SourceFile], errors: str) -> SplitReaders:
     paths_by_split: dict[str, list[Path]] = {}
-    for path in sorted(files):
-        if split := _split_of(path.name):
-            paths_by_split.setdefault(split, []).append(path)
+    for file in sorted(files):
+        split = _split_of(file.name)
+        if split and file.member:
+            raise DataError(f"{file} is in an archive", "extract it, and specify the directory")
+        if split:
+            paths_by_split.setdefault(split, []).append(file.path)
     for paths in paths_by_split.values():
         _check_complete(paths)
     return {split: partial(_read_parquet, paths) for split, paths in paths_by_split.items()}
@@ -106,18 +133,20 @@ def _check_complete(paths: Sequence[Path]) -> None:
 
 def _read_parquet(files: Sequence[Path]) -> Iterator[Pair]:
     """Stream the column `translation` of parquet files in batches of a thousand rows."""
-    from datasets import load_dataset
-
     try:
-        rows = load_dataset(
-            "parquet", data_files=[str(path) for path in files], split="train", streaming=True
-        )
-        for batch in rows.iter(batch_size=1000):
-            for row in batch["translation"]:
-                yield row["en"] or "", row["de"] or ""
-    except (KeyError, TypeError):
-        raise DataError(f"{files[0].name} has no column 'translation' with en and de") from None
-    except Exception as error:  # pyarrow, fsspec and datasets have different exceptions
-        raise DataError(
-            f"{files[0].parent}: corrupted parquet file: {error}", "download the files again"
-        ) from error
+        import pyarrow.parquet
+    except ImportError:
+        raise DataError("Parquet files need the package pyarrow", "pip install pyarrow") from None
+
+    for path in files:
+        try:
+            with pyarrow.parquet.ParquetFile(path) as file:
+                for batch in file.iter_batches(batch_size=1000, columns=["translation"]):
+                    for row in batch.column("translation").to_pylist():
+                        yield row["en"] or "", row["de"] or ""
+        except (KeyError, TypeError):
+            raise DataError(f"{path.name} has no column 'translation' with en and de") from None
+        except (pyarrow.ArrowException, OSError) as error:
+            raise DataError(
+                f"{path}: corrupted parquet file: {error}", "download the files again"
+            ) from error

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 
+from nmt.data.archives import SourceFile
 from nmt.data.pairs import read_tsv
 from nmt.data.sources.corpus import CorpusInfo, SplitReaders
 from nmt.data.sources.downloadable import DownloadableCorpus, RemoteFile
@@ -28,6 +28,6 @@ def tatoeba() -> DownloadableCorpus:
     )
 
 
-def _find_splits(files: Sequence[Path], errors: str) -> SplitReaders:
+def _find_splits(files: Sequence[SourceFile], errors: str) -> SplitReaders:
     paths = [path for path in files if path.name == "deu.txt"]
     return {"train": partial(read_tsv, paths[0], errors)} if paths else {}

@@ -25,11 +25,9 @@ import time
 from collections import Counter
 from contextlib import nullcontext
 from dataclasses import replace
-from functools import partial
 from itertools import islice
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 from nmt.jobs import process_settings
 
@@ -49,6 +47,7 @@ from nmt.data.mixing import Mix, PreparedCorpus
 from nmt.data.packing import PackedBatch
 from nmt.data.prepare import prepare
 from nmt.data.sources import CorpusOptions
+from nmt.data.store import Store, StoredShard
 from nmt.model.build import count_parameters
 from nmt.train.precision import gpu_kernels, training_dtype
 from nmt.train.trainer import Trainer
@@ -218,18 +217,23 @@ class RandomData:
         rng = np.random.default_rng(0)
         src_N = rng.lognormal(3.2, 0.6, pairs)
         tgt_N = src_N * rng.lognormal(0.05, 0.2, pairs)
-        self.lengths_N2 = np.stack((src_N, tgt_N), 1).clip(1, max_length - 1).astype(np.int64)
+        lengths_N2 = np.stack((src_N, tgt_N), 1).clip(1, max_length - 1)
+        self._lengths_N2 = lengths_N2.astype(np.int64)
         self._ids = rng.integers(4, VOCABULARY, 1_000_000)
-        self.src, self.tgt = (SimpleNamespace(ids=partial(self.ids, side=side)) for side in (0, 1))
 
     def __len__(self) -> int:
-        return len(self.lengths_N2)
+        return len(self._lengths_N2)
 
     def mix(self, config: Config) -> Mix:
         return Mix([PreparedCorpus("random", len(self), CorpusOptions())])
 
-    def store(self, split: str) -> RandomData:
-        return self
+    def store(self, split: str) -> Store:
+        """Return a store with this object as its only shard."""
+        return Store([cast(StoredShard, self)])
+
+    def lengths_N2(self) -> Any:
+        """Return the lengths of all pairs."""
+        return self._lengths_N2.copy()
 
     def tokenizer(self) -> _RandomTokenizer:
         return _RandomTokenizer()
@@ -237,9 +241,13 @@ class RandomData:
     def lines(self, split: str) -> tuple[list[str], list[str]]:
         return [], []
 
-    def ids(self, i: int, side: int) -> Any:
+    def ids(self, i: int) -> tuple[Any, Any]:
+        """Return the ids of both sides of a pair."""
+        return self._row(i, 0), self._row(i, 1)
+
+    def _row(self, i: int, side: int) -> Any:
         start = 7919 * (2 * i + side) % (len(self._ids) - 1024)
-        return self._ids[start : start + int(self.lengths_N2[i, side])]
+        return self._ids[start : start + int(self._lengths_N2[i, side])]
 
 
 class _RandomTokenizer:
@@ -367,8 +375,8 @@ def _eole(variant: Variant, python: str, updates: int) -> float:
     store = variant.prepared.store("train")
     with tempfile.TemporaryDirectory() as directory:
         work = Path(directory)
-        for name, side in (("src", store.src), ("tgt", store.tgt)):
-            rows = (" ".join(map(str, side.ids(i))) for i in range(len(store)))
+        for side, name in enumerate(("src", "tgt")):
+            rows = (" ".join(map(str, store[i][side])) for i in range(len(store)))
             (work / name).write_text("\n".join(rows) + "\n", encoding="utf-8")
         eole_config = _eole_config(variant, work, updates)
         (work / "config.json").write_text(json.dumps(eole_config), encoding="utf-8")

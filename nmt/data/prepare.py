@@ -31,7 +31,7 @@ from nmt.data.placeholders import PLACEHOLDERS
 from nmt.data.shards import ALL_SHARDS, Part, Shard, UnfinishedPartsError
 from nmt.data.sources import Split, open_split, parse_corpus, validate_all
 from nmt.data.sources.corpus import hash_strings, translators_of
-from nmt.data.store import VERSION, Store
+from nmt.data.store import VERSION, Store, StoredShard
 from nmt.text import tokenizer as tokenizers
 from nmt.text.sentences import count_sentences
 from nmt.text.tokenizer import Tokenizer
@@ -144,11 +144,12 @@ def _read_manifest(directory: Path) -> dict[str, Any]:
 
 
 def _open_store(directory: Path, manifest: dict[str, Any], split: str) -> Store:
-    shards = [
-        Shard(directory, split, index, record["num_pairs"])
-        for index, record in enumerate(manifest["shards"][split])
-    ]
-    return Store(shards, load_tokenizer(tokenizer_file(directory)))
+    tokenizer = load_tokenizer(tokenizer_file(directory))
+    shards = []
+    for index, record in enumerate(manifest["shards"][split]):
+        shard = Shard(directory, split, index, record["num_pairs"])
+        shards.append(StoredShard(shard, tokenizer))
+    return Store(shards)
 
 
 @dataclass(frozen=True)
@@ -397,7 +398,8 @@ class _Preparation:
             ),
         }
         for path in work.iterdir():
-            if path.suffix not in KEPT_SUFFIXES and path != tokenizer_file(work):
+            is_kept = path.suffix in KEPT_SUFFIXES or path == tokenizer_file(work)
+            if path.is_file() and not is_kept:
                 path.unlink()
         text = json.dumps(manifest, indent=2)
         (work / MANIFEST).write_text(text + "\n", encoding="utf-8")

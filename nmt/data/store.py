@@ -98,8 +98,8 @@ class StoredShard:
 class Store:
     """The sentence pairs of one split of prepared data, numbered over all shards."""
 
-    def __init__(self, shards: Sequence[Shard], tokenizer: Tokenizer) -> None:
-        self.shards = [StoredShard(shard, tokenizer) for shard in shards]
+    def __init__(self, shards: Sequence[StoredShard]) -> None:
+        self.shards = shards
         self.starts = list(accumulate(map(len, self.shards), initial=0))
         """The number of the first pair of each shard, and that of all pairs."""
 

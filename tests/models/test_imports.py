@@ -36,7 +36,7 @@ from nmt.core.paths import LOCK, NEW, TEMPORARY
 from nmt.core.registry import parse
 from nmt.data.loader import Loader
 from nmt.data.noise import SourceNoise
-from nmt.data.store import Store
+from nmt.data.prepare import PreparedData
 from nmt.models import discovery
 from nmt.models import importers as imports
 from nmt.models.importers import import_model, origin
@@ -352,14 +352,17 @@ def test_every_command_works_with_an_imported_model(tmp_path: Path) -> None:
     names = ("runs/opus/tokenizer.zip", "runs/tuned/tokenizer.zip")
     assert len({(tmp_path / name).read_bytes() for name in names}) == 1
     (prepared,) = (path.parent for path in (tmp_path / "data/prepared").glob("*/manifest.json"))
-    store, tokenizer = (
-        Store(prepared, "train", "en", "de"),
-        discovery.load(tmp_path / "runs/tuned").tokenizer,
+    manifest = json.loads((prepared / "manifest.json").read_text())
+    store = PreparedData(prepared, "en", "de", manifest).store("train")
+    tokenizer = discovery.load(tmp_path / "runs/tuned").tokenizer
+    assert (store.source(0), store.target(0)) == tuple(
+        (tmp_path / f"text.{code}").read_text().splitlines()[0] for code in ("en", "de")
     )
-    for side, is_target in ((store.src, False), (store.tgt, True)):
-        text = side.text(0)
+    for ids, text, is_target in zip(
+        store[0], (store.source(0), store.target(0)), (False, True), strict=True
+    ):
         assert (
-            side.ids(0).tolist()
+            ids.tolist()
             == tokenizer.encode(text, target=is_target)
             != tokenizer.encode(text, target=not is_target)
         )

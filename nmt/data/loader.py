@@ -127,7 +127,8 @@ class Loader:
         self._is_tagged = np.array([corpus.options.tag for corpus in mix.corpora])
         self.num_pairs = sum(each.pairs_per_epoch for each in self.corpora)
         """Number of pairs of an epoch."""
-        self.num_too_long = len(self.store) - sum(len(each.pairs) for each in self.corpora)
+        num_usable = sum(len(each.pairs) for each in self.corpora)
+        self.num_too_long = len(self.store) - num_usable
         self.num_windows = math.ceil(self.num_pairs / WINDOW_SIZE)
         """Number of windows of an epoch."""
         self.batching = self._choose_batching()
@@ -231,7 +232,8 @@ class Loader:
         """Return the pairs of a window, [N]."""
         samples = []
         for i, corpus in enumerate(self.corpora):
-            samples.append(corpus.sample(epoch, index, self.num_windows, (self.seed, i)))
+            sample = corpus.sample(epoch, index, self.num_windows, (self.seed, i))
+            samples.append(sample)
         return np.concatenate(samples)
 
     def _lengths_N2(self, pair_ids_N: Indices) -> Integers:
@@ -301,7 +303,8 @@ class Loader:
         noisy_N = np.flatnonzero(is_noisy_N)
         noisy_indices_N = indices_N[noisy_N]
         has_tag_N = self._has_tag_N(window.pair_ids_N[noisy_indices_N])
-        rows = self.tokenizer.encode_batch(self._noisy_sources(window, noisy_indices_N))
+        texts = self._noisy_sources(window, noisy_indices_N)
+        rows = self.tokenizer.encode_batch(texts)
         for i, row in enumerate(rows):
             tagged = self._with_tag(row, bool(has_tag_N[i]))
             if len(tagged) < self.config.max_length:
@@ -328,7 +331,8 @@ class Loader:
         if not self._has_noise:
             return chosen_NK
         for shard, places_N, pairs_N in self.store.by_shard(pair_ids_N):
-            rng = np.random.default_rng((self.seed, NOISE_STREAM, epoch, shard))
+            key = (self.seed, NOISE_STREAM, epoch, shard)
+            rng = np.random.default_rng(key)
             num_pairs = len(self.store.shards[shard])
             for k, probability in enumerate(probabilities):
                 draws = rng.random(num_pairs, np.float32)

@@ -74,30 +74,34 @@ class UsablePairs:
             key: seed and number of the corpus.
         """
         size = len(self)
-        if (start % size, end - start) == (0, size):
+        is_whole_shuffle = start % size == 0 and end - start == size
+        if is_whole_shuffle:
             return self.all()  # the batches are shuffled anyway
         sampled: list[Indices] = []
         first_shuffle = start // size
         last_shuffle = (end - 1) // size
         for shuffle in range(first_shuffle, last_shuffle + 1):
             offset = shuffle * size
-            sampled += self._part_of_shuffle(start - offset, end - offset, (*key, shuffle))
+            part = self._part_of_shuffle(start - offset, end - offset, (*key, shuffle))
+            sampled += part
         return _join(sampled)
 
     def _part_of_shuffle(self, start: int, end: int, key: tuple[int, ...]) -> Iterator[Indices]:
         """Yield the pairs at the places of a shuffle from `start`, which may be negative, to
         `end`."""
-        order = _shuffled(np.arange(len(self._shards)), key).tolist()
+        shards = np.arange(len(self._shards))
+        order = _shuffled(shards, key).tolist()
         group_end = 0
         for first in range(0, len(order), GROUP_SIZE):
             group = order[first : first + GROUP_SIZE]
             group_start = group_end
             group_end += sum(self._sizes[i] for i in group)
-            # Only the groups that are needed are read.
-            if group_start < end and group_end > start:
-                pairs = _join(self._of_shard(self._shards[i]) for i in group)
-                shuffled = _shuffled(pairs, (*key, first))
-                yield shuffled[max(0, start - group_start) : max(0, end - group_start)]
+            if group_end <= start or group_start >= end:
+                continue  # only the groups that are needed are read
+            pairs = _join(self._of_shard(self._shards[i]) for i in group)
+            shuffled = _shuffled(pairs, (*key, first))
+            first_place = max(0, start - group_start)
+            yield shuffled[first_place : end - group_start]
 
 
 def _shuffled(items: Indices, key: tuple[int, ...]) -> Indices:
@@ -123,9 +127,10 @@ class SampledCorpus:
         Consecutive epochs take consecutive places of the sequence of shuffles, so that all pairs
         are used before one repeats. An epoch may have fewer pairs than there are, or more.
         """
-        first = epoch * self.pairs_per_epoch
-        start = first + window * self.pairs_per_epoch // num_windows
-        end = first + (window + 1) * self.pairs_per_epoch // num_windows
+        num_pairs = self.pairs_per_epoch
+        first = epoch * num_pairs
+        start = first + window * num_pairs // num_windows
+        end = first + (window + 1) * num_pairs // num_windows
         if start == end:
             return np.zeros(0, np.int64)
         return self.pairs.sample(start, end, key)
@@ -161,7 +166,10 @@ def sampled_corpora(
     shard = 0
     for corpus, end in zip(corpora, ends, strict=True):
         shards = []
-        while shard < len(store.shards) and store.starts[shard + 1] <= end:
+        while shard < len(store.shards):
+            end_of_shard = store.starts[shard + 1]
+            if end_of_shard > end:
+                break
             shards.append(shard)
             shard += 1
         yield UsablePairs(store, shards, max_length, corpus.options.tag)

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import hashlib
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, chain, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +34,8 @@ VERSION = 6
 placeholders or tokenization give another result for the same options."""
 CHUNK_SIZE = 10_000
 """Pairs tokenized at a time."""
+SUFFIXES = ("ids", "ends", "text", "lines")
+"""Suffixes of the files of a shard."""
 LINE = np.dtype([("sentence", "<u4"), ("end", "<u8")])
 """A sentence that is stored as text: its number in the shard, sources being even and targets odd,
 and where it ends."""
@@ -62,9 +65,9 @@ class StoredShard:
             self._lines = _map(shard.path("lines"), LINE)
         except (OSError, ValueError) as error:
             raise _damaged(shard, f"is corrupted: {error}") from None
-        num_ids = int(self._ends_N2[-1, 1]) if len(self) else 0
-        num_bytes = int(self._lines["end"][-1]) if len(self._lines) else 0
-        if (num_ids, num_bytes) != (len(self._ids), len(self._text)):
+        num_ids = _last(self._ends_N2[:, 1])
+        num_bytes = _last(self._lines["end"])
+        if num_ids != len(self._ids) or num_bytes != len(self._text):
             raise _damaged(shard, "is truncated or was modified")
         if len(self) != shard.num_pairs:
             raise _damaged(shard, f"has {len(self):,} pairs instead of {shard.num_pairs:,}")
@@ -80,13 +83,16 @@ class StoredShard:
 
     def text(self, i: int, side: int) -> str:
         """Return the source (0) or target (1) of a pair."""
-        sentence = 2 * i + side
-        line = int(np.searchsorted(self._lines["sentence"], sentence))
-        if line < len(self._lines) and self._lines["sentence"][line] == sentence:
-            start = self._lines["end"][line - 1] if line else 0
-            end = self._lines["end"][line]
-            return bytes(self._text[start:end]).decode()
-        return self._tokenizer.decode(self.ids(i)[side].tolist())
+        number = 2 * i + side
+        numbers = self._lines["sentence"]
+        line = int(np.searchsorted(numbers, number))
+        if line == len(numbers) or numbers[line] != number:
+            ids = self.ids(i)[side]
+            return self._tokenizer.decode(ids.tolist())
+        ends = self._lines["end"]
+        start = ends[line - 1] if line else 0
+        stored = self._text[start : ends[line]]
+        return stored.tobytes().decode()
 
     def lengths_N2(self) -> Integers:
         """Return the numbers of source and target tokens of all pairs."""
@@ -131,13 +137,15 @@ class Store:
         shard_N = np.searchsorted(self.starts, pair_ids_N, side="right") - 1
         for shard in np.unique(shard_N).tolist():
             places = np.flatnonzero(shard_N == shard)
-            yield shard, places, pair_ids_N[places] - self.starts[shard]
+            numbers = pair_ids_N[places] - self.starts[shard]
+            yield shard, places, numbers
 
     def lengths_of(self, pair_ids_N: Indices) -> Integers:
         """Return the numbers of source and target tokens of some pairs, [N, 2]."""
         lengths_N2 = np.zeros((len(pair_ids_N), 2), np.int32)
         for shard, places, pairs in self.by_shard(pair_ids_N):
-            lengths_N2[places] = self.shards[shard].lengths_N2()[pairs]
+            of_shard_N2 = self.shards[shard].lengths_N2()
+            lengths_N2[places] = of_shard_N2[pairs]
         return lengths_N2
 
     @cached_property
@@ -165,51 +173,73 @@ class EncodedShard:
 
 def encode_shard(shard: Shard, pairs: Iterable[Pair], tokenizer: Tokenizer) -> EncodedShard:
     """Tokenize pairs into the files of a shard."""
-    encoded = EncodedShard()
-    checksum = hashlib.sha256()
-    dtype = id_type(len(tokenizer))
-    num_bytes = 0
     rest = iter(pairs)
-    with (
-        new_file(shard.path("ids")) as ids_path,
-        new_file(shard.path("ends")) as ends_path,
-        new_file(shard.path("text")) as text_path,
-        new_file(shard.path("lines")) as lines_path,
-        ids_path.open("wb") as ids_file,
-        ends_path.open("wb") as ends_file,
-        text_path.open("wb") as text_file,
-        lines_path.open("wb") as lines_file,
-    ):
+    with ExitStack() as stack:
+        files = {}
+        for suffix in SUFFIXES:
+            path = stack.enter_context(new_file(shard.path(suffix)))
+            files[suffix] = stack.enter_context(path.open("wb"))
+        writer = _Writer(files, tokenizer)
         while chunk := list(islice(rest, CHUNK_SIZE)):
-            sources, targets = map(list, zip(*chunk, strict=True))
-            source_rows = tokenizer.encode_batch(sources)
-            target_rows = tokenizer.encode_batch(targets, target=True)
-            rows = list(_alternating(source_rows, target_rows))
-            ids = np.fromiter(chain.from_iterable(rows), dtype)
-            lengths = np.fromiter(map(len, rows), np.int64)
-            ends = encoded.num_ids + lengths.cumsum()
-            content = ids.tobytes()
-            checksum.update(content)
-            ids_file.write(content)
-            ends_file.write(ends.astype(np.uint32).tobytes())
-            # Most sentences are what is decoded from their ids.
-            decoded = tokenizer.decode_batch(rows)
-            for i, sentence in enumerate(_alternating(sources, targets)):
-                if sentence != decoded[i]:
-                    line = sentence.encode("utf-8", "replace")
-                    num_bytes += len(line)
-                    number = 2 * encoded.num_pairs + i
-                    text_file.write(line)
-                    lines_file.write(np.array((number, num_bytes), LINE).tobytes())
-                    encoded.num_lines += 1
-            encoded.num_ids += len(ids)
-            encoded.num_pairs += len(chunk)
-    encoded.sha256 = checksum.hexdigest()
-    return encoded
+            writer.write(chunk)
+    writer.encoded.sha256 = writer.checksum.hexdigest()
+    return writer.encoded
 
 
-def _alternating(first: Sequence[Any], second: Sequence[Any]) -> Iterator[Any]:
-    return chain.from_iterable(zip(first, second, strict=True))
+class _Writer:
+    """Writes the files of a shard."""
+
+    def __init__(self, files: Mapping[str, BinaryIO], tokenizer: Tokenizer) -> None:
+        self._files = files
+        self._tokenizer = tokenizer
+        self._num_bytes = 0
+        self.encoded = EncodedShard()
+        self.checksum = hashlib.sha256()
+
+    def write(self, pairs: Sequence[Pair]) -> None:
+        """Write the next pairs."""
+        sources = [source for source, _ in pairs]
+        targets = [target for _, target in pairs]
+        source_rows = self._tokenizer.encode_batch(sources)
+        target_rows = self._tokenizer.encode_batch(targets, target=True)
+        rows = _alternate(source_rows, target_rows)
+        sentences = _alternate(sources, targets)
+        self._write_ids(rows)
+        self._write_text(sentences, rows)
+        self.encoded.num_pairs += len(pairs)
+
+    def _write_ids(self, rows: Sequence[Sequence[int]]) -> None:
+        ids = np.fromiter(chain.from_iterable(rows), id_type(len(self._tokenizer)))
+        lengths = np.fromiter(map(len, rows), np.int64)
+        ends = self.encoded.num_ids + lengths.cumsum()
+        content = ids.tobytes()
+        self.checksum.update(content)
+        self._files["ids"].write(content)
+        self._files["ends"].write(ends.astype(np.uint32).tobytes())
+        self.encoded.num_ids += len(ids)
+
+    def _write_text(self, sentences: Sequence[str], rows: Sequence[list[int]]) -> None:
+        """Write the sentences that the tokenizer does not decode from their ids."""
+        first = 2 * self.encoded.num_pairs
+        decoded = self._tokenizer.decode_batch(rows)
+        for i, sentence in enumerate(sentences):
+            if sentence == decoded[i]:
+                continue
+            line = sentence.encode("utf-8", "replace")
+            self._num_bytes += len(line)
+            entry = np.array((first + i, self._num_bytes), LINE)
+            self._files["text"].write(line)
+            self._files["lines"].write(entry.tobytes())
+            self.encoded.num_lines += 1
+
+
+def _alternate(sources: Sequence[Any], targets: Sequence[Any]) -> list[Any]:
+    """Return source and target of each pair in turn."""
+    return list(chain.from_iterable(zip(sources, targets, strict=True)))
+
+
+def _last(ends: NDArray[Any]) -> int:
+    return int(ends[-1]) if len(ends) else 0
 
 
 def _map(path: Path, dtype: Any) -> NDArray[Any]:

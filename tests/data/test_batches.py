@@ -182,14 +182,14 @@ def test_corpus_that_changes_while_it_is_prepared_is_an_error(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     experiment = config(directory)
-    read = Pipeline.read
+    clean = Pipeline.clean
 
-    def change_and_read(*arguments: Any) -> list[Text]:
+    def change_and_clean(*arguments: Any) -> list[Text]:
         copy_text(directory, 300, seed=6)
-        return read(*arguments)
+        return clean(*arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Pipeline, "read", change_and_read)
+        patch.setattr(Pipeline, "clean", change_and_clean)
         with pytest.raises(DataError, match="a corpus changed while it was read"):
             prepare(experiment)
     copy_text(directory, 300)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -10,8 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from nmt.data.arrays import Bools, Bytes, Hashes, Indices
+from nmt.data.check import minhash
 from nmt.data.check.feature_files import Features
-from nmt.data.check.minhash import Band, band_keys
+from nmt.data.check.minhash import Band
 from nmt.data.first_occurrences import Keys, find_repeated
 
 BANDS = tuple((start, 6) for start in range(0, 59, 3))
@@ -37,7 +38,8 @@ class Repetition:
 
     def first(self, pair: int) -> int:
         """Return the earlier pair of a pair."""
-        return int(self.first_M[np.searchsorted(self.pair_M, pair)])
+        place = np.searchsorted(self.pair_M, pair)
+        return int(self.first_M[place])
 
 
 @dataclass(frozen=True)
@@ -54,22 +56,26 @@ def find_duplicates(features: Features, mask_N: Bools, scratch: Path) -> Duplica
     """Find exact duplicates, near duplicates and repeated sources among the pairs in `mask_N`;
     `scratch` is the path of a temporary database."""
 
-    def find(key: Callable[[slice], Hashes], mask_N: Bools) -> Repetition:
-        parts = _parts(key, mask_N)
-        return _join(list(find_repeated(parts, int(mask_N.sum()), scratch)))
-
-    pair_N = features["pair"]
-    exact = find(lambda part: pair_N[part], mask_N)
+    exact = _join(_find(features["pair"].__getitem__, mask_N, scratch))
     rest_N = mask_N.copy()
     rest_N[exact.pair_M] = False
     near = _find_near(features, rest_N, scratch)
-    source_N = features["source"]
-    same_source = find(lambda part: source_N[part], rest_N)
+    same_source = _join(_find(features["source"].__getitem__, rest_N, scratch))
     # The target of a near duplicate is not a different one.
     is_near_M = np.isin(same_source.pair_M, near.pair_M, assume_unique=True)
-    same_source = Repetition(same_source.pair_M[~is_near_M], same_source.first_M[~is_near_M])
+    pair_M = same_source.pair_M[~is_near_M]
+    first_M = same_source.first_M[~is_near_M]
     features.release()
-    return Duplicates(exact, near, same_source)
+    return Duplicates(exact, near, Repetition(pair_M, first_M))
+
+
+def _find(
+    key: Callable[[slice], Hashes], mask_N: Bools, scratch: Path
+) -> Iterator[tuple[Indices, Indices]]:
+    """Yield the pairs in `mask_N` whose key is that of an earlier one, and the first such pair;
+    `key` returns the keys of consecutive pairs."""
+    num_keys = int(mask_N.sum())
+    return find_repeated(_parts(key, mask_N), num_keys, scratch)
 
 
 def _parts(key: Callable[[slice], Hashes], mask_N: Bools) -> Iterator[Keys]:
@@ -87,30 +93,45 @@ def _find_near(features: Features, mask_N: Bools, scratch: Path) -> Repetition:
     remaining_N = mask_N.copy()
     found: list[tuple[Indices, Indices]] = []
     for band in BANDS:
-        parts = _parts(partial(_band_keys, digest_NP, band), remaining_N)
-        num_remaining = int(remaining_N.sum())
-        found_in_band = []
-        for pair_M, first_M in find_repeated(parts, num_remaining, scratch):
-            for start in range(0, len(pair_M), CHUNK_SIZE):
-                chunk = slice(start, start + CHUNK_SIZE)
-                # The fraction of equal hash values estimates the Jaccard similarity.
-                is_equal_MP = digest_NP[pair_M[chunk]] == digest_NP[first_M[chunk]]
-                is_near_M = is_equal_MP.mean(1) >= MIN_SIMILARITY
-                found_in_band.append((pair_M[chunk][is_near_M], first_M[chunk][is_near_M]))
-                features.release()
-        for pair_M, _ in found_in_band:
+        band_keys = partial(_band_keys, digest_NP, band)
+        candidates = _find(band_keys, remaining_N, scratch)
+        near = [_similar(features, *pairs) for pairs in _chunks(candidates)]
+        for pair_M, _ in near:
             remaining_N[pair_M] = False
-        found += found_in_band
+        found += near
     return _join(found)
 
 
+def _chunks(candidates: Iterable[tuple[Indices, Indices]]) -> Iterator[tuple[Indices, Indices]]:
+    """Divide candidates into chunks."""
+    for pair_M, first_M in candidates:
+        for start in range(0, len(pair_M), CHUNK_SIZE):
+            end = start + CHUNK_SIZE
+            yield pair_M[start:end], first_M[start:end]
+
+
+def _similar(features: Features, pair_M: Indices, first_M: Indices) -> tuple[Indices, Indices]:
+    """Return the candidates that are similar to the earlier pair."""
+    digest_NP = features["digest"]
+    # The fraction of equal hash values estimates the Jaccard similarity.
+    is_equal_MP = digest_NP[pair_M] == digest_NP[first_M]
+    is_near_M = is_equal_MP.mean(1) >= MIN_SIMILARITY
+    features.release()
+    return pair_M[is_near_M], first_M[is_near_M]
+
+
 def _band_keys(digest_NP: Bytes, band: Band, part: slice) -> Hashes:
-    return band_keys(digest_NP[part], band)
+    return minhash.band_keys(digest_NP[part], band)
 
 
-def _join(parts: list[tuple[Indices, Indices]]) -> Repetition:
+def _join(parts: Iterable[tuple[Indices, Indices]]) -> Repetition:
     """Join pieces, and sort them by pair."""
-    pair_M = np.concatenate([np.zeros(0, np.int64), *(pair for pair, _ in parts)])
-    first_M = np.concatenate([np.zeros(0, np.int64), *(first for _, first in parts)])
+    pairs = [np.zeros(0, np.int64)]
+    firsts = [np.zeros(0, np.int64)]
+    for pair_M, first_M in parts:
+        pairs.append(pair_M)
+        firsts.append(first_M)
+    pair_M = np.concatenate(pairs)
+    first_M = np.concatenate(firsts)
     order_M = np.argsort(pair_M)
     return Repetition(pair_M[order_M], first_M[order_M])

@@ -5,6 +5,7 @@ Shape suffix: N pairs.
 
 from __future__ import annotations
 
+import math
 import mmap
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -30,7 +31,10 @@ class Features:
 
     def part(self, start: int, end: int) -> Features:
         """Return the features of the pairs from `start` to `end`."""
-        return Features({name: column[start:end] for name, column in self._columns.items()})
+        columns = {}
+        for name, column in self._columns.items():
+            columns[name] = column[start:end]
+        return Features(columns)
 
     def release(self) -> None:
         """Give the memory of mapped files back, which are read again when they are needed."""
@@ -49,28 +53,36 @@ def join_records(parts: Iterable[tuple[Path, int]], directory: Path) -> Features
     A part is deleted when its records are in these files. An interrupted call continues after the
     last complete part.
     """
-    paths = {name: directory / f"{name}.feature" for name in RECORD.names or ()}
-    last = paths["problems"]  # is written after all other features
+    *names, last = ("pair", "source", "digest", "words", "test", "chars", "problems")
     end = 0
     for part, num_records in parts:
         start = end
         end += num_records
-        num_joined = last.stat().st_size // RECORD["problems"].itemsize if last.exists() else 0
-        if num_joined < end:
+        if _num_values(_file(directory, last), last) < end:
             records = np.fromfile(part, RECORD)
-            for name in sorted(paths, key=lambda name: name == "problems"):
-                _write(paths[name], start, records[name])
+            for name in (*names, last):
+                _write(_file(directory, name), start, records[name])
         part.unlink(missing_ok=True)
-    return Features({name: _map(path, name) for name, path in paths.items()})
+    return Features({name: _map(_file(directory, name), name) for name in (*names, last)})
+
+
+def _file(directory: Path, name: str) -> Path:
+    """Return the file of a feature."""
+    return directory / f"{name}.feature"
+
+
+def _num_values(path: Path, name: str) -> int:
+    if not path.exists():
+        return 0
+    return path.stat().st_size // RECORD[name].itemsize
 
 
 def _write(path: Path, start: int, values_N: Records) -> None:
     """Write values after the first `start` ones."""
     content = np.ascontiguousarray(values_N).tobytes()
-    size = len(content) // max(1, len(values_N))
-    with path.open("r+b" if path.exists() else "w+b") as file:
+    size = values_N.dtype.itemsize * math.prod(values_N.shape[1:])
+    with path.open("ab") as file:
         file.truncate(start * size)
-        file.seek(0, 2)
         file.write(content)
 
 

@@ -36,18 +36,21 @@ class LengthRatios:
 
     def __init__(self, chars_N2: Integers, mask_N: Bools) -> None:
         """Estimate them from the pairs in `mask_N`, of large corpora from a sample."""
-        step = 1 + int(mask_N.sum()) // MAX_SAMPLE
-        chars_M2 = chars_N2[np.flatnonzero(mask_N)[::step]]
+        usable = np.flatnonzero(mask_N)
+        step = 1 + len(usable) // MAX_SAMPLE
+        chars_M2 = chars_N2[usable[::step]]
         size_M = _size(chars_M2)
-        num_bins = max(1, min(NUM_BINS, len(size_M) // MIN_BIN_SIZE))
+        num_bins = len(size_M) // MIN_BIN_SIZE
+        num_bins = max(1, min(NUM_BINS, num_bins))
         quantiles = np.linspace(0, 1, num_bins + 1)
         edges = np.quantile(size_M, quantiles)
         bins = []
         for low, high in pairwise(edges):
-            is_inside_M = (size_M >= low) & (size_M <= high)
+            is_inside_M = size_M >= low
+            is_inside_M &= size_M <= high
             center = np.median(size_M[is_inside_M])
-            statistics = ratio_statistics(chars_M2[is_inside_M])
-            bins.append((center, *statistics))
+            median, spread = ratio_statistics(chars_M2[is_inside_M])
+            bins.append((center, median, spread))
         self.centers, self.medians, self.spreads = np.transpose(bins)
 
     def deviations(self, chars_N2: Integers) -> tuple[Doubles, Doubles]:
@@ -62,5 +65,6 @@ class LengthRatios:
 
 def _size(chars_N2: Integers) -> Doubles:
     """Return the logarithm of the smoothed lengths of both sides together."""
-    size_N: Doubles = np.log(chars_N2 + 5.0).sum(1)
+    log_N2 = np.log(chars_N2 + 5.0)
+    size_N: Doubles = log_N2.sum(1)
     return size_N

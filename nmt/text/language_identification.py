@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib import resources
 from itertools import islice
 from typing import Any
 
+from nmt.core.bounded_cache import BoundedCache
 from nmt.core.runtime import require_package
 from nmt.text.language_codes import base_language
 from nmt.text.scripts import count_letters, is_in_other_script
@@ -24,6 +25,8 @@ MAX_CHARACTERS = 200
 """Maximum number of characters of a text that are identified."""
 MAX_WORDS = 20
 """Maximum number of words of a text that are judged one by one."""
+MAX_CACHED_WORDS = 1 << 18
+"""Maximum number of words of a language whose scores are kept."""
 MIN_TOTAL_SCORE, MIN_MEAN_SCORE = 1.0, 0.2
 """Minimum sum and mean of the scores of the words of a text that is clearly in a language. Of
 156,000 texts that the model identifies as another language, none has both."""
@@ -127,7 +130,7 @@ def _has_typical_words(words: Sequence[str], code: str) -> bool:
     This is several times as fast as the identification of the text, because most words of a corpus
     are frequent ones, whose scores are cached.
     """
-    score = word_scorer(code)
+    score = word_scores(code).__getitem__
     distinct = dict.fromkeys(islice(words, MAX_WORDS))  # in order, so that the sum is reproducible
     # Short words come first: they suffice for most texts, and fewer of them are rare.
     short = [word for word in distinct if len(word) <= SHORT_LENGTH]
@@ -140,14 +143,13 @@ def _has_typical_words(words: Sequence[str], code: str) -> bool:
 
 
 @functools.cache
-def word_scorer(code: str) -> Callable[[str], float]:
-    """Return a function that scores words: the probability of a language minus the highest one of
-    all others."""
+def word_scores(code: str) -> BoundedCache[str, float]:
+    """Return the scores of words: the probability of a language minus the highest one of all
+    others."""
 
-    @functools.lru_cache(maxsize=1 << 17)
     def score(word: str) -> float:
         probabilities = _predict(word, 3, MAX_EXPECTED_PROBABILITY)
         expected = probabilities.pop(code, 0.0)
         return expected - max(probabilities.values(), default=0.0)
 
-    return score
+    return BoundedCache(score, MAX_CACHED_WORDS)

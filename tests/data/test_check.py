@@ -161,7 +161,7 @@ def test_ignored_check_does_not_run(
     monkeypatch: pytest.MonkeyPatch, ignore: list[str], module: Any, function: str
 ) -> None:
     monkeypatch.setattr(module, function, None)  # calling it would raise
-    languages.word_scorer.cache_clear()
+    languages.word_scores.cache_clear()
     pairs = [*CLEAN[:200], ("R&D costs the firm a lot", "Forschung & Café kosten die Firma viel")]
     assert names(check(pairs, TEST_PAIRS, ignore=ignore)) == []
     with pytest.raises(TypeError):

@@ -6,7 +6,6 @@ Shape suffix: N pairs.
 
 from __future__ import annotations
 
-import functools
 import re
 import unicodedata
 import zlib
@@ -18,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nmt.core.bounded_cache import BoundedCache
 from nmt.data.arrays import Bytes
 from nmt.data.check import checks
 from nmt.data.check.encoding import encoding_problems, repair_pair
@@ -37,6 +37,8 @@ MAX_CHARACTERS = 0xFFFF
 STEM_LENGTH = 5
 """Letters of a stem: enough to distinguish words, few enough that inflected forms and cognates
 agree."""
+MAX_CACHED_WORDS = 1 << 18
+"""Maximum number of words whose stems are kept."""
 MIN_COPY_WORDS = 4
 """Minimum number of words of an untranslated pair; short names and commands are equal in many
 languages."""
@@ -167,7 +169,7 @@ def is_copy(source: Words, target: Words) -> bool:
 def _stem_bitmaps(side: Side) -> Bytes:
     """Return the buckets of the stems of each sentence as bits, the first bucket in the highest
     bit, [N, bytes]."""
-    buckets = [b"".join(map(_stem_buckets, words)) for words in side.sentences]
+    buckets = [b"".join(map(_STEM_BUCKETS.__getitem__, words)) for words in side.sentences]
     num_buckets_N = np.fromiter(map(len, buckets), np.int64, len(buckets))
     sentences = np.repeat(np.arange(len(buckets)), num_buckets_N)
     has_bucket = np.zeros((len(buckets), NUM_BUCKETS), bool)
@@ -175,7 +177,6 @@ def _stem_bitmaps(side: Side) -> Bytes:
     return np.packbits(has_bucket, axis=1)
 
 
-@functools.lru_cache(maxsize=1 << 18)
 def _stem_buckets(word: str) -> bytes:
     """Return the bucket of the stem of a word, or of all letter bigrams in a script without spaces.
 
@@ -193,3 +194,6 @@ def _stem_buckets(word: str) -> bytes:
         decomposed = unicodedata.normalize("NFKD", word)
         stems = ["".join(filter(str.isalnum, decomposed))[:STEM_LENGTH]]
     return bytes([zlib.crc32(stem.encode("utf-8", "replace")) % NUM_BUCKETS for stem in stems])
+
+
+_STEM_BUCKETS = BoundedCache(_stem_buckets, MAX_CACHED_WORDS)

@@ -22,6 +22,8 @@ MIN_NEAR_WORDS = 6
 MAX_CACHED_CHARACTERS = 40
 """Longer words are not cached, because a server would keep those of its clients."""
 
+FREQUENT_PUNCTUATION = ".,:;!?()[]\"'„“”‚‘’«»–…-"
+"""Characters that are removed from both ends of words without further tests."""
 _ASCII_PUNCTUATION = str.maketrans(
     {c: None for c in map(chr, range(128)) if not c.isalnum() and not c.isspace()}
 )
@@ -61,6 +63,8 @@ def normalized_words(text: str) -> list[str]:
         return text.lower().translate(_ASCII_PUNCTUATION).split()
     words = []
     for word in unicodedata.normalize("NFC", text).casefold().split():
+        if not word.isalnum():
+            word = word.strip(FREQUENT_PUNCTUATION)
         if not word.isalnum():
             word = _alphanumeric(word)
         if word:

@@ -31,6 +31,7 @@ _OTHER_SCRIPTS = (
     r"\ufb13-\ufdff\ufe70-\ufefe\uff66-\uffdc\U00010280-\U0001e95f\U00020000-\U0003ffff"
 )
 """The letters that are not Latin, and the marks and punctuation of their scripts."""
+_OTHER_SCRIPT = re.compile(f"[{_OTHER_SCRIPTS}]")
 _LETTER = r"(?=[^\W\d_])"
 _LETTER_OR_DIGIT = re.compile(r"[^\W_]")
 
@@ -64,8 +65,10 @@ def is_in_other_script(text: str, language: str) -> bool:
     A single letter, such as those of formulas, is no word. False if the script of the language is
     not known.
     """
+    if text.isascii() or not _OTHER_SCRIPT.search(text):  # fast path for most texts
+        return False
     pattern = _foreign_words(base_language(language))
-    if pattern is None or text.isascii():
+    if pattern is None:
         return False
     num_foreign = 0
     for match in pattern.finditer(text):

@@ -22,7 +22,17 @@ from hypothesis import strategies as st
 
 from nmt.core.errors import DataError, NMTError
 from nmt.core.paths import write_text
-from nmt.data.check import BITS, CHECKS, Finding, Report, Severity, repair, run_checks
+from nmt.data.check import (
+    BITS,
+    CHECKS,
+    Finding,
+    Report,
+    Severity,
+    encoding,
+    features,
+    repair,
+    run_checks,
+)
 from nmt.data.check.duplicates import find_duplicates
 from nmt.data.check.encoding import encoding_problems, repair_encoding
 from nmt.data.check.feature_files import Features
@@ -134,6 +144,36 @@ def test_ignored_check_is_not_reported(name: str) -> None:
     report = check(corrupted, TEST_PAIRS, ignore=[name])
     assert name not in names(report)
     assert not BITS[name] & report.problems_N[-1]
+
+
+@pytest.mark.parametrize(
+    ("ignore", "module", "function"),
+    [
+        (["wrong-language"], languages, "detector"),
+        (["wrong-language", "untranslated"], features, "is_copy"),
+        (["mojibake"], encoding, "_is_mojibake"),
+        (["escaped-entities"], encoding, "_has_entity"),
+        (["misaligned"], features, "_stem_bitmaps"),
+        (["near-test-overlap"], OverlapIndex, "find_near"),
+        (["test-overlap", "near-test-overlap"], OverlapIndex, "find_exact"),
+    ],
+)
+def test_ignored_check_does_not_run(
+    monkeypatch: pytest.MonkeyPatch, ignore: list[str], module: Any, function: str
+) -> None:
+    monkeypatch.setattr(module, function, None)  # calling it would raise
+    languages.word_scores.cache_clear()
+    pairs = [*CLEAN[:200], ("R&D costs the firm a lot", "Forschung & Café kosten die Firma viel")]
+    assert names(check(pairs, TEST_PAIRS, ignore=ignore)) == []
+    with pytest.raises(TypeError):
+        check(pairs, TEST_PAIRS)
+
+
+@pytest.mark.parametrize("name", ["untranslated", "test-overlap"])
+def test_ignored_problem_is_not_reported_as_another_one(name: str) -> None:
+    corrupted = [*CLEAN[:200], CORRUPTIONS[name](CLEAN[300])]
+    assert names(check(corrupted, TEST_PAIRS)) == [name]
+    assert names(check(corrupted, TEST_PAIRS, ignore=[name])) == []
 
 
 def test_different_numbers_are_near_duplicates() -> None:
@@ -754,6 +794,16 @@ def test_sides_of_different_test_pairs_do_not_overlap() -> None:
         check([*CLEAN[:50], ("Right.", "Richtig.")], test_pairs), "test-overlap"
     ).examples
     assert example.detail.startswith("line 1")
+
+
+@pytest.mark.parametrize("context", ["a{}b", "A{}B", "a {} b", "{} ", " {}", "1{},", ".{} "])
+def test_one_character_is_mojibake_only_if_the_fast_pattern_matches(context: str) -> None:
+    from ftfy.badness import is_bad
+
+    for code in range(0x80, 0x3000):
+        text = context.format(chr(code))
+        if is_bad(text):
+            assert encoding.POSSIBLE_MOJIBAKE.search(text), repr(text)
 
 
 @pytest.mark.parametrize(

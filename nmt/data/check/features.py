@@ -6,7 +6,6 @@ Shape suffix: N pairs.
 
 from __future__ import annotations
 
-import functools
 import re
 import unicodedata
 import zlib
@@ -18,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nmt.core.bounded_cache import BoundedCache
 from nmt.data.arrays import Bytes
 from nmt.data.check import checks
 from nmt.data.check.encoding import encoding_problems, repair_pair
@@ -29,7 +29,7 @@ from nmt.text.language_identification import is_wrong_language
 from nmt.text.normalization import UNSPACED, estimate_num_words
 
 NUM_BUCKETS = 256
-"""Buckets into which word stems are hashed for the alignment."""
+"""Buckets into which word stems are hashed for the alignment; the index of one is a byte."""
 BITMAP_SIZE = NUM_BUCKETS // 8
 """Bytes of a bitmap with a bit for each bucket."""
 MAX_CHARACTERS = 0xFFFF
@@ -37,6 +37,8 @@ MAX_CHARACTERS = 0xFFFF
 STEM_LENGTH = 5
 """Letters of a stem: enough to distinguish words, few enough that inflected forms and cognates
 agree."""
+MAX_CACHED_WORDS = 1 << 18
+"""Maximum number of words whose stems are kept."""
 MIN_COPY_WORDS = 4
 """Minimum number of words of an untranslated pair; short names and commands are equal in many
 languages."""
@@ -72,25 +74,31 @@ def extract_features(
     repaired text.
 
     The language of a side whose code is empty is not checked. `ignored` are names of checks that
-    repair nothing.
+    repair nothing, and that do not run unless another check needs their results.
     """
-    problems = [encoding_problems(source) | encoding_problems(target) for source, target in pairs]
+    problems = [
+        encoding_problems(source, ignored) | encoding_problems(target, ignored)
+        for source, target in pairs
+    ]
     pairs = [repair_pair(pair, bits, ignored) for pair, bits in zip(pairs, problems, strict=True)]
     source = Side(pairs, 0)
     target = Side(pairs, 1)
-    records = _describe(pairs, source, target)
+    records = _describe(pairs, source, target, ignored)
     words = zip(source.sentences, target.sentences, strict=True)
     pair_problems = [
-        _pair_problem(pair, both, languages) for pair, both in zip(pairs, words, strict=True)
+        _pair_problem(pair, both, languages, ignored)
+        for pair, both in zip(pairs, words, strict=True)
     ]
     records["problems"] = np.bitwise_or(problems, pair_problems)
     records["test"] = -1
     if overlap_index.places:
-        _mark_test_overlap(records, overlap_index, source, target)
+        _mark_test_overlap(records, overlap_index, source, target, ignored)
     return records
 
 
-def _describe(pairs: Sequence[Pair], source: Side, target: Side) -> Records:
+def _describe(
+    pairs: Sequence[Pair], source: Side, target: Side, ignored: Container[str]
+) -> Records:
     """Return records with the features that are compared with those of other pairs."""
     records = np.zeros(len(pairs), RECORD)
     records["pair"] = list(starmap(hash_pair, pairs))
@@ -100,25 +108,41 @@ def _describe(pairs: Sequence[Pair], source: Side, target: Side) -> Records:
     records["digest"] = hashes_NP.astype(np.uint8)
     for i, side in enumerate((source, target)):
         records["chars"][:, i] = np.minimum(side.num_characters, MAX_CHARACTERS)
-        records["words"][:, i] = _stem_bitmaps(side)
+        if checks.MISALIGNED.name not in ignored:
+            records["words"][:, i] = _stem_bitmaps(side)
     return records
 
 
-def _pair_problem(pair: Pair, words: tuple[Words, Words], languages: tuple[str, str]) -> int:
-    if any(map(is_blank, pair)):
+def _pair_problem(
+    pair: Pair, words: tuple[Words, Words], languages: tuple[str, str], ignored: Container[str]
+) -> int:
+    """Return the bit of the first problem, because a copy also is in a wrong language."""
+    source_words, target_words = words
+    has_words = source_words and target_words  # fast path for most pairs
+    if not has_words and any(map(is_blank, pair)):
         return checks.BLANK.bit
-    if is_copy(*words):
+    checks_language = checks.WRONG_LANGUAGE.name not in ignored
+    checks_copies = checks_language or checks.UNTRANSLATED.name not in ignored
+    if checks_copies and is_copy(source_words, target_words):
         return checks.UNTRANSLATED.bit
-    if any(map(is_wrong_language, pair, languages)):
+    if checks_language and any(map(is_wrong_language, pair, languages, words)):
         return checks.WRONG_LANGUAGE.bit
     return 0
 
 
 def _mark_test_overlap(
-    records: Records, overlap_index: OverlapIndex, source: Side, target: Side
+    records: Records,
+    overlap_index: OverlapIndex,
+    source: Side,
+    target: Side,
+    ignored: Container[str],
 ) -> None:
-    near = overlap_index.find_near(source, target)
+    checks_near = checks.NEAR_TEST_OVERLAP.name not in ignored
+    if not checks_near and checks.TEST_OVERLAP.name in ignored:
+        return
+    near = overlap_index.find_near(source, target) if checks_near else {}
     for i, words in enumerate(zip(source.sentences, target.sentences, strict=True)):
+        # An equal test sentence is not reported as a near one, even if its check is ignored.
         exact = overlap_index.find_exact(*words)
         if exact >= 0:
             records["problems"][i] |= checks.TEST_OVERLAP.bit
@@ -145,34 +169,31 @@ def is_copy(source: Words, target: Words) -> bool:
 def _stem_bitmaps(side: Side) -> Bytes:
     """Return the buckets of the stems of each sentence as bits, the first bucket in the highest
     bit, [N, bytes]."""
-    bitmaps = bytearray()
-    for words in side.sentences:
-        bitmap = 0
-        for word in words:
-            bitmap |= _stem_bits(word)
-        bitmaps += bitmap.to_bytes(BITMAP_SIZE)
-    return np.frombuffer(bitmaps, np.uint8).reshape(-1, BITMAP_SIZE)
+    buckets = [b"".join(map(_STEM_BUCKETS.__getitem__, words)) for words in side.sentences]
+    num_buckets_N = np.fromiter(map(len, buckets), np.int64, len(buckets))
+    sentences = np.repeat(np.arange(len(buckets)), num_buckets_N)
+    has_bucket = np.zeros((len(buckets), NUM_BUCKETS), bool)
+    has_bucket[sentences, np.frombuffer(b"".join(buckets), np.uint8)] = True
+    return np.packbits(has_bucket, axis=1)
 
 
-@functools.lru_cache(maxsize=1 << 18)
-def _stem_bits(word: str) -> int:
-    """Return the bit of the stem of a word, or of all letter bigrams in a script without spaces.
+def _stem_buckets(word: str) -> bytes:
+    """Return the bucket of the stem of a word, or of all letter bigrams in a script without spaces.
 
     A stem has five letters without diacritics, or only the digits. Names, numbers and cognates thus
     have the same bucket on both sides.
     """
-    if digits := "".join(filter(str.isdigit, word)):
+    if word.isascii() and word.isalpha():  # fast path
+        stems = [word[:STEM_LENGTH]]
+    elif digits := "".join(filter(str.isdigit, word)):
         stems = [digits]
     elif _UNSPACED.search(word):
         num_bigrams = max(1, len(word) - 1)
         stems = [word[i : i + 2] for i in range(num_bigrams)]
-    elif word.isascii():
-        stems = [word[:STEM_LENGTH]]
     else:
         decomposed = unicodedata.normalize("NFKD", word)
         stems = ["".join(filter(str.isalnum, decomposed))[:STEM_LENGTH]]
-    bits = 0
-    for stem in stems:
-        bucket = zlib.crc32(stem.encode("utf-8", "replace")) % NUM_BUCKETS
-        bits |= 1 << (NUM_BUCKETS - 1 - bucket)
-    return bits
+    return bytes([zlib.crc32(stem.encode("utf-8", "replace")) % NUM_BUCKETS for stem in stems])
+
+
+_STEM_BUCKETS = BoundedCache(_stem_buckets, MAX_CACHED_WORDS)

@@ -7,7 +7,6 @@ import functools
 import re
 import unicodedata
 from collections.abc import Sequence
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +22,11 @@ MIN_NEAR_WORDS = 6
 MAX_CACHED_CHARACTERS = 40
 """Longer words are not cached, because a server would keep those of its clients."""
 
+FREQUENT_PUNCTUATION = ".,:;!?()[]\"'„“”‚‘’«»–…-"
+"""Characters that are removed from both ends of words without further tests."""
+_ASCII_PUNCTUATION = str.maketrans(
+    {c: None for c in map(chr, range(128)) if not c.isalnum() and not c.isspace()}
+)
 _DIGITS = re.compile(r"\d+")
 
 Band = tuple[int, int]
@@ -55,10 +59,17 @@ class Side:
 
 def normalized_words(text: str) -> list[str]:
     """Return the case-folded words of a text in Unicode NFC without punctuation."""
-    if not text.isascii():
-        text = unicodedata.normalize("NFC", text)
-    words = map(_alphanumeric, text.casefold().split())
-    return list(filter(None, words))
+    if text.isascii():  # fast path
+        return text.lower().translate(_ASCII_PUNCTUATION).split()
+    words = []
+    for word in unicodedata.normalize("NFC", text).casefold().split():
+        if not word.isalnum():
+            word = word.strip(FREQUENT_PUNCTUATION)
+        if not word.isalnum():
+            word = _alphanumeric(word)
+        if word:
+            words.append(word)
+    return words
 
 
 def _alphanumeric(word: str) -> str:
@@ -69,8 +80,6 @@ def _alphanumeric(word: str) -> str:
 
 def _without_punctuation(word: str) -> str:
     """Remove all characters but letters, digits and marks, such as the vowel signs of Hindi."""
-    if word.isalnum():
-        return word
     kept = [c for c in word if c.isalnum() or is_mark(c)]
     return "".join(kept)
 
@@ -95,16 +104,18 @@ def minhash(sentences: Sequence[Words], side: int) -> NDArray[np.uint32]:
     """
     import rensa
 
-    tokens = [_tokens(words, side) for words in sentences]
+    tokens = (_tokens(words, side) for words in sentences)
     hashes = rensa.RMinHash.digests_from_token_sets(tokens, NUM_HASHES, 1)
     return np.array(hashes, np.uint32)
 
 
 def _tokens(words: Words, side: int) -> list[str]:
-    # Numbers are replaced with 0, so that sentences that differ only in numbers are similar.
-    words = [_DIGITS.sub("0", word) if word[0].isdigit() else word for word in words]
-    bigrams = [f"{side}{first} {second}" for first, second in pairwise(words)]
-    unigrams = [f"{side}{word}" for word in words]
+    if not "".join(words).isalpha():
+        # Numbers are replaced with 0, so that sentences that differ only in numbers are similar.
+        words = [_DIGITS.sub("0", word) if word[0].isdigit() else word for word in words]
+    prefix = str(side)
+    unigrams = [prefix + word for word in words]
+    bigrams = [f"{first} {second}" for first, second in zip(unigrams, words[1:], strict=False)]
     return unigrams + bigrams
 
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
-from nmt.data.arrays import Doubles, Indices
+from nmt.data.arrays import Bytes, Doubles, Hashes, Indices
 from nmt.data.check.minhash import (
     NUM_HASHES,
     Band,
@@ -35,6 +36,9 @@ of about 0.55."""
 MIN_EXACT_WORDS = 4
 """Minimum number of words of one overlapping side; shorter sentences ("Thank you") overlap by
 chance."""
+NUM_SLOTS = 1 << 16
+"""Slots of a table of the keys that test sentences may have, one for each value of the lowest 16
+bits. It fits in the cache of a processor."""
 CHUNK_SIZE = 1 << 16
 """Candidates compared at a time."""
 
@@ -58,12 +62,22 @@ class _Band:
         self.key_T = key_T[order_T]
         self.index_T = long_T[order_T]
         """Index of the sentence of each key."""
+        self.is_used = np.zeros(NUM_SLOTS, bool)
+        """Whether a test sentence has a key with this slot."""
+        self.is_used[_slots(key_T)] = True
 
-    def candidates(self, side: Side) -> Iterator[Candidates]:
-        """Yield parts of all candidates whose sides are long and agree in the band."""
-        pair_L = np.flatnonzero(side.is_long_N)
-        digest_LP = side.digest_NP[pair_L]
+    def candidates(self, pair_L: Indices, digest_LP: Bytes) -> Iterator[Candidates]:
+        """Yield parts of all candidates that agree in the band.
+
+        Args:
+            pair_L: indices of pairs whose sides are long.
+            digest_LP: digests of these sides.
+        """
         key_L = band_keys(digest_LP, self.band)
+        # Most keys are those of no test sentence, and a binary search costs more than the table.
+        is_candidate_L = self.is_used[_slots(key_L)]
+        pair_L = pair_L[is_candidate_L]
+        key_L = key_L[is_candidate_L]
         start_L = np.searchsorted(self.key_T, key_L, "left")
         end_L = np.searchsorted(self.key_T, key_L, "right")
         count_L = end_L - start_L
@@ -100,9 +114,11 @@ class _SideIndex:
         return self.hashes.get(hash_words(words), -1)
 
     def candidates(self, side: Side) -> Iterator[Candidates]:
-        """Yield the candidates of all bands."""
+        """Yield the candidates of all bands, whose sides are long."""
+        pair_L = np.flatnonzero(side.is_long_N)
+        digest_LP = side.digest_NP[pair_L]
         for band in self.bands:
-            yield from band.candidates(side)
+            yield from band.candidates(pair_L, digest_LP)
 
     def similarity_C(self, side: Side, candidates: Candidates) -> Doubles:
         """Return the similarities of this side of pairs and test sentences; 0 if one of them is
@@ -188,6 +204,10 @@ class OverlapIndex:
             similarity = float(similarity_C[i])
             match = (similarity, int(test_C[i]))
             matches[pair] = max(match, matches.get(pair, match))
+
+
+def _slots(keys: Hashes) -> NDArray[np.uint16]:
+    return keys.astype(np.uint16)
 
 
 def _is_long(words: Words) -> bool:

@@ -1,7 +1,8 @@
-"""Length ratios of sentence pairs. Shape suffix: N pairs."""
+"""Length ratios of sentence pairs. Shape suffixes: N pairs, B bins of similar length."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -28,24 +29,51 @@ def ratio_statistics(chars_N2: Integers) -> tuple[float, float]:
     return median, spread
 
 
-def length_deviations(chars_N2: Integers, mask_N: Bools) -> tuple[Doubles, Doubles]:
-    """Return the deviation of each log length ratio from the median, and the spread of the ratio.
+@dataclass(frozen=True)
+class LengthBins:
+    """Median and spread of the log length ratio as functions of the length of pairs, [B].
 
-    Median and spread are estimated from the pairs in `mask_N` as functions of the length, because
-    the ratios of short sentences vary more.
+    The ratios of short sentences vary more.
     """
-    size_N = np.log(chars_N2 + 5.0).sum(1)
-    num_bins = max(1, min(NUM_BINS, int(mask_N.sum()) // MIN_BIN_SIZE))
-    quantiles = np.linspace(0, 1, num_bins + 1)
-    edges = np.quantile(size_N[mask_N], quantiles)
-    bins = []
-    for low, high in pairwise(edges):
-        inside_N = mask_N & (size_N >= low) & (size_N <= high)
-        center = np.median(size_N[inside_N])
-        statistics = ratio_statistics(chars_N2[inside_N])
-        bins.append((center, *statistics))
-    centers, medians, spreads = np.transpose(bins)
-    median_N = np.interp(size_N, centers, medians)
-    spread_N = np.interp(size_N, centers, spreads)
+
+    center_B: Doubles
+    """Median log size of the pairs in a bin."""
+    median_B: Doubles
+    spread_B: Doubles
+
+    @classmethod
+    def fit(cls, chars_N2: Integers) -> LengthBins:
+        """Estimate the functions from the numbers of characters of pairs."""
+        size_N = _log_size(chars_N2)
+        num_bins = max(1, min(NUM_BINS, len(size_N) // MIN_BIN_SIZE))
+        quantiles = np.linspace(0, 1, num_bins + 1)
+        edges = np.quantile(size_N, quantiles)
+        bins = []
+        for low, high in pairwise(edges):
+            inside_N = (size_N >= low) & (size_N <= high)
+            center = np.median(size_N[inside_N])
+            statistics = ratio_statistics(chars_N2[inside_N])
+            bins.append((center, *statistics))
+        return cls(*np.transpose(bins))
+
+    def statistics(self, chars_N2: Integers) -> tuple[Doubles, Doubles]:
+        """Return the median and the spread of the ratio for each pair, [N]."""
+        size_N = _log_size(chars_N2)
+        median_N = np.interp(size_N, self.center_B, self.median_B)
+        spread_N = np.interp(size_N, self.center_B, self.spread_B)
+        return median_N, spread_N
+
+
+def length_deviations(chars_N2: Integers, mask_N: Bools) -> tuple[Doubles, Doubles]:
+    """Return the deviation of each log length ratio from the median, and the spread of the ratio,
+    estimated from the pairs in `mask_N`."""
+    bins = LengthBins.fit(chars_N2[mask_N])
+    median_N, spread_N = bins.statistics(chars_N2)
     deviation_N = log_length_ratio(*chars_N2.T) - median_N
     return deviation_N, spread_N
+
+
+def _log_size(chars_N2: Integers) -> Doubles:
+    """Return the log of the product of the smoothed lengths, [N]."""
+    size_N: Doubles = np.log(chars_N2 + 5.0).sum(1)
+    return size_N

@@ -10,15 +10,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nmt.data.arrays import Doubles, Floats, Indices
 from nmt.data.filter.units import Block, Vocabulary, blocks
 from nmt.data.pairs import Pair
 
-MAX_TRAINING_CELLS = 20_000_000
-"""Maximum number of cells to learn from, which take about 400 MB."""
-MIN_COUNT = 2
-"""Minimum number of sentence pairs with both units of an entry."""
+Int32s = NDArray[np.int32]
+MAX_TRAINING_CELLS = 10_000_000
+"""Maximum number of cells to learn from, which take about 300 MB."""
 NUM_ITERATIONS = 5
 NULL_PROBABILITY = 1e-3
 """Probability of each unit, given none of the other side."""
@@ -60,13 +60,13 @@ class Lexicon:
         return _find_keys(self.keys_K, *_frequent_keys(block, self.vocab_size))
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Side:
     """The units of one side of the training pairs."""
 
-    unit_C: Indices
+    unit_C: Int32s
     """Index of the unit of each cell."""
-    num_units: int
+    num_units: int = 0
 
 
 class _TrainingCells:
@@ -74,25 +74,29 @@ class _TrainingCells:
 
     def __init__(self, pairs: Sequence[Pair], vocabulary: Vocabulary) -> None:
         self.vocab_size = len(vocabulary)
-        self.keys_K = _repeated_keys(pairs, vocabulary)
-        entries = [np.zeros(0, np.int32)]
-        sources = [np.zeros(0, np.int32)]
-        targets = [np.zeros(0, np.int32)]
-        num_sources = 0
-        num_targets = 0
+        all_keys_C = _sorted_keys(pairs, vocabulary)
+        self.keys_K = _repeated(all_keys_C)
+        num_cells = len(all_keys_C)
+        del all_keys_C
+        self.entries_C = np.empty(num_cells, np.int32)
+        self.source = _Side(np.empty(num_cells, np.int32))
+        self.target = _Side(np.empty(num_cells, np.int32))
+        start = 0
         for block in _limited_blocks(pairs, vocabulary):
             frequent = _frequent_keys(block, self.vocab_size)
             cells_C, entries_C = _find_keys(self.keys_K, *frequent)
-            source_C = block.source_C[cells_C] + num_sources
-            target_C = block.target_C[cells_C] + num_targets
-            entries.append(entries_C.astype(np.int32))
-            sources.append(source_C.astype(np.int32))
-            targets.append(target_C.astype(np.int32))
-            num_sources += len(block.source.ids_U)
-            num_targets += len(block.target.ids_U)
-        self.entries_C = np.concatenate(entries)
-        self.source = _Side(np.concatenate(sources), num_sources)
-        self.target = _Side(np.concatenate(targets), num_targets)
+            end = start + len(cells_C)
+            self.entries_C[start:end] = entries_C
+            source_C = block.source_C[cells_C]
+            target_C = block.target_C[cells_C]
+            self.source.unit_C[start:end] = source_C + self.source.num_units
+            self.target.unit_C[start:end] = target_C + self.target.num_units
+            self.source.num_units += len(block.source.ids_U)
+            self.target.num_units += len(block.target.ids_U)
+            start = end
+        self.entries_C = self.entries_C[:start]
+        self.source.unit_C = self.source.unit_C[:start]
+        self.target.unit_C = self.target.unit_C[:start]
 
     def learn(self, given_K: Indices, side: _Side) -> Doubles:
         """Return the probability of the unit on a side of each entry, given the unit on the other
@@ -138,19 +142,25 @@ def _find_keys(keys_K: Indices, cells_C: Indices, keys_C: Indices) -> tuple[Indi
     return cells_C[is_known_C], entries_C[is_known_C]
 
 
-def _repeated_keys(pairs: Sequence[Pair], vocabulary: Vocabulary) -> Indices:
-    """Return the keys that occur in at least `MIN_COUNT` pairs, ascending."""
-    keys = [np.zeros(0, np.int64)]
+def _sorted_keys(pairs: Sequence[Pair], vocabulary: Vocabulary) -> Indices:
+    """Return the keys of all training cells, ascending."""
+    keys_C = np.empty(MAX_TRAINING_CELLS, np.int64)
+    num_cells = 0
     for block in _limited_blocks(pairs, vocabulary):
-        _, keys_C = _frequent_keys(block, len(vocabulary))
-        keys.append(keys_C)
-    keys_C = np.concatenate(keys)
-    del keys
+        _, block_keys_C = _frequent_keys(block, len(vocabulary))
+        end = num_cells + len(block_keys_C)
+        keys_C[num_cells:end] = block_keys_C
+        num_cells = end
+    keys_C = keys_C[:num_cells]
     keys_C.sort()
-    num_candidates = max(0, len(keys_C) - MIN_COUNT + 1)
-    first_C = keys_C[:num_candidates]
-    last_C = keys_C[len(keys_C) - num_candidates :]
-    return np.unique(first_C[first_C == last_C])
+    return keys_C
+
+
+def _repeated(keys_C: Indices) -> Indices:
+    """Return the keys that occur at least twice, ascending, from sorted ones."""
+    is_repeated_C = keys_C[1:] == keys_C[:-1]
+    repeated_C = keys_C[1:][is_repeated_C]
+    return np.unique(repeated_C)
 
 
 def _limited_blocks(pairs: Sequence[Pair], vocabulary: Vocabulary) -> Iterator[Block]:

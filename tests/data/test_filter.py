@@ -64,8 +64,8 @@ def corpus() -> list[Pair]:
     pairs = []
     for _ in range(NUM_PAIRS):
         indices = rng.choices(range(400), weights, k=rng.randint(4, 20))
-        kept = [i for i in indices if rng.random() > 0.15] or indices[:1]
-        kept += rng.choices(range(400), weights, k=rng.randrange(3))
+        kept = [i for i in indices if rng.random() > 0.1] or indices[:1]
+        kept += rng.choices(range(400), weights, k=rng.randrange(2))
         if rng.random() < 0.5:
             kept[:2] = reversed(kept[:2])
         ending = rng.choice(".....?!")

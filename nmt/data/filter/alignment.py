@@ -79,7 +79,7 @@ class AlignmentScorer:
             source, target = self._covered_sides(block)
             source_N = self._side_scores(source)
             target_N = self._side_scores(target)
-            score_N = np.minimum(source_N, target_N)
+            score_N: Doubles = np.minimum(source_N, target_N)
             scores.append(score_N.astype(np.float32))
         return np.concatenate(scores)
 
@@ -108,36 +108,46 @@ class AlignmentScorer:
 
     def _expectations(self, pairs: Sequence[Pair]) -> Floats:
         """Return the average coverage of each unit on both sides, [2, V]."""
-        coverage_2V = np.zeros(self.frequencies_2V.shape)
-        count_2V = np.zeros(self.frequencies_2V.shape)
-        size = len(self.vocabulary) + 1
+        shape = self.frequencies_2V.shape
+        sum_2V = np.zeros(shape)
+        count_2V = np.zeros(shape)
         for block in blocks(pairs, self.vocabulary):
             for side in self._covered_sides(block):
-                coverage_2V[side.index] += np.bincount(side.unit_U, side.coverage_U, size)
-                count_2V[side.index] += np.bincount(side.unit_U, minlength=size)
-        total_21 = coverage_2V.sum(1, keepdims=True)
+                sum_V = np.bincount(side.unit_U, side.coverage_U, shape[1])
+                count_V = np.bincount(side.unit_U, minlength=shape[1])
+                sum_2V[side.index] += sum_V
+                count_2V[side.index] += count_V
+        total_21 = sum_2V.sum(1, keepdims=True)
         num_units_21 = count_2V.sum(1, keepdims=True)
         average_21 = total_21 / np.maximum(num_units_21, 1)
-        coverage_2V += PRIOR_COUNT * average_21
+        sum_2V += PRIOR_COUNT * average_21
         count_2V += PRIOR_COUNT
-        expectations_2V = coverage_2V / count_2V
+        expectations_2V = sum_2V / count_2V
         return expectations_2V.astype(np.float32)
 
     def _covered_sides(self, block: Block) -> Iterator[_CoveredSide]:
         """Yield the source and the target side with their coverages."""
         cells_C, entries_C = self.lexicon.find(block)
+        copies_C = self._find_copies(block)
+        known_C = np.concatenate([cells_C, copies_C])
+        copied_C = np.ones(len(copies_C), np.float32)
+        probabilities = [self.lexicon.source_K, self.lexicon.target_K]
+        units_of_sides = [block.source_C, block.target_C]
+        sides = [block.source, block.target]
+        for index, side in enumerate(sides):
+            other = sides[1 - index]
+            unit_C = units_of_sides[index][known_C]
+            learned_C = probabilities[index][entries_C]
+            probability_C = np.concatenate([learned_C, copied_C])
+            yield self._cover(index, side, other, unit_C, probability_C)
+
+    def _find_copies(self, block: Block) -> Indices:
+        """Return the cells of equal rare words, such as names, which translate themselves."""
         source_C = block.source.ids_U[block.source_C]
         target_C = block.target.ids_U[block.target_C]
-        # A rare word, such as a name, translates itself.
-        is_copy_C = (source_C == target_C) & (source_C >= len(self.vocabulary))
-        copies_C = np.flatnonzero(is_copy_C)
-        cells_C = np.concatenate([cells_C, copies_C])
-        copied_C = np.ones(len(copies_C), np.float32)
-        source_p_C = np.concatenate([self.lexicon.source_K[entries_C], copied_C])
-        target_p_C = np.concatenate([self.lexicon.target_K[entries_C], copied_C])
-        source, target = block.source, block.target
-        yield self._cover(0, source, target, block.source_C[cells_C], source_p_C)
-        yield self._cover(1, target, source, block.target_C[cells_C], target_p_C)
+        is_rare_C = source_C >= len(self.vocabulary)
+        is_equal_C = source_C == target_C
+        return np.flatnonzero(is_rare_C & is_equal_C)
 
     def _cover(
         self, index: int, side: Side, other: Side, unit_C: Indices, probability_C: Floats
@@ -156,7 +166,8 @@ class AlignmentScorer:
         sum_U = np.bincount(unit_C, probability_C, num_units)
         explained_U = sum_U / np.maximum(num_others_U, 1)
         unit_U = np.minimum(side.ids_U, len(self.vocabulary))
-        chance_U = self.frequencies_2V[index][unit_U]
+        frequency_V = self.frequencies_2V[index]
+        chance_U = frequency_V[unit_U]
         coverage_U = explained_U / (explained_U + chance_U)
         return _CoveredSide(index, side, unit_U, coverage_U)
 
@@ -165,7 +176,8 @@ class AlignmentScorer:
         sum of expected coverage, [N]."""
         side = covered.side
         num_pairs = len(side.lengths_N)
-        expected_U = self.expectations_2V[covered.index][covered.unit_U].astype(np.float64)
+        expectation_V = self.expectations_2V[covered.index].astype(np.float64)
+        expected_U = expectation_V[covered.unit_U]
         missing_U = expected_U - covered.coverage_U
         expected_N = np.bincount(side.pair_U, expected_U, num_pairs)
         # The largest sum that ends at a unit is the difference of the cumulative sum to its minimum
@@ -201,8 +213,10 @@ def _frequencies(pairs: Sequence[Pair], vocabulary: Vocabulary) -> Floats:
     for block in blocks(pairs, vocabulary):
         for index, side in enumerate((block.source, block.target)):
             unit_U = np.minimum(side.ids_U, len(vocabulary))
-            count_2V[index] += np.bincount(unit_U, minlength=size)
+            count_V = np.bincount(unit_U, minlength=size)
+            count_2V[index] += count_V
     total_21 = count_2V.sum(1, keepdims=True)
     count_2V[:, -1] = 0
-    frequency_2V: Doubles = (count_2V + FREQUENCY_SMOOTHING) / np.maximum(total_21, 1)
+    smoothed_2V = count_2V + FREQUENCY_SMOOTHING
+    frequency_2V: Doubles = smoothed_2V / np.maximum(total_21, 1)
     return frequency_2V.astype(np.float32)

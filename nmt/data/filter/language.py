@@ -68,11 +68,12 @@ class LanguageScorer:
             source_frequency = source.frequency(unit)
             target_frequency = target.frequency(unit)
             share = source_frequency / (source_frequency + target_frequency)
-            expected = count * share
-            expected += PRIOR_COUNT * _probability(gram_odds_G, unit)
-            probability = expected / (count + PRIOR_COUNT)
+            prior = _probability(gram_odds_G, unit)
+            num_source = count * share + PRIOR_COUNT * prior
+            probability = num_source / (count + PRIOR_COUNT)
+            unit_odds = _log_odds(probability)
             frequent.append(unit)
-            odds.append(_log_odds(probability))
+            odds.append(unit_odds)
         return cls(gram_odds_G, frequent, np.array(odds, np.float32))
 
     def score(self, pairs: Sequence[Pair]) -> Floats:

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from nmt.data.arrays import Doubles, Floats, Indices
-from nmt.data.filter.units import Block, Vocabulary, blocks
+from nmt.data.arrays import Doubles, Floats, Indices, Integers
+from nmt.data.filter.units import Block, Side, Vocabulary, blocks
 from nmt.data.pairs import Pair
 
-Int32s = NDArray[np.int32]
 MAX_TRAINING_CELLS = 10_000_000
 """Maximum number of cells to learn from, which take about 300 MB."""
 NUM_ITERATIONS = 5
@@ -47,26 +46,57 @@ class Lexicon:
         source_unit_K, target_unit_K = np.divmod(cells.keys_K, len(vocabulary))
         target_K = cells.learn(source_unit_K, cells.target)
         source_K = cells.learn(target_unit_K, cells.source)
-        is_kept_K = (target_K > 0) | (source_K > 0)
+        has_target_K = target_K > 0
+        has_source_K = source_K > 0
+        kept_K = np.flatnonzero(has_target_K | has_source_K)
         return cls(
-            cells.keys_K[is_kept_K],
-            target_K[is_kept_K].astype(np.float32),
-            source_K[is_kept_K].astype(np.float32),
+            cells.keys_K[kept_K],
+            target_K[kept_K].astype(np.float32),
+            source_K[kept_K].astype(np.float32),
             len(vocabulary),
         )
 
     def find(self, block: Block) -> tuple[Indices, Indices]:
         """Return the cells of a block that have an entry, and these entries."""
-        return _find_keys(self.keys_K, *_frequent_keys(block, self.vocab_size))
+        frequent = _frequent_keys(block, self.vocab_size)
+        return _find_keys(self.keys_K, *frequent)
 
 
-@dataclass
+class _Buffer:
+    """An array to which other arrays are appended."""
+
+    def __init__(self, max_size: int, dtype: type[np.integer[Any]]) -> None:
+        self._array: Integers = np.empty(max_size, dtype)
+        self._size = 0
+
+    def append(self, values: Integers) -> None:
+        """Append an array."""
+        end = self._size + len(values)
+        self._array[self._size : end] = values
+        self._size = end
+
+    def content(self) -> Integers:
+        """Return what has been appended."""
+        return self._array[: self._size]
+
+
 class _Side:
     """The units of one side of the training pairs."""
 
-    unit_C: Int32s
-    """Index of the unit of each cell."""
-    num_units: int = 0
+    def __init__(self, max_cells: int) -> None:
+        self._buffer = _Buffer(max_cells, np.int32)
+        self.num_units = 0
+
+    @property
+    def unit_C(self) -> Integers:
+        """Index of the unit of each cell."""
+        return self._buffer.content()
+
+    def append(self, side: Side, unit_C: Indices) -> None:
+        """Append the cells of a block."""
+        index_C = unit_C + self.num_units
+        self._buffer.append(index_C)
+        self.num_units += len(side.ids_U)
 
 
 class _TrainingCells:
@@ -77,90 +107,81 @@ class _TrainingCells:
         all_keys_C = _sorted_keys(pairs, vocabulary)
         self.keys_K = _repeated(all_keys_C)
         num_cells = len(all_keys_C)
-        del all_keys_C
-        self.entries_C = np.empty(num_cells, np.int32)
-        self.source = _Side(np.empty(num_cells, np.int32))
-        self.target = _Side(np.empty(num_cells, np.int32))
-        start = 0
+        del all_keys_C  # to limit memory
+        entries = _Buffer(num_cells, np.int32)
+        self.source = _Side(num_cells)
+        self.target = _Side(num_cells)
         for block in _limited_blocks(pairs, vocabulary):
             frequent = _frequent_keys(block, self.vocab_size)
             cells_C, entries_C = _find_keys(self.keys_K, *frequent)
-            end = start + len(cells_C)
-            self.entries_C[start:end] = entries_C
-            source_C = block.source_C[cells_C]
-            target_C = block.target_C[cells_C]
-            self.source.unit_C[start:end] = source_C + self.source.num_units
-            self.target.unit_C[start:end] = target_C + self.target.num_units
-            self.source.num_units += len(block.source.ids_U)
-            self.target.num_units += len(block.target.ids_U)
-            start = end
-        self.entries_C = self.entries_C[:start]
-        self.source.unit_C = self.source.unit_C[:start]
-        self.target.unit_C = self.target.unit_C[:start]
+            entries.append(entries_C)
+            self.source.append(block.source, block.source_C[cells_C])
+            self.target.append(block.target, block.target_C[cells_C])
+        self.entries_C = entries.content()
 
     def learn(self, given_K: Indices, side: _Side) -> Doubles:
         """Return the probability of the unit on a side of each entry, given the unit on the other
         side, [K]."""
         num_entries = len(self.keys_K)
+        unit_C = side.unit_C
         # At first, all units of the other side explain a unit equally well.
         probability_K: Doubles = np.ones(num_entries)
-        count_K: Doubles = probability_K
-        total_K: Doubles = probability_K
-        for _ in range(NUM_ITERATIONS):
+        for iteration in range(NUM_ITERATIONS):
             # Expectation: the share of each unit of the other side in explaining a unit.
             probability_C = probability_K[self.entries_C]
-            sum_U = np.bincount(side.unit_C, probability_C, side.num_units)
+            sum_U = np.bincount(unit_C, probability_C, side.num_units)
             explained_U = sum_U + NULL_PROBABILITY
-            share_C = probability_C / explained_U[side.unit_C]
+            share_C = probability_C / explained_U[unit_C]
+            count_K = np.bincount(self.entries_C, share_C, num_entries)
             # Maximization: relative frequencies.
-            count_K = np.bincount(self.entries_C, share_C, num_entries).astype(np.float64)
             total_V = np.bincount(given_K, count_K, self.vocab_size)
             total_K = np.maximum(total_V[given_K], 1.0)
-            probability_K = count_K / total_K
-        discounted_K = np.maximum(count_K - DISCOUNT, 0.0)
-        learned_K: Doubles = discounted_K / total_K
-        return learned_K
+            is_last = iteration == NUM_ITERATIONS - 1
+            discount = DISCOUNT if is_last else 0.0
+            discounted_K = np.maximum(count_K - discount, 0.0)
+            probability_K = discounted_K / total_K
+        return probability_K
 
 
 def _frequent_keys(block: Block, vocab_size: int) -> tuple[Indices, Indices]:
     """Return the cells whose units are both in the vocabulary, and their keys."""
     source_C = block.source.ids_U[block.source_C]
     target_C = block.target.ids_U[block.target_C]
-    is_frequent_C = (source_C < vocab_size) & (target_C < vocab_size)
-    cells_C = np.flatnonzero(is_frequent_C)
-    keys_C = source_C[cells_C] * vocab_size + target_C[cells_C]
-    return cells_C, keys_C
+    largest_C = np.maximum(source_C, target_C)
+    cells_C = np.flatnonzero(largest_C < vocab_size)
+    first_keys_C = source_C[cells_C] * vocab_size
+    return cells_C, first_keys_C + target_C[cells_C]
 
 
 def _find_keys(keys_K: Indices, cells_C: Indices, keys_C: Indices) -> tuple[Indices, Indices]:
     """Return the cells whose key is one of `keys_K`, and its index."""
     if not len(keys_K):
-        return cells_C[:0], cells_C[:0]
+        nothing = cells_C[:0]
+        return nothing, nothing
     entries_C = np.searchsorted(keys_K, keys_C)
-    entries_C = np.minimum(entries_C, len(keys_K) - 1)
+    last_entry = len(keys_K) - 1
+    entries_C = np.minimum(entries_C, last_entry)
     is_known_C = keys_K[entries_C] == keys_C
     return cells_C[is_known_C], entries_C[is_known_C]
 
 
-def _sorted_keys(pairs: Sequence[Pair], vocabulary: Vocabulary) -> Indices:
+def _sorted_keys(pairs: Sequence[Pair], vocabulary: Vocabulary) -> Integers:
     """Return the keys of all training cells, ascending."""
-    keys_C = np.empty(MAX_TRAINING_CELLS, np.int64)
-    num_cells = 0
+    keys = _Buffer(MAX_TRAINING_CELLS, np.int64)
     for block in _limited_blocks(pairs, vocabulary):
-        _, block_keys_C = _frequent_keys(block, len(vocabulary))
-        end = num_cells + len(block_keys_C)
-        keys_C[num_cells:end] = block_keys_C
-        num_cells = end
-    keys_C = keys_C[:num_cells]
-    keys_C.sort()
-    return keys_C
+        _, keys_C = _frequent_keys(block, len(vocabulary))
+        keys.append(keys_C)
+    all_keys_C = keys.content()
+    all_keys_C.sort()
+    return all_keys_C
 
 
-def _repeated(keys_C: Indices) -> Indices:
+def _repeated(keys_C: Integers) -> Indices:
     """Return the keys that occur at least twice, ascending, from sorted ones."""
     is_repeated_C = keys_C[1:] == keys_C[:-1]
     repeated_C = keys_C[1:][is_repeated_C]
-    return np.unique(repeated_C)
+    distinct_K = np.unique(repeated_C)
+    return distinct_K.astype(np.int64)
 
 
 def _limited_blocks(pairs: Sequence[Pair], vocabulary: Vocabulary) -> Iterator[Block]:

@@ -182,14 +182,14 @@ def test_pairs_of_a_model_are_no_evidence_for_themselves() -> None:
 @pytest.mark.parametrize("name", [*SCORERS])
 def test_score_depends_on_the_pair_only(name: str) -> None:
     scorer = fitted()[0][name]
-    pairs = [*UNUSUAL, *noisy_corpus()[0][:200]]
+    pairs = [*UNUSUAL, *noisy_corpus()[0][:60]]
     score_N = scorer.score(pairs)
     assert score_N.dtype == np.float32
     assert score_N.shape == (len(pairs),)
     assert np.isfinite(score_N).all()
     single_N = np.concatenate([scorer.score([pair]) for pair in pairs])
-    np.testing.assert_allclose(single_N, score_N, rtol=1e-5, atol=1e-5)
-    np.testing.assert_array_equal(scorer.score(pairs), score_N)
+    np.testing.assert_array_equal(single_N, score_N)
+    np.testing.assert_array_equal(scorer.score(pairs[::-1]), score_N[::-1])
     assert scorer.score([]).shape == (0,)
 
 
@@ -334,7 +334,7 @@ def test_dual_score_is_that_of_the_paper_and_depends_on_the_pair_only() -> None:
     assert (score_N[4:6] == 0).all()
     assert ((score_N >= 0) & (score_N <= 1)).all()
     single_N = np.concatenate([dual().score([pair]) for pair in pairs])
-    np.testing.assert_allclose(single_N, score_N, rtol=1e-5)
+    np.testing.assert_array_equal(single_N, score_N)
     forward_N, reverse_N = dual().cross_entropies(ENGLISH_GERMAN)
     expected_N = np.exp(-(abs(forward_N - reverse_N) + (forward_N + reverse_N) / 2))
     np.testing.assert_allclose(score_N[:4], expected_N, rtol=1e-5)

@@ -14,7 +14,15 @@ import numpy as np
 from nmt.data.arrays import Doubles, Floats, Indices
 from nmt.data.filter.lexicon import Lexicon
 from nmt.data.filter.scorer import Arrays
-from nmt.data.filter.units import Block, Side, Vocabulary, blocks, translated_pairs, units
+from nmt.data.filter.units import (
+    Block,
+    Side,
+    Vocabulary,
+    blocks,
+    starts,
+    translated_pairs,
+    units,
+)
 from nmt.data.pairs import Pair
 
 MAX_VOCAB_SIZE = 60_000
@@ -25,8 +33,6 @@ PRIOR_COUNT = 20.0
 coverage."""
 COVERAGE_SMOOTHING = 0.5
 """Added to the expected coverage of a side, so that short ones have no extreme scores."""
-SEPARATION = 1e4
-"""More than the sum of the coverages of a sentence."""
 
 
 class AlignmentScorer:
@@ -180,17 +186,30 @@ class AlignmentScorer:
         expected_U = expectation_V[covered.unit_U]
         missing_U = expected_U - covered.coverage_U
         expected_N = np.bincount(side.pair_U, expected_U, num_pairs)
-        # The largest sum that ends at a unit is the difference of the cumulative sum to its minimum
-        # before. The sums of each sentence are far below those of the one before, so that they
-        # do not share minima.
-        after_U = np.cumsum(missing_U) - SEPARATION * side.pair_U
-        before_U = after_U - missing_U
-        sum_U = after_U - np.minimum.accumulate(before_U)
-        worst_N = np.zeros(num_pairs)
-        np.maximum.at(worst_N, side.pair_U, sum_U)
-        score_N: Doubles = 1 - worst_N / (expected_N + COVERAGE_SMOOTHING)
+        part_N = _largest_sums(side.lengths_N, missing_U) / (expected_N + COVERAGE_SMOOTHING)
+        score_N: Doubles = 1 - part_N
         score_N[side.lengths_N == 0] = 0
         return score_N
+
+
+def _largest_sums(lengths_N: Indices, value_U: Doubles) -> Doubles:
+    """Return the largest sum of consecutive values of each sentence, at least 0, [N] (Kadane's
+    algorithm, for all sentences at once)."""
+    first_N = starts(lengths_N)
+    largest_N = np.zeros(len(lengths_N))
+    ending_here_N = np.zeros(len(lengths_N))
+    position = 0
+    sentences = np.flatnonzero(lengths_N)
+    while len(sentences):
+        values = value_U[first_N[sentences] + position]
+        # A negative sum before a value is left out.
+        sums = np.maximum(ending_here_N[sentences], 0) + values
+        ending_here_N[sentences] = sums
+        largest_N[sentences] = np.maximum(largest_N[sentences], sums)
+        position += 1
+        is_longer = lengths_N[sentences] > position
+        sentences = sentences[is_longer]
+    return largest_N
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from nmt.data.arrays import Doubles, Floats, Indices
+from nmt.data.arrays import Doubles, Floats
 from nmt.data.filter.scorer import Arrays
 from nmt.data.filter.units import translated_pairs, units
 from nmt.data.pairs import Pair
@@ -100,22 +100,24 @@ class LanguageScorer:
 
     def _side_scores(self, texts: Sequence[str], sign: int) -> Doubles:
         """Return the mean of the worse half of each sentence, [N]."""
-        odds = [0.0]
-        ends = []
+        odds: list[float] = []
+        lengths: list[int] = []
         for text in texts:
-            for unit in units(text):
-                unit_odds = self._unit_odds(unit)
-                odds.append(sign * unit_odds)
-            ends.append(len(odds) - 1)
-        sum_U = np.cumsum(odds)
-        end_N = np.array(ends, np.int64)
-        start_N = np.zeros_like(end_N)
-        start_N[1:] = end_N[:-1]
-        middle_N = (start_N + end_N) // 2
-        second_N = _means(sum_U, middle_N, end_N)
+            sentence = units(text)
+            odds.extend(map(self._unit_odds, sentence))
+            lengths.append(len(sentence))
+        odds_U = sign * np.array(odds, np.float64)
+        length_N = np.array(lengths, np.int64)
+        first_length_N = length_N // 2
+        half_N2 = np.column_stack([first_length_N, length_N - first_length_N])
+        half_lengths = half_N2.ravel()
+        num_halves = len(half_lengths)
+        half_U = np.repeat(np.arange(num_halves), half_lengths)
+        sums = np.bincount(half_U, odds_U, num_halves)
+        means = sums / np.maximum(half_lengths, 1)
+        first_N, second_N = means.reshape(-1, 2).T
         # The first half of a single word is empty.
-        first_N = _means(sum_U, start_N, middle_N)
-        has_halves_N = middle_N > start_N
+        has_halves_N = first_length_N > 0
         first_N = np.where(has_halves_N, first_N, second_N)
         return np.minimum(first_N, second_N)
 
@@ -151,14 +153,6 @@ class _SideCounts:
         total = count_G.sum()
         probability_G: Doubles = count_G / total
         return probability_G
-
-
-def _means(sum_U: Doubles, start_N: Indices, end_N: Indices) -> Doubles:
-    """Return the means of ranges of numbers from their cumulative sums; 0 if a range is empty."""
-    total_N = sum_U[end_N] - sum_U[start_N]
-    length_N = end_N - start_N
-    mean_N: Doubles = total_N / np.maximum(length_N, 1)
-    return mean_N
 
 
 def _probability(gram_odds_G: Floats, unit: str) -> float:

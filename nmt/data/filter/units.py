@@ -139,14 +139,14 @@ class Block:
         num_cells_U = target.lengths_N[source.pair_U]
         indices_U = np.arange(len(source.ids_U))
         source_C = np.repeat(indices_U, num_cells_U)
-        first_target_N = _starts(target.lengths_N)
+        first_target_N = starts(target.lengths_N)
         first_target_U = first_target_N[source.pair_U]
-        offset_U = first_target_U - _starts(num_cells_U)
+        offset_U = first_target_U - starts(num_cells_U)
         target_C = np.arange(len(source_C)) + offset_U[source_C]
         return cls(source, target, source_C, target_C)
 
 
-def _starts(lengths_N: Indices) -> Indices:
+def starts(lengths_N: Indices) -> Indices:
     """Return the start of each of several ranges, one after the other."""
     ends_N = np.cumsum(lengths_N)
     return ends_N - lengths_N

@@ -47,7 +47,11 @@ class DualScorer:
 
     @classmethod
     def load(
-        cls, forward: Path | str, reverse: Path | str, device: str = "cpu", precision: str = ""
+        cls,
+        forward: Path | str,
+        reverse: Path | str,
+        device: str = "cpu",
+        precision: str = "",
     ) -> DualScorer:
         """Load the models.
 
@@ -160,8 +164,8 @@ def _check_directions(forward: ModelFiles, reverse: ModelFiles) -> None:
         data = files.config.data
         directions.append((data.src, data.tgt))
     if directions[0] != directions[1][::-1]:
-        descriptions = [f"from {source} to {target}" for source, target in directions]
+        first, second = (f"from {source} to {target}" for source, target in directions)
         raise UsageError(
-            f"{forward.run} translates {descriptions[0]}, and {reverse.run} {descriptions[1]}",
+            f"{forward.run} translates {first}, and {reverse.run} {second}",
             "name two models that translate in opposite directions",
         )

@@ -73,17 +73,22 @@ class Combination:
 
     def combine(self, columns: Mapping[str, Floats]) -> Floats:
         """Return the combined score of each pair, [N], at most 0."""
-        penalties = [self._penalties(name, columns[name]) for name in self.names]
-        score_N: Doubles = np.sum(penalties, axis=0)
-        return score_N.astype(np.float32)
+        penalties = []
+        for name in self.names:
+            score_N = columns[name]
+            penalties.append(self._penalties(name, score_N))
+        sum_N: Doubles = np.sum(penalties, axis=0)
+        return sum_N.astype(np.float32)
 
     @classmethod
     def from_arrays(cls, arrays: Arrays) -> Combination:
         """Return the combination with these parameters."""
         names = arrays["names"].tolist()
         rows = arrays["standardizations"].tolist()
-        standardizations = [Standardization(*row) for row in rows]
-        return cls(dict(zip(names, standardizations, strict=True)))
+        standardizations = {}
+        for name, row in zip(names, rows, strict=True):
+            standardizations[name] = Standardization(*row)
+        return cls(standardizations)
 
     def to_arrays(self) -> Arrays:
         """Return the parameters."""

@@ -28,7 +28,9 @@ class EndingScorer:
         self.endings = endings
         self.score_EE = score_EE
         # The first row and column are for rare endings.
-        self._indices = {ending: i for i, ending in enumerate(endings, 1)}
+        self._indices: dict[str, int] = {}
+        for index, ending in enumerate(endings, 1):
+            self._indices[ending] = index
 
     @classmethod
     def fit(cls, pairs: Sequence[Pair]) -> EndingScorer:
@@ -38,7 +40,8 @@ class EndingScorer:
             counts.update(map(find_ending, pair))
         endings = [ending for ending, _ in counts.most_common(MAX_ENDINGS)]
         size = len(endings) + 1
-        scorer = cls(endings, np.zeros((size, size), np.float32))
+        unknown_EE = np.zeros((size, size), np.float32)
+        scorer = cls(endings, unknown_EE)
         scorer._learn(pairs)
         return scorer
 
@@ -65,15 +68,17 @@ class EndingScorer:
         score_EE = np.log(count_EE / most_E1)
         self.score_EE = score_EE.astype(np.float32)
 
+    def _index(self, text: str) -> int:
+        ending = find_ending(text)
+        return self._indices.get(ending, 0)
+
     def _find(self, pairs: Sequence[Pair]) -> tuple[list[int], list[int]]:
         """Return the indices of the endings of both sides."""
         sources = []
         targets = []
         for source, target in pairs:
-            source_index = self._indices.get(find_ending(source), 0)
-            target_index = self._indices.get(find_ending(target), 0)
-            sources.append(source_index)
-            targets.append(target_index)
+            sources.append(self._index(source))
+            targets.append(self._index(target))
         return sources, targets
 
 
@@ -83,5 +88,6 @@ def find_ending(text: str) -> str:
     last = text[-1:]
     if not last.isprintable():
         return ""
-    is_letter = last == "" or last.isalnum() or is_mark(last)
-    return "" if is_letter else last
+    if last == "" or last.isalnum():
+        return ""
+    return "" if is_mark(last) else last

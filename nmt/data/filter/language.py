@@ -40,7 +40,12 @@ class LanguageScorer:
     Bayes). Names and numbers occur on both sides, so their log-odds are near 0.
     """
 
-    def __init__(self, gram_odds_G: Floats, units: Sequence[str], unit_odds_U: Floats) -> None:
+    def __init__(
+        self,
+        gram_odds_G: Floats,
+        units: Sequence[str],
+        unit_odds_U: Floats,
+    ) -> None:
         """Create the scorer.
 
         Args:
@@ -51,7 +56,8 @@ class LanguageScorer:
         self.gram_odds_G = gram_odds_G
         self.units = units
         self.unit_odds_U = unit_odds_U
-        self._odds = dict(zip(units, unit_odds_U.tolist(), strict=True))
+        odds = unit_odds_U.tolist()
+        self._odds = dict(zip(units, odds, strict=True))
 
     @classmethod
     def fit(cls, pairs: Sequence[Pair]) -> LanguageScorer:
@@ -88,7 +94,11 @@ class LanguageScorer:
     @classmethod
     def from_arrays(cls, arrays: Arrays) -> LanguageScorer:
         """Return the scorer with these parameters."""
-        return cls(arrays["gram_odds"], arrays["units"].tolist(), arrays["unit_odds"])
+        return cls(
+            arrays["gram_odds"],
+            arrays["units"].tolist(),
+            arrays["unit_odds"],
+        )
 
     def to_arrays(self) -> Arrays:
         """Return the parameters."""
@@ -109,10 +119,12 @@ class LanguageScorer:
         odds_U = sign * np.array(odds, np.float64)
         length_N = np.array(lengths, np.int64)
         first_length_N = length_N // 2
-        half_N2 = np.column_stack([first_length_N, length_N - first_length_N])
+        second_length_N = length_N - first_length_N
+        half_N2 = np.column_stack([first_length_N, second_length_N])
         half_lengths = half_N2.ravel()
         num_halves = len(half_lengths)
-        half_U = np.repeat(np.arange(num_halves), half_lengths)
+        indices = np.arange(num_halves)
+        half_U = np.repeat(indices, half_lengths)
         sums = np.bincount(half_U, odds_U, num_halves)
         means = sums / np.maximum(half_lengths, 1)
         first_N, second_N = means.reshape(-1, 2).T
@@ -178,6 +190,7 @@ def _grams(unit: str) -> list[int]:
         for start in range(max(1, num_grams)):
             end = start + length
             gram = letters[start:end]
-            checksum = zlib.crc32(gram.encode("utf-8", "replace"))
+            encoded = gram.encode("utf-8", "replace")
+            checksum = zlib.crc32(encoded)
             hashes.append(checksum % NUM_GRAMS)
     return hashes

@@ -25,6 +25,8 @@ MAX_UNITS = 200
 """Maximum number of units of a sentence; further ones are ignored."""
 MAX_CELLS = 1 << 20
 """Maximum number of cells in a block of pairs, unless a single pair has more. Limits memory."""
+Sentences = Sequence[Sequence[int]]
+"""Sentences as ids of units."""
 NUM_RARE = 1 << 20
 """Number of ids of units that are not in the vocabulary, which share them by their hash values."""
 MAX_SHARED_PART = 0.4
@@ -52,7 +54,11 @@ def translated_pairs(pairs: Sequence[Pair]) -> list[Pair]:
     parts = [_shared_part(*pair) for pair in pairs]
     median = float(np.median(parts))
     limit = max(MAX_SHARED_PART, 2 * median)
-    return [pair for pair, part in zip(pairs, parts, strict=True) if part <= limit]
+    translated = []
+    for pair, part in zip(pairs, parts, strict=True):
+        if part <= limit:
+            translated.append(pair)
+    return translated
 
 
 def _shared_part(source: str, target: str) -> float:
@@ -72,7 +78,12 @@ class Vocabulary:
         self._ids = {unit: i for i, unit in enumerate(frequent)}
 
     @classmethod
-    def fit(cls, sentences: Iterable[Sequence[str]], max_size: int, min_count: int) -> Vocabulary:
+    def fit(
+        cls,
+        sentences: Iterable[Sequence[str]],
+        max_size: int,
+        min_count: int,
+    ) -> Vocabulary:
         """Select the units that occur in the most sentences."""
         counts = Counter[str]()
         for sentence in sentences:
@@ -97,7 +108,8 @@ class Vocabulary:
         return ids
 
     def _rare_id(self, unit: str) -> int:
-        checksum = zlib.crc32(unit.encode("utf-8", "replace"))
+        encoded = unit.encode("utf-8", "replace")
+        checksum = zlib.crc32(encoded)
         return len(self) + checksum % NUM_RARE
 
 
@@ -111,13 +123,15 @@ class Side:
     lengths_N: Indices
 
     @classmethod
-    def of(cls, sentences: Sequence[Sequence[int]]) -> Side:
+    def of(cls, sentences: Sentences) -> Side:
         """Return the side with these sentences."""
         lengths = list(map(len, sentences))
         ids = list(chain.from_iterable(sentences))
+        ids_U = np.array(ids, np.int64)
+        lengths_N = np.array(lengths, np.int64)
         indices_N = np.arange(len(sentences))
-        pair_U = np.repeat(indices_N, lengths)
-        return cls(np.array(ids, np.int64), pair_U, np.array(lengths, np.int64))
+        pair_U = np.repeat(indices_N, lengths_N)
+        return cls(ids_U, pair_U, lengths_N)
 
 
 @dataclass(frozen=True)
@@ -131,7 +145,7 @@ class Block:
     target_C: Indices
 
     @classmethod
-    def of(cls, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> Block:
+    def of(cls, sources: Sentences, targets: Sentences) -> Block:
         """Return the block of the pairs of these sentences, as ids."""
         source = Side.of(sources)
         target = Side.of(targets)
@@ -142,7 +156,8 @@ class Block:
         first_target_N = starts(target.lengths_N)
         first_target_U = first_target_N[source.pair_U]
         offset_U = first_target_U - starts(num_cells_U)
-        target_C = np.arange(len(source_C)) + offset_U[source_C]
+        indices_C = np.arange(len(source_C))
+        target_C = indices_C + offset_U[source_C]
         return cls(source, target, source_C, target_C)
 
 

@@ -49,10 +49,12 @@ class Lexicon:
         has_target_K = target_K > 0
         has_source_K = source_K > 0
         kept_K = np.flatnonzero(has_target_K | has_source_K)
+        target_K = target_K[kept_K]
+        source_K = source_K[kept_K]
         return cls(
             cells.keys_K[kept_K],
-            target_K[kept_K].astype(np.float32),
-            source_K[kept_K].astype(np.float32),
+            target_K.astype(np.float32),
+            source_K.astype(np.float32),
             len(vocabulary),
         )
 
@@ -114,9 +116,11 @@ class _TrainingCells:
         for block in _limited_blocks(pairs, vocabulary):
             frequent = _frequent_keys(block, self.vocab_size)
             cells_C, entries_C = _find_keys(self.keys_K, *frequent)
+            source_C = block.source_C[cells_C]
+            target_C = block.target_C[cells_C]
             entries.append(entries_C)
-            self.source.append(block.source, block.source_C[cells_C])
-            self.target.append(block.target, block.target_C[cells_C])
+            self.source.append(block.source, source_C)
+            self.target.append(block.target, target_C)
         self.entries_C = entries.content()
 
     def learn(self, given_K: Indices, side: _Side) -> Doubles:
@@ -135,11 +139,10 @@ class _TrainingCells:
             count_K = np.bincount(self.entries_C, share_C, num_entries)
             # Maximization: relative frequencies.
             total_V = np.bincount(given_K, count_K, self.vocab_size)
-            total_K = np.maximum(total_V[given_K], 1.0)
-            is_last = iteration == NUM_ITERATIONS - 1
-            discount = DISCOUNT if is_last else 0.0
-            discounted_K = np.maximum(count_K - discount, 0.0)
-            probability_K = discounted_K / total_K
+            total_V = np.maximum(total_V, 1.0)
+            if iteration == NUM_ITERATIONS - 1:
+                count_K = np.maximum(count_K - DISCOUNT, 0.0)
+            probability_K = count_K / total_V[given_K]
         return probability_K
 
 
@@ -153,7 +156,11 @@ def _frequent_keys(block: Block, vocab_size: int) -> tuple[Indices, Indices]:
     return cells_C, first_keys_C + target_C[cells_C]
 
 
-def _find_keys(keys_K: Indices, cells_C: Indices, keys_C: Indices) -> tuple[Indices, Indices]:
+def _find_keys(
+    keys_K: Indices,
+    cells_C: Indices,
+    keys_C: Indices,
+) -> tuple[Indices, Indices]:
     """Return the cells whose key is one of `keys_K`, and its index."""
     if not len(keys_K):
         nothing = cells_C[:0]

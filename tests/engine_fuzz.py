@@ -70,6 +70,7 @@ class Fuzzer:
         for _ in range(2):
             self.run_steps(model)
             self.run_search(model)
+            self.run_targets(model)
         if model.max_positions is not None:
             self.run_beyond_positions(model)
 
@@ -133,6 +134,15 @@ class Fuzzer:
             if state.attention_RS is not None:
                 np.testing.assert_allclose(state.attention_RS.sum(1), 1, atol=1e-3)
             num_parents = rows
+
+    def run_targets(self, model: NativeModel) -> None:
+        """Score random targets."""
+        sources = [source[:-1] for source in self.sources(model)]
+        longest = min(110, model.max_positions or 110)
+        targets = [self.ids(self.integer(0, longest - 1), model.vocab_size) for _ in sources]
+        log_probs = model.log_probs(sources, targets)
+        assert np.isfinite(log_probs).all()
+        assert max(log_probs) <= 1e-3
 
     def run_search(self, model: NativeModel) -> None:
         """Run a random search with prefixes and constraints."""

@@ -15,6 +15,7 @@ import numpy as np
 from nmt.core import runtime
 from nmt.core.errors import NMTError
 from nmt.engines import Scorer, Sentences, Source, TokenScores
+from nmt.engines.native import NativeModel
 from nmt.search import Hypothesis, Search, SearchRequest, StepModel
 from nmt.text.tokenizer import BOS, EOS, PAD, UNK, encoder_input
 
@@ -122,6 +123,26 @@ class BatchEngine:
             pairs,
             batches,
             lambda batch: model.score(*zip(*batch, strict=True)),
+            "remove it",
+            lambda _: None,
+        )
+
+    def log_probs(self, sources: Sentences, targets: Sentences) -> list[float]:
+        """Return the log-probability of each given translation, including that of the end token.
+
+        A model of the native engine uses the precision of the search and is several times as fast
+        as with `score`.
+        """
+        model = self.model
+        if not isinstance(model, NativeModel):
+            return [sum(each.log_probs) for each in self.score(sources, targets)]
+        pairs = list(zip(sources, targets, strict=True))
+        lengths = [len(source) + len(target) + 2 for source, target in pairs]
+        batches = make_batches(lengths, max_items=MAX_BATCH_ROWS, max_tokens=MAX_BATCH_TOKENS)
+        return self._run(
+            pairs,
+            batches,
+            lambda batch: model.log_probs(*zip(*batch, strict=True)),
             "remove it",
             lambda _: None,
         )

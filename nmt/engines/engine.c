@@ -820,9 +820,10 @@ static void pack_kv(
     }
 }
 
+/* Attention of all heads of one query to the first `count` of the `tokens` that `pack_kv` has packed. */
 INLINE void attend_heads(
-    const Model *m, const float *q_HK, const void *kv, int64_t tokens, const float *bias_HS, float *weights_HS,
-    float *out_HK, int bf16
+    const Model *m, const float *q_HK, const void *kv, int64_t tokens, int64_t count, const float *bias_HS,
+    float *weights_HS, float *out_HK, int bf16
 ) {
     const Config *c = &m->c;
     int64_t heads = c->heads;
@@ -833,7 +834,7 @@ INLINE void attend_heads(
     for (int64_t h = 0; h < heads; h++) {
         int64_t first = h / group * (width * size + tokens * padded_width);
         const char *k = (const char *)kv + first * (bf16 ? 2 : 4);
-        attend(q_HK + h * width, width, k, k + width * size * (bf16 ? 2 : 4), tokens, size, padded_width,
+        attend(q_HK + h * width, width, k, k + width * size * (bf16 ? 2 : 4), count, size, padded_width,
                bias_HS ? bias_HS + h * size : 0, weights_HS + h * size, out_HK + h * width, bf16);
     }
 }
@@ -901,8 +902,8 @@ static void feed_forward(State *s, const Layer *layer, int64_t rows) {
     add_output(s, &layer->matrices[DOWN], norm, s->hidden, rows);
 }
 
-/* Self-attention within each of several sentences, whose tokens are contiguous. */
-static void encoder_self_attention(State *s, const int32_t *lengths, int64_t sentences) {
+/* Self-attention within each of several sentences, whose tokens are contiguous; in the decoder, to the tokens so far. */
+static void self_attention(State *s, int stack, const int32_t *lengths, int64_t sentences) {
     const Config *c = &s->m->c;
     int64_t width = c->dim / c->heads, stride = c->dim + 2 * c->kv_heads * width, first = 0, longest = 0;
     int biased = c->positions == ALIBI || c->positions == T5;
@@ -922,11 +923,24 @@ static void encoder_self_attention(State *s, const int32_t *lengths, int64_t sen
         for (int64_t i = 0; i < tokens; i++) {
             for (int64_t h = 0; biased && h < c->heads; h++)
                 for (int64_t j = 0; j < tokens; j++)
-                    bias[h * size + j] = distance_bias(s->m, ENCODER, h, i - j);
-            attend_heads(s->m, qkv + i * stride, s->attention, tokens, biased ? bias : 0, weights,
+                    bias[h * size + j] = distance_bias(s->m, stack, h, i - j);
+            int64_t count = stack == DECODER ? i + 1 : tokens;
+            attend_heads(s->m, qkv + i * stride, s->attention, tokens, count, biased ? bias : 0, weights,
                          s->context + (first + i) * c->dim, 0);
         }
     }
+}
+
+/* Writes the embeddings of several sentences to `s->x`. */
+static void embed_sentences(State *s, int stack, const int32_t *lengths, int64_t sentences, const int32_t *tokens) {
+    const Model *m = s->m;
+    int64_t dim = m->c.dim, positions = 0, r = 0;
+    for (int64_t b = 0; b < sentences; b++)
+        for (int64_t i = 0; i < lengths[b]; i++, r++) {
+            if (i == positions) /* sines and cosines take long: once for all sentences */
+                position_row(m, stack, positions++, s->context + i * dim);
+            embed(m, stack, tokens[r], s->context + i * dim, s->x + r * dim);
+        }
 }
 
 /* Encodes several sentences, and projects the keys and values of cross-attention. */
@@ -937,17 +951,12 @@ static int encode(State *s, int64_t first, int64_t sentences, const int32_t *tok
     int bf16 = c->type != FP32; /* keys and values are bf16 in int8 models, too */
     if (!reserve(s, rows, kv_bytes(c, rows, 0) + 2 * c->heads * round_up(rows, LANES) * 4))
         return 0;
-    for (int64_t b = 0, r = 0, positions = 0; b < sentences; b++)
-        for (int64_t i = 0; i < s->lengths_B[first + b]; i++, r++) {
-            if (i == positions) /* sines and cosines take long: once for all sentences */
-                position_row(m, ENCODER, positions++, s->context + i * c->dim);
-            embed(m, ENCODER, tokens[r], s->context + i * c->dim, s->x + r * c->dim);
-        }
+    embed_sentences(s, ENCODER, s->lengths_B + first, sentences, tokens);
     for (int64_t i = 0; i < c->encoder_layers; i++) {
         const Layer *layer = &m->layers[ENCODER][i / c->layer_sharing];
         const Norm *norm = &layer->norms[SELF_NORM];
         multiply(&layer->matrices[QKV], rows, norm_input(s, norm, rows), s->qkv, 0, s->units);
-        encoder_self_attention(s, s->lengths_B + first, sentences);
+        self_attention(s, ENCODER, s->lengths_B + first, sentences);
         add_output(s, &layer->matrices[OUT], norm, s->context, rows);
         feed_forward(s, layer, rows);
     }
@@ -1064,7 +1073,7 @@ static void cross_attention(
     for (int64_t r = 0; r < rows; r++) {
         int64_t tokens = s->lengths_B[sources_R[r]], size = round_up(tokens, LANES);
         const char *kv = (const char *)s->cross_kv_B[sources_R[r]] + layer * kv_bytes(c, tokens, bf16);
-        attend_heads(s->m, s->qkv + r * c->dim, kv, tokens, 0, weights_HS,
+        attend_heads(s->m, s->qkv + r * c->dim, kv, tokens, tokens, 0, weights_HS,
                      s->context + r * c->dim, bf16);
         for (int64_t i = 0; tracked_RS && i < s->max_tokens; i++) {
             float sum = 0;
@@ -1220,6 +1229,69 @@ int decode_step(State *s, int64_t rows, const int32_t *tokens_R, const int32_t *
             feed_forward(s, layer, count);
         }
         project(s, q, first, count, chunk);
+    }
+    return 1;
+}
+
+/* Decodes the given targets of sentences first .. first + sentences - 1, `rows` tokens in all. */
+static int decode_block(
+    State *s, int64_t first, int64_t sentences, const int32_t *lengths, const int32_t *tokens, int64_t rows,
+    int64_t first_row, const Request *q
+) {
+    const Model *m = s->m;
+    const Config *c = &m->c;
+    int64_t longest = round_up(rows > s->max_tokens ? rows : s->max_tokens, LANES);
+    if (!reserve(s, rows, kv_bytes(c, rows, 0) + 2 * c->heads * longest * 4))
+        return 0;
+    int64_t block = rows < BLOCK_ROWS ? rows : BLOCK_ROWS;
+    int32_t *sources_R = arena_alloc(&s->scratch, rows * sizeof *sources_R);
+    float *chunk = arena_alloc(&s->scratch, block * BLOCK_LOGITS * 4);
+    if (s->scratch.failed)
+        return 0;
+    for (int64_t b = 0, r = 0; b < sentences; b++)
+        for (int64_t i = 0; i < lengths[b]; i++)
+            sources_R[r++] = (int32_t)(first + b);
+    embed_sentences(s, DECODER, lengths, sentences, tokens);
+    for (int64_t i = 0; i < c->decoder_layers; i++) {
+        int64_t distinct = i / c->layer_sharing;
+        const Layer *layer = &m->layers[DECODER][distinct];
+        const Matrix *w = layer->matrices;
+        const Norm *norm = &layer->norms[SELF_NORM], *cross = &layer->norms[CROSS_NORM];
+        multiply(&w[QKV], rows, norm_input(s, norm, rows), s->qkv, 0, s->units);
+        self_attention(s, DECODER, lengths, sentences);
+        add_output(s, &w[OUT], norm, s->context, rows);
+        multiply(&w[CROSS_Q], rows, norm_input(s, cross, rows), s->qkv, 0, s->units);
+        if (c->type != FP32)
+            cross_attention(s, distinct, rows, sources_R, 0, 1);
+        else
+            cross_attention(s, distinct, rows, sources_R, 0, 0);
+        add_output(s, &w[CROSS_OUT], cross, s->context, rows);
+        feed_forward(s, layer, rows);
+    }
+    float *x = s->x;
+    for (int64_t r = 0; r < rows; r += block) {
+        int64_t count = r + block < rows ? block : rows - r;
+        s->x = x + r * c->dim;
+        project(s, q, first_row + r, count, chunk);
+    }
+    return 1;
+}
+
+/* Writes the log-probability of each label, given the tokens of its sentence before it. `tokens` contains the targets
+   of the sentences of `init_search_state`, each with `lengths_B` tokens, the first of which is the start token; `labels`
+   contains the token that follows each of them. Returns 0 if out of memory. */
+int score_targets(
+    State *s, int64_t sentences, const int32_t *lengths_B, const int32_t *tokens, const int32_t *labels, float *log_p
+) {
+    Request q = {.num_gathered = 1, .gather_RP = labels, .gathered_log_p_RP = log_p};
+    int64_t first_row = 0;
+    for (int64_t first = 0, end; first < sentences; first = end) {
+        int64_t rows = lengths_B[first];
+        for (end = first + 1; end < sentences && rows + lengths_B[end] <= BLOCK_ROWS; end++)
+            rows += lengths_B[end];
+        if (!decode_block(s, first, end - first, lengths_B + first, tokens + first_row, rows, first_row, &q))
+            return 0;
+        first_row += rows;
     }
     return 1;
 }

@@ -83,6 +83,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "state_free": (None, [c_void_p]),
     "init_search_state": (c_int, [c_void_p, c_int64, c_void_p, c_void_p, c_int]),
     "decode_step": (c_int, [c_void_p, c_int64, c_void_p, c_void_p, POINTER(_Request)]),
+    "score_targets": (c_int, [c_void_p, c_int64, *[c_void_p] * 4]),
     "lanes": (c_int, []),
     "hardware_support": (c_int, [c_int]),
     "matrix_new": (c_void_p, [c_int64, c_int64, c_int, c_void_p, c_void_p]),
@@ -162,6 +163,20 @@ class NativeModel:
         log_p_BT1 = np.empty((*shape[:2], 1), np.float32)
         _force_decode(state, targets, log_p_BT1, attention_BTS)
         return token_scores(log_p_BT1[:, :, 0], attention_BTS, inputs, targets)
+
+    def log_probs(self, sources: Sentences, targets: Sentences) -> list[float]:
+        """Return the log-probabilities of given translations, including that of the end token.
+
+        Ids are without start and end tokens. This is faster than `score`, because all tokens of a
+        translation are decoded at once.
+
+        Raises:
+            MemoryError: out of memory.
+            UsageError: a sentence has more tokens than the model has learned positions.
+            ValueError: a token id is not in the vocabulary.
+        """
+        state = self.init_search_state([encoder_input(each, self.source_eos) for each in sources])
+        return state.score_targets(targets)
 
 
 def _force_decode(
@@ -347,6 +362,24 @@ class NativeState:
         self._num_parents = rows
         self._num_steps += 1
         return result
+
+    def score_targets(self, targets: Sentences) -> list[float]:
+        """Return the log-probability of a target of each sentence. `step` must not have been
+        called; see `NativeModel.log_probs`."""
+        lengths_B = np.array([len(target) + 1 for target in targets], np.int32)
+        check_positions(int(lengths_B.max(initial=0)), self.model.max_positions)
+        inputs = [token for target in targets for token in (BOS, *target)]
+        labels = [token for target in targets for token in (*target, EOS)]
+        vocab_size = self.model.vocab_size
+        # The start token and the end token are in the vocabulary, so the labels are checked, too.
+        inputs_N = _indices(np.array(inputs, np.int64), (len(inputs),), vocab_size, "token ids")
+        labels_N = np.array(labels, np.int32)
+        log_p_N = np.empty(len(inputs), np.float32)
+        arrays = (lengths_B, inputs_N, labels_N, log_p_N)
+        self.model.library.score_targets(self._handle, len(targets), *map(_pointer, arrays))
+        starts_B = np.cumsum(lengths_B) - lengths_B
+        log_probs: list[float] = np.add.reduceat(log_p_N, starts_B, dtype=np.float64).tolist()
+        return log_probs
 
     def _call(
         self,

@@ -212,6 +212,36 @@ def test_scores_equal_pytorch(changes: dict[str, Any]) -> None:
 
 @compiled
 @variants
+@pytest.mark.parametrize("precision", ["fp32", "int8"])
+def test_log_probs_are_the_sums_of_scores(changes: dict[str, Any], precision: str) -> None:
+    model = packed(make(**changes), precision)
+    longest = (model.max_positions or 150) - 1
+    sources = sequences(1, [longest, 1, 7, 16, 33, 70, 2, 60, 30])
+    targets = sequences(2, [5, 70, 0, 17, 1, 3, longest, 60, 0])
+    expected = [sum(each.log_probs) for each in model.score(sources, targets)]
+    actual = model.log_probs(sources, targets)
+    # In int8, the keys and values of `score` are bf16.
+    tolerance = 1e-5 if precision == "fp32" else 2e-2
+    np.testing.assert_allclose(actual, expected, rtol=tolerance, atol=1e-3)
+    alone = [model.log_probs([s], [t])[0] for s, t in zip(sources, targets, strict=True)]
+    np.testing.assert_allclose(alone, actual, rtol=1e-6)
+
+
+@compiled
+def test_log_probs_check_token_ids_and_positions() -> None:
+    model = packed(make())
+    with pytest.raises(ValueError, match="token ids must be between"):
+        model.log_probs([[4]], [[model.vocab_size]])
+    with pytest.raises(ValueError, match="token ids must be between"):
+        model.log_probs([[4]], [[-1]])
+    learned = packed(make(position_encoding="learned(max_positions=8)"))
+    assert len(learned.log_probs([[4]], [[5] * 7])) == 1
+    with pytest.raises(UsageError, match="8 learned positions"):
+        learned.log_probs([[4]], [[5] * 8])
+
+
+@compiled
+@variants
 def test_reordered_dropped_and_repeated_rows_keep_their_histories(changes: dict[str, Any]) -> None:
     network = make(**changes)
     check_rows(

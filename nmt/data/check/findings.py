@@ -16,7 +16,7 @@ from nmt.data.check.checks import CHECKS, Check
 from nmt.data.check.corpus import TolerantReader
 from nmt.data.check.duplicates import Repetition, find_duplicates
 from nmt.data.check.feature_files import Features
-from nmt.data.check.lengths import LengthRatios
+from nmt.data.check.lengths import LengthBins
 from nmt.data.check.misalignment import find_misaligned_regions
 from nmt.data.check.overlap_index import OverlapIndex
 from nmt.data.check.report import Example, Finding
@@ -140,10 +140,10 @@ class FindingCollector:
         if not mask_N.any():
             return
         chars_N2 = self.features["chars"][corpus.start : corpus.end]
-        ratios = LengthRatios(chars_N2, mask_N)
+        bins = LengthBins.fit(chars_N2[mask_N])
         for start in range(0, len(corpus), PART_SIZE):
             part = slice(start, start + PART_SIZE)
-            deviation_N, spread_N = ratios.deviations(chars_N2[part])
+            deviation_N, spread_N = bins.deviations(chars_N2[part])
             max_deviation_N = np.maximum(np.log(MIN_FACTOR), MIN_DEVIATIONS * spread_N)
             is_unusual_N = np.abs(deviation_N) > max_deviation_N
             problems_N[part][mask_N[part] & is_unusual_N] |= checks.LENGTH_RATIO.bit

@@ -1,12 +1,13 @@
-"""Length ratios of sentence pairs. Shape suffix: N pairs."""
+"""Length ratios of sentence pairs. Shape suffixes: N pairs, B bins of similar length."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
-from nmt.data.arrays import Bools, Doubles, Integers
+from nmt.data.arrays import Doubles, Integers
 
 NUM_BINS, MIN_BIN_SIZE = 12, 200
 """Maximum number of length bins, and minimum number of pairs per bin."""
@@ -30,41 +31,55 @@ def ratio_statistics(chars_N2: Integers) -> tuple[float, float]:
     return median, spread
 
 
-class LengthRatios:
-    """Median and spread of the length ratio as functions of the length, because the ratios of short
-    sentences vary more."""
+@dataclass(frozen=True)
+class LengthBins:
+    """Median and spread of the log length ratio as functions of the length of pairs, [B].
 
-    def __init__(self, chars_N2: Integers, mask_N: Bools) -> None:
-        """Estimate them from the pairs in `mask_N`, of large corpora from a sample."""
-        usable = np.flatnonzero(mask_N)
-        step = 1 + len(usable) // MAX_SAMPLE
-        chars_M2 = chars_N2[usable[::step]]
-        size_M = _size(chars_M2)
-        num_bins = len(size_M) // MIN_BIN_SIZE
+    The ratios of short sentences vary more.
+    """
+
+    center_B: Doubles
+    """Median log size of the pairs in a bin."""
+    median_B: Doubles
+    spread_B: Doubles
+
+    @classmethod
+    def fit(cls, chars_N2: Integers) -> LengthBins:
+        """Estimate the functions from the numbers of characters of pairs, many of which are
+        sampled."""
+        step = 1 + len(chars_N2) // MAX_SAMPLE
+        chars_N2 = chars_N2[::step]
+        size_N = _log_size(chars_N2)
+        num_bins = len(size_N) // MIN_BIN_SIZE
         num_bins = max(1, min(NUM_BINS, num_bins))
         quantiles = np.linspace(0, 1, num_bins + 1)
-        edges = np.quantile(size_M, quantiles)
+        edges = np.quantile(size_N, quantiles)
         bins = []
         for low, high in pairwise(edges):
-            is_inside_M = size_M >= low
-            is_inside_M &= size_M <= high
-            center = np.median(size_M[is_inside_M])
-            median, spread = ratio_statistics(chars_M2[is_inside_M])
+            is_inside_N = size_N >= low
+            is_inside_N &= size_N <= high
+            center = np.median(size_N[is_inside_N])
+            median, spread = ratio_statistics(chars_N2[is_inside_N])
             bins.append((center, median, spread))
-        self.centers, self.medians, self.spreads = np.transpose(bins)
+        return cls(*np.transpose(bins))
+
+    def statistics(self, chars_N2: Integers) -> tuple[Doubles, Doubles]:
+        """Return the median and the spread of the ratio for each pair, [N]."""
+        size_N = _log_size(chars_N2)
+        median_N = np.interp(size_N, self.center_B, self.median_B)
+        spread_N = np.interp(size_N, self.center_B, self.spread_B)
+        return median_N, spread_N
 
     def deviations(self, chars_N2: Integers) -> tuple[Doubles, Doubles]:
         """Return the deviation of each log length ratio from the median, and the spread of the
         ratio."""
-        size_N = _size(chars_N2)
-        median_N = np.interp(size_N, self.centers, self.medians)
-        spread_N = np.interp(size_N, self.centers, self.spreads)
+        median_N, spread_N = self.statistics(chars_N2)
         deviation_N = log_length_ratio(*chars_N2.T) - median_N
         return deviation_N, spread_N
 
 
-def _size(chars_N2: Integers) -> Doubles:
-    """Return the logarithm of the smoothed lengths of both sides together."""
+def _log_size(chars_N2: Integers) -> Doubles:
+    """Return the log of the product of the smoothed lengths, [N]."""
     log_N2 = np.log(chars_N2 + 5.0)
     size_N: Doubles = log_N2.sum(1)
     return size_N

@@ -1,0 +1,93 @@
+"""Ending score: whether the target ends as the source does, so that nothing is cut off.
+
+Shape suffixes: N pairs, E endings.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+
+from nmt.data.arrays import Floats
+from nmt.data.filter.scorer import Arrays
+from nmt.data.pairs import Pair
+from nmt.text.normalization import is_mark
+
+MAX_ENDINGS = 64
+"""Maximum number of endings; rarer ones are one class."""
+SMOOTHING = 0.5
+
+
+class EndingScorer:
+    """The log-likelihood of the last punctuation mark of the target given that of the source,
+    relative to that of the most likely one."""
+
+    def __init__(self, endings: Sequence[str], score_EE: Floats) -> None:
+        self.endings = endings
+        self.score_EE = score_EE
+        # The first row and column are for rare endings.
+        self._indices: dict[str, int] = {}
+        for index, ending in enumerate(endings, 1):
+            self._indices[ending] = index
+
+    @classmethod
+    def fit(cls, pairs: Sequence[Pair]) -> EndingScorer:
+        """Count the endings of both sides."""
+        counts = Counter[str]()
+        for pair in pairs:
+            counts.update(map(find_ending, pair))
+        endings = [ending for ending, _ in counts.most_common(MAX_ENDINGS)]
+        size = len(endings) + 1
+        unknown_EE = np.zeros((size, size), np.float32)
+        scorer = cls(endings, unknown_EE)
+        scorer._learn(pairs)
+        return scorer
+
+    def score(self, pairs: Sequence[Pair]) -> Floats:
+        """Return the log-likelihood of each pair, [N], at most 0."""
+        score_N: Floats = self.score_EE[self._find(pairs)]
+        return score_N
+
+    @classmethod
+    def from_arrays(cls, arrays: Arrays) -> EndingScorer:
+        """Return the scorer with these parameters."""
+        endings = arrays["endings"]
+        return cls(endings.tolist(), arrays["score"])
+
+    def to_arrays(self) -> Arrays:
+        """Return the parameters."""
+        endings = np.array(self.endings, "<U1")
+        return {"endings": endings, "score": self.score_EE}
+
+    def _learn(self, pairs: Sequence[Pair]) -> None:
+        count_EE = np.full(self.score_EE.shape, SMOOTHING)
+        np.add.at(count_EE, self._find(pairs), 1)
+        most_E1 = count_EE.max(1, keepdims=True)
+        score_EE = np.log(count_EE / most_E1)
+        self.score_EE = score_EE.astype(np.float32)
+
+    def _index(self, text: str) -> int:
+        ending = find_ending(text)
+        return self._indices.get(ending, 0)
+
+    def _find(self, pairs: Sequence[Pair]) -> tuple[list[int], list[int]]:
+        """Return the indices of the endings of both sides."""
+        sources = []
+        targets = []
+        for source, target in pairs:
+            sources.append(self._index(source))
+            targets.append(self._index(target))
+        return sources, targets
+
+
+def find_ending(text: str) -> str:
+    """Return the last character if it is a punctuation mark or a symbol, or an empty string."""
+    text = text.rstrip()
+    last = text[-1:]
+    if not last.isprintable():
+        return ""
+    if last == "" or last.isalnum():
+        return ""
+    return "" if is_mark(last) else last

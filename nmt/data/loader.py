@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -261,33 +261,34 @@ class Loader:
         pair_ids_N = window.pair_ids_N[indices_N]
         pair_ids = pair_ids_N.tolist()
         has_tag = self._has_tag_N(pair_ids_N).tolist()
-        sources: list[Ids] = []
-        targets: list[Ids] = []
-        for pair, is_tagged in zip(pair_ids, has_tag, strict=True):
-            source, target = self.store[pair]
-            sources.append(self._with_tag(source, is_tagged))
-            targets.append(target)
+        stored = [self.store[pair] for pair in pair_ids]
+        sources: list[Ids] = [
+            self._with_tag(stored[i][0], is_tagged) for i, is_tagged in enumerate(has_tag)
+        ]
+        targets: list[Ids] = [target for _, target in stored]
         if self.subword_sampler:
             rng = np.random.default_rng((self.seed, window.epoch, pair_ids[0]))
             texts = self._noisy_sources(window, indices_N)
-            rows = self.subword_sampler.encode_batch(texts, rng)
-            tagged = map(self._with_tag, rows, has_tag)
-            sources = list(map(self._unless_too_long, tagged, sources))
+            sampled = self.subword_sampler.encode_batch(texts, rng)
+            tagged = list(map(self._with_tag, sampled, has_tag))
+            sources = self._unless_too_long(tagged, sources)
             texts = list(map(self.store.target, pair_ids))
-            rows = self.subword_sampler.encode_batch(texts, rng)
-            targets = list(map(self._unless_too_long, rows, targets))
+            sampled = self.subword_sampler.encode_batch(texts, rng)
+            targets = self._unless_too_long(sampled, targets)
         elif self._has_noise:
             for n, row in self._noisy_rows(window, indices_N):
                 sources[n] = row
         pairs = list(zip(sources, targets, strict=True))
         return self.batching.make(pairs, pair_ids)
 
-    def _unless_too_long(self, row: Ids, original: Ids) -> Ids:
-        """Return a row, or if it is above `train.max_length`, the ids without noise and sampling,
-        which are shorter."""
-        if len(row) < self.config.max_length:
-            return row
-        return original
+    def _unless_too_long(self, rows: Sequence[Ids], originals: Sequence[Ids]) -> list[Ids]:
+        """Return rows, and instead of those above `train.max_length` the ids without noise and
+        sampling, which are shorter."""
+        chosen: list[Ids] = []
+        for row, original in zip(rows, originals, strict=True):
+            is_short = len(row) < self.config.max_length
+            chosen.append(row if is_short else original)
+        return chosen
 
     def _with_tag(self, row: Ids, is_tagged: bool) -> Ids:
         """Begin a source of a tagged corpus with the tag."""

@@ -371,6 +371,21 @@ class _Preparation:
 
     def _finish(self, work: Path) -> None:
         """Write the manifest, and delete all files but those of the prepared data."""
+        manifest = self._manifest(work)
+        for path in work.iterdir():
+            is_kept = path.suffix in KEPT_SUFFIXES or path == tokenizer_file(work)
+            if path.is_file() and not is_kept:
+                path.unlink()
+        text = json.dumps(manifest, indent=2)
+        (work / MANIFEST).write_text(text + "\n", encoding="utf-8")
+        num_train = sum(manifest["corpora"][: len(self.splits.train)])
+        num_replay = manifest["pairs"][TRAIN] - num_train
+        replayed = f", {num_replay:,} replay" if self.splits.replay else ""
+        num_valid = manifest["pairs"][VALID]
+        counts = f"{num_train:,} training{replayed} and {num_valid:,} validation pairs"
+        log(f"prepared {counts}, a vocabulary of {manifest['vocab_size']:,} tokens")
+
+    def _manifest(self, work: Path) -> dict[str, Any]:
         train = Pipeline(work, TRAIN, self.executor, self.part)
         valid = Pipeline(work, VALID, self.executor, ALL_SHARDS)
         records = {split.name: split.records(ENCODED) for split in (train, valid)}
@@ -378,7 +393,7 @@ class _Preparation:
         rest = iter(records[TRAIN])
         sizes = [_total(islice(rest, len(shards))) for shards in train.corpora]
         tokenizer = load_tokenizer(tokenizer_file(work))
-        manifest = {
+        manifest: dict[str, Any] = {
             "fingerprint": self.fingerprint,
             "recipe": self.recipe,
             "pairs": pairs,
@@ -397,16 +412,7 @@ class _Preparation:
                 store, self.config.data.src, num_train
             ),
         }
-        for path in work.iterdir():
-            is_kept = path.suffix in KEPT_SUFFIXES or path == tokenizer_file(work)
-            if path.is_file() and not is_kept:
-                path.unlink()
-        text = json.dumps(manifest, indent=2)
-        (work / MANIFEST).write_text(text + "\n", encoding="utf-8")
-        num_replay = pairs[TRAIN] - num_train
-        replayed = f", {num_replay:,} replay" if self.splits.replay else ""
-        counts = f"{num_train:,} training{replayed} and {pairs[VALID]:,} validation pairs"
-        log(f"prepared {counts}, a vocabulary of {len(tokenizer):,} tokens")
+        return manifest
 
 
 def _total(records: Iterable[dict[str, int]]) -> int:

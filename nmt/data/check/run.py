@@ -17,7 +17,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import NDArray
 
 from nmt.core.console import progress
 from nmt.core.errors import DataError
@@ -114,11 +116,10 @@ def run_checks(
                 part=part,
             )
     ignored = frozenset(ignore)
-    checked, shards = _compute_features(
-        corpora, test_sets, languages, ignored, directory, executor, part
-    )
+    extraction = _Extraction(directory, corpora, languages, ignored, part)
+    checked = extraction.run(test_sets, executor)
     with locked(directory / ".join.lock", busy=lambda: None):
-        parts = [(shard.path(FEATURES), shard.num_pairs) for shard in shards]
+        parts = [(shard.path(FEATURES), shard.num_pairs) for shard in extraction.shards]
         features = join_records(parts, directory)
         collector = FindingCollector(
             features, checked, OverlapIndex(test_sets), ignored, max_examples, directory / "keys.db"
@@ -172,67 +173,90 @@ def _overlap_index(tests: Path) -> OverlapIndex:
     return OverlapIndex([(name, [(src, tgt) for src, tgt in pairs]) for name, pairs in test_sets])
 
 
-def _compute_features(
-    corpora: Sequence[Split],
-    test_sets: TestSets,
-    languages: tuple[str, str],
-    ignored: frozenset[str],
-    directory: Path,
-    executor: Executor | None,
-    part: Part,
-) -> tuple[list[CheckedCorpus], list[Shard]]:
-    """Write the records of all shards, and return the place of each corpus, and the shards."""
-    # On use, because translation imports this package, too.
-    from nmt.data.sources.corpus import total_pairs
+@dataclass
+class _Extraction:
+    """The computation of the features of corpora in a directory."""
 
-    tests = directory / "tests.json"
-    write_text(tests, json.dumps([(name, list(pairs)) for name, pairs in test_sets]))
-    splitter = Splitter(directory, "check", part, SHARD_SIZE)
-    errors = directory / "errors.json"
-    if not splitter.is_complete or not _are_done(splitter, part):
-        readers = list(map(TolerantReader, corpora))
-        with (
-            progress(total_pairs(corpora), "checking", " pairs", unit_scale=True) as bar,
-            executor or Executor(MIN_PARALLEL_SIZE) as running,
-        ):
-            shards = splitter.split(readers, _is_done, bar.update)
-            tasks = (_Task(shard, languages, ignored, tests) for shard in shards)
-            for _ in running.map(_extract, tasks, bar.update):
+    directory: Path
+    corpora: Sequence[Split]
+    languages: tuple[str, str]
+    ignored: frozenset[str]
+    part: Part
+
+    def __post_init__(self) -> None:
+        self._splitter = Splitter(self.directory, "check", self.part, SHARD_SIZE)
+        self._tests = self.directory / "tests.json"
+        self._errors = self.directory / "errors.json"
+        """Error messages of corpora whose sides have different numbers of lines."""
+
+    def run(self, test_sets: TestSets, executor: Executor | None) -> list[CheckedCorpus]:
+        """Write the records of all shards, and return the place of each corpus.
+
+        Raises:
+            UnfinishedPartsError: other machines have not finished their shards.
+        """
+        tests = [(name, list(pairs)) for name, pairs in test_sets]
+        write_text(self._tests, json.dumps(tests))
+        if not self._errors.is_file() or not self._is_done(self.part):
+            with executor or Executor(MIN_PARALLEL_SIZE) as running:
+                self._extract(running)
+        if not self._is_done(ALL_SHARDS):
+            raise UnfinishedPartsError
+        return self._places()
+
+    @property
+    def shards(self) -> list[Shard]:
+        """The shards of all corpora."""
+        return list(itertools.chain.from_iterable(self._splitter.corpora))
+
+    def _extract(self, executor: Executor) -> None:
+        # On use, because translation imports this package, too.
+        from nmt.data.sources.corpus import total_pairs
+
+        readers = list(map(TolerantReader, self.corpora))
+        num_pairs = total_pairs(self.corpora)
+        with progress(num_pairs, "checking", " pairs", unit_scale=True) as bar:
+            shards = self._splitter.split(readers, _has_records, bar.update)
+            tasks = (_Task(each, self.languages, self.ignored, self._tests) for each in shards)
+            for _ in executor.map(_extract, tasks, bar.update):
                 pass
-        write_text(errors, json.dumps([reader.line_count_error for reader in readers]))
-    if not _are_done(splitter, ALL_SHARDS):
-        raise UnfinishedPartsError
-    checked = []
-    end = 0
-    line_count_errors = json.loads(errors.read_text(encoding="utf-8"))
-    for corpus, shards_of_corpus, error in zip(
-        corpora, splitter.corpora, line_count_errors, strict=True
-    ):
-        start = end
-        end += sum(shard.num_pairs for shard in shards_of_corpus)
-        checked.append(CheckedCorpus(corpus, start, end, error))
-    if not end:
-        raise DataError("there are no pairs to check", "check whether a file is empty")
-    return checked, list(itertools.chain.from_iterable(splitter.corpora))
+        errors = [reader.line_count_error for reader in readers]
+        write_text(self._errors, json.dumps(errors))
+
+    def _is_done(self, part: Part) -> bool:
+        """Return whether all shards of a part have their records."""
+        return all(_has_records(shard) for shard in self.shards if part.has(shard.index))
+
+    def _places(self) -> list[CheckedCorpus]:
+        errors = json.loads(self._errors.read_text(encoding="utf-8"))
+        places = []
+        end = 0
+        for i, corpus in enumerate(self.corpora):
+            start = end
+            end += sum(shard.num_pairs for shard in self._splitter.corpora[i])
+            places.append(CheckedCorpus(corpus, start, end, errors[i]))
+        if not end:
+            raise DataError("there are no pairs to check", "check whether a file is empty")
+        return places
 
 
-def _is_done(shard: Shard) -> bool:
+def _has_records(shard: Shard) -> bool:
     return shard.record(FEATURES) is not None
-
-
-def _are_done(splitter: Splitter, part: Part) -> bool:
-    """Return whether all shards of a part have their records."""
-    shards = itertools.chain.from_iterable(splitter.corpora)
-    return all(_is_done(shard) for shard in shards if part.has(shard.index))
 
 
 def repair(corpora: Sequence[Split], report: Report) -> Iterator[Pair]:
     """Yield the pairs after dropping or rewriting those with problems; see `Check.fix`."""
     pairs = itertools.chain.from_iterable(map(TolerantReader, corpora))
-    all_problems = report.problems_N.tolist()
-    all_dropped = report.dropped_N.tolist()
-    for pair, problems, is_dropped in itertools.zip_longest(pairs, all_problems, all_dropped):
-        if pair is None or problems is None:
+    problems = _values(report.problems_N)
+    dropped = _values(report.dropped_N)
+    for pair, bits, is_dropped in itertools.zip_longest(pairs, problems, dropped):
+        if pair is None or bits is None:
             raise DataError("the text changed while it was checked", "run the command again")
         if not is_dropped:
-            yield repair_pair(pair, problems, report.ignored)
+            yield repair_pair(pair, bits, report.ignored)
+
+
+def _values(array_N: NDArray[Any]) -> Iterator[Any]:
+    """Yield the values of an array as Python objects, few of which are in memory."""
+    for start in range(0, len(array_N), CHUNK_SIZE):
+        yield from array_N[start : start + CHUNK_SIZE].tolist()

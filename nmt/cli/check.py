@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -11,6 +11,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from nmt.cli.corpus_inputs import (
+    CorpusInputs,
+    config_corpora,
+    file_corpora,
+    output_files,
+    work_directory_of,
+)
 from nmt.cli.options import (
     DataShardOption,
     EncodingErrorsOption,
@@ -19,11 +26,10 @@ from nmt.cli.options import (
 )
 from nmt.core.config.config_io import LANGUAGE_CODE
 from nmt.core.console import counted, log, progress
-from nmt.core.errors import DataError, UsageError, check_choice, write_errors
+from nmt.core.errors import UsageError, check_choice, write_errors
 from nmt.jobs.output import show, write_file
 
 if TYPE_CHECKING:
-    from nmt.core.config import DataConfig
     from nmt.core.processes import Executor
     from nmt.data.check import Example, Report
     from nmt.data.pairs import Pair
@@ -112,9 +118,9 @@ def check(
         src, tgt, config, set_ or [], test or [], ignore or [], src_lang, tgt_lang, encoding_errors
     )
     if src is not None:
-        inputs = _file_corpora(src, tgt, src_lang, tgt_lang, encoding_errors)
+        inputs = file_corpora(src, tgt, src_lang, tgt_lang, encoding_errors)
     else:
-        inputs = _config_corpora(str(config), set_ or [], with_tests=test is None)
+        inputs = config_corpora(str(config), set_ or [], with_tests=test is None)
     from nmt.evaluate.test_sets import files_of_name, load_test_pairs
 
     for name in test or []:
@@ -144,17 +150,6 @@ def check(
         show(_table(report))
     if report.severity is not None:
         raise typer.Exit(EXIT_CODES[report.severity.name.lower()])
-
-
-@dataclass
-class _Inputs:
-    """The corpora to check, and the test sets that they must not overlap with."""
-
-    languages: tuple[str, str]
-    corpora: list[Split]
-    test_sets: list[TestSet] = field(default_factory=list)
-    files: list[Path] = field(default_factory=list)
-    """Files of held-out sets, which must not be overwritten, either."""
 
 
 def _check_options(
@@ -199,7 +194,7 @@ def _check_options(
 
 
 def _run(
-    inputs: _Inputs,
+    inputs: CorpusInputs,
     fix: Path | None,
     html: Path | None,
     *,
@@ -212,7 +207,7 @@ def _run(
     from nmt.core.paths import check_not_overwriting
     from nmt.data.check import run_checks, work_directory
 
-    outputs = _outputs(fix, inputs.languages) if fix is not None else []
+    outputs = output_files(fix, inputs.languages, "--fix") if fix is not None else ()
     corpus_files = chain.from_iterable(corpus.files for corpus in inputs.corpora)
     check_not_overwriting([*outputs, html], [*inputs.files, *corpus_files])
     if html in outputs:
@@ -221,7 +216,7 @@ def _run(
         )
     for code in inputs.languages:
         _check_language(code)
-    with work_directory(_work_directory(inputs, ignore)) as directory:
+    with work_directory(work_directory_of("checks", inputs, sorted(ignore))) as directory:
         report = run_checks(
             inputs.corpora,
             inputs.test_sets,
@@ -239,33 +234,7 @@ def _run(
     return report
 
 
-def _work_directory(inputs: _Inputs, ignore: list[str]) -> Path:
-    """Return the directory in which an interrupted check with the same inputs has left files."""
-    from nmt.core.paths import data_dir
-    from nmt.core.version import __version__
-    from nmt.data.sources.corpus import hash_files, hash_strings
-
-    content = [__version__, *inputs.languages, *sorted(ignore)]
-    for corpus in inputs.corpora:
-        content += [corpus.name, corpus.checksum or " ".join(hash_files(corpus.files))]
-    content.append(json.dumps(inputs.test_sets))
-    return data_dir() / "checks" / hash_strings(*content)[:16]
-
-
-def _outputs(prefix: Path, languages: tuple[str, str]) -> list[Path]:
-    """Return the two files of the repaired corpus."""
-    if prefix.name in ("", ".."):
-        raise UsageError(
-            f"--fix {prefix} names no files",
-            "for example, --fix clean writes clean.en and clean.de",
-        )
-    endings = [code or side for code, side in zip(languages, ("src", "tgt"), strict=True)]
-    if endings[0] == endings[1]:
-        endings = ["src", "tgt"]
-    return [prefix.with_name(f"{prefix.name}.{ending}") for ending in endings]
-
-
-def _write_repaired(corpora: list[Split], report: Report, outputs: list[Path]) -> None:
+def _write_repaired(corpora: list[Split], report: Report, outputs: Sequence[Path]) -> None:
     from nmt.data.check import CHECKS, repair
     from nmt.data.pairs import write_pairs
 
@@ -288,82 +257,6 @@ def _write_repaired(corpora: list[Split], report: Report, outputs: list[Path]) -
     for finding in report.findings:
         if finding.check.name == "unequal-line-counts":
             log("unequal-line-counts: dropped the extra lines of the longer side")
-
-
-def _file_corpora(
-    src: Path, tgt: Path | None, src_lang: str, tgt_lang: str, encoding_errors: str
-) -> _Inputs:
-    from nmt.data.pairs import count_lines, open_text, read_pairs, read_tsv
-    from nmt.data.sources import Split
-    from nmt.data.sources.files import language_suffix, pair_format
-    from nmt.data.tmx import read_tmx
-
-    open_text(src).close()  # before test sets are downloaded
-    count = partial(count_lines, src)
-    if tgt is None and pair_format(src) == "tsv":
-        read_table = partial(read_tsv, src, encoding_errors)
-        corpus = Split(str(src), "", read_table, count, (src,))
-        return _Inputs((src_lang, tgt_lang), [corpus])
-    if tgt is None:
-        if not src_lang or not tgt_lang:
-            raise UsageError(
-                f"the languages to read from {src} are unknown", "set --src-lang and --tgt-lang"
-            )
-        read_memory = partial(read_tmx, src, src_lang, tgt_lang, encoding_errors)
-        corpus = Split(str(src), "", read_memory, files=(src,))
-        return _Inputs((src_lang, tgt_lang), [corpus])
-    for path in (src, tgt):
-        if pair_format(path) == "tmx":
-            raise UsageError(f"{path} has both languages", f"pass one file: nmt data check {path}")
-    languages = (src_lang or language_suffix(src), tgt_lang or language_suffix(tgt))
-    read_files = partial(read_pairs, src, tgt, errors=encoding_errors)
-    corpus = Split(str(src), "", read_files, count, (src, tgt))
-    return _Inputs(languages, [corpus])
-
-
-def _config_corpora(name: str, overrides: list[str], *, with_tests: bool) -> _Inputs:
-    """Return the training corpora of a config, the files of its held-out sets, and these sets with
-    `with_tests`."""
-    from nmt.core.config import config_io
-    from nmt.data.sources import open_split
-
-    data = config_io.load(config_io.find(name), overrides).data
-    specs = (*data.train, *data.replay)
-    corpora = [open_split(spec, "train", data.src, data.tgt) for spec in specs]
-    inputs = _Inputs((data.src, data.tgt), corpora)
-    missing: dict[str, list[str]] = {}
-    for split in ("valid", "test"):
-        message = _add_held_out(inputs, data, split, with_tests=with_tests)
-        if message:
-            missing.setdefault(message, []).append(split)
-    for message, splits in missing.items():
-        names = " and ".join(splits)
-        log(f"not checking for overlap with the {names} data: {message}")
-    return inputs
-
-
-def _add_held_out(inputs: _Inputs, data: DataConfig, split: str, *, with_tests: bool) -> str:
-    """Add the files of a held-out set, and with `with_tests` the set; return why it cannot be read,
-    or ""."""
-    from nmt.data.sources import get_corpus
-    from nmt.data.sources.files import Files
-
-    spec = data.valid if split == "valid" else data.test
-    corpus = get_corpus(spec or data.train[0])
-    if not with_tests and not corpus.is_installed:
-        return ""
-    try:
-        held_out = corpus.open(split, data.src, data.tgt)
-        inputs.files += held_out.files
-        if with_tests:
-            pairs = list(held_out.pairs())
-            inputs.test_sets.append((held_out.name, pairs))
-    except DataError as error:
-        has_split = isinstance(corpus, Files) and split in corpus.splits
-        if with_tests and (spec or has_split):
-            raise
-        return error.message if with_tests else ""
-    return ""
 
 
 def _check_language(code: str) -> None:

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from nmt.cli.check import check
+from nmt.cli.filter import filter_
 from nmt.cli.options import (
     ConfigOption,
     DataShardOption,
@@ -137,6 +138,7 @@ def prepare(
 
 
 app.command("check")(check)
+app.command("filter")(filter_)
 
 
 def _format_size(num_bytes: int | None) -> str:

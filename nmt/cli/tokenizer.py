@@ -51,8 +51,9 @@ def train(
     from nmt.text import tokenizer
 
     check_choice("model type", model_type, ("unigram", "bpe"))
-    if not 1 <= vocab_size <= MAX_VOCAB_SIZE:
-        raise UsageError(f"--vocab-size must be between 1 and {MAX_VOCAB_SIZE}, got {vocab_size}")
+    max_size = MAX_VOCAB_SIZE
+    if not 1 <= vocab_size <= max_size:
+        raise UsageError(f"--vocab-size must be between 1 and {max_size}, got {vocab_size}")
     check_not_overwriting([output], files)
     model = tokenizer.train(
         chain.from_iterable(read_lines(file, encoding_errors) for file in files),

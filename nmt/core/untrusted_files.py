@@ -339,6 +339,9 @@ def _yaml_error(problem: str, part: yaml.Node | yaml.Event) -> yaml.MarkedYAMLEr
     return yaml.MarkedYAMLError(problem=problem, problem_mark=mark)
 
 
+NESTED_TOO_DEEPLY = "not valid YAML: nested too deeply"
+
+
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
     """Constructs numbers, booleans and strings."""
 
@@ -366,6 +369,8 @@ def parse_yaml(content: str, *, as_text: bool = False) -> Any:
         mark = getattr(error, "problem_mark", None)
         position = f"line {mark.line + 1}: " if mark else ""
         problem = getattr(error, "problem", None) or "not valid YAML"
+        if "nesting depth" in problem:  # found by PyYAML 6.0.4 and later
+            problem = NESTED_TOO_DEEPLY
         raise ValueError(position + problem.removeprefix("did not find ")) from None
     except (ValueError, TypeError, OverflowError, AttributeError, LookupError):
         # Values such as 2001-13-01, !!bool 5.
@@ -384,7 +389,7 @@ def _check_yaml_structure(content: str) -> None:
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
         if depth > MAX_DEPTH:
-            raise _yaml_error("not valid YAML: nested too deeply", event)
+            raise _yaml_error(NESTED_TOO_DEEPLY, event)
         if number > MAX_YAML_EVENTS:
             raise _yaml_error(f"more than {MAX_YAML_EVENTS:,} values", event)
         if isinstance(event, yaml.AliasEvent):

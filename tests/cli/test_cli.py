@@ -221,8 +221,8 @@ def test_commands_run_in_a_new_process(nmt: CommandLine) -> None:
         ("config --set a.b=c", "unknown key a.b"),
         ("tokenizer train text.en --model-type bqe", "did you mean 'bpe'?"),
         (
-            "tokenizer train text.en --vocab-size 65537",
-            "--vocab-size must be between 1 and 65536, got 65537",
+            "tokenizer train text.en --vocab-size 1048577",
+            "--vocab-size must be between 1 and 1048576, got 1048577",
         ),
     ],
 )

@@ -58,9 +58,8 @@ def test_bad_pairs_are_dropped(nmt: CommandLine) -> None:
     assert len(pairs) - num_good < 0.4 * 750
     # Another threshold uses the same scores.
     before = [path.stat().st_mtime_ns for path in scores(nmt)]
-    done = nmt.run(
-        "data", "filter", "noisy.en", "noisy.de", "-o", "half", "--keep", "0.5", "--compress"
-    )
+    options = ("-o", "half", "--keep", "0.5", "--compress")
+    done = nmt.run("data", "filter", "noisy.en", "noisy.de", *options)
     assert abs(json.loads(done.out)["kept"] - 1500) < 20
     assert [path.stat().st_mtime_ns for path in scores(nmt)] == before
     with zstd.open(nmt.directory / "half.en.zst") as file:

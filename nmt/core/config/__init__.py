@@ -14,10 +14,7 @@ from nmt.core.ranges import NotNegative, Positive, Probability, Range, Share, Si
 
 FINE_TUNING = "finetune"
 """Built-in config of --init-from."""
-MAX_VOCAB_SIZE = 2**16
-"""Maximum vocabulary size for training: prepared data stores 16-bit token ids."""
-MAX_IMPORTED_VOCAB_SIZE = 2**20
-"""Maximum vocabulary size of an imported model."""
+MAX_VOCAB_SIZE = 2**20
 
 
 @dataclass(frozen=True)
@@ -57,7 +54,7 @@ class TokenizerConfig:
 
     model_type: str = "bpe"
     """Segmentation algorithm: bpe or unigram."""
-    vocab_size: Annotated[int, Range(1, MAX_IMPORTED_VOCAB_SIZE)] = 8000
+    vocab_size: Annotated[int, Range(1, MAX_VOCAB_SIZE)] = 8000
     """Vocabulary size, including special tokens and 256 byte tokens. A small corpus may not support
     a large one."""
     max_training_sentences: Positive = 2_000_000

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from nmt.core import untrusted_files
 from nmt.core.config import (
-    MAX_IMPORTED_VOCAB_SIZE,
+    MAX_VOCAB_SIZE,
     Config,
     DataConfig,
     ModelConfig,
@@ -85,7 +85,7 @@ SUPPORTED: dict[str, tuple[Any, ...]] = {
 """Options of config.json with their supported values, one of which a missing option has, too."""
 
 
-Id = Annotated[int, Range(0, MAX_IMPORTED_VOCAB_SIZE)]
+Id = Annotated[int, Range(0, MAX_VOCAB_SIZE)]
 """Id of a piece."""
 
 

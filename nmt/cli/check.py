@@ -12,7 +12,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nmt.cli.corpus_inputs import (
+    CorpusConfigOption,
     CorpusInputs,
+    SourceArgument,
+    SourceLanguageOption,
+    TargetArgument,
+    TargetLanguageOption,
     config_corpora,
     file_corpora,
     output_files,
@@ -45,23 +50,9 @@ EXIT_CODES = {"note": 0, "warning": 3, "error": 4}
 
 
 def check(
-    src: Annotated[
-        Path | None,
-        typer.Argument(
-            help="Source file, or a .tsv or .tmx file with both languages.", show_default=False
-        ),
-    ] = None,
-    tgt: Annotated[
-        Path | None, typer.Argument(help="Target file, aligned by line.", show_default=False)
-    ] = None,
-    config: Annotated[
-        str | None,
-        typer.Option(
-            "--config",
-            "-c",
-            help="Check the training data of this config: a YAML file or a built-in name.",
-        ),
-    ] = None,
+    src: SourceArgument = None,
+    tgt: TargetArgument = None,
+    config: CorpusConfigOption = None,
     set_: SetOption = None,
     test: Annotated[
         list[str] | None,
@@ -73,12 +64,8 @@ def check(
             show_default="the config's",
         ),
     ] = None,
-    src_lang: Annotated[
-        str, typer.Option(help="Source language code.", show_default="the file extension")
-    ] = "",
-    tgt_lang: Annotated[
-        str, typer.Option(help="Target language code.", show_default="the file extension")
-    ] = "",
+    src_lang: SourceLanguageOption = "",
+    tgt_lang: TargetLanguageOption = "",
     ignore: Annotated[
         list[str] | None, typer.Option(metavar="CHECK", help="Check to skip; may be repeated.")
     ] = None,

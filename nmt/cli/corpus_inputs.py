@@ -7,7 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from nmt.core.console import log
 from nmt.core.errors import DataError, UsageError
@@ -18,6 +20,30 @@ if TYPE_CHECKING:
     from nmt.data.sources import Split
 
     TestSet = tuple[str, list[Pair]]
+
+SourceArgument = Annotated[
+    Path | None,
+    typer.Argument(
+        help="Source file, or a .tsv or .tmx file with both languages.", show_default=False
+    ),
+]
+TargetArgument = Annotated[
+    Path | None, typer.Argument(help="Target file, aligned by line.", show_default=False)
+]
+CorpusConfigOption = Annotated[
+    str | None,
+    typer.Option(
+        "--config",
+        "-c",
+        help="Read the training data of this config: a YAML file or a built-in name.",
+    ),
+]
+SourceLanguageOption = Annotated[
+    str, typer.Option(help="Source language code.", show_default="the file extension")
+]
+TargetLanguageOption = Annotated[
+    str, typer.Option(help="Target language code.", show_default="the file extension")
+]
 
 
 @dataclass

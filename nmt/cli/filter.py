@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nmt.cli.corpus_inputs import (
+    CorpusConfigOption,
     CorpusInputs,
+    SourceArgument,
+    SourceLanguageOption,
+    TargetArgument,
+    TargetLanguageOption,
     config_corpora,
     file_corpora,
     output_files,
@@ -35,15 +40,8 @@ text, about 94%."""
 
 
 def filter_(
-    src: Annotated[
-        Path | None,
-        typer.Argument(
-            help="Source file, or a .tsv or .tmx file with both languages.", show_default=False
-        ),
-    ] = None,
-    tgt: Annotated[
-        Path | None, typer.Argument(help="Target file, aligned by line.", show_default=False)
-    ] = None,
+    src: SourceArgument = None,
+    tgt: TargetArgument = None,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -54,14 +52,7 @@ def filter_(
             show_default=False,
         ),
     ] = None,
-    config: Annotated[
-        str | None,
-        typer.Option(
-            "--config",
-            "-c",
-            help="Filter the training data of this config: a YAML file or a built-in name.",
-        ),
-    ] = None,
+    config: CorpusConfigOption = None,
     set_: SetOption = None,
     min_score: Annotated[
         float | None,
@@ -87,12 +78,8 @@ def filter_(
             metavar="MODEL", help="Model from target to source, with --forward.", show_default=False
         ),
     ] = None,
-    src_lang: Annotated[
-        str, typer.Option(help="Source language code.", show_default="the file extension")
-    ] = "",
-    tgt_lang: Annotated[
-        str, typer.Option(help="Target language code.", show_default="the file extension")
-    ] = "",
+    src_lang: SourceLanguageOption = "",
+    tgt_lang: TargetLanguageOption = "",
     compress: Annotated[
         bool, typer.Option("--compress", help="Compress the output (zstandard, .zst).")
     ] = False,

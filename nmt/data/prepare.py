@@ -313,7 +313,9 @@ class _Preparation:
         if valid.is_encoded:
             return
         texts = valid.read([self.splits.valid])
-        if not any(map(_has_text, texts)):
+        # The text of encoded shards has been checked and deleted.
+        has_encoded = any(text.shard.record(ENCODED) for text in texts)
+        if not has_encoded and not any(map(_has_text, texts)):
             raise DataError(
                 f"the validation split of {self.splits.valid.name} is empty",
                 "set data.valid to another corpus",

@@ -58,16 +58,16 @@ class StoredShard:
             DataError: a file is missing or has the wrong size.
         """
         self._tokenizer = tokenizer
+        dtype = id_type(len(tokenizer))
         try:
-            self._ids = _map(shard.path("ids"), id_type(len(tokenizer)))
-            self._ends_N2 = _map(shard.path("ends"), np.uint32).reshape(-1, 2)
-            self._text = _map(shard.path("text"), np.uint8)
-            self._lines = _map(shard.path("lines"), LINE)
+            self._ids = _map(shard.path("ids"), dtype)
+            ends = _map(shard.path("ends"), np.uint32)
+            self._ends_N2 = ends.reshape(-1, 2)
+            self._text = _StoredText(shard)
         except (OSError, ValueError) as error:
             raise _damaged(shard, f"is corrupted: {error}") from None
-        num_ids = _last(self._ends_N2[:, 1])
-        num_bytes = _last(self._lines["end"])
-        if num_ids != len(self._ids) or num_bytes != len(self._text):
+        is_complete = _last(ends) == len(self._ids)
+        if not is_complete or not self._text.is_complete:
             raise _damaged(shard, "is truncated or was modified")
         if len(self) != shard.num_pairs:
             raise _damaged(shard, f"has {len(self):,} pairs instead of {shard.num_pairs:,}")
@@ -83,22 +83,46 @@ class StoredShard:
 
     def text(self, i: int, side: int) -> str:
         """Return the source (0) or target (1) of a pair."""
-        number = 2 * i + side
-        numbers = self._lines["sentence"]
-        line = int(np.searchsorted(numbers, number))
-        if line == len(numbers) or numbers[line] != number:
-            ids = self.ids(i)[side]
-            return self._tokenizer.decode(ids.tolist())
-        ends = self._lines["end"]
-        start = ends[line - 1] if line else 0
-        stored = self._text[start : ends[line]]
-        return stored.tobytes().decode()
+        stored = self._text.get(2 * i + side)
+        if stored is not None:
+            return stored
+        ids = self.ids(i)[side]
+        return self._tokenizer.decode(ids.tolist())
 
     def lengths_N2(self) -> Integers:
         """Return the numbers of source and target tokens of all pairs."""
         ends = self._ends_N2.ravel()
-        lengths = np.diff(ends, prepend=np.uint32(0))
-        return lengths.astype(np.int32).reshape(-1, 2)
+        first = np.zeros(1, np.uint32)
+        lengths = np.diff(ends, prepend=first)
+        lengths_N2 = lengths.reshape(-1, 2)
+        return lengths_N2.astype(np.int32)
+
+
+class _StoredText:
+    """The sentences of a shard that are stored as text."""
+
+    def __init__(self, shard: Shard) -> None:
+        self._text = _map(shard.path("text"), np.uint8)
+        lines = _map(shard.path("lines"), LINE)
+        self._numbers = lines["sentence"]
+        self._ends = lines["end"]
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the text is as long as its lines say."""
+        return _last(self._ends) == len(self._text)
+
+    def get(self, number: int) -> str | None:
+        """Return the sentence of this number; None if it is not stored."""
+        line = int(np.searchsorted(self._numbers, number))
+        if line == len(self._numbers):
+            return None
+        if self._numbers[line] != number:
+            return None
+        start = self._ends[line - 1] if line else 0
+        end = self._ends[line]
+        stored = self._text[start:end].tobytes()
+        return stored.decode()
 
 
 class Store:

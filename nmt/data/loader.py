@@ -124,7 +124,8 @@ class Loader:
         self.corpora = self._select(mix)
         sizes = [corpus.num_pairs for corpus in mix.corpora]
         self._ends_of_corpora = np.cumsum(sizes)
-        self._is_tagged = np.array([corpus.options.tag for corpus in mix.corpora])
+        tags = [corpus.options.tag for corpus in mix.corpora]
+        self._is_tagged = np.array(tags)
         self.num_pairs = sum(each.pairs_per_epoch for each in self.corpora)
         """Number of pairs of an epoch."""
         num_usable = sum(len(each.pairs) for each in self.corpora)
@@ -261,17 +262,20 @@ class Loader:
         pair_ids_N = window.pair_ids_N[indices_N]
         pair_ids = pair_ids_N.tolist()
         has_tag = self._has_tag_N(pair_ids_N).tolist()
-        stored = [self.store[pair] for pair in pair_ids]
-        sources: list[Ids] = [
-            self._with_tag(stored[i][0], is_tagged) for i, is_tagged in enumerate(has_tag)
-        ]
-        targets: list[Ids] = [target for _, target in stored]
+        sources: list[Ids] = []
+        targets: list[Ids] = []
+        for i, pair in enumerate(pair_ids):
+            source, target = self.store[pair]
+            tagged = self._with_tag(source, has_tag[i])
+            sources.append(tagged)
+            targets.append(target)
         if self.subword_sampler:
-            rng = np.random.default_rng((self.seed, window.epoch, pair_ids[0]))
-            texts = self._noisy_sources(window, indices_N)
-            sampled = self.subword_sampler.encode_batch(texts, rng)
-            tagged = list(map(self._with_tag, sampled, has_tag))
-            sources = self._unless_too_long(tagged, sources)
+            key = (self.seed, window.epoch, pair_ids[0])
+            rng = np.random.default_rng(key)
+            noisy = self._noisy_sources(window, indices_N)
+            sampled = self.subword_sampler.encode_batch(noisy, rng)
+            rows = list(map(self._with_tag, sampled, has_tag))
+            sources = self._unless_too_long(rows, sources)
             texts = list(map(self.store.target, pair_ids))
             sampled = self.subword_sampler.encode_batch(texts, rng)
             targets = self._unless_too_long(sampled, targets)
@@ -337,7 +341,8 @@ class Loader:
             num_pairs = len(self.store.shards[shard])
             for k, probability in enumerate(probabilities):
                 draws = rng.random(num_pairs, np.float32)
-                chosen_NK[places_N, k] = draws[pairs_N] < probability
+                is_chosen = draws < probability
+                chosen_NK[places_N, k] = is_chosen[pairs_N]
         return chosen_NK
 
 

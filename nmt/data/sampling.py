@@ -34,7 +34,10 @@ class UsablePairs:
         self._shards = shards
         self._max_length = max_length
         self._tag = tag
-        self._sizes = [len(self._of_shard(shard)) for shard in shards]
+        self._sizes = []
+        for shard in shards:
+            pairs = self._of_shard(shard)
+            self._sizes.append(len(pairs))
 
     def __len__(self) -> int:
         return sum(self._sizes)
@@ -43,8 +46,10 @@ class UsablePairs:
         """Return the numbers of the usable pairs of a shard in the store."""
         lengths_N2 = self._store.shards[shard].lengths_N2()
         lengths_N2[:, 0] += self._tag
-        is_usable_N = lengths_N2.max(axis=1) < self._max_length  # < because of EOS
-        return self._store.starts[shard] + np.flatnonzero(is_usable_N)
+        longest_N = lengths_N2.max(axis=1)
+        is_usable_N = longest_N < self._max_length  # < because of EOS
+        first = self._store.starts[shard]
+        return first + np.flatnonzero(is_usable_N)
 
     def all(self) -> Indices:
         """Return all pairs in the order of the corpus, [N]."""
@@ -58,7 +63,8 @@ class UsablePairs:
         for shard, size in zip(self._shards, self._sizes, strict=True):
             first = -num_before % step
             if first < size:
-                pairs += self._of_shard(shard)[first::step].tolist()
+                of_shard = self._of_shard(shard)
+                pairs += of_shard[first::step].tolist()
             num_before += size
         return pairs
 

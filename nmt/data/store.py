@@ -79,7 +79,9 @@ class StoredShard:
         """Return the token ids of source and target of a pair."""
         start = self._ends_N2[i - 1, 1] if i else 0
         middle, end = self._ends_N2[i]
-        return self._ids[start:middle], self._ids[middle:end]
+        source = self._ids[start:middle]
+        target = self._ids[middle:end]
+        return source, target
 
     def text(self, i: int, side: int) -> str:
         """Return the source (0) or target (1) of a pair."""
@@ -130,7 +132,8 @@ class Store:
 
     def __init__(self, shards: Sequence[StoredShard]) -> None:
         self.shards = shards
-        self.starts = list(accumulate(map(len, self.shards), initial=0))
+        sizes = map(len, shards)
+        self.starts = list(accumulate(sizes, initial=0))
         """The number of the first pair of each shard, and that of all pairs."""
 
     def __len__(self) -> int:
@@ -175,8 +178,10 @@ class Store:
     @cached_property
     def lengths_N2(self) -> Integers:
         """The numbers of source and target tokens of all pairs, for small splits."""
-        lengths = [shard.lengths_N2() for shard in self.shards]
-        return np.concatenate([np.zeros((0, 2), np.int32), *lengths])
+        lengths: list[Integers] = [np.zeros((0, 2), np.int32)]
+        for shard in self.shards:
+            lengths.append(shard.lengths_N2())
+        return np.concatenate(lengths)
 
     def _find(self, i: int) -> tuple[StoredShard, int]:
         index = bisect_right(self.starts, i) - 1
@@ -216,6 +221,7 @@ class _Writer:
     def __init__(self, files: Mapping[str, BinaryIO], tokenizer: Tokenizer) -> None:
         self._files = files
         self._tokenizer = tokenizer
+        self._dtype = id_type(len(tokenizer))
         self._num_bytes = 0
         self.encoded = EncodedShard()
         self.checksum = hashlib.sha256()
@@ -233,13 +239,15 @@ class _Writer:
         self.encoded.num_pairs += len(pairs)
 
     def _write_ids(self, rows: Sequence[Sequence[int]]) -> None:
-        ids = np.fromiter(chain.from_iterable(rows), id_type(len(self._tokenizer)))
+        joined = chain.from_iterable(rows)
+        ids = np.fromiter(joined, self._dtype)
         lengths = np.fromiter(map(len, rows), np.int64)
         ends = self.encoded.num_ids + lengths.cumsum()
+        ends = ends.astype(np.uint32)
         content = ids.tobytes()
         self.checksum.update(content)
         self._files["ids"].write(content)
-        self._files["ends"].write(ends.astype(np.uint32).tobytes())
+        self._files["ends"].write(ends.tobytes())
         self.encoded.num_ids += len(ids)
 
     def _write_text(self, sentences: Sequence[str], rows: Sequence[list[int]]) -> None:
@@ -251,7 +259,8 @@ class _Writer:
                 continue
             line = sentence.encode("utf-8", "replace")
             self._num_bytes += len(line)
-            entry = np.array((first + i, self._num_bytes), LINE)
+            number = first + i
+            entry = np.array((number, self._num_bytes), LINE)
             self._files["text"].write(line)
             self._files["lines"].write(entry.tobytes())
             self.encoded.num_lines += 1
@@ -259,7 +268,8 @@ class _Writer:
 
 def _alternate(sources: Sequence[Any], targets: Sequence[Any]) -> list[Any]:
     """Return source and target of each pair in turn."""
-    return list(chain.from_iterable(zip(sources, targets, strict=True)))
+    pairs = zip(sources, targets, strict=True)
+    return list(chain.from_iterable(pairs))
 
 
 def _last(ends: NDArray[Any]) -> int:
@@ -268,7 +278,8 @@ def _last(ends: NDArray[Any]) -> int:
 
 def _map(path: Path, dtype: Any) -> NDArray[Any]:
     """Map a file; an empty one cannot be mapped."""
-    if not path.stat().st_size:
+    size = path.stat().st_size
+    if not size:
         return np.empty(0, dtype)
     mapped = np.memmap(path, dtype, mode="r")
     return np.asarray(mapped)  # slices of a memmap object take ten times as long

@@ -63,8 +63,9 @@ def find_duplicates(features: Features, mask_N: Bools, scratch: Path) -> Duplica
     same_source = _join(_find(features["source"].__getitem__, rest_N, scratch))
     # The target of a near duplicate is not a different one.
     is_near_M = np.isin(same_source.pair_M, near.pair_M, assume_unique=True)
-    pair_M = same_source.pair_M[~is_near_M]
-    first_M = same_source.first_M[~is_near_M]
+    is_other_M = ~is_near_M
+    pair_M = same_source.pair_M[is_other_M]
+    first_M = same_source.first_M[is_other_M]
     features.release()
     return Duplicates(exact, near, Repetition(pair_M, first_M))
 
@@ -83,7 +84,8 @@ def _parts(key: Callable[[slice], Hashes], mask_N: Bools) -> Iterator[Keys]:
     for start in range(0, len(mask_N), PART_SIZE):
         part = slice(start, start + PART_SIZE)
         inside = np.flatnonzero(mask_N[part])
-        yield start + inside, key(part)[inside]
+        keys = key(part)
+        yield start + inside, keys[inside]
 
 
 def _find_near(features: Features, mask_N: Bools, scratch: Path) -> Repetition:
@@ -95,7 +97,10 @@ def _find_near(features: Features, mask_N: Bools, scratch: Path) -> Repetition:
     for band in BANDS:
         band_keys = partial(_band_keys, digest_NP, band)
         candidates = _find(band_keys, remaining_N, scratch)
-        near = [_similar(features, *pairs) for pairs in _chunks(candidates)]
+        near = []
+        for pair_M, first_M in _chunks(candidates):
+            similar = _similar(features, pair_M, first_M)
+            near.append(similar)
         for pair_M, _ in near:
             remaining_N[pair_M] = False
         found += near
@@ -115,7 +120,8 @@ def _similar(features: Features, pair_M: Indices, first_M: Indices) -> tuple[Ind
     digest_NP = features["digest"]
     # The fraction of equal hash values estimates the Jaccard similarity.
     is_equal_MP = digest_NP[pair_M] == digest_NP[first_M]
-    is_near_M = is_equal_MP.mean(1) >= MIN_SIMILARITY
+    similarity_M = is_equal_MP.mean(1)
+    is_near_M = similarity_M >= MIN_SIMILARITY
     features.release()
     return pair_M[is_near_M], first_M[is_near_M]
 

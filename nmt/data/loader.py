@@ -262,13 +262,7 @@ class Loader:
         pair_ids_N = window.pair_ids_N[indices_N]
         pair_ids = pair_ids_N.tolist()
         has_tag = self._has_tag_N(pair_ids_N).tolist()
-        sources: list[Ids] = []
-        targets: list[Ids] = []
-        for i, pair in enumerate(pair_ids):
-            source, target = self.store[pair]
-            tagged = self._with_tag(source, has_tag[i])
-            sources.append(tagged)
-            targets.append(target)
+        sources, targets = self._stored_rows(pair_ids, has_tag)
         if self.subword_sampler:
             key = (self.seed, window.epoch, pair_ids[0])
             rng = np.random.default_rng(key)
@@ -284,6 +278,19 @@ class Loader:
                 sources[n] = row
         pairs = list(zip(sources, targets, strict=True))
         return self.batching.make(pairs, pair_ids)
+
+    def _stored_rows(
+        self, pair_ids: Sequence[int], has_tag: Sequence[bool]
+    ) -> tuple[list[Ids], list[Ids]]:
+        """Return the stored token ids of sources, with their tags, and of targets."""
+        sources: list[Ids] = []
+        targets: list[Ids] = []
+        for i, pair in enumerate(pair_ids):
+            source, target = self.store[pair]
+            tagged = self._with_tag(source, has_tag[i])
+            sources.append(tagged)
+            targets.append(target)
+        return sources, targets
 
     def _unless_too_long(self, rows: Sequence[Ids], originals: Sequence[Ids]) -> list[Ids]:
         """Return rows, and instead of those above `train.max_length` the ids without noise and

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -27,7 +28,7 @@ from nmt.cli.options import (
     SetOption,
 )
 from nmt.core.console import counted, log, progress
-from nmt.core.errors import UsageError, write_errors
+from nmt.core.errors import DataError, UsageError, write_errors
 
 if TYPE_CHECKING:
     from nmt.core.processes import Executor
@@ -103,6 +104,10 @@ def filter_(
         raise UsageError("--output is missing", "for example -o clean")
     if keep is not None and min_score is not None:
         raise UsageError("--keep and --min-score exclude each other", "leave out one of them")
+    if keep == 0:
+        raise UsageError("--keep 0 would keep no pair", "for example --keep 0.8")
+    if min_score is not None and not -math.inf < min_score <= 0:
+        raise UsageError(f"--min-score must be at most 0, got {min_score}", "for example -5")
     if (forward is None) != (reverse is None):
         raise UsageError("--forward and --reverse need each other", "name a model for each")
     if (src is None) == (config is None):
@@ -149,6 +154,8 @@ def _filter(
         min_score = threshold_of_share(score_N, keep)
     elif min_score is None:
         min_score = DEFAULT_MIN_SCORE
+    if not (score_N >= min_score).any():
+        raise DataError(f"no pair has a score of at least {min_score}", "lower --min-score")
     src, tgt = outputs
     num_pairs = len(score_N)
     with write_errors(src, "name another prefix"):

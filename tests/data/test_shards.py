@@ -26,7 +26,7 @@ from nmt.data.first_occurrences import find_repeated
 from nmt.data.loader import Loader
 from nmt.data.pipeline import Pipeline
 from nmt.data.prepare import PreparedData, prepare
-from nmt.data.shards import Part, Shard, UnfinishedPartsError
+from nmt.data.shards import Part, Shard, Splitter, UnfinishedPartsError
 from nmt.text.tokenizer import Tokenizer
 
 CLEANING = "data.clean=[normalize, \"dedup(by='source')\", length(max=5), dedup, drop_identical]"
@@ -246,6 +246,20 @@ def test_repeated_keys(tmp_path_factory: pytest.TempPathFactory, keys: list[list
                 found |= dict(zip(positions.tolist(), firsts.tolist(), strict=True))
         assert found == expected
     assert not scratch.exists()
+
+
+def test_splitter_divides_each_corpus(tmp_path: Path) -> None:
+    corpora = [[(f"a{i}", f"b{i}") for i in range(size)] for size in (7, 0, 3)]
+    splitter = Splitter(tmp_path, "train", Part(2, 2), 3)
+    written = list(splitter.split(corpora, is_done=lambda shard: False))
+    assert [[shard.num_pairs for shard in shards] for shards in splitter.corpora] == [
+        [3, 3, 1],
+        [],
+        [3],
+    ]
+    assert [shard.index for shard in written] == [1, 3]
+    assert list(written[0].read_text("raw")) == corpora[0][3:6]
+    assert list(written[1].read_text("raw")) == corpora[2]
 
 
 def test_segments_end_with_deduplications() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -10,10 +11,19 @@ import numpy as np
 from nmt.data.arrays import Hashes, Indices
 
 MAX_IN_MEMORY = 5_000_000
-"""Number of keys that are sorted in memory, which takes 200 MB; DuckDB takes longer for few."""
+"""Number of keys that are searched in memory at a time, which takes 200 MB. Fewer keys in all need
+no database, which takes longer."""
 MEMORY_LIMIT = "500MB"
-NUM_FETCHED = 2_000_000
-"""Rows of a result that are in memory at a time."""
+REPEATED = """
+WITH part AS MATERIALIZED (
+    SELECT position, key FROM keys WHERE key % $num_parts::UBIGINT = $part::UBIGINT
+)
+SELECT position, first
+FROM part JOIN (SELECT key, min(position) AS first FROM part GROUP BY key HAVING count(*) > 1)
+USING (key)
+WHERE position > first
+"""
+"""The positions in one of several parts of the keys that have an earlier one."""
 
 Keys = tuple[Indices, Hashes]
 """Positions, [N], and their keys, [N]."""
@@ -42,17 +52,11 @@ def find_repeated(
         for position_N, key_N in parts:
             database.register("part", {"position": position_N, "key": key_N})
             database.execute("INSERT INTO keys SELECT position, key FROM part")
-        database.execute(
-            "CREATE TABLE repeated AS SELECT position, first FROM keys JOIN"
-            " (SELECT key, min(position) AS first FROM keys GROUP BY key HAVING count(*) > 1)"
-            " USING (key) WHERE position > first"
-        )
-        (num_repeated,) = database.execute("SELECT count(*) FROM repeated").fetchone() or (0,)
-        for start in range(0, num_repeated, NUM_FETCHED):
-            rows = database.execute(
-                "SELECT position, first FROM repeated WHERE rowid >= ? AND rowid < ?",
-                [start, start + NUM_FETCHED],
-            ).fetchnumpy()
+        # Groups of all keys at once would need 22 bytes a key on disk beside the 7 of the table.
+        num_parts = math.ceil(num_keys / MAX_IN_MEMORY)
+        for part in range(num_parts):
+            values = {"num_parts": num_parts, "part": part}
+            rows = database.execute(REPEATED, values).fetchnumpy()
             yield rows["position"], rows["first"]
     _delete(scratch)
 

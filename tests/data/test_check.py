@@ -36,7 +36,7 @@ from nmt.data.check import (
 from nmt.data.check.duplicates import find_duplicates
 from nmt.data.check.encoding import encoding_problems, repair_encoding
 from nmt.data.check.feature_files import Features
-from nmt.data.check.features import RECORD
+from nmt.data.check.features import PAIR
 from nmt.data.check.overlap_index import OverlapIndex
 from nmt.data.check.sides import UNKNOWN, swap_warning, wrong_language
 from nmt.data.pairs import Pair, read_pairs
@@ -341,8 +341,8 @@ def test_shift_by_more_than_eight_lines_is_reported() -> None:
 def find_earlier(records: np.ndarray, mask: np.ndarray) -> list[dict[int, int]]:
     """Return the exact duplicates, near duplicates and repeated sources among records, each with
     the earlier pair."""
-    features = Features({name: records[name] for name in RECORD.names})
-    found = find_duplicates(features, mask, Path("unused"))
+    features = Features({name: records[name] for name in PAIR.names})
+    found = find_duplicates(features, mask, frozenset(), Path("unused"))
     return [
         dict(zip(kind.pair_M.tolist(), kind.first_M.tolist(), strict=True))
         for kind in (found.exact, found.near, found.same_source)
@@ -351,7 +351,7 @@ def find_earlier(records: np.ndarray, mask: np.ndarray) -> list[dict[int, int]]:
 
 def test_duplicates_match_reference_implementation() -> None:
     rng = np.random.default_rng(1)
-    records = np.zeros(500, RECORD)
+    records = np.zeros(500, PAIR)
     records["pair"], records["source"] = rng.integers(0, 300, 500), rng.integers(0, 60, 500)
     records["digest"] = rng.integers(0, 256, records["digest"].shape)
     counts = rng.random(500) > 0.1
@@ -678,7 +678,7 @@ def test_half_of_a_test_sentence_is_not_near() -> None:
 
 @pytest.mark.parametrize(("same", "near"), [(8, -1), (47, -1), (48, 0), (63, 0)])
 def test_near_duplicates_share_three_quarters_of_digest(same: int, near: int) -> None:
-    records = np.zeros(2, RECORD)
+    records = np.zeros(2, PAIR)
     records["pair"] = records["source"] = [1, 2]
     records["digest"][1] = np.arange(64) < 64 - same
     records["digest"][1] = records["digest"][1][::-1]
@@ -987,7 +987,7 @@ def test_recall_of_near_test_overlap(
 )
 def test_recall_of_near_duplicates(similarity: float, min_recall: float, max_recall: float) -> None:
     rng = np.random.default_rng(1)
-    records = np.zeros(2000, RECORD)
+    records = np.zeros(2000, PAIR)
     records["pair"] = records["source"] = np.arange(2000)
     digest = rng.integers(0, 256, (1000, 64), np.uint8)
     same = rng.random(digest.shape) < similarity

@@ -237,10 +237,9 @@ def test_repeated_keys(tmp_path_factory: pytest.TempPathFactory, keys: list[list
         (10 * np.arange(start, start + len(part)), 2**63 + np.array(part, np.uint64))
         for start, part in zip(starts, keys, strict=False)
     ]
-    for limit in (100, 0):  # in memory, and in DuckDB
+    for limit in (100, 3):  # in memory, and in DuckDB in several parts
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(first_occurrences, "MAX_IN_MEMORY", limit)
-            patch.setattr(first_occurrences, "NUM_FETCHED", 7)
             found: dict[int, int] = {}
             for positions, firsts in find_repeated(parts, len(everything), scratch):
                 found |= dict(zip(positions.tolist(), firsts.tolist(), strict=True))

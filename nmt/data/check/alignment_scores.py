@@ -13,9 +13,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from nmt.data.arrays import Bools, Bytes, Floats, Indices
-from nmt.data.check.feature_files import Features
-from nmt.data.check.features import Records
+from nmt.data.arrays import Bools, Bytes, Floats, Indices, Integers
+from nmt.data.check.feature_files import Lines
 from nmt.data.check.lengths import log_length_ratio, ratio_statistics
 
 SHIFTS = tuple(sorted(range(8, -9, -1), key=abs))
@@ -50,18 +49,17 @@ class AlignmentScorer:
     """Score how well source lines fit target lines, as log-likelihood ratios of a translation and a
     random pair."""
 
-    def __init__(self, features: Features) -> None:
+    def __init__(self, lines: Lines) -> None:
         """Learn the lexicon and the weights of the features."""
-        self.features = features
-        self.num_lines = len(features)
-        self.chars = features["chars"]
-        self.words = features["words"]
+        self.lines = lines
+        self.num_lines = len(lines)
         fold_size = self.num_lines // 8
         fold_size = max(1, fold_size)
         self.fold_size = min(MAX_FOLD_SIZE, fold_size)
-        chars = _sampled(self.chars)
-        self.ratio_median, self.ratio_spread = ratio_statistics(chars)
-        self.shared_V = self._shared_word_weights()
+        step = _step(self.num_lines)
+        sample_M = lines[np.arange(0, self.num_lines, step)]
+        self.ratio_median, self.ratio_spread = ratio_statistics(sample_M["chars"])
+        self.shared_V = _shared_word_weights(sample_M["words"])
         lexicons = [self._learn_lexicon(fold) for fold in (0, 1)]
         features_FKM, is_distinct_M = self._sample(lexicons)
         distinct_FKM = features_FKM[:, :, is_distinct_M]
@@ -93,10 +91,11 @@ class AlignmentScorer:
         shifted_N: Indices = np.clip(lines_N + shift, 0, last_line)
         return shifted_N
 
-    def expected_words(self, lines_N: Indices, matrices: Sequence[Floats]) -> Floats:
-        """Return the target words that each source line predicts, using the matrix learned from the
-        other fold."""
-        words_NY = self.words[lines_N, 0]
+    def expected_words(
+        self, lines_N: Indices, words_NY: Bytes, matrices: Sequence[Floats]
+    ) -> Floats:
+        """Return the target words that each source line predicts with its words, using the matrix
+        learned from the other fold."""
         source_NV = unit_vectors(words_NY)
         expected_NV = np.empty_like(source_NV)
         fold_N = self._fold(lines_N)
@@ -107,11 +106,9 @@ class AlignmentScorer:
             expected_NV[is_inside_N] = inside_NV @ other_matrix
         return expected_NV
 
-    def length_fit(self, lines_N: Indices, targets_N: Indices) -> Floats:
-        """Return the log-likelihood of each length ratio, without its constant, up to three
-        standard deviations."""
-        source_N = self.chars[lines_N, 0]
-        target_N = self.chars[targets_N, 1]
+    def length_fit(self, source_N: Integers, target_N: Integers) -> Floats:
+        """Return the log-likelihood of each ratio of numbers of characters, without its constant,
+        up to three standard deviations."""
         ratio_N = log_length_ratio(source_N, target_N)
         deviation_N = ratio_N - self.ratio_median
         z_N = deviation_N / self.ratio_spread
@@ -126,12 +123,9 @@ class AlignmentScorer:
     def _learn_lexicon(self, fold: int) -> Floats:
         """Return the pointwise mutual information of source and target buckets in a fold, [V,
         V]."""
-        lines_N = np.arange(self.num_lines)
-        is_inside_N = self._fold(lines_N) == fold
-        inside_N = lines_N[is_inside_N]
-        lines_M = _sampled(inside_N)
+        lines_M = self._sample_fold(fold)
         num_sampled = len(lines_M)
-        words_M2Y = self.words[lines_M]
+        words_M2Y = self.lines[lines_M]["words"]
         bits_M2V = _unpack(words_M2Y)
         source_MV = bits_M2V[:, 0]
         target_MV = bits_M2V[:, 1]
@@ -147,16 +141,17 @@ class AlignmentScorer:
         pmi_VV = np.log(ratio_VV)
         return pmi_VV.astype(np.float32)
 
-    def _shared_word_weights(self) -> Floats:
-        """Return the weight of a word shared by both sides: its negative log-frequency, [V]."""
-        sample = _sampled(self.words)
-        bits_M2V = np.unpackbits(sample, axis=2)
-        frequency_V = bits_M2V.mean((0, 1))
-        smoothing = 1 / len(sample)
-        frequency_V += smoothing
-        log_frequency_V = np.log(frequency_V)
-        weight_V: Floats = -log_frequency_V.astype(np.float32)
-        return weight_V
+    def _sample_fold(self, fold: int) -> Indices:
+        """Return at most about `MAX_SAMPLE` lines of a fold at equal distances."""
+        # Blocks of lines belong to the folds in turn, and the last one may be incomplete.
+        num_double_blocks, num_rest = divmod(self.num_lines, 2 * self.fold_size)
+        num_inside_rest = np.clip(num_rest - fold * self.fold_size, 0, self.fold_size)
+        num_inside = num_double_blocks * self.fold_size + int(num_inside_rest)
+        inside_M = np.arange(0, num_inside, _step(num_inside))
+        block_M, offset_M = np.divmod(inside_M, self.fold_size)
+        block_M = 2 * block_M + fold
+        lines_M: Indices = block_M * self.fold_size + offset_M
+        return lines_M
 
     def _sample(self, lexicons: Sequence[Floats]) -> tuple[Floats, Bools]:
         """Return the features of lines of all parts of the corpus, with near, distant and random
@@ -175,9 +170,9 @@ class AlignmentScorer:
             targets_KM = self._sample_targets(lines_M, rng)
             features_FKM = self._features(lines_M, targets_KM, lexicons)
             features.append(features_FKM)
-            other_KM = targets_KM[num_near:]
-            words_MY = self.words[lines_M, 1]
-            is_equal_KMY = self.words[other_KM, 1] == words_MY
+            words_MY = self.lines[lines_M]["words"][:, 1]
+            other_KMY = self.lines[targets_KM[num_near:]]["words"][:, :, 1]
+            is_equal_KMY = other_KMY == words_MY
             is_equal_KM = is_equal_KMY.all(2)
             has_equal_M = is_equal_KM.any(0)
             distinct.append(~has_equal_M)
@@ -198,18 +193,19 @@ class AlignmentScorer:
     ) -> Floats:
         """Return the lexicon, shared-word and length features of lines and candidate targets, [F,
         K, M]."""
-        words_MY = self.words[lines_M, 0]
+        source_M = self.lines[lines_M]
+        words_MY = source_M["words"][:, 0]
         source_MV = unit_vectors(words_MY)
         source_MV *= self.shared_V
-        expected_MV = self.expected_words(lines_M, lexicons)
+        expected_MV = self.expected_words(lines_M, words_MY, lexicons)
         shape = (3, *targets_KM.shape)
         features_FKM = np.empty(shape, np.float32)
         for k, targets_M in enumerate(targets_KM):
-            words_MY = self.words[targets_M, 1]
-            target_MV = unit_vectors(words_MY)
+            target_M = self.lines[targets_M]
+            target_MV = unit_vectors(target_M["words"][:, 1])
             features_FKM[0, k] = products(expected_MV, target_MV)
             features_FKM[1, k] = products(source_MV, target_MV)
-            features_FKM[2, k] = self.length_fit(lines_M, targets_M)
+            features_FKM[2, k] = self.length_fit(source_M["chars"][:, 0], target_M["chars"][:, 1])
         return features_FKM
 
 
@@ -219,16 +215,24 @@ class _Window:
     def __init__(self, scorer: AlignmentScorer, start: int, end: int) -> None:
         self.scorer = scorer
         self.lines_N = np.arange(start, end)
-        self.expected_NV = scorer.expected_words(self.lines_N, scorer.matrices)
         self.first_target = max(0, start - MAX_SHIFT)
-        end_of_targets = end + MAX_SHIFT
-        words_MY = scorer.words[self.first_target : end_of_targets, 1]
-        self.target_MV = unit_vectors(words_MY)
+        end_of_targets = min(end + MAX_SHIFT, scorer.num_lines)
+        near_M = scorer.lines[np.arange(self.first_target, end_of_targets)]
+        source_N = near_M[self.lines_N - self.first_target]
+        self.source_chars_N = source_N["chars"][:, 0]
+        self.target_chars_M = near_M["chars"][:, 1]
+        words_NY = source_N["words"][:, 0]
+        self.expected_NV = scorer.expected_words(self.lines_N, words_NY, scorer.matrices)
+        self.target_MV = unit_vectors(near_M["words"][:, 1])
 
     def _targets(self, targets_N: Indices) -> Floats:
         """Return the words of target lines."""
         indices_N = targets_N - self.first_target
         return self.target_MV[indices_N]
+
+    def _length_fit(self, targets_N: Indices) -> Floats:
+        target_chars_N = self.target_chars_M[targets_N - self.first_target]
+        return self.scorer.length_fit(self.source_chars_N, target_chars_N)
 
     def score(self, shift: Hypothesis) -> Floats:
         """Return the scores of the targets at a shift."""
@@ -237,7 +241,7 @@ class _Window:
         targets_N = self.scorer.shifted(self.lines_N, shift)
         target_NV = self._targets(targets_N)
         words_N = products(self.expected_NV, target_NV)
-        length_N = self.scorer.length_fit(self.lines_N, targets_N)
+        length_N = self._length_fit(targets_N)
         weighted_N = self.scorer.length_weight * length_N
         score_N: Floats = words_N + weighted_N
         return score_N
@@ -320,11 +324,20 @@ def _moments(near_FKM: Floats, other_FKM: Floats) -> tuple[Floats, Floats]:
     return mean_FK, variance_F
 
 
-def _sampled(rows: Records) -> Records:
-    """Return at most about `MAX_SAMPLE` rows at equal distances."""
-    step = len(rows) // MAX_SAMPLE
-    step = max(1, step)
-    return rows[::step]
+def _step(num_lines: int) -> int:
+    """Return the distance of about `MAX_SAMPLE` lines at equal distances."""
+    return max(1, num_lines // MAX_SAMPLE)
+
+
+def _shared_word_weights(words_M2Y: Bytes) -> Floats:
+    """Return the weight of a word shared by both sides: its negative log-frequency, [V]."""
+    bits_M2V = np.unpackbits(words_M2Y, axis=2)
+    frequency_V = bits_M2V.mean((0, 1))
+    smoothing = 1 / len(words_M2Y)
+    frequency_V += smoothing
+    log_frequency_V = np.log(frequency_V)
+    weight_V: Floats = -log_frequency_V.astype(np.float32)
+    return weight_V
 
 
 def products(first_NV: Floats, second_NV: Floats) -> Floats:

@@ -72,6 +72,8 @@ TEST_OVERLAP = Check(
 NEAR_TEST_OVERLAP = Check(
     "near-test-overlap", Severity.WARNING, "a side is almost equal to one in a test set", "drop"
 )
+NEAR_DUPLICATE_CHECKS = frozenset((NEAR_DUPLICATE.name, MULTIPLE_TARGETS.name))
+"""Names of the checks that need near duplicates: a near duplicate is not another target."""
 UNEQUAL_LINE_COUNTS = Check(
     "unequal-line-counts",
     Severity.ERROR,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Set
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from nmt.data.arrays import Bools, Bytes, Hashes, Indices
-from nmt.data.check import minhash
+from nmt.data.check import checks, minhash
 from nmt.data.check.feature_files import Features
 from nmt.data.check.minhash import Band
 from nmt.data.first_occurrences import Keys, find_repeated
@@ -52,14 +52,22 @@ class Duplicates:
     """The earlier pair has the same source and another target."""
 
 
-def find_duplicates(features: Features, mask_N: Bools, scratch: Path) -> Duplicates:
-    """Find exact duplicates, near duplicates and repeated sources among the pairs in `mask_N`;
-    `scratch` is the path of a temporary database."""
+def find_duplicates(
+    features: Features, mask_N: Bools, ignored: Set[str], scratch: Path
+) -> Duplicates:
+    """Find exact duplicates, near duplicates and repeated sources.
 
+    Args:
+        features: the features of all pairs.
+        mask_N: the pairs that are compared.
+        ignored: names of checks to skip.
+        scratch: path of a temporary database.
+    """
     exact = _join(_find(features["pair"].__getitem__, mask_N, scratch))
     rest_N = mask_N.copy()
     rest_N[exact.pair_M] = False
-    near = _find_near(features, rest_N, scratch)
+    is_near_ignored = ignored >= checks.NEAR_DUPLICATE_CHECKS
+    near = _join([]) if is_near_ignored else _find_near(features, rest_N, scratch)
     same_source = _join(_find(features["source"].__getitem__, rest_N, scratch))
     # The target of a near duplicate is not a different one.
     is_near_M = np.isin(same_source.pair_M, near.pair_M, assume_unique=True)

@@ -1,4 +1,5 @@
-"""The features of all pairs in files, one for each feature, which are mapped into memory.
+"""The features of all pairs in files: those that are random bits in a mapped file for each feature,
+the others compressed.
 
 Shape suffix: N pairs.
 """
@@ -7,34 +8,45 @@ from __future__ import annotations
 
 import math
 import mmap
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.data.check.features import RECORD, Records
+from nmt.core.compression import zstd
+from nmt.core.paths import write_bytes
+from nmt.data.arrays import Indices
+from nmt.data.check.features import LINE, PAIR, Records
+
+LEVEL = 1
+"""Compression of lines, which higher levels hardly improve."""
+NUM_CACHED_FILES = 8
+"""Number of files whose lines are in memory."""
 
 
 class Features:
-    """The features of some consecutive pairs by name; see `nmt.data.check.features.RECORD`."""
+    """The features of pairs by name; see `nmt.data.check.features.PAIR`."""
 
     def __init__(self, columns: Mapping[str, NDArray[Any]]) -> None:
         self._columns = columns
+
+    @classmethod
+    def read(cls, directory: Path) -> Self:
+        """Map the files of a directory; see `join_records`."""
+        columns = {}
+        for name in PAIR.names or ():
+            columns[name] = _map(feature_file(directory, name), name)
+        return cls(columns)
 
     def __len__(self) -> int:
         return len(self._columns["problems"])
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         return self._columns[name]
-
-    def part(self, start: int, end: int) -> Features:
-        """Return the features of the pairs from `start` to `end`."""
-        columns = {}
-        for name, column in self._columns.items():
-            columns[name] = column[start:end]
-        return Features(columns)
 
     def release(self) -> None:
         """Give the memory of mapped files back, which are read again when they are needed."""
@@ -46,27 +58,65 @@ class Features:
                 mapped.madvise(mmap.MADV_DONTNEED)
 
 
-def join_records(parts: Iterable[tuple[Path, int]], directory: Path) -> Features:
-    """Join files of records, each given with its number of records, and return their features in
-    files of `directory`.
+class Lines:
+    """The features that tell which lines of a corpus are translations of each other; see
+    `nmt.data.check.features.LINE`."""
+
+    def __init__(self, files: Sequence[tuple[Path, int]]) -> None:
+        """Take compressed files of consecutive lines, each given with its number of lines."""
+        self._paths = [path for path, _ in files]
+        sizes = [num_lines for _, num_lines in files]
+        self._starts = [0, *accumulate(sizes)]
+        self._read = lru_cache(maxsize=NUM_CACHED_FILES)(self._read_file)
+
+    def __len__(self) -> int:
+        return self._starts[-1]
+
+    def __getitem__(self, line_N: Indices) -> Records:
+        """Return the features of lines, [N], or of an array of another shape."""
+        file_N = np.searchsorted(self._starts, line_N, "right") - 1
+        records_N = np.empty(line_N.shape, LINE)
+        for file in np.unique(file_N).tolist():
+            is_inside_N = file_N == file
+            inside_N = line_N[is_inside_N] - self._starts[file]
+            records_N[is_inside_N] = self._read(file)[inside_N]
+        return records_N
+
+    def _read_file(self, index: int) -> Records:
+        content = zstd.decompress(self._paths[index].read_bytes())
+        return np.frombuffer(content, LINE)
+
+    def delete(self) -> None:
+        """Delete the files."""
+        for path in self._paths:
+            path.unlink(missing_ok=True)
+
+
+def write_lines(path: Path, lines_N: Records) -> None:
+    """Write the features of lines."""
+    write_bytes(path, zstd.compress(lines_N.tobytes(), LEVEL))
+
+
+def join_records(parts: Iterable[tuple[Path, int]], directory: Path) -> None:
+    """Join files of records of type `PAIR`, each given with its number of records, as files of
+    `directory`, one for each feature.
 
     A part is deleted when its records are in these files. An interrupted call continues after the
     last complete part.
     """
-    *names, last = ("pair", "source", "digest", "words", "test", "chars", "problems")
+    *names, last = ("pair", "source", "digest", "problems")
     end = 0
     for part, num_records in parts:
         start = end
         end += num_records
-        if _num_values(_file(directory, last), last) < end:
-            records = np.fromfile(part, RECORD)
+        if _num_values(feature_file(directory, last), last) < end:
+            records = np.fromfile(part, PAIR)
             for name in (*names, last):
-                _write(_file(directory, name), start, records[name])
+                _write(feature_file(directory, name), start, records[name])
         part.unlink(missing_ok=True)
-    return Features({name: _map(_file(directory, name), name) for name in (*names, last)})
 
 
-def _file(directory: Path, name: str) -> Path:
+def feature_file(directory: Path, name: str) -> Path:
     """Return the file of a feature."""
     return directory / f"{name}.feature"
 
@@ -74,7 +124,7 @@ def _file(directory: Path, name: str) -> Path:
 def _num_values(path: Path, name: str) -> int:
     if not path.exists():
         return 0
-    return path.stat().st_size // RECORD[name].itemsize
+    return path.stat().st_size // PAIR[name].itemsize
 
 
 def _write(path: Path, start: int, values_N: Records) -> None:
@@ -88,6 +138,6 @@ def _write(path: Path, start: int, values_N: Records) -> None:
 
 def _map(path: Path, name: str) -> NDArray[Any]:
     """Map the file of a feature as a plain array, whose slices are fast."""
-    dtype = RECORD[name]
+    dtype = PAIR[name]
     mapped = np.memmap(path, dtype.base, "r").reshape(-1, *dtype.shape)
     return np.asarray(mapped)

@@ -10,7 +10,8 @@ import re
 import unicodedata
 import zlib
 from collections import Counter
-from collections.abc import Container, Sequence
+from collections.abc import Container, Sequence, Set
+from dataclasses import dataclass
 from itertools import starmap
 from typing import Any
 
@@ -18,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nmt.core.bounded_cache import BoundedCache
-from nmt.data.arrays import Bytes
+from nmt.data.arrays import Bytes, Integers
 from nmt.data.check import checks
 from nmt.data.check.encoding import encoding_problems, repair_pair
 from nmt.data.check.minhash import NUM_HASHES, Side, Words, hash_words
@@ -45,33 +46,42 @@ languages."""
 MAX_CHANGED_FRACTION = 0.2
 """Maximum fraction of words that differ in an untranslated pair."""
 
-RECORD = np.dtype(
+PAIR = np.dtype(
     [
-        ("problems", "<u4"),
-        ("chars", "<u2", 2),
+        ("problems", "<u2"),
         ("pair", "<u8"),
         ("source", "<u8"),
         ("digest", "u1", NUM_HASHES),
-        ("words", "u1", (2, BITMAP_SIZE)),
-        ("test", "<i4"),
     ]
 )
-"""Features of a pair. `pair` and `source` are hashes of the text, `digest` is a b-bit MinHash (Li
-and König 2010) of the words of both sides, `words` are bitmaps of their stems, `test` is the index
-of the overlapping test sentence or -1."""
+"""Features that are compared with those of all other pairs. `pair` and `source` are hashes of the
+text, `digest` is a b-bit MinHash (Li and König 2010) of the words of both sides."""
+LINE = np.dtype([("chars", "<u2", 2), ("words", "u1", (2, BITMAP_SIZE))])
+"""Features that are compared with those of neighbors: numbers of characters, and bitmaps of the
+stems of the words."""
 Records = NDArray[Any]
 
 _UNSPACED = re.compile(f"[{UNSPACED}]")
+
+
+@dataclass(frozen=True)
+class PairFeatures:
+    """The features of some pairs."""
+
+    pairs_N: Records
+    """Of type `PAIR`."""
+    lines_N: Records
+    """Of type `LINE`."""
 
 
 def extract_features(
     pairs: Sequence[Pair],
     languages: tuple[str, str],
     overlap_index: OverlapIndex,
-    ignored: Container[str],
-) -> Records:
-    """Return the record of each pair; all features except encoding problems are those of the
-    repaired text.
+    ignored: Set[str],
+) -> PairFeatures:
+    """Return the features of each pair; all except encoding problems are those of the repaired
+    text.
 
     The language of a side whose code is empty is not checked. `ignored` are names of checks that
     repair nothing, and that do not run unless another check needs their results.
@@ -83,29 +93,35 @@ def extract_features(
     pairs = [repair_pair(pair, bits, ignored) for pair, bits in zip(pairs, problems, strict=True)]
     source = Side(pairs, 0)
     target = Side(pairs, 1)
-    records = _describe(pairs, source, target, ignored)
+    pairs_N = _describe_pairs(pairs, source, target, ignored)
+    lines_N = _describe_lines(source, target, ignored)
     words = zip(source.sentences, target.sentences, strict=True)
     pair_problems = [
         _pair_problem(pair, both, languages, ignored)
         for pair, both in zip(pairs, words, strict=True)
     ]
-    records["problems"] = np.bitwise_or(problems, pair_problems)
-    records["test"] = -1
-    if overlap_index.places:
-        _mark_test_overlap(records, overlap_index, source, target, ignored)
+    pairs_N["problems"] = np.bitwise_or(problems, pair_problems)
+    _mark_test_overlap(pairs_N["problems"], overlap_index, source, target, ignored)
+    return PairFeatures(pairs_N, lines_N)
+
+
+def _describe_pairs(
+    pairs: Sequence[Pair], source: Side, target: Side, ignored: Set[str]
+) -> Records:
+    """Return the features of pairs without their problems."""
+    records = np.zeros(len(pairs), PAIR)
+    records["pair"] = list(starmap(hash_pair, pairs))
+    records["source"] = list(map(hash_words, source.sentences))
+    if not ignored >= checks.NEAR_DUPLICATE_CHECKS:
+        # The minimum of the hash values of both sides is the MinHash of the words of both sides.
+        hashes_NP = np.minimum(source.hashes_NP, target.hashes_NP)
+        records["digest"] = hashes_NP.astype(np.uint8)
     return records
 
 
-def _describe(
-    pairs: Sequence[Pair], source: Side, target: Side, ignored: Container[str]
-) -> Records:
-    """Return records with the features that are compared with those of other pairs."""
-    records = np.zeros(len(pairs), RECORD)
-    records["pair"] = list(starmap(hash_pair, pairs))
-    records["source"] = list(map(hash_words, source.sentences))
-    # The minimum of the hash values of both sides is the MinHash of the words of both sides.
-    hashes_NP = np.minimum(source.hashes_NP, target.hashes_NP)
-    records["digest"] = hashes_NP.astype(np.uint8)
+def _describe_lines(source: Side, target: Side, ignored: Container[str]) -> Records:
+    """Return the features of lines, whose bitmaps are empty if misalignment is ignored."""
+    records = np.zeros(len(source.sentences), LINE)
     for i, side in enumerate((source, target)):
         records["chars"][:, i] = np.minimum(side.num_characters, MAX_CHARACTERS)
         if checks.MISALIGNED.name not in ignored:
@@ -131,7 +147,7 @@ def _pair_problem(
 
 
 def _mark_test_overlap(
-    records: Records,
+    problems_N: Integers,
     overlap_index: OverlapIndex,
     source: Side,
     target: Side,
@@ -140,16 +156,13 @@ def _mark_test_overlap(
     checks_near = checks.NEAR_TEST_OVERLAP.name not in ignored
     if not checks_near and checks.TEST_OVERLAP.name in ignored:
         return
+    exact = overlap_index.find_exact(source, target)
     near = overlap_index.find_near(source, target) if checks_near else {}
-    for i, words in enumerate(zip(source.sentences, target.sentences, strict=True)):
-        # An equal test sentence is not reported as a near one, even if its check is ignored.
-        exact = overlap_index.find_exact(*words)
-        if exact >= 0:
-            records["problems"][i] |= checks.TEST_OVERLAP.bit
-            records["test"][i] = exact
-        elif i in near:
-            records["problems"][i] |= checks.NEAR_TEST_OVERLAP.bit
-            records["test"][i] = near[i]
+    for i in exact:
+        problems_N[i] |= checks.TEST_OVERLAP.bit
+    # An equal test sentence is not reported as a near one, even if its check is ignored.
+    for i in near.keys() - exact.keys():
+        problems_N[i] |= checks.NEAR_TEST_OVERLAP.bit
 
 
 def is_copy(source: Words, target: Words) -> bool:

@@ -15,9 +15,9 @@ from nmt.data.check import checks
 from nmt.data.check.checks import CHECKS, Check
 from nmt.data.check.corpus import TolerantReader
 from nmt.data.check.duplicates import Repetition, find_duplicates
+from nmt.data.check.encoding import repair_pair
 from nmt.data.check.feature_files import Features
-from nmt.data.check.lengths import LengthBins
-from nmt.data.check.misalignment import find_misaligned_regions
+from nmt.data.check.misalignment import Region
 from nmt.data.check.overlap_index import OverlapIndex
 from nmt.data.check.report import Example, Finding
 from nmt.data.pairs import Pair
@@ -25,11 +25,8 @@ from nmt.data.pairs import Pair
 if TYPE_CHECKING:
     from nmt.data.sources import Split
 
-MIN_FACTOR, MIN_DEVIATIONS = 1.5, 4.0
-"""A length ratio is unusual if it differs from the median of pairs of similar length by more than
-this factor and by more than this number of standard deviations."""
 PART_SIZE = 1 << 20
-"""Pairs whose deviations are in memory at a time."""
+"""Pairs that are searched for examples at a time."""
 DUPLICATE_CHECKS = frozenset(
     check.name for check in (checks.DUPLICATE, checks.NEAR_DUPLICATE, checks.MULTIPLE_TARGETS)
 )
@@ -46,6 +43,8 @@ class CheckedCorpus:
     end: int
     line_count_error: str
     """Error message if one side has more lines than the other."""
+    misaligned: Sequence[Region]
+    """The misaligned regions."""
 
     @property
     def name(self) -> str:
@@ -92,14 +91,11 @@ class FindingCollector:
 
     def collect(self) -> list[Finding]:
         """Return the findings of all checks."""
-        if checks.LENGTH_RATIO.name not in self.ignored:
-            for corpus in self.corpora:
-                self._mark_length_ratios(corpus)
         if not self.ignored >= DUPLICATE_CHECKS:
             self._mark_duplicates()
         for check in CHECKS:
             if check.name in self.ignored:
-                self.problems_N &= np.uint32(~check.bit & 0xFFFFFFFF)
+                self.problems_N &= np.uint16(~check.bit & 0xFFFF)
         findings = [*self._unequal_line_counts(), *self._misaligned(), *self._pair_findings()]
         return [
             finding
@@ -118,13 +114,11 @@ class FindingCollector:
         yield finding
 
     def _misaligned(self) -> Iterator[Finding]:
-        """Find the misaligned regions of each corpus and mark them in `misaligned_N`."""
-        if checks.MISALIGNED.name in self.ignored:
-            return
+        """Mark the misaligned regions of each corpus in `misaligned_N`."""
         finding = Finding(checks.MISALIGNED)
         for corpus in self.corpora:
             is_misaligned_N = self.misaligned_N[corpus.start : corpus.end]
-            for region in find_misaligned_regions(self.features.part(corpus.start, corpus.end)):
+            for region in corpus.misaligned:
                 is_misaligned_N[region.start : region.end] = True
                 first_line = region.start + 1
                 detail = (
@@ -134,24 +128,9 @@ class FindingCollector:
         finding.count = int(self.misaligned_N.sum())
         yield finding
 
-    def _mark_length_ratios(self, corpus: CheckedCorpus) -> None:
-        problems_N = self.problems_N[corpus.start : corpus.end]
-        mask_N = problems_N & checks.BLANK.bit == 0
-        if not mask_N.any():
-            return
-        chars_N2 = self.features["chars"][corpus.start : corpus.end]
-        bins = LengthBins.fit(chars_N2[mask_N])
-        for start in range(0, len(corpus), PART_SIZE):
-            part = slice(start, start + PART_SIZE)
-            deviation_N, spread_N = bins.deviations(chars_N2[part])
-            max_deviation_N = np.maximum(np.log(MIN_FACTOR), MIN_DEVIATIONS * spread_N)
-            is_unusual_N = np.abs(deviation_N) > max_deviation_N
-            problems_N[part][mask_N[part] & is_unusual_N] |= checks.LENGTH_RATIO.bit
-        self.features.release()
-
     def _mark_duplicates(self) -> None:
         mask_N = self.problems_N & checks.BLANK.bit == 0
-        duplicates = find_duplicates(self.features, mask_N, self.scratch)
+        duplicates = find_duplicates(self.features, mask_N, self.ignored, self.scratch)
         self.repetitions = {
             checks.DUPLICATE: duplicates.exact,
             checks.NEAR_DUPLICATE: duplicates.near,
@@ -172,22 +151,21 @@ class FindingCollector:
             for i in _first_true(has_problem_N, self.max_examples):
                 findings_of_pair.setdefault(i, []).append(finding)
         for corpus in self.corpora:
-            for i, (source, target) in corpus.read(list(findings_of_pair)):
-                source = source[:MAX_EXAMPLE_CHARS]
-                target = target[:MAX_EXAMPLE_CHARS]
+            for i, pair in corpus.read(list(findings_of_pair)):
+                source, target = [side[:MAX_EXAMPLE_CHARS] for side in pair]
                 for finding in findings_of_pair[i]:
-                    detail = self._detail(finding.check, i)
+                    detail = self._detail(finding.check, i, pair)
                     finding.examples.append(
                         Example(corpus.name, corpus.line(i), source, target, detail)
                     )
         return findings
 
-    def _detail(self, check: Check, i: int) -> str:
+    def _detail(self, check: Check, i: int, pair: Pair) -> str:
         """Return the place that a pair is equal or similar to, or an empty string for other
         checks."""
         if check in (checks.TEST_OVERLAP, checks.NEAR_TEST_OVERLAP):
-            test = int(self.features["test"][i])
-            return self.overlap_index.places[test]
+            repaired = repair_pair(pair, int(self.problems_N[i]), self.ignored)
+            return self.overlap_index.place(repaired)
         if check not in self.repetitions:
             return ""
         earlier = self.repetitions[check].first(i)

@@ -43,7 +43,12 @@ class Side:
         texts = [pair[side] for pair in pairs]
         self.num_characters = list(map(len, texts))
         self.sentences: list[Words] = list(map(normalized_words, texts))
-        self.hashes_NP = minhash(self.sentences, side)
+        self._side = side
+
+    @functools.cached_property
+    def hashes_NP(self) -> NDArray[np.uint32]:
+        """The MinHash values of each sentence."""
+        return minhash(self.sentences, self._side)
 
     @functools.cached_property
     def digest_NP(self) -> Bytes:

@@ -8,13 +8,14 @@ lines.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from nmt.data.arrays import Floats
 from nmt.data.check.alignment_scores import SHIFTS, AlignmentScorer, Hypothesis
-from nmt.data.check.feature_files import Features
+from nmt.data.check.feature_files import Lines
 
 HYPOTHESES: tuple[Hypothesis, ...] = (*SHIFTS, None)
 """The first one is aligned."""
@@ -52,12 +53,12 @@ class _Segment:
     end: int = 0
 
 
-def find_misaligned_regions(features: Features) -> list[Region]:
+def find_misaligned_regions(lines: Lines) -> list[Region]:
     """Return the misaligned regions of a corpus in order."""
-    num_lines = len(features)
+    num_lines = len(lines)
     if num_lines < MIN_LINES:
         return []
-    scorer = AlignmentScorer(features)
+    scorer = AlignmentScorer(lines)
     if scorer.is_misaligned_throughout:
         return [Region(0, num_lines, None)]
     if not scorer.gap:
@@ -85,16 +86,17 @@ def find_misaligned_regions(features: Features) -> list[Region]:
 def _gains(scorer: AlignmentScorer) -> Floats:
     """Return by how much each block fits every other hypothesis better than the first one, [H - 1,
     B]."""
-    parts = []
+    num_blocks = math.ceil(scorer.num_lines / BLOCK_SIZE)
+    gain_HB = np.empty((len(HYPOTHESES) - 1, num_blocks), np.float32)
     for start in range(0, scorer.num_lines, CHUNK_SIZE):
         end = min(start + CHUNK_SIZE, scorer.num_lines)
         scores_HN = scorer.scores(start, end, HYPOTHESES)
         block_starts = range(0, end - start, BLOCK_SIZE)
         sums_HB = np.add.reduceat(scores_HN, block_starts, axis=1)
         aligned_B = sums_HB[0]
-        parts.append(sums_HB[1:] - aligned_B)
-        scorer.features.release()
-    gain_HB = np.concatenate(parts, axis=1)
+        first_block = start // BLOCK_SIZE
+        end_block = first_block + len(block_starts)
+        gain_HB[:, first_block:end_block] = sums_HB[1:] - aligned_B
     # Scores are log-likelihood ratios, so a fitting line scores higher than another by `gap` on
     # average.
     gain_HB[:-1] -= BLOCK_SIZE * scorer.gap / 2

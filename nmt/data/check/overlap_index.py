@@ -164,9 +164,27 @@ class OverlapIndex:
         self.source = _SideIndex(source, distinct)
         self.target = _SideIndex(target, distinct)
 
-    def find_exact(self, source: Words, target: Words) -> int:
-        """Return the index of the test sentence that overlaps with a pair on a long side or on both
-        sides, or -1."""
+    def place(self, pair: Pair) -> str:
+        """Return the place of the test sentence that overlaps with a pair; empty if none does."""
+        source = Side([pair], 0)
+        target = Side([pair], 1)
+        overlaps = self.find_exact(source, target) or self.find_near(source, target)
+        return self.places[overlaps[0]] if overlaps else ""
+
+    def find_exact(self, source: Side, target: Side) -> dict[int, int]:
+        """Map each pair that is equal to a test sentence, on a long side or on both sides, to this
+        sentence."""
+        if not self.places:
+            return {}
+        matches = {}
+        for i, words in enumerate(zip(source.sentences, target.sentences, strict=True)):
+            match = self._find_equal(*words)
+            if match >= 0:
+                matches[i] = match
+        return matches
+
+    def _find_equal(self, source: Words, target: Words) -> int:
+        """Return the index of the test sentence that overlaps with a pair, or -1."""
         source_match = self.source.find(source)
         if source_match >= 0 and _is_long(source):
             return source_match
@@ -181,6 +199,8 @@ class OverlapIndex:
     def find_near(self, source: Side, target: Side) -> dict[int, int]:
         """Map each pair that is similar to a test sentence, on one side or on both, to the most
         similar one."""
+        if not self.places:
+            return {}
         matches: Matches = {}
         for index, side in ((self.source, source), (self.target, target)):
             for candidates in index.candidates(side):

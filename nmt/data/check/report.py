@@ -43,7 +43,7 @@ class Report:
     languages: tuple[str, str]
     findings: list[Finding]
     """In the order of `CHECKS`; checks without problems are omitted."""
-    problems_N: NDArray[np.uint32]
+    problems_N: NDArray[np.uint16]
     """Bits of the problems of each pair."""
     misaligned_N: Bools
     ignored: Container[str] = ()
@@ -76,7 +76,7 @@ class Report:
         return counts
 
     def _has_problem_N(self, bits: int) -> Bools:
-        has_problem_N = self.problems_N & np.uint32(bits) > 0
+        has_problem_N = self.problems_N & np.uint16(bits) > 0
         return has_problem_N
 
     def to_dict(self) -> dict[str, Any]:

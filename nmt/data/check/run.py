@@ -19,6 +19,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from nmt.core.console import progress
@@ -27,9 +28,11 @@ from nmt.core.paths import locked, named_errors, write_bytes, write_text
 from nmt.core.processes import Executor
 from nmt.data.check.corpus import TolerantReader
 from nmt.data.check.encoding import repair_pair
-from nmt.data.check.feature_files import join_records
+from nmt.data.check.feature_files import Features, Lines, feature_file, join_records, write_lines
 from nmt.data.check.features import extract_features
 from nmt.data.check.findings import CheckedCorpus, FindingCollector
+from nmt.data.check.line_problems import find_line_problems
+from nmt.data.check.misalignment import Region
 from nmt.data.check.overlap_index import OverlapIndex
 from nmt.data.check.report import Report
 from nmt.data.pairs import Pair
@@ -45,6 +48,8 @@ MIN_PARALLEL_SIZE = 20_000
 CHUNK_SIZE = 5_000
 """Pairs whose features are computed together."""
 FEATURES = "features"
+LINES = "lines.zst"
+"""Suffix of the files of the features of lines."""
 TestSets = Sequence[tuple[str, Sequence[Pair]]]
 
 
@@ -117,10 +122,9 @@ def run_checks(
             )
     ignored = frozenset(ignore)
     extraction = _Extraction(directory, corpora, languages, ignored, part)
-    checked = extraction.run(test_sets, executor)
+    extraction.run(test_sets, executor)
     with locked(directory / ".join.lock", busy=lambda: None):
-        parts = [(shard.path(FEATURES), shard.num_pairs) for shard in extraction.shards]
-        features = join_records(parts, directory)
+        checked, features = extraction.join()
         collector = FindingCollector(
             features, checked, OverlapIndex(test_sets), ignored, max_examples, directory / "keys.db"
         )
@@ -156,13 +160,16 @@ def _extract(task: _Task, report: Callable[[int], object] = int) -> None:
     """Write the records of a shard, and delete its text."""
     shard = task.shard
     index = _overlap_index(task.tests)
-    records = bytearray()
+    pair_features = []
+    line_features = []
     pairs = shard.read_text(RAW)
     while chunk := list(islice(pairs, CHUNK_SIZE)):
         features = extract_features(chunk, task.languages, index, task.ignored)
-        records += features.tobytes()
+        pair_features.append(features.pairs_N)
+        line_features.append(features.lines_N)
         report(len(chunk))
-    write_bytes(shard.path(FEATURES), bytes(records))
+    write_bytes(shard.path(FEATURES), np.concatenate(pair_features).tobytes())
+    write_lines(shard.path(LINES), np.concatenate(line_features))
     shard.write_record(FEATURES, {"pairs": shard.num_pairs})
     shard.delete_text(RAW)
 
@@ -189,8 +196,8 @@ class _Extraction:
         self._errors = self.directory / "errors.json"
         """Error messages of corpora whose sides have different numbers of lines."""
 
-    def run(self, test_sets: TestSets, executor: Executor | None) -> list[CheckedCorpus]:
-        """Write the records of all shards, and return the place of each corpus.
+    def run(self, test_sets: TestSets, executor: Executor | None) -> None:
+        """Write the features of all shards.
 
         Raises:
             UnfinishedPartsError: other machines have not finished their shards.
@@ -202,10 +209,23 @@ class _Extraction:
                 self._extract(running)
         if not self._is_done(ALL_SHARDS):
             raise UnfinishedPartsError
-        return self._places()
+        if not self._shards:
+            raise DataError("there are no pairs to check", "check whether a file is empty")
+
+    def join(self) -> tuple[list[CheckedCorpus], Features]:
+        """Return the corpora, and the features of their pairs."""
+        corpora = []
+        for shards in self._splitter.corpora:
+            corpora.append(Lines([(shard.path(LINES), shard.num_pairs) for shard in shards]))
+        parts = [(shard.path(FEATURES), shard.num_pairs) for shard in self._shards]
+        join_records(parts, self.directory)
+        problems = feature_file(self.directory, "problems")
+        regions = self.directory / "regions.json"
+        misaligned = find_line_problems(corpora, problems, self.ignored, regions)
+        return self._places(misaligned), Features.read(self.directory)
 
     @property
-    def shards(self) -> list[Shard]:
+    def _shards(self) -> list[Shard]:
         """The shards of all corpora."""
         return list(itertools.chain.from_iterable(self._splitter.corpora))
 
@@ -225,18 +245,17 @@ class _Extraction:
 
     def _is_done(self, part: Part) -> bool:
         """Return whether all shards of a part have their records."""
-        return all(_has_records(shard) for shard in self.shards if part.has(shard.index))
+        return all(_has_records(shard) for shard in self._shards if part.has(shard.index))
 
-    def _places(self) -> list[CheckedCorpus]:
+    def _places(self, misaligned: Sequence[Sequence[Region]]) -> list[CheckedCorpus]:
+        """Return the place of each corpus, given its misaligned regions."""
         errors = json.loads(self._errors.read_text(encoding="utf-8"))
         places = []
         end = 0
         for i, corpus in enumerate(self.corpora):
             start = end
             end += sum(shard.num_pairs for shard in self._splitter.corpora[i])
-            places.append(CheckedCorpus(corpus, start, end, errors[i]))
-        if not end:
-            raise DataError("there are no pairs to check", "check whether a file is empty")
+            places.append(CheckedCorpus(corpus, start, end, errors[i], misaligned[i]))
         return places
 
 

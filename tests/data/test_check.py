@@ -370,6 +370,28 @@ def test_duplicates_match_reference_implementation() -> None:
     assert not exact.keys() & set(np.flatnonzero(~counts).tolist())
 
 
+@pytest.mark.parametrize(
+    "step", ["join_records", "find_line_problems", "FindingCollector", "Report"]
+)
+def test_continues_after_each_step(
+    step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nmt.data.check.run.SHARD_SIZE", 300)
+    pairs = [*CLEAN[:900], *CLEAN[5:10], (CLEAN[0][0], 5 * CLEAN[1][1])]
+    sources = [source for source, _ in CLEAN[1000:1400]]
+    targets = [target for _, target in CLEAN[1003:1403]]
+    pairs += zip(sources, targets, strict=True)
+    expected = check(pairs, TEST_PAIRS)
+    assert set(names(expected)) >= {"misaligned", "length-ratio", "duplicate"}
+
+    with monkeypatch.context() as patch, pytest.raises(ZeroDivisionError):
+        patch.setattr(f"nmt.data.check.run.{step}", lambda *_: 1 / 0)
+        check(pairs, TEST_PAIRS, directory=tmp_path)
+    assert check(pairs, TEST_PAIRS, directory=tmp_path).to_dict() == expected.to_dict()
+    assert check(pairs, TEST_PAIRS, directory=tmp_path).to_dict() == expected.to_dict()
+    assert not list(tmp_path.glob("*.zst"))
+
+
 @pytest.mark.slow
 def test_multiple_processes_match_single_process(monkeypatch: pytest.MonkeyPatch) -> None:
     corrupted = [*CLEAN]

@@ -128,7 +128,8 @@ class Loader:
         self._is_tagged = np.array(tags)
         self.num_pairs = sum(each.pairs_per_epoch for each in self.corpora)
         """Number of pairs of an epoch."""
-        num_usable = sum(len(each.pairs) for each in self.corpora)
+        pairs = [corpus.pairs for corpus in self.corpora]
+        num_usable = sum(map(len, pairs))
         self.num_too_long = len(self.store) - num_usable
         self.num_windows = math.ceil(self.num_pairs / WINDOW_SIZE)
         """Number of windows of an epoch."""
@@ -140,7 +141,8 @@ class Loader:
         if not self.packed:
             return PaddedBatching(config.batch_tokens, self.source_eos)
         # The shape is that of all epochs, so it does not depend on noise, which differs.
-        lengths_N2 = self._lengths_N2(self._sample(0, 0))
+        pair_ids_N = self._sample(0, 0)
+        lengths_N2 = self._lengths_N2(pair_ids_N)
         return PackedBatching.of(
             lengths_N2, config.batch_tokens, config.max_length, self.source_eos
         )
@@ -157,7 +159,8 @@ class Loader:
                 raise DataError(
                     f"no {role} pair has at most {max_length} tokens", "increase train.max_length"
                 )
-        counts = mix.pairs_per_epoch(list(map(len, usable)))
+        sizes = list(map(len, usable))
+        counts = mix.pairs_per_epoch(sizes)
         return list(map(SampledCorpus, mix.corpora, usable, counts))
 
     def stream(self, epoch: int, window: int, num_batches: int) -> Iterator[Update]:
@@ -253,7 +256,8 @@ class Loader:
         is_noisy_N = window.noise_NK.any(axis=1)
         noisy_N = np.flatnonzero(is_noisy_N)
         for start in range(0, len(noisy_N), NOISE_CHUNK_SIZE):
-            indices = noisy_N[start : start + NOISE_CHUNK_SIZE]
+            end = start + NOISE_CHUNK_SIZE
+            indices = noisy_N[start:end]
             for n, row in self._noisy_rows(window, indices):
                 window.lengths_N2[indices[n], 0] = len(row)
 

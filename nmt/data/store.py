@@ -77,7 +77,9 @@ class StoredShard:
 
     def ids(self, i: int) -> tuple[Tokens, Tokens]:
         """Return the token ids of source and target of a pair."""
-        start = self._ends_N2[i - 1, 1] if i else 0
+        start = 0
+        if i:
+            start = self._ends_N2[i - 1, 1]
         middle, end = self._ends_N2[i]
         source = self._ids[start:middle]
         target = self._ids[middle:end]
@@ -121,7 +123,9 @@ class _StoredText:
             return None
         if self._numbers[line] != number:
             return None
-        start = self._ends[line - 1] if line else 0
+        start = 0
+        if line:
+            start = self._ends[line - 1]
         end = self._ends[line]
         stored = self._text[start:end].tobytes()
         return stored.decode()
@@ -206,8 +210,9 @@ def encode_shard(shard: Shard, pairs: Iterable[Pair], tokenizer: Tokenizer) -> E
     with ExitStack() as stack:
         files = {}
         for suffix in SUFFIXES:
-            path = stack.enter_context(new_file(shard.path(suffix)))
-            files[suffix] = stack.enter_context(path.open("wb"))
+            path = shard.path(suffix)
+            work = stack.enter_context(new_file(path))
+            files[suffix] = stack.enter_context(work.open("wb"))
         writer = _Writer(files, tokenizer)
         while chunk := list(islice(rest, CHUNK_SIZE)):
             writer.write(chunk)

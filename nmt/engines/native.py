@@ -114,7 +114,8 @@ class NativeModel:
         self.vocab_size = 0 if output is None else len(output)
         encoding, options = parse(config.position_encoding)
         if encoding == "alibi":
-            weights = {**weights, "alibi_slopes": np.array(alibi_slopes(config.heads), np.float32)}
+            slopes = np.array(alibi_slopes(config.heads), np.float32)
+            weights = {**weights, "alibi_slopes": slopes}
         learned = weights.get("source_positions.table_ND")
         self.max_positions = None if learned is None else len(learned)
         max_distance = options.get("max_distance", T5_MAX_DISTANCE)
@@ -126,7 +127,8 @@ class NativeModel:
         self._handle = self.library.model_new(packed_config, pointers)
         self.free_states: list[int] = []
         """States of finished batches, which later batches reuse with their memory."""
-        weakref.finalize(self, _free, self.library, self._handle, self.free_states).atexit = False
+        finalizer = weakref.finalize(self, _free, self.library, self._handle, self.free_states)
+        finalizer.atexit = False
 
     def init_search_state(
         self, sources: Sentences, *, track_attention: bool = False
@@ -139,9 +141,11 @@ class NativeModel:
             UsageError: a sentence has more tokens than the model has learned positions.
             ValueError: a token id is not in the vocabulary.
         """
-        lengths_B = np.array([len(source) for source in sources], np.int32)
-        check_positions(int(lengths_B.max(initial=0)), self.max_positions)
-        ids = np.array(list(chain.from_iterable(sources)), np.int64)
+        lengths = list(map(len, sources))
+        lengths_B = np.array(lengths, np.int32)
+        check_positions(max(lengths, default=0), self.max_positions)
+        joined = chain.from_iterable(sources)
+        ids = np.array(list(joined), np.int64)
         tokens = _indices(ids, ids.shape, self.vocab_size, "source token ids")
         try:
             handle = self.free_states.pop()
@@ -156,11 +160,13 @@ class NativeModel:
 
     def score(self, sources: Sentences, targets: Sentences) -> list[TokenScores]:
         """Score a batch of given translations; ids are without start and end tokens."""
-        inputs = [encoder_input(source, self.source_eos) for source in sources]
+        inputs = self._inputs(sources)
         state = self.init_search_state(inputs, track_attention=True)
-        shape = (len(targets), max(map(len, targets)) + 1, max(map(len, inputs)))
-        attention_BTS = np.empty(shape, np.float32)
-        log_p_BT1 = np.empty((*shape[:2], 1), np.float32)
+        num_targets = len(targets)
+        num_steps = max(map(len, targets)) + 1
+        num_columns = max(map(len, inputs))
+        attention_BTS = np.empty((num_targets, num_steps, num_columns), np.float32)
+        log_p_BT1 = np.empty((num_targets, num_steps, 1), np.float32)
         _force_decode(state, targets, log_p_BT1, attention_BTS)
         return token_scores(log_p_BT1[:, :, 0], attention_BTS, inputs, targets)
 
@@ -175,8 +181,12 @@ class NativeModel:
             UsageError: a sentence has more tokens than the model has learned positions.
             ValueError: a token id is not in the vocabulary.
         """
-        state = self.init_search_state([encoder_input(each, self.source_eos) for each in sources])
+        inputs = self._inputs(sources)
+        state = self.init_search_state(inputs)
         return state.score_targets(targets)
+
+    def _inputs(self, sources: Sentences) -> list[list[int]]:
+        return [encoder_input(source, self.source_eos) for source in sources]
 
 
 def _force_decode(
@@ -209,7 +219,8 @@ def _arrays(
     """Return the weights in the order of `model_new`, after checking their shapes."""
     layout = list(weight_shapes(config, vocab_size))
     expected = {name: shape for name, shape in layout if has_weight(config, name)}
-    if expected != {name: weight.shape for name, weight in weights.items()}:
+    found = {name: weight.shape for name, weight in weights.items()}
+    if found != expected:
         raise ValueError("the names or shapes of the weights do not match the config")
     return [_array(name, weights.get(name), max_distance) for name, _ in layout]
 
@@ -243,15 +254,17 @@ def weight_shapes(config: ModelConfig, vocab_size: int) -> Iterator[NamedShape]:
     """Yield name and shape of all weights in the order of `model_new`, including those that the
     network does not have; see `has_weight`."""
     embedding_shape = (vocab_size, config.dim)
+    shared = "shared" if config.tie_embeddings else ""
     for stack, side in (("encoder", "source"), ("decoder", "target")):
         num_layers = getattr(config, f"{stack}_layers")
-        for layer in range(math.ceil(num_layers / config.layer_sharing)):
+        num_distinct = math.ceil(num_layers / config.layer_sharing)
+        for layer in range(num_distinct):
             yield from _layer_layout(config, f"{stack}.{layer}")
         yield from _norm_layout(config, f"{stack}_norm")
-        is_shared = config.tie_embeddings and stack == "encoder"
-        yield f"embeddings.{'shared' if is_shared else side}", embedding_shape
+        name = shared if stack == "encoder" else ""
+        yield f"embeddings.{name or side}", embedding_shape
         yield _position_layout(config, side)
-    yield f"embeddings.{'shared' if config.tie_embeddings else 'output'}", embedding_shape
+    yield f"embeddings.{shared or 'output'}", embedding_shape
     yield "output_bias_V", (vocab_size,)
 
 
@@ -272,8 +285,12 @@ def has_weight(config: ModelConfig, name: str) -> bool:
 
 def _layer_layout(config: ModelConfig, name: str) -> Iterator[NamedShape]:
     dim = config.dim
-    kv = 2 * (config.kv_heads or config.heads) * (dim // config.heads)
-    up = 2 * config.ffn_dim if config.activation == "swiglu" else config.ffn_dim
+    kv_heads = config.kv_heads or config.heads
+    head_dim = dim // config.heads
+    kv = 2 * kv_heads * head_dim
+    up = config.ffn_dim
+    if config.activation == "swiglu":
+        up *= 2
     shapes = {  # in the order of the enum in engine.c
         "self_attention.qkv": (dim + kv, dim),
         "self_attention.out": (dim, dim),
@@ -301,7 +318,8 @@ def _position_layout(config: ModelConfig, side: str) -> NamedShape:
         length = options.get("max_positions", LEARNED_POSITIONS)
         return f"{side}_positions.table_ND", (length, config.dim)
     if encoding == "t5":
-        return f"{side}_positions.bias_MH", (options.get("num_buckets", T5_BUCKETS), config.heads)
+        num_buckets = options.get("num_buckets", T5_BUCKETS)
+        return f"{side}_positions.bias_MH", (num_buckets, config.heads)
     if encoding == "alibi":
         return "alibi_slopes", (config.heads,)
     return NO_POSITIONS, ()
@@ -314,7 +332,9 @@ def _array(name: str, weight: Floats | None, max_distance: int) -> Floats | None
     if name.endswith("_positions.bias_MH"):
         distance_M = np.arange(-max_distance, max_distance + 1)
         is_causal = name.startswith("target")
-        weight = weight[t5_buckets(distance_M, len(weight), max_distance, causal=is_causal)]
+        num_buckets = len(weight)
+        bucket_M = t5_buckets(distance_M, num_buckets, max_distance, causal=is_causal)
+        weight = weight[bucket_M]
     return np.ascontiguousarray(weight, np.float32)
 
 

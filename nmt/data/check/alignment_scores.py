@@ -57,7 +57,8 @@ class AlignmentScorer:
         fold_size = max(1, fold_size)
         self.fold_size = min(MAX_FOLD_SIZE, fold_size)
         step = _step(self.num_lines)
-        sample_M = lines[np.arange(0, self.num_lines, step)]
+        sampled_M = np.arange(0, self.num_lines, step)
+        sample_M = lines[sampled_M]
         self.ratio_median, self.ratio_spread = ratio_statistics(sample_M["chars"])
         self.shared_V = _shared_word_weights(sample_M["words"])
         lexicons = [self._learn_lexicon(fold) for fold in (0, 1)]
@@ -144,13 +145,16 @@ class AlignmentScorer:
     def _sample_fold(self, fold: int) -> Indices:
         """Return at most about `MAX_SAMPLE` lines of a fold at equal distances."""
         # Blocks of lines belong to the folds in turn, and the last one may be incomplete.
-        num_double_blocks, num_rest = divmod(self.num_lines, 2 * self.fold_size)
-        num_inside_rest = np.clip(num_rest - fold * self.fold_size, 0, self.fold_size)
-        num_inside = num_double_blocks * self.fold_size + int(num_inside_rest)
-        inside_M = np.arange(0, num_inside, _step(num_inside))
-        block_M, offset_M = np.divmod(inside_M, self.fold_size)
-        block_M = 2 * block_M + fold
-        lines_M: Indices = block_M * self.fold_size + offset_M
+        size = self.fold_size
+        num_double_blocks, num_rest = divmod(self.num_lines, 2 * size)
+        num_last = num_rest - fold * size
+        num_last = max(0, min(num_last, size))
+        num_inside = num_double_blocks * size + num_last
+        step = _step(num_inside)
+        inside_M = np.arange(0, num_inside, step)
+        block_M, offset_M = np.divmod(inside_M, size)
+        first_M = size * (2 * block_M + fold)
+        lines_M: Indices = first_M + offset_M
         return lines_M
 
     def _sample(self, lexicons: Sequence[Floats]) -> tuple[Floats, Bools]:
@@ -170,14 +174,19 @@ class AlignmentScorer:
             targets_KM = self._sample_targets(lines_M, rng)
             features_FKM = self._features(lines_M, targets_KM, lexicons)
             features.append(features_FKM)
-            words_MY = self.lines[lines_M]["words"][:, 1]
-            other_KMY = self.lines[targets_KM[num_near:]]["words"][:, :, 1]
-            is_equal_KMY = other_KMY == words_MY
+            words_MY = self._target_words(lines_M)
+            other_KM = targets_KM[num_near:]
+            other_words_KMY = self._target_words(other_KM)
+            is_equal_KMY = other_words_KMY == words_MY
             is_equal_KM = is_equal_KMY.all(2)
             has_equal_M = is_equal_KM.any(0)
             distinct.append(~has_equal_M)
         features_FKM = np.concatenate(features, axis=2)
         return features_FKM, np.concatenate(distinct)
+
+    def _target_words(self, lines_N: Indices) -> Bytes:
+        words_N2Y = self.lines[lines_N]["words"]
+        return words_N2Y[..., 1, :]
 
     def _sample_targets(self, lines_M: Indices, rng: np.random.Generator) -> Indices:
         """Return the near, distant and random targets of lines, [K, M]."""
@@ -194,6 +203,7 @@ class AlignmentScorer:
         """Return the lexicon, shared-word and length features of lines and candidate targets, [F,
         K, M]."""
         source_M = self.lines[lines_M]
+        source_chars_M = source_M["chars"][:, 0]
         words_MY = source_M["words"][:, 0]
         source_MV = unit_vectors(words_MY)
         source_MV *= self.shared_V
@@ -202,10 +212,12 @@ class AlignmentScorer:
         features_FKM = np.empty(shape, np.float32)
         for k, targets_M in enumerate(targets_KM):
             target_M = self.lines[targets_M]
-            target_MV = unit_vectors(target_M["words"][:, 1])
+            target_words_MY = target_M["words"][:, 1]
+            target_MV = unit_vectors(target_words_MY)
             features_FKM[0, k] = products(expected_MV, target_MV)
             features_FKM[1, k] = products(source_MV, target_MV)
-            features_FKM[2, k] = self.length_fit(source_M["chars"][:, 0], target_M["chars"][:, 1])
+            target_chars_M = target_M["chars"][:, 1]
+            features_FKM[2, k] = self.length_fit(source_chars_M, target_chars_M)
         return features_FKM
 
 
@@ -217,13 +229,17 @@ class _Window:
         self.lines_N = np.arange(start, end)
         self.first_target = max(0, start - MAX_SHIFT)
         end_of_targets = min(end + MAX_SHIFT, scorer.num_lines)
-        near_M = scorer.lines[np.arange(self.first_target, end_of_targets)]
-        source_N = near_M[self.lines_N - self.first_target]
+        targets_M = np.arange(self.first_target, end_of_targets)
+        near_M = scorer.lines[targets_M]
+        first = start - self.first_target
+        num_lines = end - start
+        source_N = near_M[first : first + num_lines]
         self.source_chars_N = source_N["chars"][:, 0]
         self.target_chars_M = near_M["chars"][:, 1]
         words_NY = source_N["words"][:, 0]
         self.expected_NV = scorer.expected_words(self.lines_N, words_NY, scorer.matrices)
-        self.target_MV = unit_vectors(near_M["words"][:, 1])
+        target_words_MY = near_M["words"][:, 1]
+        self.target_MV = unit_vectors(target_words_MY)
 
     def _targets(self, targets_N: Indices) -> Floats:
         """Return the words of target lines."""
@@ -231,7 +247,8 @@ class _Window:
         return self.target_MV[indices_N]
 
     def _length_fit(self, targets_N: Indices) -> Floats:
-        target_chars_N = self.target_chars_M[targets_N - self.first_target]
+        indices_N = targets_N - self.first_target
+        target_chars_N = self.target_chars_M[indices_N]
         return self.scorer.length_fit(self.source_chars_N, target_chars_N)
 
     def score(self, shift: Hypothesis) -> Floats:
@@ -258,7 +275,8 @@ class _Window:
             targets_N = self.scorer.shifted(self.lines_N, shift)
             target_NV = self._targets(targets_N)
             similarity_N = products(own_NV, target_NV)
-            bonus_N = margin * (1 - similarity_N)
+            difference_N = 1 - similarity_N
+            bonus_N = margin * difference_N
             score_N = self.score(shift)
             scores.append(score_N + bonus_N)
         mean_N: Floats = np.mean(scores, axis=0)

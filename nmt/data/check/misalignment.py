@@ -87,16 +87,18 @@ def _gains(scorer: AlignmentScorer) -> Floats:
     """Return by how much each block fits every other hypothesis better than the first one, [H - 1,
     B]."""
     num_blocks = math.ceil(scorer.num_lines / BLOCK_SIZE)
-    gain_HB = np.empty((len(HYPOTHESES) - 1, num_blocks), np.float32)
+    num_others = len(HYPOTHESES) - 1
+    gain_HB = np.empty((num_others, num_blocks), np.float32)
     for start in range(0, scorer.num_lines, CHUNK_SIZE):
         end = min(start + CHUNK_SIZE, scorer.num_lines)
         scores_HN = scorer.scores(start, end, HYPOTHESES)
         block_starts = range(0, end - start, BLOCK_SIZE)
         sums_HB = np.add.reduceat(scores_HN, block_starts, axis=1)
         aligned_B = sums_HB[0]
+        others_HB = sums_HB[1:]
         first_block = start // BLOCK_SIZE
         end_block = first_block + len(block_starts)
-        gain_HB[:, first_block:end_block] = sums_HB[1:] - aligned_B
+        gain_HB[:, first_block:end_block] = others_HB - aligned_B
     # Scores are log-likelihood ratios, so a fitting line scores higher than another by `gap` on
     # average.
     gain_HB[:-1] -= BLOCK_SIZE * scorer.gap / 2

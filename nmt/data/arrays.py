@@ -1,6 +1,10 @@
-"""Names of array types; the suffix of a variable has a letter for each axis."""
+"""Names of array types, and arrays that are mapped files. The suffix of a variable has a letter for
+each axis."""
 
 from __future__ import annotations
+
+import mmap
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,3 +16,12 @@ Indices = NDArray[np.int64]
 Integers = NDArray[np.integer]
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
+
+
+def release(array: NDArray[Any]) -> None:
+    """Give the memory of a mapped file back, which is read again when it is needed."""
+    mapped: Any = array
+    while isinstance(mapped, np.ndarray):
+        mapped = mapped.base
+    if isinstance(mapped, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+        mapped.madvise(mmap.MADV_DONTNEED)

@@ -181,6 +181,7 @@ class Loader:
                     yield update
                 if planning:
                     planning.result()
+                self.store.release()
                 epoch, window = following
                 num_batches = 0
         finally:

@@ -38,6 +38,7 @@ class UsablePairs:
         for shard in shards:
             pairs = self._of_shard(shard)
             self._sizes.append(len(pairs))
+            store.shards[shard].release()
 
     def __len__(self) -> int:
         return sum(self._sizes)
@@ -107,7 +108,8 @@ class UsablePairs:
             pairs = _join(self._of_shard(self._shards[i]) for i in group)
             shuffled = _shuffled(pairs, (*key, first))
             first_place = max(0, start - group_start)
-            yield shuffled[first_place : end - group_start]
+            part = shuffled[first_place : end - group_start]
+            yield part.copy()  # without the rest of the group
 
 
 def _shuffled(items: Indices, key: tuple[int, ...]) -> Indices:

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from nmt.core.errors import DataError
 from nmt.core.paths import new_file
-from nmt.data.arrays import Indices, Integers
+from nmt.data.arrays import Indices, Integers, release
 from nmt.data.pairs import Pair
 from nmt.data.shards import Shard
 from nmt.text.tokenizer import Tokenizer
@@ -92,6 +92,11 @@ class StoredShard:
             return stored
         ids = self.ids(i)[side]
         return self._tokenizer.decode(ids.tolist())
+
+    def release(self) -> None:
+        """Give the memory of the token ids and lengths back."""
+        release(self._ids)
+        release(self._ends_N2)
 
     def lengths_N2(self) -> Integers:
         """Return the numbers of source and target tokens of all pairs."""
@@ -161,6 +166,11 @@ class Store:
         """Yield the text of all pairs."""
         for i in range(len(self)):
             yield self.source(i), self.target(i)
+
+    def release(self) -> None:
+        """Give the memory of all shards back."""
+        for shard in self.shards:
+            shard.release()
 
     def by_shard(self, pair_ids_N: Indices) -> Iterator[tuple[int, Indices, Indices]]:
         """Yield the index of each shard that has some of the pairs, their places in `pair_ids_N`,

@@ -62,7 +62,7 @@ def usable_pairs(num_pairs: int, shard_size: int = 7) -> UsablePairs:
     lengths_N2[4::5, 1] = 9
     starts = [*range(0, num_pairs, shard_size), num_pairs]
     shards = [
-        SimpleNamespace(lengths_N2=partial(lengths_N2[start:end].copy))
+        SimpleNamespace(lengths_N2=partial(lengths_N2[start:end].copy), release=lambda: None)
         for start, end in pairwise(starts)
     ]
     store = SimpleNamespace(shards=shards, starts=starts)

@@ -7,7 +7,6 @@ Shape suffix: N pairs.
 from __future__ import annotations
 
 import math
-import mmap
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import accumulate
@@ -19,7 +18,7 @@ from numpy.typing import NDArray
 
 from nmt.core.compression import zstd
 from nmt.core.paths import write_bytes
-from nmt.data.arrays import Indices
+from nmt.data.arrays import Indices, release
 from nmt.data.check.features import LINE, PAIR, Records
 
 LEVEL = 1
@@ -51,11 +50,7 @@ class Features:
     def release(self) -> None:
         """Give the memory of mapped files back, which are read again when they are needed."""
         for column in self._columns.values():
-            mapped: Any = column
-            while isinstance(mapped, np.ndarray):
-                mapped = mapped.base
-            if isinstance(mapped, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
-                mapped.madvise(mmap.MADV_DONTNEED)
+            release(column)
 
 
 class Lines:

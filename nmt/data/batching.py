@@ -126,12 +126,12 @@ def _by_length(lengths_N2: Integers) -> Indices:
 
     Neighbors thus have similar lengths on both sides. Pairs of equal lengths keep their order.
     """
-    source_N = lengths_N2[:, 0].astype(np.int64)
-    target_N = lengths_N2[:, 1].astype(np.int64)
+    source_N, target_N = lengths_N2.T.astype(np.int32, copy=False)
     longest_N = np.maximum(source_N, target_N)
     difference_N = source_N - target_N
     tie_breaker_N = np.where(longest_N % 2, -difference_N, difference_N)
-    key_N = (longest_N << 32) + tie_breaker_N
+    key_N = longest_N.astype(np.int64) << 32
+    key_N += tie_breaker_N
     return np.argsort(key_N, kind="stable")
 
 

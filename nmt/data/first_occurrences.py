@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -30,7 +30,7 @@ Keys = tuple[Indices, Hashes]
 
 
 def find_repeated(
-    parts: Iterable[Keys], num_keys: int, scratch: Path
+    parts: Iterable[Keys], num_keys: int, scratch: Path, report: Callable[[int], object] = int
 ) -> Iterator[tuple[Indices, Indices]]:
     """Yield the positions whose key has an earlier position, [M], and the first position of the
     key, [M], in several pieces.
@@ -39,9 +39,11 @@ def find_repeated(
         parts: the keys in order of position.
         num_keys: their number.
         scratch: path of a temporary database.
+        report: called with numbers of keys; each counts twice, as it is read and searched.
     """
     if num_keys <= MAX_IN_MEMORY:
         yield _find_in_memory(list(parts))
+        report(2 * num_keys)
         return
     import duckdb  # slow to import
 
@@ -52,11 +54,13 @@ def find_repeated(
         for position_N, key_N in parts:
             database.register("part", {"position": position_N, "key": key_N})
             database.execute("INSERT INTO keys SELECT position, key FROM part")
+            report(len(key_N))
         # Groups of all keys at once would need 22 bytes a key on disk beside the 7 of the table.
         num_parts = math.ceil(num_keys / MAX_IN_MEMORY)
         for part in range(num_parts):
             values = {"num_parts": num_parts, "part": part}
             rows = database.execute(REPEATED, values).fetchnumpy()
+            report(num_keys // num_parts)
             yield rows["position"], rows["first"]
     _delete(scratch)
 

@@ -139,8 +139,9 @@ def _is_repeated(parts: Sequence[Path], scratch: Path) -> Bools:
             yield np.arange(start, end), key_N
 
     is_repeated_N = np.zeros(num_keys, bool)
-    for position_M, _ in find_repeated(read(), num_keys, scratch):
-        is_repeated_N[position_M] = True
+    with progress(2 * num_keys, "searching duplicates", " steps", unit_scale=True) as bar:
+        for position_M, _ in find_repeated(read(), num_keys, scratch, bar.update):
+            is_repeated_N[position_M] = True
     return is_repeated_N
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 
+from nmt.core.console import progress
 from nmt.data.arrays import Bools, Bytes, Hashes, Indices
 from nmt.data.check import checks, minhash
 from nmt.data.check.feature_files import Features
@@ -63,12 +64,16 @@ def find_duplicates(
         ignored: names of checks to skip.
         scratch: path of a temporary database.
     """
-    exact = _join(_find(features["pair"].__getitem__, mask_N, scratch))
-    rest_N = mask_N.copy()
-    rest_N[exact.pair_M] = False
     is_near_ignored = ignored >= checks.NEAR_DUPLICATE_CHECKS
-    near = _join([]) if is_near_ignored else _find_near(features, rest_N, scratch)
-    same_source = _join(_find(features["source"].__getitem__, rest_N, scratch))
+    bands = () if is_near_ignored else BANDS
+    num_steps = 2 * len(mask_N) * (2 + len(bands))
+    with progress(num_steps, "searching duplicates", " steps", unit_scale=True) as bar:
+        find = _Search(scratch, bar.update)
+        exact = _join(find(features["pair"].__getitem__, mask_N))
+        rest_N = mask_N.copy()
+        rest_N[exact.pair_M] = False
+        near = _find_near(features, rest_N, bands, find)
+        same_source = _join(find(features["source"].__getitem__, rest_N))
     # The target of a near duplicate is not a different one.
     is_near_M = np.isin(same_source.pair_M, near.pair_M, assume_unique=True)
     is_other_M = ~is_near_M
@@ -78,13 +83,22 @@ def find_duplicates(
     return Duplicates(exact, near, Repetition(pair_M, first_M))
 
 
-def _find(
-    key: Callable[[slice], Hashes], mask_N: Bools, scratch: Path
-) -> Iterator[tuple[Indices, Indices]]:
-    """Yield the pairs in `mask_N` whose key is that of an earlier one, and the first such pair;
-    `key` returns the keys of consecutive pairs."""
-    num_keys = int(mask_N.sum())
-    return find_repeated(_parts(key, mask_N), num_keys, scratch)
+@dataclass(frozen=True)
+class _Search:
+    """Searches keys that are equal."""
+
+    scratch: Path
+    report: Callable[[int], object]
+
+    def __call__(
+        self, key: Callable[[slice], Hashes], mask_N: Bools
+    ) -> Iterator[tuple[Indices, Indices]]:
+        """Yield the pairs in `mask_N` whose key is that of an earlier one, and the first such pair;
+        `key` returns the keys of consecutive pairs."""
+        num_keys = int(mask_N.sum())
+        yield from find_repeated(_parts(key, mask_N), num_keys, self.scratch, self.report)
+        num_left_out = len(mask_N) - num_keys
+        self.report(2 * num_left_out)
 
 
 def _parts(key: Callable[[slice], Hashes], mask_N: Bools) -> Iterator[Keys]:
@@ -96,15 +110,17 @@ def _parts(key: Callable[[slice], Hashes], mask_N: Bools) -> Iterator[Keys]:
         yield start + inside, keys[inside]
 
 
-def _find_near(features: Features, mask_N: Bools, scratch: Path) -> Repetition:
+def _find_near(
+    features: Features, mask_N: Bools, bands: Sequence[Band], find: _Search
+) -> Repetition:
     """Return the pairs that agree with an earlier one in a band and are similar to the first such
     pair (Broder 1997)."""
     digest_NP = features["digest"]
     remaining_N = mask_N.copy()
     found: list[tuple[Indices, Indices]] = []
-    for band in BANDS:
+    for band in bands:
         band_keys = partial(_band_keys, digest_NP, band)
-        candidates = _find(band_keys, remaining_N, scratch)
+        candidates = find(band_keys, remaining_N)
         near = []
         for pair_M, first_M in _chunks(candidates):
             similar = _similar(features, pair_M, first_M)

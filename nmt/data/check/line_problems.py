@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from nmt.core.console import progress
 from nmt.core.paths import write_bytes, write_text
 from nmt.data.arrays import Bools, Indices, Integers
 from nmt.data.check import checks
@@ -51,13 +52,15 @@ def _find(corpora: Sequence[Lines], problems: Path, ignored: Container[str]) -> 
     regions: list[list[Region]] = []
     problems_N = np.fromfile(problems, np.uint16)
     end = 0
-    for lines in corpora:
-        start = end
-        end += len(lines)
-        if checks.LENGTH_RATIO.name not in ignored:
-            _mark_length_ratios(lines, problems_N[start:end])
-        is_ignored = checks.MISALIGNED.name in ignored
-        regions.append([] if is_ignored else find_misaligned_regions(lines))
+    num_lines = sum(map(len, corpora))
+    with progress(num_lines, "comparing lines", " pairs", unit_scale=True) as bar:
+        for lines in corpora:
+            start = end
+            end += len(lines)
+            if checks.LENGTH_RATIO.name not in ignored:
+                _mark_length_ratios(lines, problems_N[start:end])
+            is_ignored = checks.MISALIGNED.name in ignored
+            regions.append([] if is_ignored else find_misaligned_regions(lines, bar.update))
     write_bytes(problems, problems_N.tobytes())
     return regions
 

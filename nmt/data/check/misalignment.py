@@ -9,6 +9,7 @@ lines.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -53,8 +54,9 @@ class _Segment:
     end: int = 0
 
 
-def find_misaligned_regions(lines: Lines) -> list[Region]:
-    """Return the misaligned regions of a corpus in order."""
+def find_misaligned_regions(lines: Lines, report: Callable[[int], object] = int) -> list[Region]:
+    """Return the misaligned regions of a corpus in order; `report` is called with numbers of lines
+    that have been scored."""
     num_lines = len(lines)
     if num_lines < MIN_LINES:
         return []
@@ -64,7 +66,7 @@ def find_misaligned_regions(lines: Lines) -> list[Region]:
     if not scorer.gap:
         return []
     regions: list[Region] = []
-    gain_HB = _gains(scorer)
+    gain_HB = _gains(scorer, report)
     while len(regions) < MAX_REGIONS:
         segments = []
         for i, gain_B in enumerate(gain_HB):
@@ -83,7 +85,7 @@ def find_misaligned_regions(lines: Lines) -> list[Region]:
     return _merge(scorer, regions)
 
 
-def _gains(scorer: AlignmentScorer) -> Floats:
+def _gains(scorer: AlignmentScorer, report: Callable[[int], object]) -> Floats:
     """Return by how much each block fits every other hypothesis better than the first one, [H - 1,
     B]."""
     num_blocks = math.ceil(scorer.num_lines / BLOCK_SIZE)
@@ -99,6 +101,7 @@ def _gains(scorer: AlignmentScorer) -> Floats:
         first_block = start // BLOCK_SIZE
         end_block = first_block + len(block_starts)
         gain_HB[:, first_block:end_block] = others_HB - aligned_B
+        report(end - start)
     # Scores are log-likelihood ratios, so a fitting line scores higher than another by `gap` on
     # average.
     gain_HB[:-1] -= BLOCK_SIZE * scorer.gap / 2

@@ -141,7 +141,8 @@ class FakeCUDA(TorchDispatchMode):
                 self._wait("copy to the GPU")
         if name == "_conj":  # the lazy conjugate of a host would be ignored
             func = torch.ops.aten.conj_physical.default
-        host_args, host_kwargs = _mapped(_host, (args, kwargs))
+        host_args = tuple(map(_host, args))
+        host_kwargs = {key: _host(value) for key, value in kwargs.items()}
         on_gpu = to_gpu or (bool(inputs) and not to_cpu)
         random = on_gpu and torch.Tag.nondeterministic_seeded in func.tags
         with (
@@ -412,6 +413,8 @@ def _mapped(function: Callable[[Any], Any], x: Any) -> Any:
 def _host(x: Any) -> Any:
     if isinstance(x, GPUTensor):
         return x.host
+    if isinstance(x, CONTAINERS):
+        return _mapped(_host, x)
     return CPU if isinstance(x, torch.device) else x
 
 

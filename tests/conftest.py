@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import os
 import re
 import shutil
@@ -25,6 +26,18 @@ hypothesis.settings.load_profile("untimed")
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Start with the longest tests, so that no worker waits for them at the end."""
     items.sort(key=lambda item: item.path.name != "test_experiments.py")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Exclude modules and tests from garbage collections, which would visit half a million objects
+    each, and copy their pages in forks."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
 
 
 ALLOWED_SKIPS = re.compile(

@@ -47,6 +47,7 @@ import nmt
 from nmt.engines import cuda_graphs
 
 CUDA, CPU = torch.device("cuda", 0), torch.device("cpu")
+CONTAINERS = (list, tuple, dict)  # `isinstance` is slower with a union
 PACKAGE = f"{Path(nmt.__file__).parent}/"
 COPIES = {"copy_", "_to_copy", "_pack_padded_sequence", "_pad_packed_sequence"}
 """Operators that accept tensors of both devices."""
@@ -140,7 +141,8 @@ class FakeCUDA(TorchDispatchMode):
                 self._wait("copy to the GPU")
         if name == "_conj":  # the lazy conjugate of a host would be ignored
             func = torch.ops.aten.conj_physical.default
-        host_args, host_kwargs = _mapped(_host, (args, kwargs))
+        host_args = tuple(map(_host, args))
+        host_kwargs = {key: _host(value) for key, value in kwargs.items()}
         on_gpu = to_gpu or (bool(inputs) and not to_cpu)
         random = on_gpu and torch.Tag.nondeterministic_seeded in func.tags
         with (
@@ -390,29 +392,29 @@ def _leaves(x: Any) -> list[Any]:
     of an operator."""
     leaves, remaining = [], [x]
     for each in remaining:
-        if isinstance(each, dict):
-            remaining += each.values()
-        elif isinstance(each, list | tuple):
-            remaining += each
-        else:
+        if not isinstance(each, CONTAINERS):
             leaves.append(each)
+        elif isinstance(each, dict):
+            remaining += each.values()
+        else:
+            remaining += each
     return leaves
 
 
 def _mapped(function: Callable[[Any], Any], x: Any) -> Any:
     """Return lists, tuples and dicts with the function of each value."""
+    if not isinstance(x, CONTAINERS):
+        return function(x)
     if isinstance(x, dict):
         return {key: _mapped(function, value) for key, value in x.items()}
-    return (
-        type(x)([_mapped(function, each) for each in x])
-        if isinstance(x, list | tuple)
-        else function(x)
-    )
+    return type(x)([_mapped(function, each) for each in x])
 
 
 def _host(x: Any) -> Any:
     if isinstance(x, GPUTensor):
         return x.host
+    if isinstance(x, CONTAINERS):
+        return _mapped(_host, x)
     return CPU if isinstance(x, torch.device) else x
 
 

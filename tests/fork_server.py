@@ -4,6 +4,7 @@ it takes two seconds of CPU time, and a script runs many commands."""
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import json
 import os
@@ -32,6 +33,15 @@ server.shutdown(socket.SHUT_WR)
 sys.exit(int(server.recv(9)))
 """
 """A program that asks the server to run it."""
+PRELOADED = (
+    "filelock",
+    "jinja2",
+    "matplotlib.figure",
+    "nmt.evaluate.evaluation",
+    "nmt.jobs.synthesis",
+    "nmt.train.session",
+    "safetensors.torch",
+)
 
 
 @contextlib.contextmanager
@@ -121,7 +131,7 @@ def _run(client: str, *arguments: str) -> None:
 
 def _preload() -> None:
     """Import what commands import when they need it."""
-    for module in ("nmt.evaluate.evaluation", "nmt.jobs.synthesis", "nmt.train.session"):
+    for module in PRELOADED:
         importlib.import_module(module)
     with (
         mock.patch.object(sys, "argv", ["nmt", "config", "quickstart"]),
@@ -130,6 +140,11 @@ def _preload() -> None:
         contextlib.suppress(SystemExit),
     ):
         cli.main()
+    from nmt.train import fine_tuning
+
+    fine_tuning.RESAMPLES = 100  # as in the test process
+    # A garbage collection would copy the pages of all objects in each fork.
+    gc.freeze()
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ from commandline import (
 from hypothesis import given
 from hypothesis import strategies as st
 from stub_translations import texts, translated
-from test_distributed import start_torchrun
+from test_distributed import fork_torchrun
 
 from nmt import Guard, Line, Translator
 from nmt.cli.options import search_spec
@@ -295,7 +295,7 @@ def test_a_truncated_output_is_completed(many: CommandLine, options: list[str]) 
 def test_torchrun_processes_share_a_file(many: CommandLine) -> None:
     expected = many("translate", "--input", "many.en").out
     command = ("translate", "--input", "many.en", "--output", "joined.de")
-    finish(start_torchrun(many, *command)).check()
+    finish(fork_torchrun(many, *command)).check()
     assert (many.directory / "joined.de").read_text(encoding="utf-8") == expected
     assert [path.name for path in many.directory.glob("*joined.de*")] == ["joined.de"]
 

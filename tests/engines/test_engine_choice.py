@@ -175,12 +175,15 @@ def test_int8_requires_the_native_engine(trained: CommandLine, shaw: Path) -> No
 
 
 @pytest.mark.slow
-def test_missing_compiler_is_reported_once(trained: CommandLine, tmp_path: Path) -> None:
+def test_missing_compiler_is_reported_once_and_only_if_it_is_needed(
+    trained: CommandLine, shaw: Path, tmp_path: Path
+) -> None:
     home = {"CC": "no-such-compiler", "XDG_CACHE_HOME": str(tmp_path)}
     without = CommandLine(trained.directory, home)
     steps = sorted((trained.directory / "runs/tiny").glob("step-*"))
     models = [word for step in steps for word in ("--model", step)]
-    done, refused, plain = without.in_one_process(
+    unsupported, done, refused, plain = without.in_one_process(
+        ["translate", "ba be", "--model", shaw],
         ["translate", "the dog", "the cat", *models],
         ["translate", "the dog", "--precision", "int8"],
         ["translate", "the dog", "--precision", "fp32"],
@@ -189,17 +192,8 @@ def test_missing_compiler_is_reported_once(trained: CommandLine, tmp_path: Path)
         "nmt: the native engine is not available (C compiler 'no-such-compiler' not found); using"
         " PyTorch"
     )
+    assert (unsupported.code, unsupported.err) == (0, "")
     assert done.code == 0
     assert len(re.findall(re.escape(line), done.err)) == 1
     refused.assert_fails(2, "C compiler 'no-such-compiler' not found")
     assert plain.out == trained("translate", "the dog", "--precision", "fp32").out
-
-
-@pytest.mark.slow
-def test_unsupported_models_need_no_compiler(shaw: Path, tmp_path: Path) -> None:
-    done = (
-        CommandLine(tmp_path, {"CC": "no-such-compiler"})
-        .process("translate", "ba be", "--model", shaw)
-        .check()
-    )
-    assert done.err == ""

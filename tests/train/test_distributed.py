@@ -8,18 +8,22 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
 import torch.distributed as dist
-from commandline import CommandLine, finish, training, wait_until
+import torch.distributed.run as torchrun
+from commandline import STREAMS, CommandLine, finish, training, wait_until
 from safetensors.torch import load_file, save_file
 from tiny import losses, same_weights, weights
+from torch.distributed.elastic.multiprocessing.subprocess_handler import SubprocessHandler
 
 from nmt import cli
 from nmt.cli import SINGLE_PROCESS_COMMANDS
@@ -43,12 +47,46 @@ EXACT = {
 }
 FOREVER = {"train__steps": "1000000", "train__valid_every": "1000000", "train__log_every": "1"}
 
+# Without --, torchrun would parse --run as one of its own options.
+TORCHRUN_OPTIONS = ("--standalone", "--nproc-per-node", "2", "-m", "nmt", "--")
+
 
 def start_torchrun(nmt: CommandLine, *command: str) -> subprocess.Popen[bytes]:
     """Start a command with torchrun on two ranks."""
-    torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
-    # Without --, torchrun would parse --run as one of its own options.
-    return nmt.start(*command, program=(*torchrun, "-m", "nmt", "--"))
+    program = ("-m", "torch.distributed.run", *TORCHRUN_OPTIONS)
+    return nmt.start(*command, program=program)
+
+
+def fork_torchrun(nmt: CommandLine, *command: str) -> subprocess.Popen[bytes]:
+    """Start a command with torchrun on two ranks; torchrun and the ranks are forks."""
+    return nmt.fork(*TORCHRUN_OPTIONS, *command, main=run_torchrun)
+
+
+def run_torchrun() -> None:
+    """Run torchrun, whose processes are forks."""
+
+    def start_rank(
+        self: SubprocessHandler, words: tuple[str, ...], environment: dict[str, str]
+    ) -> subprocess.Popen[bytes]:
+        interpreter = (sys.executable, "-u", "-m", "nmt")
+        assert words[: len(interpreter)] == interpreter
+        inherited = dict.fromkeys(STREAMS)
+        return CommandLine(Path.cwd(), environment).fork(
+            *words[len(interpreter) :],
+            preexec_fn=reset_signals,
+            start_new_session=True,
+            **inherited,
+        )
+
+    with mock.patch.object(SubprocessHandler, "_popen", start_rank):
+        torchrun.main()
+    sys.exit()  # the signal handlers of torchrun remain
+
+
+def reset_signals() -> None:
+    """Remove the signal handlers of torchrun."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_DFL)
 
 
 @contextmanager
@@ -91,29 +129,28 @@ def last_step(nmt: CommandLine, run: str) -> int:
     return checkpoint.read_progress(checkpoint.checkpoints(nmt.directory / run)[-1]).step
 
 
-@pytest.mark.parametrize("all_reduce_precision", ["fp32", "bf16"])
-def test_two_ranks_equal_gradient_accumulation_over_two_batches(
-    all_reduce_precision: str, nmt: CommandLine
-) -> None:
+def test_two_ranks_equal_gradient_accumulation_over_two_batches(nmt: CommandLine) -> None:
     precision = ("--precision", "fp32")
     nmt.run(
         *training(
             "runs/alone", "files(train='text')", *precision, train__grad_accumulation="2", **EXACT
         )
     )
-    options = EXACT | {"train__all_reduce_precision": all_reduce_precision}
-    command = training("runs/two", "files(train='text')", *precision, **options)
-    run_on_two_ranks(nmt, *command)
-    alone, two = nmt.directory / "runs/alone", nmt.directory / "runs/two"
-    one, other = weights(alone), weights(two)
-    difference = max(float((one[name] - other[name]).abs().max()) for name in one)
-    if all_reduce_precision == "fp32":
-        assert difference < 1e-6
-        assert losses(alone) == pytest.approx(losses(two), abs=1e-6)
-    else:
-        assert difference > 1e-5
-        assert losses(alone) == pytest.approx(losses(two), abs=1e-3)
-    assert checkpoint.read_progress(nmt.directory / "runs/two/step-000020").precision == "float32"
+    alone = nmt.directory / "runs/alone"
+    differences = {}
+    for all_reduce_precision, tolerance in (("fp32", 1e-6), ("bf16", 1e-3)):
+        options = EXACT | {"train__all_reduce_precision": all_reduce_precision}
+        run = f"runs/{all_reduce_precision}"
+        run_on_two_ranks(nmt, *training(run, "files(train='text')", *precision, **options))
+        two = nmt.directory / run
+        one, other = weights(alone), weights(two)
+        differences[all_reduce_precision] = max(
+            float((one[name] - other[name]).abs().max()) for name in one
+        )
+        assert losses(alone) == pytest.approx(losses(two), abs=tolerance)
+        assert checkpoint.read_progress(two / "step-000020").precision == "float32"
+    assert differences["fp32"] < 1e-6
+    assert differences["bf16"] > 1e-5
 
 
 def test_resuming_with_two_ranks_is_exact_and_the_number_of_ranks_can_change(
@@ -195,7 +232,7 @@ def children(process: subprocess.Popen[bytes]) -> list[int]:
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc")
 def test_killed_rank_ends_torchrun(nmt: CommandLine) -> None:
     changes = {"train__steps": "1000000", "train__valid_every": "10"}
-    process = start_torchrun(nmt, *training("runs/dies", **changes))
+    process = fork_torchrun(nmt, *training("runs/dies", **changes))
     wait_until(process, lambda: checkpoint.checkpoints(nmt.directory / "runs/dies"))
     os.kill(sorted(children(process))[1], signal.SIGKILL)
     _, err = process.communicate(timeout=180)
@@ -233,7 +270,7 @@ def test_signal_to_one_rank_stops_all_ranks_and_saves(
 
 
 def test_signal_to_torchrun_saves(nmt: CommandLine) -> None:
-    process = start_torchrun(nmt, *training("runs/stops", **FOREVER))
+    process = fork_torchrun(nmt, *training("runs/stops", **FOREVER))
     wait_until(process, (nmt.directory / "runs/stops/metrics.jsonl").exists)
     process.terminate()
     _, err = process.communicate(timeout=180)

@@ -509,13 +509,23 @@ def test_comparison_is_bounded_under_a_time_limit(
     assert sample(test, 10) is test
 
 
+@pytest.fixture(scope="module")
+def trained_longer(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
+    """A model of the first 700 sentences."""
+    nmt = CommandLine(tmp_path_factory.mktemp("longer"))
+    write(nmt.directory / "text", *sentences(700))
+    nmt.train("runs/tiny", train__steps="150")
+    return nmt
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("size", [2467, 500])
-def test_small_corpora_work_without_tuning_options(size: int, tmp_path: Path) -> None:
+def test_small_corpora_work_without_tuning_options(
+    size: int, trained_longer: CommandLine, tmp_path: Path
+) -> None:
+    shutil.copytree(trained_longer.directory, tmp_path, dirs_exist_ok=True)
     nmt = CommandLine(tmp_path)
     source, target = sentences(3200)
-    write(tmp_path / "text", source[:700], target[:700])
-    nmt.train("runs/tiny", train__steps="150")
     new = slice(700, 700 + size)
     write(tmp_path / "new", source[new], [line.replace("der", "ein") for line in target[new]])
     # A tiny model needs a higher learning rate, and less patience saves time.

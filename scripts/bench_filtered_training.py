@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import statistics
 import subprocess
 import sys
@@ -28,8 +27,9 @@ from functools import cached_property
 from pathlib import Path
 
 import benchmark
-from bench_filter import NoiseMaker, NoisyPair
+from bench_filter import NoiseMaker, NoisyPair, read_shuffled
 from command_errors import error_messages
+from nmt.core.console import log
 from nmt.core.errors import NMTError, UsageError
 from nmt.core.registry import format_spec
 from nmt.data.pairs import Pair, read_pairs, write_pairs
@@ -57,15 +57,10 @@ class Comparison:
     @cached_property
     def noisy(self) -> list[NoisyPair]:
         """The pairs of the noisy text."""
-        corpus = []
-        for source, target in read_pairs(self.arguments.src, self.arguments.tgt):
-            if source.strip() and target.strip():
-                corpus.append((source, target))
-        rng = random.Random(self.arguments.noise_seed)
-        rng.shuffle(corpus)
-        corpus = corpus[: self.arguments.pairs]
-        maker = NoiseMaker(corpus, self.arguments.noise_seed)
-        return maker.make(self.arguments.noise)
+        arguments = self.arguments
+        seed = arguments.noise_seed
+        corpus = read_shuffled(arguments.src, arguments.tgt, seed, arguments.pairs)
+        return NoiseMaker(corpus, seed).make(arguments.noise)
 
     def check_settings(self) -> None:
         """Save the settings, or check that the runs in the directory have the same ones."""
@@ -103,7 +98,8 @@ class Comparison:
         precision = ["--precision", self.arguments.precision]
         self.run("train", "--run", run, *options, *precision)
         scores = ["--bleu", "--json", "--resamples", 0]
-        report = json.loads(self.run("evaluate", "--model", run, *scores, *precision))
+        output = self.run("evaluate", "--model", run, *scores, *precision)
+        report = json.loads(output)
         value: float = report[0]["scores"][0]["value"]
         return value
 
@@ -125,7 +121,7 @@ class Comparison:
             command, env=environment, stdout=subprocess.PIPE, text=True, check=False
         )
         if done.returncode:
-            raise NMTError(f"nmt {words[0]} failed", "see the message above")
+            raise NMTError(f"nmt {words[0]} has failed", "see the message above")
         return done.stdout
 
     def _training_options(self, text: str, seed: int) -> list[str]:
@@ -141,6 +137,7 @@ class Comparison:
             "data.src": source,
             "data.tgt": target,
             "data.train": format_spec("files", splits),
+            "train.calibration_pairs": 0,
         }
         options = ["--config", self.arguments.config]
         for key, value in values.items():
@@ -163,6 +160,22 @@ def kept_shares(noisy: Sequence[NoisyPair], pairs: Iterable[Pair]) -> dict[str, 
 
 def main() -> None:
     """Make the texts, train on each with every seed, and print the table."""
+    arguments = _parse_arguments()
+    source_language = language_suffix(arguments.src)
+    target_language = language_suffix(arguments.tgt)
+    comparison = Comparison(arguments, (source_language, target_language))
+    comparison.check_settings()
+    comparison.write_clean_and_noisy()
+    texts = [CLEAN, NOISY]
+    for min_score in arguments.min_score:
+        text = f"filtered{min_score:g}"
+        comparison.filter(text, min_score)
+        texts.append(text)
+    scores = _train_all(comparison, texts)
+    _print_table(comparison, scores)
+
+
+def _parse_arguments() -> Namespace:
     parser = benchmark.parser(__doc__)
     parser.add_argument("src", type=Path)
     parser.add_argument("tgt", type=Path)
@@ -173,42 +186,48 @@ def main() -> None:
     parser.add_argument("--noise", type=float, default=0.3, help="Share of bad pairs.")
     parser.add_argument("--noise-seed", type=int, default=1)
     parser.add_argument(
-        "--min-score", type=float, nargs="+", default=[DEFAULT_MIN_SCORE], help="Of the filter."
+        "--min-score",
+        type=float,
+        nargs="+",
+        default=[DEFAULT_MIN_SCORE],
+        help="Thresholds of the filter.",
     )
     parser.add_argument("--config", default="multi30k-small")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
-    parser.add_argument("--precision", default="fp32", help="The same for all runs.")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2], help="Of training.")
-    arguments = parser.parse_args()
-    languages = language_suffix(arguments.src), language_suffix(arguments.tgt)
-    comparison = Comparison(arguments, languages)
-    comparison.check_settings()
-    comparison.write_clean_and_noisy()
-    texts = [CLEAN, NOISY]
-    for min_score in arguments.min_score:
-        text = f"filtered{min_score:g}"
-        comparison.filter(text, min_score)
-        texts.append(text)
-    _print_table(comparison, texts)
+    parser.add_argument("--precision", default="fp32", help="Precision of all runs.")
+    parser.add_argument(
+        "--seeds", type=int, nargs="+", default=[1, 2], help="Random seeds of training."
+    )
+    return parser.parse_args()
 
 
-def _print_table(comparison: Comparison, texts: Sequence[str]) -> None:
-    """Print a row for each text, as soon as its models are trained."""
+def _train_all(comparison: Comparison, texts: Sequence[str]) -> dict[str, list[float]]:
+    """Return the BLEU of each seed by text."""
+    scores: dict[str, list[float]] = {text: [] for text in texts}
+    for seed in comparison.arguments.seeds:
+        for text in texts:
+            bleu = comparison.bleu(text, seed)
+            log(f"{text}, seed {seed}: BLEU {bleu:.1f}")
+            scores[text].append(bleu)
+    return scores
+
+
+def _print_table(comparison: Comparison, scores: dict[str, list[float]]) -> None:
+    """Print a row for each text."""
     kinds = list(NoiseMaker([], 0).kinds)
     benchmark.print_head("text", "pairs", "good", *kinds, "BLEU", "of each seed", "gets back")
-    medians = dict[str, float]()
-    for text in texts:
+    medians = {}
+    for text, values in scores.items():
+        medians[text] = statistics.median(values)
+    for text, values in scores.items():
         pairs = comparison.pairs(text)
         shares = kept_shares(comparison.noisy, pairs)
         cells = [text, f"{len(pairs):,}"]
         for share in shares.values():
             cells.append(f"{share:.1%}")
-        scores = []
-        for seed in comparison.arguments.seeds:
-            scores.append(comparison.bleu(text, seed))
-        medians[text] = statistics.median(scores)
+        score_of_each_seed = [f"{value:.1f}" for value in values]
         cells.append(f"{medians[text]:.1f}")
-        cells.append(", ".join(f"{score:.1f}" for score in scores))
+        cells.append(", ".join(score_of_each_seed))
         cells.append(_regained_share(medians, text))
         benchmark.print_row(cells)
 

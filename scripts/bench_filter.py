@@ -97,6 +97,17 @@ class NoiseMaker:
         return pair[0], " ".join(words)
 
 
+def read_shuffled(src: Path, tgt: Path, seed: int, max_pairs: int | None) -> list[Pair]:
+    """Return a random selection of the pairs of which no side is blank."""
+    corpus = []
+    for source, target in read_pairs(src, tgt):
+        if source.strip() and target.strip():
+            corpus.append((source, target))
+    rng = random.Random(seed)
+    rng.shuffle(corpus)
+    return corpus[:max_pairs]
+
+
 def auc(good: Floats, bad: Floats) -> float:
     """Return the probability that a good score is higher than a bad one, from the ranks (Mann and
     Whitney 1947). Equal scores have their mean rank."""
@@ -125,20 +136,14 @@ def main() -> None:
     )
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
-    corpus = []
-    for source, target in read_pairs(arguments.src, arguments.tgt):
-        if source.strip() and target.strip():
-            corpus.append((source, target))
-    rng = random.Random(arguments.seed)
-    rng.shuffle(corpus)
-    corpus = corpus[: arguments.pairs]
+    corpus = read_shuffled(arguments.src, arguments.tgt, arguments.seed, arguments.pairs)
     noisy = NoiseMaker(corpus, arguments.seed).make(arguments.noise)
     pairs = [each.pair for each in noisy]
     start = time.process_time()
     scorers: dict[str, PairScorer] = {**fit_scorers(sample_pairs(pairs))}
     seconds = time.process_time() - start
     print(f"{len(pairs):,} pairs, {arguments.noise:.0%} bad; fitted in {seconds:.1f} s\n")
-    benchmark.print_head("score", *NoiseMaker(corpus, 0).kinds, "all", "pairs/s")
+    benchmark.print_head("score", *NoiseMaker([], 0).kinds, "all", "pairs/s")
     columns = _print_scores(noisy, scorers)
     _print_combination("combined", noisy, columns)
     if arguments.forward and arguments.reverse:

@@ -68,7 +68,7 @@ def find_duplicates(
     bands = () if is_near_ignored else BANDS
     num_steps = 2 * len(mask_N) * (2 + len(bands))
     with progress(num_steps, "searching duplicates", " steps", unit_scale=True) as bar:
-        find = _Search(scratch, bar.update)
+        find = _Search(features, scratch, bar.update)
         exact = _join(find(features["pair"].__getitem__, mask_N))
         rest_N = mask_N.copy()
         rest_N[exact.pair_M] = False
@@ -85,8 +85,9 @@ def find_duplicates(
 
 @dataclass(frozen=True)
 class _Search:
-    """Searches keys that are equal."""
+    """Searches pairs with equal keys."""
 
+    features: Features
     scratch: Path
     report: Callable[[int], object]
 
@@ -96,18 +97,19 @@ class _Search:
         """Yield the pairs in `mask_N` whose key is that of an earlier one, and the first such pair;
         `key` returns the keys of consecutive pairs."""
         num_keys = int(mask_N.sum())
-        yield from find_repeated(_parts(key, mask_N), num_keys, self.scratch, self.report)
+        parts = self._parts(key, mask_N)
+        yield from find_repeated(parts, num_keys, self.scratch, self.report)
         num_left_out = len(mask_N) - num_keys
         self.report(2 * num_left_out)
 
-
-def _parts(key: Callable[[slice], Hashes], mask_N: Bools) -> Iterator[Keys]:
-    """Yield the positions and keys of the pairs in `mask_N`."""
-    for start in range(0, len(mask_N), PART_SIZE):
-        part = slice(start, start + PART_SIZE)
-        inside = np.flatnonzero(mask_N[part])
-        keys = key(part)
-        yield start + inside, keys[inside]
+    def _parts(self, key: Callable[[slice], Hashes], mask_N: Bools) -> Iterator[Keys]:
+        """Yield the positions and keys of the pairs in `mask_N`."""
+        for start in range(0, len(mask_N), PART_SIZE):
+            part = slice(start, start + PART_SIZE)
+            inside = np.flatnonzero(mask_N[part])
+            keys = key(part)[inside]
+            self.features.release()
+            yield start + inside, keys
 
 
 def _find_near(

@@ -235,6 +235,9 @@ class RandomData:
         """Return the lengths of all pairs."""
         return self._lengths_N2.copy()
 
+    def release(self) -> None:
+        """Do nothing, as no file is mapped."""
+
     def tokenizer(self) -> _RandomTokenizer:
         return _RandomTokenizer()
 

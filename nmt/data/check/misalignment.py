@@ -77,7 +77,8 @@ def find_misaligned_regions(lines: Lines, report: Callable[[int], object] = int)
         # Each region is found once: its blocks are left out of all further segments.
         gain_HB[:, best.start : best.end] = -np.inf
         start = BLOCK_SIZE * best.start
-        end = min(BLOCK_SIZE * best.end, num_lines)
+        end = BLOCK_SIZE * best.end
+        end = min(end, num_lines)
         shift = HYPOTHESES[best.hypothesis + 1]
         region = Region(start, end, shift)
         regions.append(_refine(scorer, region))
@@ -92,7 +93,8 @@ def _gains(scorer: AlignmentScorer, report: Callable[[int], object]) -> Floats:
     num_others = len(HYPOTHESES) - 1
     gain_HB = np.empty((num_others, num_blocks), np.float32)
     for start in range(0, scorer.num_lines, CHUNK_SIZE):
-        end = min(start + CHUNK_SIZE, scorer.num_lines)
+        end = start + CHUNK_SIZE
+        end = min(end, scorer.num_lines)
         scores_HN = scorer.scores(start, end, HYPOTHESES)
         block_starts = range(0, end - start, BLOCK_SIZE)
         sums_HB = np.add.reduceat(scores_HN, block_starts, axis=1)
@@ -117,7 +119,8 @@ def _best_segment(gain_B: Floats, hypothesis: int) -> _Segment:
     for first, end in edges.reshape(-1, 2).tolist():
         # The sum of blocks i to j is the difference of two cumulative sums, so the best start of a
         # segment that ends at j is where the cumulative sum was lowest before.
-        sums = np.zeros(end - first + 1)
+        num_sums = end - first + 1
+        sums = np.zeros(num_sums)
         np.cumsum(gain_B[first:end], out=sums[1:])
         lowest = np.minimum.accumulate(sums)
         last = int(np.argmax(sums - lowest))
@@ -151,7 +154,8 @@ def _find_boundary(
     # The gain of `after` in all lines before the boundary is lowest.
     gain_N = np.cumsum(after_N - before_N)
     gains = np.r_[0.0, gain_N]
-    return low + int(np.argmin(gains))
+    offset = np.argmin(gains)
+    return low + int(offset)
 
 
 def _merge(scorer: AlignmentScorer, regions: list[Region]) -> list[Region]:
@@ -159,7 +163,8 @@ def _merge(scorer: AlignmentScorer, regions: list[Region]) -> list[Region]:
     different shifts."""
     merged: list[Region] = []
     for region in regions:
-        if not merged or region.start - merged[-1].end > MAX_DISTANCE:
+        distance = region.start - merged[-1].end if merged else math.inf
+        if distance > MAX_DISTANCE:
             merged.append(region)
             continue
         previous = merged.pop()

@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Measure time, memory and disk of `nmt data check` and `nmt data prepare`.
+"""Measure time, memory and disk of `nmt data check`, `filter` and `prepare`.
 
     scripts/make_corpus.py 500000 small --zst europarl.en.gz:europarl.de.gz
     scripts/make_corpus.py 5000000 large --zst europarl.en.gz:europarl.de.gz
@@ -90,12 +90,15 @@ class Sampler:
 
 
 def main() -> None:
-    """Measure both commands for each corpus."""
+    """Measure the commands for each corpus."""
     parser = benchmark.parser(__doc__)
-    parser.add_argument("corpora", nargs="+", metavar="PREFIX", help="in ascending order of size")
-    parser.add_argument("--valid", required=True, help="prefix of a validation set")
+    path = os.path.abspath
+    parser.add_argument(
+        "corpora", nargs="+", type=path, metavar="PREFIX", help="in ascending order of size"
+    )
+    parser.add_argument("--valid", type=path, required=True, help="prefix of a validation set")
     parser.add_argument("--ignore", action="append", default=[], help="check to skip")
-    parser.add_argument("--commands", nargs="+", default=["check", "prepare"])
+    parser.add_argument("--commands", nargs="+", default=["check", "filter", "prepare"])
     arguments = parser.parse_args()
     benchmark.print_head("command", "pairs", "s", "pairs/s", "memory, MB", "disk / corpus")
     for command in arguments.commands:
@@ -110,9 +113,12 @@ def main() -> None:
 
 
 def _options(command: str, prefix: str, valid: str, ignored: Sequence[str]) -> list[str]:
+    files = [*map(str, _files(prefix)), "--src-lang", "en", "--tgt-lang", "de"]
     if command == "check":
         ignore = [option for name in ignored for option in ("--ignore", name)]
-        return ["check", *map(str, _files(prefix)), "--src-lang", "en", "--tgt-lang", "de", *ignore]
+        return ["check", *files, *ignore]
+    if command == "filter":
+        return ["filter", *files, "--compress", "--output", "clean"]
     corpus = f"files(train={prefix!r}, valid={valid!r}, hold_out=False)"
     return ["prepare", "--set", f"data.train={corpus}", "--set", "tokenizer.vocab_size=32000"]
 
@@ -127,12 +133,13 @@ def _files(prefix: str) -> list[Path]:
 
 
 def _measure(options: Sequence[str], prefix: str) -> Measurement:
-    files = [path.absolute() for path in _files(prefix)]
+    files = _files(prefix)
     with tempfile.TemporaryDirectory(dir=files[0].parent) as directory:
         command = [sys.executable, "-m", "nmt", "data", *options]
         start = time.perf_counter()
         process = subprocess.Popen(
             command,
+            cwd=directory,
             env=os.environ | {"NMT_DATA": directory},
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,

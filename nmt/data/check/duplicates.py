@@ -22,8 +22,8 @@ agree. Of pairs with a Jaccard similarity of 0.8, 98% agree in one of these 20 o
 MIN_SIMILARITY = 0.75
 """Minimum estimated Jaccard similarity of near duplicates: 0.8 minus one standard error (0.05) of
 the estimate."""
-CHUNK_SIZE = 1 << 16
-"""Candidates compared at a time."""
+CHUNK_SIZE = 1 << 13
+"""Candidates compared at a time. Linux maps 64 KB of the digests for each of them."""
 PART_SIZE = 1 << 20
 """Pairs whose keys are in memory at a time."""
 

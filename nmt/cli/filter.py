@@ -32,8 +32,9 @@ from nmt.core.errors import DataError, UsageError, write_errors
 
 if TYPE_CHECKING:
     from nmt.core.processes import Executor
+    from nmt.data.arrays import Floats
     from nmt.data.shards import Part
-    from nmt.jobs.filtering import Models
+    from nmt.jobs.filtering import Filter, Models
 
 DEFAULT_MIN_SCORE = -5.0
 """Of text with 30% of noise, it keeps about 97% of the good pairs and 5% of the others; of clean
@@ -142,8 +143,7 @@ def _filter(
 ) -> dict[str, object]:
     """Score the corpora, write the pairs that are kept, and return the numbers of pairs."""
     from nmt.core.paths import check_not_overwriting
-    from nmt.data.pairs import write_pairs
-    from nmt.jobs.filtering import Filter, kept_pairs, threshold_of_share
+    from nmt.jobs.filtering import Filter, threshold_of_share
 
     read = [path for corpus in inputs.corpora for path in corpus.files]
     check_not_overwriting(outputs, [*inputs.files, *read])
@@ -156,13 +156,21 @@ def _filter(
         min_score = DEFAULT_MIN_SCORE
     if not (score_N >= min_score).any():
         raise DataError(f"no pair has a score of at least {min_score}", "lower --min-score")
-    src, tgt = outputs
     num_pairs = len(score_N)
-    with write_errors(src, "name another prefix"):
-        src.parent.mkdir(parents=True, exist_ok=True)
-        with progress(
-            num_pairs, "writing", " pairs", unit_scale=True, iterable=scoring.pairs()
-        ) as pairs:
-            num_kept = write_pairs(src, tgt, kept_pairs(iter(pairs), score_N, min_score))
+    num_kept = _write(scoring, score_N, min_score, outputs)
+    src, tgt = outputs
     log(f"wrote {num_kept:,} of {counted(num_pairs, 'pair')} to {src} and {tgt}")
     return {"pairs": num_pairs, "kept": num_kept, "min_score": round(min_score, 3)}
+
+
+def _write(scoring: Filter, score_N: Floats, min_score: float, outputs: tuple[Path, Path]) -> int:
+    """Write the pairs that are kept, and return their number."""
+    from nmt.data.pairs import write_pairs
+    from nmt.jobs.filtering import kept_pairs
+
+    src, tgt = outputs
+    scored = scoring.pairs()
+    with write_errors(src, "name another prefix"):
+        src.parent.mkdir(parents=True, exist_ok=True)
+        with progress(len(score_N), "writing", " pairs", unit_scale=True, iterable=scored) as pairs:
+            return write_pairs(src, tgt, kept_pairs(iter(pairs), score_N, min_score))

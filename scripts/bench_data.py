@@ -25,6 +25,7 @@ from pathlib import Path
 
 import benchmark
 from command_errors import error_messages
+from nmt.core.errors import UsageError
 from nmt.data.pairs import count_lines
 
 INTERVAL = 0.5
@@ -128,7 +129,10 @@ def _files(prefix: str) -> list[Path]:
     files = []
     for language in ("en", "de"):
         paths = [Path(f"{prefix}.{language}{suffix}") for suffix in (".zst", ".gz", "")]
-        files.append(next(path for path in paths if path.exists()))
+        found = [path for path in paths if path.exists()]
+        if not found:
+            raise UsageError(f"no such file: {paths[-1]}", "pass the prefix of both files")
+        files.append(found[0])
     return files
 
 

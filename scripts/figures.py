@@ -31,8 +31,8 @@ from nmt.model.transformer import Transformer
 from nmt.search.beam import Beam
 from nmt.search.greedy import Greedy
 from nmt.search.request import SearchRequest, StepRequest, StepResult, best_tokens
-from nmt.train.loss import cross_entropy
-from nmt.train.optim import parse_schedule
+from nmt.training.loss import cross_entropy
+from nmt.training.optim import parse_schedule
 
 
 def pooling() -> Figure:

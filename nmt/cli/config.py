@@ -50,7 +50,7 @@ def _check_specs(config: Config) -> None:
     """Validate the specs of data and source noise, and the syntax of those of searches, schedules
     and optimizers.
 
-    `nmt.train.session.check_specs` validates all of them, but its modules and those of
+    `nmt.training.session.check_specs` validates all of them, but its modules and those of
     `nmt.data.prepare` load slowly.
     """
     from nmt.data import noise

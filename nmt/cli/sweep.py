@@ -13,7 +13,7 @@ from nmt.core.errors import UsageError
 from nmt.jobs.output import show
 
 if TYPE_CHECKING:
-    from nmt.train.sweep import RunResult, SummaryRow
+    from nmt.training.sweep import RunResult, SummaryRow
 
 SCORE_LABELS = {
     "valid_loss": "valid loss",
@@ -65,7 +65,7 @@ def sweep(
     from nmt.cli.duration import parse_duration
     from nmt.core.config.config_io import override_names
     from nmt.core.paths import runs_dir
-    from nmt.train import sweep as sweeping
+    from nmt.training import sweep as sweeping
 
     limit = parse_duration(time_limit) if time_limit is not None else None
     plan = sweeping.Sweep(

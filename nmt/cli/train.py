@@ -17,7 +17,7 @@ from nmt.core.errors import StoppedError, UsageError
 from nmt.jobs.output import show
 
 if TYPE_CHECKING:  # imports torch
-    from nmt.train.profiling import Estimate
+    from nmt.training.profiling import Estimate
 
 
 def train(
@@ -119,7 +119,7 @@ def train(
     resolved = _load_config(config, directory if resume else None, init_from, overrides)
     config_io.check_unused(resolved, overrides, is_fine_tuned=init_from is not None)
 
-    from nmt.train import session
+    from nmt.training import session
 
     if plan:
         if resume or tensorboard:

@@ -20,7 +20,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from nmt.train.sweep import read_results
+from nmt.training.sweep import read_results
 
 
 def main() -> None:

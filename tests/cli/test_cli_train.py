@@ -24,8 +24,8 @@ from tiny import metrics, same_weights
 
 from nmt.cli.duration import format_duration
 from nmt.runs import checkpoint
-from nmt.train import session
-from nmt.train.profiling import Estimate
+from nmt.training import session
+from nmt.training.profiling import Estimate
 
 STOPPED = 75
 FOREVER = {"train__steps": "100000", "train__schedule": "inverse_sqrt"}

@@ -19,7 +19,7 @@ from nmt.core.config import Config, config_io
 from nmt.core.errors import ConfigError
 from nmt.core.ranges import Range, Share
 from nmt.core.registry import format_spec, parse, resolve
-from nmt.train.session import check_specs
+from nmt.training.session import check_specs
 
 CONFIGS = sorted((Path(__file__).parents[2] / "configs").glob("*.yaml"))
 

@@ -20,7 +20,7 @@ from nmt.evaluate import evaluation as evaluate
 from nmt.evaluate import metrics, test_sets
 from nmt.evaluate.metrics import METRICS
 from nmt.evaluate.test_sets import load_test_pairs
-from nmt.train.session import train
+from nmt.training.session import train
 from nmt.translation.translator import Translator
 
 WORDS = "red blue green small big old new round flat long".split()

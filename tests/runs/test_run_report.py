@@ -15,7 +15,7 @@ from commandline import CommandLine, write
 from nmt.models import discovery
 from nmt.runs.model_card import CARD, MARK, describe, subsample, write_card
 from nmt.runs.run_report import collect, environment, parent_record
-from nmt.train.session import train
+from nmt.training.session import train
 
 
 def evaluate(nmt: CommandLine, *options: str) -> None:

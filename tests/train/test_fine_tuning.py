@@ -26,9 +26,9 @@ from nmt.evaluate.test_sets import TestSet, sample
 from nmt.models import discovery
 from nmt.runs import checkpoint
 from nmt.runs.run_report import collect
-from nmt.train import fine_tuning
-from nmt.train.session import estimate_training
-from nmt.train.trainer import Trainer
+from nmt.training import fine_tuning
+from nmt.training.session import estimate_training
+from nmt.training.trainer import Trainer
 from nmt.translation.translator import Translator
 
 NEW = "data.train=files(train='new')"

@@ -17,8 +17,8 @@ from commandline import TINY, CommandLine, finish, wait_until
 
 from nmt.core.errors import UsageError
 from nmt.core.paths import locked
-from nmt.train import sweep
-from nmt.train.sweep import (
+from nmt.training import sweep
+from nmt.training.sweep import (
     LOCK,
     RESULTS,
     RunResult,

@@ -37,16 +37,16 @@ from nmt.evaluate.metrics import bleu, chrf
 from nmt.model.build import build_model
 from nmt.models import discovery
 from nmt.runs import checkpoint
-from nmt.train import loop, profiling, stopping
-from nmt.train import session as training
-from nmt.train import step as step_module
-from nmt.train import trainer as trainer_module
-from nmt.train.loss import cross_entropy
-from nmt.train.optim import adamw, parse_schedule
-from nmt.train.run_directory import check_data_unchanged, saved_precision
-from nmt.train.session import train
-from nmt.train.step import UpdateStats, train_step
-from nmt.train.trainer import Trainer
+from nmt.training import loop, profiling, stopping
+from nmt.training import session as training
+from nmt.training import step as step_module
+from nmt.training import trainer as trainer_module
+from nmt.training.loss import cross_entropy
+from nmt.training.optim import adamw, parse_schedule
+from nmt.training.run_directory import check_data_unchanged, saved_precision
+from nmt.training.session import train
+from nmt.training.step import UpdateStats, train_step
+from nmt.training.trainer import Trainer
 from nmt.translation.translator import Translator
 
 
@@ -750,9 +750,9 @@ from pathlib import Path
 import torch
 
 from nmt.data.prepare import prepare
-from nmt.train.distributed import RankGroup
+from nmt.training.distributed import RankGroup
 from nmt.core.config.config_io import load
-from nmt.train import profiling
+from nmt.training import profiling
 
 config = load(Path("config.yaml"))
 prepared = prepare(config)

@@ -21,7 +21,7 @@ from nmt.model.attention import record_attention
 from nmt.models import discovery
 from nmt.runs.model_files import LoadedModel
 from nmt.search import Hypothesis
-from nmt.train.session import train
+from nmt.training.session import train
 from nmt.translation.translator import Translator
 from nmt.viz.attention_maps import AttentionMaps, attention_maps, draw
 

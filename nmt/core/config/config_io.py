@@ -239,7 +239,7 @@ def _name(expected: Any) -> str:
 def check(config: Config) -> None:
     """Check ranges, and values that depend on each other.
 
-    Spec strings are checked by `nmt.train.session.check_specs`.
+    Spec strings are checked by `nmt.training.session.check_specs`.
 
     Raises:
         ConfigError: a value is out of range; the error names the first one.

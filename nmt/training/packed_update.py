@@ -27,9 +27,9 @@ from nmt.engines import cuda_graphs
 from nmt.model.layers import LayerNorm, Linear
 from nmt.model.seq2seq import Seq2Seq
 from nmt.model.transformer import LayerFunctions, Transformer
-from nmt.train.adamw import AdamW
-from nmt.train.loss import LogitsLoss, logits_loss
-from nmt.train.step import AllReduce, PendingStats, packed_loss
+from nmt.training.adamw import AdamW
+from nmt.training.loss import LogitsLoss, logits_loss
+from nmt.training.step import AllReduce, PendingStats, packed_loss
 
 WARM_UP = 3
 """Number of updates before the graphs are recorded: they compile kernels, and choose those of

@@ -10,10 +10,10 @@ from typing import Any
 
 from nmt.core.console import log, progress
 from nmt.data.loader import Update
-from nmt.train.run_directory import MetricsLogger
-from nmt.train.step import PendingStats, UpdateStats
-from nmt.train.stopping import StopSignal, TimeBudget
-from nmt.train.trainer import Trainer
+from nmt.training.run_directory import MetricsLogger
+from nmt.training.step import PendingStats, UpdateStats
+from nmt.training.stopping import StopSignal, TimeBudget
+from nmt.training.trainer import Trainer
 
 EXCHANGE_SECONDS = 0.25
 """Maximum time between two exchanges of decisions among the ranks, each of which takes about a

@@ -34,14 +34,14 @@ from nmt.models import discovery
 from nmt.runs import checkpoint
 from nmt.runs.checkpoint import Progress
 from nmt.text.tokenizers import tokenizer_file
-from nmt.train.adamw import AdamW
-from nmt.train.compilation import check_packed_parts, layer_functions, loss_function
-from nmt.train.distributed import RankGroup, all_reduce
-from nmt.train.optim import Schedule, parse_optimizer, parse_schedule
-from nmt.train.packed_update import PackedUpdate, supports_packing
-from nmt.train.run_directory import truncate_metrics
-from nmt.train.step import AllReduce, PendingStats, batch_loss, divergence_error, train_step
-from nmt.train.word_distillation import load_teacher
+from nmt.training.adamw import AdamW
+from nmt.training.compilation import check_packed_parts, layer_functions, loss_function
+from nmt.training.distributed import RankGroup, all_reduce
+from nmt.training.optim import Schedule, parse_optimizer, parse_schedule
+from nmt.training.packed_update import PackedUpdate, supports_packing
+from nmt.training.run_directory import truncate_metrics
+from nmt.training.step import AllReduce, PendingStats, batch_loss, divergence_error, train_step
+from nmt.training.word_distillation import load_teacher
 from nmt.translation.translator import Translator
 
 MIN_OUTPUT_BIAS = -20.0

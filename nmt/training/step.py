@@ -18,14 +18,14 @@ from nmt.data.batching import Batch
 from nmt.data.packing import PackedBatch
 from nmt.model.seq2seq import Seq2Seq
 from nmt.model.transformer import LayerFunctions, PackedSide, Transformer
-from nmt.train.adamw import AdamW
-from nmt.train.compilation import loss_function
-from nmt.train.loss import LogitsLoss, cross_entropy, logits_loss
-from nmt.train.word_distillation import Teacher
+from nmt.training.adamw import AdamW
+from nmt.training.compilation import loss_function
+from nmt.training.loss import LogitsLoss, cross_entropy, logits_loss
+from nmt.training.word_distillation import Teacher
 
 AllReduce = Callable[[Tensor, Tensor], None]
 """Replaces the gradients of all parameters, as one tensor, and the loss by their sums over the
-ranks; see `nmt.train.distributed.all_reduce`."""
+ranks; see `nmt.training.distributed.all_reduce`."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class UpdateStats:
 
     loss: float
     """Label-smoothed cross-entropy per target token in nats, or the loss of
-    `nmt.train.word_distillation`."""
+    `nmt.training.word_distillation`."""
     tokens: int
     grad_norm: float
     skipped: bool = False
@@ -256,7 +256,8 @@ def batch_loss(
 ) -> Tensor:
     """Return the loss of a batch in nats, summed over its target tokens.
 
-    It is the label-smoothed cross-entropy, or with a teacher that of `nmt.train.word_distillation`.
+    It is the label-smoothed cross-entropy, or with a teacher that of
+    `nmt.training.word_distillation`.
     """
     hidden_ND = model(batch.src_BS, batch.src_mask_BS, batch.tgt_in_BT, batch.target_index_N)
     loss = cross_entropy(

@@ -27,8 +27,8 @@ from nmt.core.errors import UsageError
 from nmt.core.paths import append_line, locked, make_directory, write_text
 from nmt.data.sources import open_split
 from nmt.runs import run_report
-from nmt.train.run_directory import CHOOSE_RUN, LOCK
-from nmt.train.stopping import StopSignal, handle_stop_signals
+from nmt.training.run_directory import CHOOSE_RUN, LOCK
+from nmt.training.stopping import StopSignal, handle_stop_signals
 
 RESULTS, SWEEP_FILE = "results.jsonl", "sweep.json"
 TRAINED = ".trained"
@@ -183,7 +183,7 @@ def run_sweep(sweep: Sweep, directory: Path) -> Iterator[RunResult]:
 
 def _check(sweep: Sweep, directory: Path) -> None:
     """Check the names, the configs and the test sets of all runs, before anything is trained."""
-    from nmt.train.session import check_specs
+    from nmt.training.session import check_specs
 
     names = Counter(_name(options, seed) for options, seed in sweep.runs())
     for name, count in names.items():

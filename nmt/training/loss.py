@@ -1,5 +1,5 @@
-"""Label-smoothed cross-entropy that computes the logits in chunks; `nmt.train.step.batch_loss` adds
-distillation.
+"""Label-smoothed cross-entropy that computes the logits in chunks; `nmt.training.step.batch_loss`
+adds distillation.
 
 Shape suffixes: N target positions without padding, D model dimension, V vocabulary.
 """

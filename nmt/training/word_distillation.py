@@ -33,7 +33,7 @@ from nmt.models import discovery
 from nmt.runs.model_files import ModelFiles
 from nmt.text.tokenizer import Tokenizer
 from nmt.text.tokenizers import tokenizer_file
-from nmt.train.loss import chunk_size
+from nmt.training.loss import chunk_size
 
 
 @dataclass(frozen=True)

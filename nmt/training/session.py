@@ -29,22 +29,22 @@ from nmt.runs import checkpoint, model_card, run_report
 from nmt.runs.model_files import ModelFiles, write_run_files
 from nmt.search import parse_search
 from nmt.text.tokenizers import tokenizer_file
-from nmt.train import fine_tuning, loop
-from nmt.train.compilation import check_compile, require_compiler
-from nmt.train.distributed import RankGroup, process_group
-from nmt.train.optim import parse_optimizer, parse_schedule
-from nmt.train.precision import gpu_kernels, training_dtype
-from nmt.train.profiling import Estimate, estimate, find_batch_size
-from nmt.train.run_directory import (
+from nmt.training import fine_tuning, loop
+from nmt.training.compilation import check_compile, require_compiler
+from nmt.training.distributed import RankGroup, process_group
+from nmt.training.optim import parse_optimizer, parse_schedule
+from nmt.training.precision import gpu_kernels, training_dtype
+from nmt.training.profiling import Estimate, estimate, find_batch_size
+from nmt.training.run_directory import (
     MetricsLogger,
     check_data_unchanged,
     lock_run,
     saved_precision,
     tensorboard_writer,
 )
-from nmt.train.stopping import handle_stop_signals
-from nmt.train.trainer import Trainer
-from nmt.train.word_distillation import find_teacher
+from nmt.training.stopping import handle_stop_signals
+from nmt.training.trainer import Trainer
+from nmt.training.word_distillation import find_teacher
 from nmt.translation.translator import Translator
 
 AFTER_TRAINING = {"average_last", "calibration_pairs"}

@@ -29,7 +29,7 @@ from nmt.evaluate.test_sets import (
 from nmt.models import discovery
 from nmt.runs import checkpoint, run_report
 from nmt.runs.model_files import ModelFiles
-from nmt.train.trainer import validation_set
+from nmt.training.trainer import validation_set
 from nmt.translation.translator import Translator
 
 METRICS = ("bleu", "chrf")

@@ -26,10 +26,10 @@ from nmt.data.loader import Loader
 from nmt.data.prepare import PreparedData
 from nmt.data.sampling import describe
 from nmt.model.build import count_parameters
-from nmt.train.distributed import RankGroup
-from nmt.train.packed_update import WARM_UP
-from nmt.train.step import train_step
-from nmt.train.trainer import Trainer
+from nmt.training.distributed import RankGroup
+from nmt.training.packed_update import WARM_UP
+from nmt.training.step import train_step
+from nmt.training.trainer import Trainer
 
 MIN_BATCHES_PER_EPOCH = 64
 """Limits the batch size: with fewer, larger batches per epoch the model would learn little."""

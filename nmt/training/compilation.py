@@ -14,7 +14,7 @@ import torch
 from nmt.core.config import Config, TrainConfig
 from nmt.core.errors import ConfigError, UsageError, suggest
 from nmt.model.transformer import DecoderLayer, EncoderLayer, LayerFunctions
-from nmt.train.loss import LogitsLoss, compiled_logits_loss, logits_loss, packed_logits_loss
+from nmt.training.loss import LogitsLoss, compiled_logits_loss, logits_loss, packed_logits_loss
 
 PARTS = ("auto", "loss", "layers")
 MIN_CAPABILITY = (7, 0)

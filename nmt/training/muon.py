@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from nmt.train.adamw import AdamW
+from nmt.training.adamw import AdamW
 
 COEFFICIENTS = (
     (8.28721201814563, -23.595886519098837, 17.300387312530933),

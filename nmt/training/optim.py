@@ -22,8 +22,8 @@ from nmt.model.attention import Attention
 from nmt.model.layers import FeedForward, Linear
 from nmt.model.seq2seq import Seq2Seq
 from nmt.model.transformer import Transformer
-from nmt.train.adamw import AdamW
-from nmt.train.muon import Blocks, Muon
+from nmt.training.adamw import AdamW
+from nmt.training.muon import Blocks, Muon
 
 Schedule = Callable[..., float]
 OptimizerFactory = Callable[[Seq2Seq, TrainConfig], AdamW]

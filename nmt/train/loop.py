@@ -10,7 +10,7 @@ from typing import Any
 
 from nmt.core.console import log, progress
 from nmt.data.loader import Update
-from nmt.train.run_directory import MetricsLogger
+from nmt.train.loggers import MetricsLogger
 from nmt.train.step import PendingStats, UpdateStats
 from nmt.train.stopping import StopSignal, TimeBudget
 from nmt.train.trainer import Trainer
@@ -188,8 +188,8 @@ class _TrainingLoop:
         if state.validations_since_best == 0:
             text += " (best)"
         log(f"{name}: {text}")
-        for source, translation in self.trainer.samples:
-            log(f"  {source} → {translation}")
+        for source, translation, reference in self.trainer.samples:
+            log(f"  {source} → {translation} (reference: {reference})")
 
     def _is_scheduled(self) -> bool:
         """Return whether a validation follows this update, whatever the time."""

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nmt.cli.duration import format_duration, parse_duration
+from nmt.cli.duration import parse_duration
 from nmt.cli.options import ConfigOption, DeviceOption, PrecisionOption, SetOption
 from nmt.core import torchrun
 from nmt.core.config import FINE_TUNING, Config
-from nmt.core.console import SILENT
+from nmt.core.console import SILENT, format_duration
 from nmt.core.errors import StoppedError, UsageError
 from nmt.jobs.output import show
 

@@ -3,6 +3,7 @@ at any time."""
 
 from __future__ import annotations
 
+import os
 import shlex
 import time
 from collections.abc import Callable
@@ -36,7 +37,7 @@ from nmt.train.loggers import MetricsLogger, parse_loggers
 from nmt.train.optim import parse_optimizer, parse_schedule
 from nmt.train.precision import gpu_kernels, training_dtype
 from nmt.train.profiling import Estimate, estimate, find_batch_size
-from nmt.train.run_directory import check_data_unchanged, lock_run, saved_precision
+from nmt.train.run_directory import IN_SWEEP, check_data_unchanged, lock_run, saved_precision
 from nmt.train.stopping import handle_stop_signals
 from nmt.train.trainer import Trainer
 from nmt.train.word_distillation import find_teacher
@@ -274,7 +275,8 @@ def _log_how_to_continue(trainer: Trainer, device: str, deadline: float | None) 
     if deadline:
         remaining_seconds = round(deadline - time.monotonic())
         command += f" --time-limit {max(1, remaining_seconds)}s"
-    log(f"stopped and saved at update {trainer.progress.step:,}; continue with: {command}")
+    hint = "" if IN_SWEEP in os.environ else f"; continue with: {command}"
+    log(f"stopped and saved at update {trainer.progress.step:,}{hint}")
     # torchrun ends all ranks when one exits: not before rank 0 has logged this.
     trainer.group.broadcast(None)
 
@@ -474,7 +476,8 @@ def _run_optional(function: Callable[[], None], failure: str, hint: str) -> bool
             return False
     except NMTError as error:
         problem = error.message
-    log(f"{failure}: {problem}; {hint}")
+    is_repeated = stop.requested and IN_SWEEP in os.environ
+    log(f"{failure}: {problem}" if is_repeated else f"{failure}: {problem}; {hint}")
     return stop.requested
 
 

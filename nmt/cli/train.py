@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nmt.cli.duration import format_duration, parse_duration
+from nmt.cli.duration import parse_duration
 from nmt.cli.options import ConfigOption, DeviceOption, PrecisionOption, SetOption
 from nmt.core import torchrun
 from nmt.core.config import FINE_TUNING, Config
-from nmt.core.console import SILENT
+from nmt.core.console import SILENT, format_duration
 from nmt.core.errors import StoppedError, UsageError
 from nmt.jobs.output import show
 
@@ -60,9 +60,19 @@ def train(
             "--plan", help="Estimate memory, speed and training time from a few updates, then exit."
         ),
     ] = False,
+    log_to: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--log-to",
+            metavar="LOGGER",
+            help=(
+                "Also log to tensorboard, wandb, mlflow or trackio, e.g. wandb(project='x'); may be"
+                " repeated. A resumed run keeps its loggers."
+            ),
+        ),
+    ] = None,
     tensorboard: Annotated[
-        bool,
-        typer.Option("--tensorboard", help="Also log to TensorBoard files in RUN/tensorboard."),
+        bool, typer.Option("--tensorboard", help="The same as --log-to tensorboard.")
     ] = False,
     device: DeviceOption = "auto",
     precision: PrecisionOption = "auto",
@@ -117,15 +127,17 @@ def train(
     if batch_tokens is not None and not fit_batch:
         overrides.append(f"train.batch_tokens={batch_tokens}")
     resolved = _load_config(config, directory if resume else None, init_from, overrides)
+    loggers = [*(log_to or []), *(["tensorboard"] if tensorboard else [])]
+    resolved = _with_loggers(resolved, loggers)
     config_io.check_unused(resolved, overrides, is_fine_tuned=init_from is not None)
 
     from nmt.training import session
 
     if plan:
-        if resume or tensorboard:
-            raise UsageError(
-                f"--plan does not train: leave out {'--resume' if resume else '--tensorboard'}"
-            )
+        unused = {"--resume": resume, "--tensorboard": tensorboard, "--log-to": log_to}
+        for option, is_set in unused.items():
+            if is_set:
+                raise UsageError(f"--plan does not train: leave out {option}")
         if torchrun.rank():
             raise UsageError("--plan supports a single process only", "run it without torchrun")
         estimate = session.estimate_training(
@@ -143,7 +155,6 @@ def train(
             precision=precision,
             time_limit=limit,
             auto_batch_size=fit_batch,
-            tensorboard=tensorboard,
         )
     except StoppedError:
         _show_best(directory)
@@ -225,6 +236,12 @@ def _fine_tuning_config(path: Path, init_from: Path, overrides: list[str]) -> Co
         )
     config_io.check(config)
     return config
+
+
+def _with_loggers(config: Config, loggers: list[str]) -> Config:
+    """Add loggers to those of the config."""
+    all_loggers = dict.fromkeys([*config.train.loggers, *loggers])
+    return replace(config, train=replace(config.train, loggers=tuple(all_loggers)))
 
 
 def _with_max_length(config: Config, start: Config) -> Config:

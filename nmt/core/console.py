@@ -67,12 +67,17 @@ def log(message: str, *, every_rank: bool = False) -> None:
     if SILENT and not every_rank:
         return
     message = escape_control(message)
-    if "tqdm" in sys.modules and sys.stderr.isatty():  # there may be a progress bar
+    if "tqdm" in sys.modules and is_terminal():  # there may be a progress bar
         from tqdm import tqdm
 
         tqdm.write(f"nmt: {message}", file=LOG)
     else:
         print(f"nmt: {message}", file=LOG, flush=True)
+
+
+def is_terminal() -> bool:
+    """Return whether stderr is a terminal, which shows progress bars well."""
+    return sys.stderr.isatty()
 
 
 def progress(
@@ -81,22 +86,35 @@ def progress(
     """Open a progress bar. If stderr is not a terminal, it prints one line per minute."""
     from tqdm import tqdm  # slow to import
 
-    is_terminal = sys.stderr.isatty()
-    has_size = is_terminal and os.get_terminal_size(sys.stderr.fileno()).columns > 0
+    has_terminal = is_terminal()
+    has_size = has_terminal and os.get_terminal_size(sys.stderr.fileno()).columns > 0
     return tqdm(
         disable=disable or SILENT,
         total=total,
         desc=description,
         unit=unit,
         file=LOG,
-        ncols=None if has_size or not is_terminal else 80,
+        ncols=None if has_size or not has_terminal else 80,
         dynamic_ncols=has_size,
-        mininterval=0.1 if is_terminal else 60.0,
-        delay=0.0 if is_terminal else 60.0,
-        bar_format=None if is_terminal else "{l_bar}{r_bar}\n",
+        mininterval=0.1 if has_terminal else 60.0,
+        delay=0.0 if has_terminal else 60.0,
+        bar_format=None if has_terminal else "{l_bar}{r_bar}\n",
         leave=False,
         **options,
     )
+
+
+def format_duration(seconds: float) -> str:
+    """Format a duration with at most two units: 45 s, 12 min, 3 h 5 min, 2 d 4 h."""
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    if minutes < 60:
+        return f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 24:
+        return f"{hours} h {minutes} min"
+    return f"{hours // 24} d {hours % 24} h"
 
 
 def counted(number: int, noun: str) -> str:

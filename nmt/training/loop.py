@@ -8,9 +8,9 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
-from nmt.core.console import log, progress
+from nmt.core.console import format_duration, is_terminal, log, progress
 from nmt.data.loader import Update
-from nmt.training.run_directory import MetricsLogger
+from nmt.training.loggers import MetricsLogger
 from nmt.training.step import PendingStats, UpdateStats
 from nmt.training.stopping import StopSignal, TimeBudget
 from nmt.training.trainer import Trainer
@@ -79,7 +79,14 @@ class _TrainingLoop:
             return False
         trainer.model.train()
         decision = self.group.broadcast(self._decide())
-        with progress(self.config.steps, "training", " updates", initial=state.step) as bar:
+        # A log file gets lines instead of a bar.
+        with progress(
+            self.config.steps,
+            "training",
+            " updates",
+            disable=not is_terminal(),
+            initial=state.step,
+        ) as bar:
             for update in trainer.updates():
                 self._update(update, decision.last_step)
                 bar.set_postfix_str(f"{self.stats}, lr {trainer.lr:.1e}{self.bleu}", refresh=False)
@@ -133,6 +140,18 @@ class _TrainingLoop:
             self.stats.restart()
             if self.group.is_main:
                 self.metrics.write(self._position() | {"lr": self.trainer.lr, **means})
+                if not is_terminal():
+                    self._log_update(means, last_step)
+
+    def _log_update(self, means: dict[str, float], last_step: int) -> None:
+        step = self.state.step
+        loss = f"loss {means['loss']:.3f}, " if "loss" in means else ""
+        speed = f"{means['tokens_per_second']:,.0f} tok/s"
+        remaining = format_duration(self.budget.seconds_until(max(last_step, step)))
+        log(
+            f"update {step:,} of {max(last_step, step):,}: {loss}{speed},"
+            f" lr {self.trainer.lr:.1e}, {remaining} left"
+        )
 
     def _log_finished(self) -> None:
         if self.state.step >= self.config.steps:
@@ -188,8 +207,8 @@ class _TrainingLoop:
         if state.validations_since_best == 0:
             text += " (best)"
         log(f"{name}: {text}")
-        for source, translation in self.trainer.samples:
-            log(f"  {source} → {translation}")
+        for source, translation, reference in self.trainer.samples:
+            log(f"  {source} → {translation} (reference: {reference})")
 
     def _is_scheduled(self) -> bool:
         """Return whether a validation follows this update, whatever the time."""

@@ -1,4 +1,4 @@
-"""The run directory during training: its lock, checks before resuming, and metrics.jsonl."""
+"""The run directory during training: its lock, and checks before resuming."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ from typing import Any
 from nmt.core import runtime
 from nmt.core.config import Config, config_io
 from nmt.core.errors import CheckpointError, TrainingError, UsageError
-from nmt.core.paths import append_line, locked, make_directory, write_text
+from nmt.core.paths import locked, make_directory, write_text
 from nmt.core.registry import parse
 from nmt.core.untrusted_files import read_record
 from nmt.runs import checkpoint
 
 LOCK = ".lock"
 """Lock file of the process that trains in a run directory."""
+IN_SWEEP = "NMT_IN_SWEEP"
+"""Environment variable of the commands of a sweep: it resumes its runs, so they need no hints."""
 CHOOSE_RUN = "choose another directory with --run"
 
 
@@ -124,48 +126,6 @@ def _check_config_unchanged(config: Config, run: Path) -> None:
             f"{run} was trained with another '{changed[0]}'",
             f"resume with its own config, or {CHOOSE_RUN}",
         )
-
-
-class MetricsLogger:
-    """Writes metrics.jsonl and, optionally, TensorBoard events."""
-
-    def __init__(self, run: Path, step: int, *, tensorboard: bool = False) -> None:
-        """Open the log after update `step`.
-
-        Raises:
-            UsageError: TensorBoard is requested but not installed.
-        """
-        self.run = run
-        self._writer = None
-        if tensorboard:
-            self._writer = tensorboard_writer()(str(run / "tensorboard"), purge_step=step + 1)
-
-    def write(self, values: dict[str, Any]) -> None:
-        """Log the values of an update; `step` is its number."""
-        append_line(self.run / "metrics.jsonl", json.dumps(values))
-        if self._writer:
-            for name, value in values.items():
-                if isinstance(value, int | float) and name != "step":
-                    group = (
-                        "validation"
-                        if name.startswith("valid_") or name == "best_metric_value"
-                        else "training"
-                    )
-                    self._writer.add_scalar(
-                        f"{group}/{name.removeprefix('valid_')}", value, values["step"]
-                    )
-            self._writer.flush()  # otherwise a killed process loses minutes of events
-
-
-def tensorboard_writer() -> Any:
-    """Return TensorBoard's `SummaryWriter` class.
-
-    Raises:
-        UsageError: TensorBoard is not installed.
-    """
-    return runtime.require_package(
-        "TensorBoard", "tensorboard", "torch.utils.tensorboard"
-    ).SummaryWriter
 
 
 def truncate_metrics(run: Path, step: int, *, validated: bool) -> None:

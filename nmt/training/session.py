@@ -3,6 +3,7 @@ at any time."""
 
 from __future__ import annotations
 
+import os
 import shlex
 import time
 from collections.abc import Callable
@@ -32,22 +33,17 @@ from nmt.text.tokenizers import tokenizer_file
 from nmt.training import fine_tuning, loop
 from nmt.training.compilation import check_compile, require_compiler
 from nmt.training.distributed import RankGroup, process_group
+from nmt.training.loggers import MetricsLogger, parse_loggers
 from nmt.training.optim import parse_optimizer, parse_schedule
 from nmt.training.precision import gpu_kernels, training_dtype
 from nmt.training.profiling import Estimate, estimate, find_batch_size
-from nmt.training.run_directory import (
-    MetricsLogger,
-    check_data_unchanged,
-    lock_run,
-    saved_precision,
-    tensorboard_writer,
-)
+from nmt.training.run_directory import IN_SWEEP, check_data_unchanged, lock_run, saved_precision
 from nmt.training.stopping import handle_stop_signals
 from nmt.training.trainer import Trainer
 from nmt.training.word_distillation import find_teacher
 from nmt.translation.translator import Translator
 
-AFTER_TRAINING = {"average_last", "calibration_pairs"}
+AFTER_TRAINING = {"average_last", "calibration_pairs", "loggers"}
 """Options of `train` that can be set when a finished run is resumed."""
 
 
@@ -57,6 +53,7 @@ def check_specs(config: Config) -> None:
     Raises:
         ConfigError: a spec string is invalid; the error names the first one. Or the model does not
             support `train.max_length`.
+        UsageError: the package of a logger is not installed.
     """
     parse_search(config.search)
     parse_search(config.train.valid_search)
@@ -79,6 +76,7 @@ def check_specs(config: Config) -> None:
     check_data_specs(config.data)
     for name in config.data.general_test:
         check_name(name, config.data.src, config.data.tgt)
+    parse_loggers(config.train.loggers)
 
 
 def train(
@@ -90,7 +88,6 @@ def train(
     precision: str = "auto",
     time_limit: float | None = None,
     auto_batch_size: bool = False,
-    tensorboard: bool = False,
 ) -> Path:
     """Train `config` in the directory `run` and return its best checkpoint.
 
@@ -105,11 +102,10 @@ def train(
         time_limit: limit of this session in seconds, including data preparation, final validation
             and calibration. Schedules that decay to zero adapt to it.
         auto_batch_size: set `train.batch_tokens` to the largest size that fits in GPU memory.
-        tensorboard: also write TensorBoard events to the subdirectory `tensorboard`.
 
     Raises:
         UsageError: the run directory cannot be used (see `lock_run`); `auto_batch_size` is set
-            without a GPU or for a resumed run; or TensorBoard is not installed.
+            without a GPU or for a resumed run; or the package of a logger is not installed.
         TrainingError: the data has changed, training has diverged, memory is too small, or another
             rank has exited.
         StoppedError: a signal ended the training, whose checkpoint is saved, or the calibration or
@@ -124,8 +120,6 @@ def train(
     torch_device = torch.device(runtime.resolve_device(device))
     if auto_batch_size:
         _check_auto_batch_size(torch_device, resume)
-    if tensorboard:
-        tensorboard_writer()  # raises an error now if it is not installed
     dtype = _choose_dtype(config, run, resume, torch_device, precision)
     with (
         gpu_kernels(torch_device),
@@ -141,7 +135,7 @@ def train(
         trainer = _build_trainer(config, run, prepared, torch_device, dtype, group)
         _start_run(trainer, resume, time_limit)
         deadline = start_time + time_limit if time_limit else None
-        is_stopped = _run_to_end(trainer, deadline, device, tensorboard)
+        is_stopped = _run_to_end(trainer, deadline, device)
     if is_stopped:
         raise StoppedError(f"a signal has stopped the training in {run}")
     best = checkpoint.best(run)
@@ -235,14 +229,17 @@ def _start_run(trainer: Trainer, resume: bool, time_limit: float | None) -> None
     _log_summary(trainer)
 
 
-def _run_to_end(trainer: Trainer, deadline: float | None, device: str, tensorboard: bool) -> bool:
+def _run_to_end(trainer: Trainer, deadline: float | None, device: str) -> bool:
     """Train and complete the run. Return whether a stop signal has ended one of them."""
-    metrics = MetricsLogger(
-        trainer.run, trainer.progress.step, tensorboard=tensorboard and trainer.group.is_main
-    )
-    with handle_stop_signals() as stop:
-        time_limit = deadline - time.monotonic() if deadline else None
-        is_stopped = loop.run(trainer, metrics, stop, time_limit)
+    is_main = trainer.group.is_main
+    metrics = MetricsLogger(trainer.run, trainer.config, trainer.progress.step, is_main=is_main)
+    is_stopped = True  # also by an error
+    try:
+        with handle_stop_signals() as stop:
+            time_limit = deadline - time.monotonic() if deadline else None
+            is_stopped = loop.run(trainer, metrics, stop, time_limit)
+    finally:
+        metrics.finish(is_complete=not is_stopped)
     if is_stopped:
         _log_how_to_continue(trainer, device, deadline)
         return True
@@ -278,7 +275,8 @@ def _log_how_to_continue(trainer: Trainer, device: str, deadline: float | None) 
     if deadline:
         remaining_seconds = round(deadline - time.monotonic())
         command += f" --time-limit {max(1, remaining_seconds)}s"
-    log(f"stopped and saved at update {trainer.progress.step:,}; continue with: {command}")
+    hint = "" if IN_SWEEP in os.environ else f"; continue with: {command}"
+    log(f"stopped and saved at update {trainer.progress.step:,}{hint}")
     # torchrun ends all ranks when one exits: not before rank 0 has logged this.
     trainer.group.broadcast(None)
 
@@ -478,7 +476,8 @@ def _run_optional(function: Callable[[], None], failure: str, hint: str) -> bool
             return False
     except NMTError as error:
         problem = error.message
-    log(f"{failure}: {problem}; {hint}")
+    is_repeated = stop.requested and IN_SWEEP in os.environ
+    log(f"{failure}: {problem}" if is_repeated else f"{failure}: {problem}; {hint}")
     return stop.requested
 
 

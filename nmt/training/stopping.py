@@ -132,6 +132,11 @@ class TimeBudget:
         seconds = self.elapsed() - self.validation_seconds
         return self.progress.step - self.first_step, seconds
 
+    def seconds_until(self, last_step: int) -> float:
+        """Return about how many seconds the updates until `last_step` take."""
+        num_updates, seconds = self._updates()
+        return (last_step - self.progress.step) * seconds / max(1, num_updates)
+
     def last_step(self, steps: int, valid_every: int) -> int:
         """Return the last update: `steps`, or an earlier one that the time limit allows."""
         if self.limit is None or not self.progress.step:

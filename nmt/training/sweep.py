@@ -8,87 +8,38 @@ with the remaining runs.
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
-import re
+import os
 import statistics
 import subprocess
 import sys
+import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from nmt.core import runtime
 from nmt.core.config import FINE_TUNING, config_io
-from nmt.core.console import counted, log
+from nmt.core.console import counted, format_duration, log
 from nmt.core.errors import UsageError
 from nmt.core.paths import append_line, locked, make_directory, write_text
 from nmt.data.sources import open_split
 from nmt.runs import run_report
-from nmt.training.run_directory import CHOOSE_RUN, LOCK
+from nmt.runs.sweep_results import (
+    RESULTS,
+    SWEEP_FILE,
+    Options,
+    RunResult,
+    Sweep,
+    read_results,
+    run_name,
+)
+from nmt.training.run_directory import CHOOSE_RUN, IN_SWEEP, LOCK
 from nmt.training.stopping import StopSignal, handle_stop_signals
 
-RESULTS, SWEEP_FILE = "results.jsonl", "sweep.json"
 TRAINED = ".trained"
 """File in a run whose training is complete; its evaluation may have failed."""
-MAX_NAME_BYTES = 255
-Options = Mapping[str, str]
-
-
-@dataclass(frozen=True)
-class Sweep:
-    """The runs of a sweep."""
-
-    config: str
-    common: tuple[str, ...]
-    """`KEY=VALUE` overrides of all runs."""
-    grid: dict[str, list[str]]
-    """Values of each key; the sweep runs all combinations."""
-    seeds: tuple[int, ...]
-    time_limit: float | None = None
-    """Training time of each run in seconds."""
-    device: str = "auto"
-
-    def combinations(self) -> Iterator[dict[str, str]]:
-        """Yield the options of each combination."""
-        for values in itertools.product(*self.grid.values()):
-            yield dict(zip(self.grid, values, strict=True))
-
-    def runs(self) -> Iterator[tuple[Options, int]]:
-        """Yield the options and the seed of each run; the seeds of a combination are
-        consecutive."""
-        return itertools.product(self.combinations(), self.seeds)
-
-
-@dataclass(frozen=True)
-class RunResult:
-    """Result of a run."""
-
-    name: str
-    options: dict[str, str]
-    seed: int
-    updates: int = 0
-    hours: float = 0.0
-    scores: dict[str, float] | None = None
-    """Scores of the best validation (valid_bleu, ...) and of the test set (BLEU, chrF2)."""
-    exit_code: int = 0
-    """Exit code of the command that failed; 0 if none did."""
-
-
-@dataclass(frozen=True)
-class SummaryRow:
-    """Mean and standard deviation of the scores of one combination over its seeds.
-
-    With one seed, the standard deviation is None.
-    """
-
-    options: dict[str, str]
-    num_finished: int
-    num_failed: int
-    scores: dict[str, tuple[float, float | None]]
-    hours: float
 
 
 def parse_grid(texts: Sequence[str]) -> dict[str, list[str]]:
@@ -164,28 +115,44 @@ def run_sweep(sweep: Sweep, directory: Path) -> Iterator[RunResult]:
         write_text(directory / RESULTS, "".join(lines))  # failed runs are repeated
         remaining = []
         for options, seed in sweep.runs():
-            name = _name(options, seed)
+            name = run_name(options, seed)
             if name in finished:
                 yield finished[name]
             else:
                 remaining.append((options, seed))
-        num_runs = counted(sum(1 for _ in sweep.runs()), "run")
-        log(f"{len(remaining):,} of {num_runs} remaining in {directory}")
+        num_runs = sum(1 for _ in sweep.runs())
+        log(f"{len(remaining):,} of {counted(num_runs, 'run')} remaining in {directory}")
+        durations = [result.hours * 3600 for result in finished.values()]
         try:
-            for options, seed in remaining:
+            for index, (options, seed) in enumerate(remaining):
+                number = num_runs - len(remaining) + index + 1
+                estimate = _time_left(durations, sweep.time_limit, len(remaining) - index)
+                log(f"run {number:,} of {num_runs:,}{estimate}: {run_name(options, seed)}")
+                start = time.monotonic()
                 result = _train_and_evaluate(sweep, directory, options, seed, stop)
                 append_line(directory / RESULTS, json.dumps(asdict(result)))
+                if not result.exit_code:
+                    durations.append(time.monotonic() - start)
                 yield result
         finally:
             if stop.requested:
-                log("run the same command again to continue the sweep")
+                log("stopped; run the same command again to continue the sweep")
+
+
+def _time_left(durations: Sequence[float], time_limit: float | None, num_runs: int) -> str:
+    """Estimate the duration of runs from finished ones, or from the time limit."""
+    if durations:
+        return f", about {format_duration(num_runs * statistics.mean(durations))} left"
+    if time_limit:
+        return f", at most about {format_duration(num_runs * time_limit)} left"
+    return ""
 
 
 def _check(sweep: Sweep, directory: Path) -> None:
     """Check the names, the configs and the test sets of all runs, before anything is trained."""
     from nmt.training.session import check_specs
 
-    names = Counter(_name(options, seed) for options, seed in sweep.runs())
+    names = Counter(run_name(options, seed) for options, seed in sweep.runs())
     for name, count in names.items():
         if count > 1:
             raise UsageError(
@@ -207,60 +174,15 @@ def _check(sweep: Sweep, directory: Path) -> None:
         config_io.check_unused(config, overrides)
         check_specs(config)
         data = config.data
-        if _name(options, seed) not in finished:
+        if run_name(options, seed) not in finished:
             tests.add((data.test or data.train[0], "test", data.src, data.tgt))
     for test in tests:
         open_split(*test)
 
 
-def read_results(directory: Path) -> list[RunResult]:
-    """Return the results of a sweep so far; truncated lines are skipped."""
-    path = directory / RESULTS
-    if not path.exists():
-        return []
-    results = []
-    for line in path.read_text(encoding="utf-8", errors="replace").split("\n"):
-        with suppress(ValueError, TypeError):
-            results.append(RunResult(**json.loads(line)))
-    return results
-
-
 def _finished(directory: Path) -> dict[str, RunResult]:
     """Return the results of the runs that have not failed, by name."""
     return {result.name: result for result in read_results(directory) if not result.exit_code}
-
-
-def summarize(sweep: Sweep, results: Sequence[RunResult]) -> list[SummaryRow]:
-    """Summarize the results of each combination over its seeds, in the order of the sweep."""
-    rows = []
-    for options in sweep.combinations():
-        runs = [result for result in results if result.options == options]
-        scored = [run for run in runs if run.scores]
-        names = [*scored[0].scores] if scored and scored[0].scores else []
-        scores = {}
-        for name in names:
-            values = [run.scores[name] for run in scored if run.scores and name in run.scores]
-            scores[name] = (
-                statistics.mean(values),
-                statistics.stdev(values) if len(values) > 1 else None,
-            )
-        hours = statistics.mean([run.hours for run in scored]) if scored else 0.0
-        rows.append(SummaryRow(options, len(scored), len(runs) - len(scored), scores, hours))
-    return rows
-
-
-def _name(options: Options, seed: int) -> str:
-    """Return the directory name of a run; a long one ends with a hash, because file systems allow
-    255 bytes."""
-    parts = [f"{key.rpartition('.')[2]}={value}" for key, value in options.items()] + [
-        f"seed={seed}"
-    ]
-    name = re.sub(r"[^\w.=+-]+", "-", "_".join(parts)).strip("-.")
-    if len(encoded := name.encode()) <= MAX_NAME_BYTES:
-        return name
-    start = encoded[: MAX_NAME_BYTES - 10].decode(errors="ignore")
-    digest = hashlib.sha256(encoded).hexdigest()
-    return f"{start}-{digest[:9]}"
 
 
 def _overrides(sweep: Sweep, options: Options, seed: int) -> list[str]:
@@ -315,9 +237,8 @@ def _train_and_evaluate(
     Raises:
         KeyboardInterrupt: a signal stopped it.
     """
-    result = RunResult(_name(options, seed), dict(options), seed)
+    result = RunResult(run_name(options, seed), dict(options), seed)
     run = directory / result.name
-    log(f"training {run.name}")
     if not (run / TRAINED).exists():
         exit_code = _run_command(_training_command(sweep, run, options, seed), stop)
         if exit_code:
@@ -375,4 +296,5 @@ def _run_command(arguments: Sequence[str], stop: StopSignal) -> int:
 
 def start_nmt(arguments: Sequence[str]) -> subprocess.Popen[bytes]:
     """Start a command of nmt in a subprocess without stdout."""
-    return subprocess.Popen([sys.executable, "-m", "nmt", *arguments], stdout=subprocess.DEVNULL)
+    command = [sys.executable, "-m", "nmt", *arguments]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, env=os.environ | {IN_SWEEP: "1"})

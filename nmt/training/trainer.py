@@ -71,8 +71,8 @@ class Trainer:
     dtype: torch.dtype
     """Dtype of the activations."""
     group: RankGroup = field(default_factory=RankGroup)
-    samples: list[tuple[str, str]] = field(default_factory=list, init=False)
-    """Sources and translations of the last validation."""
+    samples: list[tuple[str, str, str]] = field(default_factory=list, init=False)
+    """Sources, translations and references of the last validation."""
     max_microbatch_tokens: int | None = field(default=None, init=False)
     """Maximum number of target positions of a microbatch; None until a batch does not fit in
     memory. Packed batches are never split."""
@@ -466,8 +466,8 @@ class Trainer:
         options = self.config.train
         test = sample(self.valid, options.valid_pairs or len(self.valid.sources))
         translations = self._translator(model).translate(test.sources, options.valid_search)
-        pairs = list(zip(test.sources, translations, strict=True))
-        self.samples = pairs[: options.num_samples]
+        samples = list(zip(test.sources, translations, test.references[0], strict=True))
+        self.samples = samples[: options.num_samples]
         self.model.train()
         bleu = metrics.bleu(translations, test.references).value
         chrf = metrics.chrf(translations, test.references).value

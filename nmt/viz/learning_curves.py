@@ -1,15 +1,22 @@
-"""Plot the learning curves of runs from their metrics.jsonl."""
+"""Plot the learning curves of runs from their metrics.jsonl.
+
+The runs of a sweep that differ only in their seed are one variant: a line for the mean and a band
+for the range.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from nmt.core.errors import UsageError
 from nmt.core.untrusted_files import read_records
+from nmt.runs.sweep_results import runs_by_options, short_options
 from nmt.viz import figures
 
 Log = list[dict[str, Any]]
@@ -23,6 +30,14 @@ class Axis:
     key: str
     label: str
     scale: float = 1.0
+
+
+@dataclass(frozen=True)
+class Variant:
+    """Runs of one color."""
+
+    label: str
+    logs: list[Log]
 
 
 AXES = {
@@ -41,6 +56,11 @@ PANELS: dict[str, dict[str, dict[str, Any]]] = {
     "target tokens/s": {"tokens_per_second": {}},
 }
 """Metrics of each panel by name, with the style of their lines."""
+MAX_LABEL = 60
+MAX_LEGEND_WIDTH = 115
+"""Maximum number of characters in a row of the legend."""
+HANDLE_WIDTH = 8
+"""Characters that would fit in the place of a line in the legend."""
 
 
 def read_log(run: Path) -> Log:
@@ -68,9 +88,81 @@ def points(log: Log, metric: str, axis: Axis) -> tuple[list[float], list[float]]
     return x, y
 
 
-def draw(runs: Sequence[Path], output: Path, axis: Axis) -> None:
-    """Draw the curves of runs in one figure, a color per run. The suffix of `output` selects the
-    format.
+def read_variants(paths: Sequence[Path], axis: Axis) -> list[Variant]:
+    """Return a variant for each run, and for each combination of a sweep. The label has only what
+    differs.
+
+    Raises:
+        UsageError: a log cannot be read, or has no values.
+    """
+    variants = []
+    common_parts = _num_common_parts(paths)
+    for path in paths:
+        name = "/".join(path.parts[common_parts:]) or str(path)
+        combinations = runs_by_options(path)
+        if not combinations:
+            variants.append(Variant(name, [_read_values(path, axis)]))
+            continue
+        all_differing = short_options([options for options, _ in combinations])
+        prefix = f"{name}: " if len(paths) > 1 else ""
+        for differing, (_, runs) in zip(all_differing, combinations, strict=True):
+            label = ", ".join(f"{key}={value}" for key, value in differing.items())
+            logs = [_read_values(run, axis) for run in runs]
+            variants.append(Variant(_shorten(prefix + label) if label else name, logs))
+    return variants
+
+
+def _num_common_parts(paths: Sequence[Path]) -> int:
+    """Return how many directories several paths start with; 0 for one path."""
+    if len(paths) == 1:
+        return 0
+    parents = [path.parts[:-1] for path in paths]
+    num_parts = min(map(len, parents))
+    for index in range(num_parts):
+        if len({parts[index] for parts in parents}) > 1:
+            return index
+    return num_parts
+
+
+def _shorten(label: str) -> str:
+    half = MAX_LABEL // 2
+    return label if len(label) <= MAX_LABEL else f"{label[:half]}…{label[-half:]}"
+
+
+def _read_values(run: Path, axis: Axis) -> Log:
+    records = read_log(run)
+    if not any(points(records, axis.key, axis)[0]):
+        raise UsageError(
+            f"the log of {run} has no {axis.label} yet",
+            "continue training, or choose another axis with --by",
+        )
+    return records
+
+
+def mean_and_range(series: Iterable[tuple[list[float], list[float]]]) -> np.ndarray:
+    """Return the rows x, mean, minimum and maximum of several curves, each a list of x and one of
+    y.
+
+    Between its points, a curve is a straight line; beyond its ends, it does not count.
+    """
+    curves = list(series)
+    x = np.unique(np.concatenate([np.array(curve_x, float) for curve_x, _ in curves]))
+    y = np.stack([_interpolate(x, *curve) for curve in curves])
+    # Each x is a point of at least one curve, so no column is empty.
+    return np.stack([x, np.nanmean(y, 0), np.nanmin(y, 0), np.nanmax(y, 0)])
+
+
+def _interpolate(x: np.ndarray, curve_x: list[float], curve_y: list[float]) -> np.ndarray:
+    order = np.argsort(curve_x, kind="stable")
+    sorted_x = np.array(curve_x, float)[order]
+    sorted_y = np.array(curve_y, float)[order]
+    y: np.ndarray = np.interp(x, sorted_x, sorted_y, left=np.nan, right=np.nan)
+    return y
+
+
+def draw(paths: Sequence[Path], output: Path, axis: Axis) -> None:
+    """Draw the curves of runs and sweeps in one figure, a color per variant. The suffix of `output`
+    selects the format.
 
     Raises:
         UsageError: matplotlib is not installed or does not support the format, or a log has no
@@ -78,34 +170,47 @@ def draw(runs: Sequence[Path], output: Path, axis: Axis) -> None:
         NMTError: the figure cannot be written.
     """
     figure = figures.figure(output, 11, 7)
-    logs = [read_log(run) for run in runs]
-    for run, log in zip(runs, logs, strict=True):
-        if not any(points(log, axis.key, axis)[0]):
-            raise UsageError(
-                f"the log of {run} has no {axis.label} yet",
-                "continue training, or choose another axis with --by",
-            )
+    variants = read_variants(paths, axis)
+    colors = figures.colors(len(variants))
     for number, title in enumerate(PANELS, 1):
-        _draw_panel(figure.add_subplot(2, 2, number), title, logs, axis)
+        panel = figure.add_subplot(2, 2, number)
+        for variant, color in zip(variants, colors, strict=True):
+            _draw_variant(panel, title, variant, color, axis)
+        panel.set(title=title, xlabel=axis.label)
+        panel.grid(alpha=0.3)
     panels = figure.axes
     handles, labels = panels[0].get_legend_handles_labels()
     panels[0].legend(handles[:2], labels[:2])
-    if len(runs) == 1:
-        figure.suptitle(str(runs[0]), parse_math=False)
+    title = str(paths[0]) if len(paths) == 1 else ""
+    if len(variants) > 1:
+        _draw_legend(figure, panels[2].lines, [variant.label for variant in variants], title)
     else:
-        labels = list(map(str, runs))
-        legend = figure.legend(
-            panels[2].lines, labels, loc="outside upper center", ncols=min(4, len(runs))
-        )
-        for text in legend.get_texts():
-            text.set_parse_math(False)
+        figure.suptitle(title, parse_math=False)
     figures.save(figure, output)
 
 
-def _draw_panel(panel: Any, title: str, logs: Sequence[Log], axis: Axis) -> None:
+def _draw_legend(figure: Any, lines: Any, labels: Sequence[str], title: str) -> None:
+    longest = max(map(len, labels))
+    num_columns = MAX_LEGEND_WIDTH // (longest + HANDLE_WIDTH)
+    num_columns = max(1, min(len(labels), num_columns))
+    legend = figure.legend(lines, labels, loc="outside upper center", ncols=num_columns)
+    legend.set_title(title or None)
+    for text in [legend.get_title(), *legend.get_texts()]:
+        text.set_parse_math(False)
+
+
+def _draw_variant(panel: Any, title: str, variant: Variant, color: Any, axis: Axis) -> None:
     for metric, style in PANELS[title].items():
-        for color, log in enumerate(logs):
-            x, y = points(log, metric, axis)
-            panel.plot(x, y, color=f"C{color}", **style)
-    panel.set(title=title, xlabel=axis.label)
-    panel.grid(alpha=0.3)
+        curves = [points(log, metric, axis) for log in variant.logs]
+        curves = [curve for curve in curves if curve[0]]
+        if not curves:
+            panel.plot([], [], color=color, **style)  # for the legend
+            continue
+        x, mean, low, high = mean_and_range(curves)
+        if len(x) == 1:  # a line would be invisible
+            style = style | {"marker": "o", "markersize": 5.0}
+        panel.plot(x, mean, color=color, **style)
+        if len(curves) > 1:
+            panel.fill_between(x, low, high, color=color, alpha=0.2, linewidth=0)
+            if len(x) == 1:
+                panel.vlines(x, low, high, color=color)

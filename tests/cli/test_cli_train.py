@@ -22,7 +22,7 @@ import pytest
 from commandline import CommandLine, Done, finish, training, wait_until, write
 from tiny import metrics, same_weights
 
-from nmt.cli.duration import format_duration
+from nmt.core.console import format_duration
 from nmt.runs import checkpoint
 from nmt.training import session
 from nmt.training.profiling import Estimate

@@ -17,16 +17,15 @@ from commandline import TINY, CommandLine, finish, wait_until
 
 from nmt.core.errors import UsageError
 from nmt.core.paths import locked
-from nmt.training import sweep
-from nmt.training.sweep import (
-    LOCK,
+from nmt.runs.sweep_results import (
     RESULTS,
     RunResult,
     Sweep,
-    parse_grid,
     read_results,
     summarize,
 )
+from nmt.training import sweep
+from nmt.training.sweep import LOCK, parse_grid
 
 OPTIONS = [
     f"{key}={value}"

@@ -691,41 +691,6 @@ def test_best_metric_selects_the_quality(
     assert (", chrF " in capsys.readouterr().err) == (best == "chrf")
 
 
-def test_tensorboard_events_equal_metrics_jsonl(directory: Path) -> None:
-    pytest.importorskip("tensorboard")
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    experiment = config(directory, "train.valid_every=6")
-    options = {"device": "cpu", "precision": "fp32", "tensorboard": True}
-    train(experiment, directory / "run", **options)
-    longer = dataclasses.replace(experiment, train=dataclasses.replace(experiment.train, steps=18))
-    train(longer, directory / "run", resume=True, **options)
-    events = EventAccumulator(str(directory / "run/tensorboard")).Reload()
-    for tag, name in (
-        ("training/loss", "loss"),
-        ("training/lr", "lr"),
-        ("validation/bleu", "valid_bleu"),
-    ):
-        expected = [
-            (line["step"], line[name]) for line in metrics(directory / "run") if name in line
-        ]
-        assert [(event.step, event.value) for event in events.Scalars(tag)] == [
-            (step, pytest.approx(value)) for step, value in expected
-        ]
-
-
-def test_missing_tensorboard_raises_before_any_work(
-    directory: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in list(sys.modules):
-        if name.startswith("torch.utils.tensorboard"):
-            monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "tensorboard", None)
-    with pytest.raises(UsageError, match="TensorBoard is not installed"):
-        train(config(directory), directory / "run", device="cpu", tensorboard=True)
-    assert not (directory / "run").exists()
-
-
 @given(
     capacity=st.integers(1, 10**6), smallest=st.integers(16, 512), largest=st.integers(16, 10**6)
 )
@@ -949,7 +914,7 @@ def test_validations_log_sample_translations(
     )
     run(config(directory, "train.num_samples=3", "train.valid_pairs=2"), directory, "sampled")
     samples = [line["samples"] for line in metrics(directory / "sampled") if "samples" in line]
-    assert [[source for source, _ in each] for each in samples] == [
+    assert [[source for source, _, _ in each] for each in samples] == [
         [source[0], source[10]]
     ] * 2  # of 20, spread
 

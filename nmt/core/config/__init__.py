@@ -203,6 +203,9 @@ class TrainConfig:
     """Number of sample translations to log at each validation."""
     log_every: Positive = 50
     """Number of updates between lines of metrics.jsonl."""
+    loggers: tuple[str, ...] = ()
+    """Loggers beside metrics.jsonl: tensorboard, wandb(project='nmt'), mlflow(experiment='nmt'),
+    trackio(project='nmt')."""
 
 
 @dataclass(frozen=True)

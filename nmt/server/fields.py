@@ -166,10 +166,12 @@ class Parameter:
 
     description: str
     schema: Schema
-    """Its JSON schema. A form and a query string have strings."""
+    """Its JSON schema."""
     read: Callable[[str, Any], Any]
     """Returns the value of the field with this name, which is None if it is missing."""
     is_required: bool = False
+    form_schema: Schema | None = None
+    """Its schema in a form, if that is another one."""
 
 
 Parameters = dict[str, Parameter]
@@ -400,11 +402,10 @@ API_KEY = Parameter(
     {"type": "string"},
     read_string,
 )
+_CODE = {"type": "string", "minLength": 1}
 _LANGUAGES = {
-    "source": Parameter(
-        "language code, or `auto`", {"type": "string"}, _read_language, is_required=True
-    ),
-    "target": Parameter("language code", {"type": "string"}, _read_language, is_required=True),
+    "source": Parameter("language code, or `auto`", _CODE, _read_language, is_required=True),
+    "target": Parameter("language code", _CODE, _read_language, is_required=True),
 }
 _TERM_TEXT = {"type": "string", "minLength": 1, "maxLength": MAX_VALUE_LENGTH}
 _GLOSSARY = Parameter(
@@ -425,4 +426,5 @@ _GLOSSARY = Parameter(
         ]
     },
     _read_glossary,
+    form_schema={"type": "string", "contentMediaType": "application/json"},
 )

@@ -139,14 +139,21 @@ def _describe(operation: Operation) -> Schema:
             {"name": name, "in": "path", "required": True, "schema": TEXT} for name in names
         ]
     if operation.parameters:
-        properties: dict[str, Schema] = {}
-        required: dict[str, Schema] = {}
-        for name, parameter in operation.parameters.items():
-            group = required if parameter.is_required else properties
-            group[name] = parameter.schema | {"description": parameter.description}
-        schema = _object(required, **properties)
-        described["requestBody"] = {
-            "required": True,
-            "content": {media_type: {"schema": schema} for media_type in operation.body_types},
+        content = {
+            media_type: {"schema": _body(operation.parameters, is_form=media_type in FORMS)}
+            for media_type in operation.body_types
         }
+        described["requestBody"] = {"required": True, "content": content}
     return described
+
+
+def _body(parameters: Parameters, *, is_form: bool) -> Schema:
+    required: dict[str, Schema] = {}
+    optional: dict[str, Schema] = {}
+    for name, parameter in parameters.items():
+        schema = parameter.schema
+        if is_form and parameter.form_schema:
+            schema = parameter.form_schema
+        group = required if parameter.is_required else optional
+        group[name] = schema | {"description": parameter.description}
+    return _object(required, **optional)

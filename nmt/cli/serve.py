@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Sequence
 from importlib.util import find_spec
 from ipaddress import ip_address, ip_network
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from nmt.cli.options import DeviceOption, SearchOption, SearchPrecisionOption
 from nmt.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from nmt.translation.guard import Guard
 
 PACKAGES = {
     "starlette": "starlette",
@@ -72,6 +76,16 @@ def serve(
     max_batch: Annotated[
         int, typer.Option(min=1, max=1024, help="Maximum number of lines translated together.")
     ] = 64,
+    glossary: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="[SRC-TGT=]FILE",
+            help=(
+                "Terms whose translation is given: a TSV, TBX or TMX file. With several models,"
+                " name the languages: en-de=terms.tsv; may be repeated."
+            ),
+        ),
+    ] = None,
     api_keys: Annotated[
         Path | None,
         typer.Option(
@@ -113,6 +127,10 @@ def serve(
             show_default="* with --api-keys, otherwise none",
         ),
     ] = None,
+    access_log: Annotated[
+        bool,
+        typer.Option("--access-log", help="Log each request on stderr, with the client's address."),
+    ] = False,
     device: DeviceOption = "auto",
     precision: SearchPrecisionOption = "auto",
 ) -> None:
@@ -125,6 +143,7 @@ def serve(
     Examples:
       nmt serve
       nmt serve --model runs/multi30k --model Helsinki-NLP/opus-mt-de-en --port 8000
+      nmt serve --glossary en-de=terms.tsv --access-log
       nmt serve --host 0.0.0.0 --api-keys keys.txt --rate-limit 60 --max-length 2000
     """
     _check_packages()
@@ -152,15 +171,45 @@ def serve(
     with http.listen(host, port) as listener:
         start_processes()
         guards = [Guard(Translator.load(path, device, precision)) for path in paths]
+        _load_glossaries(guards, glossary or ())
         service = Service(guards, search=search, max_batch=max_batch, confidence=confidence)
         service.warm_up()
         for path, guard in zip(paths, guards, strict=True):
             log(f"serving {path} ({' to '.join(guard.languages)})")
         log(f"listening on {http.url(listener)}; press Ctrl-C to stop")
-        http.serve(http.make_server(create_app(service, limits, access), proxies), listener)
+        app = create_app(service, limits, access, access_log=access_log)
+        http.serve(http.make_server(app, proxies), listener)
     log("stopped")
     # Without waiting for a thread that works on a request that has exceeded SHUTDOWN_TIMEOUT.
     os._exit(0)
+
+
+def _load_glossaries(guards: Sequence[Guard], values: Iterable[str]) -> None:
+    """Give each guard the glossary for its languages.
+
+    Raises:
+        UsageError: it is not clear which guard a glossary is for, or one has several.
+        DataError: see `Glossary.load`.
+    """
+    from nmt.translation.glossary import Glossary
+
+    by_languages = {"-".join(guard.languages): guard for guard in guards}
+    for value in values:
+        languages, _, name = value.rpartition("=")
+        if not languages and len(guards) == 1:
+            languages = next(iter(by_languages))
+        guard = by_languages.get(languages)
+        if guard is None:
+            example = " or ".join(f"--glossary {each}={name}" for each in by_languages)
+            problem = (
+                f"no model translates {languages}" if languages else "there are several models"
+            )
+            raise UsageError(f"--glossary {value}: {problem}", f"write {example}")
+        if guard.glossary:
+            raise UsageError(
+                f"--glossary {value}: there is another one for {languages}", "join the files"
+            )
+        guard.glossary = Glossary.load(Path(name), *guard.languages)
 
 
 def _parse_proxy(address: str) -> str:

@@ -39,9 +39,10 @@ class Datasets(Files):
                 f"no such folder: {folder}", f"relative paths are resolved against {Path.cwd()}"
             )
         if not (folder / SPLITS).is_file():
+            file = folder if folder.is_file() else folder / "data.parquet"
             raise DataError(
-                f"{folder} was not written by save_to_disk: it has no {STATE} or {SPLITS}",
-                f"name single files instead: files(train='{folder / 'data.parquet'}')",
+                f"{folder} is not a folder of save_to_disk: it has no {STATE} or {SPLITS}",
+                f"for single files, write files(train='{file}')",
             )
         names = folder_splits(folder)
         found: dict[str, FileSpec] = {}

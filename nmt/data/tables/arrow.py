@@ -218,5 +218,6 @@ def _errors_of(path: Path) -> Iterator[None]:
         raise DataError(f"no such file: {path}") from None
     except (pyarrow.ArrowException, OSError) as error:
         raise DataError(
-            f"{path} is damaged, or has another format: {first_line(error)}", "write it again"
+            f"{path} is damaged, or has another format: {first_line(error)}",
+            "write or download it again",
         ) from None

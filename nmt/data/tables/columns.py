@@ -63,6 +63,12 @@ class ColumnRequest:
         return list(self.tgt) if isinstance(self.tgt, tuple | list) else [self.tgt]
 
     @property
+    def language_hint(self) -> str:
+        """Begin of the hint of an error, if the languages are unknown: only commands that have
+        these options read such a table."""
+        return "" if any(self.languages) else "set --src-lang and --tgt-lang, or "
+
+    @property
     def _is_swapped(self) -> bool:
         """Whether the language of the target comes first."""
         first = next((name for name in self.names if name in self.languages), "")
@@ -137,7 +143,7 @@ class ColumnRequest:
         expected = [str(name) for name in wanted if "." not in str(name)]
         raise DataError(
             f"{path} has no column for the {side} ({', '.join(expected)})",
-            f"name it: {option}='...'; it has {_listed(names)}",
+            f"{self.language_hint}name it: {option}='...'; it has {_listed(names)}",
         )
 
 

@@ -73,8 +73,8 @@ def open_csv(path: InputFile, request: ColumnRequest, errors: str) -> Table:
     if has_header is None:
         raise DataError(
             f"{path}: line 1 may be a pair, or the names of columns",
-            f"write files(train='{path}', header=False) if it is a pair, otherwise name the columns"
-            " as in line 1: src='...', tgt='...'",
+            f"{request.language_hint}write files(train='{path}', header=False) if it is a pair,"
+            " otherwise header=True with the names or numbers of two columns: src=..., tgt=...",
         )
     num_columns = len(request.names) or len(first)
     read = partial(_read_csv, path, errors, delimiter, has_header, num_columns)
@@ -109,8 +109,9 @@ def _find_delimiter(path: InputFile, sample: Sequence[str], request: ColumnReque
     if len(possible) == 1:
         return possible[0]
     raise DataError(
-        f"{path}: the delimiter of the columns is unknown",
-        f"write files(train='{path}', delimiter=';', src='...', tgt='...')",
+        f"{path}: the columns and their delimiter are unknown",
+        f"{request.language_hint}name the columns as in line 1: files(train='{path}', src='...', tgt='...'); without"
+        " names: delimiter=';', header=False",
     )
 
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import islice
 from typing import Any
 
-from nmt.core.errors import DataError, first_line
+from nmt.core.errors import DataError
 from nmt.core.untrusted_files import parse_json
 from nmt.data.pairs import InputFile, read_lines
 from nmt.data.tables.columns import ColumnRequest
 from nmt.data.tables.table import Record, Table
 
+_HINT = "write a JSON object in each line; jq -c '.[]' converts a list"
 SAMPLE_LINES = 100
 """Lines whose keys are the names of columns."""
 
@@ -28,7 +30,7 @@ def open_json_lines(path: InputFile, request: ColumnRequest, errors: str) -> Tab
     for _, record in islice(_objects(path, errors), SAMPLE_LINES):
         _add_names(record, "", names)
     if not names:
-        raise DataError(f"{path} is empty", "write a JSON object in each line")
+        raise DataError(f"{path} is empty", _HINT)
     columns = request.find(path, list(names))
     return Table(path, "line", list(names), columns, partial(_read, path, errors, list(names)))
 
@@ -63,21 +65,14 @@ def _objects(path: InputFile, errors: str) -> Iterator[tuple[int, dict[str, Any]
     for number, line in enumerate(read_lines(path, errors), 1):
         if not line.strip():
             continue
+        where = f"{path}, line {number}"
         try:
             record = parse_json(line)
+        except json.JSONDecodeError as error:
+            message = f"{where}: not JSON: {error.msg} (character {error.colno})"
+            raise DataError(message, _HINT) from None
         except ValueError as error:
-            if number == 1 and line.lstrip().startswith(("[", "{")):
-                raise DataError(
-                    f"{path} does not have a JSON object in each line",
-                    "write each object in a line of its own, for example with jq -c '.[]'",
-                ) from None
-            raise DataError(
-                f"{path}, line {number}: not JSON: {first_line(error)}",
-                "write a JSON object in each line",
-            ) from None
+            raise DataError(f"{where}: {error}", _HINT) from None
         if not isinstance(record, dict):
-            raise DataError(
-                f"{path}, line {number}: not a JSON object",
-                "write an object in each line, for example with jq -c '.[]'",
-            )
+            raise DataError(f"{where}: not a JSON object", _HINT)
         yield number, record

@@ -87,11 +87,13 @@ class ColumnRequest:
         return has_names or self.are_in(cells) or None
 
     def are_in(self, names: Sequence[str]) -> bool:
-        """Return whether columns of these names have a source and a target that are asked for by
-        name."""
+        """Return whether columns of these names have a source and a target, at least one of them
+        by name."""
         sources = _find(names, self.source_names)
         targets = _find(names, self.target_names)
-        return bool(sources) and bool(targets)
+        has_source = sources or _find_numbers(len(names), self.source_names)
+        has_target = targets or _find_numbers(len(names), self.target_names)
+        return bool(has_source and has_target and (sources or targets))
 
     def find(self, path: object, names: Sequence[str], *, has_names: bool = True) -> Columns:
         """Return the columns to read.

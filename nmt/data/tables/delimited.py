@@ -89,8 +89,10 @@ def _table(
     read: Callable[[Sequence[int]], Iterator[Record]],
 ) -> Table:
     names = list(first)
-    if not has_header:
-        names = list(request.names) or [str(i + 1) for i in range(len(first))]
+    if request.names and not request.are_in(first):
+        names = list(request.names)
+    elif not has_header:
+        names = [str(i + 1) for i in range(len(first))]
     columns = request.find(path, names, has_names=has_header or bool(request.names))
     return Table(path, "line", names, columns, read)
 
@@ -110,8 +112,8 @@ def _find_delimiter(path: InputFile, sample: Sequence[str], request: ColumnReque
         return possible[0]
     raise DataError(
         f"{path}: the columns and their delimiter are unknown",
-        f"{request.language_hint}name the columns as in line 1: files(train='{path}', src='...', tgt='...'); without"
-        " names: delimiter=';', header=False",
+        f"{request.language_hint}name the columns as in line 1: files(train='{path}', src='...',"
+        " tgt='...'); without names: delimiter=';', header=False",
     )
 
 
@@ -119,11 +121,11 @@ def _parse_sample(path: InputFile, sample: Sequence[str], delimiter: str) -> lis
     """Return the rows of the first lines, without the last one, which may continue."""
     lines = (line + "\n" for line in sample)
     csv.field_size_limit(MAX_CELL)
+    reader = csv.reader(lines, delimiter=delimiter, skipinitialspace=True)
     try:
-        rows = list(csv.reader(lines, delimiter=delimiter, skipinitialspace=True))
+        rows = [row for row in reader if row]
     except csv.Error as error:
-        raise _data_error(path, 1, error) from None
-    rows = [row for row in rows if row]
+        raise _data_error(path, reader.line_num, error) from None
     return rows[:-1] if len(sample) == SAMPLE_LINES and len(rows) > 1 else rows
 
 

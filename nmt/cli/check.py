@@ -58,8 +58,8 @@ def check(
         list[str] | None,
         typer.Option(
             help=(
-                "Test set to check for overlap: a corpus, a sacreBLEU test set, or SRC:TGT; may be"
-                " repeated."
+                "Test set to check for overlap: a corpus, a sacreBLEU test set, a file with both"
+                " languages, or SRC:TGT; may be repeated."
             ),
             show_default="the config's",
         ),
@@ -100,6 +100,7 @@ def check(
       nmt data check --config multi30k --html report.html
       nmt data check mine.en mine.de --fix clean --ignore length-ratio
       nmt data check memory.tmx --src-lang en --tgt-lang de
+      nmt data check "files(train='own.csv', src='English', tgt='German')"
     """
     _check_options(
         src, tgt, config, set_ or [], test or [], ignore or [], src_lang, tgt_lang, encoding_errors
@@ -140,7 +141,7 @@ def check(
 
 
 def _check_options(
-    src: Path | None,
+    src: str | None,
     tgt: Path | None,
     config: str | None,
     overrides: list[str],
@@ -151,16 +152,14 @@ def _check_options(
     encoding_errors: str,
 ) -> None:
     from nmt.data.check import CHECKS
-    from nmt.data.sources.files import pair_format
 
     names = [each.name for each in CHECKS]
     for name in ignore:
         check_choice("check", name, names)
     has_one_source = (src is None) != (config is None)
-    lacks_target = src is not None and tgt is None and not pair_format(src)
-    if lacks_target or not has_one_source:
+    if not has_one_source:
         raise UsageError(
-            "pass either two files, a .tsv or .tmx file, or --config",
+            "pass either two files, a file with both languages, or --config",
             "for example nmt data check mine.en mine.de",
         )
     if overrides and config is None:

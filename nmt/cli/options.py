@@ -102,7 +102,8 @@ TestsOption = Annotated[
     typer.Option(
         "--test",
         show_default="the model's",
-        help="sacreBLEU test set (wmt14, ...) or corpus (tatoeba, ...); may be repeated.",
+        help="sacreBLEU test set (wmt14, ...), corpus (tatoeba, ...), or file with both languages"
+        " (own.csv); may be repeated.",
     ),
 ]
 

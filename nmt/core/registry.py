@@ -23,6 +23,7 @@ Options = dict[str, Any]
 F = TypeVar("F", bound=Callable[..., Any])
 BOOLEANS = {"true": True, "false": False}
 """As in YAML."""
+_TYPE_NAMES = {int: "an integer", float: "a number", bool: "true or false", str: "text"}
 
 
 def parse(spec: str) -> tuple[str, Options]:
@@ -118,8 +119,18 @@ def _check_types(
             raise ConfigError(f"{kind} has no option '{key}'", f"its options: {names}")
         expected = kinds[key]
         if not accepts(expected, value):
-            label = getattr(expected, "__name__", str(expected))
-            raise ConfigError(f"{kind}: {key} must be {label}, got {value!r}")
+            raise ConfigError(f"{kind}: {key} must be {describe_type(expected)}, got {value!r}")
+
+
+def describe_type(expected: Any) -> str:
+    """Return the words for an annotation, for error messages."""
+    origin = typing.get_origin(expected)
+    parts = typing.get_args(expected)
+    if origin in (typing.Union, types.UnionType):
+        return " or ".join(describe_type(part) for part in parts if part is not type(None))
+    if origin is tuple:
+        return f"a list of {describe_type(parts[0])}"
+    return _TYPE_NAMES.get(expected, "another value")
 
 
 def options_of(function: Callable[..., Any], *, include_ranges: bool = False) -> Options:

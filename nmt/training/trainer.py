@@ -26,7 +26,7 @@ from nmt.data.loader import Loader, Update, prefetch
 from nmt.data.prepare import PreparedData
 from nmt.engines.load import engine_from_models
 from nmt.evaluate import metrics
-from nmt.evaluate.test_sets import TestSet, sample
+from nmt.evaluate.test_sets import TestSet, reference_streams, sample
 from nmt.model.build import build_model
 from nmt.model.seq2seq import Seq2Seq
 from nmt.model.transformer import Transformer
@@ -519,7 +519,8 @@ class Trainer:
 def validation_set(prepared: PreparedData) -> TestSet:
     """Return the validation split of prepared data."""
     sources, targets = prepared.lines("valid")
-    return TestSet(prepared.meta["recipe"]["valid"][0], sources, [targets])
+    references = reference_streams(prepared.valid_references()) or [targets]
+    return TestSet(prepared.meta["recipe"]["valid"][0], sources, references)
 
 
 def _build_optimizer(model: Seq2Seq, config: Config) -> AdamW:

@@ -621,7 +621,7 @@ def test_automatic_batch_size_requires_a_gpu_and_a_new_run(nmt: CommandLine) -> 
         2, "is for new runs"
     )
     many = training("runs/x", corpus, "--batch-tokens", "many")
-    nmt(*many).assert_fails(2, "train.batch_tokens: expected int, got 'many'")
+    nmt(*many).assert_fails(2, "train.batch_tokens: expected an integer, got 'many'")
     assert not (nmt.directory / "runs/x").exists()
 
 

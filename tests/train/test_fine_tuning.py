@@ -145,7 +145,7 @@ def test_empty_replay_is_an_error(directory: Path) -> None:
             ["train.replay_share=nan", "data.replay=phrasebook"],
             "replay_share must be at least 0 and below 1, got nan",
         ),
-        (["train.replay_share=half"], "train.replay_share: expected float, got 'half'"),
+        (["train.replay_share=half"], "train.replay_share: expected a number, got 'half'"),
         (
             ["train.replay_share=0", "data.replay=phrasebook"],
             "data.replay is set, but train.replay_share is 0",

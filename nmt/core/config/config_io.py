@@ -20,7 +20,7 @@ from nmt.core import untrusted_files
 from nmt.core.config import Config, DataConfig, TrainConfig
 from nmt.core.errors import ConfigError, suggest
 from nmt.core.ranges import check_ranges
-from nmt.core.registry import accepts
+from nmt.core.registry import accepts, describe_type
 
 LANGUAGE_CODE = re.compile(r"[A-Za-z0-9]+([-_][A-Za-z0-9]+)*")
 
@@ -226,14 +226,8 @@ def _value(expected: Any, value: Any, path: str) -> Any:
             if isinstance(value, bool)
             else ""
         )
-        raise ConfigError(f"{path}: expected {_name(expected)}, got {value!r}", hint)
+        raise ConfigError(f"{path}: expected {describe_type(expected)}, got {value!r}", hint)
     return value
-
-
-def _name(expected: Any) -> str:
-    if typing.get_origin(expected) is tuple:
-        return f"a list of {_name(typing.get_args(expected)[0])}"
-    return str(expected.__name__)
 
 
 def check(config: Config) -> None:

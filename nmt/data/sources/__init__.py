@@ -10,6 +10,7 @@ from nmt.core.errors import ConfigError, DataError
 from nmt.core.registry import format_spec, options_of, parse, resolve
 from nmt.data.sources import (
     benchmarks,
+    datasets,
     files,
     hub,
     mtdata,
@@ -47,6 +48,7 @@ SOURCES: dict[str, Callable[..., Corpus]] = {
     "mtdata": mtdata.mtdata,
     **benchmarks.SOURCES,
     "files": files.Files,
+    "datasets": datasets.Datasets,
 }
 
 

@@ -24,7 +24,7 @@ from nmt.cli.options import (
     check_test_options,
     load_test_sets,
 )
-from nmt.core.console import format_table
+from nmt.core.console import format_p, format_table
 from nmt.core.errors import UsageError
 from nmt.jobs.output import show, write_file
 
@@ -80,8 +80,9 @@ def compare(
     """Compare two systems: scores, statistical significance, and where they differ.
 
     The default metrics are BLEU and chrF. Significance is tested with paired bootstrap resampling
-    and approximate randomization. Sentence-level chrF shows wins and losses by length and word
-    frequency, and the sentences that differ most.
+    and approximate randomization. "People agree" is how often people prefer the system with the
+    better score, if two systems differ as much (Kocmi et al. 2024). Sentence-level chrF
+    shows wins and losses by length and word frequency, and the sentences that differ most.
 
     Examples:
       nmt compare runs/base runs/big
@@ -240,10 +241,10 @@ def format_comparison(comparison: Comparison) -> str:
 
 
 def _format_metrics(metrics: list[MetricResult]) -> list[str]:
-    from nmt.evaluate.comparison import format_p
-
-    rows = [["", "A", "B", "B - A", "p (bootstrap)", "p (randomization)", ""]]
+    head = ["", "A", "B", "B - A", "p (bootstrap)", "p (randomization)", "people agree", ""]
+    rows = [head]
     for metric in metrics:
+        agreement = metric.human_agreement
         rows.append(
             [
                 metric.name,
@@ -252,6 +253,7 @@ def _format_metrics(metrics: list[MetricResult]) -> list[str]:
                 f"{metric.second_score - metric.first_score:+.1f}",
                 format_p(metric.bootstrap_p),
                 format_p(metric.randomization_p),
+                "-" if agreement is None else f"{agreement:.0%}",
                 ("A is better", "B is better", "not significant")[metric.better],
             ]
         )

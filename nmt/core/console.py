@@ -122,6 +122,11 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
+def format_p(p: float) -> str:
+    """Format a p-value with three decimals. It is never zero."""
+    return f"{p:.3f}" if p >= 0.001 else "< 0.001"
+
+
 def format_table(rows: Sequence[Sequence[str]], right: Collection[int] | None = None) -> list[str]:
     """Return the lines of a table with the columns `right` right-aligned; None: all but the first
     and the last."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from nmt.core.config import ModelConfig
-from nmt.core.console import counted
+from nmt.core.console import counted, format_p
 from nmt.core.errors import write_errors
 from nmt.core.paths import write_text
 from nmt.core.untrusted_files import read_bytes, read_front_matter
@@ -162,13 +162,14 @@ def _describe_comparison(comparison: dict[str, Any] | None) -> list[str]:
         return []
     template = (
         "{checkpoint}: {test}: {name} {second_score:.1f}, start model {first_score:.1f}"
-        " ({gain:+.1f}, p {p:.3f}): {result}"
+        " ({gain:+.1f}, p {p_value}): {result}"
     )
     lines = []
     for test in comparison["tests"]:
         for metric in test["metrics"]:
             gain = metric["second_score"] - metric["first_score"]
-            derived = {"gain": gain, "result": BETTER[metric["better"]]}
+            p_value = format_p(metric["p"])
+            derived = {"gain": gain, "p_value": p_value, "result": BETTER[metric["better"]]}
             lines.append(template.format_map(comparison | test | metric | derived))
     return lines
 

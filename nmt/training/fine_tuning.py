@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from nmt.core.config import Config
-from nmt.core.console import format_table, log
+from nmt.core.console import format_p, format_table, log
 from nmt.core.errors import CheckpointError, DataError, NMTError
 from nmt.core.paths import write_text
 from nmt.core.untrusted_files import read_record
 from nmt.data.prepare import PreparedData
 from nmt.data.sources import get_corpus
-from nmt.evaluate.comparison import MetricResult, System, format_p, significance
+from nmt.evaluate.comparison import MetricResult, System, significance
 from nmt.evaluate.evaluation import translate_test_set
 from nmt.evaluate.test_sets import (
     TestSet,

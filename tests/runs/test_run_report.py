@@ -230,6 +230,22 @@ def test_damaged_or_missing_records_are_omitted(nmt: CommandLine) -> None:
     nmt.run("info", "runs/tiny")
 
 
+def test_p_values_of_a_comparison_are_never_zero(nmt: CommandLine) -> None:
+    scores = {"name": "BLEU", "first_score": 30.0, "second_score": 31.0, "better": 1}
+    metrics = [scores | {"p": 0.0002}, scores | {"p": 0.0123}]
+    comparison = {
+        "start": "old/step-1",
+        "checkpoint": "step-2",
+        "search": "beam",
+        "tests": [{"test": "news", "lines": 9, "metrics": metrics}],
+    }
+    run = nmt.directory / "runs/tiny"
+    (run / "comparison.json").write_text(json.dumps(comparison))
+    small, large = describe(collect(run))["comparison"]
+    assert "BLEU 31.0, start model 30.0 (+1.0, p < 0.001)" in small
+    assert "(+1.0, p 0.012)" in large
+
+
 def test_training_succeeds_if_the_card_cannot_be_written(nmt: CommandLine) -> None:
     (nmt.directory / "runs/new" / CARD).mkdir(parents=True)
     done = nmt.train("runs/new", "files(train='text')")

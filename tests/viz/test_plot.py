@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from pathlib import Path
@@ -255,6 +256,22 @@ def test_figure_of_position_encodings(tmp_path: Path, monkeypatch: pytest.Monkey
                 assert sorted({y for x, y in vertices if x == distance}) == pytest.approx(
                     expected, abs=2e-4
                 )
+
+
+def test_values_of_one_sign_have_a_scale_of_one_side(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from matplotlib.figure import Figure
+
+    figures: list[Figure] = []
+    monkeypatch.setattr(Figure, "savefig", lambda figure, *_, **__: figures.append(figure))
+    alibi = make_table(encoding("alibi", STACK))
+    positive = dataclasses.replace(alibi, values_MC=-alibi.values_MC)
+    positions.draw({"negative": alibi, "positive": positive}, tmp_path / "a.png")
+    below, above = (figures[0].axes[row].images[0] for row in (0, 3))
+    lowest = float(alibi.values_MC.min())
+    assert (below.get_cmap().name, below.get_clim()) == ("Blues_r", pytest.approx((lowest, 0)))
+    assert (above.get_cmap().name, above.get_clim()) == ("Reds", pytest.approx((0, -lowest)))
 
 
 def test_the_encoding_that_is_asked_for_is_drawn(

@@ -22,6 +22,7 @@ from nmt.data.prepare import PreparedData, check_data_specs, prepare
 from nmt.data.sampling import describe
 from nmt.data.subword_regularization import resolve_method
 from nmt.evaluate.calibration import calibrate as calibrate_translator
+from nmt.evaluate.line_metrics import check_metric
 from nmt.evaluate.test_sets import check_name, sample
 from nmt.model.build import check_model, count_parameters, max_positions
 from nmt.models import discovery
@@ -62,6 +63,8 @@ def check_specs(config: Config) -> None:
     parse_search(config.train.valid_search)
     parse_schedule(config.train.schedule)
     parse_optimizer(config.train.optimizer, config.model.arch)
+    if config.train.best_metric != "loss":
+        check_metric(config.train.best_metric)
     noise.SourceNoise(config.train.source_noise)
     if config.train.subword_regularization:
         model_type = None if config.tokenizer.model else config.tokenizer.model_type
@@ -91,6 +94,7 @@ def train(
     time_limit: float | None = None,
     auto_batch_size: bool = False,
     tensorboard: bool = False,
+    callbacks: loop.Callbacks = loop.NO_CALLBACKS,
 ) -> Path:
     """Train `config` in the directory `run` and return its best checkpoint.
 
@@ -106,6 +110,7 @@ def train(
             and calibration. Schedules that decay to zero adapt to it.
         auto_batch_size: set `train.batch_tokens` to the largest size that fits in GPU memory.
         tensorboard: also write TensorBoard events to the subdirectory `tensorboard`.
+        callbacks: functions that rank 0 calls.
 
     Raises:
         UsageError: the run directory cannot be used (see `lock_run`); `auto_batch_size` is set
@@ -141,7 +146,7 @@ def train(
         trainer = _build_trainer(config, run, prepared, torch_device, dtype, group)
         _start_run(trainer, resume, time_limit)
         deadline = start_time + time_limit if time_limit else None
-        is_stopped = _run_to_end(trainer, deadline, device, tensorboard)
+        is_stopped = _run_to_end(trainer, deadline, device, tensorboard, callbacks)
     if is_stopped:
         raise StoppedError(f"a signal has stopped the training in {run}")
     best = checkpoint.best(run)
@@ -224,6 +229,8 @@ def _start_run(trainer: Trainer, resume: bool, time_limit: float | None) -> None
         is_restored = resume and trainer.restore()
     if is_restored:
         log(f"resuming {run} at update {trainer.progress.step:,}")
+        for name in run_report.changed_plugins(run):
+            log(f"warning: the plug-in {name} has changed since the last session of {run}")
         if loop.is_finished(trainer):
             _check_finished_run(run, config)
     elif config.train.init_from:
@@ -235,14 +242,20 @@ def _start_run(trainer: Trainer, resume: bool, time_limit: float | None) -> None
     _log_summary(trainer)
 
 
-def _run_to_end(trainer: Trainer, deadline: float | None, device: str, tensorboard: bool) -> bool:
+def _run_to_end(
+    trainer: Trainer,
+    deadline: float | None,
+    device: str,
+    tensorboard: bool,
+    callbacks: loop.Callbacks,
+) -> bool:
     """Train and complete the run. Return whether a stop signal has ended one of them."""
     metrics = MetricsLogger(
         trainer.run, trainer.progress.step, tensorboard=tensorboard and trainer.group.is_main
     )
     with handle_stop_signals() as stop:
         time_limit = deadline - time.monotonic() if deadline else None
-        is_stopped = loop.run(trainer, metrics, stop, time_limit)
+        is_stopped = loop.run(trainer, metrics, stop, time_limit, callbacks)
     if is_stopped:
         _log_how_to_continue(trainer, device, deadline)
         return True

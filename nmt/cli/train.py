@@ -115,10 +115,13 @@ def train(
     fit_batch = batch_tokens == "auto"
     if batch_tokens is not None and not fit_batch:
         overrides.append(f"train.batch_tokens={batch_tokens}")
-    from nmt.training import api, configs, session
+    from nmt.training import configs
 
     resolved = configs.load(config, directory if resume else None, init_from, overrides)
     config_io.check_unused(resolved, overrides, is_fine_tuned=init_from is not None)
+
+    from nmt.training import api, session
+
     if plan:
         if resume or tensorboard:
             raise UsageError(

@@ -39,7 +39,6 @@ KINDS = (
     "search",
     "metric",
     "format",
-    "logger",
 )
 ENTRY_POINTS = "nmtkit.plugins"
 VARIABLE = "NMT_PLUGINS"
@@ -209,12 +208,32 @@ def source_checksums(kind: str, names: Iterable[str]) -> dict[str, str]:
     for name in names:
         registration = _registrations[kind].get(name)
         if registration:
-            owner = registration.module
-            while owner not in _loaded and "." in owner:
-                owner = owner.rpartition(".")[0]
-            plugin = _loaded.get(owner)
+            plugin = _loaded.get(_plugin_of(registration.module))
             checksums[name] = plugin.sha256 if plugin else _hash_files([Path(registration.file)])
     return checksums
+
+
+def explain_failure(error: Exception) -> ConfigError | None:
+    """Return the error for an exception that passed through the code of a plug-in; None: it did
+    not."""
+    failed: ConfigError | None = None
+    trace = error.__traceback__
+    while trace:
+        module = str(trace.tb_frame.f_globals.get("__name__"))
+        plugin = _plugin_of(module)
+        if plugin:
+            file = Path(trace.tb_frame.f_code.co_filename).name
+            where = f"{file}, line {trace.tb_lineno}"
+            failed = ConfigError(f"the plug-in {plugin} failed in {where}: {first_line(error)}")
+        trace = trace.tb_next
+    return failed
+
+
+def _plugin_of(module: str) -> str:
+    """Return the plug-in that a module is, or is part of; empty: none."""
+    while module not in _loaded and "." in module:
+        module = module.rpartition(".")[0]
+    return module if module in _loaded else ""
 
 
 def _load_pending() -> None:

@@ -70,7 +70,7 @@ def train(
     directory = Path(run)
     if not isinstance(config, Config):
         start = Path(init_from) if init_from else None
-        config = configs.load(str(config), directory if resume else None, start, overrides)
+        config = configs.load(str(config), directory if resume else None, start, list(overrides))
     elif overrides or init_from:
         raise UsageError(
             "overrides and init_from are for the name of a config", "change the config itself"

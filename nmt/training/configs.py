@@ -9,9 +9,6 @@ from pathlib import Path
 from nmt.core import plugins
 from nmt.core.config import FINE_TUNING, Config, config_io
 from nmt.core.errors import UsageError
-from nmt.model.build import max_positions
-from nmt.models import discovery
-from nmt.text.tokenizers import tokenizer_file
 
 
 def load(
@@ -42,6 +39,9 @@ def _fine_tuning_config(path: Path, init_from: Path, overrides: list[str]) -> Co
     `search` is that of the run, too, and `train.max_length` at least that of the run, unless the
     config file has them.
     """
+    from nmt.models import discovery
+    from nmt.text.tokenizers import tokenizer_file
+
     run, _ = discovery.resolve_model(init_from)
     config = config_io.read(path)
     start = config_io.load(run / "config.yaml")
@@ -84,6 +84,8 @@ def _fine_tuning_config(path: Path, init_from: Path, overrides: list[str]) -> Co
 def _with_max_length(config: Config, start: Config) -> Config:
     """Allow sentences as long as in the training of the start model, as far as they fit into a
     batch and the model."""
+    from nmt.model.build import max_positions  # imports torch
+
     train = config.train
     longest = max(start.train.max_length, train.max_length)
     longest = min(longest, train.batch_tokens, max_positions(start.model) or longest)

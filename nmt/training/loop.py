@@ -230,8 +230,8 @@ class _TrainingLoop:
         name = f"update {state.step:,}" if state.step else "start model"
         text = f"validation loss {scores['valid_loss']:.3f}, BLEU {scores['valid_bleu']:.1f}"
         if self.config.best_metric not in ("bleu", "loss"):
-            name = parse(self.config.best_metric)[0]
-            text += f", {name.replace('chrf', 'chrF')} {scores[f'valid_{name}']:.1f}"
+            metric = parse(self.config.best_metric)[0]
+            text += f", {metric.replace('chrf', 'chrF')} {scores[f'valid_{metric}']:.1f}"
         if state.validations_since_best == 0:
             text += " (best)"
         log(f"{name}: {text}")

@@ -182,10 +182,12 @@ def _update(
     loss_scale = scaler.scale(torch.ones((), device=device))
     scaler.unscale_(optimizer)  # type: ignore[arg-type]
     norm = torch.nn.utils.clip_grad_norm_(parameters, config.clip_norm or math.inf)
-    skips_update = scaler.is_enabled() or isinstance(optimizer, AdamW)
-    if not scaler.is_enabled():  # the fused kernel skips the update, as for a scaler
+    skips_update = scaler.is_enabled()
+    if not scaler.is_enabled() and isinstance(optimizer, AdamW):
+        # The fused kernel skips the update, as for a scaler.
         optimizer.found_inf = (~norm.isfinite()).float()
-    if skips_update or norm.isfinite():  # of another optimizer, which waits for the GPU
+        skips_update = True
+    if skips_update or norm.isfinite():  # this waits for a GPU
         scaler.step(optimizer)  # type: ignore[arg-type]
         scaler.update()
     lr = optimizer.param_groups[0]["lr"]

@@ -18,7 +18,7 @@ from typing import Any, NoReturn, cast
 import typer
 from typer.core import TyperGroup
 
-from nmt.core import torchrun
+from nmt.core import plugins, torchrun
 from nmt.core.console import LOG, discard, escape_control, log
 from nmt.core.errors import NMTError, StoppedError, UsageError, file_hint
 from nmt.core.version import __version__
@@ -131,6 +131,11 @@ class ErrorHandlingGroup(CommandGroup):
             reason = error.strerror or str(error)
             hint = file_hint(error, "choose another file or directory" if error.filename else "")
             _report(NMTError(f"{name}: {reason}" if name else reason, hint))
+        except Exception as error:
+            failure = plugins.explain_failure(error)
+            if failure is None:
+                raise
+            _report(failure)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; report an interruption."""

@@ -13,6 +13,7 @@ from nmt.cli.options import (
     ChrfOption,
     DeviceOption,
     EncodingErrorsOption,
+    MetricsOption,
     ReferencesOption,
     SearchOption,
     SearchPrecisionOption,
@@ -22,6 +23,7 @@ from nmt.cli.options import (
     check_file_names,
     check_seed,
     check_test_options,
+    chosen_metrics,
     load_test_sets,
 )
 from nmt.core.console import format_p, format_table
@@ -48,6 +50,7 @@ def compare(
     bleu: BleuOption = False,
     chrf: ChrfOption = False,
     ter: TerOption = False,
+    metric: MetricsOption = None,
     resamples: Annotated[
         int,
         typer.Option(
@@ -108,15 +111,13 @@ def compare(
         raise UsageError("--search applies to models, not to translation files", "leave it out")
     if None in translators and test and len(test) > 1:
         raise UsageError("a translation file belongs to one test set", "pass a single --test")
+    metrics = chosen_metrics({"bleu": bleu, "chrf": chrf, "ter": ter}, metric) or ["bleu", "chrf"]
     test_sets = load_test_sets(translator, src, ref, test, encoding_errors)
     for test_set in test_sets:  # before translating
         check_resamples(resamples, test_set)
     if html:
         check_file_names(test_sets)
     counts = _training_counts(train, translator, test_sets, encoding_errors)
-    metrics = [
-        name for name, is_set in {"bleu": bleu, "chrf": chrf, "ter": ter}.items() if is_set
-    ] or ["bleu", "chrf"]
     comparisons = []
     for test_set in test_sets:
         systems = [

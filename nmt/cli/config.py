@@ -41,7 +41,7 @@ def config(
         for key, default, text in config_io.options():
             typer.echo(f"{key}  [{default}]\n    {text}")
     else:
-        resolved = config_io.load(config_io.find(name or "quickstart"), set_ or [])
+        resolved = config_io.load_named(name or "quickstart", set_ or [])
         _check_specs(resolved)
         typer.echo(config_io.dump(resolved), nl=False)
 

@@ -141,7 +141,7 @@ def config_corpora(name: str, overrides: list[str], *, with_tests: bool) -> Corp
     from nmt.core.config import config_io
     from nmt.data.sources import open_split
 
-    data = config_io.load(config_io.find(name), overrides).data
+    data = config_io.load_named(name, overrides).data
     specs = (*data.train, *data.replay)
     corpora = [open_split(spec, "train", data.src, data.tgt) for spec in specs]
     inputs = CorpusInputs((data.src, data.tgt), corpora)

@@ -128,7 +128,7 @@ def prepare(
     from nmt.data.shards import ALL_SHARDS, Part, UnfinishedPartsError
 
     part = Part.parse(shard) if shard else ALL_SHARDS
-    loaded = config_io.load(config_io.find(config), set_ or [])
+    loaded = config_io.load_named(config, set_ or [])
     try:
         prepared = prepare_data(loaded, get_executor(executor), part)
     except UnfinishedPartsError:

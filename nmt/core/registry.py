@@ -16,7 +16,8 @@ import typing
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
-from nmt.core.errors import ConfigError, suggest
+from nmt.core.errors import ConfigError
+from nmt.core.plugins import unknown_component
 from nmt.core.ranges import check_ranges
 
 Options = dict[str, Any]
@@ -94,7 +95,7 @@ def resolve(
     """
     name, options = parse(spec)
     if name not in registry:
-        raise ConfigError(f"unknown {family} '{name}'", suggest(name, registry))
+        raise unknown_component(f"unknown {family} '{name}'", name, registry)
     function = registry[name]
     kind = f"{family} '{name}'"
     _check_types(kind, options, options_of(function), shared_options)

@@ -22,7 +22,9 @@ from nmt.core.config import Config, DataConfig
 from nmt.core.console import log
 from nmt.core.errors import ConfigError, DataError
 from nmt.core.paths import data_dir, locked, resumable_directory, write_text
+from nmt.core.plugins import source_checksums
 from nmt.core.processes import Executor
+from nmt.core.registry import parse
 from nmt.core.untrusted_files import read_record
 from nmt.data.clean import cleaning_pipeline, is_blank, segments
 from nmt.data.mixing import Mix, PreparedCorpus
@@ -51,7 +53,7 @@ KEPT_SUFFIXES = (".ids", ".ends", ".text", ".lines", ".references")
 
 PLACEHOLDERS_VERSION = 4
 """Version of what placeholders replace."""
-_OPTIONAL_KEYS = ("replay", "placeholders", "tag", "weights")
+_OPTIONAL_KEYS = ("replay", "placeholders", "tag", "weights", "plugins")
 """Entries of a recipe that are left out if they are not used, so that earlier fingerprints stay."""
 
 
@@ -247,6 +249,9 @@ def _recipe(config: Config, splits: _Splits) -> dict[str, Any]:
         "tag": _has_tag(config.data),
         "weights": _weights(config, splits),
         "tokenizer": tokenizer,
+        "plugins": source_checksums(
+            "cleaning step", (parse(spec)[0] for spec in config.data.clean)
+        ),
     }
     return {key: value for key, value in recipe.items() if value or key not in _OPTIONAL_KEYS}
 

@@ -17,6 +17,8 @@ from typing import Any
 
 from nmt.core.console import format_p, progress
 from nmt.core.errors import DataError, UsageError
+from nmt.core.registry import parse
+from nmt.evaluate.line_metrics import paired_tests, score_lines, signature
 from nmt.evaluate.metrics import (
     LOWER_IS_BETTER,
     MAX_RESAMPLED_LINES,
@@ -160,7 +162,7 @@ def compare(
         first: the baseline.
         second: the system to compare with the baseline.
         test: sources and references.
-        metrics: metrics to test: bleu, chrf, ter.
+        metrics: spec strings of the metrics to test.
         resamples: number of bootstrap resamples. Like sacreBLEU, the randomization test uses ten
             times as many trials.
         num_examples: number of sentences to list in each direction.
@@ -274,7 +276,26 @@ def significance(
         ("B", list(second.hypotheses)),
     ]
     with progress(2 * len(names), "testing significance", " tests") as bar:
-        return [_test_metric(name, systems, references, resamples, bar) for name in names]
+        results = []
+        for name in names:
+            if name in SACREBLEU_METRICS:
+                results.append(_test_metric(name, systems, references, resamples, bar))
+            else:
+                results.append(_test_line_metric(name, first, second, test, resamples))
+                bar.update(2)
+        return results
+
+
+def _test_line_metric(
+    spec: str, first: System, second: System, test: TestSet, resamples: int
+) -> MetricResult:
+    first_N, second_N = (
+        score_lines(spec, test.sources, system.hypotheses, test.references)
+        for system in (first, second)
+    )
+    scores = float(first_N.mean()), float(second_N.mean())
+    tests = paired_tests(first_N, second_N, resamples)
+    return MetricResult(parse(spec)[0], *scores, *tests, signature(spec))
 
 
 def _test_metric(

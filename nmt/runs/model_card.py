@@ -261,7 +261,11 @@ def _describe_session(session: dict[str, Any]) -> str:
         + hardware
         + ", nmt {environment[nmt]}, torch {environment[torch]}"
     )
-    return template.format_map(session)
+    text = template.format_map(session)
+    for plugin in session.get("plugins", []):
+        text += f", plug-in {plugin['name']} {plugin['version']}".rstrip()
+        text += f" ({_short_checksum(plugin)})"
+    return text
 
 
 def _describe_curve(curve: list[dict[str, Any]]) -> list[str]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from nmt.core.console import format_duration, is_terminal, log, progress
+from nmt.core.registry import parse
 from nmt.data.loader import Update
 from nmt.training.loggers import MetricsLogger
 from nmt.training.step import PendingStats, UpdateStats
@@ -20,6 +22,22 @@ EXCHANGE_SECONDS = 0.25
 millisecond."""
 
 
+OnUpdate = Callable[[int, dict[str, float]], object]
+OnValidation = Callable[[int, dict[str, float]], object]
+
+
+@dataclass(frozen=True)
+class Callbacks:
+    """Functions that rank 0 calls with the number of an update, and its statistics or the scores
+    after it. One that returns False ends the training."""
+
+    on_update: OnUpdate | None = None
+    on_validation: OnValidation | None = None
+
+
+NO_CALLBACKS = Callbacks()
+
+
 def is_finished(trainer: Trainer) -> bool:
     """Return whether a run makes no further update: it has reached its last one, or its patience is
     exhausted."""
@@ -28,11 +46,15 @@ def is_finished(trainer: Trainer) -> bool:
 
 
 def run(
-    trainer: Trainer, metrics: MetricsLogger, stop: StopSignal, time_limit: float | None
+    trainer: Trainer,
+    metrics: MetricsLogger,
+    stop: StopSignal,
+    time_limit: float | None,
+    callbacks: Callbacks = NO_CALLBACKS,
 ) -> bool:
-    """Train until the last update, a time limit or early stopping. Return whether a stop signal
-    ended it."""
-    return _TrainingLoop(trainer, metrics, stop, time_limit).run()
+    """Train until the last update, a time limit, early stopping or the end that a callback
+    requests. Return whether a stop signal ended it."""
+    return _TrainingLoop(trainer, metrics, stop, time_limit, callbacks).run()
 
 
 @dataclass(frozen=True)
@@ -52,7 +74,12 @@ class _TrainingLoop:
     """Makes updates, and validates when rank 0 decides to."""
 
     def __init__(
-        self, trainer: Trainer, metrics: MetricsLogger, stop: StopSignal, time_limit: float | None
+        self,
+        trainer: Trainer,
+        metrics: MetricsLogger,
+        stop: StopSignal,
+        time_limit: float | None,
+        callbacks: Callbacks,
     ) -> None:
         config = trainer.config.train
         self.trainer = trainer
@@ -66,7 +93,11 @@ class _TrainingLoop:
         num_final_validations += config.average_last > 0
         num_final_validations += config.calibration_pairs > 0
         self.budget = TimeBudget(time_limit, trainer.progress, num_final_validations)
-        self.stats = StatsReader(trainer.device.type == "cuda")
+        self.callbacks = callbacks
+        on_update = self._call_on_update if callbacks.on_update and self.group.is_main else None
+        self.stats = StatsReader(trainer.device.type == "cuda", on_update)
+        self.is_ended = False
+        """Whether a callback has ended the training."""
         self.bleu = ""  # of the last validation
 
     def run(self) -> bool:
@@ -106,7 +137,7 @@ class _TrainingLoop:
                 if self._validate():
                     return True
                 self.stats.restart()
-                if decision.is_last or is_finished(trainer):
+                if decision.is_last or is_finished(trainer) or self.is_ended:
                     self._log_end(decision)
                     return False
         raise AssertionError("the stream of updates is infinite")
@@ -159,8 +190,22 @@ class _TrainingLoop:
         else:
             log("training has already stopped early; increase train.patience to continue")
 
+    def _call_on_update(self, step: int, stats: dict[str, float]) -> None:
+        assert self.callbacks.on_update
+        if self.callbacks.on_update(step, stats) is False:
+            self.is_ended = True
+
+    def _call_on_validation(self, scores: dict[str, float]) -> None:
+        """Call the callback, and let all ranks know whether it ends the training."""
+        if self.callbacks.on_validation and self.group.is_main:
+            step = self.state.step
+            self.is_ended |= self.callbacks.on_validation(step, dict(scores)) is False
+        self.is_ended = self.group.broadcast(self.is_ended)
+
     def _log_end(self, decision: _Decision) -> None:
-        if not decision.is_last:
+        if self.is_ended:
+            log("a callback has ended the training")
+        elif not decision.is_last:
             log(f"early stopping: no improvement in {self.config.patience} validations")
         elif self.state.step < self.config.steps:
             log("time limit reached")
@@ -196,14 +241,16 @@ class _TrainingLoop:
         trainer.save()
         if is_main:
             self._log_scores(scores)
+        self._call_on_validation(scores)
         return False
 
     def _log_scores(self, scores: dict[str, float]) -> None:
         state = self.state
         name = f"update {state.step:,}" if state.step else "start model"
         text = f"validation loss {scores['valid_loss']:.3f}, BLEU {scores['valid_bleu']:.1f}"
-        if self.config.best_metric == "chrf":
-            text += f", chrF {scores['valid_chrf']:.1f}"
+        if self.config.best_metric not in ("bleu", "loss"):
+            metric = parse(self.config.best_metric)[0]
+            text += f", {metric.replace('chrf', 'chrF')} {scores[f'valid_{metric}']:.1f}"
         if state.validations_since_best == 0:
             text += " (best)"
         log(f"{name}: {text}")
@@ -224,7 +271,7 @@ class _TrainingLoop:
         config = self.config
         budget = self.budget
         step = self.state.step
-        is_last = step >= config.steps or budget.is_exhausted()
+        is_last = step >= config.steps or budget.is_exhausted() or self.is_ended
         validate = is_last or self._is_scheduled() or budget.should_measure_validation()
         last_step = budget.last_step(config.steps, config.valid_every)
         exchange_step = step + budget.num_updates_in(EXCHANGE_SECONDS)
@@ -238,9 +285,16 @@ class StatsReader:
     never waits for the host.
     """
 
-    def __init__(self, delay: bool) -> None:
-        """Start a period of updates; `delay`: whether to read the statistics after the next update
-        has started."""
+    def __init__(
+        self, delay: bool, on_update: Callable[[int, dict[str, float]], None] | None = None
+    ) -> None:
+        """Start a period of updates.
+
+        Args:
+            delay: whether to read the statistics after the next update has started.
+            on_update: called with those of each update.
+        """
+        self.on_update = on_update
         self.max_pending = 1 if delay else 0
         self._pending: deque[tuple[int, PendingStats]] = deque()
         self._spikes = LossSpikeDetector()
@@ -281,6 +335,9 @@ class StatsReader:
             stats = pending.read()
             self._loss = stats.loss
             self._running.add(stats)
+            if self.on_update:
+                values = {"loss": stats.loss, "grad_norm": stats.grad_norm}
+                self.on_update(step, values | {"tokens": stats.tokens, "lr": pending.lr})
             if self._spikes.update(stats):
                 rise = f"the loss rose to {stats.loss:.2f} from about {self._spikes.mean:.2f}"
                 advice = f"if it stays high, lower the learning rate, now {pending.lr:.1e}"

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from nmt.core.config import TrainConfig
 from nmt.core.errors import ConfigError
+from nmt.core.plugins import Components
 from nmt.core.ranges import Positive, Range, Rate, Share
 from nmt.core.registry import parse, resolve
 from nmt.model.attention import Attention
@@ -84,14 +85,17 @@ def wsd(
     )
 
 
-SCHEDULES: dict[str, Schedule] = {
-    "noam": noam,
-    "inverse_sqrt": inverse_sqrt,
-    "linear": linear,
-    "cosine": cosine,
-    "constant": constant,
-    "wsd": wsd,
-}
+SCHEDULES: Components[Schedule] = Components(
+    "schedule",
+    {
+        "noam": noam,
+        "inverse_sqrt": inverse_sqrt,
+        "linear": linear,
+        "cosine": cosine,
+        "constant": constant,
+        "wsd": wsd,
+    },
+)
 
 
 def parse_schedule(spec: str) -> Schedule:
@@ -145,7 +149,8 @@ def muon(
     )
 
 
-OPTIMIZERS: dict[str, Callable[..., AdamW]] = {"adamw": adamw, "muon": muon}
+# An optimizer of a plug-in is one of `torch.optim`.
+OPTIMIZERS: Components[Callable[..., Any]] = Components("optimizer", {"adamw": adamw, "muon": muon})
 
 
 def parse_optimizer(spec: str, arch: str) -> OptimizerFactory:

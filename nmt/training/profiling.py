@@ -213,7 +213,7 @@ def _disk_bytes(trainer: Trainer) -> int:
     if config.ema:
         num_saved *= 2  # also the weights that are not averaged
     for state in trainer.optimizer.state.values():
-        num_saved += sum(tensor.numel() for tensor in state.values())
+        num_saved += sum(tensor.numel() for tensor in state.values() if torch.is_tensor(tensor))
     return 4 * num_saved * num_checkpoints
 
 

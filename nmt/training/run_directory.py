@@ -82,6 +82,11 @@ def check_data_unchanged(run: Path, meta: dict[str, Any]) -> None:
             f"the data or the tokenizer of {run} has changed",
             f"restore it, or fine-tune on the new data: nmt train --init-from {run} --run NEW",
         )
+    if saved.get("plugins", {}) != current.get("plugins", {}):
+        raise TrainingError(
+            f"a cleaning step of a plug-in has changed since {run} was trained",
+            f"restore it, or fine-tune on the new data: nmt train --init-from {run} --run NEW",
+        )
     if teacher != meta.get("teacher", {}).get("sha256"):
         raise TrainingError(
             f"train.teacher of {run} has changed",

@@ -23,6 +23,7 @@ from nmt.data.prepare import PreparedData, check_data_specs, prepare
 from nmt.data.sampling import describe
 from nmt.data.subword_regularization import resolve_method
 from nmt.evaluate.calibration import calibrate as calibrate_translator
+from nmt.evaluate.line_metrics import check_metric
 from nmt.evaluate.test_sets import check_name, sample
 from nmt.model.build import check_model, count_parameters, max_positions
 from nmt.models import discovery
@@ -59,6 +60,8 @@ def check_specs(config: Config) -> None:
     parse_search(config.train.valid_search)
     parse_schedule(config.train.schedule)
     parse_optimizer(config.train.optimizer, config.model.arch)
+    if config.train.best_metric != "loss":
+        check_metric(config.train.best_metric)
     noise.SourceNoise(config.train.source_noise)
     if config.train.subword_regularization:
         model_type = None if config.tokenizer.model else config.tokenizer.model_type
@@ -88,6 +91,7 @@ def train(
     precision: str = "auto",
     time_limit: float | None = None,
     auto_batch_size: bool = False,
+    callbacks: loop.Callbacks = loop.NO_CALLBACKS,
 ) -> Path:
     """Train `config` in the directory `run` and return its best checkpoint.
 
@@ -102,6 +106,7 @@ def train(
         time_limit: limit of this session in seconds, including data preparation, final validation
             and calibration. Schedules that decay to zero adapt to it.
         auto_batch_size: set `train.batch_tokens` to the largest size that fits in GPU memory.
+        callbacks: functions that rank 0 calls.
 
     Raises:
         UsageError: the run directory cannot be used (see `lock_run`); `auto_batch_size` is set
@@ -135,7 +140,7 @@ def train(
         trainer = _build_trainer(config, run, prepared, torch_device, dtype, group)
         _start_run(trainer, resume, time_limit)
         deadline = start_time + time_limit if time_limit else None
-        is_stopped = _run_to_end(trainer, deadline, device)
+        is_stopped = _run_to_end(trainer, deadline, device, callbacks)
     if is_stopped:
         raise StoppedError(f"a signal has stopped the training in {run}")
     best = checkpoint.best(run)
@@ -218,6 +223,8 @@ def _start_run(trainer: Trainer, resume: bool, time_limit: float | None) -> None
         is_restored = resume and trainer.restore()
     if is_restored:
         log(f"resuming {run} at update {trainer.progress.step:,}")
+        for name in run_report.changed_plugins(run):
+            log(f"warning: the plug-in {name} has changed since the last session of {run}")
         if loop.is_finished(trainer):
             _check_finished_run(run, config)
     elif config.train.init_from:
@@ -229,7 +236,9 @@ def _start_run(trainer: Trainer, resume: bool, time_limit: float | None) -> None
     _log_summary(trainer)
 
 
-def _run_to_end(trainer: Trainer, deadline: float | None, device: str) -> bool:
+def _run_to_end(
+    trainer: Trainer, deadline: float | None, device: str, callbacks: loop.Callbacks
+) -> bool:
     """Train and complete the run. Return whether a stop signal has ended one of them."""
     is_main = trainer.group.is_main
     metrics = MetricsLogger(trainer.run, trainer.config, trainer.progress.step, is_main=is_main)
@@ -237,7 +246,7 @@ def _run_to_end(trainer: Trainer, deadline: float | None, device: str) -> bool:
     try:
         with handle_stop_signals() as stop:
             time_limit = deadline - time.monotonic() if deadline else None
-            is_stopped = loop.run(trainer, metrics, stop, time_limit)
+            is_stopped = loop.run(trainer, metrics, stop, time_limit, callbacks)
     finally:
         metrics.finish(is_complete=not is_stopped)
     if is_stopped:

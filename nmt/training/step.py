@@ -182,10 +182,14 @@ def _update(
     loss_scale = scaler.scale(torch.ones((), device=device))
     scaler.unscale_(optimizer)  # type: ignore[arg-type]
     norm = torch.nn.utils.clip_grad_norm_(parameters, config.clip_norm or math.inf)
-    if not scaler.is_enabled():  # the fused kernel skips the update, as for a scaler
+    skips_update = scaler.is_enabled()
+    if not scaler.is_enabled() and isinstance(optimizer, AdamW):
+        # The fused kernel skips the update, as for a scaler.
         optimizer.found_inf = (~norm.isfinite()).float()
-    scaler.step(optimizer)  # type: ignore[arg-type]
-    scaler.update()
+        skips_update = True
+    if skips_update or norm.isfinite():  # this waits for a GPU
+        scaler.step(optimizer)  # type: ignore[arg-type]
+        scaler.update()
     lr = optimizer.param_groups[0]["lr"]
     return PendingStats(torch.stack((total, norm, loss_scale)), losses, microbatches, tokens, lr)
 

@@ -170,7 +170,7 @@ def _check(sweep: Sweep, directory: Path) -> None:
     tests = set()
     for options, seed in sweep.runs():
         overrides = _overrides(sweep, options, seed)
-        config = config_io.load(config_io.find(sweep.config), overrides)
+        config = config_io.load_named(sweep.config, overrides)
         config_io.check_unused(config, overrides)
         check_specs(config)
         data = config.data

@@ -21,11 +21,12 @@ from nmt.core import runtime
 from nmt.core.config import Config
 from nmt.core.console import log
 from nmt.core.errors import CheckpointError, TrainingError
+from nmt.core.registry import parse
 from nmt.data.batching import Batch, collate, plan_batches
 from nmt.data.loader import Loader, Update, prefetch
 from nmt.data.prepare import PreparedData
 from nmt.engines.load import engine_from_models
-from nmt.evaluate import metrics
+from nmt.evaluate import line_metrics, metrics
 from nmt.evaluate.test_sets import TestSet, reference_streams, sample
 from nmt.model.build import build_model
 from nmt.model.seq2seq import Seq2Seq
@@ -94,7 +95,9 @@ class Trainer:
         self.schedule: Schedule = parse_schedule(options.schedule)
         self.lr = 0.0
         """The learning rate of the last update."""
-        is_packed = supports_packing(self.model, options, device)
+        # A CUDA graph needs an optimizer without synchronization.
+        is_packed = isinstance(self.optimizer, AdamW)
+        is_packed = is_packed and supports_packing(self.model, options, device)
         check_packed_parts(options, packed=is_packed)
         self.loader = self._build_loader(options.batch_tokens, packed=is_packed)
         self.packed_update = self._build_packed_update() if is_packed else None
@@ -179,7 +182,9 @@ class Trainer:
     def _write(self, rng_states: list[dict[str, Tensor]]) -> None:
         training = _prefixed("raw.", self.model.state_dict()) if self.ema else {}
         for name, parameter in self.model.named_parameters():
-            training |= _prefixed(f"optimizer.{name}.", self.optimizer.state[parameter])
+            state = self.optimizer.state[parameter]
+            tensors = {key: value for key, value in state.items() if isinstance(value, Tensor)}
+            training |= _prefixed(f"optimizer.{name}.", tensors)
         if self.scaler.is_enabled():
             scale = self.scaler.get_scale(), self.scaler._get_growth_tracker()
             training["scaler"] = torch.tensor(scale)
@@ -277,7 +282,7 @@ class Trainer:
     def _restore_optimizer(self, training: dict[str, Tensor]) -> None:
         for name, parameter in self.model.named_parameters():
             state = _without_prefix(f"optimizer.{name}.", training)
-            if self.progress.step and not state:
+            if self.progress.step and not state and isinstance(self.optimizer, AdamW):
                 raise CheckpointError(
                     f"{self.run} has no optimizer state of {name}",
                     "start a new run with --init-from",
@@ -442,7 +447,8 @@ class Trainer:
 
     def validate(self, model: Seq2Seq | None = None) -> dict[str, float]:
         """Return `valid_loss` (nats per target token, without label smoothing), `valid_bleu`,
-        `valid_chrf`, and `best_metric_value`, the value of `train.best_metric` (higher is better).
+        `valid_chrf`, the score of another `train.best_metric`, and `best_metric_value`, the value
+        of `train.best_metric` (higher is better).
 
         Also replaces `samples`. Afterwards `self.model` is in training mode, another `model` in
         evaluation mode.
@@ -473,6 +479,13 @@ class Trainer:
         chrf = metrics.chrf(translations, test.references).value
         scores = {"valid_loss": loss, "valid_bleu": bleu, "valid_chrf": chrf}
         values = {"loss": -loss, "bleu": bleu, "chrf": chrf}
+        if options.best_metric not in values:
+            score = line_metrics.score(
+                options.best_metric, test.sources, translations, test.references
+            )
+            scores[f"valid_{parse(options.best_metric)[0]}"] = score.value
+            is_better = -1 if score.name in metrics.LOWER_IS_BETTER else 1
+            values[options.best_metric] = is_better * score.value
         return scores | {"best_metric_value": values[options.best_metric]}
 
     def _translator(self, model: Seq2Seq) -> Translator:

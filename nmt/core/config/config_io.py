@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from nmt.core import untrusted_files
+from nmt.core import plugins, untrusted_files
 from nmt.core.config import Config, DataConfig, TrainConfig
 from nmt.core.errors import ConfigError, suggest
 from nmt.core.ranges import check_ranges
@@ -50,10 +50,24 @@ def load(path: Path | None, overrides: Sequence[str] = ()) -> Config:
             wrong type or range.
     """
     config = read(path)
+    if path:
+        plugins.offer(config.plugins, path.parent)
     for text in overrides:
         config = override(config, text)
     check(config)
     return config
+
+
+def load_named(name: str, overrides: Sequence[str] = ()) -> Config:
+    """Load the config that the user names, by its path or as a built-in one, and import its
+    plug-ins.
+
+    Raises:
+        ConfigError: see `find` and `load`; or a plug-in cannot be imported.
+    """
+    path = find(name)
+    plugins.load(read(path).plugins)
+    return load(path, overrides)
 
 
 def read(path: Path | None) -> Config:
@@ -109,7 +123,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
 def override(config: Config, text: str) -> Config:
     """Apply one `section.key=value`. The value is parsed as YAML unless the option is a string.
 
-    `section.key+=value` appends to a list.
+    `section.key+=value` appends to a list. `plugins=value` imports them.
     """
     left, equals, raw = (part.strip() for part in text.partition("="))
     if not equals:
@@ -124,6 +138,8 @@ def override(config: Config, text: str) -> Config:
     section, _, key = name.rpartition(".")
     parent: Any = getattr(config, section) if section else config
     new_value = _value(expected, _parse_value(expected, raw, text), name)
+    if name == "plugins":
+        plugins.load(new_value)
     if is_addition:
         new_value = (*getattr(parent, key), *new_value)
     changed: Any = dataclasses.replace(parent, **{key: new_value})
@@ -244,7 +260,6 @@ def check(config: Config) -> None:
     _choice("tokenizer.model_type", config.tokenizer.model_type, ("unigram", "bpe"))
     _choice("model.norm_position", config.model.norm_position, ("post", "pre"))
     _choice("train.all_reduce_precision", config.train.all_reduce_precision, ("fp32", "bf16"))
-    _choice("train.best_metric", config.train.best_metric, ("bleu", "chrf", "loss"))
     _check_relations(config)
 
 

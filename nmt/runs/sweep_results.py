@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import json
 import math
 import random
 import re
@@ -13,13 +12,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypedDict
 
 from nmt.core.errors import ConfigError
 from nmt.core.registry import parse
-from nmt.core.untrusted_files import read_record
+from nmt.core.untrusted_files import Count, Number, matches, read_record, read_records
 
 RESULTS, SWEEP_FILE = "results.jsonl", "sweep.json"
 MAX_NAME_BYTES = 255
+MAX_RUNS = 100_000
 MAX_PERMUTATIONS = 100_000
 """Above this number, the permutation test draws as many at random."""
 SIGNIFICANT = 0.05
@@ -51,6 +52,13 @@ class Sweep:
         return itertools.product(self.combinations(), self.seeds)
 
 
+class _Plan(TypedDict):
+    """The parts of `sweep.json` that name its runs."""
+
+    grid: dict[str, list[str]]
+    seeds: list[int]
+
+
 @dataclass(frozen=True)
 class RunResult:
     """Result of a run."""
@@ -58,9 +66,9 @@ class RunResult:
     name: str
     options: dict[str, str]
     seed: int
-    updates: int = 0
-    hours: float = 0.0
-    scores: dict[str, float] | None = None
+    updates: Count = 0
+    hours: Number = 0.0
+    scores: dict[str, Number] | None = None
     """Scores of the best validation (valid_bleu, ...) and of the test set (BLEU, chrF2)."""
     exit_code: int = 0
     """Exit code of the command that failed; 0 if none did."""
@@ -83,15 +91,9 @@ class SummaryRow:
 
 
 def read_results(directory: Path) -> list[RunResult]:
-    """Return the results of a sweep so far; truncated lines are skipped."""
-    path = directory / RESULTS
-    if not path.exists():
-        return []
-    results = []
-    for line in path.read_text(encoding="utf-8", errors="replace").split("\n"):
-        with suppress(ValueError, TypeError):
-            results.append(RunResult(**json.loads(line)))
-    return results
+    """Return the results of a sweep so far; truncated and damaged lines are skipped."""
+    records = read_records(directory / RESULTS)
+    return [RunResult(**record) for record in records if matches(record, RunResult)]
 
 
 def runs_by_options(directory: Path) -> list[tuple[dict[str, str], list[Path]]]:
@@ -99,10 +101,11 @@ def runs_by_options(directory: Path) -> list[tuple[dict[str, str], list[Path]]]:
     unfinished ones; none if the directory has no sweep."""
     runs = {result.name: result.options for result in read_results(directory)}
     plan = read_record(directory / SWEEP_FILE)
-    with suppress(KeyError, TypeError, AttributeError):  # no sweep, or damaged
+    if matches(plan, _Plan):
         sweep = Sweep("", (), plan["grid"], tuple(plan["seeds"]))
-        # In the order of the plan; values that it no longer has follow.
-        runs = {run_name(options, seed): dict(options) for options, seed in sweep.runs()} | runs
+        if math.prod(map(len, sweep.grid.values())) * len(sweep.seeds) <= MAX_RUNS:
+            # In the order of the plan; values that it no longer has follow.
+            runs = {run_name(options, seed): dict(options) for options, seed in sweep.runs()} | runs
     combinations: list[tuple[dict[str, str], list[Path]]] = []
     for name, options in runs.items():
         if not (directory / name / "metrics.jsonl").is_file():

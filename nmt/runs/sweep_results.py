@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import itertools
 import math
-import random
 import re
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypedDict
 
+import numpy as np
+
 from nmt.core.errors import ConfigError
 from nmt.core.registry import parse
 from nmt.core.untrusted_files import Count, Number, matches, read_record, read_records
@@ -21,7 +22,7 @@ from nmt.core.untrusted_files import Count, Number, matches, read_record, read_r
 RESULTS, SWEEP_FILE = "results.jsonl", "sweep.json"
 MAX_NAME_BYTES = 255
 MAX_RUNS = 100_000
-MAX_PERMUTATIONS = 100_000
+MAX_PERMUTATIONS = 20_000
 """Above this number, the permutation test draws as many at random."""
 SIGNIFICANT = 0.05
 Options = Mapping[str, str]
@@ -199,22 +200,20 @@ def permutation_test(first: Sequence[float], second: Sequence[float]) -> float:
     at least as much (Fisher 1935). Unlike a t-test, this assumes no distribution, which a few seeds
     could not show.
     """
-    values = [*first, *second]
+    values = np.array([*first, *second])
     num_first = len(first)
     num_second = len(second)
-    total = sum(values)
-
-    def difference(sum_of_first: float) -> float:
-        return abs(sum_of_first / num_first - (total - sum_of_first) / num_second)
-
-    threshold = difference(sum(first)) - 1e-9  # sums in another order are rounded differently
     if math.comb(len(values), num_first) <= MAX_PERMUTATIONS:
-        sums = [sum(chosen) for chosen in itertools.combinations(values, num_first)]
+        divisions = np.array(list(itertools.combinations(values, num_first)))
     else:
-        generator = random.Random(1)
-        sums = [sum(generator.sample(values, num_first)) for _ in range(MAX_PERMUTATIONS)]
-        sums.append(sum(first))
-    return sum(difference(each) >= threshold for each in sums) / len(sums)
+        copies = np.tile(values, (MAX_PERMUTATIONS, 1))
+        copies[1:] = np.random.default_rng(1).permuted(copies[1:], axis=1)
+        divisions = copies[:, :num_first]
+    sums = divisions.sum(1)
+    differences = np.abs(sums / num_first - (values.sum() - sums) / num_second)
+    observed = abs(statistics.mean(first) - statistics.mean(second))
+    # Sums in another order are rounded differently.
+    return float(np.mean(differences >= observed - 1e-9))
 
 
 def min_p_value(num_first: int, num_second: int) -> float:

@@ -32,10 +32,13 @@ INSTRUCTION_SETS = (
 OPTIONAL = (
     "ctranslate2",
     "matplotlib",
+    "mlflow-skinny",
     "onnxruntime",
     "tensorboard",
+    "trackio",
     "transformers",
     "unbabel-comet",
+    "wandb",
 )
 
 

@@ -10,7 +10,6 @@ import typer
 from nmt.core.console import log
 from nmt.core.errors import ConfigError, UsageError, check_choice
 from nmt.runs import pretrained
-from nmt.viz import learning_curves
 
 if TYPE_CHECKING:
     from nmt.model.positions import EncodingTable, PositionEncoding
@@ -44,6 +43,8 @@ def curves(
       nmt plot curves runs/a runs/b --by hours -o comparison.svg
       nmt plot curves runs/quickstart-sweep
     """
+    from nmt.viz import learning_curves
+
     check_choice("axis", by, learning_curves.AXES)
     for run in runs:
         pretrained.reject_pretrained(run)

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import json
 import math
-import random
 import re
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypedDict
+
+import numpy as np
 
 from nmt.core.errors import ConfigError
 from nmt.core.registry import parse
-from nmt.core.untrusted_files import read_record
+from nmt.core.untrusted_files import Count, Number, matches, read_record, read_records
 
 RESULTS, SWEEP_FILE = "results.jsonl", "sweep.json"
 MAX_NAME_BYTES = 255
-MAX_PERMUTATIONS = 100_000
+MAX_RUNS = 100_000
+MAX_PERMUTATIONS = 20_000
 """Above this number, the permutation test draws as many at random."""
 SIGNIFICANT = 0.05
 Options = Mapping[str, str]
@@ -51,6 +53,13 @@ class Sweep:
         return itertools.product(self.combinations(), self.seeds)
 
 
+class _Plan(TypedDict):
+    """The parts of `sweep.json` that name its runs."""
+
+    grid: dict[str, list[str]]
+    seeds: list[int]
+
+
 @dataclass(frozen=True)
 class RunResult:
     """Result of a run."""
@@ -58,9 +67,9 @@ class RunResult:
     name: str
     options: dict[str, str]
     seed: int
-    updates: int = 0
-    hours: float = 0.0
-    scores: dict[str, float] | None = None
+    updates: Count = 0
+    hours: Number = 0.0
+    scores: dict[str, Number] | None = None
     """Scores of the best validation (valid_bleu, ...) and of the test set (BLEU, chrF2)."""
     exit_code: int = 0
     """Exit code of the command that failed; 0 if none did."""
@@ -83,15 +92,9 @@ class SummaryRow:
 
 
 def read_results(directory: Path) -> list[RunResult]:
-    """Return the results of a sweep so far; truncated lines are skipped."""
-    path = directory / RESULTS
-    if not path.exists():
-        return []
-    results = []
-    for line in path.read_text(encoding="utf-8", errors="replace").split("\n"):
-        with suppress(ValueError, TypeError):
-            results.append(RunResult(**json.loads(line)))
-    return results
+    """Return the results of a sweep so far; truncated and damaged lines are skipped."""
+    records = read_records(directory / RESULTS)
+    return [RunResult(**record) for record in records if matches(record, RunResult)]
 
 
 def runs_by_options(directory: Path) -> list[tuple[dict[str, str], list[Path]]]:
@@ -99,10 +102,11 @@ def runs_by_options(directory: Path) -> list[tuple[dict[str, str], list[Path]]]:
     unfinished ones; none if the directory has no sweep."""
     runs = {result.name: result.options for result in read_results(directory)}
     plan = read_record(directory / SWEEP_FILE)
-    with suppress(KeyError, TypeError, AttributeError):  # no sweep, or damaged
+    if matches(plan, _Plan):
         sweep = Sweep("", (), plan["grid"], tuple(plan["seeds"]))
-        # In the order of the plan; values that it no longer has follow.
-        runs = {run_name(options, seed): dict(options) for options, seed in sweep.runs()} | runs
+        if math.prod(map(len, sweep.grid.values())) * len(sweep.seeds) <= MAX_RUNS:
+            # In the order of the plan; values that it no longer has follow.
+            runs = {run_name(options, seed): dict(options) for options, seed in sweep.runs()} | runs
     combinations: list[tuple[dict[str, str], list[Path]]] = []
     for name, options in runs.items():
         if not (directory / name / "metrics.jsonl").is_file():
@@ -196,22 +200,20 @@ def permutation_test(first: Sequence[float], second: Sequence[float]) -> float:
     at least as much (Fisher 1935). Unlike a t-test, this assumes no distribution, which a few seeds
     could not show.
     """
-    values = [*first, *second]
+    values = np.array([*first, *second])
     num_first = len(first)
     num_second = len(second)
-    total = sum(values)
-
-    def difference(sum_of_first: float) -> float:
-        return abs(sum_of_first / num_first - (total - sum_of_first) / num_second)
-
-    threshold = difference(sum(first)) - 1e-9  # sums in another order are rounded differently
     if math.comb(len(values), num_first) <= MAX_PERMUTATIONS:
-        sums = [sum(chosen) for chosen in itertools.combinations(values, num_first)]
+        divisions = np.array(list(itertools.combinations(values, num_first)))
     else:
-        generator = random.Random(1)
-        sums = [sum(generator.sample(values, num_first)) for _ in range(MAX_PERMUTATIONS)]
-        sums.append(sum(first))
-    return sum(difference(each) >= threshold for each in sums) / len(sums)
+        copies = np.tile(values, (MAX_PERMUTATIONS, 1))
+        copies[1:] = np.random.default_rng(1).permuted(copies[1:], axis=1)
+        divisions = copies[:, :num_first]
+    sums = divisions.sum(1)
+    differences = np.abs(sums / num_first - (values.sum() - sums) / num_second)
+    observed = abs(statistics.mean(first) - statistics.mean(second))
+    # Sums in another order are rounded differently.
+    return float(np.mean(differences >= observed - 1e-9))
 
 
 def min_p_value(num_first: int, num_second: int) -> float:

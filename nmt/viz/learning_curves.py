@@ -101,14 +101,17 @@ def read_variants(paths: Sequence[Path], axis: Axis) -> list[Variant]:
         name = "/".join(path.parts[common_parts:]) or str(path)
         combinations = runs_by_options(path)
         if not combinations:
-            variants.append(Variant(name, [_read_values(path, axis)]))
+            log = read_log(path)
+            _check_has_values(path, [log], axis)
+            variants.append(Variant(name, [log]))
             continue
         all_differing = short_options([options for options, _ in combinations])
         prefix = f"{name}: " if len(paths) > 1 else ""
         for differing, (_, runs) in zip(all_differing, combinations, strict=True):
             label = ", ".join(f"{key}={value}" for key, value in differing.items())
-            logs = [_read_values(run, axis) for run in runs]
+            logs = [read_log(run) for run in runs]
             variants.append(Variant(_shorten(prefix + label) if label else name, logs))
+        _check_has_values(path, [log for variant in variants for log in variant.logs], axis)
     return variants
 
 
@@ -129,14 +132,12 @@ def _shorten(label: str) -> str:
     return label if len(label) <= MAX_LABEL else f"{label[:half]}…{label[-half:]}"
 
 
-def _read_values(run: Path, axis: Axis) -> Log:
-    records = read_log(run)
-    if not any(points(records, axis.key, axis)[0]):
+def _check_has_values(path: Path, logs: Iterable[Log], axis: Axis) -> None:
+    if not any(any(points(log, axis.key, axis)[0]) for log in logs):
         raise UsageError(
-            f"the log of {run} has no {axis.label} yet",
+            f"the log of {path} has no {axis.label} yet",
             "continue training, or choose another axis with --by",
         )
-    return records
 
 
 def mean_and_range(series: Iterable[tuple[list[float], list[float]]]) -> np.ndarray:

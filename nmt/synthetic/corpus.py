@@ -36,7 +36,7 @@ def back_translation_command(
         if not options.tag:  # the sources of tagged corpora are synthetic
             known.append(spec)
     is_reused = _has_own_config(teacher, known)
-    corpora = [_with_columns(spec, data) for spec in known or ["CORPUS"]]
+    corpora = [with_columns(spec, data) for spec in known or ["CORPUS"]]
     corpora.append(_spec(directory, build_command, tag=tag))
     changes = [f"data.src={data.tgt}", f"data.tgt={data.src}"]
     changes.append(f"data.train={_yaml_list(corpora)}")
@@ -44,9 +44,9 @@ def back_translation_command(
     for key, spec in held_out.items():
         if not known or not spec:
             continue
-        with_columns = _with_columns(spec, data)
-        if not is_reused or spec != with_columns:
-            changes.append(f"data.{key}={with_columns}")
+        new_spec = with_columns(spec, data)
+        if not is_reused or spec != new_spec:
+            changes.append(f"data.{key}={new_spec}")
     clean = list(map(_reversed_cleaning, data.clean))
     if is_reused and clean != list(data.clean):
         changes.append(f"data.clean={_yaml_list(clean)}")
@@ -108,7 +108,7 @@ def _has_own_config(teacher: ModelFiles, known: Sequence[str]) -> bool:
     return bool(known) and not teacher.config.train.init_from
 
 
-def _with_columns(spec: str, data: DataConfig) -> str:
+def with_columns(spec: str, data: DataConfig) -> str:
     """Return the spec for the other direction: with the languages of columns and of files without
     suffixes, whose default is the direction."""
     name, options = parse(spec)

@@ -555,9 +555,9 @@ def test_repaired_corpus_and_html_report_are_written(nmt: CommandLine) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["good.en"], 2, "a .tsv or .tmx file, or --config"),
-        ([], 2, "a .tsv or .tmx file, or --config"),
-        (["good.en", "good.de", "--config", "quickstart"], 2, "a .tsv or .tmx file, or --config"),
+        (["good.en"], 2, "good.en has one language"),
+        ([], 2, "two files, a file with both languages, or --config"),
+        (["good.en", "good.de", "--config", "quickstart"], 2, "both languages, or --config"),
         (["good.en", "good.de", "--set", "a=1"], 2, "--set requires --config"),
         (
             ["good.en", "good.de", "--src-lang", "x/y", "--fix", "clean"],

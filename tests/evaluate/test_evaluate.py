@@ -221,6 +221,22 @@ def test_corpus_as_test_set() -> None:
         test_sets.named_test_set("phrasebook(pages=3)", "de", "en")
 
 
+def test_bleu_uses_all_references_of_a_table(translator: Translator, tmp_path: Path) -> None:
+    path = tmp_path / "own.csv"
+    path.write_text("en,de,de\nthe red,another text,the red\n", encoding="utf-8")
+    test = test_sets.named_test_set(str(path), "en", "de")
+    assert test.references == [["another text"], ["the red"]]
+    assert METRICS["chrf"](["the red"], test.references).value == pytest.approx(100)
+    report = evaluate.evaluate(translator, test, "greedy", tmp_path).report
+    assert "nrefs:2" in report.read_text(encoding="utf-8")
+    assert load_test_pairs(str(path), ("en", "de"), "strict") == [
+        ("own.csv/test", [("the red", "another text")]),
+        ("own.csv/test", [("the red", "the red")]),
+    ]
+    with pytest.raises(DataError, match="no such file"):
+        test_sets.named_test_set("lost.csv", "en", "de")
+
+
 def test_multiple_references_of_a_sacrebleu_test_set(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

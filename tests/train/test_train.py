@@ -288,6 +288,21 @@ def test_resuming_with_another_batch_size_continues_at_the_same_share_of_the_epo
         assert trainer.progress.batches_in_window == position * num_batches // total
 
 
+def test_validation_uses_all_references(directory: Path) -> None:
+    experiment = config(directory)
+    rows = [{"en": "ba be bi", "de": ["bo bu da", "ba be bi"]}, {"en": "da", "de": "da"}]
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
+    (directory / "valid.jsonl").write_text(lines, encoding="utf-8")
+    valid = f"data.valid=files(valid={str(directory / 'valid.jsonl')!r})"
+    prepared = prepare(config(directory, valid))
+    test = trainer_module.validation_set(prepared)
+    assert test.sources == ["ba be bi", "da"]
+    assert test.references == [["bo bu da", "da"], ["ba be bi", ""]]
+    assert prepared.lines("valid")[1] == ["bo bu da", "da"]  # for the loss
+    single = trainer_module.validation_set(prepare(experiment))
+    assert len(single.references) == 1
+
+
 def test_fp16_loss_scale_is_restored(directory: Path) -> None:
     prepared = prepare(config(directory))
     cpu = torch.device("cpu")

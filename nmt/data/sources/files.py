@@ -4,6 +4,7 @@ compressed or in an archive."""
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePath
@@ -118,35 +119,30 @@ class Files:
         spec = self.splits[split if is_specified else "train"]
         paths, files, checksums = self._files(spec, src, tgt)
         text = self._open_text(paths, src, tgt)
-        references = None
-        count = None
+        checksum = self._checksum(src, tgt, checksums)
+        name = f"{self._corpus_name(spec, paths[0])}/{split}"
         if isinstance(text, Table):
-            is_train = split == "train" or not is_specified
-            read = text.all_pairs if is_train else text.pairs
-            references = None if is_train else text.references
-            count = text.num_rows
+            count = text.num_rows or _line_counter(paths[0])
+            if is_specified and split != "train":
+                return Split(name, checksum, text.pairs, count, files, text.references)
+            read = text.all_pairs
         else:
+            count = _line_counter(paths[0])
             read = text
-        has_lines = pair_format(paths[0]) not in ("tmx", "parquet", "folder")
-        if has_lines and not is_archive(paths[0]):
-            count = partial(count_pairs, paths[0])
-        checksum = hash_strings(src, tgt, str(self.columns), self.errors, *checksums)
-        layout = (self.src, self.tgt, self.header, self.delimiter)
-        if layout != (None, None, None, ""):
-            checksum = hash_strings(str(layout), checksum)
         missing = [held_out for held_out in ("valid", "test") if held_out not in self.splits]
         if self.hold_out and missing and split in ("train", *missing):
             sides = holdout.sides(src, tgt)
             checksum = hash_strings(holdout.VERSION, *sides, split, *missing, checksum)
-            # The sentences of the same language are held out in both directions.
-            is_swapped = sides != (src, tgt)
-            if is_swapped:
-                read = swap_sides(read)
-            read = holdout.hold_out(read, missing)[split]
-            if is_swapped:
-                read = swap_sides(read)
-        name = f"{self._corpus_name(spec, paths[0])}/{split}"
-        return Split(name, checksum, read, count, files, references)
+            read = _hold_out(read, missing, split, is_swapped=sides != (src, tgt))
+        return Split(name, checksum, read, count, files)
+
+    def _checksum(self, src: str, tgt: str, checksums: Sequence[str]) -> str:
+        """Return the checksum of the text in files with these checksums."""
+        checksum = hash_strings(src, tgt, str(self.columns), self.errors, *checksums)
+        layout = (self.src, self.tgt, self.header, self.delimiter)
+        if layout == (None, None, None, ""):
+            return checksum
+        return hash_strings(str(layout), checksum)
 
     def _check_held_out(self, split: str) -> None:
         """Raise a DataError if a split cannot be held out from train."""
@@ -228,6 +224,22 @@ class Files:
             header=self.header,
             delimiter=self.delimiter,
         )
+
+
+def _hold_out(
+    read: PairReader, missing: Sequence[str], split: str, *, is_swapped: bool
+) -> PairReader:
+    """Return a reader of a split. The sentences of the same language are held out in both
+    directions, of which one is swapped."""
+    if is_swapped:
+        return swap_sides(holdout.hold_out(swap_sides(read), missing)[split])
+    return holdout.hold_out(read, missing)[split]
+
+
+def _line_counter(path: Path) -> Callable[[], int] | None:
+    """Return a function that counts the lines of a file of text; None for other files."""
+    has_lines = pair_format(path) not in ("tmx", "parquet", "folder")
+    return partial(count_pairs, path) if has_lines and not is_archive(path) else None
 
 
 def _files_in_archive(archive: Path, src: str, tgt: str) -> tuple[SourceFile, ...]:

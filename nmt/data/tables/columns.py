@@ -3,7 +3,7 @@ names."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nmt.core.errors import DataError, suggest
@@ -50,17 +50,21 @@ class ColumnRequest:
     @property
     def source_names(self) -> list[ColumnName]:
         """Names that the source column may have."""
+        if self.src is not None:
+            return [self.src]
         roles = TARGET_NAMES if self._is_swapped else SOURCE_NAMES
-        return _default_names(self.languages[0], roles) if self.src is None else [self.src]
+        return _default_names(self.languages[0], roles)
 
     @property
     def target_names(self) -> list[ColumnName]:
         """Names that the target column may have; those of all references if the user names
         them."""
-        if self.tgt is None:
-            roles = SOURCE_NAMES if self._is_swapped else TARGET_NAMES
-            return _default_names(self.languages[1], roles)
-        return list(self.tgt) if isinstance(self.tgt, tuple | list) else [self.tgt]
+        if isinstance(self.tgt, tuple | list):
+            return list(self.tgt)
+        if self.tgt is not None:
+            return [self.tgt]
+        roles = SOURCE_NAMES if self._is_swapped else TARGET_NAMES
+        return _default_names(self.languages[1], roles)
 
     @property
     def language_hint(self) -> str:
@@ -71,29 +75,37 @@ class ColumnRequest:
     @property
     def _is_swapped(self) -> bool:
         """Whether the language of the target comes first."""
-        first = next((name for name in self.names if name in self.languages), "")
-        return bool(first) and first == self.languages[1]
+        for name in self.names:
+            if name in self.languages:
+                return name == self.languages[1]
+        return False
 
     def is_header(self, cells: Sequence[str]) -> bool | None:
         """Return whether the cells of a first row are the names of columns; None if nothing tells
         it."""
         if self.header is not None:
             return self.header
+        has_columns = self.are_in(cells)
         if self.names:
-            return list(self.names) == list(cells) or self.are_in(cells)
-        asked = [] if self.src is None else self.source_names
-        asked += [] if self.tgt is None else self.target_names
-        has_names = any(not _is_number(name) for name in asked)
-        return has_names or self.are_in(cells) or None
+            return has_columns or list(self.names) == list(cells)
+        asked: list[ColumnName] = []
+        if self.src is not None:
+            asked += self.source_names
+        if self.tgt is not None:
+            asked += self.target_names
+        has_names = not all(map(_is_number, asked))
+        return has_names or has_columns or None
 
     def are_in(self, names: Sequence[str]) -> bool:
         """Return whether columns of these names have a source and a target, at least one of them
         by name."""
-        sources = _find(names, self.source_names)
-        targets = _find(names, self.target_names)
-        has_source = sources or _find_numbers(len(names), self.source_names)
-        has_target = targets or _find_numbers(len(names), self.target_names)
-        return bool(has_source and has_target and (sources or targets))
+        has_names = False
+        for wanted in (self.source_names, self.target_names):
+            if _find(names, wanted):
+                has_names = True
+            elif not _find_numbers(len(names), wanted):
+                return False
+        return has_names
 
     def find(self, path: object, names: Sequence[str], *, has_names: bool = True) -> Columns:
         """Return the columns to read.
@@ -109,81 +121,89 @@ class ColumnRequest:
         """
         if not has_names and self.src is None and self.tgt is None:
             return Columns(0, (1,))
-        sources = self._find_side(path, names, self.source_names, "src")
-        if len(sources) > 1:
-            number = sources[0] + 1
+        source, *others = self._find_side(path, names, "src")
+        name = names[source]
+        if others:
             raise DataError(
-                f"{path} has {len(sources)} columns named '{names[sources[0]]}'",
-                f"write the number of the source column: src={number}",
+                f"{path} has {1 + len(others)} columns named '{name}'",
+                f"write the number of the source column: src={source + 1}",
             )
-        if self.tgt is None:
-            references = self._find_side(path, names, self.target_names, "tgt")
-        else:
-            references = []
-            for name in self.target_names:
-                references += self._find_side(path, names, [name], "tgt")
-        source = sources[0]
+        references = self._find_side(path, names, "tgt")
         if source in references:
             raise DataError(
-                f"{path}: the source and the target are both column '{names[source]}'",
+                f"{path}: the source and the target are both column '{name}'",
                 f"name two columns; it has {_listed(names)}",
             )
         return Columns(source, tuple(references))
 
-    def _find_side(
-        self, path: object, names: Sequence[str], wanted: Sequence[ColumnName], option: str
-    ) -> list[int]:
-        found = _find(names, wanted) or _find_numbers(len(names), wanted)
-        if found:
-            return found
-        asked = self.src if option == "src" else self.tgt
+    def _find_side(self, path: object, names: Sequence[str], option: str) -> list[int]:
+        """Return the columns of the source or of all references."""
+        is_source = option == "src"
+        wanted = self.source_names if is_source else self.target_names
+        asked = self.src if is_source else self.tgt
         if asked is not None:
-            name = str(wanted[0])
-            hint = suggest(_shorten(name), map(_shorten, names[:MAX_LISTED]))
-            raise DataError(f"{path} has no column '{name}'", hint)
-        side = "source" if option == "src" else "target"
-        expected = [str(name) for name in wanted if "." not in str(name)]
-        raise DataError(
-            f"{path} has no column for the {side} ({', '.join(expected)})",
-            f"{self.language_hint}name it: {option}='...'; it has {_listed(names)}",
-        )
+            indices: list[int] = []
+            for name in wanted:
+                indices += _find_asked(path, names, name)
+            return indices
+        found = _find(names, wanted)
+        if not found:
+            side = "source" if is_source else "target"
+            plain = [str(name) for name in wanted if "." not in str(name)]
+            raise DataError(
+                f"{path} has no column for the {side} ({', '.join(plain)})",
+                f"{self.language_hint}name it: {option}='...'; it has {_listed(names)}",
+            )
+        return found
 
 
-def _default_names(language: str, roles: Iterable[str]) -> list[ColumnName]:
+def _find_asked(path: object, names: Sequence[str], name: ColumnName) -> list[int]:
+    """Return the columns of one name or number that the user has written."""
+    found = _find(names, [name]) or _find_numbers(len(names), [name])
+    if not found:
+        choices = [_shorten(each) for each in names[:MAX_LISTED]]
+        raise DataError(f"{path} has no column '{name}'", suggest(_shorten(str(name)), choices))
+    return found
+
+
+def _default_names(language: str, roles: Sequence[str]) -> list[ColumnName]:
     """Return the names that a column may have: a language code, an English name or a role."""
     base = base_language(language)
-    codes = [language, language.replace("-", "_"), base, NAMES.get(base, "")]
-    names = list(dict.fromkeys(name for name in [*codes, *roles] if name))
-    return [*names, *(f"{STRUCT}.{name}" for name in names)]
+    underscored = language.replace("-", "_")
+    candidates = [language, underscored, base, NAMES.get(base, ""), *roles]
+    plain = list(dict.fromkeys(filter(None, candidates)))
+    nested = [f"{STRUCT}.{name}" for name in plain]
+    return [*plain, *nested]
 
 
 def _is_number(name: ColumnName) -> bool:
     return isinstance(name, int) or name.isdecimal()
 
 
-def _find(names: Sequence[str], wanted: Iterable[ColumnName]) -> list[int]:
+def _find(names: Sequence[str], wanted: Sequence[ColumnName]) -> list[int]:
     """Return the indices of all columns with the first wanted name that there is: as it is written,
     else in any case."""
-    folded = [name.strip().casefold() for name in names]
+    folded_names = [name.strip().casefold() for name in names]
     for name in wanted:
-        exact = [i for i, each in enumerate(names) if each == name]
-        if exact:
-            return exact
-        same = [i for i, each in enumerate(folded) if each == str(name).casefold()]
-        if same:
-            return same
+        folded = str(name).casefold()
+        indices = [i for i, each in enumerate(names) if each == name]
+        indices = indices or [i for i, each in enumerate(folded_names) if each == folded]
+        if indices:
+            return indices
     return []
 
 
-def _find_numbers(num_columns: int, wanted: Iterable[ColumnName]) -> list[int]:
+def _find_numbers(num_columns: int, wanted: Sequence[ColumnName]) -> list[int]:
     """Return the indices of columns that are wanted by number."""
-    indices = [int(name) - 1 for name in wanted if _is_number(name)]
-    return [index for index in indices if 0 <= index < num_columns]
+    numbers = [int(name) for name in wanted if _is_number(name)]
+    return [number - 1 for number in numbers if 1 <= number <= num_columns]
 
 
 def _listed(names: Sequence[str]) -> str:
-    shown = ", ".join(map(_shorten, names[:MAX_LISTED])) or "none"
-    return shown if len(names) <= MAX_LISTED else f"{shown}, ..."
+    shown = [_shorten(name) for name in names[:MAX_LISTED]]
+    if len(names) > MAX_LISTED:
+        shown.append("...")
+    return ", ".join(shown) or "none"
 
 
 def _shorten(name: str) -> str:

@@ -22,7 +22,8 @@ OutputOption = Annotated[
 app = typer.Typer(
     no_args_is_help=True,
     help=(
-        "Plot learning curves or position encodings. Requires matplotlib (pip install matplotlib)."
+        "Plot learning curves or position encodings. Requires matplotlib"
+        " (pip install 'nmtkit[plot]')."
     ),
 )
 

@@ -12,6 +12,7 @@ from typing import Any
 from nmt.core import runtime
 from nmt.core.config import Config, config_io
 from nmt.core.errors import CheckpointError, TrainingError, UsageError
+from nmt.core.packages import require_package
 from nmt.core.paths import append_line, locked, make_directory, write_text
 from nmt.core.registry import parse
 from nmt.core.untrusted_files import read_record
@@ -163,9 +164,10 @@ def tensorboard_writer() -> Any:
     Raises:
         UsageError: TensorBoard is not installed.
     """
-    return runtime.require_package(
-        "TensorBoard", "tensorboard", "torch.utils.tensorboard"
-    ).SummaryWriter
+    require_package("TensorBoard", "tensorboard")
+    from torch.utils.tensorboard import SummaryWriter
+
+    return SummaryWriter
 
 
 def truncate_metrics(run: Path, step: int, *, validated: bool) -> None:

@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 
 from nmt.core.errors import DataError, DownloadError
+from nmt.core.packages import require_package
 from nmt.core.paths import data_dir
 from nmt.data import download
 from nmt.data.archives import SourceFile
@@ -133,14 +134,11 @@ def _check_complete(paths: Sequence[Path]) -> None:
 
 def _read_parquet(files: Sequence[Path]) -> Iterator[Pair]:
     """Stream the column `translation` of parquet files in batches of a thousand rows."""
-    try:
-        import pyarrow.parquet
-    except ImportError:
-        raise DataError("Parquet files need the package pyarrow", "pip install pyarrow") from None
-
+    pyarrow = require_package("pyarrow", "pyarrow")
+    parquet = require_package("pyarrow", "pyarrow.parquet")
     for path in files:
         try:
-            with pyarrow.parquet.ParquetFile(path) as file:
+            with parquet.ParquetFile(path) as file:
                 for batch in file.iter_batches(batch_size=1000, columns=["translation"]):
                     for row in batch.column("translation").to_pylist():
                         yield row["en"] or "", row["de"] or ""

@@ -18,7 +18,7 @@ from typing import Any, NoReturn, cast
 import typer
 from typer.core import TyperGroup
 
-from nmt.core import plugins, torchrun
+from nmt.core import packages, plugins, torchrun
 from nmt.core.console import LOG, discard, escape_control, log
 from nmt.core.errors import NMTError, StoppedError, UsageError, file_hint
 from nmt.core.version import __version__
@@ -121,6 +121,12 @@ class ErrorHandlingGroup(CommandGroup):
             if not message:  # `nmt` or `nmt data` without a command: the help is already printed
                 sys.exit(UsageError.exit_code)
             _report(UsageError(message, f"run {context.command_path if context else 'nmt'} --help"))
+        except ModuleNotFoundError as error:
+            package = (error.name or "").partition(".")[0]
+            if not packages.is_optional(package):
+                raise
+            reason = f"this command needs the package {package}, which is not installed"
+            _report(UsageError(reason, packages.install_line(package)))
         except OSError as error:  # such as a full disk
             name = error.filename
             try:

@@ -36,7 +36,7 @@ from nmt.jobs.output import show, write_file
 
 if TYPE_CHECKING:
     from nmt.core.processes import Executor
-    from nmt.data.check import Example, Report
+    from nmt.data.check.report import Example, Report
     from nmt.data.pairs import Pair
     from nmt.data.shards import Part
     from nmt.data.sources import Split
@@ -151,7 +151,7 @@ def _check_options(
     tgt_lang: str,
     encoding_errors: str,
 ) -> None:
-    from nmt.data.check import CHECKS
+    from nmt.data.check.checks import CHECKS
 
     names = [each.name for each in CHECKS]
     for name in ignore:
@@ -191,7 +191,7 @@ def _run(
 ) -> Report:
     """Check the corpora, and write the page and the repaired corpus."""
     from nmt.core.paths import check_not_overwriting
-    from nmt.data.check import run_checks, work_directory
+    from nmt.data.check.run import run_checks, work_directory
 
     outputs = output_files(fix, inputs.languages, "--fix") if fix is not None else ()
     corpus_files = chain.from_iterable(corpus.files for corpus in inputs.corpora)
@@ -221,7 +221,8 @@ def _run(
 
 
 def _write_repaired(corpora: list[Split], report: Report, outputs: Sequence[Path]) -> None:
-    from nmt.data.check import CHECKS, repair
+    from nmt.data.check.checks import CHECKS
+    from nmt.data.check.run import repair
     from nmt.data.pairs import write_pairs
 
     pairs = len(report.problems_N)

@@ -21,8 +21,8 @@ OutputOption = Annotated[
 app = typer.Typer(
     no_args_is_help=True,
     help=(
-        "Plot learning curves, the scores of sweeps or position encodings. Requires matplotlib (pip"
-        " install matplotlib)."
+        "Plot learning curves, the scores of sweeps or position encodings. Requires matplotlib"
+        " (pip install 'nmtkit[plot]')."
     ),
 )
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from importlib.util import find_spec
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,17 +12,13 @@ import typer
 
 from nmt.cli.options import DeviceOption, SearchOption, SearchPrecisionOption
 from nmt.core.errors import UsageError
+from nmt.core.packages import require_package
 
 if TYPE_CHECKING:
     from nmt.translation.guard import Guard
 
-PACKAGES = {
-    "starlette": "starlette",
-    "uvicorn": "uvicorn",
-    "python_multipart": "python-multipart",
-    "prometheus_client": "prometheus-client",
-}
-"""Modules that the server needs, and the packages that contain them."""
+PACKAGES = ("starlette", "uvicorn", "python_multipart", "prometheus_client", "jinja2")
+"""Modules that the server needs, some of them only for certain requests."""
 
 
 def serve(
@@ -138,7 +133,7 @@ def serve(
 
     Requests that arrive together are translated together. Stop the server with Ctrl-C, SIGTERM or
     SIGHUP: it finishes the requests that it has received. Requires additional packages: pip install
-    starlette uvicorn python-multipart prometheus-client.
+    'nmtkit[serve]' or 'nmtkit-core[serve]'.
 
     Examples:
       nmt serve
@@ -146,7 +141,8 @@ def serve(
       nmt serve --glossary en-de=terms.tsv --access-log
       nmt serve --host 0.0.0.0 --api-keys keys.txt --rate-limit 60 --max-length 2000
     """
-    _check_packages()
+    for module in PACKAGES:
+        require_package(module, module)
     from nmt.core.console import log
     from nmt.runs import pretrained
     from nmt.search import parse_search
@@ -225,11 +221,3 @@ def _parse_proxy(address: str) -> str:
     except ValueError:
         hint = "name an address, a network or '*', for example 127.0.0.1 or 10.0.0.0/8"
         raise UsageError(f"--trusted-proxy {address} is no IP address", hint) from None
-
-
-def _check_packages() -> None:
-    if missing := [package for module, package in PACKAGES.items() if find_spec(module) is None]:
-        verb = "are" if len(missing) > 1 else "is"
-        raise UsageError(
-            f"{' and '.join(missing)} {verb} not installed", f"pip install {' '.join(missing)}"
-        )

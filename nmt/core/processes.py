@@ -12,7 +12,8 @@ from contextlib import ExitStack
 from typing import Any, Protocol, TypeVar
 
 from nmt.core.errors import NMTError, check_choice
-from nmt.core.runtime import num_cores, require_package
+from nmt.core.packages import require_package
+from nmt.core.runtime import num_cores
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

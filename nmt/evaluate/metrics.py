@@ -15,8 +15,8 @@ from sacrebleu.significance import PairedTest
 
 from nmt.core.console import log
 from nmt.core.errors import UsageError, first_line
+from nmt.core.packages import require_package
 from nmt.core.plugins import Components
-from nmt.core.runtime import require_package
 
 MAX_RESAMPLED_LINES = 20_000_000
 """Maximum resamples times lines for a confidence interval. sacreBLEU keeps about 70 bytes for each
@@ -113,7 +113,7 @@ def comet_segments(name: str) -> CometSegments:
     Raises:
         UsageError: COMET is not installed, or the model cannot be loaded.
     """
-    comet = require_package("COMET", "unbabel-comet", "comet")
+    comet = require_package("COMET", "comet")
     try:
         model = comet.load_from_checkpoint(comet.download_model(name))
     except Exception as error:  # COMET documents no exception types

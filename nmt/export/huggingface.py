@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from nmt.core.runtime import require_package
+from nmt.core.packages import require_package
 from nmt.engines import max_target_length
 from nmt.export import common
 from nmt.export.common import Translate, num_positions, require_transformer

@@ -21,9 +21,9 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Protocol
 
-from nmt.core import runtime
 from nmt.core.config import Config
 from nmt.core.console import log
+from nmt.core.packages import require_package
 from nmt.core.paths import append_line, write_text
 from nmt.core.registry import parse, resolve
 from nmt.core.untrusted_files import read_record, read_records
@@ -87,7 +87,7 @@ class TensorBoard:
     def __init__(self) -> None:
         # A part of PyTorch that needs the package tensorboard.
         module = "torch.utils.tensorboard"
-        self._module = runtime.require_package("TensorBoard", "tensorboard", module)
+        self._module = require_package("TensorBoard", module)
 
     def start(self, run: RunRecord) -> str:
         """Open an event file; TensorBoard hides earlier events of updates that are repeated."""
@@ -116,7 +116,7 @@ class WeightsAndBiases:
     """A run of Weights & Biases; WANDB_MODE=offline writes it to `RUN/wandb` for `wandb sync`."""
 
     def __init__(self, *, project: str = "nmt", entity: str = "", group: str = "") -> None:
-        self._wandb = runtime.require_package("Weights & Biases", "wandb")
+        self._wandb = require_package("Weights & Biases", "wandb")
         self._place = {"project": project, "entity": entity or None, "group": group or None}
 
     def start(self, run: RunRecord) -> str:
@@ -160,7 +160,7 @@ class MLflow:
     def __init__(self, *, experiment: str = "nmt", uri: str = "") -> None:
         """Use a tracking server or database; empty: that of MLFLOW_TRACKING_URI, or MLflow's
         default."""
-        self._mlflow = runtime.require_package("MLflow", "mlflow")
+        self._mlflow = require_package("MLflow", "mlflow")
         self._experiment = experiment
         self._uri = uri
 
@@ -203,7 +203,7 @@ class Trackio:
     """A run of Trackio, on this machine or on a Space of Hugging Face."""
 
     def __init__(self, *, project: str = "nmt", space_id: str = "") -> None:
-        self._trackio = runtime.require_package("Trackio", "trackio")
+        self._trackio = require_package("Trackio", "trackio")
         self._place = {"project": project, "space_id": space_id or None}
 
     def start(self, run: RunRecord) -> str:

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from nmt.core.errors import UsageError, write_errors
+from nmt.core.packages import require_package
 from nmt.core.paths import write_bytes
-from nmt.core.runtime import require_package
 
 FIGURE_FORMATS = (".png", ".svg", ".pdf")
 
@@ -20,7 +20,7 @@ def figure(output: Path, width: float, height: float) -> Any:
         UsageError: matplotlib is not installed or does not support the format of `output`.
     """
     # `pyplot` would need a display.
-    module = require_package("matplotlib", "matplotlib", "matplotlib.figure")
+    module = require_package("matplotlib", "matplotlib.figure")
     check_figure_format(output)
     return module.Figure(figsize=(width, height), layout="constrained")
 

@@ -22,22 +22,15 @@ from hypothesis import strategies as st
 
 from nmt.core.errors import DataError, NMTError
 from nmt.core.paths import write_text
-from nmt.data.check import (
-    BITS,
-    CHECKS,
-    Finding,
-    Report,
-    Severity,
-    encoding,
-    features,
-    repair,
-    run_checks,
-)
+from nmt.data.check import encoding, features
+from nmt.data.check.checks import BITS, CHECKS, Severity
 from nmt.data.check.duplicates import find_duplicates
 from nmt.data.check.encoding import encoding_problems, repair_encoding
 from nmt.data.check.feature_files import Features
 from nmt.data.check.features import PAIR
 from nmt.data.check.overlap_index import OverlapIndex
+from nmt.data.check.report import Finding, Report
+from nmt.data.check.run import repair, run_checks
 from nmt.data.check.sides import UNKNOWN, swap_warning, wrong_language
 from nmt.data.pairs import Pair, read_pairs
 from nmt.data.sources import Split, open_split

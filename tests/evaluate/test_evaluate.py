@@ -175,7 +175,7 @@ def test_missing_comet_fails_before_translation(
     test = test_sets.default_test_set(translator.config.data)
     with pytest.raises(UsageError, match="COMET is not installed") as caught:
         evaluate.evaluate(translator, test, "greedy", tmp_path, comet="Unbabel/wmt22-comet-da")
-    assert caught.value.hint == "pip install unbabel-comet"
+    assert caught.value.hint == "pip install 'nmtkit[comet]'"
     assert not list(tmp_path.iterdir())
 
 

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from nmt.cli import app
 from nmt.core.errors import NMTError, UsageError
+from nmt.core.packages import install_line
 from nmt.data.batching import collate
 from nmt.engines import Source, max_target_length
 from nmt.engines.ctranslate2 import CTranslate2Engine
@@ -628,7 +629,7 @@ def test_missing_package_is_reported(
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
     done = nmt("export", "runs/tiny", "--to", to)
-    done.assert_fails(2, "is not installed", f"pip install {package}")
+    done.assert_fails(2, "is not installed", install_line(package))
     assert not (nmt.directory / "runs/tiny" / to).exists()
     assert [path.name for path in (nmt.directory / "runs/tiny").glob(".*") if path.is_dir()] == []
 

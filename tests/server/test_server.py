@@ -10,6 +10,7 @@ import re
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import urllib.parse
 import zipfile
@@ -1810,10 +1811,8 @@ def test_errors_of_the_command(command: CommandLine) -> None:
 
 
 def test_missing_packages_are_named(command: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
-    from nmt.cli import serve
-
-    monkeypatch.setattr(serve, "find_spec", lambda module: None if module == "uvicorn" else True)
-    command("serve").assert_fails(2, "uvicorn is not installed", "pip install uvicorn")
+    monkeypatch.setitem(sys.modules, "python_multipart", None)
+    command("serve").assert_fails(2, "python_multipart is not installed", "[serve]'")
 
 
 def test_the_threads_of_a_service_end(guards: dict[str, Guard]) -> None:

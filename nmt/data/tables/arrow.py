@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from nmt.core.errors import DataError, first_line
-from nmt.core.runtime import require_package
+from nmt.core.packages import require_package
 from nmt.core.untrusted_files import check, parse_json, read_bytes
 from nmt.data.pairs import InputFile
 from nmt.data.tables.columns import ColumnRequest
@@ -205,7 +205,7 @@ def _open_arrow(path: Path) -> Any:
 
 
 def _require(module: str) -> Any:
-    return require_package("pyarrow", "pyarrow", module)
+    return require_package("pyarrow", module)
 
 
 @contextlib.contextmanager

@@ -57,13 +57,14 @@ class Components(UserDict[str, T]):
 
     def __init__(self, kind: str, components: Mapping[str, T]) -> None:
         super().__init__(components)
+        self.kind = kind
         for name, registration in _registrations[kind].items():
             _check_new(kind, name, self.data)
             self.data[name] = registration.component
         _tables[kind] = self
 
     def __contains__(self, name: object) -> bool:
-        if name not in self.data:
+        if name not in self.data and _is_valid_name(self.kind, str(name)):
             _load_pending()
         return name in self.data
 
@@ -120,11 +121,11 @@ def register(kind: str, name: str) -> Callable[[T], T]:
     """
     if kind not in KINDS:
         raise ConfigError(f"unknown kind of component '{kind}'", suggest(kind, KINDS))
-    is_suffix = kind == "format"
-    if is_suffix and not SUFFIX.fullmatch(name):
-        raise ConfigError(f"the format '{name}' is not a suffix", "write it like .rst")
-    if not is_suffix and not name.isidentifier():
-        raise ConfigError(f"'{name}' is not a name", "use letters, digits and underscores")
+    if not _is_valid_name(kind, name):
+        hint = "use letters, digits and underscores"
+        if kind == "format":
+            hint = "write the suffix of its files, in lower case: .rst"
+        raise ConfigError(f"'{name}' cannot be the name of a {kind}", hint)
     frame = inspect.currentframe()
     assert frame
     assert frame.f_back
@@ -147,6 +148,10 @@ def register(kind: str, name: str) -> Callable[[T], T]:
         return component
 
     return add
+
+
+def _is_valid_name(kind: str, name: str) -> bool:
+    return bool(SUFFIX.fullmatch(name)) if kind == "format" else name.isidentifier()
 
 
 def _check_new(kind: str, name: str, components: Mapping[str, Any]) -> None:

@@ -29,17 +29,18 @@ from nmt.core.errors import ConfigError, NMTError, first_line, suggest
 from nmt.core.paths import cache_dir, write_text
 
 T = TypeVar("T")
-KINDS = (
-    "corpus",
-    "cleaning step",
-    "position encoding",
-    "attention score",
-    "optimizer",
-    "schedule",
-    "search",
-    "metric",
-    "format",
-)
+KINDS: dict[str, tuple[str, ...]] = {
+    "corpus": (),
+    "cleaning step": ("pairs",),
+    "position encoding": ("stack",),
+    "attention score": ("heads", "head_dim"),
+    "optimizer": ("model", "config"),
+    "schedule": ("step", "total", "dim"),
+    "search": (),
+    "metric": ("sources", "hypotheses", "references"),
+    "format": ("data", "options"),
+}
+"""The positional arguments of the components of each kind."""
 ENTRY_POINTS = "nmtkit.plugins"
 VARIABLE = "NMT_PLUGINS"
 ALLOWED = "plugins.json"
@@ -134,8 +135,7 @@ def register(kind: str, name: str) -> Callable[[T], T]:
     file = str(caller.get("__file__") or "")
 
     def add(component: T) -> T:
-        if not callable(component):
-            raise ConfigError(f"the {kind} '{name}' is neither a function nor a class")
+        _check_arguments(kind, name, component)
         table = _tables.get(kind)
         earlier = _registrations[kind].get(name)
         # A script is a module of another name in its worker processes, and a notebook repeats.
@@ -148,6 +148,26 @@ def register(kind: str, name: str) -> Callable[[T], T]:
         return component
 
     return add
+
+
+def _check_arguments(kind: str, name: str, component: Any) -> None:
+    if not callable(component):
+        raise ConfigError(f"the {kind} '{name}' is neither a function nor a class")
+    arguments = KINDS[kind]
+    signature = inspect.signature(component)
+    required = {
+        option.name: None
+        for option in signature.parameters.values()
+        if option.kind is option.KEYWORD_ONLY
+    }
+    try:
+        signature.bind(*arguments, **required)
+    except TypeError:
+        listed = ", ".join(arguments) or "none"
+        raise ConfigError(
+            f"the {kind} '{name}' has other arguments than a {kind}: {listed}",
+            "options are keyword-only: write them after *",
+        ) from None
 
 
 def _is_valid_name(kind: str, name: str) -> bool:
@@ -186,19 +206,18 @@ def load_for(model: Path, modules: Iterable[str]) -> None:
     """
     offer(modules, model)
     _load_pending()
-    for module in modules:
-        if module in _refused:
-            raise ConfigError(*_explain_refusal(module))
+    refused = [module for module in modules if module in _refused]
+    if refused:
+        raise ConfigError(*_explain_refusal(refused))
 
 
 def unknown_component(message: str, name: str, components: Iterable[str]) -> ConfigError:
     """Return the error for the name of a component that does not exist, which may be one of a
     plug-in."""
     hint = suggest(name, components)
-    for module in _refused:
-        problem, hint = _explain_refusal(module)
+    if _refused:
+        problem, hint = _explain_refusal(list(_refused))
         message = f"{message}: {problem}"
-        break
     return ConfigError(message, hint)
 
 
@@ -222,6 +241,10 @@ def explain_failure(error: Exception) -> ConfigError | None:
     """Return the error for an exception that passed through the code of a plug-in; None: it did
     not."""
     failed: ConfigError | None = None
+    if isinstance(error, AttributeError):  # of an object that lacks a part of its interface
+        plugin = _plugin_of(type(error.obj).__module__)
+        if plugin:
+            failed = ConfigError(f"the plug-in {plugin} is incomplete: {first_line(error)}")
     trace = error.__traceback__
     while trace:
         module = str(trace.tb_frame.f_globals.get("__name__"))
@@ -305,6 +328,7 @@ def _import(module: str) -> None:
         except (Exception, SystemExit) as error:
             raise _import_error(module, error) from None
         version = getattr(imported, "__version__", "") or _installed().get(module, "")
+        _refused.pop(module, None)
         _loaded[module] = Plugin(module, str(version), _hash_files(_source_files(imported)))
         # Worker processes import it, too, when they need it.
         modules = [*_modules_in_variable(), module]
@@ -322,16 +346,20 @@ def _explain_missing(module: str) -> tuple[str, str]:
     return f"there is no module {module} to import as a plug-in", hint
 
 
-def _explain_refusal(module: str) -> tuple[str, str]:
-    """Return the message and the hint for a plug-in of a model that is not imported."""
-    problem = f"{_refused[module]} uses the plug-in {module}, which"
-    try:
-        _check_module(module)
-    except ConfigError as error:
-        return f"{problem} is not imported: {error.message}", "ask the author of the model"
-    if not _location(module):
-        return f"{problem} cannot be imported", _explain_missing(module)[1]
-    return f"{problem} you have not used", f"if you trust this module: {VARIABLE}={module} nmt ..."
+def _explain_refusal(modules: list[str]) -> tuple[str, str]:
+    """Return the message and the hint for plug-ins of a model that are not imported."""
+    model = _refused[modules[0]]
+    for module in modules:
+        problem = f"{model} uses the plug-in {module}, which"
+        try:
+            _check_module(module)
+        except ConfigError as error:
+            return f"{problem} is not imported: {error.message}", "ask the author of the model"
+        if not _location(module):
+            return f"{problem} cannot be imported", _explain_missing(module)[1]
+    allowed = ",".join(dict.fromkeys((*_modules_in_variable(), *modules)))
+    problem = f"{model} uses plug-ins that you have not used: {', '.join(modules)}"
+    return problem, f"if you trust these modules: {VARIABLE}={allowed} nmt ..."
 
 
 def _is_allowed(module: str) -> bool:
@@ -348,7 +376,7 @@ def _location(module: str) -> str:
     spec = None
     with suppress(ImportError, ValueError, AttributeError):
         spec = importlib.util.find_spec(module.partition(".")[0])
-    if spec is None:
+    if spec is None or ("." in module and spec.submodule_search_locations is None):
         return ""
     path = spec.origin or next(iter(spec.submodule_search_locations or ()), "")
     return str(Path(path).resolve()) if path else ""

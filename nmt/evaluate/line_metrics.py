@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from nmt.core.errors import UsageError
+from nmt.core.errors import ConfigError, UsageError
 from nmt.core.registry import parse, resolve
 from nmt.evaluate.metrics import METRICS, SACREBLEU_METRICS, References, Score
 
@@ -25,7 +25,7 @@ def check_metric(spec: str) -> None:
     if name not in SACREBLEU_METRICS:
         resolve("metric", METRICS, spec)
     elif options:
-        raise UsageError(f"metric '{name}' has no options", f"write {name}")
+        raise ConfigError(f"metric '{name}' has no options", f"write {name}")
 
 
 def score(

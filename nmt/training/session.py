@@ -16,6 +16,8 @@ from nmt.core import runtime
 from nmt.core.config import Config, config_io
 from nmt.core.console import log
 from nmt.core.errors import ConfigError, NMTError, StoppedError, TrainingError, UsageError
+from nmt.core.plugins import unknown_component
+from nmt.core.registry import parse
 from nmt.core.untrusted_files import read_record
 from nmt.data import noise
 from nmt.data.check.sides import MAX_LINES, swap_warning
@@ -24,6 +26,7 @@ from nmt.data.sampling import describe
 from nmt.data.subword_regularization import resolve_method
 from nmt.evaluate.calibration import calibrate as calibrate_translator
 from nmt.evaluate.line_metrics import check_metric
+from nmt.evaluate.metrics import METRICS
 from nmt.evaluate.test_sets import check_name, sample
 from nmt.model.build import check_model, count_parameters, max_positions
 from nmt.models import discovery
@@ -60,8 +63,7 @@ def check_specs(config: Config) -> None:
     parse_search(config.train.valid_search)
     parse_schedule(config.train.schedule)
     parse_optimizer(config.train.optimizer, config.model.arch)
-    if config.train.best_metric != "loss":
-        check_metric(config.train.best_metric)
+    _check_best_metric(config.train.best_metric)
     noise.SourceNoise(config.train.source_noise)
     if config.train.subword_regularization:
         model_type = None if config.tokenizer.model else config.tokenizer.model_type
@@ -80,6 +82,15 @@ def check_specs(config: Config) -> None:
     for name in config.data.general_test:
         check_name(name, config.data.src, config.data.tgt)
     parse_loggers(config.train.loggers)
+
+
+def _check_best_metric(spec: str) -> None:
+    name = parse(spec)[0]
+    if spec != "loss" and name not in METRICS:
+        problem = f"train.best_metric: unknown metric '{name}'"
+        raise unknown_component(problem, name, ("loss", *METRICS))
+    if spec != "loss":
+        check_metric(spec)
 
 
 def train(

@@ -62,11 +62,6 @@ def test_quickstart_config_contains_every_option() -> None:
         ("data: {train: multi30k}", "data.train: expected a list of text, got 'multi30k'", ""),
         ("train: {steps: 0}", "train.steps must be at least 1, got 0", ""),
         ("model: {dropout: 1.0}", "model.dropout must be at least 0 and below 1", ""),
-        (
-            "train: {best_metric: blue}",
-            "train.best_metric: unknown value 'blue'",
-            "did you mean 'bleu'?",
-        ),
         ("train: {max_length: 9999}", "must not exceed train.batch_tokens", "longest pair"),
         ("data: {src: en, tgt: en}", "data.src and data.tgt are both 'en'", ""),
         (
@@ -98,6 +93,12 @@ def test_invalid_configs_raise_errors_with_hints(
     [
         ("train.schedule=lineer", "unknown schedule 'lineer'", "did you mean 'linear'?"),
         ("search=beem", "unknown search 'beem'", "did you mean 'beam'?"),
+        (
+            "train.best_metric=blue",
+            "train.best_metric: unknown metric 'blue'",
+            "did you mean 'bleu'?",
+        ),
+        ("train.best_metric=chrf(order=2)", "metric 'chrf' has no options", "write chrf"),
         (
             "search=beam(sise=5)",
             "search 'beam' has no option 'sise'",

@@ -75,8 +75,9 @@ def new_process() -> Iterator[None]:
         patch.delenv(plugins.VARIABLE, raising=False)
         plugins._installed.cache_clear()
         yield
-        for module in plugins._loaded:
-            sys.modules.pop(module, None)
+        for module in list(sys.modules):
+            if module.startswith(("my_", "bad_", "good_", "broken_")):
+                del sys.modules[module]
         for components, before in tables:
             for name in components.keys() - before.keys():
                 del components[name]
@@ -255,9 +256,9 @@ def test_models_of_others(workshop: CommandLine, monkeypatch: pytest.MonkeyPatch
     (workshop.directory / "cache" / "nmt" / plugins.ALLOWED).unlink()
     translate = ("translate", "--model", "runs/mine", "the old dog.")
     done = again(workshop, *translate)
-    done.assert_fails(
-        2, "runs/mine uses the plug-in my_", "which you have not used", "NMT_PLUGINS="
-    )
+    done.assert_fails(2, "runs/mine uses plug-ins that you have not used: my_")
+    (hint,) = re.findall("NMT_PLUGINS=([a-z_,]+) nmt", done.err)
+    assert set(hint.split(",")) == set(CONFIG["plugins"])
     workshop.environment[plugins.VARIABLE] = ",".join(CONFIG["plugins"])
     again(workshop, *translate).check()
     del workshop.environment[plugins.VARIABLE]
@@ -267,7 +268,7 @@ def test_models_of_others(workshop: CommandLine, monkeypatch: pytest.MonkeyPatch
     # Another module of this name
     elsewhere = copy(workshop.directory, workshop.directory / "elsewhere")
     monkeypatch.syspath_prepend(elsewhere)
-    assert "you have not used" in again(workshop, *translate).err
+    assert "plug-ins that you have not used" in again(workshop, *translate).err
 
 
 def test_the_directory_of_a_model_is_not_searched(
@@ -331,6 +332,10 @@ def test_errors_in_plugins(workshop: CommandLine) -> None:
         "suffix": ONE.format(kind="format", name="rst"),
         "identifier": ONE.format(kind="search", name="my search"),
         "constant": "from nmt import register\nregister('search', 'mine')(3)",
+        "arguments": "from nmt import register\nregister('schedule', 'mine')(lambda step: 1)",
+        "incomplete": ONE.format(kind="corpus", name="mine").replace(
+            "def component(*arguments, **options):", "class Component:\n  name = 'mine'\n\ndef f():"
+        ),
         "fails": ONE.format(kind="schedule", name="mine"),
     }
     messages = {
@@ -343,6 +348,8 @@ def test_errors_in_plugins(workshop: CommandLine) -> None:
         "suffix": "plug-in bad_suffix: 'rst' cannot be the name of a format",
         "identifier": "plug-in bad_identifier: 'my search' cannot be the name of a search",
         "constant": "plug-in bad_constant: the search 'mine' is neither a function nor a class",
+        "arguments": "has other arguments than a schedule: step, total, dim",
+        "incomplete": "the plug-in bad_incomplete is incomplete: 'Component' object has no",
         "fails": "the plug-in bad_fails failed in bad_fails.py, line 6: of the plug-in",
     }
     for name, source in sources.items():
@@ -350,7 +357,8 @@ def test_errors_in_plugins(workshop: CommandLine) -> None:
         changes = {"plugins": f"[bad_{name}]"}
         if name == "fails":
             changes["train.schedule"] = "mine"
-        arguments = training("runs/bad", **changes)
+        corpus = "mine" if name == "incomplete" else "files(train='text')"
+        arguments = training("runs/bad", corpus, **changes)
         again(workshop, *arguments).assert_fails(2, messages[name])
 
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import json
 import math
 import re
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypedDict, TypeVar
@@ -97,18 +95,24 @@ class SummaryRow:
 
 def read_results(directory: Path) -> list[RunResult]:
     """Return the results of a sweep so far; truncated and damaged lines are skipped."""
-    records = read_records(directory / RESULTS)
-    return [RunResult(**record) for record in records if matches(record, RunResult)]
+    results = []
+    for record in read_records(directory / RESULTS):
+        if matches(record, RunResult):
+            results.append(RunResult(**record))
+    return results
 
 
 def group_by_options(items: Iterable[tuple[Options, T]]) -> list[tuple[Options, list[T]]]:
     """Return the items of each combination, in the order of the first ones."""
-    groups: dict[str, tuple[Options, list[T]]] = {}
+    combinations: list[tuple[Options, list[T]]] = []
     for options, item in items:
-        key = json.dumps(dict(options))
-        _, group = groups.setdefault(key, (options, []))
-        group.append(item)
-    return list(groups.values())
+        for known, group in combinations:
+            if known == options:
+                group.append(item)
+                break
+        else:
+            combinations.append((options, [item]))
+    return combinations
 
 
 def runs_by_options(directory: Path) -> list[tuple[Options, list[Path]]]:
@@ -131,11 +135,15 @@ def _planned_runs(directory: Path) -> dict[str, Options]:
     plan = read_record(directory / SWEEP_FILE)
     if not matches(plan, _Plan):
         return {}
-    sweep = Sweep("", (), plan["grid"], tuple(plan["seeds"]))
+    seeds = tuple(plan["seeds"])
+    sweep = Sweep("", (), plan["grid"], seeds)
     num_combinations = math.prod(map(len, sweep.grid.values()))
-    if num_combinations * len(sweep.seeds) > MAX_RUNS:
+    if num_combinations * len(seeds) > MAX_RUNS:
         return {}
-    return {run_name(options, seed): options for options, seed in sweep.runs()}
+    runs: dict[str, Options] = {}
+    for options, seed in sweep.runs():
+        runs[run_name(options, seed)] = options
+    return runs
 
 
 def assignments(options: Options) -> list[str]:
@@ -198,11 +206,14 @@ def _expand(key: str, values: Sequence[str]) -> list[dict[str, str]]:
 
 def _parse_spec(value: str) -> tuple[str, dict[str, str]]:
     """Return the name and the options of a spec; an empty name if it has no options."""
-    with suppress(ConfigError):
+    try:
         name, options = parse(value)
-        if options:
-            return name, {key: str(option) for key, option in options.items()}
-    return "", {}
+    except ConfigError:
+        return "", {}
+    if not options:
+        return "", {}
+    texts = {key: str(option) for key, option in options.items()}
+    return name, texts
 
 
 def summarize(sweep: Sweep, results: Sequence[RunResult]) -> list[SummaryRow]:
@@ -238,8 +249,10 @@ def _scores_by_name(runs: Sequence[RunResult]) -> Scores:
 
 
 def _mean_and_deviation(values: Sequence[float]) -> tuple[float, float | None]:
-    deviation = statistics.stdev(values) if len(values) > 1 else None
-    return statistics.mean(values), deviation
+    mean = statistics.mean(values)
+    if len(values) == 1:
+        return mean, None
+    return mean, statistics.stdev(values)
 
 
 def _p_values(baseline: Scores, scores: Scores) -> dict[str, float]:

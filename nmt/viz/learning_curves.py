@@ -135,8 +135,12 @@ def _read_sweep(directory: Path, prefix: str) -> list[Variant]:
 
 
 def _shorten(label: str) -> str:
+    if len(label) <= MAX_LABEL:
+        return label
     half = MAX_LABEL // 2
-    return label if len(label) <= MAX_LABEL else f"{label[:half]}…{label[-half:]}"
+    start = label[:half]
+    end = label[-half:]
+    return f"{start}…{end}"
 
 
 def mean_and_range(series: Iterable[tuple[list[float], list[float]]]) -> np.ndarray:
@@ -197,9 +201,10 @@ def draw(paths: Sequence[Path], output: Path, axis: Axis) -> None:
 
 
 def _draw_legend(figure: Any, lines: Any, labels: Sequence[str], title: str) -> None:
-    longest = max(map(len, labels))
-    num_columns = MAX_LEGEND_WIDTH // (longest + HANDLE_WIDTH)
-    num_columns = max(1, min(len(labels), num_columns))
+    column_width = max(map(len, labels)) + HANDLE_WIDTH
+    max_columns = MAX_LEGEND_WIDTH // column_width
+    num_columns = min(len(labels), max_columns)
+    num_columns = max(1, num_columns)
     legend = figure.legend(lines, labels, loc="outside upper center", ncols=num_columns)
     legend.set_title(title or None)
     for text in [legend.get_title(), *legend.get_texts()]:
@@ -208,16 +213,21 @@ def _draw_legend(figure: Any, lines: Any, labels: Sequence[str], title: str) -> 
 
 def _draw_variant(panel: Any, title: str, variant: Variant, color: Any, axis: Axis) -> None:
     for metric, style in PANELS[title].items():
-        curves = [points(log, metric, axis) for log in variant.logs]
-        curves = [curve for curve in curves if curve[0]]
+        curves = []
+        for log in variant.logs:
+            x, y = points(log, metric, axis)
+            if x:
+                curves.append((x, y))
         if not curves:
             panel.plot([], [], color=color, **style)  # for the legend
             continue
-        x, mean, low, high = mean_and_range(curves)
-        if len(x) == 1:  # a line would be invisible
+        all_x, mean, low, high = mean_and_range(curves)
+        is_point = len(all_x) == 1
+        if is_point:  # a line would be invisible
             style = style | {"marker": "o", "markersize": 5.0}
-        panel.plot(x, mean, color=color, **style)
-        if len(curves) > 1:
-            panel.fill_between(x, low, high, color=color, alpha=0.2, linewidth=0)
-            if len(x) == 1:
-                panel.vlines(x, low, high, color=color)
+        panel.plot(all_x, mean, color=color, **style)
+        if len(curves) == 1:
+            continue
+        panel.fill_between(all_x, low, high, color=color, alpha=0.2, linewidth=0)
+        if is_point:
+            panel.vlines(all_x, low, high, color=color)

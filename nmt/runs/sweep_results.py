@@ -47,7 +47,8 @@ class Sweep:
     def combinations(self) -> Iterator[dict[str, str]]:
         """Yield the options of each combination."""
         for values in itertools.product(*self.grid.values()):
-            yield dict(zip(self.grid, values, strict=True))
+            options = zip(self.grid, values, strict=True)
+            yield dict(options)
 
     def runs(self) -> Iterator[tuple[Options, int]]:
         """Yield the options and the seed of each run; the seeds of a combination are
@@ -164,9 +165,10 @@ def run_name(options: Options, seed: int) -> str:
     encoded = name.encode()
     if len(encoded) <= MAX_NAME_BYTES:
         return name
-    start = encoded[: MAX_NAME_BYTES - 10].decode(errors="ignore")
-    digest = hashlib.sha256(encoded).hexdigest()
-    return f"{start}-{digest[:9]}"
+    digest = hashlib.sha256(encoded).hexdigest()[:9]
+    max_start_bytes = MAX_NAME_BYTES - 1 - len(digest)
+    start = encoded[:max_start_bytes].decode(errors="ignore")
+    return f"{start}-{digest}"
 
 
 def short_options(combinations: Sequence[Options]) -> list[dict[str, str]]:
@@ -230,7 +232,8 @@ def summarize(sweep: Sweep, results: Sequence[RunResult]) -> list[SummaryRow]:
         p_values = _p_values(baseline, scores)
         if not rows:
             baseline = scores
-        hours = statistics.mean([run.hours for run in scored]) if scored else 0.0
+        all_hours = [run.hours for run in scored]
+        hours = statistics.mean(all_hours) if all_hours else 0.0
         num_failed = len(runs) - len(scored)
         row = SummaryRow(options, len(scored), num_failed, summaries, hours, p_values)
         rows.append(row)

@@ -203,7 +203,10 @@ def _expand(key: str, values: Sequence[str]) -> list[dict[str, str]]:
     if len(components) == 1 and "" not in components:
         return [options for _, options in specs]
     short_key = key.rpartition(".")[2]
-    return [{short_key: value} for value in values]
+    expanded = []
+    for value in values:
+        expanded.append({short_key: value})
+    return expanded
 
 
 def _parse_spec(value: str) -> tuple[str, dict[str, str]]:

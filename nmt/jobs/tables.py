@@ -17,34 +17,45 @@ LATEX_CHARACTERS = {"\\": r"\textbackslash{}", "±": r"$\pm$", "~": r"\textascii
 
 
 def _text(rows: Rows, num_labels: int) -> str:
-    return "\n".join(format_table(rows, range(num_labels, len(rows[0]))))
+    numbers = range(num_labels, len(rows[0]))
+    return "\n".join(format_table(rows, numbers))
 
 
 def _markdown(rows: Rows, num_labels: int) -> str:
-    num_columns = len(rows[0])
-    rule = ["---"] * num_labels + ["---:"] * (num_columns - num_labels)
-    lines = [[cell.replace("|", "\\|") for cell in row] for row in rows]
-    lines.insert(1, rule)
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    head, *body = [[cell.replace("|", "\\|") for cell in row] for row in rows]
+    num_numbers = len(head) - num_labels
+    rule = ["---"] * num_labels + ["---:"] * num_numbers
+    lines = []
+    for cells in [head, rule, *body]:
+        joined = " | ".join(cells)
+        lines.append(f"| {joined} |")
+    return "\n".join(lines)
 
 
 def _latex(rows: Rows, num_labels: int) -> str:
     """Format a table for the package booktabs."""
-    columns = "l" * num_labels + "r" * (len(rows[0]) - num_labels)
-    head, *body = [" & ".join(map(_escape_latex, row)) + r" \\" for row in rows]
-    start = [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", head, r"\midrule"]
-    return "\n".join([*start, *body, r"\bottomrule", r"\end{tabular}"])
+    num_numbers = len(rows[0]) - num_labels
+    alignment = "l" * num_labels + "r" * num_numbers
+    lines = []
+    for row in rows:
+        cells = " & ".join(map(_escape_latex, row))
+        lines.append(rf"{cells} \\")
+    head, *body = lines
+    start = rf"\begin{{tabular}}{{{alignment}}}"
+    end = r"\end{tabular}"
+    return "\n".join([start, r"\toprule", head, r"\midrule", *body, r"\bottomrule", end])
 
 
 def _escape_latex(cell: str) -> str:
     escaped = "".join(LATEX_CHARACTERS.get(character, character) for character in cell)
-    # A bracket after the end of a row would be its argument.
-    return re.sub(r"^(\[|\*)", r"{\1}", escaped)
+    # At the start of a row, they would be arguments of the end of the previous one.
+    return re.sub(r"^([\[*])", r"{\1}", escaped)
 
 
 def _csv(rows: Rows, num_labels: int) -> str:
     file = io.StringIO()
-    csv.writer(file, lineterminator="\n").writerows(rows)
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerows(rows)
     return file.getvalue().rstrip("\n")
 
 

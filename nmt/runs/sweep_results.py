@@ -7,11 +7,10 @@ import itertools
 import math
 import re
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypedDict
+from typing import TypedDict, TypeVar
 
 import numpy as np
 
@@ -26,6 +25,9 @@ MAX_PERMUTATIONS = 20_000
 """Above this number, the permutation test draws as many at random."""
 SIGNIFICANT = 0.05
 Options = Mapping[str, str]
+Scores = dict[str, list[float]]
+"""The scores of all seeds by name."""
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,8 @@ class Sweep:
     def combinations(self) -> Iterator[dict[str, str]]:
         """Yield the options of each combination."""
         for values in itertools.product(*self.grid.values()):
-            yield dict(zip(self.grid, values, strict=True))
+            options = zip(self.grid, values, strict=True)
+            yield dict(options)
 
     def runs(self) -> Iterator[tuple[Options, int]]:
         """Yield the options and the seed of each run; the seeds of a combination are
@@ -93,45 +96,79 @@ class SummaryRow:
 
 def read_results(directory: Path) -> list[RunResult]:
     """Return the results of a sweep so far; truncated and damaged lines are skipped."""
-    records = read_records(directory / RESULTS)
-    return [RunResult(**record) for record in records if matches(record, RunResult)]
+    results = []
+    for record in read_records(directory / RESULTS):
+        if matches(record, RunResult):
+            results.append(RunResult(**record))
+    return results
 
 
-def runs_by_options(directory: Path) -> list[tuple[dict[str, str], list[Path]]]:
-    """Return the combinations of a sweep and the directories of their runs that have a log, also of
-    unfinished ones; none if the directory has no sweep."""
-    runs = {result.name: result.options for result in read_results(directory)}
-    plan = read_record(directory / SWEEP_FILE)
-    if matches(plan, _Plan):
-        sweep = Sweep("", (), plan["grid"], tuple(plan["seeds"]))
-        if math.prod(map(len, sweep.grid.values())) * len(sweep.seeds) <= MAX_RUNS:
-            # In the order of the plan; values that it no longer has follow.
-            runs = {run_name(options, seed): dict(options) for options, seed in sweep.runs()} | runs
-    combinations: list[tuple[dict[str, str], list[Path]]] = []
-    for name, options in runs.items():
-        if not (directory / name / "metrics.jsonl").is_file():
-            continue
-        for known, paths in combinations:
+def group_by_options(items: Iterable[tuple[Options, T]]) -> list[tuple[Options, list[T]]]:
+    """Return the items of each combination, in the order of the first ones."""
+    combinations: list[tuple[Options, list[T]]] = []
+    for options, item in items:
+        for known, group in combinations:
             if known == options:
-                paths.append(directory / name)
+                group.append(item)
                 break
         else:
-            combinations.append((options, [directory / name]))
+            combinations.append((options, [item]))
     return combinations
+
+
+def runs_by_options(directory: Path) -> list[tuple[Options, list[Path]]]:
+    """Return the combinations of a sweep and the directories of their runs that have a log, also of
+    unfinished ones; none if the directory has no sweep."""
+    runs = _planned_runs(directory)
+    # Values that the plan no longer has follow.
+    for result in read_results(directory):
+        runs.setdefault(result.name, result.options)
+    with_log = []
+    for name, options in runs.items():
+        run = directory / name
+        if (run / "metrics.jsonl").is_file():
+            with_log.append((options, run))
+    return group_by_options(with_log)
+
+
+def _planned_runs(directory: Path) -> dict[str, Options]:
+    """Return the options of the runs by name; none if there is no plan, or a damaged one."""
+    plan = read_record(directory / SWEEP_FILE)
+    if not matches(plan, _Plan):
+        return {}
+    seeds = tuple(plan["seeds"])
+    sweep = Sweep("", (), plan["grid"], seeds)
+    num_combinations = math.prod(map(len, sweep.grid.values()))
+    if num_combinations * len(seeds) > MAX_RUNS:
+        return {}
+    runs: dict[str, Options] = {}
+    for options, seed in sweep.runs():
+        runs[run_name(options, seed)] = options
+    return runs
+
+
+def assignments(options: Options) -> list[str]:
+    """Return `name=value` for each option, with the last part of its key."""
+    parts = []
+    for key, value in options.items():
+        name = key.rpartition(".")[2]
+        parts.append(f"{name}={value}")
+    return parts
 
 
 def run_name(options: Options, seed: int) -> str:
     """Return the directory name of a run; a long one ends with a hash, because file systems allow
     255 bytes."""
-    parts = [f"{key.rpartition('.')[2]}={value}" for key, value in options.items()]
-    parts.append(f"seed={seed}")
-    name = re.sub(r"[^\w.=+-]+", "-", "_".join(parts)).strip("-.")
+    parts = [*assignments(options), f"seed={seed}"]
+    joined = "_".join(parts)
+    name = re.sub(r"[^\w.=+-]+", "-", joined).strip("-.")
     encoded = name.encode()
     if len(encoded) <= MAX_NAME_BYTES:
         return name
-    start = encoded[: MAX_NAME_BYTES - 10].decode(errors="ignore")
-    digest = hashlib.sha256(encoded).hexdigest()
-    return f"{start}-{digest[:9]}"
+    digest = hashlib.sha256(encoded).hexdigest()[:9]
+    max_start_bytes = MAX_NAME_BYTES - 1 - len(digest)
+    start = encoded[:max_start_bytes].decode(errors="ignore")
+    return f"{start}-{digest}"
 
 
 def short_options(combinations: Sequence[Options]) -> list[dict[str, str]]:
@@ -141,56 +178,96 @@ def short_options(combinations: Sequence[Options]) -> list[dict[str, str]]:
     `linear(peak=3e-3, warmup=300)` differ in `warmup`.
     """
     expanded: list[dict[str, str]] = [{} for _ in combinations]
-    for key in dict.fromkeys(key for options in combinations for key in options):
+    keys = dict.fromkeys(itertools.chain.from_iterable(combinations))
+    for key in keys:
         values = [options.get(key, "") for options in combinations]
-        specs = [_parse_spec(value) for value in values]
-        names = {name for name, _ in specs}
-        is_one_component = len(names) == 1 and "" not in names
-        for short, value, (_, parts) in zip(expanded, values, specs, strict=True):
-            short |= parts if is_one_component else {key.rpartition(".")[2]: value}
-    short_names = dict.fromkeys(name for short in expanded for name in short)
-    differing = [name for name in short_names if len({short.get(name) for short in expanded}) > 1]
-    return [{name: short.get(name) or "(empty)" for name in differing} for short in expanded]
+        for short, parts in zip(expanded, _expand(key, values), strict=True):
+            short |= parts
+    items = [set(short.items()) for short in expanded]
+    shared = set.intersection(*items)
+    differing = []
+    for short in expanded:
+        own = {}
+        for name, value in short.items():
+            if (name, value) not in shared:
+                own[name] = value or "(empty)"
+        differing.append(own)
+    return differing
+
+
+def _expand(key: str, values: Sequence[str]) -> list[dict[str, str]]:
+    """Return the options of each spec if all are of one component; otherwise each value by the last
+    part of the key."""
+    specs = [_parse_spec(value) for value in values]
+    components = {name for name, _ in specs}
+    if len(components) == 1 and "" not in components:
+        return [options for _, options in specs]
+    short_key = key.rpartition(".")[2]
+    expanded = []
+    for value in values:
+        expanded.append({short_key: value})
+    return expanded
 
 
 def _parse_spec(value: str) -> tuple[str, dict[str, str]]:
     """Return the name and the options of a spec; an empty name if it has no options."""
-    with suppress(ConfigError):
+    try:
         name, options = parse(value)
-        if options:
-            return name, {key: str(option) for key, option in options.items()}
-    return "", {}
+    except ConfigError:
+        return "", {}
+    if not options:
+        return "", {}
+    texts = {key: str(option) for key, option in options.items()}
+    return name, texts
 
 
 def summarize(sweep: Sweep, results: Sequence[RunResult]) -> list[SummaryRow]:
     """Summarize the results of each combination over its seeds, in the order of the sweep."""
     rows: list[SummaryRow] = []
-    baseline: dict[str, list[float]] = {}
+    baseline: Scores = {}
     for options in sweep.combinations():
         runs = [result for result in results if result.options == options]
         scored = [run for run in runs if run.scores]
-        values = _values_by_score(scored)
-        scores = {}
-        p_values = {}
-        for name, of_seeds in values.items():
-            deviation = statistics.stdev(of_seeds) if len(of_seeds) > 1 else None
-            scores[name] = (statistics.mean(of_seeds), deviation)
-            if rows and min(len(of_seeds), len(baseline.get(name, []))) > 1:
-                p_values[name] = permutation_test(baseline[name], of_seeds)
+        scores = _scores_by_name(scored)
+        summaries = {}
+        for name, values in scores.items():
+            summaries[name] = _mean_and_deviation(values)
+        p_values = _p_values(baseline, scores)
         if not rows:
-            baseline = values
-        hours = statistics.mean([run.hours for run in scored]) if scored else 0.0
+            baseline = scores
+        all_hours = [run.hours for run in scored]
+        hours = statistics.mean(all_hours) if all_hours else 0.0
         num_failed = len(runs) - len(scored)
-        rows.append(SummaryRow(options, len(scored), num_failed, scores, hours, p_values))
+        row = SummaryRow(options, len(scored), num_failed, summaries, hours, p_values)
+        rows.append(row)
     return rows
 
 
-def _values_by_score(runs: Sequence[RunResult]) -> dict[str, list[float]]:
-    values: dict[str, list[float]] = {}
+def _scores_by_name(runs: Sequence[RunResult]) -> Scores:
+    """Return a list with the scores of all seeds for each name."""
+    scores: Scores = {}
     for run in runs:
-        for name, value in (run.scores or {}).items():
-            values.setdefault(name, []).append(value)
-    return values
+        of_run = run.scores or {}
+        for name, value in of_run.items():
+            of_seeds = scores.setdefault(name, [])
+            of_seeds.append(value)
+    return scores
+
+
+def _mean_and_deviation(values: Sequence[float]) -> tuple[float, float | None]:
+    mean = statistics.mean(values)
+    if len(values) == 1:
+        return mean, None
+    return mean, statistics.stdev(values)
+
+
+def _p_values(baseline: Scores, scores: Scores) -> dict[str, float]:
+    p_values = {}
+    for name, values in scores.items():
+        reference = baseline.get(name, [])
+        if len(reference) > 1 and len(values) > 1:
+            p_values[name] = permutation_test(reference, values)
+    return p_values
 
 
 def permutation_test(first: Sequence[float], second: Sequence[float]) -> float:
@@ -203,17 +280,22 @@ def permutation_test(first: Sequence[float], second: Sequence[float]) -> float:
     values = np.array([*first, *second])
     num_first = len(first)
     num_second = len(second)
-    if math.comb(len(values), num_first) <= MAX_PERMUTATIONS:
-        divisions = np.array(list(itertools.combinations(values, num_first)))
+    num_divisions = math.comb(len(values), num_first)
+    if num_divisions <= MAX_PERMUTATIONS:
+        first_groups = np.array(list(itertools.combinations(values, num_first)))
     else:
-        copies = np.tile(values, (MAX_PERMUTATIONS, 1))
-        copies[1:] = np.random.default_rng(1).permuted(copies[1:], axis=1)
-        divisions = copies[:, :num_first]
-    sums = divisions.sum(1)
-    differences = np.abs(sums / num_first - (values.sum() - sums) / num_second)
+        orders = np.tile(values, (MAX_PERMUTATIONS, 1))
+        generator = np.random.default_rng(1)
+        # The first row stays: it is the division that was observed.
+        orders[1:] = generator.permuted(orders[1:], axis=1)
+        first_groups = orders[:, :num_first]
+    first_sums = first_groups.sum(1)
+    second_sums = values.sum() - first_sums
+    differences = np.abs(first_sums / num_first - second_sums / num_second)
     observed = abs(statistics.mean(first) - statistics.mean(second))
     # Sums in another order are rounded differently.
-    return float(np.mean(differences >= observed - 1e-9))
+    is_as_large = differences >= observed - 1e-9
+    return float(is_as_large.mean())
 
 
 def min_p_value(num_first: int, num_second: int) -> float:

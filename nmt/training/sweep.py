@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -120,32 +120,59 @@ def run_sweep(sweep: Sweep, directory: Path) -> Iterator[RunResult]:
                 yield finished[name]
             else:
                 remaining.append((options, seed))
-        num_runs = sum(1 for _ in sweep.runs())
-        log(f"{len(remaining):,} of {counted(num_runs, 'run')} remaining in {directory}")
-        durations = [result.hours * 3600 for result in finished.values()]
+        progress = _Progress(sweep, len(remaining), finished.values())
+        num_runs = counted(progress.num_runs, "run")
+        log(f"{len(remaining):,} of {num_runs} remaining in {directory}")
         try:
-            for index, (options, seed) in enumerate(remaining):
-                number = num_runs - len(remaining) + index + 1
-                estimate = _time_left(durations, sweep.time_limit, len(remaining) - index)
-                log(f"run {number:,} of {num_runs:,}{estimate}: {run_name(options, seed)}")
-                start = time.monotonic()
-                result = _train_and_evaluate(sweep, directory, options, seed, stop)
-                append_line(directory / RESULTS, json.dumps(asdict(result)))
-                if not result.exit_code:
-                    durations.append(time.monotonic() - start)
-                yield result
+            for options, seed in remaining:
+                yield _make_run(sweep, directory, options, seed, progress, stop)
         finally:
             if stop.requested:
                 log("stopped; run the same command again to continue the sweep")
 
 
-def _time_left(durations: Sequence[float], time_limit: float | None, num_runs: int) -> str:
-    """Estimate the duration of runs from finished ones, or from the time limit."""
-    if durations:
-        return f", about {format_duration(num_runs * statistics.mean(durations))} left"
-    if time_limit:
-        return f", at most about {format_duration(num_runs * time_limit)} left"
-    return ""
+def _make_run(
+    sweep: Sweep,
+    directory: Path,
+    options: Options,
+    seed: int,
+    progress: _Progress,
+    stop: StopSignal,
+) -> RunResult:
+    log(f"{progress}: {run_name(options, seed)}")
+    start = time.monotonic()
+    result = _train_and_evaluate(sweep, directory, options, seed, stop)
+    append_line(directory / RESULTS, json.dumps(asdict(result)))
+    progress.add(result, time.monotonic() - start)
+    return result
+
+
+class _Progress:
+    """Numbers the runs of a sweep, and estimates the time left from finished ones or the time
+    limit."""
+
+    def __init__(self, sweep: Sweep, num_remaining: int, finished: Iterable[RunResult]) -> None:
+        self.num_runs = sum(1 for _ in sweep.runs())
+        self._num_remaining = num_remaining
+        self._time_limit = sweep.time_limit
+        self._durations = [result.hours * 3600 for result in finished]
+
+    def __str__(self) -> str:
+        number = self.num_runs - self._num_remaining + 1
+        text = f"run {number:,} of {self.num_runs:,}"
+        if self._durations:
+            seconds = self._num_remaining * statistics.mean(self._durations)
+            return f"{text}, about {format_duration(seconds)} left"
+        if self._time_limit:
+            seconds = self._num_remaining * self._time_limit
+            return f"{text}, at most about {format_duration(seconds)} left"
+        return text
+
+    def add(self, result: RunResult, seconds: float) -> None:
+        """Add a run."""
+        self._num_remaining -= 1
+        if not result.exit_code:
+            self._durations.append(seconds)
 
 
 def _check(sweep: Sweep, directory: Path) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 
 from nmt.core.errors import UsageError
 from nmt.core.untrusted_files import read_records
-from nmt.runs.sweep_results import runs_by_options, short_options
+from nmt.runs.sweep_results import assignments, runs_by_options, short_options
 from nmt.viz import figures
 
 Log = list[dict[str, Any]]
@@ -93,51 +93,54 @@ def read_variants(paths: Sequence[Path], axis: Axis) -> list[Variant]:
     differs.
 
     Raises:
-        UsageError: a log cannot be read, or has no values.
+        UsageError: a log cannot be read, or a run or sweep has no values.
     """
     variants = []
-    common_parts = _num_common_parts(paths)
-    for path in paths:
-        name = "/".join(path.parts[common_parts:]) or str(path)
-        combinations = runs_by_options(path)
-        if not combinations:
-            log = read_log(path)
-            _check_has_values(path, [log], axis)
-            variants.append(Variant(name, [log]))
-            continue
-        all_differing = short_options([options for options, _ in combinations])
+    names = [path.name or str(path) for path in paths]
+    if len(set(names)) < len(names):
+        names = list(map(str, paths))
+    for path, name in zip(paths, names, strict=True):
         prefix = f"{name}: " if len(paths) > 1 else ""
-        for differing, (_, runs) in zip(all_differing, combinations, strict=True):
-            label = ", ".join(f"{key}={value}" for key, value in differing.items())
-            logs = [read_log(run) for run in runs]
-            variants.append(Variant(_shorten(prefix + label) if label else name, logs))
-        _check_has_values(path, [log for variant in variants for log in variant.logs], axis)
+        of_path = _read_sweep(path, prefix) or [Variant(name, [read_log(path)])]
+        if not _have_values(of_path, axis):
+            raise UsageError(
+                f"the log of {path} has no {axis.label} yet",
+                "continue training, or choose another axis with --by",
+            )
+        variants += of_path
     return variants
 
 
-def _num_common_parts(paths: Sequence[Path]) -> int:
-    """Return how many directories several paths start with; 0 for one path."""
-    if len(paths) == 1:
-        return 0
-    parents = [path.parts[:-1] for path in paths]
-    num_parts = min(map(len, parents))
-    for index in range(num_parts):
-        if len({parts[index] for parts in parents}) > 1:
-            return index
-    return num_parts
+def _have_values(variants: Sequence[Variant], axis: Axis) -> bool:
+    for variant in variants:
+        for log in variant.logs:
+            x, _ = points(log, axis.key, axis)
+            if any(x):
+                return True
+    return False
+
+
+def _read_sweep(directory: Path, prefix: str) -> list[Variant]:
+    """Return the combinations of a sweep; none if it is a run."""
+    combinations = runs_by_options(directory)
+    if not combinations:
+        return []
+    variants = []
+    all_differing = short_options([options for options, _ in combinations])
+    for differing, (_, runs) in zip(all_differing, combinations, strict=True):
+        label = prefix + ", ".join(assignments(differing))
+        logs = [read_log(run) for run in runs]
+        variants.append(Variant(_shorten(label), logs))
+    return variants
 
 
 def _shorten(label: str) -> str:
+    if len(label) <= MAX_LABEL:
+        return label
     half = MAX_LABEL // 2
-    return label if len(label) <= MAX_LABEL else f"{label[:half]}…{label[-half:]}"
-
-
-def _check_has_values(path: Path, logs: Iterable[Log], axis: Axis) -> None:
-    if not any(any(points(log, axis.key, axis)[0]) for log in logs):
-        raise UsageError(
-            f"the log of {path} has no {axis.label} yet",
-            "continue training, or choose another axis with --by",
-        )
+    start = label[:half]
+    end = label[-half:]
+    return f"{start}…{end}"
 
 
 def mean_and_range(series: Iterable[tuple[list[float], list[float]]]) -> np.ndarray:
@@ -146,19 +149,26 @@ def mean_and_range(series: Iterable[tuple[list[float], list[float]]]) -> np.ndar
 
     Between its points, a curve is a straight line; beyond its ends, it does not count.
     """
-    curves = list(series)
-    x = np.unique(np.concatenate([np.array(curve_x, float) for curve_x, _ in curves]))
-    y = np.stack([_interpolate(x, *curve) for curve in curves])
+    curves = [_sort(*curve) for curve in series]
+    all_x = np.concatenate([curve_x for curve_x, _ in curves])
+    x = np.unique(all_x)
+    rows = []
+    for curve_x, curve_y in curves:
+        row = np.interp(x, curve_x, curve_y, left=np.nan, right=np.nan)
+        rows.append(row)
     # Each x is a point of at least one curve, so no column is empty.
-    return np.stack([x, np.nanmean(y, 0), np.nanmin(y, 0), np.nanmax(y, 0)])
+    y = np.stack(rows)
+    mean = np.nanmean(y, 0)
+    low = np.nanmin(y, 0)
+    high = np.nanmax(y, 0)
+    return np.stack([x, mean, low, high])
 
 
-def _interpolate(x: np.ndarray, curve_x: list[float], curve_y: list[float]) -> np.ndarray:
-    order = np.argsort(curve_x, kind="stable")
-    sorted_x = np.array(curve_x, float)[order]
-    sorted_y = np.array(curve_y, float)[order]
-    y: np.ndarray = np.interp(x, sorted_x, sorted_y, left=np.nan, right=np.nan)
-    return y
+def _sort(x: list[float], y: list[float]) -> tuple[np.ndarray, np.ndarray]:
+    order = np.argsort(x, kind="stable")
+    sorted_x = np.array(x, float)[order]
+    sorted_y = np.array(y, float)[order]
+    return sorted_x, sorted_y
 
 
 def draw(paths: Sequence[Path], output: Path, axis: Axis) -> None:
@@ -191,9 +201,10 @@ def draw(paths: Sequence[Path], output: Path, axis: Axis) -> None:
 
 
 def _draw_legend(figure: Any, lines: Any, labels: Sequence[str], title: str) -> None:
-    longest = max(map(len, labels))
-    num_columns = MAX_LEGEND_WIDTH // (longest + HANDLE_WIDTH)
-    num_columns = max(1, min(len(labels), num_columns))
+    column_width = max(map(len, labels)) + HANDLE_WIDTH
+    max_columns = MAX_LEGEND_WIDTH // column_width
+    num_columns = min(len(labels), max_columns)
+    num_columns = max(1, num_columns)
     legend = figure.legend(lines, labels, loc="outside upper center", ncols=num_columns)
     legend.set_title(title or None)
     for text in [legend.get_title(), *legend.get_texts()]:
@@ -202,16 +213,21 @@ def _draw_legend(figure: Any, lines: Any, labels: Sequence[str], title: str) -> 
 
 def _draw_variant(panel: Any, title: str, variant: Variant, color: Any, axis: Axis) -> None:
     for metric, style in PANELS[title].items():
-        curves = [points(log, metric, axis) for log in variant.logs]
-        curves = [curve for curve in curves if curve[0]]
+        curves = []
+        for log in variant.logs:
+            x, y = points(log, metric, axis)
+            if x:
+                curves.append((x, y))
         if not curves:
             panel.plot([], [], color=color, **style)  # for the legend
             continue
-        x, mean, low, high = mean_and_range(curves)
-        if len(x) == 1:  # a line would be invisible
+        all_x, mean, low, high = mean_and_range(curves)
+        is_point = len(all_x) == 1
+        if is_point:  # a line would be invisible
             style = style | {"marker": "o", "markersize": 5.0}
-        panel.plot(x, mean, color=color, **style)
-        if len(curves) > 1:
-            panel.fill_between(x, low, high, color=color, alpha=0.2, linewidth=0)
-            if len(x) == 1:
-                panel.vlines(x, low, high, color=color)
+        panel.plot(all_x, mean, color=color, **style)
+        if len(curves) == 1:
+            continue
+        panel.fill_between(all_x, low, high, color=color, alpha=0.2, linewidth=0)
+        if is_point:
+            panel.vlines(all_x, low, high, color=color)

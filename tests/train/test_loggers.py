@@ -16,6 +16,7 @@ import pytest
 from commandline import CommandLine, training
 from tiny import config
 
+from nmt.core.config import config_io
 from nmt.core.errors import UsageError
 from nmt.training import loggers
 from nmt.training.loggers import MetricsLogger, RunRecord, Samples, parse_loggers
@@ -282,6 +283,21 @@ def test_only_the_main_rank_logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     experiment = config(tmp_path, "train.loggers=[fake]")
     MetricsLogger(tmp_path, experiment, 0, is_main=False).finish(is_complete=True)
     assert logger.calls == []
+
+
+def test_a_run_keeps_its_loggers(nmt: CommandLine) -> None:
+    pytest.importorskip("tensorboard")
+    twice = ["--tensorboard", "--log-to", "tensorboard"]
+    nmt.train("runs/new", "files(train='text')", *twice, train__steps="1")
+    path = nmt.directory / "runs/new/config.yaml"
+    assert config_io.load(path).train.loggers == ("tensorboard",)
+    nmt.run("train", "--run", "runs/new", "--resume")
+    assert config_io.load(path).train.loggers == ("tensorboard",)
+    nmt.run("train", "--run", "runs/new", "--resume", "--set", "train.loggers=[]")
+    assert config_io.load(path).train.loggers == ()
+    nmt("train", "--plan", "--log-to", "tensorboard").assert_fails(
+        2, "--plan does not train: leave out --log-to"
+    )
 
 
 def test_invalid_loggers_are_rejected_before_any_work(bare: CommandLine) -> None:

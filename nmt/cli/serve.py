@@ -191,9 +191,9 @@ def _load_glossaries(guards: Sequence[Guard], values: Iterable[str]) -> None:
 
     by_languages = {"-".join(guard.languages): guard for guard in guards}
     for value in values:
-        languages, _, name = value.rpartition("=")
-        if not languages and len(guards) == 1:
-            languages = next(iter(by_languages))
+        languages, separator, name = value.partition("=")
+        if not separator:
+            languages, name = next(iter(by_languages)) if len(guards) == 1 else "", value
         guard = by_languages.get(languages)
         if guard is None:
             example = " or ".join(f"--glossary {each}={name}" for each in by_languages)

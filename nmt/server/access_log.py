@@ -4,30 +4,48 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from ipaddress import ip_address
+from time import perf_counter
 
-from starlette.types import Scope
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nmt.core.console import log
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
 
-def log_request(scope: Scope, path: str, status: int, seconds: float, num_bytes: int) -> None:
-    """Log a request.
+class AccessLog:
+    """Logs time, address, method, path, status, duration and size of the answer of each request."""
 
-    Args:
-        scope: the request.
-        path: a path of the server, or "other".
-        status: status of the answer; 0 if the client has disconnected before.
-        seconds: time from the request to the end of the answer.
-        num_bytes: size of the body of the answer.
-    """
-    time = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    # A client can send any method, and a trusted proxy any text as an address.
-    method = scope["method"] if scope["method"] in METHODS else "other"
-    address = _address(scope)
-    milliseconds = round(1000 * seconds)
-    log(f"{time} {address} {method} {path} {status or '-'} {milliseconds} ms {num_bytes} B")
+    def __init__(self, app: ASGIApp, paths: frozenset[str]) -> None:
+        """Create the middleware; other paths than these may contain text or names of files."""
+        self._app, self._paths = app, paths
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle a request."""
+        start = perf_counter()
+        status = "-"
+        num_bytes = 0
+
+        async def send_counted(message: Message) -> None:
+            nonlocal status, num_bytes
+            if message["type"] == "http.response.start":
+                status = str(message["status"])
+            num_bytes += len(message.get("body", b""))
+            await send(message)
+
+        await self._app(scope, receive, send_counted)
+        milliseconds = round(1000 * (perf_counter() - start))
+        log(f"{_now()} {self._describe(scope)} {status} {milliseconds} ms {num_bytes} B")
+
+    def _describe(self, scope: Scope) -> str:
+        # A client can send any method and path, and a trusted proxy any text as an address.
+        method = scope["method"] if scope["method"] in METHODS else "other"
+        path = scope["path"] if scope["path"] in self._paths else "other"
+        return f"{_address(scope)} {method} {path}"
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _address(scope: Scope) -> str:

@@ -29,7 +29,7 @@ from nmt.core.errors import DataError, NMTError, UsageError
 from nmt.core.version import __version__
 from nmt.documents.formats import FORMATS, DocumentOptions, conversion_hint
 from nmt.server.access import Access, AccessCheck
-from nmt.server.access_log import log_request
+from nmt.server.access_log import AccessLog
 from nmt.server.fields import (
     Fields,
     TranslationRequest,
@@ -111,12 +111,22 @@ def create_app(
         max_age=MAX_AGE,
     )
     paths = frozenset(route.path for route in routes)
-    boundary = Middleware(Boundary, metrics=service.metrics, paths=paths, has_access_log=access_log)
+    # There are no cookies.
+    cors = Middleware(
+        CORSMiddleware,
+        allow_origins=sorted(access.origins),
+        allow_methods=["GET", "POST"],
+        allow_headers=["Authorization", "Content-Type"],
+        expose_headers=["Retry-After"],
+        max_age=MAX_AGE,
+    )
+    paths = frozenset(route.path for route in routes)
     app = Starlette(
         routes=routes,
         middleware=[
+            *([Middleware(AccessLog, paths=paths)] if access_log else []),
             *([cors] if access.origins else []),
-            boundary,
+            Middleware(Boundary, metrics=service.metrics, paths=paths),
             Middleware(AccessCheck, access=access),
         ],
         exception_handlers={HTTPException: _error},
@@ -478,28 +488,24 @@ class Boundary:
     """Counts requests, adds headers, and turns exceptions into answers. It logs no text of a
     request."""
 
-    def __init__(
-        self, app: ASGIApp, metrics: Metrics, paths: frozenset[str], has_access_log: bool
-    ) -> None:
+    def __init__(self, app: ASGIApp, metrics: Metrics, paths: frozenset[str]) -> None:
         self._app, self._metrics, self._paths = app, metrics, paths
-        self._has_access_log = has_access_log
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle a request."""
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
-        start, status, num_bytes = perf_counter(), 0, 0
+        start, status = perf_counter(), 0
         # Others may contain text or names of files.
         path = scope["path"] if scope["path"] in self._paths else "other"
 
         async def send_with_headers(message: Message) -> None:
-            nonlocal status, num_bytes
+            nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
                 message["headers"] += [
                     (name.lower().encode(), v.encode()) for name, v in SECURITY_HEADERS.items()
                 ]
-            num_bytes += len(message.get("body", b""))
             await send(message)
 
         with self._metrics.in_flight.track_inprogress():
@@ -517,11 +523,8 @@ class Boundary:
                 message = error.message if isinstance(error, NMTError) else "internal error"
                 if not status:
                     await JSONResponse({"error": message}, 500)(scope, receive, send_with_headers)
-        seconds = perf_counter() - start
         self._metrics.requests.labels(path, status or "disconnected").inc()
-        self._metrics.seconds.labels(path).observe(seconds)
-        if self._has_access_log:
-            log_request(scope, path, status, seconds, num_bytes)
+        self._metrics.seconds.labels(path).observe(perf_counter() - start)
         return None
 
 
@@ -551,7 +554,9 @@ def _term_report(terms: RequestTerms) -> Fields:
 
 def _bearer_key(request: Request) -> str:
     scheme, _, key = request.headers.get("authorization", "").partition(" ")
-    return key.strip() if scheme.lower() == "bearer" else ""
+    if scheme.lower() != "bearer":
+        return ""
+    return key.strip().encode("latin-1").decode("utf-8", "replace")  # headers are read as Latin-1
 
 
 async def _error(request: Request, error: Exception) -> Response:

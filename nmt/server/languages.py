@@ -18,8 +18,9 @@ from nmt.text.scripts import count_letters, is_in_other_script
 
 MIN_LETTERS, MIN_WORDS = 10, 3
 """Minimum length of a text that may be clearly in another language than those of the server."""
-MIN_OTHER_PROBABILITY, MAX_SERVED_PROBABILITY = 0.5, 0.03
-"""Minimum probability of another language, and maximum of those of the server, for such a text."""
+MIN_OTHER_PROBABILITY = 0.5
+MAX_SERVED_PROBABILITY = 0.03
+"""Minimum probability of the other language, and maximum of those of the server."""
 MAX_WORD_SCORE = -0.2
 """Maximum mean of the scores of its words: the probability of the languages of the server minus
 that of any other. With these limits, none of 90,000 English and German texts, most of them short,
@@ -72,22 +73,30 @@ def other_language(text: str, codes: Collection[str]) -> str | None:
     known = {model_code(code) for code in codes}
     if not known <= LANGUAGES:
         return None
-    probabilities = language_probabilities(text, len(LANGUAGES))
-    served = sum(probabilities.pop(code, 0.0) for code in known)
-    other = max(probabilities, key=probabilities.__getitem__, default=None)
-    if other is None or all(is_in_other_script(text, code) for code in codes):
-        return other
-    start = text[:MAX_CHARACTERS]
-    words = _WORD.findall(start.lower())
-    is_short = len(words) < MIN_WORDS or count_letters(start) < MIN_LETTERS
-    if is_short or probabilities[other] < MIN_OTHER_PROBABILITY or served > MAX_SERVED_PROBABILITY:
+    probabilities, served = _split_probabilities(text, known)
+    if not probabilities:
         return None
-    # A sentence of names may be probable in another language, but not its other words.
-    scores = [_word_score(word, known) for word in words]
-    return other if sum(scores) < MAX_WORD_SCORE * len(words) else None
+    other = max(probabilities, key=probabilities.__getitem__)
+    if all(is_in_other_script(text, code) for code in codes):
+        return other
+    if probabilities[other] < MIN_OTHER_PROBABILITY or served > MAX_SERVED_PROBABILITY:
+        return None
+    start = text[:MAX_CHARACTERS].lower()
+    words = _WORD.findall(start)
+    if len(words) < MIN_WORDS or count_letters(start) < MIN_LETTERS:
+        return None
+    # A sentence with names may be probable in another language, but not its other words.
+    total_score = 0.0
+    for word in words:
+        word_probabilities, served = _split_probabilities(word, known)
+        total_score += served - max(word_probabilities.values(), default=0.0)
+    return other if total_score < MAX_WORD_SCORE * len(words) else None
 
 
-def _word_score(word: str, known: Collection[str]) -> float:
-    probabilities = language_probabilities(word, len(LANGUAGES))
-    served = sum(probabilities.pop(code, 0.0) for code in known)
-    return served - max(probabilities.values(), default=0.0)
+def _split_probabilities(text: str, known: Collection[str]) -> tuple[dict[str, float], float]:
+    """Return the probabilities of other languages than the known ones, and that of the latter."""
+    probabilities = language_probabilities(text, len(LANGUAGES))
+    served = 0.0
+    for code in known:
+        served += probabilities.pop(code, 0.0)
+    return probabilities, served

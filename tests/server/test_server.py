@@ -1505,6 +1505,7 @@ def test_requests_need_a_key(service: Service, tmp_path: Path) -> None:
     with serving(service, Limits(keys=keys)) as client:
         for header, key, expected in [
             ("Bearer key-of-ann", "", 200),
+            ("Bearer key-öf-bob", "", 200),
             ("Bearer key-of-ann", "wrong", 403),
             ("Bearer wrong", "key-of-ann", 200),
             ("Bearer wrong", "", 403),
@@ -1512,7 +1513,7 @@ def test_requests_need_a_key(service: Service, tmp_path: Path) -> None:
             ("Bearer", "", 400),
             ("", "", 400),
         ]:
-            headers = {"Authorization": header}
+            headers = {"Authorization": header.encode()}
             response = client.post("/detect", json={"q": "a", "api_key": key}, headers=headers)
             assert response.status_code == expected, header
         twice = client.post("/detect", data={"q": "a"} | query, params=query)

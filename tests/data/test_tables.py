@@ -99,6 +99,7 @@ FILES: dict[str, Callable[[], bytes]] = {
     "unix.csv": lambda: as_csv([("English", "German"), *TEXT], lineterminator="\n"),
     "excel.csv": lambda: codecs.BOM_UTF8 + as_csv(NAMED, delimiter=";"),
     "tabs.csv": lambda: as_csv([("id", " DE ", "En"), *[(1, de, en) for en, de in TEXT]]),
+    "declared.csv": lambda: b"sep=^\r\n" + as_csv(NAMED, delimiter="^"),
     "bars.csv": lambda: as_csv(NAMED, delimiter="|"),
     "roles.csv.gz": lambda: gzip.compress(as_csv([("source", "target"), *TEXT])),
     "a.csv.xz": lambda: lzma.compress(as_csv(NAMED)),
@@ -375,6 +376,7 @@ def errors() -> Iterator[tuple[str, bytes, dict[str, Any], str, str]]:
     two = b"a, b;c\nd, e;f\n"
     yield "a.csv", two, {"header": False}, "delimiter are unknown", "delimiter=';', header=False"
     yield "a.csv", b"en,de\nOh, yes,Ja\n", {}, "line 2: 3 columns instead of 2", "put quotes"
+    yield "a.csv", b"sep=;\nen;de\nHi\n", {}, "line 3: 1 columns instead of 2", "put quotes"
     yield "a.csv", b"en,de\nHi\n", {}, "line 2: 1 columns instead of 2", "put quotes"
     yield "a.csv", b'en,de\na,b\n"c,d\ne,f\n', {}, "line 3: a quote is not closed", "close it"
     yield "a.csv", b'en,de\n"a" b,c\n', {}, "line 2: text after a closing quote", 'twice: ""'

@@ -393,16 +393,26 @@ def errors() -> Iterator[tuple[str, bytes, dict[str, Any], str, str]]:
     yield "a.jsonl", b'{"en": "a", "de": "b"}\n{"en"\n', {}, "line 2: not JSON: ", "in each line"
     yield "a.json", b'[{"en": "a"}]\n', {}, "line 1: not a JSON object", "jq"
     yield "a.json", b'[\n{"en": "a"}]\n', {}, "line 1: not JSON", "jq"
-    yield "a.jsonl", b'{"en": 3, "de": "b"}\n', {}, "column 'en' holds numbers in line 1", "src="
-    yield "a.jsonl", b'{"en": true, "de": ""}\n', {}, "'en' holds true or false in line 1", "src="
-    yield "a.jsonl", b'{"en": ["a"], "de": ""}\n', {}, "'en' holds lists in line 1", "src="
-    yield "a.jsonl", b'{"en": "a", "de": [{}]}\n', {}, "'de' holds objects in line 1", "src="
+    yield "a.jsonl", b'{"en": 3, "de": "b"}\n', {}, "line 1: column 'en' holds numbers", "src="
+    yield (
+        "a.jsonl",
+        b'{"en": true, "de": ""}\n',
+        {},
+        "line 1: column 'en' holds true or false",
+        "src=",
+    )
+    yield "a.jsonl", b'{"en": ["a"], "de": ""}\n', {}, "line 1: column 'en' holds lists", "src="
+    yield "a.jsonl", b'{"en": "a", "de": [{}]}\n', {}, "line 1: column 'de' holds objects", "src="
     yield "a.jsonl", b'{"en": "\\ud800", "de": "b"}\n', {}, "half of a surrogate pair", ""
     yield "a.jsonl", b'{"e": "a", "de": "b"}\n', {}, "no column for the source", "it has e, de"
+    deep = b'{"en": ' + b"[" * 100_000 + b"\n"
+    yield "a.jsonl", deep, {}, "a.jsonl, line 1: nested too deeply", "JSON object"
+    digits = b'{"en": ' + b"9" * 5000 + b', "de": "a"}\n'
+    yield "a.jsonl", digits, {}, "line 1: column 'en' holds numbers", "src="
     numbers = as_parquet({"en": ["a"] * 5, "de": [1, 2, 3, 4, 5]})
-    yield "a.parquet", numbers, {}, "a.parquet: column 'de' holds numbers in row 1", "src="
+    yield "a.parquet", numbers, {}, "row 1: column 'de' holds numbers", "src="
     dates = as_parquet({"en": ["a"], "de": pyarrow.array([0], pyarrow.date32())})
-    yield "a.parquet", dates, {}, "column 'de' holds values that are not text in row 1", "src="
+    yield "a.parquet", dates, {}, "'de' holds values that are not text", "src="
     yield "a.parquet", b"PAR1", {}, "a.parquet is damaged, or has another format", "again"
     yield "a.xlsx", b"PK", {}, "a.xlsx has a format that nmt does not read", "CSV (UTF-8)"
 

@@ -376,8 +376,8 @@ def errors() -> Iterator[tuple[str, bytes, dict[str, Any], str, str]]:
     two = b"a, b;c\nd, e;f\n"
     yield "a.csv", two, {"header": False}, "delimiter are unknown", "delimiter=';', header=False"
     yield "a.csv", b"en,de\nOh, yes,Ja\n", {}, "line 2: 3 columns instead of 2", "put quotes"
-    yield "a.csv", b"sep=;\nen;de\nHi\n", {}, "line 3: 1 columns instead of 2", "put quotes"
-    yield "a.csv", b"en,de\nHi\n", {}, "line 2: 1 columns instead of 2", "put quotes"
+    yield "a.csv", b"sep=;\nen;de\nHi\n", {}, "line 3: 1 column instead of 2", "put quotes"
+    yield "a.csv", b"en,de\nHi\n", {}, "line 2: 1 column instead of 2", "put quotes"
     yield "a.csv", b'en,de\na,b\n"c,d\ne,f\n', {}, "line 3: a quote is not closed", "close it"
     yield "a.csv", b'en,de\n"a" b,c\n', {}, "line 2: text after a closing quote", 'twice: ""'
     yield "a.csv", b"en,de\ra,b\r", {}, "line 1: a line ends in CR", "LF"
@@ -440,6 +440,7 @@ def test_errors_name_file_place_and_remedy(
         ("files(train='a.csv', delimiter='ab')", "delimiter must be one character"),
         ("files(train='a.csv', src='a', columns=('en', 'de'))", "columns excludes src and tgt"),
         ("datasets", "has no path"),
+        ("own.csv", "own.csv is a file, not a corpus"),
         ("datasets(path='x', errors='no')", "corpus 'datasets': errors must be"),
     ],
 )

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 
+from nmt.core.console import counted
 from nmt.core.errors import DataError
 from nmt.data.pairs import InputFile, read_lines, read_tsv
 from nmt.data.tables.columns import ColumnRequest
@@ -163,7 +164,7 @@ def _read_csv(
                 continue
             if len(row) != num_columns:
                 raise DataError(
-                    f"{path}, line {start}: {len(row)} columns instead of {num_columns}",
+                    f"{path}, line {start}: {counted(len(row), 'column')} instead of {num_columns}",
                     f"put quotes around cells that contain '{delimiter}'",
                 )
             yield start, [row[index] for index in columns]

@@ -99,6 +99,7 @@ FILES: dict[str, Callable[[], bytes]] = {
     "unix.csv": lambda: as_csv([("English", "German"), *TEXT], lineterminator="\n"),
     "excel.csv": lambda: codecs.BOM_UTF8 + as_csv(NAMED, delimiter=";"),
     "tabs.csv": lambda: as_csv([("id", " DE ", "En"), *[(1, de, en) for en, de in TEXT]]),
+    "declared.csv": lambda: b"sep=^\r\n" + as_csv(NAMED, delimiter="^"),
     "bars.csv": lambda: as_csv(NAMED, delimiter="|"),
     "roles.csv.gz": lambda: gzip.compress(as_csv([("source", "target"), *TEXT])),
     "a.csv.xz": lambda: lzma.compress(as_csv(NAMED)),
@@ -375,7 +376,8 @@ def errors() -> Iterator[tuple[str, bytes, dict[str, Any], str, str]]:
     two = b"a, b;c\nd, e;f\n"
     yield "a.csv", two, {"header": False}, "delimiter are unknown", "delimiter=';', header=False"
     yield "a.csv", b"en,de\nOh, yes,Ja\n", {}, "line 2: 3 columns instead of 2", "put quotes"
-    yield "a.csv", b"en,de\nHi\n", {}, "line 2: 1 columns instead of 2", "put quotes"
+    yield "a.csv", b"sep=;\nen;de\nHi\n", {}, "line 3: 1 column instead of 2", "put quotes"
+    yield "a.csv", b"en,de\nHi\n", {}, "line 2: 1 column instead of 2", "put quotes"
     yield "a.csv", b'en,de\na,b\n"c,d\ne,f\n', {}, "line 3: a quote is not closed", "close it"
     yield "a.csv", b'en,de\n"a" b,c\n', {}, "line 2: text after a closing quote", 'twice: ""'
     yield "a.csv", b"en,de\ra,b\r", {}, "line 1: a line ends in CR", "LF"
@@ -391,16 +393,26 @@ def errors() -> Iterator[tuple[str, bytes, dict[str, Any], str, str]]:
     yield "a.jsonl", b'{"en": "a", "de": "b"}\n{"en"\n', {}, "line 2: not JSON: ", "in each line"
     yield "a.json", b'[{"en": "a"}]\n', {}, "line 1: not a JSON object", "jq"
     yield "a.json", b'[\n{"en": "a"}]\n', {}, "line 1: not JSON", "jq"
-    yield "a.jsonl", b'{"en": 3, "de": "b"}\n', {}, "column 'en' holds numbers in line 1", "src="
-    yield "a.jsonl", b'{"en": true, "de": ""}\n', {}, "'en' holds true or false in line 1", "src="
-    yield "a.jsonl", b'{"en": ["a"], "de": ""}\n', {}, "'en' holds lists in line 1", "src="
-    yield "a.jsonl", b'{"en": "a", "de": [{}]}\n', {}, "'de' holds objects in line 1", "src="
+    yield "a.jsonl", b'{"en": 3, "de": "b"}\n', {}, "line 1: column 'en' holds numbers", "src="
+    yield (
+        "a.jsonl",
+        b'{"en": true, "de": ""}\n',
+        {},
+        "line 1: column 'en' holds true or false",
+        "src=",
+    )
+    yield "a.jsonl", b'{"en": ["a"], "de": ""}\n', {}, "line 1: column 'en' holds lists", "src="
+    yield "a.jsonl", b'{"en": "a", "de": [{}]}\n', {}, "line 1: column 'de' holds objects", "src="
     yield "a.jsonl", b'{"en": "\\ud800", "de": "b"}\n', {}, "half of a surrogate pair", ""
     yield "a.jsonl", b'{"e": "a", "de": "b"}\n', {}, "no column for the source", "it has e, de"
+    deep = b'{"en": ' + b"[" * 100_000 + b"\n"
+    yield "a.jsonl", deep, {}, "a.jsonl, line 1: nested too deeply", "JSON object"
+    digits = b'{"en": ' + b"9" * 5000 + b', "de": "a"}\n'
+    yield "a.jsonl", digits, {}, "line 1: column 'en' holds numbers", "src="
     numbers = as_parquet({"en": ["a"] * 5, "de": [1, 2, 3, 4, 5]})
-    yield "a.parquet", numbers, {}, "a.parquet: column 'de' holds numbers in row 1", "src="
+    yield "a.parquet", numbers, {}, "row 1: column 'de' holds numbers", "src="
     dates = as_parquet({"en": ["a"], "de": pyarrow.array([0], pyarrow.date32())})
-    yield "a.parquet", dates, {}, "column 'de' holds values that are not text in row 1", "src="
+    yield "a.parquet", dates, {}, "'de' holds values that are not text", "src="
     yield "a.parquet", b"PAR1", {}, "a.parquet is damaged, or has another format", "again"
     yield "a.xlsx", b"PK", {}, "a.xlsx has a format that nmt does not read", "CSV (UTF-8)"
 
@@ -428,6 +440,7 @@ def test_errors_name_file_place_and_remedy(
         ("files(train='a.csv', delimiter='ab')", "delimiter must be one character"),
         ("files(train='a.csv', src='a', columns=('en', 'de'))", "columns excludes src and tgt"),
         ("datasets", "has no path"),
+        ("own.csv", "own.csv is a file, not a corpus"),
         ("datasets(path='x', errors='no')", "corpus 'datasets': errors must be"),
     ],
 )

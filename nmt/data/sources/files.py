@@ -121,20 +121,21 @@ class Files:
         text = self._open_text(paths, src, tgt)
         checksum = self._checksum(src, tgt, checksums)
         name = f"{self._corpus_name(spec, paths[0])}/{split}"
-        if isinstance(text, Table):
-            count = text.num_rows or _line_counter(paths[0])
-            if is_specified and split != "train":
-                return Split(name, checksum, text.pairs, count, files, text.references)
-            read = text.all_pairs
-        else:
-            count = _line_counter(paths[0])
-            read = text
-        missing = [held_out for held_out in ("valid", "test") if held_out not in self.splits]
+        count = _pair_counter(text, paths[0])
+        if isinstance(text, Table) and is_specified and split != "train":
+            return Split(name, checksum, text.pairs, count, files, text.references)
+        read = text.all_pairs if isinstance(text, Table) else text
+        missing = self._missing
         if self.hold_out and missing and split in ("train", *missing):
             sides = holdout.sides(src, tgt)
             checksum = hash_strings(holdout.VERSION, *sides, split, *missing, checksum)
             read = _hold_out(read, missing, split, is_swapped=sides != (src, tgt))
         return Split(name, checksum, read, count, files)
+
+    @property
+    def _missing(self) -> list[str]:
+        """The splits that are held out."""
+        return [split for split in ("valid", "test") if split not in self.splits]
 
     def _checksum(self, src: str, tgt: str, checksums: Sequence[str]) -> str:
         """Return the checksum of the text in files with these checksums."""
@@ -153,7 +154,7 @@ class Files:
         hint = f"add {split}='my/{split}'"
         if has_train:
             hint += ", or leave out hold_out=False"
-        raise DataError(f"corpus 'files' has no {split} split, only {names}", hint)
+        raise DataError(f"corpus '{self.name}' has no {split} split, only {names}", hint)
 
     def _corpus_name(self, spec: FileSpec, path: Path) -> str:
         """Return the name of the corpus: that of its first file, or of the directory of a corpus
@@ -236,10 +237,13 @@ def _hold_out(
     return holdout.hold_out(read, missing)[split]
 
 
-def _line_counter(path: Path) -> Callable[[], int] | None:
-    """Return a function that counts the lines of a file of text; None for other files."""
-    has_lines = pair_format(path) not in ("tmx", "parquet", "folder")
-    return partial(count_pairs, path) if has_lines and not is_archive(path) else None
+def _pair_counter(text: Table | PairReader, path: Path) -> Callable[[], int] | None:
+    """Return a function that counts the pairs of a file faster than reading them; None if there is
+    none."""
+    if isinstance(text, Table) and text.unit == "row":
+        return text.num_rows
+    has_lines = pair_format(path) != "tmx" and not is_archive(path)
+    return partial(count_pairs, path) if has_lines else None
 
 
 def _files_in_archive(archive: Path, src: str, tgt: str) -> tuple[SourceFile, ...]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 
+from nmt.core.console import counted
 from nmt.core.errors import DataError
 from nmt.data.pairs import InputFile, read_lines, read_tsv
 from nmt.data.tables.columns import ColumnRequest
@@ -15,6 +17,8 @@ from nmt.data.tables.table import Record, Table
 DELIMITERS = (",", ";", "\t", "|")
 """What may separate the cells of a CSV file. Spreadsheets write semicolons where the comma is the
 decimal separator, as in German."""
+_DECLARATION = re.compile(r"sep=(.)", re.IGNORECASE)
+"""A line before the first row that declares the delimiter, as Excel writes and reads it."""
 SAMPLE_LINES = 100
 """Lines from which the delimiter is found."""
 MAX_CELL = 1_000_000
@@ -61,9 +65,13 @@ def open_csv(path: InputFile, request: ColumnRequest, errors: str) -> Table:
         DataError: it is empty, or delimiter or names cannot be found.
     """
     sample = list(islice(read_lines(path, errors), SAMPLE_LINES))
+    declared = _DECLARATION.fullmatch(sample[0]) if sample else None
+    if declared:
+        del sample[0]
     if not any(sample):
         raise DataError(f"{path} is empty", "write a line with the names of the columns")
-    delimiter = request.delimiter or _find_delimiter(path, sample, request)
+    delimiter = request.delimiter or (declared[1] if declared else "")
+    delimiter = delimiter or _find_delimiter(path, sample, request)
     first = _parse_sample(path, sample, delimiter)[0]
     if len(first) < 2:
         raise DataError(
@@ -77,7 +85,8 @@ def open_csv(path: InputFile, request: ColumnRequest, errors: str) -> Table:
             " otherwise header=True with the names or numbers of two columns: src=..., tgt=...",
         )
     num_columns = len(request.names) or len(first)
-    read = partial(_read_csv, path, errors, delimiter, has_header, num_columns)
+    num_skipped = 1 if declared else 0
+    read = partial(_read_csv, path, errors, delimiter, has_header, num_columns, num_skipped)
     return _table(path, request, first, has_header, read)
 
 
@@ -135,18 +144,19 @@ def _read_csv(
     delimiter: str,
     has_header: bool,
     num_columns: int,
+    num_skipped: int,
     columns: Sequence[int],
 ) -> Iterator[Record]:
     """Yield the line in which a row begins, and its cells."""
-    lines = (line + "\n" for line in read_lines(path, errors))
+    lines = (line + "\n" for line in islice(read_lines(path, errors), num_skipped, None))
     csv.field_size_limit(MAX_CELL)
     rows = csv.reader(lines, delimiter=delimiter, skipinitialspace=True, strict=True)
     is_skipped = has_header
-    number = 1
+    number = num_skipped + 1
     try:
         for row in rows:
             start = number
-            number = rows.line_num + 1
+            number = num_skipped + rows.line_num + 1
             if not row:  # a blank line
                 continue
             if is_skipped:
@@ -154,7 +164,7 @@ def _read_csv(
                 continue
             if len(row) != num_columns:
                 raise DataError(
-                    f"{path}, line {start}: {len(row)} columns instead of {num_columns}",
+                    f"{path}, line {start}: {counted(len(row), 'column')} instead of {num_columns}",
                     f"put quotes around cells that contain '{delimiter}'",
                 )
             yield start, [row[index] for index in columns]

@@ -15,6 +15,7 @@ from nmt.data.tables.columns import ColumnRequest
 from nmt.data.tables.table import Record, Table
 
 _HINT = "write a JSON object in each line; jq -c '.[]' converts a list"
+_parse = partial(json.loads, parse_int=float)  # an integer may have too many digits
 SAMPLE_LINES = 100
 """Lines whose keys are the names of columns."""
 
@@ -65,14 +66,17 @@ def _objects(path: InputFile, errors: str) -> Iterator[tuple[int, dict[str, Any]
     for number, line in enumerate(read_lines(path, errors), 1):
         if not line.strip():
             continue
-        where = f"{path}, line {number}"
+        # Only escapes of this range need checks that take several times as long.
+        parse = parse_json if "\\ud" in line or "\\uD" in line else _parse
         try:
-            record = parse_json(line)
+            record = parse(line)
         except json.JSONDecodeError as error:
-            message = f"{where}: not JSON: {error.msg} (character {error.colno})"
-            raise DataError(message, _HINT) from None
+            problem = f"not JSON: {error.msg} (character {error.colno})"
+            raise DataError(f"{path}, line {number}: {problem}", _HINT) from None
+        except RecursionError:
+            raise DataError(f"{path}, line {number}: nested too deeply", _HINT) from None
         except ValueError as error:
-            raise DataError(f"{where}: {error}", _HINT) from None
+            raise DataError(f"{path}, line {number}: {error}", _HINT) from None
         if not isinstance(record, dict):
-            raise DataError(f"{where}: not a JSON object", _HINT)
+            raise DataError(f"{path}, line {number}: not a JSON object", _HINT)
         yield number, record

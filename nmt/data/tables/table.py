@@ -42,21 +42,35 @@ class Table:
         Raises:
             DataError: the file is damaged, or a cell does not hold text.
         """
-        indices = [self.columns.source, *self.columns.references]
         num_breaks = 0
-        for number, (source_cell, *cells) in self.read(indices):
-            source = self._text(source_cell, number, indices[0])
-            texts: list[str] = []
-            for index, cell in zip(indices[1:], cells, strict=True):
-                # Each element of a list is a reference.
-                for each in cell if isinstance(cell, list) else [cell]:
-                    texts.append(self._text(each, number, index))
-            references = [text for text in texts if text] or [""]
-            num_breaks += sum(map(_has_break, [source, *references]))
-            yield one_line(source), list(map(one_line, references))
+        for number, (source_cell, *cells) in self.read(self._indices):
+            source = self._text(source_cell, number, 0)
+            references = self._references(cells, number)
+            # Most rows have no line breaks, and looking for them is faster than replacing them.
+            if _has_break(source) or any(map(_has_break, references)):
+                num_breaks += sum(map(_has_break, [source, *references]))
+                source = one_line(source)
+                references = list(map(one_line, references))
+            yield source, references
         if num_breaks:
             cells_with_breaks = counted(num_breaks, "cell")
             log_once(f"{self.path}: line breaks in {cells_with_breaks} became spaces")
+
+    @property
+    def _indices(self) -> list[int]:
+        """The columns to read: the source, then the references."""
+        return [self.columns.source, *self.columns.references]
+
+    def _references(self, cells: Sequence[Any], number: int) -> list[str]:
+        """Return the references of a row that are not empty; one empty string if there is none."""
+        if len(cells) == 1 and isinstance(cells[0], str):
+            return list(cells)
+        texts: list[str] = []
+        for position, cell in enumerate(cells, 1):
+            # Each element of a list is a reference.
+            for each in cell if isinstance(cell, list) else [cell]:
+                texts.append(self._text(each, number, position))
+        return [text for text in texts if text] or [""]
 
     def pairs(self) -> Iterator[Pair]:
         """Yield each source with its first reference."""
@@ -74,26 +88,30 @@ class Table:
         for _, references in self.rows():
             yield references
 
-    def _text(self, cell: Any, number: int, index: int) -> str:
-        """Return the text of a cell; empty if it is missing."""
+    def _text(self, cell: Any, number: int, position: int) -> str:
+        """Return the text of a cell, which is at a position of those that are read; empty if it is
+        missing."""
         if isinstance(cell, str):
             return cell
         if cell is None:
             return ""
-        name = self.names[index]
-        if not isinstance(cell, bytes):
-            kind = _KINDS.get(type(cell), "values that are not text")
-            raise DataError(
-                f"{self.path}: column '{name}' holds {kind} in {self.unit} {number}",
-                "name the columns with the sentences: src='...', tgt='...'",
-            )
-        try:
-            return cell.decode("utf-8", self.errors)
-        except UnicodeDecodeError:
-            raise EncodingError(
-                f"{self.path}, {self.unit} {number}: column '{name}' is not UTF-8",
-                "save it as UTF-8, or use errors='replace' in files(...)",
-            ) from None
+        if isinstance(cell, bytes):
+            try:
+                return cell.decode("utf-8", self.errors)
+            except UnicodeDecodeError:
+                raise EncodingError(
+                    f"{self._place(position, number)} is not UTF-8",
+                    "save it as UTF-8, or use errors='replace' in files(...)",
+                ) from None
+        kind = _KINDS.get(type(cell), "values that are not text")
+        raise DataError(
+            f"{self._place(position, number)} holds {kind}",
+            "name the columns with the sentences: src='...', tgt='...'",
+        )
+
+    def _place(self, position: int, number: int) -> str:
+        name = self.names[self._indices[position]]
+        return f"{self.path}, {self.unit} {number}: column '{name}'"
 
 
 def _has_break(text: str) -> bool:

@@ -266,12 +266,17 @@ def draw(maps: AttentionMaps, output: Path, part: str, layer: int | None) -> Non
     panels = []
     for head, weights_QK in enumerate(heads, 1):
         panel = page.add_subplot(num_rows, num_columns, head)
-        image = panel.imshow(weights_QK.numpy(), vmin=0, vmax=1, cmap="Blues")
-        style = {"fontsize": 8, "parse_math": False}
-        panel.set_xticks(range(len(columns)), columns, rotation=90, **style)
-        panel.set_yticks(range(len(rows)), rows, **style)
+        image = _heat_map(panel, weights_QK, rows, columns)
         panel.set_title(f"head {head}", fontsize=9)
         panels.append(panel)
     page.colorbar(image, ax=panels, label="attention weight", aspect=30)
     page.suptitle(f"{PARTS[part]}, layer {layer}")
     save(page, output)
+
+
+def _heat_map(panel: Any, weights_QK: Tensor, rows: list[str], columns: list[str]) -> Any:
+    image = panel.imshow(weights_QK.numpy(), vmin=0, vmax=1, cmap="Blues")
+    style = {"fontsize": 8, "parse_math": False}
+    panel.set_xticks(range(len(columns)), columns, rotation=90, **style)
+    panel.set_yticks(range(len(rows)), rows, **style)
+    return image

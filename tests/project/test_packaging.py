@@ -156,9 +156,16 @@ def venv(root: Path, *arguments: str, **environment: str) -> subprocess.Complete
 def test_environment_is_created_once_and_updated_if_necessary(small: Path) -> None:
     first = venv(small)
     assert first.returncode == 0, first.stderr
-    assert "creating .venv" in first.stderr
-    assert "installing requirements.lock" in first.stderr
+    # A line per step, with its time; the output of pip is in the log.
+    steps = (
+        r"creating \.venv with Python [\d.]+",
+        r"installing requirements\.lock \(.+\)",
+        "installing nmt",
+    )
+    pattern = "".join(rf"venv: {step} \.\.\. \d+ s\n" for step in steps)
+    assert re.fullmatch(pattern, first.stderr), first.stderr
     assert first.stdout == ""
+    assert "Successfully installed" in (small / ".venv.log").read_text(encoding="utf-8")
 
     second = venv(small)
     assert (second.returncode, second.stderr) == (0, "venv: .venv is up to date\n")
@@ -171,6 +178,9 @@ def test_environment_is_created_once_and_updated_if_necessary(small: Path) -> No
         failed = venv(small)
         assert failed.returncode == 1
         assert "venv: error: pip could not install" in failed.stderr
+        assert f"see all of its output in {small}/.venv.log" in failed.stderr
+        assert "nowhere" in failed.stderr.partition("venv: error")[0]
+        assert failed.stderr.count("\n") <= 8
     (small / "requirements.lock").write_text("# changed\n", encoding="utf-8")
     changed = venv(small)
     assert "installing requirements.lock" in changed.stderr
@@ -207,6 +217,33 @@ def test_unsuitable_python_is_reported(
     assert message in done.stderr
     assert "hint: install" in done.stderr
     assert not (small / ".venv").exists()
+
+
+def test_quickstart_prints_commands_as_people_type_them(small: Path, tmp_path: Path) -> None:
+    directory = tmp_path / "bin"
+    directory.mkdir()
+    (directory / "nmt").write_text("#!/usr/bin/env bash\necho result\n", encoding="utf-8")
+    (directory / "nmt").chmod(0o755)
+    runs = tmp_path / "my runs"
+    path = f"{directory}{os.pathsep}{os.environ['PATH']}"
+    env = {**os.environ, "PATH": path, "SKIP_VENV": "1", "NMT_RUNS": str(runs)}
+    done = run(["bash", small / "scripts" / "quickstart.sh"], env=env)
+    assert (done.returncode, done.stdout) == (0, "result\n" * 3)
+    commands, _, after = done.stderr.partition("\nNext:\n")
+    assert commands.split("\n") == [
+        "",
+        "$ nmt train",
+        "",
+        f'$ nmt translate --model "{runs}/quickstart" "im thirsty"',
+        "",
+        f'$ nmt evaluate --model "{runs}/quickstart" --bleu',
+        "",
+    ]
+    assert re.findall(r"^  (nmt \w+)", after, re.MULTILINE) == [
+        "nmt translate",
+        "nmt attention",
+        "nmt data",
+    ]
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from typing import Any, NoReturn, cast
 import typer
 from typer.core import TyperGroup
 
+from nmt.cli import completion, help_layout
 from nmt.core import packages, plugins, torchrun
 from nmt.core.console import LOG, discard, escape_control, log
 from nmt.core.errors import NMTError, StoppedError, UsageError, file_hint
@@ -74,12 +75,21 @@ def _command(name: str) -> Any:
     module = import_module(f"nmt.cli.{module_name}")
     if hasattr(module, "app"):
         module.app.info.cls = CommandGroup
-        command = typer.main.get_group(module.app)
-        command.name = name
-        return command
+        group = typer.main.get_group(module.app)
+        group.name = name
+        for command in group.commands.values():
+            _prepare(command)
+        return group
     single = typer.Typer(add_completion=False)
     single.command(name)(getattr(module, module_name))
-    return typer.main.get_command(single)
+    command = typer.main.get_command(single)
+    _prepare(command)
+    return command
+
+
+def _prepare(command: Any) -> None:
+    help_layout.prepare(command)
+    completion.prepare(command)
 
 
 class CommandGroup(TyperGroup):

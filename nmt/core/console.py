@@ -20,6 +20,20 @@ CONTROL = {
 }
 
 
+COLORS = {"error": "\x1b[1;31m", "warning": "\x1b[1;33m"}
+"""Colors of the first word of messages."""
+RESET_COLOR = "\x1b[0m"
+
+
+def has_colors() -> bool:
+    """Return whether stderr shows colors; see https://no-color.org and https://force-color.org."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR"):
+        return True
+    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+
+
 def discard(stream: TextIO) -> None:
     """Redirect a stream to the null device. Otherwise the interpreter reports an error when it
     flushes it at exit."""
@@ -63,10 +77,13 @@ def log_once(message: str) -> None:
 
 def log(message: str, *, every_rank: bool = False) -> None:
     """Print one line on stderr without breaking a progress bar; under torchrun only on rank 0, or
-    on every rank."""
+    on every rank. Errors and warnings are colored in a terminal."""
     if SILENT and not every_rank:
         return
     message = escape_control(message)
+    kind, colon, rest = message.partition(":")
+    if colon and kind in COLORS and has_colors():
+        message = f"{COLORS[kind]}{kind}:{RESET_COLOR}{rest}"
     if "tqdm" in sys.modules and is_terminal():  # there may be a progress bar
         from tqdm import tqdm
 
@@ -84,11 +101,11 @@ def progress(
     total: float | None, description: str, unit: str, *, disable: bool = False, **options: Any
 ) -> tqdm[Any]:
     """Open a progress bar. If stderr is not a terminal, it prints one line per minute."""
-    from tqdm import tqdm  # slow to import
+    from nmt.core.progress_bar import ProgressBar  # tqdm is slow to import
 
     has_terminal = is_terminal()
     has_size = has_terminal and os.get_terminal_size(sys.stderr.fileno()).columns > 0
-    return tqdm(
+    return ProgressBar(
         disable=disable or SILENT,
         total=total,
         desc=description,

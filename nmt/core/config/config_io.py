@@ -86,14 +86,19 @@ def find(name: str) -> Path:
     path = Path(name)
     if path.is_file():
         return path
-    directory = Path(__file__).parents[2] / "configs"  # in a wheel
-    if not directory.is_dir():
-        directory = Path(__file__).parents[3] / "configs"
-    builtin = {file.stem: file for file in sorted(directory.glob("*.yaml"))}
+    builtin = builtin_configs()
     if name not in builtin:
         problem = "is a directory, not a config file" if path.is_dir() else "does not exist"
         raise ConfigError(f"config {name} {problem}", suggest(name, builtin) if builtin else "")
     return builtin[name]
+
+
+def builtin_configs() -> dict[str, Path]:
+    """Return the files of the built-in configs by name."""
+    directory = Path(__file__).parents[2] / "configs"  # in a wheel
+    if not directory.is_dir():
+        directory = Path(__file__).parents[3] / "configs"
+    return {file.stem: file for file in sorted(directory.glob("*.yaml"))}
 
 
 def read_yaml(path: Path) -> dict[str, Any]:

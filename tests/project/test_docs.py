@@ -14,6 +14,7 @@ import typer
 from test_cli import commands
 
 import architecture
+import screenshots
 from nmt.cli import app
 from nmt.core.config import config_io
 from nmt.model.build import build_model, count_parameters
@@ -233,3 +234,10 @@ SNIPPETS = [
 @pytest.mark.parametrize("snippet", SNIPPETS)
 def test_snippets_run(snippet: str) -> None:
     exec(compile(snippet, "snippet", "exec"), {})
+
+
+def test_scripts_make_every_screenshot() -> None:
+    for name in screenshots.SCREENSHOTS:
+        picture = DOCS / "figures" / f"{name}.png"
+        assert picture.stat().st_size < 60_000
+        assert any(f"figures/{name}.png" in read(page) for page in COMMAND_PAGES), name

@@ -3,6 +3,7 @@ requests to other servers."""
 
 from __future__ import annotations
 
+import inspect
 import re
 import subprocess
 import sys
@@ -14,6 +15,8 @@ from typing import Any
 
 import pytest
 
+import nmt
+from nmt.core import errors
 from nmt.core.config import config_io
 from pages import definition_line
 
@@ -49,10 +52,16 @@ def test_the_reference_lists_every_command_and_option(site: Path) -> None:
     assert [key for key in config_io.OPTION_TYPES if key not in options] == []
 
 
-def test_the_reference_documents_the_public_classes(site: Path) -> None:
+def test_the_reference_documents_the_public_api(site: Path) -> None:
     text = (site / "reference" / "api" / "index.html").read_text(encoding="utf-8")
-    for name in ("nmt.Translator", "nmt.Translator.load", "nmt.Line", "nmt.Translation"):
-        assert f'id="{name}"' in text
+    names = {f"nmt.{name}" for name in nmt.__all__ if name != "__version__"}
+    for owner in (nmt.Guard, nmt.Line, nmt.Translation, nmt.Translator):
+        members = {*vars(owner), *getattr(owner, "__annotations__", {})}
+        names |= {f"nmt.{owner.__name__}.{name}" for name in members if name[0] != "_"}
+    for name, value in vars(errors).items():
+        if inspect.isclass(value) and issubclass(value, errors.NMTError):
+            names.add(f"nmt.core.errors.{name}")
+    assert {name for name in names if f'id="{name}"' not in text} == set()
 
 
 def test_links_outside_docs_point_to_the_repository(site: Path) -> None:

@@ -29,7 +29,7 @@ FORMULA = re.compile(
 HIGHLIGHTING = {"light": "default", "dark": "github-dark"}
 """Styles of Pygments for the modes of the theme."""
 STYLE = """
-body { background-image: none }
+body { background: none }
 [role=main] { overflow-wrap: anywhere }
 [role=main] img { max-width: 100% }
 [role=main] h1 { font-size: 2rem }

@@ -166,9 +166,9 @@ def _column(batch: Any, name: str) -> Any:
         for field in name.removeprefix(f"{top}.").split("."):
             column = _require("pyarrow.compute").struct_field(column, field)
     kind = column.type.value_type if _is_list(column.type) else column.type
-    # Damaged offsets and indices would read memory outside of the file. Only the conversion of plain
-    # text to bytes does not follow them; bytes are valid where they are not UTF-8, so that the
-    # caller can report the row.
+    # Damaged offsets and indices would read memory outside of the file. Only the conversion of
+    # plain text to bytes does not follow them; bytes are valid where they are not UTF-8, so that
+    # the caller can report the row.
     if not _is_plain_text(kind):
         column.validate(full=True)
     if _is_text(kind):

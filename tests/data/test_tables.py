@@ -354,16 +354,28 @@ def test_truncated_files_are_an_error() -> None:
         pairs_of("a.parquet", bytes(damaged))
 
 
-def test_damaged_offsets_are_not_followed() -> None:
-    save_to_disk(Path("own"), [("a" * 40, "b" * 40)] * 5)
-    file = Path("own", "data-00000-of-00001.arrow")
+@pytest.mark.parametrize("kind", ["string", "dictionary", "list"])
+def test_damaged_offsets_are_not_followed(kind: str) -> None:
+    texts = pyarrow.array([f"{n}" * 40 for n in range(5)])
+    columns = {
+        "string": (texts, range(0, 240, 40)),
+        "dictionary": (texts.dictionary_encode(), range(5)),
+        "list": (pyarrow.array([[text.as_py()] for text in texts]), range(6)),
+    }
+    column, numbers = columns[kind]
+    table = pyarrow.table({"en": ["Hello"] * 5, "de": column})
+    Path("damaged").mkdir(exist_ok=True)
+    state = {"_data_files": [{"filename": "own.arrow"}]}
+    Path("damaged/state.json").write_text(json.dumps(state))
+    file = Path("damaged/own.arrow")
+    with pyarrow.ipc.new_stream(str(file), table.schema) as stream:
+        stream.write_table(table)
     content = bytearray(file.read_bytes())
-    offsets = b"".join(n.to_bytes(4, "little") for n in range(0, 240, 40))
-    start = content.index(offsets)
+    start = content.index(b"".join(n.to_bytes(4, "little") for n in numbers))
     content[start + 4 : start + 8] = b"\xff\xff\xff\x7f"
     file.write_bytes(content)
     with pytest.raises(DataError, match="is damaged"):
-        list(open_split("files(test='own')", "test", "en", "de").pairs())
+        list(open_split("files(test='damaged')", "test", "en", "de").pairs())
 
 
 # --- errors ---

@@ -123,7 +123,8 @@ def _open(
     request: ColumnRequest,
     errors: str,
 ) -> Table:
-    names = list(_leaf_names(schema))
+    with _errors_of(name):
+        names = list(_leaf_names(schema))
     columns = request.find(name, names)
     read = partial(_read, files, batches, names)
     return Table(name, "row", names, columns, read, num_rows, errors)
@@ -164,21 +165,29 @@ def _column(batch: Any, name: str) -> Any:
         column = batch.column(top)
         for field in name.removeprefix(f"{top}.").split("."):
             column = _require("pyarrow.compute").struct_field(column, field)
-    # Damaged offsets would read memory outside of the file.
-    utf8 = pyarrow.large_binary()
-    if _is_text(column.type):
-        column = column.cast(utf8)
-    elif _is_list(column.type) and _is_text(column.type.value_type):
-        column = column.cast(pyarrow.large_list(utf8))
+    kind = column.type.value_type if _is_list(column.type) else column.type
+    # Damaged offsets and indices would read memory outside of the file. Only the conversion of
+    # plain text to bytes does not follow them; bytes are valid where they are not UTF-8, so that
+    # the caller can report the row.
+    if not _is_plain_text(kind):
+        column.validate(full=True)
+    if _is_text(kind):
+        utf8 = pyarrow.large_binary()
+        column = column.cast(pyarrow.large_list(utf8) if _is_list(column.type) else utf8)
     column.validate(full=True)
     return column
+
+
+def _is_plain_text(kind: Any) -> bool:
+    types = _require("pyarrow.types")
+    return bool(types.is_string(kind) or types.is_large_string(kind))
 
 
 def _is_text(kind: Any) -> bool:
     types = _require("pyarrow.types")
     if types.is_dictionary(kind):
         kind = kind.value_type
-    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
+    return _is_plain_text(kind) or bool(types.is_string_view(kind))
 
 
 def _is_list(kind: Any) -> bool:
@@ -195,6 +204,7 @@ def _parquet_batches(path: Path, columns: Sequence[str]) -> Iterator[Any]:
 def _arrow_batches(path: Path, columns: Sequence[str]) -> Iterator[Any]:
     with _open_arrow(path) as batches:
         for batch in batches:
+            batch.validate()
             for start in range(0, batch.num_rows, BATCH_SIZE):
                 yield batch.slice(start, BATCH_SIZE)
 
@@ -216,7 +226,7 @@ def _errors_of(path: Path) -> Iterator[None]:
         yield
     except FileNotFoundError:
         raise DataError(f"no such file: {path}") from None
-    except (pyarrow.ArrowException, OSError) as error:
+    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
         raise DataError(
             f"{path} is damaged, or has another format: {first_line(error)}",
             "write or download it again",

@@ -29,8 +29,8 @@ FORMULA = re.compile(
 HIGHLIGHTING = {"light": "default", "dark": "github-dark"}
 """Styles of Pygments for the modes of the theme."""
 STYLE = """
-body { background: none }
-[role=main] { overflow-wrap: anywhere }
+body::before { background-image: none !important }
+[role=main] { overflow-wrap: break-word }
 [role=main] img { max-width: 100% }
 [role=main] h1 { font-size: 2rem }
 [role=main] h2 { font-size: 1.5rem }

@@ -33,6 +33,6 @@ printf '\nNext:\n' >&2
 if [ -z "${SKIP_VENV:-}" ]; then printf '  source .venv/bin/activate\n' >&2; fi
 cat >&2 << 'END'
   nmt translate "My mother is looking for her glasses."
-  nmt attention "My mother is looking for her glasses."    # attention.html: what each word looks at
+  nmt attention "My mother is looking for her glasses."
   nmt data download multi30k && nmt train --config multi30k --time-limit 10m
 END

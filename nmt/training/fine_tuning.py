@@ -131,9 +131,10 @@ class _Result:
 
     def record(self) -> dict[str, Any]:
         """Return the entry of `comparison.json`."""
-        metrics = [
-            asdict(metric) | {"p": metric.p, "better": metric.better} for metric in self.metrics
-        ]
+        metrics = []
+        for metric in self.metrics:
+            agreement = {"human_agreement": metric.human_agreement}
+            metrics.append(asdict(metric) | {"p": metric.p, "better": metric.better} | agreement)
         return {"test": self.test.name, "lines": len(self.test.sources), "metrics": metrics}
 
 

@@ -16,7 +16,7 @@ from nmt.text.language_identification import (
 )
 from nmt.text.scripts import count_letters, is_in_other_script
 
-MIN_LETTERS, MIN_WORDS = 10, 3
+MIN_LETTERS, MIN_WORDS = 14, 3
 """Minimum length of a text that may be clearly in another language than those of the server."""
 MIN_OTHER_PROBABILITY = 0.5
 MAX_SERVED_PROBABILITY = 0.03

@@ -48,7 +48,7 @@ def test_the_image_of_the_server_starts_and_its_health_check_works(tmp_path: Pat
     program, *arguments = json.loads(health_check[health_check.index("CMD ") + 4 :])
     assert (entrypoint[0], program) == ("nmt", "python")
     assert instructions("serve", "EXPOSE") == [PORT] == [entrypoint[-1]]
-    process = CommandLine(tmp_path).fork(*entrypoint[1:-1], "0", "--model", "en-de")
+    process = CommandLine(tmp_path).start(*entrypoint[1:-1], "0", "--model", "en-de")
     try:
         for line in iter(process.stderr.readline, b""):
             if match := re.search(rb"listening on http://0\.0\.0\.0:(\d+);", line):

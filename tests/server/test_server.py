@@ -293,7 +293,7 @@ def test_a_text_in_another_language_has_a_warning(client: Client) -> None:
 
 
 FOREIGN = [
-    ("fr", "Où est la gare ?"),
+    ("fr", "Je ne comprends pas."),
     ("fr", "Pouvez-vous répéter, s'il vous plaît ?"),
     ("fr", "Ma sœur habite à la campagne avec ses deux enfants."),
     ("es", "¿Me puede ayudar, por favor?"),
@@ -342,6 +342,9 @@ def test_a_file_in_a_language_without_a_model_is_refused(client: Client) -> None
 def test_no_short_text_is_refused() -> None:
     data = Path(__file__).parents[2] / "data"
     texts = ["Jeg er Tom", "PowerPoint 2007", "Bon appétit!", "C'est la vie", "", "...", "42", "👋"]
+    # Sentences that the model takes for Basque, Swedish, French and Italian.
+    texts += ["Anna stand leise da.", "Peter ärgerte Lena.", "Warst du je verlobt?"]
+    texts += ["Tim ärgerte Mia.", "Sei nett, Mario!"]
     for name, columns in {"short_inputs.tsv": [2, 3], "first_sentences.tsv": [2, 3]}.items():
         for line in (data / name).read_text(encoding="utf-8").splitlines():
             cells = line.split("\t")

@@ -84,31 +84,49 @@ def paired_tests(first_N: Any, second_N: Any, resamples: int) -> tuple[float, fl
     intervals = _half_interval(first_N, resamples), _half_interval(second_N, resamples)
     if not gain:
         return *intervals, 1.0, 1.0
-    mean_R = np.concatenate(list(_resampled_means(gain_N, resamples)))
-    num_larger = int((abs(mean_R - mean_R.mean()) >= gain).sum())
-    bootstrap_p = (num_larger + 1) / (resamples + 1)
-    # Exchanging the translations of a line reverses the sign of its gain.
+    mean_R = _resampled_means(gain_N, resamples)
+    deviation_R = abs(mean_R - mean_R.mean())
+    bootstrap_p = _share_above(deviation_R, gain)
+    randomization_p = _share_above(_randomized_gains(gain_N, 10 * resamples), gain)
+    return *intervals, bootstrap_p, randomization_p
+
+
+def _share_above(value_R: Any, limit: float) -> float:
+    """Return the p-value of a difference: the share of values that are as large, one of which is
+    the difference itself."""
+    # Equal ones may be rounded differently.
+    is_as_large_R = value_R >= limit * (1 - 1e-9)
+    return float(is_as_large_R.sum() + 1) / (len(value_R) + 1)
+
+
+def _randomized_gains(gain_N: Any, num_trials: int) -> Any:
+    """Return the size of the gain if the translations of random lines are exchanged, which reverses
+    the sign of their gains."""
     rng = np.random.default_rng(SEED)
-    num_trials = 10 * resamples
-    num_larger = 0
+    gains = []
     for size in _batch_sizes(num_trials, len(gain_N)):
         sign_RN = rng.choice((-1.0, 1.0), (size, len(gain_N)))
-        # The observed difference counts, although it may be rounded differently.
-        num_larger += int((abs(sign_RN @ gain_N) / len(gain_N) >= gain * (1 - 1e-9)).sum())
-    return *intervals, bootstrap_p, (num_larger + 1) / (num_trials + 1)
+        mean_R = sign_RN @ gain_N / len(gain_N)
+        gains.append(abs(mean_R))
+    return np.concatenate(gains)
 
 
 def _half_interval(score_N: Any, resamples: int) -> float:
     """Return half the width of the 95% confidence interval of a mean."""
-    mean_R = np.concatenate(list(_resampled_means(score_N, resamples)))
+    mean_R = _resampled_means(score_N, resamples)
     low, high = np.percentile(mean_R, (2.5, 97.5))
     return float(high - low) / 2
 
 
-def _resampled_means(score_N: Any, resamples: int) -> Iterator[Any]:
+def _resampled_means(score_N: Any, resamples: int) -> Any:
+    """Return the means of bootstrap samples, [R]."""
     rng = np.random.default_rng(SEED)
-    for size in _batch_sizes(resamples, len(score_N)):
-        yield score_N[rng.integers(len(score_N), size=(size, len(score_N)))].mean(1)
+    num_lines = len(score_N)
+    means = []
+    for size in _batch_sizes(resamples, num_lines):
+        index_RN = rng.integers(num_lines, size=(size, num_lines))
+        means.append(score_N[index_RN].mean(1))
+    return np.concatenate(means)
 
 
 def _batch_sizes(num_samples: int, num_lines: int) -> Iterator[int]:

@@ -71,14 +71,18 @@ def _fine_tuning_config(path: Path, init_from: Path, overrides: list[str]) -> Co
         config = config_io.override(config, override)
     if "train.max_length" not in set_keys:
         config = _with_max_length(config, start)
+    _check_direction(config, start, init_from)
+    config_io.check(config)
+    return config
+
+
+def _check_direction(config: Config, start: Config, init_from: Path) -> None:
     if (config.data.src, config.data.tgt) == (start.data.tgt, start.data.src):
         raise UsageError(
             f"{init_from} translates from {start.data.src} to {start.data.tgt}, not to"
             f" {start.data.src}",
             "fine-tune a model of the other direction, or leave out data.src and data.tgt",
         )
-    config_io.check(config)
-    return config
 
 
 def _with_max_length(config: Config, start: Config) -> Config:

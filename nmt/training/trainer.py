@@ -475,18 +475,21 @@ class Trainer:
         samples = list(zip(test.sources, translations, test.references[0], strict=True))
         self.samples = samples[: options.num_samples]
         self.model.train()
+        return self._scores(loss, test, translations)
+
+    def _scores(self, loss: float, test: TestSet, translations: list[str]) -> dict[str, float]:
+        """Return the scores of a validation; see `validate`."""
         bleu = metrics.bleu(translations, test.references).value
         chrf = metrics.chrf(translations, test.references).value
         scores = {"valid_loss": loss, "valid_bleu": bleu, "valid_chrf": chrf}
         values = {"loss": -loss, "bleu": bleu, "chrf": chrf}
-        if options.best_metric not in values:
-            score = line_metrics.score(
-                options.best_metric, test.sources, translations, test.references
-            )
-            scores[f"valid_{parse(options.best_metric)[0]}"] = score.value
+        best_metric = self.config.train.best_metric
+        if best_metric not in values:
+            score = line_metrics.score(best_metric, test.sources, translations, test.references)
+            scores[f"valid_{parse(best_metric)[0]}"] = score.value
             is_better = -1 if score.name in metrics.LOWER_IS_BETTER else 1
-            values[options.best_metric] = is_better * score.value
-        return scores | {"best_metric_value": values[options.best_metric]}
+            values[best_metric] = is_better * score.value
+        return scores | {"best_metric_value": values[best_metric]}
 
     def _translator(self, model: Seq2Seq) -> Translator:
         meta = self.prepared.meta

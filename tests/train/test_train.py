@@ -996,7 +996,7 @@ def test_time_limit_includes_data_preparation(
     monkeypatch.setattr(
         training, "prepare", lambda experiment: time.sleep(0.2) or prepare(experiment)
     )
-    monkeypatch.setattr(loop, "run", lambda *rest: limits.append(rest[-1]) or train_loop(*rest))
+    monkeypatch.setattr(loop, "run", lambda *rest: limits.append(rest[3]) or train_loop(*rest))
     run(config(directory, "train.steps=1"), directory, limit=100)
     assert limits[0] < 99.8
 

@@ -57,7 +57,7 @@ def test_help_fits_into_80_columns(bare: CommandLine) -> None:
     assert re.search(r"--port +0-65535 +Port to listen on", serve)
     # A line of a paragraph is as long as the next word allows.
     text = bare.run("train", "--help").out.split("Examples:")[0]
-    for paragraph in re.split(r"\n\s*\n", text):
+    for paragraph in re.split(r"\n\s*\n", text.partition("[OPTIONS]")[2]):
         lines = paragraph.strip("\n").split("\n")
         for line, following in itertools.pairwise(lines):
             next_word = following.split()[0]

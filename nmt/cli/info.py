@@ -27,15 +27,19 @@ def info(
       nmt info runs/multi30k --json
     """
     from nmt.core.console import escape_control
+    from nmt.core.untrusted_files import read_record
     from nmt.models import discovery
     from nmt.runs import pretrained
     from nmt.runs.model_card import describe, read_metadata
-    from nmt.runs.run_report import collect
+    from nmt.runs.run_report import collect, origins
 
     run = run or discovery.newest_run()
     pretrained_dir = pretrained.find(run)
     run = discovery.locate(run)
-    license_of_weights = read_metadata(run).get("license", "")
+    licenses = [read_metadata(run).get("license")]
+    if not any(licenses):  # those of the models that it was made from
+        licenses = [origin["license"] for origin in origins(read_record(run / "data.json"))]
+    license_of_weights = ", ".join(dict.fromkeys(map(str, licenses)))
     run_report = collect(run) | {"license": license_of_weights}
     if json_:
         import json

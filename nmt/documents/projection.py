@@ -40,8 +40,9 @@ from nmt.documents.ranges import Nearest, Span, by_end, by_start, outside, overl
 GAP_COST = 0.5
 """Cost of a word that is not linked with a tag's words, relative to the gain of a word of one
 letter that is."""
-DOUBTFUL_GAP_COST = 0.35
-"""The same for a doubtful tag, so that it also covers other words that may be meant."""
+DOUBTFUL_GAP_COST = 0.8
+"""The same for a doubtful tag, in which long words count more. It also covers other words that may
+be meant, if they are close."""
 MIN_CERTAINTY = 0.6
 """A tag is doubtful if the words that it covers have less than this share of the gain of all words
 that are linked with its words."""
@@ -404,6 +405,9 @@ class _Placement:
         total = sum(gains.values())
         is_doubtful = covered < MIN_CERTAINTY * total
         if is_doubtful:
+            # Of an auxiliary and its verb, which are far apart in German, the verb is meant.
+            for i in gains:
+                gains[i] *= math.sqrt(units[i].word_length)
             run = _best_run(gains, cost, DOUBTFUL_GAP_COST)
         if run:
             first, last = run

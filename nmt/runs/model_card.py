@@ -134,7 +134,8 @@ def describe(info: dict[str, Any]) -> dict[str, list[str]]:
 
 def _describe_import(origin: dict[str, Any]) -> str:
     revision = f", revision {str(origin['revision'])[:12]}" if origin.get("revision") else ""
-    return f"{origin['source']}{revision}, license {origin['license']}, {_short_checksum(origin)}"
+    checksum = f", {_short_checksum(origin)}" if origin.get("sha256") else ""
+    return f"{origin['source']}{revision}, license {origin['license']}{checksum}"
 
 
 def _describe_parents(info: dict[str, Any]) -> list[str]:
@@ -153,7 +154,7 @@ def _describe_parents(info: dict[str, Any]) -> list[str]:
     for relation, model in parents:
         lines.append(f"{relation} {model['model']}/{model['checkpoint']}, {_short_checksum(model)}")
     for _, model in parents:
-        lines += [f"imported: {_describe_import(origin)}" for origin in model["imported"]]
+        lines += [f"weights of {_describe_import(origin)}" for origin in model["imported"]]
     return list(dict.fromkeys(lines))
 
 

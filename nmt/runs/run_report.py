@@ -343,11 +343,13 @@ def other_models(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def origins(data: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the origins of all imported models from which a model was made, by the content of its
-    `data.json`: its own, and those of its start models, teacher and translators of its training
-    data. Their licenses apply."""
+    """Return the origins of all imported and published models from which a model was made, by the
+    content of its `data.json`: its own, and those of its start models, teacher and translators of
+    its training data. Their licenses apply."""
     models = other_models(data)
     imported = [models["imported"]] if models["imported"] else []
+    if matches(data.get("weights"), _Origin):  # a model that nmt includes
+        imported.append(data["weights"])
     for parent in (*models["derived_from"], models["teacher"], *models["translators"]):
         imported += parent["imported"] if parent else []
     return imported

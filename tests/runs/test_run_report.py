@@ -100,9 +100,9 @@ def test_origins_of_imported_ancestors_teachers_and_translators_are_recorded(
         f"fine-tuned from run/{best}",
         f"distilled from run/{best}",
         f"trained on translations of run/{best}",
-        "imported: start",
-        "imported: teacher",
-        "imported: translator",
+        "weights of start",
+        "weights of teacher",
+        "weights of translator",
     ]
     imported = parent_record(discovery.find_model(run))["imported"]
     assert [each["source"] for each in imported] == ["start", "teacher", "translator", "translator"]

@@ -27,19 +27,15 @@ def info(
       nmt info runs/multi30k --json
     """
     from nmt.core.console import escape_control
-    from nmt.core.untrusted_files import read_record
     from nmt.models import discovery
     from nmt.runs import pretrained
-    from nmt.runs.model_card import describe, read_metadata
-    from nmt.runs.run_report import collect, origins
+    from nmt.runs.model_card import describe
+    from nmt.runs.run_report import collect
 
     run = run or discovery.newest_run()
     pretrained_dir = pretrained.find(run)
     run = discovery.locate(run)
-    licenses = [read_metadata(run).get("license")]
-    if not any(licenses):  # those of the models that it was made from
-        licenses = [origin["license"] for origin in origins(read_record(run / "data.json"))]
-    license_of_weights = ", ".join(dict.fromkeys(map(str, licenses)))
+    license_of_weights = _license(run)
     run_report = collect(run) | {"license": license_of_weights}
     if json_:
         import json
@@ -65,3 +61,15 @@ def info(
         typer.echo(
             f"{'card':<11}see README.md in that directory for the training history and evaluation"
         )
+
+
+def _license(run: Path) -> str:
+    """Return the license of the weights, or those of the models that they were made from."""
+    from nmt.core.untrusted_files import read_record
+    from nmt.runs.model_card import read_metadata
+    from nmt.runs.run_report import origins
+
+    if own := read_metadata(run).get("license"):
+        return str(own)
+    licenses = [origin["license"] for origin in origins(read_record(run / "data.json"))]
+    return ", ".join(dict.fromkeys(licenses))

@@ -406,11 +406,9 @@ class _Placement:
         is_doubtful = covered < MIN_CERTAINTY * total
         if is_doubtful:
             # Of an auxiliary and its verb, which are far apart in German, the verb is meant.
-            for i in gains:
-                gains[i] *= math.sqrt(units[i].word_length)
-            run = _best_run(gains, cost, DOUBTFUL_GAP_COST)
-        if run:
-            first, last = run
+            longer_first = {i: gain * math.sqrt(units[i].word_length) for i, gain in gains.items()}
+            run = _best_run(longer_first, cost, DOUBTFUL_GAP_COST) or run
+        first, last = run
         return Tag(units[first].start, units[last].end, tag.id, is_doubtful)
 
     def _nearest_word(self, tag: Tag, bounds: Span) -> Tag:

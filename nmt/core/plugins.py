@@ -39,6 +39,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "search": (),
     "metric": ("sources", "hypotheses", "references"),
     "format": ("data", "options"),
+    "logger": (),
 }
 """The positional arguments of the components of each kind."""
 ENTRY_POINTS = "nmtkit.plugins"

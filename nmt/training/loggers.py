@@ -25,6 +25,7 @@ from nmt.core.config import Config
 from nmt.core.console import log
 from nmt.core.packages import require_package
 from nmt.core.paths import append_line, write_text
+from nmt.core.plugins import Components
 from nmt.core.registry import parse, resolve
 from nmt.core.untrusted_files import read_record, read_records
 
@@ -230,12 +231,15 @@ class Trackio:
             self._run.finish()
 
 
-LOGGERS: dict[str, Callable[..., Logger]] = {
-    "tensorboard": TensorBoard,
-    "wandb": WeightsAndBiases,
-    "mlflow": MLflow,
-    "trackio": Trackio,
-}
+LOGGERS: Components[Callable[..., Logger]] = Components(
+    "logger",
+    {
+        "tensorboard": TensorBoard,
+        "wandb": WeightsAndBiases,
+        "mlflow": MLflow,
+        "trackio": Trackio,
+    },
+)
 
 
 def parse_loggers(specs: Sequence[str]) -> dict[str, Logger]:

@@ -38,7 +38,17 @@ MODULES = {
     for source in re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 }
 """The source of each example by its file name, which is the comment in its first line."""
-USED = ["cleaning", "corpus", "metric", "optimizer", "positions", "schedule", "score", "search"]
+USED = [
+    "cleaning",
+    "corpus",
+    "logger",
+    "metric",
+    "optimizer",
+    "positions",
+    "schedule",
+    "score",
+    "search",
+]
 """The examples that the run of the fixture `workshop` uses."""
 CONFIG = {
     "plugins": [f"my_{name}" for name in USED],
@@ -54,6 +64,7 @@ CONFIG = {
         "optimizer": "sgd",
         "valid_search": "shortest",
         "best_metric": "length_match(power=2)",
+        "loggers": ["lines"],
     },
 }
 ONE = """
@@ -155,6 +166,8 @@ def test_a_run_records_its_plugins(finished: Path) -> None:
     assert lines[1]["lr"] == 0.1 * 0.5  # of the staircase
     assert lines[-1]["best_metric_value"] == lines[-1]["valid_length_match"]
     assert json.loads((run / "data.json").read_text())["pairs"]["train"] == 660
+    logged = (finished / "values.txt").read_text().splitlines()
+    assert "training/loss" in logged[0]
 
 
 def test_plugins_of_a_run_are_imported_when_needed(workshop: CommandLine) -> None:

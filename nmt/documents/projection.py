@@ -405,11 +405,15 @@ class _Placement:
         total = sum(gains.values())
         is_doubtful = covered < MIN_CERTAINTY * total
         if is_doubtful:
-            # Of an auxiliary and its verb, which are far apart in German, the verb is meant.
-            longer_first = {i: gain * math.sqrt(units[i].word_length) for i, gain in gains.items()}
-            run = _best_run(longer_first, cost, DOUBTFUL_GAP_COST) or run
+            run = _best_run(self._prefer_long(gains), cost, DOUBTFUL_GAP_COST) or run
         first, last = run
         return Tag(units[first].start, units[last].end, tag.id, is_doubtful)
+
+    def _prefer_long(self, gains: Mapping[int, float]) -> dict[int, float]:
+        """Return the gains of a doubtful tag, more for longer words: of an auxiliary and its verb,
+        which are far apart in German, the verb is meant."""
+        units = self._block.units
+        return {i: gain * math.sqrt(units[i].word_length) for i, gain in gains.items()}
 
     def _nearest_word(self, tag: Tag, bounds: Span) -> Tag:
         """Return a tag at the free word that is nearest to where it would be."""

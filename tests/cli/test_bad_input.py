@@ -674,7 +674,7 @@ def test_descriptors_are_not_truncated(trained: CommandLine) -> None:
         ("config --options extra", 2, "--options does not take other arguments"),
         ("config --set data.clean=[dedupe]", 2, "unknown cleaning step 'dedupe'"),
         ("config --set data.train=phrasebok", 2, "unknown corpus 'phrasebok'"),
-        ("config --set train.best_metric=a\nb", 2, "train.best_metric: unknown value 'a\\nb'"),
+        ("train --set train.best_metric=a\nb", 2, "cannot read 'a\\nb'"),
         (
             "translate -i text.en -o text.gz --model runs/tiny",
             2,

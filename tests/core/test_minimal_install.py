@@ -130,7 +130,7 @@ def test_too_few_updates_of_eole_are_an_error(
 def test_missing_pyarrow_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(UsageError, match="pyarrow is not installed"):
-        list(hub._read_parquet([tmp_path / "a.parquet"]))
+        list(hub._read_pairs([tmp_path / "a.parquet"]))
 
 
 def test_sentences_without_sentencex(

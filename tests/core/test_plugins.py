@@ -83,7 +83,7 @@ def new_process() -> Iterator[None]:
     tables = [(table.data, dict(table.data)) for table in plugins._tables.values()]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "dont_write_bytecode", True)  # tests change modules within a second
-        patch.delenv(plugins.VARIABLE, raising=False)
+        patch.setenv(plugins.VARIABLE, "")  # restored at the end, also if a plug-in changes it
         plugins._installed.cache_clear()
         yield
         for module in list(sys.modules):

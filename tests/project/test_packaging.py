@@ -623,7 +623,9 @@ def test_license_is_complete() -> None:
     assert "END OF TERMS AND CONDITIONS" in text
 
 
-MACHINE = re.compile(rb"(?<![\w./{}\-])/(work|root|opt|tmp|home/\w+|Users/\w+)/[\w.]")
+MACHINE = re.compile(
+    rb"(?<![\w./{}\-])/(work|root|opt|tmp|home/\w+|Users/\w+)/(?!nmt\b|build\b|cache\b)[\w.]"
+)
 INDEX = re.compile(
     rb"^\s*(--(extra-)?index-url|--find-links|-i |-f )|[a-z]+://[^\s]*/simple\b", re.MULTILINE
 )

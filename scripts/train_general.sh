@@ -12,7 +12,8 @@
 #   TRAIN="--time-limit 4m --set train.batch_tokens=25600" PARALLEL=1 scripts/train_general.sh
 #   TESTS="tatoeba wmt14" scripts/train_general.sh            # test sets to leave out of the training data
 #
-# TRAIN are options of nmt train for each round, PARALLEL=1 trains both directions at a time.
+# TRAIN are options of nmt train for each round, PARALLEL=1 trains both directions at a time, MIN_AGREEMENT=0.7 accepts
+# exports with fewer identical translations than 80%.
 # scripts/score_pretrained.py evaluates the models.
 set -euo pipefail
 . "$(dirname -- "${BASH_SOURCE[0]}")/common.sh"
@@ -81,7 +82,7 @@ train() {
 package() {
   local run="$runs/$rounds/$1-$2" directory="$pretrained/$1-$2"
   rm -rf "$directory.new"
-  nmt export "$run" --to "safetensors(weights='int8')" --min-agreement 0.8 --output "$directory.new"
+  nmt export "$run" --to "safetensors(weights='int8')" --min-agreement "${MIN_AGREEMENT:-0.8}" --output "$directory.new"
   sed -e "s|^  model: .*spm.model\$|  model: ''|" -e "s|^  init_from: .*|  init_from: ''|" -e "s|$text/|data/general/|g" \
     "$run/config.yaml" > "$directory.new/config.yaml"
   if [ -f "$directory/README.md" ]; then cp "$directory/README.md" "$directory.new/"; fi

@@ -77,6 +77,7 @@ def _command(name: str) -> Any:
         module.app.info.cls = CommandGroup
         group = typer.main.get_group(module.app)
         group.name = name
+        help_layout.prepare(group)
         for command in group.commands.values():
             _prepare(command)
         return group

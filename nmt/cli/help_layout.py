@@ -18,11 +18,18 @@ TYPES = {
 
 def prepare(command: Any) -> None:
     """Change the help of a command, which Typer has made."""
-    paragraphs = (command.help or "").split("\n\n")
+    paragraphs = _escaped(command.help or "").split("\n\n")
     command.help = "\n\n".join(map(_reflowed, paragraphs))
     for option in command.params:
+        if option.help:
+            option.help = _escaped(option.help)
         if option.param_type_name == "option" and option.metavar is None:
             _shorten_type(option)
+
+
+def _escaped(text: str) -> str:
+    """Return a text whose brackets are not markup of Rich: otherwise, `nmtkit[serve]` loses them."""
+    return text.replace("[", "\\[")
 
 
 def _reflowed(paragraph: str) -> str:

@@ -155,7 +155,7 @@ def newest_run() -> Path:
         return runs[0]
     raise CheckpointError(
         f"there is no trained model under {runs_dir()}/",
-        f"run nmt train first, or use the pretrained model {pretrained.for_target('')}",
+        f"run nmt train first, or use a pretrained model: --model {pretrained.for_target('')}",
     )
 
 

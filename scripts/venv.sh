@@ -35,7 +35,7 @@ python=.venv/bin/python log=.venv.log
 # Print the first interpreter that is new enough and can create virtual environments.
 find_python() {
   local name old='' no_venv=''
-  if [ -n "${PYTHON:-}" ]; then set -- "$PYTHON"; else set -- python3 python3.12 python3.13 python3.11; fi
+  if [ -n "${PYTHON:-}" ]; then set -- "$PYTHON"; else set -- python3 python3.12 python3.13 python3.14 python3.11; fi
   for name; do
     "$name" -c '' 2>/dev/null || continue
     "$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { old="${old:-$name}"; continue; }

@@ -356,8 +356,14 @@ def _explain_refusal(modules: list[str]) -> tuple[str, str]:
             _check_module(module)
         except ConfigError as error:
             return f"{problem} is not imported: {error.message}", "ask the author of the model"
-        if not _location(module):
-            return f"{problem} cannot be imported", _explain_missing(module)[1]
+    missing = [module for module in modules if not _location(module)]
+    if missing:
+        names = ", ".join(missing)
+        files = " and ".join(f"{module}.py" for module in missing)
+        hint = f"install them, or add their directory to PYTHONPATH: PYTHONPATH=. if {files} are here"
+        if len(missing) == 1:
+            hint = _explain_missing(names)[1]
+        return f"{model} uses the plug-in {names}, which cannot be imported", hint
     allowed = ",".join(dict.fromkeys((*_modules_in_variable(), *modules)))
     problem = f"{model} uses plug-ins that you have not used: {', '.join(modules)}"
     return problem, f"if you trust these modules: {VARIABLE}={allowed} nmt ..."

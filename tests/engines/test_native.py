@@ -33,6 +33,7 @@ from nmt.core.errors import CheckpointError, ConfigError, NMTError, UsageError
 from nmt.data.batching import collate
 from nmt.engines import Source, engine_library, native
 from nmt.engines.batch_engine import BatchEngine
+from nmt.engines.engine_builds import BUILDS, Build
 from nmt.engines.ensemble import NativeEnsemble, mean_log_prob
 from nmt.engines.load import engine_from_models, load_engine
 from nmt.engines.native import Matrix, NativeModel
@@ -149,15 +150,15 @@ def close(actual: Floats, expected: Floats, tolerance: float = 1e-4) -> None:
     )
 
 
-# Options of the compiler, lanes of a vector, and the flags of the processors that run it
 INSTRUCTION_SETS = {
-    "AVX-512 with VNNI and bf16, without AMX": ("-mno-amx-bf16", 16, {"avx512_bf16", "amx_bf16"}),
-    "AVX-512 without VNNI": ("-march=skylake-avx512", 16, {"avx512bw"}),
-    "AVX2 with VNNI": ("-mno-avx512f -mavx2 -mavxvnni", 8, {"avx_vnni"}),
-    "AVX2": ("-mno-avx512f -mno-avxvnni", 8, {"avx2"}),
-    "AVX": ("-mno-avx2", 8, {"avx"}),
-    "SSE2": ("-march=x86-64", 4, {"sse2"}),
+    build.name: build
+    for build in (*BUILDS["x86_64"], Build("avx", "-march=x86-64-v2 -mavx -mfma", "avx fma"))
 }
+"""The builds of wheels, and what processors without AVX2 compile."""
+
+
+LANES = {"amx": 16, "avx512": 16, "avx": 8, "sse2": 4}
+"""Numbers in a vector, by the start of the name of a build."""
 
 
 @functools.cache
@@ -180,13 +181,15 @@ def instruction_set(
     processor."""
     if request.param == "all":
         return
-    options, lanes, needed = INSTRUCTION_SETS[request.param]
+    build = INSTRUCTION_SETS[request.param]
+    needed = set(build.cpu_flags.split())
     if platform.machine() != "x86_64" or not needed <= set(engine_library.cpu_flags().split()):
         pytest.skip("this processor lacks the instructions")
     # The directory is the same for all workers.
-    library = library_for(options, tmp_path_factory.getbasetemp().parent)
+    library = library_for(build.options, tmp_path_factory.getbasetemp().parent)
     monkeypatch.setattr(native, "compiled_library", lambda: library)
-    assert native.library().lanes() == lanes
+    vector = next(name for name in LANES if build.name.startswith(name))
+    assert native.library().lanes() == LANES[vector]
 
 
 def instruction_sets(test: Callable[..., None]) -> Callable[..., None]:
@@ -1114,6 +1117,40 @@ def test_failed_compilations_are_not_remembered(tmp_path: Path, fake_compiler: l
     library = engine_library.find_or_compile(fake_compiler)
     assert num_compilations(tmp_path) == 3
     assert {path.name for path in library.parent.iterdir()} == {library.name, "lock"}
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        ("", "sse2"),
+        ("avx sse4_2", "sse2"),
+        ("avx2 fma bmi1 bmi2 f16c abm movbe", "avx2"),
+        ("avx2 fma bmi1 bmi2 f16c abm movbe avx_vnni avx512f", "avx2vnni"),
+        (BUILDS["x86_64"][3].cpu_flags, "avx512"),
+        (BUILDS["x86_64"][2].cpu_flags, "avx512vnni"),
+        (f"{BUILDS['x86_64'][1].cpu_flags} amx_tile", "avx512bf16"),
+        (BUILDS["x86_64"][0].cpu_flags, "amx"),
+    ],
+)
+def test_the_fastest_library_of_the_wheel_that_the_processor_runs_is_found(
+    flags: str, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
+    monkeypatch.setattr(engine_library, "cpu_flags", lambda: f"flags : {flags}\n")
+    monkeypatch.setattr(engine_library, "SOURCE", tmp_path / "engine.c")
+    assert engine_library.find_prebuilt() is None  # as in a clone
+    for build in BUILDS["x86_64"]:
+        (tmp_path / build.filename).touch()
+    assert engine_library.find_library() == tmp_path / f"engine-{expected}.so"
+    assert expected in engine_library.library_version()
+    (tmp_path / f"engine-{expected}.so").unlink()
+    assert engine_library.find_prebuilt() in (None, *tmp_path.glob("*.so"))
+    monkeypatch.setenv("CC", "cc")
+    assert engine_library.find_prebuilt() is None
+    monkeypatch.delenv("CC")
+    monkeypatch.setattr(platform, "machine", lambda: "riscv64")
+    assert engine_library.find_prebuilt() is None
 
 
 @pytest.mark.slow

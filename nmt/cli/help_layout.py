@@ -41,10 +41,13 @@ def _reflowed(paragraph: str) -> str:
 def _shorten_type(option: Any) -> None:
     """Set `metavar` to a short name, or to a range."""
     descriptor = getattr(option, "type_descriptor", None)
-    if descriptor is None:  # Typer before 0.29, which adds the range
-        name = option.type.name
-        is_range = name.endswith(" range")
-        option.metavar = "" if is_range else _short_name(name)
+    if descriptor is None:  # Typer before 0.29
+        limits = getattr(option.type, "min", None), getattr(option.type, "max", None)
+        if limits == (None, None):
+            option.metavar = _short_name(option.type.name)
+        else:
+            option.type._describe_range = lambda: _range(*limits)  # in errors, too
+            option.metavar = ""
         return
     option._get_number_range_help_str = lambda: ""  # a part of `metavar`
     (item_type,) = get_args(descriptor.annotation) or (descriptor.annotation,)

@@ -441,7 +441,7 @@ def _views_of_normal_tensors(
 
 
 def _place() -> str:
-    """Return the innermost line of the package, such as `at train/step.py:90`."""
+    """Return the innermost line of the package, such as `at training/step.py:90`."""
     frame = sys._getframe()
     while frame.f_back:
         frame = frame.f_back

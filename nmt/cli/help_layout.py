@@ -28,7 +28,7 @@ def prepare(command: Any) -> None:
 
 
 def _escaped(text: str) -> str:
-    """Return a text whose brackets are not markup of Rich: otherwise, `nmtkit[serve]` loses them."""
+    """Return a text whose brackets are no markup of Rich, which would remove `[serve]`."""
     return text.replace("[", "\\[")
 
 

@@ -360,7 +360,7 @@ def _explain_refusal(modules: list[str]) -> tuple[str, str]:
     if missing:
         names = ", ".join(missing)
         files = " and ".join(f"{module}.py" for module in missing)
-        hint = f"install them, or add their directory to PYTHONPATH: PYTHONPATH=. if {files} are here"
+        hint = f"install them, or add their directory: PYTHONPATH=. if {files} are here"
         if len(missing) == 1:
             hint = _explain_missing(names)[1]
         return f"{model} uses the plug-in {names}, which cannot be imported", hint

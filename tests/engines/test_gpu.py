@@ -339,7 +339,7 @@ def test_update_waits_once(variant: str, gpu: FakeCUDA) -> None:
         places = {place for place in places if not place.endswith("model/recurrent.py")}
     else:
         assert waits == 1
-    assert places == {"synchronize at train/step.py"}
+    assert places == {"synchronize at training/step.py"}
 
 
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])

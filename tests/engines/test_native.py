@@ -806,7 +806,7 @@ def test_every_model_option_is_known() -> None:
         "dim heads ffn_dim encoder_layers decoder_layers norm_position kv_heads layer_sharing"
         " tie_embeddings"
     )
-    checked = "arch norm activation position_encoding attention_score attention_window"
+    checked = "arch decoder norm activation position_encoding attention_score attention_window"
     others = "dropout attention_dropout activation_dropout output_bias source_eos"
     assert {field.name for field in dataclasses.fields(ModelConfig)} == {
         *f"{computed} {checked} {others}".split()

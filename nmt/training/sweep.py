@@ -156,12 +156,15 @@ class _Progress:
         self._num_remaining = num_remaining
         self._time_limit = sweep.time_limit
         self._durations = [result.hours * 3600 for result in finished]
+        """Of earlier sessions: without start and evaluation."""
+        self._measured: list[float] = []
 
     def __str__(self) -> str:
         number = self.num_runs - self._num_remaining + 1
         text = f"run {number:,} of {self.num_runs:,}"
-        if self._durations:
-            seconds = self._num_remaining * statistics.mean(self._durations)
+        durations = self._measured or self._durations
+        if durations:
+            seconds = self._num_remaining * statistics.mean(durations)
             return f"{text}, about {format_duration(seconds)} left"
         if self._time_limit:
             seconds = self._num_remaining * self._time_limit
@@ -172,7 +175,7 @@ class _Progress:
         """Add a run."""
         self._num_remaining -= 1
         if not result.exit_code:
-            self._durations.append(seconds)
+            self._measured.append(seconds)
 
 
 def _check(sweep: Sweep, directory: Path) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 
-from nmt.core.console import counted
+from nmt.core.console import counted, log_once
 from nmt.core.errors import DataError
 from nmt.data.pairs import InputFile, read_lines, read_tsv
 from nmt.data.tables.columns import ColumnRequest
@@ -44,6 +44,12 @@ def open_tsv(path: InputFile, request: ColumnRequest, errors: str) -> Table:
     columns, the first line is a pair."""
     first = next(read_lines(path, errors), "").split("\t")
     has_header = bool(request.is_header(first))
+    is_named = has_header or request.names or request.src is not None or request.tgt is not None
+    if len(first) > 2 and not is_named:
+        log_once(
+            f"{path} has {len(first)} columns without names: the first is read as source, the"
+            " second as target; columns= of files(...) names others"
+        )
     read = partial(_read_tsv, path, errors, has_header)
     return _table(path, request, first, has_header, read)
 

@@ -43,7 +43,14 @@ def dequantize(arrays: Mapping[str, NDArray[Any]]) -> Arrays:
         KeyError: an int8 matrix has no scales.
     """
     weights = dict(arrays)
-    for name, weight_OI in arrays.items():
-        if weight_OI.dtype == np.int8:
-            weights[name] = weight_OI.astype(np.float32) * weights.pop(name + SCALE)[:, None]
+    matrices = {name: weight for name, weight in arrays.items() if weight.dtype == np.int8}
+    # One block for all, because NumPy asks for huge pages only if a block is large.
+    block = np.empty(sum(weight.size for weight in matrices.values()), np.float32)
+    start = 0
+    for name, weight_OI in matrices.items():
+        end = start + weight_OI.size
+        scale_O = weights.pop(name + SCALE)
+        weights[name] = block[start:end].reshape(weight_OI.shape)
+        np.multiply(weight_OI, scale_O[:, None], out=weights[name])
+        start = end
     return weights

@@ -26,10 +26,11 @@ def quantize(weights: Mapping[str, NDArray[Any]]) -> Arrays:
     arrays = {}
     for name, weight in weights.items():
         if weight.ndim == 2:
-            scale_O = np.abs(weight).max(1).clip(min=np.finfo(np.float32).tiny).astype(
-                np.float32
-            ) / np.float32(127)
-            arrays[name] = np.rint(weight / scale_O[:, None]).astype(np.int8)
+            smallest = np.finfo(np.float32).tiny
+            max_O = np.abs(weight).max(1).clip(min=smallest)
+            scale_O = max_O.astype(np.float32) / np.float32(127)
+            quantized = np.rint(weight / scale_O[:, None])
+            arrays[name] = quantized.astype(np.int8)
             arrays[name + SCALE] = scale_O
         else:
             arrays[name] = weight
@@ -43,14 +44,16 @@ def dequantize(arrays: Mapping[str, NDArray[Any]]) -> Arrays:
         KeyError: an int8 matrix has no scales.
     """
     weights = dict(arrays)
-    matrices = {name: weight for name, weight in arrays.items() if weight.dtype == np.int8}
+    names = [name for name, weight in arrays.items() if weight.dtype == np.int8]
     # One block for all, because NumPy asks for huge pages only if a block is large.
-    block = np.empty(sum(weight.size for weight in matrices.values()), np.float32)
-    start = 0
-    for name, weight_OI in matrices.items():
-        end = start + weight_OI.size
+    num_weights = sum(arrays[name].size for name in names)
+    block = np.empty(num_weights, np.float32)
+    for name in names:
+        quantized_OI = arrays[name]
         scale_O = weights.pop(name + SCALE)
-        weights[name] = block[start:end].reshape(weight_OI.shape)
-        np.multiply(weight_OI, scale_O[:, None], out=weights[name])
-        start = end
+        size = quantized_OI.size
+        weight_OI = block[:size].reshape(quantized_OI.shape)
+        np.multiply(quantized_OI, scale_O[:, None], out=weight_OI)
+        weights[name] = weight_OI
+        block = block[size:]
     return weights

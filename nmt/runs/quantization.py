@@ -27,9 +27,11 @@ def quantize(weights: Mapping[str, NDArray[Any]]) -> Arrays:
     for name, weight in weights.items():
         if weight.ndim == 2:
             smallest = np.finfo(np.float32).tiny
-            max_O = np.abs(weight).max(1).clip(min=smallest)
+            magnitude_OI = np.abs(weight)
+            max_O = magnitude_OI.max(1).clip(min=smallest)
             scale_O = max_O.astype(np.float32) / np.float32(127)
-            quantized = np.rint(weight / scale_O[:, None])
+            scaled_OI = weight / scale_O[:, None]
+            quantized = np.rint(scaled_OI)
             arrays[name] = quantized.astype(np.int8)
             arrays[name + SCALE] = scale_O
         else:
@@ -44,9 +46,13 @@ def dequantize(arrays: Mapping[str, NDArray[Any]]) -> Arrays:
         KeyError: an int8 matrix has no scales.
     """
     weights = dict(arrays)
-    names = [name for name, weight in arrays.items() if weight.dtype == np.int8]
+    names = []
+    num_weights = 0
+    for name, weight in arrays.items():
+        if weight.dtype == np.int8:
+            names.append(name)
+            num_weights += weight.size
     # One block for all, because NumPy asks for huge pages only if a block is large.
-    num_weights = sum(arrays[name].size for name in names)
     block = np.empty(num_weights, np.float32)
     for name in names:
         quantized_OI = arrays[name]

@@ -15,6 +15,9 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#ifdef __linux__
+#include <sys/mman.h>
+#endif
 #ifdef __AVX2__
 #include <immintrin.h>
 #elif defined __ARM_FEATURE_DOTPROD
@@ -78,6 +81,7 @@ enum { amx_enabled = 0 };
 #define BLOCK_LOGITS 512
 #define SCAN 128 /* number of logits whose maximum is compared with the worst of the k best */
 #define SLAB (1 << 22) /* bytes */
+#define PAGE (1 << 21) /* bytes of a huge page */
 
 typedef float Floats __attribute__((vector_size(4 * LANES)));
 typedef uint32_t Bits __attribute__((vector_size(4 * LANES)));
@@ -261,9 +265,12 @@ static int add_slab(Arena *a, int64_t bytes) {
     if (!sizes)
         return 0;
     a->sizes = sizes;
-    char *slab = aligned_alloc(64, size);
+    char *slab = aligned_alloc(PAGE, size);
     if (!slab)
         return 0;
+#ifdef __linux__
+    madvise(slab, size, MADV_HUGEPAGE); /* first accesses to small pages take as long as packing a model */
+#endif
     ASAN_POISON_MEMORY_REGION(slab, size);
     a->slabs[a->count] = slab;
     a->sizes[a->count] = size;
@@ -345,28 +352,29 @@ static void pack(
     Arena *arena, Matrix *m, int64_t outputs, int64_t inputs, int type, const float *w_OI, const float *bias_O
 ) {
     int64_t units = units_of(inputs, type), padded = round_up(outputs, TILE);
-    int unit_size = 1 << type;
     *m = (Matrix){inputs, outputs, units, type, arena_alloc(arena, padded * units * 4), arena_alloc(arena, padded * 4),
                   arena_alloc(arena, padded * 4), arena_alloc(arena, padded * 4)};
     if (arena->failed)
         return;
-    memset(m->w, 0, padded * units * 4);
+    if (padded != outputs || units << type != inputs) /* there is padding */
+        memset(m->w, 0, padded * units * 4);
     for (int64_t o = 0; o < padded; o++) {
         const float *w_I = w_OI + o * inputs;
         int64_t count = o < outputs ? inputs : 0;
         float max_magnitude = 0;
         int32_t excess = 0;
-        for (int64_t i = 0; i < count; i++)
+        for (int64_t i = 0; type == INT8 && i < count; i++)
             max_magnitude = fabsf(w_I[i]) <= max_magnitude || max_magnitude != max_magnitude /* keeps NaN */
                                 ? max_magnitude : fabsf(w_I[i]);
         float scale = max_magnitude != 0 ? max_magnitude / 127 : 1;
         for (int64_t i = 0; i < count; i++) {
-            void *at = m->w + (o / LANES * units + i / unit_size) * LANES + o % LANES;
+            int64_t in_unit = i & ((1 << type) - 1); /* not i % (1 << type): a division would take most of the time */
+            void *at = m->w + (o / LANES * units + (i >> type)) * LANES + o % LANES;
             if (type == INT8) {
-                ((int8_t *)at)[i % unit_size] = (int8_t)rintf(w_I[i] / scale);
-                excess += EXCESS(((int8_t *)at)[i % unit_size]);
+                ((int8_t *)at)[in_unit] = (int8_t)rintf(w_I[i] / scale);
+                excess += EXCESS(((int8_t *)at)[in_unit]);
             } else
-                store_scalar(at, i % unit_size, w_I[i], type == BF16);
+                store_scalar(at, in_unit, w_I[i], type == BF16);
         }
         m->bias[o] = count && bias_O ? bias_O[o] : 0;
         m->scale_O[o] = scale, m->excess_O[o] = excess;

@@ -26,10 +26,13 @@ def quantize(weights: Mapping[str, NDArray[Any]]) -> Arrays:
     arrays = {}
     for name, weight in weights.items():
         if weight.ndim == 2:
-            scale_O = np.abs(weight).max(1).clip(min=np.finfo(np.float32).tiny).astype(
-                np.float32
-            ) / np.float32(127)
-            arrays[name] = np.rint(weight / scale_O[:, None]).astype(np.int8)
+            smallest = np.finfo(np.float32).tiny
+            magnitude_OI = np.abs(weight)
+            max_O = magnitude_OI.max(1).clip(min=smallest)
+            scale_O = max_O.astype(np.float32) / np.float32(127)
+            scaled_OI = weight / scale_O[:, None]
+            quantized = np.rint(scaled_OI)
+            arrays[name] = quantized.astype(np.int8)
             arrays[name + SCALE] = scale_O
         else:
             arrays[name] = weight
@@ -43,7 +46,20 @@ def dequantize(arrays: Mapping[str, NDArray[Any]]) -> Arrays:
         KeyError: an int8 matrix has no scales.
     """
     weights = dict(arrays)
-    for name, weight_OI in arrays.items():
-        if weight_OI.dtype == np.int8:
-            weights[name] = weight_OI.astype(np.float32) * weights.pop(name + SCALE)[:, None]
+    names = []
+    num_weights = 0
+    for name, weight in arrays.items():
+        if weight.dtype == np.int8:
+            names.append(name)
+            num_weights += weight.size
+    # One block for all, because NumPy asks for huge pages only if a block is large.
+    block = np.empty(num_weights, np.float32)
+    for name in names:
+        quantized_OI = arrays[name]
+        scale_O = weights.pop(name + SCALE)
+        size = quantized_OI.size
+        weight_OI = block[:size].reshape(quantized_OI.shape)
+        np.multiply(quantized_OI, scale_O[:, None], out=weight_OI)
+        weights[name] = weight_OI
+        block = block[size:]
     return weights

@@ -86,9 +86,9 @@ class TensorBoard:
     """Events in `RUN/tensorboard`."""
 
     def __init__(self) -> None:
-        # A part of PyTorch that needs the package tensorboard.
-        module = "torch.utils.tensorboard"
-        self._module = require_package("TensorBoard", module)
+        require_package("TensorBoard", "tensorboard")
+        # A part of PyTorch that needs the package.
+        self._module = require_package("TensorBoard", "torch.utils.tensorboard")
 
     def start(self, run: RunRecord) -> str:
         """Open an event file; TensorBoard hides earlier events of updates that are repeated."""

@@ -64,7 +64,8 @@ def loss_and_gradients(
 
 def test_the_variants_that_can_be_packed() -> None:
     relative = {"shaw", "shaw, near", "transformer_xl", "t5", "deberta", "alibi"}
-    others = {"floater", "additive", "attention_window", "together", "rnn"}
+    others = {"floater", "additive", "attention_window", "together", "rnn", "ssru"}
+    others.add("ssru, rotary, shared")
     assert set(VARIANTS) - set(PACKABLE) == relative | others
     assert not build("pre", attention_dropout=0.1).supports_packing
 

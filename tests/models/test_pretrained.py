@@ -113,7 +113,8 @@ def test_default_model_without_runs_is_pretrained(bare: CommandLine) -> None:
 def test_earlier_names_are_hints_to_the_current_ones(bare: CommandLine) -> None:
     done = bare("translate", "--model", "en-de-small", "im thirsty")
     assert (done.code, done.out) == (0, "Ich habe Durst.\n")
-    assert done.err == "nmt: en-de-small is now en-de, which also translates running text\n"
+    hint = "nmt: en-de-small is now en-de, which also translates running text\n"
+    assert done.err.startswith(hint)  # the fastest type may be measured afterwards
 
 
 def test_unsupported_target_language_raises(bare: CommandLine) -> None:

@@ -24,6 +24,7 @@ from typing import Any
 import httpx
 import pytest
 from commandline import CommandLine
+from event_loops import in_a_thread
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import ValidationError, validate
@@ -1055,7 +1056,7 @@ def test_every_exception_of_a_parser_ends_the_request(service: Service) -> None:
         await asyncio.wait_for(service.translate_document(fail, "en", "de", 1), 60)
 
     with pytest.raises(RuntimeError, match="StopIteration"):
-        asyncio.run(translate())
+        in_a_thread(translate())
 
 
 def test_translated_files_are_deleted(

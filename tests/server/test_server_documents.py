@@ -22,6 +22,7 @@ from typing import Any
 
 import httpx
 import pytest
+from event_loops import in_a_thread
 from hypothesis import given
 from hypothesis import strategies as st
 from serving import connect, serving, until
@@ -605,7 +606,7 @@ def test_the_client_with_the_fewest_slots_is_the_next() -> None:
         await uploads.end("a3")
         assert (uploads.running, uploads.slots.occupied) == ([], {})
 
-    asyncio.run(run())
+    in_a_thread(run())
 
 
 def test_the_last_slot_is_for_small_files() -> None:
@@ -626,7 +627,7 @@ def test_the_last_slot_is_for_small_files() -> None:
             await uploads.end(name)
         await single.end("a")
 
-    asyncio.run(run())
+    in_a_thread(run())
 
 
 def test_the_queue_and_the_wait_are_limited() -> None:
@@ -647,7 +648,7 @@ def test_the_queue_and_the_wait_are_limited() -> None:
         assert uploads.running == ["e"]
         await uploads.end("e")
 
-    asyncio.run(run())
+    in_a_thread(run())
 
 
 @given(
@@ -676,4 +677,4 @@ def test_slots_are_neither_lost_nor_given_twice(
             await uploads.end(name)
         assert not uploads.slots.occupied
 
-    asyncio.run(run())
+    in_a_thread(run())

@@ -308,14 +308,14 @@ def test_invalid_loggers_are_rejected_before_any_work(bare: CommandLine) -> None
     bare(*command, "--log-to", "tensorboard(x=1)").assert_fails(
         2, "logger 'tensorboard' has no option 'x'"
     )
-    bare(*command, "--log-to", "wandb(project=3)").assert_fails(2, "project must be str")
+    bare(*command, "--log-to", "wandb(project=3)").assert_fails(2, "project must be")
     assert not (bare.directory / "runs").exists()
 
 
 @pytest.mark.parametrize(
     ("name", "label", "module"),
     [
-        ("tensorboard", "TensorBoard", "torch.utils.tensorboard"),
+        ("tensorboard", "TensorBoard", "tensorboard"),
         ("wandb", "Weights & Biases", "wandb"),
         ("mlflow", "MLflow", "mlflow"),
         ("trackio", "Trackio", "trackio"),
@@ -327,4 +327,4 @@ def test_a_missing_package_is_reported(
     monkeypatch.setitem(__import__("sys").modules, module, None)
     with pytest.raises(UsageError, match=f"{label} is not installed") as caught:
         parse_loggers([name])
-    assert caught.value.hint == f"pip install {name}"
+    assert caught.value.hint == f"pip install 'nmtkit[{name}]'"

@@ -62,9 +62,10 @@ class _Scan(torch.autograd.Function):
         previous_RD = state_RD
         for t in range(candidate_RTD.shape[1]):
             # candidate + gate · (previous - candidate)
-            next_RD = torch.lerp(candidate_RTD[:, t], previous_RD, gate_RTD[:, t])
-            states_RTD[:, t] = next_RD
-            previous_RD = next_RD
+            candidate_RD = candidate_RTD[:, t]
+            gate_RD = gate_RTD[:, t]
+            previous_RD = torch.lerp(candidate_RD, previous_RD, gate_RD)
+            states_RTD[:, t] = previous_RD
         ctx.save_for_backward(candidate_RTD, gate_RTD, state_RD, states_RTD)
         return states_RTD
 
@@ -74,11 +75,15 @@ class _Scan(torch.autograd.Function):
         # The gradient of a state is that of its output, and through its gate that of the next one.
         grad_states_RTD = grad_RTD.clone()
         for t in range(grad_RTD.shape[1] - 1, 0, -1):
-            grad_states_RTD[:, t - 1].addcmul_(gate_RTD[:, t], grad_states_RTD[:, t])
-        previous_RTD = torch.cat((state_RD[:, None], states_RTD[:, :-1]), 1)
+            later_RD = grad_states_RTD[:, t]
+            earlier_RD = grad_states_RTD[:, t - 1]
+            earlier_RD.addcmul_(gate_RTD[:, t], later_RD)
+        first_R1D = state_RD[:, None]
+        previous_RTD = torch.cat((first_R1D, states_RTD[:, :-1]), 1)
         grad_gate_RTD = grad_states_RTD * (previous_RTD - candidate_RTD)
         grad_candidate_RTD = grad_states_RTD * (1 - gate_RTD)
-        grad_state_RD = grad_states_RTD[:, 0] * gate_RTD[:, 0]
+        first_grad_RD = grad_states_RTD[:, 0]
+        grad_state_RD = first_grad_RD * gate_RTD[:, 0]
         return grad_candidate_RTD, grad_gate_RTD, grad_state_RD
 
 

@@ -89,6 +89,7 @@ class Fuzzer:
             encoder_layers=int(self.draw.integers(1, 4)),
             decoder_layers=int(self.draw.integers(1, 4)),
             layer_sharing=int(self.draw.integers(1, 4)),
+            decoder=str(self.draw.choice(["attention", "ssru"])),
             activation=str(self.draw.choice(native.ACTIVATION_NAMES)),
             norm=str(self.draw.choice(["layer", "rms"])),
             norm_position=str(self.draw.choice(["pre", "post"])),

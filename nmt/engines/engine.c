@@ -91,6 +91,7 @@ enum { RELU, GELU, SILU, SWIGLU };
 enum { NONE, SINUSOIDAL, CONCATENATED, LEARNED, ROTARY, ALIBI, T5 };
 enum { ENCODER, DECODER };
 enum { QKV, OUT, CROSS_Q, CROSS_KV, CROSS_OUT, UP, DOWN, MATRICES };
+enum { CANDIDATE = QKV, GATE = OUT }; /* in the decoder of a recurrent model */
 enum { SELF_NORM, CROSS_NORM, FFN_NORM, NORMS };
 
 /* ---- numbers */
@@ -583,7 +584,7 @@ static void multiply(const Matrix *m, int64_t rows, const float *x_RI, float *y_
 
 typedef struct {
     int64_t dim, heads, kv_heads, ffn_dim, encoder_layers, decoder_layers, layer_sharing, vocab_size, type, pre_norm,
-        rms_norm, activation, positions, max_positions; /* number of LEARNED positions; maximum distance of T5 */
+        rms_norm, activation, recurrent, positions, max_positions; /* number of LEARNED positions; maximum distance of T5 */
     double epsilon, rotary_base;
 } Config;
 
@@ -635,6 +636,8 @@ Model *model_new(const Config *config, const float *const *weights) {
     int64_t position_params[T5 + 1] = {[LEARNED] = c->max_positions * dim, [ALIBI] = c->heads,
                                [T5] = (2 * c->max_positions + 1) * c->heads};
     for (int stack = 0; stack < 2; stack++) {
+        if (stack == DECODER && c->recurrent)
+            outputs[CANDIDATE] = dim;
         m->layers[stack] = arena_alloc(&m->arena, distinct_layers(c, stack) * sizeof(Layer));
         for (int64_t i = 0; i < distinct_layers(c, stack) && !m->arena.failed; i++) {
             for (int j = 0; j < MATRICES; j++, weights += 2)
@@ -692,6 +695,8 @@ INLINE float error_function(float x) {
     float p = ((((1.061405429f * t - 1.453152027f) * t + 1.421413741f) * t - 0.284496736f) * t + 0.254829592f) * t;
     return copysignf(1 - p * exponential(-a * a), x);
 }
+
+INLINE float sigmoid(float x) { return 1 / (1 + exponential(-x)); }
 
 INLINE float silu(float x) { return x / (1 + exponential(-x)); }
 
@@ -843,7 +848,7 @@ INLINE void attend_heads(
 
 typedef struct {
     int64_t rows;
-    void *kv;           /* [layers, 2, rows, G*K] */
+    void *kv;           /* [layers, 2, rows, G*K]; in a recurrent model the states, float32 [layers, rows, D] */
     int32_t *parents_R; /* row of the previous step that each row continues; in the first step, its sentence */
 } Step;
 
@@ -873,7 +878,7 @@ static int reserve(State *s, int64_t rows, int64_t attention) {
     int64_t dim = c->dim, kv = 2 * c->kv_heads * (dim / c->heads), widest = c->ffn_dim > dim ? c->ffn_dim : dim;
     arena_reset(&s->scratch);
     s->x = arena_alloc(&s->scratch, rows * dim * 4), s->normed = arena_alloc(&s->scratch, rows * dim * 4);
-    s->qkv = arena_alloc(&s->scratch, rows * (dim + kv) * 4), s->context = arena_alloc(&s->scratch, rows * dim * 4);
+    s->qkv = arena_alloc(&s->scratch, rows * (dim + (kv > dim ? kv : dim)) * 4), s->context = arena_alloc(&s->scratch, rows * dim * 4);
     s->hidden = arena_alloc(&s->scratch, (rows * c->ffn_dim << (c->activation == SWIGLU)) * 4);
     s->units = arena_alloc(&s->scratch, rows * (units_of(widest, BF16) + 1) * 4);
     s->attention = arena_alloc(&s->scratch, attention);
@@ -891,6 +896,34 @@ static const float *norm_input(State *s, const Norm *n, int64_t rows) {
 /* Adds the output of a sublayer to the residual stream, and normalizes the stream in post-norm. */
 static void add_output(State *s, const Matrix *out, const Norm *n, const float *y, int64_t rows) {
     multiply(out, rows, y, s->x, 1, s->units);
+    if (!s->m->c.pre_norm)
+        normalize(&s->m->c, n, rows, s->x, s->x);
+}
+
+/* Projects candidates and gates of the recurrence into `s->qkv`, [2, rows, D]. */
+static void project_recurrence(State *s, const Layer *layer, int64_t rows) {
+    const float *input = norm_input(s, &layer->norms[SELF_NORM], rows);
+    multiply(&layer->matrices[CANDIDATE], rows, input, s->qkv, 0, s->units);
+    multiply(&layer->matrices[GATE], rows, input, s->qkv + rows * s->m->c.dim, 0, s->units);
+}
+
+/* Reads one token: c = f * previous + (1 - f) * candidate, out = ReLU(c), where f is the gate (Kim et al. 2019, section
+   3). `previous_D` is null before the first token. */
+static void recur(
+    int64_t dim, const float *candidate_D, const float *gate_D, const float *previous_D, float *state_D, float *out_D
+) {
+    for (int64_t i = 0; i < dim; i++) {
+        float previous = previous_D ? previous_D[i] : 0;
+        float state = candidate_D[i] + sigmoid(gate_D[i]) * (previous - candidate_D[i]);
+        state_D[i] = state;
+        out_D[i] = state < 0 ? 0 : state; /* keeps NaN */
+    }
+}
+
+/* Adds the output of the recurrence, `s->context`, to the residual stream, and normalizes the stream in post-norm. */
+static void add_recurrence(State *s, const Norm *n, int64_t rows) {
+    for (int64_t i = 0; i < rows * s->m->c.dim; i++)
+        s->x[i] += s->context[i];
     if (!s->m->c.pre_norm)
         normalize(&s->m->c, n, rows, s->x, s->x);
 }
@@ -1065,6 +1098,33 @@ static void decoder_self_attention(
     }
 }
 
+/* The recurrence of the new position of each row, from the state of its parent. */
+static void decoder_recurrence(State *s, int64_t layer, int64_t first, int64_t rows) {
+    int64_t dim = s->m->c.dim;
+    const Step *step = &s->steps_T[s->steps - 1];
+    for (int64_t r = 0; r < rows; r++) {
+        const float *previous = 0;
+        if (s->steps > 1) {
+            int64_t parent = step->parents_R[first + r];
+            previous = (const float *)step[-1].kv + (layer * step[-1].rows + parent) * dim;
+        }
+        float *state = (float *)step->kv + (layer * step->rows + first + r) * dim;
+        const float *candidate = s->qkv + r * dim;
+        recur(dim, candidate, candidate + rows * dim, previous, state, s->context + r * dim);
+    }
+}
+
+/* The recurrence over each of several targets, whose tokens are contiguous. */
+static void recurrence(State *s, const int32_t *lengths, int64_t sentences, int64_t rows) {
+    int64_t dim = s->m->c.dim;
+    float *state = s->attention;
+    for (int64_t b = 0, r = 0; b < sentences; b++)
+        for (int64_t i = 0; i < lengths[b]; i++, r++) {
+            const float *candidate = s->qkv + r * dim;
+            recur(dim, candidate, candidate + rows * dim, i ? state : 0, state, s->context + r * dim);
+        }
+}
+
 static void cross_attention(
     State *s, int64_t layer, int64_t rows, const int32_t *sources_R, float *tracked_RS, int bf16
 ) {
@@ -1188,7 +1248,12 @@ int decode_step(State *s, int64_t rows, const int32_t *tokens_R, const int32_t *
     int64_t steps = s->steps + 1, longest = round_up(steps > s->max_tokens ? steps : s->max_tokens, LANES);
     Step *step = &s->steps_T[s->steps];
     step->rows = rows;
-    step->kv = arena_alloc(&s->batch, c->decoder_layers * 2 * rows * kv_dim * (bf16 ? 2 : 4));
+    if (c->recurrent && s->steps > 1 && step[-2].rows >= rows)
+        step->kv = step[-2].kv; /* only the previous states are read */
+    else if (c->recurrent)
+        step->kv = arena_alloc(&s->batch, c->decoder_layers * rows * c->dim * 4);
+    else
+        step->kv = arena_alloc(&s->batch, c->decoder_layers * 2 * rows * kv_dim * (bf16 ? 2 : 4));
     step->parents_R = arena_alloc(&s->batch, rows * sizeof *step->parents_R);
     reserve(s, block, (c->heads * longest + c->dim) * 4);
     int32_t *ancestors_RT = arena_alloc(&s->scratch, block * (steps + 1) * sizeof *ancestors_RT);
@@ -1213,12 +1278,18 @@ int decode_step(State *s, int64_t rows, const int32_t *tokens_R, const int32_t *
             const Layer *layer = &m->layers[DECODER][i / c->layer_sharing];
             const Matrix *w = layer->matrices;
             const Norm *norm = &layer->norms[SELF_NORM], *cross = &layer->norms[CROSS_NORM];
-            multiply(&w[QKV], count, norm_input(s, norm, count), s->qkv, 0, s->units);
-            if (bf16)
-                decoder_self_attention(s, i, first, count, ancestors_RT, 1);
-            else
-                decoder_self_attention(s, i, first, count, ancestors_RT, 0);
-            add_output(s, &w[OUT], norm, s->context, count);
+            if (c->recurrent) {
+                project_recurrence(s, layer, count);
+                decoder_recurrence(s, i, first, count);
+                add_recurrence(s, norm, count);
+            } else {
+                multiply(&w[QKV], count, norm_input(s, norm, count), s->qkv, 0, s->units);
+                if (bf16)
+                    decoder_self_attention(s, i, first, count, ancestors_RT, 1);
+                else
+                    decoder_self_attention(s, i, first, count, ancestors_RT, 0);
+                add_output(s, &w[OUT], norm, s->context, count);
+            }
             multiply(&w[CROSS_Q], count, norm_input(s, cross, count), s->qkv, 0, s->units);
             float *tracked = i == s->track && q->attention_RS ? q->attention_RS + first * s->max_tokens : 0;
             if (bf16)
@@ -1257,9 +1328,15 @@ static int decode_block(
         const Layer *layer = &m->layers[DECODER][distinct];
         const Matrix *w = layer->matrices;
         const Norm *norm = &layer->norms[SELF_NORM], *cross = &layer->norms[CROSS_NORM];
-        multiply(&w[QKV], rows, norm_input(s, norm, rows), s->qkv, 0, s->units);
-        self_attention(s, DECODER, lengths, sentences);
-        add_output(s, &w[OUT], norm, s->context, rows);
+        if (c->recurrent) {
+            project_recurrence(s, layer, rows);
+            recurrence(s, lengths, sentences, rows);
+            add_recurrence(s, norm, rows);
+        } else {
+            multiply(&w[QKV], rows, norm_input(s, norm, rows), s->qkv, 0, s->units);
+            self_attention(s, DECODER, lengths, sentences);
+            add_output(s, &w[OUT], norm, s->context, rows);
+        }
         multiply(&w[CROSS_Q], rows, norm_input(s, cross, rows), s->qkv, 0, s->units);
         if (c->type != FP32)
             cross_attention(s, distinct, rows, sources_R, 0, 1);

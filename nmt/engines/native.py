@@ -62,7 +62,8 @@ def _fields(kind: Any, names: str) -> list[tuple[str, Any]]:
 class _Config(ctypes.Structure):
     _fields_ = [
         *_fields(c_int64, "dim heads kv_heads ffn_dim encoder_layers decoder_layers layer_sharing"),
-        *_fields(c_int64, "vocab_size type pre_norm rms_norm activation positions max_positions"),
+        *_fields(c_int64, "vocab_size type pre_norm rms_norm activation recurrent"),
+        *_fields(c_int64, "positions max_positions"),
         *_fields(c_double, "epsilon rotary_base"),
     ]
 
@@ -243,6 +244,7 @@ def _packed_config(
         pre_norm=config.norm_position == "pre",
         rms_norm=is_rms,
         activation=ACTIVATION_NAMES.index(config.activation),
+        recurrent=config.decoder == "ssru",
         positions=POSITIONS.index(encoding),
         max_positions=max_positions,
         epsilon=1e-6 if is_rms else 1e-5,
@@ -258,8 +260,9 @@ def weight_shapes(config: ModelConfig, vocab_size: int) -> Iterator[NamedShape]:
     for stack, side in (("encoder", "source"), ("decoder", "target")):
         num_layers = getattr(config, f"{stack}_layers")
         num_distinct = math.ceil(num_layers / config.layer_sharing)
+        is_recurrent = stack == "decoder" and config.decoder == "ssru"
         for layer in range(num_distinct):
-            yield from _layer_layout(config, f"{stack}.{layer}")
+            yield from _layer_layout(config, f"{stack}.{layer}", is_recurrent=is_recurrent)
         yield from _norm_layout(config, f"{stack}_norm")
         name = shared if stack == "encoder" else ""
         yield f"embeddings.{name or side}", embedding_shape
@@ -274,6 +277,8 @@ def has_weight(config: ModelConfig, name: str) -> bool:
         return False
     if name.startswith(("encoder_norm", "decoder_norm")) and config.norm_position != "pre":
         return False
+    if name.endswith("candidate.bias"):
+        return False
     if name.endswith("norm.bias"):
         return config.norm != "rms"
     if name == "embeddings.target":
@@ -283,7 +288,7 @@ def has_weight(config: ModelConfig, name: str) -> bool:
     return name != NO_POSITIONS
 
 
-def _layer_layout(config: ModelConfig, name: str) -> Iterator[NamedShape]:
+def _layer_layout(config: ModelConfig, name: str, *, is_recurrent: bool) -> Iterator[NamedShape]:
     dim = config.dim
     kv_heads = config.kv_heads or config.heads
     head_dim = dim // config.heads
@@ -291,9 +296,10 @@ def _layer_layout(config: ModelConfig, name: str) -> Iterator[NamedShape]:
     up = config.ffn_dim
     if config.activation == "swiglu":
         up *= 2
-    shapes = {  # in the order of the enum in engine.c
-        "self_attention.qkv": (dim + kv, dim),
-        "self_attention.out": (dim, dim),
+    shapes = {"self_attention.qkv": (dim + kv, dim), "self_attention.out": (dim, dim)}
+    if is_recurrent:
+        shapes = {"ssru.candidate": (dim, dim), "ssru.gate": (dim, dim)}
+    shapes |= {  # in the order of the enum in engine.c
         "cross_attention.q": (dim, dim),
         "cross_attention.kv": (kv, dim),
         "cross_attention.out": (dim, dim),
@@ -314,6 +320,8 @@ def _norm_layout(config: ModelConfig, name: str) -> Iterator[NamedShape]:
 
 def _position_layout(config: ModelConfig, side: str) -> NamedShape:
     encoding, options = parse(config.position_encoding)
+    if side == "target" and config.decoder == "ssru" and encoding in ("t5", "alibi"):
+        return NO_POSITIONS, ()
     if encoding == "learned":
         length = options.get("max_positions", LEARNED_POSITIONS)
         return f"{side}_positions.table_ND", (length, config.dim)
@@ -459,6 +467,7 @@ def supports(config: ModelConfig) -> bool:
     are invalid."""
     return (
         config.arch == "transformer"
+        and config.decoder in ("attention", "ssru")
         and config.attention_score == "dot"
         and not config.attention_window
         and config.activation in ACTIVATION_NAMES

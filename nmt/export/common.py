@@ -28,6 +28,7 @@ same model should be identical."""
 
 CHECKED_OPTIONS = (
     "arch",
+    "decoder",
     "norm",
     "activation",
     "position_encoding",

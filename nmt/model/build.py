@@ -17,6 +17,7 @@ from nmt.model.recurrent import Recurrent
 from nmt.model.seq2seq import Seq2Seq
 from nmt.model.transformer import Transformer
 
+DECODERS = dict.fromkeys(("attention", "ssru"))
 MODELS: dict[str, type[Seq2Seq]] = {"transformer": Transformer, "rnn": Recurrent}
 
 
@@ -37,6 +38,7 @@ def check_model(config: ModelConfig) -> None:
     """Raise a ConfigError if an option is unknown or options are incompatible."""
     tables: dict[str, Mapping[str, object]] = {
         "arch": MODELS,
+        "decoder": DECODERS,
         "norm": NORMS,
         "activation": ACTIVATIONS,
         "attention_score": ATTENTION_SCORES,

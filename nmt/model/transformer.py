@@ -30,12 +30,14 @@ from nmt.model.layers import NORMS, FeedForward, Residual
 from nmt.model.positions import (
     POSITION_ENCODINGS,
     Position,
+    PositionEncoding,
     PositionInput,
     StackSpec,
     distances,
 )
 from nmt.model.segment_attention import Segments
 from nmt.model.seq2seq import Seq2Seq
+from nmt.model.ssru import SSRU, SSRUStates
 
 KeysValues = tuple[Tensor, Tensor]
 
@@ -48,7 +50,7 @@ class DecoderState:
     """Keys and values of the encoder output in each layer, [B, G, S, K]."""
     mask_B11S: Tensor
     """Padding mask of the sources, boolean or additive."""
-    cache: KVCache | None
+    cache: KVCache | SSRUStates | None
     """None: no cache, because the whole target is read at once."""
     tracked_layer: int | None = None
     """Layer whose cross-attention is recorded."""
@@ -84,7 +86,7 @@ class DecoderState:
     def append_kv(self, layer: int, kv_RT2GK: Tensor) -> KeysValues:
         """Append keys and values of new positions to the cache of a layer, and return all so
         far."""
-        if self.cache is None:
+        if not isinstance(self.cache, KVCache):
             return split_kv(kv_RT2GK)
         k, v = self.cache.append(layer, kv_RT2GK).permute(1, 2, 3, 0, 4).unbind(0)
         return k, v
@@ -96,6 +98,13 @@ class DecoderState:
         q, kv = attention.project(x_RTD, position)
         k, v = self.append_kv(position.layer, kv)
         return attention.attend_and_project(q, k, v, mask, position)
+
+    def recur(self, ssru: SSRU, x_RTD: Tensor, layer: int) -> Tensor:
+        """Return the output of the recurrence at T new target positions, [R, T, D]."""
+        if not isinstance(self.cache, SSRUStates):
+            return ssru(x_RTD)[0]
+        output_RTD, self.cache.layers[layer] = ssru(x_RTD, self.cache.layers.get(layer))
+        return output_RTD
 
     def attend_to_source(self, attention: CrossAttention, x_RTD: Tensor, layer: int) -> Tensor:
         """Return the cross-attention of T new target positions, [R, T, D]."""
@@ -167,11 +176,15 @@ class EncoderLayer(nn.Module):
 
 
 class DecoderLayer(nn.Module):
-    """Masked self-attention, cross-attention, then feed-forward."""
+    """Masked self-attention or a recurrence, cross-attention, then feed-forward."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.self_attention = SelfAttention(config)
+        self.is_recurrent = config.decoder == "ssru"
+        if self.is_recurrent:
+            self.ssru = SSRU(config)
+        else:
+            self.self_attention = SelfAttention(config)
         self.cross_attention = CrossAttention(config)
         self.feed_forward = FeedForward(config)
         self.attention_residual = Residual(config)
@@ -187,8 +200,12 @@ class DecoderLayer(nn.Module):
     ) -> Tensor:
         """Run the layer over T new target positions; the mask is that of a `DecoderState`."""
         normed_RTD = self.attention_residual.norm_input(x_RTD)
-        attended_RTD = state.attend_to_target(self.self_attention, normed_RTD, mask, position)
-        x_RTD = self.attention_residual.add(x_RTD, attended_RTD)
+        if self.is_recurrent:
+            assert isinstance(state, DecoderState)  # `supports_packing` is false
+            context_RTD = state.recur(self.ssru, normed_RTD, position.layer)
+        else:
+            context_RTD = state.attend_to_target(self.self_attention, normed_RTD, mask, position)
+        x_RTD = self.attention_residual.add(x_RTD, context_RTD)
         normed_RTD = self.cross_attention_residual.norm_input(x_RTD)
         attended_RTD = state.attend_to_source(self.cross_attention, normed_RTD, position.layer)
         x_RTD = self.cross_attention_residual.add(x_RTD, attended_RTD)
@@ -223,14 +240,22 @@ class Transformer(Seq2Seq):
         super().__init__(config, vocab_size)
         encoding = resolve("position encoding", POSITION_ENCODINGS, config.position_encoding)
         self.source_positions = encoding(StackSpec(config.dim, config.heads, config.encoder_layers))
+        is_recurrent = config.decoder == "ssru"
+        if is_recurrent and self.source_positions.is_relative:
+            encoding = PositionEncoding  # there is no self-attention that could read it
         self.target_positions = encoding(
             StackSpec(config.dim, config.heads, config.decoder_layers, causal=True)
         )
         self.max_positions = self.source_positions.max_positions
         self.layer_sharing = config.layer_sharing
-        self.supports_graphs = self.target_positions.supports_graphs and not config.attention_window
+        self.supports_graphs = (
+            self.target_positions.supports_graphs
+            and not config.attention_window
+            and not is_recurrent
+        )
         self.supports_packing = (
             self.source_positions.supports_packing
+            and not is_recurrent
             and config.attention_score == "dot"
             and not config.attention_window
             and not config.attention_dropout
@@ -284,7 +309,9 @@ class Transformer(Seq2Seq):
         layers = cast(Iterable[DecoderLayer], self.decoder)
         projected = [layer.cross_attention.project_kv(memory_BSD) for layer in layers]
         cross_kv = self._repeat(projected, self.config.decoder_layers)
-        cache = KVCache() if use_cache else None
+        cache: KVCache | SSRUStates | None = None
+        if use_cache:
+            cache = SSRUStates() if self.config.decoder == "ssru" else KVCache()
         return DecoderState(cross_kv, self._padding_mask(src_mask_BS), cache)
 
     def forward_packed(
@@ -340,12 +367,12 @@ class Transformer(Seq2Seq):
         return self.decoder_norm(x_RTD)
 
     def _target_mask(
-        self, tgt_RT: Tensor, cache: KVCache | None, dtype: torch.dtype
+        self, tgt_RT: Tensor, cache: KVCache | SSRUStates | None, dtype: torch.dtype
     ) -> Mask | None:
         """Return the mask of self-attention for the next target tokens; None: they attend to all
         positions so far."""
         window = self.config.attention_window
-        if cache and cache.position_1 is not None:
+        if isinstance(cache, KVCache) and cache.position_1 is not None:
             return additive_mask(cache.is_filled_P[None, None, None], dtype)
         tokens = tgt_RT.shape[1]
         if tokens == 1 and not window:

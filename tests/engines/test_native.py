@@ -79,6 +79,16 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "position_encoding": "t5(num_buckets=8, max_distance=16)",
         "norm_position": "post",
     },
+    "ssru": {"decoder": "ssru", "norm_position": "post"},
+    "ssru, t5, one head of keys": {"decoder": "ssru", "position_encoding": "t5", "kv_heads": 1},
+    "ssru, alibi, shared": {
+        "decoder": "ssru",
+        "position_encoding": "alibi",
+        "layer_sharing": 2,
+        "decoder_layers": 3,
+        "ffn_dim": 9,
+    },
+    "ssru, learned": {"decoder": "ssru", "position_encoding": "learned", "norm": "rms"},
     "together": {
         "position_encoding": "rotary",
         "kv_heads": 1,

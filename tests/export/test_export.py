@@ -327,6 +327,8 @@ def test_positions_of_the_model_in_ctranslate2(
         ("transformers", {"kv_heads": 1}, "Transformers does not support model.kv_heads=1"),
         ("onnx", {"attention_window": 3}, "ONNX does not support model.attention_window=3"),
         ("onnx", {"arch": "rnn"}, "ONNX does not support model.arch=rnn"),
+        ("onnx", {"decoder": "ssru"}, "ONNX does not support model.decoder=ssru"),
+        ("ctranslate2", {"decoder": "ssru"}, "CTranslate2 does not support model.decoder=ssru"),
     ],
 )
 def test_unsupported_models_are_rejected(

@@ -50,6 +50,13 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "layer_sharing": 3,
         "encoder_layers": 4,
     },
+    "ssru": {"decoder": "ssru", "norm_position": "post"},
+    "ssru, rotary, shared": {
+        "decoder": "ssru",
+        "position_encoding": "rotary",
+        "layer_sharing": 2,
+        "decoder_layers": 3,
+    },
     "rnn": {"arch": "rnn"},
 }
 

@@ -33,6 +33,7 @@ from nmt.model.options import MODEL_OPTIONS
 from nmt.model.positions import POSITION_ENCODINGS, PositionInput, StackSpec
 from nmt.model.positions.relative import Rotary
 from nmt.model.recurrent import gru_cell
+from nmt.model.ssru import SSRU
 from nmt.model.transformer import Transformer
 from nmt.models import discovery
 from nmt.search import parse_search
@@ -265,6 +266,29 @@ def test_record_attention_records_every_attention_and_cleans_up() -> None:
         torch.testing.assert_close(sums, torch.ones_like(sums))
     logits(model, PAIRS)
     assert all(len(weights) == 1 for weights in seen.values())
+
+
+def test_ssru_and_its_gradients_match_the_formula() -> None:
+    torch.manual_seed(0)
+    ssru = SSRU(TINY)
+    x_RTD = torch.randn(3, 6, TINY.dim, requires_grad=True)
+    start_RD = torch.randn(3, TINY.dim, requires_grad=True)
+    state_RD, expected = start_RD, []
+    for t in range(6):
+        forget_RD = torch.sigmoid(x_RTD[:, t] @ ssru.gate.weight.t() + ssru.gate.bias)
+        candidate_RD = x_RTD[:, t] @ ssru.candidate.weight.t()
+        state_RD = forget_RD * state_RD + (1 - forget_RD) * candidate_RD
+        expected.append(state_RD.relu())
+    expected_RTD = torch.stack(expected, 1)
+    output_RTD, last_RD = ssru(x_RTD, start_RD)
+    torch.testing.assert_close(output_RTD, expected_RTD)
+    torch.testing.assert_close(last_RD, state_RD)
+
+    weight_RTD = torch.randn_like(output_RTD)
+    inputs = (x_RTD, start_RD, *ssru.parameters())
+    losses = [(each * weight_RTD).sum() for each in (output_RTD, expected_RTD)]
+    actual, formula = (torch.autograd.grad(loss, inputs) for loss in losses)
+    torch.testing.assert_close(actual, formula)
 
 
 def test_gru_cell_matches_pytorch() -> None:

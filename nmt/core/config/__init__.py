@@ -81,6 +81,9 @@ class ModelConfig:
     """Number of encoder layers (N)."""
     decoder_layers: Annotated[int, Range(1, 1000)] = 3
     """Number of decoder layers (N)."""
+    decoder: str = "attention"
+    """How decoder layers read the target so far: attention, or ssru, a recurrence that is faster in
+    searches."""
     norm_position: str = "pre"
     """Position of the normalization layer: post (original Transformer) or pre (trains at higher
     learning rates)."""

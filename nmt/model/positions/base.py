@@ -85,6 +85,11 @@ class PositionEncoding(nn.Module):
         return type(self).attention_bias is not PositionEncoding.attention_bias
 
     @property
+    def is_relative(self) -> bool:
+        """Whether only self-attention reads the encoding."""
+        return self.rotates or self.has_attention_bias or self.has_value_bias
+
+    @property
     def supports_packing(self) -> bool:
         """Whether sentences may be side by side: only hooks that see one position at a time
         exist."""

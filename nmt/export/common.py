@@ -35,7 +35,9 @@ CHECKED_OPTIONS = (
     "attention_score",
     "attention_window",
     "kv_heads",
+    "norm_epsilon",
     "source_eos",
+    "target_bos",
 )
 BATCH_SIZE = 64
 """Number of sentences that an engine translates together."""

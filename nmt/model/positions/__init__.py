@@ -7,7 +7,13 @@ arguments. If its hooks need a number as `start`, `supports_graphs` is False.
 
 from __future__ import annotations
 
-from nmt.model.positions.absolute import ConcatenatedSinusoidal, Floater, Learned, Sinusoidal
+from nmt.model.positions.absolute import (
+    ConcatenatedSinusoidal,
+    Floater,
+    Learned,
+    MarianSinusoidal,
+    Sinusoidal,
+)
 from nmt.model.positions.base import (
     EncodingTable,
     Position,
@@ -21,6 +27,7 @@ from nmt.model.positions.relative import T5, ALiBi, DeBERTa, Rotary, Shaw, Trans
 POSITION_ENCODINGS: dict[str, type[PositionEncoding]] = {
     "sinusoidal": Sinusoidal,
     "sinusoidal_concatenated": ConcatenatedSinusoidal,
+    "sinusoidal_marian": MarianSinusoidal,
     "learned": Learned,
     "floater": Floater,
     "rotary": Rotary,

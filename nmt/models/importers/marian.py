@@ -149,7 +149,7 @@ def _read_decoder(directory: Path) -> dict[str, Any]:
     """Read decoder.yml, and check that it is one of a supported model."""
     path = directory / DECODER
     with untrusted_files.errors_of(path, RETRY):
-        decoder = _as_mapping(path, untrusted_files.read_bytes(path, MAX_CONFIG_BYTES))
+        decoder = as_mapping(path, untrusted_files.read_bytes(path, MAX_CONFIG_BYTES))
     if (
         not untrusted_files.matches(decoder, Decoder)
         or not decoder["models"]
@@ -195,14 +195,14 @@ def _read_model(file: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         raise CheckpointError(
             f"{file} has no {OPTIONS}: it is not a Marian model", "use another model"
         )
-    options = _as_mapping(file, arrays.pop(OPTIONS).tobytes().rstrip(b"\0"))
+    options = as_mapping(file, arrays.pop(OPTIONS).tobytes().rstrip(b"\0"))
     check_supported(options, SUPPORTED)
     return arrays, options
 
 
 def _read_vocabulary(path: Path) -> dict[str, int]:
     """Read a vocabulary as text: otherwise YAML reads `no` as a boolean and `10` as a number."""
-    pieces = _as_mapping(path, read_bytes(path), as_text=True)
+    pieces = as_mapping(path, read_bytes(path), as_text=True)
     try:
         ids = {piece: int(i) for piece, i in pieces.items()}
         untrusted_files.check(ids, dict[str, Id])
@@ -211,7 +211,7 @@ def _read_vocabulary(path: Path) -> dict[str, int]:
     return ids
 
 
-def _as_mapping(path: Path, content: bytes, *, as_text: bool = False) -> dict[str, Any]:
+def as_mapping(path: Path, content: bytes, *, as_text: bool = False) -> dict[str, Any]:
     """Parse the YAML mapping of a file."""
     try:
         value = untrusted_files.parse_yaml(content.decode("utf-8"), as_text=as_text)

@@ -44,7 +44,7 @@ BATCH_SIZE = 64
 
 
 def require_transformer(
-    loaded: LoadedModel, engine: str, supported: Mapping[str, Collection[str]]
+    loaded: LoadedModel, engine: str, supported: Mapping[str, Collection[object]]
 ) -> Transformer:
     """Return the model if the engine supports it.
 

@@ -57,8 +57,7 @@ class Quantized:
 
     def dequantize(self) -> NDArray[np.float32]:
         """Return the matrix in float32."""
-        weight: NDArray[np.float32] = self.values / np.float32(self.multiplier)
-        return weight
+        return self.values.astype(np.float32) / np.float32(self.multiplier)
 
 
 Item = NDArray[np.float32] | Quantized | bytes
@@ -105,9 +104,9 @@ def read(content: bytes) -> dict[str, Item]:
     if num_items > MAX_ITEMS:
         raise ValueError("it has too many items")
     entries = [_Entry(*reader.unpack(_ENTRY)) for _ in range(num_items)]
-    names = []
+    names: list[str] = []
     for entry in entries:
-        name = bytes(reader.take(entry.name_length)).split(b"\0", 1)[0]
+        name = bytes(reader.take(entry.name_length)).rstrip(b"\0")
         names.append(name.decode())
     shapes = []
     for entry in entries:
@@ -117,9 +116,10 @@ def read(content: bytes) -> dict[str, Item]:
         shapes.append(tuple(np.frombuffer(dimensions, "<i4").tolist()))
     (padding,) = reader.unpack(_COUNT)
     reader.take(padding)
-    items = {}
-    for name, shape, entry in zip(names, shapes, entries, strict=True):
-        items[name] = _item(name, shape, entry.type, reader.take(entry.num_bytes))
+    items: dict[str, Item] = {}
+    for i, entry in enumerate(entries):
+        data = reader.take(entry.num_bytes)
+        items[names[i]] = _item(names[i], shapes[i], entry.type, data)
     return items
 
 
@@ -137,7 +137,7 @@ def _item(name: str, shape: tuple[int, ...], kind: int, data: memoryview) -> Ite
     (multiplier,) = _FLOAT.unpack_from(data, count)
     if not (len(shape) == 2 and 0 < multiplier < float("inf")):
         raise ValueError(f"{name} has a damaged shape or multiplier")
-    # The matrix [I, O] is stored as O rows; its shape does not tell whether it is one of embeddings.
+    # A matrix [I, O] is stored as O rows, unless it has embeddings.
     rows, columns = shape if name.endswith("Wemb") else shape[::-1]
     values = np.frombuffer(data, np.int8, count).reshape(rows, columns)
     return Quantized(values.copy(), multiplier)

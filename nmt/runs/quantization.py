@@ -90,7 +90,7 @@ def read_multipliers(checkpoint: Path) -> dict[str, NDArray[np.float32]] | None:
     if not is_calibrated(checkpoint):
         return None
     path = checkpoint / MULTIPLIERS
-    content = untrusted_files.read_json(path, dict[str, list], "import the model again")
+    content = untrusted_files.read_json(path, dict[str, list[Any]], "import the model again")
     with untrusted_files.errors_of(path, "import the model again"):
         return {name: _expanded(runs) for name, runs in content.items()}
 

@@ -26,6 +26,15 @@ from nmt.core.config import Config, DataConfig, ModelConfig, TokenizerConfig, Tr
 from nmt.core.errors import CheckpointError
 from nmt.core.paths import sha256
 from nmt.models import marian_binary
+from nmt.models.firefox_layout import (
+    EMBEDDINGS,
+    MULTIPLIER,
+    OUTPUT_BIAS,
+    OUTPUT_MULTIPLIER,
+    Matrix,
+    matrices,
+    norms,
+)
 from nmt.models.importers.common import (
     MASKED,
     RETRY,
@@ -57,7 +66,6 @@ SUPPORTED: dict[str, tuple[Any, ...]] = MARIAN_OPTIONS | {
 }
 """Options of a model with their supported values, one of which a missing option has, too."""
 _LANGUAGES = re.compile(r"model\.([a-z]{2,3})-?([a-z]{2,3})\.")
-_ATTENTION = {"self_attention": "self", "cross_attention": "context"}
 
 
 def read(directory: Path) -> ImportedModel:
@@ -77,11 +85,11 @@ def read(directory: Path) -> ImportedModel:
         converter = _Converter(items, config, vocabulary)
         weights = converter.convert()
     match = _LANGUAGES.match(file.name)
-    languages = match.groups() if match else UNKNOWN_LANGUAGES
+    src, tgt = (match[1], match[2]) if match else UNKNOWN_LANGUAGES
     return ImportedModel(
         config=Config(
             search="greedy",
-            data=DataConfig(*languages),
+            data=DataConfig(src, tgt),
             tokenizer=TokenizerConfig(vocab_size=len(vocabulary.tokenizer)),
             model=config,
             train=TrainConfig(max_length=MAX_LENGTH),
@@ -143,7 +151,7 @@ def _read_vocabulary(directory: Path) -> Vocabulary:
         ids.append({piece: i for i, piece in enumerate(pieces)})
     source = processors[0]
     special = [-1, source.unk_id(), -1, source.eos_id()]
-    return join_vocabularies(*models, *ids, special)
+    return join_vocabularies(models[0], models[1], ids[0], ids[1], special)
 
 
 def _model_config(options: dict[str, Any], items: Mapping[str, Item]) -> ModelConfig:
@@ -167,7 +175,7 @@ def _model_config(options: dict[str, Any], items: Mapping[str, Item]) -> ModelCo
         norm_position="post",
         norm_epsilon=1e-6,
         position_encoding="sinusoidal_marian",
-        tie_embeddings="Wemb" in items,
+        tie_embeddings=EMBEDDINGS in items,
         output_bias=True,
         target_bos=False,
         dropout=0.1,
@@ -189,65 +197,37 @@ class _Converter:
 
     def convert(self) -> dict[str, Tensor]:
         """Return the weights by the names of nmt."""
-        for layer in range(self.config.encoder_layers):
-            self._attention(f"encoder.{layer}", "self_attention", f"encoder_l{layer + 1}")
-            self._feed_forward(f"encoder.{layer}", f"encoder_l{layer + 1}")
-        for layer in range(self.config.decoder_layers):
-            self._recurrence(f"decoder.{layer}", f"decoder_l{layer + 1}")
-            self._attention(f"decoder.{layer}", "cross_attention", f"decoder_l{layer + 1}")
-            self._feed_forward(f"decoder.{layer}", f"decoder_l{layer + 1}")
+        for name, marian_name in norms(self.config):
+            self.weights[f"{name}.weight"] = self._vector(f"{marian_name}_scale")
+            self.weights[f"{name}.bias"] = self._vector(f"{marian_name}_bias")
+        for matrix in matrices(self.config):
+            parts_OI = [self._weight(each).T for each in matrix.weights]
+            self.weights[f"{matrix.name}.weight"] = torch.from_numpy(np.concatenate(parts_OI))
+            if matrix.biases:
+                vectors = [self._vector(each) for each in matrix.biases]
+                self.weights[f"{matrix.name}.bias"] = torch.cat(vectors)
+            self._collect_multipliers(matrix)
         self._embeddings()
         return self.weights
 
-    def _attention(self, layer: str, kind: str, marian_layer: str) -> None:
-        prefix = f"{marian_layer}_{_ATTENTION[kind]}"
-        parts = {"qkv": "qkv"} if kind == "self_attention" else {"q": "q", "kv": "kv"}
-        for part, letters in (parts | {"out": "o"}).items():
-            matrices = [f"{prefix}_W{letter}" for letter in letters]
-            biases = [f"{prefix}_b{letter}" for letter in letters]
-            self._matrix(f"{layer}.{kind}.{part}", matrices, biases)
-        residual = kind.replace("self_", "") + "_residual"
-        self._norm(f"{layer}.{residual}.norm", f"{prefix}_Wo")
-
-    def _feed_forward(self, layer: str, marian_layer: str) -> None:
-        prefix = f"{marian_layer}_ffn"
-        self._matrix(f"{layer}.feed_forward.up", [f"{prefix}_W1"], [f"{prefix}_b1"])
-        self._matrix(f"{layer}.feed_forward.down", [f"{prefix}_W2"], [f"{prefix}_b2"])
-        self._norm(f"{layer}.ffn_residual.norm", f"{prefix}_ffn")
-
-    def _recurrence(self, layer: str, marian_layer: str) -> None:
-        prefix = f"{marian_layer}_rnn"
-        self._matrix(f"{layer}.ssru.candidate", [f"{prefix}_W"], [])
-        self._matrix(f"{layer}.ssru.gate", [f"{prefix}_Wf"], [f"{prefix}_bf"])
-        self._norm(f"{layer}.attention_residual.norm", f"{prefix}_ffn")
-
-    def _norm(self, name: str, marian_name: str) -> None:
-        self.weights[f"{name}.weight"] = self._vector(f"{marian_name}_ln_scale")
-        self.weights[f"{name}.bias"] = self._vector(f"{marian_name}_ln_bias")
-
-    def _matrix(self, name: str, matrices: list[str], biases: list[str]) -> None:
-        """Convert matrices that nmt concatenates, and their biases."""
-        weights_OI = [self._weight(each).T for each in matrices]
-        self.weights[f"{name}.weight"] = torch.from_numpy(np.concatenate(weights_OI))
-        if biases:
-            vectors = [self._vector(each) for each in biases]
-            self.weights[f"{name}.bias"] = torch.cat(vectors)
-        quantized = [self.items[each] for each in matrices]
-        if not all(isinstance(each, Quantized) for each in quantized):
-            return
-        inputs = {self._multiplier(f"{each}_QuantMultA") for each in matrices}
+    def _collect_multipliers(self, matrix: Matrix) -> None:
+        """Keep the multipliers of a matrix, unless it is in float32."""
+        quantized = []
+        for name in matrix.weights:
+            item = self.items[name]
+            if not isinstance(item, Quantized):
+                return
+            quantized.append(item)
+        inputs = {self._multiplier(f"{each}{MULTIPLIER}") for each in matrix.weights}
         if len(inputs) > 1:
-            raise ValueError(f"{' and '.join(matrices)} have different multipliers of their input")
-        outputs = [
-            np.full(len(each.values), each.multiplier, np.float32)
-            for each in quantized
-            if isinstance(each, Quantized)
-        ]
-        multipliers = [np.array([*inputs], np.float32), *outputs]
-        self.multipliers[f"{name}.weight"] = np.concatenate(multipliers)
+            names = " and ".join(matrix.weights)
+            raise ValueError(f"the inputs of {names} have different multipliers")
+        outputs = [np.full(len(each.values), each.multiplier) for each in quantized]
+        multipliers = np.concatenate([[*inputs], *outputs])
+        self.multipliers[f"{matrix.name}.weight"] = multipliers.astype(np.float32)
 
     def _embeddings(self) -> None:
-        names = {"shared": "Wemb"}
+        names = {"shared": EMBEDDINGS}
         if not self.config.tie_embeddings:
             names = {role: f"{stack}_Wemb" for role, stack in _STACKS.items()}
         for role, name in names.items():
@@ -256,14 +236,14 @@ class _Converter:
             table = torch.from_numpy(self._weight(name))
             self.weights[f"embeddings.{role}"] = select_rows(table, rows_V)
         rows_V = self.vocabulary.target_rows_V
-        bias_V = select_rows(self._vector("decoder_ff_logit_out_b"), rows_V)
+        bias_V = select_rows(self._vector(OUTPUT_BIAS), rows_V)
         bias_V[rows_V < 0] = MASKED
         bias_V[[PAD, BOS]] = MASKED
         self.weights["output_bias_V"] = bias_V
         role, name = next(reversed(names.items()))
         item = self.items[name]
         if isinstance(item, Quantized):
-            output_name = "none_QuantMultA" if role == "shared" else "decoder_Wemb_QuantMultA"
+            output_name = OUTPUT_MULTIPLIER if role == "shared" else f"{name}{MULTIPLIER}"
             multipliers = np.full(1 + len(rows_V), item.multiplier, np.float32)
             multipliers[0] = self._multiplier(output_name)
             self.multipliers[f"embeddings.{role}"] = multipliers

@@ -87,7 +87,9 @@ class Shortlist:
         """Return the content of a file."""
         sizes = (len(self.starts_V1), len(self.translations_N))
         header = _HEADER.pack(MAGIC, 0, self.num_frequent, self.max_translations, *sizes)
-        arrays = self.starts_V1.astype("<u8").tobytes() + self.translations_N.astype("<u4").tobytes()
+        arrays = (
+            self.starts_V1.astype("<u8").tobytes() + self.translations_N.astype("<u4").tobytes()
+        )
         content = header + arrays
         return content[:8] + struct.pack("<Q", _checksum(content)) + content[16:]
 

@@ -16,10 +16,10 @@ Shape suffixes: I inputs, O outputs.
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -48,10 +48,11 @@ class Quantized:
     multiplier: float
 
     @classmethod
-    def of(cls, weight: NDArray[np.float32]) -> Quantized:
-        """Round a matrix to 8 bits; 127 represents its largest magnitude."""
-        largest = float(np.abs(weight).max(initial=0.0))
-        multiplier = np.float32(127 / largest if largest else 1.0)
+    def of(cls, weight: NDArray[np.float32], max_multiplier: float = math.inf) -> Quantized:
+        """Round a matrix to 8 bits; 127 represents its largest magnitude, unless the multiplier has
+        a maximum."""
+        largest = max(float(np.abs(weight).max(initial=0.0)), 1e-9)
+        multiplier = np.float32(min(127 / largest, max_multiplier))
         values = np.rint(weight * multiplier).clip(-127, 127)
         return cls(values.astype(np.int8), float(multiplier))
 
@@ -128,7 +129,7 @@ def _item(name: str, shape: tuple[int, ...], kind: int, data: memoryview) -> Ite
         return bytes(data)
     if kind not in (FLOAT32, INTGEMM8):
         raise ValueError(f"the type {kind:#x} of {name} is not supported")
-    count = prod(shape)
+    count = math.prod(shape)
     size = count * 4 if kind == FLOAT32 else count + _FLOAT.size
     if min(shape, default=1) < 0 or size > len(data):
         raise ValueError(f"{name} has a damaged shape")

@@ -22,7 +22,9 @@ from typing import Any
 
 import benchmark
 from command_errors import error_messages
-from nmt.data.check import BITS, CHECKS, Report, run_checks
+from nmt.data.check.checks import BITS, CHECKS
+from nmt.data.check.report import Report
+from nmt.data.check.run import run_checks
 from nmt.data.pairs import Pair, read_pairs
 from nmt.data.sources import Split
 

@@ -49,8 +49,8 @@ from nmt.data.prepare import prepare
 from nmt.data.sources import CorpusOptions
 from nmt.data.store import Store, StoredShard
 from nmt.model.build import count_parameters
-from nmt.train.precision import gpu_kernels, training_dtype
-from nmt.train.trainer import Trainer
+from nmt.training.precision import gpu_kernels, training_dtype
+from nmt.training.trainer import Trainer
 
 VOCABULARY = 37_000
 WARMUP_UPDATES, PROFILED_UPDATES = 5, 8

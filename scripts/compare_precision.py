@@ -30,8 +30,8 @@ from nmt.core.config import Config, config_io
 from nmt.data.prepare import PreparedData, prepare
 from nmt.model.layers import Dropout
 from nmt.model.seq2seq import Seq2Seq
-from nmt.train.precision import training_dtype
-from nmt.train.trainer import Trainer
+from nmt.training.precision import training_dtype
+from nmt.training.trainer import Trainer
 
 WORKLOAD = [*WORKLOADS["cpu"][1], "train.schedule=inverse_sqrt(peak=1e-3, warmup=150)"]
 

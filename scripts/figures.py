@@ -19,7 +19,9 @@ from pathlib import Path
 import numpy as np
 import torch
 from matplotlib import rcParams
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -31,8 +33,8 @@ from nmt.model.transformer import Transformer
 from nmt.search.beam import Beam
 from nmt.search.greedy import Greedy
 from nmt.search.request import SearchRequest, StepRequest, StepResult, best_tokens
-from nmt.train.loss import cross_entropy
-from nmt.train.optim import parse_schedule
+from nmt.training.loss import cross_entropy
+from nmt.training.optim import parse_schedule
 
 
 def pooling() -> Figure:
@@ -400,6 +402,74 @@ def search() -> Figure:
     return figure
 
 
+ENCODER = (
+    ("embedding · √D", "C2"),
+    ("+ positions", "C4"),
+    ("self-attention", "C1"),
+    ("+ residual, norm", "C7"),
+    ("feed-forward", "C0"),
+    ("+ residual, norm", "C7"),
+)
+"""Boxes of the encoder from the bottom, and their colors. The last four are a layer."""
+DECODER = (
+    *ENCODER[:2],
+    ("masked self-attention", "C1"),
+    ("+ residual, norm", "C7"),
+    ("cross-attention", "C1"),
+    *ENCODER[3:],
+    ("output layer: logits", "C2"),
+    ("softmax", "C4"),
+)
+"""Boxes of the decoder. The third to the eighth are a layer."""
+
+
+def transformer() -> Figure:
+    """Draw the architecture: the encoder on the left, the decoder on the right."""
+    figure = Figure(figsize=(4.4, 6), layout="constrained")
+    axes = figure.subplots()
+    axes.set_axis_off()
+    axes.set(xlim=(-0.1, 2.1), ylim=(-0.9, 10.7))
+    top = draw_stack(axes, 0.5, ENCODER, "source tokens", layer=(2, 6))
+    draw_stack(axes, 1.5, DECODER, "target tokens so far", layer=(2, 8))
+    axes.text(-0.05, 3.5, "encoder layer × N", ha="center", va="center", fontsize=9, rotation=90)
+    axes.text(2.05, 4.5, "decoder layer × N", ha="center", va="center", fontsize=9, rotation=90)
+    axes.annotate("next token", (1.5, 9.3), (1.5, 10.4), ha="center", va="center", arrowprops=FROM)
+    # The encoder output enters the cross-attention of every decoder layer.
+    cross_attention = DECODER.index(("cross-attention", "C1"))
+    axes.plot([0.5, 0.5, 1, 1], [top, 7.6, 7.6, cross_attention], color="0.2", linewidth=1)
+    axes.annotate("", (1.1, cross_attention), (1, cross_attention), arrowprops=TO)
+    axes.text(0.5, 7.8, "encoder output:\nkeys and values", ha="center", va="bottom", fontsize=9)
+    return figure
+
+
+TO = {"arrowstyle": "->", "color": "0.2", "shrinkA": 0, "shrinkB": 0}
+FROM = TO | {"arrowstyle": "<-"}
+
+
+def draw_stack(
+    axes: Axes,
+    center: float,
+    boxes: Sequence[tuple[str, str]],
+    tokens: str,
+    *,
+    layer: tuple[int, int],
+) -> float:
+    """Draw boxes above each other, one per unit, with a frame around a layer; return their top."""
+    bottom, top = layer[0] - 0.5, layer[1] - 0.5
+    frame = Rectangle((center - 0.47, bottom), 0.94, top - bottom, color="0.93", ec="0.5", ls="--")
+    axes.add_patch(frame)
+    axes.annotate(
+        tokens, (center, -0.3), (center, -0.75), ha="center", va="center", fontsize=9, arrowprops=TO
+    )
+    for level, (label, color) in enumerate(boxes):
+        box = Rectangle((center - 0.4, level - 0.3), 0.8, 0.6, facecolor=color, alpha=0.35)
+        axes.add_patch(box)
+        axes.text(center, level, label, ha="center", va="center", fontsize=9)
+        if level:
+            axes.annotate("", (center, level - 0.3), (center, level - 0.7), arrowprops=TO)
+    return len(boxes) - 1 + 0.3
+
+
 FIGURES: dict[str, Callable[[], Figure]] = {
     "pooling.svg": pooling,
     "scores.svg": scores,
@@ -408,6 +478,7 @@ FIGURES: dict[str, Callable[[], Figure]] = {
     "parameters.svg": parameters,
     "schedules.svg": schedules,
     "search.svg": search,
+    "transformer.svg": transformer,
 }
 
 

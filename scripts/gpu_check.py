@@ -49,10 +49,10 @@ from nmt.model.transformer import Transformer
 from nmt.runs import checkpoint
 from nmt.search import SearchRequest, parse_search
 from nmt.text.tokenizer import BOS, EOS
-from nmt.train.optim import adamw
-from nmt.train.packed_update import PackedUpdate
-from nmt.train.session import train
-from nmt.train.step import UpdateStats, train_step
+from nmt.training.optim import adamw
+from nmt.training.packed_update import PackedUpdate
+from nmt.training.session import train
+from nmt.training.step import UpdateStats, train_step
 from nmt.translation.translator import Translator
 
 SMALL = [

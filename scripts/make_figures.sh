@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Draw the figures of docs/guide and README.md. First trains three small models on the phrasebook unless they exist (a
+# Draw the figures of docs/ and README.md, and take the screenshots (in an installed Chromium). First trains three small models on the phrasebook unless they exist (a
 # few minutes each on two cores): the quickstart model, one with learned positions and one with T5 positions.
 #
 #   scripts/make_figures.sh
@@ -27,6 +27,9 @@ done
 # The figures of README.md
 scripts/record_terminal.py -o docs/figures/terminal.svg
 nmt attention "She didn't cross the street because she was too tired." --model en-de -o docs/figures/attention.png
+
+# The screenshots of docs/server.md, docs/data-check.md and docs/documents.md
+scripts/screenshots.py docs/figures
 
 # The figure of docs/architecture.md
 scripts/architecture.py docs/figures/architecture.svg

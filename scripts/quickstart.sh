@@ -6,8 +6,17 @@ set -euo pipefail
 if [ "$#" -gt 0 ]; then usage_error "unknown argument '$1'"; fi
 activate
 
+# Print a command as people type it, and run it.
 nmt() {
-  { printf '\n$ nmt'; printf ' %q' "$@"; printf '\n'; } >&2
+  local argument line='$ nmt'
+  for argument; do
+    case "$argument" in
+      *[\"\$\`\\\!]*) printf -v argument %q "$argument" ;;
+      *[!A-Za-z0-9_./=-]*) argument="\"$argument\"" ;;
+    esac
+    line+=" $argument"
+  done
+  printf '\n%s\n' "$line" >&2
   command nmt "$@"
 }
 
@@ -19,3 +28,11 @@ else
 fi
 nmt translate --model "$run" "im thirsty"
 nmt evaluate --model "$run" --bleu
+
+printf '\nNext:\n' >&2
+if [ -z "${SKIP_VENV:-}" ]; then printf '  source .venv/bin/activate\n' >&2; fi
+cat >&2 << 'END'
+  nmt translate "My mother is looking for her glasses."
+  nmt attention "My mother is looking for her glasses."
+  nmt data download multi30k && nmt train --config multi30k --time-limit 10m
+END

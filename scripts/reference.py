@@ -1,49 +1,29 @@
-"""MkDocs hook: generate the pages on commands, options and modules, and rewrite links to files
-outside docs/."""
+"""Hook of the documentation site: generate the pages on commands, options and modules."""
 
 from __future__ import annotations
 
 import ast
 import inspect
-import posixpath
-import re
 from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import typer
-from mkdocs.config.defaults import MkDocsConfig
-from mkdocs.structure.files import File, Files
-from mkdocs.structure.pages import Page
+from properdocs.config.defaults import ProperDocsConfig
+from properdocs.structure.files import File, Files
 
 from nmt.cli import app
 from nmt.core.config import config_io
 
 PACKAGE = Path(__file__).resolve().parent.parent / "nmt"
-LINK = re.compile(r"(\]\()(\.\./[^)\s]+)(\))")
 
 
-def on_files(files: Files, config: MkDocsConfig) -> Files:
+def on_files(files: Files, config: ProperDocsConfig) -> Files:
     """Add the generated pages."""
     for name, text in (("cli", commands()), ("config", options()), ("modules", modules())):
         files.append(File.generated(config, f"reference/{name}.md", content=text))
     return files
-
-
-def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Replace relative links to files outside docs/ with links to the repository."""
-    assert config.repo_url
-    repository = config.repo_url.rstrip("/")
-    directory = posixpath.join("docs", posixpath.dirname(page.file.src_uri))
-
-    def absolute(match: re.Match[str]) -> str:
-        path = posixpath.normpath(posixpath.join(directory, match[2]))
-        if path.startswith("docs/"):
-            return match[0]
-        return f"{match[1]}{repository}/blob/main/{path}{match[3]}"
-
-    return LINK.sub(absolute, markdown)
 
 
 def commands() -> str:

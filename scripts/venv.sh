@@ -5,19 +5,32 @@
 #   scripts/venv.sh dev          runtime and test dependencies
 # PYTHON=python3.12 scripts/venv.sh chooses the interpreter of a new .venv.
 #
-# Prints messages on stderr only, because scripts that call it print results on stdout.
+# Prints messages on stderr only, because scripts that call it print results on stdout. The output of pip is in
+# .venv.log.
 set -euo pipefail
 CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
 
 say() { printf 'venv: %s\n' "$*" >&2; }
 die() { say "error: $1"; say "hint: $2"; exit 1; }
 
+# Run the command $2... with its output in the log, and print the line $1 with its time in seconds.
+step() {
+  printf 'venv: %s ... ' "$1" >&2
+  SECONDS=0
+  if ! "${@:2}" >>"$log" 2>&1; then
+    printf 'failed\n' >&2
+    tail -n 5 "$log" >&2
+    return 1
+  fi
+  printf '%s s\n' "$SECONDS" >&2
+}
+
 case "${1:-}" in
   '') kind=runtime lock=requirements.lock ;;
   dev) kind=dev lock=requirements-dev.lock ;;
   *) die "unknown argument '$1'" "scripts/venv.sh, or scripts/venv.sh dev" ;;
 esac
-python=.venv/bin/python
+python=.venv/bin/python log=.venv.log
 
 # Print the first interpreter that is new enough and can create virtual environments.
 find_python() {
@@ -49,9 +62,10 @@ dependencies_hash() { cat pyproject.toml requirements.lock requirements-dev.lock
 
 if ! usable; then
   interpreter="$(find_python)"
-  say "creating .venv with $("$interpreter" -V)"
   if [ -L .venv ]; then rm .venv; fi # --clear would empty the target of the link
-  "$interpreter" -m venv --clear .venv
+  : >"$log"
+  step "creating .venv with $("$interpreter" -V)" "$interpreter" -m venv --clear .venv ||
+    die "$interpreter could not create .venv" "see all of its output in $PWD/$log, then run this again"
 fi
 
 for stamp in ".venv/.installed-$kind" .venv/.installed-dev; do
@@ -61,10 +75,10 @@ for stamp in ".venv/.installed-$kind" .venv/.installed-dev; do
   fi
 done
 
-say "installing $lock into .venv (this takes a few minutes the first time)"
+: >"$log"
 {
-  "$python" -m pip install -r "$lock" && "$python" -m pip install --no-deps --no-build-isolation -e .
-} >&2 || die "pip could not install the locked dependencies" "see the output of pip above, then run this again"
+  step "installing $lock (a few minutes the first time)" "$python" -m pip install -r "$lock" &&
+    step "installing nmt" "$python" -m pip install --no-deps --no-build-isolation -e .
+} || die "pip could not install the locked dependencies" "see all of its output in $PWD/$log, then run this again"
 location >.venv/.location
 dependencies_hash >".venv/.installed-$kind"
-say ".venv is ready"

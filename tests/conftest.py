@@ -130,7 +130,7 @@ def browser() -> Iterator[Any]:
 def few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fine-tuning in the test process ends with significance tests, which would take a second
     each."""
-    monkeypatch.setattr("nmt.train.fine_tuning.RESAMPLES", 100)
+    monkeypatch.setattr("nmt.training.fine_tuning.RESAMPLES", 100)
 
 
 @pytest.fixture(scope="session")

@@ -39,7 +39,7 @@ PRELOADED = (
     "matplotlib.figure",
     "nmt.evaluate.evaluation",
     "nmt.jobs.synthesis",
-    "nmt.train.session",
+    "nmt.training.session",
     "safetensors.torch",
 )
 
@@ -140,7 +140,7 @@ def _preload() -> None:
         contextlib.suppress(SystemExit),
     ):
         cli.main()
-    from nmt.train import fine_tuning
+    from nmt.training import fine_tuning
 
     fine_tuning.RESAMPLES = 100  # as in the test process
     # A garbage collection would copy the pages of all objects in each fork.

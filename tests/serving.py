@@ -57,10 +57,13 @@ def serving(
     limits: Limits | None = None,
     proxies: Sequence[str] = (),
     access: Access | None = None,
+    *,
+    access_log: bool = False,
 ) -> Iterator[httpx.Client]:
     """Run a server until the block ends, and yield a client for it."""
     with http.listen("127.0.0.1", 0) as listener:
-        server = http.make_server(create_app(service, limits or Limits(), access), proxies)
+        app = create_app(service, limits or Limits(), access, access_log=access_log)
+        server = http.make_server(app, proxies)
         thread = threading.Thread(target=server.run, args=([listener],))
         thread.start()
         try:

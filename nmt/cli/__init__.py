@@ -18,7 +18,8 @@ from typing import Any, NoReturn, cast
 import typer
 from typer.core import TyperGroup
 
-from nmt.core import torchrun
+from nmt.cli import completion, help_layout
+from nmt.core import packages, plugins, torchrun
 from nmt.core.console import LOG, discard, escape_control, log
 from nmt.core.errors import NMTError, StoppedError, UsageError, file_hint
 from nmt.core.version import __version__
@@ -74,12 +75,21 @@ def _command(name: str) -> Any:
     module = import_module(f"nmt.cli.{module_name}")
     if hasattr(module, "app"):
         module.app.info.cls = CommandGroup
-        command = typer.main.get_group(module.app)
-        command.name = name
-        return command
+        group = typer.main.get_group(module.app)
+        group.name = name
+        for command in group.commands.values():
+            _prepare(command)
+        return group
     single = typer.Typer(add_completion=False)
     single.command(name)(getattr(module, module_name))
-    return typer.main.get_command(single)
+    command = typer.main.get_command(single)
+    _prepare(command)
+    return command
+
+
+def _prepare(command: Any) -> None:
+    help_layout.prepare(command)
+    completion.prepare(command)
 
 
 class CommandGroup(TyperGroup):
@@ -121,6 +131,12 @@ class ErrorHandlingGroup(CommandGroup):
             if not message:  # `nmt` or `nmt data` without a command: the help is already printed
                 sys.exit(UsageError.exit_code)
             _report(UsageError(message, f"run {context.command_path if context else 'nmt'} --help"))
+        except ModuleNotFoundError as error:
+            package = (error.name or "").partition(".")[0]
+            if not packages.is_optional(package):
+                raise
+            reason = f"this command needs the package {package}, which is not installed"
+            _report(UsageError(reason, packages.install_line(package)))
         except OSError as error:  # such as a full disk
             name = error.filename
             try:
@@ -131,6 +147,11 @@ class ErrorHandlingGroup(CommandGroup):
             reason = error.strerror or str(error)
             hint = file_hint(error, "choose another file or directory" if error.filename else "")
             _report(NMTError(f"{name}: {reason}" if name else reason, hint))
+        except Exception as error:
+            failure = plugins.explain_failure(error)
+            if failure is None:
+                raise
+            _report(failure)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; report an interruption."""

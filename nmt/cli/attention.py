@@ -33,21 +33,24 @@ def attention(
     part: Annotated[
         str | None,
         typer.Option(
-            help="Attention to plot in an image: encoder, decoder or cross.", show_default="cross"
+            help="Attention that the image or page shows: encoder, decoder or cross.",
+            show_default="cross",
         ),
     ] = None,
     layer: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Layer to plot in an image, starting at 1.", show_default="the last"
+            min=1,
+            help="Layer that the image or page shows, starting at 1.",
+            show_default="the last",
         ),
     ] = None,
 ) -> None:
     """Visualize attention maps for a sentence.
 
     The HTML page is self-contained. Choose encoder, decoder or cross-attention, a layer and heads,
-    and hover over a token to see its attention weights. The page also lists the hypotheses and the
-    probability of each token.
+    and lines or matrices; point at a token to see its attention weights. The page also lists the
+    hypotheses and the probability of each token.
 
     Examples:
       nmt attention "The animal didn't cross the street because it was too tired"
@@ -64,10 +67,10 @@ def attention(
     suffix = output.suffix.lower()
     if part is not None:
         check_choice("part", part, PARTS)
-    if suffix in (".html", ".json") and (part or layer):
+    if suffix == ".json" and (part or layer):
         raise UsageError(
-            "--part and --layer apply to images only",
-            f"a {suffix} file includes all parts and layers",
+            "--part and --layer apply to images and pages only",
+            "a .json file includes all parts and layers",
         )
     if target is not None and search:
         raise UsageError(
@@ -77,12 +80,12 @@ def attention(
     if model is None:
         log(f"using {path}")
     maps = attention_maps(discovery.load(path), text, target=target, search=search or None)
+    part = part or "cross"
     if suffix == ".html":
-        write_file(output, maps.to_html())
+        write_file(output, maps.to_html(part, layer))
     elif suffix == ".json":
         write_file(output, json.dumps(maps.to_dict(), ensure_ascii=False) + "\n")
     else:
-        part = part or "cross"
-        draw(maps, output, part, layer if layer is not None else len(maps.weights.get(part, ())))
+        draw(maps, output, part, layer)
     log(f"{maps.source_text} -> {maps.translation}"[:MAX_LOG_CHARACTERS])
     typer.echo(output)

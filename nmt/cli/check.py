@@ -36,7 +36,7 @@ from nmt.jobs.output import show, write_file
 
 if TYPE_CHECKING:
     from nmt.core.processes import Executor
-    from nmt.data.check import Example, Report
+    from nmt.data.check.report import Example, Report
     from nmt.data.pairs import Pair
     from nmt.data.shards import Part
     from nmt.data.sources import Split
@@ -58,8 +58,8 @@ def check(
         list[str] | None,
         typer.Option(
             help=(
-                "Test set to check for overlap: a corpus, a sacreBLEU test set, or SRC:TGT; may be"
-                " repeated."
+                "Test set to check for overlap: a corpus, a sacreBLEU test set, a file with both"
+                " languages, or SRC:TGT; may be repeated."
             ),
             show_default="the config's",
         ),
@@ -100,6 +100,7 @@ def check(
       nmt data check --config multi30k --html report.html
       nmt data check mine.en mine.de --fix clean --ignore length-ratio
       nmt data check memory.tmx --src-lang en --tgt-lang de
+      nmt data check "files(train='own.csv', src='English', tgt='German')"
     """
     _check_options(
         src, tgt, config, set_ or [], test or [], ignore or [], src_lang, tgt_lang, encoding_errors
@@ -140,7 +141,7 @@ def check(
 
 
 def _check_options(
-    src: Path | None,
+    src: str | None,
     tgt: Path | None,
     config: str | None,
     overrides: list[str],
@@ -150,17 +151,15 @@ def _check_options(
     tgt_lang: str,
     encoding_errors: str,
 ) -> None:
-    from nmt.data.check import CHECKS
-    from nmt.data.sources.files import pair_format
+    from nmt.data.check.checks import CHECKS
 
     names = [each.name for each in CHECKS]
     for name in ignore:
         check_choice("check", name, names)
     has_one_source = (src is None) != (config is None)
-    lacks_target = src is not None and tgt is None and not pair_format(src)
-    if lacks_target or not has_one_source:
+    if not has_one_source:
         raise UsageError(
-            "pass either two files, a .tsv or .tmx file, or --config",
+            "pass either two files, a file with both languages, or --config",
             "for example nmt data check mine.en mine.de",
         )
     if overrides and config is None:
@@ -192,7 +191,7 @@ def _run(
 ) -> Report:
     """Check the corpora, and write the page and the repaired corpus."""
     from nmt.core.paths import check_not_overwriting
-    from nmt.data.check import run_checks, work_directory
+    from nmt.data.check.run import run_checks, work_directory
 
     outputs = output_files(fix, inputs.languages, "--fix") if fix is not None else ()
     corpus_files = chain.from_iterable(corpus.files for corpus in inputs.corpora)
@@ -222,7 +221,8 @@ def _run(
 
 
 def _write_repaired(corpora: list[Split], report: Report, outputs: Sequence[Path]) -> None:
-    from nmt.data.check import CHECKS, repair
+    from nmt.data.check.checks import CHECKS
+    from nmt.data.check.run import repair
     from nmt.data.pairs import write_pairs
 
     pairs = len(report.problems_N)

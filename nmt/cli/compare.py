@@ -13,6 +13,7 @@ from nmt.cli.options import (
     ChrfOption,
     DeviceOption,
     EncodingErrorsOption,
+    MetricsOption,
     ReferencesOption,
     SearchOption,
     SearchPrecisionOption,
@@ -22,9 +23,10 @@ from nmt.cli.options import (
     check_file_names,
     check_seed,
     check_test_options,
+    chosen_metrics,
     load_test_sets,
 )
-from nmt.core.console import format_table
+from nmt.core.console import format_p, format_table
 from nmt.core.errors import UsageError
 from nmt.jobs.output import show, write_file
 
@@ -48,6 +50,7 @@ def compare(
     bleu: BleuOption = False,
     chrf: ChrfOption = False,
     ter: TerOption = False,
+    metric: MetricsOption = None,
     resamples: Annotated[
         int,
         typer.Option(
@@ -80,8 +83,9 @@ def compare(
     """Compare two systems: scores, statistical significance, and where they differ.
 
     The default metrics are BLEU and chrF. Significance is tested with paired bootstrap resampling
-    and approximate randomization. Sentence-level chrF shows wins and losses by length and word
-    frequency, and the sentences that differ most.
+    and approximate randomization. "People agree" is how often people prefer the system with the
+    better score, if two systems differ as much (Kocmi et al. 2024). Sentence-level chrF
+    shows wins and losses by length and word frequency, and the sentences that differ most.
 
     Examples:
       nmt compare runs/base runs/big
@@ -107,15 +111,13 @@ def compare(
         raise UsageError("--search applies to models, not to translation files", "leave it out")
     if None in translators and test and len(test) > 1:
         raise UsageError("a translation file belongs to one test set", "pass a single --test")
+    metrics = chosen_metrics({"bleu": bleu, "chrf": chrf, "ter": ter}, metric) or ["bleu", "chrf"]
     test_sets = load_test_sets(translator, src, ref, test, encoding_errors)
     for test_set in test_sets:  # before translating
         check_resamples(resamples, test_set)
     if html:
         check_file_names(test_sets)
     counts = _training_counts(train, translator, test_sets, encoding_errors)
-    metrics = [
-        name for name, is_set in {"bleu": bleu, "chrf": chrf, "ter": ter}.items() if is_set
-    ] or ["bleu", "chrf"]
     comparisons = []
     for test_set in test_sets:
         systems = [
@@ -240,10 +242,10 @@ def format_comparison(comparison: Comparison) -> str:
 
 
 def _format_metrics(metrics: list[MetricResult]) -> list[str]:
-    from nmt.evaluate.comparison import format_p
-
-    rows = [["", "A", "B", "B - A", "p (bootstrap)", "p (randomization)", ""]]
+    head = ["", "A", "B", "B - A", "p (bootstrap)", "p (randomization)", "people agree", ""]
+    rows = [head]
     for metric in metrics:
+        agreement = metric.human_agreement
         rows.append(
             [
                 metric.name,
@@ -252,6 +254,7 @@ def _format_metrics(metrics: list[MetricResult]) -> list[str]:
                 f"{metric.second_score - metric.first_score:+.1f}",
                 format_p(metric.bootstrap_p),
                 format_p(metric.randomization_p),
+                "-" if agreement is None else f"{agreement:.0%}",
                 ("A is better", "B is better", "not significant")[metric.better],
             ]
         )

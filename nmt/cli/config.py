@@ -41,7 +41,7 @@ def config(
         for key, default, text in config_io.options():
             typer.echo(f"{key}  [{default}]\n    {text}")
     else:
-        resolved = config_io.load(config_io.find(name or "quickstart"), set_ or [])
+        resolved = config_io.load_named(name or "quickstart", set_ or [])
         _check_specs(resolved)
         typer.echo(config_io.dump(resolved), nl=False)
 
@@ -50,7 +50,7 @@ def _check_specs(config: Config) -> None:
     """Validate the specs of data and source noise, and the syntax of those of searches, schedules
     and optimizers.
 
-    `nmt.train.session.check_specs` validates all of them, but its modules and those of
+    `nmt.training.session.check_specs` validates all of them, but its modules and those of
     `nmt.data.prepare` load slowly.
     """
     from nmt.data import noise

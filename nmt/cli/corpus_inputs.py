@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -22,9 +22,13 @@ if TYPE_CHECKING:
     TestSet = tuple[str, list[Pair]]
 
 SourceArgument = Annotated[
-    Path | None,
+    str | None,
     typer.Argument(
-        help="Source file, or a .tsv or .tmx file with both languages.", show_default=False
+        help=(
+            "Source file; or a table (.csv, .tsv, .jsonl, .parquet) or .tmx file with both"
+            " languages; or files(...) with options."
+        ),
+        show_default=False,
     ),
 ]
 TargetArgument = Annotated[
@@ -57,36 +61,78 @@ class CorpusInputs:
     """Files of held-out sets, which must not be overwritten, either."""
 
 
+def has_both_languages(name: str) -> bool:
+    """Return whether a file, or the spec of a corpus, has both languages."""
+    from nmt.data.sources.files import pair_format
+
+    return _is_spec(name) or bool(pair_format(Path(name)))
+
+
+def _is_spec(name: str) -> bool:
+    return "(" in name and not Path(name).exists()
+
+
 def file_corpora(
-    src: Path, tgt: Path | None, src_lang: str, tgt_lang: str, encoding_errors: str
+    src: str, tgt: Path | None, src_lang: str, tgt_lang: str, encoding_errors: str
 ) -> CorpusInputs:
-    """Return the corpus of two files, or of a file with both languages."""
-    from nmt.data.pairs import count_lines, open_text, read_pairs, read_tsv
+    """Return the corpus of two files, of a file with both languages, or of a spec."""
+    from nmt.data.pairs import count_lines, open_text, read_pairs
     from nmt.data.sources import Split
     from nmt.data.sources.files import language_suffix, pair_format
-    from nmt.data.tmx import read_tmx
 
-    open_text(src).close()  # before test sets are downloaded
-    count = partial(count_lines, src)
-    if tgt is None and pair_format(src) == "tsv":
-        read_table = partial(read_tsv, src, encoding_errors)
-        corpus = Split(str(src), "", read_table, count, (src,))
-        return CorpusInputs((src_lang, tgt_lang), [corpus])
     if tgt is None:
-        if not src_lang or not tgt_lang:
-            raise UsageError(
-                f"the languages to read from {src} are unknown", "set --src-lang and --tgt-lang"
-            )
-        read_memory = partial(read_tmx, src, src_lang, tgt_lang, encoding_errors)
-        corpus = Split(str(src), "", read_memory, files=(src,))
-        return CorpusInputs((src_lang, tgt_lang), [corpus])
-    for path in (src, tgt):
-        if pair_format(path) == "tmx":
+        return pair_corpus(src, src_lang, tgt_lang, encoding_errors)
+    src_path = Path(src)
+    for path in (src_path, tgt):
+        if pair_format(path) not in ("", "tsv"):
             raise UsageError(f"{path} has both languages", f"pass one file: nmt data check {path}")
-    languages = (src_lang or language_suffix(src), tgt_lang or language_suffix(tgt))
-    read_files = partial(read_pairs, src, tgt, errors=encoding_errors)
-    corpus = Split(str(src), "", read_files, count, (src, tgt))
+    open_text(src_path).close()  # before test sets are downloaded
+    languages = (src_lang or language_suffix(src_path), tgt_lang or language_suffix(tgt))
+    read_files = partial(read_pairs, src_path, tgt, errors=encoding_errors)
+    count = partial(count_lines, src_path)
+    corpus = Split(src, "", read_files, count, (src_path, tgt))
     return CorpusInputs(languages, [corpus])
+
+
+def pair_corpus(name: str, src_lang: str, tgt_lang: str, encoding_errors: str) -> CorpusInputs:
+    """Return all pairs of a file with both languages, or of the spec of a corpus.
+
+    Raises:
+        UsageError: it is another file, or its languages must be named.
+        DataError: see `nmt.data.sources.open_split`.
+    """
+    from nmt.data.pairs import open_text
+    from nmt.data.sources import get_corpus
+    from nmt.data.sources.files import Files
+
+    if not has_both_languages(name):
+        open_text(Path(name)).close()
+        raise UsageError(
+            f"{name} has one language", "pass two files, or one with both: .tsv, .csv, .tmx, ..."
+        )
+    corpus = get_corpus(name) if _is_spec(name) else Files(train=name)
+    if isinstance(corpus, Files):
+        errors = corpus.errors if encoding_errors == "strict" else encoding_errors
+        corpus = replace(corpus, hold_out=False, errors=errors)
+        src_lang = src_lang or _language_of(corpus.src)
+        tgt_lang = tgt_lang or _language_of(corpus.tgt)
+    needs_languages = not isinstance(corpus, Files) or not corpus.is_table("train")
+    if needs_languages and not (src_lang and tgt_lang):
+        raise UsageError(
+            f"the languages to read from {name} are unknown", "set --src-lang and --tgt-lang"
+        )
+    split = corpus.open("train", src_lang, tgt_lang)
+    return CorpusInputs((src_lang, tgt_lang), [replace(split, name=name)])
+
+
+def _language_of(column: object) -> str:
+    """Return the language of a column that has its code as name, such as `translation.en`;
+    otherwise an empty string."""
+    from nmt.text.language_codes import NAMES
+
+    first = column[0] if isinstance(column, tuple | list) and column else column
+    code = str(first).rpartition(".")[2]
+    return code if code in NAMES else ""
 
 
 def config_corpora(name: str, overrides: list[str], *, with_tests: bool) -> CorpusInputs:
@@ -95,7 +141,7 @@ def config_corpora(name: str, overrides: list[str], *, with_tests: bool) -> Corp
     from nmt.core.config import config_io
     from nmt.data.sources import open_split
 
-    data = config_io.load(config_io.find(name), overrides).data
+    data = config_io.load_named(name, overrides).data
     specs = (*data.train, *data.replay)
     corpora = [open_split(spec, "train", data.src, data.tgt) for spec in specs]
     inputs = CorpusInputs((data.src, data.tgt), corpora)

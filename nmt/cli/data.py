@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -18,7 +19,7 @@ from nmt.cli.options import (
     SetOption,
 )
 from nmt.core.console import format_table, log
-from nmt.core.errors import UsageError
+from nmt.core.errors import ConfigError, UsageError
 
 app = typer.Typer(no_args_is_help=True, help="Download, check and prepare parallel data.")
 
@@ -38,7 +39,10 @@ def list_(
     """
     from nmt.data.sources import SOURCES, get_corpus
 
-    corpora = {name: get_corpus(name) for name in SOURCES}
+    corpora = {}
+    for name in SOURCES:
+        with suppress(ConfigError):  # one of a plug-in may require options
+            corpora[name] = get_corpus(name)
     if as_json:
         rows = [
             {
@@ -128,7 +132,7 @@ def prepare(
     from nmt.data.shards import ALL_SHARDS, Part, UnfinishedPartsError
 
     part = Part.parse(shard) if shard else ALL_SHARDS
-    loaded = config_io.load(config_io.find(config), set_ or [])
+    loaded = config_io.load_named(config, set_ or [])
     try:
         prepared = prepare_data(loaded, get_executor(executor), part)
     except UnfinishedPartsError:

@@ -6,10 +6,13 @@ import json
 import os
 import platform
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+
+from nmt.core.packages import install_line
 
 INSTRUCTION_SETS = (
     "avx2",
@@ -32,10 +35,13 @@ INSTRUCTION_SETS = (
 OPTIONAL = (
     "ctranslate2",
     "matplotlib",
+    "mlflow-skinny",
     "onnxruntime",
     "tensorboard",
+    "trackio",
     "transformers",
     "unbabel-comet",
+    "wandb",
 )
 
 
@@ -60,8 +66,6 @@ def doctor(json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = 
 
 
 def _system_info() -> dict[str, Any]:
-    import torch
-
     from nmt.core import paths, runtime
     from nmt.core.version import __version__
     from nmt.engines import engine_library
@@ -73,7 +77,7 @@ def _system_info() -> dict[str, Any]:
     engine, rates = _engine_info(cpu)
     memory = memory_gb()
     directories = {"data": paths.data_dir, "runs": paths.runs_dir, "cache": paths.cache_dir}
-    cuda = torch.version.cuda or "none"
+    pytorch, gpus = _pytorch_info()
     return {
         "nmt": f"{__version__}, Python {platform.python_version()}, {platform.platform()}",
         "CPU": f"{cpu}, {os.cpu_count()} logical CPUs, {runtime.num_threads()} threads",
@@ -81,23 +85,32 @@ def _system_info() -> dict[str, Any]:
         "native engine": engine,
         "precision auto": rates or "not measured",
         "memory": f"{memory} GB" if memory else "unknown",
-        "PyTorch": f"{torch.__version__}, {torch.get_num_threads()} threads, CUDA {cuda}",
-        "GPU": list(map(torch.cuda.get_device_name, range(torch.cuda.device_count()))) or "none",
+        "PyTorch": pytorch,
+        "GPU": gpus or "none",
         "directories": [f"{name} {describe_directory(directories[name])}" for name in directories],
         "packages": [f"{name} {_version(name)}" for name in OPTIONAL],
     }
 
 
-def _engine_info(cpu: str) -> tuple[str, list[str]]:
-    """Return a description of the native engine, and the measured rates of this processor."""
+def _pytorch_info() -> tuple[str, list[str]]:
+    """Return a description of PyTorch, and the names of the GPUs."""
+    if find_spec("torch") is None:
+        return f"not installed ({install_line('torch')})", []
     import torch
 
+    cuda = torch.version.cuda or "none"
+    gpus = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
+    return f"{torch.__version__}, {torch.get_num_threads()} threads, CUDA {cuda}", gpus
+
+
+def _engine_info(cpu: str) -> tuple[str, list[str]]:
+    """Return a description of the native engine, and the measured rates of this processor."""
     from nmt.core import fastest
     from nmt.core.config import ModelConfig
     from nmt.engines import engine_library, native
 
     engine = f"not available: {native.unavailable_reason()}"
-    versions = [f"torch {torch.__version__}"]
+    versions = [f"torch {_version('torch')}"]
     if native.is_available():
         native.fastest_precision(ModelConfig())  # measures if necessary
         library = native.library()
@@ -106,8 +119,10 @@ def _engine_info(cpu: str) -> tuple[str, list[str]]:
             f"{name} {support[library.hardware_support(i) - 1]}"
             for i, name in enumerate(native.TYPES)
         ]
-        engine = f"compiled, {library.lanes()}-lane vectors; {', '.join(types)}"
-        versions.append(engine_library.engine_id(*engine_library.compiler_command()))
+        prebuilt = engine_library.find_prebuilt()
+        origin = f"{prebuilt.stem} of the package" if prebuilt else "compiled"
+        engine = f"{origin}, {library.lanes()}-lane vectors; {', '.join(types)}"
+        versions.append(engine_library.library_version())
     current = [f"; {cpu}; {version}; " for version in versions]
     rates = [
         _format_rates(key, rates)

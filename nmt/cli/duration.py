@@ -29,16 +29,3 @@ def parse_duration(text: str) -> float:
             f"invalid --time-limit '{text}'", "use a duration such as 90s, 30m, 2h or 1h30m"
         )
     return seconds
-
-
-def format_duration(seconds: float) -> str:
-    """Format a duration with at most two units: 45 s, 12 min, 3 h 5 min, 2 d 4 h."""
-    if seconds < 60:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    if minutes < 60:
-        return f"{minutes} min"
-    hours, minutes = divmod(minutes, 60)
-    if hours < 24:
-        return f"{hours} h {minutes} min"
-    return f"{hours // 24} d {hours % 24} h"

@@ -14,6 +14,7 @@ from nmt.cli.options import (
     DeviceOption,
     EncodingErrorsOption,
     LengthPenaltyOption,
+    MetricsOption,
     ModelsOption,
     ReferencesOption,
     ResamplesOption,
@@ -24,6 +25,7 @@ from nmt.cli.options import (
     TestsOption,
     check_file_names,
     check_test_options,
+    chosen_metrics,
     load_test_sets,
     load_translator,
     search_spec,
@@ -48,6 +50,7 @@ def evaluate(
             show_default=False,
         ),
     ] = "",
+    metric: MetricsOption = None,
     src: SourceOption = None,
     ref: ReferencesOption = None,
     test: TestsOption = None,
@@ -106,7 +109,7 @@ def evaluate(
         )
         if warning:
             log(warning)
-    metrics = [name for name, is_set in {"bleu": bleu, "chrf": chrf, "ter": ter}.items() if is_set]
+    metrics = chosen_metrics({"bleu": bleu, "chrf": chrf, "ter": ter}, metric)
     metrics = metrics or ([] if comet else ["bleu"])
     directory = output or _default_output(translator, model[0] if model else None)
     stems = [directory / safe_filename(test_set.name) for test_set in test_sets]

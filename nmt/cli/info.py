@@ -29,13 +29,13 @@ def info(
     from nmt.core.console import escape_control
     from nmt.models import discovery
     from nmt.runs import pretrained
-    from nmt.runs.model_card import describe, read_metadata
+    from nmt.runs.model_card import describe
     from nmt.runs.run_report import collect
 
     run = run or discovery.newest_run()
     pretrained_dir = pretrained.find(run)
     run = discovery.locate(run)
-    license_of_weights = read_metadata(run).get("license", "")
+    license_of_weights = _license(run)
     run_report = collect(run) | {"license": license_of_weights}
     if json_:
         import json
@@ -61,3 +61,15 @@ def info(
         typer.echo(
             f"{'card':<11}see README.md in that directory for the training history and evaluation"
         )
+
+
+def _license(run: Path) -> str:
+    """Return the license of the weights, or those of the models that they were made from."""
+    from nmt.core.untrusted_files import read_record
+    from nmt.runs.model_card import read_metadata
+    from nmt.runs.run_report import origins
+
+    if own := read_metadata(run).get("license"):
+        return str(own)
+    licenses = [origin["license"] for origin in origins(read_record(run / "data.json"))]
+    return ", ".join(dict.fromkeys(licenses))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -90,6 +91,15 @@ LengthPenaltyOption = Annotated[
 BleuOption = Annotated[bool, typer.Option("--bleu", help="Report BLEU.")]
 ChrfOption = Annotated[bool, typer.Option("--chrf", help="Report chrF2.")]
 TerOption = Annotated[bool, typer.Option("--ter", help="Report translation edit rate (TER).")]
+MetricsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--metric",
+        metavar="NAME",
+        help="Report this metric, such as one of a plug-in; repeat for several.",
+        show_default=False,
+    ),
+]
 SourceOption = Annotated[Path | None, typer.Option(help="Source file of a custom test set.")]
 ReferencesOption = Annotated[
     list[Path] | None,
@@ -102,7 +112,8 @@ TestsOption = Annotated[
     typer.Option(
         "--test",
         show_default="the model's",
-        help="sacreBLEU test set (wmt14, ...) or corpus (tatoeba, ...); may be repeated.",
+        help="sacreBLEU test set (wmt14, ...), corpus (tatoeba, ...), or file with both languages"
+        " (own.csv); may be repeated.",
     ),
 ]
 
@@ -251,6 +262,21 @@ def _larger_beam(name: str, options: dict[str, Any], top_beams: int) -> dict[str
     # The groups of a diverse search have equal sizes.
     group_size = math.ceil(top_beams / search.num_groups)
     return {"beam_size": group_size * search.num_groups}
+
+
+def chosen_metrics(flags: Mapping[str, bool], named: Sequence[str] | None) -> list[str]:
+    """Return the metrics of --bleu, --chrf, --ter and --metric, each once.
+
+    Raises:
+        UsageError: the value of --metric is invalid.
+    """
+    from nmt.evaluate.line_metrics import check_metric
+
+    metrics = [name for name, is_set in flags.items() if is_set]
+    for spec in map(str.strip, named or ()):
+        check_metric(spec)
+        metrics.append(spec)
+    return list(dict.fromkeys(metrics))
 
 
 def load_translator(model: Path | list[Path] | None, device: str, precision: str) -> Translator:

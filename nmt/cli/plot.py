@@ -10,7 +10,6 @@ import typer
 from nmt.core.console import log
 from nmt.core.errors import ConfigError, UsageError, check_choice
 from nmt.runs import pretrained
-from nmt.viz import learning_curves
 
 if TYPE_CHECKING:
     from nmt.model.positions import EncodingTable, PositionEncoding
@@ -22,29 +21,58 @@ OutputOption = Annotated[
 app = typer.Typer(
     no_args_is_help=True,
     help=(
-        "Plot learning curves or position encodings. Requires matplotlib (pip install matplotlib)."
+        "Plot learning curves, the scores of sweeps or position encodings. Requires matplotlib"
+        " (pip install 'nmtkit[plot]')."
     ),
 )
 
 
 @app.command()
 def curves(
-    runs: Annotated[list[Path], typer.Argument(help="Run directories.")],
+    runs: Annotated[list[Path], typer.Argument(help="Directories of runs and sweeps.")],
     output: OutputOption = Path("curves.png"),
     by: Annotated[str, typer.Option(help="Horizontal axis: updates, tokens or hours.")] = "updates",
 ) -> None:
     """Plot training and validation loss, BLEU, learning rate and speed.
 
-    Pass multiple runs to compare them in one figure. A run may still be training.
+    Pass multiple runs to compare them in one figure. A run may still be training. A sweep has a
+    color for each combination: a line for the mean of its seeds, and a band for their range.
 
     Examples:
       nmt plot curves runs/quickstart
       nmt plot curves runs/a runs/b --by hours -o comparison.svg
+      nmt plot curves runs/quickstart-sweep
     """
+    from nmt.viz import learning_curves
+
     check_choice("axis", by, learning_curves.AXES)
     for run in runs:
         pretrained.reject_pretrained(run)
     learning_curves.draw(list(dict.fromkeys(runs)), output, learning_curves.AXES[by])
+    typer.echo(output)
+
+
+@app.command()
+def sweep(
+    sweeps: Annotated[list[Path], typer.Argument(help="Directories of sweeps.")],
+    output: OutputOption = Path("sweep.png"),
+    score: Annotated[
+        str, typer.Option(help="Score to plot: BLEU or chrF2 (test), valid_bleu or valid_loss.")
+    ] = "BLEU",
+    join: Annotated[
+        bool, typer.Option("--join", help="One panel for all sweeps, the best combination on top.")
+    ] = False,
+) -> None:
+    """Plot the scores of sweeps: a point for each seed, and a dash for the mean.
+
+    Examples:
+      nmt plot sweep runs/quickstart-sweep
+      nmt plot sweep runs/a-sweep runs/b-sweep --score chrF2 --join -o sweeps.svg
+    """
+    from nmt.viz import sweep_plots
+
+    check_choice("score", score, sweep_plots.SCORES)
+    sweep_plots.draw(list(dict.fromkeys(sweeps)), output, score, join=join)
     typer.echo(output)
 
 

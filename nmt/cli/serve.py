@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import os
-from importlib.util import find_spec
+from collections.abc import Iterable, Sequence
 from ipaddress import ip_address, ip_network
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from nmt.cli.options import DeviceOption, SearchOption, SearchPrecisionOption
 from nmt.core.errors import UsageError
+from nmt.core.packages import require_package
 
-PACKAGES = {
-    "starlette": "starlette",
-    "uvicorn": "uvicorn",
-    "python_multipart": "python-multipart",
-    "prometheus_client": "prometheus-client",
-}
-"""Modules that the server needs, and the packages that contain them."""
+if TYPE_CHECKING:
+    from nmt.translation.guard import Guard
+
+PACKAGES = ("starlette", "uvicorn", "python_multipart", "prometheus_client", "jinja2")
+"""Modules that the server needs, some of them only for certain requests."""
 
 
 def serve(
@@ -72,6 +71,16 @@ def serve(
     max_batch: Annotated[
         int, typer.Option(min=1, max=1024, help="Maximum number of lines translated together.")
     ] = 64,
+    glossary: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="[SRC-TGT=]FILE",
+            help=(
+                "Terms whose translation is given: a TSV, TBX or TMX file. With several models,"
+                " name the languages: en-de=terms.tsv; may be repeated."
+            ),
+        ),
+    ] = None,
     api_keys: Annotated[
         Path | None,
         typer.Option(
@@ -113,6 +122,10 @@ def serve(
             show_default="* with --api-keys, otherwise none",
         ),
     ] = None,
+    access_log: Annotated[
+        bool,
+        typer.Option("--access-log", help="Log each request on stderr, with the client's address."),
+    ] = False,
     device: DeviceOption = "auto",
     precision: SearchPrecisionOption = "auto",
 ) -> None:
@@ -120,14 +133,16 @@ def serve(
 
     Requests that arrive together are translated together. Stop the server with Ctrl-C, SIGTERM or
     SIGHUP: it finishes the requests that it has received. Requires additional packages: pip install
-    starlette uvicorn python-multipart prometheus-client.
+    'nmtkit[serve]' or 'nmtkit-core[serve]'.
 
     Examples:
       nmt serve
       nmt serve --model runs/multi30k --model Helsinki-NLP/opus-mt-de-en --port 8000
+      nmt serve --glossary en-de=terms.tsv --access-log
       nmt serve --host 0.0.0.0 --api-keys keys.txt --rate-limit 60 --max-length 2000
     """
-    _check_packages()
+    for module in PACKAGES:
+        require_package(module, module)
     from nmt.core.console import log
     from nmt.runs import pretrained
     from nmt.search import parse_search
@@ -152,15 +167,45 @@ def serve(
     with http.listen(host, port) as listener:
         start_processes()
         guards = [Guard(Translator.load(path, device, precision)) for path in paths]
+        _load_glossaries(guards, glossary or ())
         service = Service(guards, search=search, max_batch=max_batch, confidence=confidence)
         service.warm_up()
         for path, guard in zip(paths, guards, strict=True):
             log(f"serving {path} ({' to '.join(guard.languages)})")
         log(f"listening on {http.url(listener)}; press Ctrl-C to stop")
-        http.serve(http.make_server(create_app(service, limits, access), proxies), listener)
+        app = create_app(service, limits, access, access_log=access_log)
+        http.serve(http.make_server(app, proxies), listener)
     log("stopped")
     # Without waiting for a thread that works on a request that has exceeded SHUTDOWN_TIMEOUT.
     os._exit(0)
+
+
+def _load_glossaries(guards: Sequence[Guard], values: Iterable[str]) -> None:
+    """Give each guard the glossary for its languages.
+
+    Raises:
+        UsageError: it is not clear which guard a glossary is for, or one has several.
+        DataError: see `Glossary.load`.
+    """
+    from nmt.translation.glossary import Glossary
+
+    by_languages = {"-".join(guard.languages): guard for guard in guards}
+    for value in values:
+        languages, separator, name = value.partition("=")
+        if not separator:
+            languages, name = next(iter(by_languages)) if len(guards) == 1 else "", value
+        guard = by_languages.get(languages)
+        if guard is None:
+            example = " or ".join(f"--glossary {each}={name}" for each in by_languages)
+            problem = (
+                f"no model translates {languages}" if languages else "there are several models"
+            )
+            raise UsageError(f"--glossary {value}: {problem}", f"write {example}")
+        if guard.glossary:
+            raise UsageError(
+                f"--glossary {value}: there is another one for {languages}", "join the files"
+            )
+        guard.glossary = Glossary.load(Path(name), *guard.languages)
 
 
 def _parse_proxy(address: str) -> str:
@@ -176,11 +221,3 @@ def _parse_proxy(address: str) -> str:
     except ValueError:
         hint = "name an address, a network or '*', for example 127.0.0.1 or 10.0.0.0/8"
         raise UsageError(f"--trusted-proxy {address} is no IP address", hint) from None
-
-
-def _check_packages() -> None:
-    if missing := [package for module, package in PACKAGES.items() if find_spec(module) is None]:
-        verb = "are" if len(missing) > 1 else "is"
-        raise UsageError(
-            f"{' and '.join(missing)} {verb} not installed", f"pip install {' '.join(missing)}"
-        )

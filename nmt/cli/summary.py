@@ -55,7 +55,7 @@ def summary(
     if model is not None:
         module = discovery.load(model).model
     else:
-        resolved = config_io.load(config_io.find(config or "quickstart"), set_ or [])
+        resolved = config_io.load_named(config or "quickstart", set_ or [])
         module = build_model(resolved.model, resolved.tokenizer.vocab_size)
     model_parts = summarize(module)
     show(

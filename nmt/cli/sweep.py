@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nmt.cli.options import ConfigOption, DeviceOption, SetOption
-from nmt.core.console import format_table
-from nmt.core.errors import UsageError
+from nmt.core.console import counted, log
+from nmt.core.errors import UsageError, check_choice
 from nmt.jobs.output import show
+from nmt.jobs.tables import TABLE_FORMATS
 
 if TYPE_CHECKING:
-    from nmt.train.sweep import RunResult, SummaryRow
+    from nmt.runs.sweep_results import RunResult, SummaryRow
 
 SCORE_LABELS = {
     "valid_loss": "valid loss",
@@ -47,17 +48,21 @@ def sweep(
         typer.Option(help="Wall-clock limit of each run: 90s, 30m, 2h.", show_default=False),
     ] = None,
     device: DeviceOption = "auto",
+    format_: Annotated[
+        str, typer.Option("--format", help="Format of the table: text, md, latex or csv.")
+    ] = "text",
     json_: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,
 ) -> None:
     """Train a grid of options over several seeds.
 
     Prints one line after each run, then a table with the mean and standard deviation over the seeds
-    of each combination. Run the command again to resume a sweep. Values and seeds can be added
-    later.
+    of each combination. An asterisk marks a significant difference from the first combination. Run
+    the command again to resume a sweep, or to print its table. Values and seeds can be added later.
 
     Examples:
       nmt sweep --config multi30k --grid train.label_smoothing=0,0.1,0.2 --seeds 3 --time-limit 10m
       nmt sweep --grid model.dim=128,256 --grid model.norm_position=pre,post --run runs/small
+      nmt sweep --grid model.dim=128,256 --seeds 4 --set "train.loggers=[wandb]" --format latex
     """
     import json
     from dataclasses import asdict
@@ -65,13 +70,17 @@ def sweep(
     from nmt.cli.duration import parse_duration
     from nmt.core.config.config_io import override_names
     from nmt.core.paths import runs_dir
-    from nmt.train import sweep as sweeping
+    from nmt.runs.sweep_results import Sweep, summarize
+    from nmt.training.sweep import parse_grid, run_sweep
 
+    check_choice("table format", format_, TABLE_FORMATS)
+    if json_ and format_ != "text":
+        raise UsageError("--json and --format cannot be combined", "leave out one of them")
     limit = parse_duration(time_limit) if time_limit is not None else None
-    plan = sweeping.Sweep(
+    plan = Sweep(
         config,
         tuple(set_ or ()),
-        sweeping.parse_grid(grid),
+        parse_grid(grid),
         tuple(range(1, seeds + 1)),
         limit,
         device,
@@ -83,16 +92,21 @@ def sweep(
         )
     results = []
     directory = run or runs_dir() / f"{Path(config).stem}-sweep"
-    for result in sweeping.run_sweep(plan, directory):
+    for result in run_sweep(plan, directory):
         results.append(result)
-        if not json_:
+        if json_ or format_ != "text":
+            log(_line(result))
+        else:
             show(_line(result))
-    rows = sweeping.summarize(plan, results)
+    rows = summarize(plan, results)
     if json_:
         show(json.dumps([asdict(row) for row in rows], indent=2))
     else:
-        show("")
-        show("\n".join(_table(rows)))
+        if format_ == "text":
+            show("")
+        table = _numbers(rows) if format_ == "csv" else _cells(rows)
+        show(TABLE_FORMATS[format_](table, len(plan.grid)))
+        _explain_significance(rows)
     if any(result.exit_code for result in results):
         raise typer.Exit(1)
 
@@ -108,17 +122,62 @@ def _line(result: RunResult) -> str:
     return f"{result.name}: {scores}, {result.updates:,} updates, {result.hours:.2f} h"
 
 
-def _cell(mean: float, deviation: float | None) -> str:
-    return f"{mean:.2f}" if deviation is None else f"{mean:.2f} ± {deviation:.2f}"
+def _score_names(rows: list[SummaryRow]) -> list[str]:
+    return [name for name in SCORE_LABELS if any(name in row.scores for row in rows)]
 
 
-def _table(rows: list[SummaryRow]) -> list[str]:
-    names = [name for name in SCORE_LABELS if any(name in row.scores for row in rows)]
-    head = ["", *(SCORE_LABELS[name] for name in names), "hours", "runs"]
-    body = []
+def _cells(rows: list[SummaryRow]) -> list[list[str]]:
+    """Return the table for readers."""
+    names = _score_names(rows)
+    options = [key.rpartition(".")[2] for key in rows[0].options]
+    table = [[*options, *(SCORE_LABELS[name] for name in names), "hours", "runs"]]
     for row in rows:
-        label = " ".join(f"{key.rpartition('.')[2]}={value}" for key, value in row.options.items())
-        cells = [_cell(*row.scores[name]) if name in row.scores else "-" for name in names]
+        scores = [_cell(row, name) for name in names]
         failed = f", {row.num_failed} failed" if row.num_failed else ""
-        body.append([label, *cells, f"{row.hours:.2f}", f"{row.num_finished}{failed}"])
-    return format_table([head, *body])
+        runs = f"{row.num_finished}{failed}"
+        table.append([*row.options.values(), *scores, f"{row.hours:.2f}", runs])
+    return table
+
+
+def _cell(row: SummaryRow, name: str) -> str:
+    from nmt.runs.sweep_results import SIGNIFICANT
+
+    if name not in row.scores:
+        return "-"
+    mean, deviation = row.scores[name]
+    text = f"{mean:.2f}" if deviation is None else f"{mean:.2f} ± {deviation:.2f}"
+    return f"{text} *" if row.p_values.get(name, 1.0) < SIGNIFICANT else text
+
+
+def _numbers(rows: list[SummaryRow]) -> list[list[str]]:
+    """Return the table for programs."""
+    names = _score_names(rows)
+    columns = [f"{name} {part}" for name in names for part in ("mean", "sd", "p")]
+    table = [[*rows[0].options, *columns, "hours", "runs", "failed"]]
+    for row in rows:
+        line = list(row.options.values())
+        for name in names:
+            mean, deviation = row.scores.get(name, (None, None))
+            values = (mean, deviation, row.p_values.get(name))
+            line += ["" if value is None else f"{value:.6g}" for value in values]
+        line += [f"{row.hours:.6g}", str(row.num_finished), str(row.num_failed)]
+        table.append(line)
+    return table
+
+
+def _explain_significance(rows: list[SummaryRow]) -> None:
+    """Log what an asterisk means, or why there can be none."""
+    from nmt.runs.sweep_results import SIGNIFICANT, min_p_value
+
+    first, *others = [row.num_finished for row in rows]
+    if not others:
+        return
+    possible = [number for number in others if min_p_value(first, number) < SIGNIFICANT]
+    if first and possible:
+        log(
+            f"* differs from the first row (p < {SIGNIFICANT}, permutation test over seeds, not"
+            " corrected for the number of comparisons)"
+        )
+    else:
+        fewest = counted(min(first, *others), "seed")
+        log(f"{fewest}: too few for p < {SIGNIFICANT}; use --seeds 4 or more to test differences")

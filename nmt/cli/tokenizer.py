@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from nmt.cli.corpus_inputs import (
+    SourceLanguageOption,
+    TargetLanguageOption,
+    has_both_languages,
+    pair_corpus,
+)
 from nmt.cli.options import EncodingErrorsOption
 from nmt.core.config import TokenizerConfig
 from nmt.jobs.output import write_file
@@ -17,7 +24,10 @@ app = typer.Typer(help="Train or inspect a SentencePiece tokenizer.", no_args_is
 @app.command()
 def train(
     files: Annotated[
-        list[Path], typer.Argument(help="Text files of both languages, plain or compressed.")
+        list[str],
+        typer.Argument(
+            help="Text files of both languages, plain or compressed, or files with both languages."
+        ),
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="Output model file.")] = Path(
         "spm.model"
@@ -33,12 +43,15 @@ def train(
             "--placeholders", help="Reserve pieces for placeholders, for data.placeholders=true."
         ),
     ] = False,
+    src_lang: SourceLanguageOption = "",
+    tgt_lang: TargetLanguageOption = "",
     encoding_errors: EncodingErrorsOption = "strict",
 ) -> None:
     """Train a joint tokenizer on text files.
 
     Examples:
       nmt tokenizer train my/corpus.en my/corpus.de --vocab-size 16000 --output my/spm.model
+      nmt tokenizer train own.csv --src-lang en --tgt-lang de
       nmt train --set tokenizer.model=my/spm.model ...
     """
     from itertools import chain
@@ -54,9 +67,16 @@ def train(
     max_size = MAX_VOCAB_SIZE
     if not 1 <= vocab_size <= max_size:
         raise UsageError(f"--vocab-size must be between 1 and {max_size}, got {vocab_size}")
-    check_not_overwriting([output], files)
+    check_not_overwriting([output], map(Path, files))
+    lines: list[Iterable[str]] = []
+    for name in files:
+        if has_both_languages(name):
+            inputs = pair_corpus(name, src_lang, tgt_lang, encoding_errors)
+            lines.append(chain.from_iterable(inputs.corpora[0].pairs()))
+        else:
+            lines.append(read_lines(Path(name), encoding_errors))
     model = tokenizer.train(
-        chain.from_iterable(read_lines(file, encoding_errors) for file in files),
+        chain.from_iterable(lines),
         TokenizerConfig(model_type=model_type, vocab_size=vocab_size),
         PLACEHOLDERS if placeholders else (),
         tag=tag,

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nmt.cli.duration import format_duration, parse_duration
+from nmt.cli.duration import parse_duration
 from nmt.cli.options import ConfigOption, DeviceOption, PrecisionOption, SetOption
 from nmt.core import torchrun
 from nmt.core.config import FINE_TUNING, Config
-from nmt.core.console import SILENT
+from nmt.core.console import SILENT, format_duration
 from nmt.core.errors import StoppedError, UsageError
 from nmt.jobs.output import show
 
 if TYPE_CHECKING:  # imports torch
-    from nmt.train.profiling import Estimate
+    from nmt.training.profiling import Estimate
 
 
 def train(
@@ -60,9 +60,19 @@ def train(
             "--plan", help="Estimate memory, speed and training time from a few updates, then exit."
         ),
     ] = False,
+    log_to: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--log-to",
+            metavar="LOGGER",
+            help=(
+                "Also log to tensorboard, wandb, mlflow or trackio, e.g. wandb(project='x'); may be"
+                " repeated. A resumed run keeps its loggers."
+            ),
+        ),
+    ] = None,
     tensorboard: Annotated[
-        bool,
-        typer.Option("--tensorboard", help="Also log to TensorBoard files in RUN/tensorboard."),
+        bool, typer.Option("--tensorboard", help="The same as --log-to tensorboard.")
     ] = False,
     device: DeviceOption = "auto",
     precision: PrecisionOption = "auto",
@@ -116,16 +126,20 @@ def train(
     fit_batch = batch_tokens == "auto"
     if batch_tokens is not None and not fit_batch:
         overrides.append(f"train.batch_tokens={batch_tokens}")
-    resolved = _load_config(config, directory if resume else None, init_from, overrides)
+    from nmt.training import configs
+
+    resolved = configs.load(config, directory if resume else None, init_from, overrides)
+    loggers = [*(log_to or []), *(["tensorboard"] if tensorboard else [])]
+    resolved = _with_loggers(resolved, loggers)
     config_io.check_unused(resolved, overrides, is_fine_tuned=init_from is not None)
 
-    from nmt.train import session
+    from nmt.training import api, session
 
     if plan:
-        if resume or tensorboard:
-            raise UsageError(
-                f"--plan does not train: leave out {'--resume' if resume else '--tensorboard'}"
-            )
+        unused = {"--resume": resume, "--tensorboard": tensorboard, "--log-to": log_to}
+        for option, is_set in unused.items():
+            if is_set:
+                raise UsageError(f"--plan does not train: leave out {option}")
         if torchrun.rank():
             raise UsageError("--plan supports a single process only", "run it without torchrun")
         estimate = session.estimate_training(
@@ -135,7 +149,7 @@ def train(
             typer.echo(f"{name:<14}{text}")
         return
     try:
-        session.train(
+        api.train(
             resolved,
             directory,
             resume=resume,
@@ -143,7 +157,6 @@ def train(
             precision=precision,
             time_limit=limit,
             auto_batch_size=fit_batch,
-            tensorboard=tensorboard,
         )
     except StoppedError:
         _show_best(directory)
@@ -158,84 +171,10 @@ def _show_best(run: Path) -> None:
         show(str(checkpoint.best(run)))
 
 
-def _load_config(
-    name: str, resumed_run: Path | None, init_from: Path | None, overrides: list[str]
-) -> Config:
-    """Load the config named on the command line, or that of the run to resume, and apply the
-    overrides."""
-    from nmt.core.config import config_io
-
-    if resumed_run and not name and (path := resumed_run / "config.yaml").is_file():
-        if not path.read_bytes().strip():
-            raise UsageError(f"{path} is empty", "restore it from a backup")
-        return config_io.load(path, overrides)
-    if init_from:
-        return _fine_tuning_config(config_io.find(name or FINE_TUNING), init_from, overrides)
-    if name == FINE_TUNING:
-        raise UsageError(
-            f"--config {name} needs --init-from",
-            "name the model to fine-tune: --init-from runs/NAME",
-        )
-    return config_io.load(config_io.find(name or "quickstart"), overrides)
-
-
-def _fine_tuning_config(path: Path, init_from: Path, overrides: list[str]) -> Config:
-    """Load a config, and take the languages, the model, the tokenizer and placeholders from the run
-    to start from.
-
-    `search` is that of the run, too, and `train.max_length` at least that of the run, unless the
-    config file has them.
-    """
-    from nmt.core.config import config_io
-    from nmt.models import discovery
-    from nmt.text.tokenizers import tokenizer_file
-
-    run, _ = discovery.resolve_model(init_from)
-    config = config_io.read(path)
-    start = config_io.load(run / "config.yaml")
-    in_file = config_io.keys_in_file(path)
-    set_keys = in_file | config_io.override_names(overrides)
-    if "data.train" not in set_keys:
-        raise UsageError(
-            f"there is no data to fine-tune {init_from} on",
-            "name it: --set \"data.train=files(train='my/corpus')\"",
-        )
-    config = replace(
-        start,
-        seed=config.seed,
-        search=config.search if "search" in in_file else start.search,
-        data=replace(
-            config.data,
-            src=start.data.src,
-            tgt=start.data.tgt,
-            placeholders=start.data.placeholders,
-        ),
-        tokenizer=replace(start.tokenizer, model=str(tokenizer_file(run))),
-        train=replace(config.train, init_from=str(init_from)),
-    )
-    for override in overrides:
-        config = config_io.override(config, override)
-    if "train.max_length" not in set_keys:
-        config = _with_max_length(config, start)
-    if (config.data.src, config.data.tgt) == (start.data.tgt, start.data.src):
-        raise UsageError(
-            f"{init_from} translates from {start.data.src} to {start.data.tgt}, not to"
-            f" {start.data.src}",
-            "fine-tune a model of the other direction, or leave out data.src and data.tgt",
-        )
-    config_io.check(config)
-    return config
-
-
-def _with_max_length(config: Config, start: Config) -> Config:
-    """Allow sentences as long as in the training of the start model, as far as they fit into a
-    batch and the model."""
-    from nmt.model.build import max_positions
-
-    train = config.train
-    longest = max(start.train.max_length, train.max_length)
-    longest = min(longest, train.batch_tokens, max_positions(start.model) or longest)
-    return replace(config, train=replace(train, max_length=longest))
+def _with_loggers(config: Config, loggers: list[str]) -> Config:
+    """Add loggers to those of the config."""
+    all_loggers = dict.fromkeys([*config.train.loggers, *loggers])
+    return replace(config, train=replace(config.train, loggers=tuple(all_loggers)))
 
 
 def _describe(estimate: Estimate, steps: int, limit: float | None) -> dict[str, str]:

@@ -20,6 +20,20 @@ CONTROL = {
 }
 
 
+COLORS = {"error": "\x1b[1;31m", "warning": "\x1b[1;33m"}
+"""Colors of the first word of messages."""
+RESET_COLOR = "\x1b[0m"
+
+
+def has_colors() -> bool:
+    """Return whether stderr shows colors; see https://no-color.org and https://force-color.org."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR"):
+        return True
+    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+
+
 def discard(stream: TextIO) -> None:
     """Redirect a stream to the null device. Otherwise the interpreter reports an error when it
     flushes it at exit."""
@@ -63,11 +77,14 @@ def log_once(message: str) -> None:
 
 def log(message: str, *, every_rank: bool = False) -> None:
     """Print one line on stderr without breaking a progress bar; under torchrun only on rank 0, or
-    on every rank."""
+    on every rank. Errors and warnings are colored in a terminal."""
     if SILENT and not every_rank:
         return
     message = escape_control(message)
-    if "tqdm" in sys.modules and sys.stderr.isatty():  # there may be a progress bar
+    kind, colon, rest = message.partition(":")
+    if colon and kind in COLORS and has_colors():
+        message = f"{COLORS[kind]}{kind}:{RESET_COLOR}{rest}"
+    if "tqdm" in sys.modules and is_terminal():  # there may be a progress bar
         from tqdm import tqdm
 
         tqdm.write(f"nmt: {message}", file=LOG)
@@ -75,33 +92,56 @@ def log(message: str, *, every_rank: bool = False) -> None:
         print(f"nmt: {message}", file=LOG, flush=True)
 
 
+def is_terminal() -> bool:
+    """Return whether stderr is a terminal, which shows progress bars well."""
+    return sys.stderr.isatty()
+
+
 def progress(
     total: float | None, description: str, unit: str, *, disable: bool = False, **options: Any
 ) -> tqdm[Any]:
     """Open a progress bar. If stderr is not a terminal, it prints one line per minute."""
-    from tqdm import tqdm  # slow to import
+    from nmt.core.progress_bar import ProgressBar  # tqdm is slow to import
 
-    is_terminal = sys.stderr.isatty()
-    has_size = is_terminal and os.get_terminal_size(sys.stderr.fileno()).columns > 0
-    return tqdm(
+    has_terminal = is_terminal()
+    has_size = has_terminal and os.get_terminal_size(sys.stderr.fileno()).columns > 0
+    return ProgressBar(
         disable=disable or SILENT,
         total=total,
         desc=description,
         unit=unit,
         file=LOG,
-        ncols=None if has_size or not is_terminal else 80,
+        ncols=None if has_size or not has_terminal else 80,
         dynamic_ncols=has_size,
-        mininterval=0.1 if is_terminal else 60.0,
-        delay=0.0 if is_terminal else 60.0,
-        bar_format=None if is_terminal else "{l_bar}{r_bar}\n",
+        mininterval=0.1 if has_terminal else 60.0,
+        delay=0.0 if has_terminal else 60.0,
+        bar_format=None if has_terminal else "{l_bar}{r_bar}\n",
         leave=False,
         **options,
     )
 
 
+def format_duration(seconds: float) -> str:
+    """Format a duration with at most two units: 45 s, 12 min, 3 h 5 min, 2 d 4 h."""
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    if minutes < 60:
+        return f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 24:
+        return f"{hours} h {minutes} min"
+    return f"{hours // 24} d {hours % 24} h"
+
+
 def counted(number: int, noun: str) -> str:
     """Return a number with its noun, such as `1 pair` or `1,000 pairs`."""
     return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
+def format_p(p: float) -> str:
+    """Format a p-value with three decimals. It is never zero."""
+    return f"{p:.3f}" if p >= 0.001 else "< 0.001"
 
 
 def format_table(rows: Sequence[Sequence[str]], right: Collection[int] | None = None) -> list[str]:

@@ -2,16 +2,16 @@
 
 A traceback means a bug in nmt.
 
-NMTError            exit code 1: the request is valid but failed
-├── DataError       data files, corpora and prepared data
-├── DownloadError   the download of a corpus or a published model
-├── CheckpointError a run or checkpoint is missing, incomplete or damaged, or does not match its
-tokenizer, its config │   │               or another model; or a model to import is damaged or not
-supported │   └── NewerCheckpointError a later version of nmt wrote the checkpoint
-├── TrainingError   training cannot continue (non-finite loss, out of memory, changed data)
-├── StoppedError    exit code 75: a signal has stopped a training run, which is saved and can be
-resumed └── UsageError      exit code 2: the command line or the config is wrong
-    └── ConfigError an unknown key, a value of the wrong type or out of range
+NMTError                        exit code 1: the request is valid but failed
+├── DataError                   data files, corpora and prepared data
+├── DownloadError               the download of a corpus or a published model
+├── CheckpointError             a run, checkpoint or model to import is missing, damaged or
+│   │                           not supported, or does not match its tokenizer or config
+│   └── NewerCheckpointError    a later version of nmt wrote the checkpoint
+├── TrainingError               training cannot continue: non-finite loss, out of memory
+├── StoppedError                exit code 75: a signal has stopped a resumable training run
+└── UsageError                  exit code 2: the command line or the config is wrong
+    └── ConfigError             an unknown key, a value of the wrong type or out of range
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import multiprocessing
+import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -11,8 +12,10 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack
 from typing import Any, Protocol, TypeVar
 
+from nmt.core import plugins
 from nmt.core.errors import NMTError, check_choice
-from nmt.core.runtime import num_cores, require_package
+from nmt.core.packages import require_package
+from nmt.core.runtime import num_cores
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -126,7 +129,8 @@ class RayExecutor(Executor):
 
     def submit(self, function: Callable[..., Any], *arguments: Any) -> Future:
         """Start a task on a node of the cluster."""
-        reference = self._call.remote(function, *arguments)
+        modules = os.environ.get(plugins.VARIABLE, "")
+        reference = self._call.remote(modules, function, *arguments)
         return _RayFuture(self._ray, reference)
 
 
@@ -164,8 +168,9 @@ class _RayFuture:
         return self._ray.cancel(self._reference)
 
 
-def _call_function(function: Callable[..., Any], *arguments: Any) -> Any:
+def _call_function(modules: str, function: Callable[..., Any], *arguments: Any) -> Any:
     init_worker(None)
+    os.environ[plugins.VARIABLE] = modules
     return function(*arguments)
 
 

@@ -16,13 +16,15 @@ import typing
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
-from nmt.core.errors import ConfigError, suggest
+from nmt.core.errors import ConfigError
+from nmt.core.plugins import unknown_component
 from nmt.core.ranges import check_ranges
 
 Options = dict[str, Any]
 F = TypeVar("F", bound=Callable[..., Any])
 BOOLEANS = {"true": True, "false": False}
 """As in YAML."""
+_TYPE_NAMES = {int: "an integer", float: "a number", bool: "true or false", str: "text"}
 
 
 def parse(spec: str) -> tuple[str, Options]:
@@ -93,7 +95,7 @@ def resolve(
     """
     name, options = parse(spec)
     if name not in registry:
-        raise ConfigError(f"unknown {family} '{name}'", suggest(name, registry))
+        raise unknown_component(f"unknown {family} '{name}'", name, registry)
     function = registry[name]
     kind = f"{family} '{name}'"
     _check_types(kind, options, options_of(function), shared_options)
@@ -118,8 +120,18 @@ def _check_types(
             raise ConfigError(f"{kind} has no option '{key}'", f"its options: {names}")
         expected = kinds[key]
         if not accepts(expected, value):
-            label = getattr(expected, "__name__", str(expected))
-            raise ConfigError(f"{kind}: {key} must be {label}, got {value!r}")
+            raise ConfigError(f"{kind}: {key} must be {describe_type(expected)}, got {value!r}")
+
+
+def describe_type(expected: Any) -> str:
+    """Return the words for an annotation, for error messages."""
+    origin = typing.get_origin(expected)
+    parts = typing.get_args(expected)
+    if origin in (typing.Union, types.UnionType):
+        return " or ".join(describe_type(part) for part in parts if part is not type(None))
+    if origin is tuple:
+        return f"a list of {describe_type(parts[0])}"
+    return _TYPE_NAMES.get(expected, "another value")
 
 
 def options_of(function: Callable[..., Any], *, include_ranges: bool = False) -> Options:

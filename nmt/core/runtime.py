@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import importlib
 import os
 import platform
 import signal
@@ -11,6 +10,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from nmt.core import torchrun
@@ -59,18 +59,6 @@ def time_limit(seconds: float, error: Exception) -> Iterator[None]:
         signal.signal(signal.SIGALRM, previous)
 
 
-def require_package(name: str, package: str, module: str = "") -> Any:
-    """Import and return a package, or one of its modules.
-
-    Raises:
-        UsageError: it is not installed.
-    """
-    try:
-        return importlib.import_module(module or package)
-    except ImportError:
-        raise UsageError(f"{name} is not installed", f"pip install {package}") from None
-
-
 def resolve_device(name: str) -> str:
     """Resolve `auto`, `cpu` or `cuda[:N]` to a device name, without importing PyTorch if it is the
     CPU.
@@ -90,12 +78,13 @@ def resolve_device(name: str) -> str:
             f"--device {name} would give all processes of torchrun the same GPU",
             "use --device cuda: a GPU per process",
         )
-    if kind == "cpu" or not (kind == "cuda" or _may_have_gpu()):
+    is_automatic = kind == "auto"
+    if kind == "cpu" or (is_automatic and not _may_have_gpu()):
         return "cpu"
     import torch
 
     if not torch.cuda.is_available():
-        if kind == "auto":
+        if is_automatic:
             return "cpu"
         raise UsageError("no CUDA GPU is available", "use --device auto or --device cpu")
     gpu = int(index) if index else torchrun.local_rank()
@@ -106,7 +95,9 @@ def resolve_device(name: str) -> str:
 
 
 def _may_have_gpu() -> bool:
-    """Return whether a CUDA GPU may exist, without importing PyTorch, which takes a second."""
+    """Return whether PyTorch may find a GPU, without importing it, which takes a second."""
+    if find_spec("torch") is None:
+        return False
     try:
         ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
     except OSError:

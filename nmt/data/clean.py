@@ -16,6 +16,7 @@ from itertools import pairwise
 from typing import Annotated
 
 from nmt.core.errors import ConfigError, suggest
+from nmt.core.plugins import Components
 from nmt.core.ranges import Range
 from nmt.core.registry import parse, resolve
 from nmt.data.pairs import Pair, hash_pair, hash_text
@@ -149,15 +150,18 @@ def script(
             yield source, target
 
 
-CLEANERS: dict[str, Cleaner] = {
-    "normalize": normalize,
-    "length": length,
-    "ratio": ratio,
-    "drop_identical": drop_identical,
-    "dedup": dedup,
-    "script": script,
-    "german_reformed_ss": german_reformed_ss,
-}
+CLEANERS: Components[Cleaner] = Components(
+    "cleaning step",
+    {
+        "normalize": normalize,
+        "length": length,
+        "ratio": ratio,
+        "drop_identical": drop_identical,
+        "dedup": dedup,
+        "script": script,
+        "german_reformed_ss": german_reformed_ss,
+    },
+)
 
 
 class CleaningPipeline:

@@ -8,6 +8,7 @@ corpora; splitting at them would misalign the two files.
 from __future__ import annotations
 
 import bz2
+import codecs
 import contextlib
 import errno
 import gzip
@@ -20,6 +21,7 @@ import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol, cast
 
@@ -49,6 +51,7 @@ _DECOMPRESSORS = {"xz": lzma.LZMADecompressor, "bzip2": bz2.BZ2Decompressor}
 _READ_ERRORS = (EOFError, OSError, zlib.error, lzma.LZMAError, zstd.ZstdError)
 BUFFER_SIZE = 1 << 18
 _BOM = b"\xef\xbb\xbf"
+_UTF16_BOMS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 class UnequalLineCountsError(DataError):
@@ -207,6 +210,11 @@ def decode_lines(raw_lines: Iterable[bytes], name: str, errors: str = "strict") 
     """Decode lines as `read_lines` does; `name` is the name of the input in error messages."""
     for number, raw in enumerate(raw_lines, 1):
         if number == 1:
+            if raw.startswith(_UTF16_BOMS) and errors == "strict":
+                raise EncodingError(
+                    f"{name} is UTF-16, not UTF-8",
+                    "save it as UTF-8 (in Excel: CSV UTF-8), or use iconv -f UTF-16 -t UTF-8",
+                )
             raw = raw.removeprefix(_BOM)
         line = raw.removesuffix(b"\n").removesuffix(b"\r")
         try:
@@ -312,26 +320,27 @@ def read_tsv(
     path: InputFile,
     errors: str = "strict",
     *,
-    columns: tuple[int, int] = (0, 1),
+    columns: tuple[int, ...] = (0, 1),
     skip_short_lines: bool = False,
-) -> Iterator[Pair]:
-    """Yield two columns of a tab-separated file, without interpreting quotes.
+) -> Iterator[Any]:
+    """Yield two columns of a tab-separated file, or more, without interpreting quotes.
 
-    An empty line yields a blank pair, which cleaning drops and counts. A warning tells how many
+    An empty line yields blank cells, which cleaning drops and counts. A warning tells how many
     lines have another number of columns than the first one: a tab in a sentence moves the columns
     after it.
 
     Args:
         path: a plain or compressed file.
         errors: see `read_lines`.
-        columns: indices of the source and the target column.
-        skip_short_lines: whether lines with too few columns, except the first one, are blank pairs:
-            an error late in a large corpus could not be corrected.
+        columns: indices of the source and the target column, or of others.
+        skip_short_lines: whether the cells of lines with too few columns, except the first one, are
+            blank: an error late in a large corpus could not be corrected.
 
     Raises:
         DataError: a line has too few columns; see also `read_lines`.
     """
-    source_column, target_column = columns
+    select = itemgetter(*columns)
+    blank = ("",) * len(columns)
     num_needed = max(columns) + 1
     num_columns = 0  # of the first line
     max_splits = num_needed
@@ -339,7 +348,7 @@ def read_tsv(
     different: list[int] = []
     for number, line in enumerate(read_lines(path, errors), 1):
         if not line:
-            yield "", ""
+            yield blank
             continue
         cells = line.split("\t", max_splits)
         is_short = len(cells) < num_needed
@@ -355,7 +364,7 @@ def read_tsv(
             num_different += 1
             if len(different) < MAX_LINES_IN_WARNING:
                 different.append(number)
-        yield ("", "") if is_short else (cells[source_column], cells[target_column])
+        yield blank if is_short else select(cells)
     if num_different:
         _warn_about_columns(path, num_columns, num_different, different)
 

@@ -21,8 +21,10 @@ import numpy as np
 from nmt.core.config import Config, DataConfig
 from nmt.core.console import log
 from nmt.core.errors import ConfigError, DataError
-from nmt.core.paths import data_dir, locked, resumable_directory
+from nmt.core.paths import data_dir, locked, resumable_directory, write_text
+from nmt.core.plugins import source_checksums
 from nmt.core.processes import Executor
+from nmt.core.registry import parse
 from nmt.core.untrusted_files import read_record
 from nmt.data.clean import cleaning_pipeline, is_blank, segments
 from nmt.data.mixing import Mix, PreparedCorpus
@@ -44,12 +46,14 @@ TRAIN = "train"
 VALID = "valid"
 MIN_BYTES_FOR_WEIGHTS = 20_000_000
 """Size of the files of all corpora above which the tokenizer is trained on a sample by weight."""
-KEPT_SUFFIXES = (".ids", ".ends", ".text", ".lines")
+REFERENCES = "valid.references"
+"""File with the references of each validation sentence, if one has several."""
+KEPT_SUFFIXES = (".ids", ".ends", ".text", ".lines", ".references")
 """Files of prepared shards; all others are those of a stage of the preparation."""
 
 PLACEHOLDERS_VERSION = 4
 """Version of what placeholders replace."""
-_OPTIONAL_KEYS = ("replay", "placeholders", "tag", "weights")
+_OPTIONAL_KEYS = ("replay", "placeholders", "tag", "weights", "plugins")
 """Entries of a recipe that are left out if they are not used, so that earlier fingerprints stay."""
 
 
@@ -92,6 +96,14 @@ class PreparedData:
             sources.append(source)
             targets.append(target)
         return sources, targets
+
+    def valid_references(self) -> list[list[str]]:
+        """Return the references of each validation sentence; an empty list if none has several."""
+        path = self.directory / REFERENCES
+        if not path.is_file():
+            return []
+        references: list[list[str]] = json.loads(path.read_text(encoding="utf-8"))
+        return references
 
     def tokenizer(self) -> Tokenizer:
         """Load the tokenizer."""
@@ -237,6 +249,9 @@ def _recipe(config: Config, splits: _Splits) -> dict[str, Any]:
         "tag": _has_tag(config.data),
         "weights": _weights(config, splits),
         "tokenizer": tokenizer,
+        "plugins": source_checksums(
+            "cleaning step", (parse(spec)[0] for spec in config.data.clean)
+        ),
     }
     return {key: value for key, value in recipe.items() if value or key not in _OPTIONAL_KEYS}
 
@@ -320,6 +335,10 @@ class _Preparation:
                 f"the validation split of {self.splits.valid.name} is empty",
                 "set data.valid to another corpus",
             )
+        if self.splits.valid.references:
+            references = list(self.splits.valid.references())
+            if any(len(each) > 1 for each in references):
+                write_text(work / REFERENCES, json.dumps(references))
         valid.encode(texts, tokenizer_file(work), has_placeholders=False)
 
     def _check(self, train: Pipeline, texts: Sequence[Text]) -> None:

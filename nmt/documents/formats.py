@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nmt.core.errors import DataError
+from nmt.core.plugins import Components
 
 if TYPE_CHECKING:
     from nmt.documents.document import Document
@@ -76,27 +77,30 @@ def _parser(module: str, function: str = "parse") -> Parser:
     return parse
 
 
-FORMATS: dict[str, Parser] = {
-    ".csv": _parser("tables"),
-    ".docx": _parser("office"),
-    ".htm": _parser("html"),
-    ".html": _parser("html"),
-    ".json": _parser("json_strings"),
-    ".jsonl": _parser("json_strings"),
-    ".markdown": _parser("markdown"),
-    ".md": _parser("markdown"),
-    ".mdx": _parser("markdown"),
-    ".po": _parser("po"),
-    ".pot": _parser("po"),
-    ".pptx": _parser("office"),
-    ".srt": _parser("subtitles"),
-    ".tsv": _parser("tables", "parse_tsv"),
-    ".txt": _parser("text"),
-    ".vtt": _parser("subtitles"),
-    ".xhtml": _parser("html"),
-    ".xlf": _parser("xliff"),
-    ".xliff": _parser("xliff"),
-}
+FORMATS: Components[Parser] = Components(
+    "format",
+    {
+        ".csv": _parser("tables"),
+        ".docx": _parser("office"),
+        ".htm": _parser("html"),
+        ".html": _parser("html"),
+        ".json": _parser("json_strings"),
+        ".jsonl": _parser("json_strings"),
+        ".markdown": _parser("markdown"),
+        ".md": _parser("markdown"),
+        ".mdx": _parser("markdown"),
+        ".po": _parser("po"),
+        ".pot": _parser("po"),
+        ".pptx": _parser("office"),
+        ".srt": _parser("subtitles"),
+        ".tsv": _parser("tables", "parse_tsv"),
+        ".txt": _parser("text"),
+        ".vtt": _parser("subtitles"),
+        ".xhtml": _parser("html"),
+        ".xlf": _parser("xliff"),
+        ".xliff": _parser("xliff"),
+    },
+)
 """The parser of each suffix."""
 _CONVERSIONS = {
     "convert it to .docx": ".doc .docm .dot .dotx .fodt .odt .pages .rtf .wpd .wps",

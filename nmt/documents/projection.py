@@ -40,8 +40,9 @@ from nmt.documents.ranges import Nearest, Span, by_end, by_start, outside, overl
 GAP_COST = 0.5
 """Cost of a word that is not linked with a tag's words, relative to the gain of a word of one
 letter that is."""
-DOUBTFUL_GAP_COST = 0.35
-"""The same for a doubtful tag, so that it also covers other words that may be meant."""
+DOUBTFUL_GAP_COST = 0.8
+"""The same for a doubtful tag, in which long words count more. It also covers other words that may
+be meant, if they are close."""
 MIN_CERTAINTY = 0.6
 """A tag is doubtful if the words that it covers have less than this share of the gain of all words
 that are linked with its words."""
@@ -404,10 +405,15 @@ class _Placement:
         total = sum(gains.values())
         is_doubtful = covered < MIN_CERTAINTY * total
         if is_doubtful:
-            run = _best_run(gains, cost, DOUBTFUL_GAP_COST)
-        if run:
-            first, last = run
+            run = _best_run(self._prefer_long(gains), cost, DOUBTFUL_GAP_COST) or run
+        first, last = run
         return Tag(units[first].start, units[last].end, tag.id, is_doubtful)
+
+    def _prefer_long(self, gains: Mapping[int, float]) -> dict[int, float]:
+        """Return the gains of a doubtful tag, more for longer words: of an auxiliary and its verb,
+        which are far apart in German, the verb is meant."""
+        units = self._block.units
+        return {i: gain * math.sqrt(units[i].word_length) for i, gain in gains.items()}
 
     def _nearest_word(self, tag: Tag, bounds: Span) -> Tag:
         """Return a tag at the free word that is nearest to where it would be."""

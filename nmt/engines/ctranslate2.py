@@ -10,6 +10,7 @@ from typing import Any
 
 from nmt.core import runtime
 from nmt.core.errors import CheckpointError, UsageError, check_choice
+from nmt.core.packages import require_package
 from nmt.engines import Sentences, Source, TokenScores
 from nmt.search import Hypothesis, Search
 from nmt.search.beam import Beam
@@ -46,7 +47,7 @@ class CTranslate2Engine:
                 machine.
             CheckpointError: the model is damaged.
         """
-        ctranslate2 = runtime.require_package("CTranslate2", "ctranslate2")
+        ctranslate2 = require_package("CTranslate2", "ctranslate2")
         check_choice("precision", precision, TYPES)
         self.tokenizer = tokenizer
         kind, _, index = device.partition(":")

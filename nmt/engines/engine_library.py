@@ -1,8 +1,9 @@
-"""The compiled library of `engine.c`, which is built on first use and kept in the cache directory.
+"""The compiled library of `engine.c`: that of the wheel for this processor, or one that is compiled
+on first use and kept in the cache directory.
 
 A damaged library ends the process, and a library of another user is that user's program. So a
-library is loaded only if nobody else could have written it and if it has the hash in its name.
-Otherwise it is compiled again.
+library of the cache is loaded only if nobody else could have written it and if it has the hash in
+its name. Otherwise it is compiled again.
 """
 
 from __future__ import annotations
@@ -24,16 +25,43 @@ from pathlib import Path
 
 from nmt.core import paths
 from nmt.core.console import log
+from nmt.core.version import __version__
+from nmt.engines import engine_builds
 
 SOURCE = Path(__file__).with_name("engine.c")
-# No flag may let the compiler reorder sums, or assume that infinity and NaN do not occur.
-FLAGS = (
-    "-std=gnu11 -O3 -march=native -ffp-contract=fast -fno-trapping-math -fno-math-errno"
-    " -fno-strict-aliasing -shared -fPIC"
-)
+FLAGS = f"{engine_builds.FLAGS} -march=native"
 COMPILE_SECONDS = 60
 MAX_LIBRARIES = 8
 """Number of libraries to keep. Processors, compilers and versions of nmt may share a cache."""
+
+
+def find_library() -> Path:
+    """Return the path of the library for this processor; compile it if necessary.
+
+    Raises:
+        ValueError: CC is malformed.
+        OSError, RuntimeError, SubprocessError: see `compiler_command` and `find_or_compile`.
+    """
+    return find_prebuilt() or find_or_compile(compiler_command())
+
+
+def find_prebuilt() -> Path | None:
+    """Return the fastest library of the wheel that this processor runs; None if there is none, or
+    if `CC` asks for a compiler."""
+    if os.environ.get("CC"):
+        return None
+    available = set(cpu_flags().split())
+    for build in engine_builds.BUILDS.get(platform.machine(), ()):
+        path = SOURCE.with_name(build.filename)
+        if available.issuperset(build.cpu_flags.split()) and path.exists():
+            return path
+    return None
+
+
+def library_version() -> str:
+    """Return what identifies the library, without compiling it."""
+    prebuilt = find_prebuilt()
+    return f"{__version__} {prebuilt.stem}" if prebuilt else engine_id(*compiler_command())
 
 
 def compiler_command() -> list[str]:

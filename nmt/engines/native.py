@@ -26,7 +26,7 @@ from nmt.core.config import ModelConfig
 from nmt.core.console import log
 from nmt.core.registry import parse
 from nmt.engines import Sentences, TokenScores, token_scores
-from nmt.engines.engine_library import compiler_command, engine_id, find_or_compile
+from nmt.engines.engine_library import find_library, library_version
 from nmt.model.position_formulas import (
     LEARNED_POSITIONS,
     ROTARY_BASE,
@@ -572,7 +572,7 @@ def fastest_precision(config: ModelConfig) -> str:
     candidates = {precision: product(precision) for precision in ("fp32", "bf16")}
     task = f"decoding, matrix product {rows}x{config.dim} by {config.dim}x{config.ffn_dim}"
     flops = 2.0 * rows * weight_OI.size
-    return fastest.select(task, engine_id(*compiler_command()), candidates, flops)
+    return fastest.select(task, library_version(), candidates, flops)
 
 
 def is_available() -> bool:
@@ -602,8 +602,7 @@ def _library() -> MaybeLibrary:
 def compiled_library() -> MaybeLibrary:
     """Load the engine, after compiling it if necessary; or return why it is not available."""
     try:
-        command = compiler_command()
-        loaded = ctypes.CDLL(str(find_or_compile(command)))
+        loaded = ctypes.CDLL(str(find_library()))
         for name, (result_type, argument_types) in FUNCTIONS.items():
             function = getattr(loaded, name)
             function.restype, function.argtypes = result_type, argument_types
@@ -612,7 +611,7 @@ def compiled_library() -> MaybeLibrary:
         loaded.engine_init()
         return loaded, ""
     except subprocess.SubprocessError:
-        return _unavailable(f"{command[0]} failed to compile it")
+        return _unavailable("the C compiler failed")
     # No compiler, a full disk, a file that cannot be written or loaded, no home directory, or a
     # malformed CC.
     except (OSError, RuntimeError, ValueError, AttributeError) as error:

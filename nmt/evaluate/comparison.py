@@ -7,6 +7,7 @@ BLEU is not meaningful for single sentences.
 
 from __future__ import annotations
 
+import math
 import operator
 from bisect import bisect_left
 from collections import Counter
@@ -14,8 +15,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from nmt.core.console import progress
+from nmt.core.console import format_p, progress
 from nmt.core.errors import DataError, UsageError
+from nmt.core.registry import parse
+from nmt.evaluate.line_metrics import paired_tests, score_lines, signature
 from nmt.evaluate.metrics import (
     LOWER_IS_BETTER,
     MAX_RESAMPLED_LINES,
@@ -32,6 +35,11 @@ LENGTH_LIMITS = (10, 20, 30, 50)
 COUNT_LIMITS = (0, 10, 100, 1000)
 """Upper limits of the buckets by training frequency of a sentence's rarest word."""
 SIGNIFICANCE_LEVEL = 0.05
+HUMAN_AGREEMENT = {"BLEU": (0.88333, 0.96639), "chrF2": (0.93, 1.11427)}
+"""Maximum and slope of the logistic function of Kocmi et al. (2024, Navigating the Metrics Maze),
+which maps the difference of two systems to the share of such pairs of systems that people rank as
+the metric does. These are the values of the package mt-thresholds 1.0.4, which has none for TER."""
+CHANCE = 0.5
 Systems = list[tuple[str, Sequence[str]]]
 """Names and translations, as sacreBLEU reads them."""
 
@@ -61,6 +69,17 @@ class MetricResult:
     def p(self) -> float:
         """The larger of the p-values of the two tests."""
         return max(self.bootstrap_p, self.randomization_p)
+
+    @property
+    def human_agreement(self) -> float | None:
+        """How often people prefer the system with the better score, if two systems differ as much:
+        a share of pairs of systems. None for a metric without an estimate and for equal scores."""
+        difference = abs(self.second_score - self.first_score)
+        if self.name not in HUMAN_AGREEMENT or not difference:
+            return None
+        maximum, slope = HUMAN_AGREEMENT[self.name]
+        agreement = maximum / (1 + math.exp(-slope * difference))
+        return max(agreement, CHANCE)  # the function is below chance where the data has few pairs
 
     @property
     def better(self) -> int:
@@ -113,17 +132,18 @@ class Comparison:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the comparison as JSON data. `better` is 0 for the first system, 1 for the second,
-        -1 for neither."""
+        -1 for neither; `human_agreement` is null where it is unknown."""
         data = asdict(self)
         for entry, metric in zip(data["metrics"], self.metrics, strict=True):
             entry["better"] = metric.better
+            entry["human_agreement"] = metric.human_agreement
         return data
 
     def page(self) -> str:
         """Return the comparison as a self-contained HTML page."""
         from nmt.core.templates import render
 
-        return render("compare.html", comparison=self.as_dict())
+        return render("compare.html", comparison=self.as_dict(), format_p=format_p)
 
 
 def compare(
@@ -142,7 +162,7 @@ def compare(
         first: the baseline.
         second: the system to compare with the baseline.
         test: sources and references.
-        metrics: metrics to test: bleu, chrf, ter.
+        metrics: spec strings of the metrics to test.
         resamples: number of bootstrap resamples. Like sacreBLEU, the randomization test uses ten
             times as many trials.
         num_examples: number of sentences to list in each direction.
@@ -231,11 +251,6 @@ def check_resamples(resamples: int, test: TestSet) -> None:
         )
 
 
-def format_p(p: float) -> str:
-    """Format a p-value with three decimals."""
-    return f"{p:.3f}" if p >= 0.001 else "<0.001"
-
-
 def group(values: Iterable[int], limits: Sequence[int], unit: str) -> dict[str, list[int]]:
     """Map the name of each nonempty bucket to the indices of its values."""
     names = []
@@ -261,7 +276,26 @@ def significance(
         ("B", list(second.hypotheses)),
     ]
     with progress(2 * len(names), "testing significance", " tests") as bar:
-        return [_test_metric(name, systems, references, resamples, bar) for name in names]
+        results = []
+        for name in names:
+            if name in SACREBLEU_METRICS:
+                results.append(_test_metric(name, systems, references, resamples, bar))
+            else:
+                results.append(_test_line_metric(name, first, second, test, resamples))
+                bar.update(2)
+        return results
+
+
+def _test_line_metric(
+    spec: str, first: System, second: System, test: TestSet, resamples: int
+) -> MetricResult:
+    first_N, second_N = (
+        score_lines(spec, test.sources, system.hypotheses, test.references)
+        for system in (first, second)
+    )
+    scores = float(first_N.mean()), float(second_N.mean())
+    tests = paired_tests(first_N, second_N, resamples)
+    return MetricResult(parse(spec)[0], *scores, *tests, signature(spec))
 
 
 def _test_metric(

@@ -13,7 +13,8 @@ from nmt.core.console import log, progress
 from nmt.core.errors import CheckpointError, write_errors
 from nmt.core.paths import make_directory, write_text
 from nmt.core.version import __version__
-from nmt.evaluate.metrics import METRICS, Score, comet_segments
+from nmt.evaluate.line_metrics import score
+from nmt.evaluate.metrics import Score, comet_segments
 from nmt.evaluate.test_sets import TestSet, safe_filename
 from nmt.runs.run_report import weights_checksum
 from nmt.translation.chunking import chunked
@@ -67,7 +68,7 @@ def evaluate(
         test: sources and references.
         search: spec string of the search.
         output: directory for hypotheses and report; created if necessary.
-        metrics: names in `METRICS`.
+        metrics: spec strings of metrics.
         resamples: bootstrap resamples; 0 disables confidence intervals.
         comet: name of a COMET model; empty for no COMET.
         models: the models of an ensemble, for the report.
@@ -79,7 +80,9 @@ def evaluate(
     make_directory(output, "choose another directory with --output")  # fail before translating
     comet_scores = comet_segments(comet) if comet else None
     hypotheses = translate_test_set(translator, test, search)
-    scores = [METRICS[name](hypotheses, test.references, resamples=resamples) for name in metrics]
+    scores = []
+    for spec in metrics:
+        scores.append(score(spec, test.sources, hypotheses, test.references, resamples=resamples))
     if comet_scores:
         values = comet_scores(test.sources, hypotheses, test.references[0])
         scores.append(Score("COMET", 100 * sum(values) / len(values), f"model:{comet}"))

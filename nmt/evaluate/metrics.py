@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -15,7 +15,8 @@ from sacrebleu.significance import PairedTest
 
 from nmt.core.console import log
 from nmt.core.errors import UsageError, first_line
-from nmt.core.runtime import require_package
+from nmt.core.packages import require_package
+from nmt.core.plugins import Components
 
 MAX_RESAMPLED_LINES = 20_000_000
 """Maximum resamples times lines for a confidence interval. sacreBLEU keeps about 70 bytes for each
@@ -37,11 +38,6 @@ class Score:
     def __str__(self) -> str:
         interval = "" if self.half_interval is None else f" ± {self.half_interval:.1f}"
         return f"{self.name} {self.value:.1f}{interval}  {self.signature}"
-
-
-Metric = Callable[..., Score]
-"""Scores hypotheses against `References`, with a confidence interval for several lines if
-`resamples` > 1."""
 
 
 def _sentence_scores(
@@ -99,7 +95,10 @@ chrf = partial(_score, "chrF2", CHRF)
 """Character n-gram F-score, chrF2 (Popović 2015)."""
 ter = partial(_score, "TER", TER)
 """Translation edit rate; lower is better (Snover et al. 2006)."""
-METRICS: Mapping[str, Metric] = {"bleu": bleu, "chrf": chrf, "ter": ter}
+METRICS: Components[Callable[..., Any]] = Components(
+    "metric", {"bleu": bleu, "chrf": chrf, "ter": ter}
+)
+"""These return a `Score`; metrics of plug-ins score lines, see `nmt.evaluate.line_metrics`."""
 
 
 CometSegments = Callable[[Sequence[str], Sequence[str], Sequence[str]], list[float]]
@@ -114,7 +113,7 @@ def comet_segments(name: str) -> CometSegments:
     Raises:
         UsageError: COMET is not installed, or the model cannot be loaded.
     """
-    comet = require_package("COMET", "unbabel-comet", "comet")
+    comet = require_package("COMET", "comet")
     try:
         model = comet.load_from_checkpoint(comet.download_model(name))
     except Exception as error:  # COMET documents no exception types

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,9 +10,10 @@ from pathlib import Path
 
 from nmt.core.config import DataConfig
 from nmt.core.errors import ConfigError, DataError, UsageError, first_line, suggest
-from nmt.core.registry import parse
+from nmt.core.registry import format_spec, parse
 from nmt.data.pairs import Pair, read_lines, read_pairs
 from nmt.data.sources import SOURCES, open_split, validate
+from nmt.data.sources.files import pair_format
 
 MAX_FILENAME_BYTES = 120
 """Most file systems limit file names, with all that is added, to 255 bytes."""
@@ -45,7 +47,16 @@ def corpus_test_set(spec: str, src: str, tgt: str, split: str = "test") -> TestS
     """Load the test split, or another one, of a corpus; see `open_split` for the arguments and
     errors."""
     opened = open_split(spec, split, src, tgt)
-    return _from_pairs(opened.name, list(opened.pairs()))
+    test = _from_pairs(opened.name, list(opened.pairs()))
+    if opened.references is None:
+        return test
+    return TestSet(test.name, test.sources, reference_streams(list(opened.references())))
+
+
+def reference_streams(references: Sequence[Sequence[str]]) -> list[list[str]]:
+    """Return the first reference of each source, the second ones and so on. Where there are fewer,
+    a stream has an empty string, which sacreBLEU ignores."""
+    return [list(stream) for stream in itertools.zip_longest(*references, fillvalue="")]
 
 
 def file_test_set(src: Path, refs: Sequence[Path], errors: str = "strict") -> TestSet:
@@ -79,8 +90,9 @@ def check_name(name: str, src: str, tgt: str) -> None:
     import sacrebleu
 
     names = sacrebleu.get_available_testsets()
-    if name not in names and _is_corpus(name):
-        validate(name)
+    spec = _corpus_spec(name)
+    if name not in names and spec:
+        validate(spec)
     elif name not in names:
         raise UsageError(f"unknown test set '{name}'", suggest(name, {*names, *SOURCES}))
     elif f"{src}-{tgt}" not in sacrebleu.get_langpairs_for_testset(name):
@@ -88,8 +100,8 @@ def check_name(name: str, src: str, tgt: str) -> None:
 
 
 def named_test_set(name: str, src: str, tgt: str) -> TestSet:
-    """Load a sacreBLEU test set or the test split of a corpus. sacreBLEU downloads a test set on
-    first use.
+    """Load a sacreBLEU test set, the test split of a corpus, or a file with both languages.
+    sacreBLEU downloads a test set on first use.
 
     Raises:
         UsageError: the name is unknown, or the test set does not have this language pair.
@@ -101,7 +113,7 @@ def named_test_set(name: str, src: str, tgt: str) -> TestSet:
 
     check_name(name, src, tgt)
     if name not in sacrebleu.get_available_testsets():
-        return corpus_test_set(name, src, tgt)
+        return corpus_test_set(_corpus_spec(name), src, tgt)
     pair = f"{src}-{tgt}"
     try:
         sources = list(read_lines(Path(sacrebleu.get_source_file(name, pair))))
@@ -121,11 +133,14 @@ def named_test_set(name: str, src: str, tgt: str) -> TestSet:
     return TestSet(name, sources, references)
 
 
-def _is_corpus(name: str) -> bool:
+def _corpus_spec(name: str) -> str:
+    """Return the spec of a corpus, or of a file with both languages; empty for other names."""
+    if pair_format(Path(name)):
+        return format_spec("files", {"test": name})
     try:
-        return parse(name)[0] in SOURCES
+        return name if parse(name)[0] in SOURCES else ""
     except ConfigError:  # names of sacreBLEU may have slashes
-        return False
+        return ""
 
 
 def _from_pairs(name: str, pairs: list[tuple[str, str]]) -> TestSet:

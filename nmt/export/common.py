@@ -60,6 +60,17 @@ def require_transformer(
         UsageError: the engine does not support the model.
     """
     config = loaded.config.model
+    if name := unsupported_option(config, supported):
+        raise UsageError(
+            f"{engine} does not support model.{name}={getattr(config, name)}",
+            "--to safetensors supports every model",
+        )
+    return cast(Transformer, loaded.model)
+
+
+def unsupported_option(config: ModelConfig, supported: Mapping[str, Collection[str]]) -> str:
+    """Return the first option with a value that an engine does not support; empty: there is none.
+    `supported` is that of `require_transformer`."""
     for name in CHECKED_OPTIONS:
         value = getattr(config, name)
         values = supported.get(name, (getattr(ModelConfig, name),))
@@ -67,11 +78,8 @@ def require_transformer(
             values = (*values, config.heads) if values else ()
         kind = parse(value)[0] if isinstance(value, str) else value
         if values and kind not in values:
-            raise UsageError(
-                f"{engine} does not support model.{name}={value}",
-                "--to safetensors supports every model",
-            )
-    return cast(Transformer, loaded.model)
+            return name
+    return ""
 
 
 def copy_run_files(loaded: LoadedModel, directory: Path) -> None:

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from nmt.core.config import ModelConfig
+from nmt.core.packages import require_package
 from nmt.core.registry import parse
-from nmt.core.runtime import require_package
 from nmt.engines import Source
 from nmt.engines.ctranslate2 import CTranslate2Engine
 from nmt.export.common import Translate, copy_run_files, num_positions, require_transformer

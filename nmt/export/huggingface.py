@@ -1,10 +1,12 @@
 """Export to Hugging Face Transformers: a directory for `AutoModelForSeq2SeqLM` and `AutoTokenizer`.
 
 Post-norm models become MarianMT, pre-norm models become Pegasus, which differs only in the position
-of the norms. Both use Marian's tokenizer. Their position encodings concatenate sines and cosines,
-where nmt interleaves them. The order of the D features between layers is arbitrary, so the export
-reorders them in every weight that reads or writes them, and the model computes exactly the same
-function.
+of the norms. Their position encodings concatenate sines and cosines, where nmt interleaves them.
+The order of the D features between layers is arbitrary, so the export reorders them in every weight
+that reads or writes them, and the model computes exactly the same function.
+
+Models with rotary positions, RMSNorm, SwiGLU or grouped-query attention become a model of nmt's
+own, whose code (`modeling_nmt.py`) is a part of the export. All use Marian's tokenizer.
 """
 
 from __future__ import annotations
@@ -20,11 +22,18 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from nmt.core.runtime import require_package
+from nmt.core.packages import require_package
+from nmt.core.registry import parse
 from nmt.engines import max_target_length
 from nmt.export import common
-from nmt.export.common import Translate, num_positions, require_transformer
+from nmt.export.common import (
+    Translate,
+    num_positions,
+    require_transformer,
+    unsupported_option,
+)
 from nmt.model.marian_names import LAYER
+from nmt.model.position_formulas import ROTARY_BASE
 from nmt.model.transformer import Transformer
 from nmt.runs.model_files import LoadedModel
 from nmt.search import parse_search
@@ -39,6 +48,18 @@ EMBEDDINGS = {
     "model.shared.weight": "source",
     "lm_head.weight": "output",
 }
+MARIAN = {
+    "position_encoding": ("sinusoidal", "sinusoidal_concatenated"),
+    "activation": ("relu", "gelu", "silu"),
+}
+"""Options of models that become MarianMT or Pegasus."""
+SUPPORTED = {
+    "position_encoding": ("rotary", *MARIAN["position_encoding"]),
+    "activation": (),
+    "norm": (),
+    "kv_heads": (),
+}
+"""Options of all models that can be exported; see `require_transformer`."""
 READERS = ("self_attention.qkv", "cross_attention.q", "cross_attention.kv", "feed_forward.up")
 """Parts of a layer whose inputs are the features; those of the others are the outputs."""
 
@@ -52,25 +73,14 @@ def export(loaded: LoadedModel, directory: Path) -> None:
     Raises:
         UsageError: Transformers is not installed, or does not support the model.
     """
-    supported = {
-        "position_encoding": ("sinusoidal", "sinusoidal_concatenated"),
-        "activation": ("relu", "gelu", "silu"),
-    }
-    model = require_transformer(loaded, "Transformers", supported)
+    model = require_transformer(loaded, "Transformers", SUPPORTED)
     transformers = require_package("Transformers", "transformers")
-    config_class, model_class = transformers.MarianConfig, transformers.MarianMTModel
-    if model.config.norm_position == "pre":
-        config_class = transformers.PegasusConfig
-        model_class = transformers.PegasusForConditionalGeneration
     search = parse_search(loaded.config.search)
     # For nmt import: the origin of the model.
     shutil.copyfile(loaded.run / "data.json", directory / "data.json")
     with _quiet(transformers):
-        hf_model = model_class(config_class(**_config(loaded)))
-        weights = hf_model.state_dict()
-        if model.output_bias_V is not None:
-            weights["final_logits_bias"] = model.output_bias_V[None]
-        hf_model.load_state_dict(weights | _weights(model, weights.keys()))
+        is_marian = not unsupported_option(model.config, MARIAN)
+        hf_model = _marian(loaded, model, transformers) if is_marian else _own_model(loaded)
         hf_model.generation_config = transformers.GenerationConfig(
             num_beams=search.beam_size if isinstance(search, Beam) else 1,
             do_sample=False,
@@ -82,7 +92,7 @@ def export(loaded: LoadedModel, directory: Path) -> None:
 
 
 def load(directory: Path) -> Translate:
-    """Return a function that translates with a directory written by `export`.
+    """Return a function that translates with a directory written by `export`, whose code it runs.
 
     Raises:
         UsageError: Transformers is not installed.
@@ -90,9 +100,11 @@ def load(directory: Path) -> Translate:
     transformers = require_package("Transformers", "transformers")
     with _quiet(transformers):
         model = transformers.AutoModelForSeq2SeqLM.from_pretrained(
-            directory, local_files_only=True, dtype=torch.float32
+            directory, local_files_only=True, trust_remote_code=True, dtype=torch.float32
         )
-        tokenizer = transformers.AutoTokenizer.from_pretrained(directory, local_files_only=True)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(
+            directory, local_files_only=True, trust_remote_code=True
+        )
     model.eval()
 
     @torch.inference_mode()
@@ -108,8 +120,48 @@ def load(directory: Path) -> Translate:
     return lambda sentences: common.translate_in_batches(sentences, translate)
 
 
+def _own_model(loaded: LoadedModel) -> Any:
+    """Return the model of `modeling_nmt`, whose `save_pretrained` copies this module, too."""
+    from nmt.export import modeling_nmt  # imports Transformers
+
+    config = loaded.config.model
+    name, options = parse(config.position_encoding)
+    arguments = {
+        option: getattr(config, option)
+        for option in modeling_nmt.NmtConfig.__annotations__
+        if hasattr(config, option)
+    }
+    arguments |= {
+        "vocab_size": len(loaded.tokenizer),
+        "kv_heads": config.kv_heads or config.heads,
+        "position_encoding": name,
+        "rotary_base": options.get("base", ROTARY_BASE),
+        "tokenizer_class": "MarianTokenizer",
+    }
+    hf_config: Any = modeling_nmt.NmtConfig(**arguments, **_special_ids())
+    hf_model: Any = modeling_nmt.NmtForSeq2SeqLM(hf_config)
+    hf_config.register_for_auto_class()
+    hf_model.register_for_auto_class("AutoModelForSeq2SeqLM")
+    hf_model.load_state_dict(loaded.model.state_dict())
+    return hf_model
+
+
+def _marian(loaded: LoadedModel, model: Transformer, transformers: Any) -> Any:
+    """Return a MarianMT or Pegasus model."""
+    config_class, model_class = transformers.MarianConfig, transformers.MarianMTModel
+    if model.config.norm_position == "pre":
+        config_class = transformers.PegasusConfig
+        model_class = transformers.PegasusForConditionalGeneration
+    hf_model = model_class(config_class(**_config(loaded)))
+    weights = hf_model.state_dict()
+    if model.output_bias_V is not None:
+        weights["final_logits_bias"] = model.output_bias_V[None]
+    hf_model.load_state_dict(weights | _weights(model, weights.keys()))
+    return hf_model
+
+
 def _config(loaded: LoadedModel) -> dict[str, Any]:
-    """Return the arguments of the Transformers config."""
+    """Return the arguments of the config of a MarianMT or Pegasus model."""
     config, vocab_size = loaded.config.model, len(loaded.tokenizer)
     arguments = {
         "vocab_size": vocab_size,

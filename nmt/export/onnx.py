@@ -31,7 +31,8 @@ import torch
 from torch import Tensor, nn
 
 from nmt.core.errors import UsageError
-from nmt.core.runtime import num_threads, require_package
+from nmt.core.packages import require_package
+from nmt.core.runtime import num_threads
 from nmt.data.batching import pad_rows, token_mask
 from nmt.engines import Sentences
 from nmt.export.common import (

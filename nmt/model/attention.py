@@ -8,7 +8,7 @@ query heads, G key-value heads, K head dimension, X any size. Masks are broadcas
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import NamedTuple
@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from nmt.core.config import ModelConfig
+from nmt.core.plugins import Components
 from nmt.model import segment_attention
 from nmt.model.layers import Dropout, Linear
 from nmt.model.positions import PositionInput
@@ -133,10 +134,9 @@ class Additive(nn.Module):
         return (sums_BHQSK @ weight_HK1)[..., 0]
 
 
-ATTENTION_SCORES: dict[str, type[DotProduct] | type[Additive]] = {
-    "dot": DotProduct,
-    "additive": Additive,
-}
+ATTENTION_SCORES: Components[Callable[[int, int], nn.Module]] = Components(
+    "attention score", {"dot": DotProduct, "additive": Additive}
+)
 
 
 class Attention(nn.Module):

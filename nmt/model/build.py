@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 import torch
 
 from nmt.core.config import ModelConfig
-from nmt.core.errors import ConfigError, suggest
+from nmt.core.errors import ConfigError
+from nmt.core.plugins import unknown_component
 from nmt.core.registry import resolve
 from nmt.core.runtime import out_of_memory_as
 from nmt.model.attention import ATTENTION_SCORES
@@ -46,7 +47,7 @@ def check_model(config: ModelConfig) -> None:
     for option, table in tables.items():
         name = getattr(config, option)
         if name not in table:
-            raise ConfigError(f"model.{option}: unknown value '{name}'", suggest(name, table))
+            raise unknown_component(f"model.{option}: unknown value '{name}'", name, table)
     if config.kv_heads and config.heads % config.kv_heads:
         raise ConfigError(
             f"model.heads ({config.heads}) must be a multiple of model.kv_heads ({config.kv_heads})"

@@ -39,6 +39,12 @@ class ModelInfo:
     """Directory on disk; empty: not imported."""
 
 
+def names() -> list[str]:
+    """Return the names of the pretrained and of known published models."""
+    entries = yaml.safe_load(TABLE.read_text(encoding="utf-8"))
+    return [*pretrained.DIRECTIONS, *(entry["name"] for entry in entries)]
+
+
 def list_models(src: str = "", tgt: str = "") -> list[ModelInfo]:
     """Return the models of a source and target language (empty: any): pretrained, imported, then
     published."""

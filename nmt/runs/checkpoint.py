@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError
 
 from nmt.core import untrusted_files
 from nmt.core.console import log
@@ -130,6 +129,7 @@ def _write(
     files: Mapping[str, Mapping[str, Tensor]],
     **more_meta: Any,
 ) -> Path:
+    from safetensors import SafetensorError
     from safetensors.torch import save_file
 
     try:
@@ -338,7 +338,7 @@ def _errors_of(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise CheckpointError(f"cannot read {path}: {error.strerror}", USE_ANOTHER) from None
-    except (SafetensorError, KeyError, ValueError, TypeError):
+    except (KeyError, ValueError, TypeError):
         raise CheckpointError(f"{path} is damaged", USE_ANOTHER) from None
 
 
@@ -353,9 +353,16 @@ def read_tensors(checkpoint: Path, name: str) -> dict[str, Tensor]:
     Raises:
         CheckpointError: the file is missing or damaged.
     """
+    from safetensors import SafetensorError
     from safetensors.torch import load_file
 
-    return _load_verified(checkpoint, name, load_file)
+    def load(path: Path) -> dict[str, Tensor]:
+        try:
+            return load_file(path)
+        except SafetensorError as error:
+            raise ValueError(str(error)) from None
+
+    return _load_verified(checkpoint, name, load)
 
 
 def read_weights(checkpoint: Path) -> Arrays:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from nmt.core.config import ModelConfig
-from nmt.core.console import counted
+from nmt.core.console import counted, format_p
 from nmt.core.errors import write_errors
 from nmt.core.paths import write_text
 from nmt.core.untrusted_files import read_bytes, read_front_matter
@@ -135,7 +135,8 @@ def describe(info: dict[str, Any]) -> dict[str, list[str]]:
 
 def _describe_import(origin: dict[str, Any]) -> str:
     revision = f", revision {str(origin['revision'])[:12]}" if origin.get("revision") else ""
-    return f"{origin['source']}{revision}, license {origin['license']}, {_short_checksum(origin)}"
+    checksum = f", {_short_checksum(origin)}" if origin.get("sha256") else ""
+    return f"{origin['source']}{revision}, license {origin['license']}{checksum}"
 
 
 def _describe_parents(info: dict[str, Any]) -> list[str]:
@@ -154,7 +155,7 @@ def _describe_parents(info: dict[str, Any]) -> list[str]:
     for relation, model in parents:
         lines.append(f"{relation} {model['model']}/{model['checkpoint']}, {_short_checksum(model)}")
     for _, model in parents:
-        lines += [f"imported: {_describe_import(origin)}" for origin in model["imported"]]
+        lines += [f"weights of {_describe_import(origin)}" for origin in model["imported"]]
     return list(dict.fromkeys(lines))
 
 
@@ -163,13 +164,14 @@ def _describe_comparison(comparison: dict[str, Any] | None) -> list[str]:
         return []
     template = (
         "{checkpoint}: {test}: {name} {second_score:.1f}, start model {first_score:.1f}"
-        " ({gain:+.1f}, p {p:.3f}): {result}"
+        " ({gain:+.1f}, p {p_value}): {result}"
     )
     lines = []
     for test in comparison["tests"]:
         for metric in test["metrics"]:
             gain = metric["second_score"] - metric["first_score"]
-            derived = {"gain": gain, "result": BETTER[metric["better"]]}
+            p_value = format_p(metric["p"])
+            derived = {"gain": gain, "p_value": p_value, "result": BETTER[metric["better"]]}
             lines.append(template.format_map(comparison | test | metric | derived))
     return lines
 
@@ -261,7 +263,11 @@ def _describe_session(session: dict[str, Any]) -> str:
         + hardware
         + ", nmt {environment[nmt]}, torch {environment[torch]}"
     )
-    return template.format_map(session)
+    text = template.format_map(session)
+    for plugin in session.get("plugins", []):
+        text += f", plug-in {plugin['name']} {plugin['version']}".rstrip()
+        text += f" ({_short_checksum(plugin)})"
+    return text
 
 
 def _describe_curve(curve: list[dict[str, Any]]) -> list[str]:

@@ -16,7 +16,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
-from nmt.core import runtime
+from nmt.core import plugins, runtime
 from nmt.core.config import Config, ModelConfig
 from nmt.core.errors import CheckpointError, NMTError, UsageError
 from nmt.core.paths import append_line
@@ -52,7 +52,13 @@ class _KnownEnvironment(_Environment, total=False):
     gpus: list[str]
 
 
-class _Session(TypedDict):
+class _Plugin(TypedDict):
+    name: str
+    version: str
+    sha256: str
+
+
+class _SessionWithoutPlugins(TypedDict):
     """A line of `sessions.jsonl`."""
 
     started: str
@@ -61,6 +67,10 @@ class _Session(TypedDict):
     processes: Count
     precision: str
     environment: _KnownEnvironment
+
+
+class _Session(_SessionWithoutPlugins, total=False):
+    plugins: list[_Plugin]
 
 
 class _Origin(TypedDict):
@@ -186,8 +196,22 @@ def log_session(
         "precision": precision,
         "time_limit": time_limit,
         "environment": environment(),
+        "plugins": plugins.loaded(),
     }
     append_line(run / SESSIONS, json.dumps(session))
+
+
+def changed_plugins(run: Path) -> list[str]:
+    """Return the plug-ins that have changed since the last session of a run."""
+    sessions = _valid(read_records(run / SESSIONS), _Session)
+    last = sessions[-1].get("plugins", []) if sessions else []
+    before = {plugin["name"]: plugin["sha256"] for plugin in last}
+    changed = []
+    for plugin in plugins.loaded():
+        name = plugin["name"]
+        if before.get(name, plugin["sha256"]) != plugin["sha256"]:
+            changed.append(name)
+    return changed
 
 
 def collect(run: Path) -> dict[str, Any]:
@@ -319,11 +343,13 @@ def other_models(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def origins(data: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the origins of all imported models from which a model was made, by the content of its
-    `data.json`: its own, and those of its start models, teacher and translators of its training
-    data. Their licenses apply."""
+    """Return the origins of all imported and published models from which a model was made, by the
+    content of its `data.json`: its own, and those of its start models, teacher and translators of
+    its training data. Their licenses apply."""
     models = other_models(data)
     imported = [models["imported"]] if models["imported"] else []
+    if matches(data.get("weights"), _Origin):  # a model that nmt includes
+        imported.append(data["weights"])
     for parent in (*models["derived_from"], models["teacher"], *models["translators"]):
         imported += parent["imported"] if parent else []
     return imported

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from nmt.core.plugins import Components
 from nmt.core.registry import resolve
 from nmt.search.beam import Beam
 from nmt.search.constrained import Constrained
@@ -41,11 +42,14 @@ def _mbr(*, candidates: str = "sample(n_best=32)", n_best: int = 1) -> MBR:
     return MBR(candidates=parse_search(candidates), n_best=n_best)
 
 
-SEARCHES: dict[str, Callable[..., Search]] = {
-    "greedy": Greedy,
-    "beam": Beam,
-    "diverse": Diverse,
-    "constrained": Constrained,
-    "sample": Sample,
-    "mbr": _mbr,
-}
+SEARCHES: Components[Callable[..., Search]] = Components(
+    "search",
+    {
+        "greedy": Greedy,
+        "beam": Beam,
+        "diverse": Diverse,
+        "constrained": Constrained,
+        "sample": Sample,
+        "mbr": _mbr,
+    },
+)

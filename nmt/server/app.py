@@ -26,16 +26,19 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nmt.core.console import log
 from nmt.core.errors import DataError, NMTError, UsageError
+from nmt.core.version import __version__
 from nmt.documents.formats import FORMATS, DocumentOptions, conversion_hint
 from nmt.server.access import Access, AccessCheck
+from nmt.server.access_log import AccessLog
 from nmt.server.fields import (
     Fields,
     TranslationRequest,
-    language_field,
-    optional,
+    detection_parameters,
+    file_parameters,
     read_fields,
-    strings_field,
-    text_fields,
+    read_parameters,
+    read_string,
+    translation_parameters,
 )
 from nmt.server.files import (
     MAX_UNPACKED_BYTES,
@@ -56,8 +59,21 @@ from nmt.server.limits import (
     client_network,
 )
 from nmt.server.metrics import CONTENT_TYPE_LATEST, Metrics
+from nmt.server.openapi import (
+    DETECTIONS,
+    DOCUMENT,
+    FILE_FORM,
+    HEALTH,
+    LANGUAGES,
+    SETTINGS,
+    TEXT,
+    TRANSLATED_FILE,
+    TRANSLATION,
+    Operation,
+    openapi_document,
+)
 from nmt.server.page import make_page
-from nmt.server.service import AUTO, Languages, Service
+from nmt.server.service import AUTO, Languages, RequestTerms, Service
 from nmt.server.worker import OFFICE, Task, TranslatedDocument, places
 from nmt.text.language_identification import is_wrong_language
 from nmt.translation.result import Translation
@@ -71,22 +87,30 @@ TranslateGroup = Callable[[Sequence[int], str, str], Awaitable[list[Fields]]]
 """Translates the texts with some indices from one language into another."""
 
 
-def create_app(service: Service, limits: Limits, access: Access | None = None) -> Starlette:
-    """Return the application. Without `access`, it has the names of this machine only, and no other
-    site may use it."""
+def create_app(
+    service: Service, limits: Limits, access: Access | None = None, *, access_log: bool = False
+) -> Starlette:
+    """Return the application.
+
+    Args:
+        service: translates the texts.
+        limits: the limits of requests.
+        access: its names, and the sites that may use it; None: the names of this machine, and none.
+        access_log: whether to log each request.
+    """
     access = access or Access()
     api = Api(service, limits)
-    routes = [
-        Route("/", api.page),
-        Route("/translate", api.translate, methods=["POST"]),
-        Route("/translate_file", api.translate_file, methods=["POST"]),
-        Route("/download_file/{name}", api.download_file, name="download_file"),
-        Route("/detect", api.detect, methods=["POST"]),
-        Route("/languages", api.languages),
-        Route("/frontend/settings", api.settings),
-        Route("/health", api.health),
-        Route("/metrics", api.metrics),
-    ]
+    routes = [Route(each.path, each.handler, methods=[each.method]) for each in api.operations]
+    # There are no cookies.
+    cors = Middleware(
+        CORSMiddleware,
+        allow_origins=sorted(access.origins),
+        allow_methods=["GET", "POST"],
+        allow_headers=["Authorization", "Content-Type"],
+        expose_headers=["Retry-After"],
+        max_age=MAX_AGE,
+    )
+    paths = frozenset(route.path for route in routes)
     # There are no cookies.
     cors = Middleware(
         CORSMiddleware,
@@ -100,6 +124,7 @@ def create_app(service: Service, limits: Limits, access: Access | None = None) -
     app = Starlette(
         routes=routes,
         middleware=[
+            *([Middleware(AccessLog, paths=paths)] if access_log else []),
             *([cors] if access.origins else []),
             Middleware(Boundary, metrics=service.metrics, paths=paths),
             Middleware(AccessCheck, access=access),
@@ -123,6 +148,56 @@ class Api:
         self._html_slots = FairSlots(limits.max_html, limits.max_concurrent, limits.max_wait)
         self._files = TranslatedFiles()
         self._page, self._page_headers = make_page(service, limits)
+        self._translation_parameters = translation_parameters(limits.max_length)
+        self._file_parameters = file_parameters()
+        self._detection_parameters = detection_parameters(limits.max_length)
+        self.operations = self._operations()
+        self._document = openapi_document(self.operations, needs_key=bool(limits.keys))
+
+    def _operations(self) -> list[Operation]:
+        """Return the requests that the server answers."""
+        return [
+            Operation("/", self.page, "Page to translate text and files", TEXT, "text/html"),
+            Operation(
+                "/translate",
+                self.translate,
+                "Translate one or several texts",
+                TRANSLATION,
+                method="POST",
+                parameters=self._translation_parameters,
+            ),
+            Operation(
+                "/translate_file",
+                self.translate_file,
+                "Translate a file",
+                TRANSLATED_FILE,
+                method="POST",
+                parameters=self._file_parameters,
+                body_types=(FILE_FORM,),
+            ),
+            Operation(
+                "/download_file/{name}",
+                self.download_file,
+                "Download a translated file",
+                {},
+                "application/octet-stream",
+            ),
+            Operation(
+                "/detect",
+                self.detect,
+                "Probable languages of a text",
+                DETECTIONS,
+                method="POST",
+                parameters=self._detection_parameters,
+            ),
+            Operation("/languages", self.languages, "Languages and their targets", LANGUAGES),
+            Operation(
+                "/frontend/settings", self.settings, "Limits and defaults for clients", SETTINGS
+            ),
+            Operation("/health", self.health, "State, version and models", HEALTH),
+            Operation("/metrics", self.metrics, "Metrics for Prometheus", TEXT, "text/plain"),
+            Operation("/openapi.json", self.openapi, "This description of the API", DOCUMENT),
+        ]
 
     async def page(self, request: Request) -> Response:
         """Return the page."""
@@ -131,10 +206,11 @@ class Api:
     async def translate(self, request: Request) -> Response:
         """Translate one or several texts."""
         fields, client = await self._read_fields(request)
-        parsed = TranslationRequest.parse(fields, self._limits.max_length)
+        parsed = TranslationRequest.parse(self._translation_parameters, fields)
+        terms = RequestTerms(parsed.terms)
         with self._slots.use(), _client_errors():
             translate = self._translate_html if parsed.format == "html" else self._translate_texts
-            work = translate(parsed, client)
+            work = translate(parsed, terms, client)
             languages, answers = await _unless_disconnected(request, work)
         names = ["translatedText", "warnings"]
         names += ["confidence"] if self._service.confidence else []
@@ -151,22 +227,27 @@ class Api:
                 if each.detection
             ]
             content["detectedLanguage"] = detected if parsed.is_list else detected[0]
-        return JSONResponse(content)
+        return JSONResponse(content | _term_report(terms))
 
     async def _translate_texts(
-        self, parsed: TranslationRequest, client: str
+        self, parsed: TranslationRequest, terms: RequestTerms, client: str
     ) -> tuple[list[Languages], list[Fields]]:
         async def translate(indices: Sequence[int], source: str, target: str) -> list[Fields]:
             texts = [parsed.texts[i] for i in indices]
             n_bests = await self._service.translate(
-                texts, source, target, alternatives=parsed.alternatives, details=parsed.alignment
+                texts,
+                source,
+                target,
+                alternatives=parsed.alternatives,
+                details=parsed.alignment,
+                terms=terms,
             )
             return [_answer(*n_best) for n_best in n_bests]
 
         return await self._translate_each(parsed, parsed.texts, translate)
 
     async def _translate_html(
-        self, parsed: TranslationRequest, client: str
+        self, parsed: TranslationRequest, terms: RequestTerms, client: str
     ) -> tuple[list[Languages], list[Fields]]:
         """Translate HTML. There are no alternatives, as in LibreTranslate, and no confidence."""
         # Before an encoding that it declares.
@@ -178,7 +259,8 @@ class Api:
                 if source == target:
                     return [_answer(Translation(parsed.texts[i], 0.0, 0.0)) for i in indices]
                 answers = list[Fields]()
-                for each in await self._translate_documents(documents, indices, source, target):
+                languages = source, target
+                for each in await self._translate_documents(documents, indices, languages, terms):
                     text = each.content.removeprefix(codecs.BOM_UTF8).decode()
                     answers.append(
                         _answer(Translation(text, 0.0, 0.0, warnings=tuple(each.warnings)))
@@ -218,26 +300,32 @@ class Api:
         """Translate a file, and return the URL of the translation."""
         with self._upload_slots.use():
             fields, client = await self._read_fields(request, self._limits.max_body)
-        upload: File | None = optional(fields, "file", File)
-        if upload is None:
-            raise HTTPException(400, "Invalid request: missing file parameter")
+        values = read_parameters(self._file_parameters, fields)
+        upload: File = values["file"]
         file_name = (upload.file_name or b"").decode()
         suffix = _format(file_name)
         limit = self._limits.max_unpacked_file
         if upload.size > limit and suffix not in OFFICE:  # those have `MAX_UNPACKED_BYTES`
             raise HTTPException(400, f"Invalid request: the file is larger than {limit:,} bytes")
-        source, target = language_field(fields, "source"), language_field(fields, "target")
-        columns, keys = strings_field(fields, "column"), strings_field(fields, "key")
-        task = self._task(suffix, self._limits.max_file_length, source, target, columns, keys)
+        languages = values["source"], values["target"]
+        max_length = self._limits.max_file_length
+        task = self._task(suffix, max_length, *languages, values["column"], values["key"])
+        terms = RequestTerms(values["glossary"])
         with closing(upload), _client_errors():
-            work = self._translate_upload(upload, task, source, target, client)
+            work = self._translate_upload(upload, task, languages, terms, client)
             translated = await _unless_disconnected(request, work)
         name = self._files.add(NamedFile(file_name, translated.content))
         url = str(request.url_for("download_file", name=name))
-        return JSONResponse({"translatedFileUrl": url, "warnings": translated.warnings})
+        content = {"translatedFileUrl": url, "warnings": translated.warnings}
+        return JSONResponse(content | _term_report(terms))
 
     async def _translate_upload(
-        self, upload: File, task: Task, source: str, target: str, client: str
+        self,
+        upload: File,
+        task: Task,
+        requested: tuple[str, str],
+        terms: RequestTerms,
+        client: str,
     ) -> TranslatedDocument:
         async with self._file_slots.use(client, is_small=upload.size <= SMALL_FILE):
             upload.file_object.seek(0)
@@ -245,19 +333,25 @@ class Api:
             async with open_documents([content], task) as documents:
                 texts = [sample.text for sample in documents.samples]
                 source, target, _ = await run_in_threadpool(
-                    self._service.resolve, texts, source, target
+                    self._service.resolve, texts, *requested
                 )
                 if source == target:
                     return TranslatedDocument(content, [])
-                (translated,) = await self._translate_documents(documents, [0], source, target)
+                (translated,) = await self._translate_documents(
+                    documents, [0], (source, target), terms
+                )
                 return translated
 
     async def _translate_documents(
-        self, documents: DocumentProcess, indices: Sequence[int], source: str, target: str
+        self,
+        documents: DocumentProcess,
+        indices: Sequence[int],
+        languages: tuple[str, str],
+        terms: RequestTerms,
     ) -> list[TranslatedDocument]:
         num_characters = sum(documents.samples[i].num_characters for i in indices)
         translate = partial(documents.translate, indices)
-        return await self._service.translate_document(translate, source, target, num_characters)
+        return await self._service.translate_document(translate, *languages, num_characters, terms)
 
     def _task(
         self,
@@ -303,7 +397,8 @@ class Api:
     async def detect(self, request: Request) -> Response:
         """Return the probable languages of a text."""
         fields, _ = await self._read_fields(request)
-        detections = self._service.detect(text_fields(fields, self._limits.max_length))
+        texts: list[str] = read_parameters(self._detection_parameters, fields)["q"]
+        detections = self._service.detect(texts)
         probable = [each for each in detections if each.probability >= 1] or detections[:1]
         return JSONResponse(
             [{"confidence": each.probability, "language": each.language} for each in probable]
@@ -338,8 +433,14 @@ class Api:
         )
 
     async def health(self, request: Request) -> Response:
-        """Answer that the server runs."""
-        return JSONResponse({"status": "ok"})
+        """Answer that the server runs, with which version and models."""
+        return JSONResponse(
+            {"status": "ok", "version": __version__, "models": self._service.describe_models()}
+        )
+
+    async def openapi(self, request: Request) -> Response:
+        """Return the OpenAPI document."""
+        return JSONResponse(self._document)
 
     async def metrics(self, request: Request) -> Response:
         """Return the metrics."""
@@ -360,7 +461,7 @@ class Api:
         max_bytes = self._limits.max_text_body
         try:
             fields = await read_fields(request, max_bytes, max_form_bytes or max_bytes)
-            key = (optional(fields, "api_key", str) or "").strip()
+            key = read_string("api_key", fields.get("api_key")).strip() or _bearer_key(request)
         except HTTPException as error:
             if error.headers:  # closes the connection, without reading the rest of the body
                 raise
@@ -444,6 +545,18 @@ def _answer(best: Translation, *others: Translation) -> Fields:
 def _log(error: Exception, path: str) -> None:
     """Log an unexpected exception without its message, which may contain text of the user."""
     log(f"error: {type(error).__name__} in {path} ({places(error)})")
+
+
+def _term_report(terms: RequestTerms) -> Fields:
+    """Return the part of an answer on the terms, if the server or the request has any."""
+    return {"glossary": terms.report()} if terms.pairs or terms.counts else {}
+
+
+def _bearer_key(request: Request) -> str:
+    scheme, _, key = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() != "bearer":
+        return ""
+    return key.strip().encode("latin-1").decode("utf-8", "replace")  # headers are read as Latin-1
 
 
 async def _error(request: Request, error: Exception) -> Response:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import multiprocessing
+import os
 import secrets
 import signal
 from collections.abc import AsyncIterator, Sequence
@@ -17,6 +18,7 @@ from typing import Any
 
 from anyio.to_thread import run_sync
 
+from nmt.core import plugins
 from nmt.core.errors import DataError
 from nmt.server.worker import Order, Request, Sample, Task, TranslatedDocument, work
 from nmt.translation.guard import Guard
@@ -61,8 +63,10 @@ class DocumentProcess:
         self._seconds_left: float = WALL_TIME * task.max_seconds
         self._is_ended = False
         self._connection, self._other_end = multiprocessing.Pipe()
+        # The process is forked from one that started before the models named their plug-ins.
+        modules = os.environ.get(plugins.VARIABLE, "")
         self._process = start_processes().Process(
-            target=work, args=(self._other_end, task), daemon=True
+            target=work, args=(self._other_end, task, modules), daemon=True
         )
 
     def read(self) -> None:

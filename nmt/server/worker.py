@@ -12,6 +12,7 @@ translated documents.
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import traceback
@@ -23,6 +24,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import NoReturn
 
+from nmt.core import plugins
 from nmt.core.config import Config
 from nmt.core.console import log
 from nmt.core.errors import DataError, NMTError
@@ -129,8 +131,12 @@ class RemoteGuard:
             yield from self._connection.recv()
 
 
-def work(connection: Connection, task: Task) -> None:
-    """Read and translate the documents that the server sends, until it closes the connection."""
+def work(connection: Connection, task: Task, modules: str = "") -> None:
+    """Read and translate the documents that the server sends, until it closes the connection.
+
+    `modules` are the plug-ins that the server has imported.
+    """
+    os.environ[plugins.VARIABLE] = modules
     # Ctrl-C in a terminal, and SIGTERM of a service manager, reach all processes. The server
     # finishes its requests.
     for number in stop_signals():

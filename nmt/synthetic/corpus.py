@@ -14,7 +14,8 @@ from nmt.core.errors import NMTError
 from nmt.core.registry import format_spec, parse
 from nmt.data.sources import get_corpus, open_split, parse_corpus, without_corpus_options
 from nmt.data.sources.corpus import SPLITS
-from nmt.data.sources.files import pair_format
+from nmt.data.sources.files import Files, pair_format
+from nmt.data.tables import FORMATS
 from nmt.runs import run_report
 from nmt.runs.model_files import ModelFiles
 
@@ -35,7 +36,7 @@ def back_translation_command(
         if not options.tag:  # the sources of tagged corpora are synthetic
             known.append(spec)
     is_reused = _has_own_config(teacher, known)
-    corpora = [_with_columns(spec, data) for spec in known or ["CORPUS"]]
+    corpora = [with_columns(spec, data) for spec in known or ["CORPUS"]]
     corpora.append(_spec(directory, build_command, tag=tag))
     changes = [f"data.src={data.tgt}", f"data.tgt={data.src}"]
     changes.append(f"data.train={_yaml_list(corpora)}")
@@ -43,9 +44,9 @@ def back_translation_command(
     for key, spec in held_out.items():
         if not known or not spec:
             continue
-        with_columns = _with_columns(spec, data)
-        if not is_reused or spec != with_columns:
-            changes.append(f"data.{key}={with_columns}")
+        new_spec = with_columns(spec, data)
+        if not is_reused or spec != new_spec:
+            changes.append(f"data.{key}={new_spec}")
     clean = list(map(_reversed_cleaning, data.clean))
     if is_reused and clean != list(data.clean):
         changes.append(f"data.clean={_yaml_list(clean)}")
@@ -107,16 +108,22 @@ def _has_own_config(teacher: ModelFiles, known: Sequence[str]) -> bool:
     return bool(known) and not teacher.config.train.init_from
 
 
-def _with_columns(spec: str, data: DataConfig) -> str:
-    """Return the spec with the languages of columns and of files without suffixes, whose default is
-    the direction."""
+def with_columns(spec: str, data: DataConfig) -> str:
+    """Return the spec for the other direction: with the languages of columns and of files without
+    suffixes, whose default is the direction."""
     name, options = parse(spec)
+    if name not in ("files", "datasets"):
+        return spec
+    if "src" in options or "tgt" in options:
+        target = options.pop("tgt", data.tgt)
+        source = target[0] if isinstance(target, tuple | list) else target  # without references
+        swapped = {"src": source, "tgt": options.pop("src", data.src)}
+        return format_spec(name, options | swapped)
     texts = [options[split] for split in SPLITS if split in options]
-    if name == "files" and any(
-        not isinstance(text, str) or pair_format(Path(text)) == "tsv" for text in texts
-    ):
-        return format_spec(name, {"columns": (data.src, data.tgt)} | options)
-    return spec
+    has_columns = name == "datasets" or any(
+        not isinstance(text, str) or pair_format(Path(text)) in FORMATS for text in texts
+    )
+    return format_spec(name, {"columns": (data.src, data.tgt)} | options) if has_columns else spec
 
 
 def _with_split(specs: Sequence[str], split: str, data: DataConfig) -> str:
@@ -154,7 +161,7 @@ def _known_corpora(teacher: ModelFiles) -> list[str]:
     try:
         for spec in data.train:
             corpus = get_corpus(spec)
-            if corpus.name == "files":  # others can be downloaded
+            if isinstance(corpus, Files):  # others can be downloaded
                 corpus.open("train", data.src, data.tgt)
     except NMTError:
         return []

@@ -11,7 +11,8 @@ from functools import partial
 from pathlib import Path
 
 from nmt.core.errors import DataError
-from nmt.data.check import BITS, CHECKS, repair, run_checks
+from nmt.data.check.checks import BITS, CHECKS
+from nmt.data.check.run import repair, run_checks
 from nmt.data.clean import cleaning_pipeline
 from nmt.data.pairs import Pair, read_lines, read_pairs, write_pairs
 from nmt.data.sources import Split

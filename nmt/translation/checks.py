@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from nmt.core.console import log_once
 from nmt.core.errors import UsageError
-from nmt.data.check.features import is_copy
+from nmt.data.check.copies import is_copy
 from nmt.data.check.minhash import normalized_words
 from nmt.data.check.sides import FREQUENT_WORDS
 from nmt.data.placeholders import find_separate, replace_first

@@ -66,15 +66,24 @@ class Term:
 class Glossary:
     """Finds terms in text, with simple inflection; the longest term at each place."""
 
-    def __init__(self, terms: Iterable[Term]) -> None:
-        """Create a glossary; of several terms with the same source, the first is used."""
-        self._terms: dict[str, list[Term]] = defaultdict(list)
-        for term in {term.key: term for term in reversed(list(terms))}.values():
+    def __init__(self, terms: Iterable[Term], base: Glossary | None = None) -> None:
+        """Create a glossary; of several terms with the same source, the first is used.
+
+        Args:
+            terms: the terms.
+            base: further terms, which are used for other sources than those of `terms`.
+        """
+        self._terms: dict[str, list[Term]] = dict(base._terms) if base else {}
+        new_terms: dict[str, dict[str, Term]] = defaultdict(dict)
+        for term in terms:
             stem = term.source.removesuffix("y") or term.source  # the plural of sky is skies
             first_word = next(iter(stem.split()), "")
-            self._terms[first_word[:_PREFIX_LENGTH].casefold()].append(term)
-        for each in self._terms.values():
-            each.sort(key=lambda term: (-len(term.source), not term.is_abbreviation))
+            new_terms[first_word[:_PREFIX_LENGTH].casefold()].setdefault(term.key, term)
+        for prefix, new in new_terms.items():
+            known = [term for term in self._terms.get(prefix, ()) if term.key not in new]
+            merged = [*known, *new.values()]
+            merged.sort(key=lambda term: (-len(term.source), not term.is_abbreviation))
+            self._terms[prefix] = merged
 
     @classmethod
     def load(cls, path: Path, src: str, tgt: str) -> Glossary:

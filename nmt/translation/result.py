@@ -23,6 +23,7 @@ class Translation:
     requested."""
 
     text: str
+    """The translation."""
     score: float = 0.0
     """Score by which the search ranks hypotheses, such as the normalized log-probability; the sum
     over the segments of the line."""
@@ -31,6 +32,7 @@ class Translation:
     tokens: tuple[str, ...] = ()
     """Tokens of the translation, with `</s>` at the end of each segment."""
     token_log_probs: tuple[float, ...] = ()
+    """log p of each of the tokens."""
     alignment: tuple[tuple[int, int], ...] = ()
     """(source word, target word) as indices of words separated by whitespace: each target word with
     the source word that received the most attention. Attention is an approximation of word

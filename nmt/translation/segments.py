@@ -75,6 +75,7 @@ class Line:
     """A line to translate, with an optional target prefix, constraints and fixed spans."""
 
     text: str
+    """Text to translate, one sentence or several."""
     prefix: str = ""
     """Text that the translation must begin with. It must end at a word boundary, because it is
     tokenized separately."""

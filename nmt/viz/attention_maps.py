@@ -37,7 +37,9 @@ NUM_ALTERNATIVES = 5
 MAX_TOKENS = 128
 """Maximum number of tokens of a sentence, including the end token. Larger maps are not readable."""
 MAX_WIDTH = 24
-"""Maximum width of a figure, in inches."""
+"""Maximum width of the heat maps of a figure, in inches."""
+COLOR_BAR_WIDTH = 0.8
+"""Width of the color bar with its labels, in inches."""
 
 
 @dataclass(frozen=True)
@@ -100,11 +102,29 @@ class AttentionMaps:
         data = asdict(without_weights)
         return data | {"decoder_input": self.decoder_input, "weights": weights}
 
-    def to_html(self) -> str:
-        """Return a self-contained HTML page."""
+    def select_layer(self, part: str, layer: int | None) -> int:
+        """Return the number of a layer, starting at 1; None selects the last.
+
+        Raises:
+            UsageError: the part or layer does not exist.
+        """
+        if part not in self.weights:
+            raise UsageError(
+                f"the model has no {PARTS[part]}", f"--part {' or '.join(self.weights)}"
+            )
+        num_layers = len(self.weights[part])
+        if layer is None:
+            return num_layers
+        if not 1 <= layer <= num_layers:
+            raise UsageError(f"there is no layer {layer}", f"the model has {num_layers} layers")
+        return layer
+
+    def to_html(self, part: str = "cross", layer: int | None = None) -> str:
+        """Return a self-contained HTML page, which opens on a layer; see `select_layer`."""
         from nmt.core.templates import render
 
-        return render("attention.html", maps=self.to_dict(), parts=PARTS)
+        view = {"part": part, "layer": self.select_layer(part, layer) - 1}
+        return render("attention.html", maps=self.to_dict(), parts=PARTS, view=view)
 
 
 def attention_maps(
@@ -223,9 +243,9 @@ def _forward(
     return weights, logits_TV
 
 
-def draw(maps: AttentionMaps, output: Path, part: str, layer: int) -> None:
-    """Draw the weights of a layer as heat maps, one per head. The suffix of `output` selects the
-    format.
+def draw(maps: AttentionMaps, output: Path, part: str, layer: int | None) -> None:
+    """Draw the weights of a layer as heat maps, one per head; None draws the last layer. The suffix
+    of `output` selects the format.
 
     Raises:
         UsageError: the part or layer does not exist, or matplotlib is not installed or does not
@@ -234,29 +254,29 @@ def draw(maps: AttentionMaps, output: Path, part: str, layer: int) -> None:
     """
     from nmt.viz.figures import figure, save
 
-    if part not in maps.weights:
-        raise UsageError(f"the model has no {PARTS[part]}", f"--part {' or '.join(maps.weights)}")
-    layers = maps.weights[part]
-    if not 1 <= layer <= len(layers):
-        raise UsageError(f"there is no layer {layer}", f"the model has {len(layers)} layers")
+    layer = maps.select_layer(part, layer)
+    heads = maps.weights[part][layer - 1]
     rows, columns = maps.query_and_key_tokens(part)
-    heads = layers[layer - 1]
     width = 1.2 + 0.28 * len(columns)
     height = 0.8 + 0.28 * len(rows)
-    max_columns = min(4, int(MAX_WIDTH / width))
-    num_columns = max(1, min(len(heads), max_columns))
-    num_rows = math.ceil(len(heads) / num_columns)
-    page = figure(output, num_columns * width, num_rows * height)
+    max_columns = max(1, min(4, int(MAX_WIDTH / width)))
+    num_rows = math.ceil(len(heads) / max_columns)
+    num_columns = math.ceil(len(heads) / num_rows)
+    page = figure(output, num_columns * width + COLOR_BAR_WIDTH, num_rows * height)
+    panels = []
     for head, weights_QK in enumerate(heads, 1):
         panel = page.add_subplot(num_rows, num_columns, head)
-        _heat_map(panel, weights_QK, rows, columns)
+        image = _heat_map(panel, weights_QK, rows, columns)
         panel.set_title(f"head {head}", fontsize=9)
+        panels.append(panel)
+    page.colorbar(image, ax=panels, label="attention weight", aspect=30)
     page.suptitle(f"{PARTS[part]}, layer {layer}")
     save(page, output)
 
 
-def _heat_map(panel: Any, weights_QK: Tensor, rows: list[str], columns: list[str]) -> None:
-    panel.imshow(weights_QK.numpy(), vmin=0, vmax=1, cmap="Blues")
+def _heat_map(panel: Any, weights_QK: Tensor, rows: list[str], columns: list[str]) -> Any:
+    image = panel.imshow(weights_QK.numpy(), vmin=0, vmax=1, cmap="Blues")
     style = {"fontsize": 8, "parse_math": False}
     panel.set_xticks(range(len(columns)), columns, rotation=90, **style)
     panel.set_yticks(range(len(rows)), rows, **style)
+    return image

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from nmt.core.errors import UsageError, write_errors
+from nmt.core.packages import require_package
 from nmt.core.paths import write_bytes
-from nmt.core.runtime import require_package
 
 FIGURE_FORMATS = (".png", ".svg", ".pdf")
 
@@ -20,7 +20,7 @@ def figure(output: Path, width: float, height: float) -> Any:
         UsageError: matplotlib is not installed or does not support the format of `output`.
     """
     # `pyplot` would need a display.
-    module = require_package("matplotlib", "matplotlib", "matplotlib.figure")
+    module = require_package("matplotlib", "matplotlib.figure")
     check_figure_format(output)
     return module.Figure(figsize=(width, height), layout="constrained")
 
@@ -39,6 +39,14 @@ def check_figure_format(output: Path, *others: str) -> None:
         )
 
 
+def colors(number: int) -> list[Any]:
+    """Return different colors for lines."""
+    if number <= 10:
+        return [f"C{index}" for index in range(number)]
+    palette = require_package("matplotlib", "matplotlib").colormaps["turbo"]
+    return [palette(0.05 + 0.9 * index / (number - 1)) for index in range(number)]
+
+
 def save(figure: Any, output: Path) -> None:
     """Write a figure, and create its directory.
 
@@ -47,6 +55,9 @@ def save(figure: Any, output: Path) -> None:
     """
     with write_errors(output, "choose another file with --output"):
         image = BytesIO()
-        figure.savefig(image, dpi=120, format=output.suffix[1:].lower())
+        name = output.suffix[1:].lower()
+        # The same plot is the same file.
+        metadata = {"Date": None} if name == "svg" else None
+        figure.savefig(image, dpi=120, format=name, metadata=metadata)
         output.parent.mkdir(parents=True, exist_ok=True)
         write_bytes(output, image.getvalue())

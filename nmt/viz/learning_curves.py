@@ -1,15 +1,22 @@
-"""Plot the learning curves of runs from their metrics.jsonl."""
+"""Plot the learning curves of runs from their metrics.jsonl.
+
+The runs of a sweep that differ only in their seed are one variant: a line for the mean and a band
+for the range.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from nmt.core.errors import UsageError
 from nmt.core.untrusted_files import read_records
+from nmt.runs.sweep_results import assignments, runs_by_options, short_options
 from nmt.viz import figures
 
 Log = list[dict[str, Any]]
@@ -23,6 +30,14 @@ class Axis:
     key: str
     label: str
     scale: float = 1.0
+
+
+@dataclass(frozen=True)
+class Variant:
+    """Runs of one color."""
+
+    label: str
+    logs: list[Log]
 
 
 AXES = {
@@ -41,6 +56,11 @@ PANELS: dict[str, dict[str, dict[str, Any]]] = {
     "target tokens/s": {"tokens_per_second": {}},
 }
 """Metrics of each panel by name, with the style of their lines."""
+MAX_LABEL = 60
+MAX_LEGEND_WIDTH = 115
+"""Maximum number of characters in a row of the legend."""
+HANDLE_WIDTH = 8
+"""Characters that would fit in the place of a line in the legend."""
 
 
 def read_log(run: Path) -> Log:
@@ -68,9 +88,92 @@ def points(log: Log, metric: str, axis: Axis) -> tuple[list[float], list[float]]
     return x, y
 
 
-def draw(runs: Sequence[Path], output: Path, axis: Axis) -> None:
-    """Draw the curves of runs in one figure, a color per run. The suffix of `output` selects the
-    format.
+def read_variants(paths: Sequence[Path], axis: Axis) -> list[Variant]:
+    """Return a variant for each run, and for each combination of a sweep. The label has only what
+    differs.
+
+    Raises:
+        UsageError: a log cannot be read, or a run or sweep has no values.
+    """
+    variants = []
+    names = [path.name or str(path) for path in paths]
+    if len(set(names)) < len(names):
+        names = list(map(str, paths))
+    for path, name in zip(paths, names, strict=True):
+        prefix = f"{name}: " if len(paths) > 1 else ""
+        of_path = _read_sweep(path, prefix) or [Variant(name, [read_log(path)])]
+        if not _have_values(of_path, axis):
+            raise UsageError(
+                f"the log of {path} has no {axis.label} yet",
+                "continue training, or choose another axis with --by",
+            )
+        variants += of_path
+    return variants
+
+
+def _have_values(variants: Sequence[Variant], axis: Axis) -> bool:
+    for variant in variants:
+        for log in variant.logs:
+            x, _ = points(log, axis.key, axis)
+            if any(x):
+                return True
+    return False
+
+
+def _read_sweep(directory: Path, prefix: str) -> list[Variant]:
+    """Return the combinations of a sweep; none if it is a run."""
+    combinations = runs_by_options(directory)
+    if not combinations:
+        return []
+    variants = []
+    all_differing = short_options([options for options, _ in combinations])
+    for differing, (_, runs) in zip(all_differing, combinations, strict=True):
+        label = prefix + ", ".join(assignments(differing))
+        logs = [read_log(run) for run in runs]
+        variants.append(Variant(_shorten(label), logs))
+    return variants
+
+
+def _shorten(label: str) -> str:
+    if len(label) <= MAX_LABEL:
+        return label
+    half = MAX_LABEL // 2
+    start = label[:half]
+    end = label[-half:]
+    return f"{start}…{end}"
+
+
+def mean_and_range(series: Iterable[tuple[list[float], list[float]]]) -> np.ndarray:
+    """Return the rows x, mean, minimum and maximum of several curves, each a list of x and one of
+    y.
+
+    Between its points, a curve is a straight line; beyond its ends, it does not count.
+    """
+    curves = [_sort(*curve) for curve in series]
+    all_x = np.concatenate([curve_x for curve_x, _ in curves])
+    x = np.unique(all_x)
+    rows = []
+    for curve_x, curve_y in curves:
+        row = np.interp(x, curve_x, curve_y, left=np.nan, right=np.nan)
+        rows.append(row)
+    # Each x is a point of at least one curve, so no column is empty.
+    y = np.stack(rows)
+    mean = np.nanmean(y, 0)
+    low = np.nanmin(y, 0)
+    high = np.nanmax(y, 0)
+    return np.stack([x, mean, low, high])
+
+
+def _sort(x: list[float], y: list[float]) -> tuple[np.ndarray, np.ndarray]:
+    order = np.argsort(x, kind="stable")
+    sorted_x = np.array(x, float)[order]
+    sorted_y = np.array(y, float)[order]
+    return sorted_x, sorted_y
+
+
+def draw(paths: Sequence[Path], output: Path, axis: Axis) -> None:
+    """Draw the curves of runs and sweeps in one figure, a color per variant. The suffix of `output`
+    selects the format.
 
     Raises:
         UsageError: matplotlib is not installed or does not support the format, or a log has no
@@ -78,34 +181,53 @@ def draw(runs: Sequence[Path], output: Path, axis: Axis) -> None:
         NMTError: the figure cannot be written.
     """
     figure = figures.figure(output, 11, 7)
-    logs = [read_log(run) for run in runs]
-    for run, log in zip(runs, logs, strict=True):
-        if not any(points(log, axis.key, axis)[0]):
-            raise UsageError(
-                f"the log of {run} has no {axis.label} yet",
-                "continue training, or choose another axis with --by",
-            )
+    variants = read_variants(paths, axis)
+    colors = figures.colors(len(variants))
     for number, title in enumerate(PANELS, 1):
-        _draw_panel(figure.add_subplot(2, 2, number), title, logs, axis)
+        panel = figure.add_subplot(2, 2, number)
+        for variant, color in zip(variants, colors, strict=True):
+            _draw_variant(panel, title, variant, color, axis)
+        panel.set(title=title, xlabel=axis.label)
+        panel.grid(alpha=0.3)
     panels = figure.axes
     handles, labels = panels[0].get_legend_handles_labels()
     panels[0].legend(handles[:2], labels[:2])
-    if len(runs) == 1:
-        figure.suptitle(str(runs[0]), parse_math=False)
+    title = str(paths[0]) if len(paths) == 1 else ""
+    if len(variants) > 1:
+        _draw_legend(figure, panels[2].lines, [variant.label for variant in variants], title)
     else:
-        labels = list(map(str, runs))
-        legend = figure.legend(
-            panels[2].lines, labels, loc="outside upper center", ncols=min(4, len(runs))
-        )
-        for text in legend.get_texts():
-            text.set_parse_math(False)
+        figure.suptitle(title, parse_math=False)
     figures.save(figure, output)
 
 
-def _draw_panel(panel: Any, title: str, logs: Sequence[Log], axis: Axis) -> None:
+def _draw_legend(figure: Any, lines: Any, labels: Sequence[str], title: str) -> None:
+    column_width = max(map(len, labels)) + HANDLE_WIDTH
+    max_columns = MAX_LEGEND_WIDTH // column_width
+    num_columns = min(len(labels), max_columns)
+    num_columns = max(1, num_columns)
+    legend = figure.legend(lines, labels, loc="outside upper center", ncols=num_columns)
+    legend.set_title(title or None)
+    for text in [legend.get_title(), *legend.get_texts()]:
+        text.set_parse_math(False)
+
+
+def _draw_variant(panel: Any, title: str, variant: Variant, color: Any, axis: Axis) -> None:
     for metric, style in PANELS[title].items():
-        for color, log in enumerate(logs):
+        curves = []
+        for log in variant.logs:
             x, y = points(log, metric, axis)
-            panel.plot(x, y, color=f"C{color}", **style)
-    panel.set(title=title, xlabel=axis.label)
-    panel.grid(alpha=0.3)
+            if x:
+                curves.append((x, y))
+        if not curves:
+            panel.plot([], [], color=color, **style)  # for the legend
+            continue
+        all_x, mean, low, high = mean_and_range(curves)
+        is_point = len(all_x) == 1
+        if is_point:  # a line would be invisible
+            style = style | {"marker": "o", "markersize": 5.0}
+        panel.plot(all_x, mean, color=color, **style)
+        if len(curves) == 1:
+            continue
+        panel.fill_between(all_x, low, high, color=color, alpha=0.2, linewidth=0)
+        if is_point:
+            panel.vlines(all_x, low, high, color=color)

@@ -66,7 +66,15 @@ def similarity(table: EncodingTable) -> tuple[Tensor, Tensor]:
 
 def _heat_map(page: Any, panel: Any, name: str, table: EncodingTable) -> None:
     values_MC = table.values_MC.float()
-    max_value = values_MC.abs().max().item() or 1.0
+    # Zero is white; a side of the scale without values is left out.
+    lowest = values_MC.min().item()
+    highest = values_MC.max().item()
+    largest = max(-lowest, highest) or 1.0
+    color_map, low, high = "RdBu_r", -largest, largest
+    if lowest >= 0:
+        color_map, low = "Reds", 0.0
+    elif highest <= 0:
+        color_map, high = "Blues_r", 0.0
     rows = table.rows_M.tolist()
     left = -0.5 if table.column == "dimension" else 0.5
     right = left + values_MC.shape[1]
@@ -74,9 +82,9 @@ def _heat_map(page: Any, panel: Any, name: str, table: EncodingTable) -> None:
     image = panel.imshow(
         values_MC.numpy(),
         aspect="auto",
-        cmap="RdBu_r",
-        vmin=-max_value,
-        vmax=max_value,
+        cmap=color_map,
+        vmin=low,
+        vmax=high,
         extent=extent,
         interpolation="nearest",
     )

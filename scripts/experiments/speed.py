@@ -38,9 +38,9 @@ from nmt.core import runtime
 from nmt.data.batching import collate
 from nmt.model.build import count_parameters
 from nmt.models import discovery
-from nmt.train.optim import adamw
-from nmt.train.precision import training_dtype
-from nmt.train.step import train_step
+from nmt.training.optim import adamw
+from nmt.training.precision import training_dtype
+from nmt.training.step import train_step
 from nmt.translation.translator import Translator
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import json
 import os
 import re
@@ -45,6 +46,69 @@ def test_every_command_has_help_with_an_example(command: list[str], bare: Comman
     assert done.err == ""
     assert "Example" in done.out
     assert f"nmt {' '.join(command)}" in done.out.split("Example")[1]
+
+
+def test_help_fits_into_80_columns(bare: CommandLine) -> None:
+    bare.environment["COLUMNS"] = "80"
+    serve = bare.run("serve", "--help").out
+    assert max(map(len, serve.splitlines())) == 80
+    for hidden in ("range", "<str>", "<bool>", "list["):
+        assert hidden not in serve.split("Options")[1].split("--help")[0]
+    assert re.search(r"--port +(0-65535|\[0<=x<=65535\]) +Port to listen", serve)
+    # A line of a paragraph is as long as the next word allows.
+    text = bare.run("train", "--help").out.split("Examples:")[0]
+    for paragraph in re.split(r"\n\s*\n", text.partition("[OPTIONS]")[2]):
+        lines = paragraph.strip("\n").split("\n")
+        for line, following in itertools.pairwise(lines):
+            next_word = following.split()[0]
+            assert len(f"{line.rstrip()} {next_word}") > 78
+
+
+def complete(directory: Path, words: str) -> list[str]:
+    """Return what Bash completes the last word with."""
+    request = {
+        "NMT_RUNS": "runs",
+        "_NMT_COMPLETE": "complete_bash",
+        "COMP_WORDS": words,
+        "COMP_CWORD": str(words.count(" ")),
+    }
+    code = (
+        "import sys; sys.argv = ['nmt']; from nmt.cli import main\ntry: main()\n"
+        "finally: sys.stderr.write(' '.join({'torch'} & {*sys.modules}))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=directory,
+        env=os.environ | request,
+        capture_output=True,
+        text=True,
+    )
+    assert done.stderr == ""
+    return done.stdout.split()
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("nmt export en-de --to ", ["ctranslate2", "onnx", "safetensors", "transformers"]),
+        ("nmt translate --to ", ["de", "en"]),
+        ("nmt translate --model en", ["en-de"]),
+        ("nmt translate -m runs/", ["runs/tiny"]),
+        ("nmt train --init-from Helsinki-NLP/opus-mt-de", ["Helsinki-NLP/opus-mt-de-en"]),
+        ("nmt train --config multi", ["multi30k-small", "multi30k"]),
+        ("nmt train --set model.ffn", ["model.ffn_dim="]),
+        ("nmt evaluate --model nothing", []),
+    ],
+)
+def test_the_shell_completes_values(nmt: CommandLine, words: str, expected: list[str]) -> None:
+    assert complete(nmt.directory, words) == expected
+
+
+def test_formats_are_those_of_exports() -> None:
+    from nmt.cli.completion import FORMATS
+    from nmt.export import EXPORTS
+
+    assert sorted(EXPORTS) == [*FORMATS]
 
 
 def test_nmt_without_command_shows_help(bare: CommandLine) -> None:
@@ -198,9 +262,9 @@ def test_commands_run_in_a_new_process(nmt: CommandLine) -> None:
         ("train --config latin.yaml", "config latin.yaml is not UTF-8 (byte 2)"),
         ("train --config keys.yaml", "config keys.yaml, line 1: a key must be a string"),
         ("train --config date.yaml", "config date.yaml: not valid YAML"),
-        ("train --config no.yaml", "data.src: expected str, got False"),
-        ("train --set model.dim=1.5", "model.dim: expected int, got 1.5"),
-        ("train --set model.dim=yes", "model.dim: expected int, got True"),
+        ("train --config no.yaml", "data.src: expected text, got False"),
+        ("train --set model.dim=1.5", "model.dim: expected an integer, got 1.5"),
+        ("train --set model.dim=yes", "model.dim: expected an integer, got True"),
         ("train --set seed=2001-13-45", "cannot read the value of --set seed=2001-13-45"),
         ("train --set modell.dim=3", "did you mean 'model.dim'?"),
         ("train --set model.heads=5", "model.dim (192) must be a multiple of model.heads (5)"),

@@ -186,3 +186,78 @@ def test_documentation_lists_all_corpora_and_cleaning_steps(family: dict[str, ob
     for name, function in family.items():
         assert f"`{name}" in page, name
         assert all(f"{option}=" in page for option in options_of(function)), name
+
+
+# --- tables ---
+
+PAIRS = [(f"the dog number {n} ran, too", f"der Hund Nummer {n} lief, auch") for n in range(300)]
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
+    """A directory with a CSV file of a German spreadsheet, and others."""
+    directory = tmp_path_factory.mktemp("tables")
+    rows = [f"{n};{de};{en}\r\n" for n, (en, de) in enumerate(PAIRS)]
+    (directory / "own.csv").write_text("".join(["id;de;en\r\n", *rows]), encoding="utf-8-sig")
+    names = "".join(["a;b;c\n", *rows])
+    (directory / "names (1).csv").write_text(names, encoding="utf-8")
+    return CommandLine(directory, {"NMT_DATA": str(directory / "data")})
+
+
+OWN = "files(train='own.csv', src='en', tgt='de')"
+LANGUAGES = ("--src-lang", "en", "--tgt-lang", "de")
+
+
+@pytest.mark.parametrize("arguments", [("own.csv", *LANGUAGES), (OWN,)])
+def test_data_check_reads_tables(tables: CommandLine, arguments: tuple[str, ...]) -> None:
+    done = tables("data", "check", *arguments, "--fix", "fixed", "--json")
+    report = json.loads(done.out)
+    assert report["corpora"][0]["pairs"] == 300
+    assert next(read_lines(tables.directory / "fixed.en")) == PAIRS[0][0]
+    assert next(read_lines(tables.directory / "fixed.de")) == PAIRS[0][1]
+
+
+def test_a_table_is_a_test_set_of_data_check(tables: CommandLine) -> None:
+    done = tables("data", "check", "own.csv", *LANGUAGES, "--test", "own.csv", "--json")
+    found = {each["check"]: each["count"] for each in json.loads(done.out)["findings"]}
+    assert found["test-overlap"] == 300
+
+
+@pytest.mark.slow
+def test_filter_and_tokenizer_read_tables(tables: CommandLine) -> None:
+    done = tables.run("data", "filter", "own.csv", *LANGUAGES, "-o", "kept", "--keep", "1")
+    assert json.loads(done.out)["pairs"] == 300
+    assert set(read_lines(tables.directory / "kept.de")) == {de for _, de in PAIRS}
+    tables.run("tokenizer", "train", OWN, "--vocab-size", "300", "-o", "spm.model")
+    pieces = tables.run("tokenizer", "encode", "spm.model", "der Hund;").out.split()
+    assert pieces[-1] == "<0x3B>"  # the delimiter is not in the text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        ("data check own.csv", 1, "own.csv: line 1 may be a pair, or the names"),
+        ("data check own.csv own.csv", 2, "own.csv has both languages"),
+        ("data check lost.csv", 1, "no such file: lost.csv"),
+        ("data filter text.en -o out", 1, "no such file: text.en"),
+        ("data check files(train='own.csv',src='eng')", 1, "own.csv has no column 'eng'"),
+        ("data check files(train='own')", 2, "languages to read from files(train='own') are"),
+        ("data check tatoeba(weight=2)", 2, "the languages to read from tatoeba(weight=2) are"),
+        ("data check files(train='x'", 2, "cannot read 'files(train='x''"),
+        ("tokenizer train own.csv", 1, "own.csv: line 1 may be a pair, or the names"),
+    ],
+)
+def test_errors_of_tables_are_one_line(
+    tables: CommandLine, arguments: str, code: int, message: str
+) -> None:
+    tables(*arguments.split()).assert_fails(code, message)
+
+
+def test_the_hint_for_unknown_columns_can_be_followed(tables: CommandLine) -> None:
+    name = "names (1).csv"
+    failed = tables("data", "check", name, *LANGUAGES)
+    failed.assert_fails(1, "names (1).csv: line 1 may be a pair, or the names of columns")
+    assert f"files(train='{name}', header=False)" in failed.err
+    spec = f"files(train='{name}', header=True, src='c', tgt=2)"
+    report = json.loads(tables("data", "check", spec, "--json").out)
+    assert report["corpora"][0]["pairs"] == 300

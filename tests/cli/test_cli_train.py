@@ -3,6 +3,7 @@ always loads."""
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import os
@@ -22,10 +23,10 @@ import pytest
 from commandline import CommandLine, Done, finish, training, wait_until, write
 from tiny import metrics, same_weights
 
-from nmt.cli.duration import format_duration
+from nmt.core.console import format_duration
 from nmt.runs import checkpoint
-from nmt.train import session
-from nmt.train.profiling import Estimate
+from nmt.training import session
+from nmt.training.profiling import Estimate
 
 STOPPED = 75
 FOREVER = {"train__steps": "100000", "train__schedule": "inverse_sqrt"}
@@ -82,6 +83,34 @@ def test_stopped_training_saves_and_can_be_resumed(
     )
     assert "Traceback" not in err.decode()
     check_resumes(nmt, "runs/a run")
+
+
+def test_a_log_file_gets_one_line_per_log_interval(nmt: CommandLine) -> None:
+    err = nmt.train("runs/new", train__steps="10", train__log_every="5").err
+    lines = [line for line in err.splitlines() if line.startswith("nmt: update ")]
+    first, second, validation = lines
+    numbers = r"loss \d+\.\d{3}, [\d,]+ tok/s, lr \d\.\de-\d\d, \d+ s left"
+    assert re.fullmatch(rf"nmt: update 5 of 10: {numbers}", first)
+    assert re.fullmatch(rf"nmt: update 10 of 10: {numbers}", second)
+    assert second.endswith(", 0 s left")
+    assert validation.startswith("nmt: update 10: validation loss ")
+    assert "\r" not in err
+
+
+@pytest.mark.slow
+def test_a_terminal_gets_a_progress_bar_instead(nmt: CommandLine) -> None:
+    terminal, other_end = os.openpty()
+    process = nmt.fork(*training("runs/new", train__steps="10"), stderr=other_end)
+    os.close(other_end)
+    err = b""
+    with contextlib.suppress(OSError):  # the end of the process
+        while part := os.read(terminal, 4096):
+            err += part
+    os.close(terminal)
+    assert process.wait(timeout=60) == 0
+    assert b"update 10: validation loss" in err
+    assert b"update 10 of 10" not in err
+    assert b"training:" in err
 
 
 @pytest.mark.slow
@@ -621,7 +650,7 @@ def test_automatic_batch_size_requires_a_gpu_and_a_new_run(nmt: CommandLine) -> 
         2, "is for new runs"
     )
     many = training("runs/x", corpus, "--batch-tokens", "many")
-    nmt(*many).assert_fails(2, "train.batch_tokens: expected int, got 'many'")
+    nmt(*many).assert_fails(2, "train.batch_tokens: expected an integer, got 'many'")
     assert not (nmt.directory / "runs/x").exists()
 
 

@@ -12,7 +12,7 @@ import pytest
 from commandline import CommandLine, training
 
 from nmt.core import console
-from nmt.core.errors import DataError, UsageError
+from nmt.core.errors import UsageError
 from nmt.data.sources import hub
 from nmt.jobs import process_settings
 from nmt.text import language_identification as languages
@@ -32,6 +32,9 @@ MISSING = (
     "pyarrow",
     "matplotlib",
     "tensorboard",
+    "wandb",
+    "mlflow",
+    "trackio",
     "ctranslate2",
     "transformers",
     "onnxruntime",
@@ -126,7 +129,7 @@ def test_too_few_updates_of_eole_are_an_error(
 
 def test_missing_pyarrow_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(DataError, match="Parquet files need the package pyarrow"):
+    with pytest.raises(UsageError, match="pyarrow is not installed"):
         list(hub._read_parquet([tmp_path / "a.parquet"]))
 
 

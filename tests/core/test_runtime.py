@@ -16,7 +16,7 @@ from nmt.core import fastest, runtime, torchrun
 from nmt.core.config import Config, ModelConfig
 from nmt.core.errors import UsageError
 from nmt.engines import native
-from nmt.train.precision import training_dtype
+from nmt.training.precision import training_dtype
 
 
 @pytest.fixture(autouse=True)

@@ -22,22 +22,15 @@ from hypothesis import strategies as st
 
 from nmt.core.errors import DataError, NMTError
 from nmt.core.paths import write_text
-from nmt.data.check import (
-    BITS,
-    CHECKS,
-    Finding,
-    Report,
-    Severity,
-    encoding,
-    features,
-    repair,
-    run_checks,
-)
+from nmt.data.check import encoding, features
+from nmt.data.check.checks import BITS, CHECKS, Severity
 from nmt.data.check.duplicates import find_duplicates
 from nmt.data.check.encoding import encoding_problems, repair_encoding
 from nmt.data.check.feature_files import Features
 from nmt.data.check.features import PAIR
 from nmt.data.check.overlap_index import OverlapIndex
+from nmt.data.check.report import Finding, Report
+from nmt.data.check.run import repair, run_checks
 from nmt.data.check.sides import UNKNOWN, swap_warning, wrong_language
 from nmt.data.pairs import Pair, read_pairs
 from nmt.data.sources import Split, open_split
@@ -555,9 +548,9 @@ def test_repaired_corpus_and_html_report_are_written(nmt: CommandLine) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["good.en"], 2, "a .tsv or .tmx file, or --config"),
-        ([], 2, "a .tsv or .tmx file, or --config"),
-        (["good.en", "good.de", "--config", "quickstart"], 2, "a .tsv or .tmx file, or --config"),
+        (["good.en"], 2, "good.en has one language"),
+        ([], 2, "two files, a file with both languages, or --config"),
+        (["good.en", "good.de", "--config", "quickstart"], 2, "both languages, or --config"),
         (["good.en", "good.de", "--set", "a=1"], 2, "--set requires --config"),
         (
             ["good.en", "good.de", "--src-lang", "x/y", "--fix", "clean"],

@@ -165,7 +165,7 @@ def test_charset_drops_other_scripts() -> None:
     [
         ("dedupe", "unknown cleaning step 'dedupe'", "did you mean 'dedup'?"),
         ("length(maxx=3)", "has no option 'maxx'", "max"),
-        ("length(max='x')", "max must be int", ""),
+        ("length(max='x')", "max must be an integer", ""),
         ("length(max=1, min=2)", "min", ""),
         ("ratio(max=0.5)", "at least 1", ""),
         ("script(src='latn')", "unknown script 'latn'", "did you mean 'latin'?"),

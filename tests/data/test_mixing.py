@@ -298,9 +298,9 @@ def test_mixed_run_resumes_exactly(directory: Path) -> None:
         (["data.train=phrasebook(weight=1e999)"], "weight must be a number"),
         (
             ["data.train=phrasebook(weight='2')"],
-            "corpus 'phrasebook': weight must be float, got '2'",
+            "corpus 'phrasebook': weight must be a number, got '2'",
         ),
-        (["data.train=phrasebook(tag=1)"], "corpus 'phrasebook': tag must be bool, got 1"),
+        (["data.train=phrasebook(tag=1)"], "corpus 'phrasebook': tag must be true or false, got 1"),
         (["data.train=phrasebook(wieght=2)"], "its options: weight, tag"),
         (
             ["data.valid=phrasebook(weight=2)"],

@@ -630,4 +630,4 @@ def test_missing_mtdata_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     mtdata._load_index.cache_clear()
     with pytest.raises(UsageError, match="mtdata is not installed") as caught:
         get_corpus("mtdata").install()
-    assert caught.value.hint == "pip install mtdata"
+    assert caught.value.hint == "pip install 'nmtkit[mtdata]'"

@@ -178,6 +178,15 @@ def test_a_tag_covers_the_aligned_words(
             "verloren",
             True,
         ),
+        # Also if the auxiliary has more of the attention.
+        (
+            "she wrote a letter",
+            "wrote",
+            "sie hat einen langen Brief geschrieben",
+            "0-0 1-1:0.55 2-2 3-4 1-5:0.3",
+            "geschrieben",
+            True,
+        ),
         (
             "he lost it",
             "lost",

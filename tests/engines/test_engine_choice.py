@@ -14,7 +14,7 @@ import tiny
 from commandline import CommandLine, sentences, write
 
 from nmt.engines import native
-from nmt.train.session import train
+from nmt.training.session import train
 
 compiled = pytest.mark.skipif(not native.is_available(), reason="no C compiler here")
 SOURCE, TARGET = sentences(30)

@@ -43,14 +43,14 @@ from nmt.model.transformer import DecoderState, Transformer
 from nmt.search import Hypothesis, SearchRequest, StepModel, parse_search
 from nmt.search.request import StepRequest, StepResult
 from nmt.text.tokenizer import BOS, EOS
-from nmt.train import compilation, packed_update, profiling, session
-from nmt.train import step as step_module
-from nmt.train import trainer as trainer_module
-from nmt.train.distributed import process_group
-from nmt.train.optim import adamw
-from nmt.train.packed_update import PackedUpdate
-from nmt.train.session import estimate_training, train
-from nmt.train.step import train_step
+from nmt.training import compilation, packed_update, profiling, session
+from nmt.training import step as step_module
+from nmt.training import trainer as trainer_module
+from nmt.training.distributed import process_group
+from nmt.training.optim import adamw
+from nmt.training.packed_update import PackedUpdate
+from nmt.training.session import estimate_training, train
+from nmt.training.step import train_step
 from nmt.translation.translator import Translator
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "gpu_check.sh"

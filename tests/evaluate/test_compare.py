@@ -298,6 +298,38 @@ def test_table_columns() -> None:
     assert metric.second_score > metric.first_score
 
 
+def metric_result(name: str, difference: float, p: float = 0.5) -> MetricResult:
+    return MetricResult(name, 30.0, 30.0 + difference, 1.0, 1.0, p, p, "signature")
+
+
+def test_people_agree_as_often_as_published() -> None:
+    """The two figures are in the description of mt-thresholds."""
+    assert metric_result("BLEU", 1.0).human_agreement == pytest.approx(0.63989, abs=1e-5)
+    assert metric_result("BLEU", -1.0).human_agreement == pytest.approx(0.63989, abs=1e-5)
+    assert metric_result("chrF2", 0.710).human_agreement == pytest.approx(0.63989, abs=1e-4)
+    assert metric_result("BLEU", 0.1).human_agreement == 0.5
+    assert metric_result("BLEU", 50.0).human_agreement == pytest.approx(0.88333)
+    assert metric_result("BLEU", 0.0).human_agreement is None
+    assert metric_result("TER", 1.0).human_agreement is None
+
+
+def test_human_agreement_and_small_p_values_are_in_all_reports() -> None:
+    comparison = compare_systems(texts(4, 1), texts(4, 2), FEW)
+    metrics = [metric_result("BLEU", 1.0, 0.0002), metric_result("TER", 1.0, 0.0)]
+    comparison = dataclasses.replace(comparison, metrics=metrics)
+    table = format_comparison(comparison)
+    page = comparison.page()
+    assert "  < 0.001            < 0.001           64%  B is better" in table
+    assert "  < 0.001            < 0.001             -  A is better" in table
+    assert page.count('<td class="number">&lt; 0.001</td>') == 4
+    assert '<td class="number">64%</td>' in page
+    assert '<td class="number">–</td>' in page
+    assert "0.000" not in table + page
+    entries = comparison.as_dict()["metrics"]
+    assert [entry["bootstrap_p"] for entry in entries] == [0.0002, 0.0]
+    assert [entry["human_agreement"] for entry in entries] == [metrics[0].human_agreement, None]
+
+
 def test_identical_systems_do_not_differ() -> None:
     base = corrupt(ONE.references[0], 0.3, 4)
     (metric,) = compare_systems(base, base, metrics=("bleu",)).metrics

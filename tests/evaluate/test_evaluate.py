@@ -20,7 +20,7 @@ from nmt.evaluate import evaluation as evaluate
 from nmt.evaluate import metrics, test_sets
 from nmt.evaluate.metrics import METRICS
 from nmt.evaluate.test_sets import load_test_pairs
-from nmt.train.session import train
+from nmt.training.session import train
 from nmt.translation.translator import Translator
 
 WORDS = "red blue green small big old new round flat long".split()
@@ -175,7 +175,7 @@ def test_missing_comet_fails_before_translation(
     test = test_sets.default_test_set(translator.config.data)
     with pytest.raises(UsageError, match="COMET is not installed") as caught:
         evaluate.evaluate(translator, test, "greedy", tmp_path, comet="Unbabel/wmt22-comet-da")
-    assert caught.value.hint == "pip install unbabel-comet"
+    assert caught.value.hint == "pip install 'nmtkit[comet]'"
     assert not list(tmp_path.iterdir())
 
 
@@ -219,6 +219,22 @@ def test_corpus_as_test_set() -> None:
     assert [*zip(test.sources, test.references[0], strict=True)] == pairs
     with pytest.raises(ConfigError, match="phrasebook"):
         test_sets.named_test_set("phrasebook(pages=3)", "de", "en")
+
+
+def test_bleu_uses_all_references_of_a_table(translator: Translator, tmp_path: Path) -> None:
+    path = tmp_path / "own.csv"
+    path.write_text("en,de,de\nthe red,another text,the red\n", encoding="utf-8")
+    test = test_sets.named_test_set(str(path), "en", "de")
+    assert test.references == [["another text"], ["the red"]]
+    assert METRICS["chrf"](["the red"], test.references).value == pytest.approx(100)
+    report = evaluate.evaluate(translator, test, "greedy", tmp_path).report
+    assert "nrefs:2" in report.read_text(encoding="utf-8")
+    assert load_test_pairs(str(path), ("en", "de"), "strict") == [
+        ("own.csv/test", [("the red", "another text")]),
+        ("own.csv/test", [("the red", "the red")]),
+    ]
+    with pytest.raises(DataError, match="no such file"):
+        test_sets.named_test_set("lost.csv", "en", "de")
 
 
 def test_multiple_references_of_a_sacrebleu_test_set(

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import shutil
 import socket
+import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -20,7 +21,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from nmt.cli import app
+from nmt.core.config import config_io
 from nmt.core.errors import NMTError, UsageError
+from nmt.core.packages import install_line
 from nmt.data.batching import collate
 from nmt.engines import Source, max_target_length
 from nmt.engines.ctranslate2 import CTranslate2Engine
@@ -148,7 +151,7 @@ def by_onnx(directory: Path, loaded: LoadedModel, ids: list[list[int]]) -> list[
 def by_transformers(directory: Path, loaded: LoadedModel, ids: list[list[int]]) -> list[Tensor]:
     import transformers
 
-    model = transformers.AutoModelForSeq2SeqLM.from_pretrained(directory)
+    model = transformers.AutoModelForSeq2SeqLM.from_pretrained(directory, trust_remote_code=True)
     batch = collate([(row, row) for row in ids])
     with torch.no_grad():
         actual = model(
@@ -321,10 +324,14 @@ def test_positions_of_the_model_in_ctranslate2(
         ("ctranslate2", {"arch": "rnn"}, "CTranslate2 does not support model.arch=rnn"),
         (
             "transformers",
-            {"activation": "swiglu"},
-            "Transformers does not support model.activation=swiglu",
+            {"position_encoding": "t5"},
+            "Transformers does not support model.position_encoding=t5",
         ),
-        ("transformers", {"kv_heads": 1}, "Transformers does not support model.kv_heads=1"),
+        (
+            "transformers",
+            {"attention_score": "additive"},
+            "Transformers does not support model.attention_score=additive",
+        ),
         ("onnx", {"attention_window": 3}, "ONNX does not support model.attention_window=3"),
         ("onnx", {"arch": "rnn"}, "ONNX does not support model.arch=rnn"),
         ("onnx", {"decoder": "ssru"}, "ONNX does not support model.decoder=ssru"),
@@ -361,6 +368,126 @@ def test_transformers_loads_the_export(
     request = SearchRequest(unpadded(inputs), np.full(len(LINES), 9), BOS, EOS)
     expected = parse_search("greedy")(TorchModel([loaded.model]), request)
     assert texts == [loaded.tokenizer.decode(best[0].ids) for best in expected]
+
+
+OWN_MODELS: dict[str, dict[str, Any]] = {
+    "rotary": {"position_encoding": "rotary"},
+    "post": {"position_encoding": "rotary(base=100.0)", "norm_position": "post", "kv_heads": 1},
+    "sinusoidal": {"activation": "swiglu", "norm": "rms", "tie_embeddings": False},
+    "concatenated": {"position_encoding": "sinusoidal_concatenated", "norm": "rms"},
+    "shared": {
+        "position_encoding": "rotary",
+        "layer_sharing": 2,
+        "decoder_layers": 3,
+        "output_bias": True,
+    },
+}
+
+
+@pytest.mark.parametrize("changes", OWN_MODELS.values(), ids=OWN_MODELS)
+def test_transformers_runs_the_code_of_other_models(
+    trained: CommandLine, tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    import transformers
+
+    loaded = variant(trained, **changes)
+    EXPORTS["transformers"](loaded, tmp_path)
+    ids = [loaded.tokenizer.encode(line) for line in LINES]
+    for own_T, expected_T in zip(
+        by_transformers(tmp_path, loaded, ids), log_probs(loaded.model, ids), strict=True
+    ):
+        assert own_T.tolist() == pytest.approx(expected_T.tolist(), abs=1e-3)
+    translations = LOADERS["transformers"](tmp_path)(LINES)
+    assert [*map(normalize, translations)] == [*map(normalize, greedy(loaded))]
+    # A beam search reorders the KV cache.
+    model = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path, trust_remote_code=True)
+    batch = collate([(row, row) for row in ids])
+    outputs = []
+    for use_cache in (False, True):
+        outputs.append(
+            model.generate(
+                batch.src_BS,
+                attention_mask=batch.src_mask_BS.long(),
+                max_new_tokens=9,
+                num_beams=3,
+                use_cache=use_cache,
+            )
+        )
+    assert torch.equal(*outputs)
+
+
+CONFIGS = sorted(path.stem for path in (Path(__file__).parents[2] / "configs").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_transformers_supports_every_built_in_config(
+    trained: CommandLine, tmp_path: Path, name: str
+) -> None:
+    model = config_io.load(config_io.find(name)).model
+    loaded = variant(
+        trained,
+        **vars(model) | {"dim": 16, "heads": 2, "ffn_dim": 32, "encoder_layers": 2},
+    )
+    EXPORTS["transformers"](loaded, tmp_path)
+    translations = LOADERS["transformers"](tmp_path)(LINES)
+    assert [*map(normalize, translations)] == [*map(normalize, greedy(loaded))]
+
+
+WITHOUT_NMT = """
+import sys
+sys.modules["nmt"] = None
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+directory, *lines = sys.argv[1:]
+model = AutoModelForSeq2SeqLM.from_pretrained(directory, trust_remote_code=True)
+tokenizer = AutoTokenizer.from_pretrained(directory, trust_remote_code=True)
+outputs = model.generate(**tokenizer(lines, return_tensors="pt", padding=True), num_beams=1)
+for text in tokenizer.batch_decode(outputs, skip_special_tokens=True):
+    print(ascii(text))
+"""
+
+
+@pytest.mark.slow
+def test_the_export_of_a_pretrained_model_needs_no_nmt(nmt: CommandLine) -> None:
+    nmt.run("export", "en-de", "--to", "transformers", "--output", "hf")
+    lines = ["The old bridge is closed.", "Yes."]
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", WITHOUT_NMT, nmt.directory / "hf", *lines],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    translations = Translator.load(pretrained.find(Path("en-de")), "cpu", "fp32")
+    assert done.stdout.splitlines() == [
+        ascii(text) for text in translations.translate(lines, "greedy")
+    ]
+
+
+def test_an_export_with_code_is_imported_without_running_it(
+    trained: CommandLine, nmt: CommandLine
+) -> None:
+    directory = nmt.directory / "hf"
+    directory.mkdir()
+    loaded = variant(trained, **OWN_MODELS["post"])
+    EXPORTS["transformers"](loaded, directory)
+    (directory / "modeling_nmt.py").write_text("raise SystemExit")
+    nmt.run("import", "hf", "--run", "runs/again")
+    again = discovery.load(nmt.directory / "runs/again")
+    expected = loaded.model.state_dict()
+    actual = again.model.state_dict()
+    assert actual.keys() == expected.keys()
+    assert all(torch.equal(actual[name], expected[name]) for name in expected)
+    assert greedy(again) == greedy(loaded)
+    config = directory / "config.json"
+    options = json.loads(config.read_text())
+    for damage, code, message in (
+        ({"dim": 48}, 1, "do not fit"),
+        ({"heads": "two"}, 1, "damaged"),
+        ({"norm": "batch"}, 2, "unknown value 'batch'"),
+        ({"attention_window": "wide", "position_encoding": "shaw"}, 1, "do not fit"),
+        ({"rotary_base": -1}, 2, "base"),
+    ):
+        config.write_text(json.dumps(options | damage))
+        nmt("import", "hf", "--run", "runs/other").assert_fails(code, message)
 
 
 def unpadded(inputs: dict[str, Tensor]) -> list[list[int]]:
@@ -630,7 +757,7 @@ def test_missing_package_is_reported(
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
     done = nmt("export", "runs/tiny", "--to", to)
-    done.assert_fails(2, "is not installed", f"pip install {package}")
+    done.assert_fails(2, "is not installed", install_line(package))
     assert not (nmt.directory / "runs/tiny" / to).exists()
     assert [path.name for path in (nmt.directory / "runs/tiny").glob(".*") if path.is_dir()] == []
 

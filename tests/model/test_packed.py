@@ -19,7 +19,7 @@ from nmt.model.build import build_model
 from nmt.model.segment_attention import Segments
 from nmt.model.seq2seq import Seq2Seq
 from nmt.model.transformer import DecoderLayer, EncoderLayer, LayerFunctions, Transformer
-from nmt.train.step import batch_loss, packed_loss
+from nmt.training.step import batch_loss, packed_loss
 
 MAX_LENGTH = 16
 Pair = tuple[list[int], list[int]]

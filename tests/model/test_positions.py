@@ -324,7 +324,7 @@ def test_only_models_without_positions_ignore_order(name: str) -> None:
         ("rotary(base=nan)", "cannot read"),
         ("floater(step=0)", "step must be between 0.001 and 1000"),
         ("rotary(bass=2.0)", "has no option 'bass'"),
-        ("rotary(base='x')", "base must be float"),
+        ("rotary(base='x')", "base must be a number"),
         ("rotry", "unknown position encoding 'rotry'"),
     ],
 )

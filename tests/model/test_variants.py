@@ -37,7 +37,7 @@ from nmt.model.ssru import SSRU
 from nmt.model.transformer import Transformer
 from nmt.models import discovery
 from nmt.search import parse_search
-from nmt.train.session import train
+from nmt.training.session import train
 from nmt.translation.translator import Translator
 
 

@@ -257,7 +257,7 @@ def test_licenses_of_an_exported_model_are_kept(tmp_path: Path) -> None:
     record.write_text(json.dumps(json.loads(record.read_text()) | changes))
     info = " ".join(nmt("info", "runs/opus").out.split())
     assert "trained on translations of a/s" in info
-    assert "imported: b, license cc-by-sa-4.0" in info
+    assert "weights of b, license cc-by-sa-4.0" in info
     export = ("--to", "transformers", "--min-agreement", "0", "--output", "exported")
     for command in (["export", "runs/opus", *export], ["import", "exported"]):
         nmt.run(*command)
@@ -370,7 +370,7 @@ def test_every_command_works_with_an_imported_model(tmp_path: Path) -> None:
         discovery.load(tmp_path / "runs/tuned").config.search
         == discovery.load(tmp_path / "runs/opus").config.search
     )
-    assert "imported: opus, license not specified" in " ".join(
+    assert "weights of opus, license not specified" in " ".join(
         nmt("info", "runs/tuned").out.split()
     )
     assert "license not specified" in (tmp_path / "runs/tuned/README.md").read_text()

@@ -577,3 +577,15 @@ def digests() -> dict[str, str]:
         if path.is_file() and "__pycache__" not in path.parts
     ]
     return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+@pytest.mark.slow
+def test_the_license_of_a_pretrained_model_is_carried_into_derived_models(
+    nmt: CommandLine,
+) -> None:
+    nmt.run("export", "en-de", "--to", "safetensors", "--output", "copy", "--min-agreement", "0")
+    nmt.run("average", "en-de", "copy", "--run", "runs/mean")
+    for run in ("copy", "runs/mean"):
+        info = nmt.run("info", run).out
+        assert "cc-by-sa-4.0 (weights)" in info
+    assert "weights of nmt en-de, license cc-by-sa-4.0" in " ".join(info.split())

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import re
 import tomllib
 from pathlib import Path
 
 import pytest
+import torch
 import typer
 from test_cli import commands
 
 import architecture
+import screenshots
 from nmt.cli import app
 from nmt.core.config import config_io
+from nmt.model.build import build_model, count_parameters
+from pages import definition_line
 from reference import modules
 
 ROOT = Path(__file__).parents[2]
@@ -150,17 +155,64 @@ def test_interfaces_and_tables_in_the_architecture_document_exist() -> None:
             assert re.search(rf"^{table}\b", tables, re.MULTILINE), row
 
 
-def test_identifiers_in_the_guide_exist() -> None:
-    for page in sorted(DOCS.glob("guide/*.md")):
-        for paragraph in re.findall(
-            r"^In the code: .*?(?=\n\n)", read(page), re.MULTILINE | re.DOTALL
-        ):
-            paths = [page.parent / target for target in re.findall(r"\]\(([^)]+)\)", paragraph)]
-            source = "\n".join(read(path) for path in paths if path.is_file())
-            for name in re.findall(r"`(\w+)`", paragraph):
-                assert re.search(rf"^\s*(?:class|def) {name}\b", source, re.MULTILINE), (
-                    f"{page.name}: {name}"
-                )
+def test_links_to_functions_lead_to_definitions() -> None:
+    for page in PAGES:
+        links = re.findall(r"\[`([\w.]+)`\]\(([^)#]+\.py)#([^)]+)\)", read(page))
+        for label, path, name in links:
+            assert label == name
+            assert definition_line((page.parent / path).resolve(), name), f"{page.name}: {name}"
+
+
+GUIDE = sorted(DOCS.glob("guide/[0-9]*.md"))
+
+
+@pytest.mark.parametrize("page", GUIDE, ids=lambda page: page.stem)
+def test_a_page_of_the_guide_links_code_and_has_an_exercise(page: Path) -> None:
+    text = read(page)
+    paragraph = re.search(r"^In the code: .*?(?=\n\n)", text, re.MULTILINE | re.DOTALL)
+    assert paragraph
+    assert ".py#" in paragraph[0]
+    exercise = text.partition("\n## Exercise\n")[2]
+    question, expected = exercise.split("**Expected:**")
+    assert "?" in question or "Compute" in question
+    solution = re.search(r"<details markdown=\"1\">.*</details>", expected, re.DOTALL)
+    assert solution
+    assert "assert " in solution[0]  # test_snippets_run executes it
+
+
+def test_parameter_counts_of_the_guide() -> None:
+    """The table of the page on the model, and its claims about the vocabularies of the paper."""
+    page = read(DOCS / "guide" / "8-model.md")
+    rows = re.findall(
+        r"^\| `(.*?)` \| ([\d,]+) \| (\d+) M \| .*?([\d,]+) to ([\d,]+) \|$", page, re.MULTILINE
+    )
+    assert [row[0] for row in rows] == ["wmt14-base", "wmt14-big"]
+    for name, total, millions, *bounds in rows:
+        assert num_parameters(name, 37_000) == int(total.replace(",", ""))
+        lowest, highest = (int(bound.replace(",", "")) for bound in bounds)
+        for vocab_size in (lowest, highest):
+            assert round(num_parameters(name, vocab_size) / 1e6) == int(millions)
+        for vocab_size in (lowest - 1, highest + 1):
+            assert round(num_parameters(name, vocab_size) / 1e6) != int(millions)
+
+    base_models: list[dict[str, int]] = [
+        {"dim": 256},
+        {"encoder_layers": 2, "decoder_layers": 2},
+        {"encoder_layers": 4, "decoder_layers": 4},
+        {"ffn_dim": 1024},
+        {},
+        {"encoder_layers": 8, "decoder_layers": 8},
+        {"ffn_dim": 4096},
+        {"dim": 1024},
+    ]
+    totals = [round(num_parameters("wmt14-base", 41_000, **each) / 1e6) for each in base_models]
+    assert totals == [28, 36, 50, 53, 65, 80, 90, 168]
+
+
+def num_parameters(name: str, vocab_size: int, **options: int) -> int:
+    config = config_io.load(config_io.find(name), []).model
+    with torch.device("meta"):
+        return count_parameters(build_model(dataclasses.replace(config, **options), vocab_size))
 
 
 def test_every_module_is_in_the_generated_reference() -> None:
@@ -173,8 +225,9 @@ def test_every_module_is_in_the_generated_reference() -> None:
 SNIPPETS = [
     pytest.param(snippet, id=f"{page.relative_to(ROOT)}-{index}")
     for page in [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
-    if page.name
-    != "export.md"  # its snippets need exported models: tests/export/test_export.py runs them
+    # Those of export.md need exported models, and those of plugins.md are modules:
+    # tests/export/test_export.py and tests/core/test_plugins.py run them.
+    if page.name not in ("export.md", "plugins.md")
     for index, snippet in enumerate(python_snippets(page))
 ]
 
@@ -182,3 +235,10 @@ SNIPPETS = [
 @pytest.mark.parametrize("snippet", SNIPPETS)
 def test_snippets_run(snippet: str) -> None:
     exec(compile(snippet, "snippet", "exec"), {})
+
+
+def test_scripts_make_every_screenshot() -> None:
+    for name in screenshots.SCREENSHOTS:
+        picture = DOCS / "figures" / f"{name}.png"
+        assert picture.stat().st_size < 60_000
+        assert any(f"figures/{name}.png" in read(page) for page in COMMAND_PAGES), name

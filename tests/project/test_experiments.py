@@ -210,17 +210,6 @@ def test_split_by_length(tmp_path: Path) -> None:
     assert not (tmp_path / "none").exists()
 
 
-def test_a_plot_needs_results(tmp_path: Path) -> None:
-    for arguments in (
-        [],
-        [str(tmp_path)],
-        ["--score", "bleu", str(tmp_path)],
-        ["--join", "--table", "table.md"],
-    ):
-        assert script("plot.py", "-o", str(tmp_path / "plot.svg"), *arguments, code=2) == []
-    assert not (tmp_path / "plot.svg").exists()
-
-
 def test_the_end_of_an_engine_process_is_an_error() -> None:
     engine = EngineProcess([sys.executable, "-c", ""])
     engine._process.wait()

@@ -72,7 +72,7 @@ def test_masked_attention_is_uniform_over_visible_keys() -> None:
 
 
 def test_worked_example_matches_the_searches() -> None:
-    page = (GUIDE / "9-decoding.md").read_text()
+    page = (GUIDE / "10-decoding.md").read_text()
     assert figures.translations(Greedy()) == [("der Hund", pytest.approx(0.2))]
     best = figures.translations(Beam(beam_size=2, top_beams=2, length_penalty=0.0))
     assert best == [("ein Hund", pytest.approx(0.32)), ("der Hund", pytest.approx(0.2))]

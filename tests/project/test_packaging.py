@@ -6,30 +6,38 @@ import ast
 import functools
 import importlib.metadata
 import os
+import platform
 import re
 import shutil
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import tomllib
 import zipfile
 from collections.abc import Iterator
+from email import message_from_bytes
+from email.message import Message
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
+from filelock import FileLock
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 import lock
 import nmt
+from nmt.core import packages
+from nmt.engines import engine_builds, native
 
 ROOT = Path(__file__).resolve().parents[2]
 SHELL = [*sorted(ROOT.glob("scripts/*.sh")), ROOT / ".ci" / "run"]
 
 
-UNTESTED_EXTRAS = {"comet", "mtdata"}
-"""Extras that are not installed in the test environment."""
+UNTESTED_EXTRAS = {"comet", "mlflow", "mtdata", "trackio", "wandb"}
+"""Extras that are not part of `dev`."""
 PACKAGE_NAMES = {"comet": "unbabel-comet"}
 """Package names of modules in these extras, if they differ."""
 
@@ -77,8 +85,9 @@ def run(command: list[str | Path], **options: Any) -> subprocess.CompletedProces
     options["env"] = {
         key: value for key, value in options["env"].items() if not key.startswith("PYTEST_")
     }
+    options.setdefault("timeout", 120)
     return subprocess.run(
-        command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=120, **options
+        command, capture_output=True, text=True, stdin=subprocess.DEVNULL, **options
     )
 
 
@@ -147,9 +156,16 @@ def venv(root: Path, *arguments: str, **environment: str) -> subprocess.Complete
 def test_environment_is_created_once_and_updated_if_necessary(small: Path) -> None:
     first = venv(small)
     assert first.returncode == 0, first.stderr
-    assert "creating .venv" in first.stderr
-    assert "installing requirements.lock" in first.stderr
+    # A line per step, with its time; the output of pip is in the log.
+    steps = (
+        r"creating \.venv with Python [\d.]+",
+        r"installing requirements\.lock \(.+\)",
+        "installing nmt",
+    )
+    pattern = "".join(rf"venv: {step} \.\.\. \d+ s\n" for step in steps)
+    assert re.fullmatch(pattern, first.stderr), first.stderr
     assert first.stdout == ""
+    assert "Successfully installed" in (small / ".venv.log").read_text(encoding="utf-8")
 
     second = venv(small)
     assert (second.returncode, second.stderr) == (0, "venv: .venv is up to date\n")
@@ -162,6 +178,9 @@ def test_environment_is_created_once_and_updated_if_necessary(small: Path) -> No
         failed = venv(small)
         assert failed.returncode == 1
         assert "venv: error: pip could not install" in failed.stderr
+        assert f"see all of its output in {small}/.venv.log" in failed.stderr
+        assert "nowhere" in failed.stderr.partition("venv: error")[0]
+        assert failed.stderr.count("\n") <= 8
     (small / "requirements.lock").write_text("# changed\n", encoding="utf-8")
     changed = venv(small)
     assert "installing requirements.lock" in changed.stderr
@@ -198,6 +217,33 @@ def test_unsuitable_python_is_reported(
     assert message in done.stderr
     assert "hint: install" in done.stderr
     assert not (small / ".venv").exists()
+
+
+def test_quickstart_prints_commands_as_people_type_them(small: Path, tmp_path: Path) -> None:
+    directory = tmp_path / "bin"
+    directory.mkdir()
+    (directory / "nmt").write_text("#!/usr/bin/env bash\necho result\n", encoding="utf-8")
+    (directory / "nmt").chmod(0o755)
+    runs = tmp_path / "my runs"
+    path = f"{directory}{os.pathsep}{os.environ['PATH']}"
+    env = {**os.environ, "PATH": path, "SKIP_VENV": "1", "NMT_RUNS": str(runs)}
+    done = run(["bash", small / "scripts" / "quickstart.sh"], env=env)
+    assert (done.returncode, done.stdout) == (0, "result\n" * 3)
+    commands, _, after = done.stderr.partition("\nNext:\n")
+    assert commands.split("\n") == [
+        "",
+        "$ nmt train",
+        "",
+        f'$ nmt translate --model "{runs}/quickstart" "im thirsty"',
+        "",
+        f'$ nmt evaluate --model "{runs}/quickstart" --bleu',
+        "",
+    ]
+    assert re.findall(r"^  (nmt \w+)", after, re.MULTILINE) == [
+        "nmt translate",
+        "nmt attention",
+        "nmt data",
+    ]
 
 
 @pytest.fixture
@@ -322,65 +368,212 @@ def test_locked_pins_are_platform_independent() -> None:
     assert lock.pins(resolved) == {"torch": "2.13.0", "typing-extensions": "4.16"}
 
 
-# --- the wheel
+# --- the distributions
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build the wheel from the files in git."""
-    tmp_path = tmp_path_factory.mktemp("wheel")
-    parts = {"nmt", "configs", "pyproject.toml", "README.md", "LICENSE", ".gitignore"}
-    files = [path for path in tree() if path.parts[0] in parts]
-    source = tmp_path / "the source"
-    for path in [*files, Path("tests/project/test_packaging.py"), Path("scripts/test.sh")]:
-        (source / path).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(ROOT / path, source / path)
-    built = run(
-        [
-            sys.executable,
-            "-m",
-            "pip",
-            "wheel",
-            ".",
-            "--no-deps",
-            "--no-build-isolation",
-            "--wheel-dir",
-            tmp_path,
-        ],
-        cwd=source,
-    )
-    assert built.returncode == 0, built.stderr
-    (wheel,) = tmp_path.glob("nmtkit-*.whl")
+def dists(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build both distributions, once for all workers."""
+    base = tmp_path_factory.getbasetemp()
+    directory = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "dists"
+    with FileLock(f"{directory}.lock"):
+        if not directory.exists():
+            environment = os.environ | {"PYTHON": sys.executable}
+            if "CI" not in os.environ:  # compiles three times as fast
+                environment["CC"] = f"{os.environ.get('CC', 'cc')} -O1"
+            built = run(
+                [ROOT / "scripts" / "build_dists.sh", directory],
+                cwd=base,
+                env=environment,
+                timeout=600,
+            )
+            assert built.returncode == 0, built.stderr
+            assert built.stdout == ""
+    return directory
+
+
+def wheel_of(dists: Path, name: str) -> Path:
+    (wheel,) = dists.glob(f"{name}-*.whl")
     return wheel
 
 
-def test_wheel_contents(wheel: Path) -> None:
-    with zipfile.ZipFile(wheel) as archive:
-        names = {name for name in archive.namelist() if ".dist-info/" not in name}
-        (entry,) = (name for name in archive.namelist() if name.endswith("entry_points.txt"))
-        assert "nmt = nmt.cli:main" in archive.read(entry).decode()
-        assert [name for name in archive.namelist() if name.endswith("licenses/LICENSE")]
-    package = {str(path) for path in tree() if path.parts[0] == "nmt"}
-    assert names == package | {f"nmt/{path}" for path in tree() if path.parts[0] == "configs"}
-    assert "nmt/py.typed" in names
+def metadata_of(dists: Path, name: str) -> Message:
+    with zipfile.ZipFile(wheel_of(dists, name)) as archive:
+        (path,) = (each for each in archive.namelist() if each.endswith("dist-info/METADATA"))
+        return message_from_bytes(archive.read(path))
+
+
+def new_environment(directory: Path) -> tuple[Path, list[str | Path]]:
+    """Create an empty environment; return its directory of programs and a pip that installs into
+    it."""
+    assert run([sys.executable, "-m", "venv", "--without-pip", directory]).returncode == 0
+    programs = directory / "bin"
+    pip = [sys.executable, "-m", "pip", "--python", programs / "python"]
+    return programs, [*pip, "--disable-pip-version-check"]
+
+
+def install(pip: list[str | Path], *arguments: str | Path) -> None:
+    command = [*pip, "install", "--quiet", "--no-compile", *arguments]
+    done = run(command, timeout=300)
+    assert done.returncode == 0, done.stderr
+
+
+def test_distributions_need_an_existing_directory_name() -> None:
+    done = run([ROOT / "scripts" / "build_dists.sh"])
+    assert done.returncode == 2
+    assert "hint: scripts/build_dists.sh dist" in done.stderr
 
 
 @pytest.mark.slow
-def test_installed_wheel_runs(wheel: Path, tmp_path: Path) -> None:
-    environment = tmp_path / "environment"
-    python = environment / "bin" / "python"
-    assert run([sys.executable, "-m", "venv", "--without-pip", environment]).returncode == 0
-    pip = [sys.executable, "-m", "pip", "--python", python, "--disable-pip-version-check"]
-    installed = run([*pip, "install", "--quiet", "--no-deps", "--no-index", wheel])
-    assert installed.returncode == 0, installed.stderr
+def test_contents_of_distributions(dists: Path) -> None:
+    wheels = {name: zipfile.ZipFile(wheel_of(dists, name)) for name in ("nmtkit", "nmtkit_core")}
+    contents = {
+        name: {path for path in archive.namelist() if ".dist-info/" not in path}
+        for name, archive in wheels.items()
+    }
+    assert contents["nmtkit"] == set()
+    package = {str(path) for path in tree() if path.parts[0] == "nmt"}
+    configs = {f"nmt/{path}" for path in tree() if path.parts[0] == "configs"}
+    core = wheels["nmtkit_core"]
+    engines = set()
+    if native.is_available():  # there is a compiler
+        builds = engine_builds.BUILDS[platform.machine()]
+        engines = {f"nmt/engines/{build.filename}" for build in builds}
+        for path in engines:
+            assert b"decode_step" in core.read(path)
+        assert re.search(r"-py3-none-(manylinux_2_\d\d|macosx_11_0)_\w+\.whl", core.filename or "")
+    assert contents["nmtkit_core"] == package | configs | engines
+    (entry,) = (name for name in core.namelist() if name.endswith("entry_points.txt"))
+    assert "nmt = nmt.cli:main" in core.read(entry).decode()
+    for archive in wheels.values():
+        assert [name for name in archive.namelist() if name.endswith("licenses/LICENSE")]
+    for name in wheels:
+        (sdist,) = dists.glob(f"{name}-*.tar.gz")
+        with tarfile.open(sdist) as archive:
+            (directory,) = {path.split("/")[0] for path in archive.getnames()}
+            assert f"{directory}/pyproject.toml" in archive.getnames()
+
+
+@pytest.mark.slow
+def test_distributions_together_have_all_dependencies(dists: Path) -> None:
+    table = project()["project"]
+    both = {name: metadata_of(dists, name) for name in ("nmtkit", "nmtkit_core")}
+    needed = {
+        name: [text for text in metadata.get_all("Requires-Dist") if "extra ==" not in text]
+        for name, metadata in both.items()
+    }
+    core = requirements(needed["nmtkit_core"])
+    full = requirements(needed["nmtkit"])
+    assert str(full.pop("nmtkit-core").specifier) == f"=={nmt.__version__}"
+    assert not core.keys() & full.keys()
+    assert core.keys() | full.keys() == requirements(table["dependencies"]).keys()
+    assert core.keys() == set(map(canonicalize_name, project()["tool"]["nmtkit"]["core"]))
+    assert both["nmtkit_core"].get_all("Provides-Extra") == ["serve"]
+    extras = {*table["optional-dependencies"]} - {"dev", "docs"}
+    assert {*both["nmtkit"].get_all("Provides-Extra")} == extras
+    for metadata in both.values():
+        assert metadata["Version"] == nmt.__version__
+
+
+def test_missing_modules_have_a_line_that_installs_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    extras = project()["project"]["optional-dependencies"]
+    distributions = importlib.metadata.packages_distributions()
+    for module, extra in packages.EXTRAS.items():
+        names = distributions.get(module, [PACKAGE_NAMES.get(module, module)])
+        assert requirements(extras[extra]).keys() & set(map(canonicalize_name, names)), module
+    assert packages.install_line("torch.nn") == "pip install nmtkit"
+    assert packages.install_line("matplotlib.figure") == "pip install 'nmtkit[plot]'"
+    assert packages.install_line("uvicorn") == "pip install 'nmtkit[serve]'"
+    monkeypatch.setattr(packages, "FULL", "a-distribution-that-is-missing")
+    assert packages.install_line("uvicorn") == "pip install 'nmtkit-core[serve]'"
+
+
+CORE_BYTES = 30 << 20
+"""Limit of what pip downloads for nmtkit-core, without the models."""
+CORE_INSTALLED_BYTES = 150_000_000
+
+
+def is_model(path: str) -> bool:
+    return bool(re.search(r"nmt/runs/pretrained/..-../", path))
+
+
+@pytest.mark.slow
+def test_core_in_an_empty_environment(dists: Path, tmp_path: Path) -> None:
+    """nmtkit-core translates, evaluates and serves with nothing but its own dependencies."""
+    programs, pip = new_environment(tmp_path / "core")
+    wheel = wheel_of(dists, "nmtkit_core")
+    packages_directory = tmp_path / "packages"
+    download = [sys.executable, "-m", "pip", "download", "--quiet", "-d", packages_directory, wheel]
+    downloaded = run(download, timeout=300)
+    assert downloaded.returncode == 0, downloaded.stderr
+    with zipfile.ZipFile(wheel) as archive:
+        models = sum(each.compress_size for each in archive.infolist() if is_model(each.filename))
+    num_bytes = sum(path.stat().st_size for path in packages_directory.iterdir())
+    assert num_bytes - models <= CORE_BYTES
+    install(pip, "--no-index", "--find-links", packages_directory, wheel)
+    installed = [path for path in (tmp_path / "core").rglob("*") if path.is_file()]
+    installed_bytes = sum(path.lstat().st_size for path in installed if not is_model(str(path)))
+    assert installed_bytes <= CORE_INSTALLED_BYTES
+
+    (tmp_path / "a.en").write_text("im thirsty\n")
+    (tmp_path / "a.de").write_text("Ich habe Durst.\n")
+    (tmp_path / "a.md").write_text("# im thirsty\n")
+    environment = {"PATH": str(tmp_path), "HOME": str(tmp_path), "LANG": "C"}  # no compiler
+
+    def nmt_command(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return run([programs / "nmt", *arguments], cwd=tmp_path, env=environment)
+
+    assert nmt_command("translate", "im thirsty").stdout == "Ich habe Durst.\n"
+    assert nmt_command("translate", "a.md", "--output", "-").stdout == "# Ich habe Durst\n"
+    scored = nmt_command("evaluate", "--model", "en-de", "--bleu", "--src", "a.en", "--ref", "a.de")
+    assert scored.stdout.startswith("BLEU 100.0"), scored.stderr
+    assert "engine-" in nmt_command("doctor").stdout
+    for arguments, package, line in [
+        ("train", "torch", "pip install nmtkit"),
+        ("data check a.en a.de", "", "pip install nmtkit"),
+        ("plot curves a", "matplotlib", "pip install 'nmtkit[plot]'"),
+        ("serve", "starlette", "pip install 'nmtkit-core[serve]'"),
+    ]:
+        failed = nmt_command(*arguments.split())
+        assert failed.returncode == 2, arguments
+        assert failed.stderr.count("\n") <= 3, failed.stderr
+        assert f"{package}" in failed.stderr
+        assert failed.stderr.endswith(f"hint: {line}\n"), failed.stderr
+
+    install(pip, f"{wheel}[serve]")
+    command = [programs / "nmt", "serve", "--port", "0", "--model", "en-de"]
+    server = subprocess.Popen(
+        command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        address = None
+        while address is None:
+            line = server.stderr.readline()
+            assert line, "the server has ended"
+            address = re.search(r"http://[\d.:]+", line)
+        query = {"q": "im thirsty", "source": "en", "target": "de"}
+        answer = httpx.post(f"{address[0]}/translate", json=query, timeout=60)
+        assert answer.json()["translatedText"] == "Ich habe Durst."
+    finally:
+        server.terminate()
+        server.communicate(timeout=60)
+
+
+@pytest.mark.slow
+def test_installed_distributions_run(dists: Path, tmp_path: Path) -> None:
+    programs, pip = new_environment(tmp_path / "environment")
+    wheels = [wheel_of(dists, name) for name in ("nmtkit", "nmtkit_core")]
+    install(pip, "--no-deps", "--no-index", *wheels)
+    python = programs / "python"
     purelib = run([python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"])
     # Use the dependencies of the test environment. Python does not read .pth files there, so nmt is
     # not found twice.
     Path(purelib.stdout.strip(), "dependencies.pth").write_text(
         f"{sysconfig.get_path('purelib')}\n", encoding="utf-8"
     )
-    origin = run([python, "-c", "import nmt; print(nmt.__file__)"], cwd=tmp_path)
-    assert Path(origin.stdout).is_relative_to(environment), origin.stderr
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    origin = run([python, "-c", "import nmt; print(nmt.__file__)"], cwd=tmp_path, env=environment)
+    assert Path(origin.stdout).is_relative_to(tmp_path / "environment"), origin.stderr
     outputs = {}
     for arguments in (
         ["--version"],
@@ -388,22 +581,23 @@ def test_installed_wheel_runs(wheel: Path, tmp_path: Path) -> None:
         ["config", "multi30k"],
         ["translate", "im thirsty"],
     ):
-        done = run([environment / "bin" / "nmt", *arguments], cwd=tmp_path)
+        done = run([programs / "nmt", *arguments], cwd=tmp_path, env=environment)
         assert done.returncode == 0, done.stderr
         outputs[arguments[0]] = done.stdout
     assert outputs["--version"] == f"nmt {nmt.__version__}\n"
     assert outputs["translate"] == "Ich habe Durst.\n"
 
 
-def test_no_install_command_uses_our_name_from_an_index() -> None:
-    own = re.compile(r"pip install (-\S+ )*['\"]?nmt(kit)?\b")
+def test_install_commands_name_existing_distributions_and_extras() -> None:
+    own = re.compile(r"pip install (?:-\S+ )*['\"]?(nmt[\w-]*)(?:\[(\w+)\])?(?=['\"\s`).,]|$)")
+    extras = {*project()["project"]["optional-dependencies"], ""}
     here = Path(__file__).relative_to(ROOT)
-    texts = {
-        path: (ROOT / path).read_bytes().decode("utf-8", "replace")
-        for path in tree()
-        if path != here
-    }
-    assert [str(path) for path, text in texts.items() if own.search(text)] == []
+    for path in tree():
+        text = (ROOT / path).read_bytes().decode("utf-8", "replace")
+        for match in own.finditer(text if path != here else ""):
+            name, extra = match[1], match[2] or ""
+            expected = {"nmtkit": extras, "nmtkit-core": {"serve", ""}}
+            assert extra in expected.get(name, set()), f"{path}: {match[0]}"
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from nmt.core.errors import CheckpointError, NewerCheckpointError
 from nmt.models import discovery
 from nmt.runs import checkpoint, pretrained
 from nmt.runs.checkpoint import META, TRAINING, WEIGHTS, Progress
-from nmt.train.session import train
+from nmt.training.session import train
 from nmt.translation.translator import Translator
 
 SAVE = """

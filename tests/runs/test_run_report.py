@@ -15,7 +15,7 @@ from commandline import CommandLine, write
 from nmt.models import discovery
 from nmt.runs.model_card import CARD, MARK, describe, subsample, write_card
 from nmt.runs.run_report import collect, environment, parent_record
-from nmt.train.session import train
+from nmt.training.session import train
 
 
 def evaluate(nmt: CommandLine, *options: str) -> None:
@@ -100,9 +100,9 @@ def test_origins_of_imported_ancestors_teachers_and_translators_are_recorded(
         f"fine-tuned from run/{best}",
         f"distilled from run/{best}",
         f"trained on translations of run/{best}",
-        "imported: start",
-        "imported: teacher",
-        "imported: translator",
+        "weights of start",
+        "weights of teacher",
+        "weights of translator",
     ]
     imported = parent_record(discovery.find_model(run))["imported"]
     assert [each["source"] for each in imported] == ["start", "teacher", "translator", "translator"]
@@ -228,6 +228,22 @@ def test_damaged_or_missing_records_are_omitted(nmt: CommandLine) -> None:
     )
     (run / "data.json").write_text(json.dumps(empty | {"max_source_length": 9}))
     nmt.run("info", "runs/tiny")
+
+
+def test_p_values_of_a_comparison_are_never_zero(nmt: CommandLine) -> None:
+    scores = {"name": "BLEU", "first_score": 30.0, "second_score": 31.0, "better": 1}
+    metrics = [scores | {"p": 0.0002}, scores | {"p": 0.0123}]
+    comparison = {
+        "start": "old/step-1",
+        "checkpoint": "step-2",
+        "search": "beam",
+        "tests": [{"test": "news", "lines": 9, "metrics": metrics}],
+    }
+    run = nmt.directory / "runs/tiny"
+    (run / "comparison.json").write_text(json.dumps(comparison))
+    small, large = describe(collect(run))["comparison"]
+    assert "BLEU 31.0, start model 30.0 (+1.0, p < 0.001)" in small
+    assert "(+1.0, p 0.012)" in large
 
 
 def test_training_succeeds_if_the_card_cannot_be_written(nmt: CommandLine) -> None:

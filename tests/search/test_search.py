@@ -940,7 +940,7 @@ def test_best_candidates_are_selected_from_all_rows(
         ("beam(beam_size=2, top_beams=3)", "between 1 and beam_size"),
         ("beam(top_beams=0)", "between 1 and beam_size"),
         ("beam(length_penalty=-1.0)", "length_penalty must be between 0 and 10"),
-        ("beam(beam_size=True)", "size must be int"),
+        ("beam(beam_size=True)", "size must be an integer"),
         ("beam(length_normalization='none')", "normalization must be gnmt or average, got 'none'"),
         ("beam(coverage_penalty=-1.0)", "coverage_penalty must be between 0 and 10"),
         ("diverse(beam_size=4, groups=3)", "groups must divide beam_size"),

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import io
 import json
 import re
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import urllib.parse
 import zipfile
@@ -24,22 +26,25 @@ import pytest
 from commandline import CommandLine
 from hypothesis import given
 from hypothesis import strategies as st
+from jsonschema import ValidationError, validate
 from libretranslatepy import LibreTranslateAPI
 from serving import GatedEngine, connect, serving, until
 from starlette.exceptions import HTTPException
 
 from nmt import Guard, Translation, Translator
 from nmt.core.errors import NMTError, UsageError
+from nmt.core.version import __version__
 from nmt.data.check import minhash
 from nmt.engines import Engine, Source, TokenScores
 from nmt.search import Search, parse_search
-from nmt.server import app, batching, fields, files, http, languages, limits, text
+from nmt.server import app, batching, fields, files, http, languages, limits, openapi, text
 from nmt.server.access import Access
 from nmt.server.batching import Job, ModelQueue, QueuedEngine, Sentence
 from nmt.server.limits import Limits, RateLimiter
 from nmt.server.service import Service
 from nmt.text.language_identification import is_wrong_language
 from nmt.text.scripts import is_in_other_script
+from nmt.translation.glossary import Glossary
 
 Client = httpx.Client
 
@@ -88,6 +93,47 @@ def metric(client: Client, name: str) -> float:
 
 
 # ---- the API
+
+
+VALID = {"q": "Are we done?", "source": "en", "target": "de"}
+INVALID_FIELDS: list[tuple[dict[str, Any], str]] = [
+    ({"q": None}, "missing q"),
+    ({"q": []}, "missing q"),
+    ({"q": 5}, "q must be a string or a list of strings"),
+    ({"q": ["a", None]}, "q must be"),
+    ({"q": "\ud800"}, "surrogate"),
+    ({"source": None}, "missing source"),
+    ({"source": 5}, "source must be a string"),
+    ({"source": "fr"}, "fr is not supported; choose from: de, en"),
+    ({"source": "dee"}, "did you mean 'de'?"),
+    ({"source": "\udfff"}, "surrogate"),
+    ({"target": "auto"}, "auto is not supported"),
+    ({"target": "x" * 5000}, "is not supported"),
+    ({"format": "pdf"}, "unknown format 'pdf'; choose from: text, html"),
+    ({"alternatives": -1}, "alternatives parameter must be from 0 to 10"),
+    ({"alternatives": 10**30}, "alternatives parameter must be from 0 to 10"),
+    ({"alternatives": "9" * 5000}, "alternatives parameter is not a number"),
+    ({"alternatives": "²"}, "alternatives parameter is not a number"),
+    ({"alternatives": True}, "alternatives parameter is not a number"),
+    ({"alternatives": float("inf")}, "alternatives parameter is not a number"),
+    ({"alignment": "maybe"}, "alignment must be true or false"),
+    ({"api_key": 5}, "api_key must be a string"),
+    ({"glosary": {}}, "unknown field 'glosary'; did you mean 'glossary'?"),
+    ({"x" * 5000: 1}, "choose from: alignment, alternatives, api_key"),
+    ({"\ud800": 1}, "unknown field '\ufffd'"),
+    ({"glossary": 5}, "glossary is not an object"),
+    ({"glossary": "dog=Hund"}, "glossary is not valid JSON"),
+    ({"glossary": "[" * 60_000}, "glossary is not valid JSON"),
+    ({"glossary": ["dog"]}, "glossary, term 1 is not a pair"),
+    ({"glossary": [["dog", "Hund"], ["cat"]]}, "glossary, term 2 is not a pair"),
+    ({"glossary": {"dog": ""}}, "glossary, term 1 must have two texts"),
+    ({"glossary": {"dog": "a\nb"}}, "glossary, term 1 must have two texts"),
+    ({"glossary": {"dog": 5}}, "glossary, term 1 must be a string"),
+    ({"glossary": {"dog": "\ud800"}}, "surrogate"),
+    ({"glossary": {"d" * 201: "a"}}, "1 to 200 characters"),
+    ({"glossary": {"dog": "a " * 11}}, "at most 10 words"),
+    ({"glossary": {str(i): "a" for i in range(201)}}, "glossary has 201 terms; the limit is 200"),
+]
 
 
 def test_a_text_is_translated_with_confidence_and_warnings(
@@ -190,9 +236,10 @@ def test_the_language_of_each_text_of_a_list_is_detected(client: Client, format:
 
 def test_a_short_text_in_another_script_has_a_warning(client: Client) -> None:
     foreign = ["Привет", "你好", "안녕", "שלום", "γεια σου"]
+    own = ["Hello.", "Δ", "Where is the station?"]
     for source in ("en", "auto"):
-        warnings = translate(client, [*foreign, "Hello.", "Δ"], source=source)["warnings"]
-        assert ["wrong-source-language" in each for each in warnings] == [True] * 5 + [False] * 2
+        warnings = translate(client, [*foreign, *own], source=source)["warnings"]
+        assert ["wrong-source-language" in each for each in warnings] == [True] * 5 + [False] * 3
 
 
 @given(st.text(max_size=30), st.sampled_from(["en", "de", "ru", "el", "ja", "hi", "xx"]))
@@ -241,7 +288,81 @@ def test_codes_that_the_language_identification_does_not_have() -> None:
 def test_a_text_in_another_language_has_a_warning(client: Client) -> None:
     french = "Nous n'avons pas encore terminé notre travail."
     assert "wrong-source-language" in translate(client, french)["warnings"]
-    assert "wrong-source-language" in translate(client, french, source="auto")["warnings"]
+    answer = translate(client, ["A dog runs.", french], format="html")
+    assert ["wrong-source-language" in each for each in answer["warnings"]] == [False, True]
+
+
+FOREIGN = [
+    ("fr", "Je ne comprends pas."),
+    ("fr", "Pouvez-vous répéter, s'il vous plaît ?"),
+    ("fr", "Ma sœur habite à la campagne avec ses deux enfants."),
+    ("es", "¿Me puede ayudar, por favor?"),
+    ("nl", "Wij zijn nog niet klaar met ons werk."),
+    ("it", "Grazie mille per l'aiuto."),
+    ("pl", "Gdzie jest dworzec?"),
+    ("ru", "Где находится вокзал?"),
+    ("zh", "我不明白。"),
+]
+
+
+@pytest.mark.parametrize(("language", "q"), FOREIGN)
+def test_a_text_in_a_language_without_a_model_is_refused(
+    client: Client, language: str, q: str
+) -> None:
+    for target, source_name in [("de", "English (en)"), ("en", "German (de)")]:
+        response = client.post("/translate", json={"q": q, "source": "auto", "target": target})
+        assert response.status_code == 400
+        error = response.json()["error"]
+        assert f"the text seems to be in {languages.language_name(language)} ({language})" in error
+        assert f"only from: {source_name}" in error
+        assert translate(client, q, *{"de", "en"} - {target}, target)["translatedText"]
+
+
+@pytest.mark.parametrize("format", ["text", "html"])
+def test_a_refused_text_of_a_list_is_named(client: Client, format: str) -> None:
+    q = ["Bonjour.", "We are not done yet.", "Nous n'avons pas encore terminé notre travail."]
+    request = {"q": q, "source": "auto", "target": "de", "format": format}
+    response = client.post("/translate", json=request)
+    assert response.status_code == 400
+    assert response.json()["error"].startswith("text 3 of q seems to be in French (fr)")
+    assert len(translate(client, q[:2], "auto")["translatedText"]) == 2
+    words = ["Bonjour", "Merci beaucoup", "À demain", "Bonne nuit", "Au revoir"]
+    response = client.post("/translate", json=request | {"q": words})
+    assert response.json()["error"].startswith("q seems to be in French (fr)")
+
+
+def test_a_file_in_a_language_without_a_model_is_refused(client: Client) -> None:
+    french = "Nous n'avons pas encore terminé notre travail.".encode()
+    response = send_file(client, "a.txt", french, source="auto")
+    assert response.status_code == 400
+    assert "seems to be in French (fr)" in response.json()["error"]
+    assert send_file(client, "a.txt", french, source="en").is_success
+
+
+def test_no_short_text_is_refused() -> None:
+    data = Path(__file__).parents[2] / "data"
+    texts = ["Jeg er Tom", "PowerPoint 2007", "Bon appétit!", "C'est la vie", "", "...", "42", "👋"]
+    # Sentences that the model takes for Basque, Swedish, French and Italian.
+    texts += ["Anna stand leise da.", "Peter ärgerte Lena.", "Warst du je verlobt?"]
+    texts += ["Tim ärgerte Mia.", "Sei nett, Mario!"]
+    for name, columns in {"short_inputs.tsv": [2, 3], "first_sentences.tsv": [2, 3]}.items():
+        for line in (data / name).read_text(encoding="utf-8").splitlines():
+            cells = line.split("\t")
+            for column in columns:
+                texts += cells[column].split(" | ")
+    texts += [
+        line.split("\t")[1]
+        for line in (data / "proper_names.tsv").read_text(encoding="utf-8").splitlines()
+    ]
+    assert len(texts) > 1500
+    assert [text for text in texts if languages.other_language(text, ("de", "en"))] == []
+
+
+def test_a_language_that_cannot_be_identified_is_not_refused() -> None:
+    french = "Nous n'avons pas encore terminé notre travail."
+    assert languages.other_language(french, ("de", "en")) == "fr"
+    assert languages.other_language(french, ("de", "qqq")) is None
+    assert languages.other_language(french, ("de", "fr-CA")) is None
 
 
 def test_lines_blank_lines_and_spaces_are_preserved(client: Client) -> None:
@@ -283,7 +404,14 @@ def test_languages_are_those_of_the_models(client: Client) -> None:
         "code": "en",
         "name": "English",
     }
-    assert client.get("/health").json() == {"status": "ok"}
+    assert client.get("/health").json() == {
+        "status": "ok",
+        "version": __version__,
+        "models": [
+            {"name": "en-de", "source": "en", "target": "de"},
+            {"name": "de-en", "source": "de", "target": "en"},
+        ],
+    }
 
 
 def test_one_direction_has_one_source(gated: tuple[GatedEngine, Service]) -> None:
@@ -305,6 +433,145 @@ def test_languages_are_named() -> None:
     assert languages.language_name("zh-Hans") == "Chinese (zh-Hans)"
     assert languages.language_name("zh_Hans") == "Chinese (zh_Hans)"
     assert languages.language_name("qqq") == "qqq"
+
+
+TERMS = "dog\tKöter\nmouse\tComputermaus\n"
+
+
+def test_a_request_may_have_a_glossary(client: Client) -> None:
+    q = "The dog runs. The dog barks at the old house."
+    plain = translate(client, q)
+    assert "glossary" not in plain
+    for glossary in ({"dog": "Köter"}, [["dog", "Köter"]], '{"dog": "Köter"}'):
+        answer = translate(client, q, glossary=glossary)
+        assert answer["translatedText"].count("Köter") == 2
+        assert answer["glossary"] == {"applied": {"Köter": 2}, "notApplied": {}}
+    fields = {"q": q, "source": "auto", "target": "de", "glossary": '{"dog": "Köter"}'}
+    assert client.post("/translate", data=fields).json()["translatedText"].count("Köter") == 2
+    html = translate(
+        client, "<p>The <b>dog</b> runs.</p>", glossary={"dog": "Köter"}, format="html"
+    )
+    assert "Köter" in html["translatedText"]
+    assert html["glossary"]["applied"] == {"Köter": 1}
+    unused = translate(client, [q, "The cat sleeps."], glossary={"horse": "Gaul"})
+    assert unused["glossary"] == {"applied": {}, "notApplied": {}}
+    assert translate(client, q, glossary={})["translatedText"] == plain["translatedText"]
+
+
+def test_terms_that_are_not_applied_are_reported(client: Client) -> None:
+    answer = translate(client, "The dog runs.", glossary={"dog": "Köter " * 10})
+    assert [each for each in answer["warnings"] if each.startswith("term-not-applied: Köter")]
+    assert list(answer["glossary"]["notApplied"].values()) == [1]
+
+
+def test_the_terms_of_a_request_come_before_those_of_the_server(
+    guards: dict[str, Guard], tmp_path: Path
+) -> None:
+    (tmp_path / "terms.tsv").write_text(TERMS, encoding="utf-8")
+    glossary = Glossary.load(tmp_path / "terms.tsv", "en", "de")
+    service = Service([Guard(guards["en-de"].translator, glossary=glossary)])
+    with serving(service) as client:
+        q = "The dog sees a mouse."
+        answer = translate(client, q)
+        assert answer["glossary"]["applied"] == {"Köter": 1, "Computermaus": 1}
+        own = translate(client, q, glossary={"Dog": "Wauwau"})
+        assert own["glossary"]["applied"] == {"Wauwau": 1, "Computermaus": 1}
+        assert translate(client, q) == answer
+    service.close()
+
+
+def test_a_file_is_translated_with_a_glossary(client: Client) -> None:
+    content = b"# The dog\n\nThe dog runs.\n"
+    answer = send_file(client, "a.md", content, glossary='{"dog": "K\u00f6ter"}').json()
+    assert answer["glossary"]["applied"] == {"Köter": 2}
+    assert client.get(answer["translatedFileUrl"]).text.count("Köter") == 2
+    assert "glossary" not in send_file(client, "a.md", content).json()
+
+
+def test_unknown_fields_are_rejected(client: Client) -> None:
+    response = client.post("/detect", json={"q": "a", "source": "en"})
+    assert (response.status_code, "unknown field 'source'" in response.text) == (400, True)
+    response = send_file(client, "a.txt", b"a", format="text")
+    assert (response.status_code, "unknown field 'format'" in response.text) == (400, True)
+    response = client.post("/translate", json=VALID, params={"sorce": "en"})
+    assert "did you mean 'source'?" in response.json()["error"]
+
+
+def test_fields_of_clients_of_libretranslate_are_accepted(client: Client) -> None:
+    others = {"format": "text", "alternatives": 0, "api_key": "", "secret": "", "apiKey": ""}
+    assert translate(client, "Are we done?", **others)["translatedText"] == "Sind wir fertig?"
+    assert send_file(client, "a.txt", b"Hello.", api_key="", secret="x").is_success
+
+
+@pytest.mark.parametrize("has_keys", [False, True])
+def test_the_openapi_document_describes_the_answers(service: Service, has_keys: bool) -> None:
+    keys = frozenset([hashlib.sha256(b"key").digest()] if has_keys else [])
+    with serving(service, Limits(keys=keys)) as client:
+        client.headers["Authorization"] = "Bearer key"
+        document = client.get("/openapi.json").json()
+        full = {"alternatives": 2, "alignment": True, "glossary": {"dog": "Köter"}}
+        bodies: dict[str, list[dict[str, Any]]] = {
+            "/translate": [
+                {"json": VALID | full},
+                {"json": VALID | full | {"q": ["A dog.", ""], "source": "auto"}},
+                {"json": VALID | {"format": "html"}},
+                {"data": VALID},
+            ],
+            "/detect": [{"json": {"q": "Hello."}}],
+            "/translate_file": [
+                {"files": {"file": ("a.txt", b"Hello.")}, "data": {"source": "en", "target": "de"}}
+            ],
+        }
+        for path, methods in document["paths"].items():
+            [(method, operation)] = methods.items()
+            if "{" in path:
+                continue
+            for body in bodies.get(path, [{}]):
+                response = client.request(method, path, **body)
+                assert response.status_code == 200, (path, response.text)
+                answers = operation["responses"]["200"]["content"]
+                [(media_type, answer)] = answers.items()
+                assert response.headers["content-type"].startswith(media_type)
+                is_json = media_type == "application/json"
+                validate(response.json() if is_json else response.text, answer["schema"])
+                if "json" in body:
+                    content = operation["requestBody"]["content"]
+                    validate(body["json"], content["application/json"]["schema"])
+        assert [
+            path for path in document["paths"] if "api_key" in str(document["paths"][path])
+        ] == [
+            "/translate",
+            "/translate_file",
+            "/detect",
+        ]
+        assert all(("security" in document["paths"][path]["post"]) == has_keys for path in bodies)
+        validate({"error": "x"}, document["components"]["schemas"]["Error"])
+
+
+NOT_DESCRIBED = (
+    "is not supported",
+    "choose from: de, en",
+    "did you mean 'de'?",
+    "surrogate",
+    "not valid JSON",
+    "texts",
+    "words",
+)
+"""Errors that the OpenAPI document does not describe: languages, characters, JSON in a string."""
+
+
+@pytest.mark.parametrize(
+    "change",
+    [change for change, message in INVALID_FIELDS if not message.endswith(NOT_DESCRIBED)],
+)
+def test_the_openapi_document_rejects_what_the_server_rejects(
+    service: Service, change: dict[str, Any]
+) -> None:
+    document = openapi.openapi_document(app.Api(service, Limits()).operations, needs_key=False)
+    content = document["paths"]["/translate"]["post"]["requestBody"]["content"]
+    request = {name: value for name, value in (VALID | change).items() if value is not None}
+    with pytest.raises(ValidationError):
+        validate(request, content["application/json"]["schema"])
 
 
 def test_detect(client: Client) -> None:
@@ -1150,16 +1417,13 @@ def test_too_long_and_too_large_requests(service: Service) -> None:
 
 def test_a_rate_is_limited_by_client(service: Service) -> None:
     with serving(service, Limits(rate=2)) as client:
-        data = {"q": "Hallo", "source": "de", "target": "de"}
-        statuses = [
-            client.post(path, data=data).status_code
-            for path in ("/translate", "/detect", "/translate")
-        ]
-        response = client.post("/translate", data=data)
+        data = {"q": "Hallo"}
+        statuses = [client.post("/detect", data=data).status_code for _ in range(3)]
+        response = client.post("/translate", data=data | {"source": "de", "target": "de"})
         assert statuses == [200, 200, 429]
         assert 1 <= int(response.headers["retry-after"]) <= 30
         assert "2 per minute" in response.json()["error"]
-        forged = client.post("/translate", data=data, headers={"X-Forwarded-For": "192.0.2.1"})
+        forged = client.post("/detect", data=data, headers={"X-Forwarded-For": "192.0.2.1"})
         assert forged.status_code == 429
         assert client.get("/languages").is_success
     for proxies in (["127.0.0.1"], ["*", "10.0.0.1"]):
@@ -1235,11 +1499,26 @@ def test_requests_need_a_key(service: Service, tmp_path: Path) -> None:
         # The connection ends.
         assert client.post("/translate", content=b"{" * 500_000).status_code == 413
         assert status(api_key=" key-öf-bob ") == 200
+        bearer = {"Authorization": "bearer  key-of-ann"}
+        assert client.post("/detect", json={"q": "a"}, headers=bearer).status_code == 429
         query = {"api_key": "key-öf-bob"}
         assert client.post("/translate", json=VALID | {"api_key": None}, params=query).is_success
         twice = client.post("/detect", data={"q": "a"} | query, params=query)
         assert (twice.status_code, "address" in twice.text) == (429, False)
     with serving(service, Limits(keys=keys)) as client:
+        for header, key, expected in [
+            ("Bearer key-of-ann", "", 200),
+            ("Bearer key-öf-bob", "", 200),
+            ("Bearer key-of-ann", "wrong", 403),
+            ("Bearer wrong", "key-of-ann", 200),
+            ("Bearer wrong", "", 403),
+            ("Basic key-of-ann", "", 400),
+            ("Bearer", "", 400),
+            ("", "", 400),
+        ]:
+            headers = {"Authorization": header.encode()}
+            response = client.post("/detect", json={"q": "a", "api_key": key}, headers=headers)
+            assert response.status_code == expected, header
         twice = client.post("/detect", data={"q": "a"} | query, params=query)
         assert (twice.status_code, twice.json()["error"]) == (400, "api_key must be one string")
         assert client.post("/detect", data={"q": "a", "api_key": "k" * 50_000}).status_code == 403
@@ -1281,32 +1560,6 @@ def exchange(client: Client, request: bytes) -> bytes:
     with connect(client) as connection:
         connection.sendall(request)
         return b"".join(iter(lambda: connection.recv(65536), b""))
-
-
-VALID = {"q": "Are we done?", "source": "en", "target": "de"}
-INVALID_FIELDS: list[tuple[dict[str, Any], str]] = [
-    ({"q": None}, "missing q"),
-    ({"q": []}, "missing q"),
-    ({"q": 5}, "q must be a string or a list of strings"),
-    ({"q": ["a", None]}, "q must be"),
-    ({"q": "\ud800"}, "surrogate"),
-    ({"source": None}, "missing source"),
-    ({"source": 5}, "source must be a string"),
-    ({"source": "fr"}, "fr is not supported; choose from: de, en"),
-    ({"source": "dee"}, "did you mean 'de'?"),
-    ({"source": "\udfff"}, "surrogate"),
-    ({"target": "auto"}, "auto is not supported"),
-    ({"target": "x" * 5000}, "is not supported"),
-    ({"format": "pdf"}, "unknown format 'pdf'; choose from: text, html"),
-    ({"alternatives": -1}, "alternatives parameter must be from 0 to 10"),
-    ({"alternatives": 10**30}, "alternatives parameter must be from 0 to 10"),
-    ({"alternatives": "9" * 5000}, "alternatives parameter is not a number"),
-    ({"alternatives": "²"}, "alternatives parameter is not a number"),
-    ({"alternatives": True}, "alternatives parameter is not a number"),
-    ({"alternatives": float("inf")}, "alternatives parameter is not a number"),
-    ({"alignment": "maybe"}, "alignment must be true or false"),
-    ({"api_key": 5}, "api_key must be a string"),
-]
 
 
 @pytest.mark.parametrize(("change", "message"), INVALID_FIELDS)
@@ -1368,7 +1621,7 @@ def test_number_of_parts_of_a_form_is_limited(
 ) -> None:
     monkeypatch.setattr(fields, "MAX_FIELDS", 3)
     part = f'--b\r\nContent-Disposition: form-data; name="a"{extra}\r\n\r\nx\r\n'
-    for count, message in {3: "missing q", 4: "more than"}.items():
+    for count, message in {3: "unknown field 'a'", 4: "more than"}.items():
         response = client.post(
             "/translate", content=part * count + "--b--\r\n", headers={"Content-Type": MULTIPART}
         )
@@ -1450,6 +1703,28 @@ def test_a_client_that_leaves_in_its_request_is_ignored(
     assert capfd.readouterr().err == ""
 
 
+def test_requests_are_logged_without_their_text(
+    service: Service, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with serving(service, proxies=["127.0.0.1"], access_log=True) as client:
+        translate(client, "A private dog.", api_key="secret-key")
+        size = len(client.get("/health").content)
+        client.get("/download_file/secret-name.txt?text=private")
+        client.request("SECRET", "/private", headers={"X-Forwarded-For": "private text"})
+        client.get("/health", headers={"X-Forwarded-For": "2001:db8::7"})
+    lines = capfd.readouterr().err.splitlines()
+    time = r"nmt: \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
+    assert len(lines) == 5
+    assert re.fullmatch(rf"{time} 127\.0\.0\.1 POST /translate 200 \d+ ms \d+ B", lines[0])
+    assert re.fullmatch(rf"{time} 127\.0\.0\.1 GET /health 200 \d+ ms {size} B", lines[1])
+    assert re.fullmatch(rf"{time} 127\.0\.0\.1 GET other 404 \d+ ms \d+ B", lines[2])
+    assert re.fullmatch(rf"{time} - other other 404 \d+ ms \d+ B", lines[3])
+    assert " 2001:db8::7 GET /health 200 " in lines[4]
+    with serving(service) as client:
+        client.get("/health")
+    assert capfd.readouterr().err == ""
+
+
 # ---- the command
 
 
@@ -1475,7 +1750,9 @@ def test_a_client_of_libretranslate_works_and_a_signal_ends_the_process(
     command: CommandLine, number: signal.Signals
 ) -> None:
     (command.directory / "keys").write_text("secret-key\n")
-    process, url = start(command, "--api-keys", "keys", "--search", "greedy")
+    (command.directory / "terms.tsv").write_text("dogs\tKöter\n", encoding="utf-8")
+    options = ["--api-keys", "keys", "--search", "greedy", "--glossary", "en-de=terms.tsv"]
+    process, url = start(command, *options)
     try:
         api = LibreTranslateAPI(url, "secret-key")
         assert api.translate("Are we done? & so?", "en", "de").startswith("Sind wir fertig?")
@@ -1489,6 +1766,7 @@ def test_a_client_of_libretranslate_works_and_a_signal_ends_the_process(
             until(lambda: answer.done() or metric(client, "nmt_requests_in_flight") == 2)
             process.send_signal(number)
             assert answer.result().count("\n") == long_text.count("\n")
+            assert answer.result().count("Köter") >= 70
         out, err = process.communicate(timeout=60)
     finally:
         process.kill()
@@ -1512,6 +1790,24 @@ def test_errors_of_the_command(command: CommandLine) -> None:
     command("serve", "--api-keys", "none").assert_fails(
         2, "cannot read --api-keys none: No such file"
     )
+    (command.directory / "terms.tsv").write_text("dog\tHund\n")
+    for value, problem in {
+        "terms.tsv": "there are several models",
+        "en-fr=terms.tsv": "no model translates en-fr",
+        "=terms.tsv": "there are several models",
+    }.items():
+        command("serve", "--port", "0", "--glossary", value).assert_fails(
+            2,
+            f"--glossary {value}: {problem}",
+            "write --glossary en-de=terms.tsv or --glossary de-en",
+        )
+    twice = ["--glossary", "terms.tsv", "--glossary", "en-de=terms.tsv"]
+    command("serve", "--port", "0", "-m", "en-de", *twice).assert_fails(
+        2, "there is another one for en-de", "join the files"
+    )
+    command("serve", "--port", "0", "-m", "en-de", "--glossary", "none.tsv").assert_fails(
+        1, "none.tsv"
+    )
     (command.directory / "empty").write_text("\n \n")
     command("serve", "--api-keys", "empty").assert_fails(2, "--api-keys empty has no key")
     (command.directory / "binary").write_bytes(b"\xff\xfe")
@@ -1519,10 +1815,8 @@ def test_errors_of_the_command(command: CommandLine) -> None:
 
 
 def test_missing_packages_are_named(command: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
-    from nmt.cli import serve
-
-    monkeypatch.setattr(serve, "find_spec", lambda module: None if module == "uvicorn" else True)
-    command("serve").assert_fails(2, "uvicorn is not installed", "pip install uvicorn")
+    monkeypatch.setitem(sys.modules, "python_multipart", None)
+    command("serve").assert_fails(2, "python_multipart is not installed", "[serve]'")
 
 
 def test_the_threads_of_a_service_end(guards: dict[str, Guard]) -> None:

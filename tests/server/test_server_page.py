@@ -3,6 +3,7 @@ dark."""
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +15,9 @@ from serving import serving
 from nmt import Guard, Translator
 from nmt.server.limits import Limits, read_keys
 from nmt.server.service import Service
+from nmt.synthetic.filters import PROBLEMS
 
+Error = pytest.importorskip("playwright.sync_api", reason="pip install playwright").Error
 pytestmark = pytest.mark.slow
 
 
@@ -163,7 +166,8 @@ def test_errors_are_shown(page: Any) -> None:
     page.locator("#text").fill("a" * 10_001)
     page.locator("#translate").click()
     page.locator("#error").wait_for()
-    assert "exceeds text limit (10000)" in page.locator("#error").inner_text()
+    message = "The text is too long for this server. Shorten it by 1 character."
+    assert page.locator("#error").inner_text() == message
     assert translate(page, "Are we done?") == "Sind wir fertig?"
     assert not page.locator("#error").is_visible()
 
@@ -256,10 +260,173 @@ def test_a_key_is_sent(browser: Any, service: Service, tmp_path: Path) -> None:
         page.locator("#text").fill("Are we done?")
         page.locator("#translate").click()
         page.locator("#error").wait_for()
-        assert page.locator("#error").inner_text() == "this server requires an api_key"
+        message = "This server requires an API key. Enter it above."
+        assert page.locator("#error").inner_text() == message
+        page.get_by_label("API key").fill("key-of-bob")
+        page.locator("#translate").click()
+        page.locator("#error", has_text="This API key is not valid.").wait_for()
         page.get_by_label("API key").fill("key-of-ann")
         assert translate(page, "Are we done?") == "Sind wir fertig?"
         page.close()
+
+
+def requests(page: Any) -> list[str]:
+    """Return the texts that the page sends from now on."""
+    texts: list[str] = []
+    page.on(
+        "request",
+        lambda sent: texts.append(sent.post_data_json["q"]) if sent.method == "POST" else None,
+    )
+    return texts
+
+
+def test_a_text_is_translated_while_it_is_typed(page: Any) -> None:
+    sent = requests(page)
+    page.locator("#text").press_sequentially("Are we done?", delay=20)
+    status(page, "^Translated from English")
+    assert page.locator("#result").inner_text() == "Sind wir fertig?"
+    assert len(sent) < len("Are we done?")  # one, unless the machine is slow
+    assert sent[-1] == "Are we done?"
+    number = len(sent)
+    page.locator("#text").press("a")
+    page.locator("#text").press("Backspace")  # the same text again
+    page.wait_for_timeout(700)
+    assert len(sent) == number
+    assert page.locator("#status").inner_text().startswith("Translated from English")
+    page.locator("#text").fill("")
+    assert page.locator("#result").inner_text() == ""
+    assert page.locator("#status").inner_text() == ""
+
+
+def test_the_detected_language_is_shown_in_the_selector(page: Any) -> None:
+    option = page.locator("#source option").first
+    assert option.inner_text() == "Detect language"
+    page.locator("#target").select_option("en")
+    translate(page, "Wir sind noch nicht fertig.")
+    assert option.inner_text() == "Detect language (German)"
+    page.locator("#text").fill("")
+    assert option.inner_text() == "Detect language"
+    translate(page, "Wir sind noch nicht fertig.")
+    page.locator("#source").select_option("de")
+    assert option.inner_text() == "Detect language"
+
+
+def test_an_answer_belongs_to_its_request(page: Any) -> None:
+    """The answer to the first text arrives last."""
+    held: list[Any] = []
+
+    def answer(route: Any) -> None:
+        if route.request.post_data_json["q"] == "I'm tired.":
+            held.append(route)
+        else:
+            route.continue_()
+
+    page.route("**/translate", answer)
+    page.locator("#text").fill("I'm tired.")
+    page.locator("#translate").click()
+    status(page, "^Translating")
+    assert translate(page, "Are we done?") == "Sind wir fertig?"
+    with contextlib.suppress(Error):  # the page has aborted the request
+        held[0].fulfill(json={"translatedText": "late", "warnings": [], "alignment": []})
+    page.wait_for_timeout(100)
+    assert page.locator("#result").inner_text() == "Sind wir fertig?"
+
+
+def reply_with(page: Any, code: int, headers: dict[str, str] | None = None, **reply: Any) -> None:
+    """Answer the requests of the page."""
+    page.route(
+        "**/translate", lambda route: route.fulfill(status=code, headers=headers or {}, json=reply)
+    )
+
+
+def test_typing_stops_at_the_limit_of_requests_and_the_button_remains(page: Any) -> None:
+    reply_with(page, 429, {"Retry-After": "7"}, error="too many requests")
+    sent = requests(page)
+    page.locator("#text").fill("Are we done?")
+    page.locator("#error").wait_for()
+    assert page.locator("#error").inner_text() == "Too many requests. Try again in 7 s."
+    page.unroute("**/translate")
+    page.locator("#text").fill("I'm tired.")
+    page.wait_for_timeout(700)
+    assert sent == ["Are we done?"]
+    assert page.locator("#status").inner_text() == "Press Translate when the text is complete."
+    assert translate(page, "I'm tired.") == "Ich bin müde."
+    page.locator("#text").fill("Are we done?")
+    page.wait_for_function(
+        "() => document.getElementById('result').textContent === 'Sind wir fertig?'"
+    )
+
+
+def test_typing_uses_half_of_the_allowed_requests(browser: Any, service: Service) -> None:
+    with serving(service, Limits(rate=20)) as client:
+        page = browser.new_page()
+        page.goto(str(client.base_url))
+        translate(page, "Are we done?")
+        sent = requests(page)
+        page.locator("#text").fill("I'm tired.")
+        waiting = status(page, "^This server allows 20 requests per minute")
+        assert re.search(r"The translation follows in \d s, or press Translate", waiting)
+        page.wait_for_timeout(700)
+        assert sent == []
+        assert translate(page, "I'm tired.") == "Ich bin müde."
+        page.close()
+
+
+@pytest.mark.parametrize(
+    ("code", "error", "message"),
+    [
+        (503, "the server is busy", "The server is busy. Try again later."),
+        (413, "the request is too large", "The text or file is too large for this server."),
+        (
+            400,
+            "the text seems to be in French (fr), but this server translates into English (en)",
+            "The text seems to be in French, but there is no model from French to English here. If"
+            " this is wrong, choose the language under “From”.",
+        ),
+        (400, "Invalid request: missing q parameter", "Missing q parameter."),
+    ],
+)
+def test_a_refusal_is_in_plain_words(
+    browser: Any, url: str, code: int, error: str, message: str
+) -> None:
+    page = browser.new_page()
+    page.goto(url)
+    page.locator("#target").select_option("en")
+    reply_with(page, code, error=error)
+    page.locator("#text").fill("Wir sind fertig.")
+    page.locator("#translate").click()
+    page.locator("#error").wait_for()
+    assert page.locator("#error").inner_text() == message
+    page.close()
+
+
+@pytest.mark.parametrize(
+    ("confidence", "message"),
+    [
+        ({}, "This server does not estimate the quality."),
+        ({"confidence": None}, "Expected quality: unknown for this text"),
+        ({"confidence": 0.714}, "Expected quality: 71%"),
+    ],
+)
+def test_a_missing_confidence_is_explained(
+    browser: Any, url: str, confidence: dict[str, float | None], message: str
+) -> None:
+    page = browser.new_page()
+    page.goto(url)
+    names = [*PROBLEMS, "term-not-applied", "term-doubtful", "wrong-source-language"]
+    warnings = [f"{name}: 12" for name in names]
+    reply = {"translatedText": "x", "warnings": warnings, "alignment": []} | confidence
+    reply_with(page, 200, **reply)
+    page.locator("#text").fill("Are we done?")
+    page.locator("#translate").click()
+    status(page, "^Translated")
+    assert page.locator("#confidence").inner_text() == message
+    shown = page.locator("#warnings li").all_inner_texts()
+    assert len(shown) == len(names)
+    for name, text in zip(names, shown, strict=True):  # no name of a check is shown
+        assert name not in text.lower() or "-" not in name
+        assert re.fullmatch("[A-Z“].+", text)
+    page.close()
 
 
 def test_the_policy_allows_only_the_scripts_of_the_page(browser: Any, url: str) -> None:

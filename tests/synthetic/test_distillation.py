@@ -19,11 +19,11 @@ from nmt.data.batching import Batch, collate
 from nmt.model.build import build_model
 from nmt.model.seq2seq import Seq2Seq
 from nmt.runs import run_report
-from nmt.train import loss as loss_module
-from nmt.train import session
-from nmt.train.optim import adamw
-from nmt.train.step import batch_loss, train_step
-from nmt.train.word_distillation import Teacher
+from nmt.training import loss as loss_module
+from nmt.training import session
+from nmt.training.optim import adamw
+from nmt.training.step import batch_loss, train_step
+from nmt.training.word_distillation import Teacher
 
 VOCABULARY = 23
 PAIRS = [([5, 6, 7], [8, 9]), ([10, 11], [12]), ([13] * 5, [14] * 7), ([15], [16, 17, 18])]

@@ -18,7 +18,7 @@ import yaml
 from commandline import CommandLine, Done, has_content, sentences, wait_until, write
 
 from nmt import Translator
-from nmt.core.config import config_io
+from nmt.core.config import DataConfig, config_io
 from nmt.core.errors import DataError, UsageError
 from nmt.core.paths import sha256
 from nmt.core.registry import parse
@@ -28,7 +28,7 @@ from nmt.evaluate.metrics import sentence_bleu
 from nmt.jobs import synthesis
 from nmt.jobs.sharding import Shard
 from nmt.runs.model_files import ModelFiles
-from nmt.synthetic.corpus import back_translation_command, distillation_command
+from nmt.synthetic.corpus import back_translation_command, distillation_command, with_columns
 from nmt.synthetic.filters import NAMES, Candidate, Filters, closest, format_candidates
 from nmt.synthetic.source_text import SourceText
 from nmt.translation import chunking
@@ -381,6 +381,24 @@ def test_student_is_trained_with_the_logged_command(nmt: CommandLine) -> None:
     assert (info["model"]["encoder_layers"], info["model"]["decoder_layers"]) == (6, 1)
     assert info["data"]["valid"]["name"] == "text/valid"
     assert 300 < info["data"]["pairs"]["train"] <= len(expected)
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ("files(train='a.csv', src='x', tgt=('y', 'z'))", {"src": "y", "tgt": "x"}),
+        ("files(train='a.csv', src=3)", {"src": "en", "tgt": 3}),
+        ("files(train='a.parquet')", {"columns": ("de", "en")}),
+        ("datasets(path='a')", {"columns": ("de", "en")}),
+        ("files(train='a')", {}),
+        ("tatoeba", {}),
+    ],
+)
+def test_the_other_direction_exchanges_the_columns(spec: str, expected: dict[str, object]) -> None:
+    name, options = parse(spec)
+    kept = {key: options[key] for key in options if key not in ("src", "tgt")}
+    data = DataConfig(src="de", tgt="en")
+    assert parse(with_columns(spec, data)) == (name, kept | expected)
 
 
 def test_logged_commands_suit_the_teacher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

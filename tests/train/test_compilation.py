@@ -10,15 +10,15 @@ import torch
 
 from nmt.core.config import Config, config_io
 from nmt.core.errors import ConfigError, UsageError
-from nmt.train import compilation
-from nmt.train import loss as loss_module
-from nmt.train.loss import (
+from nmt.training import compilation
+from nmt.training import loss as loss_module
+from nmt.training.loss import (
     compiled_logits_loss,
     cross_entropy,
     fused_logits_loss,
     packed_logits_loss,
 )
-from nmt.train.session import check_specs, train
+from nmt.training.session import check_specs, train
 
 needs_compiler = pytest.mark.skipif(
     " " in torch.__file__, reason="PyTorch does not compile in a path with a space"

@@ -31,8 +31,8 @@ from nmt.core.config import config_io
 from nmt.core.errors import UsageError
 from nmt.data.prepare import prepare
 from nmt.runs import checkpoint
-from nmt.train.distributed import RankGroup, process_group
-from nmt.train.trainer import Trainer
+from nmt.training.distributed import RankGroup, process_group
+from nmt.training.trainer import Trainer
 
 pytestmark = pytest.mark.slow
 EXACT = {

@@ -26,9 +26,9 @@ from nmt.evaluate.test_sets import TestSet, sample
 from nmt.models import discovery
 from nmt.runs import checkpoint
 from nmt.runs.run_report import collect
-from nmt.train import fine_tuning
-from nmt.train.session import estimate_training
-from nmt.train.trainer import Trainer
+from nmt.training import fine_tuning
+from nmt.training.session import estimate_training
+from nmt.training.trainer import Trainer
 from nmt.translation.translator import Translator
 
 NEW = "data.train=files(train='new')"
@@ -145,7 +145,7 @@ def test_empty_replay_is_an_error(directory: Path) -> None:
             ["train.replay_share=nan", "data.replay=phrasebook"],
             "replay_share must be at least 0 and below 1, got nan",
         ),
-        (["train.replay_share=half"], "train.replay_share: expected float, got 'half'"),
+        (["train.replay_share=half"], "train.replay_share: expected a number, got 'half'"),
         (
             ["train.replay_share=0", "data.replay=phrasebook"],
             "data.replay is set, but train.replay_share is 0",

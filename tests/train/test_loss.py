@@ -6,8 +6,8 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
 
-from nmt.train import loss as loss_module
-from nmt.train.loss import (
+from nmt.training import loss as loss_module
+from nmt.training.loss import (
     LogitsLoss,
     compiled_logits_loss,
     cross_entropy,

@@ -18,10 +18,10 @@ from nmt.data.batching import collate
 from nmt.model.build import build_model
 from nmt.model.transformer import Transformer
 from nmt.runs import checkpoint, run_report
-from nmt.train.adamw import AdamW
-from nmt.train.muon import Muon, orthogonalize
-from nmt.train.optim import adamw, parse_optimizer
-from nmt.train.step import train_step
+from nmt.training.adamw import AdamW
+from nmt.training.muon import Muon, orthogonalize
+from nmt.training.optim import adamw, parse_optimizer
+from nmt.training.step import train_step
 
 SWIGLU = ModelConfig(
     dim=16, heads=4, kv_heads=2, ffn_dim=24, encoder_layers=2, decoder_layers=2, activation="swiglu"

@@ -10,8 +10,8 @@ import torch
 from nmt.core.config import ModelConfig, TrainConfig
 from nmt.core.errors import ConfigError
 from nmt.model.build import build_model
-from nmt.train.adamw import AdamW
-from nmt.train.optim import adamw, parse_schedule
+from nmt.training.adamw import AdamW
+from nmt.training.optim import adamw, parse_schedule
 
 TOTAL, DIM = 1000, 512
 CLOSED_FORMS: list[tuple[str, dict[int, float]]] = [

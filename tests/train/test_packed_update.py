@@ -28,14 +28,14 @@ from nmt.data.packing import PackedBatch, PackShape, pack
 from nmt.model.build import build_model
 from nmt.model.transformer import Transformer
 from nmt.runs import checkpoint
-from nmt.train import packed_update, profiling
-from nmt.train import trainer as trainer_module
-from nmt.train.adamw import AdamW
-from nmt.train.distributed import all_reduce
-from nmt.train.optim import parse_optimizer
-from nmt.train.packed_update import LowPrecisionCopy, PackedUpdate
-from nmt.train.session import estimate_training, train
-from nmt.train.step import UpdateStats, train_step
+from nmt.training import packed_update, profiling
+from nmt.training import trainer as trainer_module
+from nmt.training.adamw import AdamW
+from nmt.training.distributed import all_reduce
+from nmt.training.optim import parse_optimizer
+from nmt.training.packed_update import LowPrecisionCopy, PackedUpdate
+from nmt.training.session import estimate_training, train
+from nmt.training.step import UpdateStats, train_step
 
 Pair = tuple[list[int], list[int]]
 SHAPE = PackShape(64, 70, 90, 16)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,16 +20,18 @@ from commandline import TINY, CommandLine, finish, wait_until
 
 from nmt.core.errors import UsageError
 from nmt.core.paths import locked
-from nmt.train import sweep
-from nmt.train.sweep import (
-    LOCK,
+from nmt.runs.sweep_results import (
     RESULTS,
     RunResult,
     Sweep,
-    parse_grid,
+    min_p_value,
+    permutation_test,
     read_results,
+    short_options,
     summarize,
 )
+from nmt.training import sweep
+from nmt.training.sweep import LOCK, parse_grid
 
 OPTIONS = [
     f"{key}={value}"
@@ -109,6 +114,113 @@ def test_summary_has_mean_and_deviation_over_successful_seeds() -> None:
     assert (first.num_finished, first.num_failed, first.hours) == (2, 1, 1.5)
     assert first.scores["BLEU"] == (12.0, pytest.approx(8**0.5))
     assert second.scores["BLEU"] == (7.0, None)
+    assert (first.p_values, second.p_values) == ({}, {})  # one seed shows no variance
+
+
+def test_permutation_test_counts_divisions_with_a_difference_as_large() -> None:
+    # 2 of the 6 divisions of four values into pairs are {1, 2} and {3, 4}.
+    assert permutation_test([1.0, 2.0], [3.0, 4.0]) == pytest.approx(2 / 6) == min_p_value(2, 2)
+    assert permutation_test([1.0, 4.0], [2.0, 3.0]) == 1.0  # equal means
+    # {1, 2, 3} has a sum of 6, {1, 2, 4} of 7 (observed), and their complements 15 and 14.
+    assert permutation_test([1.0, 2.0, 4.0], [3.0, 5.0, 6.0]) == pytest.approx(4 / 20)
+    assert permutation_test([1.0], [3.0, 4.0, 5.0]) == 1 / 4 == min_p_value(1, 3)
+    assert (min_p_value(3, 3), min_p_value(4, 4)) == (0.1, pytest.approx(2 / 70))
+    many = [float(value) for value in range(30)]
+    assert permutation_test(many, many) == 1.0
+    assert permutation_test(many, [value + 20 for value in many]) < 1e-4
+
+
+def test_labels_have_what_differs() -> None:
+    schedules = [{"train.schedule": f"linear(peak=3e-3, warmup={n})"} for n in (50, 300)]
+    assert short_options(schedules) == [{"warmup": "50"}, {"warmup": "300"}]
+    assert short_options([{"a.k": "", "a.x": "1"}, {"a.k": "noam(warmup=1)", "a.x": "1"}]) == [
+        {"k": "(empty)"},
+        {"k": "noam(warmup=1)"},
+    ]
+    assert short_options([{"a.k": "1"}]) == [{}]
+
+
+def write_results(directory: Path, num_seeds: int) -> list[str]:
+    """Write the results of a finished sweep with two values, and return the command."""
+    directory.mkdir(parents=True)
+    lines = []
+    for value, mean in (("0", 20.0), ("a_b", 30.0)):
+        for seed in range(1, num_seeds + 1):
+            name = f"model_{seed}"
+            options = {"tokenizer.model": value}
+            scores = {"BLEU": mean + seed, "chrF2": 50.0}
+            lines.append(json.dumps(asdict(RunResult(name, options, seed, 9, 0.5, scores))))
+    (directory / RESULTS).write_text("\n".join(lines))
+    return lines
+
+
+@pytest.fixture
+def printed_tables(
+    bare: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., tuple[str, str]]:
+    """Print the table of a finished sweep."""
+
+    def run(num_seeds: int, *options: str) -> tuple[str, str]:
+        directory = bare.directory / f"of {num_seeds} seeds"
+        if not directory.exists():
+            write_results(directory, num_seeds)
+        monkeypatch.setattr(sweep, "run_sweep", lambda plan, _: read_results(directory))
+        done = bare.run("sweep", "--grid", "tokenizer.model=0,a_b", *options)
+        return done.out, done.err
+
+    return run
+
+
+def test_a_star_marks_a_significant_difference(
+    printed_tables: Callable[..., tuple[str, str]],
+) -> None:
+    out, err = printed_tables(4)
+    lines = [line.split() for line in out.splitlines()[-3:]]
+    assert lines[1] == "0 22.50 ± 1.29 50.00 ± 0.00 0.50 4".split()
+    assert lines[2] == "a_b 32.50 ± 1.29 * 50.00 ± 0.00 0.50 4".split()
+    assert "* differs from the first row (p < 0.05, permutation test over seeds" in err
+    out, err = printed_tables(3)
+    assert "*" not in out
+    assert "3 seeds: too few for p < 0.05; use --seeds 4 or more" in err
+    out, err = printed_tables(1)
+    assert "1 seed: too few" in err
+
+
+def test_table_formats(printed_tables: Callable[..., tuple[str, str]]) -> None:
+    out, err = printed_tables(4, "--format", "md")
+    assert out.splitlines() == [
+        "| model | test BLEU | test chrF2 | hours | runs |",
+        "| --- | ---: | ---: | ---: | ---: |",
+        "| 0 | 22.50 ± 1.29 | 50.00 ± 0.00 | 0.50 | 4 |",
+        "| a_b | 32.50 ± 1.29 * | 50.00 ± 0.00 | 0.50 | 4 |",
+    ]
+    assert "model_1: test BLEU 21.00, test chrF2 50.00, 9 updates, 0.50 h" in err
+    out, _ = printed_tables(4, "--format", "latex")
+    assert out.splitlines() == [
+        r"\begin{tabular}{lrrrr}",
+        r"\toprule",
+        r"model & test BLEU & test chrF2 & hours & runs \\",
+        r"\midrule",
+        r"0 & 22.50 $\pm$ 1.29 & 50.00 $\pm$ 0.00 & 0.50 & 4 \\",
+        r"a\_b & 32.50 $\pm$ 1.29 * & 50.00 $\pm$ 0.00 & 0.50 & 4 \\",
+        r"\bottomrule",
+        r"\end{tabular}",
+    ]
+    out, _ = printed_tables(4, "--format", "csv")
+    first, second = csv.DictReader(out.splitlines())
+    assert (first["tokenizer.model"], first["BLEU mean"], first["BLEU p"]) == ("0", "22.5", "")
+    assert float(second["BLEU p"]) == pytest.approx(2 / 70, rel=1e-4)
+    assert (second["chrF2 sd"], second["runs"], second["failed"]) == ("0", "4", "0")
+    out, _ = printed_tables(4, "--json")
+    assert json.loads(out)[1]["p_values"]["BLEU"] == pytest.approx(2 / 70)
+
+
+def test_table_formats_are_checked(bare: CommandLine) -> None:
+    command = ["sweep", "--grid", "model.dropout=0.1"]
+    bare(*command, "--format", "html").assert_fails(2, "unknown table format 'html'")
+    bare(*command, "--format", "md", "--json").assert_fails(
+        2, "--json and --format cannot be combined"
+    )
 
 
 @pytest.mark.slow
@@ -119,8 +231,10 @@ def test_sweep_trains_all_combinations_and_can_be_extended(nmt: CommandLine) -> 
     lines = done.out.splitlines()
     names = [f"label_smoothing={value}_seed=1" for value in ("0", "0.1")]
     assert [line.partition(":")[0] for line in lines[:2]] == names
-    assert "test BLEU" in lines[3]
-    assert [line.split()[0] for line in lines[4:]] == ["label_smoothing=0", "label_smoothing=0.1"]
+    assert lines[3].startswith("label_smoothing  valid loss  valid BLEU  test BLEU  test chrF2")
+    assert [line.split()[0] for line in lines[4:]] == ["0", "0.1"]
+    assert f"run 1 of 2: {names[0]}\n" in done.err
+    assert re.search(rf"run 2 of 2, about \d+ s left: {re.escape(names[1])}\n", done.err)
     config = (nmt.directory / "runs/sweep" / names[1] / "config.yaml").read_text()
     assert "label_smoothing: 0.1" in config
     assert "seed: 1" in config
@@ -129,6 +243,7 @@ def test_sweep_trains_all_combinations_and_can_be_extended(nmt: CommandLine) -> 
     }
     done = nmt(*command, "--seeds", "2", "--json")
     assert "2 of 4 runs remaining" in done.err
+    assert re.findall(r"run (\d) of 4, about", done.err) == ["3", "4"]
     rows = json.loads(done.out)
     assert [(row["options"], row["num_finished"]) for row in rows] == [
         ({"train.label_smoothing": "0"}, 2),
@@ -217,6 +332,7 @@ def test_sweep_sets_seed_and_time_limit_and_skips_truncated_results(
     command = [*ONE_RUN, "--seeds", "2", "--time-limit", "1h"]
     done = nmt.run(*command)
     assert [words[-1] for words in in_process if words[0] == "train"] == ["3600s", "3600s"]
+    assert "run 1 of 2, at most about 2 h 0 min left: label_smoothing=0_seed=1\n" in done.err
     for seed in (1, 2):
         run = nmt.directory / f"runs/sweep/label_smoothing=0_seed={seed}"
         assert f"seed: {seed}\n" in (run / "config.yaml").read_text()
@@ -348,7 +464,10 @@ def test_interrupted_sweep_saves_checkpoints(
     send(process.pid, signal_number)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
-    assert b"run the same command again to continue the sweep" in err
+    assert err.count(b"run the same command again to continue the sweep") == 1
+    if not in_forks:  # the commands of a sweep have no hints of their own
+        assert b"stopped and saved at update" in err
+        assert b"continue with" not in err
     assert len(list(run.glob("step-*"))) == 1
     assert list(nmt.directory.glob("runs/sweep/label*")) == [run]
 

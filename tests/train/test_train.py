@@ -37,16 +37,16 @@ from nmt.evaluate.metrics import bleu, chrf
 from nmt.model.build import build_model
 from nmt.models import discovery
 from nmt.runs import checkpoint
-from nmt.train import loop, profiling, stopping
-from nmt.train import session as training
-from nmt.train import step as step_module
-from nmt.train import trainer as trainer_module
-from nmt.train.loss import cross_entropy
-from nmt.train.optim import adamw, parse_schedule
-from nmt.train.run_directory import check_data_unchanged, saved_precision
-from nmt.train.session import train
-from nmt.train.step import UpdateStats, train_step
-from nmt.train.trainer import Trainer
+from nmt.training import loop, profiling, stopping
+from nmt.training import session as training
+from nmt.training import step as step_module
+from nmt.training import trainer as trainer_module
+from nmt.training.loss import cross_entropy
+from nmt.training.optim import adamw, parse_schedule
+from nmt.training.run_directory import check_data_unchanged, saved_precision
+from nmt.training.session import train
+from nmt.training.step import UpdateStats, train_step
+from nmt.training.trainer import Trainer
 from nmt.translation.translator import Translator
 
 
@@ -286,6 +286,21 @@ def test_resuming_with_another_batch_size_continues_at_the_same_share_of_the_epo
         num_batches = len(trainer.loader.window(0, 0).batches)
         total = total or num_batches
         assert trainer.progress.batches_in_window == position * num_batches // total
+
+
+def test_validation_uses_all_references(directory: Path) -> None:
+    experiment = config(directory)
+    rows = [{"en": "ba be bi", "de": ["bo bu da", "ba be bi"]}, {"en": "da", "de": "da"}]
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
+    (directory / "valid.jsonl").write_text(lines, encoding="utf-8")
+    valid = f"data.valid=files(valid={str(directory / 'valid.jsonl')!r})"
+    prepared = prepare(config(directory, valid))
+    test = trainer_module.validation_set(prepared)
+    assert test.sources == ["ba be bi", "da"]
+    assert test.references == [["bo bu da", "da"], ["ba be bi", ""]]
+    assert prepared.lines("valid")[1] == ["bo bu da", "da"]  # for the loss
+    single = trainer_module.validation_set(prepare(experiment))
+    assert len(single.references) == 1
 
 
 def test_fp16_loss_scale_is_restored(directory: Path) -> None:
@@ -691,41 +706,6 @@ def test_best_metric_selects_the_quality(
     assert (", chrF " in capsys.readouterr().err) == (best == "chrf")
 
 
-def test_tensorboard_events_equal_metrics_jsonl(directory: Path) -> None:
-    pytest.importorskip("tensorboard")
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    experiment = config(directory, "train.valid_every=6")
-    options = {"device": "cpu", "precision": "fp32", "tensorboard": True}
-    train(experiment, directory / "run", **options)
-    longer = dataclasses.replace(experiment, train=dataclasses.replace(experiment.train, steps=18))
-    train(longer, directory / "run", resume=True, **options)
-    events = EventAccumulator(str(directory / "run/tensorboard")).Reload()
-    for tag, name in (
-        ("training/loss", "loss"),
-        ("training/lr", "lr"),
-        ("validation/bleu", "valid_bleu"),
-    ):
-        expected = [
-            (line["step"], line[name]) for line in metrics(directory / "run") if name in line
-        ]
-        assert [(event.step, event.value) for event in events.Scalars(tag)] == [
-            (step, pytest.approx(value)) for step, value in expected
-        ]
-
-
-def test_missing_tensorboard_raises_before_any_work(
-    directory: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in list(sys.modules):
-        if name.startswith("torch.utils.tensorboard"):
-            monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "tensorboard", None)
-    with pytest.raises(UsageError, match="TensorBoard is not installed"):
-        train(config(directory), directory / "run", device="cpu", tensorboard=True)
-    assert not (directory / "run").exists()
-
-
 @given(
     capacity=st.integers(1, 10**6), smallest=st.integers(16, 512), largest=st.integers(16, 10**6)
 )
@@ -750,9 +730,9 @@ from pathlib import Path
 import torch
 
 from nmt.data.prepare import prepare
-from nmt.train.distributed import RankGroup
+from nmt.training.distributed import RankGroup
 from nmt.core.config.config_io import load
-from nmt.train import profiling
+from nmt.training import profiling
 
 config = load(Path("config.yaml"))
 prepared = prepare(config)
@@ -949,7 +929,7 @@ def test_validations_log_sample_translations(
     )
     run(config(directory, "train.num_samples=3", "train.valid_pairs=2"), directory, "sampled")
     samples = [line["samples"] for line in metrics(directory / "sampled") if "samples" in line]
-    assert [[source for source, _ in each] for each in samples] == [
+    assert [[source for source, _, _ in each] for each in samples] == [
         [source[0], source[10]]
     ] * 2  # of 20, spread
 
@@ -1016,7 +996,7 @@ def test_time_limit_includes_data_preparation(
     monkeypatch.setattr(
         training, "prepare", lambda experiment: time.sleep(0.2) or prepare(experiment)
     )
-    monkeypatch.setattr(loop, "run", lambda *rest: limits.append(rest[-1]) or train_loop(*rest))
+    monkeypatch.setattr(loop, "run", lambda *rest: limits.append(rest[3]) or train_loop(*rest))
     run(config(directory, "train.steps=1"), directory, limit=100)
     assert limits[0] < 99.8
 

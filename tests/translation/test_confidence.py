@@ -35,7 +35,7 @@ from nmt.evaluate import calibration, test_sets
 from nmt.evaluate.calibration import Observations
 from nmt.runs import checkpoint, pretrained
 from nmt.runs.checkpoint import CALIBRATION
-from nmt.train.session import train
+from nmt.training.session import train
 from nmt.translation import confidence
 from nmt.translation.confidence import FEATURE_SIGNS, LENGTH_RATIO, Calibration, Feature
 from nmt.translation.guard import Guard
@@ -302,7 +302,7 @@ def test_a_signal_during_calibration_also_skips_the_comparison(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(
-        "nmt.train.session.calibrate_translator",
+        "nmt.training.session.calibrate_translator",
         lambda *_, **__: os.kill(os.getpid(), signal.SIGTERM),
     )
     with pytest.raises(StoppedError):

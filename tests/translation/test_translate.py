@@ -29,7 +29,7 @@ from nmt.search.beam import Beam
 from nmt.search.greedy import Greedy
 from nmt.text.normalization import normalize, normalize_case
 from nmt.text.sentences import count_sentences, split_sentences, split_to_fit
-from nmt.train.session import train
+from nmt.training.session import train
 from nmt.translation import chunking
 from nmt.translation.alignment import Link, align, link_words
 from nmt.translation.chunking import chunk_by_arrival

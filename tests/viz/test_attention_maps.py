@@ -21,7 +21,7 @@ from nmt.model.attention import record_attention
 from nmt.models import discovery
 from nmt.runs.model_files import LoadedModel
 from nmt.search import Hypothesis
-from nmt.train.session import train
+from nmt.training.session import train
 from nmt.translation.translator import Translator
 from nmt.viz.attention_maps import AttentionMaps, attention_maps, draw
 
@@ -160,7 +160,10 @@ def test_a_figure_has_a_heat_map_per_head_labeled_with_tokens(
     )
     maps = make_maps()
     draw(maps, tmp_path / "a.png", "cross", 2)
-    for head, panel in enumerate(figures[0].axes):
+    *panels, color_bar = figures[0].axes
+    assert (color_bar.get_ylabel(), color_bar.get_ylim()) == ("attention weight", (0, 1))
+    assert len(panels) == 2
+    for head, panel in enumerate(panels):
         torch.testing.assert_close(
             torch.tensor(panel.images[0].get_array()), maps.weights["cross"][1, head]
         )
@@ -173,16 +176,18 @@ def test_a_figure_has_a_heat_map_per_head_labeled_with_tokens(
             draw(maps, tmp_path / "a.png", "cross", layer)
 
 
-def test_the_default_layer_is_the_last(
-    loaded: LoadedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    drawn: list[int] = []
-    monkeypatch.setattr(
-        "nmt.viz.attention_maps.draw", lambda maps, output, part, layer: drawn.append(layer)
-    )
-    attention("ba be", model=loaded.run, output=tmp_path / "a.png")
-    attention("ba be", model=loaded.run, output=tmp_path / "a.png", layer=1)
-    assert drawn == [3 if loaded.config.model.arch == "transformer" else 1, 1]
+def test_the_page_and_the_picture_show_the_same_layer(loaded: LoadedModel, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    last = len(attention_maps(loaded, "ba be").weights["cross"])
+    assert last == (3 if loaded.config.model.arch == "transformer" else 1)
+    for options, layer in (({}, last), ({"layer": 1}, 1)):
+        for suffix in (".html", ".svg"):
+            attention("ba be", model=loaded.run, output=tmp_path / f"a{suffix}", **options)
+        page = (tmp_path / "a.html").read_text(encoding="utf-8")
+        assert f'{{"layer": {layer - 1}, "part": "cross"}}' in page
+        # Matplotlib writes texts as paths, and each text as a comment.
+        picture = (tmp_path / "a.svg").read_text(encoding="utf-8")
+        assert f"<!-- cross-attention, layer {layer} -->" in picture
 
 
 def test_a_given_translation_is_used(loaded: LoadedModel) -> None:
@@ -238,8 +243,8 @@ def test_control_characters_are_escaped(trained: CommandLine, tmp_path: Path) ->
         (["the dog", "-o", "x"], "cannot write the format '' of x"),
         (["the dog", "-o", "x.txt"], "use .html, .json, .png, .svg, .pdf"),
         (["the dog", "-o", "x.pgf"], "cannot write the format '.pgf' of x.pgf"),
-        (["the dog", "-o", "x.HTML", "--layer", "1"], "--part and --layer apply to images only"),
-        (["the dog", "-o", "x.json", "--part", "cross"], "--part and --layer apply to images only"),
+        (["the dog", "-o", "x.json", "--part", "cross"], "--part and --layer apply to images and"),
+        (["the dog", "-o", "x.html", "--layer", "9"], "there is no layer 9"),
         (["the dog", "-o", "x.png", "--layer", "9"], "there is no layer 9"),
         (["the dog", "--part", "crss"], "unknown part 'crss'"),
         (["", "-o", "x.html"], "the sentence is blank"),
@@ -280,7 +285,7 @@ DISPLAYS = {"desk": (1200, 900, "light"), "phone": (360, 740, "dark")}
 def page(request: pytest.FixtureRequest, browser: Any, tmp_path: Path) -> Iterator[Any]:
     width, height, scheme = request.param
     file = tmp_path / "attention.html"
-    file.write_text(make_maps().to_html(), encoding="utf-8")
+    file.write_text(make_maps().to_html(layer=1), encoding="utf-8")
     page = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
     errors: list[str] = []
     page.on("pageerror", lambda error: errors.append(str(error)))
@@ -334,6 +339,55 @@ def test_heads_and_layers_can_be_selected(page: Any) -> None:
     assert page.locator("#heads input:checked").count() == 1
     page.locator("#all").click()
     assert page.locator("#heads input:checked").count() == 2
+
+
+def test_the_matrix_view_has_a_heat_map_per_head(page: Any) -> None:
+    page.locator("#views label", has_text="matrix").click()
+    assert not page.locator("#view").is_visible()
+    assert page.locator("#matrices figcaption").all_inner_texts() == [
+        "head 1\n0%\n100%",
+        "head 2\n0%\n100%",
+    ]
+    first = page.locator("#matrices figure").first
+    assert first.locator(".rows span").all_inner_texts() == ["der", "kleine", "Hund", "</s>"]
+    assert first.locator(".columns span").all_inner_texts() == ["the", "small", "do", "g", "</s>"]
+    opacities = first.locator("canvas").evaluate(
+        "canvas => [...canvas.getContext('2d').getImageData(0, 2, 5, 1).data].filter((_, i) => i %"
+        " 4 == 3)"
+    )
+    assert opacities == pytest.approx([0, 0, 0.6 * 255, 0.4 * 255, 0], abs=1)
+    canvas = first.locator("canvas")
+    cell = canvas.bounding_box()["width"] / 5
+    canvas.hover(position={"x": 2.5 * cell, "y": 2.5 * cell})
+    assert page.locator("#status").inner_text() == "“Hund” attends to do 60% (head 1)"
+    assert first.locator(".selected").all_inner_texts() == ["Hund", "do"]
+    page.locator("h1").hover()
+    assert page.locator("#status").inner_text() == "cross-attention, layer 1"
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_the_matrix_view_follows_the_keyboard_and_the_other_choices(page: Any) -> None:
+    page.locator("#views label", has_text="matrix").click()
+    page.keyboard.press("Tab")
+    canvas = page.locator("#matrices canvas").first
+    assert canvas.evaluate("canvas => canvas === document.activeElement")
+    for key in ("ArrowDown", "ArrowDown", "ArrowRight", "ArrowRight", "ArrowRight"):
+        page.keyboard.press(key)
+    assert page.locator("#status").inner_text() == "“Hund” attends to g 40% (head 1)"
+    page.locator("#heads label", has_text="1").click()
+    assert page.locator("#matrices figcaption b").all_inner_texts() == ["head 2"]
+    page.locator("label", has_text="whole words").click()
+    assert page.locator("#matrices .columns span").all_inner_texts() == [
+        "the",
+        "small",
+        "dog",
+        "</s>",
+    ]
+    page.locator("#parts label", has_text="decoder").click()
+    names = page.locator("#matrices .columns span").all_inner_texts()
+    assert names == ["<s>", "der", "kleine", "Hund"]
+    page.locator("#views label", has_text="lines").click()
+    assert page.locator("#queries button").count() == 4
 
 
 def test_tokens_can_be_grouped_by_word(page: Any) -> None:

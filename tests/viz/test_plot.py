@@ -1,10 +1,13 @@
-"""Plots of learning curves and position encodings."""
+"""Plots of learning curves, sweeps and position encodings."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -12,8 +15,17 @@ from commandline import CommandLine
 
 from nmt.core.errors import UsageError
 from nmt.model.positions import POSITION_ENCODINGS, EncodingTable, PositionEncoding, StackSpec
+from nmt.runs.sweep_results import RESULTS, SWEEP_FILE, RunResult, Sweep, run_name
 from nmt.viz import position_plots as positions
-from nmt.viz.learning_curves import AXES, draw, points, read_log
+from nmt.viz import sweep_plots
+from nmt.viz.learning_curves import (
+    AXES,
+    draw,
+    mean_and_range,
+    points,
+    read_log,
+    read_variants,
+)
 
 pytest.importorskip("matplotlib")
 
@@ -66,7 +78,7 @@ def test_several_runs_in_one_figure(nmt: CommandLine) -> None:
             == "both.svg\n"
         )
         texts = re.findall(r"<!-- (.*?) -->", (nmt.directory / "both.svg").read_text())
-        for text in ("runs/tiny", "runs/other", "validation BLEU", "learning rate", AXES[by].label):
+        for text in ("tiny", "other", "validation BLEU", "learning rate", AXES[by].label):
             assert text in texts
 
 
@@ -79,11 +91,17 @@ def test_curves_are_written_as_png(tmp_path: Path) -> None:
     assert (tmp_path / "one.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_each_run_has_a_curve_and_a_color(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def figures(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The figures that are saved."""
     from matplotlib.figure import Figure
 
-    figures: list[Figure] = []
-    monkeypatch.setattr(Figure, "savefig", lambda figure, *_, **__: figures.append(figure))
+    saved: list[Any] = []
+    monkeypatch.setattr(Figure, "savefig", lambda figure, *_, **__: saved.append(figure))
+    return saved
+
+
+def test_each_run_has_a_curve_and_a_color(tmp_path: Path, figures: list[Any]) -> None:
     rates = {"one": [1.0, 2.0], "two": [3.0, 6.0]}
     runs = [
         log(
@@ -95,7 +113,7 @@ def test_each_run_has_a_curve_and_a_color(tmp_path: Path, monkeypatch: pytest.Mo
     draw(runs, tmp_path / "both.png", AXES["updates"])
     curves, (legend,) = figures[0].axes[2].lines, figures[0].legends
     assert [list(curve.get_ydata()) for curve in curves] == [*rates.values()]
-    assert [text.get_text() for text in legend.get_texts()] == [*map(str, runs)]
+    assert [text.get_text() for text in legend.get_texts()] == ["one", "two"]
     colors = [curve.get_color() for curve in curves]
     assert [handle.get_color() for handle in legend.legend_handles] == colors
     assert len(set(colors)) == 2
@@ -120,6 +138,118 @@ def test_curves_with_invalid_arguments_are_rejected(nmt: CommandLine) -> None:
     (nmt.directory / "blank").mkdir()
     (nmt.directory / "blank/metrics.jsonl").write_text("")
     nmt("plot", "curves", "blank").assert_fails(2, "the log of blank has no updates yet")
+
+
+LR = {"linear(peak=1e-3, warmup=5)": 1.0, "linear(peak=1e-3, warmup=9)": 5.0}
+
+
+def sweep(directory: Path, steps: tuple[int, ...] = (1, 2)) -> Path:
+    """Write a sweep of two schedules with two seeds, of which the second has double values."""
+    directory.mkdir()
+    plan = Sweep("quickstart", (), {"train.schedule": [*LR]}, (1, 2))
+    (directory / SWEEP_FILE).write_text(json.dumps(asdict(plan)))
+    lines = []
+    for options, seed in plan.runs():
+        name = run_name(options, seed)
+        lr = LR[options["train.schedule"]] * seed
+        log(directory / name, *(json.dumps({"step": step, "lr": lr * step}) for step in steps))
+        result = RunResult(name, dict(options), seed, 2, 0.1, {"BLEU": lr, "valid_loss": lr})
+        lines.append(json.dumps(asdict(result)) + "\n")
+    (directory / RESULTS).write_text("".join(lines))
+    return directory
+
+
+def test_a_sweep_has_a_color_mean_and_band_for_each_combination(
+    tmp_path: Path, figures: list[Any]
+) -> None:
+    directory = sweep(tmp_path / "sweep")
+    (directory / RESULTS).unlink()  # the first runs have not finished
+    draw([directory], tmp_path / "a.png", AXES["updates"])
+    rates = figures[0].axes[2]
+    assert [list(line.get_ydata()) for line in rates.lines] == [[1.5, 3.0], [7.5, 15.0]]
+    bands = [band.get_paths()[0].vertices.tolist() for band in rates.collections]
+    assert [(min(y for _, y in band), max(y for _, y in band)) for band in bands] == [
+        (1, 4),
+        (5, 20),
+    ]
+    (legend,) = figures[0].legends
+    assert [text.get_text() for text in legend.get_texts()] == ["warmup=5", "warmup=9"]
+    assert legend.get_title().get_text() == str(directory)
+
+
+def test_a_single_value_is_drawn_as_a_point(tmp_path: Path, figures: list[Any]) -> None:
+    draw([sweep(tmp_path / "sweep", steps=(3,))], tmp_path / "a.png", AXES["updates"])
+    rates = figures[0].axes[2]
+    assert [(line.get_marker(), *line.get_xydata().tolist()) for line in rates.lines] == [
+        ("o", [3, 4.5]),
+        ("o", [3, 22.5]),
+    ]
+    (ranges,) = (band.get_segments()[0].tolist() for band in rates.collections[1:2])
+    assert ranges == [[3, 3], [3, 6]]
+
+
+def test_curves_are_interpolated_within_their_range() -> None:
+    x, mean, low, high = mean_and_range([([0, 10], [0, 10]), ([20, 5, 10], [20, 7, 12])])
+    assert x.tolist() == [0, 5, 10, 20]
+    assert mean.tolist() == [0, 6, 11, 20]
+    assert low.tolist() == [0, 5, 10, 20]
+    assert high.tolist() == [0, 7, 12, 20]
+
+
+def test_labels_omit_what_all_have_in_common(tmp_path: Path) -> None:
+    directory = sweep(tmp_path / "sweep")
+    other = log(tmp_path / "other", '{"step": 1, "lr": 1}')
+    variants = read_variants([directory, other], AXES["updates"])
+    assert [variant.label for variant in variants] == [
+        "sweep: warmup=5",
+        "sweep: warmup=9",
+        "other",
+    ]
+
+
+def test_scores_of_sweeps(tmp_path: Path, figures: list[Any]) -> None:
+    first = sweep(tmp_path / "first")
+    second = sweep(tmp_path / "second_sweep")
+    sweep_plots.draw([first, second], tmp_path / "a.png", "BLEU")
+    panel, other = figures[0].axes
+    assert [line.get_ydata().tolist() for line in panel.lines] == [[1.5], [1, 2], [7.5], [5, 10]]
+    assert [text.get_text() for text in panel.get_xticklabels()] == ["5", "9"]
+    assert (panel.get_xlabel(), panel.get_ylabel()) == ("warmup", "test BLEU")
+    assert other.get_title() == "second sweep"
+    sweep_plots.draw([first, second], tmp_path / "a.png", "valid_loss", join=True)
+    (panel,) = figures[1].axes
+    labels = [text.get_text() for text in panel.get_yticklabels()]
+    assert [label[-2:] for label in labels] == ["9)", "9)", "5)", "5)"]  # the best on top
+
+
+def test_plot_sweep(bare: CommandLine) -> None:
+    sweep(bare.directory / "$x$")
+    assert bare.run("plot", "sweep", "$x$", "-o", "a.svg").out == "a.svg\n"
+    content = (bare.directory / "a.svg").read_text()
+    assert "$x$" in content  # a name, not mathematics
+    bare.run("plot", "sweep", "$x$", "-o", "a.svg")
+    assert (bare.directory / "a.svg").read_text().count("warmup") == content.count("warmup")
+    bare("plot", "sweep", "none").assert_fails(
+        2, "none has no results of a sweep with test BLEU", "hint: give the --run of nmt sweep"
+    )
+    bare("plot", "sweep", "$x$", "--score", "chrF2").assert_fails(2, "no results", "test chrF2")
+    bare("plot", "sweep", "$x$", "--score", "bleu").assert_fails(2, "unknown score 'bleu'")
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        (RESULTS, '{"name": "a", "options": 3, "seed": 1}'),
+        (RESULTS, '{"name": "a", "options": {}, "seed": 1, "scores": {"BLEU": "x"}}'),
+        (SWEEP_FILE, '{"grid": {"a": 5}, "seeds": [1]}'),
+        (SWEEP_FILE, json.dumps({"grid": {str(n): ["1"] * 99 for n in range(9)}, "seeds": [1]})),
+    ],
+)
+def test_damaged_files_of_a_sweep_are_errors(bare: CommandLine, name: str, content: str) -> None:
+    (bare.directory / "sweep").mkdir()
+    (bare.directory / "sweep" / name).write_text(content)
+    bare("plot", "sweep", "sweep").assert_fails(2, "sweep has no results of a sweep")
+    bare("plot", "curves", "sweep").assert_fails(2, "sweep has no readable metrics.jsonl")
 
 
 def test_missing_matplotlib_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,11 +342,7 @@ def test_similarity_of_positions_is_the_cosine_similarity() -> None:
     )
 
 
-def test_figure_of_position_encodings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from matplotlib.figure import Figure
-
-    figures: list[Figure] = []
-    monkeypatch.setattr(Figure, "savefig", lambda figure, *_, **__: figures.append(figure))
+def test_figure_of_position_encodings(tmp_path: Path, figures: list[Any]) -> None:
     stacks = {"learned": StackSpec(32, 2, 2), "shaw": STACK, "t5": STACK}
     with torch.no_grad():
         tables = {name: make_table(encoding(name, stack)) for name, stack in stacks.items()}
@@ -255,6 +381,22 @@ def test_figure_of_position_encodings(tmp_path: Path, monkeypatch: pytest.Monkey
                 assert sorted({y for x, y in vertices if x == distance}) == pytest.approx(
                     expected, abs=2e-4
                 )
+
+
+def test_values_of_one_sign_have_a_scale_of_one_side(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from matplotlib.figure import Figure
+
+    figures: list[Figure] = []
+    monkeypatch.setattr(Figure, "savefig", lambda figure, *_, **__: figures.append(figure))
+    alibi = make_table(encoding("alibi", STACK))
+    positive = dataclasses.replace(alibi, values_MC=-alibi.values_MC)
+    positions.draw({"negative": alibi, "positive": positive}, tmp_path / "a.png")
+    below, above = (figures[0].axes[row].images[0] for row in (0, 3))
+    lowest = float(alibi.values_MC.min())
+    assert (below.get_cmap().name, below.get_clim()) == ("Blues_r", pytest.approx((lowest, 0)))
+    assert (above.get_cmap().name, above.get_clim()) == ("Reds", pytest.approx((0, -lowest)))
 
 
 def test_the_encoding_that_is_asked_for_is_drawn(

@@ -194,7 +194,8 @@ class TrainConfig:
     valid_search: str = "greedy"
     """Search algorithm for validation."""
     best_metric: str = "bleu"
-    """Metric for the best checkpoint and early stopping: bleu, chrf or loss."""
+    """Metric for the best checkpoint and early stopping: loss, bleu, chrf, ter or one of a
+    plug-in."""
     patience: NotNegative = 0
     """Number of validations without improvement before training stops early. 0: no early
     stopping."""
@@ -211,6 +212,9 @@ class TrainConfig:
     """Number of sample translations to log at each validation."""
     log_every: Positive = 50
     """Number of updates between lines of metrics.jsonl."""
+    loggers: tuple[str, ...] = ()
+    """Loggers beside metrics.jsonl: tensorboard, wandb(project='nmt'), mlflow(experiment='nmt'),
+    trackio(project='nmt')."""
 
 
 @dataclass(frozen=True)
@@ -224,6 +228,8 @@ class Config:
     training."""
     lowercase_all_caps: bool = False
     """Lowercase all-caps inputs (with at least four letters) before translation."""
+    plugins: tuple[str, ...] = ()
+    """Python modules that add components, such as a search; see docs/plugins.md."""
     data: DataConfig = field(default_factory=DataConfig)
     tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
     model: ModelConfig = field(default_factory=ModelConfig)

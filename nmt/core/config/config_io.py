@@ -16,11 +16,11 @@ from typing import Any
 
 import yaml
 
-from nmt.core import untrusted_files
+from nmt.core import plugins, untrusted_files
 from nmt.core.config import Config, DataConfig, TrainConfig
 from nmt.core.errors import ConfigError, suggest
 from nmt.core.ranges import check_ranges
-from nmt.core.registry import accepts
+from nmt.core.registry import accepts, describe_type
 
 LANGUAGE_CODE = re.compile(r"[A-Za-z0-9]+([-_][A-Za-z0-9]+)*")
 
@@ -50,10 +50,24 @@ def load(path: Path | None, overrides: Sequence[str] = ()) -> Config:
             wrong type or range.
     """
     config = read(path)
+    if path:
+        plugins.offer(config.plugins, path.parent)
     for text in overrides:
         config = override(config, text)
     check(config)
     return config
+
+
+def load_named(name: str, overrides: Sequence[str] = ()) -> Config:
+    """Load the config that the user names, by its path or as a built-in one, and import its
+    plug-ins.
+
+    Raises:
+        ConfigError: see `find` and `load`; or a plug-in cannot be imported.
+    """
+    path = find(name)
+    plugins.load(read(path).plugins)
+    return load(path, overrides)
 
 
 def read(path: Path | None) -> Config:
@@ -72,14 +86,19 @@ def find(name: str) -> Path:
     path = Path(name)
     if path.is_file():
         return path
-    directory = Path(__file__).parents[2] / "configs"  # in a wheel
-    if not directory.is_dir():
-        directory = Path(__file__).parents[3] / "configs"
-    builtin = {file.stem: file for file in sorted(directory.glob("*.yaml"))}
+    builtin = builtin_configs()
     if name not in builtin:
         problem = "is a directory, not a config file" if path.is_dir() else "does not exist"
         raise ConfigError(f"config {name} {problem}", suggest(name, builtin) if builtin else "")
     return builtin[name]
+
+
+def builtin_configs() -> dict[str, Path]:
+    """Return the files of the built-in configs by name."""
+    directory = Path(__file__).parents[2] / "configs"  # in a wheel
+    if not directory.is_dir():
+        directory = Path(__file__).parents[3] / "configs"
+    return {file.stem: file for file in sorted(directory.glob("*.yaml"))}
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
@@ -109,7 +128,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
 def override(config: Config, text: str) -> Config:
     """Apply one `section.key=value`. The value is parsed as YAML unless the option is a string.
 
-    `section.key+=value` appends to a list.
+    `section.key+=value` appends to a list. `plugins=value` imports them.
     """
     left, equals, raw = (part.strip() for part in text.partition("="))
     if not equals:
@@ -124,6 +143,8 @@ def override(config: Config, text: str) -> Config:
     section, _, key = name.rpartition(".")
     parent: Any = getattr(config, section) if section else config
     new_value = _value(expected, _parse_value(expected, raw, text), name)
+    if name == "plugins":
+        plugins.load(new_value)
     if is_addition:
         new_value = (*getattr(parent, key), *new_value)
     changed: Any = dataclasses.replace(parent, **{key: new_value})
@@ -226,20 +247,14 @@ def _value(expected: Any, value: Any, path: str) -> Any:
             if isinstance(value, bool)
             else ""
         )
-        raise ConfigError(f"{path}: expected {_name(expected)}, got {value!r}", hint)
+        raise ConfigError(f"{path}: expected {describe_type(expected)}, got {value!r}", hint)
     return value
-
-
-def _name(expected: Any) -> str:
-    if typing.get_origin(expected) is tuple:
-        return f"a list of {_name(typing.get_args(expected)[0])}"
-    return str(expected.__name__)
 
 
 def check(config: Config) -> None:
     """Check ranges, and values that depend on each other.
 
-    Spec strings are checked by `nmt.train.session.check_specs`.
+    Spec strings are checked by `nmt.training.session.check_specs`.
 
     Raises:
         ConfigError: a value is out of range; the error names the first one.
@@ -250,7 +265,6 @@ def check(config: Config) -> None:
     _choice("tokenizer.model_type", config.tokenizer.model_type, ("unigram", "bpe"))
     _choice("model.norm_position", config.model.norm_position, ("post", "pre"))
     _choice("train.all_reduce_precision", config.train.all_reduce_precision, ("fp32", "bf16"))
-    _choice("train.best_metric", config.train.best_metric, ("bleu", "chrf", "loss"))
     _check_relations(config)
 
 

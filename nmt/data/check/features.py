@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import unicodedata
 import zlib
-from collections import Counter
 from collections.abc import Container, Sequence, Set
 from dataclasses import dataclass
 from itertools import starmap
@@ -21,13 +20,14 @@ from numpy.typing import NDArray
 from nmt.core.bounded_cache import BoundedCache
 from nmt.data.arrays import Bytes, Integers
 from nmt.data.check import checks
+from nmt.data.check.copies import is_copy
 from nmt.data.check.encoding import encoding_problems, repair_pair
 from nmt.data.check.minhash import NUM_HASHES, Side, Words, hash_words
 from nmt.data.check.overlap_index import OverlapIndex
 from nmt.data.clean import is_blank
 from nmt.data.pairs import Pair, hash_pair
 from nmt.text.language_identification import is_wrong_language
-from nmt.text.normalization import UNSPACED, estimate_num_words
+from nmt.text.normalization import UNSPACED
 
 NUM_BUCKETS = 256
 """Buckets into which word stems are hashed for the alignment; the index of one is a byte."""
@@ -40,11 +40,6 @@ STEM_LENGTH = 5
 agree."""
 MAX_CACHED_WORDS = 1 << 18
 """Maximum number of words whose stems are kept."""
-MIN_COPY_WORDS = 4
-"""Minimum number of words of an untranslated pair; short names and commands are equal in many
-languages."""
-MAX_CHANGED_FRACTION = 0.2
-"""Maximum fraction of words that differ in an untranslated pair."""
 
 PAIR = np.dtype(
     [
@@ -163,20 +158,6 @@ def _mark_test_overlap(
     # An equal test sentence is not reported as a near one, even if its check is ignored.
     for i in near.keys() - exact.keys():
         problems_N[i] |= checks.NEAR_TEST_OVERLAP.bit
-
-
-def is_copy(source: Words, target: Words) -> bool:
-    """Return whether the target has all or nearly all words of the source."""
-    shorter, longer = sorted((len(source), len(target)))
-    max_changed = int(MAX_CHANGED_FRACTION * longer + 1e-9)
-    if longer - shorter > max_changed:
-        return False
-    if longer < MIN_COPY_WORDS and estimate_num_words(source) < MIN_COPY_WORDS:
-        return False
-    if len(set(target).difference(source)) > max_changed:  # fast path for most pairs
-        return False
-    num_shared = (Counter(source) & Counter(target)).total()
-    return longer - num_shared <= max_changed
 
 
 def _stem_bitmaps(side: Side) -> Bytes:

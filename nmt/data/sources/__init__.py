@@ -4,12 +4,16 @@ entry of `SOURCES`."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
 
 from nmt.core.config import DataConfig
 from nmt.core.errors import ConfigError, DataError
+from nmt.core.plugins import Components
 from nmt.core.registry import format_spec, options_of, parse, resolve
 from nmt.data.sources import (
     benchmarks,
+    datasets,
     files,
     hub,
     mtdata,
@@ -18,8 +22,7 @@ from nmt.data.sources import (
     published,
     tatoeba,
 )
-from nmt.data.sources.corpus import SPLITS, CorpusOptions, Split
-from nmt.data.sources.downloadable import DownloadableCorpus
+from nmt.data.sources.corpus import SPLITS, CorpusInfo, CorpusOptions, Split
 
 __all__ = [
     "SOURCES",
@@ -35,19 +38,47 @@ __all__ = [
     "without_corpus_options",
 ]
 
-Corpus = phrasebook.Phrasebook | DownloadableCorpus | files.Files
-"""A corpus with its options. Creating one reads no files and opens no connections."""
 
-SOURCES: dict[str, Callable[..., Corpus]] = {
-    "phrasebook": phrasebook.Phrasebook,
-    "tatoeba": tatoeba.tatoeba,
-    "multi30k": multi30k.multi30k,
-    **hub.SOURCES,
-    **published.SOURCES,
-    "mtdata": mtdata.mtdata,
-    **benchmarks.SOURCES,
-    "files": files.Files,
-}
+class Corpus(Protocol):
+    """A corpus with its options. Creating one reads no files and opens no connections."""
+
+    @property
+    def name(self) -> str:
+        """Name in messages."""
+
+    @property
+    def info(self) -> CorpusInfo:
+        """Description for `nmt data list`."""
+
+    @property
+    def is_installed(self) -> bool:
+        """Whether it needs no download."""
+
+    def validate(self) -> None:
+        """Raise a ConfigError if an option is invalid, without reading files."""
+
+    def open(self, split: str, src: str, tgt: str) -> Split:
+        """Return a split in the direction src to tgt.
+
+        Raises:
+            DataError: the split or language pair does not exist.
+        """
+
+
+SOURCES: Components[Callable[..., Corpus]] = Components(
+    "corpus",
+    {
+        "phrasebook": phrasebook.Phrasebook,
+        "tatoeba": tatoeba.tatoeba,
+        "multi30k": multi30k.multi30k,
+        **hub.SOURCES,
+        **published.SOURCES,
+        "mtdata": mtdata.mtdata,
+        **benchmarks.SOURCES,
+        "files": files.Files,
+        "datasets": datasets.Datasets,
+    },
+)
 
 
 def get_corpus(spec: str) -> Corpus:
@@ -62,6 +93,8 @@ def get_corpus(spec: str) -> Corpus:
 def parse_corpus(spec: str) -> tuple[Corpus, CorpusOptions]:
     """Return the corpus of a spec string as `get_corpus` does, and the options that every training
     corpus has."""
+    if "(" not in spec and files.pair_format(Path(spec)):
+        raise ConfigError(f"{spec} is a file, not a corpus", f"write files(train='{spec}')")
     name, options = parse(spec)
     corpus_options = {key: options.pop(key) for key in options_of(CorpusOptions) if key in options}
     corpus = resolve(

@@ -69,6 +69,9 @@ class Split:
     """Returns the approximate number of pairs, if that is faster than reading them."""
     files: tuple[Path, ...] = ()
     """The files that are read, unless they are part of nmt."""
+    references: Callable[[], Iterator[list[str]]] | None = None
+    """Iterates over all references of each source, in the order of `pairs`, which has the first
+    one; None if there is one each."""
 
 
 def total_pairs(splits: Iterable[Split]) -> int | None:

@@ -20,8 +20,10 @@ from nmt.core.paths import data_dir
 from nmt.data import download
 from nmt.data.archives import SourceFile
 from nmt.data.pairs import Pair
-from nmt.data.sources.corpus import CorpusInfo, SplitReaders
+from nmt.data.sources.corpus import CorpusInfo, PairReader, SplitReaders
 from nmt.data.sources.downloadable import DownloadableCorpus, RemoteFile
+from nmt.data.tables import ColumnRequest
+from nmt.data.tables.arrow import read_parquet_files
 
 DIRECTORY = "de-en"
 _SPLIT_PATTERN = re.compile(r"(?:^|[-_])(train|validation|test)\b")
@@ -112,7 +114,10 @@ def _find_splits(files: Sequence[SourceFile], errors: str) -> SplitReaders:
             paths_by_split.setdefault(split, []).append(file.path)
     for paths in paths_by_split.values():
         _check_complete(paths)
-    return {split: partial(_read_parquet, paths) for split, paths in paths_by_split.items()}
+    readers: dict[str, PairReader] = {}
+    for split, paths in paths_by_split.items():
+        readers[split] = partial(_read_pairs, paths)
+    return readers
 
 
 def _check_complete(paths: Sequence[Path]) -> None:
@@ -131,22 +136,6 @@ def _check_complete(paths: Sequence[Path]) -> None:
             )
 
 
-def _read_parquet(files: Sequence[Path]) -> Iterator[Pair]:
-    """Stream the column `translation` of parquet files in batches of a thousand rows."""
-    try:
-        import pyarrow.parquet
-    except ImportError:
-        raise DataError("Parquet files need the package pyarrow", "pip install pyarrow") from None
-
-    for path in files:
-        try:
-            with pyarrow.parquet.ParquetFile(path) as file:
-                for batch in file.iter_batches(batch_size=1000, columns=["translation"]):
-                    for row in batch.column("translation").to_pylist():
-                        yield row["en"] or "", row["de"] or ""
-        except (KeyError, TypeError):
-            raise DataError(f"{path.name} has no column 'translation' with en and de") from None
-        except (pyarrow.ArrowException, OSError) as error:
-            raise DataError(
-                f"{path}: corrupted parquet file: {error}", "download the files again"
-            ) from error
+def _read_pairs(files: Sequence[Path]) -> Iterator[Pair]:
+    request = ColumnRequest(src="translation.en", tgt="translation.de")
+    return read_parquet_files(files, request, "strict").pairs()

@@ -13,7 +13,7 @@ from typing import Any
 
 from nmt.core.console import log
 from nmt.core.errors import ConfigError, DataError, suggest
-from nmt.core.runtime import require_package
+from nmt.core.packages import require_package
 from nmt.data.archives import SourceFile
 from nmt.data.pairs import Pair, read_pairs, read_tsv
 from nmt.data.sources import holdout

@@ -7,6 +7,7 @@ arguments. If its hooks need a number as `start`, `supports_graphs` is False.
 
 from __future__ import annotations
 
+from nmt.core.plugins import Components
 from nmt.model.positions.absolute import (
     ConcatenatedSinusoidal,
     Floater,
@@ -24,20 +25,23 @@ from nmt.model.positions.base import (
 )
 from nmt.model.positions.relative import T5, ALiBi, DeBERTa, Rotary, Shaw, TransformerXL
 
-POSITION_ENCODINGS: dict[str, type[PositionEncoding]] = {
-    "sinusoidal": Sinusoidal,
-    "sinusoidal_concatenated": ConcatenatedSinusoidal,
-    "sinusoidal_marian": MarianSinusoidal,
-    "learned": Learned,
-    "floater": Floater,
-    "rotary": Rotary,
-    "shaw": Shaw,
-    "transformer_xl": TransformerXL,
-    "t5": T5,
-    "deberta": DeBERTa,
-    "alibi": ALiBi,
-    "none": PositionEncoding,
-}
+POSITION_ENCODINGS: Components[type[PositionEncoding]] = Components(
+    "position encoding",
+    {
+        "sinusoidal": Sinusoidal,
+        "sinusoidal_concatenated": ConcatenatedSinusoidal,
+        "sinusoidal_marian": MarianSinusoidal,
+        "learned": Learned,
+        "floater": Floater,
+        "rotary": Rotary,
+        "shaw": Shaw,
+        "transformer_xl": TransformerXL,
+        "t5": T5,
+        "deberta": DeBERTa,
+        "alibi": ALiBi,
+        "none": PositionEncoding,
+    },
+)
 
 __all__ = [
     "POSITION_ENCODINGS",

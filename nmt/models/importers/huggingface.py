@@ -1,7 +1,8 @@
 """Import of Marian models in the format of Hugging Face Transformers, such as those of OPUS-MT.
 
 MarianMT models are post-norm Transformers. `nmt export --to transformers` writes pre-norm models as
-Pegasus with the tokenizer of Marian, and these can be imported, too. In Transformers, decoding
+Pegasus or as `nmt.export.modeling_nmt`, with the tokenizer of Marian. These can be imported, too;
+the code in an export is not run. In Transformers, decoding
 starts from the padding token, whose embedding is zero; in nmt it starts from BOS, so BOS gets the
 row of the padding token. The rows are permuted so that PAD, UNK, BOS and EOS come first.
 """
@@ -51,6 +52,8 @@ from nmt.models.importers.common import (
 from nmt.text.separate_tokenizer import SOURCE, TARGET, SeparateTokenizer
 from nmt.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 
+OWN_TYPE = "nmt"
+"""Type of models with the weights and option names of nmt."""
 EMBEDDINGS = {
     "source": ("model.encoder.embed_tokens.weight", "model.shared.weight"),
     "target": ("model.decoder.embed_tokens.weight", "model.shared.weight"),
@@ -95,6 +98,18 @@ class Options(TypedDict, total=False):
     d_model: Size
     encoder_layers: Size
     decoder_layers: Size
+    dim: Size
+    heads: Size
+    kv_heads: Size
+    ffn_dim: Size
+    layer_sharing: Size
+    norm_position: str
+    norm: str
+    activation: str
+    position_encoding: str
+    rotary_base: float
+    tie_embeddings: bool
+    output_bias: bool
     encoder_attention_heads: Size
     decoder_attention_heads: Size
     encoder_ffn_dim: Size
@@ -134,9 +149,14 @@ def read(directory: Path) -> ImportedModel:
     with conversion_errors(directory / "config.json", str(directory / "vocab.json")):
         vocabulary = _read_vocabulary(directory, options)
         is_separate = isinstance(vocabulary.tokenizer, SeparateTokenizer)
-        has_bias = is_separate or bool(weights["final_logits_bias"].any())
-        config = _config(directory, options, vocabulary.tokenizer, output_bias=has_bias)
-        converted = convert(weights, config.model, vocabulary)
+        if options["model_type"] == OWN_TYPE:
+            architecture = _own_model_config(options)
+            converted = dict(weights)
+        else:
+            has_bias = is_separate or bool(weights["final_logits_bias"].any())
+            architecture = model_config(options, output_bias=has_bias)
+            converted = convert(weights, architecture, vocabulary)
+        config = _config(directory, options, vocabulary.tokenizer, architecture)
     return ImportedModel(
         config, vocabulary.tokenizer, converted, sha256(file), read_limits(directory)
     )
@@ -144,14 +164,23 @@ def read(directory: Path) -> ImportedModel:
 
 def check_type(options: Mapping[str, Any], name: str) -> None:
     """Raise a CheckpointError if the options of config.json are those of another type of model."""
-    if (kind := options.get("model_type")) not in ("marian", "pegasus"):
+    if (kind := options.get("model_type")) not in ("marian", "pegasus", OWN_TYPE):
         raise CheckpointError(
             f"{name} has a model of type '{kind}'", "import a MarianMT model, e.g. of OPUS-MT"
         )
 
 
+def _own_model_config(options: dict[str, Any]) -> ModelConfig:
+    """Return the architecture of a model that nmt has exported with code of its own."""
+    names = Options.__annotations__.keys() & ModelConfig.__annotations__.keys()
+    arguments = {name: options[name] for name in names if name in options}
+    if options["position_encoding"] == "rotary":
+        arguments["position_encoding"] = f"rotary(base={options['rotary_base']})"
+    return ModelConfig(**arguments)
+
+
 def _config(
-    directory: Path, options: dict[str, Any], tokenizer: Tokenizer, *, output_bias: bool
+    directory: Path, options: dict[str, Any], tokenizer: Tokenizer, architecture: ModelConfig
 ) -> Config:
     tokenizer_options = read_json(directory / "tokenizer_config.json", TokenizerOptions, default={})
     unknown_source, unknown_target = UNKNOWN_LANGUAGES
@@ -167,7 +196,7 @@ def _config(
         search=f"beam(beam_size={max(1, num_beams)}, length_normalization='average')",
         data=DataConfig(source, target),
         tokenizer=TokenizerConfig(vocab_size=len(tokenizer)),
-        model=model_config(options, output_bias=output_bias),
+        model=architecture,
         train=TrainConfig(
             max_length=max_length, batch_tokens=max(max_length, TrainConfig.batch_tokens)
         ),

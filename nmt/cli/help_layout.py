@@ -1,0 +1,57 @@
+"""Help texts that are readable in 80 columns: short names of types, and paragraphs without the line
+breaks of the source."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+TYPES = {
+    "bool": "",
+    "int": "INT",
+    "float": "FLOAT",
+    "str": "TEXT",
+    "text": "TEXT",
+    "path": "PATH",
+}
+"""Names of types in help texts, by how their names in Typer begin; a flag has none."""
+
+
+def prepare(command: Any) -> None:
+    """Change the help of a command, which Typer has made."""
+    paragraphs = (command.help or "").split("\n\n")
+    command.help = "\n\n".join(map(_reflowed, paragraphs))
+    for option in command.params:
+        if option.param_type_name == "option" and option.metavar is None:
+            _shorten_type(option)
+
+
+def _reflowed(paragraph: str) -> str:
+    """Return a paragraph in one line; examples keep their lines."""
+    has_lines = "\n " in paragraph
+    return paragraph if has_lines else paragraph.replace("\n", " ")
+
+
+def _shorten_type(option: Any) -> None:
+    """Set `metavar` to a short name, or to a range."""
+    descriptor = getattr(option, "type_descriptor", None)
+    if descriptor is None:  # Typer before 0.29, which adds the range
+        name = option.type.name
+        is_range = name.endswith(" range")
+        option.metavar = "" if is_range else _short_name(name)
+        return
+    option._get_number_range_help_str = lambda: ""  # a part of `metavar`
+    (item_type,) = get_args(descriptor.annotation) or (descriptor.annotation,)
+    option.metavar = _range(option.min, option.max) or _short_name(item_type.__name__.lower())
+
+
+def _short_name(name: str) -> str | None:
+    for start, short in TYPES.items():
+        if name.startswith(start):
+            return short
+    return None
+
+
+def _range(minimum: float | None, maximum: float | None) -> str:
+    if minimum is None:
+        return "" if maximum is None else f"≤{maximum}"
+    return f"≥{minimum}" if maximum is None else f"{minimum}-{maximum}"

@@ -1,0 +1,46 @@
+"""A progress bar of tqdm that stays readable in a narrow terminal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tqdm import tqdm
+
+MIN_CELLS = 20
+"""Minimum width of the bar: figures that leave less room are dropped."""
+TIMES = ("{elapsed}<{remaining}, {rate_fmt}", "<{remaining}, {rate_fmt}", "<{remaining}")
+"""Times from the widest to the narrowest."""
+
+
+class ProgressBar(tqdm):  # type: ignore[type-arg]
+    """A bar of at least `MIN_CELLS` cells."""
+
+    @staticmethod
+    def format_meter(  # type: ignore[override]
+        n: float, total: Any, elapsed: float, ncols: int | None = None, **options: Any
+    ) -> str:
+        """Return the bar with as many figures as fit in `ncols` columns."""
+        if total and ncols is not None and not options.get("bar_format"):
+            figures = options.pop("postfix", None)
+            for layout in _layouts(figures.split(", ") if figures else []):
+                without_bar = options | {"bar_format": layout.replace("{bar}", "")}
+                width = len(tqdm.format_meter(n, total, elapsed, None, **without_bar))
+                if width + MIN_CELLS <= ncols:
+                    break
+            options["bar_format"] = layout
+        text = str(tqdm.format_meter(n, total, elapsed, ncols, **options))
+        # Below one per second, tqdm has seconds for each unit, of which the names are plural.
+        unit = options.get("unit", "")
+        return text.replace(f"s/{unit}", f"s/{unit.strip().removesuffix('s')}") if unit else text
+
+
+def _layouts(figures: list[str]) -> list[str]:
+    """Return layouts from the widest to the narrowest: they lose figures from the last to the
+    second, then times, then all."""
+    details = [", ".join((TIMES[0], *figures[:count])) for count in range(len(figures), 0, -1)]
+    details += [", ".join((times, *figures[:1])) for times in TIMES]
+    details += TIMES[-1:]
+    layouts = [f"{{l_bar}}{{bar}}| {{n_fmt}}/{{total_fmt}} [{detail}]" for detail in details]
+    for start in ("{l_bar}", "{percentage:3.0f}%|"):
+        layouts.append(f"{start}{{bar}}| [<{{remaining}}]")
+    return [*layouts, "{percentage:3.0f}%|{bar}|"]

@@ -1,0 +1,401 @@
+"""Loggers of `train.loggers`, beside metrics.jsonl: TensorBoard, Weights & Biases, MLflow, Trackio.
+
+Each runs in a thread of its own, so a slow server never delays training. If a logger fails, a
+warning is logged, and training continues. `RUN/loggers.json` has an identifier for each logger,
+with which a resumed run continues its record on the server.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import io
+import json
+import re
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any, Protocol
+
+from nmt.core.config import Config
+from nmt.core.console import log
+from nmt.core.packages import require_package
+from nmt.core.paths import append_line, write_text
+from nmt.core.plugins import Components
+from nmt.core.registry import parse, resolve
+from nmt.core.untrusted_files import read_record, read_records
+
+METRICS, LOGGER_IDS = "metrics.jsonl", "loggers.json"
+SAMPLE_COLUMNS = ["source", "translation", "reference"]
+FINISH_SECONDS = 60.0
+"""Maximum time to wait for a logger at the end of a session."""
+QUIET_SECONDS = 2.0
+"""Waiting longer than this is announced."""
+Samples = Sequence[Sequence[str]]
+"""Source, translation and reference of each sample."""
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """A run, for a logger that opens a record of it."""
+
+    directory: Path
+    step: int
+    """The update at which the session starts."""
+    options: dict[str, Any]
+    """The config, with full names such as `model.dim`."""
+    id: str
+    """What `Logger.start` returned in an earlier session; empty for a new record."""
+
+    @property
+    def name(self) -> str:
+        """The name of the run directory."""
+        return self.directory.resolve().name
+
+    def id_or_new(self) -> str:
+        """Return the identifier, or a new one that no other run has."""
+        return self.id or f"{self.name}-{uuid.uuid4().hex[:8]}"
+
+
+class Logger(Protocol):
+    """Sends a run to a tool or server. Any exception of a method only leads to a warning."""
+
+    def start(self, run: RunRecord) -> str:
+        """Open the record of a run, or continue that of an earlier session. Return its
+        identifier."""
+        ...
+
+    def log_scalars(self, step: int, scalars: Mapping[str, float]) -> None:
+        """Log values such as `training/loss` of an update."""
+        ...
+
+    def log_samples(self, step: int, samples: Samples) -> None:
+        """Log sample translations of a validation."""
+        ...
+
+    def finish(self, *, is_complete: bool) -> None:
+        """Send what is pending. A run that is not complete may be resumed later."""
+        ...
+
+
+class TensorBoard:
+    """Events in `RUN/tensorboard`."""
+
+    def __init__(self) -> None:
+        # A part of PyTorch that needs the package tensorboard.
+        module = "torch.utils.tensorboard"
+        self._module = require_package("TensorBoard", module)
+
+    def start(self, run: RunRecord) -> str:
+        """Open an event file; TensorBoard hides earlier events of updates that are repeated."""
+        directory = run.directory / "tensorboard"
+        self._writer = self._module.SummaryWriter(str(directory), purge_step=run.step + 1)
+        rows = list(run.options.items())
+        self._writer.add_text("config", _markdown_table(["option", "value"], rows), run.step)
+        return directory.name
+
+    def log_scalars(self, step: int, scalars: Mapping[str, float]) -> None:
+        """Write scalars."""
+        for name, value in scalars.items():
+            self._writer.add_scalar(name, value, step)
+        self._writer.flush()  # otherwise a killed process loses minutes of events
+
+    def log_samples(self, step: int, samples: Samples) -> None:
+        """Write a table."""
+        self._writer.add_text("samples", _markdown_table(SAMPLE_COLUMNS, samples), step)
+
+    def finish(self, *, is_complete: bool) -> None:
+        """Close the file."""
+        self._writer.close()
+
+
+class WeightsAndBiases:
+    """A run of Weights & Biases; WANDB_MODE=offline writes it to `RUN/wandb` for `wandb sync`."""
+
+    def __init__(self, *, project: str = "nmt", entity: str = "", group: str = "") -> None:
+        self._wandb = require_package("Weights & Biases", "wandb")
+        self._place = {"project": project, "entity": entity or None, "group": group or None}
+
+    def start(self, run: RunRecord) -> str:
+        """Open or continue a run."""
+        settings = self._wandb.Settings(
+            console="off", silent=True, disable_git=True, save_code=False
+        )
+        record_id = run.id_or_new()
+        self._run = self._wandb.init(
+            **self._place,
+            id=record_id,
+            name=run.name,
+            resume="allow",
+            dir=str(run.directory),
+            settings=settings,
+        )
+        self._run.config.update(run.options, allow_val_change=True)
+        # Its own step cannot decrease, as it may when a killed run is resumed.
+        self._run.define_metric("*", step_metric="update")
+        if not self._run.offline:
+            log(f"wandb: {self._run.url}")
+        return record_id
+
+    def log_scalars(self, step: int, scalars: Mapping[str, float]) -> None:
+        """Send scalars."""
+        self._run.log({"update": step, **scalars})
+
+    def log_samples(self, step: int, samples: Samples) -> None:
+        """Send a table."""
+        table = self._wandb.Table(columns=SAMPLE_COLUMNS, data=[list(sample) for sample in samples])
+        self._run.log({"update": step, "samples": table})
+
+    def finish(self, *, is_complete: bool) -> None:
+        """Send what is pending."""
+        self._run.finish(exit_code=0 if is_complete else 1)
+
+
+class MLflow:
+    """A run of an MLflow experiment."""
+
+    def __init__(self, *, experiment: str = "nmt", uri: str = "") -> None:
+        """Use a tracking server or database; empty: that of MLFLOW_TRACKING_URI, or MLflow's
+        default."""
+        self._mlflow = require_package("MLflow", "mlflow")
+        self._experiment = experiment
+        self._uri = uri
+
+    def start(self, run: RunRecord) -> str:
+        """Open or continue a run."""
+        self._client = self._mlflow.MlflowClient(tracking_uri=self._uri or None)
+        if run.id:
+            self._id = run.id
+            self._client.update_run(self._id, status="RUNNING")
+            return self._id
+        experiment = self._client.get_experiment_by_name(self._experiment)
+        if experiment:
+            experiment_id = experiment.experiment_id
+        else:
+            experiment_id = self._client.create_experiment(self._experiment)
+        self._id = self._client.create_run(experiment_id, run_name=run.name).info.run_id
+        parameter = self._mlflow.entities.Param
+        parameters = [parameter(name, str(value)) for name, value in run.options.items()]
+        self._client.log_batch(self._id, params=parameters)
+        return str(self._id)
+
+    def log_scalars(self, step: int, scalars: Mapping[str, float]) -> None:
+        """Send scalars."""
+        metric = self._mlflow.entities.Metric
+        milliseconds = time.time_ns() // 1_000_000
+        metrics = [metric(name, value, milliseconds, step) for name, value in scalars.items()]
+        self._client.log_batch(self._id, metrics=metrics)
+
+    def log_samples(self, step: int, samples: Samples) -> None:
+        """Send a file with a table."""
+        text = _markdown_table(SAMPLE_COLUMNS, samples)
+        self._client.log_text(self._id, text, f"samples/step-{step:06d}.md")
+
+    def finish(self, *, is_complete: bool) -> None:
+        """Mark the run as finished, or as stopped."""
+        self._client.set_terminated(self._id, "FINISHED" if is_complete else "KILLED")
+
+
+class Trackio:
+    """A run of Trackio, on this machine or on a Space of Hugging Face."""
+
+    def __init__(self, *, project: str = "nmt", space_id: str = "") -> None:
+        self._trackio = require_package("Trackio", "trackio")
+        self._place = {"project": project, "space_id": space_id or None}
+
+    def start(self, run: RunRecord) -> str:
+        """Open or continue a run."""
+        name = run.id_or_new()  # Trackio finds a run by its name
+        with contextlib.redirect_stdout(io.StringIO()):  # stdout is for results
+            self._run = self._trackio.init(
+                **self._place, name=name, resume="allow", config=run.options, embed=False
+            )
+        return name
+
+    def log_scalars(self, step: int, scalars: Mapping[str, float]) -> None:
+        """Send scalars."""
+        self._run.log(dict(scalars), step=step)
+
+    def log_samples(self, step: int, samples: Samples) -> None:
+        """Send a table."""
+        table = self._trackio.Table(columns=SAMPLE_COLUMNS, data=[list(each) for each in samples])
+        self._run.log({"samples": table}, step=step)
+
+    def finish(self, *, is_complete: bool) -> None:
+        """Send what is pending."""
+        with contextlib.redirect_stdout(io.StringIO()):  # stdout is for results
+            self._run.finish()
+
+
+LOGGERS: Components[Callable[..., Logger]] = Components(
+    "logger",
+    {
+        "tensorboard": TensorBoard,
+        "wandb": WeightsAndBiases,
+        "mlflow": MLflow,
+        "trackio": Trackio,
+    },
+)
+
+
+def parse_loggers(specs: Sequence[str]) -> dict[str, Logger]:
+    """Return the loggers by their specs.
+
+    Raises:
+        ConfigError: a spec is invalid.
+        UsageError: the package of a logger is not installed.
+    """
+    return {spec: resolve("logger", LOGGERS, spec)() for spec in specs}
+
+
+class MetricsLogger:
+    """Writes metrics.jsonl, and passes its lines to the loggers of a run."""
+
+    def __init__(self, run: Path, config: Config, step: int, *, is_main: bool = True) -> None:
+        """Open the log after update `step`, on the main rank with all loggers. A logger that is new
+        to a run gets the lines of its metrics.jsonl."""
+        self.run = run
+        self._workers = []
+        specs = config.train.loggers if is_main else ()
+        ids = _LoggerIds(run)
+        for spec, logger in parse_loggers(specs).items():
+            worker = _LoggerThread(spec, logger, ids)
+            worker.start_record(RunRecord(run, step, _flatten(config), ids.get(spec)))
+            if not ids.get(spec):
+                for values in read_records(run / METRICS):
+                    worker.log(values)
+            self._workers.append(worker)
+
+    def write(self, values: dict[str, Any]) -> None:
+        """Log the values of an update; `step` is its number."""
+        append_line(self.run / METRICS, json.dumps(values))
+        for worker in self._workers:
+            worker.log(values)
+
+    def finish(self, *, is_complete: bool) -> None:
+        """Wait until the loggers have sent everything, but not for more than a minute."""
+        for worker in self._workers:
+            worker.submit(lambda logger: logger.finish(is_complete=is_complete))
+            worker.submit(None)
+        deadline = time.monotonic() + FINISH_SECONDS
+        with contextlib.suppress(KeyboardInterrupt):
+            for worker in self._workers:
+                worker.wait(deadline)
+
+
+class _LoggerIds:
+    """The file `loggers.json`, which several threads change."""
+
+    def __init__(self, run: Path) -> None:
+        self._path = run / LOGGER_IDS
+        self._lock = threading.Lock()
+        self._ids = read_record(self._path)
+
+    def get(self, spec: str) -> str:
+        """Return the identifier of a logger; empty if there is none. It may become the name of a
+        file."""
+        saved = self._ids.get(spec)
+        is_valid = isinstance(saved, str) and re.fullmatch(r"[\w.=+-]{1,300}", saved)
+        return str(saved) if is_valid else ""
+
+    def save(self, spec: str, record_id: str) -> None:
+        """Save an identifier."""
+        with self._lock:
+            self._ids[spec] = record_id
+            write_text(self._path, json.dumps(self._ids, indent=2) + "\n")
+
+
+class _LoggerThread:
+    """Calls the methods of a logger in a thread."""
+
+    def __init__(self, spec: str, logger: Logger, ids: _LoggerIds) -> None:
+        self.name = parse(spec)[0]
+        self._spec = spec
+        self._logger = logger
+        self._ids = ids
+        self._calls: SimpleQueue[Callable[[Logger], None] | None] = SimpleQueue()
+        self._has_failed = False
+        # A daemon: a server that hangs must not keep the process alive.
+        self._thread = threading.Thread(target=self._run, name=f"nmt-{self.name}", daemon=True)
+        self._thread.start()
+
+    def submit(self, call: Callable[[Logger], None] | None) -> None:
+        """Call a function after the previous ones; None ends the thread."""
+        self._calls.put(call)
+
+    def start_record(self, run: RunRecord) -> None:
+        """Start the logger, and save the identifier of its record."""
+        self.submit(lambda logger: self._ids.save(self._spec, logger.start(run)))
+
+    def log(self, values: Mapping[str, Any]) -> None:
+        """Log a line of metrics.jsonl."""
+        step = values.get("step")
+        if not isinstance(step, int):
+            return  # damaged
+        scalars = _scalars(values)
+        self.submit(lambda logger: logger.log_scalars(step, scalars))
+        if samples := values.get("samples"):
+            self.submit(lambda logger: logger.log_samples(step, samples))
+
+    def wait(self, deadline: float) -> None:
+        """Wait for the end of the thread."""
+        self._thread.join(min(QUIET_SECONDS, max(0.0, deadline - time.monotonic())))
+        if self._thread.is_alive():
+            log(f"waiting for {self.name}; Ctrl-C ends this")
+            self._thread.join(max(0.0, deadline - time.monotonic()))
+        if self._thread.is_alive():
+            log(f"{self.name} has not finished; its record is incomplete")
+
+    def _run(self) -> None:
+        is_started = False
+        while (call := self._calls.get()) is not None:
+            try:
+                call(self._logger)
+                is_started = True
+            except Exception as error:  # of a network, a disk, or in a package
+                self._warn(error)
+                if not is_started:
+                    return
+
+    def _warn(self, error: Exception) -> None:
+        """Log the first failure."""
+        if not self._has_failed:
+            reason = " ".join(str(error).split())[:300] or "unknown error"
+            log(f"{self.name} fails, training continues: {reason}")
+        self._has_failed = True
+
+
+def _flatten(config: Config) -> dict[str, Any]:
+    """Return the options of a config by their full names."""
+    options: dict[str, Any] = {}
+    for name, value in dataclasses.asdict(config).items():
+        if isinstance(value, dict):
+            options |= {f"{name}.{key}": option for key, option in value.items()}
+        else:
+            options[name] = value
+    return options
+
+
+def _scalars(values: Mapping[str, Any]) -> dict[str, float]:
+    """Return the numbers of a line of metrics.jsonl, with the names that all loggers use."""
+    scalars = {}
+    for name, value in values.items():
+        if not isinstance(value, int | float) or name == "step":
+            continue
+        is_validation = name.startswith("valid_") or name == "best_metric_value"
+        group = "validation" if is_validation else "training"
+        scalars[f"{group}/{name.removeprefix('valid_')}"] = value
+    return scalars
+
+
+def _markdown_table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(map(_escape_cell, line)) + " |" for line in lines)
+
+
+def _escape_cell(value: Any) -> str:
+    return str(value).replace("|", "\\|")

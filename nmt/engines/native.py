@@ -38,7 +38,6 @@ from nmt.model.position_formulas import (
     t5_buckets,
 )
 from nmt.search.request import Floats, Ints, StepRequest, StepResult
-from nmt.search.shortlist import Shortlist
 from nmt.text.tokenizer import BOS, EOS, encoder_input
 
 # The next four tuples have the order of the enums in engine.c.
@@ -97,7 +96,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "model_free": (None, [c_void_p]),
     "state_new": (c_void_p, [c_void_p]),
     "state_free": (None, [c_void_p]),
-    "init_search_state": (c_int, [c_void_p, c_int64, *[c_void_p] * 2, c_int, *[c_void_p] * 2]),
+    "init_search_state": (c_int, [c_void_p, c_int64, c_void_p, c_void_p, c_int]),
     "decode_step": (c_int, [c_void_p, c_int64, c_void_p, c_void_p, POINTER(_Request)]),
     "score_targets": (c_int, [c_void_p, c_int64, *[c_void_p] * 4]),
     "lanes": (c_int, []),
@@ -116,7 +115,6 @@ class NativeModel:
         weights: Weights,
         precision: str,
         multipliers: Multipliers | None = None,
-        shortlist: Shortlist | None = None,
     ) -> None:
         """Pack the weights.
 
@@ -126,7 +124,6 @@ class NativeModel:
             precision: of the matrices: fp32, bf16 or int8; activations are float32.
             multipliers: of every matrix of a calibrated model, for int8; keys, values and
                 embeddings are then float32.
-            shortlist: the tokens to which searches are restricted if they allow it.
 
         Raises:
             MemoryError: the weights do not fit into memory.
@@ -136,7 +133,6 @@ class NativeModel:
             raise ValueError("the engine does not support this network")
         self.library = library()
         self.source_eos = config.source_eos
-        self.shortlist = shortlist
         output = weights.get("embeddings.output", weights.get("embeddings.shared"))
         self.vocab_size = 0 if output is None else len(output)
         encoding, options = parse(config.position_encoding)
@@ -161,11 +157,10 @@ class NativeModel:
         finalizer.atexit = False
 
     def init_search_state(
-        self, sources: Sentences, *, track_attention: bool = False, use_shortlist: bool = False
+        self, sources: Sentences, *, track_attention: bool = False
     ) -> NativeState:
         """Encode sentences, each a list of ids of `encoder_input`, and return the state of the
-        search; with `use_shortlist`, it finds tokens of the model's shortlist only, if there is
-        one.
+        search.
 
         Raises:
             MemoryError: out of memory.
@@ -184,20 +179,8 @@ class NativeModel:
             handle = self.library.state_new(self._handle)
         state = NativeState(self, handle, lengths_B, track_attention)
         weakref.finalize(state, self.free_states.append, handle)
-        counts_B = candidates = None
-        if use_shortlist and self.shortlist is not None:
-            lists = [self.shortlist.candidates(ids, self.vocab_size) for ids in sources]
-            counts_B = np.array([*map(len, lists)], np.int32)
-            candidates = np.concatenate([np.empty(0, np.int32), *lists])
-        arrays = map(_pointer, (lengths_B, tokens, counts_B, candidates))
-        lengths_pointer, tokens_pointer, *shortlist_pointers = arrays
         self.library.init_search_state(
-            handle,
-            len(sources),
-            lengths_pointer,
-            tokens_pointer,
-            track_attention,
-            *shortlist_pointers,
+            handle, len(sources), _pointer(lengths_B), _pointer(tokens), track_attention
         )
         return state
 

@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from nmt.core import untrusted_files
 from nmt.core.paths import write_text
 
-MULTIPLIERS = "multipliers.json"
 SCALE = ".scale"
 """Suffix appended to the name of a quantized matrix to name the tensor of its scales, [O]."""
 MULTIPLIERS = "multipliers.json"

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from nmt.core.console import log
 from nmt.core.errors import UsageError
-from nmt.core.runtime import require_package
+from nmt.core.packages import require_package
 from nmt.data.batching import collate
 from nmt.engines import native
 from nmt.engines.native import NativeModel

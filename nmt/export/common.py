@@ -68,7 +68,7 @@ def require_transformer(
     return cast(Transformer, loaded.model)
 
 
-def unsupported_option(config: ModelConfig, supported: Mapping[str, Collection[str]]) -> str:
+def unsupported_option(config: ModelConfig, supported: Mapping[str, Collection[object]]) -> str:
     """Return the first option with a value that an engine does not support; empty: there is none.
     `supported` is that of `require_transformer`."""
     for name in CHECKED_OPTIONS:

@@ -44,7 +44,7 @@ CONFIG = config_io.load(
 def random_student(directory: Path) -> LoadedModel:
     tokenizer = train(
         [line for lines in sentences(400) for line in lines],
-        TokenizerConfig(model_type="unigram", vocab_size=88),
+        TokenizerConfig(model_type="unigram", vocab_size=304),
     )
     torch.manual_seed(0)
     model = build_model(CONFIG.model, len(tokenizer)).eval()

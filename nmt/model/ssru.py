@@ -44,7 +44,8 @@ class SSRU(nn.Module):
         """
         # Rounding errors of a recurrence accumulate, so it runs in float32.
         candidate_RTD = self.candidate(x_RTD).float()
-        gate_RTD = self.gate(x_RTD).float().sigmoid()
+        gate_logits_RTD = self.gate(x_RTD).float()
+        gate_RTD = gate_logits_RTD.sigmoid()
         if state_RD is None:
             state_RD = torch.zeros_like(candidate_RTD[:, 0])
         states_RTD: Tensor = _Scan.apply(candidate_RTD, gate_RTD, state_RD)  # type: ignore[no-untyped-call]
@@ -80,7 +81,8 @@ class _Scan(torch.autograd.Function):
             earlier_RD.addcmul_(gate_RTD[:, t], later_RD)
         first_R1D = state_RD[:, None]
         previous_RTD = torch.cat((first_R1D, states_RTD[:, :-1]), 1)
-        grad_gate_RTD = grad_states_RTD * (previous_RTD - candidate_RTD)
+        difference_RTD = previous_RTD - candidate_RTD
+        grad_gate_RTD = grad_states_RTD * difference_RTD
         grad_candidate_RTD = grad_states_RTD * (1 - gate_RTD)
         first_grad_RD = grad_states_RTD[:, 0]
         grad_state_RD = first_grad_RD * gate_RTD[:, 0]

@@ -738,7 +738,7 @@ config = load(Path("config.yaml"))
 prepared = prepare(config)
 torch.set_num_threads(1)
 cpu = torch.device("cpu")
-for megabytes in (45, 135):
+for megabytes in (80, 240):
     if os.fork():
         os.wait()
         continue

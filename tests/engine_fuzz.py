@@ -24,6 +24,7 @@ MAX_POSITIONS = 24
 ENCODINGS = (
     "sinusoidal",
     "sinusoidal_concatenated",
+    "sinusoidal_marian",
     "none",
     "rotary",
     "alibi",

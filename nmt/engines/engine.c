@@ -92,7 +92,7 @@ typedef float Four __attribute__((vector_size(16)));
 
 enum { FP32, BF16, INT8 }; /* a unit of 32 bits has 1 << type numbers */
 enum { RELU, GELU, SILU, SWIGLU };
-enum { NONE, SINUSOIDAL, CONCATENATED, LEARNED, ROTARY, ALIBI, T5 };
+enum { NONE, SINUSOIDAL, CONCATENATED, MARIAN, LEARNED, ROTARY, ALIBI, T5 };
 enum { ENCODER, DECODER };
 enum { QKV, OUT, CROSS_Q, CROSS_KV, CROSS_OUT, UP, DOWN, MATRICES };
 enum { CANDIDATE = QKV, GATE = OUT }; /* in the decoder of a recurrent model */
@@ -317,8 +317,9 @@ static void arena_free(Arena *a) {
 /* ---- matrix products
 
    The layout of W is [O / LANES, units, LANES]; a unit is 32 bits of inputs that one instruction multiplies and adds:
-   one float32, two bfloat16 or four int8. In int8, each output and each row of x has a scale. x is rounded to [-127,
-   127] and stored with an offset if the instruction requires unsigned numbers. */
+   one float32, two bfloat16 or four int8. In int8, each output and each row of x has a scale; a calibrated model has
+   the scales of its training instead, one for all rows of x. x is rounded to [-127, 127] and stored with an offset if
+   the instruction requires unsigned numbers. */
 
 typedef struct {
     int64_t inputs, outputs, units;
@@ -326,6 +327,7 @@ typedef struct {
     uint32_t *w;
     float *bias, *scale_O; /* padded to whole tiles, like W */
     int32_t *excess_O;     /* what the int32 sums of int8 are too high by */
+    float multiplier;      /* of x in int8; 0: 127 divided by the largest magnitude of each row */
 } Matrix;
 
 #if defined DOT_BYTES
@@ -348,12 +350,14 @@ static int64_t units_of(int64_t inputs, int type) {
 #endif
 }
 
+/* `multipliers` are null, or in a calibrated model that of x, then that of each output's weights. */
 static void pack(
-    Arena *arena, Matrix *m, int64_t outputs, int64_t inputs, int type, const float *w_OI, const float *bias_O
+    Arena *arena, Matrix *m, int64_t outputs, int64_t inputs, int type, const float *w_OI, const float *bias_O,
+    const float *multipliers
 ) {
     int64_t units = units_of(inputs, type), padded = round_up(outputs, TILE);
     *m = (Matrix){inputs, outputs, units, type, arena_alloc(arena, padded * units * 4), arena_alloc(arena, padded * 4),
-                  arena_alloc(arena, padded * 4), arena_alloc(arena, padded * 4)};
+                  arena_alloc(arena, padded * 4), arena_alloc(arena, padded * 4), multipliers ? multipliers[0] : 0};
     if (arena->failed)
         return;
     if (padded != outputs || units << type != inputs) /* there is padding */
@@ -367,11 +371,14 @@ static void pack(
             max_magnitude = fabsf(w_I[i]) <= max_magnitude || max_magnitude != max_magnitude /* keeps NaN */
                                 ? max_magnitude : fabsf(w_I[i]);
         float scale = max_magnitude != 0 ? max_magnitude / 127 : 1;
+        if (multipliers && o < outputs)
+            scale = 1 / multipliers[1 + o];
         for (int64_t i = 0; i < count; i++) {
             int64_t in_unit = i & ((1 << type) - 1); /* not i % (1 << type): a division would take most of the time */
             void *at = m->w + (o / LANES * units + (i >> type)) * LANES + o % LANES;
             if (type == INT8) {
-                ((int8_t *)at)[in_unit] = (int8_t)rintf(w_I[i] / scale);
+                float weight = rintf(w_I[i] / scale);
+                ((int8_t *)at)[in_unit] = (int8_t)(weight > 127 ? 127 : weight < -127 ? -127 : weight);
                 excess += EXCESS(((int8_t *)at)[in_unit]);
             } else
                 store_scalar(at, in_unit, w_I[i], type == BF16);
@@ -386,6 +393,7 @@ static const uint32_t *as_units(const Matrix *m, int64_t rows, const float *x_RI
     if (m->type == FP32)
         return (const uint32_t *)x_RI;
     int64_t inputs = m->inputs, row_units = m->units; /* copied, because stores of bytes may alias `*m` */
+    float multiplier = m->multiplier;
     float *scale_R = (float *)(units + rows * row_units);
     for (int64_t r = 0; r < rows; r++) {
         const float *restrict x_I = x_RI + r * inputs;
@@ -404,11 +412,20 @@ static const uint32_t *as_units(const Matrix *m, int64_t rows, const float *x_RI
         }
         float max_magnitude = from_bits(max_bits), inverse_scale = max_magnitude > 0 ? 127 / max_magnitude : 0;
         uint8_t *restrict to = (uint8_t *)(units + r * row_units);
-        for (int64_t i = 0; i < inputs; i++)
-            to[i] = (uint8_t)((int32_t)rintf(x_I[i] * inverse_scale) + OFFSET);
+        if (multiplier) {
+            for (int64_t i = 0; i < inputs; i++) {
+                float rounded = rintf(x_I[i] * multiplier);
+                rounded = rounded > 127 ? 127 : rounded < -127 ? -127 : rounded;
+                to[i] = (uint8_t)((int32_t)rounded + OFFSET);
+            }
+            scale_R[r] = max_magnitude != max_magnitude ? max_magnitude : 1 / multiplier; /* keeps NaN */
+        } else {
+            for (int64_t i = 0; i < inputs; i++)
+                to[i] = (uint8_t)((int32_t)rintf(x_I[i] * inverse_scale) + OFFSET);
+            scale_R[r] = max_magnitude / 127;
+        }
         for (int64_t i = inputs; i < 4 * row_units; i++)
             to[i] = OFFSET;
-        scale_R[r] = max_magnitude / 127;
     }
     return units;
 }
@@ -592,7 +609,9 @@ static void multiply(const Matrix *m, int64_t rows, const float *x_RI, float *y_
 
 typedef struct {
     int64_t dim, heads, kv_heads, ffn_dim, encoder_layers, decoder_layers, layer_sharing, vocab_size, type, pre_norm,
-        rms_norm, activation, recurrent, positions, max_positions; /* number of LEARNED positions; maximum distance of T5 */
+        rms_norm, activation, recurrent, positions, max_positions, /* number of LEARNED positions; maximum distance of T5 */
+        zero_token,                                           /* its embedding is zero; -1: none */
+        bf16;                                                 /* whether embeddings, keys and values are bfloat16 */
     double epsilon, rotary_base;
 } Config;
 
@@ -630,8 +649,8 @@ static void *copy(Arena *arena, const float *from, int64_t count, int bf16) {
 void model_free(Model *m) { arena_free(&m->arena), free(m); }
 
 /* Packs a model. `weights` contains for each stack: the matrices and norms of each distinct layer, in the order of the
-   enums, each with its bias; the final norm with its bias; the embeddings (null in the decoder: those of the encoder);
-   and the parameters of the position encoding. The output matrix and its bias follow. Missing parts are null. Returns
+   enums, a matrix with its bias and its multipliers, a norm with its bias; the final norm with its bias; the embeddings (null in the decoder: those of the encoder);
+   and the parameters of the position encoding. The output matrix, its bias and its multipliers follow. Missing parts are null. Returns
    null if out of memory. */
 Model *model_new(const Config *config, const float *const *weights) {
     Model *m = calloc(1, sizeof *m);
@@ -648,21 +667,21 @@ Model *model_new(const Config *config, const float *const *weights) {
             outputs[CANDIDATE] = dim;
         m->layers[stack] = arena_alloc(&m->arena, distinct_layers(c, stack) * sizeof(Layer));
         for (int64_t i = 0; i < distinct_layers(c, stack) && !m->arena.failed; i++) {
-            for (int j = 0; j < MATRICES; j++, weights += 2)
+            for (int j = 0; j < MATRICES; j++, weights += 3)
                 if (*weights)
                     pack(&m->arena, &m->layers[stack][i].matrices[j], outputs[j], j == DOWN ? c->ffn_dim : dim,
-                         (int)c->type, weights[0], weights[1]);
+                         (int)c->type, weights[0], weights[1], weights[2]);
             for (int j = 0; j < NORMS; j++, weights += 2)
                 m->layers[stack][i].norms[j] =
                     (Norm){copy(&m->arena, weights[0], dim, 0), copy(&m->arena, weights[1], dim, 0)};
         }
         m->final_norms[stack] = (Norm){copy(&m->arena, weights[0], dim, 0), copy(&m->arena, weights[1], dim, 0)};
         m->embeddings[stack] = weights[2]
-            ? copy(&m->arena, weights[2], c->vocab_size * dim, c->type != FP32) : m->embeddings[ENCODER];
+            ? copy(&m->arena, weights[2], c->vocab_size * dim, (int)c->bf16) : m->embeddings[ENCODER];
         m->positions[stack] = copy(&m->arena, weights[3], position_params[c->positions], 0);
         weights += 4;
     }
-    pack(&m->arena, &m->output, c->vocab_size, dim, (int)c->type, weights[0], weights[1]);
+    pack(&m->arena, &m->output, c->vocab_size, dim, (int)c->type, weights[0], weights[1], weights[2]);
     return m->arena.failed ? model_free(m), (Model *)0 : m;
 }
 
@@ -751,8 +770,9 @@ static void position_row(const Model *m, int stack, int64_t position, float *row
     memset(row_D, 0, dim * 4);
     if (kind == LEARNED)
         memcpy(row_D, m->positions[stack] + position * dim, dim * 4);
-    for (int64_t i = 0; (kind == SINUSOIDAL || kind == CONCATENATED) && i < half; i++) {
-        double angle = position * pow(10000.0, -2.0 * i / dim);
+    for (int64_t i = 0; SINUSOIDAL <= kind && kind <= MARIAN && i < half; i++) {
+        double exponent = kind == MARIAN ? -(double)i / (half > 1 ? half - 1 : 1) : -2.0 * i / dim;
+        double angle = position * pow(10000.0, exponent);
         int64_t at_sin = kind == SINUSOIDAL ? 2 * i : i, at_cos = kind == SINUSOIDAL ? 2 * i + 1 : half + i;
         row_D[at_sin] = (float)sin(angle);
         if (at_cos < dim)
@@ -762,8 +782,8 @@ static void position_row(const Model *m, int stack, int64_t position, float *row
 
 INLINE void embed(const Model *m, int stack, int32_t token, const float *position_D, float *x_D) {
     int64_t dim = m->c.dim;
-    int bf16 = m->c.type != FP32;
-    float scale = sqrtf((float)dim);
+    int bf16 = (int)m->c.bf16;
+    float scale = token == m->c.zero_token ? 0 : sqrtf((float)dim);
     const void *embeddings = m->embeddings[stack];
     for (int64_t i = 0; i < dim; i++)
         x_D[i] = load_scalar(embeddings, token * dim + i, bf16) * scale + position_D[i];
@@ -989,7 +1009,7 @@ static int encode(State *s, int64_t first, int64_t sentences, const int32_t *tok
     const Model *m = s->m;
     const Config *c = &m->c;
     int64_t kv_dim = c->kv_heads * (c->dim / c->heads);
-    int bf16 = c->type != FP32; /* keys and values are bf16 in int8 models, too */
+    int bf16 = (int)c->bf16;
     if (!reserve(s, rows, kv_bytes(c, rows, 0) + 2 * c->heads * round_up(rows, LANES) * 4))
         return 0;
     embed_sentences(s, ENCODER, s->lengths_B + first, sentences, tokens);
@@ -1028,7 +1048,7 @@ int init_search_state(State *s, int64_t sentences, const int32_t *lengths_B, con
         return 0;
     memcpy(s->lengths_B, lengths_B, sentences * sizeof *lengths_B);
     for (int64_t b = 0; b < sentences; b++) {
-        int64_t bytes = distinct_layers(c, DECODER) * kv_bytes(c, lengths_B[b], c->type != FP32);
+        int64_t bytes = distinct_layers(c, DECODER) * kv_bytes(c, lengths_B[b], (int)c->bf16);
         s->cross_kv_B[b] = arena_alloc(&s->batch, bytes);
         s->max_tokens = lengths_B[b] > s->max_tokens ? lengths_B[b] : s->max_tokens;
     }
@@ -1246,7 +1266,7 @@ int decode_step(State *s, int64_t rows, const int32_t *tokens_R, const int32_t *
     const Model *m = s->m;
     const Config *c = &m->c;
     int64_t kv_dim = c->kv_heads * (c->dim / c->heads), block = rows < BLOCK_ROWS ? rows : BLOCK_ROWS;
-    int bf16 = c->type != FP32;
+    int bf16 = (int)c->bf16;
     if (s->steps == s->capacity) {
         Step *steps = realloc(s->steps_T, (s->capacity + 64) * sizeof *steps);
         if (!steps)
@@ -1346,7 +1366,7 @@ static int decode_block(
             add_output(s, &w[OUT], norm, s->context, rows);
         }
         multiply(&w[CROSS_Q], rows, norm_input(s, cross, rows), s->qkv, 0, s->units);
-        if (c->type != FP32)
+        if (c->bf16)
             cross_attention(s, distinct, rows, sources_R, 0, 1);
         else
             cross_attention(s, distinct, rows, sources_R, 0, 0);
@@ -1412,7 +1432,7 @@ int hardware_support(int type) {
 Model *matrix_new(int64_t outputs, int64_t inputs, int type, const float *w_OI, const float *bias_O) {
     Model *m = calloc(1, sizeof *m);
     if (m)
-        pack(&m->arena, &m->output, outputs, inputs, type, w_OI, bias_O);
+        pack(&m->arena, &m->output, outputs, inputs, type, w_OI, bias_O, 0);
     return m && m->arena.failed ? model_free(m), (Model *)0 : m;
 }
 

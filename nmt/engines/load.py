@@ -14,6 +14,7 @@ from nmt.engines.ensemble import NativeEnsemble
 from nmt.engines.native import NativeModel
 from nmt.runs import checkpoint
 from nmt.runs.model_files import ModelFiles, load_model
+from nmt.runs.quantization import is_calibrated, read_multipliers
 
 if TYPE_CHECKING:  # the native engine does not need PyTorch
     from nmt.model.seq2seq import Seq2Seq
@@ -43,6 +44,8 @@ def load_engine(
         return _pytorch_engine(models, device, precision, detokenize)
     for each in files:
         _check_sizes(each)
+    if precision == "auto" and all(is_calibrated(each.checkpoint) for each in files):
+        precision = "int8"
     return _native_engine(
         configs[0],
         lambda precision: [_load_native(each, precision) for each in files],
@@ -107,9 +110,9 @@ def _check_sizes(files: ModelFiles) -> None:
 
 def _load_native(files: ModelFiles, precision: str) -> NativeModel:
     try:
-        model = NativeModel(
-            files.config.model, checkpoint.read_weights(files.checkpoint), precision
-        )
+        multipliers = read_multipliers(files.checkpoint) if precision == "int8" else None
+        weights = checkpoint.read_weights(files.checkpoint)
+        model = NativeModel(files.config.model, weights, precision, multipliers)
     except (ValueError, TypeError):  # TypeError: an edited option of the position encoding
         raise files.mismatch_error() from None
     except MemoryError:

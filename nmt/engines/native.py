@@ -43,13 +43,27 @@ from nmt.text.tokenizer import BOS, EOS, encoder_input
 # The next four tuples have the order of the enums in engine.c.
 TYPES = ("fp32", "bf16", "int8")
 ACTIVATION_NAMES = ("relu", "gelu", "silu", "swiglu")
-POSITIONS = ("none", "sinusoidal", "sinusoidal_concatenated", "learned", "rotary", "alibi", "t5")
+POSITIONS = (
+    "none",
+    "sinusoidal",
+    "sinusoidal_concatenated",
+    "sinusoidal_marian",
+    "learned",
+    "rotary",
+    "alibi",
+    "t5",
+)
 NORM_MODULES = ("attention_residual.norm", "cross_attention_residual.norm", "ffn_residual.norm")
+MULTIPLIERS = ".multipliers"
+"""Suffix of a weight's name for the place of its multipliers."""
 NO_POSITIONS = ""
 """Name in place of weights of a position encoding."""
 MaybeLibrary = tuple[ctypes.CDLL | None, str]
 """The compiled engine, or None and why it is not available."""
 Weights = Mapping[str, NDArray[np.float32]]
+Multipliers = Mapping[str, NDArray[np.float32]]
+"""Of the matrices of a calibrated model, by the name of the weight: that by which the input is
+multiplied before it is rounded to integers, then those of the weights of each output, [1 + O]."""
 Shape = tuple[int, ...]
 NamedShape = tuple[str, Shape]
 Int32s = NDArray[np.int32]
@@ -63,7 +77,7 @@ class _Config(ctypes.Structure):
     _fields_ = [
         *_fields(c_int64, "dim heads kv_heads ffn_dim encoder_layers decoder_layers layer_sharing"),
         *_fields(c_int64, "vocab_size type pre_norm rms_norm activation recurrent"),
-        *_fields(c_int64, "positions max_positions"),
+        *_fields(c_int64, "positions max_positions zero_token bf16"),
         *_fields(c_double, "epsilon rotary_base"),
     ]
 
@@ -95,13 +109,21 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
 class NativeModel:
     """A Transformer in the native engine. Threads may share it; each batch has its own state."""
 
-    def __init__(self, config: ModelConfig, weights: Weights, precision: str) -> None:
+    def __init__(
+        self,
+        config: ModelConfig,
+        weights: Weights,
+        precision: str,
+        multipliers: Multipliers | None = None,
+    ) -> None:
         """Pack the weights.
 
         Args:
             config: a config for which `supports` returns True.
             weights: by the parameter names of the PyTorch model, float32.
             precision: of the matrices: fp32, bf16 or int8; activations are float32.
+            multipliers: of every matrix of a calibrated model, for int8; keys, values and
+                embeddings are then float32.
 
         Raises:
             MemoryError: the weights do not fit into memory.
@@ -120,11 +142,14 @@ class NativeModel:
         learned = weights.get("source_positions.table_ND")
         self.max_positions = None if learned is None else len(learned)
         max_distance = options.get("max_distance", T5_MAX_DISTANCE)
-        arrays = _arrays(config, weights, self.vocab_size, max_distance)
+        if precision != "int8":
+            multipliers = None
+        arrays = _arrays(config, weights, self.vocab_size, max_distance, multipliers)
         pointers = (c_void_p * len(arrays))(*map(_pointer, arrays))
         # Of the two limits, engine.c reads the one that the model has.
         limit = self.max_positions or max_distance
         packed_config = _packed_config(config, precision, self.vocab_size, limit)
+        packed_config.bf16 = precision != "fp32" and multipliers is None
         self._handle = self.library.model_new(packed_config, pointers)
         self.free_states: list[int] = []
         """States of finished batches, which later batches reuse with their memory."""
@@ -215,15 +240,35 @@ def _labels(targets: Sentences, running: list[int], t: int) -> Ints:
 
 
 def _arrays(
-    config: ModelConfig, weights: Weights, vocab_size: int, max_distance: int
+    config: ModelConfig,
+    weights: Weights,
+    vocab_size: int,
+    max_distance: int,
+    multipliers: Multipliers | None,
 ) -> list[Floats | None]:
-    """Return the weights in the order of `model_new`, after checking their shapes."""
+    """Return weights and multipliers in the order of `model_new`, after checking their shapes."""
     layout = list(weight_shapes(config, vocab_size))
     expected = {name: shape for name, shape in layout if has_weight(config, name)}
     found = {name: weight.shape for name, weight in weights.items()}
     if found != expected:
         raise ValueError("the names or shapes of the weights do not match the config")
-    return [_array(name, weights.get(name), max_distance) for name, _ in layout]
+    arrays = []
+    for name, _ in layout:
+        if name.endswith(MULTIPLIERS):
+            arrays.append(_multipliers(name.removesuffix(MULTIPLIERS), weights, multipliers))
+        else:
+            arrays.append(_array(name, weights.get(name), max_distance))
+    return arrays
+
+
+def _multipliers(name: str, weights: Weights, multipliers: Multipliers | None) -> Floats | None:
+    """Return the multipliers of a matrix, after checking their shape."""
+    if multipliers is None or name not in weights:
+        return None
+    found = multipliers.get(name)
+    if found is None or found.shape != (1 + len(weights[name]),):
+        raise ValueError(f"{name} has no multipliers, or their number does not match")
+    return np.ascontiguousarray(found, np.float32)
 
 
 def _packed_config(
@@ -231,6 +276,7 @@ def _packed_config(
 ) -> _Config:
     encoding, options = parse(config.position_encoding)
     is_rms = config.norm == "rms"
+    default_epsilon = 1e-6 if is_rms else 1e-5
     return _Config(
         dim=config.dim,
         heads=config.heads,
@@ -247,14 +293,15 @@ def _packed_config(
         recurrent=config.decoder == "ssru",
         positions=POSITIONS.index(encoding),
         max_positions=max_positions,
-        epsilon=1e-6 if is_rms else 1e-5,
+        zero_token=-1 if config.target_bos else BOS,
+        epsilon=config.norm_epsilon or default_epsilon,
         rotary_base=options.get("base", ROTARY_BASE),
     )
 
 
 def weight_shapes(config: ModelConfig, vocab_size: int) -> Iterator[NamedShape]:
     """Yield name and shape of all weights in the order of `model_new`, including those that the
-    network does not have; see `has_weight`."""
+    network does not have, see `has_weight`, and the places of multipliers."""
     embedding_shape = (vocab_size, config.dim)
     shared = "shared" if config.tie_embeddings else ""
     for stack, side in (("encoder", "source"), ("decoder", "target")):
@@ -269,10 +316,13 @@ def weight_shapes(config: ModelConfig, vocab_size: int) -> Iterator[NamedShape]:
         yield _position_layout(config, side)
     yield f"embeddings.{shared or 'output'}", embedding_shape
     yield "output_bias_V", (vocab_size,)
+    yield f"embeddings.{shared or 'output'}{MULTIPLIERS}", ()
 
 
 def has_weight(config: ModelConfig, name: str) -> bool:
     """Return whether the network has a weight of `weight_shapes`."""
+    if name.endswith(MULTIPLIERS):
+        return False
     if name.startswith("encoder.") and "cross" in name:
         return False
     if name.startswith(("encoder_norm", "decoder_norm")) and config.norm_position != "pre":
@@ -309,6 +359,7 @@ def _layer_layout(config: ModelConfig, name: str, *, is_recurrent: bool) -> Iter
     for part, shape in shapes.items():
         yield f"{name}.{part}.weight", shape
         yield f"{name}.{part}.bias", shape[:1]
+        yield f"{name}.{part}.weight{MULTIPLIERS}", ()
     for part in NORM_MODULES:
         yield from _norm_layout(config, f"{name}.{part}")
 

@@ -35,14 +35,16 @@ CHECKED_OPTIONS = (
     "attention_score",
     "attention_window",
     "kv_heads",
+    "norm_epsilon",
     "source_eos",
+    "target_bos",
 )
 BATCH_SIZE = 64
 """Number of sentences that an engine translates together."""
 
 
 def require_transformer(
-    loaded: LoadedModel, engine: str, supported: Mapping[str, Collection[str]]
+    loaded: LoadedModel, engine: str, supported: Mapping[str, Collection[object]]
 ) -> Transformer:
     """Return the model if the engine supports it.
 
@@ -66,7 +68,7 @@ def require_transformer(
     return cast(Transformer, loaded.model)
 
 
-def unsupported_option(config: ModelConfig, supported: Mapping[str, Collection[str]]) -> str:
+def unsupported_option(config: ModelConfig, supported: Mapping[str, Collection[object]]) -> str:
     """Return the first option with a value that an engine does not support; empty: there is none.
     `supported` is that of `require_transformer`."""
     for name in CHECKED_OPTIONS:

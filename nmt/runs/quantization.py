@@ -9,14 +9,23 @@ Shape suffixes: O rows (outputs), I columns (inputs).
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from nmt.core import untrusted_files
+from nmt.core.paths import write_text
+
 SCALE = ".scale"
 """Suffix appended to the name of a quantized matrix to name the tensor of its scales, [O]."""
+MULTIPLIERS = "multipliers.json"
+"""File of a calibrated checkpoint: the multipliers of each matrix."""
+MAX_OUTPUTS = 1 << 24
 Arrays = dict[str, NDArray[Any]]
 
 
@@ -63,3 +72,47 @@ def dequantize(arrays: Mapping[str, NDArray[Any]]) -> Arrays:
         weights[name] = weight_OI
         block = block[size:]
     return weights
+
+
+def write_multipliers(checkpoint: Path, multipliers: Mapping[str, NDArray[np.float32]]) -> None:
+    """Write the multipliers of a calibrated model into its checkpoint.
+
+    Args:
+        checkpoint: the directory.
+        multipliers: of each matrix, [1 + O]: of the input, then of the weights of each output. Many
+            outputs have the same one, so the file has runs: `[[1, 12.7], [512, 204.3]]`.
+    """
+    content = {}
+    for name, multiplier_M in multipliers.items():
+        runs = []
+        for value, group in groupby(multiplier_M.tolist()):
+            runs.append([len(list(group)), value])
+        content[name] = runs
+    write_text(checkpoint / MULTIPLIERS, json.dumps(content, indent=1) + "\n")
+
+
+def is_calibrated(checkpoint: Path) -> bool:
+    """Return whether a checkpoint has multipliers."""
+    return (checkpoint / MULTIPLIERS).exists()
+
+
+def read_multipliers(checkpoint: Path) -> dict[str, NDArray[np.float32]] | None:
+    """Read the multipliers of a checkpoint; None: it is not calibrated.
+
+    Raises:
+        CheckpointError: the file is damaged.
+    """
+    if not is_calibrated(checkpoint):
+        return None
+    path = checkpoint / MULTIPLIERS
+    content = untrusted_files.read_json(path, dict[str, list[Any]], "import the model again")
+    with untrusted_files.errors_of(path, "import the model again"):
+        return {name: _expanded(runs) for name, runs in content.items()}
+
+
+def _expanded(runs: list[Any]) -> NDArray[np.float32]:
+    untrusted_files.check(runs, list[list[untrusted_files.Number]])
+    if any(len(run) != 2 or not 0 <= run[0] <= MAX_OUTPUTS or run[1] <= 0 for run in runs):
+        raise ValueError("it has a damaged multiplier")
+    parts = [np.full(int(count), value, np.float32) for count, value in runs]
+    return np.concatenate(parts)

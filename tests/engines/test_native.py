@@ -80,6 +80,12 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "position_encoding": "t5(num_buckets=8, max_distance=16)",
         "norm_position": "post",
     },
+    "marian": {
+        "position_encoding": "sinusoidal_marian",
+        "norm_position": "post",
+        "norm_epsilon": 1e-6,
+        "target_bos": False,
+    },
     "ssru": {"decoder": "ssru", "norm_position": "post"},
     "ssru, t5, one head of keys": {"decoder": "ssru", "position_encoding": "t5", "kv_heads": 1},
     "ssru, alibi, shared": {
@@ -804,7 +810,7 @@ def test_every_model_option_is_known() -> None:
     and the model card."""
     computed = (
         "dim heads ffn_dim encoder_layers decoder_layers norm_position kv_heads layer_sharing"
-        " tie_embeddings"
+        " tie_embeddings norm_epsilon target_bos"
     )
     checked = "arch decoder norm activation position_encoding attention_score attention_window"
     others = "dropout attention_dropout activation_dropout output_bias source_eos"

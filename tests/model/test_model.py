@@ -50,6 +50,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "layer_sharing": 3,
         "encoder_layers": 4,
     },
+    "zero start": {"target_bos": False, "norm_epsilon": 1e-3},
     "ssru": {"decoder": "ssru", "norm_position": "post"},
     "ssru, rotary, shared": {
         "decoder": "ssru",

@@ -36,7 +36,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SHELL = [*sorted(ROOT.glob("scripts/*.sh")), ROOT / ".ci" / "run"]
 
 
-UNTESTED_EXTRAS = {"comet", "mlflow", "mtdata", "trackio", "wandb"}
+UNTESTED_EXTRAS = {"comet", "firefox", "mlflow", "mtdata", "trackio", "wandb"}
 """Extras that are not part of `dev`."""
 PACKAGE_NAMES = {"comet": "unbabel-comet"}
 """Package names of modules in these extras, if they differ."""

@@ -24,7 +24,11 @@ from nmt.runs.run_report import UNKNOWN_LICENSE
 if TYPE_CHECKING:  # finding an imported run does not require PyTorch
     from nmt.models.importers.common import ImportedModel
 
-FORMATS = {"huggingface": "config.json", "marian": "decoder.yml"}
+FORMATS = {
+    "huggingface": "config.json",
+    "marian": "decoder.yml",
+    "firefox": "model.*.bin*",
+}
 """Module of each format, and name of the file by which a model is recognized."""
 CTRANSLATE2_FILES = ("model.bin", "model/model.bin")
 """The model in a directory of CTranslate2, and in a package of Argos Translate."""
@@ -116,7 +120,7 @@ def read(directory: Path) -> ImportedModel:
     if any((directory / name).exists() for name in CTRANSLATE2_FILES):
         raise _is_converted(directory)
     for module, name in FORMATS.items():
-        if (directory / name).exists():
+        if any(directory.glob(name)):
             model: ImportedModel = import_module(f"nmt.models.importers.{module}").read(directory)
             return model
     from nmt.runs import checkpoint  # imports NumPy
@@ -173,7 +177,7 @@ def _read_source(
         from nmt.models.importers.common import extracted
 
         with extracted(path) as directory:
-            files = [file for file in directory.rglob("*") if file.name in FORMATS.values()]
+            files = [file for name in FORMATS.values() for file in directory.rglob(name)]
             root = min(files, key=lambda file: len(file.parts), default=directory / "file").parent
             try:
                 return read(root), {"source": source, "license": _license(root)}
@@ -207,6 +211,7 @@ def _write(model: ImportedModel, run: Path, record: dict[str, str]) -> None:
     from nmt.model.build import check_shapes
     from nmt.runs import checkpoint, model_card
     from nmt.runs.model_files import write_run_files
+    from nmt.runs.quantization import write_multipliers
 
     config_io.check(model.config)
     shapes = {name: weight.shape for name, weight in model.weights.items()}
@@ -225,5 +230,7 @@ def _write(model: ImportedModel, run: Path, record: dict[str, str]) -> None:
     with new_directory(run) as work:
         write_run_files(work, model.config, model.tokenizer, data)
         checkpoint.save(work, checkpoint.Progress(), model.weights, {}, model.tokenizer.checksum)
+        if model.multipliers:
+            write_multipliers(checkpoint.checkpoints(work)[0], model.multipliers)
     model_card.write_card(run)
     log(f"imported {record['source']} to {run} (license {record['license']})")

@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from nmt.core import untrusted_files
@@ -42,6 +44,8 @@ class ImportedModel:
     """SHA-256 of the original file of the weights."""
     limits: dict[str, Any] = field(default_factory=dict)
     """Limits of a line, by default those of a model that translates single sentences."""
+    multipliers: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
+    """Multipliers of a calibrated model; see `nmt.runs.quantization`."""
 
 
 @dataclass(frozen=True)

@@ -350,6 +350,11 @@ static int64_t units_of(int64_t inputs, int type) {
 #endif
 }
 
+INLINE int8_t quantized(float x) {
+    float rounded = rintf(x);
+    return (int8_t)(rounded > 127 ? 127 : rounded < -127 ? -127 : rounded);
+}
+
 /* `multipliers` are null, or in a calibrated model that of x, then that of each output's weights. */
 static void pack(
     Arena *arena, Matrix *m, int64_t outputs, int64_t inputs, int type, const float *w_OI, const float *bias_O,
@@ -377,8 +382,7 @@ static void pack(
             int64_t in_unit = i & ((1 << type) - 1); /* not i % (1 << type): a division would take most of the time */
             void *at = m->w + (o / LANES * units + (i >> type)) * LANES + o % LANES;
             if (type == INT8) {
-                float weight = rintf(w_I[i] / scale);
-                ((int8_t *)at)[in_unit] = (int8_t)(weight > 127 ? 127 : weight < -127 ? -127 : weight);
+                ((int8_t *)at)[in_unit] = quantized(w_I[i] / scale);
                 excess += EXCESS(((int8_t *)at)[in_unit]);
             } else
                 store_scalar(at, in_unit, w_I[i], type == BF16);
@@ -413,11 +417,8 @@ static const uint32_t *as_units(const Matrix *m, int64_t rows, const float *x_RI
         float max_magnitude = from_bits(max_bits), inverse_scale = max_magnitude > 0 ? 127 / max_magnitude : 0;
         uint8_t *restrict to = (uint8_t *)(units + r * row_units);
         if (multiplier) {
-            for (int64_t i = 0; i < inputs; i++) {
-                float rounded = rintf(x_I[i] * multiplier);
-                rounded = rounded > 127 ? 127 : rounded < -127 ? -127 : rounded;
-                to[i] = (uint8_t)((int32_t)rounded + OFFSET);
-            }
+            for (int64_t i = 0; i < inputs; i++)
+                to[i] = (uint8_t)(quantized(x_I[i] * multiplier) + OFFSET);
             scale_R[r] = max_magnitude != max_magnitude ? max_magnitude : 1 / multiplier; /* keeps NaN */
         } else {
             for (int64_t i = 0; i < inputs; i++)

@@ -9,9 +9,8 @@ training pipeline. Larger magnitudes are clipped.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -50,9 +49,10 @@ MULTIPLE = 64
 """The widths of matrices are multiples of this number, and of 8 the vocabulary, in the integer
 products of Firefox."""
 NUM_DEVIATIONS = 1.1
-MAX_PAIR = 32_000
-"""Largest sum of two products of bytes; 767 below the limit of 16 bits, because weights are
-rounded."""
+MAX_PAIR = 128
+"""Largest sum of two adjacent weights before they are rounded. On processors without VNNI
+instructions, Firefox adds the products of two weights and activations from 0 to 254 in 16 bits:
+254 * 129 is the largest product that does not saturate."""
 SUPPORTED: dict[str, Collection[object]] = {
     "decoder": ("ssru",),
     "norm_epsilon": (1e-6,),
@@ -81,9 +81,9 @@ def export(loaded: LoadedModel, directory: Path, *, calibrate_with: str = "") ->
     else:
         name, sentences = default_sentences(loaded)
     log(f"calibrating with {len(sentences)} sentences of {name}")
-    ranges = calibrate(model, loaded.tokenizer, sentences)
+    multipliers = calibrate(model, loaded.tokenizer, sentences)
     pair = loaded.config.data.src + loaded.config.data.tgt
-    content = marian_binary.write(_items(model, ranges))
+    content = marian_binary.write(_items(model, multipliers))
     (directory / f"model.{pair}.intgemm.alphas.bin").write_bytes(content)
     (directory / f"vocab.{pair}.spm").write_bytes(loaded.tokenizer.model)
 
@@ -112,49 +112,19 @@ def _check(loaded: LoadedModel) -> None:
         )
 
 
-@dataclass(frozen=True)
-class InputRange:
-    """What a calibration saw of the input of a matrix."""
-
-    multiplier: float
-    """By which it is multiplied before it is rounded."""
-    max_I: NDArray[np.float32]
-    """The largest value of each dimension."""
-
-
-class _Recorder:
-    """Collects the magnitudes and values of an input, sentence by sentence."""
-
-    def __init__(self) -> None:
-        self.magnitudes: list[float] = []
-        self.max_I: Tensor | None = None
-
-    def record(self, x: Tensor) -> None:
-        x_NI = x.flatten(0, -2)
-        self.magnitudes.append(x_NI.abs().max().item())
-        max_I = x_NI.amax(0)
-        self.max_I = max_I if self.max_I is None else torch.maximum(self.max_I, max_I)
-
-    def range(self) -> InputRange:
-        mean, deviation = np.mean(self.magnitudes), np.std(self.magnitudes)
-        bound = max(float(mean + NUM_DEVIATIONS * deviation), 1e-6)
-        assert self.max_I is not None
-        return InputRange(127 / bound, self.max_I.numpy())
-
-
 @torch.inference_mode()
 def calibrate(
     model: Transformer, tokenizer: Tokenizer, sentences: Sequence[str]
-) -> dict[str, InputRange]:
-    """Return the ranges of the inputs of all matrices by name, and of the output layer by that of
-    its embeddings.
+) -> dict[str, float]:
+    """Return the multipliers of the inputs of all matrices by name, and of the output layer by that
+    of its embeddings.
 
     The model reads each sentence and its own greedy translation.
     """
-    recorders: dict[str, _Recorder] = defaultdict(_Recorder)
+    magnitudes: dict[str, list[float]] = defaultdict(list)
 
     def record(name: str, _: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-        recorders[name].record(inputs[0])
+        magnitudes[name].append(inputs[0].abs().max().item())
 
     translate = greedy_translator(TorchModel([model]), tokenizer)
     translations = translate(list(sentences))
@@ -168,35 +138,34 @@ def calibrate(
             target = tokenizer.encode(translation, target=True)
             batch = collate([(source, target)])
             inputs = (batch.src_BS, batch.src_mask_BS, batch.tgt_in_BT, batch.target_index_N)
-            recorders[EMBEDDINGS].record(model(*inputs))
-    return {name: recorder.range() for name, recorder in recorders.items()}
+            magnitudes[EMBEDDINGS].append(model(*inputs).abs().max().item())
+    return {name: _multiplier(each) for name, each in magnitudes.items()}
 
 
-def _quantize(weight_OI: NDArray[np.float32], inputs: InputRange) -> Quantized:
-    """Round a matrix to 8 bits, so that Firefox can multiply it.
-
-    Its products without VNNI instructions add pairs of products of activations, from 0 to 254, and
-    weights in 16 bits, and saturate. So that this does not happen to the calibration sentences, the
-    multiplier of a matrix with pairs of large weights is smaller.
-    """
-    shifted_I = np.rint(inputs.max_I * inputs.multiplier).clip(-127, 127) + 127
-    products_OI = weight_OI * shifted_I
-    positive_OJ = products_OI.clip(min=0).reshape(len(weight_OI), -1, 2).sum(-1)
-    negative_OJ = products_OI.clip(max=0).reshape(len(weight_OI), -1, 2).sum(-1)
-    largest = max(positive_OJ.max(), -negative_OJ.min(), 1e-6)
-    return Quantized.of(weight_OI, max_multiplier=MAX_PAIR / float(largest))
+def _multiplier(magnitudes: Sequence[float]) -> float:
+    """Return the multiplier of inputs, given the largest magnitude of each sentence."""
+    bound = np.mean(magnitudes) + NUM_DEVIATIONS * np.std(magnitudes)
+    return 127 / max(float(bound), 1e-6)
 
 
-def _items(model: Transformer, ranges: dict[str, InputRange]) -> dict[str, Item]:
+def _quantize(weight_OI: NDArray[np.float32]) -> Quantized:
+    """Round a matrix to 8 bits, so that all processors compute the same sums; see `MAX_PAIR`."""
+    pairs_OJ2 = weight_OI.reshape(len(weight_OI), -1, 2)
+    positive_OJ = pairs_OJ2.clip(min=0).sum(-1)
+    negative_OJ = pairs_OJ2.clip(max=0).sum(-1)
+    largest = max(float(positive_OJ.max()), -float(negative_OJ.min()), 1e-6)
+    return Quantized.of(weight_OI, max_multiplier=MAX_PAIR / largest)
+
+
+def _items(model: Transformer, multipliers: Mapping[str, float]) -> dict[str, Item]:
     """Return the parameters, multipliers and options as items of a binary model."""
     weights = {name: tensor.float().numpy() for name, tensor in model.state_dict().items()}
     items: dict[str, Item] = {}
     for matrix in matrices(model.config):
-        inputs = ranges[matrix.name]
         parts_OI = np.split(weights[f"{matrix.name}.weight"], len(matrix.weights))
         for name, weight_OI in zip(matrix.weights, parts_OI, strict=True):
-            items[name] = _quantize(weight_OI, inputs)
-            items[f"{name}{MULTIPLIER}"] = _scalar(inputs.multiplier)
+            items[name] = _quantize(weight_OI)
+            items[f"{name}{MULTIPLIER}"] = _scalar(multipliers[matrix.name])
         if matrix.biases:
             biases = np.split(weights[f"{matrix.name}.bias"], len(matrix.biases))
             for name, bias_O in zip(matrix.biases, biases, strict=True):
@@ -205,8 +174,8 @@ def _items(model: Transformer, ranges: dict[str, InputRange]) -> dict[str, Item]
         items[f"{marian_name}_scale"] = weights[f"{name}.weight"][None]
         items[f"{marian_name}_bias"] = weights[f"{name}.bias"][None]
     embeddings_VD = weights["embeddings.shared"]
-    items[EMBEDDINGS] = _quantize(embeddings_VD, ranges[EMBEDDINGS])
-    items[OUTPUT_MULTIPLIER] = _scalar(ranges[EMBEDDINGS].multiplier)
+    items[EMBEDDINGS] = _quantize(embeddings_VD)
+    items[OUTPUT_MULTIPLIER] = _scalar(multipliers[EMBEDDINGS])
     bias_V = weights.get("output_bias_V", np.zeros(len(embeddings_VD), np.float32)).copy()
     bias_V[[PAD, BOS]] = MASKED
     items[OUTPUT_BIAS] = bias_V[None]

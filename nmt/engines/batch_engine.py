@@ -17,6 +17,7 @@ from nmt.core.errors import NMTError
 from nmt.engines import Scorer, Sentences, Source, TokenScores
 from nmt.engines.native import NativeModel
 from nmt.search import Hypothesis, Search, SearchRequest, StepModel
+from nmt.search.shortlist import Shortlist
 from nmt.text.tokenizer import BOS, EOS, PAD, UNK, encoder_input
 
 T = TypeVar("T")
@@ -63,6 +64,7 @@ class BatchEngine:
         source_eos: bool = True,
         batch_scale: int = 1,
         search_function: SearchFunction = _search,
+        shortlist: Shortlist | None = None,
     ) -> None:
         """Create the model for the search.
 
@@ -75,9 +77,11 @@ class BatchEngine:
             source_eos: whether sources end with the end token.
             batch_scale: factor of the maximum size of batches, which suits a CPU.
             search_function: runs a search, perhaps on another device.
+            shortlist: of the model; searches may use it.
         """
         self.batch_scale = batch_scale
         self.search_function = search_function
+        self.shortlist = shortlist
         self.model = make_model(precision)
         self.max_positions = self.model.max_positions
         self.precision, self.detokenize, self.num_threads = precision, detokenize, num_threads
@@ -194,6 +198,7 @@ class BatchEngine:
             constraints=[source.constraints for source in sources],
             detokenize=self.detokenize,
             suppressed_ids=(PAD, UNK, BOS),
+            shortlist=self.shortlist,
         )
         hypotheses = self.search_function(search, self.model, request)
         if not all(hypotheses) or any(math.isnan(n_best[0].log_prob) for n_best in hypotheses):

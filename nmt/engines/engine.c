@@ -392,6 +392,29 @@ static void pack(
     }
 }
 
+/* Copies some outputs of a matrix to a new one. */
+static void select_outputs(Arena *arena, Matrix *to, const Matrix *from, const int32_t *outputs_C, int64_t count) {
+    int64_t units = from->units, padded = round_up(count, TILE);
+    *to = *from;
+    to->outputs = count;
+    to->w = arena_alloc(arena, padded * units * 4);
+    to->bias = arena_alloc(arena, padded * 4);
+    to->scale_O = arena_alloc(arena, padded * 4);
+    to->excess_O = arena_alloc(arena, padded * 4);
+    if (arena->failed)
+        return;
+    for (int64_t i = 0; i < padded; i++) {
+        int64_t o = outputs_C[i < count ? i : 0]; /* the padding is not read */
+        const uint32_t *w = from->w + o / LANES * units * LANES + o % LANES;
+        uint32_t *copy = to->w + i / LANES * units * LANES + i % LANES;
+        for (int64_t unit = 0; unit < units; unit++)
+            copy[unit * LANES] = w[unit * LANES];
+        to->bias[i] = from->bias[o];
+        to->scale_O[i] = from->scale_O[o];
+        to->excess_O[i] = from->excess_O[o];
+    }
+}
+
 /* Converts x to the units of a matrix; in int8, the scales of the rows follow. */
 static const uint32_t *as_units(const Matrix *m, int64_t rows, const float *x_RI, uint32_t *units) {
     if (m->type == FP32)
@@ -881,12 +904,19 @@ typedef struct {
     int32_t *parents_R; /* row of the previous step that each row continues; in the first step, its sentence */
 } Step;
 
+/* An output layer: its tokens in ascending order, or null for the whole vocabulary. */
+typedef struct {
+    Matrix matrix;
+    const int32_t *tokens_C;
+} Output;
+
 typedef struct {
     Model *m;
     Arena batch, scratch; /* memory of the batch, and of one call */
     int64_t steps, capacity, max_tokens, track;
     int32_t *lengths_B;
     void **cross_kv_B; /* keys and values of each sentence: [distinct layers], in the layout of `attend` */
+    Output *outputs_B; /* the shortlist of each sentence; null: none */
     Step *steps_T;
     float *x, *normed, *qkv, *context, *hidden, *attention; /* buffers of a block of rows */
     uint32_t *units;
@@ -1037,14 +1067,29 @@ static int encode(State *s, int64_t first, int64_t sentences, const int32_t *tok
 
 /* Starts a batch: encodes sentences of `lengths_B` tokens, which are concatenated in `tokens`. A state can be reused
    for other batches and keeps its memory. `track` enables recording the cross-attention of the layer that aligns
-   words best: the second to last (Garg et al. 2019, section 4.1), but of two layers the last. Returns 0 if out of memory. */
-int init_search_state(State *s, int64_t sentences, const int32_t *lengths_B, const int32_t *tokens, int track) {
+   words best: the second to last (Garg et al. 2019, section 4.1), but of two layers the last. `candidates` are the
+   tokens of the shortlists in ascending order, concatenated, `counts_B` of each sentence; null: there are none. Returns
+   0 if out of memory. */
+int init_search_state(
+    State *s, int64_t sentences, const int32_t *lengths_B, const int32_t *tokens, int track, const int32_t *counts_B,
+    const int32_t *candidates
+) {
     const Config *c = &s->m->c;
     arena_reset(&s->batch);
     s->steps = s->max_tokens = 0;
     s->track = track ? (c->decoder_layers > 2 ? c->decoder_layers - 2 : c->decoder_layers - 1) : -1;
     s->lengths_B = arena_alloc(&s->batch, sentences * sizeof *s->lengths_B);
     s->cross_kv_B = arena_alloc(&s->batch, sentences * sizeof *s->cross_kv_B);
+    s->outputs_B = counts_B ? arena_alloc(&s->batch, sentences * sizeof *s->outputs_B) : 0;
+    if (s->batch.failed)
+        return 0;
+    for (int64_t b = 0, first = 0; counts_B && b < sentences && !s->batch.failed; first += counts_B[b++]) {
+        int32_t *tokens_C = arena_alloc(&s->batch, counts_B[b] * sizeof *tokens_C);
+        if (tokens_C)
+            memcpy(tokens_C, candidates + first, counts_B[b] * sizeof *tokens_C);
+        s->outputs_B[b].tokens_C = tokens_C;
+        select_outputs(&s->batch, &s->outputs_B[b].matrix, &s->m->output, candidates + first, counts_B[b]);
+    }
     if (s->batch.failed)
         return 0;
     memcpy(s->lengths_B, lengths_B, sentences * sizeof *lengths_B);
@@ -1214,17 +1259,43 @@ static void subtract(float *x_RN, int64_t row, int64_t count, float value) {
         x_RN[row * count + i] -= value;
 }
 
-/* Projects hidden states to logits, block by block of the vocabulary, and writes the outputs of the request. */
-static void project(State *s, const Request *q, int64_t first, int64_t rows, float *chunk) {
-    const Model *m = s->m;
-    int64_t vocabulary = m->c.vocab_size, num_best_R[BLOCK_ROWS];
+/* The index of a token in an output layer, or a negative number. */
+static int64_t index_of(const Output *output, int64_t token) {
+    if (!output->tokens_C)
+        return token;
+    int64_t low = 0, high = output->matrix.outputs;
+    while (low < high) {
+        int64_t middle = (low + high) / 2;
+        if (output->tokens_C[middle] < token)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < output->matrix.outputs && output->tokens_C[low] == token ? low : -1;
+}
+
+/* Projects hidden states to logits, block by block of the output layer, and writes the outputs of the request. A token
+   that is not in the output layer has the log-probability -infinity. */
+static void project_to(
+    State *s, const Output *output, const Request *q, int64_t first, int64_t rows, const float *x_RD, float *chunk
+) {
+    const Matrix *matrix = &output->matrix;
+    int64_t vocabulary = s->m->c.vocab_size, num_outputs = matrix->outputs, num_best_R[BLOCK_ROWS];
     float max_R[BLOCK_ROWS], sum_R[BLOCK_ROWS];
+    if (output->tokens_C) {
+        for (int64_t i = 0; i < rows * q->k; i++)
+            q->log_p_RK[first * q->k + i] = -INFINITY, q->tokens_RK[first * q->k + i] = 0;
+        for (int64_t i = 0; i < rows * q->num_gathered; i++)
+            q->gathered_log_p_RP[first * q->num_gathered + i] = -INFINITY;
+        for (int64_t i = 0; q->log_p_RV && i < rows * vocabulary; i++)
+            q->log_p_RV[first * vocabulary + i] = -INFINITY;
+    }
     for (int64_t r = 0; r < rows; r++)
         max_R[r] = -INFINITY, sum_R[r] = 0, num_best_R[r] = 0;
-    const uint32_t *x = as_units(&m->output, rows, norm_input(s, &m->final_norms[DECODER], rows), s->units);
-    for (int64_t v = 0; v < vocabulary; v += BLOCK_LOGITS) {
-        int64_t count = v + BLOCK_LOGITS < vocabulary ? BLOCK_LOGITS : vocabulary - v;
-        multiply_units(&m->output, rows, x, chunk, BLOCK_LOGITS, v, v + count, 0);
+    const uint32_t *x = as_units(matrix, rows, x_RD, s->units);
+    for (int64_t v = 0; v < num_outputs; v += BLOCK_LOGITS) {
+        int64_t count = v + BLOCK_LOGITS < num_outputs ? BLOCK_LOGITS : num_outputs - v;
+        multiply_units(matrix, rows, x, chunk, BLOCK_LOGITS, v, v + count, 0);
         for (int64_t r = 0; r < rows; r++) {
             float *logits = chunk + r * BLOCK_LOGITS, shifted[BLOCK_LOGITS];
             float block_max = max_of(logits, count), previous_max = max_R[r];
@@ -1235,15 +1306,16 @@ static void project(State *s, const Request *q, int64_t first, int64_t rows, flo
             for (int64_t i = 0; i < count; i++)
                 shifted[i] = exponential(logits[i] - max_R[r]);
             sum_R[r] += sum_of(shifted, count);
-            if (q->log_p_RV)
-                memcpy(q->log_p_RV + (first + r) * vocabulary + v, logits, count * 4);
+            float *log_p_V = q->log_p_RV ? q->log_p_RV + (first + r) * vocabulary : 0;
+            for (int64_t i = 0; log_p_V && i < count; i++)
+                log_p_V[output->tokens_C ? output->tokens_C[v + i] : v + i] = logits[i];
             for (int64_t i = 0; i < q->num_gathered; i++) {
-                int64_t at = (first + r) * q->num_gathered + i, token = q->gather_RP[at] - v;
+                int64_t at = (first + r) * q->num_gathered + i, token = index_of(output, q->gather_RP[at]) - v;
                 if (token >= 0 && token < count)
                     q->gathered_log_p_RP[at] = logits[token];
             }
             for (int64_t i = 0; i < q->num_banned; i++) {
-                int64_t token = q->banned_RX[(first + r) * q->num_banned + i] - v;
+                int64_t token = index_of(output, q->banned_RX[(first + r) * q->num_banned + i]) - v;
                 if (token >= 0 && token < count)
                     logits[token] = -INFINITY;
             }
@@ -1258,6 +1330,28 @@ static void project(State *s, const Request *q, int64_t first, int64_t rows, flo
         subtract(q->gathered_log_p_RP, first + r, q->num_gathered, log_sum);
         if (q->log_p_RV)
             subtract(q->log_p_RV, first + r, vocabulary, log_sum);
+        for (int64_t i = 0; output->tokens_C && i < num_best_R[r]; i++) {
+            int32_t *token = &q->tokens_RK[(first + r) * q->k + i];
+            *token = output->tokens_C[*token];
+        }
+    }
+}
+
+/* Projects the hidden states of a block of rows, those of a sentence with a shortlist to its tokens only. */
+static void project(
+    State *s, const Request *q, int64_t first, int64_t rows, const int32_t *sources_R, float *chunk
+) {
+    const Model *m = s->m;
+    const float *x = norm_input(s, &m->final_norms[DECODER], rows);
+    if (!s->outputs_B) {
+        Output all = {.matrix = m->output};
+        project_to(s, &all, q, first, rows, x, chunk);
+        return;
+    }
+    for (int64_t r = 0, end; r < rows; r = end) {
+        for (end = r + 1; end < rows && sources_R[end] == sources_R[r];)
+            end++;
+        project_to(s, &s->outputs_B[sources_R[r]], q, first + r, end - r, x + r * m->c.dim, chunk);
     }
 }
 
@@ -1328,7 +1422,7 @@ int decode_step(State *s, int64_t rows, const int32_t *tokens_R, const int32_t *
             add_output(s, &w[CROSS_OUT], cross, s->context, count);
             feed_forward(s, layer, count);
         }
-        project(s, q, first, count, chunk);
+        project(s, q, first, count, sources_R, chunk);
     }
     return 1;
 }
@@ -1378,7 +1472,7 @@ static int decode_block(
     for (int64_t r = 0; r < rows; r += block) {
         int64_t count = r + block < rows ? block : rows - r;
         s->x = x + r * c->dim;
-        project(s, q, first_row + r, count, chunk);
+        project(s, q, first_row + r, count, sources_R + r, chunk);
     }
     return 1;
 }

@@ -15,6 +15,7 @@ from nmt.engines.native import NativeModel
 from nmt.runs import checkpoint
 from nmt.runs.model_files import ModelFiles, load_model
 from nmt.runs.quantization import is_calibrated, read_multipliers
+from nmt.search.shortlist import Shortlist
 
 if TYPE_CHECKING:  # the native engine does not need PyTorch
     from nmt.model.seq2seq import Seq2Seq
@@ -39,9 +40,10 @@ def load_engine(
         UsageError: the device does not support the precision for this model.
     """
     configs = [each.config.model for each in files]
+    shortlist = Shortlist.find(files[0].run, len(files[0].tokenizer))
     if not runs_natively(configs, device):
         models = [load_model(each).model for each in files]
-        return _pytorch_engine(models, device, precision, detokenize)
+        return _pytorch_engine(models, device, precision, detokenize, shortlist)
     for each in files:
         _check_sizes(each)
     if precision == "auto" and all(is_calibrated(each.checkpoint) for each in files):
@@ -51,6 +53,7 @@ def load_engine(
         lambda precision: [_load_native(each, precision) for each in files],
         precision,
         detokenize,
+        shortlist,
     )
 
 
@@ -88,6 +91,7 @@ def _native_engine(
     load: Callable[[str], list[NativeModel]],
     precision: str,
     detokenize: Detokenize,
+    shortlist: Shortlist | None = None,
 ) -> BatchEngine:
     def make_model(precision: str) -> Model:
         models = load(precision)
@@ -95,7 +99,12 @@ def _native_engine(
 
     precision = native.fastest_precision(config) if precision == "auto" else precision
     return BatchEngine(
-        make_model, precision, detokenize, runtime.num_threads(), source_eos=config.source_eos
+        make_model,
+        precision,
+        detokenize,
+        runtime.num_threads(),
+        source_eos=config.source_eos,
+        shortlist=shortlist,
     )
 
 
@@ -128,6 +137,7 @@ def _pytorch_engine(
     device: str,
     precision: str,
     detokenize: Detokenize,
+    shortlist: Shortlist | None = None,
     *,
     copy: bool = False,
 ) -> BatchEngine:
@@ -162,4 +172,5 @@ def _pytorch_engine(
         source_eos=models[0].config.source_eos,
         batch_scale=1 if device == "cpu" else GPU_BATCH_SCALE,
         search_function=device_search.search,
+        shortlist=shortlist,
     )

@@ -13,7 +13,7 @@ import math
 import os
 import subprocess
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from ctypes import POINTER, c_double, c_int, c_int64, c_void_p
 from itertools import chain
 from typing import Any
@@ -96,7 +96,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "model_free": (None, [c_void_p]),
     "state_new": (c_void_p, [c_void_p]),
     "state_free": (None, [c_void_p]),
-    "init_search_state": (c_int, [c_void_p, c_int64, c_void_p, c_void_p, c_int]),
+    "init_search_state": (c_int, [c_void_p, c_int64, *[c_void_p] * 2, c_int, *[c_void_p] * 2]),
     "decode_step": (c_int, [c_void_p, c_int64, c_void_p, c_void_p, POINTER(_Request)]),
     "score_targets": (c_int, [c_void_p, c_int64, *[c_void_p] * 4]),
     "lanes": (c_int, []),
@@ -157,10 +157,14 @@ class NativeModel:
         finalizer.atexit = False
 
     def init_search_state(
-        self, sources: Sentences, *, track_attention: bool = False
+        self,
+        sources: Sentences,
+        *,
+        track_attention: bool = False,
+        candidates: Sequence[Ints] = (),
     ) -> NativeState:
         """Encode sentences, each a list of ids of `encoder_input`, and return the state of the
-        search.
+        search, to whose `candidates` the output layer is restricted; see `StepModel`.
 
         Raises:
             MemoryError: out of memory.
@@ -179,8 +183,19 @@ class NativeModel:
             handle = self.library.state_new(self._handle)
         state = NativeState(self, handle, lengths_B, track_attention)
         weakref.finalize(state, self.free_states.append, handle)
+        counts_B = joined_candidates = None
+        if candidates:
+            counts_B = np.array([*map(len, candidates)], np.int32)
+            all_ids = np.concatenate(candidates)
+            joined_candidates = _indices(all_ids, all_ids.shape, self.vocab_size, "candidates")
         self.library.init_search_state(
-            handle, len(sources), _pointer(lengths_B), _pointer(tokens), track_attention
+            handle,
+            len(sources),
+            _pointer(lengths_B),
+            _pointer(tokens),
+            track_attention,
+            _pointer(counts_B),
+            _pointer(joined_candidates),
         )
         return state
 

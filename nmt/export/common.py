@@ -17,6 +17,7 @@ from nmt.engines.ctranslate2 import LENGTH_MULTIPLE
 from nmt.model.transformer import Transformer
 from nmt.runs.model_files import LoadedModel
 from nmt.search import SearchRequest, StepModel, parse_search
+from nmt.search.shortlist import Shortlist
 from nmt.text.tokenizer import BOS, EOS, Tokenizer, encoder_input
 from nmt.text.tokenizers import tokenizer_file
 from nmt.translation.chunking import chunked
@@ -118,6 +119,7 @@ def greedy_translator(
     max_positions: int | None = None,
     *,
     source_eos: bool = True,
+    shortlist: Shortlist | None = None,
 ) -> Translate:
     """Return a function that translates with a model and the greedy search of nmt.
 
@@ -132,7 +134,8 @@ def greedy_translator(
         if max_positions:
             max_length_B = max_length_B.clip(max=max_positions - 1)
         inputs = [encoder_input(ids, source_eos) for ids in sources]
-        hypotheses = greedy(model, SearchRequest(inputs, max_length_B, BOS, EOS))
+        request = SearchRequest(inputs, max_length_B, BOS, EOS, shortlist=shortlist)
+        hypotheses = greedy(model, request)
         return [tokenizer.decode(n_best[0].ids) for n_best in hypotheses]
 
     return lambda sentences: translate_in_batches(sentences, translate)

@@ -41,8 +41,10 @@ from nmt.models.firefox_layout import (
     norms,
 )
 from nmt.models.importers.common import MASKED
+from nmt.models.importers.firefox import SHORTLISTS
 from nmt.models.marian_binary import OPTIONS, Item, Quantized
 from nmt.runs.model_files import LoadedModel
+from nmt.search.shortlist import Shortlist
 from nmt.text.tokenizer import BOS, PAD, Tokenizer
 
 MULTIPLE = 64
@@ -86,6 +88,10 @@ def export(loaded: LoadedModel, directory: Path, *, calibrate_with: str = "") ->
     content = marian_binary.write(_items(model, multipliers))
     (directory / f"model.{pair}.intgemm.alphas.bin").write_bytes(content)
     (directory / f"vocab.{pair}.spm").write_bytes(loaded.tokenizer.model)
+    shortlist = Shortlist.find(loaded.run, len(loaded.tokenizer))
+    if shortlist:
+        name = f"lex.{shortlist.num_frequent}.{shortlist.max_translations}.{pair}.s2t.bin"
+        (directory / name).write_bytes(shortlist.write())
 
 
 def _check(loaded: LoadedModel) -> None:
@@ -229,7 +235,7 @@ def reference(directory: Path) -> Translate:
     model = importers.read(directory)
     weights = {name: tensor.numpy() for name, tensor in model.weights.items()}
     engine = NativeModel(model.config.model, weights, "int8", model.multipliers)
-    return greedy_translator(engine, model.tokenizer)
+    return greedy_translator(engine, model.tokenizer, shortlist=model.shortlist)
 
 
 def load(directory: Path) -> Translate:
@@ -242,5 +248,6 @@ def load(directory: Path) -> Translate:
     (model,) = directory.glob("model.*.bin")
     (vocabulary,) = directory.glob("vocab.*.spm")
     content = vocabulary.read_bytes()
-    translator = fxtranslate.Translator(model.read_bytes(), content, content)
+    shortlists = [file.read_bytes() for file in directory.glob(SHORTLISTS)]
+    translator = fxtranslate.Translator(model.read_bytes(), content, content, *shortlists)
     return lambda sentences: [translator.translate(sentence) for sentence in sentences]

@@ -21,6 +21,7 @@ from nmt.core.errors import CheckpointError, DownloadError
 from nmt.core.untrusted_files import Size
 from nmt.data import archives
 from nmt.runs.model_files import LIMITS
+from nmt.search.shortlist import Shortlist
 from nmt.text.separate_tokenizer import SPECIAL_PIECES, SeparateTokenizer
 from nmt.text.tokenizer import UNK, Tokenizer
 
@@ -46,6 +47,7 @@ class ImportedModel:
     """Limits of a line, by default those of a model that translates single sentences."""
     multipliers: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
     """Multipliers of a calibrated model; see `nmt.runs.quantization`."""
+    shortlist: Shortlist | None = None
 
 
 @dataclass(frozen=True)

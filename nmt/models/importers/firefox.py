@@ -49,9 +49,11 @@ from nmt.models.importers.common import (
 from nmt.models.importers.marian import SUPPORTED as MARIAN_OPTIONS
 from nmt.models.importers.marian import as_mapping
 from nmt.models.marian_binary import OPTIONS, Item, Quantized
+from nmt.search.shortlist import Shortlist
 from nmt.text.tokenizer import BOS, PAD, load_processor
 
 PATTERN = "model.*.bin*"
+SHORTLISTS = "lex.*.s2t.bin*"
 MAX_MODEL_BYTES = 1 << 30
 MAX_LENGTH = 256
 """Firefox translates at most this number of tokens."""
@@ -84,6 +86,7 @@ def read(directory: Path) -> ImportedModel:
         config = _model_config(options, items)
         converter = _Converter(items, config, vocabulary)
         weights = converter.convert()
+        shortlist = _read_shortlist(directory, vocabulary)
     match = _LANGUAGES.match(file.name)
     src, tgt = (match[1], match[2]) if match else UNKNOWN_LANGUAGES
     return ImportedModel(
@@ -98,6 +101,7 @@ def read(directory: Path) -> ImportedModel:
         weights=weights,
         checksum=sha256(file),
         multipliers=converter.multipliers,
+        shortlist=shortlist,
     )
 
 
@@ -152,6 +156,19 @@ def _read_vocabulary(directory: Path) -> Vocabulary:
     source = processors[0]
     special = [-1, source.unk_id(), -1, source.eos_id()]
     return join_vocabularies(models[0], models[1], ids[0], ids[1], special)
+
+
+def _read_shortlist(directory: Path, vocabulary: Vocabulary) -> Shortlist | None:
+    """Return the shortlist with the ids of nmt; None: there is none."""
+    if not sorted(directory.glob(SHORTLISTS)):
+        return None
+    file = _find(directory, SHORTLISTS)
+    source_rows_V = vocabulary.source_rows_V.numpy()
+    target_rows_V = vocabulary.target_rows_V.numpy()
+    sizes = int(source_rows_V.max()) + 1, int(target_rows_V.max()) + 1
+    with untrusted_files.errors_of(file, RETRY):
+        shortlist = Shortlist.read(_content(file), *sizes)
+    return shortlist.with_ids(source_rows_V, target_rows_V)
 
 
 def _model_config(options: dict[str, Any], items: Mapping[str, Item]) -> ModelConfig:

@@ -390,6 +390,49 @@ def test_best_tokens_exclude_banned_tokens(vocabulary: int, k: int) -> None:
         np.testing.assert_array_equal(tokens_K, order)
 
 
+@instruction_sets
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
+def test_candidates_restrict_the_output_layer(precision: str) -> None:
+    """Probabilities are those of all tokens, normalized over the candidates of each sentence."""
+    vocabulary, draw = 700, np.random.default_rng(0)
+    network = make(vocabulary=vocabulary)
+    sources = [[*source, EOS] for source in sequences(1, [5, 1, 9], vocabulary)]
+    counts = [300, 1, 600]
+    candidates = [np.sort(draw.choice(vocabulary, count, replace=False)) for count in counts]
+    rows = np.array([0, 0, 1, 1, 2, 2])
+    request = StepRequest(
+        np.full(6, BOS),
+        rows,
+        20,
+        banned_RX=np.stack([candidates[row][:1] for row in rows]),
+        gather_RP=draw.integers(0, vocabulary, (6, 50)),
+        all_log_probs=True,
+    )
+    model = packed(network, precision)
+    unrestricted = model.init_search_state(sources).step(request).log_p_RV
+    models: list[Any] = [model]
+    if precision == "fp32":
+        models.append(TorchModel([network]))
+    for restricted in models:
+        result = restricted.init_search_state(sources, candidates=candidates).step(request)
+        for row, sentence in enumerate(rows):
+            ids = candidates[sentence]
+            log_p_C = unrestricted[row, ids].astype(np.float64)
+            expected_V = np.full(vocabulary, -np.inf)
+            expected_V[ids] = log_p_C - np.logaddexp.reduce(log_p_C)
+            np.testing.assert_allclose(result.log_p_RV[row], expected_V, atol=2e-5)
+            gathered = expected_V[request.gather_RP[row]]
+            np.testing.assert_allclose(result.gathered_log_p_RP[row], gathered, atol=2e-5)
+            allowed_V = expected_V.copy()
+            allowed_V[request.banned_RX[row]] = -np.inf
+            best = np.sort(allowed_V)[::-1][:20]
+            np.testing.assert_allclose(result.log_p_RK[row], best, atol=2e-5)
+            possible = result.log_p_RK[row] > -np.inf
+            np.testing.assert_allclose(
+                allowed_V[result.tokens_RK[row]][possible], best[possible], atol=2e-5
+            )
+
+
 @compiled
 @pytest.mark.parametrize("k", [5, 300])
 @pytest.mark.parametrize("kind", ["native", "ensemble"])

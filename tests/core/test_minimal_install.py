@@ -44,6 +44,14 @@ SCRIPTS = Path(__file__).parents[2] / "scripts"
 
 # Dynamo is slow to import
 BLOCKED = f"import sys; sys.modules.update(dict.fromkeys({(*MISSING, 'torch._dynamo')}))\n"
+CHECKED = """
+import torch
+from nmt.core.config import ModelConfig
+from nmt.model.build import MODELS, check_model
+check_model(ModelConfig(position_encoding="learned"))
+with torch.device("meta"):
+    MODELS["rnn"](ModelConfig(arch="rnn"), 50)
+"""
 
 
 @pytest.mark.slow
@@ -52,7 +60,7 @@ def test_trains_translates_and_evaluates_without_optional_packages(nmt: CommandL
         training("runs/a", "files(train='text')"),
         ["translate", "ba be. bi bo.", "--model", "runs/a"],
         ["evaluate", "--model", "runs/a", "--src", "text.en", "--ref", "text.de"],
-        prelude=BLOCKED,
+        prelude=BLOCKED + CHECKED,
     )
     assert [each.code for each in done] == [0] * 3, done
     assert "runs/a/step-" in done[0].out

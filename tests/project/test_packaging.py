@@ -336,17 +336,20 @@ def imported_modules(path: Path) -> Iterator[str]:
             yield node.module.partition(".")[0]
 
 
+packages_distributions = functools.cache(importlib.metadata.packages_distributions)
+
+
+def distributions_of(module: str) -> set[str]:
+    names = packages_distributions().get(module, [PACKAGE_NAMES.get(module, module)])
+    return {canonicalize_name(name) for name in names}
+
+
 def test_imported_packages_are_declared() -> None:
-    distributions = importlib.metadata.packages_distributions()
     declared = runtime_requirements().keys()
     for path in sorted((ROOT / "nmt").rglob("*.py")):
         ours = {"nmt", "compression"}  # a module of Python 3.14
         for module in set(imported_modules(path)) - sys.stdlib_module_names - ours:
-            names = {
-                canonicalize_name(name)
-                for name in distributions.get(module, [PACKAGE_NAMES.get(module, module)])
-            }
-            assert names & declared, (
+            assert distributions_of(module) & declared, (
                 f"{path.relative_to(ROOT)} imports {module}, which pyproject.toml does not declare"
             )
 
@@ -477,10 +480,8 @@ def test_distributions_together_have_all_dependencies(dists: Path) -> None:
 
 def test_missing_modules_have_a_line_that_installs_them(monkeypatch: pytest.MonkeyPatch) -> None:
     extras = project()["project"]["optional-dependencies"]
-    distributions = importlib.metadata.packages_distributions()
     for module, extra in packages.EXTRAS.items():
-        names = distributions.get(module, [PACKAGE_NAMES.get(module, module)])
-        assert requirements(extras[extra]).keys() & set(map(canonicalize_name, names)), module
+        assert requirements(extras[extra]).keys() & distributions_of(module), module
     assert packages.install_line("torch.nn") == "pip install nmtkit"
     assert packages.install_line("matplotlib.figure") == "pip install 'nmtkit[plot]'"
     assert packages.install_line("uvicorn") == "pip install 'nmtkit[serve]'"

@@ -14,7 +14,7 @@ import torch
 
 from nmt.core import runtime
 from nmt.core.config import Config, config_io
-from nmt.core.console import log
+from nmt.core.console import format_count, log
 from nmt.core.errors import ConfigError, NMTError, StoppedError, TrainingError, UsageError
 from nmt.core.plugins import unknown_component
 from nmt.core.registry import parse
@@ -421,13 +421,13 @@ def _log_summary(trainer: Trainer) -> None:
     if loader.num_too_long:
         max_length = trainer.config.train.max_length
         log(f"skipped {loader.num_too_long:,} pairs of more than {max_length} tokens")
-    millions = count_parameters(trainer.model) / 1e6
+    size = format_count(count_parameters(trainer.model))
     device = trainer.device.type
     if trainer.group.world_size > 1:
         device = f"{trainer.group.world_size} × {device}"
     kind = ", packed batches" if trainer.packed_update else ""
     log(
-        f"{millions:.1f} M parameters, {describe(loader.corpora)}, {device}"
+        f"{size} parameters, {describe(loader.corpora)}, {device}"
         f" {trainer.progress.precision}{kind}, into {trainer.run}"
     )
 

@@ -176,8 +176,8 @@ def test_a_star_marks_a_significant_difference(
 ) -> None:
     out, err = printed_tables(4)
     lines = [line.split() for line in out.splitlines()[-3:]]
-    assert lines[1] == "0 22.50 ± 1.29 50.00 ± 0.00 0.50 4".split()
-    assert lines[2] == "a_b 32.50 ± 1.29 * 50.00 ± 0.00 0.50 4".split()
+    assert lines[1] == "0 22.50 ± 1.29 50.00 ± 0.00 30 min 4".split()
+    assert lines[2] == "a_b 32.50 ± 1.29 * 50.00 ± 0.00 30 min 4".split()
     assert "* differs from the first row (p < 0.05, permutation test over seeds" in err
     out, err = printed_tables(3)
     assert "*" not in out
@@ -189,20 +189,20 @@ def test_a_star_marks_a_significant_difference(
 def test_table_formats(printed_tables: Callable[..., tuple[str, str]]) -> None:
     out, err = printed_tables(4, "--format", "md")
     assert out.splitlines() == [
-        "| model | test BLEU | test chrF2 | hours | runs |",
+        "| model | test BLEU | test chrF2 | time | runs |",
         "| --- | ---: | ---: | ---: | ---: |",
-        "| 0 | 22.50 ± 1.29 | 50.00 ± 0.00 | 0.50 | 4 |",
-        "| a_b | 32.50 ± 1.29 * | 50.00 ± 0.00 | 0.50 | 4 |",
+        "| 0 | 22.50 ± 1.29 | 50.00 ± 0.00 | 30 min | 4 |",
+        "| a_b | 32.50 ± 1.29 * | 50.00 ± 0.00 | 30 min | 4 |",
     ]
-    assert "model_1: test BLEU 21.00, test chrF2 50.00, 9 updates, 0.50 h" in err
+    assert "model_1: test BLEU 21.00, test chrF2 50.00, 9 updates, 30 min" in err
     out, _ = printed_tables(4, "--format", "latex")
     assert out.splitlines() == [
         r"\begin{tabular}{lrrrr}",
         r"\toprule",
-        r"model & test BLEU & test chrF2 & hours & runs \\",
+        r"model & test BLEU & test chrF2 & time & runs \\",
         r"\midrule",
-        r"0 & 22.50 $\pm$ 1.29 & 50.00 $\pm$ 0.00 & 0.50 & 4 \\",
-        r"a\_b & 32.50 $\pm$ 1.29 * & 50.00 $\pm$ 0.00 & 0.50 & 4 \\",
+        r"0 & 22.50 $\pm$ 1.29 & 50.00 $\pm$ 0.00 & 30 min & 4 \\",
+        r"a\_b & 32.50 $\pm$ 1.29 * & 50.00 $\pm$ 0.00 & 30 min & 4 \\",
         r"\bottomrule",
         r"\end{tabular}",
     ]

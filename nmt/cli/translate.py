@@ -120,15 +120,16 @@ def translate(
             help="Terms and their translations: a TSV, TBX or TMX file.", show_default=False
         ),
     ] = None,
-    guard: Annotated[
+    no_guard: Annotated[
         bool,
         typer.Option(
+            "--no-guard",
             help=(
-                "Protect URLs, numbers, etc., check translations, and decode again if a check"
-                " fails."
-            )
+                "Do not protect URLs, numbers, etc., and do not check translations and decode them"
+                " again if a check fails."
+            ),
         ),
-    ] = True,
+    ] = False,
     format: Annotated[
         str,
         typer.Option(
@@ -277,7 +278,7 @@ def translate(
         _reject_line_options(line_options)
     else:
         _reject_document_options(document_options)
-    if not guard and (protect or glossary):
+    if no_guard and (protect or glossary):
         raise UsageError("--protect and --glossary need the guard", "leave out --no-guard")
     is_directory = output_ is not None and output_.endswith(("/", os.sep))
     if is_directory and not documents:
@@ -307,7 +308,7 @@ def translate(
     if constraints and not search:
         search = "constrained"
     spec = search_spec(search, translator.config.search, beam_size, top_beams, length_penalty)
-    guarded = _guard(translator, protect, glossary) if guard else translator
+    guarded = translator if no_guard else _guard(translator, protect, glossary)
     data = translator.config.data
     language_check = LanguageCheck(data.src, data.tgt)
     if is_document:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,6 +19,8 @@ from nmt.jobs.tables import TABLE_FORMATS
 if TYPE_CHECKING:
     from nmt.runs.sweep_results import RunResult, SummaryRow
 
+INTERRUPTED = 130
+"""Exit code after Ctrl-C: 128 and the number of the signal."""
 SCORE_LABELS = {
     "valid_loss": "valid loss",
     "valid_bleu": "valid BLEU",
@@ -93,12 +97,17 @@ def sweep(
         )
     results = []
     directory = run or runs_dir() / f"{Path(config).stem}-sweep"
-    for result in run_sweep(plan, directory):
-        results.append(result)
-        if json_ or format_ != "text":
-            log(_line(result))
-        else:
-            show("\n".join(wrap(_line(result), indent="  ")))
+    try:
+        for result in run_sweep(plan, directory):
+            results.append(result)
+            if json_ or format_ != "text":
+                log(_line(result))
+            else:
+                show("\n".join(wrap(_line(result), indent="  ")))
+    except KeyboardInterrupt:
+        command = shlex.join(["nmt", *sys.argv[1:]])
+        log(f"interrupted; continue the sweep with: {command}")
+        raise typer.Exit(INTERRUPTED) from None
     rows = summarize(plan, results)
     if json_:
         show(json.dumps([asdict(row) for row in rows], indent=2))

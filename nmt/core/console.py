@@ -18,7 +18,8 @@ CONTROL = {
     code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"
 }
 
-
+IN_SWEEP = "NMT_IN_SWEEP"
+"""Environment variable of the commands of a sweep, which reports that they were interrupted."""
 COLORS = {"error": "\x1b[1;31m", "warning": "\x1b[1;33m"}
 """Colors of the first word of messages."""
 RESET_COLOR = "\x1b[0m"
@@ -89,6 +90,12 @@ def log(message: str, *, every_rank: bool = False) -> None:
         tqdm.write(f"nmt: {message}", file=LOG)
     else:
         print(f"nmt: {message}", file=LOG, flush=True)
+
+
+def log_interruption(message: str) -> None:
+    """Log that a signal has interrupted this process, unless the sweep does that."""
+    if IN_SWEEP not in os.environ:
+        log(message, every_rank=True)
 
 
 def is_terminal() -> bool:

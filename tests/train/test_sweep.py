@@ -6,6 +6,7 @@ import csv
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -444,6 +445,7 @@ def use_forks(nmt: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (os.kill, signal.SIGINT, True),
         (os.kill, signal.SIGTERM, True),
+        (os.killpg, signal.SIGINT, False),
         (os.killpg, signal.SIGTERM, True),
         (os.killpg, signal.SIGHUP, False),
     ],
@@ -464,10 +466,10 @@ def test_interrupted_sweep_saves_checkpoints(
     send(process.pid, signal_number)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
-    assert err.count(b"run the same command again to continue the sweep") == 1
-    if not in_forks:  # the commands of a sweep have no hints of their own
-        assert b"stopped and saved at update" in err
-        assert b"continue with" not in err
+    command = shlex.join(["nmt", *ONE_RUN, "--seeds", "3", *FOREVER])
+    assert err.decode().endswith(f"nmt: interrupted; continue the sweep with: {command}\n")
+    for word in (b"interrupted", b"stopped", b"continue"):  # the commands of the sweep are silent
+        assert err.count(word) == (0 if word == b"stopped" else 1)
     assert len(list(run.glob("step-*"))) == 1
     assert list(nmt.directory.glob("runs/sweep/label*")) == [run]
 
@@ -485,7 +487,7 @@ def test_no_command_starts_after_a_stop_signal(
     monkeypatch.setattr(sweep, "start_nmt", start)
     done = nmt(*ONE_RUN, "--seeds", "2")
     assert done.code == 130
-    assert "run the same command again to continue the sweep" in done.err
+    assert "interrupted; continue the sweep with: nmt sweep " in done.err
     assert calls == ["train", "terminate"]
     assert read_results(nmt.directory / "runs/sweep") == []
 

@@ -123,6 +123,13 @@ def complete(directory: Path, words: str) -> list[str]:
         ("nmt train --config multi", ["multi30k-small", "multi30k"]),
         ("nmt train --set model.ffn", ["model.ffn_dim="]),
         ("nmt evaluate --model nothing", []),
+        ("nmt data download tato", ["tatoeba"]),
+        ("nmt evaluate --metric ch", ["chrf"]),
+        ("nmt translate --engine ", ["nmt", "ctranslate2"]),
+        ("nmt translate --precision i", ["int8"]),
+        ("nmt train --precision i", []),
+        ("nmt compare runs/tiny en", ["en-de"]),
+        ("nmt config multi", ["multi30k-small", "multi30k"]),
     ],
 )
 def test_the_shell_completes_values(nmt: CommandLine, words: str, expected: list[str]) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nmt.cli.options import (
+    DEFAULT_MODEL,
     MODELS_HELP,
     BeamSizeOption,
     DeviceOption,
@@ -18,6 +19,7 @@ from nmt.cli.options import (
     LengthPenaltyOption,
     SearchOption,
     SearchPrecisionOption,
+    log_default_model,
     search_spec,
 )
 from nmt.core.errors import CheckpointError, NMTError, UsageError, check_choice
@@ -62,7 +64,7 @@ def translate(
             "--model",
             "-m",
             help=MODELS_HELP,
-            show_default="the newest run, else a pretrained model",
+            show_default=DEFAULT_MODEL,
         ),
     ] = None,
     input: Annotated[
@@ -434,9 +436,7 @@ def _load(
     model: list[Path] | None, to: str, device: str, precision: str, engine: str
 ) -> Translator:
     """Load the models, and check that they translate into the language of --to."""
-    from nmt.core.console import log
     from nmt.models import discovery
-    from nmt.runs import pretrained
     from nmt.translation.translator import Translator
 
     paths = model or [discovery.newest_model(to)]
@@ -446,10 +446,8 @@ def _load(
         raise UsageError(
             f"{paths[0]} translates into '{target}', not '{to}'", "leave out --model or --to"
         )
-    if model is None and translator.checkpoint.is_relative_to(pretrained.DIRECTORY):
-        log(f"using {paths[0].name}, a pretrained model; train your own with nmt train")
-    elif model is None:
-        log(f"using {translator.checkpoint}")
+    if model is None:
+        log_default_model(translator)
     return translator
 
 

@@ -425,15 +425,13 @@ def test_missing_and_invalid_models(trained: CommandLine) -> None:
     directory = trained.directory
     (directory / "hollow").mkdir()
     elsewhere = CommandLine(directory, {"NMT_RUNS": "hollow"})
-    for command in (
-        ["evaluate"],
-        ["score", "--src", "text.en", "--tgt", "text.de"],
-        ["attention", "hi"],
-        ["info"],
-    ):
-        elsewhere(*command).assert_fails(
-            1, "there is no trained model under hollow/", "hint: run nmt train first"
-        )
+    files = ("--src", "few.en", "--ref", "few.de", "--resamples", "0")
+    write(directory / "few", ["the dog"], ["der Hund"])
+    done = elsewhere.run("evaluate", *files)
+    assert "nmt: using en-de, a pretrained model; train your own with nmt train" in done.err
+    elsewhere("info").assert_fails(
+        1, "there is no trained model under hollow/", "hint: run nmt train first"
+    )
     trained("translate", "hi", "--model", "missing").assert_fails(
         1, "there is no model at missing", "hint: "
     )

@@ -19,6 +19,7 @@ from types import SimpleNamespace
 import pytest
 from commandline import TINY, CommandLine, finish, wait_until
 
+from nmt.core.console import IN_SWEEP
 from nmt.core.errors import UsageError
 from nmt.core.paths import locked
 from nmt.runs.sweep_results import (
@@ -433,8 +434,10 @@ def test_runs_with_long_options_have_short_names(
 def use_forks(nmt: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Make a sweep run its commands in forks, which need not import PyTorch."""
 
+    in_sweep = CommandLine(nmt.directory, nmt.environment | {IN_SWEEP: "1"})
+
     def start(arguments: Sequence[str]) -> subprocess.Popen[bytes]:
-        return nmt.fork(*arguments, stdin=None, stdout=subprocess.DEVNULL, stderr=None)
+        return in_sweep.fork(*arguments, stdin=None, stdout=subprocess.DEVNULL, stderr=None)
 
     monkeypatch.setattr(sweep, "start_nmt", start)
 

@@ -246,6 +246,20 @@ def test_quickstart_prints_commands_as_people_type_them(small: Path, tmp_path: P
     ]
 
 
+@pytest.mark.parametrize("code", [75, 130, 1])
+def test_a_stopped_quickstart_says_how_to_continue(small: Path, tmp_path: Path, code: int) -> None:
+    directory = tmp_path / "bin"
+    directory.mkdir()
+    (directory / "nmt").write_text(f"#!/usr/bin/env bash\nexit {code}\n", encoding="utf-8")
+    (directory / "nmt").chmod(0o755)
+    path = f"{directory}{os.pathsep}{os.environ['PATH']}"
+    env = {**os.environ, "PATH": path, "SKIP_VENV": "1", "NMT_RUNS": str(tmp_path)}
+    done = run(["bash", small / "scripts" / "quickstart.sh"], env=env)
+    assert done.returncode == code
+    says_it = done.stderr.endswith("or run scripts/quickstart.sh again\n")
+    assert says_it == (code != 1)
+
+
 @pytest.fixture
 def stubbed(small: Path) -> Path:
     """Replace the linters by stubs that succeed, to test test.sh only."""

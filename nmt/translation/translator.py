@@ -17,7 +17,6 @@ from nmt.core.config import Config
 from nmt.core.errors import DataError, UsageError, check_choice
 from nmt.data.placeholders import PLACEHOLDERS
 from nmt.engines import Engine, Source, TokenScores
-from nmt.engines.ctranslate2 import CTranslate2Engine
 from nmt.engines.load import load_engine
 from nmt.models.discovery import find_export, find_models
 from nmt.runs.model_files import load_settings
@@ -126,6 +125,8 @@ class Translator:
             raise UsageError(
                 "the ctranslate2 engine does not support ensembles", "leave out --engine"
             )
+        from nmt.engines.ctranslate2 import CTranslate2Engine
+
         directory = find_export(paths[0])
         config, tokenizer, *limits = load_settings(directory)
         return cls(

@@ -97,7 +97,7 @@ def _native_engine(
 def _load_native(files: ModelFiles, precision: str) -> NativeModel:
     try:
         model = NativeModel(
-            files.config.model, checkpoint.read_weights(files.checkpoint), precision
+            files.config.model, checkpoint.read_stored_weights(files.checkpoint), precision
         )
     except (ValueError, TypeError):  # TypeError: an edited option of the position encoding
         raise files.mismatch_error() from None

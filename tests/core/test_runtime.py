@@ -209,7 +209,7 @@ def run():
     print("run", flush=True)
     time.sleep(0.2)
 
-print(fastest.select("a task", "1", {"fp32": run, "bf16": run}, 1e6))
+print(fastest.select("a task", "1", ("fp32", "bf16"), lambda name: run, 1e6))
 """
 
 

@@ -421,15 +421,16 @@ def _check_input(
 
 def _guard(translator: Translator, protect: list[str] | None, glossary: Path | None) -> Guard:
     from nmt.text.spans import compile_patterns
-    from nmt.translation.glossary import Glossary
     from nmt.translation.guard import Guard
 
+    patterns = compile_patterns(protect or ())
+    if glossary is None:
+        return Guard(translator, protect=patterns)
+    from nmt.translation.glossary import Glossary
+
     data = translator.config.data
-    return Guard(
-        translator,
-        protect=compile_patterns(protect or ()),
-        glossary=Glossary.load(glossary, data.src, data.tgt) if glossary else None,
-    )
+    terms = Glossary.load(glossary, data.src, data.tgt)
+    return Guard(translator, protect=patterns, glossary=terms)
 
 
 def _load(

@@ -41,8 +41,6 @@ def load_engine(
     if not runs_natively(configs, device):
         models = [load_model(each).model for each in files]
         return _pytorch_engine(models, device, precision, detokenize)
-    for each in files:
-        _check_sizes(each)
     return _native_engine(
         configs[0],
         lambda precision: [_load_native(each, precision) for each in files],
@@ -96,19 +94,10 @@ def _native_engine(
     )
 
 
-def _check_sizes(files: ModelFiles) -> None:
-    """Compare the sizes in the config with the weights: precision `auto` multiplies matrices of
-    these sizes."""
-    config = files.config.model
-    shapes = checkpoint.read_shapes(files.checkpoint)
-    if shapes.get("encoder.0.feed_forward.down.weight") != (config.dim, config.ffn_dim):
-        raise files.mismatch_error()
-
-
 def _load_native(files: ModelFiles, precision: str) -> NativeModel:
     try:
         model = NativeModel(
-            files.config.model, checkpoint.read_weights(files.checkpoint), precision
+            files.config.model, checkpoint.read_stored_weights(files.checkpoint), precision
         )
     except (ValueError, TypeError):  # TypeError: an edited option of the position encoding
         raise files.mismatch_error() from None

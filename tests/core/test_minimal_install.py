@@ -3,7 +3,10 @@ have."""
 
 from __future__ import annotations
 
+import importlib
 import os
+import pkgutil
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,11 +14,14 @@ from pathlib import Path
 import pytest
 from commandline import CommandLine, training
 
+import nmt.text
+import nmt.translation
 from nmt.core import console
 from nmt.core.errors import UsageError
 from nmt.data.sources import hub
 from nmt.jobs import process_settings
 from nmt.text import language_identification as languages
+from nmt.text.lazy_pattern import lazy_pattern
 from nmt.text.sentences import split_sentences
 from nmt.translation.checks import find_problems
 from nmt.translation.segments import Line
@@ -39,6 +45,32 @@ MISSING = (
     "transformers",
     "onnxruntime",
 )
+UNUSED = (
+    *MISSING,
+    "asyncio",
+    "concurrent.futures",
+    "email",
+    "importlib.metadata",
+    "jinja2",
+    "lxml",
+    "multiprocessing",
+    "numpy.random",
+    "numpy.testing",
+    "pygments",
+    "rich",
+    "sacrebleu",
+    "socket",
+    "statistics",
+    "torch",
+    "tqdm",
+    "xml.parsers.expat",
+    "nmt.engines.ctranslate2",
+    "nmt.engines.pytorch",
+    "nmt.models.importers",
+    "nmt.translation.confidence",
+    "nmt.translation.glossary",
+)
+"""Modules that translating a sentence does without: each would make a cold start slower."""
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 
 
@@ -65,6 +97,28 @@ def test_trains_translates_and_evaluates_without_optional_packages(nmt: CommandL
     assert [each.code for each in done] == [0] * 3, done
     assert "runs/a/step-" in done[0].out
     assert len(done[1].out.splitlines()) == 1
+
+
+def test_translating_a_sentence_imports_nothing_that_it_does_not_use(bare: CommandLine) -> None:
+    prelude = f"import sys\nsys.modules.update(dict.fromkeys({UNUSED}))\n"
+    command = ["translate", "--model", "en-de", "--precision", "fp32", "im thirsty"]
+    (done,) = bare.in_one_process(command, prelude=prelude)
+    assert (done.code, done.out, done.err) == (0, "Ich habe Durst.\n", "")
+
+
+def test_patterns_for_texts_are_compiled_on_first_use() -> None:
+    compiled = []
+    for package in (nmt.text, nmt.translation):
+        for info in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+            for name, value in vars(importlib.import_module(info.name)).items():
+                if isinstance(value, re.Pattern):
+                    compiled.append(f"{info.name}.{name}")
+    assert compiled == []
+    pattern = lazy_pattern("(")
+    with pytest.raises(re.error, match="unterminated subpattern"):
+        pattern.search("a")
+    letter = lazy_pattern("[a-z]", re.IGNORECASE)
+    assert letter.findall("aB1") == ["a", "B"]
 
 
 @pytest.mark.slow

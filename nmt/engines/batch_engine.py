@@ -6,9 +6,8 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, partial
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import numpy as np
 
@@ -19,6 +18,9 @@ from nmt.engines.native import NativeModel
 from nmt.search import Hypothesis, Search, SearchRequest, StepModel
 from nmt.search.shortlist import Shortlist
 from nmt.text.tokenizer import BOS, EOS, PAD, UNK, encoder_input
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -87,7 +89,8 @@ class BatchEngine:
         self.precision, self.detokenize, self.num_threads = precision, detokenize, num_threads
         self.source_eos = source_eos
         self._make_model = make_model
-        self._pool, self._pid = ThreadPoolExecutor(num_threads), os.getpid()
+        self._pool: ThreadPoolExecutor | None = None
+        self._pid = 0
 
     @cached_property
     def scoring_model(self) -> Model:
@@ -175,8 +178,11 @@ class BatchEngine:
     def _threads(self) -> ThreadPoolExecutor:
         """Return the threads, which are kept, because each allocates its own buffers. A forked
         process has none."""
-        if self._pid != os.getpid():
-            self._pool, self._pid = ThreadPoolExecutor(self.num_threads), os.getpid()
+        from concurrent.futures import ThreadPoolExecutor  # slow to import
+
+        if self._pool is None or self._pid != os.getpid():
+            self._pool = ThreadPoolExecutor(self.num_threads)
+            self._pid = os.getpid()
         return self._pool
 
     def search_batch(self, sources: list[Source], search: Search) -> list[list[Hypothesis]]:

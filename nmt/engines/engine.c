@@ -355,10 +355,25 @@ INLINE int8_t quantized(float x) {
     return (int8_t)(rounded > 127 ? 127 : rounded < -127 ? -127 : rounded);
 }
 
-/* `multipliers` are null, or in a calibrated model that of x, then that of each output's weights. */
+/* A matrix [O, I] or a vector in float32, or a matrix in int8 with a scale for each row; missing: `values` is null. */
+typedef struct { const void *values; const float *scale_O; } Weight;
+
+/* Returns row `o` in float32. An int8 row is converted into `row`. */
+static const float *row_of(Weight w, int64_t o, int64_t inputs, float *row) {
+    if (!w.scale_O)
+        return (const float *)w.values + o * inputs;
+    const int8_t *quantized_I = (const int8_t *)w.values + o * inputs;
+    float scale = w.scale_O[o];
+    for (int64_t i = 0; i < inputs; i++)
+        row[i] = quantized_I[i] * scale;
+    return row;
+}
+
+/* `multipliers` are null, or in a calibrated model that of x, then that of each output's weights. `row` has room for a
+   row. */
 static void pack(
-    Arena *arena, Matrix *m, int64_t outputs, int64_t inputs, int type, const float *w_OI, const float *bias_O,
-    const float *multipliers
+    Arena *arena, Matrix *m, int64_t outputs, int64_t inputs, int type, Weight w, const float *bias_O,
+    const float *multipliers, float *row
 ) {
     int64_t units = units_of(inputs, type), padded = round_up(outputs, TILE);
     *m = (Matrix){inputs, outputs, units, type, arena_alloc(arena, padded * units * 4), arena_alloc(arena, padded * 4),
@@ -368,8 +383,8 @@ static void pack(
     if (padded != outputs || units << type != inputs) /* there is padding */
         memset(m->w, 0, padded * units * 4);
     for (int64_t o = 0; o < padded; o++) {
-        const float *w_I = w_OI + o * inputs;
         int64_t count = o < outputs ? inputs : 0;
+        const float *w_I = count ? row_of(w, o, inputs, row) : 0;
         float max_magnitude = 0;
         int32_t excess = 0;
         for (int64_t i = 0; type == INT8 && i < count; i++)
@@ -663,23 +678,30 @@ static int64_t distinct_layers(const Config *c, int stack) {
     return (layers + c->layer_sharing - 1) / c->layer_sharing;
 }
 
-static void *copy(Arena *arena, const float *from, int64_t count, int bf16) {
-    void *to = from ? arena_alloc(arena, count * (bf16 ? 2 : 4)) : 0;
-    for (int64_t i = 0; to && i < count; i++)
-        store_scalar(to, i, from[i], bf16);
+static void *copy_rows(Arena *arena, Weight from, int64_t rows, int64_t count, int bf16, float *row) {
+    char *to = from.values ? arena_alloc(arena, rows * count * (bf16 ? 2 : 4)) : 0;
+    for (int64_t r = 0; to && r < rows; r++) {
+        const float *from_I = row_of(from, r, count, row);
+        for (int64_t i = 0; i < count; i++)
+            store_scalar(to, r * count + i, from_I[i], bf16);
+    }
     return to;
 }
+
+static float *copy(Arena *arena, Weight from, int64_t count) { return copy_rows(arena, from, 1, count, 0, 0); }
 
 void model_free(Model *m) { arena_free(&m->arena), free(m); }
 
 /* Packs a model. `weights` contains for each stack: the matrices and norms of each distinct layer, in the order of the
-   enums, a matrix with its bias and its multipliers, a norm with its bias; the final norm with its bias; the embeddings (null in the decoder: those of the encoder);
-   and the parameters of the position encoding. The output matrix, its bias and its multipliers follow. Missing parts are null. Returns
-   null if out of memory. */
-Model *model_new(const Config *config, const float *const *weights) {
+   enums, a matrix with its bias and its multipliers, a norm with its bias; the final norm with its bias; the embeddings
+   (null in the decoder: those of the encoder); and the parameters of the position encoding. The output matrix, its bias
+   and its multipliers follow. Only matrices and embeddings may be in int8. Returns null if out of memory. */
+Model *model_new(const Config *config, const Weight *weights) {
+    int64_t longest = config->dim > config->ffn_dim ? config->dim : config->ffn_dim;
+    float *row = malloc(longest * sizeof *row);
     Model *m = calloc(1, sizeof *m);
-    if (!m)
-        return 0;
+    if (!m || !row)
+        return free(m), free(row), (Model *)0;
     m->c = *config;
     const Config *c = &m->c;
     int64_t dim = c->dim, kv = 2 * c->kv_heads * (dim / c->heads), up = c->ffn_dim << (c->activation == SWIGLU);
@@ -692,20 +714,21 @@ Model *model_new(const Config *config, const float *const *weights) {
         m->layers[stack] = arena_alloc(&m->arena, distinct_layers(c, stack) * sizeof(Layer));
         for (int64_t i = 0; i < distinct_layers(c, stack) && !m->arena.failed; i++) {
             for (int j = 0; j < MATRICES; j++, weights += 3)
-                if (*weights)
+                if (weights->values)
                     pack(&m->arena, &m->layers[stack][i].matrices[j], outputs[j], j == DOWN ? c->ffn_dim : dim,
-                         (int)c->type, weights[0], weights[1], weights[2]);
+                         (int)c->type, weights[0], weights[1].values, weights[2].values, row);
             for (int j = 0; j < NORMS; j++, weights += 2)
                 m->layers[stack][i].norms[j] =
-                    (Norm){copy(&m->arena, weights[0], dim, 0), copy(&m->arena, weights[1], dim, 0)};
+                    (Norm){copy(&m->arena, weights[0], dim), copy(&m->arena, weights[1], dim)};
         }
-        m->final_norms[stack] = (Norm){copy(&m->arena, weights[0], dim, 0), copy(&m->arena, weights[1], dim, 0)};
-        m->embeddings[stack] = weights[2]
-            ? copy(&m->arena, weights[2], c->vocab_size * dim, (int)c->bf16) : m->embeddings[ENCODER];
-        m->positions[stack] = copy(&m->arena, weights[3], position_params[c->positions], 0);
+        m->final_norms[stack] = (Norm){copy(&m->arena, weights[0], dim), copy(&m->arena, weights[1], dim)};
+        m->embeddings[stack] = weights[2].values
+            ? copy_rows(&m->arena, weights[2], c->vocab_size, dim, (int)c->bf16, row) : m->embeddings[ENCODER];
+        m->positions[stack] = copy(&m->arena, weights[3], position_params[c->positions]);
         weights += 4;
     }
-    pack(&m->arena, &m->output, c->vocab_size, dim, (int)c->type, weights[0], weights[1], weights[2]);
+    pack(&m->arena, &m->output, c->vocab_size, dim, (int)c->type, weights[0], weights[1].values, weights[2].values, row);
+    free(row);
     return m->arena.failed ? model_free(m), (Model *)0 : m;
 }
 
@@ -1527,7 +1550,7 @@ int hardware_support(int type) {
 Model *matrix_new(int64_t outputs, int64_t inputs, int type, const float *w_OI, const float *bias_O) {
     Model *m = calloc(1, sizeof *m);
     if (m)
-        pack(&m->arena, &m->output, outputs, inputs, type, w_OI, bias_O, 0);
+        pack(&m->arena, &m->output, outputs, inputs, type, (Weight){w_OI, 0}, bias_O, 0, 0);
     return m && m->arena.failed ? model_free(m), (Model *)0 : m;
 }
 

@@ -37,6 +37,7 @@ from nmt.model.position_formulas import (
     check_positions,
     t5_buckets,
 )
+from nmt.runs import quantization
 from nmt.search.request import Floats, Ints, StepRequest, StepResult
 from nmt.text.tokenizer import BOS, EOS, encoder_input
 
@@ -56,14 +57,18 @@ POSITIONS = (
 NORM_MODULES = ("attention_residual.norm", "cross_attention_residual.norm", "ffn_residual.norm")
 MULTIPLIERS = ".multipliers"
 """Suffix of a weight's name for the place of its multipliers."""
+MAX_MEASURED_DIM = 1 << 13
+"""Maximum inputs and outputs of the matrices that `fastest_precision` multiplies."""
 NO_POSITIONS = ""
 """Name in place of weights of a position encoding."""
 MaybeLibrary = tuple[ctypes.CDLL | None, str]
 """The compiled engine, or None and why it is not available."""
-Weights = Mapping[str, NDArray[np.float32]]
+Weights = Mapping[str, NDArray[Any]]
 Multipliers = Mapping[str, NDArray[np.float32]]
 """Of the matrices of a calibrated model, by the name of the weight: that by which the input is
 multiplied before it is rounded to integers, then those of the weights of each output, [1 + O]."""
+StoredWeight = tuple[NDArray[Any] | None, Floats | None]
+"""A weight that the engine reads, or None; and the scales of an int8 matrix."""
 Shape = tuple[int, ...]
 NamedShape = tuple[str, Shape]
 Int32s = NDArray[np.int32]
@@ -90,9 +95,13 @@ class _Request(ctypes.Structure):
     ]
 
 
+class _Weight(ctypes.Structure):
+    _fields_ = _fields(c_void_p, "values scale_O")
+
+
 FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "engine_init": (None, []),
-    "model_new": (c_void_p, [POINTER(_Config), POINTER(c_void_p)]),
+    "model_new": (c_void_p, [POINTER(_Config), POINTER(_Weight)]),
     "model_free": (None, [c_void_p]),
     "state_new": (c_void_p, [c_void_p]),
     "state_free": (None, [c_void_p]),
@@ -120,14 +129,15 @@ class NativeModel:
 
         Args:
             config: a config for which `supports` returns True.
-            weights: by the parameter names of the PyTorch model, float32.
+            weights: by the parameter names of the PyTorch model, float32; or int8 matrices with
+                scales, as `nmt.runs.quantization` stores them.
             precision: of the matrices: fp32, bf16 or int8; activations are float32.
             multipliers: of every matrix of a calibrated model, for int8; keys, values and
                 embeddings are then float32.
 
         Raises:
             MemoryError: the weights do not fit into memory.
-            ValueError: the names or shapes of the weights do not match the config.
+            KeyError, ValueError: the names or shapes of the weights do not match the config.
         """
         if not supports(config):
             raise ValueError("the engine does not support this network")
@@ -145,12 +155,13 @@ class NativeModel:
         if precision != "int8":
             multipliers = None
         arrays = _arrays(config, weights, self.vocab_size, max_distance, multipliers)
-        pointers = (c_void_p * len(arrays))(*map(_pointer, arrays))
+        pointers = [_Weight(_pointer(values), _pointer(scale_O)) for values, scale_O in arrays]
+        packed_weights = (_Weight * len(arrays))(*pointers)
         # Of the two limits, engine.c reads the one that the model has.
         limit = self.max_positions or max_distance
         packed_config = _packed_config(config, precision, self.vocab_size, limit)
         packed_config.bf16 = precision != "fp32" and multipliers is None
-        self._handle = self.library.model_new(packed_config, pointers)
+        self._handle = self.library.model_new(packed_config, packed_weights)
         self.free_states: list[int] = []
         """States of finished batches, which later batches reuse with their memory."""
         finalizer = weakref.finalize(self, _free, self.library, self._handle, self.free_states)
@@ -260,19 +271,24 @@ def _arrays(
     vocab_size: int,
     max_distance: int,
     multipliers: Multipliers | None,
-) -> list[Floats | None]:
+) -> list[StoredWeight]:
     """Return weights and multipliers in the order of `model_new`, after checking their shapes."""
+    scales_by_name = quantization.scales(weights)
+    scale_names = {name + quantization.SCALE for name in scales_by_name}
     layout = list(weight_shapes(config, vocab_size))
     expected = {name: shape for name, shape in layout if has_weight(config, name)}
-    found = {name: weight.shape for name, weight in weights.items()}
+    names = weights.keys() - scale_names
+    found = {name: weights[name].shape for name in names}
     if found != expected:
         raise ValueError("the names or shapes of the weights do not match the config")
-    arrays = []
+    arrays: list[StoredWeight] = []
     for name, _ in layout:
         if name.endswith(MULTIPLIERS):
-            arrays.append(_multipliers(name.removesuffix(MULTIPLIERS), weights, multipliers))
+            matrix = name.removesuffix(MULTIPLIERS)
+            arrays.append((_multipliers(matrix, weights, multipliers), None))
         else:
-            arrays.append(_array(name, weights.get(name), max_distance))
+            scale_O = scales_by_name.get(name)
+            arrays.append(_stored_weight(name, weights.get(name), scale_O, max_distance))
     return arrays
 
 
@@ -399,17 +415,23 @@ def _position_layout(config: ModelConfig, side: str) -> NamedShape:
     return NO_POSITIONS, ()
 
 
-def _array(name: str, weight: Floats | None, max_distance: int) -> Floats | None:
+def _stored_weight(
+    name: str, weight: NDArray[Any] | None, scale_O: Floats | None, max_distance: int
+) -> StoredWeight:
     """Return a weight as the engine reads it; T5 biases per distance instead of per bucket."""
     if weight is None:
-        return None
+        return None, None
+    if scale_O is not None:
+        if name.startswith("embeddings.") or name.endswith(".weight"):
+            return np.ascontiguousarray(weight), np.ascontiguousarray(scale_O)
+        weight = weight * scale_O[:, None]
     if name.endswith("_positions.bias_MH"):
         distance_M = np.arange(-max_distance, max_distance + 1)
         is_causal = name.startswith("target")
         num_buckets = len(weight)
         bucket_M = t5_buckets(distance_M, num_buckets, max_distance, causal=is_causal)
         weight = weight[bucket_M]
-    return np.ascontiguousarray(weight, np.float32)
+    return np.ascontiguousarray(weight, np.float32), None
 
 
 def _free(library: ctypes.CDLL, model: int, states: list[int]) -> None:
@@ -559,18 +581,20 @@ def _supports_positions(config: ModelConfig) -> bool:
 def fastest_precision(config: ModelConfig) -> str:
     """Return the faster of fp32 and bf16 for the engine's matrix products of this size."""
     rows = 96  # BLOCK_ROWS in engine.c
-    generator = np.random.default_rng(0)
-    weight_OI = generator.standard_normal((config.ffn_dim, config.dim), np.float32)
-    x_RI = generator.standard_normal((rows, config.dim), np.float32)
+    # Limited, because the weights have not been compared with the config yet.
+    inputs = min(config.dim, MAX_MEASURED_DIM)
+    outputs = min(config.ffn_dim, MAX_MEASURED_DIM)
 
     def product(precision: str) -> Callable[[], object]:
+        generator = np.random.default_rng(0)
+        weight_OI = generator.standard_normal((outputs, inputs), np.float32)
+        x_RI = generator.standard_normal((rows, inputs), np.float32)
         matrix = Matrix(weight_OI, None, precision)
         return lambda: matrix.multiply(x_RI)
 
-    candidates = {precision: product(precision) for precision in ("fp32", "bf16")}
-    task = f"decoding, matrix product {rows}x{config.dim} by {config.dim}x{config.ffn_dim}"
-    flops = 2.0 * rows * weight_OI.size
-    return fastest.select(task, library_version(), candidates, flops)
+    task = f"decoding, matrix product {rows}x{inputs} by {inputs}x{outputs}"
+    flops = 2.0 * rows * inputs * outputs
+    return fastest.select(task, library_version(), ("fp32", "bf16"), product, flops)
 
 
 def is_available() -> bool:

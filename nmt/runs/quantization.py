@@ -48,24 +48,37 @@ def quantize(weights: Mapping[str, NDArray[Any]]) -> Arrays:
     return arrays
 
 
+def scales(arrays: Mapping[str, NDArray[Any]]) -> Arrays:
+    """Return the scales of the int8 matrices by the names of these.
+
+    Raises:
+        KeyError: a matrix has no scales.
+        ValueError: an int8 tensor is no matrix, or has another number of scales than rows.
+    """
+    found = {}
+    for name, weight in arrays.items():
+        if weight.dtype != np.int8:
+            continue
+        scale_O = arrays[name + SCALE]
+        if weight.ndim != 2 or scale_O.shape != weight.shape[:1] or scale_O.dtype != np.float32:
+            raise ValueError(f"{name} has other rows than scales")
+        found[name] = scale_O
+    return found
+
+
 def dequantize(arrays: Mapping[str, NDArray[Any]]) -> Arrays:
     """Convert the int8 matrices written by `quantize` back to float32; other tensors are unchanged.
 
     Raises:
-        KeyError: an int8 matrix has no scales.
+        KeyError, ValueError: see `scales`.
     """
     weights = dict(arrays)
-    names = []
-    num_weights = 0
-    for name, weight in arrays.items():
-        if weight.dtype == np.int8:
-            names.append(name)
-            num_weights += weight.size
+    scales_by_name = scales(arrays)
     # One block for all, because NumPy asks for huge pages only if a block is large.
-    block = np.empty(num_weights, np.float32)
-    for name in names:
+    block = np.empty(sum(arrays[name].size for name in scales_by_name), np.float32)
+    for name, scale_O in scales_by_name.items():
+        del weights[name + SCALE]
         quantized_OI = arrays[name]
-        scale_O = weights.pop(name + SCALE)
         size = quantized_OI.size
         weight_OI = block[:size].reshape(quantized_OI.shape)
         np.multiply(quantized_OI, scale_O[:, None], out=weight_OI)

@@ -40,7 +40,7 @@ from nmt.engines.native import Matrix, NativeModel
 from nmt.engines.pytorch import TorchModel
 from nmt.model.build import build_model
 from nmt.model.transformer import Transformer
-from nmt.runs import checkpoint
+from nmt.runs import checkpoint, quantization
 from nmt.runs.model_files import ModelFiles
 from nmt.search import SEARCHES, Hypothesis, SearchRequest, parse_search
 from nmt.search.request import Floats, StepRequest
@@ -783,6 +783,21 @@ def test_networks_with_invalid_options_are_left_to_pytorch_which_rejects_them(
 
 
 @compiled
+@pytest.mark.parametrize("precision", native.TYPES)
+@pytest.mark.parametrize("encoding", ["rotary", "learned", "t5"])
+def test_quantized_weights_are_those_they_stand_for(precision: str, encoding: str) -> None:
+    network = make(position_encoding=encoding)
+    stored = quantization.quantize(weights_of(network))
+    restored = quantization.dequantize(stored)
+    assert any(weight.dtype == np.int8 for weight in stored.values())
+    scores = [
+        NativeModel(network.config, weights, precision).log_probs([[5, 6, 7]], [[8, 9]])
+        for weights in (stored, restored)
+    ]
+    assert scores[0] == scores[1]
+
+
+@compiled
 def test_weights_of_another_network_are_rejected() -> None:
     network = make()
     weights = weights_of(network)
@@ -811,10 +826,7 @@ def test_mismatched_weights_are_a_checkpoint_error(
     fitting, other = weights_of(make()), weights_of(make(vocabulary=vocabulary, dim=dim))
 
     def store(weights: dict[str, Floats]) -> None:
-        monkeypatch.setattr(checkpoint, "read_weights", lambda path: weights)
-        monkeypatch.setattr(
-            checkpoint, "read_shapes", lambda path: {name: w.shape for name, w in weights.items()}
-        )
+        monkeypatch.setattr(checkpoint, "read_stored_weights", lambda path: weights)
 
     store(fitting)
     assert isinstance(load_engine([files], "cpu", "fp32", str).model, NativeModel)

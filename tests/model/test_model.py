@@ -60,6 +60,9 @@ VARIANTS: dict[str, dict[str, Any]] = {
     },
     "rnn": {"arch": "rnn"},
 }
+PADDED = {"floater", "shaw", "shaw, near", "transformer_xl", "t5", "deberta", "alibi"}
+PADDED |= {"additive", "attention_window", "together", "ssru", "ssru, rotary, shared", "rnn"}
+"""Variants that are not trained on packed batches."""
 
 
 @pytest.fixture(params=VARIANTS.values(), ids=VARIANTS)

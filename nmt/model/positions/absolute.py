@@ -140,9 +140,9 @@ class Learned(PositionEncoding):
         """
         super().__init__(stack)
         self.max_positions = max_positions
-        scale = stack.dim**-0.5
         random_ND = torch.randn(max_positions, stack.dim)
-        self.table_ND = nn.Parameter(random_ND * scale)
+        random_ND *= stack.dim**-0.5  # on the meta device, a new product would import Dynamo: 2 s
+        self.table_ND = nn.Parameter(random_ND)
 
     def add_positions(self, x_BTD: Tensor, layer: int, start: Position) -> Tensor:
         """Add the vectors of positions start .. start+T-1 to the embeddings.

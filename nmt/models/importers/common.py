@@ -46,6 +46,8 @@ class ImportedModel:
     """Limits of a line, by default those of a model that translates single sentences."""
     multipliers: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
     """Multipliers of a calibrated model; see `nmt.runs.quantization`."""
+    shortlist: bytes = b""
+    """Lexical shortlist of a model of Firefox; empty: none."""
 
 
 @dataclass(frozen=True)

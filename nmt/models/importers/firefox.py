@@ -2,7 +2,8 @@
 
 A directory has a model (`model.ende.intgemm.alphas.bin`), and a SentencePiece model for both
 languages (`vocab.ende.spm`) or one for each (`srcvocab.enja.spm`, `trgvocab.enja.spm`), plain or
-compressed with gzip or zstandard. The activations of such a model are rounded to 8 bits, too, with
+compressed with gzip or zstandard. It may have a lexical shortlist (`lex.50.50.ende.s2t.bin`), which
+the import keeps. The activations of such a model are rounded to 8 bits, too, with
 multipliers from a calibration. The import keeps them, so that `--precision int8` computes the same
 integers as Firefox.
 """
@@ -52,6 +53,7 @@ from nmt.models.marian_binary import OPTIONS, Item, Quantized
 from nmt.text.tokenizer import BOS, PAD, load_processor
 
 PATTERN = "model.*.bin*"
+SHORTLIST_PATTERN = "lex.*.s2t.bin*"
 MAX_MODEL_BYTES = 1 << 30
 MAX_LENGTH = 256
 """Firefox translates at most this number of tokens."""
@@ -98,6 +100,7 @@ def read(directory: Path) -> ImportedModel:
         weights=weights,
         checksum=sha256(file),
         multipliers=converter.multipliers,
+        shortlist=_read_shortlist(directory),
     )
 
 
@@ -152,6 +155,15 @@ def _read_vocabulary(directory: Path) -> Vocabulary:
     source = processors[0]
     special = [-1, source.unk_id(), -1, source.eos_id()]
     return join_vocabularies(models[0], models[1], ids[0], ids[1], special)
+
+
+def _read_shortlist(directory: Path) -> bytes:
+    """Return the content of the lexical shortlist; empty if there is none."""
+    if not any(directory.glob(SHORTLIST_PATTERN)):
+        return b""
+    file = _find(directory, SHORTLIST_PATTERN)
+    with untrusted_files.errors_of(file, RETRY):
+        return _content(file)
 
 
 def _model_config(options: dict[str, Any], items: Mapping[str, Item]) -> ModelConfig:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commandline import CommandLine
+from commandline import CommandLine, sentences
 from loopback import Loopback, loopback
 from test_firefox import MODEL, random_student
 
@@ -327,6 +327,26 @@ def test_addresses_must_be_https(nmt: CommandLine, registry: Registry) -> None:
     for server, code in (("http://example.com", 1), ("ftp://a", 2), ("/etc", 2)):
         other = CommandLine(nmt.directory, nmt.environment | {"NMT_FIREFOX_SERVER": server})
         other("import", "firefox:en-de").assert_fails(code, "an https address")
+
+
+@pytest.mark.slow
+def test_the_script_scores_all_models(nmt: CommandLine, registry: Registry) -> None:
+    registry.add("en-de", "tiny", "1.0")
+    registry.add("en-de", "base-memory", "2.0")
+    registry.publish()
+    lines = zip(*sentences(5), strict=True)
+    table = "".join(f"{source}\t{target}\n" for source, target in lines)
+    (nmt.directory / "own.tsv").write_text(f"en\tde\n{table}")
+    script = Path(__file__).parents[2] / "scripts/firefox_scores.py"
+    done = nmt.process("--test", "own.tsv", program=[str(script)])
+    assert done.code == 0, done.err
+    rows = [line.split("|")[1:3] for line in done.out.splitlines()[2:]]
+    assert rows == [[" en-de base-memory ", " 2.0 "], [" en-de tiny ", " 1.0 "]]
+    registry.records.clear()
+    registry.publish()
+    none = nmt.process("--test", "own.tsv", program=[str(script)])
+    assert none.code == 1
+    assert "no models between English and German" in none.err
 
 
 def test_names_have_one_form() -> None:

@@ -8,9 +8,11 @@ Files and records stay in the cache of nmt, so a later import needs no network.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -122,25 +124,19 @@ class _Record(TypedDict):
 class _Model:
     """The files of a model in the registry."""
 
-    architecture: str
-    version: str
+    choice: Choice
     records: dict[str, _Record] = field(default_factory=dict)
     """By type of file."""
 
     @property
     def rank(self) -> tuple[bool, int, list[int]]:
         """Releases before pre-releases such as 1.0a1, then by architecture, then by version."""
-        is_release = not re.search(r"[^\d.]", self.version)
+        is_release = not re.search(r"[^\d.]", self.choice.version)
         preference = -len(ARCHITECTURES)
-        if self.architecture in ARCHITECTURES:
-            preference = -ARCHITECTURES.index(self.architecture)
-        numbers = re.findall(r"\d{1,9}", self.version)
+        if self.choice.architecture in ARCHITECTURES:
+            preference = -ARCHITECTURES.index(self.choice.architecture)
+        numbers = re.findall(r"\d{1,9}", self.choice.version)
         return is_release, preference, list(map(int, numbers))
-
-    @property
-    def name(self) -> str:
-        """What names this model alone."""
-        return f"architecture='{self.architecture}', version='{self.version}'"
 
 
 def read(name: ModelName) -> tuple[ImportedModel, dict[str, Any]]:
@@ -154,10 +150,7 @@ def read(name: ModelName) -> tuple[ImportedModel, dict[str, Any]]:
     """
     from nmt.models.importers import firefox
 
-    server = _server()
-    cache = cache_dir() / "firefox" / _directory_name(server)
-    with locked(cache / "lock", lambda: log("another process is downloading; waiting")):
-        registry = _Registry.load(server, cache)
+    with _registry() as (registry, cache):
         model = registry.choose(name)
         directory = cache / model.records["model"]["attachment"]["hash"]
         _download(name, model, registry.attachments, directory)
@@ -166,12 +159,29 @@ def read(name: ModelName) -> tuple[ImportedModel, dict[str, Any]]:
     data = replace(imported.config.data, src=record["sourceLanguage"], tgt=record["targetLanguage"])
     origin = {
         "source": str(name),
-        "revision": model.version,
-        "architecture": model.architecture,
+        "revision": model.choice.version,
+        "architecture": model.choice.architecture,
         "license": LICENSE,
         "page": PAGE,
     }
     return replace(imported, config=replace(imported.config, data=data)), origin
+
+
+def list_names(pair: str) -> list[ModelName]:
+    """Return the names of all models of a pair of languages, the best first; see `read` for the
+    errors."""
+    with _registry() as (registry, _):
+        models = registry.models(pair)
+    return [ModelName(pair, model.choice) for model in models]
+
+
+@contextlib.contextmanager
+def _registry() -> Iterator[tuple[_Registry, Path]]:
+    """Yield the registry and the directory of its cache, which no other process changes."""
+    server = _server()
+    cache = cache_dir() / "firefox" / _directory_name(server)
+    with locked(cache / "lock", lambda: log("another process is downloading; waiting")):
+        yield _Registry.load(server, cache), cache
 
 
 def _server() -> str:
@@ -230,29 +240,29 @@ class _Registry:
         records = [each for each in entries if untrusted_files.matches(each, _Record)]
         return cls(records, attachments.rstrip("/"))
 
-    def choose(self, name: ModelName) -> _Model:
-        """Return the best of the models that a name describes."""
-        models: dict[tuple[str, str], _Model] = {}
+    def models(self, pair: str) -> list[_Model]:
+        """Return the models of a pair of languages, the best first."""
+        models: dict[Choice, _Model] = {}
         for record in self.records:
-            if _pair(record) == name.pair:
-                key = record["architecture"], record["version"]
-                model = models.setdefault(key, _Model(*key))
+            if _pair(record) == pair:
+                choice = Choice(architecture=record["architecture"], version=record["version"])
+                model = models.setdefault(choice, _Model(choice))
                 # The latest record comes first.
                 model.records.setdefault(record["fileType"], record)
+        return sorted(models.values(), key=lambda model: model.rank, reverse=True)
+
+    def choose(self, name: ModelName) -> _Model:
+        """Return the best of the models that a name describes."""
+        models = self.models(name.pair)
         if not models:
             raise self._unknown_pair(name.pair)
-        candidates = []
-        for model in models.values():
-            is_architecture = name.choice.architecture in ("", model.architecture)
-            if is_architecture and name.choice.version in ("", model.version):
-                candidates.append(model)
-        if not candidates:
-            ranked = sorted(models.values(), key=lambda model: model.rank, reverse=True)
-            known = "; ".join(model.name for model in ranked)
-            raise DownloadError(f"there is no model {name}", f"{name.pair} has {known}")
-        best = max(candidates, key=lambda model: model.rank)
-        _check(best, name)
-        return best
+        for model in models:
+            is_architecture = name.choice.architecture in ("", model.choice.architecture)
+            if is_architecture and name.choice.version in ("", model.choice.version):
+                _check(model, name)
+                return model
+        known = ", ".join(str(ModelName(name.pair, model.choice)) for model in models)
+        raise DownloadError(f"there is no model {name}", f"choose from: {known}")
 
     def _unknown_pair(self, pair: str) -> DownloadError:
         """Return the error for a pair without a model."""
@@ -297,11 +307,11 @@ def _check(model: _Model, name: ModelName) -> None:
     for file_type in needed:
         if file_type not in model.records:
             raise DownloadError(
-                f"{name}, {model.name}, has no file of the type {file_type}", OTHER_MODEL
+                f"{name} {model.choice.version} has no file of the type {file_type}", OTHER_MODEL
             )
     for record in model.records.values():
         attachment = record["attachment"]
-        parts = [attachment["filename"], model.architecture, model.version]
+        parts = [attachment["filename"], model.choice.architecture, model.choice.version]
         parts += attachment["location"].split("/")
         checksums = (attachment["hash"], record["decompressedHash"])
         is_valid = all(map(_PART.fullmatch, parts)) and all(map(_CHECKSUM.fullmatch, checksums))
@@ -327,8 +337,8 @@ def _download(name: ModelName, model: _Model, attachments: str, directory: Path)
             descriptions.append(f"{record['attachment']['filename']} {megabytes:.1f} MB")
     if not all(path.exists() for path in files):
         log(
-            f"downloading {name} {model.version}, architecture {model.architecture}, license"
-            f" {LICENSE} (models of Mozilla, {PAGE}): {', '.join(descriptions)}"
+            f"downloading {name} {model.choice.version}, architecture {model.choice.architecture},"
+            f" license {LICENSE} (models of Mozilla, {PAGE}): {', '.join(descriptions)}"
         )
     for path, record in files.items():
         attachment = record["attachment"]

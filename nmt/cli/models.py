@@ -25,8 +25,8 @@ def models(
     download.
 
     Every command accepts the names for --model. A published model is imported to runs/NAME on first
-    use. Other MarianMT models of the Hugging Face Hub work in the same way: --model OWNER/NAME.
-    Scores are BLEU as published.
+    use. Other MarianMT models of the Hugging Face Hub work in the same way: --model OWNER/NAME. So
+    do models of Firefox: --model firefox:en-de. Scores are BLEU as published.
 
     Examples:
       nmt models --src en

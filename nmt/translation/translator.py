@@ -90,8 +90,8 @@ class Translator:
 
         Args:
             path: run directory (its best checkpoint is used), checkpoint directory, name of a
-                pretrained model, or name of a published model, `OWNER/NAME`, which is imported on
-                first use. Several paths form an ensemble.
+                pretrained model, or name of a published model, `OWNER/NAME` or `firefox:en-de`,
+                which is imported on first use. Several paths form an ensemble.
             device: auto, cpu, cuda or cuda:N.
             precision: precision of the search: auto, fp32, bf16, fp16 or int8. Scoring uses
                 float32, except with the ctranslate2 engine.

@@ -2,7 +2,8 @@
 
 A directory has a model (`model.ende.intgemm.alphas.bin`), and a SentencePiece model for both
 languages (`vocab.ende.spm`) or one for each (`srcvocab.enja.spm`, `trgvocab.enja.spm`), plain or
-compressed with gzip or zstandard. The activations of such a model are rounded to 8 bits, too, with
+compressed with gzip or zstandard. It may have a lexical shortlist (`lex.50.50.ende.s2t.bin`), which
+the import keeps. The activations of such a model are rounded to 8 bits, too, with
 multipliers from a calibration. The import keeps them, so that `--precision int8` computes the same
 integers as Firefox.
 """

@@ -144,7 +144,7 @@ def export_and_verify(
                 f"cannot write {directory}: {reason}", "check the free disk space"
             ) from None
         if name in REFERENCES:
-            nmt_result = _measure(REFERENCES[name](work), sources, run_files(loaded))
+            nmt_result = _measure(REFERENCES[name](work), sources, _model_files(loaded))
         else:
             nmt_result = translate_with_nmt(loaded, sources)
         exported_result = _measure(LOADERS[name](work), sources, work.rglob("*"))
@@ -167,8 +167,14 @@ def translate_with_nmt(loaded: LoadedModel, sources: list[str]) -> EngineResult:
     # Exports get the text itself.
     data = replace(translator.config.data, placeholders=False)
     translator.config = replace(translator.config, data=data)
-    files = (*run_files(loaded), loaded.checkpoint / WEIGHTS, loaded.checkpoint / META)
-    return _measure(lambda sentences: translator.translate(sentences, "greedy"), sources, files)
+    return _measure(
+        lambda sentences: translator.translate(sentences, "greedy"), sources, _model_files(loaded)
+    )
+
+
+def _model_files(loaded: LoadedModel) -> list[Path]:
+    """Return the files of a model that are needed to translate."""
+    return [*run_files(loaded), loaded.checkpoint / WEIGHTS, loaded.checkpoint / META]
 
 
 def _measure(translate: Translate, sources: list[str], files: Iterable[Path]) -> EngineResult:

@@ -28,20 +28,27 @@ class Matrix:
 def matrices(config: ModelConfig) -> Iterator[Matrix]:
     """Yield all matrices of encoder and decoder."""
     for i in range(config.encoder_layers):
+        layer = f"encoder.{i}"
         marian = f"encoder_l{i + 1}"
-        yield from _attention(f"encoder.{i}.self_attention", {"qkv": "qkv"}, f"{marian}_self")
-        yield from _feed_forward(f"encoder.{i}.feed_forward", f"{marian}_ffn")
+        parts = {"qkv": "qkv"}
+        yield from _attention(f"{layer}.self_attention", parts, f"{marian}_self")
+        yield from _feed_forward(f"{layer}.feed_forward", f"{marian}_ffn")
     for i in range(config.decoder_layers):
+        layer = f"decoder.{i}"
         marian = f"decoder_l{i + 1}"
-        yield Matrix(f"decoder.{i}.ssru.candidate", [f"{marian}_rnn_W"], [])
-        yield Matrix(f"decoder.{i}.ssru.gate", [f"{marian}_rnn_Wf"], [f"{marian}_rnn_bf"])
+        candidate = f"{marian}_rnn_W"
+        yield Matrix(f"{layer}.ssru.candidate", [candidate], [])
+        gate = f"{marian}_rnn_Wf"
+        gate_bias = f"{marian}_rnn_bf"
+        yield Matrix(f"{layer}.ssru.gate", [gate], [gate_bias])
         parts = {"q": "q", "kv": "kv"}
-        yield from _attention(f"decoder.{i}.cross_attention", parts, f"{marian}_context")
-        yield from _feed_forward(f"decoder.{i}.feed_forward", f"{marian}_ffn")
+        yield from _attention(f"{layer}.cross_attention", parts, f"{marian}_context")
+        yield from _feed_forward(f"{layer}.feed_forward", f"{marian}_ffn")
 
 
 def _attention(name: str, parts: dict[str, str], marian: str) -> Iterator[Matrix]:
-    for part, letters in (parts | {"out": "o"}).items():
+    all_parts = parts | {"out": "o"}
+    for part, letters in all_parts.items():
         weights = [f"{marian}_W{letter}" for letter in letters]
         biases = [f"{marian}_b{letter}" for letter in letters]
         yield Matrix(f"{name}.{part}", weights, biases)
@@ -49,15 +56,21 @@ def _attention(name: str, parts: dict[str, str], marian: str) -> Iterator[Matrix
 
 def _feed_forward(name: str, marian: str) -> Iterator[Matrix]:
     for part, number in (("up", 1), ("down", 2)):
-        yield Matrix(f"{name}.{part}", [f"{marian}_W{number}"], [f"{marian}_b{number}"])
+        weight = f"{marian}_W{number}"
+        bias = f"{marian}_b{number}"
+        yield Matrix(f"{name}.{part}", [weight], [bias])
 
 
 def norms(config: ModelConfig) -> Iterator[tuple[str, str]]:
     """Yield the names of all norms in nmt and in Marian, without the suffixes of gain and bias."""
     for i in range(config.encoder_layers):
-        yield f"encoder.{i}.attention_residual.norm", f"encoder_l{i + 1}_self_Wo_ln"
-        yield f"encoder.{i}.ffn_residual.norm", f"encoder_l{i + 1}_ffn_ffn_ln"
+        layer = f"encoder.{i}"
+        marian = f"encoder_l{i + 1}"
+        yield f"{layer}.attention_residual.norm", f"{marian}_self_Wo_ln"
+        yield f"{layer}.ffn_residual.norm", f"{marian}_ffn_ffn_ln"
     for i in range(config.decoder_layers):
-        yield f"decoder.{i}.attention_residual.norm", f"decoder_l{i + 1}_rnn_ffn_ln"
-        yield f"decoder.{i}.cross_attention_residual.norm", f"decoder_l{i + 1}_context_Wo_ln"
-        yield f"decoder.{i}.ffn_residual.norm", f"decoder_l{i + 1}_ffn_ffn_ln"
+        layer = f"decoder.{i}"
+        marian = f"decoder_l{i + 1}"
+        yield f"{layer}.attention_residual.norm", f"{marian}_rnn_ffn_ln"
+        yield f"{layer}.cross_attention_residual.norm", f"{marian}_context_Wo_ln"
+        yield f"{layer}.ffn_residual.norm", f"{marian}_ffn_ffn_ln"

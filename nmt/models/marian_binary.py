@@ -51,14 +51,17 @@ class Quantized:
     def of(cls, weight: NDArray[np.float32], max_multiplier: float = math.inf) -> Quantized:
         """Round a matrix to 8 bits; 127 represents its largest magnitude, unless the multiplier has
         a maximum."""
-        largest = max(float(np.abs(weight).max(initial=0.0)), 1e-9)
+        magnitudes = np.abs(weight)
+        largest = max(float(magnitudes.max(initial=0.0)), 1e-9)
         multiplier = np.float32(min(127 / largest, max_multiplier))
-        values = np.rint(weight * multiplier).clip(-127, 127)
+        rounded = np.rint(weight * multiplier)
+        values = rounded.clip(-127, 127)
         return cls(values.astype(np.int8), float(multiplier))
 
     def dequantize(self) -> NDArray[np.float32]:
         """Return the matrix in float32."""
-        return self.values.astype(np.float32) / np.float32(self.multiplier)
+        values = self.values.astype(np.float32)
+        return values / np.float32(self.multiplier)
 
 
 Item = NDArray[np.float32] | Quantized | bytes
@@ -107,14 +110,16 @@ def read(content: bytes) -> dict[str, Item]:
     entries = [_Entry(*reader.unpack(_ENTRY)) for _ in range(num_items)]
     names: list[str] = []
     for entry in entries:
-        name = bytes(reader.take(entry.name_length)).rstrip(b"\0")
+        encoded_name = bytes(reader.take(entry.name_length))
+        name = encoded_name.rstrip(b"\0")
         names.append(name.decode())
     shapes = []
     for entry in entries:
         if entry.num_dimensions > MAX_DIMENSIONS:
             raise ValueError("a parameter has too many dimensions")
         dimensions = reader.take(4 * entry.num_dimensions)
-        shapes.append(tuple(np.frombuffer(dimensions, "<i4").tolist()))
+        shape = np.frombuffer(dimensions, "<i4").tolist()
+        shapes.append(tuple(shape))
     (padding,) = reader.unpack(_COUNT)
     reader.take(padding)
     items: dict[str, Item] = {}
@@ -131,33 +136,40 @@ def _item(name: str, shape: tuple[int, ...], kind: int, data: memoryview) -> Ite
         raise ValueError(f"the type {kind:#x} of {name} is not supported")
     count = math.prod(shape)
     size = count * 4 if kind == FLOAT32 else count + _FLOAT.size
-    if min(shape, default=1) < 0 or size > len(data):
+    is_negative = min(shape, default=1) < 0
+    if is_negative or size > len(data):
         raise ValueError(f"{name} has a damaged shape")
     if kind == FLOAT32:
-        return np.frombuffer(data, "<f4", count).reshape(shape).astype(np.float32)
+        numbers = np.frombuffer(data, "<f4", count)
+        return numbers.reshape(shape).astype(np.float32)
     (multiplier,) = _FLOAT.unpack_from(data, count)
     if not (len(shape) == 2 and 0 < multiplier < float("inf")):
         raise ValueError(f"{name} has a damaged shape or multiplier")
     # A matrix [I, O] is stored as O rows, unless it has embeddings.
     rows, columns = shape if name.endswith("Wemb") else shape[::-1]
-    values = np.frombuffer(data, np.int8, count).reshape(rows, columns)
+    numbers = np.frombuffer(data, np.int8, count)
+    values = numbers.reshape(rows, columns)
     return Quantized(values.copy(), multiplier)
 
 
 def write(items: Mapping[str, Item]) -> bytes:
     """Return the content of a file with these items; see `read`."""
     header = [_HEADER.pack(VERSION, len(items))]
-    names, shapes, blocks = [], [], []
+    names = []
+    shapes = []
+    blocks = []
     for name, item in items.items():
         kind, shape, data = _encoded(name, item)
         data += bytes(-len(data) % ALIGNMENT)
         encoded_name = name.encode() + b"\0"
-        header.append(_ENTRY.pack(len(encoded_name), kind, len(shape), len(data)))
+        entry = _ENTRY.pack(len(encoded_name), kind, len(shape), len(data))
+        header.append(entry)
         names.append(encoded_name)
         shapes.append(struct.pack(f"<{len(shape)}i", *shape))
         blocks.append(data)
     start = b"".join([*header, *names, *shapes])
-    padding = -(len(start) + _COUNT.size) % ALIGNMENT
+    unaligned_size = len(start) + _COUNT.size
+    padding = -unaligned_size % ALIGNMENT
     return b"".join([start, _COUNT.pack(padding), bytes(padding), *blocks])
 
 
@@ -166,6 +178,8 @@ def _encoded(name: str, item: Item) -> tuple[int, tuple[int, ...], bytes]:
     if isinstance(item, bytes):
         return INT8, (len(item),), item
     if isinstance(item, Quantized):
-        shape = item.values.shape if name.endswith("Wemb") else item.values.shape[::-1]
-        return INTGEMM8, shape, item.values.tobytes() + _FLOAT.pack(item.multiplier)
+        values = item.values
+        shape = values.shape if name.endswith("Wemb") else values.shape[::-1]
+        multiplier = _FLOAT.pack(item.multiplier)
+        return INTGEMM8, shape, values.tobytes() + multiplier
     return FLOAT32, item.shape, item.astype("<f4").tobytes()

@@ -99,7 +99,8 @@ def write_multipliers(checkpoint: Path, multipliers: Mapping[str, NDArray[np.flo
     for name, multiplier_M in multipliers.items():
         runs = []
         for value, group in groupby(multiplier_M.tolist()):
-            runs.append([len(list(group)), value])
+            count = len(list(group))
+            runs.append([count, value])
         content[name] = runs
     write_text(checkpoint / MULTIPLIERS, json.dumps(content, indent=1) + "\n")
 
@@ -125,7 +126,13 @@ def read_multipliers(checkpoint: Path) -> dict[str, NDArray[np.float32]] | None:
 
 def _expanded(runs: list[Any]) -> NDArray[np.float32]:
     untrusted_files.check(runs, list[list[untrusted_files.Number]])
-    if any(len(run) != 2 or not 0 <= run[0] <= MAX_OUTPUTS or run[1] <= 0 for run in runs):
-        raise ValueError("it has a damaged multiplier")
-    parts = [np.full(int(count), value, np.float32) for count, value in runs]
+    parts = []
+    for run in runs:
+        if len(run) != 2:
+            raise ValueError("it has a damaged multiplier")
+        count, value = run
+        if not 0 <= count <= MAX_OUTPUTS or value <= 0:
+            raise ValueError("it has a damaged multiplier")
+        part = np.full(int(count), value, np.float32)
+        parts.append(part)
     return np.concatenate(parts)

@@ -236,7 +236,7 @@ def test_sweep_trains_all_combinations_and_can_be_extended(nmt: CommandLine) -> 
     assert lines[3].startswith("label_smoothing  valid loss  valid BLEU  test BLEU  test chrF2")
     assert [line.split()[0] for line in lines[4:]] == ["0", "0.1"]
     assert f"run 1 of 2: {names[0]}\n" in done.err
-    assert re.search(rf"run 2 of 2, about \d+ s left: {re.escape(names[1])}\n", done.err)
+    assert re.search(rf"run 2 of 2, about [\d.]+ s left: {re.escape(names[1])}\n", done.err)
     config = (nmt.directory / "runs/sweep" / names[1] / "config.yaml").read_text()
     assert "label_smoothing: 0.1" in config
     assert "seed: 1" in config

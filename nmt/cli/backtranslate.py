@@ -41,13 +41,10 @@ def backtranslate(
     model: TeacherOption,
     output: OutputOption,
     search: SearchOption = "",
-    no_tag: Annotated[
+    tag: Annotated[
         bool,
-        typer.Option(
-            "--no-tag",
-            help="Do not tag the synthetic sources in training: no tag=True in the logged command.",
-        ),
-    ] = False,
+        typer.Option(help="Tag the synthetic sources in training: tag=True in the logged command."),
+    ] = True,
     min_score: MinScoreOption = None,
     clean: CleanOption = None,
     test: TestOption = None,
@@ -102,5 +99,5 @@ def backtranslate(
         teacher,
         model,
         SourceText.from_file(input, data.src, encoding_errors),
-        lambda first, build: corpus.back_translation_command(first, output, build, tag=not no_tag),
+        lambda first, build: corpus.back_translation_command(first, output, build, tag=tag),
     )

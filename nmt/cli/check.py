@@ -32,7 +32,6 @@ from nmt.cli.options import (
 from nmt.core.config.config_io import LANGUAGE_CODE
 from nmt.core.console import counted, log, progress
 from nmt.core.errors import UsageError, check_choice, write_errors
-from nmt.core.layout import wrap
 from nmt.jobs.output import show, write_file
 
 if TYPE_CHECKING:
@@ -258,20 +257,18 @@ def _check_language(code: str) -> None:
 
 def _table(report: Report) -> str:
     names = ", ".join(name for name, _ in report.corpora)
-    lines = wrap(f"{counted(len(report.problems_N), 'pair')} in {names}", indent="  ")
+    lines = [f"{counted(len(report.problems_N), 'pair')} in {names}"]
     if report.test_sets:
         test_sets = [f"{name} ({count:,})" for name, count in report.test_sets]
-        lines += wrap(f"compared with {', '.join(test_sets)}", indent="  ")
+        lines.append(f"compared with {', '.join(test_sets)}")
     if not report.findings:
         lines.append("no problems found")
     for finding in report.findings:
         check = finding.check
         severity = check.severity.name.lower()
-        title = f"{check.name}: {finding.count:,} ({severity}: {check.description})"
-        lines += ["", *wrap(title, indent="  ")]
+        lines.append(f"\n{check.name}: {finding.count:,} ({severity}: {check.description})")
         for example in finding.examples:
-            text = _example_line(example, with_corpus=len(report.corpora) > 1)
-            lines += wrap(text, "  ", "    ")
+            lines.append(_example_line(example, with_corpus=len(report.corpora) > 1))
     return "\n".join(lines)
 
 
@@ -282,7 +279,7 @@ def _example_line(example: Example, *, with_corpus: bool) -> str:
     pair = f"{_shorten(example.source)} | {_shorten(example.target)}"
     has_text = example.source or example.target
     parts = [location, pair if has_text else "", example.detail]
-    return "  ".join(filter(None, parts))
+    return "  " + "  ".join(filter(None, parts))
 
 
 def _shorten(text: str) -> str:

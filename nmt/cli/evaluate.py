@@ -31,7 +31,6 @@ from nmt.cli.options import (
     search_spec,
 )
 from nmt.core.errors import UsageError
-from nmt.core.layout import wrap
 from nmt.jobs.output import show
 
 if TYPE_CHECKING:
@@ -131,8 +130,7 @@ def evaluate(
         evaluations.append(evaluation)
         if not json_:
             for score in evaluation.scores:
-                line = f"{evaluation.test}  {score}" if len(test_sets) > 1 else str(score)
-                show("\n".join(wrap(line, indent="  ")))
+                show(f"{evaluation.test}  {score}" if len(test_sets) > 1 else str(score))
     if directory.is_relative_to(translator.run):
         write_card(translator.run)
     if json_:

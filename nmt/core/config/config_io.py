@@ -25,13 +25,9 @@ from nmt.core.registry import accepts, describe_type
 LANGUAGE_CODE = re.compile(r"[A-Za-z0-9]+([-_][A-Za-z0-9]+)*")
 
 
-_types = functools.cache(typing.get_type_hints)
-"""Types of the options of a section; evaluating them takes as long as reading a config."""
-
-
 def _option_types(section: Any = Config, prefix: str = "") -> dict[str, Any]:
     types: dict[str, Any] = {}
-    for name, kind in _types(section).items():
+    for name, kind in typing.get_type_hints(section).items():
         types |= (
             _option_types(kind, f"{name}.")
             if dataclasses.is_dataclass(kind)
@@ -219,7 +215,7 @@ def dump(config: Config) -> str:
 
 
 def _build(kind: type, tree: dict[str, Any], path: str) -> Any:
-    hints = _types(kind)
+    hints = typing.get_type_hints(kind)
     values = {}
     for key, value in tree.items():
         full = f"{path}{key}"

@@ -196,7 +196,6 @@ class DownloadableCorpus:
         if force:
             shutil.rmtree(downloads, ignore_errors=True)
         log(f"downloading {self.name} ({self.info.license}) to {self.directory}")
-        alternative = f"use a local file: nmt data download {self.spec or self.name} --from PATH"
         try:
             checksums = {}
             for file in self.list_files():
@@ -208,7 +207,7 @@ class DownloadableCorpus:
                     size=file.size,
                     headers=file.headers,
                     missing_hint=file.missing_hint,
-                    alternative=alternative,
+                    corpus=self.spec or self.name,
                 )
         except NMTError:
             with contextlib.suppress(OSError):

@@ -70,8 +70,7 @@ def _list_files(name: str, repository: str) -> list[RemoteFile]:
     listing = data_dir() / "downloads" / name / "listing.json"
     listing.unlink(missing_ok=True)
     url = f"{endpoint()}/api/datasets/{repository}/tree/main/{DIRECTORY}"
-    alternative = f"use local files: nmt data download {name} --from PATH"
-    download.fetch(url, listing, alternative=alternative)
+    download.fetch(url, listing, corpus=name)
     try:
         entries = json.loads(listing.read_text(encoding="utf-8"))
         files = [
@@ -81,7 +80,7 @@ def _list_files(name: str, repository: str) -> list[RemoteFile]:
     except (ValueError, KeyError, TypeError, AttributeError):
         raise DownloadError(
             f"{url} is not a listing of files",
-            alternative,
+            f"use local files: nmt data download {name} --from PATH",
         ) from None
     finally:
         listing.unlink()

@@ -14,16 +14,34 @@ CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
 work="$(mktemp -d)"
 trap 'rm -rf -- "$work"' EXIT
 
+# Run the command $2..., and print the line $1 with its time in seconds; on failure, also its output.
+step() {
+  printf 'build_dists: %s ... ' "$1" >&2
+  SECONDS=0
+  if ! "${@:2}" >"$work/log" 2>&1; then
+    printf 'failed\n' >&2
+    cat -- "$work/log" >&2
+    exit 1
+  fi
+  printf '%s s\n' "$SECONDS" >&2
+}
+
+# Build the distribution $1.
+build() {
+  cd -- "$work/$1"
+  "$python" -m hatchling build --directory "$output"
+}
+
 python="${PYTHON:-python3}"
 if .venv/bin/python -c 'import hatchling' 2>/dev/null; then
   python="$PWD/.venv/bin/python"
 elif ! "$python" -c 'import hatchling' 2>/dev/null; then
   "$python" -m venv "$work/venv"
   python="$work/venv/bin/python"
-  "$python" -m pip install --quiet hatchling >&2
+  step "installing hatchling" "$python" -m pip install --quiet hatchling
 fi
 
-"$python" scripts/dists.py "$work"
+step "copying the sources" "$python" scripts/dists.py "$work"
 compiler="${CC:-cc}"
 if command -v "${compiler%% *}" >/dev/null; then
   export NMT_BUILD_ENGINES=1
@@ -31,5 +49,5 @@ else
   printf 'build_dists: no C compiler, so the engine is compiled on first use\n' >&2
 fi
 for name in nmtkit-core nmtkit; do
-  (cd -- "$work/$name" && "$python" -m hatchling build --directory "$output") >&2
+  step "building $name" build "$name"
 done

@@ -329,9 +329,7 @@ class ToyState:
 class ToyModel:
     """The toy model with the interface that searches use."""
 
-    def init_search_state(
-        self, sources: Sequence[Sequence[int]], *, track_attention: bool = False
-    ) -> ToyState:
+    def init_search_state(self, sources: Sequence[Sequence[int]], **options: object) -> ToyState:
         """Return the state with empty prefixes."""
         return ToyState([""] * len(sources))
 

@@ -20,6 +20,14 @@ nmt() {
   command nmt "$@"
 }
 
+# 75: training was stopped and is saved; 130: Ctrl-C.
+say_how_to_continue() {
+  case "$?" in
+    75 | 130) printf '     or run scripts/quickstart.sh again\n' >&2 ;;
+  esac
+}
+trap say_how_to_continue EXIT
+
 run="${NMT_RUNS:-runs}/quickstart"
 if [ -f "$run/config.yaml" ]; then
   nmt train --run "$run" --resume # returns at once if the run is finished

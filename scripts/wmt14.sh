@@ -22,11 +22,11 @@ case "$*" in
     fi
     ;;
   --stand-in)
-    experiment=wmt14-stand-in tokens=512 GPUS="${GPUS:-2}"
+    experiment=wmt14-stand-in tokens=4096 GPUS="${GPUS:-2}"
     options=(--config wmt14-base --set train.average_last=0 --set "data.train=phrasebook"
       --set tokenizer.vocab_size=500 --set model.dim=32 --set model.heads=2 --set model.ffn_dim=64
       --set model.encoder_layers=1 --set model.decoder_layers=1 --set train.steps=20 --set train.valid_every=4
-      --set train.valid_pairs=20 --set train.log_every=4 --set train.max_length=64)
+      --set train.valid_pairs=20 --set train.calibration_pairs=0 --set train.log_every=4 --set train.max_length=64)
     export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"
     ;;
   *) usage_error "unknown arguments: $*" ;;

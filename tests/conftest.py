@@ -4,6 +4,7 @@ import gc
 import os
 import re
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,8 +16,9 @@ import pytest
 if TYPE_CHECKING:
     from commandline import CommandLine
 
-# New processes start faster with bytecode.
+# New processes start faster with bytecode, and rewriting all assertions takes eight seconds.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # An example may take longer while the other worker is busy: no test is timed.
 hypothesis.settings.register_profile("untimed", deadline=None)

@@ -17,13 +17,14 @@ from nmt.core.errors import UsageError
 from nmt.engines import native
 from nmt.engines.native import NativeModel, NativeState
 from nmt.search import SearchRequest, parse_search
-from nmt.search.request import StepRequest, StepResult
+from nmt.search.request import Ints, StepRequest, StepResult
 
 BOS, EOS = 2, 3
 MAX_POSITIONS = 24
 ENCODINGS = (
     "sinusoidal",
     "sinusoidal_concatenated",
+    "sinusoidal_marian",
     "none",
     "rotary",
     "alibi",
@@ -112,10 +113,23 @@ class Fuzzer:
         lengths = [self.integer(1, longest) for _ in range(self.integer(1, 30))]
         return [[*self.ids(length - 1, model.vocab_size), EOS] for length in lengths]
 
+    def candidates(self, model: NativeModel, num_sources: int) -> list[Ints]:
+        """Return random tokens for each sentence, in ascending order."""
+        lists = []
+        for _ in range(num_sources):
+            size = self.integer(1, model.vocab_size)
+            ids = self.draw.choice(model.vocab_size, size, replace=False)
+            lists.append(np.sort(ids))
+        return lists
+
     def run_steps(self, model: NativeModel) -> None:
         """Drop, repeat and reorder rows at random."""
         sources = self.sources(model)
-        state = model.init_search_state(sources, track_attention=bool(self.draw.integers(2)))
+        state = model.init_search_state(
+            sources,
+            track_attention=bool(self.draw.integers(2)),
+            candidates=self.candidates(model, len(sources)) if self.draw.integers(2) else (),
+        )
         num_parents = len(sources)
         for _ in range(self.integer(2, MAX_POSITIONS)):
             rows = self.integer(1, 110)

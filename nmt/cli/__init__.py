@@ -21,7 +21,7 @@ from typer.core import TyperGroup
 
 from nmt.cli import completion, help_layout
 from nmt.core import packages, plugins, torchrun
-from nmt.core.console import LOG, discard, escape_control, log
+from nmt.core.console import LOG, discard, escape_control, log, log_interruption
 from nmt.core.errors import NMTError, StoppedError, UsageError, file_hint
 from nmt.core.version import __version__
 from nmt.jobs import process_settings
@@ -164,7 +164,7 @@ class ErrorHandlingGroup(CommandGroup):
         except BrokenPipeError:  # `nmt ... | head -1`
             discard(sys.stdout)
         except KeyboardInterrupt:
-            log("interrupted", every_rank=True)
+            log_interruption("interrupted")
             raise
 
 

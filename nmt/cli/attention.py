@@ -76,7 +76,7 @@ def attention(
         raise UsageError(
             "--target and --search cannot be combined", "leave out --search: nothing is searched"
         )
-    path = model or discovery.newest_run()
+    path = model or discovery.newest_model()
     if model is None:
         log(f"using {path}")
     maps = attention_maps(discovery.load(path), text, target=target, search=search or None)

@@ -41,10 +41,13 @@ def backtranslate(
     model: TeacherOption,
     output: OutputOption,
     search: SearchOption = "",
-    tag: Annotated[
+    no_tag: Annotated[
         bool,
-        typer.Option(help="Tag the synthetic sources in training: tag=True in the logged command."),
-    ] = True,
+        typer.Option(
+            "--no-tag",
+            help="Do not tag the synthetic sources in training: no tag=True in the logged command.",
+        ),
+    ] = False,
     min_score: MinScoreOption = None,
     clean: CleanOption = None,
     test: TestOption = None,
@@ -99,5 +102,5 @@ def backtranslate(
         teacher,
         model,
         SourceText.from_file(input, data.src, encoding_errors),
-        lambda first, build: corpus.back_translation_command(first, output, build, tag=tag),
+        lambda first, build: corpus.back_translation_command(first, output, build, tag=not no_tag),
     )

@@ -195,7 +195,7 @@ def _save(translator: Translator, calibration: Calibration) -> None:
 
 
 def _format(calibration: Calibration, results: list[Reliability]) -> str:
-    from nmt.core.console import format_table
+    from nmt.core.layout import format_table, wrap
 
     head = [
         "",
@@ -212,7 +212,7 @@ def _format(calibration: Calibration, results: list[Reliability]) -> str:
         values = each.mean_confidence, each.mean_quality, each.pearson, each.spearman, each.kendall
         numbers = [f"{value:.3f}" for value in (*values, each.calibration_error)]
         rows.append([each.test, f"{each.sentences:,}", *numbers])
-    lines = [f"confidence: {calibration.definition}", "", *format_table(rows)]
+    lines = [*wrap(f"confidence: {calibration.definition}"), "", *format_table(rows)]
     for each in results:
         rows = [["confidence", "sentences", "mean", "quality", ""]]
         for group in each.bins:

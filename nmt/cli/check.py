@@ -32,6 +32,7 @@ from nmt.cli.options import (
 from nmt.core.config.config_io import LANGUAGE_CODE
 from nmt.core.console import counted, log, progress
 from nmt.core.errors import UsageError, check_choice, write_errors
+from nmt.core.layout import wrap
 from nmt.jobs.output import show, write_file
 
 if TYPE_CHECKING:
@@ -257,18 +258,20 @@ def _check_language(code: str) -> None:
 
 def _table(report: Report) -> str:
     names = ", ".join(name for name, _ in report.corpora)
-    lines = [f"{counted(len(report.problems_N), 'pair')} in {names}"]
+    lines = wrap(f"{counted(len(report.problems_N), 'pair')} in {names}", indent="  ")
     if report.test_sets:
         test_sets = [f"{name} ({count:,})" for name, count in report.test_sets]
-        lines.append(f"compared with {', '.join(test_sets)}")
+        lines += wrap(f"compared with {', '.join(test_sets)}", indent="  ")
     if not report.findings:
         lines.append("no problems found")
     for finding in report.findings:
         check = finding.check
         severity = check.severity.name.lower()
-        lines.append(f"\n{check.name}: {finding.count:,} ({severity}: {check.description})")
+        title = f"{check.name}: {finding.count:,} ({severity}: {check.description})"
+        lines += ["", *wrap(title, indent="  ")]
         for example in finding.examples:
-            lines.append(_example_line(example, with_corpus=len(report.corpora) > 1))
+            text = _example_line(example, with_corpus=len(report.corpora) > 1)
+            lines += wrap(text, "  ", "    ")
     return "\n".join(lines)
 
 
@@ -279,7 +282,7 @@ def _example_line(example: Example, *, with_corpus: bool) -> str:
     pair = f"{_shorten(example.source)} | {_shorten(example.target)}"
     has_text = example.source or example.target
     parts = [location, pair if has_text else "", example.detail]
-    return "  " + "  ".join(filter(None, parts))
+    return "  ".join(filter(None, parts))
 
 
 def _shorten(text: str) -> str:

@@ -26,8 +26,9 @@ from nmt.cli.options import (
     chosen_metrics,
     load_test_sets,
 )
-from nmt.core.console import format_p, format_table
+from nmt.core.console import format_p
 from nmt.core.errors import UsageError
+from nmt.core.layout import format_fields, format_table, wrap
 from nmt.jobs.output import show, write_file
 
 if TYPE_CHECKING:
@@ -223,7 +224,8 @@ def _write_reports(html: Path, comparisons: list[Comparison]) -> None:
 
 def format_comparison(comparison: Comparison) -> str:
     """Return the report of a comparison."""
-    lines = [f"{comparison.test}: A is {comparison.first_name}, B is {comparison.second_name}", ""]
+    names = f"A is {comparison.first_name}, B is {comparison.second_name}"
+    lines = [*wrap(f"{comparison.test}: {names}", indent="  "), ""]
     lines += _format_metrics(comparison.metrics)
     lines += _format_buckets("", [comparison.overall])
     lines += _format_buckets("by source length", comparison.by_length)
@@ -233,11 +235,16 @@ def format_comparison(comparison: Comparison) -> str:
         lines += ["", "largest differences"]
     for each in comparison.differences:
         lines.append(f"  line {each.line}, chrF {each.first_score:.1f} and {each.second_score:.1f}")
-        lines.append(f"    source    {each.source}")
-        lines += [f"    reference {text}" for text in each.references]
-        lines.append(f"    A         {each.first_translation}")
-        lines.append(f"    B         {each.second_translation}")
-    lines += ["", *(f"{metric.name}: {metric.signature}" for metric in comparison.metrics)]
+        texts = {
+            "source": each.source,
+            "reference": each.references,
+            "A": each.first_translation,
+            "B": each.second_translation,
+        }
+        lines += format_fields(texts, indent="    ")
+    lines.append("")
+    for metric in comparison.metrics:
+        lines += wrap(f"{metric.name}: {metric.signature}", indent="  ")
     return "\n".join(lines)
 
 
@@ -258,7 +265,7 @@ def _format_metrics(metrics: list[MetricResult]) -> list[str]:
                 ("A is better", "B is better", "not significant")[metric.better],
             ]
         )
-    return format_table(rows)
+    return format_table(rows, optional=(6, 5))
 
 
 def _format_buckets(title: str, buckets: list[Bucket]) -> list[str]:

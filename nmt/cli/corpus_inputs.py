@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -116,6 +117,8 @@ def pair_corpus(name: str, src_lang: str, tgt_lang: str, encoding_errors: str) -
         corpus = replace(corpus, hold_out=False, errors=errors)
         src_lang = src_lang or _language_of(corpus.src)
         tgt_lang = tgt_lang or _language_of(corpus.tgt)
+        if not (src_lang or tgt_lang or _is_spec(name)):
+            src_lang, tgt_lang = _languages_of_head(Path(name), errors)
     needs_languages = not isinstance(corpus, Files) or not corpus.is_table("train")
     if needs_languages and not (src_lang and tgt_lang):
         raise UsageError(
@@ -123,6 +126,21 @@ def pair_corpus(name: str, src_lang: str, tgt_lang: str, encoding_errors: str) -
         )
     split = corpus.open("train", src_lang, tgt_lang)
     return CorpusInputs((src_lang, tgt_lang), [replace(split, name=name)])
+
+
+def _languages_of_head(path: Path, errors: str) -> tuple[str, str]:
+    """Return the two languages that the first row of a text file names; empty if it does not."""
+    from nmt.data.pairs import read_lines
+    from nmt.data.sources.files import pair_format
+    from nmt.text.language_codes import find_language
+
+    if pair_format(path) not in ("tsv", "csv"):
+        return "", ""
+    head = next(read_lines(path, errors), "")
+    languages = list(filter(None, map(find_language, re.split("[\t,;|]", head))))
+    if len(languages) != 2 or languages[0] == languages[1]:
+        return "", ""
+    return languages[0], languages[1]
 
 
 def _language_of(column: object) -> str:

@@ -18,8 +18,10 @@ from nmt.cli.options import (
     ExecutorOption,
     SetOption,
 )
-from nmt.core.console import format_table, log
+from nmt.core.console import format_bytes, log
 from nmt.core.errors import ConfigError, UsageError
+from nmt.core.layout import format_table
+from nmt.jobs.output import show
 
 app = typer.Typer(no_args_is_help=True, help="Download, check and prepare parallel data.")
 
@@ -62,11 +64,9 @@ def list_(
         info = corpus.info
         pairs = "-" if info.pairs is None else f"{info.pairs:,}"
         installed = "yes" if corpus.is_installed else "no"
-        table.append(
-            (name, pairs, _format_size(info.download_bytes), installed, info.license, info.source)
-        )
-    for line in format_table(table, right=(1, 2)):
-        typer.echo(line)
+        size = format_bytes(info.download_bytes) if info.download_bytes else "-"
+        table.append((name, pairs, size, installed, info.license, info.source))
+    show("\n".join(format_table(table, right=(1, 2), optional=(5,))))
 
 
 @app.command()
@@ -143,13 +143,3 @@ def prepare(
 
 app.command("check")(check)
 app.command("filter")(filter_)
-
-
-def _format_size(num_bytes: int | None) -> str:
-    if not num_bytes:
-        return "-"
-    for unit in ("B", "kB", "MB"):
-        if num_bytes < 1000:
-            return f"{num_bytes} {unit}"
-        num_bytes = round(num_bytes / 1000)
-    return f"{num_bytes} GB"

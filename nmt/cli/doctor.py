@@ -12,7 +12,9 @@ from typing import Annotated, Any
 
 import typer
 
+from nmt.core.layout import format_fields
 from nmt.core.packages import install_line
+from nmt.jobs.output import show
 
 INSTRUCTION_SETS = (
     "avx2",
@@ -57,12 +59,9 @@ def doctor(json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = 
     """
     info = _system_info()
     if json_:
-        typer.echo(json.dumps(info, indent=2, ensure_ascii=False))
+        show(json.dumps(info, indent=2, ensure_ascii=False))
         return
-    width = max(map(len, info)) + 2
-    for name, value in info.items():
-        for i, line in enumerate(value if isinstance(value, list) else [value]):
-            typer.echo(f"{'' if i else name:<{width}}{line}")
+    show("\n".join(format_fields(info)))
 
 
 def _system_info() -> dict[str, Any]:

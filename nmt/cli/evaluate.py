@@ -31,6 +31,7 @@ from nmt.cli.options import (
     search_spec,
 )
 from nmt.core.errors import UsageError
+from nmt.core.layout import wrap
 from nmt.jobs.output import show
 
 if TYPE_CHECKING:
@@ -130,7 +131,8 @@ def evaluate(
         evaluations.append(evaluation)
         if not json_:
             for score in evaluation.scores:
-                show(f"{evaluation.test}  {score}" if len(test_sets) > 1 else str(score))
+                line = f"{evaluation.test}  {score}" if len(test_sets) > 1 else str(score)
+                show("\n".join(wrap(line, indent="  ")))
     if directory.is_relative_to(translator.run):
         write_card(translator.run)
     if json_:

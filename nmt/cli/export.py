@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from nmt.jobs.output import show
+
 
 def export(
     run: Annotated[
@@ -48,20 +50,22 @@ def export(
       nmt export runs/quickstart --to transformers --output en-de --verify-with news.en
       nmt export runs/multi30k --to "safetensors(weights='bf16')" --min-agreement 0.9
     """
+    from nmt.core.console import format_bytes
+    from nmt.core.layout import format_fields
     from nmt.export import verify
 
     result = verify.export_and_verify(run, to, output, verify_with, min_agreement)
     original, exported = result.nmt, result.exported
-    for name, text in {
+    fields = {
         "format": f"{to}, in {result.directory}",
         "data": f"{len(result.sources)} sentences of {result.source_name}, greedy, fp32, cpu",
         "identical": f"{result.agreement:.1%}",
         "BLEU": f"{result.bleu:.1f} against nmt's translations",
-        "size": f"{exported.num_bytes / 1e6:,.1f} MB; nmt {original.num_bytes / 1e6:,.1f} MB",
+        "size": f"{format_bytes(exported.num_bytes)}; nmt {format_bytes(original.num_bytes)}",
         "speed": "{:,.0f} target tokens/s; nmt {:,.0f}".format(
             *map(result.tokens_per_second, (exported, original))
         ),
-    }.items():
-        typer.echo(f"{name:<11}{text}")
+    }
     if difference := result.first_difference():
-        typer.echo(f"{'differs':<11}{difference}")
+        fields["differs"] = difference
+    show("\n".join(format_fields(fields)))

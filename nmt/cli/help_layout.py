@@ -1,9 +1,15 @@
-"""Help texts that are readable in 80 columns: short names of types, and paragraphs without the line
-breaks of the source."""
+"""Help texts that are readable in 80 columns: short names of types, paragraphs without the line
+breaks of the source, and examples that continue in the next line."""
 
 from __future__ import annotations
 
+import re
+import shutil
+import textwrap
 from typing import Any, get_args
+
+MARGIN = len(" " + "  " + " \\ ")
+"""Of an example: the margins and the indentation of the help text, and the end of its line."""
 
 TYPES = {
     "bool": "",
@@ -18,8 +24,8 @@ TYPES = {
 
 def prepare(command: Any) -> None:
     """Change the help of a command, which Typer has made."""
-    paragraphs = _escaped(command.help or "").split("\n\n")
-    command.help = "\n\n".join(map(_reflowed, paragraphs))
+    paragraphs = (command.help or "").split("\n\n")
+    command.help = _escaped("\n\n".join(map(_reflowed, paragraphs)))
     for option in command.params:
         if option.help:
             option.help = _escaped(option.help)
@@ -33,9 +39,26 @@ def _escaped(text: str) -> str:
 
 
 def _reflowed(paragraph: str) -> str:
-    """Return a paragraph in one line; examples keep their lines."""
-    has_lines = "\n " in paragraph
-    return paragraph if has_lines else paragraph.replace("\n", " ")
+    """Return a paragraph in one line; examples keep their lines, or continue in the next one."""
+    first, *lines = paragraph.split("\n")
+    if not any(line.startswith(" ") for line in lines):
+        return " ".join([first, *lines])
+    wrapper = _ExampleWrapper(
+        shutil.get_terminal_size().columns - MARGIN,
+        subsequent_indent="    ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    wrapped = [first]
+    for line in lines:
+        wrapped.append("  " + " \\\n  ".join(wrapper.wrap(line.strip())))
+    return "\n".join(wrapped)
+
+
+class _ExampleWrapper(textwrap.TextWrapper):
+    """Breaks commands before options, but not inside quotes."""
+
+    wordsep_simple_re = re.compile(r'(\s+(?=-(?:[^"]*"[^"]*")*[^"]*$))')
 
 
 def _shorten_type(option: Any) -> None:

@@ -12,7 +12,8 @@ def import_(
     source: Annotated[
         str,
         typer.Argument(
-            help="Repository on the Hugging Face Hub (OWNER/NAME), directory, or archive."
+            help="Repository on the Hugging Face Hub (OWNER/NAME), model of Firefox"
+            " (firefox:en-de), directory, or archive."
         ),
     ],
     run: Annotated[
@@ -34,11 +35,13 @@ def import_(
     """Import a published model as a run.
 
     Reads Marian models in the format of Hugging Face Transformers, such as those of OPUS-MT, Marian
-    releases, and exports of `nmt export` to transformers. Every command that uses a model works
-    with the run, also train --init-from and export. nmt models lists published models.
+    releases, models of Firefox, and exports of `nmt export` to transformers. Every command that
+    uses a model works with the run, also train --init-from and export. nmt models lists published
+    models.
 
     Examples:
       nmt import Helsinki-NLP/opus-mt-en-de
+      nmt import "firefox:en-de(architecture='tiny')"
       nmt import opus-2020-02-26.zip --run runs/opus --src-lang en --tgt-lang de
       nmt train --init-from runs/opus --run runs/mine --set "data.train=files(train='mine')"
     """

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import textwrap
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-WIDTH = 120
+from nmt.jobs.output import show
 
 
 def info(
@@ -26,7 +25,7 @@ def info(
       nmt info
       nmt info runs/multi30k --json
     """
-    from nmt.core.console import escape_control
+    from nmt.core.layout import format_fields
     from nmt.models import discovery
     from nmt.runs import pretrained
     from nmt.runs.model_card import describe
@@ -40,27 +39,14 @@ def info(
     if json_:
         import json
 
-        typer.echo(json.dumps(run_report, indent=2, ensure_ascii=False))
+        show(json.dumps(run_report, indent=2, ensure_ascii=False))
         return
-    typer.echo(run)
-    for subject, lines in describe(run_report).items():
-        for i, line in enumerate(lines):
-            label = "" if i else subject
-            text = textwrap.fill(
-                line,
-                WIDTH,
-                initial_indent=f"{label:<11}",
-                subsequent_indent=" " * 11,
-                break_long_words=False,
-                break_on_hyphens=False,
-            )
-            typer.echo(escape_control(text))
+    fields = describe(run_report)
     if license_of_weights:
-        typer.echo(escape_control(f"{'license':<11}{license_of_weights} (weights)"))
+        fields["license"] = [f"{license_of_weights} (weights)"]
     if pretrained_dir:
-        typer.echo(
-            f"{'card':<11}see README.md in that directory for the training history and evaluation"
-        )
+        fields["card"] = ["see README.md in that directory for the training history and evaluation"]
+    show("\n".join([str(run), *format_fields(fields)]))
 
 
 def _license(run: Path) -> str:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from nmt.core.console import format_table
+from nmt.core.layout import NO_BREAK_SPACE, format_table
 from nmt.jobs.output import show
 
 
@@ -25,8 +25,8 @@ def models(
     download.
 
     Every command accepts the names for --model. A published model is imported to runs/NAME on first
-    use. Other MarianMT models of the Hugging Face Hub work in the same way: --model OWNER/NAME.
-    Scores are BLEU as published.
+    use. Other MarianMT models of the Hugging Face Hub work in the same way: --model OWNER/NAME. So
+    do models of Firefox: --model firefox:en-de. Scores are BLEU as published.
 
     Examples:
       nmt models --src en
@@ -35,7 +35,7 @@ def models(
     import json
     from dataclasses import asdict
 
-    from nmt.core.console import escape_control, log
+    from nmt.core.console import log
     from nmt.models.catalog import list_models
 
     found = list_models(src, tgt)
@@ -44,7 +44,9 @@ def models(
         return
     rows = [["model", "languages", "MB", "license", "on disk", "BLEU"]]
     for model in found:
-        scores = ", ".join(f"{test} {bleu:.1f}" for test, (bleu, _) in model.scores.items())
+        scores = ", ".join(
+            f"{test}{NO_BREAK_SPACE}{bleu:.1f}" for test, (bleu, _) in model.scores.items()
+        )
         size = str(model.megabytes or "")
         on_disk = "yes" if model.path else ""
         license_ = " ".join(model.license.split())
@@ -54,4 +56,4 @@ def models(
             "no known model for these languages; --model OWNER/NAME uses any MarianMT model of the"
             " Hugging Face Hub"
         )
-    show("\n".join(map(escape_control, format_table(rows))))
+    show("\n".join(format_table(rows, optional=(1,))))

@@ -49,6 +49,7 @@ ExecutorOption = Annotated[
         help="processes: one per core; ray: the Ray cluster of $RAY_ADDRESS, or a local one.",
     ),
 ]
+DEFAULT_MODEL = "the newest run, else a pretrained model"
 ModelOption = Annotated[
     Path | None,
     typer.Option(
@@ -58,7 +59,7 @@ ModelOption = Annotated[
             "Run or checkpoint directory, or the name of a pretrained (en-de, de-en) or"
             " published model."
         ),
-        show_default="the newest run",
+        show_default=DEFAULT_MODEL,
     ),
 ]
 MODELS_HELP = (
@@ -67,7 +68,7 @@ MODELS_HELP = (
 )
 ModelsOption = Annotated[
     list[Path] | None,
-    typer.Option("--model", "-m", help=MODELS_HELP, show_default="the newest run"),
+    typer.Option("--model", "-m", help=MODELS_HELP, show_default=DEFAULT_MODEL),
 ]
 DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
 AUTO_PRECISION_HELP = "auto: the faster of fp32 and bf16; on a GPU, bf16 if it has bf16 units."
@@ -280,11 +281,24 @@ def chosen_metrics(flags: Mapping[str, bool], named: Sequence[str] | None) -> li
 
 
 def load_translator(model: Path | list[Path] | None, device: str, precision: str) -> Translator:
-    """Load the model of --model, or the newest run, whose checkpoint is logged."""
+    """Load the model of --model; by default the newest run, else a pretrained model, which is
+    logged."""
     from nmt.models import discovery
     from nmt.translation.translator import Translator
 
-    translator = Translator.load(model or discovery.newest_run(), device, precision)
+    translator = Translator.load(model or discovery.newest_model(), device, precision)
     if model is None:
-        log(f"using {translator.checkpoint}")
+        log_default_model(translator)
     return translator
+
+
+def log_default_model(translator: Translator) -> None:
+    """Log the model that is used without --model."""
+    from nmt.runs import pretrained
+
+    checkpoint = translator.checkpoint
+    if checkpoint.is_relative_to(pretrained.DIRECTORY):
+        name = translator.run.name
+        log(f"using {name}, a pretrained model; train your own with nmt train")
+    else:
+        log(f"using {checkpoint}")

@@ -42,9 +42,12 @@ def serve(
         int, typer.Option(min=0, max=65535, help="Port to listen on; 0 selects a free one.")
     ] = 5000,
     search: SearchOption = "",
-    confidence: Annotated[
-        bool, typer.Option(help="Estimate the quality of each translation (slower).")
-    ] = True,
+    no_confidence: Annotated[
+        bool,
+        typer.Option(
+            "--no-confidence", help="Do not estimate the quality of each translation (faster)."
+        ),
+    ] = False,
     max_length: Annotated[
         int, typer.Option(min=1, help="Maximum number of characters in a request.")
     ] = 10_000,
@@ -168,7 +171,7 @@ def serve(
         start_processes()
         guards = [Guard(Translator.load(path, device, precision)) for path in paths]
         _load_glossaries(guards, glossary or ())
-        service = Service(guards, search=search, max_batch=max_batch, confidence=confidence)
+        service = Service(guards, search=search, max_batch=max_batch, confidence=not no_confidence)
         service.warm_up()
         for path, guard in zip(paths, guards, strict=True):
             log(f"serving {path} ({' to '.join(guard.languages)})")

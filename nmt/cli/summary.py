@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nmt.cli.options import ConfigOption, SetOption
-from nmt.core.console import format_table
+from nmt.core.console import format_bytes
 from nmt.core.errors import UsageError
+from nmt.core.layout import format_table, wrap
 from nmt.jobs.output import show
 
 if TYPE_CHECKING:
@@ -86,10 +87,10 @@ def format_summary(model: Seq2Seq, model_parts: list[LayerSummary]) -> str:
                 "  ".join(filter(None, (part.kind, repeated))),
             ]
         )
-    totals = f"{total:,} parameters, {4 * total / 1e6:,.1f} MB in float32"
+    totals = f"{total:,} parameters, {format_bytes(4 * total)} in float32"
     if model.layer_sharing > 1:
         totals += f"; each layer is applied up to {model.layer_sharing} times"
-    return "\n".join([*format_table(rows), "", totals])
+    return "\n".join([*format_table(rows, optional=(5, 4, 2)), "", *wrap(totals)])
 
 
 def _format_shape(shape: tuple[int | str, ...]) -> str:

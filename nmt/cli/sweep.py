@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from nmt.cli.options import ConfigOption, DeviceOption, SetOption
-from nmt.core.console import counted, log
+from nmt.core.console import counted, format_duration, log
 from nmt.core.errors import UsageError, check_choice
+from nmt.core.layout import wrap
 from nmt.jobs.output import show
 from nmt.jobs.tables import TABLE_FORMATS
 
 if TYPE_CHECKING:
     from nmt.runs.sweep_results import RunResult, SummaryRow
 
+INTERRUPTED = 130
+"""Exit code after Ctrl-C: 128 and the number of the signal."""
 SCORE_LABELS = {
     "valid_loss": "valid loss",
     "valid_bleu": "valid BLEU",
@@ -92,12 +97,17 @@ def sweep(
         )
     results = []
     directory = run or runs_dir() / f"{Path(config).stem}-sweep"
-    for result in run_sweep(plan, directory):
-        results.append(result)
-        if json_ or format_ != "text":
-            log(_line(result))
-        else:
-            show(_line(result))
+    try:
+        for result in run_sweep(plan, directory):
+            results.append(result)
+            if json_ or format_ != "text":
+                log(_line(result))
+            else:
+                show("\n".join(wrap(_line(result), indent="  ")))
+    except KeyboardInterrupt:
+        command = shlex.join(["nmt", *sys.argv[1:]])
+        log(f"interrupted; continue the sweep with: {command}")
+        raise typer.Exit(INTERRUPTED) from None
     rows = summarize(plan, results)
     if json_:
         show(json.dumps([asdict(row) for row in rows], indent=2))
@@ -119,7 +129,8 @@ def _line(result: RunResult) -> str:
         for name, label in SCORE_LABELS.items()
         if name in result.scores
     )
-    return f"{result.name}: {scores}, {result.updates:,} updates, {result.hours:.2f} h"
+    duration = format_duration(3600 * result.hours)
+    return f"{result.name}: {scores}, {result.updates:,} updates, {duration}"
 
 
 def _score_names(rows: list[SummaryRow]) -> list[str]:
@@ -130,12 +141,13 @@ def _cells(rows: list[SummaryRow]) -> list[list[str]]:
     """Return the table for readers."""
     names = _score_names(rows)
     options = [key.rpartition(".")[2] for key in rows[0].options]
-    table = [[*options, *(SCORE_LABELS[name] for name in names), "hours", "runs"]]
+    table = [[*options, *(SCORE_LABELS[name] for name in names), "time", "runs"]]
     for row in rows:
         scores = [_cell(row, name) for name in names]
         failed = f", {row.num_failed} failed" if row.num_failed else ""
         runs = f"{row.num_finished}{failed}"
-        table.append([*row.options.values(), *scores, f"{row.hours:.2f}", runs])
+        duration = format_duration(3600 * row.hours)
+        table.append([*row.options.values(), *scores, duration, runs])
     return table
 
 

@@ -14,7 +14,7 @@ from nmt.cli.corpus_inputs import (
     has_both_languages,
     pair_corpus,
 )
-from nmt.cli.options import EncodingErrorsOption
+from nmt.cli.options import EncodingErrorsOption, ModelOption
 from nmt.core.config import TokenizerConfig
 from nmt.jobs.output import write_file
 
@@ -103,3 +103,45 @@ def encode(
     tokenizer = load_tokenizer(model)
     for line in argument_lines(text, encoding_errors):
         typer.echo(" ".join(tokenizer.ids_to_pieces(tokenizer.encode(line))))
+
+
+@app.command()
+def shortlist(
+    model: ModelOption = None,
+    corpus: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="CORPUS",
+            help="Corpus to learn from; may be repeated.",
+            show_default="the model's training data",
+        ),
+    ] = None,
+) -> None:
+    """Learn which target tokens translate each source token.
+
+    Searches on a CPU then compute the probabilities of these tokens only, which is faster. The
+    search option shortlist=False turns this off.
+
+    Examples:
+      nmt tokenizer shortlist --model runs/student
+      nmt translate "Are we done?" --search "greedy(shortlist=False)"
+    """
+    from itertools import chain
+
+    from nmt.core.console import log
+    from nmt.core.paths import write_bytes
+    from nmt.data.sources import get_corpus
+    from nmt.jobs.shortlists import learn_shortlist
+    from nmt.models import discovery
+    from nmt.search.shortlist import FILE
+
+    files = discovery.find_model(model or discovery.newest_run())
+    data = files.config.data
+    splits = [get_corpus(spec).open("train", data.src, data.tgt) for spec in corpus or data.train]
+    pairs = chain.from_iterable(split.pairs() for split in splits)
+    learned = learn_shortlist(pairs, files.tokenizer)
+    path = files.run / FILE
+    write_bytes(path, learned.write())
+    size = len(learned.translations_N) / len(files.tokenizer)
+    log(f"a token has {size:.1f} translations on average")
+    typer.echo(path)

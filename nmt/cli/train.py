@@ -12,8 +12,9 @@ from nmt.cli.duration import parse_duration
 from nmt.cli.options import ConfigOption, DeviceOption, PrecisionOption, SetOption
 from nmt.core import torchrun
 from nmt.core.config import FINE_TUNING, Config
-from nmt.core.console import SILENT, format_duration
+from nmt.core.console import SILENT, format_bytes, format_count, format_duration
 from nmt.core.errors import StoppedError, UsageError
+from nmt.core.layout import format_fields
 from nmt.jobs.output import show
 
 if TYPE_CHECKING:  # imports torch
@@ -145,8 +146,7 @@ def train(
         estimate = session.estimate_training(
             resolved, device=device, precision=precision, auto_batch_size=fit_batch
         )
-        for name, text in _describe(estimate, resolved.train.steps, limit).items():
-            typer.echo(f"{name:<14}{text}")
+        show("\n".join(format_fields(_describe(estimate, resolved.train.steps, limit))))
         return
     try:
         api.train(
@@ -185,7 +185,7 @@ def _describe(estimate: Estimate, steps: int, limit: float | None) -> dict[str, 
 
     pairs = estimate.corpora.removesuffix(" per epoch")
     lines = {
-        "parameters": f"{estimate.parameters / 1e6:.1f} M",
+        "parameters": format_count(estimate.parameters),
         "data": (
             f"{pairs}, {estimate.tokens_per_epoch:,} target tokens per epoch,"
             f" {estimate.padding:.1%} padding"
@@ -197,9 +197,9 @@ def _describe(estimate: Estimate, steps: int, limit: float | None) -> dict[str, 
             " measured)"
         ),
         "peak memory": (
-            f"{estimate.memory / 1e9:.1f} GB" if estimate.memory else "unknown on this system"
+            format_bytes(estimate.memory) if estimate.memory else "unknown on this system"
         ),
-        "checkpoints": f"up to {estimate.disk / 1e6:,.0f} MB on disk",
+        "checkpoints": f"up to {format_bytes(estimate.disk)} on disk",
         "time": f"{format_duration(steps * estimate.seconds_per_update)} without validation",
     }
     if limit is not None:

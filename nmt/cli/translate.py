@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nmt.cli.options import (
+    DEFAULT_MODEL,
     MODELS_HELP,
     BeamSizeOption,
     DeviceOption,
@@ -18,6 +19,7 @@ from nmt.cli.options import (
     LengthPenaltyOption,
     SearchOption,
     SearchPrecisionOption,
+    log_default_model,
     search_spec,
 )
 from nmt.core.errors import CheckpointError, NMTError, UsageError, check_choice
@@ -62,7 +64,7 @@ def translate(
             "--model",
             "-m",
             help=MODELS_HELP,
-            show_default="the newest run, else a pretrained model",
+            show_default=DEFAULT_MODEL,
         ),
     ] = None,
     input: Annotated[
@@ -120,15 +122,16 @@ def translate(
             help="Terms and their translations: a TSV, TBX or TMX file.", show_default=False
         ),
     ] = None,
-    guard: Annotated[
+    no_guard: Annotated[
         bool,
         typer.Option(
+            "--no-guard",
             help=(
-                "Protect URLs, numbers, etc., check translations, and decode again if a check"
-                " fails."
-            )
+                "Do not protect URLs, numbers, etc., and do not check translations and decode them"
+                " again if a check fails."
+            ),
         ),
-    ] = True,
+    ] = False,
     format: Annotated[
         str,
         typer.Option(
@@ -277,7 +280,7 @@ def translate(
         _reject_line_options(line_options)
     else:
         _reject_document_options(document_options)
-    if not guard and (protect or glossary):
+    if no_guard and (protect or glossary):
         raise UsageError("--protect and --glossary need the guard", "leave out --no-guard")
     is_directory = output_ is not None and output_.endswith(("/", os.sep))
     if is_directory and not documents:
@@ -307,7 +310,7 @@ def translate(
     if constraints and not search:
         search = "constrained"
     spec = search_spec(search, translator.config.search, beam_size, top_beams, length_penalty)
-    guarded = _guard(translator, protect, glossary) if guard else translator
+    guarded = translator if no_guard else _guard(translator, protect, glossary)
     data = translator.config.data
     language_check = LanguageCheck(data.src, data.tgt)
     if is_document:
@@ -418,24 +421,23 @@ def _check_input(
 
 def _guard(translator: Translator, protect: list[str] | None, glossary: Path | None) -> Guard:
     from nmt.text.spans import compile_patterns
-    from nmt.translation.glossary import Glossary
     from nmt.translation.guard import Guard
 
+    patterns = compile_patterns(protect or ())
+    if glossary is None:
+        return Guard(translator, protect=patterns)
+    from nmt.translation.glossary import Glossary
+
     data = translator.config.data
-    return Guard(
-        translator,
-        protect=compile_patterns(protect or ()),
-        glossary=Glossary.load(glossary, data.src, data.tgt) if glossary else None,
-    )
+    terms = Glossary.load(glossary, data.src, data.tgt)
+    return Guard(translator, protect=patterns, glossary=terms)
 
 
 def _load(
     model: list[Path] | None, to: str, device: str, precision: str, engine: str
 ) -> Translator:
     """Load the models, and check that they translate into the language of --to."""
-    from nmt.core.console import log
     from nmt.models import discovery
-    from nmt.runs import pretrained
     from nmt.translation.translator import Translator
 
     paths = model or [discovery.newest_model(to)]
@@ -445,10 +447,8 @@ def _load(
         raise UsageError(
             f"{paths[0]} translates into '{target}', not '{to}'", "leave out --model or --to"
         )
-    if model is None and translator.checkpoint.is_relative_to(pretrained.DIRECTORY):
-        log(f"using {paths[0].name}, a pretrained model; train your own with nmt train")
-    elif model is None:
-        log(f"using {translator.checkpoint}")
+    if model is None:
+        log_default_model(translator)
     return translator
 
 

@@ -1,10 +1,9 @@
-"""Log lines and progress bars, all on stderr, and text tables. stdout is for results."""
+"""Log lines and progress bars, all on stderr, and formats of quantities. stdout is for results."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Collection, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -19,7 +18,8 @@ CONTROL = {
     code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"
 }
 
-
+IN_SWEEP = "NMT_IN_SWEEP"
+"""Environment variable of the commands of a sweep, which reports that they were interrupted."""
 COLORS = {"error": "\x1b[1;31m", "warning": "\x1b[1;33m"}
 """Colors of the first word of messages."""
 RESET_COLOR = "\x1b[0m"
@@ -92,6 +92,12 @@ def log(message: str, *, every_rank: bool = False) -> None:
         print(f"nmt: {message}", file=LOG, flush=True)
 
 
+def log_interruption(message: str) -> None:
+    """Log that a signal has interrupted this process, unless the sweep does that."""
+    if IN_SWEEP not in os.environ:
+        log(message, every_rank=True)
+
+
 def is_terminal() -> bool:
     """Return whether stderr is a terminal, which shows progress bars well."""
     return sys.stderr.isatty()
@@ -122,7 +128,9 @@ def progress(
 
 
 def format_duration(seconds: float) -> str:
-    """Format a duration with at most two units: 45 s, 12 min, 3 h 5 min, 2 d 4 h."""
+    """Format a duration with at most two units: 0.4 s, 45 s, 12 min, 3 h 5 min, 2 d 4 h."""
+    if seconds < 1:
+        return f"{seconds:.1g} s"
     if seconds < 60:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)
@@ -134,6 +142,25 @@ def format_duration(seconds: float) -> str:
     return f"{hours // 24} d {hours % 24} h"
 
 
+def format_count(number: float) -> str:
+    """Format a large number: 950, 31.7 K, 16.5 M, 120 M."""
+    return _with_prefix(number, ("", " K", " M"))
+
+
+def format_bytes(num_bytes: float) -> str:
+    """Format a size: 950 B, 31.7 kB, 16.5 MB, 120 MB."""
+    return _with_prefix(num_bytes, (" B", " kB", " MB", " GB"))
+
+
+def _with_prefix(value: float, units: tuple[str, ...]) -> str:
+    exponent = 0
+    while value >= 999.5 and exponent < len(units) - 1:
+        value /= 1000
+        exponent += 1
+    num_decimals = 1 if exponent and value < 99.95 else 0
+    return f"{value:,.{num_decimals}f}".removesuffix(".0") + units[exponent]
+
+
 def counted(number: int, noun: str) -> str:
     """Return a number with its noun, such as `1 pair` or `1,000 pairs`."""
     return f"{number:,} {noun}{'s' * (number != 1)}"
@@ -142,17 +169,3 @@ def counted(number: int, noun: str) -> str:
 def format_p(p: float) -> str:
     """Format a p-value with three decimals. It is never zero."""
     return f"{p:.3f}" if p >= 0.001 else "< 0.001"
-
-
-def format_table(rows: Sequence[Sequence[str]], right: Collection[int] | None = None) -> list[str]:
-    """Return the lines of a table with the columns `right` right-aligned; None: all but the first
-    and the last."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    right = range(1, len(widths) - 1) if right is None else right
-    return [
-        "  ".join(
-            cell.rjust(width) if i in right else cell.ljust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]

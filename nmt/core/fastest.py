@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -18,12 +18,13 @@ from nmt.core.untrusted_files import Number, matches, read_record
 MEASURE_SECONDS = 0.08
 """Time to measure each candidate."""
 Rates = dict[str, float]
-Candidates = Mapping[str, Callable[[], object]]
+Prepare = Callable[[str], Callable[[], object]]
+"""Returns the function of a candidate; each call of it does the same work."""
 process_cache: dict[str, Rates] = {}
 """Rates measured by this process, in case the cache directory is not writable."""
 
 
-def select(task: str, version: str, candidates: Candidates, flops: float) -> str:
+def select(task: str, version: str, names: Sequence[str], prepare: Prepare, flops: float) -> str:
     """Return the name of the fastest candidate, from the cache or by measuring all of them.
 
     The instruction set does not predict the speed: some processors with bf16 instructions multiply
@@ -34,18 +35,19 @@ def select(task: str, version: str, candidates: Candidates, flops: float) -> str
     Args:
         task: the computation with its sizes, such as "decoding, matrix product 96x256 by 256x1024".
         version: version of the implementation.
-        candidates: functions by name; each call does the same work.
+        names: the candidates.
+        prepare: called for each of them if they are measured.
         flops: floating-point operations per call.
     """
     key = f"{task}; {cpu_name()}; {version}; {num_threads()} threads"
-    rates = _cached(key, candidates)
+    rates = _cached(key, names)
     if not rates:
         with ExitStack() as stack:
             with suppress(OSError, RuntimeError):  # the cache directory is not writable
                 stack.enter_context(locked(cache_dir() / "rates.lock", lambda: None))
-            rates = _cached(key, candidates)
+            rates = _cached(key, names)
             if not rates:
-                rates = _measure_rates(candidates, flops)
+                rates = _measure_rates({name: prepare(name) for name in names}, flops)
                 _save(key, rates)
                 summary = ", ".join(f"{name} {rate:,.0f} GFLOP/s" for name, rate in rates.items())
                 log(f"{_fastest(rates)} is the fastest for {task} ({summary})")
@@ -56,10 +58,10 @@ def _fastest(rates: Rates) -> str:
     return max(rates, key=rates.__getitem__)
 
 
-def _cached(key: str, candidates: Candidates) -> Rates:
+def _cached(key: str, names: Sequence[str]) -> Rates:
     cached = cached_rates() | process_cache
     rates = cached.get(key, {})
-    return rates if rates.keys() == candidates.keys() else {}
+    return rates if rates.keys() == set(names) else {}
 
 
 def _save(key: str, rates: Rates) -> None:
@@ -70,7 +72,7 @@ def _save(key: str, rates: Rates) -> None:
         write_text(_cache_file(), content)
 
 
-def _measure_rates(candidates: Candidates, flops: float) -> Rates:
+def _measure_rates(candidates: Mapping[str, Callable[[], object]], flops: float) -> Rates:
     """Return the highest rate of each candidate in GFLOP/s. They take turns, so that other load on
     the machine affects all."""
     for run in candidates.values():  # warm-up

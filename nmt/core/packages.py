@@ -17,6 +17,7 @@ FULL = "nmtkit"
 EXTRAS = {
     "comet": "comet",
     "ctranslate2": "ctranslate2",
+    "fxtranslate": "firefox",
     "matplotlib": "plot",
     "mlflow": "mlflow",
     "mtdata": "mtdata",

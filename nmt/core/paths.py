@@ -23,6 +23,8 @@ LOCK, NEW, OLD = "lock", "new", "old"
 replaces."""
 REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
 """Name of a repository on the Hugging Face Hub."""
+FIREFOX = "firefox:"
+"""Start of the name of a model in Mozilla's registry."""
 _DESCRIPTOR = re.compile(r"/(?:dev|proc/self)/fd/(\d{1,9})|/dev/(stdout|stderr)")
 
 

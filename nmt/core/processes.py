@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import itertools
-import multiprocessing
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from nmt.core import plugins
 from nmt.core.errors import NMTError, check_choice
 from nmt.core.packages import require_package
 from nmt.core.runtime import num_cores
+
+if TYPE_CHECKING:  # slow to import, and translating needs no other processes
+    from concurrent.futures import ProcessPoolExecutor
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -183,6 +183,8 @@ def bounded_map(
     Raises:
         NMTError: a process was killed.
     """
+    from concurrent.futures.process import BrokenProcessPool
+
     pending: deque[Future] = deque()
     try:
         # Raises if processes cannot start; submitting data would block forever.
@@ -228,6 +230,9 @@ def map_chunks(
 def _process_pool(
     num_workers: int, function: Callable[[Any], Any] | None = None
 ) -> ProcessPoolExecutor:
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor
+
     context = multiprocessing.get_context("spawn")  # fork is unsafe with threads
     return ProcessPoolExecutor(num_workers, context, init_worker, (function,))
 

@@ -1,7 +1,6 @@
 """HTTP downloads with resume and checksums.
 
-`$NMT_MIRROR` redirects the downloads of corpora: https://host/path is downloaded from
-$NMT_MIRROR/host/path.
+`$NMT_MIRROR` redirects the downloads: https://host/path is downloaded from $NMT_MIRROR/host/path.
 """
 
 from __future__ import annotations
@@ -31,6 +30,7 @@ CHECKSUM_NAMES = {"sha256": "SHA-256", "md5": "MD5"}
 MAX_RETRY_AFTER = 30.0
 """Maximum delay in seconds that a server can request with Retry-After."""
 
+LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "::1")
 _MISSING_STATUS = {401, 403, 404, 410}
 _RETRYABLE_STATUS = {408, 425, 429, 500, 502, 503, 504}
 
@@ -55,8 +55,10 @@ def fetch(
     md5: str | None = None,
     size: int | None = None,
     headers: Mapping[str, str] | None = None,
-    corpus: str = "NAME",
+    alternative: str = "use a local file: nmt data download NAME --from PATH",
     missing_hint: str = "",
+    max_bytes: int | None = None,
+    https_only: bool = False,
 ) -> str:
     """Download a file to `path` unless it exists with the right checksum; return its SHA-256.
 
@@ -70,22 +72,24 @@ def fetch(
         md5: expected MD5 checksum, if it is the only known one.
         size: expected size in bytes, if known.
         headers: more headers of the request.
-        corpus: name of the corpus, for the hint.
+        alternative: what to do instead, for the hint.
         missing_hint: hint if the server does not have the file, or denies access.
+        max_bytes: size at which the download is aborted.
+        https_only: whether to accept only https, and http on this machine, also after a redirect.
 
     Raises:
         DownloadError: the connection or request failed, or the file is not the expected one.
     """
     address = mirror_url(url)
-    hint = (
-        f"re-run the command to resume, or use a local file: nmt data download {corpus} --from PATH"
-    )
+    hint = f"re-run the command to resume, or {alternative}"
     expected = _Expectation(sha256, md5, size)
     if path.is_file() and not expected.problem(path):
         return sha256 or paths.sha256(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with _partial_download(path, headers or {}) as partial:
+            partial.max_bytes = max_bytes
+            partial.https_only = https_only
             has_checksum = bool(sha256 or md5)
             partial.receive(
                 address, hint, missing_hint or hint, resume_without_validator=has_checksum
@@ -136,6 +140,8 @@ class _PartialDownload:
     """File with the HTTP validator (ETag or date) of the bytes."""
     file: IO[bytes]
     headers: Mapping[str, str]
+    max_bytes: int | None = None
+    https_only: bool = False
     is_server_reachable: bool = False
 
     @property
@@ -155,7 +161,7 @@ class _PartialDownload:
         import httpx
 
         num_failures = num_changes = 0
-        with _create_client() as client:
+        with _create_client(self.https_only) as client:
             while True:
                 offset = self.num_bytes
                 if offset and not self.validator.exists() and not resume_without_validator:
@@ -207,7 +213,7 @@ class _PartialDownload:
             if is_partial and validator and headers.get("If-Range", validator) != validator:
                 self.restart()  # the server ignores If-Range
                 raise _ChangedError("the file on the server has changed")
-            self._save(response, validator)
+            self._save(response, validator, hint)
 
     def _request_headers(self, offset: int) -> dict[str, str]:
         headers = dict(self.headers)
@@ -217,11 +223,12 @@ class _PartialDownload:
             headers["If-Range"] = self.validator.read_text(encoding="ascii")
         return headers
 
-    def _save(self, response: httpx.Response, validator: str) -> None:
+    def _save(self, response: httpx.Response, validator: str, hint: str) -> None:
         if validator:
             self.validator.write_text(validator, encoding="ascii")
         offset, length = self.num_bytes, response.headers.get("Content-Length", "")
         total = offset + int(length) if length.isdecimal() else None
+        num_bytes = offset
         with progress(
             total, self.path.name, "B", initial=offset, unit_scale=True, unit_divisor=1024
         ) as bar:
@@ -229,6 +236,11 @@ class _PartialDownload:
                 chunk
             ) in response.iter_raw():  # a chunk size would lose the last bytes before a disconnect
                 self.file.write(chunk)
+                num_bytes += len(chunk)
+                if self.max_bytes is not None and num_bytes > self.max_bytes:
+                    self.restart()
+                    problem = f"it has more than {self.max_bytes:,} bytes"
+                    raise DownloadError(f"cannot download {response.url}: {problem}", hint)
                 bar.update(len(chunk))
         self.file.flush()
         if total is not None and self.num_bytes != total:
@@ -269,7 +281,7 @@ class _Expectation:
         return ""
 
 
-def _create_client() -> httpx.Client:
+def _create_client(https_only: bool) -> httpx.Client:
     import httpx
 
     headers = {
@@ -278,13 +290,24 @@ def _create_client() -> httpx.Client:
     }
     try:
         return httpx.Client(
-            follow_redirects=True, timeout=httpx.Timeout(30.0, connect=10.0), headers=headers
+            follow_redirects=True,
+            timeout=httpx.Timeout(30.0, connect=10.0),
+            headers=headers,
+            event_hooks={"request": [_check_https] if https_only else []},
         )
     except (ImportError, ValueError, OSError, httpx.InvalidURL) as error:
         raise DownloadError(
             f"cannot use the proxy or certificates of the environment: {error}",
             "check HTTPS_PROXY, ALL_PROXY and SSL_CERT_FILE",
         ) from None
+
+
+def _check_https(request: httpx.Request) -> None:
+    """Check the address of a request, such as that of a redirect."""
+    url = request.url
+    is_local = url.scheme == "http" and url.host in LOOPBACK_HOSTS
+    if url.scheme != "https" and not is_local:
+        raise DownloadError(f"{url} is not an https address", "choose another server")
 
 
 def _get_validator(response: httpx.Response) -> str:

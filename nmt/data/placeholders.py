@@ -14,6 +14,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 
 from nmt.data.pairs import Pair
+from nmt.text.lazy_pattern import lazy_pattern
 from nmt.text.normalization import LETTER_OR_DIGIT
 from nmt.text.spans import find_spans
 
@@ -23,12 +24,12 @@ replaced."""
 SHARE_OF_WORD_PAIRS = 0.05
 """Share of the pairs without protected spans that get placeholders for up to three words that both
 sides have, such as names. Many corpora have few URLs, and a name occurs in similar contexts."""
-_SHARED_WORD = re.compile(r"(?<!\w)(?:[^\W\d_a-z]\w+|\d+)(?!\w)")
+_SHARED_WORD = lazy_pattern(r"(?<!\w)(?:[^\W\d_a-z]\w+|\d+)(?!\w)")
 """A word that does not begin with a lowercase ASCII letter, or a number."""
 _BEFORE_WORD = rf"(?<!{LETTER_OR_DIGIT})(?<!\d[.,:/])"
 _AFTER_WORD = rf"(?!{LETTER_OR_DIGIT}|[.,:/]\d)"
-_IS_WORD_START = re.compile(_BEFORE_WORD).match
-_IS_WORD_END = re.compile(_AFTER_WORD).match
+_WORD_START = lazy_pattern(_BEFORE_WORD)
+_WORD_END = lazy_pattern(_AFTER_WORD)
 
 
 def replace_spans(pairs: Iterable[Pair]) -> list[Pair]:
@@ -94,10 +95,10 @@ def find_separate(text: str, span: str) -> Iterator[int]:
 def is_separate(text: str, start: int, end: int, text_end: int) -> bool:
     """Return whether a span of a text that ends at `text_end` is not inside a longer word or
     number."""
-    if text[start].isalnum() and not _IS_WORD_START(text, start):
+    if text[start].isalnum() and not _WORD_START.match(text, start):
         return False
     if text[end - 1].isalnum():
-        return bool(_IS_WORD_END(text, end, text_end))
+        return _WORD_END.match(text, end, text_end) is not None
     return True
 
 

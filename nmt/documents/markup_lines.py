@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from nmt.text.lazy_pattern import lazy_pattern
 from nmt.translation.guard import Guard
 from nmt.translation.result import Translation
 from nmt.translation.segments import Line
@@ -15,7 +16,7 @@ if TYPE_CHECKING:  # the parser is imported when a line has markup
     from nmt.documents.document import Document
     from nmt.documents.document_translator import TranslatedBlocks
 
-_ELEMENT = re.compile(r"<([a-z][a-z0-9]{0,20})(?:\s[^<>]{0,999})?>[^<>]*</\1>", re.IGNORECASE)
+_ELEMENT = lazy_pattern(r"<([a-z][a-z0-9]{0,20})(?:\s[^<>]{0,999})?>[^<>]*</\1>", re.IGNORECASE)
 """An element with text, in a line that is HTML or has some of its tags."""
 
 

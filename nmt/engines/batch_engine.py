@@ -6,9 +6,8 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, partial
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import numpy as np
 
@@ -17,7 +16,11 @@ from nmt.core.errors import NMTError
 from nmt.engines import Scorer, Sentences, Source, TokenScores
 from nmt.engines.native import NativeModel
 from nmt.search import Hypothesis, Search, SearchRequest, StepModel
+from nmt.search.shortlist import Shortlist
 from nmt.text.tokenizer import BOS, EOS, PAD, UNK, encoder_input
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -63,6 +66,7 @@ class BatchEngine:
         source_eos: bool = True,
         batch_scale: int = 1,
         search_function: SearchFunction = _search,
+        shortlist: Shortlist | None = None,
     ) -> None:
         """Create the model for the search.
 
@@ -75,15 +79,18 @@ class BatchEngine:
             source_eos: whether sources end with the end token.
             batch_scale: factor of the maximum size of batches, which suits a CPU.
             search_function: runs a search, perhaps on another device.
+            shortlist: of the model; searches may use it.
         """
         self.batch_scale = batch_scale
         self.search_function = search_function
+        self.shortlist = shortlist
         self.model = make_model(precision)
         self.max_positions = self.model.max_positions
         self.precision, self.detokenize, self.num_threads = precision, detokenize, num_threads
         self.source_eos = source_eos
         self._make_model = make_model
-        self._pool, self._pid = ThreadPoolExecutor(num_threads), os.getpid()
+        self._pool: ThreadPoolExecutor | None = None
+        self._pid = 0
 
     @cached_property
     def scoring_model(self) -> Model:
@@ -171,8 +178,11 @@ class BatchEngine:
     def _threads(self) -> ThreadPoolExecutor:
         """Return the threads, which are kept, because each allocates its own buffers. A forked
         process has none."""
-        if self._pid != os.getpid():
-            self._pool, self._pid = ThreadPoolExecutor(self.num_threads), os.getpid()
+        from concurrent.futures import ThreadPoolExecutor  # slow to import
+
+        if self._pool is None or self._pid != os.getpid():
+            self._pool = ThreadPoolExecutor(self.num_threads)
+            self._pid = os.getpid()
         return self._pool
 
     def search_batch(self, sources: list[Source], search: Search) -> list[list[Hypothesis]]:
@@ -194,6 +204,7 @@ class BatchEngine:
             constraints=[source.constraints for source in sources],
             detokenize=self.detokenize,
             suppressed_ids=(PAD, UNK, BOS),
+            shortlist=self.shortlist,
         )
         hypotheses = self.search_function(search, self.model, request)
         if not all(hypotheses) or any(math.isnan(n_best[0].log_prob) for n_best in hypotheses):

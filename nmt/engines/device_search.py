@@ -2,8 +2,8 @@
 one CUDA graph, and the host only looks every few steps which sentences run.
 
 Hypotheses and scores are those of `nmt.search`, but a hypothesis of probability 0 is left out. All
-other searches run there: with constraints, prefixes, bans or a coverage penalty, and the candidates
-of MBR.
+other searches run there: with constraints, prefixes, bans, a coverage penalty or a shortlist, and
+the candidates of MBR.
 
 Shape suffixes: B sentences, W rows (beams) of each, R = B*W rows, T target tokens, K best tokens of
 a row, C candidates of a sentence (W*K, or the W best), X selected ones, H finished hypotheses of a
@@ -51,7 +51,8 @@ def supports(search: Greedy | Beam, request: SearchRequest) -> bool:
     has_bans = search.min_length_ratio > 0 or search.no_repeat_ngram_size > 0
     has_penalty = isinstance(search, Beam) and search.coverage_penalty > 0
     has_required_tokens = any(request.prefixes) or any(request.constraints)
-    return not (has_bans or has_penalty or has_required_tokens)
+    has_candidates = search.shortlist and request.shortlist is not None
+    return not (has_bans or has_penalty or has_required_tokens or has_candidates)
 
 
 @dataclass

@@ -92,7 +92,7 @@ typedef float Four __attribute__((vector_size(16)));
 
 enum { FP32, BF16, INT8 }; /* a unit of 32 bits has 1 << type numbers */
 enum { RELU, GELU, SILU, SWIGLU };
-enum { NONE, SINUSOIDAL, CONCATENATED, LEARNED, ROTARY, ALIBI, T5 };
+enum { NONE, SINUSOIDAL, CONCATENATED, MARIAN, LEARNED, ROTARY, ALIBI, T5 };
 enum { ENCODER, DECODER };
 enum { QKV, OUT, CROSS_Q, CROSS_KV, CROSS_OUT, UP, DOWN, MATRICES };
 enum { CANDIDATE = QKV, GATE = OUT }; /* in the decoder of a recurrent model */
@@ -317,8 +317,9 @@ static void arena_free(Arena *a) {
 /* ---- matrix products
 
    The layout of W is [O / LANES, units, LANES]; a unit is 32 bits of inputs that one instruction multiplies and adds:
-   one float32, two bfloat16 or four int8. In int8, each output and each row of x has a scale. x is rounded to [-127,
-   127] and stored with an offset if the instruction requires unsigned numbers. */
+   one float32, two bfloat16 or four int8. In int8, each output and each row of x has a scale; a calibrated model has
+   the scales of its training instead, one for all rows of x. x is rounded to [-127, 127] and stored with an offset if
+   the instruction requires unsigned numbers. */
 
 typedef struct {
     int64_t inputs, outputs, units;
@@ -326,6 +327,7 @@ typedef struct {
     uint32_t *w;
     float *bias, *scale_O; /* padded to whole tiles, like W */
     int32_t *excess_O;     /* what the int32 sums of int8 are too high by */
+    float multiplier;      /* of x in int8; 0: 127 divided by the largest magnitude of each row */
 } Matrix;
 
 #if defined DOT_BYTES
@@ -348,30 +350,54 @@ static int64_t units_of(int64_t inputs, int type) {
 #endif
 }
 
+INLINE int8_t quantized(float x) {
+    float rounded = rintf(x);
+    return (int8_t)(rounded > 127 ? 127 : rounded < -127 ? -127 : rounded);
+}
+
+/* A matrix [O, I] or a vector in float32, or a matrix in int8 with a scale for each row; missing: `values` is null. */
+typedef struct { const void *values; const float *scale_O; } Weight;
+
+/* Returns row `o` in float32. An int8 row is converted into `row`. */
+static const float *row_of(Weight w, int64_t o, int64_t inputs, float *row) {
+    if (!w.scale_O)
+        return (const float *)w.values + o * inputs;
+    const int8_t *quantized_I = (const int8_t *)w.values + o * inputs;
+    float scale = w.scale_O[o];
+    for (int64_t i = 0; i < inputs; i++)
+        row[i] = quantized_I[i] * scale;
+    return row;
+}
+
+/* `multipliers` are null, or in a calibrated model that of x, then that of each output's weights. `row` has room for a
+   row. */
 static void pack(
-    Arena *arena, Matrix *m, int64_t outputs, int64_t inputs, int type, const float *w_OI, const float *bias_O
+    Arena *arena, Matrix *m, int64_t outputs, int64_t inputs, int type, Weight w, const float *bias_O,
+    const float *multipliers, float *row
 ) {
     int64_t units = units_of(inputs, type), padded = round_up(outputs, TILE);
     *m = (Matrix){inputs, outputs, units, type, arena_alloc(arena, padded * units * 4), arena_alloc(arena, padded * 4),
-                  arena_alloc(arena, padded * 4), arena_alloc(arena, padded * 4)};
+                  arena_alloc(arena, padded * 4), arena_alloc(arena, padded * 4), multipliers ? multipliers[0] : 0};
     if (arena->failed)
         return;
     if (padded != outputs || units << type != inputs) /* there is padding */
         memset(m->w, 0, padded * units * 4);
     for (int64_t o = 0; o < padded; o++) {
-        const float *w_I = w_OI + o * inputs;
         int64_t count = o < outputs ? inputs : 0;
+        const float *w_I = count ? row_of(w, o, inputs, row) : 0;
         float max_magnitude = 0;
         int32_t excess = 0;
         for (int64_t i = 0; type == INT8 && i < count; i++)
             max_magnitude = fabsf(w_I[i]) <= max_magnitude || max_magnitude != max_magnitude /* keeps NaN */
                                 ? max_magnitude : fabsf(w_I[i]);
         float scale = max_magnitude != 0 ? max_magnitude / 127 : 1;
+        if (multipliers && o < outputs)
+            scale = 1 / multipliers[1 + o];
         for (int64_t i = 0; i < count; i++) {
             int64_t in_unit = i & ((1 << type) - 1); /* not i % (1 << type): a division would take most of the time */
             void *at = m->w + (o / LANES * units + (i >> type)) * LANES + o % LANES;
             if (type == INT8) {
-                ((int8_t *)at)[in_unit] = (int8_t)rintf(w_I[i] / scale);
+                ((int8_t *)at)[in_unit] = quantized(w_I[i] / scale);
                 excess += EXCESS(((int8_t *)at)[in_unit]);
             } else
                 store_scalar(at, in_unit, w_I[i], type == BF16);
@@ -381,11 +407,35 @@ static void pack(
     }
 }
 
+/* Copies some outputs of a matrix to a new one. */
+static void select_outputs(Arena *arena, Matrix *to, const Matrix *from, const int32_t *outputs_C, int64_t count) {
+    int64_t units = from->units, padded = round_up(count, TILE);
+    *to = *from;
+    to->outputs = count;
+    to->w = arena_alloc(arena, padded * units * 4);
+    to->bias = arena_alloc(arena, padded * 4);
+    to->scale_O = arena_alloc(arena, padded * 4);
+    to->excess_O = arena_alloc(arena, padded * 4);
+    if (arena->failed)
+        return;
+    for (int64_t i = 0; i < padded; i++) {
+        int64_t o = outputs_C[i < count ? i : 0]; /* the padding is not read */
+        const uint32_t *w = from->w + o / LANES * units * LANES + o % LANES;
+        uint32_t *copy = to->w + i / LANES * units * LANES + i % LANES;
+        for (int64_t unit = 0; unit < units; unit++)
+            copy[unit * LANES] = w[unit * LANES];
+        to->bias[i] = from->bias[o];
+        to->scale_O[i] = from->scale_O[o];
+        to->excess_O[i] = from->excess_O[o];
+    }
+}
+
 /* Converts x to the units of a matrix; in int8, the scales of the rows follow. */
 static const uint32_t *as_units(const Matrix *m, int64_t rows, const float *x_RI, uint32_t *units) {
     if (m->type == FP32)
         return (const uint32_t *)x_RI;
     int64_t inputs = m->inputs, row_units = m->units; /* copied, because stores of bytes may alias `*m` */
+    float multiplier = m->multiplier;
     float *scale_R = (float *)(units + rows * row_units);
     for (int64_t r = 0; r < rows; r++) {
         const float *restrict x_I = x_RI + r * inputs;
@@ -404,11 +454,17 @@ static const uint32_t *as_units(const Matrix *m, int64_t rows, const float *x_RI
         }
         float max_magnitude = from_bits(max_bits), inverse_scale = max_magnitude > 0 ? 127 / max_magnitude : 0;
         uint8_t *restrict to = (uint8_t *)(units + r * row_units);
-        for (int64_t i = 0; i < inputs; i++)
-            to[i] = (uint8_t)((int32_t)rintf(x_I[i] * inverse_scale) + OFFSET);
+        if (multiplier) {
+            for (int64_t i = 0; i < inputs; i++)
+                to[i] = (uint8_t)(quantized(x_I[i] * multiplier) + OFFSET);
+            scale_R[r] = max_magnitude != max_magnitude ? max_magnitude : 1 / multiplier; /* keeps NaN */
+        } else {
+            for (int64_t i = 0; i < inputs; i++)
+                to[i] = (uint8_t)((int32_t)rintf(x_I[i] * inverse_scale) + OFFSET);
+            scale_R[r] = max_magnitude / 127;
+        }
         for (int64_t i = inputs; i < 4 * row_units; i++)
             to[i] = OFFSET;
-        scale_R[r] = max_magnitude / 127;
     }
     return units;
 }
@@ -592,7 +648,9 @@ static void multiply(const Matrix *m, int64_t rows, const float *x_RI, float *y_
 
 typedef struct {
     int64_t dim, heads, kv_heads, ffn_dim, encoder_layers, decoder_layers, layer_sharing, vocab_size, type, pre_norm,
-        rms_norm, activation, recurrent, positions, max_positions; /* number of LEARNED positions; maximum distance of T5 */
+        rms_norm, activation, recurrent, positions, max_positions, /* number of LEARNED positions; maximum distance of T5 */
+        zero_token,                                           /* its embedding is zero; -1: none */
+        bf16;                                                 /* whether embeddings, keys and values are bfloat16 */
     double epsilon, rotary_base;
 } Config;
 
@@ -620,23 +678,30 @@ static int64_t distinct_layers(const Config *c, int stack) {
     return (layers + c->layer_sharing - 1) / c->layer_sharing;
 }
 
-static void *copy(Arena *arena, const float *from, int64_t count, int bf16) {
-    void *to = from ? arena_alloc(arena, count * (bf16 ? 2 : 4)) : 0;
-    for (int64_t i = 0; to && i < count; i++)
-        store_scalar(to, i, from[i], bf16);
+static void *copy_rows(Arena *arena, Weight from, int64_t rows, int64_t count, int bf16, float *row) {
+    char *to = from.values ? arena_alloc(arena, rows * count * (bf16 ? 2 : 4)) : 0;
+    for (int64_t r = 0; to && r < rows; r++) {
+        const float *from_I = row_of(from, r, count, row);
+        for (int64_t i = 0; i < count; i++)
+            store_scalar(to, r * count + i, from_I[i], bf16);
+    }
     return to;
 }
+
+static float *copy(Arena *arena, Weight from, int64_t count) { return copy_rows(arena, from, 1, count, 0, 0); }
 
 void model_free(Model *m) { arena_free(&m->arena), free(m); }
 
 /* Packs a model. `weights` contains for each stack: the matrices and norms of each distinct layer, in the order of the
-   enums, each with its bias; the final norm with its bias; the embeddings (null in the decoder: those of the encoder);
-   and the parameters of the position encoding. The output matrix and its bias follow. Missing parts are null. Returns
-   null if out of memory. */
-Model *model_new(const Config *config, const float *const *weights) {
+   enums, a matrix with its bias and its multipliers, a norm with its bias; the final norm with its bias; the embeddings
+   (null in the decoder: those of the encoder); and the parameters of the position encoding. The output matrix, its bias
+   and its multipliers follow. Only matrices and embeddings may be in int8. Returns null if out of memory. */
+Model *model_new(const Config *config, const Weight *weights) {
+    int64_t longest = config->dim > config->ffn_dim ? config->dim : config->ffn_dim;
+    float *row = malloc(longest * sizeof *row);
     Model *m = calloc(1, sizeof *m);
-    if (!m)
-        return 0;
+    if (!m || !row)
+        return free(m), free(row), (Model *)0;
     m->c = *config;
     const Config *c = &m->c;
     int64_t dim = c->dim, kv = 2 * c->kv_heads * (dim / c->heads), up = c->ffn_dim << (c->activation == SWIGLU);
@@ -648,21 +713,22 @@ Model *model_new(const Config *config, const float *const *weights) {
             outputs[CANDIDATE] = dim;
         m->layers[stack] = arena_alloc(&m->arena, distinct_layers(c, stack) * sizeof(Layer));
         for (int64_t i = 0; i < distinct_layers(c, stack) && !m->arena.failed; i++) {
-            for (int j = 0; j < MATRICES; j++, weights += 2)
-                if (*weights)
+            for (int j = 0; j < MATRICES; j++, weights += 3)
+                if (weights->values)
                     pack(&m->arena, &m->layers[stack][i].matrices[j], outputs[j], j == DOWN ? c->ffn_dim : dim,
-                         (int)c->type, weights[0], weights[1]);
+                         (int)c->type, weights[0], weights[1].values, weights[2].values, row);
             for (int j = 0; j < NORMS; j++, weights += 2)
                 m->layers[stack][i].norms[j] =
-                    (Norm){copy(&m->arena, weights[0], dim, 0), copy(&m->arena, weights[1], dim, 0)};
+                    (Norm){copy(&m->arena, weights[0], dim), copy(&m->arena, weights[1], dim)};
         }
-        m->final_norms[stack] = (Norm){copy(&m->arena, weights[0], dim, 0), copy(&m->arena, weights[1], dim, 0)};
-        m->embeddings[stack] = weights[2]
-            ? copy(&m->arena, weights[2], c->vocab_size * dim, c->type != FP32) : m->embeddings[ENCODER];
-        m->positions[stack] = copy(&m->arena, weights[3], position_params[c->positions], 0);
+        m->final_norms[stack] = (Norm){copy(&m->arena, weights[0], dim), copy(&m->arena, weights[1], dim)};
+        m->embeddings[stack] = weights[2].values
+            ? copy_rows(&m->arena, weights[2], c->vocab_size, dim, (int)c->bf16, row) : m->embeddings[ENCODER];
+        m->positions[stack] = copy(&m->arena, weights[3], position_params[c->positions]);
         weights += 4;
     }
-    pack(&m->arena, &m->output, c->vocab_size, dim, (int)c->type, weights[0], weights[1]);
+    pack(&m->arena, &m->output, c->vocab_size, dim, (int)c->type, weights[0], weights[1].values, weights[2].values, row);
+    free(row);
     return m->arena.failed ? model_free(m), (Model *)0 : m;
 }
 
@@ -751,8 +817,9 @@ static void position_row(const Model *m, int stack, int64_t position, float *row
     memset(row_D, 0, dim * 4);
     if (kind == LEARNED)
         memcpy(row_D, m->positions[stack] + position * dim, dim * 4);
-    for (int64_t i = 0; (kind == SINUSOIDAL || kind == CONCATENATED) && i < half; i++) {
-        double angle = position * pow(10000.0, -2.0 * i / dim);
+    for (int64_t i = 0; SINUSOIDAL <= kind && kind <= MARIAN && i < half; i++) {
+        double exponent = kind == MARIAN ? -(double)i / (half > 1 ? half - 1 : 1) : -2.0 * i / dim;
+        double angle = position * pow(10000.0, exponent);
         int64_t at_sin = kind == SINUSOIDAL ? 2 * i : i, at_cos = kind == SINUSOIDAL ? 2 * i + 1 : half + i;
         row_D[at_sin] = (float)sin(angle);
         if (at_cos < dim)
@@ -762,8 +829,8 @@ static void position_row(const Model *m, int stack, int64_t position, float *row
 
 INLINE void embed(const Model *m, int stack, int32_t token, const float *position_D, float *x_D) {
     int64_t dim = m->c.dim;
-    int bf16 = m->c.type != FP32;
-    float scale = sqrtf((float)dim);
+    int bf16 = (int)m->c.bf16;
+    float scale = token == m->c.zero_token ? 0 : sqrtf((float)dim);
     const void *embeddings = m->embeddings[stack];
     for (int64_t i = 0; i < dim; i++)
         x_D[i] = load_scalar(embeddings, token * dim + i, bf16) * scale + position_D[i];
@@ -860,12 +927,19 @@ typedef struct {
     int32_t *parents_R; /* row of the previous step that each row continues; in the first step, its sentence */
 } Step;
 
+/* An output layer: its tokens in ascending order, or null for the whole vocabulary. */
+typedef struct {
+    Matrix matrix;
+    const int32_t *tokens_C;
+} Output;
+
 typedef struct {
     Model *m;
     Arena batch, scratch; /* memory of the batch, and of one call */
     int64_t steps, capacity, max_tokens, track;
     int32_t *lengths_B;
     void **cross_kv_B; /* keys and values of each sentence: [distinct layers], in the layout of `attend` */
+    Output *outputs_B; /* the shortlist of each sentence; null: none */
     Step *steps_T;
     float *x, *normed, *qkv, *context, *hidden, *attention; /* buffers of a block of rows */
     uint32_t *units;
@@ -989,7 +1063,7 @@ static int encode(State *s, int64_t first, int64_t sentences, const int32_t *tok
     const Model *m = s->m;
     const Config *c = &m->c;
     int64_t kv_dim = c->kv_heads * (c->dim / c->heads);
-    int bf16 = c->type != FP32; /* keys and values are bf16 in int8 models, too */
+    int bf16 = (int)c->bf16;
     if (!reserve(s, rows, kv_bytes(c, rows, 0) + 2 * c->heads * round_up(rows, LANES) * 4))
         return 0;
     embed_sentences(s, ENCODER, s->lengths_B + first, sentences, tokens);
@@ -1016,19 +1090,34 @@ static int encode(State *s, int64_t first, int64_t sentences, const int32_t *tok
 
 /* Starts a batch: encodes sentences of `lengths_B` tokens, which are concatenated in `tokens`. A state can be reused
    for other batches and keeps its memory. `track` enables recording the cross-attention of the layer that aligns
-   words best: the second to last (Garg et al. 2019, section 4.1), but of two layers the last. Returns 0 if out of memory. */
-int init_search_state(State *s, int64_t sentences, const int32_t *lengths_B, const int32_t *tokens, int track) {
+   words best: the second to last (Garg et al. 2019, section 4.1), but of two layers the last. `candidates` are the
+   tokens of the shortlists in ascending order, concatenated, `counts_B` of each sentence; null: there are none. Returns
+   0 if out of memory. */
+int init_search_state(
+    State *s, int64_t sentences, const int32_t *lengths_B, const int32_t *tokens, int track, const int32_t *counts_B,
+    const int32_t *candidates
+) {
     const Config *c = &s->m->c;
     arena_reset(&s->batch);
     s->steps = s->max_tokens = 0;
     s->track = track ? (c->decoder_layers > 2 ? c->decoder_layers - 2 : c->decoder_layers - 1) : -1;
     s->lengths_B = arena_alloc(&s->batch, sentences * sizeof *s->lengths_B);
     s->cross_kv_B = arena_alloc(&s->batch, sentences * sizeof *s->cross_kv_B);
+    s->outputs_B = counts_B ? arena_alloc(&s->batch, sentences * sizeof *s->outputs_B) : 0;
+    if (s->batch.failed)
+        return 0;
+    for (int64_t b = 0, first = 0; counts_B && b < sentences && !s->batch.failed; first += counts_B[b++]) {
+        int32_t *tokens_C = arena_alloc(&s->batch, counts_B[b] * sizeof *tokens_C);
+        if (tokens_C)
+            memcpy(tokens_C, candidates + first, counts_B[b] * sizeof *tokens_C);
+        s->outputs_B[b].tokens_C = tokens_C;
+        select_outputs(&s->batch, &s->outputs_B[b].matrix, &s->m->output, candidates + first, counts_B[b]);
+    }
     if (s->batch.failed)
         return 0;
     memcpy(s->lengths_B, lengths_B, sentences * sizeof *lengths_B);
     for (int64_t b = 0; b < sentences; b++) {
-        int64_t bytes = distinct_layers(c, DECODER) * kv_bytes(c, lengths_B[b], c->type != FP32);
+        int64_t bytes = distinct_layers(c, DECODER) * kv_bytes(c, lengths_B[b], (int)c->bf16);
         s->cross_kv_B[b] = arena_alloc(&s->batch, bytes);
         s->max_tokens = lengths_B[b] > s->max_tokens ? lengths_B[b] : s->max_tokens;
     }
@@ -1193,17 +1282,43 @@ static void subtract(float *x_RN, int64_t row, int64_t count, float value) {
         x_RN[row * count + i] -= value;
 }
 
-/* Projects hidden states to logits, block by block of the vocabulary, and writes the outputs of the request. */
-static void project(State *s, const Request *q, int64_t first, int64_t rows, float *chunk) {
-    const Model *m = s->m;
-    int64_t vocabulary = m->c.vocab_size, num_best_R[BLOCK_ROWS];
+/* The index of a token in an output layer, or a negative number. */
+static int64_t index_of(const Output *output, int64_t token) {
+    if (!output->tokens_C)
+        return token;
+    int64_t low = 0, high = output->matrix.outputs;
+    while (low < high) {
+        int64_t middle = (low + high) / 2;
+        if (output->tokens_C[middle] < token)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < output->matrix.outputs && output->tokens_C[low] == token ? low : -1;
+}
+
+/* Projects hidden states to logits, block by block of the output layer, and writes the outputs of the request. A token
+   that is not in the output layer has the log-probability -infinity. */
+static void project_to(
+    State *s, const Output *output, const Request *q, int64_t first, int64_t rows, const float *x_RD, float *chunk
+) {
+    const Matrix *matrix = &output->matrix;
+    int64_t vocabulary = s->m->c.vocab_size, num_outputs = matrix->outputs, num_best_R[BLOCK_ROWS];
     float max_R[BLOCK_ROWS], sum_R[BLOCK_ROWS];
+    if (output->tokens_C) {
+        for (int64_t i = 0; i < rows * q->k; i++)
+            q->log_p_RK[first * q->k + i] = -INFINITY, q->tokens_RK[first * q->k + i] = 0;
+        for (int64_t i = 0; i < rows * q->num_gathered; i++)
+            q->gathered_log_p_RP[first * q->num_gathered + i] = -INFINITY;
+        for (int64_t i = 0; q->log_p_RV && i < rows * vocabulary; i++)
+            q->log_p_RV[first * vocabulary + i] = -INFINITY;
+    }
     for (int64_t r = 0; r < rows; r++)
         max_R[r] = -INFINITY, sum_R[r] = 0, num_best_R[r] = 0;
-    const uint32_t *x = as_units(&m->output, rows, norm_input(s, &m->final_norms[DECODER], rows), s->units);
-    for (int64_t v = 0; v < vocabulary; v += BLOCK_LOGITS) {
-        int64_t count = v + BLOCK_LOGITS < vocabulary ? BLOCK_LOGITS : vocabulary - v;
-        multiply_units(&m->output, rows, x, chunk, BLOCK_LOGITS, v, v + count, 0);
+    const uint32_t *x = as_units(matrix, rows, x_RD, s->units);
+    for (int64_t v = 0; v < num_outputs; v += BLOCK_LOGITS) {
+        int64_t count = v + BLOCK_LOGITS < num_outputs ? BLOCK_LOGITS : num_outputs - v;
+        multiply_units(matrix, rows, x, chunk, BLOCK_LOGITS, v, v + count, 0);
         for (int64_t r = 0; r < rows; r++) {
             float *logits = chunk + r * BLOCK_LOGITS, shifted[BLOCK_LOGITS];
             float block_max = max_of(logits, count), previous_max = max_R[r];
@@ -1214,15 +1329,16 @@ static void project(State *s, const Request *q, int64_t first, int64_t rows, flo
             for (int64_t i = 0; i < count; i++)
                 shifted[i] = exponential(logits[i] - max_R[r]);
             sum_R[r] += sum_of(shifted, count);
-            if (q->log_p_RV)
-                memcpy(q->log_p_RV + (first + r) * vocabulary + v, logits, count * 4);
+            float *log_p_V = q->log_p_RV ? q->log_p_RV + (first + r) * vocabulary : 0;
+            for (int64_t i = 0; log_p_V && i < count; i++)
+                log_p_V[output->tokens_C ? output->tokens_C[v + i] : v + i] = logits[i];
             for (int64_t i = 0; i < q->num_gathered; i++) {
-                int64_t at = (first + r) * q->num_gathered + i, token = q->gather_RP[at] - v;
+                int64_t at = (first + r) * q->num_gathered + i, token = index_of(output, q->gather_RP[at]) - v;
                 if (token >= 0 && token < count)
                     q->gathered_log_p_RP[at] = logits[token];
             }
             for (int64_t i = 0; i < q->num_banned; i++) {
-                int64_t token = q->banned_RX[(first + r) * q->num_banned + i] - v;
+                int64_t token = index_of(output, q->banned_RX[(first + r) * q->num_banned + i]) - v;
                 if (token >= 0 && token < count)
                     logits[token] = -INFINITY;
             }
@@ -1237,6 +1353,28 @@ static void project(State *s, const Request *q, int64_t first, int64_t rows, flo
         subtract(q->gathered_log_p_RP, first + r, q->num_gathered, log_sum);
         if (q->log_p_RV)
             subtract(q->log_p_RV, first + r, vocabulary, log_sum);
+        for (int64_t i = 0; output->tokens_C && i < num_best_R[r]; i++) {
+            int32_t *token = &q->tokens_RK[(first + r) * q->k + i];
+            *token = output->tokens_C[*token];
+        }
+    }
+}
+
+/* Projects the hidden states of a block of rows, those of a sentence with a shortlist to its tokens only. */
+static void project(
+    State *s, const Request *q, int64_t first, int64_t rows, const int32_t *sources_R, float *chunk
+) {
+    const Model *m = s->m;
+    const float *x = norm_input(s, &m->final_norms[DECODER], rows);
+    if (!s->outputs_B) {
+        Output all = {.matrix = m->output};
+        project_to(s, &all, q, first, rows, x, chunk);
+        return;
+    }
+    for (int64_t r = 0, end; r < rows; r = end) {
+        for (end = r + 1; end < rows && sources_R[end] == sources_R[r];)
+            end++;
+        project_to(s, &s->outputs_B[sources_R[r]], q, first + r, end - r, x + r * m->c.dim, chunk);
     }
 }
 
@@ -1246,7 +1384,7 @@ int decode_step(State *s, int64_t rows, const int32_t *tokens_R, const int32_t *
     const Model *m = s->m;
     const Config *c = &m->c;
     int64_t kv_dim = c->kv_heads * (c->dim / c->heads), block = rows < BLOCK_ROWS ? rows : BLOCK_ROWS;
-    int bf16 = c->type != FP32;
+    int bf16 = (int)c->bf16;
     if (s->steps == s->capacity) {
         Step *steps = realloc(s->steps_T, (s->capacity + 64) * sizeof *steps);
         if (!steps)
@@ -1307,7 +1445,7 @@ int decode_step(State *s, int64_t rows, const int32_t *tokens_R, const int32_t *
             add_output(s, &w[CROSS_OUT], cross, s->context, count);
             feed_forward(s, layer, count);
         }
-        project(s, q, first, count, chunk);
+        project(s, q, first, count, sources_R, chunk);
     }
     return 1;
 }
@@ -1346,7 +1484,7 @@ static int decode_block(
             add_output(s, &w[OUT], norm, s->context, rows);
         }
         multiply(&w[CROSS_Q], rows, norm_input(s, cross, rows), s->qkv, 0, s->units);
-        if (c->type != FP32)
+        if (c->bf16)
             cross_attention(s, distinct, rows, sources_R, 0, 1);
         else
             cross_attention(s, distinct, rows, sources_R, 0, 0);
@@ -1357,7 +1495,7 @@ static int decode_block(
     for (int64_t r = 0; r < rows; r += block) {
         int64_t count = r + block < rows ? block : rows - r;
         s->x = x + r * c->dim;
-        project(s, q, first_row + r, count, chunk);
+        project(s, q, first_row + r, count, sources_R + r, chunk);
     }
     return 1;
 }
@@ -1412,7 +1550,7 @@ int hardware_support(int type) {
 Model *matrix_new(int64_t outputs, int64_t inputs, int type, const float *w_OI, const float *bias_O) {
     Model *m = calloc(1, sizeof *m);
     if (m)
-        pack(&m->arena, &m->output, outputs, inputs, type, w_OI, bias_O);
+        pack(&m->arena, &m->output, outputs, inputs, type, (Weight){w_OI, 0}, bias_O, 0, 0);
     return m && m->arena.failed ? model_free(m), (Model *)0 : m;
 }
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from nmt.engines import Sentences, TokenScores, min_positions
 from nmt.engines.native import NativeModel, NativeState
-from nmt.search.request import Floats, StepRequest, StepResult, best_tokens
+from nmt.search.request import Floats, Ints, StepRequest, StepResult, best_tokens
 
 
 class NativeEnsemble:
@@ -20,12 +20,19 @@ class NativeEnsemble:
         self.max_positions = min_positions(models)
 
     def init_search_state(
-        self, sources: Sentences, *, track_attention: bool = False
+        self,
+        sources: Sentences,
+        *,
+        track_attention: bool = False,
+        candidates: Sequence[Ints] = (),
     ) -> EnsembleState:
         """Encode source sentences with every model."""
         states = []
         for model in self.models:
-            states.append(model.init_search_state(sources, track_attention=track_attention))
+            state = model.init_search_state(
+                sources, track_attention=track_attention, candidates=candidates
+            )
+            states.append(state)
         return EnsembleState(states)
 
     def score(self, sources: Sentences, targets: Sentences) -> list[TokenScores]:

@@ -14,6 +14,8 @@ from nmt.engines.ensemble import NativeEnsemble
 from nmt.engines.native import NativeModel
 from nmt.runs import checkpoint
 from nmt.runs.model_files import ModelFiles, load_model
+from nmt.runs.quantization import is_calibrated, read_multipliers
+from nmt.search.shortlist import Shortlist
 
 if TYPE_CHECKING:  # the native engine does not need PyTorch
     from nmt.model.seq2seq import Seq2Seq
@@ -38,16 +40,18 @@ def load_engine(
         UsageError: the device does not support the precision for this model.
     """
     configs = [each.config.model for each in files]
+    shortlist = Shortlist.find(files[0].run, len(files[0].tokenizer))
     if not runs_natively(configs, device):
         models = [load_model(each).model for each in files]
-        return _pytorch_engine(models, device, precision, detokenize)
-    for each in files:
-        _check_sizes(each)
+        return _pytorch_engine(models, device, precision, detokenize, shortlist)
+    if precision == "auto" and all(is_calibrated(each.checkpoint) for each in files):
+        precision = "int8"
     return _native_engine(
         configs[0],
         lambda precision: [_load_native(each, precision) for each in files],
         precision,
         detokenize,
+        shortlist,
     )
 
 
@@ -85,6 +89,7 @@ def _native_engine(
     load: Callable[[str], list[NativeModel]],
     precision: str,
     detokenize: Detokenize,
+    shortlist: Shortlist | None = None,
 ) -> BatchEngine:
     def make_model(precision: str) -> Model:
         models = load(precision)
@@ -92,24 +97,20 @@ def _native_engine(
 
     precision = native.fastest_precision(config) if precision == "auto" else precision
     return BatchEngine(
-        make_model, precision, detokenize, runtime.num_threads(), source_eos=config.source_eos
+        make_model,
+        precision,
+        detokenize,
+        runtime.num_threads(),
+        source_eos=config.source_eos,
+        shortlist=shortlist,
     )
-
-
-def _check_sizes(files: ModelFiles) -> None:
-    """Compare the sizes in the config with the weights: precision `auto` multiplies matrices of
-    these sizes."""
-    config = files.config.model
-    shapes = checkpoint.read_shapes(files.checkpoint)
-    if shapes.get("encoder.0.feed_forward.down.weight") != (config.dim, config.ffn_dim):
-        raise files.mismatch_error()
 
 
 def _load_native(files: ModelFiles, precision: str) -> NativeModel:
     try:
-        model = NativeModel(
-            files.config.model, checkpoint.read_weights(files.checkpoint), precision
-        )
+        multipliers = read_multipliers(files.checkpoint) if precision == "int8" else None
+        weights = checkpoint.read_stored_weights(files.checkpoint)
+        model = NativeModel(files.config.model, weights, precision, multipliers)
     except (ValueError, TypeError):  # TypeError: an edited option of the position encoding
         raise files.mismatch_error() from None
     except MemoryError:
@@ -125,6 +126,7 @@ def _pytorch_engine(
     device: str,
     precision: str,
     detokenize: Detokenize,
+    shortlist: Shortlist | None = None,
     *,
     copy: bool = False,
 ) -> BatchEngine:
@@ -159,4 +161,5 @@ def _pytorch_engine(
         source_eos=models[0].config.source_eos,
         batch_scale=1 if device == "cpu" else GPU_BATCH_SCALE,
         search_function=device_search.search,
+        shortlist=shortlist,
     )

@@ -13,7 +13,7 @@ import math
 import os
 import subprocess
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from ctypes import POINTER, c_double, c_int, c_int64, c_void_p
 from itertools import chain
 from typing import Any
@@ -37,19 +37,38 @@ from nmt.model.position_formulas import (
     check_positions,
     t5_buckets,
 )
+from nmt.runs import quantization
 from nmt.search.request import Floats, Ints, StepRequest, StepResult
 from nmt.text.tokenizer import BOS, EOS, encoder_input
 
 # The next four tuples have the order of the enums in engine.c.
 TYPES = ("fp32", "bf16", "int8")
 ACTIVATION_NAMES = ("relu", "gelu", "silu", "swiglu")
-POSITIONS = ("none", "sinusoidal", "sinusoidal_concatenated", "learned", "rotary", "alibi", "t5")
+POSITIONS = (
+    "none",
+    "sinusoidal",
+    "sinusoidal_concatenated",
+    "sinusoidal_marian",
+    "learned",
+    "rotary",
+    "alibi",
+    "t5",
+)
 NORM_MODULES = ("attention_residual.norm", "cross_attention_residual.norm", "ffn_residual.norm")
+MULTIPLIERS = ".multipliers"
+"""Suffix of a weight's name for the place of its multipliers."""
+MAX_MEASURED_DIM = 1 << 13
+"""Maximum inputs and outputs of the matrices that `fastest_precision` multiplies."""
 NO_POSITIONS = ""
 """Name in place of weights of a position encoding."""
 MaybeLibrary = tuple[ctypes.CDLL | None, str]
 """The compiled engine, or None and why it is not available."""
-Weights = Mapping[str, NDArray[np.float32]]
+Weights = Mapping[str, NDArray[Any]]
+Multipliers = Mapping[str, NDArray[np.float32]]
+"""Of the matrices of a calibrated model, by the name of the weight: that by which the input is
+multiplied before it is rounded to integers, then those of the weights of each output, [1 + O]."""
+StoredWeight = tuple[NDArray[Any] | None, Floats | None]
+"""A weight that the engine reads, or None; and the scales of an int8 matrix."""
 Shape = tuple[int, ...]
 NamedShape = tuple[str, Shape]
 Int32s = NDArray[np.int32]
@@ -63,7 +82,7 @@ class _Config(ctypes.Structure):
     _fields_ = [
         *_fields(c_int64, "dim heads kv_heads ffn_dim encoder_layers decoder_layers layer_sharing"),
         *_fields(c_int64, "vocab_size type pre_norm rms_norm activation recurrent"),
-        *_fields(c_int64, "positions max_positions"),
+        *_fields(c_int64, "positions max_positions zero_token bf16"),
         *_fields(c_double, "epsilon rotary_base"),
     ]
 
@@ -76,13 +95,17 @@ class _Request(ctypes.Structure):
     ]
 
 
+class _Weight(ctypes.Structure):
+    _fields_ = _fields(c_void_p, "values scale_O")
+
+
 FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "engine_init": (None, []),
-    "model_new": (c_void_p, [POINTER(_Config), POINTER(c_void_p)]),
+    "model_new": (c_void_p, [POINTER(_Config), POINTER(_Weight)]),
     "model_free": (None, [c_void_p]),
     "state_new": (c_void_p, [c_void_p]),
     "state_free": (None, [c_void_p]),
-    "init_search_state": (c_int, [c_void_p, c_int64, c_void_p, c_void_p, c_int]),
+    "init_search_state": (c_int, [c_void_p, c_int64, *[c_void_p] * 2, c_int, *[c_void_p] * 2]),
     "decode_step": (c_int, [c_void_p, c_int64, c_void_p, c_void_p, POINTER(_Request)]),
     "score_targets": (c_int, [c_void_p, c_int64, *[c_void_p] * 4]),
     "lanes": (c_int, []),
@@ -95,17 +118,26 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
 class NativeModel:
     """A Transformer in the native engine. Threads may share it; each batch has its own state."""
 
-    def __init__(self, config: ModelConfig, weights: Weights, precision: str) -> None:
+    def __init__(
+        self,
+        config: ModelConfig,
+        weights: Weights,
+        precision: str,
+        multipliers: Multipliers | None = None,
+    ) -> None:
         """Pack the weights.
 
         Args:
             config: a config for which `supports` returns True.
-            weights: by the parameter names of the PyTorch model, float32.
+            weights: by the parameter names of the PyTorch model, float32; or int8 matrices with
+                scales, as `nmt.runs.quantization` stores them.
             precision: of the matrices: fp32, bf16 or int8; activations are float32.
+            multipliers: of every matrix of a calibrated model, for int8; keys, values and
+                embeddings are then float32.
 
         Raises:
             MemoryError: the weights do not fit into memory.
-            ValueError: the names or shapes of the weights do not match the config.
+            KeyError, ValueError: the names or shapes of the weights do not match the config.
         """
         if not supports(config):
             raise ValueError("the engine does not support this network")
@@ -120,22 +152,30 @@ class NativeModel:
         learned = weights.get("source_positions.table_ND")
         self.max_positions = None if learned is None else len(learned)
         max_distance = options.get("max_distance", T5_MAX_DISTANCE)
-        arrays = _arrays(config, weights, self.vocab_size, max_distance)
-        pointers = (c_void_p * len(arrays))(*map(_pointer, arrays))
+        if precision != "int8":
+            multipliers = None
+        arrays = _arrays(config, weights, self.vocab_size, max_distance, multipliers)
+        pointers = [_Weight(_pointer(values), _pointer(scale_O)) for values, scale_O in arrays]
+        packed_weights = (_Weight * len(arrays))(*pointers)
         # Of the two limits, engine.c reads the one that the model has.
         limit = self.max_positions or max_distance
         packed_config = _packed_config(config, precision, self.vocab_size, limit)
-        self._handle = self.library.model_new(packed_config, pointers)
+        packed_config.bf16 = precision != "fp32" and multipliers is None
+        self._handle = self.library.model_new(packed_config, packed_weights)
         self.free_states: list[int] = []
         """States of finished batches, which later batches reuse with their memory."""
         finalizer = weakref.finalize(self, _free, self.library, self._handle, self.free_states)
         finalizer.atexit = False
 
     def init_search_state(
-        self, sources: Sentences, *, track_attention: bool = False
+        self,
+        sources: Sentences,
+        *,
+        track_attention: bool = False,
+        candidates: Sequence[Ints] = (),
     ) -> NativeState:
         """Encode sentences, each a list of ids of `encoder_input`, and return the state of the
-        search.
+        search, to whose `candidates` the output layer is restricted; see `StepModel`.
 
         Raises:
             MemoryError: out of memory.
@@ -154,8 +194,19 @@ class NativeModel:
             handle = self.library.state_new(self._handle)
         state = NativeState(self, handle, lengths_B, track_attention)
         weakref.finalize(state, self.free_states.append, handle)
+        counts_B = joined_candidates = None
+        if candidates:
+            counts_B = np.array([*map(len, candidates)], np.int32)
+            all_ids = np.concatenate(candidates)
+            joined_candidates = _indices(all_ids, all_ids.shape, self.vocab_size, "candidates")
         self.library.init_search_state(
-            handle, len(sources), _pointer(lengths_B), _pointer(tokens), track_attention
+            handle,
+            len(sources),
+            _pointer(lengths_B),
+            _pointer(tokens),
+            track_attention,
+            _pointer(counts_B),
+            _pointer(joined_candidates),
         )
         return state
 
@@ -215,15 +266,40 @@ def _labels(targets: Sentences, running: list[int], t: int) -> Ints:
 
 
 def _arrays(
-    config: ModelConfig, weights: Weights, vocab_size: int, max_distance: int
-) -> list[Floats | None]:
-    """Return the weights in the order of `model_new`, after checking their shapes."""
+    config: ModelConfig,
+    weights: Weights,
+    vocab_size: int,
+    max_distance: int,
+    multipliers: Multipliers | None,
+) -> list[StoredWeight]:
+    """Return weights and multipliers in the order of `model_new`, after checking their shapes."""
+    scales_by_name = quantization.scales(weights)
+    scale_names = {name + quantization.SCALE for name in scales_by_name}
     layout = list(weight_shapes(config, vocab_size))
     expected = {name: shape for name, shape in layout if has_weight(config, name)}
-    found = {name: weight.shape for name, weight in weights.items()}
+    names = weights.keys() - scale_names
+    found = {name: weights[name].shape for name in names}
     if found != expected:
         raise ValueError("the names or shapes of the weights do not match the config")
-    return [_array(name, weights.get(name), max_distance) for name, _ in layout]
+    arrays: list[StoredWeight] = []
+    for name, _ in layout:
+        if name.endswith(MULTIPLIERS):
+            matrix = name.removesuffix(MULTIPLIERS)
+            arrays.append((_multipliers(matrix, weights, multipliers), None))
+        else:
+            scale_O = scales_by_name.get(name)
+            arrays.append(_stored_weight(name, weights.get(name), scale_O, max_distance))
+    return arrays
+
+
+def _multipliers(name: str, weights: Weights, multipliers: Multipliers | None) -> Floats | None:
+    """Return the multipliers of a matrix, after checking their shape."""
+    if multipliers is None or name not in weights:
+        return None
+    found = multipliers.get(name)
+    if found is None or found.shape != (1 + len(weights[name]),):
+        raise ValueError(f"{name} has no multipliers, or their number does not match")
+    return np.ascontiguousarray(found, np.float32)
 
 
 def _packed_config(
@@ -231,6 +307,7 @@ def _packed_config(
 ) -> _Config:
     encoding, options = parse(config.position_encoding)
     is_rms = config.norm == "rms"
+    default_epsilon = 1e-6 if is_rms else 1e-5
     return _Config(
         dim=config.dim,
         heads=config.heads,
@@ -247,14 +324,15 @@ def _packed_config(
         recurrent=config.decoder == "ssru",
         positions=POSITIONS.index(encoding),
         max_positions=max_positions,
-        epsilon=1e-6 if is_rms else 1e-5,
+        zero_token=-1 if config.target_bos else BOS,
+        epsilon=config.norm_epsilon or default_epsilon,
         rotary_base=options.get("base", ROTARY_BASE),
     )
 
 
 def weight_shapes(config: ModelConfig, vocab_size: int) -> Iterator[NamedShape]:
     """Yield name and shape of all weights in the order of `model_new`, including those that the
-    network does not have; see `has_weight`."""
+    network does not have, see `has_weight`, and the places of multipliers."""
     embedding_shape = (vocab_size, config.dim)
     shared = "shared" if config.tie_embeddings else ""
     for stack, side in (("encoder", "source"), ("decoder", "target")):
@@ -269,10 +347,13 @@ def weight_shapes(config: ModelConfig, vocab_size: int) -> Iterator[NamedShape]:
         yield _position_layout(config, side)
     yield f"embeddings.{shared or 'output'}", embedding_shape
     yield "output_bias_V", (vocab_size,)
+    yield f"embeddings.{shared or 'output'}{MULTIPLIERS}", ()
 
 
 def has_weight(config: ModelConfig, name: str) -> bool:
     """Return whether the network has a weight of `weight_shapes`."""
+    if name.endswith(MULTIPLIERS):
+        return False
     if name.startswith("encoder.") and "cross" in name:
         return False
     if name.startswith(("encoder_norm", "decoder_norm")) and config.norm_position != "pre":
@@ -309,6 +390,7 @@ def _layer_layout(config: ModelConfig, name: str, *, is_recurrent: bool) -> Iter
     for part, shape in shapes.items():
         yield f"{name}.{part}.weight", shape
         yield f"{name}.{part}.bias", shape[:1]
+        yield f"{name}.{part}.weight{MULTIPLIERS}", ()
     for part in NORM_MODULES:
         yield from _norm_layout(config, f"{name}.{part}")
 
@@ -333,17 +415,23 @@ def _position_layout(config: ModelConfig, side: str) -> NamedShape:
     return NO_POSITIONS, ()
 
 
-def _array(name: str, weight: Floats | None, max_distance: int) -> Floats | None:
+def _stored_weight(
+    name: str, weight: NDArray[Any] | None, scale_O: Floats | None, max_distance: int
+) -> StoredWeight:
     """Return a weight as the engine reads it; T5 biases per distance instead of per bucket."""
     if weight is None:
-        return None
+        return None, None
+    if scale_O is not None:
+        if name.startswith("embeddings.") or name.endswith(".weight"):
+            return np.ascontiguousarray(weight), np.ascontiguousarray(scale_O)
+        weight = weight * scale_O[:, None]
     if name.endswith("_positions.bias_MH"):
         distance_M = np.arange(-max_distance, max_distance + 1)
         is_causal = name.startswith("target")
         num_buckets = len(weight)
         bucket_M = t5_buckets(distance_M, num_buckets, max_distance, causal=is_causal)
         weight = weight[bucket_M]
-    return np.ascontiguousarray(weight, np.float32)
+    return np.ascontiguousarray(weight, np.float32), None
 
 
 def _free(library: ctypes.CDLL, model: int, states: list[int]) -> None:
@@ -493,18 +581,20 @@ def _supports_positions(config: ModelConfig) -> bool:
 def fastest_precision(config: ModelConfig) -> str:
     """Return the faster of fp32 and bf16 for the engine's matrix products of this size."""
     rows = 96  # BLOCK_ROWS in engine.c
-    generator = np.random.default_rng(0)
-    weight_OI = generator.standard_normal((config.ffn_dim, config.dim), np.float32)
-    x_RI = generator.standard_normal((rows, config.dim), np.float32)
+    # Limited, because the weights have not been compared with the config yet.
+    inputs = min(config.dim, MAX_MEASURED_DIM)
+    outputs = min(config.ffn_dim, MAX_MEASURED_DIM)
 
     def product(precision: str) -> Callable[[], object]:
+        generator = np.random.default_rng(0)
+        weight_OI = generator.standard_normal((outputs, inputs), np.float32)
+        x_RI = generator.standard_normal((rows, inputs), np.float32)
         matrix = Matrix(weight_OI, None, precision)
         return lambda: matrix.multiply(x_RI)
 
-    candidates = {precision: product(precision) for precision in ("fp32", "bf16")}
-    task = f"decoding, matrix product {rows}x{config.dim} by {config.dim}x{config.ffn_dim}"
-    flops = 2.0 * rows * weight_OI.size
-    return fastest.select(task, library_version(), candidates, flops)
+    task = f"decoding, matrix product {rows}x{inputs} by {inputs}x{outputs}"
+    flops = 2.0 * rows * inputs * outputs
+    return fastest.select(task, library_version(), ("fp32", "bf16"), product, flops)
 
 
 def is_available() -> bool:

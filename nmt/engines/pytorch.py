@@ -54,7 +54,13 @@ class TorchModel:
 
     @torch.inference_mode()
     @fused_kernels()
-    def init_search_state(self, sources: Sentences, *, track_attention: bool = False) -> TorchState:
+    def init_search_state(
+        self,
+        sources: Sentences,
+        *,
+        track_attention: bool = False,
+        candidates: Sequence[Ints] = (),
+    ) -> TorchState:
         """Encode source sentences and return the initial state of a search."""
         src_BS = pad_rows(sources)
         src_BS = self.transfer(src_BS)
@@ -66,7 +72,7 @@ class TorchModel:
             if track_attention:
                 state.track_attention()
             states.append(state)
-        return TorchState(self, states, len(sources))
+        return TorchState(self, states, len(sources), candidates)
 
     @torch.inference_mode()
     @fused_kernels()
@@ -114,9 +120,17 @@ class TorchState:
 
     attention_RS: Floats | None = None
 
-    def __init__(self, model: TorchModel, states: list[Any], num_sources: int) -> None:
+    def __init__(
+        self,
+        model: TorchModel,
+        states: list[Any],
+        num_sources: int,
+        candidates: Sequence[Ints] = (),
+    ) -> None:
         self.model = model
         self.states = states
+        self.candidates = candidates
+        """The tokens of each sentence to which the output layer is restricted; empty: all."""
         self.source_R: Ints | None = None
         """Source index of each row of the search; None before the first step."""
         self.source_B: Ints = np.arange(num_sources)
@@ -139,6 +153,8 @@ class TorchState:
         """Read one more token per row; the host waits once for a GPU."""
         self._reorder(request.parents_R)
         log_p_RV = self._log_probs(self._rows(request.tokens_R))
+        if self.candidates:
+            log_p_RV = self._restrict(log_p_RV)
         attention_RTS = None
         if self.states[0].cross_attention_RTS is not None:
             attention = [state.cross_attention_RTS for state in self.states]
@@ -166,6 +182,17 @@ class TorchState:
             self._search_rows(gathered_log_p_RP),
             self._search_rows(all_log_p_RV),
         )
+
+    def _restrict(self, log_p_RV: Tensor) -> Tensor:
+        """Normalize the probabilities over the candidates of each row."""
+        candidate_log_p_RV = torch.full_like(log_p_RV, -torch.inf)
+        rows_per_sentence = self.num_state_rows // len(self.source_B)
+        sentence_R = self.source_B.repeat(rows_per_sentence)
+        for row, sentence in enumerate(sentence_R):
+            ids_C = self._tensor(self.candidates[int(sentence)])
+            log_p_C = log_p_RV[row, ids_C]
+            candidate_log_p_RV[row, ids_C] = log_p_C.log_softmax(0)
+        return candidate_log_p_RV
 
     def _ban(self, log_p_RV: Tensor, banned_RX: Ints) -> None:
         index, column = (banned_RX >= 0).nonzero()

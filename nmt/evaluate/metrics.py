@@ -13,7 +13,7 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 from sacrebleu.significance import PairedTest
 
-from nmt.core.console import log
+from nmt.core.console import log, log_once
 from nmt.core.errors import UsageError, first_line
 from nmt.core.packages import require_package
 from nmt.core.plugins import Components
@@ -23,6 +23,12 @@ MAX_RESAMPLED_LINES = 20_000_000
 in memory."""
 References = Sequence[Sequence[str]]
 """One or more reference streams of equal length."""
+
+
+_BLEU = partial(BLEU, force=True)
+"""`force` only silences warnings: `_score` has its own."""
+MAX_TOKENIZED_LINES = 100
+"""Above this number of lines that end with a period after a space, there is a warning."""
 
 
 @dataclass(frozen=True)
@@ -52,19 +58,19 @@ def _sentence_scores(
 
 sentence_chrf = partial(_sentence_scores, CHRF)
 """Returns the chrF2 of each hypothesis, from 0 to 100."""
-sentence_bleu = partial(_sentence_scores, partial(BLEU, effective_order=True))
+sentence_bleu = partial(_sentence_scores, partial(_BLEU, effective_order=True))
 """Returns the smoothed BLEU of each hypothesis, from 0 to 100."""
 LOWER_IS_BETTER = {"TER"}
 """Names of scores (`Score.name`) of which a lower value is better."""
 SENTENCE_METRICS = {"bleu": sentence_bleu, "chrf": sentence_chrf}
 
 
-SACREBLEU_METRICS = {"bleu": BLEU, "chrf": CHRF, "ter": TER}
+SACREBLEU_METRICS: dict[str, Callable[[], SacreMetric]] = {"bleu": _BLEU, "chrf": CHRF, "ter": TER}
 
 
 def _score(
     name: str,
-    metric_type: type[SacreMetric],
+    metric_type: Callable[[], SacreMetric],
     hypotheses: Sequence[str],
     references: References,
     *,
@@ -77,6 +83,12 @@ def _score(
             " memory"
         )
         resamples = 0
+    num_tokenized = sum(1 for line in hypotheses if line.endswith(" ."))
+    if isinstance(metric, BLEU) and num_tokenized > MAX_TOKENIZED_LINES:
+        log_once(
+            "warning: many translations end with a space and a period; BLEU expects text that is"
+            " not tokenized"
+        )
     streams = [list(stream) for stream in references]
     if resamples > 1 and len(hypotheses) > 1:
         test = PairedTest(
@@ -89,7 +101,7 @@ def _score(
     return Score(name, float(score.score), str(metric.get_signature()))
 
 
-bleu = partial(_score, "BLEU", BLEU)
+bleu = partial(_score, "BLEU", _BLEU)
 """BLEU on cased, detokenized text, tokenized by 13a (Papineni et al. 2002)."""
 chrf = partial(_score, "chrF2", CHRF)
 """Character n-gram F-score, chrF2 (Popović 2015)."""

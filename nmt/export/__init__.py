@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from nmt.export import ctranslate2, huggingface, onnx, safetensors
+from nmt.export import ctranslate2, firefox, huggingface, onnx, safetensors
 from nmt.export.common import Translate
 
 _MODULES: dict[str, Any] = {
@@ -20,10 +20,13 @@ _MODULES: dict[str, Any] = {
     "safetensors": safetensors,
     "onnx": onnx,
     "transformers": huggingface,
+    "firefox": firefox,
 }
 EXPORTS: dict[str, Callable[..., None]] = {name: module.export for name, module in _MODULES.items()}
 LOADERS: dict[str, Callable[[Path], Translate]] = {
     name: module.load for name, module in _MODULES.items()
 }
+REFERENCES: dict[str, Callable[[Path], Translate]] = {"firefox": firefox.reference}
+"""Functions that translate with nmt as the export should, where it is not the model in float32."""
 
-__all__ = ["EXPORTS", "LOADERS", "Translate"]
+__all__ = ["EXPORTS", "LOADERS", "REFERENCES", "Translate"]

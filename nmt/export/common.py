@@ -17,6 +17,7 @@ from nmt.engines.ctranslate2 import LENGTH_MULTIPLE
 from nmt.model.transformer import Transformer
 from nmt.runs.model_files import LoadedModel
 from nmt.search import SearchRequest, StepModel, parse_search
+from nmt.search.shortlist import Shortlist
 from nmt.text.tokenizer import BOS, EOS, Tokenizer, encoder_input
 from nmt.text.tokenizers import tokenizer_file
 from nmt.translation.chunking import chunked
@@ -35,14 +36,16 @@ CHECKED_OPTIONS = (
     "attention_score",
     "attention_window",
     "kv_heads",
+    "norm_epsilon",
     "source_eos",
+    "target_bos",
 )
 BATCH_SIZE = 64
 """Number of sentences that an engine translates together."""
 
 
 def require_transformer(
-    loaded: LoadedModel, engine: str, supported: Mapping[str, Collection[str]]
+    loaded: LoadedModel, engine: str, supported: Mapping[str, Collection[object]]
 ) -> Transformer:
     """Return the model if the engine supports it.
 
@@ -66,7 +69,7 @@ def require_transformer(
     return cast(Transformer, loaded.model)
 
 
-def unsupported_option(config: ModelConfig, supported: Mapping[str, Collection[str]]) -> str:
+def unsupported_option(config: ModelConfig, supported: Mapping[str, Collection[object]]) -> str:
     """Return the first option with a value that an engine does not support; empty: there is none.
     `supported` is that of `require_transformer`."""
     for name in CHECKED_OPTIONS:
@@ -116,6 +119,7 @@ def greedy_translator(
     max_positions: int | None = None,
     *,
     source_eos: bool = True,
+    shortlist: Shortlist | None = None,
 ) -> Translate:
     """Return a function that translates with a model and the greedy search of nmt.
 
@@ -130,7 +134,8 @@ def greedy_translator(
         if max_positions:
             max_length_B = max_length_B.clip(max=max_positions - 1)
         inputs = [encoder_input(ids, source_eos) for ids in sources]
-        hypotheses = greedy(model, SearchRequest(inputs, max_length_B, BOS, EOS))
+        request = SearchRequest(inputs, max_length_B, BOS, EOS, shortlist=shortlist)
+        hypotheses = greedy(model, request)
         return [tokenizer.decode(n_best[0].ids) for n_best in hypotheses]
 
     return lambda sentences: translate_in_batches(sentences, translate)

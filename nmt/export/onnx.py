@@ -22,7 +22,7 @@ import copy
 import io
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +48,7 @@ from nmt.model.positions.absolute import Floater
 from nmt.model.positions.base import GrowingTable, Position, PositionEncoding
 from nmt.model.transformer import DecoderState, Transformer
 from nmt.runs.model_files import LoadedModel, load_settings
-from nmt.search.request import Bools, Floats, StepRequest, StepResult, best_tokens
+from nmt.search.request import Bools, Floats, Ints, StepRequest, StepResult, best_tokens
 
 ENCODER, DECODER = "encoder.onnx", "decoder.onnx"
 
@@ -153,12 +153,23 @@ class OnnxModel:
             )
         )
 
-    def init_search_state(self, sources: Sentences, *, track_attention: bool = False) -> OnnxState:
+    def init_search_state(
+        self,
+        sources: Sentences,
+        *,
+        track_attention: bool = False,
+        candidates: Sequence[Ints] = (),
+    ) -> OnnxState:
         """Encode source sentences and return the initial state of a search.
 
         Raises:
-            UsageError: `track_attention` is set, but the graphs do not return attention.
+            UsageError: `track_attention` is set, but the graphs do not return attention; or
+                `candidates`, but they compute the whole output layer.
         """
+        if candidates:
+            raise UsageError(
+                "ONNX models have no shortlist", 'use a search such as "greedy(shortlist=False)"'
+            )
         if track_attention:
             raise UsageError(
                 "ONNX models do not return attention", "remove coverage_penalty from --search"

@@ -10,32 +10,24 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from itertools import islice
 from pathlib import Path
 
 from safetensors import SafetensorError
 
-from nmt.core.config import DataConfig
 from nmt.core.console import log
-from nmt.core.errors import DataError, NMTError, UsageError
+from nmt.core.errors import NMTError, UsageError
 from nmt.core.paths import new_directory
 from nmt.core.registry import parse, resolve
-from nmt.data.pairs import read_lines
-from nmt.data.sources import get_corpus
 from nmt.evaluate.metrics import bleu
-from nmt.export import EXPORTS, LOADERS, Translate
+from nmt.export import EXPORTS, LOADERS, REFERENCES, Translate
 from nmt.export.common import run_files
+from nmt.export.sentences import default_sentences, file_sentences
 from nmt.models import discovery
 from nmt.runs import pretrained
 from nmt.runs.checkpoint import META, WEIGHTS
 from nmt.runs.model_files import LoadedModel
-from nmt.text.normalization import normalize, normalize_case
 from nmt.text.tokenizer import Tokenizer
-from nmt.translation.segments import Line, Segmenter
 from nmt.translation.translator import Translator
-
-MAX_LINES = 100
-"""Number of corpus lines to translate if the user names no file."""
 
 
 @dataclass(frozen=True)
@@ -141,7 +133,7 @@ def export_and_verify(
         )
     loaded = discovery.load(path)
     source_name, sources = (
-        _file_sentences(verify_with, loaded) if verify_with else _default_sentences(loaded)
+        file_sentences(verify_with, loaded) if verify_with else default_sentences(loaded)
     )
     with new_directory(directory, replace=False) as work:
         try:
@@ -151,7 +143,10 @@ def export_and_verify(
             raise NMTError(
                 f"cannot write {directory}: {reason}", "check the free disk space"
             ) from None
-        nmt_result = translate_with_nmt(loaded, sources)
+        if name in REFERENCES:
+            nmt_result = _measure(REFERENCES[name](work), sources, _model_files(loaded))
+        else:
+            nmt_result = translate_with_nmt(loaded, sources)
         exported_result = _measure(LOADERS[name](work), sources, work.rglob("*"))
         verification = Verification(
             directory, source_name, sources, nmt_result, exported_result, loaded.tokenizer
@@ -172,8 +167,14 @@ def translate_with_nmt(loaded: LoadedModel, sources: list[str]) -> EngineResult:
     # Exports get the text itself.
     data = replace(translator.config.data, placeholders=False)
     translator.config = replace(translator.config, data=data)
-    files = (*run_files(loaded), loaded.checkpoint / WEIGHTS, loaded.checkpoint / META)
-    return _measure(lambda sentences: translator.translate(sentences, "greedy"), sources, files)
+    return _measure(
+        lambda sentences: translator.translate(sentences, "greedy"), sources, _model_files(loaded)
+    )
+
+
+def _model_files(loaded: LoadedModel) -> list[Path]:
+    """Return the files of a model that are needed to translate."""
+    return [*run_files(loaded), loaded.checkpoint / WEIGHTS, loaded.checkpoint / META]
 
 
 def _measure(translate: Translate, sources: list[str], files: Iterable[Path]) -> EngineResult:
@@ -183,52 +184,3 @@ def _measure(translate: Translate, sources: list[str], files: Iterable[Path]) ->
     seconds = time.perf_counter() - start
     num_bytes = sum(file.stat().st_size for file in files if file.is_file())
     return EngineResult(translations, seconds, num_bytes)
-
-
-def _default_sentences(loaded: LoadedModel) -> tuple[str, list[str]]:
-    """Return the beginning of the model's test or validation set if it is on disk, else of the
-    phrasebook."""
-    data = loaded.config.data
-    candidates = [
-        (data.test or data.train[0], "test"),
-        (data.valid or data.train[0], "valid"),
-        ("phrasebook", "test"),
-    ]
-    for spec, split in candidates:
-        name, lines = _first_lines(spec, split, data)
-        if sentences := _sentences(lines, loaded):
-            return name, sentences
-    raise DataError(
-        "the model's test set is not on disk", "name a file of source sentences with --verify-with"
-    )
-
-
-def _first_lines(spec: str, split: str, data: DataConfig) -> tuple[str, list[str]]:
-    corpus = get_corpus(spec)
-    if not corpus.is_installed:
-        return "", []
-    try:
-        opened = corpus.open(split, data.src, data.tgt)
-        return opened.name, [source for source, _ in islice(opened.pairs(), MAX_LINES)]
-    except DataError:  # the user's files were moved, or there is no such split or language
-        return "", []
-
-
-def _file_sentences(file: Path, loaded: LoadedModel) -> tuple[str, list[str]]:
-    sentences = _sentences(list(read_lines(file)), loaded)
-    if not sentences:
-        raise DataError(f"{file} has no sentences", "give a file in the model's source language")
-    return file.name, sentences
-
-
-def _sentences(lines: list[str], loaded: LoadedModel) -> list[str]:
-    """Return the normalized lines, split where they exceed the limits of the model, as `nmt
-    translate` splits them."""
-    limits = loaded.max_source_length, loaded.max_sentences_per_line
-    segmenter = Segmenter(loaded.tokenizer, loaded.config, *limits)
-    texts = [text for line in lines if (text := normalize(line))]
-    segments = (text[slice(*span)] for text in texts for span in segmenter.spans(Line(text)))
-    return [
-        normalize_case(text, lowercase_all_caps=loaded.config.lowercase_all_caps)
-        for text in segments
-    ]

@@ -7,7 +7,7 @@ import io
 import re
 from collections.abc import Callable, Sequence
 
-from nmt.core.console import format_table
+from nmt.core.layout import format_table
 
 Rows = Sequence[Sequence[str]]
 """A table; the first row is its head."""

@@ -125,7 +125,9 @@ class Additive(nn.Module):
     def __init__(self, heads: int, head_dim: int) -> None:
         super().__init__()
         uniform_HK = torch.empty(heads, head_dim).uniform_(-1, 1)
-        self.weight_HK = nn.Parameter(uniform_HK * math.sqrt(3 / head_dim))
+        # On the meta device, a new product would import Dynamo, which takes two seconds.
+        uniform_HK *= math.sqrt(3 / head_dim)
+        self.weight_HK = nn.Parameter(uniform_HK)
 
     def forward(self, q_BHQK: Tensor, k_BHSK: Tensor) -> Tensor:
         """Return the scores, [B, H, Q, S]."""

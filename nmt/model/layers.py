@@ -68,18 +68,27 @@ class RMSNorm(nn.Module):
     """x / √(mean x² + ε) times a weight, without centering and bias (Zhang and Sennrich 2019,
     equation 4)."""
 
-    def __init__(self, dim: int) -> None:
+    def __init__(self, dim: int, eps: float = 1e-6) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.ones(dim))
+        self.eps = eps
 
     def forward(self, input: Tensor) -> Tensor:
         """Normalize [..., D]; the statistics are float32."""
         weight = self.weight.float()
-        normalized = F.rms_norm(input.float(), weight.shape, weight, 1e-6)
+        normalized = F.rms_norm(input.float(), weight.shape, weight, self.eps)
         return normalized.to(input.dtype)
 
 
-NORMS: dict[str, Callable[[int], nn.Module]] = {"layer": LayerNorm, "rms": RMSNorm}
+NORMS: dict[str, Callable[..., nn.Module]] = {"layer": LayerNorm, "rms": RMSNorm}
+
+
+def build_norm(config: ModelConfig) -> nn.Module:
+    """Return a normalization layer of the model."""
+    norm = NORMS[config.norm]
+    if config.norm_epsilon:
+        return norm(config.dim, config.norm_epsilon)
+    return norm(config.dim)
 
 
 class Dropout(nn.Module):
@@ -156,7 +165,7 @@ class Residual(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.norm = NORMS[config.norm](config.dim)
+        self.norm = build_norm(config)
         self.dropout = Dropout(config.dropout)
         self.pre_norm = config.norm_position == "pre"
 

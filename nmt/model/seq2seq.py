@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from nmt.core.config import ModelConfig
 from nmt.model.layers import Dropout
+from nmt.text.tokenizer import BOS
 
 
 class Seq2Seq(nn.Module, ABC):
@@ -121,6 +122,8 @@ class Seq2Seq(nn.Module, ABC):
         activations."""
         x_BTD = F.embedding(ids_BT, self.embedding_weight(role))
         scaled_BTD = x_BTD * math.sqrt(self.config.dim)
+        if role == "target" and not self.config.target_bos:
+            scaled_BTD = scaled_BTD.masked_fill((ids_BT == BOS)[..., None], 0.0)
         if self.compute_dtype is None:
             return scaled_BTD
         return scaled_BTD.to(self.compute_dtype)

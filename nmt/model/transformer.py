@@ -26,7 +26,7 @@ from nmt.model.attention import (
     split_kv,
 )
 from nmt.model.cache import KVCache
-from nmt.model.layers import NORMS, FeedForward, Residual
+from nmt.model.layers import FeedForward, Residual, build_norm
 from nmt.model.positions import (
     POSITION_ENCODINGS,
     Position,
@@ -268,9 +268,9 @@ class Transformer(Seq2Seq):
         for _ in range(0, config.decoder_layers, config.layer_sharing):
             self.decoder.append(DecoderLayer(config))
         # In pre-norm the residual stream is not normalized, so each stack ends with a norm.
-        final = NORMS[config.norm] if config.norm_position == "pre" else nn.Identity
-        self.encoder_norm = final(config.dim)
-        self.decoder_norm = final(config.dim)
+        is_pre_norm = config.norm_position == "pre"
+        self.encoder_norm = build_norm(config) if is_pre_norm else nn.Identity()
+        self.decoder_norm = build_norm(config) if is_pre_norm else nn.Identity()
 
     @property
     def encoder_layers(self) -> list[EncoderLayer]:

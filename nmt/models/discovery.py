@@ -9,7 +9,7 @@ from pathlib import Path
 from nmt.core.config import config_io
 from nmt.core.console import log
 from nmt.core.errors import CheckpointError, ConfigError, UsageError
-from nmt.core.paths import REPOSITORY, clean_up, runs_dir
+from nmt.core.paths import FIREFOX, REPOSITORY, clean_up, runs_dir
 from nmt.runs import pretrained
 from nmt.runs.checkpoint import META, best, checkpoints, is_name, read_meta
 from nmt.runs.model_files import LoadedModel, ModelFiles, load_model, read_files
@@ -41,8 +41,8 @@ def locate(path: Path) -> Path:
     """Return the directory of a model: the path if it exists, a pretrained model, or the run of a
     published model.
 
-    A published model is named like its repository on the Hugging Face Hub, `OWNER/NAME`, and
-    imported on first use. Any other path is returned unchanged.
+    A published model is named like its repository on the Hugging Face Hub, `OWNER/NAME`, or by its
+    languages, `firefox:en-de`, and imported on first use. Any other path is returned unchanged.
 
     Raises:
         CheckpointError: see `nmt.models.importers.find_or_import`.
@@ -52,10 +52,12 @@ def locate(path: Path) -> Path:
     if path.exists():
         return path
     is_in_directory = path.parent.exists() or path.parent == runs_dir()
-    if REPOSITORY.fullmatch(path.as_posix()) and not is_in_directory:
+    name = path.as_posix()
+    is_repository = REPOSITORY.fullmatch(name) and not is_in_directory
+    if is_repository or name.startswith(FIREFOX):
         from nmt.models.importers import find_or_import
 
-        return find_or_import(path.as_posix())
+        return find_or_import(name)
     return pretrained.find(path) or path
 
 
@@ -73,7 +75,7 @@ def resolve_model(path: Path) -> tuple[Path, Path]:
         raise CheckpointError(
             f"there is no model at {path}",
             f"train one with nmt train, or use a pretrained model ({names}) or a published one,"
-            " OWNER/NAME: nmt models",
+            " OWNER/NAME or firefox:en-de: nmt models",
         )
     if (path / META).is_file():
         return path.resolve().parent, path

@@ -32,7 +32,7 @@ from nmt.core.errors import CheckpointError, NewerCheckpointError
 from nmt.core.paths import clean_up, new_directory, sha256, write_text
 from nmt.core.untrusted_files import Count, Number, TensorEntry
 from nmt.core.version import __version__
-from nmt.runs.quantization import SCALE, Arrays, dequantize
+from nmt.runs.quantization import SCALE, Arrays, dequantize, scales
 
 if TYPE_CHECKING:  # inference does not require PyTorch
     from torch import Tensor
@@ -372,13 +372,25 @@ def read_weights(checkpoint: Path) -> Arrays:
     Raises:
         CheckpointError: the file is missing or damaged.
     """
+    return dequantize(read_stored_weights(checkpoint))
+
+
+def read_stored_weights(checkpoint: Path) -> Arrays:
+    """Load the weights of a checkpoint as `read_weights` does, but leave int8 matrices and their
+    scales as they are.
+
+    Raises:
+        CheckpointError: the file is missing or damaged.
+    """
 
     def load(path: Path) -> Arrays:
         header, start = untrusted_files.read_safetensors_header(path)
         # Mapped rather than read, because a large model would be in memory twice. "c": changes stay
         # in memory.
         content = np.asarray(np.memmap(path, np.uint8, "c"))
-        return dequantize({name: _array(entry, content[start:]) for name, entry in header.items()})
+        arrays = {name: _array(entry, content[start:]) for name, entry in header.items()}
+        scales(arrays)  # raises an error if they do not fit
+        return arrays
 
     return _load_verified(checkpoint, WEIGHTS, load)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from nmt.core.config import ModelConfig
-from nmt.core.console import counted, format_p
+from nmt.core.console import counted, format_bytes, format_count, format_duration, format_p
 from nmt.core.errors import write_errors
 from nmt.core.paths import write_text
 from nmt.core.untrusted_files import read_bytes, read_front_matter
@@ -107,7 +107,7 @@ def read_metadata(run: Path) -> dict[str, Any]:
 def describe(info: dict[str, Any]) -> dict[str, list[str]]:
     """Describe the result of `collect`: lines of text by subject, without empty subjects."""
     tokenizer = info["tokenizer"]
-    size = f"{info['bytes'] / 1e6:,.0f} MB, {counted(len(info['checkpoints']), 'checkpoint')}"
+    size = f"{format_bytes(info['bytes'])}, {counted(len(info['checkpoints']), 'checkpoint')}"
     lines = {
         "model": [_describe_model(info)],
         "tokenizer": [
@@ -189,7 +189,7 @@ def _describe_calibration(calibration: dict[str, Any] | None) -> list[str]:
 def _describe_model(info: dict[str, Any]) -> str:
     model = info["model"]
     template = (
-        "{model[arch]}, {source} to {target}, {millions:.1f} M parameters: {model[encoder_layers]}+"
+        "{model[arch]}, {source} to {target}, {size} parameters: {model[encoder_layers]}+"
         "{model[decoder_layers]} layers, dimension {model[dim]}"
     )
     if "heads" in model:  # not an architecture without these options, such as rnn
@@ -201,7 +201,7 @@ def _describe_model(info: dict[str, Any]) -> str:
         for name in OPTIONAL_FIELDS:
             if model[name] != defaults[name]:
                 template += f", {name}={{model[{name}]}}"
-    return template.format_map(info | {"millions": info["parameters"] / 1e6})
+    return template.format_map(info | {"size": format_count(info["parameters"])})
 
 
 def _describe_data(data: dict[str, Any]) -> list[str]:
@@ -240,7 +240,7 @@ def _describe_training(training: dict[str, Any]) -> list[str]:
     templates = [
         (
             "{updates:,} of {total_updates:,} updates, batches of up to {batch_tokens:,} tokens,"
-            " {epoch} complete epochs, {millions:,.1f} M target tokens, {hours:.2f} hours"
+            " {epochs}, {size} target tokens, {duration}"
         ),
         "{optimizer}, {schedule}, {precision}, seed {seed}",
     ]
@@ -249,7 +249,10 @@ def _describe_training(training: dict[str, Any]) -> list[str]:
             "distilled with weight {distill_weight:g} from the {distill_top_k} most probable tokens"
             " of {teacher[model]}"
         )
-    values = training | {"millions": training["tokens"] / 1e6}
+    size = format_count(training["tokens"])
+    duration = format_duration(3600 * training["hours"])
+    epochs = counted(training["epoch"], "complete epoch")
+    values = training | {"size": size, "duration": duration, "epochs": epochs}
     return [template.format_map(values) for template in templates]
 
 
@@ -294,7 +297,7 @@ def _describe_tests(tests: list[dict[str, Any]]) -> list[str]:
 
 def _describe_best(best: dict[str, Any]) -> str:
     scores = [f"{name} {value:.3f}" for name, value in best["validation"].items()]
-    return f"{best['checkpoint']}: {', '.join(scores)}"
+    return f"{best['checkpoint']}: {', '.join(scores) or 'not validated yet'}"
 
 
 def _short_checksum(entry: dict[str, Any]) -> str:

@@ -43,6 +43,8 @@ class SearchOptions:
     applies."""
     no_repeat_ngram_size: NotNegative = 0
     """Size of the n-grams that may occur only once; 0: off."""
+    shortlist: bool = True
+    """Restrict the output layer to the shortlist of the model, if it has one."""
 
     def __post_init__(self) -> None:
         """Raise a ConfigError if the limits of the length exclude each other."""
@@ -97,7 +99,11 @@ class PartialHypotheses:
             constraints.select(self.parents_R)
         self._max_length = np.maximum(max_length, required_length)
         self._forced_tokens = forced_tokens(request, self._max_length)
-        self.state = model.init_search_state(request.sources, track_attention=track_coverage)
+        self.state = model.init_search_state(
+            request.sources,
+            track_attention=track_coverage,
+            candidates=request.candidates() if options.shortlist else (),
+        )
 
     def __len__(self) -> int:
         return len(self.sentence_B)

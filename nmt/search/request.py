@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
+from nmt.search.shortlist import Shortlist
 
 Ints = NDArray[np.integer[Any]]
 Floats = NDArray[np.float32]
@@ -40,6 +43,21 @@ class SearchRequest:
     """Returns the text of token ids, for searches that compare texts."""
     suppressed_ids: Sequence[int] = ()
     """Ids of special tokens that must not be sampled."""
+    shortlist: Shortlist | None = None
+    """Restricts the output layer to likely tokens, unless an option of the search turns it off."""
+
+    def candidates(self) -> Sequence[Ints]:
+        """Return the tokens that the shortlist allows in each translation, with those of its prefix
+        and constraints; without a shortlist, nothing."""
+        if self.shortlist is None:
+            return []
+        candidates = []
+        for i, source in enumerate(self.sources):
+            required = list(self.prefixes[i]) if self.prefixes else []
+            if self.constraints:
+                required += chain.from_iterable(self.constraints[i])
+            candidates.append(self.shortlist.candidates(source, required))
+        return candidates
 
     @property
     def source_length_B(self) -> Ints:
@@ -115,9 +133,20 @@ class StepModel(Protocol):
     """A model that a search can decode with."""
 
     def init_search_state(
-        self, sources: Sequence[Sequence[int]], *, track_attention: bool = False
+        self,
+        sources: Sequence[Sequence[int]],
+        *,
+        track_attention: bool = False,
+        candidates: Sequence[Ints] = (),
     ) -> State:
-        """Encode source sentences and return the initial decoder state."""
+        """Encode source sentences and return the initial decoder state.
+
+        Args:
+            sources: token ids of each sentence, as the encoder reads them.
+            track_attention: whether steps record the cross-attention.
+            candidates: the only tokens that may appear in each translation, in ascending order;
+                empty: all tokens. Probabilities are normalized over them; that of others is 0.
+        """
 
 
 class Search(Protocol):

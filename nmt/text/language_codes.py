@@ -21,6 +21,18 @@ th:Thai|tl:Tagalog|tr:Turkish|uk:Ukrainian|ur:Urdu|uz:Uzbek|vi:Vietnamese
 zh:Chinese|zu:Zulu""".replace("\n", "|").split("|")
 )
 """English names of language codes."""
+GERMAN_NAMES = dict(
+    entry.split(":")
+    for entry in """
+ar:Arabisch bg:Bulgarisch ca:Katalanisch cs:Tschechisch da:Dänisch de:Deutsch el:Griechisch
+en:Englisch eo:Esperanto es:Spanisch et:Estnisch fa:Persisch fi:Finnisch fr:Französisch
+he:Hebräisch hi:Hindi hr:Kroatisch hu:Ungarisch id:Indonesisch is:Isländisch it:Italienisch
+ja:Japanisch ko:Koreanisch la:Latein lt:Litauisch lv:Lettisch nl:Niederländisch no:Norwegisch
+pl:Polnisch pt:Portugiesisch ro:Rumänisch ru:Russisch sk:Slowakisch sl:Slowenisch sq:Albanisch
+sr:Serbisch sv:Schwedisch th:Thailändisch tr:Türkisch uk:Ukrainisch vi:Vietnamesisch zh:Chinesisch
+""".split()
+)
+"""German names of language codes, which tables may have in their heads."""
 THREE_LETTER_CODES = dict(
     entry.split(":")
     for entry in """
@@ -39,3 +51,14 @@ def base_language(code: str) -> str:
     """Return a language code in lower case without region, script and encoding, such as zh for
     zh-Hans."""
     return re.split("[-_@.]", code.lower())[0]
+
+
+def find_language(name: str) -> str:
+    """Return the code of a language by its code, its English or its German name; empty for another
+    word."""
+    folded = name.strip().strip('"').casefold()
+    for code, english in NAMES.items():
+        names = (code, english.casefold(), GERMAN_NAMES.get(code, "").casefold())
+        if folded and folded in names:
+            return code
+    return ""

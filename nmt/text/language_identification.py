@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Sequence
 from importlib import resources
 from itertools import islice
@@ -12,6 +11,7 @@ from typing import Any
 from nmt.core.bounded_cache import BoundedCache
 from nmt.core.packages import require_package
 from nmt.text.language_codes import base_language
+from nmt.text.lazy_pattern import lazy_pattern
 from nmt.text.scripts import count_letters, is_in_other_script
 
 MIN_LETTERS = 20
@@ -50,8 +50,8 @@ LANGUAGES = frozenset(
 _ALIASES = {"nb": "no", "pb": "pt", "zt": "zh"}
 """Other codes for languages of the model. LibreTranslate uses the last two."""
 
-_CAPITAL = re.compile("[A-Z]")
-_LATIN_LETTER = re.compile("[A-Za-z]")
+_CAPITAL = lazy_pattern("[A-Z]")
+_LATIN_LETTER = lazy_pattern("[A-Za-z]")
 
 
 @functools.lru_cache(maxsize=1024)

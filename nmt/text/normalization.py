@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import functools
-import re
 import unicodedata
 from collections.abc import Sequence
+
+from nmt.text.lazy_pattern import lazy_pattern
 
 # Control characters and invisible characters without meaning. Joiners (U+200C, U+200D) and
 # direction marks are meaningful in other scripts and kept. Whitespace (tab, U+0085, U+2028, ...) is
 # replaced with a space first.
-SURROGATES = re.compile("[\ud800-\udfff]")
+SURROGATES = lazy_pattern("[\ud800-\udfff]")
 """Halves of surrogate pairs, which JSON can express and UTF-8 cannot."""
-_INVISIBLE = re.compile("[\x00-\x1f\x7f-\x9f\u00ad\u200b\u2060\ufeff]+")
-_CONTROL_SPACES = re.compile("[\t-\r\x1c-\x1f\x85\u2028\u2029]")
+_INVISIBLE = lazy_pattern("[\x00-\x1f\x7f-\x9f\u00ad\u200b\u2060\ufeff]+")
+_CONTROL_SPACES = lazy_pattern("[\t-\r\x1c-\x1f\x85\u2028\u2029]")
 # Letters of scripts without spaces between words: Thai, Lao, Burmese, Khmer, kana, Han.
 UNSPACED = r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # noqa: E501
 LETTER_OR_DIGIT = rf"[^\W{UNSPACED}\uac00-\ud7af]"
 """A letter or digit, except of scripts that write numbers and names without spaces around them."""
-_UNSPACED_LETTER = re.compile(f"[{UNSPACED}]")
-_WORD_OR_LETTER = re.compile(rf"[{UNSPACED}]|[^\s{UNSPACED}]+")
+_UNSPACED_LETTER = lazy_pattern(f"[{UNSPACED}]")
+_WORD_OR_LETTER = lazy_pattern(rf"[{UNSPACED}]|[^\s{UNSPACED}]+")
 # A word of Thai, Lao, Burmese or Khmer has about four characters, because vowel signs and tone
 # marks are characters.
-_ABUGIDA_WORD = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]{1,4}")
+_ABUGIDA_WORD = lazy_pattern("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]{1,4}")
 
 
 def normalize_case(text: str, *, lowercase_all_caps: bool) -> str:

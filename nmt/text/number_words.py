@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from nmt.text.language_codes import base_language
+from nmt.text.lazy_pattern import lazy_pattern
 
 MAX_SPELLED = 999
 """Largest number that is written in words in a text; `spell_number` supports numbers up to
@@ -94,11 +95,11 @@ def _en_ordinals() -> dict[str, int]:
 
 _EN_ORDINALS = _en_ordinals()
 _EN_WORD = _one_of([*_EN_CARDINALS, *_EN_ORDINALS])
-_EN_RUN = re.compile(rf"(?<![\w-]){_EN_WORD}(?:(?:-| and | ){_EN_WORD})*(?![\w-])", re.IGNORECASE)
-_EN_SCALE = re.compile("|".join(_EN_SCALES), re.IGNORECASE)
-_EN_BEFORE_TIME = re.compile(r"\b(?:at|by|until|till|before|after|around|about) $", re.IGNORECASE)
-_EN_ARTICLE = re.compile(r"\ba $", re.IGNORECASE)
-_EN_TOKEN = re.compile(rf"(and )?({_EN_WORD})(?!\w)", re.IGNORECASE)
+_EN_RUN = lazy_pattern(rf"(?<![\w-]){_EN_WORD}(?:(?:-| and | ){_EN_WORD})*(?![\w-])", re.IGNORECASE)
+_EN_SCALE = lazy_pattern("|".join(_EN_SCALES), re.IGNORECASE)
+_EN_BEFORE_TIME = lazy_pattern(r"\b(?:at|by|until|till|before|after|around|about) $", re.IGNORECASE)
+_EN_ARTICLE = lazy_pattern(r"\ba $", re.IGNORECASE)
+_EN_TOKEN = lazy_pattern(rf"(and )?({_EN_WORD})(?!\w)", re.IGNORECASE)
 
 
 class _EnglishNumber:
@@ -229,11 +230,11 @@ _DE_IRREGULAR_ORDINALS = {"dritte": 3, "siebte": 7}
 _DE_PART = _one_of([*_DE_VALUES, *_DE_OTHER_SPELLINGS, "hundert", "tausend", "und"])
 _DE_REGULAR = rf"(?P<number>{_DE_PART}+)(?:(?P<ordinal>s?te[nrsm]?)|e[rn]?(?= Million))?"
 _DE_IRREGULAR = rf"(?P<irregular>{_DE_PART}*{_one_of(_DE_IRREGULAR_ORDINALS)})[nrsm]?"
-_DE_WORD = re.compile(
+_DE_WORD = lazy_pattern(
     rf"(?<![\w-])(?:{_DE_REGULAR}|{_DE_IRREGULAR})(?P<million> Million(?:en)?)?(?![\w-])",
     re.IGNORECASE,
 )
-_DE_AMBIGUOUS = re.compile(r"achte[nrsm]?", re.IGNORECASE)
+_DE_AMBIGUOUS = lazy_pattern(r"achte[nrsm]?", re.IGNORECASE)
 """An ordinal that is also a verb."""
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 
+from nmt.text.lazy_pattern import lazy_pattern
 from nmt.text.normalization import LETTER_OR_DIGIT
 
 _SEPARATOR = r"[.,:'’\s]"
-_QUANTITY = re.compile(r"[-+−]?[^\w\s]?\s?\d(?:[\d.,:'’\s]*\d)?(?:\s?[^\d\s]{1,6})?")
+_QUANTITY = lazy_pattern(r"[-+−]?[^\w\s]?\s?\d(?:[\d.,:'’\s]*\d)?(?:\s?[^\d\s]{1,6})?")
 """A number with an optional sign, currency and unit."""
-_PART = re.compile(r"\d+|[^\d.,:'’\s]+")
+_PART = lazy_pattern(r"\d+|[^\d.,:'’\s]+")
 
 
 def equivalent_pattern(number: str) -> re.Pattern[str] | None:

@@ -7,6 +7,7 @@ from collections.abc import Container
 from functools import cache
 
 from nmt.text.language_codes import base_language
+from nmt.text.lazy_pattern import lazy_pattern
 
 _LATIN = (
     "af bs ca ceb cs cy da de en eo es et eu fi fo fr fy ga gd gl hr ht hu id is it la lb lt lv mg"
@@ -31,9 +32,9 @@ _OTHER_SCRIPTS = (
     r"\ufb13-\ufdff\ufe70-\ufefe\uff66-\uffdc\U00010280-\U0001e95f\U00020000-\U0003ffff"
 )
 """The letters that are not Latin, and the marks and punctuation of their scripts."""
-_OTHER_SCRIPT = re.compile(f"[{_OTHER_SCRIPTS}]")
+_OTHER_SCRIPT = lazy_pattern(f"[{_OTHER_SCRIPTS}]")
 _LETTER = r"(?=[^\W\d_])"
-_LETTER_OR_DIGIT = re.compile(r"[^\W_]")
+_LETTER_OR_DIGIT = lazy_pattern(r"[^\W_]")
 
 Span = tuple[int, int]
 

@@ -10,20 +10,21 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 
 from nmt.core.console import log_once
+from nmt.text.lazy_pattern import lazy_pattern
 from nmt.text.spans import HasOffsets, find_spans, without_overlaps
 
 Span = tuple[int, int]
 """Start and end offset of a segment."""
 
-_CLAUSE_BOUNDARY = re.compile(r"(?<=[,;:–—)])\s+")
-_WORD_BOUNDARY = re.compile(r"\s+")
-_SENTENCE_BOUNDARY = re.compile(r"[.!?…。！？።।॥།؟۔][^\w\s]{0,20}(?:\s+[^\w\s]{0,20})?\w")
+_CLAUSE_BOUNDARY = lazy_pattern(r"(?<=[,;:–—)])\s+")
+_WORD_BOUNDARY = lazy_pattern(r"\s+")
+_SENTENCE_BOUNDARY = lazy_pattern(r"[.!?…。！？።।॥།؟۔][^\w\s]{0,20}(?:\s+[^\w\s]{0,20})?\w")
 """A possible end of a sentence followed by more text. The repetition is bounded, so that the time
 is linear."""
-_SENTENCE_END = re.compile(r"(?:(?<=[.!?…。！？।॥؟۔])|(?<=[.!?…][\"'”»)]))\s+")
+_SENTENCE_END = lazy_pattern(r"(?:(?<=[.!?…。！？।॥؟۔])|(?<=[.!?…][\"'”»)]))\s+")
 """The space after a sentence, if the rules of a language are not available."""
 _WORDS = "me no ill miss may ok art id mich".split()
-_END_AFTER_WORD = re.compile(
+_END_AFTER_WORD = lazy_pattern(
     rf"(?:(?<=[.][\"”“»])|{'|'.join(rf'(?<= {word}[.])' for word in _WORDS)})\s+(?=[A-ZÄÖÜ])"
 )
 """The space after a quoted sentence, and after words that sentencex takes for abbreviations, such

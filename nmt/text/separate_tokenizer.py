@@ -10,20 +10,20 @@ from __future__ import annotations
 
 import io
 import json
-import re
 import zipfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from nmt.core import untrusted_files
 from nmt.core.errors import CheckpointError
+from nmt.text.lazy_pattern import lazy_pattern
 from nmt.text.normalization import SURROGATES
 from nmt.text.tokenizer import EOS, UNK, Tokenizer, load_processor, one_line
 
 SOURCE, TARGET, VOCABULARY = "source.spm", "target.spm", "vocab.json"
 SPECIAL_PIECES = ("<pad>", "<unk>", "<s>", "</s>")
 """Pieces of the ids PAD, UNK, BOS and EOS."""
-_LANGUAGE = re.compile(r"(>>\S+<<) ?")
+_LANGUAGE = lazy_pattern(r"(>>\S+<<) ?")
 """Prefix of a source sentence that chooses the target language of a multilingual model."""
 
 

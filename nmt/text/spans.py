@@ -15,6 +15,7 @@ from typing import Protocol, TypeVar
 
 from nmt.core import runtime
 from nmt.core.errors import UsageError
+from nmt.text.lazy_pattern import lazy_pattern
 
 _UNITS = (
     "km/h m/s km mm cm m kg mg g ml l °C °F kWh kW W V Ω Hz kHz MHz GHz THz kB KB MB GB TB KiB MiB"
@@ -150,10 +151,10 @@ _PATTERNS = {
 MAX_PATTERN_SECONDS = 5.0
 """Maximum time in which a pattern of the user must find its matches in one text. Most take
 microseconds."""
-_PATTERN = re.compile(
+_PATTERN = lazy_pattern(
     "|".join(f"(?P<{kind}>{'|'.join(each)})" for kind, each in _PATTERNS.items()), re.IGNORECASE
 )
-_MAY_MATCH = re.compile(
+_MAY_MATCH = lazy_pattern(
     rf"[\d@#/\\{{}}%$<>&`_~\ue000-\uf8ff{_SYMBOLS}]|--|www|\w\.\w|:\w|\(\)|(?<!\w)-[a-z]\b",
     re.IGNORECASE,
 )

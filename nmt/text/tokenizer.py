@@ -17,6 +17,7 @@ from nmt.core.config import TokenizerConfig
 from nmt.core.console import log
 from nmt.core.errors import CheckpointError, DataError
 from nmt.core.paths import write_bytes
+from nmt.text.lazy_pattern import lazy_pattern
 from nmt.text.normalization import normalize
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
@@ -32,7 +33,7 @@ MAX_TRAINING_BYTES = 16_384
 """SentencePiece skips longer lines in training."""
 MAX_CHARACTERS = 60_000_000
 """Characters of the text that a tokenizer is trained on. SentencePiece needs 20 bytes for each."""
-_PART_OF_LINE = re.compile(
+_PART_OF_LINE = lazy_pattern(
     rf".{{1,{MAX_TRAINING_BYTES // 4}}}(?: |\Z)|.{{1,{MAX_TRAINING_BYTES // 4}}}", re.DOTALL
 )
 """A part of a longer line: words, or characters if there is no space. A character has at most four

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from nmt.core.config import Config
-from nmt.core.console import format_p, format_table, log
+from nmt.core.console import format_p, log
 from nmt.core.errors import CheckpointError, DataError, NMTError
+from nmt.core.layout import format_table
 from nmt.core.paths import write_text
 from nmt.core.untrusted_files import read_record
 from nmt.data.prepare import PreparedData

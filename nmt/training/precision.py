@@ -78,7 +78,7 @@ def _fastest(config: Config) -> str:
         x = x_BSD.to(runtime.torch_dtype(precision)).requires_grad_()
         return lambda: layer(x, mask_B11S, position).float().sum().backward()
 
-    candidates = {name: forward_backward(name) for name in ("fp32", "bf16")}
     task = f"training, encoder layer {model.dim}x{model.ffn_dim} with {num_tokens} tokens"
     version = f"torch {torch.__version__}"
-    return fastest.select(task, version, candidates, flops_per_token * num_tokens)
+    flops = flops_per_token * num_tokens
+    return fastest.select(task, version, ("fp32", "bf16"), forward_backward, flops)

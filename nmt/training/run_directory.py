@@ -19,8 +19,6 @@ from nmt.runs import checkpoint
 
 LOCK = ".lock"
 """Lock file of the process that trains in a run directory."""
-IN_SWEEP = "NMT_IN_SWEEP"
-"""Environment variable of the commands of a sweep: it resumes its runs, so they need no hints."""
 CHOOSE_RUN = "choose another directory with --run"
 
 

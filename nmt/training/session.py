@@ -3,7 +3,6 @@ at any time."""
 
 from __future__ import annotations
 
-import os
 import shlex
 import time
 from collections.abc import Callable
@@ -14,7 +13,7 @@ import torch
 
 from nmt.core import runtime
 from nmt.core.config import Config, config_io
-from nmt.core.console import log
+from nmt.core.console import format_count, log, log_interruption
 from nmt.core.errors import ConfigError, NMTError, StoppedError, TrainingError, UsageError
 from nmt.core.plugins import unknown_component
 from nmt.core.registry import parse
@@ -41,7 +40,7 @@ from nmt.training.loggers import MetricsLogger, parse_loggers
 from nmt.training.optim import parse_optimizer, parse_schedule
 from nmt.training.precision import gpu_kernels, training_dtype
 from nmt.training.profiling import Estimate, estimate, find_batch_size
-from nmt.training.run_directory import IN_SWEEP, check_data_unchanged, lock_run, saved_precision
+from nmt.training.run_directory import check_data_unchanged, lock_run, saved_precision
 from nmt.training.stopping import handle_stop_signals
 from nmt.training.trainer import Trainer
 from nmt.training.word_distillation import find_teacher
@@ -295,8 +294,9 @@ def _log_how_to_continue(trainer: Trainer, device: str, deadline: float | None) 
     if deadline:
         remaining_seconds = round(deadline - time.monotonic())
         command += f" --time-limit {max(1, remaining_seconds)}s"
-    hint = "" if IN_SWEEP in os.environ else f"; continue with: {command}"
-    log(f"stopped and saved at update {trainer.progress.step:,}{hint}")
+    if trainer.group.is_main:
+        step = trainer.progress.step
+        log_interruption(f"stopped and saved at update {step:,}; continue with: {command}")
     # torchrun ends all ranks when one exits: not before rank 0 has logged this.
     trainer.group.broadcast(None)
 
@@ -421,13 +421,13 @@ def _log_summary(trainer: Trainer) -> None:
     if loader.num_too_long:
         max_length = trainer.config.train.max_length
         log(f"skipped {loader.num_too_long:,} pairs of more than {max_length} tokens")
-    millions = count_parameters(trainer.model) / 1e6
+    size = format_count(count_parameters(trainer.model))
     device = trainer.device.type
     if trainer.group.world_size > 1:
         device = f"{trainer.group.world_size} × {device}"
     kind = ", packed batches" if trainer.packed_update else ""
     log(
-        f"{millions:.1f} M parameters, {describe(loader.corpora)}, {device}"
+        f"{size} parameters, {describe(loader.corpora)}, {device}"
         f" {trainer.progress.precision}{kind}, into {trainer.run}"
     )
 
@@ -496,8 +496,8 @@ def _run_optional(function: Callable[[], None], failure: str, hint: str) -> bool
             return False
     except NMTError as error:
         problem = error.message
-    is_repeated = stop.requested and IN_SWEEP in os.environ
-    log(f"{failure}: {problem}" if is_repeated else f"{failure}: {problem}; {hint}")
+    report = log_interruption if stop.requested else log
+    report(f"{failure}: {problem}; {hint}")
     return stop.requested
 
 

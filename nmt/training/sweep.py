@@ -21,7 +21,7 @@ from pathlib import Path
 
 from nmt.core import runtime
 from nmt.core.config import FINE_TUNING, config_io
-from nmt.core.console import counted, format_duration, log
+from nmt.core.console import IN_SWEEP, counted, format_duration, log
 from nmt.core.errors import UsageError
 from nmt.core.paths import append_line, locked, make_directory, write_text
 from nmt.data.sources import open_split
@@ -35,7 +35,7 @@ from nmt.runs.sweep_results import (
     read_results,
     run_name,
 )
-from nmt.training.run_directory import CHOOSE_RUN, IN_SWEEP, LOCK
+from nmt.training.run_directory import CHOOSE_RUN, LOCK
 from nmt.training.stopping import StopSignal, handle_stop_signals
 
 TRAINED = ".trained"
@@ -123,12 +123,8 @@ def run_sweep(sweep: Sweep, directory: Path) -> Iterator[RunResult]:
         progress = _Progress(sweep, len(remaining), finished.values())
         num_runs = counted(progress.num_runs, "run")
         log(f"{len(remaining):,} of {num_runs} remaining in {directory}")
-        try:
-            for options, seed in remaining:
-                yield _make_run(sweep, directory, options, seed, progress, stop)
-        finally:
-            if stop.requested:
-                log("stopped; run the same command again to continue the sweep")
+        for options, seed in remaining:
+            yield _make_run(sweep, directory, options, seed, progress, stop)
 
 
 def _make_run(

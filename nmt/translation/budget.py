@@ -6,8 +6,7 @@ measured with `en-de`.
 
 from __future__ import annotations
 
-import re
-
+from nmt.text.lazy_pattern import lazy_pattern
 from nmt.text.normalization import UNSPACED
 
 TOKENS_PER_LETTER = 0.36
@@ -18,7 +17,7 @@ SHORT_TEXT = 5
 """Number of further letters for which a text may have tokens as dense as in prose."""
 LETTERS_OF_SIGN = 3
 """Number of letters that a sign of a script without spaces, such as Han, counts as."""
-_SIGN = re.compile(f"[{UNSPACED}]")
+_SIGN = lazy_pattern(f"[{UNSPACED}]")
 
 
 class Allowance:

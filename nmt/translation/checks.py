@@ -14,6 +14,7 @@ from nmt.data.check.sides import FREQUENT_WORDS
 from nmt.data.placeholders import find_separate, replace_first
 from nmt.text.language_codes import base_language
 from nmt.text.language_identification import is_wrong_language
+from nmt.text.lazy_pattern import lazy_pattern
 from nmt.text.normalization import LETTER_OR_DIGIT
 from nmt.translation.content import content_problems, number_problems
 from nmt.translation.segments import FixedSpan, Line
@@ -26,7 +27,7 @@ MIN_REPEATS = 3
 
 INVALID = "\ufffd"
 """What the tokenizer decodes incomplete bytes of a character as."""
-REPETITION = re.compile(
+REPETITION = lazy_pattern(
     rf"(?<!\w)(\w.{{0,60}}?)(?:[\s.,;:!?]+\1){{{MIN_REPEATS - 1},}}(?!\w)", re.IGNORECASE
 )
 _NEGATIONS = {
@@ -45,11 +46,11 @@ _NEGATIVES = {
     ),
 }
 """Words that negate a sentence, and all words that may translate one."""
-LETTER = re.compile(r"[^\W\d_]")
-_KANA = re.compile("[\u3040-\u30ff]")
-_HAN_OR_HANGUL = re.compile("[\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]")
-_TAG = re.compile(r"<(/?)(\w[\w-]*)[^<>]*>")
-_TAG_QUESTION = re.compile(r",\s*\w+n['’]t \w+\s*\?")
+LETTER = lazy_pattern(r"[^\W\d_]")
+_KANA = lazy_pattern("[\u3040-\u30ff]")
+_HAN_OR_HANGUL = lazy_pattern("[\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]")
+_TAG = lazy_pattern(r"<(/?)(\w[\w-]*)[^<>]*>")
+_TAG_QUESTION = lazy_pattern(r",\s*\w+n['’]t \w+\s*\?")
 
 GERMAN_ENDINGS = r"(?:e|en|n|s|es|er|ern|em|innen)?"
 """Endings of inflected nouns and adjectives. They are optional in all target languages."""
@@ -193,6 +194,8 @@ def _text_problems(source: str, text: str, src: str, tgt: str) -> Iterator[str]:
 def _length(text: str) -> int:
     """Return the length in letters of an alphabet, to which Han and Hangul correspond three to one,
     kana two to one."""
+    if text.isascii():
+        return len(text)
     return len(text) + len(_KANA.findall(text)) + 2 * len(_HAN_OR_HANGUL.findall(text))
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from nmt.data.check.minhash import normalized_words
+from nmt.text.lazy_pattern import lazy_pattern
 from nmt.text.number_words import MAX_SPELLED, find_number_words, supports_number_words
 from nmt.text.sentences import count_sentences, split_sentences
 
@@ -33,10 +34,10 @@ MAX_ITEMS = 100
 MAX_DIGITS = 15
 """Longer numbers are identifiers."""
 
-_DIGITS = re.compile(r"\d+")
-_GROUPED = re.compile(r"(?<![\w.,:/-])\d{1,3}(?:[., \u00a0\u202f]\d{3})+(?![\w:/-]|[.,]\d)")
-_WHOLE_NUMBER = re.compile(r"(?<![\w.,:/-])\d{1,15}(?![\w:/-]|[.,]\d)")
-_CONVERTED = re.compile(
+_DIGITS = lazy_pattern(r"\d+")
+_GROUPED = lazy_pattern(r"(?<![\w.,:/-])\d{1,3}(?:[., \u00a0\u202f]\d{3})+(?![\w:/-]|[.,]\d)")
+_WHOLE_NUMBER = lazy_pattern(r"(?<![\w.,:/-])\d{1,15}(?![\w:/-]|[.,]\d)")
+_CONVERTED = lazy_pattern(
     r"\b(?:dozen|half|(?:a|one|two)"
     r" thirds?|quarter|noon|midnight|score|pair|[ap]\.?m|halb\w*|(?:drit|fünf|zehn)tel"
     r"|viertel\w*|dreiviertel|dutzend\w*|mittag\w*|mitternacht|anderthalb)\b",
@@ -45,12 +46,12 @@ _CONVERTED = re.compile(
 """Words of times and amounts whose translation may have another number: half past six is halb
 sieben."""
 _CONJUNCTION = "and|or|und|oder|sowie"
-_SEPARATOR = re.compile(rf"(,? (?:{_CONJUNCTION}) |[,;]\s+)")
+_SEPARATOR = lazy_pattern(rf"(,? (?:{_CONJUNCTION}) |[,;]\s+)")
 _WORD = r"[^\s,;:.!?()\"“”„»«]+"
 _ITEM = rf"{_WORD}(?: {_WORD}){{0,{MAX_ITEM_WORDS - 1}}}"
 _END = r"[.!?]?\W*$"
 _COMMA = "[,;] "
-_LIST = re.compile(
+_LIST = lazy_pattern(
     rf"(?<={_COMMA})(?:(?:{_ITEM}{_COMMA}){{{MIN_ITEMS - 3},}}{_ITEM},? (?:{_CONJUNCTION})"
     rf" {_ITEM}(?={_END})"
     rf"|(?:{_ITEM}{_COMMA}){{{MIN_ITEMS - 2},}}{_ITEM}(?={_COMMA}|{_END})"
@@ -59,7 +60,7 @@ _LIST = re.compile(
 """The items of a list after the first one. The last item counts if the text ends with it."""
 BRACKETS = {"(": ")", "[": "]", "{": "}"}
 _QUOTES = '"“”„«»‟'
-QUOTE = re.compile(f"[{_QUOTES}]")
+QUOTE = lazy_pattern(f"[{_QUOTES}]")
 
 
 def content_problems(source: str, text: str, src: str, tgt: str) -> Iterator[str]:
@@ -173,7 +174,8 @@ def _has_repeated_item(items: list[str], text: str) -> bool:
 def find_items(text: str) -> re.Match[str] | None:
     """Return the items of a list in a text, without the first one, before which the sentence
     begins."""
-    return _LIST.search(text)
+    has_separator = ", " in text or "; " in text  # fast path for most texts
+    return _LIST.search(text) if has_separator else None
 
 
 def split_items(text: str) -> tuple[list[str], list[str]]:

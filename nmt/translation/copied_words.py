@@ -3,10 +3,10 @@ know them."""
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from collections.abc import Iterator
 
+from nmt.text.lazy_pattern import lazy_pattern
 from nmt.text.normalization import UNSPACED, fold_compatibility, is_mark
 from nmt.text.spans import ProtectedSpan
 from nmt.text.tokenizer import UNK, Tokenizer
@@ -18,12 +18,14 @@ MAX_WORD = 100
 """Maximum number of letters and digits of a word."""
 MIN_UNKNOWN = 20
 """Minimum number of letters without a piece in a text that cannot be spelled. A few are names."""
-_WORD_OR_SYMBOL = re.compile(rf"(?P<word>[^\W\d_{UNSPACED}](?:[\w'’.-]*\w)?)|[{UNSPACED}]+|[^\w\s]")
-_LONG_WORD = re.compile(rf"[^\W{UNSPACED}]{{{MAX_WORD + 1},}}")
-_ABBREVIATION = re.compile(
+_WORD_OR_SYMBOL = lazy_pattern(
+    rf"(?P<word>[^\W\d_{UNSPACED}](?:[\w'’.-]*\w)?)|[{UNSPACED}]+|[^\w\s]"
+)
+_LONG_WORD = lazy_pattern(rf"[^\W{UNSPACED}]{{{MAX_WORD + 1},}}")
+_ABBREVIATION = lazy_pattern(
     rf"(?<![\w'’-])[A-ZÄÖÜ]{{2,{MAX_ABBREVIATION}}}(?:-[A-ZÄÖÜ]{{1,{MAX_ABBREVIATION}}})?(?![\w'’-])"
 )
-_BYTE = re.compile(r"<0x[0-9A-F]{2}>")
+_BYTE = lazy_pattern(r"<0x[0-9A-F]{2}>")
 
 
 class CopiedWords:
@@ -38,8 +40,9 @@ class CopiedWords:
         in capitals, and words that are too long to be words of a language.
         """
         spans: list[ProtectedSpan] = []
-        for match in _LONG_WORD.finditer(text):
-            spans.append(ProtectedSpan(*match.span(), "unknown"))
+        if len(text) > MAX_WORD:
+            for match in _LONG_WORD.finditer(text):
+                spans.append(ProtectedSpan(*match.span(), "unknown"))
         if not text.isascii():
             spans += self._with_unknown_characters(text)
         if _ABBREVIATION.search(text):

@@ -3,19 +3,19 @@ places."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 
+from nmt.text.lazy_pattern import lazy_pattern
 from nmt.text.whitespace import inline, with_surrounding_whitespace
 from nmt.translation.pieces import part_of_line, word_indices_at
 from nmt.translation.result import Part, Translation, concatenate
 from nmt.translation.segments import FixedSpan, Line
 
-_LEADING_PUNCTUATION = re.compile(r"[\s,;:.!?)\]}”“»'\"-]*")
-_ADDED_PERIOD = re.compile(r"[.!?…。！？।॥؟۔]+$")
-_SENTENCE_END = re.compile(r"[.!?…。！？।॥؟۔\u037e]['\"”’»“)\]]*$")
+_LEADING_PUNCTUATION = lazy_pattern(r"[\s,;:.!?)\]}”“»'\"-]*")
+_ADDED_PERIOD = lazy_pattern(r"[.!?…。！？।॥؟۔]+$")
+_SENTENCE_END = lazy_pattern(r"[.!?…。！？।॥؟۔\u037e]['\"”’»“)\]]*$")
 
 
 @dataclass(frozen=True)

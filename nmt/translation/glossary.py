@@ -14,6 +14,7 @@ from nmt.core.errors import DataError
 from nmt.data.pairs import read_lines
 from nmt.data.tmx import read_tmx
 from nmt.text.language_codes import base_language
+from nmt.text.lazy_pattern import lazy_pattern
 from nmt.translation.checks import GERMAN_ENDINGS
 from nmt.translation.segments import FixedSpan
 
@@ -23,7 +24,7 @@ _PREFIX_LENGTH = 3
 """Letters by which terms are indexed; the inflection of a term does not change them."""
 MAX_LISTED = 5
 """Maximum number of terms in a log line."""
-_TERM_START = re.compile(r"(?<!\w)\S")
+_TERM_START = lazy_pattern(r"(?<!\w)\S")
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from nmt.core.errors import UsageError
 from nmt.search import parse_search
+from nmt.text.lazy_pattern import lazy_pattern
 from nmt.text.normalization import remove_invisible
 from nmt.text.numbers import equivalent_pattern
 from nmt.text.sentences import split_sentences
@@ -74,8 +75,8 @@ it has none."""
 SPAN_PROBLEMS = ("missing", "repeated", "misplaced")
 TERM_NOT_APPLIED = "term-not-applied"
 UNTRANSLATED = "untranslated"
-_SPACES = re.compile(r"(?<=\S) {2,}(?=\S)")
-_SENTENCE_BOUNDARY = re.compile(r"[.!?…](?=\s+\w)")
+_SPACES = lazy_pattern(r"(?<=\S) {2,}(?=\S)")
+_SENTENCE_BOUNDARY = lazy_pattern(r"[.!?…](?=\s+\w)")
 
 Lines = Sequence[Line]
 NBest = list[Translation]

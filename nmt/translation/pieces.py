@@ -12,12 +12,13 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from nmt.text.lazy_pattern import lazy_pattern
 from nmt.text.whitespace import separator, with_surrounding_whitespace
 from nmt.translation.result import Part, Place, Translation, concatenate, join
 from nmt.translation.segments import Line, spans_within
 
-_MARKER = re.compile(r"\s*[-–—•*·▪◦‣]\s+(?P<rest>[^\W\d_].*)", re.DOTALL)
-_ENCLOSING_TAG = re.compile(
+_MARKER = lazy_pattern(r"\s*[-–—•*·▪◦‣]\s+(?P<rest>[^\W\d_].*)", re.DOTALL)
+_ENCLOSING_TAG = lazy_pattern(
     r"\s*<(?P<name>[a-z][\w-]*)(?:\s[^<>]*)?>(?P<rest>(?:(?!</?(?P=name)\b).)*)</(?P=name)>\s*"
 )
 

@@ -6,13 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from operator import mul
+from typing import TYPE_CHECKING
 
 from nmt.engines import TokenScores
 from nmt.search import Hypothesis
 from nmt.text.tokenizer import Tokenizer
 from nmt.translation.alignment import Link, align, link_words
-from nmt.translation.confidence import Calibration
 from nmt.translation.segments import Segment
+
+if TYPE_CHECKING:
+    from nmt.translation.confidence import Calibration
 
 END = "</s>"
 

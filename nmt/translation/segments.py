@@ -7,11 +7,11 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from statistics import mean
 
 from nmt.core.config import Config
 from nmt.core.errors import UsageError
 from nmt.engines import Source
+from nmt.text.lazy_pattern import lazy_pattern
 from nmt.text.normalization import fold_compatibility, normalize, normalize_case
 from nmt.text.sentences import count_sentences, split_to_fit
 from nmt.text.spans import ProtectedSpan, apply_edits, find_spans, without_overlaps
@@ -25,7 +25,7 @@ MIN_SPELLED_PIECES = 40
 MIN_SHARE_OF_PIECE = 0.25
 """Minimum mean length of the pieces of a text, as a share of that of all pieces of the
 vocabulary."""
-_BACKTICK = re.compile(r"(?<=[^\W\d_])[`´](?=[^\W\d_])")
+_BACKTICK = lazy_pattern(r"(?<=[^\W\d_])[`´](?=[^\W\d_])")
 """A backtick or accent between letters, which stands for an apostrophe."""
 
 
@@ -191,7 +191,8 @@ class Segmenter:
         vocabulary."""
         pieces = self.tokenizer.ids_to_pieces(range(len(self.tokenizer)))
         lengths = [_count_letters(piece) for piece in pieces if not is_byte(piece)]
-        return MIN_SHARE_OF_PIECE * mean(filter(None, lengths))
+        num_pieces = sum(length > 0 for length in lengths)
+        return MIN_SHARE_OF_PIECE * sum(lengths) / num_pieces
 
     def split(self, lines: Sequence[Line]) -> list[list[Segment]]:
         """Return the segments of each line; a blank line has none.

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from nmt.text.lazy_pattern import lazy_pattern
 from nmt.translation.checks import count_occurrences, find_inflected
 from nmt.translation.pieces import word_indices_at
 from nmt.translation.segments import FixedSpan
@@ -24,7 +24,7 @@ FUNCTION_WORDS = frozenset(
     ).split()
 )
 """Words that are no translation of a term, whatever they are aligned with."""
-_WORD = re.compile(r"(?=\S)[^\w\s]*+(\S*?)[^\w\s]*+(?!\S)")
+_WORD = lazy_pattern(r"(?=\S)[^\w\s]*+(\S*?)[^\w\s]*+(?!\S)")
 """A word, with punctuation around it that is not in the group."""
 
 

@@ -11,24 +11,26 @@ from dataclasses import replace
 from functools import cached_property, partial
 from itertools import chain, repeat
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from nmt.core import runtime
 from nmt.core.config import Config
 from nmt.core.errors import DataError, UsageError, check_choice
 from nmt.data.placeholders import PLACEHOLDERS
 from nmt.engines import Engine, Source, TokenScores
-from nmt.engines.ctranslate2 import CTranslate2Engine
 from nmt.engines.load import load_engine
 from nmt.models.discovery import find_export, find_models
 from nmt.runs.model_files import load_settings
 from nmt.search import Constrained, Hypothesis, Search, parse_search
 from nmt.text.tokenizer import Tokenizer
 from nmt.text.whitespace import with_surrounding_whitespace
-from nmt.translation import confidence
 from nmt.translation.chunking import chunked, regroup
 from nmt.translation.result import Translation, join, of_segment
 from nmt.translation.segments import Line, Segment, Segmenter
 from nmt.translation.stand_ins import Substitution, substitute
+
+if TYPE_CHECKING:
+    from nmt.translation.confidence import Calibration
 
 __all__ = ["Line", "Translation", "Translator"]
 ENGINES = ("nmt", "ctranslate2")
@@ -47,7 +49,7 @@ class Translator:
         *,
         checkpoint: Path = Path(),
         run: Path = Path(),
-        find_calibration: Callable[[], confidence.Calibration | None] = lambda: None,
+        find_calibration: Callable[[], Calibration | None] = lambda: None,
     ) -> None:
         """Create a translator that splits lines of more tokens or sentences than these limits, or
         than positions."""
@@ -65,7 +67,7 @@ class Translator:
         self._find_calibration = find_calibration
 
     @cached_property
-    def calibration(self) -> confidence.Calibration | None:
+    def calibration(self) -> Calibration | None:
         """The calibration of confidences; None if there is none, and for an ensemble."""
         return self._find_calibration()
 
@@ -88,8 +90,8 @@ class Translator:
 
         Args:
             path: run directory (its best checkpoint is used), checkpoint directory, name of a
-                pretrained model, or name of a published model, `OWNER/NAME`, which is imported on
-                first use. Several paths form an ensemble.
+                pretrained model, or name of a published model, `OWNER/NAME` or `firefox:en-de`,
+                which is imported on first use. Several paths form an ensemble.
             device: auto, cpu, cuda or cuda:N.
             precision: precision of the search: auto, fp32, bf16, fp16 or int8. Scoring uses
                 float32, except with the ctranslate2 engine.
@@ -109,6 +111,12 @@ class Translator:
         runtime.check_precision(precision, device, inference=True)  # before any model is loaded
         models = find_models(paths)
         first = models[0]
+
+        def find_calibration() -> Calibration | None:
+            from nmt.translation import confidence  # few translations need it
+
+            return confidence.find(first) if len(models) == 1 else None
+
         return cls(
             load_engine(models, device, precision, first.tokenizer.decode),
             first.tokenizer,
@@ -117,7 +125,7 @@ class Translator:
             min(model.max_sentences_per_line for model in models),
             checkpoint=first.checkpoint,
             run=first.run,
-            find_calibration=partial(confidence.find, first) if len(models) == 1 else lambda: None,
+            find_calibration=find_calibration,
         )
 
     @classmethod
@@ -126,6 +134,9 @@ class Translator:
             raise UsageError(
                 "the ctranslate2 engine does not support ensembles", "leave out --engine"
             )
+        from nmt.engines.ctranslate2 import CTranslate2Engine
+        from nmt.translation import confidence
+
         directory = find_export(paths[0])
         config, tokenizer, *limits = load_settings(directory)
         return cls(

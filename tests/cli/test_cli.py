@@ -7,9 +7,11 @@ import itertools
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import sacrebleu
@@ -17,7 +19,7 @@ import typer
 from commandline import CommandLine, finish, write
 
 import nmt.cli as nmt_cli
-from nmt.cli import app
+from nmt.cli import app, help_layout
 from nmt.cli.duration import parse_duration
 from nmt.core.config import Config, config_io
 from nmt.core.errors import UsageError
@@ -48,12 +50,35 @@ def test_every_command_has_help_with_an_example(command: list[str], bare: Comman
     assert f"nmt {' '.join(command)}" in done.out.split("Example")[1]
 
 
+@pytest.mark.parametrize("columns", [80, 60])
+def test_a_long_example_continues_with_an_option_in_the_next_line(
+    columns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    commands = [
+        "nmt train --config tatoeba --run runs/a --set \"data.train=files(train='my --corpus')\"",
+        "nmt train --resume",
+    ]
+    command = SimpleNamespace(help="\n".join(["Train.\n\nExamples:", *commands]), params=[])
+    command.help = command.help.replace("\nnmt", "\n  nmt")
+    help_layout.prepare(command)
+    lines = command.help.split("Examples:\n")[1].split("\n")
+    assert len(lines) == 3
+    assert max(map(len, lines)) <= columns - 2  # the margins
+    assert lines[1].split()[0].startswith("--")
+    joined = "\n".join(lines).replace("\\\n", "")
+    assert shlex.split(joined) == shlex.split("\n".join(commands))
+
+
 def test_help_fits_into_80_columns(bare: CommandLine) -> None:
     bare.environment["COLUMNS"] = "80"
     serve = bare.run("serve", "--help").out
     assert max(map(len, serve.splitlines())) == 80
     for hidden in ("range", "<str>", "<bool>", "list["):
         assert hidden not in serve.split("Options")[1].split("--help")[0]
+    # A pair of flags would need a column.
+    assert "--no-confidence" in serve
+    assert "--confidence" not in serve
     assert re.search(r"--port +(0-65535|\[0-65535\]) +Port to listen", serve)
     # A line of a paragraph is as long as the next word allows.
     text = bare.run("train", "--help").out.split("Examples:")[0]
@@ -98,6 +123,13 @@ def complete(directory: Path, words: str) -> list[str]:
         ("nmt train --config multi", ["multi30k-small", "multi30k"]),
         ("nmt train --set model.ffn", ["model.ffn_dim="]),
         ("nmt evaluate --model nothing", []),
+        ("nmt data download tato", ["tatoeba"]),
+        ("nmt evaluate --metric ch", ["chrf"]),
+        ("nmt translate --engine ", ["nmt", "ctranslate2"]),
+        ("nmt translate --precision i", ["int8"]),
+        ("nmt train --precision i", []),
+        ("nmt compare runs/tiny en", ["en-de"]),
+        ("nmt config multi", ["multi30k-small", "multi30k"]),
     ],
 )
 def test_the_shell_completes_values(nmt: CommandLine, words: str, expected: list[str]) -> None:
@@ -393,15 +425,13 @@ def test_missing_and_invalid_models(trained: CommandLine) -> None:
     directory = trained.directory
     (directory / "hollow").mkdir()
     elsewhere = CommandLine(directory, {"NMT_RUNS": "hollow"})
-    for command in (
-        ["evaluate"],
-        ["score", "--src", "text.en", "--tgt", "text.de"],
-        ["attention", "hi"],
-        ["info"],
-    ):
-        elsewhere(*command).assert_fails(
-            1, "there is no trained model under hollow/", "hint: run nmt train first"
-        )
+    files = ("--src", "few.en", "--ref", "few.de", "--resamples", "0")
+    write(directory / "few", ["the dog"], ["der Hund"])
+    done = elsewhere.run("evaluate", *files)
+    assert "nmt: using en-de, a pretrained model; train your own with nmt train" in done.err
+    elsewhere("info").assert_fails(
+        1, "there is no trained model under hollow/", "hint: run nmt train first"
+    )
     trained("translate", "hi", "--model", "missing").assert_fails(
         1, "there is no model at missing", "hint: "
     )

@@ -261,3 +261,16 @@ def test_the_hint_for_unknown_columns_can_be_followed(tables: CommandLine) -> No
     spec = f"files(train='{name}', header=True, src='c', tgt=2)"
     report = json.loads(tables("data", "check", spec, "--json").out)
     assert report["corpora"][0]["pairs"] == 300
+
+
+@pytest.mark.parametrize(
+    "head", ["en,de", "English,German", '"Englisch";"Deutsch"', "deutsch\tenglisch"]
+)
+def test_check_recognizes_languages_in_the_head_of_a_table(bare: CommandLine, head: str) -> None:
+    delimiter = next(character for character in ",;\t" if character in head)
+    rows = [head, *(f"the dog {name}{delimiter}der Hund {name}" for name in ("Ada", "Bert"))]
+    path = bare.directory / ("pairs.tsv" if delimiter == "\t" else "pairs.csv")
+    path.write_text("\n".join(rows) + "\n", encoding="utf-8")
+    done = bare("data", "check", path.name, "--ignore", "wrong-language")
+    assert done.out.startswith(f"2 pairs in {path.name}\n")
+    assert "unknown" not in done.err

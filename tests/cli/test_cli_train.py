@@ -89,7 +89,7 @@ def test_a_log_file_gets_one_line_per_log_interval(nmt: CommandLine) -> None:
     err = nmt.train("runs/new", train__steps="10", train__log_every="5").err
     lines = [line for line in err.splitlines() if line.startswith("nmt: update ")]
     first, second, validation = lines
-    numbers = r"loss \d+\.\d{3}, [\d,]+ tok/s, lr \d\.\de-\d\d, \d+ s left"
+    numbers = r"loss \d+\.\d{3}, [\d,]+ tok/s, lr \d\.\de-\d\d, [\d.]+ s left"
     assert re.fullmatch(rf"nmt: update 5 of 10: {numbers}", first)
     assert re.fullmatch(rf"nmt: update 10 of 10: {numbers}", second)
     assert second.endswith(", 0 s left")

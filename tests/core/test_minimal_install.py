@@ -3,7 +3,10 @@ have."""
 
 from __future__ import annotations
 
+import importlib
 import os
+import pkgutil
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,11 +14,14 @@ from pathlib import Path
 import pytest
 from commandline import CommandLine, training
 
+import nmt.text
+import nmt.translation
 from nmt.core import console
 from nmt.core.errors import UsageError
 from nmt.data.sources import hub
 from nmt.jobs import process_settings
 from nmt.text import language_identification as languages
+from nmt.text.lazy_pattern import lazy_pattern
 from nmt.text.sentences import split_sentences
 from nmt.translation.checks import find_problems
 from nmt.translation.segments import Line
@@ -39,11 +45,45 @@ MISSING = (
     "transformers",
     "onnxruntime",
 )
+UNUSED = (
+    *MISSING,
+    "asyncio",
+    "concurrent.futures",
+    "email",
+    "importlib.metadata",
+    "jinja2",
+    "lxml",
+    "multiprocessing",
+    "numpy.random",
+    "numpy.testing",
+    "pygments",
+    "rich",
+    "sacrebleu",
+    "socket",
+    "statistics",
+    "torch",
+    "tqdm",
+    "xml.parsers.expat",
+    "nmt.engines.ctranslate2",
+    "nmt.engines.pytorch",
+    "nmt.models.importers",
+    "nmt.translation.confidence",
+    "nmt.translation.glossary",
+)
+"""Modules that translating a sentence does without: each would make a cold start slower."""
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 
 
 # Dynamo is slow to import
 BLOCKED = f"import sys; sys.modules.update(dict.fromkeys({(*MISSING, 'torch._dynamo')}))\n"
+CHECKED = """
+import torch
+from nmt.core.config import ModelConfig
+from nmt.model.build import MODELS, check_model
+check_model(ModelConfig(position_encoding="learned"))
+with torch.device("meta"):
+    MODELS["rnn"](ModelConfig(arch="rnn"), 50)
+"""
 
 
 @pytest.mark.slow
@@ -52,11 +92,33 @@ def test_trains_translates_and_evaluates_without_optional_packages(nmt: CommandL
         training("runs/a", "files(train='text')"),
         ["translate", "ba be. bi bo.", "--model", "runs/a"],
         ["evaluate", "--model", "runs/a", "--src", "text.en", "--ref", "text.de"],
-        prelude=BLOCKED,
+        prelude=BLOCKED + CHECKED,
     )
     assert [each.code for each in done] == [0] * 3, done
     assert "runs/a/step-" in done[0].out
     assert len(done[1].out.splitlines()) == 1
+
+
+def test_translating_a_sentence_imports_nothing_that_it_does_not_use(bare: CommandLine) -> None:
+    prelude = f"import sys\nsys.modules.update(dict.fromkeys({UNUSED}))\n"
+    command = ["translate", "--model", "en-de", "--precision", "fp32", "im thirsty"]
+    (done,) = bare.in_one_process(command, prelude=prelude)
+    assert (done.code, done.out, done.err) == (0, "Ich habe Durst.\n", "")
+
+
+def test_patterns_for_texts_are_compiled_on_first_use() -> None:
+    compiled = []
+    for package in (nmt.text, nmt.translation):
+        for info in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+            for name, value in vars(importlib.import_module(info.name)).items():
+                if isinstance(value, re.Pattern):
+                    compiled.append(f"{info.name}.{name}")
+    assert compiled == []
+    pattern = lazy_pattern("(")
+    with pytest.raises(re.error, match="unterminated subpattern"):
+        pattern.search("a")
+    letter = lazy_pattern("[a-z]", re.IGNORECASE)
+    assert letter.findall("aB1") == ["a", "B"]
 
 
 @pytest.mark.slow

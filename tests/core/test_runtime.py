@@ -41,7 +41,7 @@ class Candidates:
         self.seconds = {"fp32": fp32, "bf16": bf16}
 
     def fastest(self, task: str = "a task", version: str = "1") -> str:
-        return fastest.select(task, version, {name: self.run(name) for name in self.runs}, 1e6)
+        return fastest.select(task, version, [*self.runs], self.run, 1e6)
 
     def run(self, name: str) -> Callable[[], object]:
         def run() -> None:
@@ -209,7 +209,7 @@ def run():
     print("run", flush=True)
     time.sleep(0.2)
 
-print(fastest.select("a task", "1", {"fp32": run, "bf16": run}, 1e6))
+print(fastest.select("a task", "1", ("fp32", "bf16"), lambda name: run, 1e6))
 """
 
 

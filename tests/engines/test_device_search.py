@@ -155,7 +155,7 @@ def test_other_searches_are_those_in_numpy() -> None:
     )
 
     class Other:
-        def init_search_state(self, sources: Any, *, track_attention: bool = False) -> Any:
+        def init_search_state(self, sources: Any, **options: Any) -> Any:
             raise AssertionError
 
     calls: list[StepModel] = []

@@ -21,7 +21,7 @@ import pytest
 import tiny
 import torch
 from fake_cuda import DeviceMismatchError, FakeCUDA, GPUTensor, fake_cuda
-from test_model import PAIRS, TINY, VARIANTS, VOCABULARY
+from test_model import PADDED, PAIRS, TINY, VARIANTS, VOCABULARY
 from test_search import N_BEST, make_model
 from torch.amp.grad_scaler import GradScaler
 
@@ -280,18 +280,13 @@ def batch_on(device: str) -> Batch:
     return batch if device == "cpu" else batch.pin_memory().to(torch.device(device))
 
 
-PADDED = [
-    name
-    for name, options in VARIANTS.items()
-    if name == "pre"
-    or not build_model(dataclasses.replace(TINY, **options), VOCABULARY).supports_packing
-]
+TRAINED_PADDED = ["pre", *(name for name in VARIANTS if name in PADDED)]
 """Variants that are trained on padded batches on a GPU, and one that is with a teacher or in
 fp16."""
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("variant", PADDED)
+@pytest.mark.parametrize("variant", TRAINED_PADDED)
 def test_updates_of_every_variant_equal_those_of_the_cpu(variant: str, gpu: FakeCUDA) -> None:
     torch.manual_seed(0)
     model = build_model(dataclasses.replace(TINY, dropout=0.0, **VARIANTS[variant]), VOCABULARY)
@@ -328,7 +323,7 @@ def waits_per_update(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("variant", PADDED)
+@pytest.mark.parametrize("variant", TRAINED_PADDED)
 def test_update_waits_once(variant: str, gpu: FakeCUDA) -> None:
     """For the statistics of the previous update; a recurrent encoder needs the lengths of its
     sources on the host."""

@@ -40,7 +40,7 @@ from nmt.engines.native import Matrix, NativeModel
 from nmt.engines.pytorch import TorchModel
 from nmt.model.build import build_model
 from nmt.model.transformer import Transformer
-from nmt.runs import checkpoint
+from nmt.runs import checkpoint, quantization
 from nmt.runs.model_files import ModelFiles
 from nmt.search import SEARCHES, Hypothesis, SearchRequest, parse_search
 from nmt.search.request import Floats, StepRequest
@@ -79,6 +79,12 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "t5, few buckets": {
         "position_encoding": "t5(num_buckets=8, max_distance=16)",
         "norm_position": "post",
+    },
+    "marian": {
+        "position_encoding": "sinusoidal_marian",
+        "norm_position": "post",
+        "norm_epsilon": 1e-6,
+        "target_bos": False,
     },
     "ssru": {"decoder": "ssru", "norm_position": "post"},
     "ssru, t5, one head of keys": {"decoder": "ssru", "position_encoding": "t5", "kv_heads": 1},
@@ -382,6 +388,49 @@ def test_best_tokens_exclude_banned_tokens(vocabulary: int, k: int) -> None:
         order = np.argsort(-log_p_V, kind="stable")[:allowed]
         np.testing.assert_array_equal(log_p_K, log_p_V[order])
         np.testing.assert_array_equal(tokens_K, order)
+
+
+@instruction_sets
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
+def test_candidates_restrict_the_output_layer(precision: str) -> None:
+    """Probabilities are those of all tokens, normalized over the candidates of each sentence."""
+    vocabulary, draw = 700, np.random.default_rng(0)
+    network = make(vocabulary=vocabulary)
+    sources = [[*source, EOS] for source in sequences(1, [5, 1, 9], vocabulary)]
+    counts = [300, 1, 600]
+    candidates = [np.sort(draw.choice(vocabulary, count, replace=False)) for count in counts]
+    rows = np.array([0, 0, 1, 1, 2, 2])
+    request = StepRequest(
+        np.full(6, BOS),
+        rows,
+        20,
+        banned_RX=np.stack([candidates[row][:1] for row in rows]),
+        gather_RP=draw.integers(0, vocabulary, (6, 50)),
+        all_log_probs=True,
+    )
+    model = packed(network, precision)
+    unrestricted = model.init_search_state(sources).step(request).log_p_RV
+    models: list[Any] = [model]
+    if precision == "fp32":
+        models.append(TorchModel([network]))
+    for restricted in models:
+        result = restricted.init_search_state(sources, candidates=candidates).step(request)
+        for row, sentence in enumerate(rows):
+            ids = candidates[sentence]
+            log_p_C = unrestricted[row, ids].astype(np.float64)
+            expected_V = np.full(vocabulary, -np.inf)
+            expected_V[ids] = log_p_C - np.logaddexp.reduce(log_p_C)
+            np.testing.assert_allclose(result.log_p_RV[row], expected_V, atol=2e-5)
+            gathered = expected_V[request.gather_RP[row]]
+            np.testing.assert_allclose(result.gathered_log_p_RP[row], gathered, atol=2e-5)
+            allowed_V = expected_V.copy()
+            allowed_V[request.banned_RX[row]] = -np.inf
+            best = np.sort(allowed_V)[::-1][:20]
+            np.testing.assert_allclose(result.log_p_RK[row], best, atol=2e-5)
+            possible = result.log_p_RK[row] > -np.inf
+            np.testing.assert_allclose(
+                allowed_V[result.tokens_RK[row]][possible], best[possible], atol=2e-5
+            )
 
 
 @compiled
@@ -734,6 +783,21 @@ def test_networks_with_invalid_options_are_left_to_pytorch_which_rejects_them(
 
 
 @compiled
+@pytest.mark.parametrize("precision", native.TYPES)
+@pytest.mark.parametrize("encoding", ["rotary", "learned", "t5"])
+def test_quantized_weights_are_those_they_stand_for(precision: str, encoding: str) -> None:
+    network = make(position_encoding=encoding)
+    stored = quantization.quantize(weights_of(network))
+    restored = quantization.dequantize(stored)
+    assert any(weight.dtype == np.int8 for weight in stored.values())
+    scores = [
+        NativeModel(network.config, weights, precision).log_probs([[5, 6, 7]], [[8, 9]])
+        for weights in (stored, restored)
+    ]
+    assert scores[0] == scores[1]
+
+
+@compiled
 def test_weights_of_another_network_are_rejected() -> None:
     network = make()
     weights = weights_of(network)
@@ -762,10 +826,7 @@ def test_mismatched_weights_are_a_checkpoint_error(
     fitting, other = weights_of(make()), weights_of(make(vocabulary=vocabulary, dim=dim))
 
     def store(weights: dict[str, Floats]) -> None:
-        monkeypatch.setattr(checkpoint, "read_weights", lambda path: weights)
-        monkeypatch.setattr(
-            checkpoint, "read_shapes", lambda path: {name: w.shape for name, w in weights.items()}
-        )
+        monkeypatch.setattr(checkpoint, "read_stored_weights", lambda path: weights)
 
     store(fitting)
     assert isinstance(load_engine([files], "cpu", "fp32", str).model, NativeModel)
@@ -804,7 +865,7 @@ def test_every_model_option_is_known() -> None:
     and the model card."""
     computed = (
         "dim heads ffn_dim encoder_layers decoder_layers norm_position kv_heads layer_sharing"
-        " tie_embeddings"
+        " tie_embeddings norm_epsilon target_bos"
     )
     checked = "arch decoder norm activation position_encoding attention_score attention_window"
     others = "dropout attention_dropout activation_dropout output_bias source_eos"

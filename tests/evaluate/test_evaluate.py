@@ -14,6 +14,7 @@ import pytest
 from commandline import write
 
 from nmt.core.config import config_io
+from nmt.core.console import log_once
 from nmt.core.errors import ConfigError, DataError, UsageError
 from nmt.data.sources import open_split
 from nmt.evaluate import evaluation as evaluate
@@ -49,6 +50,21 @@ def translator(tmp_path_factory: pytest.TempPathFactory) -> Translator:
     config = config_io.load(None, [*TINY, f"data.train=files({corpus})"])
     train(config, directory / "run", resume=False, device="cpu", precision="fp32")
     return Translator.load(directory / "run", "cpu")
+
+
+def test_tokenized_text_leads_to_one_warning_of_ours(
+    capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    log_once.cache_clear()
+    hypotheses = ["the old dog ."] * 101
+    for resamples in (0, 10):
+        assert metrics.bleu(hypotheses, [hypotheses], resamples=resamples).value > 99
+    assert caplog.records == []
+    assert capsys.readouterr().err.count("warning: many translations end with a space") == 1
+    metrics.chrf(hypotheses, [hypotheses])
+    log_once.cache_clear()
+    metrics.bleu(hypotheses[:100], [hypotheses[:100]])
+    assert capsys.readouterr().err == ""
 
 
 def test_scores_equal_the_sacrebleu_command(translator: Translator, tmp_path: Path) -> None:

@@ -50,6 +50,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "layer_sharing": 3,
         "encoder_layers": 4,
     },
+    "zero start": {"target_bos": False, "norm_epsilon": 1e-3},
     "ssru": {"decoder": "ssru", "norm_position": "post"},
     "ssru, rotary, shared": {
         "decoder": "ssru",
@@ -59,6 +60,9 @@ VARIANTS: dict[str, dict[str, Any]] = {
     },
     "rnn": {"arch": "rnn"},
 }
+PADDED = {"floater", "shaw", "shaw, near", "transformer_xl", "t5", "deberta", "alibi"}
+PADDED |= {"additive", "attention_window", "together", "ssru", "ssru, rotary, shared", "rnn"}
+"""Variants that are not trained on packed batches."""
 
 
 @pytest.fixture(params=VARIANTS.values(), ids=VARIANTS)

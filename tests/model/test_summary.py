@@ -89,11 +89,8 @@ def test_table_merges_identical_layers() -> None:
         f"{up / total:.1%}",
         "Linear",
     ]
-    last = (
-        f"{total:,} parameters, {total * 4 / 1e6:.1f} MB in float32; each layer is applied up to 2"
-        " times"
-    )
-    assert lines[-1] == last
+    size = f"{total:,} parameters, {total * 4 / 1e3:.0f} kB in float32"
+    assert lines[-1] == f"{size}; each layer is applied up to 2 times"
 
 
 def test_different_layers_are_separate() -> None:

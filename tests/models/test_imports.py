@@ -50,8 +50,6 @@ from nmt.translation.guard import Guard
 from nmt.translation.segments import Line
 from nmt.translation.translator import Translator
 
-transformers = pytest.importorskip("transformers")
-
 
 @functools.cache
 def sentencepiece_models() -> list[bytes]:
@@ -115,6 +113,7 @@ def marian(directory: Path, *, separate: bool = False, num_unused: int = 0, **op
     }
     heads = {"encoder_attention_heads": 4, "decoder_attention_heads": 4}
     ids = {"eos_token_id": 0, "pad_token_id": size - 1, "decoder_start_token_id": size - 1}
+    transformers = pytest.importorskip("transformers")
     config = transformers.MarianConfig(
         vocab_size=size,
         decoder_vocab_size=size,
@@ -159,7 +158,7 @@ def test_log_probabilities_and_translations_equal_transformers(
 ) -> None:
     directory, model = published
     run = import_model(str(directory), tmp_path / "run")
-    tokenizer = transformers.MarianTokenizer.from_pretrained(directory)
+    tokenizer = pytest.importorskip("transformers").MarianTokenizer.from_pretrained(directory)
     source, target = (lines[:8] for lines in sentences(8))
     inputs = tokenizer(source, text_target=target, return_tensors="pt", padding=True)
     translator = Translator.load(run, "cpu", "fp32")

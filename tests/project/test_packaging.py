@@ -36,7 +36,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SHELL = [*sorted(ROOT.glob("scripts/*.sh")), ROOT / ".ci" / "run"]
 
 
-UNTESTED_EXTRAS = {"comet", "mlflow", "mtdata", "trackio", "wandb"}
+UNTESTED_EXTRAS = {"comet", "firefox", "mlflow", "mtdata", "trackio", "wandb"}
 """Extras that are not part of `dev`."""
 PACKAGE_NAMES = {"comet": "unbabel-comet"}
 """Package names of modules in these extras, if they differ."""
@@ -246,6 +246,20 @@ def test_quickstart_prints_commands_as_people_type_them(small: Path, tmp_path: P
     ]
 
 
+@pytest.mark.parametrize("code", [75, 130, 1])
+def test_a_stopped_quickstart_says_how_to_continue(small: Path, tmp_path: Path, code: int) -> None:
+    directory = tmp_path / "bin"
+    directory.mkdir()
+    (directory / "nmt").write_text(f"#!/usr/bin/env bash\nexit {code}\n", encoding="utf-8")
+    (directory / "nmt").chmod(0o755)
+    path = f"{directory}{os.pathsep}{os.environ['PATH']}"
+    env = {**os.environ, "PATH": path, "SKIP_VENV": "1", "NMT_RUNS": str(tmp_path)}
+    done = run(["bash", small / "scripts" / "quickstart.sh"], env=env)
+    assert done.returncode == code
+    says_it = done.stderr.endswith("or run scripts/quickstart.sh again\n")
+    assert says_it == (code != 1)
+
+
 @pytest.fixture
 def stubbed(small: Path) -> Path:
     """Replace the linters by stubs that succeed, to test test.sh only."""
@@ -336,17 +350,20 @@ def imported_modules(path: Path) -> Iterator[str]:
             yield node.module.partition(".")[0]
 
 
+packages_distributions = functools.cache(importlib.metadata.packages_distributions)
+
+
+def distributions_of(module: str) -> set[str]:
+    names = packages_distributions().get(module, [PACKAGE_NAMES.get(module, module)])
+    return {canonicalize_name(name) for name in names}
+
+
 def test_imported_packages_are_declared() -> None:
-    distributions = importlib.metadata.packages_distributions()
     declared = runtime_requirements().keys()
     for path in sorted((ROOT / "nmt").rglob("*.py")):
         ours = {"nmt", "compression"}  # a module of Python 3.14
         for module in set(imported_modules(path)) - sys.stdlib_module_names - ours:
-            names = {
-                canonicalize_name(name)
-                for name in distributions.get(module, [PACKAGE_NAMES.get(module, module)])
-            }
-            assert names & declared, (
+            assert distributions_of(module) & declared, (
                 f"{path.relative_to(ROOT)} imports {module}, which pyproject.toml does not declare"
             )
 
@@ -477,10 +494,8 @@ def test_distributions_together_have_all_dependencies(dists: Path) -> None:
 
 def test_missing_modules_have_a_line_that_installs_them(monkeypatch: pytest.MonkeyPatch) -> None:
     extras = project()["project"]["optional-dependencies"]
-    distributions = importlib.metadata.packages_distributions()
     for module, extra in packages.EXTRAS.items():
-        names = distributions.get(module, [PACKAGE_NAMES.get(module, module)])
-        assert requirements(extras[extra]).keys() & set(map(canonicalize_name, names)), module
+        assert requirements(extras[extra]).keys() & distributions_of(module), module
     assert packages.install_line("torch.nn") == "pip install nmtkit"
     assert packages.install_line("matplotlib.figure") == "pip install 'nmtkit[plot]'"
     assert packages.install_line("uvicorn") == "pip install 'nmtkit[serve]'"

@@ -364,9 +364,7 @@ class Scripted:
     def __init__(self, logits_TV: Tensor) -> None:
         self.log_p_TV, self.steps = logits_TV.log_softmax(-1).numpy(), 0
 
-    def init_search_state(
-        self, sources: Sequence[Sequence[int]], *, track_attention: bool = False
-    ) -> Scripted:
+    def init_search_state(self, sources: Sequence[Sequence[int]], **options: Any) -> Scripted:
         return self
 
     def step(self, request: StepRequest) -> StepResult:
@@ -735,7 +733,7 @@ class EndlessModel:
 
     attention_RS = None
 
-    def init_search_state(self, sources: Any, *, track_attention: bool = False) -> EndlessModel:
+    def init_search_state(self, sources: Any, **options: Any) -> EndlessModel:
         return self
 
     def step(self, request: StepRequest) -> StepResult:

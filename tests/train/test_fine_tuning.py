@@ -250,11 +250,8 @@ def fine_tune(
             [line.replace("sieht", "erblickt") for line in target[400:500]],
         )
         write(nmt.directory / "general", source[500:], target[500:])
-    changes = [
-        word
-        for change in (NEW, "train.steps=6", "train.valid_every=3", *options)
-        for word in ("--set", change)
-    ]
+    few = ("train.steps=6", "train.valid_every=3", "train.calibration_pairs=0")
+    changes = [word for change in (NEW, *few, *options) for word in ("--set", change)]
     done = nmt("train", "--init-from", start, "--run", run, *changes)
     assert done.code == code, done.err
     return done
@@ -533,6 +530,7 @@ def test_small_corpora_work_without_tuning_options(
         NEW,
         "train.patience=2",
         "train.valid_every=10",
+        "train.calibration_pairs=0",
         "train.schedule=constant(peak=3e-2, warmup=5)",
     )
     done = nmt.run(

@@ -6,6 +6,7 @@ import csv
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -18,6 +19,7 @@ from types import SimpleNamespace
 import pytest
 from commandline import TINY, CommandLine, finish, wait_until
 
+from nmt.core.console import IN_SWEEP
 from nmt.core.errors import UsageError
 from nmt.core.paths import locked
 from nmt.runs.sweep_results import (
@@ -176,8 +178,8 @@ def test_a_star_marks_a_significant_difference(
 ) -> None:
     out, err = printed_tables(4)
     lines = [line.split() for line in out.splitlines()[-3:]]
-    assert lines[1] == "0 22.50 ± 1.29 50.00 ± 0.00 0.50 4".split()
-    assert lines[2] == "a_b 32.50 ± 1.29 * 50.00 ± 0.00 0.50 4".split()
+    assert lines[1] == "0 22.50 ± 1.29 50.00 ± 0.00 30 min 4".split()
+    assert lines[2] == "a_b 32.50 ± 1.29 * 50.00 ± 0.00 30 min 4".split()
     assert "* differs from the first row (p < 0.05, permutation test over seeds" in err
     out, err = printed_tables(3)
     assert "*" not in out
@@ -189,20 +191,20 @@ def test_a_star_marks_a_significant_difference(
 def test_table_formats(printed_tables: Callable[..., tuple[str, str]]) -> None:
     out, err = printed_tables(4, "--format", "md")
     assert out.splitlines() == [
-        "| model | test BLEU | test chrF2 | hours | runs |",
+        "| model | test BLEU | test chrF2 | time | runs |",
         "| --- | ---: | ---: | ---: | ---: |",
-        "| 0 | 22.50 ± 1.29 | 50.00 ± 0.00 | 0.50 | 4 |",
-        "| a_b | 32.50 ± 1.29 * | 50.00 ± 0.00 | 0.50 | 4 |",
+        "| 0 | 22.50 ± 1.29 | 50.00 ± 0.00 | 30 min | 4 |",
+        "| a_b | 32.50 ± 1.29 * | 50.00 ± 0.00 | 30 min | 4 |",
     ]
-    assert "model_1: test BLEU 21.00, test chrF2 50.00, 9 updates, 0.50 h" in err
+    assert "model_1: test BLEU 21.00, test chrF2 50.00, 9 updates, 30 min" in err
     out, _ = printed_tables(4, "--format", "latex")
     assert out.splitlines() == [
         r"\begin{tabular}{lrrrr}",
         r"\toprule",
-        r"model & test BLEU & test chrF2 & hours & runs \\",
+        r"model & test BLEU & test chrF2 & time & runs \\",
         r"\midrule",
-        r"0 & 22.50 $\pm$ 1.29 & 50.00 $\pm$ 0.00 & 0.50 & 4 \\",
-        r"a\_b & 32.50 $\pm$ 1.29 * & 50.00 $\pm$ 0.00 & 0.50 & 4 \\",
+        r"0 & 22.50 $\pm$ 1.29 & 50.00 $\pm$ 0.00 & 30 min & 4 \\",
+        r"a\_b & 32.50 $\pm$ 1.29 * & 50.00 $\pm$ 0.00 & 30 min & 4 \\",
         r"\bottomrule",
         r"\end{tabular}",
     ]
@@ -234,7 +236,7 @@ def test_sweep_trains_all_combinations_and_can_be_extended(nmt: CommandLine) -> 
     assert lines[3].startswith("label_smoothing  valid loss  valid BLEU  test BLEU  test chrF2")
     assert [line.split()[0] for line in lines[4:]] == ["0", "0.1"]
     assert f"run 1 of 2: {names[0]}\n" in done.err
-    assert re.search(rf"run 2 of 2, about \d+ s left: {re.escape(names[1])}\n", done.err)
+    assert re.search(rf"run 2 of 2, about [\d.]+ s left: {re.escape(names[1])}\n", done.err)
     config = (nmt.directory / "runs/sweep" / names[1] / "config.yaml").read_text()
     assert "label_smoothing: 0.1" in config
     assert "seed: 1" in config
@@ -432,8 +434,10 @@ def test_runs_with_long_options_have_short_names(
 def use_forks(nmt: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Make a sweep run its commands in forks, which need not import PyTorch."""
 
+    in_sweep = CommandLine(nmt.directory, nmt.environment | {IN_SWEEP: "1"})
+
     def start(arguments: Sequence[str]) -> subprocess.Popen[bytes]:
-        return nmt.fork(*arguments, stdin=None, stdout=subprocess.DEVNULL, stderr=None)
+        return in_sweep.fork(*arguments, stdin=None, stdout=subprocess.DEVNULL, stderr=None)
 
     monkeypatch.setattr(sweep, "start_nmt", start)
 
@@ -444,6 +448,7 @@ def use_forks(nmt: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (os.kill, signal.SIGINT, True),
         (os.kill, signal.SIGTERM, True),
+        (os.killpg, signal.SIGINT, False),
         (os.killpg, signal.SIGTERM, True),
         (os.killpg, signal.SIGHUP, False),
     ],
@@ -464,10 +469,10 @@ def test_interrupted_sweep_saves_checkpoints(
     send(process.pid, signal_number)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
-    assert err.count(b"run the same command again to continue the sweep") == 1
-    if not in_forks:  # the commands of a sweep have no hints of their own
-        assert b"stopped and saved at update" in err
-        assert b"continue with" not in err
+    command = shlex.join(["nmt", *ONE_RUN, "--seeds", "3", *FOREVER])
+    assert err.decode().endswith(f"nmt: interrupted; continue the sweep with: {command}\n")
+    for word in (b"interrupted", b"stopped", b"continue"):  # the commands of the sweep are silent
+        assert err.count(word) == (0 if word == b"stopped" else 1)
     assert len(list(run.glob("step-*"))) == 1
     assert list(nmt.directory.glob("runs/sweep/label*")) == [run]
 
@@ -485,7 +490,7 @@ def test_no_command_starts_after_a_stop_signal(
     monkeypatch.setattr(sweep, "start_nmt", start)
     done = nmt(*ONE_RUN, "--seeds", "2")
     assert done.code == 130
-    assert "run the same command again to continue the sweep" in done.err
+    assert "interrupted; continue the sweep with: nmt sweep " in done.err
     assert calls == ["train", "terminate"]
     assert read_results(nmt.directory / "runs/sweep") == []
 

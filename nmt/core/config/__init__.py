@@ -89,6 +89,8 @@ class ModelConfig:
     learning rates)."""
     norm: str = "layer"
     """Normalization: layer (LayerNorm) or rms (RMSNorm)."""
+    norm_epsilon: Share = 0.0
+    """Number added to the variance in a normalization. 0: 1e-5 for layer, 1e-6 for rms."""
     activation: str = "relu"
     """Activation function of the feed-forward network: relu, gelu, silu or swiglu (adds a third
     weight matrix)."""
@@ -113,6 +115,9 @@ class ModelConfig:
     """Share one weight matrix between source embedding, target embedding and output projection."""
     output_bias: bool = False
     """Add a bias to the output projection, as Marian does."""
+    target_bos: bool = True
+    """Start the decoder with the embedding of the start token; false: with zeros, as Marian
+    does."""
     source_eos: bool = True
     """End source sentences with the end token. Models of OpenNMT-py do not."""
 

@@ -25,9 +25,13 @@ from nmt.core.registry import accepts, describe_type
 LANGUAGE_CODE = re.compile(r"[A-Za-z0-9]+([-_][A-Za-z0-9]+)*")
 
 
+_types = functools.cache(typing.get_type_hints)
+"""Types of the options of a section; evaluating them takes as long as reading a config."""
+
+
 def _option_types(section: Any = Config, prefix: str = "") -> dict[str, Any]:
     types: dict[str, Any] = {}
-    for name, kind in typing.get_type_hints(section).items():
+    for name, kind in _types(section).items():
         types |= (
             _option_types(kind, f"{name}.")
             if dataclasses.is_dataclass(kind)
@@ -215,7 +219,7 @@ def dump(config: Config) -> str:
 
 
 def _build(kind: type, tree: dict[str, Any], path: str) -> Any:
-    hints = typing.get_type_hints(kind)
+    hints = _types(kind)
     values = {}
     for key, value in tree.items():
         full = f"{path}{key}"

@@ -4,7 +4,6 @@ functions."""
 from __future__ import annotations
 
 import functools
-import re
 import unicodedata
 from collections.abc import Sequence
 
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 
 from nmt.data.arrays import Bools, Bytes, Hashes
 from nmt.data.pairs import Pair, hash_text
+from nmt.text.lazy_pattern import lazy_pattern
 from nmt.text.normalization import is_mark
 
 NUM_HASHES = 64
@@ -27,7 +27,7 @@ FREQUENT_PUNCTUATION = ".,:;!?()[]\"'„“”‚‘’«»–…-"
 _ASCII_PUNCTUATION = str.maketrans(
     {c: None for c in map(chr, range(128)) if not c.isalnum() and not c.isspace()}
 )
-_DIGITS = re.compile(r"\d+")
+_DIGITS = lazy_pattern(r"\d+")
 
 Band = tuple[int, int]
 """First hash value and number of hash values of a part of the digests."""

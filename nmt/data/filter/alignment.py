@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -71,7 +72,7 @@ class AlignmentScorer:
         pairs = translated_pairs(pairs)
         sentences = (units(text) for pair in pairs for text in pair)
         vocabulary = Vocabulary.fit(sentences, MAX_VOCAB_SIZE, MIN_UNIT_COUNT)
-        lexicon = Lexicon.fit(pairs, vocabulary)
+        lexicon = Lexicon.fit(partial(blocks, pairs, vocabulary), len(vocabulary))
         frequencies_2V = _frequencies(pairs, vocabulary)
         unknown_2V = np.zeros_like(frequencies_2V)
         scorer = cls(vocabulary, lexicon, frequencies_2V, unknown_2V)

@@ -6,15 +6,14 @@ which are pairs of units that occur together in several sentence pairs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from nmt.data.arrays import Doubles, Floats, Indices, Integers
-from nmt.data.filter.units import Block, Side, Vocabulary, blocks
-from nmt.data.pairs import Pair
+from nmt.data.filter.units import Block, Side
 
 MAX_TRAINING_CELLS = 10_000_000
 """Maximum number of cells to learn from, which take about 300 MB."""
@@ -40,10 +39,21 @@ class Lexicon:
     vocab_size: int
 
     @classmethod
-    def fit(cls, pairs: Sequence[Pair], vocabulary: Vocabulary) -> Lexicon:
-        """Learn the probabilities by expectation maximization."""
-        cells = _TrainingCells(pairs, vocabulary)
-        source_unit_K, target_unit_K = np.divmod(cells.keys_K, len(vocabulary))
+    def fit(
+        cls,
+        read_blocks: Callable[[], Iterator[Block]],
+        vocab_size: int,
+        max_cells: int = MAX_TRAINING_CELLS,
+    ) -> Lexicon:
+        """Learn the probabilities by expectation maximization.
+
+        Args:
+            read_blocks: returns the training pairs, each time it is called.
+            vocab_size: units with higher ids are ignored.
+            max_cells: number of cells to learn from.
+        """
+        cells = _TrainingCells(read_blocks, vocab_size, max_cells)
+        source_unit_K, target_unit_K = np.divmod(cells.keys_K, vocab_size)
         target_K = cells.learn(source_unit_K, cells.target)
         source_K = cells.learn(target_unit_K, cells.source)
         has_target_K = target_K > 0
@@ -55,7 +65,7 @@ class Lexicon:
             cells.keys_K[kept_K],
             target_K.astype(np.float32),
             source_K.astype(np.float32),
-            len(vocabulary),
+            vocab_size,
         )
 
     def find(self, block: Block) -> tuple[Indices, Indices]:
@@ -104,16 +114,18 @@ class _Side:
 class _TrainingCells:
     """The cells of the training pairs that have an entry."""
 
-    def __init__(self, pairs: Sequence[Pair], vocabulary: Vocabulary) -> None:
-        self.vocab_size = len(vocabulary)
-        all_keys_C = _sorted_keys(pairs, vocabulary)
+    def __init__(
+        self, read_blocks: Callable[[], Iterator[Block]], vocab_size: int, max_cells: int
+    ) -> None:
+        self.vocab_size = vocab_size
+        all_keys_C = _sorted_keys(_limited(read_blocks(), max_cells), vocab_size, max_cells)
         self.keys_K = _repeated(all_keys_C)
         num_cells = len(all_keys_C)
         del all_keys_C  # to limit memory
         entries = _Buffer(num_cells, np.int32)
         self.source = _Side(num_cells)
         self.target = _Side(num_cells)
-        for block in _limited_blocks(pairs, vocabulary):
+        for block in _limited(read_blocks(), max_cells):
             frequent = _frequent_keys(block, self.vocab_size)
             cells_C, entries_C = _find_keys(self.keys_K, *frequent)
             source_C = block.source_C[cells_C]
@@ -172,11 +184,11 @@ def _find_keys(
     return cells_C[is_known_C], entries_C[is_known_C]
 
 
-def _sorted_keys(pairs: Sequence[Pair], vocabulary: Vocabulary) -> Integers:
+def _sorted_keys(blocks: Iterable[Block], vocab_size: int, max_cells: int) -> Integers:
     """Return the keys of all training cells, ascending."""
-    keys = _Buffer(MAX_TRAINING_CELLS, np.int64)
-    for block in _limited_blocks(pairs, vocabulary):
-        _, keys_C = _frequent_keys(block, len(vocabulary))
+    keys = _Buffer(max_cells, np.int64)
+    for block in blocks:
+        _, keys_C = _frequent_keys(block, vocab_size)
         keys.append(keys_C)
     all_keys_C = keys.content()
     all_keys_C.sort()
@@ -191,11 +203,11 @@ def _repeated(keys_C: Integers) -> Indices:
     return distinct_K.astype(np.int64)
 
 
-def _limited_blocks(pairs: Sequence[Pair], vocabulary: Vocabulary) -> Iterator[Block]:
-    """Yield blocks until they have `MAX_TRAINING_CELLS` cells."""
+def _limited(blocks: Iterable[Block], max_cells: int) -> Iterator[Block]:
+    """Yield blocks until they have `max_cells` cells."""
     num_cells = 0
-    for block in blocks(pairs, vocabulary):
+    for block in blocks:
         num_cells += len(block.source_C)
-        if num_cells > MAX_TRAINING_CELLS:
+        if num_cells > max_cells:
             return
         yield block

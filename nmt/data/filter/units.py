@@ -168,12 +168,17 @@ def starts(lengths_N: Indices) -> Indices:
 
 
 def blocks(pairs: Iterable[Pair], vocabulary: Vocabulary) -> Iterator[Block]:
-    """Yield consecutive pairs in blocks of at most `MAX_CELLS` cells."""
-    sources: list[list[int]] = []
-    targets: list[list[int]] = []
+    """Yield consecutive pairs in blocks; see `id_blocks`."""
+    encoded = ((vocabulary.encode(source), vocabulary.encode(target)) for source, target in pairs)
+    return id_blocks(encoded)
+
+
+def id_blocks(pairs: Iterable[tuple[Sequence[int], Sequence[int]]]) -> Iterator[Block]:
+    """Yield consecutive pairs of sentences, as ids, in blocks of at most `MAX_CELLS` cells."""
+    sources: list[Sequence[int]] = []
+    targets: list[Sequence[int]] = []
     num_cells = 0
-    for pair in pairs:
-        source, target = map(vocabulary.encode, pair)
+    for source, target in pairs:
         size = len(source) * len(target)
         if sources and num_cells + size > MAX_CELLS:
             yield Block.of(sources, targets)

@@ -196,6 +196,7 @@ class DownloadableCorpus:
         if force:
             shutil.rmtree(downloads, ignore_errors=True)
         log(f"downloading {self.name} ({self.info.license}) to {self.directory}")
+        alternative = f"use a local file: nmt data download {self.spec or self.name} --from PATH"
         try:
             checksums = {}
             for file in self.list_files():
@@ -207,7 +208,7 @@ class DownloadableCorpus:
                     size=file.size,
                     headers=file.headers,
                     missing_hint=file.missing_hint,
-                    corpus=self.spec or self.name,
+                    alternative=alternative,
                 )
         except NMTError:
             with contextlib.suppress(OSError):

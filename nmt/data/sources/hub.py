@@ -70,7 +70,8 @@ def _list_files(name: str, repository: str) -> list[RemoteFile]:
     listing = data_dir() / "downloads" / name / "listing.json"
     listing.unlink(missing_ok=True)
     url = f"{endpoint()}/api/datasets/{repository}/tree/main/{DIRECTORY}"
-    download.fetch(url, listing, corpus=name)
+    alternative = f"use local files: nmt data download {name} --from PATH"
+    download.fetch(url, listing, alternative=alternative)
     try:
         entries = json.loads(listing.read_text(encoding="utf-8"))
         files = [
@@ -80,7 +81,7 @@ def _list_files(name: str, repository: str) -> list[RemoteFile]:
     except (ValueError, KeyError, TypeError, AttributeError):
         raise DownloadError(
             f"{url} is not a listing of files",
-            f"use local files: nmt data download {name} --from PATH",
+            alternative,
         ) from None
     finally:
         listing.unlink()

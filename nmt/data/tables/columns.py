@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nmt.core.errors import DataError, suggest
-from nmt.text.language_codes import NAMES, base_language
+from nmt.text.language_codes import GERMAN_NAMES, NAMES, base_language
 
 MAX_LISTED = 20
 """Maximum number of columns in an error message."""
@@ -167,10 +167,12 @@ def _find_asked(path: object, names: Sequence[str], name: ColumnName) -> list[in
 
 
 def _default_names(language: str, roles: Sequence[str]) -> list[ColumnName]:
-    """Return the names that a column may have: a language code, an English name or a role."""
+    """Return the names that a column may have: a language code, an English or a German
+    name, or a role."""
     base = base_language(language)
     underscored = language.replace("-", "_")
-    candidates = [language, underscored, base, NAMES.get(base, ""), *roles]
+    full_names = (NAMES.get(base, ""), GERMAN_NAMES.get(base, ""))
+    candidates = [language, underscored, base, *full_names, *roles]
     plain = list(dict.fromkeys(filter(None, candidates)))
     nested = [f"{STRUCT}.{name}" for name in plain]
     return [*plain, *nested]

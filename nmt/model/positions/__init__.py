@@ -8,7 +8,13 @@ arguments. If its hooks need a number as `start`, `supports_graphs` is False.
 from __future__ import annotations
 
 from nmt.core.plugins import Components
-from nmt.model.positions.absolute import ConcatenatedSinusoidal, Floater, Learned, Sinusoidal
+from nmt.model.positions.absolute import (
+    ConcatenatedSinusoidal,
+    Floater,
+    Learned,
+    MarianSinusoidal,
+    Sinusoidal,
+)
 from nmt.model.positions.base import (
     EncodingTable,
     Position,
@@ -24,6 +30,7 @@ POSITION_ENCODINGS: Components[type[PositionEncoding]] = Components(
     {
         "sinusoidal": Sinusoidal,
         "sinusoidal_concatenated": ConcatenatedSinusoidal,
+        "sinusoidal_marian": MarianSinusoidal,
         "learned": Learned,
         "floater": Floater,
         "rotary": Rotary,

@@ -58,7 +58,20 @@ def concatenated_sinusoids(length: int, dim: int) -> Tensor:
     return torch.cat((sin_TX, cos_TX), 1)
 
 
-SINUSOIDS = {"sinusoidal": sinusoids, "sinusoidal_concatenated": concatenated_sinusoids}
+def marian_sinusoids(length: int, dim: int) -> Tensor:
+    """Return the [length, dim] matrix of Marian: sines, then cosines, in float32."""
+    half = dim // 2
+    exponent_X = torch.arange(half, dtype=torch.float64) / max(1, half - 1)
+    rate_X = torch.exp(exponent_X * -math.log(10000.0))
+    angle_TX = torch.arange(length, dtype=torch.float64)[:, None] * rate_X
+    return torch.cat((angle_TX.sin(), angle_TX.cos()), 1).float()
+
+
+SINUSOIDS = {
+    "sinusoidal": sinusoids,
+    "sinusoidal_concatenated": concatenated_sinusoids,
+    "sinusoidal_marian": marian_sinusoids,
+}
 """Functions that compute the tables of position encodings."""
 
 
@@ -100,6 +113,16 @@ class ConcatenatedSinusoidal(Sinusoidal):
     name = "sinusoidal_concatenated"
 
 
+class MarianSinusoidal(Sinusoidal):
+    """The sines of all wavelengths, then their cosines, as Marian computes them: the longest
+    wavelength is exactly 10000 · 2π.
+
+    p[k, i] = sin(k / 10000^(i/(D/2-1))), p[k, D/2+i] = cos(k / 10000^(i/(D/2-1))).
+    """
+
+    name = "sinusoidal_marian"
+
+
 class Learned(PositionEncoding):
     """A learned vector for each position, up to a maximum (Gehring et al. 2017, section 3.1)."""
 
@@ -117,9 +140,9 @@ class Learned(PositionEncoding):
         """
         super().__init__(stack)
         self.max_positions = max_positions
-        scale = stack.dim**-0.5
         random_ND = torch.randn(max_positions, stack.dim)
-        self.table_ND = nn.Parameter(random_ND * scale)
+        random_ND *= stack.dim**-0.5  # on the meta device, a new product would import Dynamo: 2 s
+        self.table_ND = nn.Parameter(random_ND)
 
     def add_positions(self, x_BTD: Tensor, layer: int, start: Position) -> Tensor:
         """Add the vectors of positions start .. start+T-1 to the embeddings.

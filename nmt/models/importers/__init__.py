@@ -3,12 +3,13 @@
 A run from an import has one checkpoint, step-000000, and works with every command that uses a
 model. To add a format, write a module with `read(directory)`, which returns an `ImportedModel`, and
 add it to `FORMATS`. Downloads from the Hugging Face Hub have only the files that `huggingface.py`
-reads (`hub.py`).
+reads (`hub.py`); models of Firefox are downloaded from Mozilla's registry (`firefox_registry.py`).
 """
 
 from __future__ import annotations
 
 import os
+import shlex
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from nmt.core.console import escape_control, log
 from nmt.core.errors import CheckpointError, UsageError
-from nmt.core.paths import REPOSITORY, locked, new_directory, runs_dir
+from nmt.core.paths import FIREFOX, REPOSITORY, locked, new_directory, runs_dir, write_bytes
 from nmt.core.untrusted_files import read_front_matter, read_record
 from nmt.runs import run_report
 from nmt.runs.run_report import UNKNOWN_LICENSE
@@ -24,7 +25,11 @@ from nmt.runs.run_report import UNKNOWN_LICENSE
 if TYPE_CHECKING:  # finding an imported run does not require PyTorch
     from nmt.models.importers.common import ImportedModel
 
-FORMATS = {"huggingface": "config.json", "marian": "decoder.yml"}
+FORMATS = {
+    "huggingface": "config.json",
+    "marian": "decoder.yml",
+    "firefox": "model.*.bin*",
+}
 """Module of each format, and name of the file by which a model is recognized."""
 CTRANSLATE2_FILES = ("model.bin", "model/model.bin")
 """The model in a directory of CTranslate2, and in a package of Argos Translate."""
@@ -41,8 +46,8 @@ def import_model(
     and use that.
 
     Args:
-        source: a repository of the Hugging Face Hub, or a local directory or archive in a supported
-            format.
+        source: a repository of the Hugging Face Hub, a model of Firefox (`firefox:en-de`), or a
+            local directory or archive in a supported format.
         run: the run to create; None: `runs/NAME`.
         revision: commit, branch or tag of the repository; None: the latest commit of the main
             branch.
@@ -61,21 +66,20 @@ def import_model(
     languages = DataConfig(src or unknown_src, tgt or unknown_tgt)
     config_io.check(Config(data=languages))
     path = Path(os.path.expanduser(source))
-    name = path.stem if path.suffix == ".zip" else os.path.basename(os.path.abspath(path))
+    if path.exists():
+        name = path.stem if path.suffix == ".zip" else os.path.basename(os.path.abspath(path))
+    else:
+        source, name = _published_name(source)
     run = run or runs_dir() / name
     run_exists = UsageError(
         f"{run} already exists", "choose another directory with --run, or delete it"
     )
     if run.exists():
         raise run_exists
-    if revision and path.exists():
+    if revision and (path.exists() or source.startswith(FIREFOX)):
         raise UsageError(
             "--revision applies to repositories of the Hugging Face Hub only",
             "leave out --revision",
-        )
-    if not path.exists() and not REPOSITORY.fullmatch(source):
-        raise UsageError(
-            f"{source} is not a directory or zip file", "import one, or a repository: OWNER/NAME"
         )
     is_new = import_repository(path, source, run, revision, src, tgt)
     if not is_new and (revision or src or tgt or origin(run).get("source") != source):
@@ -83,23 +87,43 @@ def import_model(
     return run
 
 
-def find_or_import(repository: str) -> Path:
-    """Return the run `runs/NAME` of a repository of the Hugging Face Hub, `OWNER/NAME`; import it
-    first if necessary.
+def find_or_import(name: str) -> Path:
+    """Return the run of a published model, `OWNER/NAME` or `firefox:en-de`; import it first if
+    necessary.
 
     Raises:
-        CheckpointError: the run is not an import of this repository; or see `import_model`.
+        CheckpointError: the run is not an import of this model; or see `import_model`.
         DownloadError: the model cannot be downloaded.
     """
-    run = runs_dir() / repository.rpartition("/")[2]
+    name, run_name = _published_name(name)
+    run = runs_dir() / run_name
     if not run.exists():
-        import_repository(Path(repository), repository, run)
-    if origin(run).get("source") != repository:
+        import_repository(Path(name), name, run)
+    if origin(run).get("source") != name:
         raise CheckpointError(
-            f"{run} is not an import of {repository}",
-            f"import it to another run: nmt import {repository} --run RUN",
+            f"{run} is not an import of {name}",
+            f"import it to another run: nmt import {shlex.quote(name)} --run RUN",
         )
     return run
+
+
+def _published_name(name: str) -> tuple[str, str]:
+    """Return the usual form of the name of a published model, and the name of its run.
+
+    Raises:
+        UsageError: it is not the name of a published model.
+    """
+    if name.startswith(FIREFOX):
+        from nmt.models.importers.firefox_registry import ModelName
+
+        model = ModelName.parse(name)
+        return str(model), model.run_name
+    if not REPOSITORY.fullmatch(name):
+        raise UsageError(
+            f"{name} is not a directory or zip file",
+            "import one, or a published model: OWNER/NAME or firefox:en-de",
+        )
+    return name, name.rpartition("/")[2]
 
 
 def origin(run: Path) -> dict[str, str]:
@@ -116,7 +140,7 @@ def read(directory: Path) -> ImportedModel:
     if any((directory / name).exists() for name in CTRANSLATE2_FILES):
         raise _is_converted(directory)
     for module, name in FORMATS.items():
-        if (directory / name).exists():
+        if any(directory.glob(name)):
             model: ImportedModel = import_module(f"nmt.models.importers.{module}").read(directory)
             return model
     from nmt.runs import checkpoint  # imports NumPy
@@ -173,7 +197,7 @@ def _read_source(
         from nmt.models.importers.common import extracted
 
         with extracted(path) as directory:
-            files = [file for file in directory.rglob("*") if file.name in FORMATS.values()]
+            files = [file for name in FORMATS.values() for file in directory.rglob(name)]
             root = min(files, key=lambda file: len(file.parts), default=directory / "file").parent
             try:
                 return read(root), {"source": source, "license": _license(root)}
@@ -181,6 +205,10 @@ def _read_source(
                 raise CheckpointError(
                     error.message.replace(str(directory), str(path)), error.hint
                 ) from None
+    if source.startswith(FIREFOX):
+        from nmt.models.importers import firefox_registry
+
+        return firefox_registry.read(firefox_registry.ModelName.parse(source))
     from nmt.models.importers import hub
 
     directory, record = hub.download(source, revision)
@@ -207,6 +235,8 @@ def _write(model: ImportedModel, run: Path, record: dict[str, str]) -> None:
     from nmt.model.build import check_shapes
     from nmt.runs import checkpoint, model_card
     from nmt.runs.model_files import write_run_files
+    from nmt.runs.quantization import write_multipliers
+    from nmt.search import shortlist
 
     config_io.check(model.config)
     shapes = {name: weight.shape for name, weight in model.weights.items()}
@@ -225,5 +255,9 @@ def _write(model: ImportedModel, run: Path, record: dict[str, str]) -> None:
     with new_directory(run) as work:
         write_run_files(work, model.config, model.tokenizer, data)
         checkpoint.save(work, checkpoint.Progress(), model.weights, {}, model.tokenizer.checksum)
+        if model.multipliers:
+            write_multipliers(checkpoint.checkpoints(work)[0], model.multipliers)
+        if model.shortlist:
+            write_bytes(work / shortlist.FILE, model.shortlist.write())
     model_card.write_card(run)
     log(f"imported {record['source']} to {run} (license {record['license']})")

@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from nmt.core import untrusted_files
@@ -19,6 +21,7 @@ from nmt.core.errors import CheckpointError, DownloadError
 from nmt.core.untrusted_files import Size
 from nmt.data import archives
 from nmt.runs.model_files import LIMITS
+from nmt.search.shortlist import Shortlist
 from nmt.text.separate_tokenizer import SPECIAL_PIECES, SeparateTokenizer
 from nmt.text.tokenizer import UNK, Tokenizer
 
@@ -42,6 +45,9 @@ class ImportedModel:
     """SHA-256 of the original file of the weights."""
     limits: dict[str, Any] = field(default_factory=dict)
     """Limits of a line, by default those of a model that translates single sentences."""
+    multipliers: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
+    """Multipliers of a calibrated model; see `nmt.runs.quantization`."""
+    shortlist: Shortlist | None = None
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Any
 
 from huggingface_hub import HfApi, errors, snapshot_download, try_to_load_from_cache
 
-from nmt.core.console import escape_control, log
+from nmt.core.console import escape_control, format_bytes, log
 from nmt.core.errors import DownloadError, first_line
 from nmt.models.importers.huggingface import FILES, WEIGHT_FILES, check_type
 from nmt.runs.run_report import UNKNOWN_LICENSE
@@ -77,9 +77,9 @@ def _download(repository: str, revision: str | None) -> tuple[Path, dict[str, An
     if info.config:
         check_type(info.config, repository)
     files = [name for name in (*FILES, weights) if name in sizes]
-    megabytes = sum(sizes[name] for name in files) / 1e6
+    num_bytes = sum(sizes[name] for name in files)
     license_ = escape_control(str(getattr(info.card_data, "license", None) or UNKNOWN_LICENSE))
-    log(f"downloading {repository} ({megabytes:,.0f} MB, license {license_})")
+    log(f"downloading {repository} ({format_bytes(num_bytes)}, license {license_})")
     directory = Path(snapshot_download(repository, revision=revision, allow_patterns=files))
     return directory, {"source": repository, "revision": directory.name, "license": license_}
 

@@ -9,7 +9,6 @@ Matrices are stored as [inputs, outputs].
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -129,9 +128,6 @@ def read(directory: Path) -> ImportedModel:
         )
         config = _model_config(options)
         weights = convert(Weights(file, _rename(arrays)), config, vocabulary)
-        embeddings_VD = next(iter(weights.values()))  # the size in the options may be wrong
-        for side in ("source", "target"):
-            weights[f"{side}_positions.table_ND"] = _position_table(embeddings_VD.shape[1])
         if not decoder.get("allow-unk"):
             weights["output_bias_V"][UNK] = MASKED
         search = _search(decoder)
@@ -149,23 +145,11 @@ def read(directory: Path) -> ImportedModel:
     )
 
 
-def _position_table(dim: int) -> Tensor:
-    """Return the encodings of positions as Marian computes them: [MAX_LENGTH, D].
-
-    The wavelengths extend to exactly 10000·2π: the exponents are i/(D/2 - 1), not 2i/D as in
-    Vaswani et al. (2017).
-    """
-    exponents = torch.arange(dim // 2, dtype=torch.float64) / (dim // 2 - 1)
-    rates = torch.exp(exponents * -math.log(10000.0))
-    angles = torch.arange(MAX_LENGTH, dtype=torch.float64)[:, None] * rates
-    return torch.cat((angles.sin(), angles.cos()), 1).float()
-
-
 def _read_decoder(directory: Path) -> dict[str, Any]:
     """Read decoder.yml, and check that it is one of a supported model."""
     path = directory / DECODER
     with untrusted_files.errors_of(path, RETRY):
-        decoder = _as_mapping(path, untrusted_files.read_bytes(path, MAX_CONFIG_BYTES))
+        decoder = as_mapping(path, untrusted_files.read_bytes(path, MAX_CONFIG_BYTES))
     if (
         not untrusted_files.matches(decoder, Decoder)
         or not decoder["models"]
@@ -211,14 +195,14 @@ def _read_model(file: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         raise CheckpointError(
             f"{file} has no {OPTIONS}: it is not a Marian model", "use another model"
         )
-    options = _as_mapping(file, arrays.pop(OPTIONS).tobytes().rstrip(b"\0"))
+    options = as_mapping(file, arrays.pop(OPTIONS).tobytes().rstrip(b"\0"))
     check_supported(options, SUPPORTED)
     return arrays, options
 
 
 def _read_vocabulary(path: Path) -> dict[str, int]:
     """Read a vocabulary as text: otherwise YAML reads `no` as a boolean and `10` as a number."""
-    pieces = _as_mapping(path, read_bytes(path), as_text=True)
+    pieces = as_mapping(path, read_bytes(path), as_text=True)
     try:
         ids = {piece: int(i) for piece, i in pieces.items()}
         untrusted_files.check(ids, dict[str, Id])
@@ -227,7 +211,7 @@ def _read_vocabulary(path: Path) -> dict[str, int]:
     return ids
 
 
-def _as_mapping(path: Path, content: bytes, *, as_text: bool = False) -> dict[str, Any]:
+def as_mapping(path: Path, content: bytes, *, as_text: bool = False) -> dict[str, Any]:
     """Parse the YAML mapping of a file."""
     try:
         value = untrusted_files.parse_yaml(content.decode("utf-8"), as_text=as_text)
@@ -240,7 +224,7 @@ def _as_mapping(path: Path, content: bytes, *, as_text: bool = False) -> dict[st
 
 def _model_config(options: dict[str, Any]) -> ModelConfig:
     config = model_config(_model_options(options), output_bias=True)
-    return replace(config, position_encoding=f"learned(max_positions={MAX_LENGTH})")
+    return replace(config, position_encoding="sinusoidal_marian")
 
 
 def _model_options(options: dict[str, Any]) -> dict[str, Any]:

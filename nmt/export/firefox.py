@@ -1,0 +1,253 @@
+"""Export as a translation model of Firefox: a binary Marian model with int8 weights, and the
+multipliers by which its activations are rounded to 8 bits.
+
+The multiplier of a matrix's input is 127 divided by the largest magnitude that a calibration saw:
+the mean of the largest magnitudes of sentences plus 1.1 standard deviations, as in Mozilla's
+training pipeline. Larger magnitudes are clipped.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import yaml
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from nmt.core.console import log
+from nmt.core.errors import UsageError
+from nmt.core.packages import require_package
+from nmt.data.batching import collate
+from nmt.engines import native
+from nmt.engines.native import NativeModel
+from nmt.engines.pytorch import TorchModel
+from nmt.export.common import Translate, greedy_translator, require_transformer
+from nmt.export.sentences import default_sentences, file_sentences
+from nmt.model.transformer import Transformer
+from nmt.models import importers, marian_binary
+from nmt.models.firefox_layout import (
+    EMBEDDINGS,
+    MULTIPLIER,
+    OUTPUT_BIAS,
+    OUTPUT_MULTIPLIER,
+    matrices,
+    norms,
+)
+from nmt.models.importers.common import MASKED
+from nmt.models.importers.firefox import SHORTLISTS
+from nmt.models.marian_binary import OPTIONS, Item, Quantized
+from nmt.runs.model_files import LoadedModel
+from nmt.search.shortlist import Shortlist
+from nmt.text.tokenizer import BOS, PAD, Tokenizer
+
+MULTIPLE = 64
+"""The widths of matrices are multiples of this number, and of 8 the vocabulary, in the integer
+products of Firefox."""
+NUM_DEVIATIONS = 1.1
+MAX_PAIR = 128
+"""Largest sum of two adjacent weights before they are rounded. On processors without VNNI
+instructions, Firefox adds the products of two weights and activations from 0 to 254 in 16 bits:
+254 * 129 is the largest product that does not saturate."""
+SUPPORTED: dict[str, Collection[object]] = {
+    "decoder": ("ssru",),
+    "norm_epsilon": (1e-6,),
+    "position_encoding": ("sinusoidal_marian",),
+    "target_bos": (False,),
+}
+
+
+def export(loaded: LoadedModel, directory: Path, *, calibrate_with: str = "") -> None:
+    """Write model and vocabulary into an existing directory, with the names of Firefox.
+
+    Args:
+        loaded: the model.
+        directory: the directory.
+        calibrate_with: file of source sentences; empty: lines of the test or validation set.
+
+    Raises:
+        UsageError: a package is not installed, or the model is not supported.
+        DataError: the file cannot be read, or is empty.
+    """
+    model = require_transformer(loaded, "Firefox", SUPPORTED)
+    _check(loaded)
+    require_package("fxtranslate", "fxtranslate")  # used by the verification
+    if calibrate_with:
+        name, sentences = file_sentences(Path(calibrate_with), loaded)
+    else:
+        name, sentences = default_sentences(loaded)
+    log(f"calibrating with {len(sentences)} sentences of {name}")
+    multipliers = calibrate(model, loaded.tokenizer, sentences)
+    pair = loaded.config.data.src + loaded.config.data.tgt
+    content = marian_binary.write(_items(model, multipliers))
+    (directory / f"model.{pair}.intgemm.alphas.bin").write_bytes(content)
+    (directory / f"vocab.{pair}.spm").write_bytes(loaded.tokenizer.model)
+    shortlist = Shortlist.find(loaded.run, len(loaded.tokenizer))
+    if shortlist:
+        name = f"lex.{shortlist.num_frequent}.{shortlist.max_translations}.{pair}.s2t.bin"
+        (directory / name).write_bytes(shortlist.write())
+
+
+def _check(loaded: LoadedModel) -> None:
+    """Raise a UsageError for options that every other export supports."""
+    config = loaded.config.model
+    required = {"norm_position": "post", "tie_embeddings": True, "layer_sharing": 1}
+    for name, value in required.items():
+        if getattr(config, name) != value:
+            raise UsageError(
+                f"Firefox does not support model.{name}={getattr(config, name)}",
+                "train a model with --config firefox",
+            )
+    if loaded.tokenizer.model_type != "unigram":
+        raise UsageError(
+            "Firefox does not support this tokenizer", "train with tokenizer.model_type=unigram"
+        )
+    sizes = {"model.dim": config.dim, "model.ffn_dim": config.ffn_dim}
+    for name, size in sizes.items():
+        if size % MULTIPLE:
+            raise UsageError(f"{name} ({size}) must be a multiple of {MULTIPLE} for Firefox")
+    if len(loaded.tokenizer) % 8:
+        raise UsageError(
+            f"the vocabulary size ({len(loaded.tokenizer)}) must be a multiple of 8 for Firefox"
+        )
+
+
+@torch.inference_mode()
+def calibrate(
+    model: Transformer, tokenizer: Tokenizer, sentences: Sequence[str]
+) -> dict[str, float]:
+    """Return the multipliers of the inputs of all matrices by name, and of the output layer by that
+    of its embeddings.
+
+    The model reads each sentence and its own greedy translation.
+    """
+    magnitudes: dict[str, list[float]] = defaultdict(list)
+
+    def record(name: str, _: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        magnitudes[name].append(inputs[0].abs().max().item())
+
+    translate = greedy_translator(TorchModel([model]), tokenizer)
+    translations = translate(list(sentences))
+    with ExitStack() as stack:
+        for matrix in matrices(model.config):
+            module = model.get_submodule(matrix.name)
+            hook = module.register_forward_pre_hook(partial(record, matrix.name))
+            stack.callback(hook.remove)
+        for sentence, translation in zip(sentences, translations, strict=True):
+            source = tokenizer.encode(sentence)
+            target = tokenizer.encode(translation, target=True)
+            batch = collate([(source, target)])
+            inputs = (batch.src_BS, batch.src_mask_BS, batch.tgt_in_BT, batch.target_index_N)
+            magnitudes[EMBEDDINGS].append(model(*inputs).abs().max().item())
+    return {name: _multiplier(each) for name, each in magnitudes.items()}
+
+
+def _multiplier(magnitudes: Sequence[float]) -> float:
+    """Return the multiplier of inputs, given the largest magnitude of each sentence."""
+    bound = np.mean(magnitudes) + NUM_DEVIATIONS * np.std(magnitudes)
+    return 127 / max(float(bound), 1e-6)
+
+
+def _quantize(weight_OI: NDArray[np.float32]) -> Quantized:
+    """Round a matrix to 8 bits, so that all processors compute the same sums; see `MAX_PAIR`."""
+    pairs_OJ2 = weight_OI.reshape(len(weight_OI), -1, 2)
+    positive_OJ = pairs_OJ2.clip(min=0).sum(-1)
+    negative_OJ = pairs_OJ2.clip(max=0).sum(-1)
+    largest = max(float(positive_OJ.max()), -float(negative_OJ.min()), 1e-6)
+    return Quantized.of(weight_OI, max_multiplier=MAX_PAIR / largest)
+
+
+def _items(model: Transformer, multipliers: Mapping[str, float]) -> dict[str, Item]:
+    """Return the parameters, multipliers and options as items of a binary model."""
+    weights = {name: tensor.float().numpy() for name, tensor in model.state_dict().items()}
+    items: dict[str, Item] = {}
+    for matrix in matrices(model.config):
+        parts_OI = np.split(weights[f"{matrix.name}.weight"], len(matrix.weights))
+        for name, weight_OI in zip(matrix.weights, parts_OI, strict=True):
+            items[name] = _quantize(weight_OI)
+            items[f"{name}{MULTIPLIER}"] = _scalar(multipliers[matrix.name])
+        if matrix.biases:
+            biases = np.split(weights[f"{matrix.name}.bias"], len(matrix.biases))
+            for name, bias_O in zip(matrix.biases, biases, strict=True):
+                items[name] = bias_O[None]
+    for name, marian_name in norms(model.config):
+        items[f"{marian_name}_scale"] = weights[f"{name}.weight"][None]
+        items[f"{marian_name}_bias"] = weights[f"{name}.bias"][None]
+    embeddings_VD = weights["embeddings.shared"]
+    items[EMBEDDINGS] = _quantize(embeddings_VD)
+    items[OUTPUT_MULTIPLIER] = _scalar(multipliers[EMBEDDINGS])
+    bias_V = weights.get("output_bias_V", np.zeros(len(embeddings_VD), np.float32)).copy()
+    bias_V[[PAD, BOS]] = MASKED
+    items[OUTPUT_BIAS] = bias_V[None]
+    items[OPTIONS] = _options(model, len(embeddings_VD))
+    return items
+
+
+def _scalar(value: float) -> Any:
+    return np.full((1, 1), value, np.float32)
+
+
+def _options(model: Transformer, vocab_size: int) -> bytes:
+    """Return the options of the model as Marian states them."""
+    config = model.config
+    options = {
+        "type": "transformer",
+        "dim-emb": config.dim,
+        "dim-vocabs": [vocab_size, vocab_size],
+        "enc-depth": config.encoder_layers,
+        "dec-depth": config.decoder_layers,
+        "transformer-heads": config.heads,
+        "transformer-dim-ffn": config.ffn_dim,
+        "transformer-ffn-depth": 2,
+        "transformer-ffn-activation": "relu",
+        "transformer-preprocess": "",
+        "transformer-postprocess": "dan",
+        "transformer-postprocess-emb": "d",
+        "transformer-decoder-autoreg": "rnn",
+        "transformer-train-position-embeddings": False,
+        "dec-cell": "ssru",
+        "dec-cell-base-depth": 2,
+        "dec-cell-high-depth": 1,
+        "tied-embeddings-all": True,
+        "input-types": [],
+        "version": "v1.9.0",
+    }
+    return yaml.safe_dump(options, sort_keys=False).encode() + b"\0"
+
+
+def reference(directory: Path) -> Translate:
+    """Return a function that translates with nmt and the same integers as Firefox.
+
+    Raises:
+        UsageError: the native engine is not available.
+    """
+    if not native.is_available():
+        raise UsageError(
+            f"an export for Firefox needs the native engine: {native.unavailable_reason()}",
+            "install a C compiler",
+        )
+    model = importers.read(directory)
+    weights = {name: tensor.numpy() for name, tensor in model.weights.items()}
+    engine = NativeModel(model.config.model, weights, "int8", model.multipliers)
+    return greedy_translator(engine, model.tokenizer, shortlist=model.shortlist)
+
+
+def load(directory: Path) -> Translate:
+    """Return a function that translates with Firefox's engine, fxtranslate.
+
+    Raises:
+        UsageError: fxtranslate is not installed.
+    """
+    fxtranslate = require_package("fxtranslate", "fxtranslate")
+    (model,) = directory.glob("model.*.bin")
+    (vocabulary,) = directory.glob("vocab.*.spm")
+    content = vocabulary.read_bytes()
+    shortlists = [file.read_bytes() for file in directory.glob(SHORTLISTS)]
+    translator = fxtranslate.Translator(model.read_bytes(), content, content, *shortlists)
+    return lambda sentences: [translator.translate(sentence) for sentence in sentences]

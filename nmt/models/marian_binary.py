@@ -1,0 +1,185 @@
+"""Marian's binary model format (`.bin`), in which the translation models of Firefox are published.
+
+All numbers are little-endian:
+
+    version (1) and number of items                                     u64 each
+    per item: length of the name, type, number of dimensions, bytes     u64 each
+    the names, which end with NUL; then the dimensions                  i32 each
+    number of padding bytes (u64), and the padding, so that the data starts at a multiple of 256
+    the data of all items
+
+An `intgemm8` matrix [I, O] is stored transposed, as O rows of I signed bytes, followed by its
+multiplier: the byte b represents b / multiplier. The embeddings [V, D] are not transposed.
+
+Shape suffixes: I inputs, O outputs.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+VERSION = 1
+INT8, FLOAT32, INTGEMM8 = 0x0101, 0x0404, 0x4101
+"""Codes of the supported types, those of `common/types.h` in Marian's fork."""
+ALIGNMENT = 256
+OPTIONS = "special:model.yml"
+"""Name of the item with the options of the model, YAML that ends with NUL."""
+MAX_ITEMS = 100_000
+MAX_DIMENSIONS = 8
+_HEADER = struct.Struct("<QQ")
+_ENTRY = struct.Struct("<QQQQ")
+_COUNT = struct.Struct("<Q")
+_FLOAT = struct.Struct("<f")
+
+
+@dataclass(frozen=True)
+class Quantized:
+    """An int8 matrix: it represents values / multiplier."""
+
+    values: NDArray[np.int8]
+    """[O, I]; of embeddings [V, D]."""
+    multiplier: float
+
+    @classmethod
+    def of(cls, weight: NDArray[np.float32], max_multiplier: float = math.inf) -> Quantized:
+        """Round a matrix to 8 bits; 127 represents its largest magnitude, unless the multiplier has
+        a maximum."""
+        magnitudes = np.abs(weight)
+        largest = max(float(magnitudes.max(initial=0.0)), 1e-9)
+        multiplier = np.float32(min(127 / largest, max_multiplier))
+        rounded = np.rint(weight * multiplier)
+        values = rounded.clip(-127, 127)
+        return cls(values.astype(np.int8), float(multiplier))
+
+    def dequantize(self) -> NDArray[np.float32]:
+        """Return the matrix in float32."""
+        values = self.values.astype(np.float32)
+        return values / np.float32(self.multiplier)
+
+
+Item = NDArray[np.float32] | Quantized | bytes
+
+
+@dataclass(frozen=True)
+class _Entry:
+    name_length: int
+    type: int
+    num_dimensions: int
+    num_bytes: int
+
+
+class _Reader:
+    """Reads parts of a file one after the other; a missing part is a ValueError."""
+
+    def __init__(self, content: bytes) -> None:
+        self.content = memoryview(content)
+        self.position = 0
+
+    def take(self, num_bytes: int) -> memoryview:
+        end = self.position + num_bytes
+        if end > len(self.content):
+            raise ValueError("it is truncated")
+        part = self.content[self.position : end]
+        self.position = end
+        return part
+
+    def unpack(self, layout: struct.Struct) -> tuple[Any, ...]:
+        return layout.unpack(self.take(layout.size))
+
+
+def read(content: bytes) -> dict[str, Item]:
+    """Return the items of a model by name: matrices as [outputs, inputs] if they are quantized and
+    as stored, [inputs, outputs], in float32; the options as bytes.
+
+    Raises:
+        ValueError: the file is damaged, of another version, or has a type that is not supported.
+    """
+    reader = _Reader(content)
+    version, num_items = reader.unpack(_HEADER)
+    if version != VERSION:
+        raise ValueError(f"it is not a binary Marian model of version {VERSION}")
+    if num_items > MAX_ITEMS:
+        raise ValueError("it has too many items")
+    entries = [_Entry(*reader.unpack(_ENTRY)) for _ in range(num_items)]
+    names: list[str] = []
+    for entry in entries:
+        encoded_name = bytes(reader.take(entry.name_length))
+        name = encoded_name.rstrip(b"\0")
+        names.append(name.decode())
+    shapes = []
+    for entry in entries:
+        if entry.num_dimensions > MAX_DIMENSIONS:
+            raise ValueError("a parameter has too many dimensions")
+        dimensions = reader.take(4 * entry.num_dimensions)
+        shape = np.frombuffer(dimensions, "<i4").tolist()
+        shapes.append(tuple(shape))
+    (padding,) = reader.unpack(_COUNT)
+    reader.take(padding)
+    items: dict[str, Item] = {}
+    for i, entry in enumerate(entries):
+        data = reader.take(entry.num_bytes)
+        items[names[i]] = _item(names[i], shapes[i], entry.type, data)
+    return items
+
+
+def _item(name: str, shape: tuple[int, ...], kind: int, data: memoryview) -> Item:
+    if kind == INT8:
+        return bytes(data)
+    if kind not in (FLOAT32, INTGEMM8):
+        raise ValueError(f"the type {kind:#x} of {name} is not supported")
+    count = math.prod(shape)
+    size = count * 4 if kind == FLOAT32 else count + _FLOAT.size
+    is_negative = min(shape, default=1) < 0
+    if is_negative or size > len(data):
+        raise ValueError(f"{name} has a damaged shape")
+    if kind == FLOAT32:
+        numbers = np.frombuffer(data, "<f4", count)
+        return numbers.reshape(shape).astype(np.float32)
+    (multiplier,) = _FLOAT.unpack_from(data, count)
+    if not (len(shape) == 2 and 0 < multiplier < float("inf")):
+        raise ValueError(f"{name} has a damaged shape or multiplier")
+    # A matrix [I, O] is stored as O rows, unless it has embeddings.
+    rows, columns = shape if name.endswith("Wemb") else shape[::-1]
+    numbers = np.frombuffer(data, np.int8, count)
+    values = numbers.reshape(rows, columns)
+    return Quantized(values.copy(), multiplier)
+
+
+def write(items: Mapping[str, Item]) -> bytes:
+    """Return the content of a file with these items; see `read`."""
+    header = [_HEADER.pack(VERSION, len(items))]
+    names = []
+    shapes = []
+    blocks = []
+    for name, item in items.items():
+        kind, shape, data = _encoded(name, item)
+        data += bytes(-len(data) % ALIGNMENT)
+        encoded_name = name.encode() + b"\0"
+        entry = _ENTRY.pack(len(encoded_name), kind, len(shape), len(data))
+        header.append(entry)
+        names.append(encoded_name)
+        shapes.append(struct.pack(f"<{len(shape)}i", *shape))
+        blocks.append(data)
+    start = b"".join([*header, *names, *shapes])
+    unaligned_size = len(start) + _COUNT.size
+    padding = -unaligned_size % ALIGNMENT
+    return b"".join([start, _COUNT.pack(padding), bytes(padding), *blocks])
+
+
+def _encoded(name: str, item: Item) -> tuple[int, tuple[int, ...], bytes]:
+    """Return type, shape and data of an item."""
+    if isinstance(item, bytes):
+        return INT8, (len(item),), item
+    if isinstance(item, Quantized):
+        values = item.values
+        shape = values.shape if name.endswith("Wemb") else values.shape[::-1]
+        multiplier = _FLOAT.pack(item.multiplier)
+        return INTGEMM8, shape, values.tobytes() + multiplier
+    return FLOAT32, item.shape, item.astype("<f4").tobytes()

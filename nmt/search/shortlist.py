@@ -1,0 +1,183 @@
+"""Lexical shortlists: the target tokens that a source sentence makes likely, to which the output
+layer is restricted (Jean et al. 2015, section 3.2; Mi et al. 2016).
+
+The candidates of a sentence are the most frequent tokens, the translations of each of its tokens
+and, with a shared vocabulary, its tokens themselves. The file is the binary format of Marian, all
+numbers little-endian:
+
+    magic, checksum, number of frequent tokens, most translations of a token, number of offsets,
+    number of translations                                              u64 each
+    for each source id, and the end: offset of its translations          u64 each
+    the translations of all source ids                                   u32 each
+
+Shape suffixes: V source vocabulary, N translations of all tokens, S source tokens, C candidates.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nmt.core import untrusted_files
+
+MAGIC = 0xF11A48D5013417F5
+FILE = "shortlist.s2t.bin"
+"""The shortlist in the directory of a run."""
+MAX_BYTES = 1 << 28
+MULTIPLE = 8
+"""The number of candidates is a multiple of this number, in the integer products of Firefox."""
+_HEADER = struct.Struct("<6Q")
+
+
+@dataclass(frozen=True)
+class Shortlist:
+    """The likely translations of each token."""
+
+    num_frequent: int
+    """The ids 0 .. num_frequent - 1 are candidates of every sentence."""
+    max_translations: int
+    """Of a token."""
+    starts_V1: NDArray[np.uint64]
+    """Index of the first translation of each source id; and the end."""
+    translations_N: NDArray[np.uint32]
+
+    @property
+    def vocab_size(self) -> int:
+        """V."""
+        return len(self.starts_V1) - 1
+
+    def candidates(self, source: Sequence[int], required: Sequence[int] = ()) -> NDArray[np.int32]:
+        """Return the candidates of a sentence with these ids in a shared vocabulary, and required
+        ones, in ascending order: [C]."""
+        is_candidate_V = np.zeros(self.vocab_size, bool)
+        is_candidate_V[: self.num_frequent] = True
+        is_candidate_V[list(source)] = True
+        is_candidate_V[list(required)] = True
+        for token in set(source):
+            first, end = self.starts_V1[token : token + 2]
+            is_candidate_V[self.translations_N[int(first) : int(end)]] = True
+        # The next ids fill up the last group of `MULTIPLE`.
+        missing = -np.count_nonzero(is_candidate_V) % MULTIPLE
+        others = np.flatnonzero(~is_candidate_V[self.num_frequent :])[:missing]
+        is_candidate_V[self.num_frequent + others] = True
+        return np.flatnonzero(is_candidate_V).astype(np.int32)
+
+    @classmethod
+    def find(cls, run: Path, vocab_size: int) -> Shortlist | None:
+        """Return the shortlist of a run; None: it has none.
+
+        Raises:
+            CheckpointError: it is damaged, or of another vocabulary.
+        """
+        path = run / FILE
+        if not path.exists():
+            return None
+        hint = f"delete it, or create it again: nmt tokenizer shortlist --model {run}"
+        with untrusted_files.errors_of(path, hint):
+            content = untrusted_files.read_bytes(path, MAX_BYTES)
+            return cls.read(content, vocab_size, vocab_size)
+
+    @classmethod
+    def read(cls, content: bytes, source_size: int, target_size: int) -> Shortlist:
+        """Return the content of a file for vocabularies of these sizes.
+
+        Raises:
+            ValueError: it is damaged, or of another vocabulary.
+        """
+        if len(content) < _HEADER.size:
+            raise ValueError("it is truncated")
+        magic, checksum, *sizes = _HEADER.unpack_from(content)
+        num_frequent, max_translations, num_starts, num_translations = sizes
+        if magic != MAGIC:
+            raise ValueError("it is not a binary shortlist")
+        ends = _HEADER.size + 8 * num_starts
+        if len(content) != ends + 4 * num_translations:
+            raise ValueError("it is truncated")
+        if checksum != _checksum(content):
+            raise ValueError("its checksum is wrong")
+        starts_V1 = np.frombuffer(content, "<u8", num_starts, _HEADER.size)
+        translations_N = np.frombuffer(content, "<u4", num_translations, ends)
+        is_sorted = bool((starts_V1[1:] >= starts_V1[:-1]).all())
+        fits = num_starts == source_size + 1 and int(starts_V1[-1]) == num_translations
+        if not (is_sorted and fits and num_frequent <= target_size):
+            raise ValueError("it is of another vocabulary")
+        if translations_N.max(initial=0) >= target_size:
+            raise ValueError("it is of another vocabulary")
+        return cls(num_frequent, max_translations, starts_V1, translations_N)
+
+    @classmethod
+    def of(
+        cls,
+        source_N: NDArray[np.integer[Any]],
+        target_N: NDArray[np.integer[Any]],
+        vocab_size: int,
+        num_frequent: int,
+        max_translations: int,
+    ) -> Shortlist:
+        """Return a shortlist in which each source token has these translations."""
+        order_N = np.lexsort((target_N, source_N))
+        counts_V = np.bincount(source_N, minlength=vocab_size)
+        starts_V1 = np.append(0, np.cumsum(counts_V))
+        return cls(
+            num_frequent,
+            max_translations,
+            starts_V1.astype(np.uint64),
+            target_N[order_N].astype(np.uint32),
+        )
+
+    def with_ids(
+        self, source_rows_V: NDArray[np.integer[Any]], target_rows_V: NDArray[np.integer[Any]]
+    ) -> Shortlist:
+        """Return the shortlist of another vocabulary.
+
+        Args:
+            source_rows_V: the source id here of each id there; negative: none.
+            target_rows_V: the target id here of each id there; negative: none.
+        """
+        num_targets = int(target_rows_V.max(initial=-1)) + 1
+        new_ids = np.zeros(num_targets, np.int64)
+        ids_here = np.flatnonzero(target_rows_V >= 0)
+        new_ids[target_rows_V[ids_here]] = ids_here
+        sources = []
+        targets = []
+        for new_id, old_id in enumerate(source_rows_V.tolist()):
+            if old_id >= 0:
+                first, end = self.starts_V1[old_id : old_id + 2].tolist()
+                targets.append(new_ids[self.translations_N[first:end]])
+                sources.append(np.full(end - first, new_id))
+        frequent = new_ids[: self.num_frequent]
+        return Shortlist.of(
+            np.concatenate(sources),
+            np.concatenate(targets),
+            len(source_rows_V),
+            int(frequent.max(initial=-1)) + 1,
+            self.max_translations,
+        )
+
+    def write(self) -> bytes:
+        """Return the content of a file."""
+        sizes = (len(self.starts_V1), len(self.translations_N))
+        header = _HEADER.pack(MAGIC, 0, self.num_frequent, self.max_translations, *sizes)
+        arrays = (
+            self.starts_V1.astype("<u8").tobytes() + self.translations_N.astype("<u4").tobytes()
+        )
+        content = header + arrays
+        return content[:8] + struct.pack("<Q", _checksum(content)) + content[16:]
+
+
+def _checksum(content: bytes) -> int:
+    """Return the hash of all complete 64-bit numbers after the checksum, as Marian computes it:
+    that of `boost::hash_combine`."""
+    numbers = np.frombuffer(content, "<u8", len(content) // 8)[2:]
+    mask = 2**64 - 1
+    seed = 0
+    for number in numbers.tolist():
+        mixed = number + 0x9E3779B9 + (seed << 6) + (seed >> 2)
+        seed ^= mixed & mask
+    return seed

@@ -9,7 +9,7 @@ from typing import Any
 
 from nmt.core.paths import runs_dir
 
-FORMATS = ("ctranslate2", "onnx", "safetensors", "transformers")
+FORMATS = ("ctranslate2", "firefox", "onnx", "safetensors", "transformers")
 """Names of the formats of `nmt export`, whose modules import PyTorch."""
 DEVICES = ("auto", "cpu", "cuda")
 

@@ -125,7 +125,11 @@ def _wrap_cell(cell: str, width: int) -> list[str]:
     """Return the lines of a cell, with the indentation of the first."""
     indent = " " * (len(cell) - len(cell.lstrip()))
     lines = textwrap.wrap(
-        cell, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+        cell,
+        max(width, 1),  # a column without text has no width
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
     )
     return lines or [""]
 

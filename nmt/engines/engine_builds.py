@@ -8,7 +8,7 @@ from dataclasses import dataclass
 # No flag may let the compiler reorder sums, or assume that infinity and NaN do not occur.
 FLAGS = (
     "-std=gnu11 -O3 -ffp-contract=fast -fno-trapping-math -fno-math-errno"
-    " -fno-strict-aliasing -shared -fPIC"
+    " -fno-strict-aliasing -fno-asynchronous-unwind-tables -shared -fPIC -s"
 )
 
 

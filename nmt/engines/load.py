@@ -44,6 +44,8 @@ def load_engine(
     if not runs_natively(configs, device):
         models = [load_model(each).model for each in files]
         return _pytorch_engine(models, device, precision, detokenize, shortlist)
+    for each in files:
+        _check_sizes(each)
     if precision == "auto" and all(is_calibrated(each.checkpoint) for each in files):
         precision = "int8"
     return _native_engine(
@@ -104,6 +106,15 @@ def _native_engine(
         source_eos=config.source_eos,
         shortlist=shortlist,
     )
+
+
+def _check_sizes(files: ModelFiles) -> None:
+    """Compare the sizes in the config with the weights: precision `auto` multiplies matrices of
+    these sizes."""
+    config = files.config.model
+    shapes = checkpoint.read_shapes(files.checkpoint)
+    if shapes.get("encoder.0.feed_forward.down.weight") != (config.dim, config.ffn_dim):
+        raise files.mismatch_error()
 
 
 def _load_native(files: ModelFiles, precision: str) -> NativeModel:

@@ -560,7 +560,11 @@ def test_average_command(nmt: CommandLine) -> None:
 
 def plan_of(done: Done) -> dict[str, str]:
     """Return the lines that `nmt train --plan` prints, by their labels."""
-    return {line[:14].strip(): line[14:] for line in done.out.splitlines()}
+    fields = {}
+    for line in done.out.splitlines():
+        label, value = line.split("  ", 1)
+        fields[label] = value.lstrip()
+    return fields
 
 
 def test_plan_leaves_no_files(nmt: CommandLine) -> None:

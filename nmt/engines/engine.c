@@ -225,6 +225,112 @@ INLINE void softmax(float *scores, int64_t count) {
         scores[i] *= scale;
 }
 
+/* ---- operations that round as in Marian
+
+   A calibrated model rounds its activations to integers, where a difference in the last bit may become one of 1/127. So
+   these functions round each product and each sum, add in order, and use the functions of libm. */
+
+#ifdef __clang__
+#pragma clang fp contract(off)
+#else
+#pragma GCC push_options
+#pragma GCC optimize("fp-contract=off")
+#endif
+
+enum { CHAINS = 8 }; /* sums that are computed at once, because each addition waits for the one before it */
+
+/* The bias of a product whose x are in [0, 254] instead of [-127, 127]; `total` is the sum of the output's weights. */
+static float calibrated_bias(float bias, float unit, int32_t total) { return bias - 127 * unit * (float)total; }
+
+/* Adds a position to a scaled embedding. */
+static void embed_at(int64_t dim, float scale, const float *position_D, float *x_D) {
+    for (int64_t i = 0; i < dim; i++)
+        x_D[i] = x_D[i] * scale + position_D[i];
+}
+
+/* All sines, then all cosines, of wavelengths from 2 pi to 10000 * 2 pi. */
+static void marian_position(int64_t dim, int64_t position, float *row_D) {
+    int64_t half = dim / 2;
+    for (int64_t i = 0; i < half; i++) {
+        float rate = powf(1e-4f, (float)i / (float)(half > 1 ? half - 1 : 1));
+        float angle = (float)position * rate;
+        row_D[i] = sinf(angle);
+        row_D[half + i] = sinf(angle + 1.57079633f);
+    }
+}
+
+static void normalize_in_order(
+    int64_t rows, int64_t dim, float epsilon, const float *gain, const float *bias, const float *x_RD, float *out_RD
+) {
+    for (int64_t first = 0; first < rows; first += CHAINS) {
+        const float *x_C[CHAINS];
+        float sums[CHAINS] = {0}, squares[CHAINS] = {0}, means[CHAINS];
+        for (int64_t j = 0; j < CHAINS; j++) /* repeats the last row */
+            x_C[j] = x_RD + (first + j < rows ? first + j : rows - 1) * dim;
+        for (int64_t i = 0; i < dim; i++)
+            UNROLLED for (int j = 0; j < CHAINS; j++)
+                sums[j] += x_C[j][i];
+        for (int j = 0; j < CHAINS; j++)
+            means[j] = sums[j] / (float)dim;
+        for (int64_t i = 0; i < dim; i++)
+            UNROLLED for (int j = 0; j < CHAINS; j++)
+                squares[j] += (x_C[j][i] - means[j]) * (x_C[j][i] - means[j]);
+        for (int64_t j = 0; j < CHAINS && first + j < rows; j++) {
+            float deviation = sqrtf(squares[j] / (float)dim + epsilon);
+            float *out = out_RD + (first + j) * dim;
+            for (int64_t i = 0; i < dim; i++)
+                out[i] = gain[i] * ((x_C[j][i] - means[j]) / deviation) + bias[i];
+        }
+    }
+}
+
+/* Attention of one query, with the arguments of `attend`. */
+static void attend_in_order(
+    const float *restrict q_K, int64_t width, const float *restrict k_KS, const float *restrict v_SK, int64_t count,
+    int64_t size, int64_t padded_width, float *restrict weights_S, float *restrict out_K
+) {
+    float scale = 1 / sqrtf((float)width), max = -INFINITY, sum = 0;
+    memset(weights_S, 0, size * 4);
+    memset(out_K, 0, width * 4);
+    for (int64_t i = 0; i < width; i++)
+        for (int64_t s = 0; s < size; s++)
+            weights_S[s] += q_K[i] * k_KS[i * size + s];
+    for (int64_t s = 0; s < count; s++) {
+        weights_S[s] *= scale;
+        max = weights_S[s] > max ? weights_S[s] : max;
+    }
+    for (int64_t s = 0; s < count; s++) {
+        weights_S[s] = expf(weights_S[s] - max);
+        sum += weights_S[s];
+    }
+    for (int64_t s = 0; s < count; s++) {
+        weights_S[s] /= sum;
+        for (int64_t j = 0; j < width; j++)
+            out_K[j] += weights_S[s] * v_SK[s * padded_width + j];
+    }
+    memset(weights_S + count, 0, (size - count) * 4);
+}
+
+/* Reads one token: c = f * previous + (1 - f) * candidate, out = ReLU(c), where f is the gate (Kim et al. 2019, section
+   3). `previous_D` is null before the first token. */
+static void recur(
+    int64_t dim, const float *candidate_D, const float *gate_D, const float *previous_D, float *state_D, float *out_D
+) {
+    for (int64_t i = 0; i < dim; i++) {
+        float previous = previous_D ? previous_D[i] : 0;
+        float gate = 1 / (1 + expf(-gate_D[i]));
+        float state = gate * previous + (1 - gate) * candidate_D[i];
+        state_D[i] = state;
+        out_D[i] = state < 0 ? 0 : state; /* keeps NaN */
+    }
+}
+
+#ifdef __clang__
+#pragma clang fp contract(fast)
+#else
+#pragma GCC pop_options
+#endif
+
 /* ---- memory */
 
 /* A sanitizer sees only whole slabs of an arena. In a build with AddressSanitizer, all memory that is not allocated is
@@ -386,24 +492,33 @@ static void pack(
         int64_t count = o < outputs ? inputs : 0;
         const float *w_I = count ? row_of(w, o, inputs, row) : 0;
         float max_magnitude = 0;
-        int32_t excess = 0;
+        int32_t excess = 0, total = 0;
         for (int64_t i = 0; type == INT8 && i < count; i++)
             max_magnitude = fabsf(w_I[i]) <= max_magnitude || max_magnitude != max_magnitude /* keeps NaN */
                                 ? max_magnitude : fabsf(w_I[i]);
         float scale = max_magnitude != 0 ? max_magnitude / 127 : 1;
-        if (multipliers && o < outputs)
+        int calibrated = multipliers && o < outputs;
+        if (calibrated)
             scale = 1 / multipliers[1 + o];
         for (int64_t i = 0; i < count; i++) {
             int64_t in_unit = i & ((1 << type) - 1); /* not i % (1 << type): a division would take most of the time */
             void *at = m->w + (o / LANES * units + (i >> type)) * LANES + o % LANES;
             if (type == INT8) {
-                ((int8_t *)at)[in_unit] = quantized(w_I[i] / scale);
-                excess += EXCESS(((int8_t *)at)[in_unit]);
+                int8_t value = quantized(w_I[i] / scale);
+                ((int8_t *)at)[in_unit] = value;
+                excess += EXCESS(value);
+                total += value;
             } else
                 store_scalar(at, in_unit, w_I[i], type == BF16);
         }
         m->bias[o] = count && bias_O ? bias_O[o] : 0;
         m->scale_O[o] = scale, m->excess_O[o] = excess;
+        if (calibrated) { /* as if x were in [0, 254]: (sum + 127 total) * scale + (bias - 127 * scale * total) */
+            float unit = 1 / (multipliers[0] * multipliers[1 + o]);
+            m->scale_O[o] = unit;
+            m->excess_O[o] = excess - 127 * total;
+            m->bias[o] = calibrated_bias(m->bias[o], unit, total);
+        }
     }
 }
 
@@ -457,7 +572,7 @@ static const uint32_t *as_units(const Matrix *m, int64_t rows, const float *x_RI
         if (multiplier) {
             for (int64_t i = 0; i < inputs; i++)
                 to[i] = (uint8_t)(quantized(x_I[i] * multiplier) + OFFSET);
-            scale_R[r] = max_magnitude != max_magnitude ? max_magnitude : 1 / multiplier; /* keeps NaN */
+            scale_R[r] = max_magnitude != max_magnitude ? max_magnitude : 1; /* keeps NaN */
         } else {
             for (int64_t i = 0; i < inputs; i++)
                 to[i] = (uint8_t)((int32_t)rintf(x_I[i] * inverse_scale) + OFFSET);
@@ -505,7 +620,7 @@ typedef struct {
 } Product;
 
 /* Writes the sums of a tile, [rows, panels]. Not inlined: all callers round alike, and the engine compiles faster. */
-static __attribute__((noinline)) void store_outputs(
+static __attribute__((noinline, noclone)) void store_outputs(
     const Product *product, int64_t r, int64_t o, int64_t rows, int64_t panels, const Floats *sums
 ) {
     const Product p = *product; /* a copy, which stores cannot change */
@@ -650,7 +765,8 @@ typedef struct {
     int64_t dim, heads, kv_heads, ffn_dim, encoder_layers, decoder_layers, layer_sharing, vocab_size, type, pre_norm,
         rms_norm, activation, recurrent, positions, max_positions, /* number of LEARNED positions; maximum distance of T5 */
         zero_token,                                           /* its embedding is zero; -1: none */
-        bf16;                                                 /* whether embeddings, keys and values are bfloat16 */
+        bf16,                                                 /* whether embeddings, keys and values are bfloat16 */
+        calibrated;                                           /* see "operations that round as in Marian" */
     double epsilon, rotary_base;
 } Config;
 
@@ -741,6 +857,10 @@ INLINE void normalize(const Config *c, const Norm *n, int64_t rows, const float 
     float epsilon = (float)c->epsilon;
     const float *gain = n->gain;
     const float *bias = n->bias;
+    if (c->calibrated) {
+        normalize_in_order(rows, dim, epsilon, gain, bias, x_RD, out_RD);
+        return;
+    }
     for (int64_t r = 0; r < rows; r++) {
         const float *x = x_RD + r * dim;
         float *out = out_RD + r * dim;
@@ -769,8 +889,6 @@ INLINE float error_function(float x) {
     float p = ((((1.061405429f * t - 1.453152027f) * t + 1.421413741f) * t - 0.284496736f) * t + 0.254829592f) * t;
     return copysignf(1 - p * exponential(-a * a), x);
 }
-
-INLINE float sigmoid(float x) { return 1 / (1 + exponential(-x)); }
 
 INLINE float silu(float x) { return x / (1 + exponential(-x)); }
 
@@ -817,9 +935,10 @@ static void position_row(const Model *m, int stack, int64_t position, float *row
     memset(row_D, 0, dim * 4);
     if (kind == LEARNED)
         memcpy(row_D, m->positions[stack] + position * dim, dim * 4);
-    for (int64_t i = 0; SINUSOIDAL <= kind && kind <= MARIAN && i < half; i++) {
-        double exponent = kind == MARIAN ? -(double)i / (half > 1 ? half - 1 : 1) : -2.0 * i / dim;
-        double angle = position * pow(10000.0, exponent);
+    else if (kind == MARIAN)
+        marian_position(dim, position, row_D);
+    for (int64_t i = 0; (kind == SINUSOIDAL || kind == CONCATENATED) && i < half; i++) {
+        double angle = position * pow(10000.0, -2.0 * i / dim);
         int64_t at_sin = kind == SINUSOIDAL ? 2 * i : i, at_cos = kind == SINUSOIDAL ? 2 * i + 1 : half + i;
         row_D[at_sin] = (float)sin(angle);
         if (at_cos < dim)
@@ -833,7 +952,8 @@ INLINE void embed(const Model *m, int stack, int32_t token, const float *positio
     float scale = token == m->c.zero_token ? 0 : sqrtf((float)dim);
     const void *embeddings = m->embeddings[stack];
     for (int64_t i = 0; i < dim; i++)
-        x_D[i] = load_scalar(embeddings, token * dim + i, bf16) * scale + position_D[i];
+        x_D[i] = load_scalar(embeddings, token * dim + i, bf16);
+    embed_at(dim, scale, position_D, x_D);
 }
 
 /* The bias of the score of a key that is `distance` positions before the query: ALiBi (Press et al. 2022, section 3) or
@@ -914,8 +1034,13 @@ INLINE void attend_heads(
     for (int64_t h = 0; h < heads; h++) {
         int64_t first = h / group * (width * size + tokens * padded_width);
         const char *k = (const char *)kv + first * (bf16 ? 2 : 4);
-        attend(q_HK + h * width, width, k, k + width * size * (bf16 ? 2 : 4), count, size, padded_width,
-               bias_HS ? bias_HS + h * size : 0, weights_HS + h * size, out_HK + h * width, bf16);
+        const char *v = k + width * size * (bf16 ? 2 : 4);
+        const float *q = q_HK + h * width;
+        float *weights = weights_HS + h * size, *out = out_HK + h * width;
+        if (c->calibrated)
+            attend_in_order(q, width, (const float *)k, (const float *)v, count, size, padded_width, weights, out);
+        else
+            attend(q, width, k, v, count, size, padded_width, bias_HS ? bias_HS + h * size : 0, weights, out, bf16);
     }
 }
 
@@ -987,19 +1112,6 @@ static void project_recurrence(State *s, const Layer *layer, int64_t rows) {
     const float *input = norm_input(s, &layer->norms[SELF_NORM], rows);
     multiply(&layer->matrices[CANDIDATE], rows, input, s->qkv, 0, s->units);
     multiply(&layer->matrices[GATE], rows, input, s->qkv + rows * s->m->c.dim, 0, s->units);
-}
-
-/* Reads one token: c = f * previous + (1 - f) * candidate, out = ReLU(c), where f is the gate (Kim et al. 2019, section
-   3). `previous_D` is null before the first token. */
-static void recur(
-    int64_t dim, const float *candidate_D, const float *gate_D, const float *previous_D, float *state_D, float *out_D
-) {
-    for (int64_t i = 0; i < dim; i++) {
-        float previous = previous_D ? previous_D[i] : 0;
-        float state = candidate_D[i] + sigmoid(gate_D[i]) * (previous - candidate_D[i]);
-        state_D[i] = state;
-        out_D[i] = state < 0 ? 0 : state; /* keeps NaN */
-    }
 }
 
 /* Adds the output of the recurrence, `s->context`, to the residual stream, and normalizes the stream in post-norm. */

@@ -44,10 +44,11 @@ def load_engine(
     if not runs_natively(configs, device):
         models = [load_model(each).model for each in files]
         return _pytorch_engine(models, device, precision, detokenize, shortlist)
-    for each in files:
-        _check_sizes(each)
-    if precision == "auto" and all(is_calibrated(each.checkpoint) for each in files):
-        precision = "int8"
+    if precision == "auto":
+        for each in files:
+            _check_sizes(each)
+        if all(is_calibrated(each.checkpoint) for each in files):
+            precision = "int8"
     return _native_engine(
         configs[0],
         lambda precision: [_load_native(each, precision) for each in files],

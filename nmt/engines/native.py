@@ -82,7 +82,7 @@ class _Config(ctypes.Structure):
     _fields_ = [
         *_fields(c_int64, "dim heads kv_heads ffn_dim encoder_layers decoder_layers layer_sharing"),
         *_fields(c_int64, "vocab_size type pre_norm rms_norm activation recurrent"),
-        *_fields(c_int64, "positions max_positions zero_token bf16"),
+        *_fields(c_int64, "positions max_positions zero_token bf16 calibrated"),
         *_fields(c_double, "epsilon rotary_base"),
     ]
 
@@ -133,7 +133,7 @@ class NativeModel:
                 scales, as `nmt.runs.quantization` stores them.
             precision: of the matrices: fp32, bf16 or int8; activations are float32.
             multipliers: of every matrix of a calibrated model, for int8; keys, values and
-                embeddings are then float32.
+                embeddings are then float32, and every operation rounds as in Marian.
 
         Raises:
             MemoryError: the weights do not fit into memory.
@@ -154,12 +154,15 @@ class NativeModel:
         max_distance = options.get("max_distance", T5_MAX_DISTANCE)
         if precision != "int8":
             multipliers = None
+        if multipliers is not None and (config.norm != "layer" or encoding in ("alibi", "t5")):
+            raise ValueError("the engine does not support multipliers of this network")
         arrays = _arrays(config, weights, self.vocab_size, max_distance, multipliers)
         pointers = [_Weight(_pointer(values), _pointer(scale_O)) for values, scale_O in arrays]
         packed_weights = (_Weight * len(arrays))(*pointers)
         # Of the two limits, engine.c reads the one that the model has.
         limit = self.max_positions or max_distance
         packed_config = _packed_config(config, precision, self.vocab_size, limit)
+        packed_config.calibrated = multipliers is not None
         packed_config.bf16 = precision != "fp32" and multipliers is None
         self._handle = self.library.model_new(packed_config, packed_weights)
         self.free_states: list[int] = []

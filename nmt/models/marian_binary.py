@@ -59,9 +59,10 @@ class Quantized:
         return cls(values.astype(np.int8), float(multiplier))
 
     def dequantize(self) -> NDArray[np.float32]:
-        """Return the matrix in float32."""
+        """Return the matrix in float32, rounded as in Marian."""
         values = self.values.astype(np.float32)
-        return values / np.float32(self.multiplier)
+        unit = np.float32(1) / np.float32(self.multiplier)
+        return values * unit
 
 
 Item = NDArray[np.float32] | Quantized | bytes

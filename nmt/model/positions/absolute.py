@@ -59,12 +59,14 @@ def concatenated_sinusoids(length: int, dim: int) -> Tensor:
 
 
 def marian_sinusoids(length: int, dim: int) -> Tensor:
-    """Return the [length, dim] matrix of Marian: sines, then cosines, in float32."""
+    """Return the [length, dim] matrix of Marian: sines, then cosines, computed in float32 as
+    there."""
     half = dim // 2
-    exponent_X = torch.arange(half, dtype=torch.float64) / max(1, half - 1)
-    rate_X = torch.exp(exponent_X * -math.log(10000.0))
-    angle_TX = torch.arange(length, dtype=torch.float64)[:, None] * rate_X
-    return torch.cat((angle_TX.sin(), angle_TX.cos()), 1).float()
+    exponent_X = torch.arange(half) / max(1, half - 1)
+    rate_X = torch.pow(1e-4, exponent_X)
+    angle_TX = torch.arange(length)[:, None] * rate_X
+    cos_angle_TX = angle_TX + math.pi / 2
+    return torch.cat((angle_TX, cos_angle_TX), 1).sin()
 
 
 SINUSOIDS = {

@@ -23,16 +23,18 @@ from nmt.core.errors import UsageError
 from nmt.export import firefox
 from nmt.model.build import build_model
 from nmt.models import importers, marian_binary
-from nmt.models.firefox_layout import EMBEDDINGS, MULTIPLIER
+from nmt.models.firefox_layout import EMBEDDINGS, MULTIPLIER, OUTPUT_BIAS
+from nmt.models.importers.common import MASKED
 from nmt.models.importers.firefox import SUPPORTED
 from nmt.models.marian_binary import OPTIONS, Item, Quantized
 from nmt.runs.model_files import LoadedModel
 from nmt.runs.quantization import MULTIPLIERS
+from nmt.search.shortlist import Shortlist
 from nmt.text.tokenizer import EOS, train
 
 MODEL = "model.ende.intgemm.alphas.bin"
 SOURCES = sentences(300)[0]
-SIZES = {"dim": 64, "heads": 4, "ffn_dim": 128, "encoder_layers": 2, "decoder_layers": 2}
+SIZES = {"dim": 192, "heads": 4, "ffn_dim": 256, "encoder_layers": 2, "decoder_layers": 2}
 CONFIG = config_io.load(
     Path(__file__).parents[2] / "configs/firefox.yaml",
     [f"model.{name}={value}" for name, value in SIZES.items()],
@@ -47,10 +49,18 @@ def random_student(directory: Path) -> LoadedModel:
     torch.manual_seed(0)
     model = build_model(CONFIG.model, len(tokenizer)).eval()
     with torch.no_grad():
-        for parameter in model.parameters():
+        for name, parameter in model.named_parameters():
             if parameter.dim() == 1:
                 parameter.add_(0.1 * torch.randn_like(parameter))
-        model.get_parameter("output_bias_V")[EOS] += 1.5
+            if name == "embeddings.shared":
+                torch.nn.init.normal_(parameter, std=parameter.shape[1] ** -0.5)
+            if "cross_attention" in name:  # translations that depend on the source
+                parameter.mul_(3)
+        bias_V = model.get_parameter("output_bias_V")
+        bias_V[EOS] += 0.5
+        for token, piece in enumerate(tokenizer.ids_to_pieces(list(range(len(bias_V))))):
+            if piece.startswith("<0x"):  # bytes that are no text
+                bias_V[token] = MASKED
     config = dataclasses.replace(CONFIG, tokenizer=TokenizerConfig(vocab_size=len(tokenizer)))
     return LoadedModel(directory, directory, config, tokenizer, 250, 1, model)
 
@@ -200,6 +210,25 @@ def test_models_in_float32_are_imported(bare: CommandLine, student: Path) -> Non
         torch.testing.assert_close(weight, expected[name])
     bare.run("import", student, "--run", "run")
     assert not list((bare.directory / "run").rglob(MULTIPLIERS))
+
+
+@pytest.mark.parametrize("has_shortlist", [False, True])
+def test_translations_are_those_of_firefox(student: Path, has_shortlist: bool) -> None:
+    """Any other rounding would change words of a network with random weights."""
+    pytest.importorskip("fxtranslate", reason="fxtranslate is not installed")
+    if has_shortlist:
+        vocab_size = len(items_of(student)[OUTPUT_BIAS].T)
+        rng = np.random.default_rng(0)
+        pairs_2N = rng.integers(0, vocab_size, (2, 20 * vocab_size))
+        shortlist = Shortlist.of(*np.unique(pairs_2N, axis=1), vocab_size, 20, 40)
+        (student / "lex.20.40.ende.s2t.bin").write_bytes(shortlist.write())
+    translations = firefox.reference(student)(SOURCES)
+    expected = firefox.load(student)(SOURCES)
+    # Both have a limit of their own for translations that do not end.
+    lengths = [min(map(len, each)) for each in zip(translations, expected, strict=True)]
+    assert sum(lengths) > 20 * len(SOURCES)
+    for translation, text, length in zip(translations, expected, lengths, strict=True):
+        assert translation[:length] == text[:length]
 
 
 def test_unsupported_models_are_not_exported(tmp_path: Path) -> None:

@@ -120,17 +120,25 @@ def greedy_translator(
     *,
     source_eos: bool = True,
     shortlist: Shortlist | None = None,
+    output_limit: Callable[[Source], int] = lambda source: source.max_output_length,
 ) -> Translate:
     """Return a function that translates with a model and the greedy search of nmt.
 
-    `max_positions` is the maximum length of a translation in tokens, including the start token;
-    None: unlimited.
+    Args:
+        model: the model.
+        tokenizer: its tokenizer.
+        max_positions: maximum number of tokens of a translation, including the start token; None:
+            unlimited.
+        source_eos: whether sources have an end token.
+        shortlist: the shortlist of the model, if it has one.
+        output_limit: returns the maximum number of tokens of a translation, without the end token,
+            given the source.
     """
     greedy = parse_search("greedy")
 
     def translate(batch: list[str]) -> list[str]:
         sources = [tokenizer.encode(text) for text in batch]
-        max_length_B = np.array([Source(ids).max_output_length for ids in sources])
+        max_length_B = np.array([output_limit(Source(ids)) for ids in sources])
         if max_positions:
             max_length_B = max_length_B.clip(max=max_positions - 1)
         inputs = [encoder_input(ids, source_eos) for ids in sources]

@@ -25,7 +25,7 @@ from nmt.core.console import log
 from nmt.core.errors import UsageError
 from nmt.core.packages import require_package
 from nmt.data.batching import collate
-from nmt.engines import native
+from nmt.engines import Source, native
 from nmt.engines.native import NativeModel
 from nmt.engines.pytorch import TorchModel
 from nmt.export.common import Translate, greedy_translator, require_transformer
@@ -34,6 +34,7 @@ from nmt.model.transformer import Transformer
 from nmt.models import importers, marian_binary
 from nmt.models.firefox_layout import (
     EMBEDDINGS,
+    MAX_PAIR,
     MULTIPLIER,
     OUTPUT_BIAS,
     OUTPUT_MULTIPLIER,
@@ -51,10 +52,6 @@ MULTIPLE = 64
 """The widths of matrices are multiples of this number, and of 8 the vocabulary, in the integer
 products of Firefox."""
 NUM_DEVIATIONS = 1.1
-MAX_PAIR = 128
-"""Largest sum of two adjacent weights before they are rounded. On processors without VNNI
-instructions, Firefox adds the products of two weights and activations from 0 to 254 in 16 bits:
-254 * 129 is the largest product that does not saturate."""
 SUPPORTED: dict[str, Collection[object]] = {
     "decoder": ("ssru",),
     "norm_epsilon": (1e-6,),
@@ -235,7 +232,14 @@ def reference(directory: Path) -> Translate:
     model = importers.read(directory)
     weights = {name: tensor.numpy() for name, tensor in model.weights.items()}
     engine = NativeModel(model.config.model, weights, "int8", model.multipliers)
-    return greedy_translator(engine, model.tokenizer, shortlist=model.shortlist)
+    return greedy_translator(
+        engine, model.tokenizer, shortlist=model.shortlist, output_limit=_output_limit
+    )
+
+
+def _output_limit(source: Source) -> int:
+    """Return the maximum number of tokens of a translation in Firefox."""
+    return min(2 * (len(source.ids) + 1) + 4, 256)
 
 
 def load(directory: Path) -> Translate:

@@ -13,6 +13,10 @@ MULTIPLIER = "_QuantMultA"
 """Suffix of a matrix's name for the multiplier of its input."""
 OUTPUT_MULTIPLIER = f"none{MULTIPLIER}"
 """Multiplier of the input of the output layer, if source and target share the embeddings."""
+MAX_PAIR = 128
+"""Largest sum of two adjacent weights before they are rounded. On processors without VNNI
+instructions, Firefox adds the products of two weights and activations from 0 to 254 in 16 bits:
+254 * 129 is the largest product that does not saturate."""
 
 
 @dataclass(frozen=True)

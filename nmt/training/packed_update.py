@@ -29,6 +29,7 @@ from nmt.model.seq2seq import Seq2Seq
 from nmt.model.transformer import LayerFunctions, Transformer
 from nmt.training.adamw import AdamW
 from nmt.training.loss import LogitsLoss, logits_loss
+from nmt.training.rounding import rounded_weights
 from nmt.training.step import AllReduce, PendingStats, packed_loss
 
 WARM_UP = 3
@@ -71,6 +72,7 @@ class PackedUpdate:
         self.layers = layers
         self.logits_loss = logits_loss
         self.parameters = list(model.parameters())
+        self.model = model
         self.copy = LowPrecisionCopy(model)
         self.device = self.parameters[0].device
         self._allocate()
@@ -118,7 +120,10 @@ class PackedUpdate:
         self.tokens.fill_(tokens)
         if not batches or self.config.grad_accumulation > 1:
             self.gradient_P.zero_()
-        with runtime.out_of_memory_as(MemoryError()):
+        with (
+            runtime.out_of_memory_as(MemoryError()),
+            rounded_weights(self.model, self.config.weight_rounding),
+        ):
             for batch in batches:
                 self._load(batch)
                 self._accumulate()

@@ -21,6 +21,7 @@ from nmt.model.transformer import LayerFunctions, PackedSide, Transformer
 from nmt.training.adamw import AdamW
 from nmt.training.compilation import loss_function
 from nmt.training.loss import LogitsLoss, cross_entropy, logits_loss
+from nmt.training.rounding import rounded_weights
 from nmt.training.word_distillation import Teacher
 
 AllReduce = Callable[[Tensor, Tensor], None]
@@ -150,7 +151,10 @@ def train_step(
     scaler = scaler or GradScaler(enabled=False)
     tokens = sum(batch.tokens for batch in microbatches) if tokens is None else tokens
     model.zero_grad()
-    with runtime.out_of_memory_as(MemoryError()):
+    with (
+        runtime.out_of_memory_as(MemoryError()),
+        rounded_weights(model, config.weight_rounding),
+    ):
         losses = [backward(model, batch, config, tokens, scaler, teacher) for batch in microbatches]
     hint = "reduce train.batch_tokens, model.dim or the layer counts"
     with runtime.out_of_memory_as(

@@ -328,6 +328,41 @@ def test_student_script(tmp_path: Path) -> None:
         assert script("../student.sh", *wrong, code=2, **environment) == []
 
 
+FIREFOX_STUDENT = {
+    "tokenizer.vocab_size": "304",
+    "model.dim": "64",
+    "model.heads": "4",
+    "model.ffn_dim": "64",
+    "model.encoder_layers": "1",
+    "model.decoder_layers": "1",
+    "train.batch_tokens": "600",
+    "train.steps": "60",
+    "train.schedule": "linear(peak=1e-2, warmup=5)",
+    "train.valid_every": "60",
+}
+
+
+@pytest.mark.slow
+def test_student_script_exports_to_firefox(tmp_path: Path) -> None:
+    pytest.importorskip("fxtranslate", reason="fxtranslate is not installed")
+    source, target = sentences(300)
+    write(tmp_path / "train", source[:280], target[:280])
+    write(tmp_path / "test", source[280:], target[280:])
+    corpus = f"files(train='{tmp_path}/train', valid='{tmp_path}/test', test='{tmp_path}/test')"
+    runs = tmp_path / "runs"
+    environment = {"NMT_RUNS": str(runs), "NMT_DATA": str(tmp_path / "data"), "TO": "firefox"}
+    environment["ROUNDED_STEPS"] = "20"
+    changes = [f"--set={name}={value}" for name, value in FIREFOX_STUDENT.items()]
+    table = script("../student.sh", "en-de", corpus, *changes, **environment)
+    assert len(table) == 8
+    student = runs / "students/en-de-rounded"
+    names = [path.name for path in student.joinpath("firefox").iterdir()]
+    assert {"model.ende.intgemm.alphas.bin", "vocab.ende.spm"} <= set(names)
+    assert any(name.endswith(".s2t.bin") for name in names)
+    wrong = script("../student.sh", "en-de", corpus, code=2, **environment | {"TO": "onnx"})
+    assert wrong == []
+
+
 def test_general_models_from_corpora_to_packages(tmp_path: Path) -> None:
     source, target = sentences(900)
     rows = zip(source[:700], target[:700], strict=True)

@@ -187,6 +187,9 @@ class TrainConfig:
     all_reduce_precision: str = "fp32"
     """Type in which several processes exchange gradients: fp32 or bf16, which halves the traffic
     and rounds."""
+    weight_rounding: str = ""
+    """Round matrices to 8 bits while the gradient is computed: int8, with a scale per output, or
+    firefox, with one per matrix. Empty: off."""
     valid_every: Positive = 500
     """Number of updates between validations. Each validation saves a checkpoint."""
     valid_pairs: NotNegative = 0

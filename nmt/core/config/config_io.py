@@ -269,6 +269,7 @@ def check(config: Config) -> None:
     _choice("tokenizer.model_type", config.tokenizer.model_type, ("unigram", "bpe"))
     _choice("model.norm_position", config.model.norm_position, ("post", "pre"))
     _choice("train.all_reduce_precision", config.train.all_reduce_precision, ("fp32", "bf16"))
+    _choice("train.weight_rounding", config.train.weight_rounding, ("", "int8", "firefox"))
     _check_relations(config)
 
 

@@ -47,11 +47,18 @@ def select(task: str, version: str, names: Sequence[str], prepare: Prepare, flop
                 stack.enter_context(locked(cache_dir() / "rates.lock", lambda: None))
             rates = _cached(key, names)
             if not rates:
-                rates = _measure_rates({name: prepare(name) for name in names}, flops)
+                candidates = {name: prepare(name) for name in names}
+                rates = _measure_rates(candidates, flops)
                 _save(key, rates)
-                summary = ", ".join(f"{name} {rate:,.0f} GFLOP/s" for name, rate in rates.items())
-                log(f"{_fastest(rates)} is the fastest for {task} ({summary})")
+                log(f"{_fastest(rates)} is the fastest for {task} ({_summary(rates)})")
     return _fastest(rates)
+
+
+def _summary(rates: Rates) -> str:
+    parts = []
+    for name, rate in rates.items():
+        parts.append(f"{name} {rate:,.0f} GFLOP/s")
+    return ", ".join(parts)
 
 
 def _fastest(rates: Rates) -> str:
@@ -87,7 +94,11 @@ def _measure_rates(candidates: Mapping[str, Callable[[], object]], flops: float)
             shortest[name] = min(shortest[name], seconds)
         if time.perf_counter() > end:
             break
-    return {name: round(flops / seconds / 1e9, 1) for name, seconds in shortest.items()}
+    rates = {}
+    for name, seconds in shortest.items():
+        gigaflops = flops / seconds / 1e9
+        rates[name] = round(gigaflops, 1)
+    return rates
 
 
 def cached_rates() -> dict[str, Rates]:
@@ -96,8 +107,12 @@ def cached_rates() -> dict[str, Rates]:
     Invalid entries are skipped.
     """
     with suppress(RuntimeError):  # there is no home directory
-        entries = read_record(_cache_file()).items()
-        return {key: rates for key, rates in entries if matches(rates, dict[str, Number])}
+        entries = read_record(_cache_file())
+        valid = {}
+        for key, rates in entries.items():
+            if matches(rates, dict[str, Number]):
+                valid[key] = rates
+        return valid
     return {}
 
 

@@ -33,18 +33,19 @@ def quantize(weights: Mapping[str, NDArray[Any]]) -> Arrays:
     """Return every matrix as int8, with float32 scales as an additional tensor; other tensors are
     unchanged."""
     arrays = {}
+    smallest = np.finfo(np.float32).tiny
     for name, weight in weights.items():
-        if weight.ndim == 2:
-            smallest = np.finfo(np.float32).tiny
-            magnitude_OI = np.abs(weight)
-            max_O = magnitude_OI.max(1).clip(min=smallest)
-            scale_O = max_O.astype(np.float32) / np.float32(127)
-            scaled_OI = weight / scale_O[:, None]
-            quantized = np.rint(scaled_OI)
-            arrays[name] = quantized.astype(np.int8)
-            arrays[name + SCALE] = scale_O
-        else:
+        if weight.ndim != 2:
             arrays[name] = weight
+            continue
+        magnitude_OI = np.abs(weight)
+        max_O = magnitude_OI.max(1)
+        max_O = max_O.clip(min=smallest)
+        scale_O = max_O.astype(np.float32) / np.float32(127)
+        scaled_OI = weight / scale_O[:, None]
+        quantized_OI = np.rint(scaled_OI)
+        arrays[name] = quantized_OI.astype(np.int8)
+        arrays[name + SCALE] = scale_O
     return arrays
 
 
@@ -60,7 +61,10 @@ def scales(arrays: Mapping[str, NDArray[Any]]) -> Arrays:
         if weight.dtype != np.int8:
             continue
         scale_O = arrays[name + SCALE]
-        if weight.ndim != 2 or scale_O.shape != weight.shape[:1] or scale_O.dtype != np.float32:
+        is_matrix = weight.ndim == 2
+        is_fitting = scale_O.shape == weight.shape[:1]
+        is_float = scale_O.dtype == np.float32
+        if not (is_matrix and is_fitting and is_float):
             raise ValueError(f"{name} has other rows than scales")
         found[name] = scale_O
     return found
@@ -75,12 +79,14 @@ def dequantize(arrays: Mapping[str, NDArray[Any]]) -> Arrays:
     weights = dict(arrays)
     scales_by_name = scales(arrays)
     # One block for all, because NumPy asks for huge pages only if a block is large.
-    block = np.empty(sum(arrays[name].size for name in scales_by_name), np.float32)
+    num_values = sum(arrays[name].size for name in scales_by_name)
+    block = np.empty(num_values, np.float32)
     for name, scale_O in scales_by_name.items():
         del weights[name + SCALE]
         quantized_OI = arrays[name]
         size = quantized_OI.size
-        weight_OI = block[:size].reshape(quantized_OI.shape)
+        values = block[:size]
+        weight_OI = values.reshape(quantized_OI.shape)
         np.multiply(quantized_OI, scale_O[:, None], out=weight_OI)
         weights[name] = weight_OI
         block = block[size:]
@@ -102,7 +108,8 @@ def write_multipliers(checkpoint: Path, multipliers: Mapping[str, NDArray[np.flo
             count = len(list(group))
             runs.append([count, value])
         content[name] = runs
-    write_text(checkpoint / MULTIPLIERS, json.dumps(content, indent=1) + "\n")
+    text = json.dumps(content, indent=1)
+    write_text(checkpoint / MULTIPLIERS, f"{text}\n")
 
 
 def is_calibrated(checkpoint: Path) -> bool:
@@ -131,7 +138,7 @@ def _expanded(runs: list[Any]) -> NDArray[np.float32]:
         if len(run) != 2:
             raise ValueError("it has a damaged multiplier")
         count, value = run
-        if not 0 <= count <= MAX_OUTPUTS or value <= 0:
+        if value <= 0 or not 0 <= count <= MAX_OUTPUTS:
             raise ValueError("it has a damaged multiplier")
         part = np.full(int(count), value, np.float32)
         parts.append(part)

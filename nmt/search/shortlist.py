@@ -29,7 +29,8 @@ from nmt.core import untrusted_files
 MAGIC = 0xF11A48D5013417F5
 FILE = "shortlist.s2t.bin"
 """The shortlist in the directory of a run."""
-MAX_BYTES = 1 << 28
+MAX_BYTES = 1 << 26
+BLOCK = 1 << 16
 MULTIPLE = 8
 """The number of candidates is a multiple of this number, in the integer products of Firefox."""
 _HEADER = struct.Struct("<6Q")
@@ -97,18 +98,25 @@ class Shortlist:
         if magic != MAGIC:
             raise ValueError("it is not a binary shortlist")
         ends = _HEADER.size + 8 * num_starts
-        if len(content) != ends + 4 * num_translations:
-            raise ValueError("it is truncated")
+        size = ends + 4 * num_translations
+        if len(content) != size:
+            problem = "is truncated" if len(content) < size else "has more than its translations"
+            raise ValueError(f"it {problem}")
+        num_tokens = max(num_starts, 1) - 1
+        if num_starts != source_size + 1:
+            raise ValueError(
+                f"it is of another vocabulary: {num_tokens:,} tokens, not {source_size:,}"
+            )
         if checksum != _checksum(content):
             raise ValueError("its checksum is wrong")
         starts_V1 = np.frombuffer(content, "<u8", num_starts, _HEADER.size)
         translations_N = np.frombuffer(content, "<u4", num_translations, ends)
         is_sorted = bool((starts_V1[1:] >= starts_V1[:-1]).all())
-        fits = num_starts == source_size + 1 and int(starts_V1[-1]) == num_translations
-        if not (is_sorted and fits and num_frequent <= target_size):
-            raise ValueError("it is of another vocabulary")
-        if translations_N.max(initial=0) >= target_size:
-            raise ValueError("it is of another vocabulary")
+        if not (is_sorted and starts_V1[0] == 0 and starts_V1[-1] == num_translations):
+            raise ValueError("the positions of its translations are out of order")
+        max_id = int(translations_N.max(initial=0))
+        if max(max_id, num_frequent - 1) >= target_size:
+            raise ValueError(f"it is of another vocabulary: more than {target_size:,} tokens")
         return cls(num_frequent, max_translations, starts_V1, translations_N)
 
     @classmethod
@@ -177,7 +185,8 @@ def _checksum(content: bytes) -> int:
     numbers = np.frombuffer(content, "<u8", len(content) // 8)[2:]
     mask = 2**64 - 1
     seed = 0
-    for number in numbers.tolist():
-        mixed = number + 0x9E3779B9 + (seed << 6) + (seed >> 2)
-        seed ^= mixed & mask
+    for start in range(0, len(numbers), BLOCK):  # a list takes several times the memory of an array
+        for number in numbers[start : start + BLOCK].tolist():
+            mixed = number + 0x9E3779B9 + (seed << 6) + (seed >> 2)
+            seed ^= mixed & mask
     return seed

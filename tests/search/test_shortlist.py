@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import struct
 
@@ -44,13 +45,24 @@ def test_damaged_files_and_other_vocabularies_are_errors() -> None:
     for position in range(16, len(content) // 8 * 8, 8):
         changed = bytearray(content)
         changed[position] ^= 1
-        with pytest.raises(ValueError, match=r"truncated|checksum"):
+        with pytest.raises(ValueError, match=r"truncated|more than|another vocabulary|checksum"):
             Shortlist.read(bytes(changed), VOCABULARY, VOCABULARY)
     with pytest.raises(ValueError, match="not a binary shortlist"):
         Shortlist.read(struct.pack("<Q", 1) + content[8:], VOCABULARY, VOCABULARY)
+    with pytest.raises(ValueError, match="more than its translations"):
+        Shortlist.read(content + bytes(4), VOCABULARY, VOCABULARY)
     for sizes in ((VOCABULARY - 1, VOCABULARY), (VOCABULARY, 25)):
         with pytest.raises(ValueError, match="another vocabulary"):
             Shortlist.read(content, *sizes)
+    for position, value in ((0, 1), (9, 99), (-1, 1)):  # of the first, one inside, the last
+        changed_ends = SHORTLIST.starts_V1.copy()
+        changed_ends[position] = value
+        disordered = dataclasses.replace(SHORTLIST, starts_V1=changed_ends).write()
+        with pytest.raises(ValueError, match="out of order"):
+            Shortlist.read(disordered, VOCABULARY, VOCABULARY)
+    frequent = dataclasses.replace(SHORTLIST, num_frequent=VOCABULARY + 1).write()
+    with pytest.raises(ValueError, match="another vocabulary"):
+        Shortlist.read(frequent, VOCABULARY, VOCABULARY)
 
 
 def test_ids_of_another_vocabulary() -> None:

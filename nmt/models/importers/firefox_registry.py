@@ -45,6 +45,8 @@ FILES = {
 """Types of files, with the names by which `nmt.models.importers.firefox` finds them."""
 MAX_BYTES = 1 << 30
 """Maximum size of a file, compressed or not."""
+MAX_DOCUMENT_BYTES = 8 << 20
+"""Maximum size of the documents of the server; a thousand records have 1 MB."""
 CHUNK = 1 << 20
 LOCAL_IMPORT = "import a local directory"
 OTHER_MODEL = "choose another model"
@@ -152,7 +154,9 @@ def read(name: ModelName) -> tuple[ImportedModel, dict[str, Any]]:
 
     with _registry() as (registry, cache):
         model = registry.choose(name)
-        directory = cache / model.records["model"]["attachment"]["hash"]
+        # Several pairs, such as those of two codes for a language, may share a model.
+        checksum = model.records["model"]["attachment"]["hash"]
+        directory = cache / f"{name.pair}-{checksum}"
         _download(name, model, registry.attachments, directory)
         imported = firefox.read(directory)
     record = model.records["model"]
@@ -188,7 +192,10 @@ def _server() -> str:
     """Return the address of the server."""
     server = os.environ.get("NMT_FIREFOX_SERVER", "").rstrip("/") or SERVER
     if not server.startswith(("http://", "https://")):
-        raise UsageError(f"NMT_FIREFOX_SERVER must be an https address, got '{server}'")
+        raise UsageError(
+            f"NMT_FIREFOX_SERVER must be an https address, got '{server}'",
+            f"unset it for {SERVER}",
+        )
     return server
 
 
@@ -273,10 +280,8 @@ class _Registry:
             source, target = "-".join(codes[:i]), "-".join(codes[i:])
             first, second = f"{source}-en", f"en-{target}"
             if first in pairs and second in pairs:
-                command = f"nmt translate --model {FIREFOX}"
-                return DownloadError(
-                    problem, f"translate through English: {command}{first} | {command}{second}"
-                )
+                command = f"nmt translate --model {FIREFOX}{first} --then {FIREFOX}{second}"
+                return DownloadError(problem, f"translate through English: {command}")
         languages = {codes[0], codes[-1]} - {"en"}
         related = [each for each in sorted(pairs) if languages & set(each.split("-"))]
         hint = f"choose from: {', '.join(related)}" if related else suggest(pair, pairs)
@@ -294,8 +299,9 @@ def _fetch_document(address: str, path: Path) -> None:
         path,
         alternative=LOCAL_IMPORT,
         missing_hint="check NMT_FIREFOX_SERVER",
-        max_bytes=untrusted_files.MAX_BYTES,
+        max_bytes=MAX_DOCUMENT_BYTES,
         https_only=True,
+        directory_variable="XDG_CACHE_HOME",
     )
 
 
@@ -350,6 +356,7 @@ def _download(name: ModelName, model: _Model, attachments: str, directory: Path)
             alternative=LOCAL_IMPORT,
             max_bytes=attachment["size"],
             https_only=True,
+            directory_variable="XDG_CACHE_HOME",
         )
         _check_content(path, record)
 

@@ -130,12 +130,10 @@ def shortlist(
 
     from nmt.core.console import log
     from nmt.core.errors import DataError, UsageError
-    from nmt.core.paths import write_bytes
     from nmt.data.sources import get_corpus
     from nmt.jobs.shortlists import learn_shortlist
     from nmt.models import discovery, importers
     from nmt.runs import pretrained
-    from nmt.search.shortlist import FILE
 
     files = discovery.find_model(model or discovery.newest_run())
     if pretrained.output_dir(files.run) != files.run:
@@ -154,8 +152,7 @@ def shortlist(
     learned = learn_shortlist(pairs, files.tokenizer)
     if not len(learned.translations_N):
         raise DataError("the corpora have no sentence pairs", "name others with --corpus")
-    path = files.run / FILE
-    write_bytes(path, learned.write())
+    path = learned.save(files.run)
     size = len(learned.translations_N) / len(files.tokenizer)
     log(f"a token has {size:.1f} translations on average")
     typer.echo(path)

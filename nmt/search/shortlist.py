@@ -15,6 +15,8 @@ Shape suffixes: V source vocabulary, N translations of all tokens, S source toke
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,10 +27,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nmt.core import untrusted_files
+from nmt.core.paths import write_bytes, write_text
 
 MAGIC = 0xF11A48D5013417F5
 FILE = "shortlist.s2t.bin"
 """The shortlist in the directory of a run."""
+DIGEST = f"{FILE}.sha256"
+"""Its SHA-256. The checksum in the file takes half a second, longer than loading a model."""
 MAX_BYTES = 1 << 26
 BLOCK = 1 << 16
 MULTIPLE = 8
@@ -82,11 +87,23 @@ class Shortlist:
         hint = f"delete it, or create it again: nmt tokenizer shortlist --model {run}"
         with untrusted_files.errors_of(path, hint):
             content = untrusted_files.read_bytes(path, MAX_BYTES)
-            return cls.read(content, vocab_size, vocab_size)
+            is_intact = hashlib.sha256(content).hexdigest() == _recorded_digest(run)
+            return cls.read(content, vocab_size, vocab_size, is_intact=is_intact)
+
+    def save(self, run: Path) -> Path:
+        """Write the shortlist of a run, and return its file."""
+        path = run / FILE
+        content = self.write()
+        write_bytes(path, content)
+        write_text(run / DIGEST, hashlib.sha256(content).hexdigest())
+        return path
 
     @classmethod
-    def read(cls, content: bytes, source_size: int, target_size: int) -> Shortlist:
-        """Return the content of a file for vocabularies of these sizes.
+    def read(
+        cls, content: bytes, source_size: int, target_size: int, *, is_intact: bool = False
+    ) -> Shortlist:
+        """Return the content of a file for vocabularies of these sizes; `is_intact` tells that its
+        checksum is right.
 
         Raises:
             ValueError: it is damaged, or of another vocabulary.
@@ -107,7 +124,7 @@ class Shortlist:
             raise ValueError(
                 f"it is of another vocabulary: {num_tokens:,} tokens, not {source_size:,}"
             )
-        if checksum != _checksum(content):
+        if not is_intact and checksum != _checksum(content):
             raise ValueError("its checksum is wrong")
         starts_V1 = np.frombuffer(content, "<u8", num_starts, _HEADER.size)
         translations_N = np.frombuffer(content, "<u4", num_translations, ends)
@@ -177,6 +194,13 @@ class Shortlist:
         )
         content = header + arrays
         return content[:8] + struct.pack("<Q", _checksum(content)) + content[16:]
+
+
+def _recorded_digest(run: Path) -> str:
+    """Return the SHA-256 that `Shortlist.save` has written; empty: there is none."""
+    with contextlib.suppress(OSError, ValueError):
+        return untrusted_files.read_bytes(run / DIGEST).decode("ascii")
+    return ""
 
 
 def _checksum(content: bytes) -> int:

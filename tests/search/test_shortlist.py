@@ -5,13 +5,16 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import struct
+from pathlib import Path
 
 import numpy as np
 import pytest
 from commandline import CommandLine, sentences
 
 from nmt.core.config import TokenizerConfig
+from nmt.core.errors import CheckpointError
 from nmt.jobs.shortlists import NUM_FREQUENT, learn_shortlist
+from nmt.search import shortlist
 from nmt.search.shortlist import FILE, MULTIPLE, Shortlist
 from nmt.text.tokenizer import EOS, train
 from nmt.text.tokenizers import load_tokenizer
@@ -65,6 +68,17 @@ def test_damaged_files_and_other_vocabularies_are_errors() -> None:
         Shortlist.read(frequent, VOCABULARY, VOCABULARY)
 
 
+def test_runs_have_a_fast_checksum(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = SHORTLIST.save(tmp_path)
+    monkeypatch.setattr(shortlist, "_checksum", lambda content: 0)
+    found = Shortlist.find(tmp_path, VOCABULARY)
+    assert found is not None
+    np.testing.assert_array_equal(found.candidates([5]), SHORTLIST.candidates([5]))
+    path.write_bytes(path.read_bytes()[:-1] + b"\1")
+    with pytest.raises(CheckpointError, match="its checksum is wrong"):
+        Shortlist.find(tmp_path, VOCABULARY)
+
+
 def test_ids_of_another_vocabulary() -> None:
     """The ids there are those here plus 3, in reverse order."""
     rows = np.append([-1, -1, -1], np.arange(VOCABULARY)[::-1])
@@ -87,15 +101,15 @@ def test_translations_are_learned() -> None:
         pairs.append((" ".join(words), " ".join(WORDS[word] for word in words[::-1])))
     lines = [line for pair in pairs for line in pair]
     tokenizer = train(lines, TokenizerConfig(model_type="bpe", vocab_size=340))
-    shortlist = learn_shortlist(pairs, tokenizer)
+    learned = learn_shortlist(pairs, tokenizer)
     best = {}
     for source, target in WORDS.items():
         (source_id,) = tokenizer.encode(source)
         best[source_id] = tokenizer.encode(target)
-        candidates = set(shortlist.candidates([source_id]).tolist())
+        candidates = set(learned.candidates([source_id]).tolist())
         assert candidates.issuperset(best[source_id])
-    first, end = shortlist.starts_V1[EOS : EOS + 2].tolist()
-    frequent = shortlist.translations_N[first:end].tolist()
+    first, end = learned.starts_V1[EOS : EOS + 2].tolist()
+    frequent = learned.translations_N[first:end].tolist()
     assert len(frequent) <= NUM_FREQUENT
     assert set(itertools.chain.from_iterable(best.values())) <= set(frequent)
 

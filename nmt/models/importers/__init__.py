@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from nmt.core.console import escape_control, log
 from nmt.core.errors import CheckpointError, ConfigError, UsageError
-from nmt.core.paths import FIREFOX, REPOSITORY, locked, new_directory, runs_dir, write_bytes
+from nmt.core.paths import FIREFOX, REPOSITORY, locked, new_directory, runs_dir
 from nmt.core.untrusted_files import read_front_matter, read_record
 from nmt.runs import run_report
 from nmt.runs.run_report import UNKNOWN_LICENSE
@@ -243,7 +243,6 @@ def _write(model: ImportedModel, run: Path, record: dict[str, str]) -> None:
     from nmt.runs import checkpoint, model_card
     from nmt.runs.model_files import write_run_files
     from nmt.runs.quantization import write_multipliers
-    from nmt.search import shortlist
 
     shapes = {name: weight.shape for name, weight in model.weights.items()}
     try:
@@ -269,6 +268,6 @@ def _write(model: ImportedModel, run: Path, record: dict[str, str]) -> None:
         if model.multipliers:
             write_multipliers(checkpoint.checkpoints(work)[0], model.multipliers)
         if model.shortlist:
-            write_bytes(work / shortlist.FILE, model.shortlist.write())
+            model.shortlist.save(work)
     model_card.write_card(run)
     log(f"imported {record['source']} to {run} (license {record['license']})")

@@ -184,6 +184,9 @@ def test_the_best_model_is_chosen(nmt: CommandLine, registry: Registry) -> None:
     expect("firefox:en-de", "base-memory 1.0")
     expect("firefox:en-de(architecture='tiny')", "tiny 2.10")
     expect("firefox:en-de(version='2.9')", "tiny 2.9")
+    _, vocabulary, _ = registry.add("en-de", "base-memory", "2.0")
+    registry.records.remove(vocabulary)
+    expect("firefox:en-de", "base-memory 1.0")
     registry.add("en-zh-Hans", "base", "1.0")
     expect("firefox:en-zh-Hans", "base 1.0")
     nmt("import", "firefox:en-de(architecture='huge')").assert_fails(

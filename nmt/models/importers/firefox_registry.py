@@ -140,6 +140,14 @@ class _Model:
         numbers = re.findall(r"\d{1,9}", self.choice.version)
         return is_release, preference, list(map(int, numbers))
 
+    @property
+    def missing_types(self) -> list[str]:
+        """The types of files that it lacks, such as one that is being published."""
+        needed = ["model", "vocab"]
+        if self.records.keys() & {"srcvocab", "trgvocab"}:
+            needed = ["model", "srcvocab", "trgvocab"]
+        return [file_type for file_type in needed if file_type not in self.records]
+
 
 def read(name: ModelName) -> tuple[ImportedModel, dict[str, Any]]:
     """Download and read a model; return it and a record of its origin.
@@ -259,15 +267,20 @@ class _Registry:
         return sorted(models.values(), key=lambda model: model.rank, reverse=True)
 
     def choose(self, name: ModelName) -> _Model:
-        """Return the best of the models that a name describes."""
+        """Return the best of the complete models that a name describes."""
         models = self.models(name.pair)
         if not models:
             raise self._unknown_pair(name.pair)
+        described = []
         for model in models:
             is_architecture = name.choice.architecture in ("", model.choice.architecture)
             if is_architecture and name.choice.version in ("", model.choice.version):
-                _check(model, name)
-                return model
+                described.append(model)
+        if described:
+            complete = [model for model in described if not model.missing_types]
+            best = (complete or described)[0]
+            _check(best, name)
+            return best
         known = ", ".join(str(ModelName(name.pair, model.choice)) for model in models)
         raise DownloadError(f"there is no model {name}", f"choose from: {known}")
 
@@ -307,14 +320,10 @@ def _fetch_document(address: str, path: Path) -> None:
 
 def _check(model: _Model, name: ModelName) -> None:
     """Check that a model is complete, and that its records name no files elsewhere."""
-    needed = ["model", "vocab"]
-    if model.records.keys() & {"srcvocab", "trgvocab"}:
-        needed = ["model", "srcvocab", "trgvocab"]
-    for file_type in needed:
-        if file_type not in model.records:
-            raise DownloadError(
-                f"{name} {model.choice.version} has no file of the type {file_type}", OTHER_MODEL
-            )
+    for file_type in model.missing_types:
+        raise DownloadError(
+            f"{name} {model.choice.version} has no file of the type {file_type}", OTHER_MODEL
+        )
     for record in model.records.values():
         attachment = record["attachment"]
         parts = [attachment["filename"], model.choice.architecture, model.choice.version]

@@ -69,6 +69,7 @@ def _metrics() -> Iterable[str]:
 
 COMPLETIONS: dict[str, Callable[[], Iterable[str]]] = {
     "--model": _models,
+    "--then": _models,
     "--init-from": _models,
     "--config": _configs,
     "--set": _keys,

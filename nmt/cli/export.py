@@ -18,7 +18,7 @@ def export(
         ),
     ],
     to: Annotated[
-        str, typer.Option(help="Format: ctranslate2, safetensors, onnx or transformers.")
+        str, typer.Option(help="Format: ctranslate2, safetensors, onnx, transformers or firefox.")
     ],
     output: Annotated[
         Path | None,
@@ -42,8 +42,8 @@ def export(
 ) -> None:
     """Export a model and verify that it reproduces the translations.
 
-    Translates sentences with both models, with greedy search in float32. Reports the share of
-    identical translations, and the size and speed of both models.
+    Translates sentences with both models, with greedy search in float32, for Firefox in int8.
+    Reports the share of identical translations, and the size and speed of both models.
 
     Examples:
       nmt export runs/multi30k --to ctranslate2
@@ -52,13 +52,16 @@ def export(
     """
     from nmt.core.console import format_bytes
     from nmt.core.layout import format_fields
-    from nmt.export import verify
+    from nmt.core.registry import parse
+    from nmt.export import REFERENCES, verify
 
     result = verify.export_and_verify(run, to, output, verify_with, min_agreement)
     original, exported = result.nmt, result.exported
+    precision = "int8" if parse(to)[0] in REFERENCES else "fp32"
+    search = f"greedy, {precision}, cpu"
     fields = {
         "format": f"{to}, in {result.directory}",
-        "data": f"{len(result.sources)} sentences of {result.source_name}, greedy, fp32, cpu",
+        "data": f"{len(result.sources)} sentences of {result.source_name}, {search}",
         "identical": f"{result.agreement:.1%}",
         "BLEU": f"{result.bleu:.1f} against nmt's translations",
         "size": f"{format_bytes(exported.num_bytes)}; nmt {format_bytes(original.num_bytes)}",

@@ -129,19 +129,30 @@ def shortlist(
     from itertools import chain
 
     from nmt.core.console import log
-    from nmt.core.paths import write_bytes
+    from nmt.core.errors import DataError, UsageError
     from nmt.data.sources import get_corpus
     from nmt.jobs.shortlists import learn_shortlist
-    from nmt.models import discovery
-    from nmt.search.shortlist import FILE
+    from nmt.models import discovery, importers
+    from nmt.runs import pretrained
 
     files = discovery.find_model(model or discovery.newest_run())
+    if pretrained.output_dir(files.run) != files.run:
+        raise UsageError(
+            f"{model} is a pretrained model, which cannot be changed",
+            f"fine-tune it: nmt train --init-from {model}",
+        )
+    if not corpus and importers.origin(files.run):
+        raise UsageError(
+            f"{files.run} is imported, so its training data is unknown",
+            "name a corpus, for example --corpus tatoeba",
+        )
     data = files.config.data
     splits = [get_corpus(spec).open("train", data.src, data.tgt) for spec in corpus or data.train]
     pairs = chain.from_iterable(split.pairs() for split in splits)
     learned = learn_shortlist(pairs, files.tokenizer)
-    path = files.run / FILE
-    write_bytes(path, learned.write())
+    if not len(learned.translations_N):
+        raise DataError("the corpora have no sentence pairs", "name others with --corpus")
+    path = learned.save(files.run)
     size = len(learned.translations_N) / len(files.tokenizer)
     log(f"a token has {size:.1f} translations on average")
     typer.echo(path)

@@ -67,6 +67,17 @@ def translate(
             show_default=DEFAULT_MODEL,
         ),
     ] = None,
+    then: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="MODEL",
+            help=(
+                "Model that translates the translations of --model again, such as firefox:en-de"
+                " after firefox:fr-en."
+            ),
+            show_default=False,
+        ),
+    ] = None,
     input: Annotated[
         Path | None, typer.Option("--input", "-i", help="Input file with one sentence per line.")
     ] = None,
@@ -248,6 +259,7 @@ def translate(
       nmt translate --format jsonl --top-beams 4 "A dog runs."
       nmt translate --model runs/a --model runs/b "A dog runs."
       nmt translate --model Helsinki-NLP/opus-mt-en-de "A dog runs."
+      nmt translate --model firefox:fr-en --then firefox:en-de "Bonjour."
       nmt translate --constraint "Hund" "A dog runs."
       nmt translate --glossary terms.tsv --input manual.en --output manual.de
       nmt translate --show-confidence --input news.en
@@ -280,6 +292,15 @@ def translate(
         _reject_line_options(line_options)
     else:
         _reject_document_options(document_options)
+    if then:
+        pivot_options = {
+            "documents": is_document,
+            "--glossary": glossary,
+            "--format": format != "text",
+            "--show-scores": show_scores,
+            "--show-confidence": show_confidence,
+        }
+        _check_pivot(model, pivot_options)
     if no_guard and (protect or glossary):
         raise UsageError("--protect and --glossary need the guard", "leave out --no-guard")
     is_directory = output_ is not None and output_.endswith(("/", os.sep))
@@ -302,16 +323,25 @@ def translate(
 
     from nmt.jobs.argument_lines import join_argument
 
-    translator = _load(model, to, device, precision, engine)
+    first = _load(model, "", device, precision, engine) if then else None
+    translator = _load(then or model, to, device, precision, engine)
     if show_confidence and translator.calibration is None:
         raise _not_calibrated(translator, model)
     prefix = join_argument(prefix, encoding_errors)
     constraints = tuple(join_argument(words, encoding_errors) for words in constraint or ())
+    pivot_search = search
     if constraints and not search:
         search = "constrained"
     spec = search_spec(search, translator.config.search, beam_size, top_beams, length_penalty)
     guarded = translator if no_guard else _guard(translator, protect, glossary)
-    data = translator.config.data
+    line_translator = guarded if is_document else with_markup(guarded, spec)
+    if first:
+        from nmt.translation.pivot import Pivot
+
+        first_spec = search_spec(pivot_search, first.config.search, beam_size, None, length_penalty)
+        guarded_first = first if no_guard else _guard(first, protect, None)
+        line_translator = Pivot(with_markup(guarded_first, first_spec), line_translator, first_spec)
+    data = line_translator.config.data
     language_check = LanguageCheck(data.src, data.tgt)
     if is_document:
         options = DocumentOptions(
@@ -328,7 +358,7 @@ def translate(
         DocumentJob(document_translator, options, language_check, resume, force).run(files)
         return
     job = TranslationJob(
-        with_markup(guarded, spec),
+        line_translator,
         spec,
         output_format(format, spec, show_scores, show_confidence),
         show_scores or show_confidence or format == "jsonl",
@@ -375,6 +405,17 @@ def _reject_document_options(options: Mapping[str, object]) -> None:
         verb = "apply" if len(names) > 1 else "applies"
         raise UsageError(
             f"{' and '.join(names)} {verb} only to documents", "for example nmt translate page.html"
+        )
+
+
+def _check_pivot(model: list[Path] | None, options: Mapping[str, object]) -> None:
+    """Check the options of a translation with --then."""
+    if not model:
+        raise UsageError("--then needs --model", "name the model that translates first")
+    if names := [name for name, value in options.items() if value]:
+        raise UsageError(
+            f"--then does not support {' and '.join(names)}",
+            "run nmt translate twice, or leave out these options",
         )
 
 

@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING
 
 from nmt.core import paths
 from nmt.core.console import log, progress
-from nmt.core.errors import DownloadError, UsageError
+from nmt.core.errors import DownloadError, UsageError, file_hint
 from nmt.core.version import __version__
 
 if TYPE_CHECKING:  # imported on use, because importing httpx takes 0.1 s
@@ -59,6 +59,7 @@ def fetch(
     missing_hint: str = "",
     max_bytes: int | None = None,
     https_only: bool = False,
+    directory_variable: str = "NMT_DATA",
 ) -> str:
     """Download a file to `path` unless it exists with the right checksum; return its SHA-256.
 
@@ -76,6 +77,7 @@ def fetch(
         missing_hint: hint if the server does not have the file, or denies access.
         max_bytes: size at which the download is aborted.
         https_only: whether to accept only https, and http on this machine, also after a redirect.
+        directory_variable: name of the environment variable that sets the directory, for the hint.
 
     Raises:
         DownloadError: the connection or request failed, or the file is not the expected one.
@@ -97,7 +99,8 @@ def fetch(
             partial.verify(address, hint, expected)
     except OSError as error:
         raise DownloadError(
-            f"cannot write {path}: {error.strerror}", "free some disk space, or set NMT_DATA"
+            f"cannot write {path}: {error.strerror}",
+            f"{file_hint(error, 'check the disk')}; {directory_variable} sets the directory",
         ) from None
     return sha256 or paths.sha256(path)
 

@@ -33,6 +33,8 @@ OPTIONS = "special:model.yml"
 """Name of the item with the options of the model, YAML that ends with NUL."""
 MAX_ITEMS = 100_000
 MAX_DIMENSIONS = 8
+MIN_MULTIPLIER, MAX_MULTIPLIER = 1e-12, 1e12
+"""A multiplier is 127 divided by a largest magnitude. That of a matrix of zeros is large."""
 _HEADER = struct.Struct("<QQ")
 _ENTRY = struct.Struct("<QQQQ")
 _COUNT = struct.Struct("<Q")
@@ -63,6 +65,13 @@ class Quantized:
         values = self.values.astype(np.float32)
         unit = np.float32(1) / np.float32(self.multiplier)
         return values * unit
+
+
+def check_multiplier(name: str, multiplier: float) -> None:
+    """Raise a ValueError for a multiplier that is no number, or would make the products of two of
+    them or their inverse infinite."""
+    if not MIN_MULTIPLIER <= multiplier <= MAX_MULTIPLIER:
+        raise ValueError(f"the multiplier {multiplier:g} of {name} is out of range")
 
 
 Item = NDArray[np.float32] | Quantized | bytes
@@ -112,8 +121,9 @@ def read(content: bytes) -> dict[str, Item]:
     names: list[str] = []
     for entry in entries:
         encoded_name = bytes(reader.take(entry.name_length))
-        name = encoded_name.rstrip(b"\0")
-        names.append(name.decode())
+        names.append(_decode_name(encoded_name))
+    if len({*names}) < num_items:
+        raise ValueError("two items have the same name")
     shapes = []
     for entry in entries:
         if entry.num_dimensions > MAX_DIMENSIONS:
@@ -130,6 +140,16 @@ def read(content: bytes) -> dict[str, Item]:
     return items
 
 
+def _decode_name(encoded_name: bytes) -> str:
+    try:
+        name = encoded_name.rstrip(b"\0").decode("ascii")
+    except UnicodeDecodeError:
+        raise ValueError("the name of an item is damaged") from None
+    if not name.isprintable():
+        raise ValueError("the name of an item is damaged")
+    return name
+
+
 def _item(name: str, shape: tuple[int, ...], kind: int, data: memoryview) -> Item:
     if kind == INT8:
         return bytes(data)
@@ -144,8 +164,11 @@ def _item(name: str, shape: tuple[int, ...], kind: int, data: memoryview) -> Ite
         numbers = np.frombuffer(data, "<f4", count)
         return numbers.reshape(shape).astype(np.float32)
     (multiplier,) = _FLOAT.unpack_from(data, count)
-    if not (len(shape) == 2 and 0 < multiplier < float("inf")):
-        raise ValueError(f"{name} has a damaged shape or multiplier")
+    check_multiplier(name, multiplier)
+    if len(shape) == 1:  # a number that was quantized, too
+        shape = (1, *shape)
+    if len(shape) != 2:
+        raise ValueError(f"{name} has a damaged shape")
     # A matrix [I, O] is stored as O rows, unless it has embeddings.
     rows, columns = shape if name.endswith("Wemb") else shape[::-1]
     numbers = np.frombuffer(data, np.int8, count)

@@ -15,6 +15,8 @@ Shape suffixes: V source vocabulary, N translations of all tokens, S source toke
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,11 +27,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nmt.core import untrusted_files
+from nmt.core.paths import write_bytes, write_text
 
 MAGIC = 0xF11A48D5013417F5
 FILE = "shortlist.s2t.bin"
 """The shortlist in the directory of a run."""
-MAX_BYTES = 1 << 28
+DIGEST = f"{FILE}.sha256"
+"""Its SHA-256. The checksum in the file takes half a second, longer than loading a model."""
+MAX_BYTES = 1 << 26
+BLOCK = 1 << 16
 MULTIPLE = 8
 """The number of candidates is a multiple of this number, in the integer products of Firefox."""
 _HEADER = struct.Struct("<6Q")
@@ -81,11 +87,23 @@ class Shortlist:
         hint = f"delete it, or create it again: nmt tokenizer shortlist --model {run}"
         with untrusted_files.errors_of(path, hint):
             content = untrusted_files.read_bytes(path, MAX_BYTES)
-            return cls.read(content, vocab_size, vocab_size)
+            is_intact = hashlib.sha256(content).hexdigest() == _recorded_digest(run)
+            return cls.read(content, vocab_size, vocab_size, is_intact=is_intact)
+
+    def save(self, run: Path) -> Path:
+        """Write the shortlist of a run, and return its file."""
+        path = run / FILE
+        content = self.write()
+        write_bytes(path, content)
+        write_text(run / DIGEST, hashlib.sha256(content).hexdigest())
+        return path
 
     @classmethod
-    def read(cls, content: bytes, source_size: int, target_size: int) -> Shortlist:
-        """Return the content of a file for vocabularies of these sizes.
+    def read(
+        cls, content: bytes, source_size: int, target_size: int, *, is_intact: bool = False
+    ) -> Shortlist:
+        """Return the content of a file for vocabularies of these sizes; `is_intact` tells that its
+        checksum is right.
 
         Raises:
             ValueError: it is damaged, or of another vocabulary.
@@ -97,18 +115,25 @@ class Shortlist:
         if magic != MAGIC:
             raise ValueError("it is not a binary shortlist")
         ends = _HEADER.size + 8 * num_starts
-        if len(content) != ends + 4 * num_translations:
-            raise ValueError("it is truncated")
-        if checksum != _checksum(content):
+        size = ends + 4 * num_translations
+        if len(content) != size:
+            problem = "is truncated" if len(content) < size else "has more than its translations"
+            raise ValueError(f"it {problem}")
+        num_tokens = max(num_starts, 1) - 1
+        if num_starts != source_size + 1:
+            raise ValueError(
+                f"it is of another vocabulary: {num_tokens:,} tokens, not {source_size:,}"
+            )
+        if not is_intact and checksum != _checksum(content):
             raise ValueError("its checksum is wrong")
         starts_V1 = np.frombuffer(content, "<u8", num_starts, _HEADER.size)
         translations_N = np.frombuffer(content, "<u4", num_translations, ends)
         is_sorted = bool((starts_V1[1:] >= starts_V1[:-1]).all())
-        fits = num_starts == source_size + 1 and int(starts_V1[-1]) == num_translations
-        if not (is_sorted and fits and num_frequent <= target_size):
-            raise ValueError("it is of another vocabulary")
-        if translations_N.max(initial=0) >= target_size:
-            raise ValueError("it is of another vocabulary")
+        if not (is_sorted and starts_V1[0] == 0 and starts_V1[-1] == num_translations):
+            raise ValueError("the positions of its translations are out of order")
+        max_id = int(translations_N.max(initial=0))
+        if max(max_id, num_frequent - 1) >= target_size:
+            raise ValueError(f"it is of another vocabulary: more than {target_size:,} tokens")
         return cls(num_frequent, max_translations, starts_V1, translations_N)
 
     @classmethod
@@ -171,13 +196,21 @@ class Shortlist:
         return content[:8] + struct.pack("<Q", _checksum(content)) + content[16:]
 
 
+def _recorded_digest(run: Path) -> str:
+    """Return the SHA-256 that `Shortlist.save` has written; empty: there is none."""
+    with contextlib.suppress(OSError, ValueError):
+        return untrusted_files.read_bytes(run / DIGEST).decode("ascii")
+    return ""
+
+
 def _checksum(content: bytes) -> int:
     """Return the hash of all complete 64-bit numbers after the checksum, as Marian computes it:
     that of `boost::hash_combine`."""
     numbers = np.frombuffer(content, "<u8", len(content) // 8)[2:]
     mask = 2**64 - 1
     seed = 0
-    for number in numbers.tolist():
-        mixed = number + 0x9E3779B9 + (seed << 6) + (seed >> 2)
-        seed ^= mixed & mask
+    for start in range(0, len(numbers), BLOCK):  # a list takes several times the memory of an array
+        for number in numbers[start : start + BLOCK].tolist():
+            mixed = number + 0x9E3779B9 + (seed << 6) + (seed >> 2)
+            seed ^= mixed & mask
     return seed

@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 import gzip
 import json
-import random
+import re
 import shutil
 import struct
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,20 +20,24 @@ from commandline import CommandLine, sentences
 
 from nmt.core.compression import zstd
 from nmt.core.config import TokenizerConfig, config_io
-from nmt.core.errors import UsageError
+from nmt.core.errors import NMTError, UsageError
 from nmt.export import firefox
 from nmt.model.build import build_model
 from nmt.models import importers, marian_binary
-from nmt.models.firefox_layout import EMBEDDINGS, MULTIPLIER, OUTPUT_BIAS
+from nmt.models.firefox_layout import EMBEDDINGS, MULTIPLIER, OUTPUT_BIAS, OUTPUT_MULTIPLIER
 from nmt.models.importers.common import MASKED
-from nmt.models.importers.firefox import SUPPORTED
+from nmt.models.importers.firefox import IGNORED, SUPPORTED
+from nmt.models.importers.firefox import SIZES as SIZE_OPTIONS
 from nmt.models.marian_binary import OPTIONS, Item, Quantized
 from nmt.runs.model_files import LoadedModel
 from nmt.runs.quantization import MULTIPLIERS
-from nmt.search.shortlist import Shortlist
+from nmt.search.shortlist import FILE, Shortlist
 from nmt.text.tokenizer import EOS, train
 
 MODEL = "model.ende.intgemm.alphas.bin"
+VOCAB = "vocab.ende.spm"
+LEX = "lex.50.50.ende.s2t.bin"
+Change = Callable[[Path], object]
 SOURCES = sentences(300)[0]
 SIZES = {"dim": 192, "heads": 4, "ffn_dim": 256, "encoder_layers": 2, "decoder_layers": 2}
 CONFIG = config_io.load(
@@ -74,7 +79,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     model: Any = loaded.model
     ranges = firefox.calibrate(model, loaded.tokenizer, SOURCES[:50])
     (directory / MODEL).write_bytes(marian_binary.write(firefox._items(model, ranges)))
-    (directory / "vocab.ende.spm").write_bytes(loaded.tokenizer.model)
+    (directory / VOCAB).write_bytes(loaded.tokenizer.model)
     return directory
 
 
@@ -106,6 +111,7 @@ def test_files_have_the_items_that_were_written() -> None:
         "matrix": Quantized.of(weight),
         EMBEDDINGS: Quantized.of(weight),
         "vector": weight[:1],
+        f"{EMBEDDINGS}{MULTIPLIER}": Quantized(np.full(1, 127, np.int8), 2.0),
         OPTIONS: b"dim-emb: 64\0",
     }
     read = marian_binary.read(marian_binary.write(items))
@@ -116,60 +122,305 @@ def test_files_have_the_items_that_were_written() -> None:
         step = 1 / quantized.multiplier
         assert np.abs(quantized.dequantize() - weight).max() <= 0.51 * step
     np.testing.assert_array_equal(read["vector"], weight[:1])
+    number = read[f"{EMBEDDINGS}{MULTIPLIER}"]
+    assert isinstance(number, Quantized)
+    assert number.dequantize().tolist() == [[63.5]]
     options = read[OPTIONS]
     assert isinstance(options, bytes)
     assert options.rstrip(b"\0") == b"dim-emb: 64"
 
 
-@pytest.mark.slow
-def test_damaged_files_are_one_error(bare: CommandLine, student: Path) -> None:
-    file = student / MODEL
-    content = file.read_bytes()
-    rng = random.Random(0)
-    lengths = [0, 1, 8, 15, 16, 40, 200, len(content) // 2, len(content) - 300]
-    damaged = [content[:length] for length in lengths]
-    damaged += [rng.randbytes(1000), struct.pack("<Q", 2) + content[8:]]
-    damaged += [content[:8] + struct.pack("<Q", count) + content[16:] for count in (0, 2**40)]
-    for field in range(4):  # of the first item: lengths, type and number of dimensions
-        at = 16 + 8 * field
-        damaged += [content[:at] + struct.pack("<Q", 2**63) + content[at + 8 :]]
-    for each in damaged:
-        file.write_bytes(each)
-        bare("import", student, "--run", "run").assert_fails(1, "error: ")
-    assert not (bare.directory / "run").exists()
+def set_items(**changes: Item) -> Change:
+    return lambda student: write_items(student, items_of(student) | changes)
 
 
-@pytest.mark.slow
-def test_wrong_items_are_one_error(bare: CommandLine, student: Path) -> None:
-    items = items_of(student)
-    bias = "encoder_l1_self_bq"
-    changes: list[dict[str, Item]] = [
-        {OPTIONS: b"[\0"},
-        {OPTIONS: b"{}\0"},
-        {OPTIONS: np.zeros((1, 1), np.float32)},
-        {"encoder_l1_self_Wq": b"bytes"},
-        {"encoder_l1_self_Wq": np.zeros(5, np.float32)},
-        {f"encoder_l1_self_Wq{MULTIPLIER}": np.full((1, 1), 3.0, np.float32)},
-        {f"encoder_l1_ffn_W1{MULTIPLIER}": np.zeros((1, 1), np.float32)},
-        {bias: np.zeros((1, 3), np.float32)},
-        {bias: Quantized.of(np.zeros((64, 64), np.float32))},
-        {EMBEDDINGS: np.zeros((3, 64), np.float32)},
-    ]
-    for change in changes:
-        write_items(student, items | change)
-        bare("import", student, "--run", "run").assert_fails(1, "error: ")
-    write_items(student, {name: item for name, item in items.items() if name != bias})
-    bare("import", student, "--run", "run").assert_fails(1, bias)
-    (student / "vocab.ende.spm").write_bytes(b"no vocabulary")
-    bare("import", student, "--run", "run").assert_fails(1, "error: ")
-    (student / "vocab.ende.spm").unlink()
-    bare("import", student, "--run", "run").assert_fails(1, "error: ")
+def remove_item(name: str) -> Change:
+    def change(student: Path) -> None:
+        items = items_of(student)
+        del items[name]
+        write_items(student, items)
+
+    return change
+
+
+def set_header(*fields: tuple[int, int]) -> Change:
+    """Overwrite 64-bit numbers at the start of a model, by index."""
+
+    def change(student: Path) -> None:
+        content = bytearray((student / MODEL).read_bytes())
+        for index, value in fields:
+            struct.pack_into("<Q", content, 8 * index, value)
+        (student / MODEL).write_bytes(content)
+
+    return change
+
+
+def cut(name: str, length: int) -> Change:
+    return lambda student: (student / name).write_bytes((student / name).read_bytes()[:length])
+
+
+def compressed(suffix: str, content: bytes, length: int | None = None) -> Change:
+    """Replace the model by a compressed file."""
+
+    def change(student: Path) -> None:
+        (student / MODEL).unlink()
+        compress = {".gz": gzip.compress, ".zst": zstd.compress}[suffix]
+        (student / f"{MODEL}{suffix}").write_bytes(compress(content)[:length])
+
+    return change
+
+
+def link(name: str, target: str) -> Change:
+    def change(student: Path) -> None:
+        (student / name).unlink()
+        (student / name).symlink_to(target)
+
+    return change
+
+
+def write_shortlist(content: bytes) -> Change:
+    return lambda student: (student / LEX).write_bytes(content)
+
+
+def other_vocabulary(size: int) -> bytes:
+    lines = [line.upper() for lines in sentences(400) for line in lines]
+    return train(lines, TokenizerConfig(model_type="unigram", vocab_size=size)).model
+
+
+def two_vocabularies(student: Path) -> None:
+    (student / VOCAB).rename(student / "srcvocab.ende.spm")
+    (student / "trgvocab.ende.spm").write_bytes(other_vocabulary(304))
+
+
+WEIGHT = "encoder_l1_self_Wq"
+BIAS = "encoder_l1_self_bq"
+NOTHING = np.zeros(0, np.int64)
+ONE = np.ones((1, 1), np.float32)
+BOMB = bytes(32 << 20)
+HOSTILE: dict[str, tuple[Change, str]] = {
+    "empty": (cut(MODEL, 0), "damaged: it is truncated"),
+    "half of the version": (cut(MODEL, 4), "truncated"),
+    "half of an entry": (cut(MODEL, 40), "truncated"),
+    "half of the data": (cut(MODEL, 50_000), "truncated"),
+    "other version": (set_header((0, 2)), "not a binary Marian model of version 1"),
+    "many items": (set_header((1, 2**40)), "too many items"),
+    "no items": (set_header((1, 0)), "has no valid special:model.yml"),
+    "long name": (set_header((2, 2**63)), "truncated"),
+    "unknown type": (set_header((3, 0x1234)), "the type 0x1234 of"),
+    "many dimensions": (set_header((4, 2**32)), "too many dimensions"),
+    "long data": (set_header((5, 2**63)), "truncated"),
+    "wrong name": (set_header((2, 1)), "name of an item is damaged|the same name"),
+    "no config": (remove_item(OPTIONS), "has no valid special:model.yml"),
+    "config of numbers": (set_items(**{OPTIONS: ONE}), "has no valid special:model.yml"),
+    "long config": (set_items(**{OPTIONS: bytes(1 << 17)}), "has no valid special:model.yml"),
+    "config is no YAML": (set_items(**{OPTIONS: b"["}), "is not valid YAML"),
+    "config is a list": (set_items(**{OPTIONS: b"[]\0"}), "is not valid YAML"),
+    "empty config": (set_items(**{OPTIONS: b"{}"}), "it has no option dec-depth"),
+    "negative depth": (lambda student: set_option(student, "enc-depth", -1), "enc-depth is out"),
+    "depth is text": (lambda student: set_option(student, "enc-depth", "6"), "enc-depth has the"),
+    "other depth": (lambda student: set_option(student, "enc-depth", 1), "encoder_l2_ffn_W1 of"),
+    "too deep": (lambda student: set_option(student, "enc-depth", 2**30), "has no encoder_l3_self"),
+    "other width": (lambda student: set_option(student, "dim-emb", 128), "has the shape"),
+    "no weight": (remove_item(WEIGHT), f"it has no {WEIGHT}"),
+    "no bias": (remove_item(BIAS), f"it has no {BIAS}"),
+    "no multiplier": (remove_item(f"{WEIGHT}{MULTIPLIER}"), f"it has no {WEIGHT}{MULTIPLIER}"),
+    "bytes as a weight": (set_items(**{WEIGHT: b"bytes"}), f"{WEIGHT} has the wrong type"),
+    "vector as a weight": (set_items(**{WEIGHT: ONE[0]}), f"{WEIGHT} is not a matrix"),
+    "narrow weight": (set_items(**{WEIGHT: ONE}), f"inputs of {WEIGHT} and .* different widths"),
+    "other heads": (
+        lambda student: set_option(student, "transformer-heads", 5),
+        "config of the model is not supported: .*must be a multiple",
+    ),
+    "matrix as a bias": (set_items(**{BIAS: Quantized.of(ONE)}), f"{BIAS} has the wrong type"),
+    "short bias": (set_items(**{BIAS: ONE}), "has the shape"),
+    "NaN": (set_items(**{BIAS: ONE * np.nan}), f"{BIAS} has infinite or undefined values"),
+    "zero multiplier": (set_items(**{f"{WEIGHT}{MULTIPLIER}": 0 * ONE}), "multiplier 0 of"),
+    "NaN multiplier": (set_items(**{f"{WEIGHT}{MULTIPLIER}": np.nan * ONE}), "multiplier nan of"),
+    "tiny multiplier": (set_items(**{f"{WEIGHT}{MULTIPLIER}": 1e-30 * ONE}), "multiplier 1e-30 of"),
+    "several multipliers": (
+        set_items(**{f"{WEIGHT}{MULTIPLIER}": 3 * ONE}),
+        "the inputs of .* have different multipliers",
+    ),
+    "multiplier is a matrix": (
+        set_items(**{f"{WEIGHT}{MULTIPLIER}": np.ones((2, 2), np.float32)}),
+        "is not a number",
+    ),
+    "weights of two types": (
+        set_items(encoder_l1_ffn_W1=np.ones((64, 128), np.float32)),
+        "some matrices are in int8, and others in float32",
+    ),
+    "other parameters": (
+        set_items(decoder_ff_logit_out_Wt=ONE),
+        "parameter decoder_ff_logit_out_Wt of the model is not supported",
+    ),
+    "few embeddings": (
+        set_items(**{EMBEDDINGS: np.zeros((3, 64), np.float32)}),
+        "has 304 pieces, and the embeddings of the model have 3 rows",
+    ),
+    "other vocabulary": (
+        lambda student: (student / VOCAB).write_bytes(other_vocabulary(296)),
+        "has 296 pieces",
+    ),
+    "two vocabularies": (two_vocabularies, "has one vocabulary"),
+    "no vocabulary": (lambda student: (student / VOCAB).unlink(), r"has no file srcvocab"),
+    "empty vocabulary": (cut(VOCAB, 0), "not a SentencePiece model"),
+    "half of the vocabulary": (cut(VOCAB, 1000), "vocab"),
+    "two models": (
+        lambda student: shutil.copy(student / MODEL, student / "model.deen.bin"),
+        r"has several files model\.\*\.bin\*: model\.deen\.bin, model\.ende",
+    ),
+    "model is a directory": (
+        lambda student: ((student / MODEL).unlink(), (student / MODEL).mkdir()),
+        "it is a directory",
+    ),
+    "link to a device": (link(MODEL, "/dev/zero"), "a pipe or a device"),
+    "link to nothing": (link(MODEL, "nothing"), "No such file"),
+    "link to itself": (link(VOCAB, VOCAB), "cannot read"),
+    "gzip bomb": (compressed(".gz", BOMB), "bytes expand to more than 16,777,216"),
+    "zstandard bomb": (compressed(".zst", BOMB), "bytes expand to more than 16,777,216"),
+    "half of gzip": (compressed(".gz", b"a" * 99, 20), "not an intact .gz file"),
+    "half of zstandard": (compressed(".zst", b"a" * 99, 10), "not an intact .zst file"),
+    "not gzip": (
+        lambda student: (student / MODEL).rename(student / f"{MODEL}.gz"),
+        "not an intact .gz file",
+    ),
+    "empty shortlist": (write_shortlist(b""), "lex.* is damaged: it is truncated"),
+    "other shortlist": (
+        write_shortlist(Shortlist.of(NOTHING, NOTHING, 40, 4, 50).write()),
+        "of another vocabulary: 40 tokens, not 304",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_hostile_files_are_one_error(student: Path, kind: str) -> None:
+    change, message = HOSTILE[kind]
+    change(student)
+    with pytest.raises(NMTError, match=message) as raised:
+        importers.import_model(str(student), student.with_name("run"))
+    assert raised.value.hint
+    assert not student.with_name("run").exists()
+
+
+def test_a_part_of_a_model_is_no_model(bare: CommandLine, student: Path) -> None:
+    bare("import", student / MODEL).assert_fails(1, "part of a model", f"nmt import {student}")
+
+
+def test_shortlists_are_learned_from_named_corpora(bare: CommandLine, student: Path) -> None:
+    bare("tokenizer", "shortlist", "--model", "en-de").assert_fails(2, "en-de is a pretrained")
+    importers.import_model(str(student), bare.directory / "run")
+    learn = ("tokenizer", "shortlist", "--model", "run")
+    bare(*learn).assert_fails(2, "run is imported", "hint: name a corpus")
+    for language in ("en", "de"):
+        (bare.directory / f"empty.{language}").touch()
+    bare(*learn, "--corpus", "files(train='empty', hold_out=False)").assert_fails(
+        1, "the corpora have no sentence pairs", "hint: "
+    )
+    assert not (bare.directory / "run" / FILE).exists()
 
 
 @pytest.mark.parametrize("name", SUPPORTED)
 def test_other_values_of_options_are_refused(bare: CommandLine, student: Path, name: str) -> None:
     set_option(student, name, "another")
     bare("import", student, "--run", "run").assert_fails(1, name)
+
+
+PUBLIC_SIZES = {"tiny": (256, 1536, 2), "base-memory": (384, 1536, 4), "base": (512, 2048, 2)}
+"""Width, width of the feed-forward layers, and decoder layers."""
+
+
+def public_config(dim: int, ffn_dim: int, decoder_layers: int) -> dict[str, Any]:
+    """Return the fields that the training of Mozilla's students sets, and others that Marian
+    adds."""
+    return {
+        "type": "transformer",
+        "dim-emb": dim,
+        "dim-rnn": 1024,
+        "dim-vocabs": [32000, 32000],
+        "enc-type": "bidirectional",
+        "enc-cell": "gru",
+        "enc-cell-depth": 1,
+        "enc-depth": 6,
+        "dec-cell": "ssru",
+        "dec-cell-base-depth": 2,
+        "dec-cell-high-depth": 1,
+        "dec-depth": decoder_layers,
+        "skip": False,
+        "layer-normalization": False,
+        "right-left": False,
+        "input-types": [],
+        "tied-embeddings": False,
+        "tied-embeddings-all": True,
+        "tied-embeddings-src": False,
+        "transformer-heads": 8,
+        "transformer-dim-ffn": ffn_dim,
+        "transformer-decoder-dim-ffn": 0,
+        "transformer-ffn-depth": 2,
+        "transformer-decoder-ffn-depth": 0,
+        "transformer-ffn-activation": "relu",
+        "transformer-decoder-autoreg": "rnn",
+        "transformer-dim-aan": 2048,
+        "transformer-aan-depth": 2,
+        "transformer-aan-activation": "swish",
+        "transformer-aan-nogate": False,
+        "transformer-guided-alignment-layer": "last",
+        "transformer-no-projection": False,
+        "transformer-preprocess": "",
+        "transformer-postprocess": "dan",
+        "transformer-postprocess-emb": "d",
+        "transformer-postprocess-top": "",
+        "transformer-tied-layers": [],
+        "transformer-train-position-embeddings": False,
+        "factors-combine": "sum",
+        "factors-dim-emb": 0,
+        "lemma-dim-emb": 0,
+        "ulr": False,
+        "ulr-dim-emb": 0,
+        "version": "v1.12.14",
+    }
+
+
+@pytest.mark.parametrize("architecture", PUBLIC_SIZES)
+def test_public_configs_are_supported(
+    architecture: str, student: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dim, ffn_dim, decoder_layers = PUBLIC_SIZES[architecture]
+    options = public_config(dim, ffn_dim, decoder_layers)
+    config = importers.firefox._model_config(options, {})
+    sizes = (config.dim, config.ffn_dim, config.encoder_layers, config.decoder_layers)
+    assert sizes == (dim, ffn_dim, 6, decoder_layers)
+    own_sizes = {name: SIZES[field] for name, field in SIZE_OPTIONS.items()}
+    content = yaml.safe_dump(options | own_sizes).encode()
+    write_items(student, items_of(student) | {OPTIONS: content})
+    importers.read(student)
+    assert "ignoring" not in capsys.readouterr().err
+
+
+def test_unknown_options_are_named(student: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    set_option(student, "new-option", 3)
+    importers.read(student)
+    assert "ignoring 1 unknown option of the model: new-option" in capsys.readouterr().err
+
+
+def test_the_documented_config_fields_are_those_of_the_import() -> None:
+    page = Path(__file__).parents[2] / "docs/published-models.md"
+    documented: dict[str, object] = {}
+    for line in page.read_text().splitlines():
+        fields, *rest = line.strip("|").split(" | ")
+        names = re.findall("`([^`]+)`", fields)
+        if len(rest) != 2 or not re.match("reads|rejects|ignores", rest[1]):
+            continue
+        values = [yaml.safe_load(value) for value in re.findall("`([^`]+)`", rest[0])]
+        action = rest[1].split()[0]
+        for name in names:
+            assert name not in documented
+            documented[name] = (action, repr(values))
+    expected = dict.fromkeys(SIZE_OPTIONS, ("reads", "[]")) | dict.fromkeys(
+        IGNORED, ("ignores", "[]")
+    )
+    for name, supported in SUPPORTED.items():
+        expected[name] = ("rejects", repr(list(supported)))
+    assert documented == expected
 
 
 @pytest.mark.slow
@@ -191,6 +442,27 @@ def test_multipliers_survive_the_import(bare: CommandLine, student: Path, compre
         for precision in ("auto", "int8", "fp32")
     }
     assert results["auto"] == results["int8"]
+
+
+def test_models_with_two_vocabularies(student: Path) -> None:
+    shared = importers.read(student)
+    items = items_of(student)
+    table = items.pop(EMBEDDINGS)
+    multiplier = items.pop(OUTPUT_MULTIPLIER)
+    assert isinstance(multiplier, np.ndarray)
+    number = Quantized(np.full(1, 127, np.int8), 127 / multiplier.item())
+    tables = {f"{stack}_{EMBEDDINGS}": table for stack in ("encoder", "decoder")}
+    write_items(student, items | tables | {f"decoder_{EMBEDDINGS}{MULTIPLIER}": number})
+    for side in ("src", "trg"):
+        shutil.copy(student / VOCAB, student / f"{side}vocab.ende.spm")
+    (student / VOCAB).unlink()
+    model = importers.read(student)
+    for role in ("source", "target", "output"):
+        expected = shared.weights["embeddings.shared"]
+        torch.testing.assert_close(model.weights[f"embeddings.{role}"], expected)
+    np.testing.assert_allclose(
+        model.multipliers["embeddings.output"], shared.multipliers["embeddings.shared"], 1e-6
+    )
 
 
 @pytest.mark.slow

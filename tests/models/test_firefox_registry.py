@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import re
@@ -125,7 +126,7 @@ def test_a_model_is_downloaded_on_first_use(nmt: CommandLine, registry: Registry
     first = nmt.run(*translate)
     assert re.search(
         r"downloading firefox:en-de 1\.0, architecture base-memory, license MPL-2\.0 \(models of"
-        r" Mozilla, https://github\.com/mozilla/translations\): model\.ende\S* 0\.\d MB,"
+        r" Mozilla, https://github\.com/mozilla/translations\): model\.ende\S* \d\.\d MB,"
         r" vocab\.ende\.spm\.zst 0\.\d MB, lex\S* 0\.0 MB",
         first.err,
     )
@@ -183,6 +184,9 @@ def test_the_best_model_is_chosen(nmt: CommandLine, registry: Registry) -> None:
     expect("firefox:en-de", "base-memory 1.0")
     expect("firefox:en-de(architecture='tiny')", "tiny 2.10")
     expect("firefox:en-de(version='2.9')", "tiny 2.9")
+    _, vocabulary, _ = registry.add("en-de", "base-memory", "2.0")
+    registry.records.remove(vocabulary)
+    expect("firefox:en-de", "base-memory 1.0")
     registry.add("en-zh-Hans", "base", "1.0")
     expect("firefox:en-zh-Hans", "base 1.0")
     nmt("import", "firefox:en-de(architecture='huge')").assert_fails(
@@ -197,11 +201,47 @@ def test_unknown_pairs(nmt: CommandLine, registry: Registry) -> None:
     nmt("translate", "--model", "firefox:fr-de", "a").assert_fails(
         1,
         "there is no model firefox:fr-de",
-        "nmt translate --model firefox:fr-en | nmt translate --model firefox:en-de",
+        "nmt translate --model firefox:fr-en --then firefox:en-de",
     )
     nmt("import", "firefox:de-en").assert_fails(1, "no model firefox:de-en", "from: en-de")
     nmt("import", "firefox:enda").assert_fails(1, "did you mean 'en-da'?")
     assert not registry.downloads()
+
+
+@pytest.mark.slow
+def test_pivot_translation(nmt: CommandLine, registry: Registry) -> None:
+    registry.add("fr-en", "tiny", "1.0")
+    registry.add("en-de", "tiny", "1.0")
+    registry.publish()
+    text = "le chien voit <b>7</b> arbres.\n\nhttps://example.com/a"
+    lines = text.encode()
+    pivot = ("translate", "--model", "firefox:fr-en", "--then", "firefox:en-de")
+    joined = nmt.run(*pivot, stdin=lines)
+    middle = nmt.run("translate", "--model", "firefox:fr-en", stdin=lines).out
+    assert middle != text
+    expected = nmt.run("translate", "--model", "firefox:en-de", stdin=middle.encode()).out
+    assert joined.out == expected
+    n_best = nmt.run(*pivot, "--top-beams", "2", "--no-guard", "le chien").out
+    assert len(n_best.splitlines()) == 2
+    nmt(*pivot, "--to", "fr", "a").assert_fails(2, "firefox:en-de translates into 'de', not 'fr'")
+    nmt(*pivot[:3], "--then", "firefox:fr-en", "a").assert_fails(
+        2, "--model translates into 'en', and --then from 'fr'", "hint: choose a model from 'en'"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--then", "b", "text"], "--then needs --model"),
+        (["--model", "a", "--then", "b", "--show-scores", "text"], "support --show-scores"),
+        (["--model", "a", "--then", "b", "--format", "jsonl", "text"], "support --format"),
+        (["--model", "a", "--then", "b", "--document", "html"], "does not support documents"),
+    ],
+)
+def test_options_without_pivot_translation(
+    nmt: CommandLine, arguments: list[str], message: str
+) -> None:
+    nmt("translate", *arguments).assert_fails(2, message, "hint: ")
 
 
 @pytest.mark.parametrize(
@@ -336,6 +376,22 @@ def test_addresses_must_be_https(nmt: CommandLine, registry: Registry) -> None:
     for server, code in (("http://example.com", 1), ("ftp://a", 2), ("/etc", 2)):
         other = CommandLine(nmt.directory, nmt.environment | {"NMT_FIREFOX_SERVER": server})
         other("import", "firefox:en-de").assert_fails(code, "an https address")
+
+
+def test_a_cache_that_cannot_be_written(
+    nmt: CommandLine, registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (nmt.directory / "file").touch()
+    other = CommandLine(nmt.directory, nmt.environment | {"XDG_CACHE_HOME": "file"})
+    other("import", "firefox:en-de").assert_fails(1, "hint: a parent of this path is a file")
+
+    def fail(*arguments: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(download, "_partial_download", fail)
+    nmt("import", "firefox:en-de").assert_fails(
+        1, "No space left", "hint: free some disk space; XDG_CACHE_HOME sets the directory"
+    )
 
 
 @pytest.mark.slow

@@ -1170,9 +1170,7 @@ def test_unsafe_archives_are_rejected(tmp_path: Path) -> None:
     (tmp_path / "text.zip").write_text("no archive")
     nmt = CommandLine(tmp_path)
     nmt("import", "evil.zip").assert_fails(1, "would write outside its directory (../outside)")
-    nmt("import", "text.zip").assert_fails(
-        1, "text.zip is corrupted or truncated: File is not a zip file"
-    )
+    nmt("import", "text.zip").assert_fails(1, "text.zip is not an intact zip file")
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, "models: " + "{a: " * 100_000, "- " * 100_000])

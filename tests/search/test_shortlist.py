@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import struct
+from pathlib import Path
 
 import numpy as np
 import pytest
 from commandline import CommandLine, sentences
 
 from nmt.core.config import TokenizerConfig
+from nmt.core.errors import CheckpointError
 from nmt.jobs.shortlists import NUM_FREQUENT, learn_shortlist
+from nmt.search import shortlist
 from nmt.search.shortlist import FILE, MULTIPLE, Shortlist
 from nmt.text.tokenizer import EOS, train
 from nmt.text.tokenizers import load_tokenizer
@@ -44,13 +48,35 @@ def test_damaged_files_and_other_vocabularies_are_errors() -> None:
     for position in range(16, len(content) // 8 * 8, 8):
         changed = bytearray(content)
         changed[position] ^= 1
-        with pytest.raises(ValueError, match=r"truncated|checksum"):
+        with pytest.raises(ValueError, match=r"truncated|more than|another vocabulary|checksum"):
             Shortlist.read(bytes(changed), VOCABULARY, VOCABULARY)
     with pytest.raises(ValueError, match="not a binary shortlist"):
         Shortlist.read(struct.pack("<Q", 1) + content[8:], VOCABULARY, VOCABULARY)
+    with pytest.raises(ValueError, match="more than its translations"):
+        Shortlist.read(content + bytes(4), VOCABULARY, VOCABULARY)
     for sizes in ((VOCABULARY - 1, VOCABULARY), (VOCABULARY, 25)):
         with pytest.raises(ValueError, match="another vocabulary"):
             Shortlist.read(content, *sizes)
+    for position, value in ((0, 1), (9, 99), (-1, 1)):  # of the first, one inside, the last
+        changed_ends = SHORTLIST.starts_V1.copy()
+        changed_ends[position] = value
+        disordered = dataclasses.replace(SHORTLIST, starts_V1=changed_ends).write()
+        with pytest.raises(ValueError, match="out of order"):
+            Shortlist.read(disordered, VOCABULARY, VOCABULARY)
+    frequent = dataclasses.replace(SHORTLIST, num_frequent=VOCABULARY + 1).write()
+    with pytest.raises(ValueError, match="another vocabulary"):
+        Shortlist.read(frequent, VOCABULARY, VOCABULARY)
+
+
+def test_runs_have_a_fast_checksum(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = SHORTLIST.save(tmp_path)
+    monkeypatch.setattr(shortlist, "_checksum", lambda content: 0)
+    found = Shortlist.find(tmp_path, VOCABULARY)
+    assert found is not None
+    np.testing.assert_array_equal(found.candidates([5]), SHORTLIST.candidates([5]))
+    path.write_bytes(path.read_bytes()[:-1] + b"\1")
+    with pytest.raises(CheckpointError, match="its checksum is wrong"):
+        Shortlist.find(tmp_path, VOCABULARY)
 
 
 def test_ids_of_another_vocabulary() -> None:
@@ -75,15 +101,15 @@ def test_translations_are_learned() -> None:
         pairs.append((" ".join(words), " ".join(WORDS[word] for word in words[::-1])))
     lines = [line for pair in pairs for line in pair]
     tokenizer = train(lines, TokenizerConfig(model_type="bpe", vocab_size=340))
-    shortlist = learn_shortlist(pairs, tokenizer)
+    learned = learn_shortlist(pairs, tokenizer)
     best = {}
     for source, target in WORDS.items():
         (source_id,) = tokenizer.encode(source)
         best[source_id] = tokenizer.encode(target)
-        candidates = set(shortlist.candidates([source_id]).tolist())
+        candidates = set(learned.candidates([source_id]).tolist())
         assert candidates.issuperset(best[source_id])
-    first, end = shortlist.starts_V1[EOS : EOS + 2].tolist()
-    frequent = shortlist.translations_N[first:end].tolist()
+    first, end = learned.starts_V1[EOS : EOS + 2].tolist()
+    frequent = learned.translations_N[first:end].tolist()
     assert len(frequent) <= NUM_FREQUENT
     assert set(itertools.chain.from_iterable(best.values())) <= set(frequent)
 

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nmt.core.console import escape_control, log
-from nmt.core.errors import CheckpointError, UsageError
-from nmt.core.paths import FIREFOX, REPOSITORY, locked, new_directory, runs_dir, write_bytes
+from nmt.core.errors import CheckpointError, ConfigError, UsageError
+from nmt.core.paths import FIREFOX, REPOSITORY, locked, new_directory, runs_dir
 from nmt.core.untrusted_files import read_front_matter, read_record
 from nmt.runs import run_report
 from nmt.runs.run_report import UNKNOWN_LICENSE
@@ -151,7 +151,8 @@ def read(directory: Path) -> ImportedModel:
         )
     raise CheckpointError(
         f"{directory} is not a model in a known format",
-        "supported formats: Hugging Face MarianMT, Marian releases, exports of nmt to transformers",
+        "supported formats: Hugging Face MarianMT, Marian releases, models of Firefox, exports of"
+        " nmt to transformers",
     )
 
 
@@ -193,6 +194,12 @@ def _read_source(
         return read(path), {"source": source, "license": _license(path)}
     if path.suffix == ".argosmodel":
         raise _is_converted(path)
+    is_part = path.is_file() and any(map(path.match, FORMATS.values()))
+    if is_part and path.suffix != ".zip":
+        raise CheckpointError(
+            f"{path} is a part of a model",
+            f"import its directory: nmt import {shlex.quote(str(path.parent))}",
+        )
     if path.exists():
         from nmt.models.importers.common import extracted
 
@@ -236,12 +243,15 @@ def _write(model: ImportedModel, run: Path, record: dict[str, str]) -> None:
     from nmt.runs import checkpoint, model_card
     from nmt.runs.model_files import write_run_files
     from nmt.runs.quantization import write_multipliers
-    from nmt.search import shortlist
 
-    config_io.check(model.config)
     shapes = {name: weight.shape for name, weight in model.weights.items()}
     try:
+        config_io.check(model.config)
         check_shapes(model.config.model, len(model.tokenizer), shapes)
+    except ConfigError as error:
+        raise CheckpointError(
+            f"the config of the model is not supported: {error.message}", "use another model"
+        ) from None
     except ValueError as error:
         raise CheckpointError(
             f"the weights do not fit the config of the model: {error}", "download the model again"
@@ -258,6 +268,6 @@ def _write(model: ImportedModel, run: Path, record: dict[str, str]) -> None:
         if model.multipliers:
             write_multipliers(checkpoint.checkpoints(work)[0], model.multipliers)
         if model.shortlist:
-            write_bytes(work / shortlist.FILE, model.shortlist.write())
+            model.shortlist.save(work)
     model_card.write_card(run)
     log(f"imported {record['source']} to {run} (license {record['license']})")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
+import zipfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -81,6 +82,10 @@ def extracted(file: Path) -> Iterator[Path]:
     Raises:
         CheckpointError: it is not a zip file, damaged or unsafe.
     """
+    if file.is_file() and not zipfile.is_zipfile(file):
+        raise CheckpointError(
+            f"{file} is not an intact zip file", "download it again, or import a directory"
+        )
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name) / "content"
         with untrusted_files.errors_of(file, RETRY):

@@ -11,8 +11,11 @@ integers as Firefox.
 from __future__ import annotations
 
 import gzip
+import io
 import re
+import zlib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +27,7 @@ from torch import Tensor
 from nmt.core import untrusted_files
 from nmt.core.compression import zstd
 from nmt.core.config import Config, DataConfig, ModelConfig, TokenizerConfig, TrainConfig
+from nmt.core.console import counted, log
 from nmt.core.errors import CheckpointError
 from nmt.core.paths import sha256
 from nmt.models import marian_binary
@@ -50,14 +54,27 @@ from nmt.models.importers.common import (
 from nmt.models.importers.marian import SUPPORTED as MARIAN_OPTIONS
 from nmt.models.importers.marian import as_mapping
 from nmt.models.marian_binary import OPTIONS, Item, Quantized
+from nmt.search.shortlist import MAX_BYTES as MAX_SHORTLIST_BYTES
 from nmt.search.shortlist import Shortlist
-from nmt.text.tokenizer import BOS, PAD, load_processor
+from nmt.text.language_codes import NAMES
+from nmt.text.tokenizer import BOS, EOS, PAD, UNK, load_processor
 
 PATTERN = "model.*.bin*"
 SHORTLISTS = "lex.*.s2t.bin*"
 MAX_MODEL_BYTES = 1 << 30
+MAX_OPTIONS_BYTES = 1 << 16
+MAX_UNKNOWN = 5
+"""Number of unknown options that are named."""
 MAX_LENGTH = 256
 """Firefox translates at most this number of tokens."""
+SIZES = {
+    "dim-emb": "dim",
+    "transformer-heads": "heads",
+    "transformer-dim-ffn": "ffn_dim",
+    "enc-depth": "encoder_layers",
+    "dec-depth": "decoder_layers",
+}
+"""Options of a model that state its size, with their names in nmt."""
 SUPPORTED: dict[str, tuple[Any, ...]] = MARIAN_OPTIONS | {
     "transformer-decoder-autoreg": ("rnn",),
     "dec-cell": ("ssru",),
@@ -68,6 +85,42 @@ SUPPORTED: dict[str, tuple[Any, ...]] = MARIAN_OPTIONS | {
     "skip": (False,),
 }
 """Options of a model with their supported values, one of which a missing option has, too."""
+IGNORED = (
+    "version",
+    # The parameters in the file tell the size of the vocabulary, and which embeddings are tied.
+    "dim-vocabs",
+    "special-vocab",
+    "tied-embeddings",
+    "tied-embeddings-all",
+    "tied-embeddings-src",
+    # Of the initialization, and of outputs other than the translation.
+    "transformer-depth-scaling",
+    "transformer-guided-alignment-layer",
+    "output-approx-knn",
+    # Of other networks.
+    "dim-rnn",
+    "enc-type",
+    "enc-cell",
+    "enc-cell-depth",
+    "factors-dim-emb",
+    "lemma-dependency",
+    "transformer-dim-aan",
+    "transformer-aan-depth",
+    "transformer-aan-activation",
+    "transformer-aan-nogate",
+    "ulr-dim-emb",
+    "ulr-trainable-transformation",
+    "bert-train-type-embeddings",
+    "bert-type-vocab-size",
+    "char-stride",
+    "char-highway",
+    "char-conv-filters-num",
+    "char-conv-filters-widths",
+)
+"""Options that change nothing in a supported model."""
+_DECOMPRESSORS: dict[str, Any] = {".gz": gzip.open, ".zst": zstd.open}
+OTHER_MODEL = "use another model"
+OWN_VOCABULARY = "use the vocabulary that was published with this model"
 _LANGUAGES = re.compile(r"model\.([a-z]{2,3})-?([a-z]{2,3})\.")
 
 
@@ -79,17 +132,15 @@ def read(directory: Path) -> ImportedModel:
     """
     file = _find(directory, PATTERN)
     with untrusted_files.errors_of(file, RETRY):
-        items = marian_binary.read(_content(file))
-    options = as_mapping(file, _bytes(file, items).rstrip(b"\0"))
-    check_supported(options, SUPPORTED)
+        items = marian_binary.read(_content(file, MAX_MODEL_BYTES))
+    options = _read_options(file, items)
+    vocabulary = _read_vocabulary(directory, items)
     with conversion_errors(file, f"the vocabulary of {directory}"):
-        vocabulary = _read_vocabulary(directory)
         config = _model_config(options, items)
         converter = _Converter(items, config, vocabulary)
         weights = converter.convert()
         shortlist = _read_shortlist(directory, vocabulary)
-    match = _LANGUAGES.match(file.name)
-    src, tgt = (match[1], match[2]) if match else UNKNOWN_LANGUAGES
+    src, tgt = _languages(file)
     return ImportedModel(
         config=Config(
             search="greedy",
@@ -106,57 +157,122 @@ def read(directory: Path) -> ImportedModel:
     )
 
 
+def _languages(file: Path) -> tuple[str, str]:
+    """Return the languages in the name of a model; other names may look like these, such as
+    `model.tiny.bin`."""
+    match = _LANGUAGES.match(file.name)
+    if match and NAMES.keys() & {match[1], match[2]}:
+        return match[1], match[2]
+    return UNKNOWN_LANGUAGES
+
+
 def _find(directory: Path, pattern: str) -> Path:
     """Return the only file of a pattern."""
     files = sorted(directory.glob(pattern))
-    if len(files) != 1:
-        number = "no file" if not files else "several files"
-        raise CheckpointError(f"{directory} has {number} {pattern}", RETRY)
+    if not files:
+        raise CheckpointError(f"{directory} has no file {pattern}", RETRY)
+    if len(files) > 1:
+        names = ", ".join(file.name for file in files)
+        raise CheckpointError(
+            f"{directory} has several files {pattern}: {names}", "leave one of them there"
+        )
     return files[0]
 
 
-def _content(file: Path) -> bytes:
+def _content(file: Path, max_bytes: int) -> bytes:
     """Return the decompressed content of a file.
 
     Raises:
         OSError: the file cannot be read.
         ValueError: it is damaged or too large.
     """
-    content = untrusted_files.read_bytes(file, MAX_MODEL_BYTES)
+    content = untrusted_files.read_bytes(file, max_bytes)
+    decompress = _DECOMPRESSORS.get(file.suffix)
+    if decompress is None:
+        return content
+    limit = max(untrusted_files.MIN_EXPANDED_BYTES, untrusted_files.MAX_EXPANSION * len(content))
+    limit = min(limit, max_bytes)
     try:
-        if file.suffix == ".gz":
-            content = gzip.decompress(content)
-        elif file.suffix == ".zst":
-            content = zstd.decompress(content)
-    except (EOFError, zstd.ZstdError) as error:
-        raise ValueError(str(error)) from None
-    return content
+        with decompress(io.BytesIO(content)) as stream:
+            expanded: bytes = stream.read(limit + 1)
+    except (EOFError, gzip.BadGzipFile, zlib.error, zstd.ZstdError):
+        raise ValueError(f"it is not an intact {file.suffix} file") from None
+    if len(expanded) > limit:
+        raise ValueError(f"{len(content):,} bytes expand to more than {limit:,}")
+    return expanded
 
 
-def _bytes(file: Path, items: Mapping[str, Item]) -> bytes:
-    options = items.get(OPTIONS)
-    if not isinstance(options, bytes):
-        raise CheckpointError(f"{file} has no {OPTIONS}", RETRY)
+def _read_options(file: Path, items: Mapping[str, Item]) -> dict[str, Any]:
+    """Return the options of a model, after checking that they are supported."""
+    content = items.get(OPTIONS)
+    if not isinstance(content, bytes) or len(content) > MAX_OPTIONS_BYTES:
+        raise CheckpointError(f"{file} has no valid {OPTIONS}", RETRY)
+    options = as_mapping(Path(f"{OPTIONS} of {file}"), content.rstrip(b"\0"))
+    check_supported(options, SUPPORTED)
+    unknown = sorted(map(str, options.keys() - {*SIZES, *SUPPORTED, *IGNORED}))
+    if unknown:
+        names = ", ".join(unknown[:MAX_UNKNOWN])
+        log(f"ignoring {counted(len(unknown), 'unknown option')} of the model: {names}")
     return options
 
 
-def _read_vocabulary(directory: Path) -> Vocabulary:
+def _read_vocabulary(directory: Path, items: Mapping[str, Item]) -> Vocabulary:
     """Read the SentencePiece models, whose ids are those of the embeddings."""
-    is_joint = bool(sorted(directory.glob("vocab.*.spm*")))
-    names = ("vocab", "vocab") if is_joint else ("srcvocab", "trgvocab")
-    models = []
-    for name in names:
-        file = _find(directory, f"{name}.*.spm*")
+    has_one = bool(sorted(directory.glob("vocab.*.spm*")))
+    source_name, target_name = ("vocab", "vocab") if has_one else ("srcvocab", "trgvocab")
+    source_file = _find(directory, f"{source_name}.*.spm*")
+    target_file = _find(directory, f"{target_name}.*.spm*")
+    source = _Side.read(source_file, items, f"encoder_{EMBEDDINGS}")
+    target = _Side.read(target_file, items, f"decoder_{EMBEDDINGS}")
+    if source.special != target.special:
+        raise CheckpointError(
+            f"{source_file} and {target_file} have different ids of <unk> and </s>", OTHER_MODEL
+        )
+    if EMBEDDINGS in items and source.ids != target.ids:
+        raise CheckpointError(
+            f"the model in {directory} has one vocabulary, and not those of"
+            f" {source_file.name} and {target_file.name}",
+            OWN_VOCABULARY,
+        )
+    return join_vocabularies(source.model, target.model, source.ids, target.ids, source.special)
+
+
+@dataclass(frozen=True)
+class _Side:
+    """The vocabulary of a side."""
+
+    model: bytes
+    ids: dict[str, int]
+    """By piece."""
+    special: list[int]
+    """Rows of PAD, UNK, BOS and EOS; -1: none."""
+
+    @classmethod
+    def read(cls, file: Path, items: Mapping[str, Item], table_name: str) -> _Side:
+        """Read a SentencePiece model, and check that the embeddings have as many rows."""
         with untrusted_files.errors_of(file, RETRY):
-            models.append(_content(file))
-    processors = [load_processor(model) for model in models]
-    ids = []
-    for processor in processors:
-        pieces = map(processor.id_to_piece, range(processor.get_piece_size()))
-        ids.append({piece: i for i, piece in enumerate(pieces)})
-    source = processors[0]
-    special = [-1, source.unk_id(), -1, source.eos_id()]
-    return join_vocabularies(models[0], models[1], ids[0], ids[1], special)
+            model = _content(file, untrusted_files.MAX_BYTES)
+            processor = load_processor(model)
+            try:
+                pieces = map(processor.id_to_piece, range(processor.get_piece_size()))
+                ids = {piece: i for i, piece in enumerate(pieces)}
+            except UnicodeDecodeError:
+                raise ValueError("it has pieces that are not UTF-8") from None
+        special = [-1, processor.unk_id(), -1, processor.eos_id()]
+        if min(special[UNK], special[EOS]) < 0:
+            raise CheckpointError(f"{file} has no <unk> or no </s>", OWN_VOCABULARY)
+        table = items.get(EMBEDDINGS, items.get(table_name))
+        weights = table.values if isinstance(table, Quantized) else table
+        num_rows = len(ids)
+        if isinstance(weights, np.ndarray) and weights.ndim == 2:
+            num_rows = len(weights)
+        if len(ids) != num_rows:
+            raise CheckpointError(
+                f"{file} has {len(ids):,} pieces, and the embeddings of the model have"
+                f" {num_rows:,} rows",
+                OWN_VOCABULARY,
+            )
+        return cls(model, ids, special)
 
 
 def _read_shortlist(directory: Path, vocabulary: Vocabulary) -> Shortlist | None:
@@ -168,7 +284,7 @@ def _read_shortlist(directory: Path, vocabulary: Vocabulary) -> Shortlist | None
     target_rows_V = vocabulary.target_rows_V.numpy()
     sizes = int(source_rows_V.max()) + 1, int(target_rows_V.max()) + 1
     with untrusted_files.errors_of(file, RETRY):
-        shortlist = Shortlist.read(_content(file), *sizes)
+        shortlist = Shortlist.read(_content(file, MAX_SHORTLIST_BYTES), *sizes)
     return shortlist.with_ids(source_rows_V, target_rows_V)
 
 
@@ -176,19 +292,15 @@ def _model_config(options: dict[str, Any], items: Mapping[str, Item]) -> ModelCo
     """Return the architecture.
 
     Raises:
-        KeyError: an option is missing.
-        ValueError: an option is out of range.
+        ValueError: an option is missing or out of range.
     """
-    sizes = {
-        "dim": options["dim-emb"],
-        "heads": options["transformer-heads"],
-        "ffn_dim": options["transformer-dim-ffn"],
-        "encoder_layers": options["enc-depth"],
-        "decoder_layers": options["dec-depth"],
-    }
+    missing = SIZES.keys() - options.keys()
+    if missing:
+        raise ValueError(f"it has no option {min(missing)}")
+    sizes = {name: options[name] for name in SIZES}
     untrusted_files.check(sizes, dict[str, untrusted_files.Size])
     return ModelConfig(
-        **sizes,
+        **{SIZES[name]: size for name, size in sizes.items()},
         decoder="ssru",
         norm_position="post",
         norm_epsilon=1e-6,
@@ -207,6 +319,7 @@ class _Converter:
         self, items: Mapping[str, Item], config: ModelConfig, vocabulary: Vocabulary
     ) -> None:
         self.items = items
+        self.unused = {name for name in items if not name.endswith(MULTIPLIER)} - {OPTIONS}
         self.config = config
         self.vocabulary = vocabulary
         self.weights: dict[str, Tensor] = {}
@@ -214,25 +327,40 @@ class _Converter:
         """Of each matrix, as the native engine reads them; empty if the model is not calibrated."""
 
     def convert(self) -> dict[str, Tensor]:
-        """Return the weights by the names of nmt."""
+        """Return the weights by the names of nmt.
+
+        Raises:
+            CheckpointError: the model has a parameter that is not supported.
+            ValueError: a parameter is missing or damaged.
+        """
         for name, marian_name in norms(self.config):
             self.weights[f"{name}.weight"] = self._vector(f"{marian_name}_scale")
             self.weights[f"{name}.bias"] = self._vector(f"{marian_name}_bias")
         for matrix in matrices(self.config):
             parts_OI = [self._weight(each).T for each in matrix.weights]
+            if len({part_OI.shape[1] for part_OI in parts_OI}) > 1:
+                names = " and ".join(matrix.weights)
+                raise ValueError(f"the inputs of {names} have different widths")
             self.weights[f"{matrix.name}.weight"] = torch.from_numpy(np.concatenate(parts_OI))
             if matrix.biases:
                 vectors = [self._vector(each) for each in matrix.biases]
                 self.weights[f"{matrix.name}.bias"] = torch.cat(vectors)
             self._collect_multipliers(matrix)
         self._embeddings()
+        if self.unused:
+            raise CheckpointError(
+                f"the parameter {min(self.unused)} of the model is not supported", OTHER_MODEL
+            )
+        num_matrices = sum(1 for _ in matrices(self.config)) + 1
+        if len(self.multipliers) not in (0, num_matrices):
+            raise ValueError("some matrices are in int8, and others in float32")
         return self.weights
 
     def _collect_multipliers(self, matrix: Matrix) -> None:
         """Keep the multipliers of a matrix, unless it is in float32."""
         quantized = []
         for name in matrix.weights:
-            item = self.items[name]
+            item = self._item(name)
             if not isinstance(item, Quantized):
                 return
             quantized.append(item)
@@ -254,42 +382,61 @@ class _Converter:
             table = torch.from_numpy(self._weight(name))
             self.weights[f"embeddings.{role}"] = select_rows(table, rows_V)
         rows_V = self.vocabulary.target_rows_V
-        bias_V = select_rows(self._vector(OUTPUT_BIAS), rows_V)
+        bias = self._vector(OUTPUT_BIAS)
+        if len(bias) != len(table):
+            raise ValueError(f"{OUTPUT_BIAS} does not have a value for each embedding")
+        bias_V = select_rows(bias, rows_V)
         bias_V[rows_V < 0] = MASKED
         bias_V[[PAD, BOS]] = MASKED
         self.weights["output_bias_V"] = bias_V
         role, name = next(reversed(names.items()))
-        item = self.items[name]
+        item = self._item(name)
         if isinstance(item, Quantized):
             output_name = OUTPUT_MULTIPLIER if role == "shared" else f"{name}{MULTIPLIER}"
             multipliers = np.full(1 + len(rows_V), item.multiplier, np.float32)
             multipliers[0] = self._multiplier(output_name)
             self.multipliers[f"embeddings.{role}"] = multipliers
 
+    def _item(self, name: str) -> Item:
+        if name not in self.items:
+            raise ValueError(f"it has no {name}")
+        self.unused.discard(name)
+        return self.items[name]
+
     def _weight(self, name: str) -> NDArray[np.float32]:
         """Return a matrix in float32 as Marian has it: [inputs, outputs], or embeddings [V, D]."""
-        item = self.items[name]
+        item = self._item(name)
         if isinstance(item, Quantized):
             weight = item.dequantize()
-            return weight if name.endswith("Wemb") else weight.T
-        if isinstance(item, bytes):
-            raise ValueError(f"{name} has the wrong type")
-        return item
+            return weight if name.endswith(EMBEDDINGS) else weight.T
+        weight = _finite(name, item)
+        if weight.ndim != 2:
+            raise ValueError(f"{name} is not a matrix")
+        return weight
 
     def _vector(self, name: str) -> Tensor:
-        item = self.items[name]
-        if not isinstance(item, np.ndarray):
-            raise ValueError(f"{name} has the wrong type")
-        return torch.from_numpy(item.flatten())
+        vector = _finite(name, self._item(name))
+        return torch.from_numpy(vector.flatten())
 
     def _multiplier(self, name: str) -> float:
         """Return a multiplier of activations; two vocabularies have one that is quantized."""
-        item = self.items[name]
+        item = self._item(name)
         if isinstance(item, Quantized):
             item = item.dequantize()
-        if isinstance(item, bytes) or item.size != 1 or not 0 < float(item.item()) < 1e30:
-            raise ValueError(f"{name} is not a positive number")
-        return float(item.item())
+        if isinstance(item, bytes) or item.size != 1:
+            raise ValueError(f"{name} is not a number")
+        multiplier = float(item.item())
+        marian_binary.check_multiplier(name, multiplier)
+        return multiplier
+
+
+def _finite(name: str, item: Item) -> NDArray[np.float32]:
+    """Return an item in float32, after checking its type and its values."""
+    if not isinstance(item, np.ndarray):
+        raise ValueError(f"{name} has the wrong type")
+    if not np.isfinite(item).all():
+        raise ValueError(f"{name} has infinite or undefined values")
+    return item
 
 
 _STACKS = {"source": "encoder", "target": "decoder", "output": "decoder"}

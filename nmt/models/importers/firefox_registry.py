@@ -45,6 +45,8 @@ FILES = {
 """Types of files, with the names by which `nmt.models.importers.firefox` finds them."""
 MAX_BYTES = 1 << 30
 """Maximum size of a file, compressed or not."""
+MAX_DOCUMENT_BYTES = 8 << 20
+"""Maximum size of the documents of the server; a thousand records have 1 MB."""
 CHUNK = 1 << 20
 LOCAL_IMPORT = "import a local directory"
 OTHER_MODEL = "choose another model"
@@ -138,6 +140,14 @@ class _Model:
         numbers = re.findall(r"\d{1,9}", self.choice.version)
         return is_release, preference, list(map(int, numbers))
 
+    @property
+    def missing_types(self) -> list[str]:
+        """The types of files that it lacks, such as one that is being published."""
+        needed = ["model", "vocab"]
+        if self.records.keys() & {"srcvocab", "trgvocab"}:
+            needed = ["model", "srcvocab", "trgvocab"]
+        return [file_type for file_type in needed if file_type not in self.records]
+
 
 def read(name: ModelName) -> tuple[ImportedModel, dict[str, Any]]:
     """Download and read a model; return it and a record of its origin.
@@ -152,7 +162,9 @@ def read(name: ModelName) -> tuple[ImportedModel, dict[str, Any]]:
 
     with _registry() as (registry, cache):
         model = registry.choose(name)
-        directory = cache / model.records["model"]["attachment"]["hash"]
+        # Several pairs, such as those of two codes for a language, may share a model.
+        checksum = model.records["model"]["attachment"]["hash"]
+        directory = cache / f"{name.pair}-{checksum}"
         _download(name, model, registry.attachments, directory)
         imported = firefox.read(directory)
     record = model.records["model"]
@@ -188,7 +200,10 @@ def _server() -> str:
     """Return the address of the server."""
     server = os.environ.get("NMT_FIREFOX_SERVER", "").rstrip("/") or SERVER
     if not server.startswith(("http://", "https://")):
-        raise UsageError(f"NMT_FIREFOX_SERVER must be an https address, got '{server}'")
+        raise UsageError(
+            f"NMT_FIREFOX_SERVER must be an https address, got '{server}'",
+            f"unset it for {SERVER}",
+        )
     return server
 
 
@@ -252,15 +267,20 @@ class _Registry:
         return sorted(models.values(), key=lambda model: model.rank, reverse=True)
 
     def choose(self, name: ModelName) -> _Model:
-        """Return the best of the models that a name describes."""
+        """Return the best of the complete models that a name describes."""
         models = self.models(name.pair)
         if not models:
             raise self._unknown_pair(name.pair)
+        described = []
         for model in models:
             is_architecture = name.choice.architecture in ("", model.choice.architecture)
             if is_architecture and name.choice.version in ("", model.choice.version):
-                _check(model, name)
-                return model
+                described.append(model)
+        if described:
+            complete = [model for model in described if not model.missing_types]
+            best = (complete or described)[0]
+            _check(best, name)
+            return best
         known = ", ".join(str(ModelName(name.pair, model.choice)) for model in models)
         raise DownloadError(f"there is no model {name}", f"choose from: {known}")
 
@@ -273,10 +293,8 @@ class _Registry:
             source, target = "-".join(codes[:i]), "-".join(codes[i:])
             first, second = f"{source}-en", f"en-{target}"
             if first in pairs and second in pairs:
-                command = f"nmt translate --model {FIREFOX}"
-                return DownloadError(
-                    problem, f"translate through English: {command}{first} | {command}{second}"
-                )
+                command = f"nmt translate --model {FIREFOX}{first} --then {FIREFOX}{second}"
+                return DownloadError(problem, f"translate through English: {command}")
         languages = {codes[0], codes[-1]} - {"en"}
         related = [each for each in sorted(pairs) if languages & set(each.split("-"))]
         hint = f"choose from: {', '.join(related)}" if related else suggest(pair, pairs)
@@ -294,21 +312,18 @@ def _fetch_document(address: str, path: Path) -> None:
         path,
         alternative=LOCAL_IMPORT,
         missing_hint="check NMT_FIREFOX_SERVER",
-        max_bytes=untrusted_files.MAX_BYTES,
+        max_bytes=MAX_DOCUMENT_BYTES,
         https_only=True,
+        directory_variable="XDG_CACHE_HOME",
     )
 
 
 def _check(model: _Model, name: ModelName) -> None:
     """Check that a model is complete, and that its records name no files elsewhere."""
-    needed = ["model", "vocab"]
-    if model.records.keys() & {"srcvocab", "trgvocab"}:
-        needed = ["model", "srcvocab", "trgvocab"]
-    for file_type in needed:
-        if file_type not in model.records:
-            raise DownloadError(
-                f"{name} {model.choice.version} has no file of the type {file_type}", OTHER_MODEL
-            )
+    for file_type in model.missing_types:
+        raise DownloadError(
+            f"{name} {model.choice.version} has no file of the type {file_type}", OTHER_MODEL
+        )
     for record in model.records.values():
         attachment = record["attachment"]
         parts = [attachment["filename"], model.choice.architecture, model.choice.version]
@@ -350,6 +365,7 @@ def _download(name: ModelName, model: _Model, attachments: str, directory: Path)
             alternative=LOCAL_IMPORT,
             max_bytes=attachment["size"],
             https_only=True,
+            directory_variable="XDG_CACHE_HOME",
         )
         _check_content(path, record)
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from nmt.core.version import __version__
 
 if TYPE_CHECKING:
+    from nmt.core.errors import NMTError
     from nmt.core.plugins import register
     from nmt.training.api import TrainingResult, train
     from nmt.translation.guard import Guard
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Guard",
     "Line",
+    "NMTError",
     "TrainingResult",
     "Translation",
     "Translator",
@@ -30,6 +32,7 @@ __all__ = [
 _MODULES = {
     "Guard": "nmt.translation.guard",
     "Line": "nmt.translation.translator",
+    "NMTError": "nmt.core.errors",
     "TrainingResult": "nmt.training.api",
     "Translation": "nmt.translation.translator",
     "Translator": "nmt.translation.translator",

@@ -130,11 +130,10 @@ class ErrorHandlingGroup(CommandGroup):
         except NMTError as error:
             _report(error)
         except ClickUsageError as error:
-            context = getattr(error, "ctx", None)
             message = error.format_message()  # type: ignore[attr-defined]
             if not message:  # `nmt` or `nmt data` without a command: the help is already printed
                 sys.exit(UsageError.exit_code)
-            _report(UsageError(message, f"run {context.command_path if context else 'nmt'} --help"))
+            _report(UsageError(message, _usage_hint(error)))
         except ModuleNotFoundError as error:
             package = (error.name or "").partition(".")[0]
             if not packages.is_optional(package):
@@ -166,6 +165,19 @@ class ErrorHandlingGroup(CommandGroup):
         except KeyboardInterrupt:
             log_interruption("interrupted")
             raise
+
+
+def _usage_hint(error: Exception) -> str:
+    """Return the hint for an error of the command line."""
+    context = getattr(error, "ctx", None)
+    if not context:
+        return "run nmt --help"
+    names = [each.name for each in context.command.params if each.param_type_name == "argument"]
+    option = getattr(error, "option_name", "")
+    takes_model = bool(names) and names[0] in ("run", "first")
+    if takes_model and option in ("--model", "-m"):
+        return f"pass the model without an option: {context.command_path} MODEL"
+    return f"run {context.command_path} --help"
 
 
 def _report(error: NMTError) -> NoReturn:

@@ -62,7 +62,7 @@ def check(
                 "Test set to check for overlap: a corpus, a sacreBLEU test set, a file with both"
                 " languages, or SRC:TGT; may be repeated."
             ),
-            show_default="the config's",
+            show_default="those of the config, or of files(...)",
         ),
     ] = None,
     src_lang: SourceLanguageOption = "",
@@ -107,7 +107,9 @@ def check(
         src, tgt, config, set_ or [], test or [], ignore or [], src_lang, tgt_lang, encoding_errors
     )
     if src is not None:
-        inputs = file_corpora(src, tgt, src_lang, tgt_lang, encoding_errors)
+        inputs = file_corpora(
+            src, tgt, src_lang, tgt_lang, encoding_errors, with_tests=test is None
+        )
     else:
         inputs = config_corpora(str(config), set_ or [], with_tests=test is None)
     from nmt.evaluate.test_sets import files_of_name, load_test_pairs

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from nmt.core.config import DataConfig
     from nmt.data.pairs import Pair
     from nmt.data.sources import Split
+    from nmt.data.sources.files import Files
 
     TestSet = tuple[str, list[Pair]]
 
@@ -74,15 +75,22 @@ def _is_spec(name: str) -> bool:
 
 
 def file_corpora(
-    src: str, tgt: Path | None, src_lang: str, tgt_lang: str, encoding_errors: str
+    src: str,
+    tgt: Path | None,
+    src_lang: str,
+    tgt_lang: str,
+    encoding_errors: str,
+    *,
+    with_tests: bool = False,
 ) -> CorpusInputs:
-    """Return the corpus of two files, of a file with both languages, or of a spec."""
+    """Return the corpus of two files, of a file with both languages, or of a spec; see
+    `pair_corpus` for `with_tests`."""
     from nmt.data.pairs import count_lines, open_text, read_pairs
     from nmt.data.sources import Split
     from nmt.data.sources.files import language_suffix, pair_format
 
     if tgt is None:
-        return pair_corpus(src, src_lang, tgt_lang, encoding_errors)
+        return pair_corpus(src, src_lang, tgt_lang, encoding_errors, with_tests=with_tests)
     src_path = Path(src)
     for path in (src_path, tgt):
         if pair_format(path) not in ("", "tsv"):
@@ -95,8 +103,11 @@ def file_corpora(
     return CorpusInputs(languages, [corpus])
 
 
-def pair_corpus(name: str, src_lang: str, tgt_lang: str, encoding_errors: str) -> CorpusInputs:
-    """Return all pairs of a file with both languages, or of the spec of a corpus.
+def pair_corpus(
+    name: str, src_lang: str, tgt_lang: str, encoding_errors: str, *, with_tests: bool = False
+) -> CorpusInputs:
+    """Return all pairs of a file with both languages, or the training text of the spec of a corpus;
+    with `with_tests` also the validation and test sets that the spec names.
 
     Raises:
         UsageError: it is another file, or its languages must be named.
@@ -119,13 +130,34 @@ def pair_corpus(name: str, src_lang: str, tgt_lang: str, encoding_errors: str) -
         tgt_lang = tgt_lang or _language_of(corpus.tgt)
         if not (src_lang or tgt_lang or _is_spec(name)):
             src_lang, tgt_lang = _languages_of_head(Path(name), errors)
-    needs_languages = not isinstance(corpus, Files) or not corpus.is_table("train")
-    if needs_languages and not (src_lang and tgt_lang):
+    has_columns = isinstance(corpus, Files) and all(map(corpus.is_table, corpus.splits))
+    if not has_columns and not (src_lang and tgt_lang):
         raise UsageError(
             f"the languages to read from {name} are unknown", "set --src-lang and --tgt-lang"
         )
     split = corpus.open("train", src_lang, tgt_lang)
-    return CorpusInputs((src_lang, tgt_lang), [replace(split, name=name)])
+    inputs = CorpusInputs((src_lang, tgt_lang), [replace(split, name=name)])
+    if isinstance(corpus, Files):
+        _add_named_splits(inputs, corpus, with_tests=with_tests)
+    return inputs
+
+
+def _add_named_splits(inputs: CorpusInputs, corpus: Files, *, with_tests: bool) -> None:
+    """Add the files of the validation and test sets that a spec names, and with `with_tests` the
+    sets."""
+    from nmt.data.sources.datasets import Datasets
+
+    for name in ("valid", "test"):
+        if name not in corpus.splits:
+            continue
+        held_out = corpus.open(name, *inputs.languages)
+        inputs.files += held_out.files
+        if with_tests:
+            pairs = list(held_out.pairs())
+            inputs.test_sets.append((held_out.name, pairs))
+    others = corpus.other_splits if isinstance(corpus, Datasets) else []
+    for folder in others:
+        log(f"not reading the split {folder.name}; to read it, pass \"files(train='{folder}')\"")
 
 
 def _languages_of_head(path: Path, errors: str) -> tuple[str, str]:

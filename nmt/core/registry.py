@@ -16,7 +16,7 @@ import typing
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
-from nmt.core.errors import ConfigError
+from nmt.core.errors import ConfigError, suggest_closest
 from nmt.core.plugins import unknown_component
 from nmt.core.ranges import check_ranges
 
@@ -46,7 +46,11 @@ def parse(spec: str) -> tuple[str, Options]:
     if not parenthesis:
         return name, options
     try:
-        for keyword in _parse_keywords(rest):
+        call = _parse_call(rest)
+        if call.args:
+            hint = "each option needs its name: beam(beam_size=5), datasets(path='my/folder')"
+            raise ValueError
+        for keyword in call.keywords:
             value = keyword.value
             if keyword.arg is None or keyword.arg in options:
                 raise ValueError
@@ -63,12 +67,12 @@ def parse(spec: str) -> tuple[str, Options]:
     return name, options
 
 
-def _parse_keywords(options: str) -> list[ast.keyword]:
-    """Return the keywords of `a=1, b='x')`."""
+def _parse_call(options: str) -> ast.Call:
+    """Return the call with the options `a=1, b='x')`."""
     # A placeholder replaces the name, which may contain a dash.
     call = ast.parse(f"f({options}", mode="eval").body
-    if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and not call.args:
-        return call.keywords
+    if isinstance(call, ast.Call) and isinstance(call.func, ast.Name):
+        return call
     raise ValueError
 
 
@@ -116,8 +120,11 @@ def _check_types(
 ) -> None:
     for key, value in options.items():
         if key not in kinds:
-            names = ", ".join((*kinds, *shared_options)) or "none"
-            raise ConfigError(f"{kind} has no option '{key}'", f"its options: {names}")
+            names = (*kinds, *shared_options)
+            hint = f"its options: {', '.join(names) or 'none'}"
+            if closest := suggest_closest(key, names):
+                hint = f"{closest} {hint}"
+            raise ConfigError(f"{kind} has no option '{key}'", hint)
         expected = kinds[key]
         if not accepts(expected, value):
             raise ConfigError(f"{kind}: {key} must be {describe_type(expected)}, got {value!r}")

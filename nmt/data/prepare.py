@@ -33,6 +33,7 @@ from nmt.data.placeholders import PLACEHOLDERS
 from nmt.data.shards import ALL_SHARDS, Part, Shard, UnfinishedPartsError
 from nmt.data.sources import Split, open_split, parse_corpus, validate_all
 from nmt.data.sources.corpus import hash_strings, translators_of
+from nmt.data.sources.files import Files
 from nmt.data.store import VERSION, Store, StoredShard
 from nmt.text import tokenizer as tokenizers
 from nmt.text.sentences import count_sentences
@@ -179,12 +180,22 @@ class _Splits:
         replay = [open_split(spec, "train", data.src, data.tgt) for spec in data.replay]
         valid_spec = data.valid or data.train[0]
         valid = open_split(valid_spec, "valid", data.src, data.tgt)
+        _check_test_files(data)
         return cls(train, replay, valid)
 
     @property
     def training(self) -> list[Split]:
         """The corpora of the training text, in its order."""
         return [*self.train, *self.replay]
+
+
+def _check_test_files(data: DataConfig) -> None:
+    """Raise a DataError if the test set is in files that cannot be opened: after hours of training,
+    this would be late. Other corpora might be downloaded."""
+    spec = data.test or data.train[0]
+    corpus = parse_corpus(spec)[0]
+    if isinstance(corpus, Files) and "test" in corpus.splits:
+        corpus.open("test", data.src, data.tgt)
 
 
 def find_prepared_data(run: Path) -> PreparedData | None:

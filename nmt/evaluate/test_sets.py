@@ -94,9 +94,20 @@ def check_name(name: str, src: str, tgt: str) -> None:
     if name not in names and spec:
         validate(spec)
     elif name not in names:
-        raise UsageError(f"unknown test set '{name}'", suggest(name, {*names, *SOURCES}))
+        hint = _files_hint(name) or suggest(name, {*names, *SOURCES})
+        raise UsageError(f"unknown test set '{name}'", hint)
     elif f"{src}-{tgt}" not in sacrebleu.get_langpairs_for_testset(name):
         raise UsageError(f"test set {name} does not have the language pair {src}-{tgt}")
+
+
+def _files_hint(name: str) -> str:
+    """Return the hint for a name that is one of files; otherwise an empty string."""
+    first, colon, second = name.partition(":")
+    if colon:
+        return f"for two files, write files(test=('{first}', '{second}'))"
+    if Path(name).is_file():
+        return f"for two files, write files(test=('{name}', 'OTHER')), the source first"
+    return ""
 
 
 def named_test_set(name: str, src: str, tgt: str) -> TestSet:

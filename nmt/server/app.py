@@ -471,8 +471,10 @@ class Api:
         if malformed:
             raise malformed
         if self._limits.keys and not self._limits.is_valid_key(key):
+            if key:
+                raise HTTPException(403, "Invalid API key")
             raise HTTPException(
-                403 if key else 400, "Invalid API key" if key else "this server requires an api_key"
+                400, "this server requires an api_key, or the header Authorization: Bearer KEY"
             )
         return fields, client
 
@@ -562,7 +564,11 @@ def _bearer_key(request: Request) -> str:
 async def _error(request: Request, error: Exception) -> Response:
     """Return the answer for an HTTPException."""
     assert isinstance(error, HTTPException)
-    return JSONResponse({"error": error.detail}, error.status_code, dict(error.headers or {}))
+    headers = dict(error.headers or {})
+    message = error.detail
+    if error.status_code == 405 and "Allow" in headers:
+        message = f"{request.method} is not possible here; use {headers['Allow']}"
+    return JSONResponse({"error": message}, error.status_code, headers)
 
 
 def _format(name: str) -> str:

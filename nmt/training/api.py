@@ -66,6 +66,8 @@ def train(
         StoppedError: a signal ended the training, whose checkpoint is saved.
     """
     directory = Path(run)
+    if isinstance(overrides, str):
+        raise UsageError("overrides must be a list", f"write overrides=[{overrides!r}]")
     if not isinstance(config, Config):
         start = Path(init_from) if init_from else None
         config = configs.load(str(config), directory if resume else None, start, list(overrides))

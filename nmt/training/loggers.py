@@ -1,21 +1,22 @@
 """Loggers of `train.loggers`, beside metrics.jsonl: TensorBoard, Weights & Biases, MLflow, Trackio.
 
-Each runs in a thread of its own, so a slow server never delays training. If a logger fails, a
-warning is logged, and training continues. `RUN/loggers.json` has an identifier for each logger,
-with which a resumed run continues its record on the server.
+Each runs in a thread of its own, so a slow server never delays training. If a logger fails or does
+not answer, a warning is logged, and training continues. `RUN/loggers.json` has an identifier for
+each logger, with which a resumed run continues its record on the server.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-import io
 import json
+import os
 import re
+import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
@@ -23,6 +24,7 @@ from typing import Any, Protocol
 
 from nmt.core.config import Config
 from nmt.core.console import log
+from nmt.core.errors import NMTError, UsageError
 from nmt.core.packages import require_package
 from nmt.core.paths import append_line, write_text
 from nmt.core.plugins import Components
@@ -35,6 +37,10 @@ FINISH_SECONDS = 60.0
 """Maximum time to wait for a logger at the end of a session."""
 QUIET_SECONDS = 2.0
 """Waiting longer than this is announced."""
+SILENCE_SECONDS = 20.0
+"""A call of a logger that takes longer than this is reported."""
+CONNECT_SECONDS = 10.0
+"""Maximum time for the first answer of a server. The packages themselves retry for minutes."""
 Samples = Sequence[Sequence[str]]
 """Source, translation and reference of each sample."""
 
@@ -113,6 +119,9 @@ class TensorBoard:
         self._writer.close()
 
 
+OFFLINE_HINT = "WANDB_MODE=offline writes to RUN/wandb"
+
+
 class WeightsAndBiases:
     """A run of Weights & Biases; WANDB_MODE=offline writes it to `RUN/wandb` for `wandb sync`."""
 
@@ -125,6 +134,12 @@ class WeightsAndBiases:
         settings = self._wandb.Settings(
             console="off", silent=True, disable_git=True, save_code=False
         )
+        shared_settings = self._wandb.setup(settings).settings
+        if shared_settings.mode in ("online", "shared"):
+            check_server(shared_settings.base_url, OFFLINE_HINT)
+            # Otherwise `init` asks for a key in the terminal.
+            if not self._wandb.login(prompt=False, verify=False):
+                raise UsageError("there is no API key", f"wandb login; or {OFFLINE_HINT}")
         record_id = run.id_or_new()
         self._run = self._wandb.init(
             **self._place,
@@ -167,7 +182,9 @@ class MLflow:
 
     def start(self, run: RunRecord) -> str:
         """Open or continue a run."""
-        self._client = self._mlflow.MlflowClient(tracking_uri=self._uri or None)
+        uri = self._uri or self._mlflow.get_tracking_uri()
+        check_server(uri, "start it with mlflow server, or set uri, such as sqlite:///mlflow.db")
+        self._client = self._mlflow.MlflowClient(tracking_uri=uri)
         if run.id:
             self._id = run.id
             self._client.update_run(self._id, status="RUNNING")
@@ -198,6 +215,10 @@ class MLflow:
     def finish(self, *, is_complete: bool) -> None:
         """Mark the run as finished, or as stopped."""
         self._client.set_terminated(self._id, "FINISHED" if is_complete else "KILLED")
+        # MLflow keeps the connections to a database open.
+        engine = getattr(self._client._tracking_client.store, "engine", None)
+        if engine:
+            engine.dispose()
 
 
 class Trackio:
@@ -210,7 +231,9 @@ class Trackio:
     def start(self, run: RunRecord) -> str:
         """Open or continue a run."""
         name = run.id_or_new()  # Trackio finds a run by its name
-        with contextlib.redirect_stdout(io.StringIO()):  # stdout is for results
+        if server := self._server():
+            check_server(server, "write to this machine: no space_id, no TRACKIO_SERVER_URL")
+        with silent_thread():
             self._run = self._trackio.init(
                 **self._place, name=name, resume="allow", config=run.options, embed=False
             )
@@ -227,8 +250,63 @@ class Trackio:
 
     def finish(self, *, is_complete: bool) -> None:
         """Send what is pending."""
-        with contextlib.redirect_stdout(io.StringIO()):  # stdout is for results
+        with silent_thread():
             self._run.finish()
+
+    def _server(self) -> str:
+        """Return the address of the server; empty if Trackio writes to this machine."""
+        if self._place["space_id"] or os.environ.get("TRACKIO_SPACE_ID"):
+            return os.environ.get("HF_ENDPOINT") or "https://huggingface.co"
+        return os.environ.get("TRACKIO_SERVER_URL", "")
+
+
+def check_server(url: str, hint: str) -> None:
+    """Check that a server answers, whatever its answer is. Other addresses, such as those of
+    databases, are not checked.
+
+    Raises:
+        NMTError: it does not, with the hint.
+    """
+    if not url.startswith(("http://", "https://")):
+        return
+    import httpx  # slow to import
+
+    try:
+        # Nothing is sent, so the package may check the certificate, for which it has options.
+        httpx.head(url, timeout=CONNECT_SECONDS, verify=False)
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        host = url.partition("?")[0]  # without a token
+        raise NMTError(f"no server answers at {host}: {error}", hint) from None
+
+
+class _SilentThread:
+    """stdout, except for what one thread prints."""
+
+    def __init__(self) -> None:
+        self._stdout = sys.stdout
+        self._thread = threading.current_thread()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stdout, name)
+
+    def write(self, text: str) -> int:
+        """Write the text of another thread."""
+        if threading.current_thread() is self._thread:
+            return len(text)
+        return self._stdout.write(text)
+
+
+@contextlib.contextmanager
+def silent_thread() -> Iterator[None]:
+    """Discard what this thread prints, because stdout is for results. Other threads may print
+    results meanwhile."""
+    stdout = sys.stdout
+    sys.stdout = silent = _SilentThread()
+    try:
+        yield
+    finally:
+        if sys.stdout is silent:
+            sys.stdout = stdout
 
 
 LOGGERS: Components[Callable[..., Logger]] = Components(
@@ -318,7 +396,7 @@ class _LoggerThread:
         self._logger = logger
         self._ids = ids
         self._calls: SimpleQueue[Callable[[Logger], None] | None] = SimpleQueue()
-        self._has_failed = False
+        self._has_warned = False
         # A daemon: a server that hangs must not keep the process alive.
         self._thread = threading.Thread(target=self._run, name=f"nmt-{self.name}", daemon=True)
         self._thread.start()
@@ -353,20 +431,34 @@ class _LoggerThread:
     def _run(self) -> None:
         is_started = False
         while (call := self._calls.get()) is not None:
+            watch = threading.Timer(SILENCE_SECONDS, self._warn_of_silence)
+            watch.daemon = True
+            watch.start()
             try:
                 call(self._logger)
                 is_started = True
             except Exception as error:  # of a network, a disk, or in a package
-                self._warn(error)
+                self._warn_of_failure(error)
                 if not is_started:
                     return
+            finally:
+                watch.cancel()
 
-    def _warn(self, error: Exception) -> None:
-        """Log the first failure."""
-        if not self._has_failed:
-            reason = " ".join(str(error).split())[:300] or "unknown error"
-            log(f"{self.name} fails, training continues: {reason}")
-        self._has_failed = True
+    def _warn_of_silence(self) -> None:
+        self._warn(f"has not answered for {SILENCE_SECONDS:.0f} s", "check its server")
+
+    def _warn_of_failure(self, error: Exception) -> None:
+        reason = " ".join(str(error).split())[:300] or "unknown error"
+        hint = error.hint if isinstance(error, NMTError) else ""
+        self._warn(f"fails: {reason}", hint)
+
+    def _warn(self, problem: str, hint: str) -> None:
+        """Log the first problem."""
+        if self._has_warned:
+            return
+        self._has_warned = True
+        hint = hint or f"{METRICS} has all values"
+        log(f"warning: {self.name} {problem}; training continues; hint: {hint}")
 
 
 def _flatten(config: Config) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from nmt.translation.terms import (
     TERM_DOUBTFUL,
     AlignedText,
     Edit,
+    has_lost_preposition,
     is_doubled,
     is_elsewhere,
     term_edits,
@@ -100,22 +101,29 @@ class TermPlacement:
         return found
 
     def _rank(self, line: Line, original: Translation, n_best: NBest) -> NBest:
-        """Return the translations in which no missing term is doubled, the most probable first."""
+        """Return the translations in which no missing term is doubled, the most probable first.
+
+        Those that have lost the preposition of a term are last: a rare term without it may be more
+        probable (`hat uns Flugplatz abgeholt`).
+        """
         terms = _missing_terms(line, original.text)
         aligned_original = self._align(line, original.text, terms)
         if not aligned_original:
             return n_best
-        log_probs: dict[str, float] = {}
+        order: dict[str, tuple[bool, float]] = {}
         placed: NBest = []
         for translation in n_best:
             aligned = self._align(line, translation.text, terms)
-            if not aligned or translation.text in log_probs:
+            if not aligned or translation.text in order:
                 continue
             has_doubled = any(is_doubled(span, aligned, aligned_original) for span in terms)
             if not has_doubled:
-                log_probs[translation.text] = aligned.log_prob
+                is_incomplete = any(
+                    has_lost_preposition(span, aligned, aligned_original) for span in terms
+                )
+                order[translation.text] = (is_incomplete, -aligned.log_prob)
                 placed.append(translation)
-        placed.sort(key=lambda each: -log_probs[each.text])
+        placed.sort(key=lambda each: order[each.text])
         return placed
 
     def _align(self, line: Line, text: str, terms: Sequence[FixedSpan]) -> AlignedText | None:

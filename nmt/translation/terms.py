@@ -14,13 +14,23 @@ from nmt.translation.segments import FixedSpan
 Edit = tuple[int, int, str]
 """Start and end of a range of a text, and the new text."""
 TERM_DOUBTFUL = "term-doubtful"
-FUNCTION_WORDS = frozenset(
+PREPOSITIONS = frozenset(
     (
-        "a an the this that of to in on at by for from with and or is are was were be been do does"
-        " did has have had not it i you he she we they his her my your our their der die das den"
-        " dem des dieser diese dieses diesen diesem ein eine einen einem einer eines kein keine"
-        " keinen zu zum zur in im an am auf aus bei beim für mit nach von vom vor und oder ist sind"
-        " war waren wird werden hat haben hatte nicht es ich du sie er wir ihr sein mein"
+        "of to in on at by for from with zu zum zur im an am auf aus bei beim für mit nach von vom"
+        " vor"
+    ).split()
+)
+DETERMINERS = frozenset(
+    (
+        "a an the this that his her my your our their der die das den dem des dieser diese dieses"
+        " diesen diesem ein eine einen einem einer eines kein keine keinen ihr sein mein"
+    ).split()
+)
+FUNCTION_WORDS = PREPOSITIONS | DETERMINERS
+FUNCTION_WORDS |= frozenset(
+    (
+        "and or is are was were be been do does did has have had not it i you he she we they und"
+        " oder ist sind war waren wird werden hat haben hatte nicht es ich du sie er wir"
     ).split()
 )
 """Words that are no translation of a term, whatever they are aligned with."""
@@ -92,6 +102,10 @@ class AlignedText:
                     found.add(i)
         return found
 
+    def word_before(self, index: int) -> str:
+        """Return the word before a word in lower case; empty if it is the first."""
+        return self.word(index - 1) if index else ""
+
     def other_words(self, indices: Container[int]) -> list[str]:
         """Return the words that are not at these indices, in lower case."""
         return [self.word(i) for i in range(len(self.words)) if i not in indices]
@@ -135,6 +149,24 @@ def is_doubled(span: FixedSpan, translation: AlignedText, original: AlignedText)
         if count > count_occurrences(kept_text, word, inflected=True):
             return True
     return False
+
+
+def has_lost_preposition(span: FixedSpan, translation: AlignedText, original: AlignedText) -> bool:
+    """Return whether the words that a term replaces follow a preposition, and the term neither one
+    nor an article.
+
+    Args:
+        span: the term.
+        translation: a translation with the term.
+        original: a translation without the term.
+    """
+    rendering = original.rendering(span)
+    own = translation.term_words(span)
+    if not rendering or not own:
+        return False
+    if original.word_before(rendering[0]) not in PREPOSITIONS:
+        return False
+    return translation.word_before(min(own)) not in PREPOSITIONS | DETERMINERS
 
 
 def term_edits(

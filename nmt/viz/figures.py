@@ -47,6 +47,14 @@ def colors(number: int) -> list[Any]:
     return [palette(0.05 + 0.9 * index / (number - 1)) for index in range(number)]
 
 
+def start_at_zero(panel: Any, min_top: float) -> None:
+    """Let the vertical axis of values that are not negative begin at 0 or above. If all are 0, it
+    ends at `min_top`."""
+    bottom, top = panel.get_ylim()
+    if bottom < 0:
+        panel.set_ylim(0, max(top, min_top))
+
+
 def save(figure: Any, output: Path) -> None:
     """Write a figure, and create its directory.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,8 @@ class Axis:
     key: str
     label: str
     scale: float = 1.0
+    smaller: Axis | None = None
+    """The same quantity in a smaller unit, for short runs."""
 
 
 @dataclass(frozen=True)
@@ -42,20 +44,29 @@ class Variant:
 
 AXES = {
     "updates": Axis("step", "updates"),
-    "tokens": Axis("tokens", "million target tokens", 1e-6),
-    "hours": Axis("seconds", "hours of training", 1 / 3600),
+    "tokens": Axis(
+        "tokens", "million target tokens", 1e-6, Axis("tokens", "thousand target tokens", 1e-3)
+    ),
+    "hours": Axis(
+        "seconds",
+        "hours of training",
+        1 / 3600,
+        Axis("seconds", "minutes of training", 1 / 60, Axis("seconds", "seconds of training")),
+    ),
 }
-FAINT, MARKED = {"alpha": 0.4}, {"marker": "o", "markersize": 3.0}
+FAINT = {"alpha": 0.4}
+MARKED = {"marker": "o", "markersize": 3.0, "clip_on": False}
+BLEU, SPEED = "validation BLEU", "target tokens per second"
 PANELS: dict[str, dict[str, dict[str, Any]]] = {
-    "loss, nats per token": {
+    "loss (nats per token)": {
         "loss": FAINT | {"label": "training (label-smoothed)"},
         "valid_loss": MARKED | {"label": "validation"},
     },
-    "validation BLEU": {"valid_bleu": MARKED},
+    BLEU: {"valid_bleu": MARKED},
     "learning rate": {"lr": {}},
-    "target tokens/s": {"tokens_per_second": {}},
+    SPEED: {"tokens_per_second": {}},
 }
-"""Metrics of each panel by name, with the style of their lines."""
+"""Metrics of each panel by the label of its vertical axis, with the style of their lines."""
 MAX_LABEL = 60
 MAX_LEGEND_WIDTH = 115
 """Maximum number of characters in a row of the legend."""
@@ -182,22 +193,69 @@ def draw(paths: Sequence[Path], output: Path, axis: Axis) -> None:
     """
     figure = figures.figure(output, 11, 7)
     variants = read_variants(paths, axis)
+    axis = _in_readable_unit(axis, variants)
     colors = figures.colors(len(variants))
-    for number, title in enumerate(PANELS, 1):
-        panel = figure.add_subplot(2, 2, number)
+    first_panel = None
+    for number, label in enumerate(PANELS, 1):
+        panel = figure.add_subplot(2, 2, number, sharex=first_panel)
+        first_panel = first_panel or panel
         for variant, color in zip(variants, colors, strict=True):
-            _draw_variant(panel, title, variant, color, axis)
-        panel.set(title=title, xlabel=axis.label)
+            _draw_variant(panel, label, variant, color, axis)
+        panel.set(ylabel=label, xlabel=axis.label)
         panel.grid(alpha=0.3)
+        _set_limits(panel)
     panels = figure.axes
-    handles, labels = panels[0].get_legend_handles_labels()
-    panels[0].legend(handles[:2], labels[:2])
+    left, _ = panels[0].get_xlim()  # that of all panels
+    panels[0].set_xlim(left=max(0, left))
+    if axis.key == "step":
+        panels[0].xaxis.get_major_locator().set_params(integer=True)
+    _draw_line_styles(panels[0], has_colors=len(variants) > 1)
     title = str(paths[0]) if len(paths) == 1 else ""
     if len(variants) > 1:
         _draw_legend(figure, panels[2].lines, [variant.label for variant in variants], title)
     else:
         figure.suptitle(title, parse_math=False)
     figures.save(figure, output)
+
+
+def _in_readable_unit(axis: Axis, variants: Sequence[Variant]) -> Axis:
+    """Return an axis in the largest unit in which the longest run has at least 1."""
+    largest = 0.0
+    for variant in variants:
+        for log in variant.logs:
+            values, _ = points(log, axis.key, replace(axis, scale=1.0))
+            largest = max([largest, *values])
+    while axis.smaller and largest * axis.scale < 1:
+        axis = axis.smaller
+    return axis
+
+
+def _set_limits(panel: Any) -> None:
+    label = panel.get_ylabel()
+    if all(len(line.get_xdata()) == 0 for line in panel.lines):
+        panel.set_yticks([])
+        panel.text(0.5, 0.5, "no values yet", ha="center", transform=panel.transAxes)
+    elif label == SPEED:
+        panel.set_ylim(bottom=0)
+    else:
+        figures.start_at_zero(panel, min_top=float(label == BLEU))
+
+
+def _draw_line_styles(panel: Any, *, has_colors: bool) -> None:
+    """Draw the legend of the loss above its panel, where it covers no line; in gray if the colors
+    are those of variants."""
+    lines = panel.lines[:2]
+    legend = panel.legend(
+        lines,
+        [line.get_label() for line in lines],
+        loc="lower right",
+        bbox_to_anchor=(1, 1),
+        ncols=2,
+        frameon=False,
+    )
+    if has_colors:
+        for handle in legend.legend_handles:
+            handle.set_color("gray")
 
 
 def _draw_legend(figure: Any, lines: Any, labels: Sequence[str], title: str) -> None:
@@ -211,20 +269,21 @@ def _draw_legend(figure: Any, lines: Any, labels: Sequence[str], title: str) -> 
         text.set_parse_math(False)
 
 
-def _draw_variant(panel: Any, title: str, variant: Variant, color: Any, axis: Axis) -> None:
-    for metric, style in PANELS[title].items():
+def _draw_variant(panel: Any, label: str, variant: Variant, color: Any, axis: Axis) -> None:
+    for metric, style in PANELS[label].items():
         curves = []
         for log in variant.logs:
             x, y = points(log, metric, axis)
             if x:
                 curves.append((x, y))
         if not curves:
-            panel.plot([], [], color=color, **style)  # for the legend
+            # For the legend. The layout would make room for an empty line that is not clipped.
+            panel.plot([], [], color=color, **style | {"clip_on": True})
             continue
         all_x, mean, low, high = mean_and_range(curves)
         is_point = len(all_x) == 1
         if is_point:  # a line would be invisible
-            style = style | {"marker": "o", "markersize": 5.0}
+            style = style | MARKED | {"markersize": 5.0}
         panel.plot(all_x, mean, color=color, **style)
         if len(curves) == 1:
             continue

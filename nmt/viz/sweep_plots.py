@@ -23,7 +23,7 @@ SCORES = {
     "BLEU": "test BLEU",
     "chrF2": "test chrF2",
     "valid_bleu": "validation BLEU",
-    "valid_loss": "validation loss",
+    "valid_loss": "validation loss (nats per token)",
 }
 """Scores of a sweep, with the labels of their axes."""
 MAX_UPRIGHT_LABEL = 8
@@ -53,9 +53,10 @@ def draw(sweeps: Sequence[Path], output: Path, score: str, *, join: bool = False
     groups = [_read(sweep, score) for sweep in sweeps]
     if join:
         variants = list(itertools.chain.from_iterable(groups))
-        height = 0.8 + 0.3 * len(variants)
+        height = 1.0 + 0.3 * len(variants)
         figure = figures.figure(output, 8, height)
-        _draw_rows(figure.subplots(), variants, score)
+        panel = figure.subplots()
+        _draw_rows(panel, variants, score)
     else:
         # A panel needs a minimum width, and a place for each combination.
         widths = [max(3.0, 1.0 + 0.45 * len(group)) for group in groups]
@@ -64,11 +65,16 @@ def draw(sweeps: Sequence[Path], output: Path, score: str, *, join: bool = False
         panels = grid[0]
         for panel, group in zip(panels, groups, strict=True):
             _draw_panel(panel, group)
+            figures.start_at_zero(panel, min_top=1.0)
         for panel, sweep in zip(panels, sweeps, strict=True):
             name = sweep.resolve().name
             title = name.replace("_", " ")
             panel.set_title(title, parse_math=False)
         panels[0].set_ylabel(SCORES[score])
+        panel = panels[0]
+    mean, seeds = panel.lines[:2]
+    # Beside the panels, where it covers no point.
+    figure.legend([seeds, mean], ["seed", "mean"], loc="outside right upper", frameon=False)
     figures.save(figure, output)
 
 
@@ -91,7 +97,7 @@ def _draw_panel(panel: Any, variants: Sequence[_Variant]) -> None:
     for position, variant in enumerate(variants):
         positions = [position] * len(variant.scores)
         panel.plot([position], [variant.mean], "_", color="C1", markersize=22)
-        panel.plot(positions, variant.scores, "o", color="C0", markersize=4)
+        panel.plot(positions, variant.scores, "o", color="C0", markersize=4, clip_on=False)
     differing = short_options([variant.options for variant in variants])
     labels = ["\n".join(options.values()) for options in differing]
     longest = 0
@@ -115,5 +121,6 @@ def _draw_rows(panel: Any, variants: Sequence[_Variant], score: str) -> None:
         panel.plot(variant.scores, positions, "o", color="C0", markersize=4)
     labels = [", ".join(assignments(variant.options)) for variant in ascending]
     panel.set_yticks(range(len(labels)), labels, parse_math=False)
+    panel.set_ylim(-0.6, len(labels) - 0.4)
     panel.set_xlabel(SCORES[score])
     panel.grid(alpha=0.3)

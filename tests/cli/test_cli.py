@@ -265,6 +265,14 @@ def test_commands_run_in_a_new_process(nmt: CommandLine) -> None:
 # ---- usage errors: one line, a hint, exit code 2
 
 
+@pytest.mark.parametrize("command", ["export", "info", "average", "compare"])
+def test_commands_whose_model_is_an_argument_say_so(bare: CommandLine, command: str) -> None:
+    for option in ("--model", "-m"):
+        hint = f"pass the model without an option: nmt {command} MODEL"
+        bare(command, option, "en-de").assert_fails(2, f"No such option: {option}", hint)
+    bare(command, "--modle", "en-de").assert_fails(2, f"run nmt {command} --help")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

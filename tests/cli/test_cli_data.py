@@ -204,7 +204,7 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
     return CommandLine(directory, {"NMT_DATA": str(directory / "data")})
 
 
-OWN = "files(train='own.csv', src='en', tgt='de')"
+OWN = "files(train='own.csv',src='en',tgt='de')"
 LANGUAGES = ("--src-lang", "en", "--tgt-lang", "de")
 
 
@@ -221,6 +221,14 @@ def test_a_table_is_a_test_set_of_data_check(tables: CommandLine) -> None:
     done = tables("data", "check", "own.csv", *LANGUAGES, "--test", "own.csv", "--json")
     found = {each["check"]: each["count"] for each in json.loads(done.out)["findings"]}
     assert found["test-overlap"] == 300
+
+
+def test_data_check_compares_with_the_test_set_of_a_spec(tables: CommandLine) -> None:
+    spec = OWN.replace(")", ", test='own.csv')")
+    report = json.loads(tables("data", "check", spec, "--json").out)
+    assert [each["pairs"] for each in report["test_sets"]] == [300]
+    report = json.loads(tables("data", "check", OWN, "--json").out)
+    assert report["test_sets"] == []
 
 
 @pytest.mark.slow
@@ -244,6 +252,12 @@ def test_filter_and_tokenizer_read_tables(tables: CommandLine) -> None:
         ("data check files(train='own')", 2, "languages to read from files(train='own') are"),
         ("data check tatoeba(weight=2)", 2, "the languages to read from tatoeba(weight=2) are"),
         ("data check files(train='x'", 2, "cannot read 'files(train='x''"),
+        ("data check files('own.csv')", 2, "cannot read 'files('own.csv')'"),
+        (f"data check {OWN[:-1]},test='lost.csv')", 1, "no such file: lost.csv"),
+        (f"data check {OWN[:-1]},test='lost')", 1, "no such file: lost.en"),
+        ("data check files(train='own.csv',test='lost')", 2, "the languages to read from"),
+        (f"data check {OWN[:-1]},tests='own.csv')", 2, "corpus 'files' has no option 'tests'"),
+        (f"train --run new --set data.train={OWN[:-1]},test='no.csv')", 1, "no such file: no.csv"),
         ("tokenizer train own.csv", 1, "own.csv: line 1 may be a pair, or the names"),
     ],
 )

@@ -470,3 +470,6 @@ def test_callbacks_end_training(tmp_path: Path) -> None:
     assert checkpoint.read_progress(result.checkpoint).step <= 6
     with pytest.raises(UsageError, match="overrides and init_from are for the name of a config"):
         package.train(experiment, tmp_path / "c", overrides=["seed=2"])
+    with pytest.raises(package.NMTError, match="overrides must be a list") as caught:
+        package.train("quickstart", tmp_path / "c", overrides="seed=2")
+    assert caught.value.hint == "write overrides=['seed=2']"

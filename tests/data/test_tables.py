@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow
 import pyarrow.parquet
 import pytest
+from commandline import CommandLine
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -317,6 +318,32 @@ def test_a_folder_without_splits_is_training_text(tmp_path: Path) -> None:
     spec = f"files(test='{tmp_path / 'all'}', src='translation.de', tgt='translation.en')"
     found = list(open_split(spec, "test", "en", "de").pairs())
     assert sorted(found) == sorted(pair[::-1] for pair in TEXT)
+
+
+def test_data_check_compares_the_splits_of_a_folder(bare: CommandLine) -> None:
+    splits = {"train": TEXT, "dev": [("new words", "neue Wörter")], "test": TEXT[:9]}
+    save_splits(bare.directory / "all", splits | {"extra": TEXT[:5]})
+    languages = ("--src-lang", "en", "--tgt-lang", "de")
+    done = bare("data", "check", "datasets(path='all')", *languages, "--json")
+    report = json.loads(done.out)
+    assert [(each["name"], each["pairs"]) for each in report["test_sets"]] == [
+        ("all/valid", 1),
+        ("all/test", 9),
+    ]
+    counts = {each["check"]: each["count"] for each in report["findings"]}
+    assert counts["test-overlap"] == 9
+    assert "not reading the split extra; to read it, pass \"files(train='all/extra')\"" in done.err
+    done = bare("data", "check", "files(train='all/extra')", *languages, "--json")
+    assert json.loads(done.out)["corpora"][0]["pairs"] == 5
+
+
+def test_a_folder_without_training_text_names_its_splits(tmp_path: Path) -> None:
+    save_splits(tmp_path / "all", {"test": TEXT, "part": TEXT})
+    spec = f"datasets(path='{tmp_path / 'all'}')"
+    with pytest.raises(DataError, match="has no train split, only test, part") as caught:
+        open_split(spec, "train", "en", "de")
+    _, _, suggested = caught.value.hint.partition("name one: ")
+    assert len(list(open_split(suggested, "train", "en", "de").pairs())) == 190  # not valid
 
 
 @pytest.mark.parametrize(

@@ -145,6 +145,9 @@ def test_empty_or_unknown_test_set(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="unknown test set 'tatoebaa'") as caught:
         test_sets.named_test_set("tatoebaa", "en", "de")
     assert caught.value.hint == "did you mean 'tatoeba'?"
+    with pytest.raises(UsageError, match="unknown test set") as caught:
+        test_sets.named_test_set("a.en:a.de", "en", "de")
+    assert caught.value.hint == "for two files, write files(test=('a.en', 'a.de'))"
     with pytest.raises(UsageError, match="does not have the language pair xx-yy"):
         test_sets.named_test_set("wmt14", "xx", "yy")
 

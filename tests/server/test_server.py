@@ -1642,6 +1642,8 @@ def test_wrong_methods_and_paths(client: Client) -> None:
     ]:
         response = client.request(method, path)
         assert (response.status_code, response.json().keys()) == (status, {"error"})
+    error = client.get("/translate").json()["error"]
+    assert error == "GET is not possible here; use POST"
     request = b"GET /../../etc/passwd HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
     assert exchange(client, request).startswith(b"HTTP/1.1 404")
 

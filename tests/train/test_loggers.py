@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import socket
 import struct
+import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -14,12 +18,20 @@ from typing import Any
 
 import pytest
 from commandline import CommandLine, training
+from loopback import loopback
 from tiny import config
 
 from nmt.core.config import config_io
-from nmt.core.errors import UsageError
+from nmt.core.errors import NMTError, UsageError
 from nmt.training import loggers
-from nmt.training.loggers import MetricsLogger, RunRecord, Samples, parse_loggers
+from nmt.training.loggers import (
+    MetricsLogger,
+    RunRecord,
+    Samples,
+    check_server,
+    parse_loggers,
+    silent_thread,
+)
 
 RUN = "runs/logged"
 MLFLOW = "mlflow(experiment='exp', uri='file:mlruns')"
@@ -156,6 +168,28 @@ def test_mlflow_continues_one_run(logged: Logged, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_mlflow_closes_its_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("mlflow")
+    pytest.importorskip("sqlalchemy")
+    monkeypatch.chdir(tmp_path)  # for the artifacts
+    logger = loggers.MLflow(uri=f"sqlite:///{tmp_path}/mlflow.db")
+    logger.start(RunRecord(tmp_path / "run", 0, {"model.dim": 8}, ""))
+    assert open_files(tmp_path)
+    logger.finish(is_complete=True)
+    assert not open_files(tmp_path)
+
+
+def open_files(directory: Path) -> list[str]:
+    """Return the files in a directory that this process has open."""
+    paths = []
+    for descriptor in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):  # that of the listing itself
+            paths.append(os.readlink(descriptor))
+    return [path for path in paths if path.startswith(str(directory))]
+
+
+@pytest.mark.slow
 def test_trackio_continues_one_run(logged: Logged, monkeypatch: pytest.MonkeyPatch) -> None:
     from trackio import Api, sqlite_storage
 
@@ -261,7 +295,11 @@ def test_a_failing_logger_is_reported_once_and_training_continues(
 ) -> None:
     logger = FakeLogger(failing)
     log_with(logger, tmp_path, monkeypatch)
-    assert capsys.readouterr().err == "nmt: fake fails, training continues: no route to host\n"
+    (warning,) = capsys.readouterr().err.splitlines()
+    assert warning == (
+        "nmt: warning: fake fails: no route to host; training continues;"
+        " hint: metrics.jsonl has all values"
+    )
     assert [call[0] for call in logger.calls][: len(logged)] == logged
     assert len((tmp_path / "run/metrics.jsonl").read_text().splitlines()) == 2
 
@@ -275,6 +313,47 @@ def test_a_logger_that_hangs_does_not_delay_the_end(
     err = capsys.readouterr().err
     assert "waiting for fake; Ctrl-C ends this" in err
     assert "fake has not finished; its record is incomplete" in err
+
+
+def test_a_logger_that_does_not_answer_is_reported_during_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(loggers, "SILENCE_SECONDS", 0.01)
+    monkeypatch.setattr(loggers, "FINISH_SECONDS", 0.0)
+    monkeypatch.setitem(loggers.LOGGERS, "fake", lambda: FakeLogger(hangs=True))
+    metrics = MetricsLogger(tmp_path, config(tmp_path, "train.loggers=[fake]"), 0)
+    err = ""
+    deadline = time.monotonic() + 30
+    while not err and time.monotonic() < deadline:
+        time.sleep(0.01)
+        err = capsys.readouterr().err
+    assert "warning: fake has not answered for 0 s; training continues; hint: check" in err
+    metrics.finish(is_complete=True)
+
+
+def test_a_server_must_answer_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loggers, "CONNECT_SECONDS", 0.2)
+    with loopback() as server:
+        check_server(f"{server.url}/missing", "start it")  # any answer is one
+    with pytest.raises(NMTError, match="no server answers at http://127") as caught:
+        check_server(f"{server.url}/path?token=secret", "start it")  # closed
+    assert "secret" not in caught.value.message
+    assert caught.value.hint == "start it"
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        with pytest.raises(NMTError, match="no server answers"):
+            check_server(f"http://127.0.0.1:{port}", "start it")
+    check_server("sqlite:///none/mlflow.db", "")
+
+
+def test_a_silent_thread_keeps_the_output_of_others(capsys: pytest.CaptureFixture[str]) -> None:
+    with silent_thread():
+        print("noise")
+        other = threading.Thread(target=print, args=("result",))
+        other.start()
+        other.join()
+    print("end")
+    assert capsys.readouterr().out == "result\nend\n"
 
 
 def test_only_the_main_rank_logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,10 +31,16 @@ from nmt.translation.budget import Budget
 from nmt.translation.checks import count_occurrences, find_problems, is_missing
 from nmt.translation.gaps import without_added_period
 from nmt.translation.glossary import Glossary, Term
-from nmt.translation.placement import edit_words
+from nmt.translation.placement import TermPlacement, edit_words
 from nmt.translation.segments import FixedSpan, protected_spans
 from nmt.translation.stand_ins import substitute
-from nmt.translation.terms import AlignedText, is_doubled, is_elsewhere, term_edits
+from nmt.translation.terms import (
+    AlignedText,
+    has_lost_preposition,
+    is_doubled,
+    is_elsewhere,
+    term_edits,
+)
 
 # ---- protected spans
 
@@ -681,6 +687,48 @@ def test_a_term_beside_the_word_that_it_replaces_is_doubled(
     source = "The file came in"
     original = aligned_text(source, "Die|The", "Datei|file", "kam|came")
     assert is_doubled(FILE, aligned_text(source, *words), original) == doubled
+
+
+@pytest.mark.parametrize(
+    ("words", "lost"),
+    [
+        (("Er|He", "war|is", "Akte|file"), True),
+        (("Akte|file", "war|is", "er|He"), True),
+        (("Er|He", "war|is", "an|at", "der|the", "Akte|file"), False),
+        (("Er|He", "war|is", "dort|at"), False),  # without the term
+    ],
+)
+def test_a_term_without_the_preposition_of_the_words_that_it_replaces(
+    words: tuple[str, ...], lost: bool
+) -> None:
+    source = "He is at the file"
+    file = replace(FILE, start=13, end=17)
+    original = aligned_text(source, "Er|He", "war|is", "bei|at", "Datei|file")
+    translation = aligned_text(source, *words)
+    assert has_lost_preposition(file, translation, original) == lost
+    without = aligned_text(source, "Die|the", "Datei|file", "ist|is", "da|at")
+    assert not has_lost_preposition(file, translation, without)
+
+
+def test_the_translation_with_the_preposition_of_a_term_is_the_best(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = "He is at the file"
+    aligned = {
+        each.text: each
+        for each in (
+            aligned_text(source, "Er|He", "war|is", "bei|at", "Datei|file"),
+            replace(aligned_text(source, "Er|He", "war|is", "Akte|file"), log_prob=-1.0),
+            replace(aligned_text(source, "Er|He", "war|is", "bei|at", "Akte|file"), log_prob=-2.0),
+        )
+    }
+    placement = TermPlacement(translator)
+    monkeypatch.setattr(placement, "_align", lambda line, text, terms: aligned[text])
+    translations = [Translation(text, 0.0, 0.0) for text in aligned]
+    original, *found = translations
+    line = Line(source, fixed=(replace(FILE, start=13, end=17),))
+    ranked = placement._rank(line, original, found)
+    assert [each.text for each in ranked] == ["Er war bei Akte", "Er war Akte"]
 
 
 def test_a_term_in_the_place_of_another_word_is_noticed() -> None:

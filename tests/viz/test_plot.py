@@ -72,13 +72,18 @@ def test_a_dollar_sign_in_a_name_is_not_mathematics(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_several_runs_in_one_figure(nmt: CommandLine) -> None:
     nmt.train("runs/other", train__steps="10")
-    for by in AXES:
+    labels = {
+        "updates": "updates",
+        "tokens": "thousand target tokens",
+        "hours": "seconds of training",
+    }
+    for by, label in labels.items():
         assert (
             nmt.run("plot", "curves", "runs/tiny", "runs/other", "--by", by, "-o", "both.svg").out
             == "both.svg\n"
         )
         texts = re.findall(r"<!-- (.*?) -->", (nmt.directory / "both.svg").read_text())
-        for text in ("tiny", "other", "validation BLEU", "learning rate", AXES[by].label):
+        for text in ("tiny", "other", "validation BLEU", "learning rate", label):
             assert text in texts
 
 
@@ -186,6 +191,62 @@ def test_a_single_value_is_drawn_as_a_point(tmp_path: Path, figures: list[Any]) 
     ]
     (ranges,) = (band.get_segments()[0].tolist() for band in rates.collections[1:2])
     assert ranges == [[3, 3], [3, 6]]
+
+
+def test_axes_have_labels_and_start_at_zero(tmp_path: Path, figures: list[Any]) -> None:
+    lines = [
+        json.dumps({"step": step, "loss": 4.0, "valid_bleu": 0.0, "seconds": 30.0 * step})
+        for step in range(1, 4)
+    ]
+    run = log(tmp_path / "run", *lines)
+    for by, label in {"updates": "updates", "hours": "minutes of training"}.items():
+        draw([run], tmp_path / "a.png", AXES[by])
+        panels = figures[-1].axes
+        assert [panel.get_ylabel() for panel in panels] == [
+            "loss (nats per token)",
+            "validation BLEU",
+            "learning rate",
+            "target tokens per second",
+        ]
+        assert {panel.get_xlabel() for panel in panels} == {label}
+        loss, bleu, rate, _ = panels
+        assert bleu.get_ylim() == (0, 1)
+        assert loss.get_xlim()[0] >= 0
+        assert [text.get_text() for text in rate.texts] == ["no values yet"]
+    assert loss.lines[0].get_xdata().tolist() == [0.5, 1.0, 1.5]
+
+
+@pytest.mark.filterwarnings("error")  # of a layout that finds no room for the panels
+def test_a_run_without_validations_beside_one_with_them(tmp_path: Path) -> None:
+    lines = ['{"step": 1, "loss": 4.0}', '{"step": 1, "valid_loss": 4.0, "valid_bleu": 1.0}']
+    runs = [log(tmp_path / "one", *lines), log(tmp_path / "two", lines[0])]
+    draw(runs, tmp_path / "a.png", AXES["updates"])
+
+
+def test_scores_of_a_sweep_are_not_negative(tmp_path: Path, figures: list[Any]) -> None:
+    directory = sweep(tmp_path / "sweep")
+    results = (directory / RESULTS).read_text()
+    (directory / RESULTS).write_text(re.sub(r'"BLEU": [\d.]+', '"BLEU": 0.0', results))
+    sweep_plots.draw([directory], tmp_path / "a.png", "BLEU")
+    (panel,) = figures[0].axes
+    assert panel.get_ylim() == (0, 1)
+    (legend,) = figures[0].legends
+    assert [text.get_text() for text in legend.get_texts()] == ["seed", "mean"]
+
+
+def test_the_legend_is_above_the_loss(tmp_path: Path) -> None:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    drawn: list[Figure] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Figure, "savefig", lambda figure, *_, **__: drawn.append(figure))
+        draw([sweep(tmp_path / "sweep")], tmp_path / "a.png", AXES["updates"])
+    canvas = FigureCanvasAgg(drawn[0])
+    canvas.draw()
+    panel = drawn[0].axes[0]
+    assert panel.get_legend().get_window_extent().y0 >= panel.get_window_extent().y1
+    assert {line.get_color() for line in panel.get_legend().legend_handles} == {"gray"}
 
 
 def test_curves_are_interpolated_within_their_range() -> None:

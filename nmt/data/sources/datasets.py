@@ -44,13 +44,20 @@ class Datasets(Files):
                 f"{folder} is not a folder of save_to_disk: it has no {STATE} or {SPLITS}",
                 f"for single files, write files(train='{file}')",
             )
-        names = folder_splits(folder)
         found: dict[str, FileSpec] = {}
-        for split, candidates in SPLIT_NAMES.items():
-            for name in candidates:
-                if name in names:
-                    found.setdefault(split, str(folder / name))
+        for split, name in _known_splits(folder_splits(folder)).items():
+            found[split] = str(folder / name)
         return found | super().splits
+
+    @property
+    def other_splits(self) -> list[Path]:
+        """The folders of splits that are neither training text nor a validation or test set."""
+        folder = Path(self.path).expanduser()
+        if not (folder / SPLITS).is_file():
+            return []
+        names = folder_splits(folder)
+        known = _known_splits(names).values()
+        return [folder / name for name in names if name not in known]
 
     @property
     def info(self) -> CorpusInfo:
@@ -65,5 +72,26 @@ class Datasets(Files):
             )
         self.check_options()
 
+    def _check_held_out(self, split: str) -> None:
+        if "train" in self.splits:
+            super()._check_held_out(split)
+            return
+        names = folder_splits(Path(self.path).expanduser())
+        example = [*(each.name for each in self.other_splits), *names][0]
+        raise DataError(
+            f"{self.path} has no {split} split, only {', '.join(names)}",
+            f"name one: datasets(path='{self.path}', {split}='{Path(self.path) / example}')",
+        )
+
     def _corpus_name(self, spec: FileSpec, path: Path) -> str:
         return Path(self.path).expanduser().resolve().name
+
+
+def _known_splits(names: list[str]) -> dict[str, str]:
+    """Return the name of each split in a folder with these names."""
+    found: dict[str, str] = {}
+    for split, candidates in SPLIT_NAMES.items():
+        for name in candidates:
+            if name in names:
+                found.setdefault(split, name)
+    return found

@@ -313,7 +313,7 @@ FAILURES: dict[str, tuple[Change, str]] = {
     "no checksum": (change_attachment(hash="0"), "invalid record"),
     "wrong checksum": (change_attachment(hash="0" * 64), "the SHA-256 is"),
     "huge by its record": (change_attachment(size=2**31 - 1), "more than 1024 MB"),
-    "wrong size": (change_attachment(size=2**20), "bytes were received instead of"),
+    "wrong size": (change_attachment(size=2**22), "bytes were received instead of"),
     "too large": (change_attachment(size=10), "it has more than 10 bytes"),
     "no model": (remove(0), "no file of the type model"),
     "no vocabulary": (remove(1), "no file of the type vocab"),

@@ -59,6 +59,8 @@ MULTIPLIERS = ".multipliers"
 """Suffix of a weight's name for the place of its multipliers."""
 MAX_MEASURED_DIM = 1 << 13
 """Maximum inputs and outputs of the matrices that `fastest_precision` multiplies."""
+BIASES = ("alibi", "t5")
+"""Position encodings that add to attention scores."""
 NO_POSITIONS = ""
 """Name in place of weights of a position encoding."""
 MaybeLibrary = tuple[ctypes.CDLL | None, str]
@@ -154,17 +156,15 @@ class NativeModel:
         max_distance = options.get("max_distance", T5_MAX_DISTANCE)
         if precision != "int8":
             multipliers = None
-        if multipliers is not None and (config.norm != "layer" or encoding in ("alibi", "t5")):
+        if multipliers is not None and (config.norm != "layer" or encoding in BIASES):
             raise ValueError("the engine does not support multipliers of this network")
         arrays = _arrays(config, weights, self.vocab_size, max_distance, multipliers)
-        pointers = [_Weight(_pointer(values), _pointer(scale_O)) for values, scale_O in arrays]
-        packed_weights = (_Weight * len(arrays))(*pointers)
         # Of the two limits, engine.c reads the one that the model has.
         limit = self.max_positions or max_distance
         packed_config = _packed_config(config, precision, self.vocab_size, limit)
         packed_config.calibrated = multipliers is not None
         packed_config.bf16 = precision != "fp32" and multipliers is None
-        self._handle = self.library.model_new(packed_config, packed_weights)
+        self._handle = self.library.model_new(packed_config, _packed_weights(arrays))
         self.free_states: list[int] = []
         """States of finished batches, which later batches reuse with their memory."""
         finalizer = weakref.finalize(self, _free, self.library, self._handle, self.free_states)
@@ -295,6 +295,12 @@ def _arrays(
     return arrays
 
 
+def _packed_weights(arrays: Sequence[StoredWeight]) -> Any:
+    """Return the addresses of the weights as an array of C."""
+    pointers = [_Weight(_pointer(values), _pointer(scale_O)) for values, scale_O in arrays]
+    return (_Weight * len(arrays))(*pointers)
+
+
 def _multipliers(name: str, weights: Weights, multipliers: Multipliers | None) -> Floats | None:
     """Return the multipliers of a matrix, after checking their shape."""
     if multipliers is None or name not in weights:
@@ -405,7 +411,7 @@ def _norm_layout(config: ModelConfig, name: str) -> Iterator[NamedShape]:
 
 def _position_layout(config: ModelConfig, side: str) -> NamedShape:
     encoding, options = parse(config.position_encoding)
-    if side == "target" and config.decoder == "ssru" and encoding in ("t5", "alibi"):
+    if side == "target" and config.decoder == "ssru" and encoding in BIASES:
         return NO_POSITIONS, ()
     if encoding == "learned":
         length = options.get("max_positions", LEARNED_POSITIONS)

@@ -38,6 +38,7 @@ from nmt.models.firefox_layout import (
     MULTIPLIER,
     OUTPUT_BIAS,
     OUTPUT_MULTIPLIER,
+    Matrix,
     matrices,
     norms,
 )
@@ -103,7 +104,8 @@ def _check(loaded: LoadedModel) -> None:
             )
     if loaded.tokenizer.model_type != "unigram":
         raise UsageError(
-            "Firefox does not support this tokenizer", "train with tokenizer.model_type=unigram"
+            f"Firefox does not support a tokenizer of type {loaded.tokenizer.model_type}",
+            "train a model with --set tokenizer.model_type=unigram",
         )
     sizes = {"model.dim": config.dim, "model.ffn_dim": config.ffn_dim}
     for name, size in sizes.items():
@@ -165,14 +167,7 @@ def _items(model: Transformer, multipliers: Mapping[str, float]) -> dict[str, It
     weights = {name: tensor.float().numpy() for name, tensor in model.state_dict().items()}
     items: dict[str, Item] = {}
     for matrix in matrices(model.config):
-        parts_OI = np.split(weights[f"{matrix.name}.weight"], len(matrix.weights))
-        for name, weight_OI in zip(matrix.weights, parts_OI, strict=True):
-            items[name] = _quantize(weight_OI)
-            items[f"{name}{MULTIPLIER}"] = _scalar(multipliers[matrix.name])
-        if matrix.biases:
-            biases = np.split(weights[f"{matrix.name}.bias"], len(matrix.biases))
-            for name, bias_O in zip(matrix.biases, biases, strict=True):
-                items[name] = bias_O[None]
+        items |= _matrix_items(matrix, weights, multipliers[matrix.name])
     for name, marian_name in norms(model.config):
         items[f"{marian_name}_scale"] = weights[f"{name}.weight"][None]
         items[f"{marian_name}_bias"] = weights[f"{name}.bias"][None]
@@ -183,6 +178,22 @@ def _items(model: Transformer, multipliers: Mapping[str, float]) -> dict[str, It
     bias_V[[PAD, BOS]] = MASKED
     items[OUTPUT_BIAS] = bias_V[None]
     items[OPTIONS] = _options(model, len(embeddings_VD))
+    return items
+
+
+def _matrix_items(
+    matrix: Matrix, weights: Mapping[str, NDArray[np.float32]], multiplier: float
+) -> dict[str, Item]:
+    """Return the parts of a matrix, each with the multiplier of the input, and of its bias."""
+    items: dict[str, Item] = {}
+    parts_OI = np.split(weights[f"{matrix.name}.weight"], len(matrix.weights))
+    for name, weight_OI in zip(matrix.weights, parts_OI, strict=True):
+        items[name] = _quantize(weight_OI)
+        items[f"{name}{MULTIPLIER}"] = _scalar(multiplier)
+    if matrix.biases:
+        biases = np.split(weights[f"{matrix.name}.bias"], len(matrix.biases))
+        for name, bias_O in zip(matrix.biases, biases, strict=True):
+            items[name] = bias_O[None]
     return items
 
 

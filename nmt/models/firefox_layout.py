@@ -53,8 +53,11 @@ def matrices(config: ModelConfig) -> Iterator[Matrix]:
 def _attention(name: str, parts: dict[str, str], marian: str) -> Iterator[Matrix]:
     all_parts = parts | {"out": "o"}
     for part, letters in all_parts.items():
-        weights = [f"{marian}_W{letter}" for letter in letters]
-        biases = [f"{marian}_b{letter}" for letter in letters]
+        weights = []
+        biases = []
+        for letter in letters:
+            weights.append(f"{marian}_W{letter}")
+            biases.append(f"{marian}_b{letter}")
         yield Matrix(f"{name}.{part}", weights, biases)
 
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -118,19 +118,8 @@ def read(content: bytes) -> dict[str, Item]:
     if num_items > MAX_ITEMS:
         raise ValueError("it has too many items")
     entries = [_Entry(*reader.unpack(_ENTRY)) for _ in range(num_items)]
-    names: list[str] = []
-    for entry in entries:
-        encoded_name = bytes(reader.take(entry.name_length))
-        names.append(_decode_name(encoded_name))
-    if len({*names}) < num_items:
-        raise ValueError("two items have the same name")
-    shapes = []
-    for entry in entries:
-        if entry.num_dimensions > MAX_DIMENSIONS:
-            raise ValueError("a parameter has too many dimensions")
-        dimensions = reader.take(4 * entry.num_dimensions)
-        shape = np.frombuffer(dimensions, "<i4").tolist()
-        shapes.append(tuple(shape))
+    names = _read_names(reader, entries)
+    shapes = _read_shapes(reader, entries)
     (padding,) = reader.unpack(_COUNT)
     reader.take(padding)
     items: dict[str, Item] = {}
@@ -138,6 +127,28 @@ def read(content: bytes) -> dict[str, Item]:
         data = reader.take(entry.num_bytes)
         items[names[i]] = _item(names[i], shapes[i], entry.type, data)
     return items
+
+
+def _read_names(reader: _Reader, entries: Sequence[_Entry]) -> list[str]:
+    names: list[str] = []
+    for entry in entries:
+        encoded_name = bytes(reader.take(entry.name_length))
+        name = _decode_name(encoded_name)
+        names.append(name)
+    if len({*names}) < len(names):
+        raise ValueError("two items have the same name")
+    return names
+
+
+def _read_shapes(reader: _Reader, entries: Sequence[_Entry]) -> list[tuple[int, ...]]:
+    shapes = []
+    for entry in entries:
+        if entry.num_dimensions > MAX_DIMENSIONS:
+            raise ValueError("a parameter has too many dimensions")
+        dimensions = reader.take(4 * entry.num_dimensions)
+        shape = np.frombuffer(dimensions, "<i4")
+        shapes.append(tuple(shape.tolist()))
+    return shapes
 
 
 def _decode_name(encoded_name: bytes) -> str:

@@ -128,13 +128,20 @@ class Shortlist:
             raise ValueError("its checksum is wrong")
         starts_V1 = np.frombuffer(content, "<u8", num_starts, _HEADER.size)
         translations_N = np.frombuffer(content, "<u4", num_translations, ends)
+        shortlist = cls(num_frequent, max_translations, starts_V1, translations_N)
+        shortlist._check(target_size)
+        return shortlist
+
+    def _check(self, target_size: int) -> None:
+        """Raise a ValueError if a position or an id is out of range."""
+        starts_V1 = self.starts_V1
         is_sorted = bool((starts_V1[1:] >= starts_V1[:-1]).all())
-        if not (is_sorted and starts_V1[0] == 0 and starts_V1[-1] == num_translations):
+        is_complete = starts_V1[0] == 0 and starts_V1[-1] == len(self.translations_N)
+        if not (is_sorted and is_complete):
             raise ValueError("the positions of its translations are out of order")
-        max_id = int(translations_N.max(initial=0))
-        if max(max_id, num_frequent - 1) >= target_size:
+        max_id = int(self.translations_N.max(initial=0))
+        if max(max_id, self.num_frequent - 1) >= target_size:
             raise ValueError(f"it is of another vocabulary: more than {target_size:,} tokens")
-        return cls(num_frequent, max_translations, starts_V1, translations_N)
 
     @classmethod
     def of(

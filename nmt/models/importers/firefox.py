@@ -381,21 +381,23 @@ class _Converter:
             rows_V = self.vocabulary.source_rows_V if is_source else self.vocabulary.target_rows_V
             table = torch.from_numpy(self._weight(name))
             self.weights[f"embeddings.{role}"] = select_rows(table, rows_V)
-        rows_V = self.vocabulary.target_rows_V
-        bias = self._vector(OUTPUT_BIAS)
-        if len(bias) != len(table):
-            raise ValueError(f"{OUTPUT_BIAS} does not have a value for each embedding")
-        bias_V = select_rows(bias, rows_V)
-        bias_V[rows_V < 0] = MASKED
-        bias_V[[PAD, BOS]] = MASKED
-        self.weights["output_bias_V"] = bias_V
-        role, name = next(reversed(names.items()))
+        self._output_bias(len(table))
         item = self._item(name)
         if isinstance(item, Quantized):
             output_name = OUTPUT_MULTIPLIER if role == "shared" else f"{name}{MULTIPLIER}"
             multipliers = np.full(1 + len(rows_V), item.multiplier, np.float32)
             multipliers[0] = self._multiplier(output_name)
             self.multipliers[f"embeddings.{role}"] = multipliers
+
+    def _output_bias(self, num_embeddings: int) -> None:
+        bias = self._vector(OUTPUT_BIAS)
+        if len(bias) != num_embeddings:
+            raise ValueError(f"{OUTPUT_BIAS} does not have a value for each embedding")
+        rows_V = self.vocabulary.target_rows_V
+        bias_V = select_rows(bias, rows_V)
+        bias_V[rows_V < 0] = MASKED
+        bias_V[[PAD, BOS]] = MASKED
+        self.weights["output_bias_V"] = bias_V
 
     def _item(self, name: str) -> Item:
         if name not in self.items:

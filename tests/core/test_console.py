@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pty
 import re
@@ -55,9 +56,11 @@ def in_terminal(**environment: str) -> str:
         check=True,
     )
     os.close(terminal)
-    output = os.read(reader, 10_000).decode()
-    os.close(reader)
-    return output.replace("\r\n", "\n")
+    output = b""
+    with open(reader, "rb", buffering=0) as stream, contextlib.suppress(OSError):  # closed
+        while part := stream.read(10_000):
+            output += part
+    return output.decode().replace("\r\n", "\n")
 
 
 def test_errors_and_warnings_have_colors_in_a_terminal_only() -> None:

@@ -49,6 +49,25 @@ def quantize(weights: Mapping[str, NDArray[Any]]) -> Arrays:
     return arrays
 
 
+def quantize_calibrated(
+    weights: Mapping[str, NDArray[Any]], multipliers: Mapping[str, NDArray[np.float32]]
+) -> Arrays:
+    """Return the matrices of a calibrated model as int8, with the scales of its own integers;
+    `dequantize` restores them exactly.
+
+    Args:
+        weights: the parameters in float32.
+        multipliers: see `write_multipliers`.
+    """
+    arrays = dict(weights)
+    for name, multiplier_M in multipliers.items():
+        multiplier_O = multiplier_M[1:]
+        quantized_OI = np.rint(weights[name] * multiplier_O[:, None])
+        arrays[name] = quantized_OI.astype(np.int8)
+        arrays[name + SCALE] = np.float32(1) / multiplier_O
+    return arrays
+
+
 def scales(arrays: Mapping[str, NDArray[Any]]) -> Arrays:
     """Return the scales of the int8 matrices by the names of these.
 

@@ -29,6 +29,7 @@ from nmt.models.importers.common import MASKED
 from nmt.models.importers.firefox import IGNORED, SUPPORTED
 from nmt.models.importers.firefox import SIZES as SIZE_OPTIONS
 from nmt.models.marian_binary import OPTIONS, Item, Quantized
+from nmt.runs import checkpoint
 from nmt.runs.model_files import LoadedModel
 from nmt.runs.quantization import MULTIPLIERS
 from nmt.search.shortlist import FILE, Shortlist
@@ -442,6 +443,11 @@ def test_multipliers_survive_the_import(bare: CommandLine, student: Path, compre
         for precision in ("auto", "int8", "fp32")
     }
     assert results["auto"] == results["int8"]
+    stored = checkpoint.read_stored_weights(file.parent)
+    assert stored["embeddings.shared"].dtype == np.int8
+    restored = checkpoint.read_weights(file.parent)
+    for name, weight in importers.read(student).weights.items():
+        np.testing.assert_array_equal(restored[name], weight.numpy())
 
 
 def test_models_with_two_vocabularies(student: Path) -> None:

@@ -238,11 +238,13 @@ def _license(directory: Path) -> str:
 
 def _write(model: ImportedModel, run: Path, record: dict[str, str]) -> None:
     """Write the run of an imported model. The caller holds the lock of the run."""
+    import torch
+
     from nmt.core.config import config_io
     from nmt.model.build import check_shapes
     from nmt.runs import checkpoint, model_card
     from nmt.runs.model_files import write_run_files
-    from nmt.runs.quantization import write_multipliers
+    from nmt.runs.quantization import quantize_calibrated, write_multipliers
 
     shapes = {name: weight.shape for name, weight in model.weights.items()}
     try:
@@ -264,9 +266,13 @@ def _write(model: ImportedModel, run: Path, record: dict[str, str]) -> None:
     }
     with new_directory(run) as work:
         write_run_files(work, model.config, model.tokenizer, data)
-        checkpoint.save(work, checkpoint.Progress(), model.weights, {}, model.tokenizer.checksum)
+        matrices = {name: model.weights[name].numpy() for name in model.multipliers}
+        quantized = quantize_calibrated(matrices, model.multipliers)
+        weights = dict(model.weights)
+        weights |= {name: torch.from_numpy(array) for name, array in quantized.items()}
+        saved = checkpoint.save(work, checkpoint.Progress(), weights, {}, model.tokenizer.checksum)
         if model.multipliers:
-            write_multipliers(checkpoint.checkpoints(work)[0], model.multipliers)
+            write_multipliers(saved, model.multipliers)
         if model.shortlist:
             model.shortlist.save(work)
     model_card.write_card(run)

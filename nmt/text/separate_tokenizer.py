@@ -51,7 +51,7 @@ class SeparateTokenizer(Tokenizer):
             )
         try:
             self._source = load_processor(source)
-            self._target = load_processor(target)
+            self._target = self._source if target == source else load_processor(target)
         except ValueError:
             raise CheckpointError(
                 f"{SOURCE} or {TARGET} is not a SentencePiece model", "restore the file"

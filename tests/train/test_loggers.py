@@ -172,6 +172,7 @@ def test_mlflow_continues_one_run(logged: Logged, monkeypatch: pytest.MonkeyPatc
 def test_mlflow_closes_its_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("mlflow")
     pytest.importorskip("sqlalchemy")
+    pytest.importorskip("alembic")
     monkeypatch.chdir(tmp_path)  # for the artifacts
     logger = loggers.MLflow(uri=f"sqlite:///{tmp_path}/mlflow.db")
     logger.start(RunRecord(tmp_path / "run", 0, {"model.dim": 8}, ""))

@@ -27,6 +27,7 @@ process_settings.set_defaults()  # before importing torch, like the nmt command
 
 from command_errors import error_messages
 from nmt.core import runtime
+from nmt.core.errors import UsageError
 from nmt.export import firefox
 from nmt.export.common import Translate
 from nmt.translation.translator import Translator
@@ -69,6 +70,11 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     arguments = parser.parse_args()
     lines = arguments.sources.read_text(encoding="utf-8").splitlines()[: arguments.lines]
+    if not any(arguments.directory.glob("model.*.bin")):
+        raise UsageError(
+            f"{arguments.directory} has no model of Firefox",
+            "nmt export RUN --to firefox --output DIRECTORY",
+        )
     num_threads = runtime.num_threads()
     translator = Translator.load(arguments.run, "cpu", "int8")
     with ProcessPoolExecutor(

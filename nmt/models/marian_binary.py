@@ -173,7 +173,8 @@ def _item(name: str, shape: tuple[int, ...], kind: int, data: memoryview) -> Ite
         raise ValueError(f"{name} has a damaged shape")
     if kind == FLOAT32:
         numbers = np.frombuffer(data, "<f4", count)
-        return numbers.reshape(shape).astype(np.float32)
+        array = numbers.reshape(shape)
+        return array.astype(np.float32)
     (multiplier,) = _FLOAT.unpack_from(data, count)
     check_multiplier(name, multiplier)
     if len(shape) == 1:  # a number that was quantized, too
@@ -204,8 +205,10 @@ def write(items: Mapping[str, Item]) -> bytes:
         blocks.append(data)
     start = b"".join([*header, *names, *shapes])
     unaligned_size = len(start) + _COUNT.size
-    padding = -unaligned_size % ALIGNMENT
-    return b"".join([start, _COUNT.pack(padding), bytes(padding), *blocks])
+    num_zeros = -unaligned_size % ALIGNMENT
+    count = _COUNT.pack(num_zeros)
+    padding = bytes(num_zeros)
+    return b"".join([start, count, padding, *blocks])
 
 
 def _encoded(name: str, item: Item) -> tuple[int, tuple[int, ...], bytes]:
@@ -215,6 +218,8 @@ def _encoded(name: str, item: Item) -> tuple[int, tuple[int, ...], bytes]:
     if isinstance(item, Quantized):
         values = item.values
         shape = values.shape if name.endswith("Wemb") else values.shape[::-1]
+        content = values.tobytes()
         multiplier = _FLOAT.pack(item.multiplier)
-        return INTGEMM8, shape, values.tobytes() + multiplier
-    return FLOAT32, item.shape, item.astype("<f4").tobytes()
+        return INTGEMM8, shape, content + multiplier
+    numbers = item.astype("<f4")
+    return FLOAT32, item.shape, numbers.tobytes()

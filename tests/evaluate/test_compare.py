@@ -45,10 +45,10 @@ def corrupt(lines: Sequence[str], share: float, seed: int) -> list[str]:
     ]
 
 
-TEST = TestSet("made", texts(200, 1), [texts(200, 2), texts(200, 3)])
+TEST = TestSet("made", texts(60, 1), [texts(60, 2), texts(60, 3)])
 # TER of unrelated references takes long.
 FEW = TestSet("made", texts(4, 1), [texts(4, 2), texts(4, 3)])
-ONE = TestSet("made", texts(200, 1), [texts(200, 2)])
+ONE = TestSet("made", texts(60, 1), [texts(60, 2)])
 
 
 def compare_systems(
@@ -75,11 +75,11 @@ def test_scores_equal_evaluate() -> None:
 def test_significantly_better_system() -> None:
     test = TestSet("made", texts(60, 1), [texts(60, 2)])
     base, good = (corrupt(test.references[0], share, seed) for share, seed in ((0.3, 8), (0.1, 5)))
-    few = TestSet("made", test.sources[:20], [test.references[0][:20]])  # TER takes long
-    better = compare_systems(base[:20], good[:20], few, metrics=("bleu", "ter"), resamples=40)
+    few = TestSet("made", test.sources[:12], [test.references[0][:12]])  # TER takes long
+    better = compare_systems(base[:12], good[:12], few, metrics=("bleu", "ter"), resamples=40)
     assert [metric.better for metric in better.metrics] == [1, 1]
     assert better.as_dict()["metrics"][0]["better"] == 1
-    worse = compare_systems(good[:20], base[:20], few, metrics=("bleu", "ter"), resamples=40)
+    worse = compare_systems(good[:12], base[:12], few, metrics=("bleu", "ter"), resamples=40)
     assert [metric.better for metric in worse.metrics] == [0, 0]
     similar = compare_systems(
         base, corrupt(test.references[0], 0.3, 9), test, metrics=("bleu",), resamples=200
@@ -150,7 +150,7 @@ def test_bucket_limits_match_their_names(
 
 
 def test_different_numbers_of_lines() -> None:
-    with pytest.raises(DataError, match="b has 2 lines and made 200"):
+    with pytest.raises(DataError, match="b has 2 lines and made 60"):
         compare_systems(ONE.references[0], ["x", "y"])
 
 
@@ -379,8 +379,8 @@ def test_invalid_seed_is_reported_before_translating(
 
 
 def test_too_many_resamples_for_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nmt.evaluate.comparison.MAX_RESAMPLED_LINES", 2 * 200 * 500)
-    with pytest.raises(UsageError, match="1,000 resamples of 200 lines") as caught:
+    monkeypatch.setattr("nmt.evaluate.comparison.MAX_RESAMPLED_LINES", 2 * 60 * 500)
+    with pytest.raises(UsageError, match="1,000 resamples of 60 lines") as caught:
         compare_systems(ONE.references[0], ONE.references[0], resamples=1000)
     assert caught.value.hint == "--resamples 500"
 

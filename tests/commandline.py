@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import itertools
 import json
 import os
@@ -315,12 +316,14 @@ def _isolated(variables: Mapping[str, str]) -> Iterator[None]:
     """Emulate environment, seeds and warnings of a new process, and check that the command changes
     nothing else."""
     states = random.getstate(), np.random.get_state()
+    thresholds = gc.get_threshold()
     settings = _process_settings()
     with (
         mock.patch.dict(os.environ, variables, clear=True),
         mock.patch.object(sys, "argv", sys.argv),
         # Would affect the following tests.
         mock.patch.object(process_settings, "tune_malloc_for_training"),
+        mock.patch.object(gc, "freeze"),
         torch.random.fork_rng(devices=[]),
         warnings.catch_warnings(),
     ):
@@ -333,6 +336,7 @@ def _isolated(variables: Mapping[str, str]) -> Iterator[None]:
         yield
     random.setstate(states[0])
     np.random.set_state(states[1])
+    gc.set_threshold(*thresholds)
     assert _process_settings() == settings
 
 

@@ -24,6 +24,7 @@ from typing import Any
 
 import httpx
 import pytest
+from commandline import several_commands
 from filelock import FileLock
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -573,10 +574,12 @@ def core(dists: Path, tmp_path_factory: pytest.TempPathFactory) -> Core:
     programs, pip = new_environment(directory / "environment")
     wheel = wheel_of(dists, "nmtkit_core")
     downloads = directory / "packages"
-    download = [sys.executable, "-m", "pip", "download", "--quiet", "-d", downloads, wheel]
+    # Also those of the server, because resolving dependencies takes seconds.
+    with_server = f"{wheel}[serve]"
+    download = [sys.executable, "-m", "pip", "download", "--quiet", "-d", downloads, with_server]
     done = run(download, timeout=300)
     assert done.returncode == 0, done.stderr
-    install(pip, "--no-deps", "--no-index", *downloads.iterdir())
+    install(pip, "--no-index", "--find-links", downloads, wheel)
     return Core(directory / "environment", programs, pip, wheel, downloads)
 
 
@@ -594,7 +597,15 @@ def test_core_in_an_empty_environment(core: Core, tmp_path: Path) -> None:
     """nmtkit-core translates, evaluates and serves with nothing but its own dependencies."""
     with zipfile.ZipFile(core.wheel) as archive:
         models = sum(each.compress_size for each in archive.infolist() if is_model(each.filename))
-    num_bytes = sum(path.stat().st_size for path in core.downloads.iterdir())
+    (site,) = core.directory.glob("lib/*/site-packages")
+    names = {each.metadata["Name"] for each in importlib.metadata.distributions(path=[str(site)])}
+    needed = {canonicalize_name(name) for name in names}
+    num_bytes = 0
+    for path in core.downloads.iterdir():
+        if canonicalize_name(path.name.partition("-")[0]) in needed:
+            needed.remove(canonicalize_name(path.name.partition("-")[0]))
+            num_bytes += path.stat().st_size
+    assert needed == set()
     assert num_bytes - models <= CORE_BYTES
     installed = [
         path
@@ -613,23 +624,31 @@ def test_core_in_an_empty_environment(core: Core, tmp_path: Path) -> None:
         return run([core.programs / "nmt", *arguments], cwd=tmp_path, env=environment)
 
     assert nmt_command("translate", "im thirsty").stdout == "Ich habe Durst.\n"
-    assert nmt_command("translate", "a.md", "--output", "-").stdout == "# Ich habe Durst\n"
-    scored = nmt_command("evaluate", "--model", "en-de", "--bleu", "--src", "a.en", "--ref", "a.de")
-    assert scored.stdout.startswith("BLEU 100.0"), scored.stderr
-    assert "engine-" in nmt_command("doctor").stdout
-    for arguments, package, line in [
+    failing = [
         ("train", "torch", "pip install nmtkit"),
         ("data check a.en a.de", "", "pip install nmtkit"),
         ("plot curves a", "matplotlib", "pip install 'nmtkit[plot]'"),
         ("serve", "starlette", "pip install 'nmtkit-core[serve]'"),
-    ]:
-        failed = nmt_command(*arguments.split())
-        assert failed.returncode == 2, arguments
-        assert failed.stderr.count("\n") <= 3, failed.stderr
-        assert f"{package}" in failed.stderr
-        assert failed.stderr.endswith(f"hint: {line}\n"), failed.stderr
+    ]
+    document, scored, doctor, *failed = several_commands(
+        core.programs / "python",
+        ["translate", "a.md", "--output", "-"],
+        ["evaluate", "--model", "en-de", "--bleu", "--src", "a.en", "--ref", "a.de"],
+        ["doctor"],
+        *(arguments.split() for arguments, _, _ in failing),
+        cwd=tmp_path,
+        env=environment,
+    )
+    assert document.out == "# Ich habe Durst\n"
+    assert scored.out.startswith("BLEU 100.0"), scored.err
+    assert "engine-" in doctor.out
+    for (arguments, package, line), done in zip(failing, failed, strict=True):
+        assert done.code == 2, arguments
+        assert done.err.count("\n") <= 3, done.err
+        assert f"{package}" in done.err
+        assert done.err.endswith(f"hint: {line}\n"), done.err
 
-    install(core.pip, f"{core.wheel}[serve]")
+    install(core.pip, "--no-index", "--find-links", core.downloads, f"{core.wheel}[serve]")
     command = [core.programs / "nmt", "serve", "--port", "0", "--model", "en-de"]
     server = subprocess.Popen(
         command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True
@@ -662,18 +681,18 @@ def test_installed_distributions_run(core: Core, dists: Path, tmp_path: Path) ->
         env=environment,
     )
     assert Path(origin.stdout).is_relative_to(core.directory), origin.stderr
-    outputs = {}
-    for arguments in (
-        ["--version"],
+    version = run([core.programs / "nmt", "--version"], cwd=tmp_path, env=environment)
+    assert version.stdout == f"nmt {nmt.__version__}\n", version.stderr
+    done = several_commands(
+        core.programs / "python",
         ["doctor"],
         ["config", "multi30k"],
         ["translate", "im thirsty"],
-    ):
-        done = run([core.programs / "nmt", *arguments], cwd=tmp_path, env=environment)
-        assert done.returncode == 0, done.stderr
-        outputs[arguments[0]] = done.stdout
-    assert outputs["--version"] == f"nmt {nmt.__version__}\n"
-    assert outputs["translate"] == "Ich habe Durst.\n"
+        cwd=tmp_path,
+        env=environment,
+    )
+    assert [each.code for each in done] == [0] * 3, done
+    assert done[-1].out == "Ich habe Durst.\n"
 
 
 def test_install_commands_name_existing_distributions_and_extras() -> None:

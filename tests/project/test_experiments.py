@@ -395,9 +395,9 @@ def test_general_models_from_corpora_to_packages(tmp_path: Path) -> None:
         "tokenizer": {"vocab_size": int(TINY["tokenizer.vocab_size"])},
         "model": {"dim": 64, "heads": 2, "ffn_dim": 64, "encoder_layers": 1, "decoder_layers": 1},
         "train": {
-            "steps": 60,
+            "steps": 40,
             "batch_tokens": 512,
-            "valid_every": 60,
+            "valid_every": 40,
             "valid_pairs": 4,
             "calibration_pairs": 0,
             "optimizer": "muon",
@@ -413,7 +413,7 @@ def test_general_models_from_corpora_to_packages(tmp_path: Path) -> None:
         "TESTS": test,
     }
     environment |= {"TRAIN": "--set train.keep_last=1", "ROUNDS": "1"}
-    environment |= {"MIN_AGREEMENT": "0.2"}  # a model of 60 updates repeats itself
+    environment |= {"MIN_AGREEMENT": "0.2"}  # a model of 40 updates repeats itself
     text = tmp_path / "data" / "general"
     # The text exists after a failure of the training, and is not written again: a part of it is
     # enough, and takes seconds less to prepare for each training.

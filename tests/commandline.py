@@ -19,7 +19,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO, NoReturn, TypeVar
+from typing import Any, BinaryIO, NoReturn, TypeVar
 from unittest import mock
 
 import numpy as np
@@ -98,6 +98,10 @@ for arguments in json.loads(sys.argv[1]):
     print(end="\\f", flush=True)
     print(f"\\n{code}", end="\\f", file=sys.stderr, flush=True)
 """
+
+
+REGISTERING = ("nmt.model.segment_attention",)
+"""Modules that register operators of PyTorch, which is possible once per process."""
 
 
 @dataclass(frozen=True)
@@ -217,26 +221,29 @@ class CommandLine:
     def in_one_process(self, *commands: Sequence[str | Path], prelude: str = "") -> list[Done]:
         """Run commands in one new process after `prelude`: importing PyTorch takes longer than most
         of them."""
-        words = json.dumps([[*map(str, arguments)] for arguments in commands])
-        done = subprocess.run(
-            [sys.executable, "-c", prelude + SEVERAL, words],
-            cwd=self.directory,
-            env=self._variables(),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            encoding="utf-8",
-            timeout=300,
-            check=False,
+        return several_commands(
+            sys.executable, *commands, prelude=prelude, cwd=self.directory, env=self._variables()
         )
-        *outs, rest_out = done.stdout.split("\f")
-        *logs, rest_err = done.stderr.split("\f")
-        assert len(outs) == len(logs) == len(commands), done.stderr
-        assert (done.returncode, rest_out, rest_err) == (0, "", ""), done.stderr
-        parts = (log.rpartition("\n") for log in logs)
-        return [
-            Done(int(code), out, err).without_traceback()
-            for out, (err, _, code) in zip(outs, parts, strict=True)
-        ]
+
+    def in_one_fork(
+        self, *commands: Sequence[str | Path], without: Sequence[str] = (), prelude: str = ""
+    ) -> list[Done]:
+        """Run commands in a fork of this process, which imports `nmt` again after `prelude`.
+
+        The modules in `without` cannot be imported there; all others are imported already.
+        """
+
+        def main() -> None:
+            forget_modules(without)
+            sys.argv = ["-c", _to_json(commands)]
+            exec(prelude + SEVERAL, {"__name__": "__main__"})
+
+        if torch.cuda.is_available():  # cannot be used in a fork
+            block = f"import sys; sys.modules.update(dict.fromkeys({tuple(without)}))\n"
+            return self.in_one_process(*commands, prelude=block + prelude)
+        done = finish(self.fork(main=main))
+        assert done.code == 0, done.err
+        return _split_outputs(len(commands), done.out, done.err)
 
     def _variables(self) -> dict[str, str]:
         known = {"NMT_DATA": "data", "NMT_RUNS": "runs", "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
@@ -247,6 +254,50 @@ class CommandLine:
     ) -> Done:
         """Train a tiny model. `changes` are config options with `__` in place of a dot."""
         return self.run(*training(run, corpus, *arguments, **changes))
+
+
+def forget_modules(without: Sequence[str]) -> None:
+    """Let the next imports execute the modules of `nmt` again, and those of `without` fail."""
+    removed = tuple(f"{name}." for name in ("nmt", *without))
+    for name in list(sys.modules):
+        if f"{name}.".startswith(removed) and name not in REGISTERING:
+            del sys.modules[name]
+    sys.modules.update(dict.fromkeys(without))
+
+
+def several_commands(
+    interpreter: str | Path, *commands: Sequence[str | Path], prelude: str = "", **options: Any
+) -> list[Done]:
+    """Run commands in one new process of an interpreter after `prelude`. `options` are those of
+    `subprocess.run`."""
+    done = subprocess.run(
+        [interpreter, "-c", prelude + SEVERAL, _to_json(commands)],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        encoding="utf-8",
+        timeout=300,
+        check=False,
+        **options,
+    )
+    assert done.returncode == 0, done.stderr
+    return _split_outputs(len(commands), done.stdout, done.stderr)
+
+
+def _to_json(commands: Sequence[Sequence[str | Path]]) -> str:
+    return json.dumps([[*map(str, arguments)] for arguments in commands])
+
+
+def _split_outputs(num_commands: int, stdout: str, stderr: str) -> list[Done]:
+    """Split the output of `SEVERAL`."""
+    *outs, rest_out = stdout.split("\f")
+    *logs, rest_err = stderr.split("\f")
+    assert len(outs) == len(logs) == num_commands, stderr
+    assert (rest_out, rest_err) == ("", ""), stderr
+    parts = (log.rpartition("\n") for log in logs)
+    return [
+        Done(int(code), out, err).without_traceback()
+        for out, (err, _, code) in zip(outs, parts, strict=True)
+    ]
 
 
 def training(

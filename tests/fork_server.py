@@ -33,6 +33,8 @@ server.shutdown(socket.SHUT_WR)
 sys.exit(int(server.recv(9)))
 """
 """A program that asks the server to run it."""
+MAX_PAIRS = 200
+"""Size of the splits of the phrasebook: preparing all of its pairs would take seconds."""
 PRELOADED = (
     "filelock",
     "jinja2",
@@ -140,9 +142,12 @@ def _preload() -> None:
         contextlib.suppress(SystemExit),
     ):
         cli.main()
+    from nmt.data.sources import phrasebook
     from nmt.training import fine_tuning
 
     fine_tuning.RESAMPLES = 100  # as in the test process
+    for pairs in phrasebook._splits().values():
+        del pairs[MAX_PAIRS:]  # of the corpus of each fork, which reads the file only once
     # A garbage collection would copy the pages of all objects in each fork.
     gc.freeze()
 

@@ -39,26 +39,23 @@ def generate_splits() -> dict[str, list[Pair]]:
     pinned_german = {normalize(german) for _, german in pinned}
     for german in sorted(groups, key=rank):
         group = groups[german]
-        familiar = all(
-            count[word] >= MIN_WORD_COUNT
-            for pair in group
-            for text in pair
-            for word in tokenize(text)
-        )
-        can_be_held_out = familiar and german not in pinned_german
+        fitting = [
+            name for name in ("test", "valid") if len(result[name]) + len(group) <= HELD_OUT_SIZE
+        ]
         split = "train"
-        if can_be_held_out:
-            fitting = (
-                name
-                for name in ("test", "valid")
-                if len(result[name]) + len(group) <= HELD_OUT_SIZE
-            )
-            split = next(fitting, "train")
+        if fitting and german not in pinned_german and _is_familiar(group, count):
+            split = fitting[0]
         result[split] += group
     return {
         split: sorted(pairs, key=lambda pair: rank("order", *pair))
         for split, pairs in result.items()
     }
+
+
+def _is_familiar(pairs: list[Pair], count: Counter[str]) -> bool:
+    """Return whether all words of the pairs are frequent."""
+    texts = [text for pair in pairs for text in pair]
+    return all(count[word] >= MIN_WORD_COUNT for text in texts for word in tokenize(text))
 
 
 def normalize(text: str) -> str:

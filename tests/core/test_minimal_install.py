@@ -4,15 +4,13 @@ have."""
 from __future__ import annotations
 
 import importlib
-import os
 import pkgutil
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from commandline import CommandLine, training
+from commandline import CommandLine, finish, forget_modules, training
 
 import nmt.text
 import nmt.translation
@@ -71,13 +69,12 @@ UNUSED = (
     "nmt.translation.glossary",
 )
 """Modules that translating a sentence does without: each would make a cold start slower."""
-SCRIPTS = Path(__file__).parents[2] / "scripts"
 
 
-# Dynamo is slow to import
-BLOCKED = f"import sys; sys.modules.update(dict.fromkeys({(*MISSING, 'torch._dynamo')}))\n"
 CHECKED = """
+import sys
 import torch
+sys.modules.setdefault("torch._dynamo", None)  # slow to import
 from nmt.core.config import ModelConfig
 from nmt.model.build import MODELS, check_model
 check_model(ModelConfig(position_encoding="learned"))
@@ -88,11 +85,12 @@ with torch.device("meta"):
 
 @pytest.mark.slow
 def test_trains_translates_and_evaluates_without_optional_packages(nmt: CommandLine) -> None:
-    done = nmt.in_one_process(
+    done = nmt.in_one_fork(
         training("runs/a", "files(train='text')"),
         ["translate", "ba be. bi bo.", "--model", "runs/a"],
         ["evaluate", "--model", "runs/a", "--src", "text.en", "--ref", "text.de"],
-        prelude=BLOCKED + CHECKED,
+        without=MISSING,
+        prelude=CHECKED,
     )
     assert [each.code for each in done] == [0] * 3, done
     assert "runs/a/step-" in done[0].out
@@ -121,51 +119,26 @@ def test_patterns_for_texts_are_compiled_on_first_use() -> None:
     assert letter.findall("aB1") == ["a", "B"]
 
 
+BENCHMARK = """
+--workload gpu --device cpu --precision fp32 --pairs 300 --repeats 1 --updates 2 --matrix-side 64
+--set model.dim=16 --set model.heads=2 --set model.ffn_dim=32 --set model.encoder_layers=1
+--set train.batch_tokens=300
+"""
+
+
 @pytest.mark.slow
-def test_benchmarks_without_optional_packages(tmp_path: Path) -> None:
-    code = (
-        f"sys.modules.update(dict.fromkeys({MISSING})); sys.path.insert(0, {str(SCRIPTS)!r});"
-        " import bench_train\nbench_train.VOCABULARY, bench_train.WARMUP_UPDATES,"
-        " bench_train.PROFILED_UPDATES = 1000, 2, 2\nbench_train.main()"
-    )
-    tiny = (
-        "model.dim=16",
-        "model.heads=2",
-        "model.ffn_dim=32",
-        "model.encoder_layers=1",
-        "train.batch_tokens=300",
-    )
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            f"import sys; {code}",
-            "--workload",
-            "gpu",
-            "--device",
-            "cpu",
-            "--precision",
-            "fp32",
-            "--pairs",
-            "300",
-            "--repeats",
-            "1",
-            "--updates",
-            "2",
-            "--matrix-side",
-            "64",
-            *(word for change in tiny for word in ("--set", change)),
-        ],
-        cwd=tmp_path,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "Traceback" not in done.stderr
-    assert "float32, target tokens/s, median" in done.stdout
+def test_benchmarks_without_optional_packages(bare: CommandLine) -> None:
+    def main() -> None:
+        forget_modules(MISSING)
+        sys.modules.pop("bench_train", None)
+        import bench_train
+
+        bench_train.VOCABULARY = 1000
+        bench_train.WARMUP_UPDATES = bench_train.PROFILED_UPDATES = 2
+        bench_train.main()
+
+    done = finish(bare.fork(*BENCHMARK.split(), main=main)).check()
+    assert "float32, target tokens/s, median" in done.out
 
 
 def test_too_few_updates_of_eole_are_an_error(

@@ -17,9 +17,9 @@ from nmt.core import paths
 WINDOWS = """
 import os, sys, warnings
 warnings.simplefilter("ignore")
-import multiprocessing.spawn, filelock, pyarrow, zoneinfo, jinja2, numpy, safetensors.torch, sacrebleu, sentencepiece, torch
 # Import before the patch, which is for nmt only
-import torch.utils.data, tqdm, typer.main, typer.rich_utils, yaml
+import multiprocessing.spawn, filelock, pyarrow, zoneinfo, jinja2, safetensors.torch, sacrebleu
+import torch.utils.data, tqdm, typer.rich_utils
 for name in ("fcntl", "pwd", "grp", "readline", "resource", "termios"):
     sys.modules[name] = None
 for name in ("fork", "getpgrp", "getuid", "sched_getaffinity", "sysconf", "tcgetpgrp", "uname"):
@@ -31,7 +31,7 @@ def open_file(path, flags, *rest, **options):
         raise PermissionError(13, "a directory cannot be opened", path)
     return opened(path, flags, *rest, **options)
 os.open = open_file
-"""  # noqa: E501
+"""
 """Removes the modules and functions that Windows does not have."""
 
 
@@ -39,7 +39,7 @@ os.open = open_file
 def test_commands_run_without_posix_modules(tmp_path: Path) -> None:
     write(tmp_path / "text", *sentences(400))
     text = "the small dog sees the old tree."
-    done = CommandLine(tmp_path, {"CC": "no-such-compiler"}).in_one_process(
+    done = CommandLine(tmp_path, {"CC": "no-such-compiler"}).in_one_fork(
         # With a pretrained model, because there are no runs.
         [
             "translate",

@@ -307,9 +307,9 @@ def test_fine_tuning_script(pristine: Path, tmp_path: Path) -> None:
 
 
 def test_student_script(tmp_path: Path) -> None:
-    source, target = sentences(200)
-    write(tmp_path / "train", source[:190], target[:190])
-    write(tmp_path / "test", source[190:], target[190:])
+    source, target = sentences(64)
+    write(tmp_path / "train", source[:60], target[:60])
+    write(tmp_path / "test", source[60:], target[60:])
     corpus = f"files(train='{tmp_path}/train', valid='{tmp_path}/test', test='{tmp_path}/test')"
     environment = {"NMT_RUNS": str(tmp_path / "runs"), "NMT_DATA": str(tmp_path / "data")}
     changes = [f"--set={name}={value}" for name, value in TINY.items()]
@@ -336,22 +336,22 @@ FIREFOX_STUDENT = {
     "model.encoder_layers": "1",
     "model.decoder_layers": "1",
     "train.batch_tokens": "600",
-    "train.steps": "60",
+    "train.steps": "20",
     "train.schedule": "linear(peak=1e-2, warmup=5)",
-    "train.valid_every": "60",
+    "train.valid_every": "20",
 }
 
 
 @pytest.mark.slow
 def test_student_script_exports_to_firefox(tmp_path: Path) -> None:
     pytest.importorskip("fxtranslate", reason="fxtranslate is not installed")
-    source, target = sentences(300)
-    write(tmp_path / "train", source[:280], target[:280])
-    write(tmp_path / "test", source[280:], target[280:])
+    source, target = sentences(64)
+    write(tmp_path / "train", source[:60], target[:60])
+    write(tmp_path / "test", source[60:], target[60:])
     corpus = f"files(train='{tmp_path}/train', valid='{tmp_path}/test', test='{tmp_path}/test')"
     runs = tmp_path / "runs"
     environment = {"NMT_RUNS": str(runs), "NMT_DATA": str(tmp_path / "data"), "TO": "firefox"}
-    environment["ROUNDED_STEPS"] = "20"
+    environment["ROUNDED_STEPS"] = "4"
     changes = [f"--set={name}={value}" for name, value in FIREFOX_STUDENT.items()]
     table = script("../student.sh", "en-de", corpus, *changes, **environment)
     assert len(table) == 8
@@ -395,9 +395,9 @@ def test_general_models_from_corpora_to_packages(tmp_path: Path) -> None:
         "tokenizer": {"vocab_size": int(TINY["tokenizer.vocab_size"])},
         "model": {"dim": 64, "heads": 2, "ffn_dim": 64, "encoder_layers": 1, "decoder_layers": 1},
         "train": {
-            "steps": 60,
+            "steps": 40,
             "batch_tokens": 512,
-            "valid_every": 60,
+            "valid_every": 40,
             "valid_pairs": 4,
             "calibration_pairs": 0,
             "optimizer": "muon",
@@ -413,7 +413,17 @@ def test_general_models_from_corpora_to_packages(tmp_path: Path) -> None:
         "TESTS": test,
     }
     environment |= {"TRAIN": "--set train.keep_last=1", "ROUNDS": "1"}
-    environment |= {"MIN_AGREEMENT": "0.2"}  # a model of 60 updates repeats itself
+    environment |= {"MIN_AGREEMENT": "0.2"}  # a model of 40 updates repeats itself
+    text = tmp_path / "data" / "general"
+    # The text exists after a failure of the training, and is not written again: a part of it is
+    # enough, and takes seconds less to prepare for each training.
+    script("../train_general.sh", code=2, **environment | {"TRAIN": "--set train.steps=many"})
+    assert "wrote a letter to the mayor." in (text / "names.en").read_text()
+    assert not (tmp_path / "runs" / "general").exists()
+    written = ("short-en-de", "short-de-en", "numbers", "names")
+    for path in [text / f"{name}.{code}" for name in written for code in ("en", "de")]:
+        lines = path.read_text().splitlines(keepends=True)
+        path.write_text("".join(lines[:100]))
     trained = []
     for _ in range(2):  # a finished run is not repeated
         script("../train_general.sh", **environment)
@@ -431,12 +441,11 @@ def test_general_models_from_corpora_to_packages(tmp_path: Path) -> None:
         str(path.parent.relative_to(tmp_path / "runs" / "general"))
         for path in (tmp_path / "runs").rglob("config.yaml")
     } == runs
-    text = tmp_path / "data" / "general"
+    assert len((text / "names.en").read_text().splitlines()) == 100
     cleaned = (text / "clean" / "prose.en").read_text().splitlines()
     assert cleaned
     assert not {*cleaned} & {*source[770:790]}  # no sentence of the test set
     assert {*(text / "round-1-de" / "train.de").read_text().splitlines()} <= {*target[790:]}
-    assert "wrote a letter to the mayor." in (text / "names.en").read_text()
     for direction in ("en-de", "de-en"):
         saved = discovery.load(tmp_path / "pretrained" / direction)
         assert f"{saved.config.data.src}-{saved.config.data.tgt}" == direction

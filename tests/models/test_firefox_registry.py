@@ -403,13 +403,13 @@ def test_the_script_scores_all_models(nmt: CommandLine, registry: Registry) -> N
     table = "".join(f"{source}\t{target}\n" for source, target in lines)
     (nmt.directory / "own.tsv").write_text(f"en\tde\n{table}")
     script = Path(__file__).parents[2] / "scripts/firefox_scores.py"
-    done = nmt.process("--test", "own.tsv", program=[str(script)])
+    done = nmt.script(script, "--test", "own.tsv")
     assert done.code == 0, done.err
     rows = [line.split("|")[1:3] for line in done.out.splitlines()[2:]]
     assert rows == [[" en-de base-memory ", " 2.0 "], [" en-de tiny ", " 1.0 "]]
     registry.records.clear()
     registry.publish()
-    none = nmt.process("--test", "own.tsv", program=[str(script)])
+    none = nmt.script(script, "--test", "own.tsv")
     assert none.code == 1
     assert "no models between English and German" in none.err
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import functools
 import hashlib
 import json
 import re
@@ -44,6 +45,11 @@ def student(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     return {"model": weights, "vocab": loaded.tokenizer.model, "lex": shortlist.write()}
 
 
+@functools.cache
+def compress(content: bytes) -> bytes:
+    return zstd.compress(content)
+
+
 class Registry:
     """A settings service with records of models and their files."""
 
@@ -63,7 +69,7 @@ class Registry:
         names = {"model": MODEL, "vocab": "vocab.ende.spm", "lex": "lex.50.50.ende.s2t.bin"}
         added = []
         for kind, content in self.files.items():
-            compressed = zstd.compress(content)
+            compressed = compress(content)
             location = f"main/{kind}-{pair}.zst"
             self.server.serve(f"/files/{location}", compressed)
             attachment = {

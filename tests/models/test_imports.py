@@ -192,7 +192,8 @@ def test_log_probabilities_and_translations_equal_transformers(
     directory, model = published
     run = import_model(str(directory), tmp_path / "run")
     tokenizer = pytest.importorskip("transformers").MarianTokenizer.from_pretrained(directory)
-    source, target = (lines[:8] for lines in sentences(8))
+    num_lines = 4 if tokenizer.vocab_size > LARGE else 8
+    source, target = sentences(num_lines)
     inputs = tokenizer(source, text_target=target, return_tensors="pt", padding=True)
     translator = Translator.load(run, "cpu", "fp32")
     start = torch.full((len(target), 1), model.config.decoder_start_token_id)
@@ -218,23 +219,20 @@ def test_log_probabilities_and_translations_equal_transformers(
         # The limit of nmt.
         output = model.generate(**one, **options, max_length=2 * one.input_ids.shape[1] + 12)
         num_equal += translation == tokenizer.decode(output[0], skip_special_tokens=True)
-    assert num_equal >= 4  # Transformers ends hypotheses at the limit in another way
+    assert num_equal >= num_lines / 2  # Transformers ends hypotheses at the limit in another way
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("norm_position", ["post", "pre"])
-def test_export_import_export_is_the_identity(tmp_path: Path, norm_position: str) -> None:
-    nmt = CommandLine(tmp_path)
-    write(tmp_path / "text", *sentences(400))
-    nmt.train("runs/tiny", model__norm_position=norm_position, train__steps="2")
-    # The model is hardly trained.
-    export = (
-        "--to",
-        "transformers",
-        "--min-agreement",
-        "0.8",
-        "--output",
-    )
+def test_export_import_export_is_the_identity(nmt: CommandLine, norm_position: str) -> None:
+    tmp_path = nmt.directory
+    if norm_position == "post":
+        shutil.rmtree(tmp_path / "runs/tiny")
+        sizes = {"train__steps": "1", "train__valid_every": "1"}
+        nmt.train("runs/tiny", model__norm_position=norm_position, **sizes)
+    write(tmp_path / "few", ["the dog sees the cat.", "the tree."], ["", ""])
+    options = ("--verify-with", "few.en", "--min-agreement", "0.5")
+    export = ("--to", "transformers", *options, "--output")
     nmt.run("export", "runs/tiny", *export, "first")
     assert nmt.run("import", "first", "--run", "runs/imported").out == "runs/imported\n"
     assert (tmp_path / "runs/imported/spm.model").read_bytes() == (
@@ -344,6 +342,8 @@ def test_a_run_that_another_process_imports_is_not_used_for_another_model(
 def test_every_command_works_with_an_imported_model(tmp_path: Path) -> None:
     nmt = CommandLine(tmp_path)
     write(tmp_path / "text", *sentences(20))
+    write(tmp_path / "few", *sentences(3))
+    verify = ("--verify-with", "few.en", "--min-agreement", "0.5")
     marian(tmp_path / "opus")
     nmt.run("import", "opus")
     for arguments in (
@@ -353,8 +353,8 @@ def test_every_command_works_with_an_imported_model(tmp_path: Path) -> None:
         ["info", "runs/opus"],
         ["attention", "the dog", "--model", "runs/opus", "-o", "attention.json"],
         ["export", "runs/opus", "--to", "ctranslate2"],
-        ["export", "runs/opus", "--to", "transformers"],
-        ["export", "runs/opus", "--to", "safetensors", "--output", "copy"],
+        ["export", "runs/opus", "--to", "transformers", *verify],
+        ["export", "runs/opus", "--to", "safetensors", "--output", "copy", *verify],
     ):
         nmt.run(*arguments)
     unknown = "the training data of runs/opus, an imported model, is unknown"
@@ -412,10 +412,10 @@ def test_every_command_works_with_an_imported_model(tmp_path: Path) -> None:
         nmt("average", "runs/opus", "runs/tuned", "--share", "0.3").out
         == "runs/tuned-average-0.3\n"
     )
-    nmt.run("export", "runs/tuned-average-0.3", "--to", "transformers")
+    nmt.run("export", "runs/tuned-average-0.3", "--to", "transformers", *verify)
     nmt.run("translate", "the dog", "--model", "runs/tuned")
     nmt.run("train", "--init-from", "runs/tuned", "--run", "runs/again", "--set", corpus, *steps)
-    nmt.run("export", "runs/again", "--to", "transformers")
+    nmt.run("export", "runs/again", "--to", "transformers", *verify)
 
 
 @pytest.mark.slow
@@ -454,8 +454,9 @@ def test_large_vocabularies_can_be_fine_tuned(tmp_path: Path) -> None:
     marian(tmp_path / "opus", num_unused=LARGE)
     nmt.run("import", "opus")
     corpus = "data.train=files(train='text', valid='text', hold_out=False)"
-    steps = ("--set", "train.steps=2", "--set", "train.valid_every=2")
-    nmt.run("train", "--init-from", "runs/opus", "--run", "runs/tuned", "--set", corpus, *steps)
+    options = ("train.steps=2", "train.valid_every=2", "train.calibration_pairs=0", corpus)
+    changes = [word for option in options for word in ("--set", option)]
+    nmt.run("train", "--init-from", "runs/opus", "--run", "runs/tuned", *changes)
     nmt.run("translate", "the dog", "--model", "runs/tuned", "--search", "greedy")
     (ids,) = (tmp_path / "data/prepared").glob("*/train-00000.ids")
     largest = np.fromfile(ids, np.uint32).max()

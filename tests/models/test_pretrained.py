@@ -560,7 +560,8 @@ def test_directory_with_the_name_is_ignored_without_model_option(bare: CommandLi
 @pytest.mark.slow
 def test_ctranslate2_export_is_found_by_name(bare: CommandLine) -> None:
     pytest.importorskip("ctranslate2")
-    bare.run("export", "en-de", "--to", "ctranslate2")
+    (bare.directory / "few.en").write_text("im thirsty\n")
+    bare.run("export", "en-de", "--to", "ctranslate2", "--verify-with", "few.en")
     for arguments in ([], ["-m", "en-de"]):
         assert (
             bare("translate", "--engine", "ctranslate2", *arguments, "im thirsty").out
@@ -598,7 +599,8 @@ def digests() -> dict[str, str]:
 def test_the_license_of_a_pretrained_model_is_carried_into_derived_models(
     nmt: CommandLine,
 ) -> None:
-    nmt.run("export", "en-de", "--to", "safetensors", "--output", "copy", "--min-agreement", "0")
+    (nmt.directory / "few.en").write_text("im thirsty\n")
+    nmt.run("export", "en-de", "--to", "safetensors", "--output", "copy", "--verify-with", "few.en")
     nmt.run("average", "en-de", "copy", "--run", "runs/mean")
     for run in ("copy", "runs/mean"):
         info = nmt.run("info", run).out

@@ -8,6 +8,7 @@ import itertools
 import json
 import os
 import random
+import runpy
 import signal
 import subprocess
 import sys
@@ -213,6 +214,18 @@ class CommandLine:
             restore_signals=False,
             **defaults | options,
         )
+
+    def script(self, path: Path, *arguments: str | Path) -> Done:
+        """Run a Python script in a fork of this process."""
+        if torch.cuda.is_available():  # cannot be used in a fork
+            return self.process(*arguments, program=[str(path)])
+
+        def main() -> None:
+            sys.argv[0] = str(path)
+            sys.path.insert(0, str(path.parent))
+            runpy.run_path(str(path), run_name="__main__")
+
+        return finish(self.fork(*arguments, main=main))
 
     def process(self, *arguments: str | Path, stdin: bytes = b"", **options: object) -> Done:
         """Run a process, and check that it does not print a traceback."""

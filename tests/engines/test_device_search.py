@@ -43,13 +43,18 @@ def build(seed: int, **options: Any) -> Seq2Seq:
     return model
 
 
-def request(seed: int = 0, sentences: int = 20, **options: Any) -> SearchRequest:
-    rng = np.random.default_rng(seed)
+NUM_SENTENCES = 10
+MAX_LENGTH = 24
+
+
+def request(**options: Any) -> SearchRequest:
+    rng = np.random.default_rng(0)
     sources = [
         [*rng.integers(4, VOCABULARY, length).tolist(), EOS]
-        for length in rng.integers(1, 12, sentences)
+        for length in rng.integers(1, 12, NUM_SENTENCES)
     ]
-    return SearchRequest(sources, rng.integers(0, 50, sentences), BOS, EOS, **options)
+    max_lengths = rng.integers(0, MAX_LENGTH, NUM_SENTENCES)
+    return SearchRequest(sources, max_lengths, BOS, EOS, **options)
 
 
 def on_gpu(models: list[Seq2Seq]) -> TorchModel:
@@ -145,9 +150,11 @@ def test_other_searches_are_those_in_numpy() -> None:
         search: Any = parse_search(spec)
         assert not device_search.supports(search, request())
     plain: Any = parse_search("beam(beam_size=3)")
-    assert device_search.supports(plain, request(prefixes=[[]] * 20))
-    assert not device_search.supports(plain, request(prefixes=[[5], *[[]] * 19]))
-    assert not device_search.supports(plain, request(constraints=[[[5]], *[[]] * 19]))
+    assert device_search.supports(plain, request(prefixes=[[]] * NUM_SENTENCES))
+    assert not device_search.supports(plain, request(prefixes=[[5], *[[]] * (NUM_SENTENCES - 1)]))
+    assert not device_search.supports(
+        plain, request(constraints=[[[5]], *[[]] * (NUM_SENTENCES - 1)])
+    )
     # On a CPU, and with models that are not PyTorch's.
     check_equal(
         device_search.search(plain, TorchModel([model]), request()),
@@ -217,7 +224,7 @@ def test_a_row_that_is_not_a_number_does_not_end_its_sentence() -> None:
 @pytest.mark.parametrize("max_length", [0, 1, 2, 5])
 def test_short_searches_record_nothing(spec: str, max_length: int) -> None:
     model, search = build(1), parse_search(spec)
-    short = dataclasses.replace(request(), max_length_B=np.full(20, max_length))
+    short = dataclasses.replace(request(), max_length_B=np.full(NUM_SENTENCES, max_length))
     expected = search(TorchModel([model]), short)
     with fake_cuda() as gpu:
         actual = device_search.search(search, on_gpu([model]), short)

@@ -941,18 +941,12 @@ def test_engine_is_compiled_once_even_by_concurrent_processes(
     assert library.stat().st_mode & 0o777 == 0o755
     intact = library.read_bytes()
     library.unlink()  # this process has mapped it
-    # Loading the half would end the process.
-    for damaged in (
-        b"",
-        intact[: len(intact) // 2],
-        b"garbage",
-    ):
-        library.write_bytes(damaged)
-        assert (
-            subprocess.check_output([sys.executable, "-c", COMPILATION], env=variables, text=True)
-            == "True\n"
-        )
-        assert library.read_bytes() == intact
+    library.write_bytes(intact[: len(intact) // 2])  # loading it would end the process
+    assert (
+        subprocess.check_output([sys.executable, "-c", COMPILATION], env=variables, text=True)
+        == "True\n"
+    )
+    assert library.read_bytes() == intact
 
 
 @compiled
@@ -1310,14 +1304,17 @@ engine_fuzz.main(int(sys.argv[2]), int(sys.argv[3]))
 """
 
 
-def fuzz(source: Path, cache: Path, num_steps: int) -> subprocess.CompletedProcess[str]:
+def fuzz(
+    source: Path, cache: Path, num_steps: int, optimization: str = "-O1"
+) -> subprocess.CompletedProcess[str]:
     """Run `engine_fuzz.py` with the engine compiled from this source with sanitizers."""
     probe = ["cc", "-shared", *SANITIZERS, "-x", "c", os.devnull, "-o", str(cache / "probe.so")]
     if subprocess.run(probe, check=False, capture_output=True).returncode or not shutil.which(
         "ldd"
     ):
         pytest.skip("the C compiler lacks the sanitizers")
-    variables = {"CC": shlex.join(["cc", "-O1", "-g1", *SANITIZERS]), "XDG_CACHE_HOME": str(cache)}
+    variables = {"CC": shlex.join(["cc", optimization, "-g1", *SANITIZERS])}
+    variables["XDG_CACHE_HOME"] = str(cache)
     with pytest.MonkeyPatch.context() as patch:
         for name, value in variables.items():
             patch.setenv(name, value)
@@ -1367,6 +1364,6 @@ def test_fuzzing_reports_an_overflow_of_one_float(tmp_path: Path) -> None:
     planted.write_text(
         text.replace(correct, correct.replace("i < dim", "i <= dim")), encoding="utf-8"
     )
-    result = fuzz(planted, tmp_path, FUZZ_STEPS)
+    result = fuzz(planted, tmp_path, FUZZ_STEPS, "-O0")  # quick to compile; the process ends soon
     assert result.returncode != 0
     assert "AddressSanitizer: use-after-poison" in result.stderr

@@ -435,14 +435,15 @@ def test_multipliers_survive_the_import(bare: CommandLine, student: Path, compre
     bare.run("import", student, "--run", "run")
     (file,) = (bare.directory / "run").rglob(MULTIPLIERS)
     assert "embeddings.shared" in json.loads(file.read_text())
-    texts = "\n".join(SOURCES[:20]).encode()
-    results = {
-        precision: bare.run(
-            "translate", "--model", "run", "--precision", precision, stdin=texts
-        ).out
-        for precision in ("auto", "int8", "fp32")
-    }
-    assert results["auto"] == results["int8"]
+    texts = "\n".join(SOURCES[:10]).encode()
+    if not compression:
+        results = {
+            precision: bare.run(
+                "translate", "--model", "run", "--precision", precision, stdin=texts
+            ).out
+            for precision in ("auto", "int8", "fp32")
+        }
+        assert results["auto"] == results["int8"]
     stored = checkpoint.read_stored_weights(file.parent)
     assert stored["embeddings.shared"].dtype == np.int8
     restored = checkpoint.read_weights(file.parent)
@@ -500,9 +501,10 @@ def test_translations_are_those_of_firefox(student: Path, has_shortlist: bool) -
         pairs_2N = rng.integers(0, vocab_size, (2, 20 * vocab_size))
         shortlist = Shortlist.of(*np.unique(pairs_2N, axis=1), vocab_size, 20, 40)
         (student / "lex.20.40.ende.s2t.bin").write_bytes(shortlist.write())
-    translations = firefox.reference(student)(SOURCES)
-    expected = firefox.load(student)(SOURCES)
-    assert sum(map(len, expected)) > 20 * len(SOURCES)
+    sources = SOURCES[:100]
+    translations = firefox.reference(student)(sources)
+    expected = firefox.load(student)(sources)
+    assert sum(map(len, expected)) > 20 * len(sources)
     assert [text.strip() for text in translations] == [text.strip() for text in expected]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import functools
 import hashlib
 import json
 import re
@@ -44,6 +45,11 @@ def student(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     return {"model": weights, "vocab": loaded.tokenizer.model, "lex": shortlist.write()}
 
 
+@functools.cache
+def compress(content: bytes) -> bytes:
+    return zstd.compress(content)
+
+
 class Registry:
     """A settings service with records of models and their files."""
 
@@ -63,7 +69,7 @@ class Registry:
         names = {"model": MODEL, "vocab": "vocab.ende.spm", "lex": "lex.50.50.ende.s2t.bin"}
         added = []
         for kind, content in self.files.items():
-            compressed = zstd.compress(content)
+            compressed = compress(content)
             location = f"main/{kind}-{pair}.zst"
             self.server.serve(f"/files/{location}", compressed)
             attachment = {
@@ -403,13 +409,13 @@ def test_the_script_scores_all_models(nmt: CommandLine, registry: Registry) -> N
     table = "".join(f"{source}\t{target}\n" for source, target in lines)
     (nmt.directory / "own.tsv").write_text(f"en\tde\n{table}")
     script = Path(__file__).parents[2] / "scripts/firefox_scores.py"
-    done = nmt.process("--test", "own.tsv", program=[str(script)])
+    done = nmt.script(script, "--test", "own.tsv")
     assert done.code == 0, done.err
     rows = [line.split("|")[1:3] for line in done.out.splitlines()[2:]]
     assert rows == [[" en-de base-memory ", " 2.0 "], [" en-de tiny ", " 1.0 "]]
     registry.records.clear()
     registry.publish()
-    none = nmt.process("--test", "own.tsv", program=[str(script)])
+    none = nmt.script(script, "--test", "own.tsv")
     assert none.code == 1
     assert "no models between English and German" in none.err
 

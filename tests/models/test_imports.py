@@ -14,9 +14,11 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 import zipfile
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
@@ -99,9 +101,36 @@ def marian_tokenizer(directory: Path, *, separate: bool = False, num_unused: int
     return len(ids)
 
 
-def marian(directory: Path, *, separate: bool = False, num_unused: int = 0, **options: Any) -> Any:
+@dataclass
+class Published:
+    """A model of Transformers and its files."""
+
+    model: Any
+    files: dict[str, bytes]
+
+
+def marian(directory: Path, **options: Any) -> Any:
     """Write a Marian model with random weights as OPUS-MT publishes them, and return it."""
     directory.mkdir(parents=True)
+    published = published_model(**options)
+    for name, content in published.files.items():
+        (directory / name).write_bytes(content)
+    return published.model
+
+
+@functools.cache
+def published_model(**options: Any) -> Published:
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        model = random_marian(directory, **options)
+        files = {path.name: path.read_bytes() for path in directory.iterdir()}
+        return Published(model, files)
+
+
+def random_marian(
+    directory: Path, *, separate: bool = False, num_unused: int = 0, **options: Any
+) -> Any:
+    """Write a Marian model with random weights, and return it."""
     torch.manual_seed(1)
     size = marian_tokenizer(directory, separate=separate, num_unused=num_unused)
     sizes = {
@@ -142,11 +171,15 @@ def marian(directory: Path, *, separate: bool = False, num_unused: int = 0, **op
     return model
 
 
+LARGE = 2**16
+"""Ids of so many tokens need more than 16 bits."""
+
+
 @pytest.fixture(params=["shared", "separate", "relu", "large"])
 def published(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, Any]:
     directory = tmp_path / "opus-mt-en-de"
     options: dict[str, Any] = {"activation_function": "relu"} if request.param == "relu" else {}
-    num_unused = 70_000 if request.param == "large" else 0
+    num_unused = LARGE if request.param == "large" else 0
     return directory, marian(
         directory, separate=request.param == "separate", num_unused=num_unused, **options
     )
@@ -159,7 +192,8 @@ def test_log_probabilities_and_translations_equal_transformers(
     directory, model = published
     run = import_model(str(directory), tmp_path / "run")
     tokenizer = pytest.importorskip("transformers").MarianTokenizer.from_pretrained(directory)
-    source, target = (lines[:8] for lines in sentences(8))
+    num_lines = 4 if tokenizer.vocab_size > LARGE else 8
+    source, target = sentences(num_lines)
     inputs = tokenizer(source, text_target=target, return_tensors="pt", padding=True)
     translator = Translator.load(run, "cpu", "fp32")
     start = torch.full((len(target), 1), model.config.decoder_start_token_id)
@@ -185,23 +219,20 @@ def test_log_probabilities_and_translations_equal_transformers(
         # The limit of nmt.
         output = model.generate(**one, **options, max_length=2 * one.input_ids.shape[1] + 12)
         num_equal += translation == tokenizer.decode(output[0], skip_special_tokens=True)
-    assert num_equal >= 4  # Transformers ends hypotheses at the limit in another way
+    assert num_equal >= num_lines / 2  # Transformers ends hypotheses at the limit in another way
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("norm_position", ["post", "pre"])
-def test_export_import_export_is_the_identity(tmp_path: Path, norm_position: str) -> None:
-    nmt = CommandLine(tmp_path)
-    write(tmp_path / "text", *sentences(400))
-    nmt.train("runs/tiny", model__norm_position=norm_position, train__steps="2")
-    # The model is hardly trained.
-    export = (
-        "--to",
-        "transformers",
-        "--min-agreement",
-        "0.8",
-        "--output",
-    )
+def test_export_import_export_is_the_identity(nmt: CommandLine, norm_position: str) -> None:
+    tmp_path = nmt.directory
+    if norm_position == "post":
+        shutil.rmtree(tmp_path / "runs/tiny")
+        sizes = {"train__steps": "1", "train__valid_every": "1"}
+        nmt.train("runs/tiny", model__norm_position=norm_position, **sizes)
+    write(tmp_path / "few", ["the dog sees the cat.", "the tree."], ["", ""])
+    options = ("--verify-with", "few.en", "--min-agreement", "0.5")
+    export = ("--to", "transformers", *options, "--output")
     nmt.run("export", "runs/tiny", *export, "first")
     assert nmt.run("import", "first", "--run", "runs/imported").out == "runs/imported\n"
     assert (tmp_path / "runs/imported/spm.model").read_bytes() == (
@@ -310,7 +341,9 @@ def test_a_run_that_another_process_imports_is_not_used_for_another_model(
 @pytest.mark.slow
 def test_every_command_works_with_an_imported_model(tmp_path: Path) -> None:
     nmt = CommandLine(tmp_path)
-    write(tmp_path / "text", *sentences(100))
+    write(tmp_path / "text", *sentences(20))
+    write(tmp_path / "few", *sentences(3))
+    verify = ("--verify-with", "few.en", "--min-agreement", "0.5")
     marian(tmp_path / "opus")
     nmt.run("import", "opus")
     for arguments in (
@@ -320,8 +353,8 @@ def test_every_command_works_with_an_imported_model(tmp_path: Path) -> None:
         ["info", "runs/opus"],
         ["attention", "the dog", "--model", "runs/opus", "-o", "attention.json"],
         ["export", "runs/opus", "--to", "ctranslate2"],
-        ["export", "runs/opus", "--to", "transformers"],
-        ["export", "runs/opus", "--to", "safetensors", "--output", "copy"],
+        ["export", "runs/opus", "--to", "transformers", *verify],
+        ["export", "runs/opus", "--to", "safetensors", "--output", "copy", *verify],
     ):
         nmt.run(*arguments)
     unknown = "the training data of runs/opus, an imported model, is unknown"
@@ -379,10 +412,10 @@ def test_every_command_works_with_an_imported_model(tmp_path: Path) -> None:
         nmt("average", "runs/opus", "runs/tuned", "--share", "0.3").out
         == "runs/tuned-average-0.3\n"
     )
-    nmt.run("export", "runs/tuned-average-0.3", "--to", "transformers")
+    nmt.run("export", "runs/tuned-average-0.3", "--to", "transformers", *verify)
     nmt.run("translate", "the dog", "--model", "runs/tuned")
     nmt.run("train", "--init-from", "runs/tuned", "--run", "runs/again", "--set", corpus, *steps)
-    nmt.run("export", "runs/again", "--to", "transformers")
+    nmt.run("export", "runs/again", "--to", "transformers", *verify)
 
 
 @pytest.mark.slow
@@ -417,15 +450,17 @@ def test_a_model_without_source_eos(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_large_vocabularies_can_be_fine_tuned(tmp_path: Path) -> None:
     nmt = CommandLine(tmp_path)
-    write(tmp_path / "text", *sentences(100))
-    marian(tmp_path / "opus", num_unused=70_000)
+    write(tmp_path / "text", *sentences(10))
+    marian(tmp_path / "opus", num_unused=LARGE)
     nmt.run("import", "opus")
     corpus = "data.train=files(train='text', valid='text', hold_out=False)"
-    steps = ("--set", "train.steps=2", "--set", "train.valid_every=2")
-    nmt.run("train", "--init-from", "runs/opus", "--run", "runs/tuned", "--set", corpus, *steps)
+    options = ("train.steps=2", "train.valid_every=2", "train.calibration_pairs=0", corpus)
+    changes = [word for option in options for word in ("--set", option)]
+    nmt.run("train", "--init-from", "runs/opus", "--run", "runs/tuned", *changes)
     nmt.run("translate", "the dog", "--model", "runs/tuned", "--search", "greedy")
     (ids,) = (tmp_path / "data/prepared").glob("*/train-00000.ids")
-    assert np.fromfile(ids, np.uint32).max() < 70_100  # 32 bits
+    largest = np.fromfile(ids, np.uint32).max()
+    assert 2**16 < largest < 2**16 + 100  # 32 bits
 
 
 def test_target_language_prefix_chooses_a_token(tmp_path: Path) -> None:
@@ -1088,7 +1123,7 @@ def test_translations_equal_those_of_marian(tmp_path: Path) -> None:
         f" {directory / 'model.npz'} --type transformer --dim-emb 32 --enc-depth 2 --dec-depth 2"
         " --transformer-heads 4 --transformer-dim-ffn 64 --transformer-postprocess dan"
         " --transformer-postprocess-emb d --transformer-ffn-activation swish --tied-embeddings-all"
-        " --after-batches 500 --cpu-threads 1 --mini-batch 32 --learn-rate 0.003 --lr-warmup 50"
+        " --after-batches 200 --cpu-threads 1 --mini-batch 16 --learn-rate 0.003 --lr-warmup 20"
         " --workspace 512 --quiet --seed 1"
     )
     code = f"import sys, _pymarian; sys.exit(_pymarian.main({arguments!r}.split()))"
@@ -1104,6 +1139,7 @@ def test_translations_equal_those_of_marian(tmp_path: Path) -> None:
     expected = ["".join(row.split()).replace("▁", " ").strip() for row in pieces]
     translator = Translator.load(import_model(str(directory), tmp_path / "run"), "cpu", "fp32")
     assert list(translator.translate(lines[0][:20])) == expected
+    assert len(set(expected)) > 10
     # Log-probabilities, of long sources, too, where the position encodings matter.
     long = [" ".join(source[i : i + 4]) for i in range(0, 40, 4)]
     n_best = pymarian.Translator(**options, n_best=True).translate(long)

@@ -501,7 +501,7 @@ def test_translations_are_those_of_firefox(student: Path, has_shortlist: bool) -
         pairs_2N = rng.integers(0, vocab_size, (2, 20 * vocab_size))
         shortlist = Shortlist.of(*np.unique(pairs_2N, axis=1), vocab_size, 20, 40)
         (student / "lex.20.40.ende.s2t.bin").write_bytes(shortlist.write())
-    sources = SOURCES[:100]
+    sources = SOURCES[:200]
     translations = firefox.reference(student)(sources)
     expected = firefox.load(student)(sources)
     assert sum(map(len, expected)) > 20 * len(sources)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -33,10 +34,10 @@ RELATIVE = [
 ]
 
 
-def made(name: str, stack: StackSpec = WIDE) -> PositionEncoding:
+def made(name: str, stack: StackSpec = WIDE, **options: Any) -> PositionEncoding:
     """Return an encoding with random parameters."""
     torch.manual_seed(0)
-    positions = POSITION_ENCODINGS[name](stack)
+    positions = POSITION_ENCODINGS[name](stack, **options)
     with torch.no_grad():
         for parameter in positions.parameters():
             parameter.normal_(std=0.5)
@@ -111,6 +112,16 @@ def test_floater_path_is_the_integral_of_its_field() -> None:
         p_LD = p_LD + small * (turning_LD + positions.outer(inner.tanh())).detach()
     assert (p_LD - positions.start_LD).abs().max() > 1
     torch.testing.assert_close(positions.path(7)[6], p_LD, atol=0.02, rtol=0.02)
+
+
+@pytest.mark.parametrize("step", [0.3, 1.0, 2.5, 8.0])
+def test_encodings_of_floater_do_not_depend_on_the_length(step: float) -> None:
+    positions = made("floater", step=step)
+    longest_TLD = positions.path(40)
+    for length in (1, 2, 7, 8, 9, 39):
+        path_TLD = positions.path(length)
+        assert len(path_TLD) == length
+        torch.testing.assert_close(path_TLD, longest_TLD[:length], rtol=0, atol=1e-6)
 
 
 def test_floater_trains_and_discards_its_cached_path() -> None:

@@ -4,7 +4,6 @@ T tokens, M positions, D model dimension, L layers, N learned positions."""
 from __future__ import annotations
 
 import functools
-import itertools
 import math
 from collections.abc import Callable
 from typing import Annotated, Any
@@ -238,16 +237,15 @@ class Floater(PositionEncoding):
         device = self.start_LD.device
         # The rotation per position of each pair of dimensions.
         rate_X = sinusoid_rates(self.stack.dim, device).float()
-        # The solver stops after each step, and at the last position. Times stay on the CPU, so that
-        # the host never waits for a GPU.
-        last = length - 1
-        num_steps = math.ceil(last / self.step)
-        index = torch.arange(num_steps + 1, dtype=torch.float32, device="cpu")
-        grid = index * self.step
-        grid[-1] = last
         p_LD: Tensor = self.start_LD
         path = [p_LD]
-        for time, end in itertools.pairwise(grid):
+        num_steps = 0
+        # The last step may pass the last position: no encoding depends on the length.
+        while len(path) < length:
+            # Times stay on the CPU, so that the host never waits for a GPU.
+            time = torch.tensor(num_steps * self.step, dtype=torch.float32, device="cpu")
+            num_steps += 1
+            end = torch.tensor(num_steps * self.step, dtype=torch.float32, device="cpu")
             change_LD = self._runge_kutta(time, end, p_LD, rate_X)
             next_LD = p_LD + change_LD
             # The positions that the step has passed: linear interpolation.
@@ -261,7 +259,7 @@ class Floater(PositionEncoding):
         # Back from the rotating frame.
         times_T = torch.arange(length, device=device, dtype=torch.float32)
         angle_T1X = times_T[:, None, None] * rate_X
-        return _rotate(torch.stack(path), angle_T1X)
+        return _rotate(torch.stack(path[:length]), angle_T1X)
 
     def _runge_kutta(self, time: Tensor, end: Tensor, p_LD: Tensor, rate_X: Tensor) -> Tensor:
         """Return the change of p between two times: fourth order, by the 3/8 rule (Kutta 1901)."""

@@ -249,7 +249,7 @@ class Floater(PositionEncoding):
             change_LD = self._runge_kutta(time, end, p_LD, rate_X)
             next_LD = p_LD + change_LD
             # The positions that the step has passed: linear interpolation.
-            while len(path) < min(end, length):
+            while len(path) < min(end.item(), length):
                 fraction = (len(path) - time) / (end - time)
                 part_LD = fraction * (next_LD - p_LD)
                 path.append(p_LD + part_LD)

@@ -475,53 +475,6 @@ static const float *row_of(Weight w, int64_t o, int64_t inputs, float *row) {
     return row;
 }
 
-/* `multipliers` are null, or in a calibrated model that of x, then that of each output's weights. `row` has room for a
-   row. */
-static void pack(
-    Arena *arena, Matrix *m, int64_t outputs, int64_t inputs, int type, Weight w, const float *bias_O,
-    const float *multipliers, float *row
-) {
-    int64_t units = units_of(inputs, type), padded = round_up(outputs, TILE);
-    *m = (Matrix){inputs, outputs, units, type, arena_alloc(arena, padded * units * 4), arena_alloc(arena, padded * 4),
-                  arena_alloc(arena, padded * 4), arena_alloc(arena, padded * 4), multipliers ? multipliers[0] : 0};
-    if (arena->failed)
-        return;
-    if (padded != outputs || units << type != inputs) /* there is padding */
-        memset(m->w, 0, padded * units * 4);
-    for (int64_t o = 0; o < padded; o++) {
-        int64_t count = o < outputs ? inputs : 0;
-        const float *w_I = count ? row_of(w, o, inputs, row) : 0;
-        float max_magnitude = 0;
-        int32_t excess = 0, total = 0;
-        for (int64_t i = 0; type == INT8 && i < count; i++)
-            max_magnitude = fabsf(w_I[i]) <= max_magnitude || max_magnitude != max_magnitude /* keeps NaN */
-                                ? max_magnitude : fabsf(w_I[i]);
-        float scale = max_magnitude != 0 ? max_magnitude / 127 : 1;
-        int calibrated = multipliers && o < outputs;
-        if (calibrated)
-            scale = 1 / multipliers[1 + o];
-        for (int64_t i = 0; i < count; i++) {
-            int64_t in_unit = i & ((1 << type) - 1); /* not i % (1 << type): a division would take most of the time */
-            void *at = m->w + (o / LANES * units + (i >> type)) * LANES + o % LANES;
-            if (type == INT8) {
-                int8_t value = quantized(w_I[i] / scale);
-                ((int8_t *)at)[in_unit] = value;
-                excess += EXCESS(value);
-                total += value;
-            } else
-                store_scalar(at, in_unit, w_I[i], type == BF16);
-        }
-        m->bias[o] = count && bias_O ? bias_O[o] : 0;
-        m->scale_O[o] = scale, m->excess_O[o] = excess;
-        if (calibrated) { /* as if x were in [0, 254]: (sum + 127 total) * scale + (bias - 127 * scale * total) */
-            float unit = 1 / (multipliers[0] * multipliers[1 + o]);
-            m->scale_O[o] = unit;
-            m->excess_O[o] = excess - 127 * total;
-            m->bias[o] = calibrated_bias(m->bias[o], unit, total);
-        }
-    }
-}
-
 /* Copies some outputs of a matrix to a new one. */
 static void select_outputs(Arena *arena, Matrix *to, const Matrix *from, const int32_t *outputs_C, int64_t count) {
     int64_t units = from->units, padded = round_up(count, TILE);
@@ -545,6 +498,16 @@ static void select_outputs(Arena *arena, Matrix *to, const Matrix *from, const i
     }
 }
 
+/* Returns the largest magnitude, or NaN if there is one. */
+INLINE float max_magnitude(const float *restrict x_I, int64_t count) {
+    uint32_t max_bits = 0; /* bit patterns compare like magnitudes */
+    for (int64_t i = 0; i < count; i++) {
+        uint32_t magnitude = bits_of(x_I[i]) & 0x7fffffff;
+        max_bits = magnitude > max_bits ? magnitude : max_bits;
+    }
+    return from_bits(max_bits);
+}
+
 /* Converts x to the units of a matrix; in int8, the scales of the rows follow. */
 static const uint32_t *as_units(const Matrix *m, int64_t rows, const float *x_RI, uint32_t *units) {
     if (m->type == FP32)
@@ -562,26 +525,78 @@ static const uint32_t *as_units(const Matrix *m, int64_t rows, const float *x_RI
                 to[i] = 0;
             continue;
         }
-        uint32_t max_bits = 0; /* bit patterns compare like magnitudes */
-        for (int64_t i = 0; i < inputs; i++) {
-            uint32_t magnitude = bits_of(x_I[i]) & 0x7fffffff;
-            max_bits = magnitude > max_bits ? magnitude : max_bits;
-        }
-        float max_magnitude = from_bits(max_bits), inverse_scale = max_magnitude > 0 ? 127 / max_magnitude : 0;
+        float largest = max_magnitude(x_I, inputs), inverse_scale = largest > 0 ? 127 / largest : 0;
         uint8_t *restrict to = (uint8_t *)(units + r * row_units);
         if (multiplier) {
             for (int64_t i = 0; i < inputs; i++)
                 to[i] = (uint8_t)(quantized(x_I[i] * multiplier) + OFFSET);
-            scale_R[r] = max_magnitude != max_magnitude ? max_magnitude : 1; /* keeps NaN */
+            scale_R[r] = largest != largest ? largest : 1; /* keeps NaN */
         } else {
             for (int64_t i = 0; i < inputs; i++)
                 to[i] = (uint8_t)((int32_t)rintf(x_I[i] * inverse_scale) + OFFSET);
-            scale_R[r] = max_magnitude / 127;
+            scale_R[r] = largest / 127;
         }
         for (int64_t i = inputs; i < 4 * row_units; i++)
             to[i] = OFFSET;
     }
     return units;
+}
+
+/* Converts a row of weights to integers in `units`, with 0 in the padding, and returns their sum. `excess` is what the
+   products of the row are too high by. */
+static int32_t quantize_weights(const Matrix *m, const float *restrict w_I, float scale, uint32_t *units, int32_t *excess) {
+    int8_t *restrict to = (int8_t *)units;
+    int32_t total = 0, too_high = 0;
+    for (int64_t i = 0; i < m->inputs; i++)
+        to[i] = quantized(w_I[i] / scale);
+    for (int64_t i = 0; i < m->inputs; i++) {
+        total += to[i];
+        too_high += EXCESS(to[i]);
+    }
+    for (int64_t i = m->inputs; i < 4 * m->units; i++)
+        to[i] = 0;
+    *excess = too_high;
+    return total;
+}
+
+/* `multipliers` are null, or in a calibrated model that of x, then that of each output's weights. */
+static void pack(
+    Arena *arena, Matrix *m, int64_t outputs, int64_t inputs, int type, Weight w, const float *bias_O,
+    const float *multipliers
+) {
+    int64_t units = units_of(inputs, type), padded = round_up(outputs, TILE);
+    *m = (Matrix){inputs, outputs, units, type, arena_alloc(arena, padded * units * 4), arena_alloc(arena, padded * 4),
+                  arena_alloc(arena, padded * 4), arena_alloc(arena, padded * 4), multipliers ? multipliers[0] : 0};
+    float *row = malloc(inputs * 4);
+    uint32_t *row_units = calloc(units + 1, 4); /* one more for a scale that is not used */
+    arena->failed |= !row || !row_units;
+    for (int64_t o = 0; o < padded && !arena->failed; o++) {
+        m->bias[o] = o < outputs && bias_O ? bias_O[o] : 0;
+        m->scale_O[o] = 1;
+        m->excess_O[o] = 0;
+        const uint32_t *from = row_units;
+        if (o >= outputs) /* padding */
+            memset(row_units, 0, units * 4);
+        else if (type != INT8)
+            from = as_units(m, 1, row_of(w, o, inputs, row), row_units);
+        else {
+            const float *w_I = row_of(w, o, inputs, row);
+            float magnitude = max_magnitude(w_I, inputs);
+            float scale = multipliers ? 1 / multipliers[1 + o] : magnitude != 0 ? magnitude / 127 : 1;
+            int32_t total = quantize_weights(m, w_I, scale, row_units, m->excess_O + o);
+            m->scale_O[o] = scale;
+            if (multipliers) { /* as if x were in [0, 254]: (sum + 127 total) * scale + (bias - 127 * scale * total) */
+                float unit = 1 / (multipliers[0] * multipliers[1 + o]);
+                m->scale_O[o] = unit;
+                m->excess_O[o] -= 127 * total;
+                m->bias[o] = calibrated_bias(m->bias[o], unit, total);
+            }
+        }
+        uint32_t *to = m->w + o / LANES * units * LANES + o % LANES;
+        for (int64_t unit = 0; unit < units; unit++)
+            to[unit * LANES] = from[unit];
+    }
+    free(row), free(row_units);
 }
 
 INLINE Floats accumulate(Floats sums, uint32_t x, Bits w, int type) {
@@ -832,7 +847,7 @@ Model *model_new(const Config *config, const Weight *weights) {
             for (int j = 0; j < MATRICES; j++, weights += 3)
                 if (weights->values)
                     pack(&m->arena, &m->layers[stack][i].matrices[j], outputs[j], j == DOWN ? c->ffn_dim : dim,
-                         (int)c->type, weights[0], weights[1].values, weights[2].values, row);
+                         (int)c->type, weights[0], weights[1].values, weights[2].values);
             for (int j = 0; j < NORMS; j++, weights += 2)
                 m->layers[stack][i].norms[j] =
                     (Norm){copy(&m->arena, weights[0], dim), copy(&m->arena, weights[1], dim)};
@@ -843,7 +858,7 @@ Model *model_new(const Config *config, const Weight *weights) {
         m->positions[stack] = copy(&m->arena, weights[3], position_params[c->positions]);
         weights += 4;
     }
-    pack(&m->arena, &m->output, c->vocab_size, dim, (int)c->type, weights[0], weights[1].values, weights[2].values, row);
+    pack(&m->arena, &m->output, c->vocab_size, dim, (int)c->type, weights[0], weights[1].values, weights[2].values);
     free(row);
     return m->arena.failed ? model_free(m), (Model *)0 : m;
 }
@@ -1662,7 +1677,7 @@ int hardware_support(int type) {
 Model *matrix_new(int64_t outputs, int64_t inputs, int type, const float *w_OI, const float *bias_O) {
     Model *m = calloc(1, sizeof *m);
     if (m)
-        pack(&m->arena, &m->output, outputs, inputs, type, (Weight){w_OI, 0}, bias_O, 0, 0);
+        pack(&m->arena, &m->output, outputs, inputs, type, (Weight){w_OI, 0}, bias_O, 0);
     return m && m->arena.failed ? model_free(m), (Model *)0 : m;
 }
 

@@ -146,6 +146,7 @@ def _add_named_splits(inputs: CorpusInputs, corpus: Files, *, with_tests: bool) 
     """Add the files of the validation and test sets that a spec names, and with `with_tests` the
     sets."""
     from nmt.data.sources.datasets import Datasets
+    from nmt.evaluate.test_sets import split_test_pairs
 
     for name in ("valid", "test"):
         if name not in corpus.splits:
@@ -153,8 +154,7 @@ def _add_named_splits(inputs: CorpusInputs, corpus: Files, *, with_tests: bool) 
         held_out = corpus.open(name, *inputs.languages)
         inputs.files += held_out.files
         if with_tests:
-            pairs = list(held_out.pairs())
-            inputs.test_sets.append((held_out.name, pairs))
+            inputs.test_sets += split_test_pairs(held_out)
     others = corpus.other_splits if isinstance(corpus, Datasets) else []
     for folder in others:
         log(f"not reading the split {folder.name}; to read it, pass \"files(train='{folder}')\"")
@@ -211,6 +211,7 @@ def _add_held_out(inputs: CorpusInputs, data: DataConfig, split: str, *, with_te
     or ""."""
     from nmt.data.sources import get_corpus
     from nmt.data.sources.files import Files
+    from nmt.evaluate.test_sets import split_test_pairs
 
     spec = data.valid if split == "valid" else data.test
     corpus = get_corpus(spec or data.train[0])
@@ -220,8 +221,7 @@ def _add_held_out(inputs: CorpusInputs, data: DataConfig, split: str, *, with_te
         held_out = corpus.open(split, data.src, data.tgt)
         inputs.files += held_out.files
         if with_tests:
-            pairs = list(held_out.pairs())
-            inputs.test_sets.append((held_out.name, pairs))
+            inputs.test_sets += split_test_pairs(held_out)
     except DataError as error:
         has_split = isinstance(corpus, Files) and split in corpus.splits
         if with_tests and (spec or has_split):

@@ -106,7 +106,7 @@ def evaluate(
     for test_set in test_sets:
         data = translator.config.data
         warning = swap_warning(
-            test_set.name, test_set.sources, test_set.references[0], (data.src, data.tgt)
+            test_set.name, test_set.sources, test_set.first_references, (data.src, data.tgt)
         )
         if warning:
             log(warning)

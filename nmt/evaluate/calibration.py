@@ -21,7 +21,7 @@ from nmt.core.console import progress
 from nmt.core.errors import DataError, UsageError
 from nmt.engines import Source
 from nmt.evaluate.metrics import comet_segments, sentence_chrf
-from nmt.evaluate.test_sets import TestSet
+from nmt.evaluate.test_sets import References, TestSet
 from nmt.runs.checkpoint import WEIGHTS, read_meta
 from nmt.search import parse_search
 from nmt.translation.chunking import chunked
@@ -54,7 +54,7 @@ class QualityMetric:
     """A metric of single translations."""
 
     name: str
-    score: Callable[[Sequence[str], Sequence[str], Sequence[Sequence[str]]], list[float]]
+    score: Callable[[Sequence[str], Sequence[str], References], list[float]]
     """Returns the quality of each translation from sources, translations and reference streams."""
 
 
@@ -70,9 +70,11 @@ def comet_quality(name: str) -> QualityMetric:
     segments = comet_segments(name)
 
     def score(
-        sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[Sequence[str]]
+        sources: Sequence[str], hypotheses: Sequence[str], references: References
     ) -> list[float]:
-        return [min(1.0, max(0.0, each)) for each in segments(sources, hypotheses, references[0])]
+        first_references = [text or "" for text in references[0]]  # the first stream is complete
+        scores = segments(sources, hypotheses, first_references)
+        return [min(1.0, max(0.0, each)) for each in scores]
 
     return QualityMetric(f"COMET ({name})", score)
 
@@ -150,9 +152,8 @@ def _quality(
     metric: QualityMetric, test: TestSet, used: list[int], texts: list[str]
 ) -> list[float]:
     """Return the quality of the translations of some lines."""
-    sources, *references = (
-        [stream[i] for i in used] for stream in (test.sources, *test.references)
-    )
+    sources = [test.sources[i] for i in used]
+    references = [[stream[i] for i in used] for stream in test.references]
     return metric.score(sources, texts, references)
 
 

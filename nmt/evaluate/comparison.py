@@ -23,7 +23,7 @@ from nmt.evaluate.metrics import (
     LOWER_IS_BETTER,
     MAX_RESAMPLED_LINES,
     SACREBLEU_METRICS,
-    References,
+    reference_lists,
 )
 from nmt.evaluate.test_sets import TestSet
 from nmt.text.normalization import words, words_without_punctuation
@@ -204,8 +204,9 @@ class _Sentences:
         self.test = test
         self.chrf = SACREBLEU_METRICS["chrf"]()
         # Counting n-grams takes nearly all of the time; a group only adds the counts up.
+        references = reference_lists(test.references)
         self.statistics = [
-            self.chrf._extract_corpus_statistics(stream, test.references) for stream in self.streams
+            self.chrf._extract_corpus_statistics(stream, references) for stream in self.streams
         ]
         self.scores = [[self._score([each]) for each in counts] for counts in self.statistics]
         self.gains = [after - before for before, after in zip(*self.scores, strict=True)]
@@ -232,7 +233,8 @@ class _Sentences:
         return [self._difference(i) for i in (*gains, *losses)]
 
     def _difference(self, i: int) -> Difference:
-        references = [stream[i] for stream in self.test.references]
+        streams = self.test.references
+        references = [text for stream in streams if (text := stream[i]) is not None]
         before, after = (stream[i] for stream in self.streams)
         scores = (self.scores[0][i], self.scores[1][i])
         return Difference(i + 1, self.test.sources[i], references, before, after, *scores)
@@ -271,7 +273,7 @@ def significance(
 ) -> list[MetricResult]:
     """Score two systems and test the significance of the differences; see `compare` for the
     arguments."""
-    references = [list(stream) for stream in test.references]
+    references = reference_lists(test.references)
     systems: Systems = [
         ("A", list(first.hypotheses)),
         ("B", list(second.hypotheses)),
@@ -302,7 +304,7 @@ def _test_line_metric(
 def _test_metric(
     name: str,
     systems: Systems,
-    references: References,
+    references: list[list[Any]],
     resamples: int,
     bar: Any,
 ) -> MetricResult:

@@ -84,7 +84,7 @@ def evaluate(
     for spec in metrics:
         scores.append(score(spec, test.sources, hypotheses, test.references, resamples=resamples))
     if comet_scores:
-        values = comet_scores(test.sources, hypotheses, test.references[0])
+        values = comet_scores(test.sources, hypotheses, test.first_references)
         scores.append(Score("COMET", 100 * sum(values) / len(values), f"model:{comet}"))
     report = _report(translator, test, search, scores, models)
     stem = safe_filename(test.name)

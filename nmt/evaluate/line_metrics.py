@@ -11,7 +11,8 @@ import numpy as np
 
 from nmt.core.errors import ConfigError, UsageError
 from nmt.core.registry import parse, resolve
-from nmt.evaluate.metrics import METRICS, SACREBLEU_METRICS, References, Score
+from nmt.evaluate.metrics import METRICS, SACREBLEU_METRICS, Score
+from nmt.evaluate.test_sets import References
 
 SEED = 12345
 """That of sacreBLEU."""

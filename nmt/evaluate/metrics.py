@@ -17,12 +17,11 @@ from nmt.core.console import log, log_once
 from nmt.core.errors import UsageError, first_line
 from nmt.core.packages import require_package
 from nmt.core.plugins import Components
+from nmt.evaluate.test_sets import References
 
 MAX_RESAMPLED_LINES = 20_000_000
 """Maximum resamples times lines for a confidence interval. sacreBLEU keeps about 70 bytes for each
 in memory."""
-References = Sequence[Sequence[str]]
-"""One or more reference streams of equal length."""
 
 
 _BLEU = partial(BLEU, force=True)
@@ -46,13 +45,19 @@ class Score:
         return f"{self.name} {self.value:.1f}{interval}  {self.signature}"
 
 
+def reference_lists(references: References) -> list[list[Any]]:
+    """Return reference streams for sacreBLEU, which allows None, although its types do not."""
+    return [list(stream) for stream in references]
+
+
 def _sentence_scores(
     metric_type: Callable[[], SacreMetric], hypotheses: Sequence[str], references: References
 ) -> list[float]:
     metric = metric_type()
     scores = []
-    for text, *texts in zip(hypotheses, *references, strict=True):
-        scores.append(metric.sentence_score(text, texts).score)
+    for hypothesis, texts in zip(hypotheses, zip(*references, strict=True), strict=True):
+        present = [text for text in texts if text is not None]
+        scores.append(metric.sentence_score(hypothesis, present).score)
     return scores
 
 
@@ -89,7 +94,7 @@ def _score(
             "warning: many translations end with a space and a period; BLEU expects text that is"
             " not tokenized"
         )
-    streams = [list(stream) for stream in references]
+    streams = reference_lists(references)
     if resamples > 1 and len(hypotheses) > 1:
         test = PairedTest(
             [(name, list(hypotheses))], {name: metric}, streams, test_type="bs", n_samples=resamples

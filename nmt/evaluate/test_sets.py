@@ -13,10 +13,14 @@ from nmt.core.errors import ConfigError, DataError, UsageError, first_line, sugg
 from nmt.core.registry import format_spec, parse
 from nmt.data.pairs import Pair, read_lines, read_pairs
 from nmt.data.sources import SOURCES, open_split, validate
+from nmt.data.sources.corpus import Split
 from nmt.data.sources.files import pair_format
 
 MAX_FILENAME_BYTES = 120
 """Most file systems limit file names, with all that is added, to 255 bytes."""
+References = Sequence[Sequence[str | None]]
+"""One or more reference streams of equal length. The first is complete; the others have None where
+a sentence has fewer references."""
 
 
 @dataclass(frozen=True)
@@ -25,10 +29,15 @@ class TestSet:
 
     name: str
     sources: list[str]
-    references: list[list[str]]
+    references: References
     """One list per reference stream, each as long as `sources`."""
 
     __test__ = False  # not a pytest class
+
+    @property
+    def first_references(self) -> list[str]:
+        """The first reference of each source."""
+        return [text for text in self.references[0] if text is not None]
 
 
 def safe_filename(name: str) -> str:
@@ -53,10 +62,10 @@ def corpus_test_set(spec: str, src: str, tgt: str, split: str = "test") -> TestS
     return TestSet(test.name, test.sources, reference_streams(list(opened.references())))
 
 
-def reference_streams(references: Sequence[Sequence[str]]) -> list[list[str]]:
+def reference_streams(references: Sequence[Sequence[str]]) -> list[list[str | None]]:
     """Return the first reference of each source, the second ones and so on. Where there are fewer,
-    a stream has an empty string, which sacreBLEU ignores."""
-    return [list(stream) for stream in itertools.zip_longest(*references, fillvalue="")]
+    a stream has None: sacreBLEU counts an empty string as a reference of no words."""
+    return [list(stream) for stream in itertools.zip_longest(*references)]
 
 
 def file_test_set(src: Path, refs: Sequence[Path], errors: str = "strict") -> TestSet:
@@ -183,8 +192,26 @@ def load_test_pairs(
             f"the languages to read from {name} are unknown", "set --src-lang and --tgt-lang"
         )
     test = named_test_set(name, *languages)
+    return _pairs_by_reference(test.name, test.sources, test.references)
+
+
+def split_test_pairs(split: Split) -> list[tuple[str, list[Pair]]]:
+    """Return name and pairs, for each reference, of a validation or test split."""
+    pairs = list(split.pairs())
+    if split.references is None or not pairs:
+        return [(split.name, pairs)]
+    sources = [source for source, _ in pairs]
+    return _pairs_by_reference(split.name, sources, reference_streams(list(split.references())))
+
+
+def _pairs_by_reference(
+    name: str, sources: Sequence[str], references: References
+) -> list[tuple[str, list[Pair]]]:
+    """Return name and pairs for each reference stream. All have one pair a line, because reports
+    name the line; a sentence with fewer references has its first one again."""
     test_sets = []
-    for reference in test.references:
-        pairs = list(zip(test.sources, reference, strict=True))
-        test_sets.append((test.name, pairs))
+    for stream in references:
+        rows = zip(sources, stream, references[0], strict=True)
+        pairs = [(source, text or first or "") for source, text, first in rows]
+        test_sets.append((name, pairs))
     return test_sets

@@ -472,7 +472,7 @@ class Trainer:
         options = self.config.train
         test = sample(self.valid, options.valid_pairs or len(self.valid.sources))
         translations = self._translator(model).translate(test.sources, options.valid_search)
-        samples = list(zip(test.sources, translations, test.references[0], strict=True))
+        samples = list(zip(test.sources, translations, test.first_references, strict=True))
         self.samples = samples[: options.num_samples]
         self.model.train()
         return self._scores(loss, test, translations)
@@ -535,8 +535,8 @@ class Trainer:
 def validation_set(prepared: PreparedData) -> TestSet:
     """Return the validation split of prepared data."""
     sources, targets = prepared.lines("valid")
-    references = reference_streams(prepared.valid_references()) or [targets]
-    return TestSet(prepared.meta["recipe"]["valid"][0], sources, references)
+    streams = reference_streams(prepared.valid_references())
+    return TestSet(prepared.meta["recipe"]["valid"][0], sources, streams or [targets])
 
 
 def _build_optimizer(model: Seq2Seq, config: Config) -> AdamW:

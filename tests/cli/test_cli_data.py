@@ -231,6 +231,21 @@ def test_data_check_compares_with_the_test_set_of_a_spec(tables: CommandLine) ->
     assert report["test_sets"] == []
 
 
+def test_data_check_compares_with_all_references_of_held_out_data(tables: CommandLine) -> None:
+    references = ["Eine Übersetzung, die niemand kennt.", PAIRS[0][1]]
+    row = {"en": "A sentence that is new.", "de": references}
+    (tables.directory / "held.jsonl").write_text(json.dumps(row) + "\n", encoding="utf-8")
+    spec = OWN.replace(")", ", test='held.jsonl')")
+    report = json.loads(tables("data", "check", spec, "--json").out)
+    found = {each["check"]: each["count"] for each in report["findings"]}
+    assert found["test-overlap"] == 1
+    config = {"data": {"src": "en", "tgt": "de", "train": [spec]}}
+    (tables.directory / "held.yaml").write_text(json.dumps(config), encoding="utf-8")
+    with_config = json.loads(tables("data", "check", "--config", "held.yaml", "--json").out)
+    names = [each["name"] for each in with_config["test_sets"]]
+    assert names.count("held.jsonl/test") == len(references)
+
+
 @pytest.mark.slow
 def test_filter_and_tokenizer_read_tables(tables: CommandLine) -> None:
     done = tables.run("data", "filter", "own.csv", *LANGUAGES, "-o", "kept", "--keep", "1")

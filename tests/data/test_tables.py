@@ -283,7 +283,7 @@ def test_all_references_are_used_for_scores_and_as_training_pairs() -> None:
     assert list(train.pairs()) == [("Hello", "Hallo"), ("Hello", "Servus"), ("Bye", "Tschau")]
     test = corpus_test_set("files(test='a.jsonl')", "en", "de")
     assert test.sources == ["Hello", "Bye"]
-    assert test.references == [["Hallo", "Tschau"], ["Servus", ""]]
+    assert test.references == [["Hallo", "Tschau"], ["Servus", None]]
     assert named_test_set("a.jsonl", "en", "de") == test
     table = as_parquet({"en": ["Hello", "Bye"], "de": [["Hallo", "Servus"], ["Tschau"]]})
     Path("a.parquet").write_bytes(table)

@@ -187,6 +187,21 @@ def test_multi_reference_scores_equal_the_sacrebleu_command(tmp_path: Path) -> N
     )
 
 
+def test_a_repeated_reference_of_one_sentence_changes_no_score() -> None:
+    rng = random.Random(1)
+    first = [" ".join(rng.choices(WORDS, k=9)) for _ in range(20)]
+    hypotheses = [line.rpartition(" ")[0] for line in first]  # so that brevity counts
+    once = [[text] for text in first]
+    repeated = [[first[0], first[0]], *once[1:]]
+    scores = []
+    for references in (once, repeated):
+        streams = test_sets.reference_streams(references)
+        corpus = [METRICS[name](hypotheses, streams).value for name in ("bleu", "chrf", "ter")]
+        resampled = METRICS["bleu"](hypotheses, streams, resamples=50)
+        scores.append([*corpus, resampled.half_interval, *metrics.sentence_chrf(first, streams)])
+    assert scores[0] == scores[1]
+
+
 def test_missing_comet_fails_before_translation(
     translator: Translator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

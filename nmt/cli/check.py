@@ -205,7 +205,8 @@ def _run(
         )
     for code in inputs.languages:
         _check_language(code)
-    with work_directory(work_directory_of("checks", inputs, sorted(ignore))) as directory:
+    path = work_directory_of("checks", inputs, sorted(ignore))
+    with work_directory(path, part) as directory:
         report = run_checks(
             inputs.corpora,
             inputs.test_sets,

@@ -147,7 +147,8 @@ def _filter(
 
     read = [path for corpus in inputs.corpora for path in corpus.files]
     check_not_overwriting(outputs, [*inputs.files, *read])
-    directory = work_directory_of("filtered", inputs, models or ())
+    checksums = [_checksum(Path(model)) for model in models or ()]
+    directory = work_directory_of("filtered", inputs, checksums)
     scoring = Filter(directory, inputs.corpora, models, part)
     score_N = scoring.score(executor)
     if keep is not None:
@@ -161,6 +162,15 @@ def _filter(
     src, tgt = outputs
     log(f"wrote {num_kept:,} of {counted(num_pairs, 'pair')} to {src} and {tgt}")
     return {"pairs": num_pairs, "kept": num_kept, "min_score": round(min_score, 3)}
+
+
+def _checksum(model: Path) -> str:
+    """Return a checksum of the weights and the tokenizer of a model."""
+    from nmt.models.discovery import find_model
+    from nmt.runs.run_report import weights_checksum
+
+    files = find_model(model)
+    return weights_checksum(files.checkpoint) + files.tokenizer.checksum
 
 
 def _write(scoring: Filter, score_N: Floats, min_score: float, outputs: tuple[Path, Path]) -> int:

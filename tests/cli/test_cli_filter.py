@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 from pathlib import Path
 
 import pytest
+import tiny
 from commandline import CommandLine
 
 from nmt.core.compression import zstd
 from nmt.data.pairs import write_pairs
 from nmt.data.sources import open_split
+from nmt.training.session import train
 
 GOOD = [
     pair
@@ -76,6 +79,22 @@ def test_parts_give_the_same_pairs(nmt: CommandLine) -> None:
     assert "shard 2/2 is scored" in first.err
     nmt.run(*command, "parts", "--shard", "1/2")
     assert kept(nmt, "parts") == kept(nmt, "alone")
+
+
+@pytest.mark.slow
+def test_a_model_that_was_trained_again_scores_again(nmt: CommandLine, tmp_path: Path) -> None:
+    write_pairs(tmp_path / "noisy.en", tmp_path / "noisy.de", GOOD[:200])
+    command = ("data", "filter", "noisy.en", "noisy.de", "-o", "clean")
+    models = ("--forward", "forward", "--reverse", "reverse")
+    text = tmp_path / "copy"
+    text.mkdir()
+    train(tiny.config(text, "data.src=de", "data.tgt=en", "train.steps=1"), tmp_path / "reverse")
+    for seed in (1, 2):
+        shutil.rmtree(tmp_path / "forward", ignore_errors=True)
+        train(tiny.config(text, f"seed={seed}", "train.steps=1"), tmp_path / "forward")
+        nmt.run(*command, *models)
+    nmt.run(*command, *models)
+    assert len(scores(nmt)) == 2
 
 
 @pytest.mark.parametrize(

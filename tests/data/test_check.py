@@ -30,7 +30,7 @@ from nmt.data.check.feature_files import Features
 from nmt.data.check.features import PAIR
 from nmt.data.check.overlap_index import OverlapIndex
 from nmt.data.check.report import Finding, Report
-from nmt.data.check.run import repair, run_checks
+from nmt.data.check.run import repair, run_checks, work_directory
 from nmt.data.check.sides import UNKNOWN, swap_warning, wrong_language
 from nmt.data.pairs import Pair, read_pairs
 from nmt.data.sources import Split, open_split
@@ -1266,3 +1266,13 @@ def test_swapped_sides_are_noticed() -> None:
         ((), ()),
     ):
         assert swap_warning("news", sources, targets, ("en", "de")) is None
+
+
+def test_a_check_beside_the_same_check_has_a_directory_of_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "data" / "checks" / "same"
+    with work_directory(path) as first, work_directory(path) as second:
+        assert first == path
+        assert second.is_dir()
+        assert second != path
+    assert not second.exists()
+    assert list(tmp_path.iterdir()) == []

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
@@ -24,7 +25,7 @@ from numpy.typing import NDArray
 
 from nmt.core.console import progress
 from nmt.core.errors import DataError
-from nmt.core.paths import locked, named_errors, write_bytes, write_text
+from nmt.core.paths import TEMPORARY, locked, named_errors, write_bytes, write_text
 from nmt.core.processes import Executor
 from nmt.data.check.corpus import TolerantReader
 from nmt.data.check.encoding import repair_pair
@@ -50,30 +51,52 @@ CHUNK_SIZE = 5_000
 FEATURES = "features"
 LINES = "lines.zst"
 """Suffix of the files of the features of lines."""
+LOCK = ".lock"
+"""File that a process locks in its directory."""
 TestSets = Sequence[tuple[str, Sequence[Pair]]]
 
 
 @contextmanager
-def work_directory(path: Path | None) -> Iterator[Path]:
+def work_directory(path: Path | None, part: Part = ALL_SHARDS) -> Iterator[Path]:
     """Yield a directory for the files of a check: a temporary one, or `path`, which is kept if the
-    process is killed or the disk is full, so that the same check continues."""
-    if path is None:
-        with named_errors(Path(tempfile.gettempdir())), tempfile.TemporaryDirectory() as temporary:
-            yield Path(temporary)
-        return
-    try:
-        with named_errors(path):
-            path.mkdir(parents=True, exist_ok=True)
-            yield path
-    except (OSError, UnfinishedPartsError):
-        raise
-    except Exception:
+    process is killed or the disk is full, so that the same check continues.
+
+    Only parts of one check share a directory: while another process makes the same check, this one
+    gets a temporary directory.
+    """
+    with ExitStack() as stack:
+        if path is None or (part == ALL_SHARDS and _is_in_use(path, stack)):
+            stack.enter_context(named_errors(Path(tempfile.gettempdir())))
+            yield Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            return
+        try:
+            with named_errors(path):
+                path.mkdir(parents=True, exist_ok=True)
+                yield path
+        except (OSError, UnfinishedPartsError):
+            raise
+        except Exception:
+            _delete(path)
+            raise
         _delete(path)
-        raise
-    _delete(path)
+
+
+def _is_in_use(directory: Path, stack: ExitStack) -> bool:
+    """Return whether another process holds the lock of a directory; otherwise, hold it."""
+    busy = DataError("another process makes this check")
+    try:
+        with named_errors(directory):
+            stack.enter_context(locked(directory / LOCK, busy))
+    except DataError:
+        return True
+    return False
 
 
 def _delete(directory: Path) -> None:
+    # Renamed first: a new check must not write into a directory that is being deleted.
+    deleted = directory.with_name(f"{TEMPORARY}{directory.name}-{os.getpid()}")
+    with suppress(OSError):
+        directory = directory.rename(deleted)
     shutil.rmtree(directory, ignore_errors=True)
     for parent in directory.parents[:2]:
         with suppress(OSError):  # other files are in it

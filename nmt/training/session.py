@@ -236,7 +236,7 @@ def _start_run(trainer: Trainer, resume: bool, time_limit: float | None) -> None
         for name in run_report.changed_plugins(run):
             log(f"warning: the plug-in {name} has changed since the last session of {run}")
         if loop.is_finished(trainer):
-            _check_finished_run(run, config)
+            _check_finished_run(trainer)
     elif config.train.init_from:
         trainer.init_from(Path(config.train.init_from))
     if trainer.group.is_main:
@@ -364,9 +364,10 @@ def _build_trainer(
         return Trainer(config, run, prepared, device, dtype, group)
 
 
-def _check_finished_run(run: Path, config: Config) -> None:
+def _check_finished_run(trainer: Trainer) -> None:
     """Raise a UsageError for options that only further updates would use: the record of the run
     would be wrong."""
+    run, config = trainer.run, trainer.config
     saved = config_io.load(run / "config.yaml").train
     names = {field.name for field in fields(saved)} - AFTER_TRAINING
     changed = [
@@ -376,10 +377,9 @@ def _check_finished_run(run: Path, config: Config) -> None:
     ]
     if changed:
         options = " and ".join(changed)
-        raise UsageError(
-            f"{run} is finished, so {options} cannot change",
-            "increase train.steps or train.patience",
-        )
+        is_complete = trainer.progress.step >= config.train.steps
+        option = "train.steps" if is_complete else "train.patience"
+        raise UsageError(f"{run} is finished, so {options} cannot change", f"increase {option}")
 
 
 def _write_run_files(trainer: Trainer, time_limit: float | None) -> None:

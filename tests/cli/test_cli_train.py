@@ -530,8 +530,12 @@ def test_options_of_a_finished_run_that_have_no_effect_are_rejected(
     before = config.read_bytes()
     for name, value in (("label_smoothing", "0.5"), ("steps", "5")):
         done = nmt("train", "--run", "runs/tiny", "--resume", "--set", f"train.{name}={value}")
+        stopped_early = patience == "1" and name != "steps"
+        limit = "patience" if stopped_early else "steps"
         done.assert_fails(
-            2, f"runs/tiny is finished, so train.{name} cannot change", "hint: increase train.steps"
+            2,
+            f"runs/tiny is finished, so train.{name} cannot change",
+            f"hint: increase train.{limit}",
         )
     assert config.read_bytes() == before
     nmt.run("train", "--run", "runs/tiny", "--resume", "--set", "train.average_last=2")

@@ -290,6 +290,16 @@ def test_all_references_are_used_for_scores_and_as_training_pairs() -> None:
     assert named_test_set("a.parquet", "en", "de").references == test.references
 
 
+def test_columns_of_a_parquet_file_may_have_the_same_name() -> None:
+    columns = [["Hello", "Bye"], ["Hallo", "Tschau"], ["Servus", None]]
+    table = pyarrow.Table.from_arrays([*map(pyarrow.array, columns)], ["en", "de", "de"])
+    pyarrow.parquet.write_table(table, "two.parquet")
+    test = named_test_set("two.parquet", "en", "de")
+    assert test.references == [["Hallo", "Tschau"], ["Servus", None]]
+    second = open_file("two.parquet", Path("two.parquet").read_bytes(), src=1, tgt=3)
+    assert list(second.pairs()) == [("Hello", "Servus"), ("Bye", "")]
+
+
 # --- folders of datasets ---
 
 

@@ -145,21 +145,26 @@ def _read(
     files: Sequence[Path], batches: Batches, names: Sequence[str], columns: Sequence[int]
 ) -> Iterator[Record]:
     wanted = [names[index] for index in columns]
+    # Columns of the same name are told apart by their order.
+    orders = [names[:index].count(names[index]) for index in columns]
+    places = list(zip(wanted, orders, strict=True))
     number = 0
     for file in files:
         with _errors_of(file):
             for batch in batches(file, wanted):
-                cells = [_column(batch, name).to_pylist() for name in wanted]
+                found = [_column(batch, *place) for place in places]
+                cells = [column.to_pylist() for column in found]
                 for row in zip(*cells, strict=True):
                     number += 1
                     yield number, row
 
 
-def _column(batch: Any, name: str) -> Any:
-    """Return a column as UTF-8, which the caller decodes, or as lists of it; other values stay."""
+def _column(batch: Any, name: str, order: int) -> Any:
+    """Return a column as UTF-8, which the caller decodes, or as lists of it; other values stay.
+    `order` is the number of columns of the same name before it."""
     pyarrow = _require("pyarrow")
     if name in batch.schema.names:
-        column = batch.column(name)
+        column = batch.column(batch.schema.get_all_field_indices(name)[order])
     else:
         top = max((each for each in batch.schema.names if name.startswith(f"{each}.")), key=len)
         column = batch.column(top)

@@ -57,7 +57,7 @@ def check_elements(parts: Iterable[bytes], max_elements: int) -> None:
     """
     num_lines = num_elements = 0
     for part in parts:
-        num_lines += max(part.count(b"\n"), part.count(b"\r"))
+        num_lines += max(part.count(b"\n"), part.count(b"\r")) + part.count(b"\f")
         num_elements += part.count(b"<") - part.count(b"</")
     if max(num_lines, num_elements) > max_elements:
         raise DataError(

@@ -120,10 +120,10 @@ _ATTRIBUTE = re.compile(
     r"|(?P<bare>[^\s>\"'][^\s>]*+)|[\"'].*))?+",  # a quote without an end: the rest is no attribute
     re.DOTALL,
 )
-_CHARSET = re.compile(
-    rb"<meta\s[^>]*?charset\s*=\s*[\"']?\s*([\w.:-]+)|\A\s*<\?xml\s[^>]*?encoding\s*=\s*[\"']([\w.:-]+)",
-    re.IGNORECASE,
-)
+_ENCODING = r"\s*([a-zA-Z0-9_.:-]+)"
+_XML_ENCODING = re.compile(rf"\s*<\?xml\s[^>]*?encoding\s*=\s*[\"']{_ENCODING}", re.IGNORECASE)
+_CHARSET = re.compile(_ENCODING)
+_CONTENT_CHARSET = re.compile(rf"charset\s*=\s*[\"']?{_ENCODING}", re.IGNORECASE)
 _TEMPLATE = re.compile(f"({_TEXT_CODE})", re.DOTALL)
 _TEMPLATE_COMMENT = re.compile(_COMMENT, re.DOTALL)
 _ICON_ELEMENT = re.compile(r"[a-z]{1,4}-icon")
@@ -296,9 +296,22 @@ def parse(data: bytes, options: DocumentOptions) -> HtmlDocument:
 
 
 def _declared_encoding(data: bytes) -> str:
-    match = _CHARSET.search(data[:_NUM_SNIFFED_BYTES])
-    name = (match[1] or match[2]).decode("ascii", "replace").lower() if match else "utf-8"
+    start = data[:_NUM_SNIFFED_BYTES].decode("latin-1")
+    # Text in comments, scripts and other attributes may look like a declaration.
+    metas = (token for token in _tokenize(start, 0, len(start)) if token.name == "meta")
+    declarations = [_XML_ENCODING.match(start), *map(_charset, metas)]
+    declared = next(filter(None, declarations), None)
+    name = declared[1].lower() if declared else "utf-8"
     return _ENCODINGS.get(name, name)
+
+
+def _charset(meta: _Token) -> re.Match[str] | None:
+    """Return the match of the encoding that a `<meta>` element declares."""
+    if "charset" in meta.attributes:
+        return _CHARSET.match(_attribute(meta, "charset"))
+    if _attribute(meta, "http-equiv").lower() == "content-type":
+        return _CONTENT_CHARSET.search(_attribute(meta, "content"))
+    return None
 
 
 def _tokenize(source: str, start: int, end: int) -> Iterator[_Token]:

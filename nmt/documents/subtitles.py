@@ -53,6 +53,8 @@ _NEXT_NUMBER = re.compile(r"(?:^|(?<=\n))[ \t]*\d+[ \t]*\r*\n\s*\Z")
 _BLANK_LINE = re.compile(r"^[ \t]*\r*(?:\n|\Z)", re.MULTILINE)
 _BLANK_FIRST_LINES = re.compile(r"(?:[ \t]+\r*\n)*")
 """Lines of spaces, with which cues of YouTube may start. An empty line ends a cue without text."""
+_CARRIAGE_RETURNS = re.compile(r"(?<!\r)\r++(?!\n)")
+"""Line ends without a line feed."""
 _LINE_BREAK = re.compile(r"(?P<path>\b[a-zA-Z]:\\\S*)|(?<![ \t\r])[ \t]*(?P<break>\r*\n|\\[Nn])\s*")
 """A line end, or `\\N` or `\\n` as in SSA, but not in a path of Windows."""
 _MARKUP = re.compile(
@@ -125,24 +127,29 @@ class Subtitles:
     """The cues of a file, and the sentences in them."""
 
     def __init__(self, file: TextFile, options: DocumentOptions) -> None:
-        self.file = file
-        self.is_vtt = file.text.startswith("WEBVTT")
-        line_end = re.search(r"(?<!\r)\r*\n", file.text)
+        self._source = file.text
+        # The specification replaces carriage returns, too. All offsets stay the same.
+        text = _CARRIAGE_RETURNS.sub(lambda match: "\n" * len(match[0]), file.text)
+        self.file = replace(file, text=text)
+        self.is_vtt = text.startswith("WEBVTT")
+        line_end = re.search(r"(?<!\r)\r*\n", text)
         self._line_end = line_end[0] if line_end else "\n"
         self._markup: dict[int, SourceMarkup] = {}
         self.cues = list(self._find_cues())
-        if not self.cues and file.text.strip() and not self.is_vtt:
+        # A WebVTT file may have no cues, but only times may have an arrow between them.
+        needs_cues = "-->" in text if self.is_vtt else text.strip()
+        if needs_cues and not self.cues:
             raise DataError(
                 "there are no subtitles: no line has the form 00:01:02,345 --> 00:01:04,567"
             )
         self.sentences: list[Sentence] = []
         for cue in self.cues:
-            source = file.text[cue.start : cue.end]
+            source = text[cue.start : cue.end]
             cue.turns = list(self._turns(source))
         for turns in _connected(self.cues):
             self.sentences += _sentences(turns, options.src)
         self.blocks = [sentence.block for sentence in self.sentences]
-        header = _HEADER_LANGUAGE.match(file.text)
+        header = _HEADER_LANGUAGE.match(text)
         self._edits: list[Edit] = []
         if header and base_language(header[1]) == base_language(options.src):
             start, end = header.span(1)
@@ -166,7 +173,7 @@ class Subtitles:
             if not changed.isdisjoint(cue.turns):
                 text = self._cue_text(cue, parts)
                 edits.append(Edit(cue.start, cue.end, text))
-        return self.file.encode(apply_edits(self.file.text, edits))
+        return self.file.encode(apply_edits(self._source, edits))
 
     def _cue_text(self, cue: Cue, parts: Mapping[Turn, Sequence[RichText]]) -> str:
         texts = []

@@ -1,8 +1,8 @@
 """CSV and TSV: some columns of a table are translated, and all other cells are copied.
 
 The delimiter is a comma, semicolon, tab or `|`, or that of a first line such as `sep=;`. Cells may
-be in double quotes, and then contain line breaks and doubled quotes (RFC 4180). In a table with
-tabs, a cell that is not entirely in quotes is read as it is.
+be in double quotes, and then contain line breaks and doubled quotes (RFC 4180). Spaces around the
+quotes are copied. In a table with tabs, a cell that is not entirely in quotes is read as it is.
 """
 
 from __future__ import annotations
@@ -25,12 +25,14 @@ _SEPARATOR_LINE = re.compile(r'"?sep=([^"\r\n])"?\r?\n')
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell, as a range of the file."""
+    """A cell, as a range of the file. That of a quoted cell starts and ends at its quotes."""
 
     start: int
     end: int
     text: str
     is_quoted: bool
+    is_last: bool
+    """Whether the row ends after it."""
 
 
 def parse_tsv(data: bytes, options: DocumentOptions) -> SplicedDocument:
@@ -71,7 +73,7 @@ def _find_delimiter(file: TextFile, columns: Sequence[str], delimiters: Sequence
     """Return the delimiter with which the first row has the most of `columns`, and the most cells.
 
     If that is one cell, return the delimiter, if any, with which every row has one: a comma may be
-    part of the text.
+    part of the text, also before a quote.
     """
     best, best_score = delimiters[0], (-1, -1)
     for delimiter in delimiters:
@@ -84,38 +86,47 @@ def _find_delimiter(file: TextFile, columns: Sequence[str], delimiters: Sequence
             best, best_score = delimiter, score
     if best_score[1] == 1:
         with suppress(DataError):  # of a quote, which the caller reports
-            return next(
-                (each for each in delimiters if all(len(row) == 1 for row in _rows(file, each))),
-                best,
-            )
+            for delimiter in delimiters:
+                if all(cell.is_last for cell in _cells(file, delimiter)):
+                    return delimiter
     return best
 
 
 def _rows(file: TextFile, delimiter: str, start: int = 0) -> Iterator[list[Cell]]:
     """Yield the rows that are not blank."""
-    separator = re.escape(delimiter)
-    pattern = re.compile(
-        rf'(?:"(?P<quoted>(?:[^"]|"")*)"|(?P<plain>[^{separator}\r\n]*))(?P<next>{separator}|\r\n|[\r\n]|\Z)'
-    )
     row: list[Cell] = []
+    for cell in _cells(file, delimiter, start):
+        row.append(cell)
+        if cell.is_last:
+            if len(row) > 1 or cell.text:
+                yield row
+            row = []
+
+
+def _cells(file: TextFile, delimiter: str, start: int = 0) -> Iterator[Cell]:
+    separator = re.escape(delimiter)
+    space = " \t".replace(delimiter, "")
+    quoted = rf'[{space}]*+(?P<quotes>"(?P<quoted>(?:[^"]|"")*)")[{space}]*+'
+    plain = rf"(?P<plain>[^{separator}\r\n]*)"
+    pattern = re.compile(rf"(?:{quoted}|{plain})(?P<next>{separator}|\r\n|[\r\n]|\Z)")
     position = start
-    while position < len(file.text) or row:
+    is_last = True
+    while position < len(file.text) or not is_last:
         match = pattern.match(file.text, position)
         assert match  # a cell without quotes matches anything
-        is_quoted = match["quoted"] is not None
-        if not is_quoted and delimiter != "\t" and match["plain"].startswith('"'):
+        is_last = match["next"] != delimiter
+        if match["quotes"]:
+            text = match["quoted"].replace('""', '"')
+            yield Cell(*match.span("quotes"), text, is_quoted=True, is_last=is_last)
+        elif delimiter != "\t" and match["plain"].lstrip(space).startswith('"'):
             raise DataError(
                 f"line {file.line(position)}: a quote is not closed, or a quote in a cell is not"
                 " doubled",
                 'write a quote in a quoted cell as ""',
             )
-        text = match["quoted"].replace('""', '"') if is_quoted else match["plain"]
-        row.append(Cell(position, match.start("next"), text, is_quoted))
+        else:
+            yield Cell(*match.span("plain"), match["plain"], is_quoted=False, is_last=is_last)
         position = match.end()
-        if match["next"] != delimiter:
-            if len(row) > 1 or row[0].text:
-                yield row
-            row = []
 
 
 def _select(header: Sequence[str], columns: Sequence[str]) -> list[int]:

@@ -1,14 +1,14 @@
 """Plain text documents: line-wrapped text, which is split into paragraphs, and whose layout is
 restored.
 
-Blank lines separate paragraphs. A paragraph continues on the next line if that starts in lower
-case, or if the line before is long enough to be wrapped; the lines of an address, for example, are
-paragraphs. The translation is wrapped to the width of the paragraph, unless the paragraph is a
-single line. A heading, the line after it, a list item, and a line indented further than the
-paragraph's text start a new paragraph. From the third line of a paragraph on, a line that is not
-indented like the second starts one, too, and so does a line that begins with an option, a date or a
-time. The marker of a paragraph, such as a list bullet, a number, a check box, a time stamp, `#` or
-`>`, is preserved.
+Blank lines and form feeds separate paragraphs. A paragraph continues on the next line if that
+starts in lower case, or if the line before is long enough to be wrapped; the lines of an address,
+for example, are paragraphs. The translation is wrapped to the width of the paragraph, unless the
+paragraph is a single line. A heading, the line after it, a list item, and a line indented further
+than the paragraph's text start a new paragraph. From the third line of a paragraph on, a line that
+is not indented like the second starts one, too, and so does a line that begins with an option, a
+date or a time. The marker of a paragraph, such as a list bullet, a number, a check box, a time
+stamp, `#` or `>`, is preserved, and so is the whitespace at its end.
 
 Tabs, bars, and two or more spaces separate columns, which are translated separately. Two spaces are
 also usual after a sentence, a typing error in a sentence, and frequent in justified text.
@@ -46,7 +46,7 @@ _START = re.compile(rf"--?[a-zA-Z?][\w-]*(?=[\s,=\[]|\Z)|[\[(]?(?:{_DATE}|{_TIME
 # With the lookbehinds, the time is linear.
 _WIDE_SEPARATOR = re.compile(r"(?<!\s)\s*[\t|│]\s*|(?<!\s) {3,}")
 _SEPARATOR = re.compile(rf"{_WIDE_SEPARATOR.pattern}|(?<!\s) {{2,}}")
-_LINE_END = re.compile(r"((?<!\r)\r*\n)")
+_LINE_END = re.compile(r"((?<!\r)\r*+\n|\r)")
 _SENTENCE_END = re.compile(r"[.!?…]['\"”’)]?\Z")
 
 
@@ -164,6 +164,10 @@ def _join_cells(cells: Sequence[str], translations: Sequence[str]) -> str:
     return text
 
 
+def _space_at_end(line: str) -> str:
+    return line[len(line.rstrip()) :]
+
+
 def paragraphs(lines: Iterable[str]) -> Iterator[Paragraph]:
     """Group lines into paragraphs, which preserve the input."""
     current: Paragraph | None = None
@@ -192,11 +196,14 @@ class TextDocument:
 
     def __init__(self, file: TextFile) -> None:
         self._file = file
-        # Lines and line ends alternate.
-        parts = _LINE_END.split(file.text)
-        lines = parts[::2]
-        self._line_ends = [*parts[1::2], ""]
-        self._paragraphs = list(paragraphs(lines))
+        self._line_ends: list[str] = []
+        self._paragraphs: list[Paragraph] = []
+        for page in file.text.split("\f"):
+            # Lines and line ends alternate.
+            parts = _LINE_END.split(page)
+            self._paragraphs += paragraphs(parts[::2])
+            self._line_ends += [*parts[1::2], "\f"]
+        self._line_ends[-1] = ""  # of the last page
         self._rows = [paragraph.cells() for paragraph in self._paragraphs]
         self.blocks: list[RichText] = []
         for row in self._rows:
@@ -206,19 +213,25 @@ class TextDocument:
         """Return the document with the translation of each paragraph."""
         translated = iter(translations)
         pieces = []
-        line_index = 0
+        start = 0  # index of the line
         for paragraph, row in zip(self._paragraphs, self._rows, strict=True):
             cells = list(row)
             for i in range(0, len(row), 2):
                 if row[i]:
                     cells[i] = next(translated).text
             translation = _join_cells(row, cells)
-            lines = paragraph.original_lines
-            if translation != paragraph.text:
-                lines = list(paragraph.format(translation))
-            first_end = self._line_ends[line_index]
-            line_index += len(paragraph.original_lines)
-            pieces += [first_end.join(lines), self._line_ends[line_index - 1]]
+            source_lines = paragraph.original_lines
+            end = start + len(source_lines)
+            line_ends = self._line_ends[start:end]
+            start = end
+            if translation == paragraph.text:
+                for line, line_end in zip(source_lines, line_ends, strict=True):
+                    pieces += [line, line_end]
+                continue
+            first_end = _space_at_end(source_lines[0]) + line_ends[0]
+            last_end = _space_at_end(source_lines[-1]) + line_ends[-1]
+            lines = paragraph.format(translation)
+            pieces += [first_end.join(lines), last_end]
         return self._file.encode("".join(pieces))
 
 

@@ -20,6 +20,7 @@ _BYTE_ORDER_MARKS = {
 _REJECTED = {"idna", "punycode", "raw-unicode-escape", "unicode-escape", "utf-7"}
 """Codecs of Python that are no encodings of documents: their time is quadratic, or they decode to
 lone surrogates."""
+_LINE_END = re.compile(rb"(?<!\r)\r*+\n|\r")
 _HUGE_REFERENCE = re.compile(r"&#[0-9]{4000,};?")
 
 
@@ -36,6 +37,9 @@ class TextFile:
     text: str
     encoding: str = "utf-8"
     byte_order_mark: bytes = b""
+    line_end: str = "\n"
+    """What the file has for each `\\n` of the text: a carriage return, if it has no other line
+    ends."""
 
     @classmethod
     def decode(cls, data: bytes, errors: str, declared: str = "utf-8") -> TextFile:
@@ -57,9 +61,9 @@ class TextFile:
         try:
             if codecs.lookup(encoding).name in _REJECTED:
                 raise LookupError
-            return cls(str(data, encoding, errors), encoding, mark)
+            text = str(data, encoding, errors)
         except UnicodeDecodeError as error:
-            lines = data[: error.start].split(b"\n")
+            lines = _LINE_END.split(data[: error.start])
             raise DataError(
                 f"line {len(lines)}, byte {len(lines[-1]) + 1} of the line: not {encoding.upper()} "
                 f"(0x{data[error.start]:02x})",
@@ -71,6 +75,9 @@ class TextFile:
                 f"unknown encoding '{encoding}'",
                 "a typical one is cp1252, or convert the file to UTF-8",
             ) from None
+        if "\r" in text and "\n" not in text:
+            return cls(text.replace("\r", "\n"), encoding, mark, line_end="\r")
+        return cls(text, encoding, mark)
 
     def encode(self, text: str, errors: str = "strict") -> bytes:
         """Encode a changed text.
@@ -78,6 +85,7 @@ class TextFile:
         Raises:
             DataError: the encoding of the file lacks a character.
         """
+        text = text.replace("\n", self.line_end)
         try:
             return self.byte_order_mark + text.encode(self.encoding, errors)
         except UnicodeEncodeError as error:

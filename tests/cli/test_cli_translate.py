@@ -459,7 +459,7 @@ def test_only_wrapped_lines_are_joined() -> None:
 def test_tabs_separate_columns() -> None:
     document = parse(b"- one\t two\nx\t\n", DocumentOptions("en", "de"))
     assert [block.text for block in document.blocks] == ["one", "two", "x"]
-    assert document.render([RichText(each) for each in "abc"]) == b"- a\t b\nc\n"
+    assert document.render([RichText(each) for each in "abc"]) == b"- a\t b\nc\t\n"
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,12 @@ from nmt.core.errors import DataError
 from nmt.documents.aligned_units import AlignedSentence
 from nmt.documents.document import MAX_NESTING, RichText, Tag, parents
 from nmt.documents.document_translator import DocumentTranslator
-from nmt.documents.formats import FORMATS, DocumentOptions, conversion_hint
+from nmt.documents.formats import (
+    FORMATS,
+    DocumentOptions,
+    check_elements,
+    conversion_hint,
+)
 from nmt.documents.memory import TranslationMemory
 from nmt.documents.projection import project
 from nmt.documents.rich_text import Sections
@@ -447,6 +452,9 @@ def test_no_tag_is_lost_and_tags_stay_nested(block: RichText, has_alignment: boo
         (".srt", f"1\n00:00:01,000 --> 00:00:02,000\na{' ' * 200_000}b\n"),
         (".srt", f"1\n00:00:01,000 --> 00:00:02,000\n{' ' * 200_000}b\n"),
         (".md", f"a {'{:' * 20_000}\n"),
+        (".csv", f"a\n{' ' * 200_000}b\n"),
+        (".txt", "a" + "\r" * 50_000 + "b\nc"),
+        (".vtt", "WEBVTT" + "\r" * 200_000 + "00:01.000 --> 00:02.000\na\n"),
     ],
 )
 def test_long_runs_of_spaces_or_markup_are_parsed(suffix: str, source: str) -> None:
@@ -454,6 +462,39 @@ def test_long_runs_of_spaces_or_markup_are_parsed(suffix: str, source: str) -> N
     document = FORMATS[suffix](source.encode(), options)  # quadratic time would be many minutes
     assert document.render(document.blocks) == source.encode()
     Sections(RichText(f"a{' ' * 200_000}b"), re.compile("[\t\n]"))
+
+
+@pytest.mark.parametrize(
+    ("suffix", "source"),
+    [
+        (".csv", 'sep=;\na;b\none;two\n"three\nfour";five\n'),
+        (".tsv", "a\tb\none\ttwo\nthree\tfour\n"),
+        (".html", "---\ntitle: one\n---\n<p>one\n<p>two <b>three</b>\n"),
+        (".jsonl", '{"a": "one"}\n{"a": "two"}\n'),
+        (".md", "---\ntitle: one\n---\n\n# one\n\n- two\n- three\n\n```\nfour\n```\n"),
+        (
+            ".po",
+            '# one\nmsgid ""\nmsgstr "Content-Type: text/plain; charset=UTF-8\\n"\n\n'
+            '# two\nmsgid "three\\n"\n"four"\nmsgstr ""\n',
+        ),
+        (".txt", "one\n\n- two\n- three\n"),
+    ],
+)
+def test_carriage_returns_are_line_ends(suffix: str, source: str) -> None:
+    data = source.replace("\n", "\r").encode()
+    options = DocumentOptions("en", "de", ("a",), ("**",))
+    document = FORMATS[suffix](data, options)
+    assert document.render(document.blocks).count(b"\n") == 0
+    with_returns = translate_file(suffix, source.replace("\n", "\r"))
+    assert with_returns == translate_file(suffix, source).replace(b"\n", b"\r")
+    assert with_returns != data
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r", b"\r\n", b"\f"])
+def test_the_number_of_lines_is_limited(end: bytes) -> None:
+    check_elements([end * 5, end * 5], 10)
+    with pytest.raises(DataError, match="more than 10 lines"):
+        check_elements([end * 5, end * 6], 10)
 
 
 SRT_START = "1\n00:00:01,000 --> 00:00:02,000\n"
@@ -484,7 +525,7 @@ def count_steps(function: Callable[[], object]) -> int:
 
 def translate_file(suffix: str, source: str) -> bytes:
     """Translate a document with the stub."""
-    columns = ("a",) if suffix == ".csv" else ()
+    columns = ("a",) if suffix in (".csv", ".tsv") else ()
     document = FORMATS[suffix](source.encode(), DocumentOptions("en", "de", columns, ("**",)))
     return document.render(document_translator(StubTranslator()).translate(document.blocks).blocks)
 

@@ -283,9 +283,14 @@ def test_the_language_is_that_of_the_translation(start: str, expected: str) -> N
         ("<p>é".encode("utf-16"), "é"),
         ('<meta charset="windows-1251"><p>ж'.encode("cp1251"), "ж"),
         (
-            '<meta http-equiv=x content="text/html; charset=ISO-8859-1"><p>\x80'.encode("latin-1"),
+            '<meta http-equiv=Content-Type content="text/html; charset=ISO-8859-1"><p>\x80'.encode(
+                "latin-1"
+            ),
             "€",
         ),
+        ("<meta charset = 'ISO-8859-1'/><p>\x80".encode("latin-1"), "€"),
+        ("<META NAME=charset CHARSET=iso-8859-1/><p>\x80".encode("latin-1"), "€"),
+        ('<?xml version="1.0" encoding="iso-8859-1"?><p>\x80'.encode("latin-1"), "€"),
         ('<meta charset="iso-8859-9"><p>€'.encode("cp1254"), "€"),
         ('<meta charset="tis-620"><p>€'.encode("cp874"), "€"),
         ('<meta charset="GB2312"><p>鎔'.encode("gb18030"), "鎔"),
@@ -300,6 +305,29 @@ def test_the_encoding_is_detected_and_kept(data: bytes, text: str) -> None:
     output = document.render([RichText("ж")])
     # A character reference where the encoding does not have the character.
     assert texts(output) == ["ж"]
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        '<meta name="description" content="charset=iso-8859-1">',
+        '<meta http-equiv="refresh" content="0; url=x?charset=iso-8859-1">',
+        '<meta content="text/html; charset=iso-8859-1">',
+        '<meta data-charset="iso-8859-1">',
+        '<meta charset="{{ charset }}">',
+        "<!-- <meta charset=iso-8859-1> -->",
+        "<script>'<meta charset=iso-8859-1>'</script>",
+        "<textarea><meta charset=iso-8859-1></textarea>",
+        "<title>The element <meta charset=iso-8859-1></title>",
+        "---\ntags: <meta charset=iso-8859-1>\n---\n",
+    ],
+)
+def test_only_an_element_for_it_declares_the_encoding(start: str) -> None:
+    for declaration, encoding in (("", "utf-8"), ('<meta charset="cp1251">', "cp1251")):
+        data = f"{start}{declaration}<p>ж".encode(encoding)
+        document = parse(data, OPTIONS)
+        assert document.blocks[-1].text == "ж"
+        assert document.render([RichText("я")] * len(document.blocks)).decode(encoding)[-1] == "я"
 
 
 @pytest.mark.parametrize(

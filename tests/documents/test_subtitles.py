@@ -71,7 +71,7 @@ def payload(source: str) -> str:
 @pytest.mark.parametrize(
     "source", [SRT, VTT, "", "WEBVTT\n", SRT.rstrip("\n"), VTT.replace("\n", "\n\n\n")]
 )
-@pytest.mark.parametrize("line_end", ["\n", "\r\n", "\r\r\n"])
+@pytest.mark.parametrize("line_end", ["\n", "\r\n", "\r\r\n", "\r"])
 @pytest.mark.parametrize("bom", ["", "\ufeff"])
 def test_untranslated_subtitles_are_unchanged(source: str, line_end: str, bom: str) -> None:
     data = (bom + source.replace("\n", line_end)).encode()
@@ -245,7 +245,7 @@ def test_markup_in_cues(source: str, expected: str) -> None:
     assert payload(source) == expected
 
 
-@pytest.mark.parametrize("line_end", ["\n", "\r\n", "\r\r\n"])
+@pytest.mark.parametrize("line_end", ["\n", "\r\n", "\r\r\n", "\r"])
 @pytest.mark.parametrize(
     "source", [SRT, VTT, "WEBVTT\nLanguage: en\n\n00:01.000 --> 00:02.000\n \n\n"]
 )
@@ -255,6 +255,16 @@ def test_line_ends_do_not_matter(source: str, line_end: str) -> None:
     assert translated(document).decode() == translated(parse(source)).decode().replace(
         "\n", line_end
     )
+
+
+@pytest.mark.parametrize("source", [SRT, VTT])
+def test_line_ends_may_differ(source: str) -> None:
+    mixed = source.replace("\n", "\r") + "\n"
+    document = parse(mixed)
+    assert texts(document) == texts(parse(source))
+    assert document.render(document.blocks) == mixed.encode()
+    translation = translated(document).decode()
+    assert re.sub("[\r\n]", "\n", translation) == translated(parse(source + "\n")).decode()
 
 
 def test_a_line_break_of_ssa_stays_one() -> None:
@@ -310,6 +320,7 @@ def test_chinese_is_cut_and_wrapped_without_spaces() -> None:
     ("source", "message"),
     [
         ("Only text.\n", "no subtitles"),
+        ("WEBVTT\n\none --> two\nHi\n", "no subtitles"),
         ("1\n00:00:01,000 --> 00:00:xx,000\nHi\n", "line 2: .* is not a time range"),
         (f"1\n{'0' * 5000}:00:01,000 --> 00:00:02,000\nHi\n", "line 2: .* is not a time range"),
         ("1\n00:00:01,000 -> 00:00:02,000\nHi\n", "no subtitles"),

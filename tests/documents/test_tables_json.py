@@ -127,6 +127,38 @@ def test_only_tabs_separate_the_cells_of_tsv() -> None:
     assert texts(document) == ["Hello, I am tired; really.", '"Hi," she said']
 
 
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
+@pytest.mark.parametrize("before", ["", " ", "   "])
+@pytest.mark.parametrize("after", ["", " ", "   "])
+def test_spaces_around_quotes_are_kept(delimiter: str, before: str, after: str) -> None:
+    cell = f'{before}"a ""dog""{delimiter} here"{after}'
+    header = delimiter.join(["id", f'{before}"text"{after}', "note"])
+    row = delimiter.join(["1", cell, "ok"])
+    source = f"{header}\n{row}\n"
+    rendered = translated(parse_table(source, "text")).decode()
+    assert rendered == f"{header}\n" + row.replace(cell, cell.upper()) + "\n"
+    for text in (source, rendered):
+        rows = csv.reader(io.StringIO(text), delimiter=delimiter, skipinitialspace=True)
+        assert [row[::2] for row in rows] == [["id", "note"], ["1", "ok"]]
+
+
+def test_a_tab_may_be_before_quotes() -> None:
+    source = 'id,text\n1,\t"one, two"\t\n'
+    assert translated(parse_table(source, "text")).decode() == source.replace(
+        "one, two", "ONE, TWO"
+    )
+
+
+def test_an_empty_cell_in_front_of_quotes_with_tabs() -> None:
+    source = 'id\ttext\tnote\n\t\t"keep"\n1\t"one"\t\n'
+    assert translated(parse_table(source, "text")).decode() == source.replace("one", "ONE")
+
+
+def test_quotes_after_a_comma_in_the_only_column() -> None:
+    lines = ['Hello, "small" dog', 'Hello,"small" dog']
+    assert texts(parse_table("\n".join(["text", *lines]))) == lines
+
+
 def test_quotes_in_a_table_with_tabs_are_text() -> None:
     assert texts(parse_table('text\tb\n"Hi" she said\t2\n', "text")) == ['"Hi" she said']
 
@@ -154,6 +186,9 @@ def test_the_column_must_exist(columns: tuple[str, ...], message: str, hint: str
     [
         ('text,b\n"open,2\n', "line 2: a quote is not closed"),
         ('text,b\n1,2\n"a" b,2\n', "line 3: a quote is not closed"),
+        ('text,b\n1, "open\n', "line 2: a quote is not closed"),
+        ('text,b\r1,2\r"open,2\r', "line 3: a quote is not closed"),
+        (b"text,b\r\xff,2\r", "line 2, byte 1 of the line: not UTF-8"),
         (b"text,b\n\xff,2\n", "line 2, byte . of the line: not UTF-8"),
     ],
 )

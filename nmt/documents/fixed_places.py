@@ -11,8 +11,8 @@ from operator import attrgetter
 
 from nmt.data.placeholders import is_separate
 from nmt.documents.aligned_units import AlignedSentence, SourceIndex, Unit
-from nmt.documents.ranges import Nearest, Span, by_end, by_start, enclosing, overlaps_any, span_of
-from nmt.text.spans import find_spans
+from nmt.documents.ranges import Nearest, Span, by_end, by_start, overlaps_any, span_of
+from nmt.text.spans import enclosing, find_spans
 from nmt.translation.segments import FixedSpan
 
 _ANY_WORD = "word"

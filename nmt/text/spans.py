@@ -7,7 +7,7 @@ All but numbers are opaque: the translation of the other words does not depend o
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -202,12 +202,6 @@ def compile_patterns(expressions: Sequence[str]) -> list[re.Pattern[str]]:
     return patterns
 
 
-def _is_inside(span: ProtectedSpan, other: ProtectedSpan) -> bool:
-    """Return whether a span is a part of another one."""
-    is_shorter = span.end - span.start < other.end - other.start
-    return is_shorter and other.start <= span.start and span.end <= other.end
-
-
 def _pattern_time_limit(pattern: re.Pattern[str]) -> AbstractContextManager[None]:
     """Limit the time of a pattern of the user in one text to `MAX_PATTERN_SECONDS`; see
     `runtime.time_limit`."""
@@ -246,8 +240,19 @@ def find_spans(text: str, custom: Iterable[re.Pattern[str]] = ()) -> list[Protec
             for match in _PATTERN.finditer(text)
         )
     matches = [span for pattern in custom for span in _find_custom(text, pattern)]
-    first = [match for match in matches if not any(_is_inside(match, span) for span in others)]
+    first = [match for match in matches if not enclosing(match.start, match.end, others)]
     return list(without_overlaps([*first, *others, *matches]))
+
+
+def enclosing(start: int, end: int, spans: Sequence[ProtectedSpan]) -> ProtectedSpan | None:
+    """Return the span that contains a range and is longer; None: there is none. Spans are in order
+    and do not overlap."""
+    i = bisect_right(spans, start, key=lambda span: span.start) - 1
+    if i < 0:
+        return None
+    span = spans[i]
+    is_longer = (span.start, span.end) != (start, end)
+    return span if is_longer and end <= span.end else None
 
 
 class HasOffsets(Protocol):

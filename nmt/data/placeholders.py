@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator
 from nmt.data.pairs import Pair
 from nmt.text.lazy_pattern import lazy_pattern
 from nmt.text.normalization import LETTER_OR_DIGIT
+from nmt.text.searchable import marks_as_letters
 from nmt.text.spans import find_spans
 
 PLACEHOLDERS = tuple(chr(0xE000 + i) for i in range(8))
@@ -83,10 +84,11 @@ def contains_separate(text: str, span: str) -> bool:
 
 def find_separate(text: str, span: str) -> Iterator[int]:
     """Yield the starts of a span in a text, without those inside a longer word or number."""
+    letters = marks_as_letters(text)
     start = text.find(span)
     while start >= 0:
         end = start + len(span)
-        is_word = is_separate(text, start, end, len(text))
+        is_word = is_separate(letters, start, end, len(text))
         if is_word:
             yield start
         start = text.find(span, end if is_word else start + 1)
@@ -94,7 +96,7 @@ def find_separate(text: str, span: str) -> Iterator[int]:
 
 def is_separate(text: str, start: int, end: int, text_end: int) -> bool:
     """Return whether a span of a text that ends at `text_end` is not inside a longer word or
-    number."""
+    number. Marks of the text are letters; see `marks_as_letters`."""
     if text[start].isalnum() and not _WORD_START.match(text, start):
         return False
     if text[end - 1].isalnum():

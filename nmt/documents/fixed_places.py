@@ -11,8 +11,9 @@ from operator import attrgetter
 
 from nmt.data.placeholders import is_separate
 from nmt.documents.aligned_units import AlignedSentence, SourceIndex, Unit
-from nmt.documents.ranges import Nearest, Span, by_end, by_start, enclosing, overlaps_any, span_of
-from nmt.text.spans import find_spans
+from nmt.documents.ranges import Nearest, Span, by_end, by_start, overlaps_any, span_of
+from nmt.text.searchable import marks_as_letters
+from nmt.text.spans import enclosing, find_spans
 from nmt.translation.segments import FixedSpan
 
 _ANY_WORD = "word"
@@ -85,7 +86,9 @@ class _Text:
     def __init__(self, text: str, span: Span) -> None:
         self._text = text
         self._start, self._end = span
-        self._protected = find_spans(text[slice(*span)])
+        sentence = text[slice(*span)]
+        self._protected = find_spans(sentence)
+        self._letters = marks_as_letters(sentence)
 
     def occurrences(self, fixed: str) -> list[_Occurrence]:
         """Return the occurrences of a fixed text, in order."""
@@ -93,12 +96,18 @@ class _Text:
         start = self._text.find(fixed, self._start, self._end)
         while start >= 0:
             end = start + len(fixed)
-            is_word = is_separate(self._text, start, end, self._end)
+            is_word = self._is_separate(start, end)
             whole = self._protected_text(start, end) or ("" if is_word else _ANY_WORD)
             found.append(_Occurrence((start, end), whole))
             next_start = end if is_word else start + 1
             start = self._text.find(fixed, next_start, self._end)
         return found
+
+    def _is_separate(self, start: int, end: int) -> bool:
+        """Return whether a range is not inside a longer word or number."""
+        start -= self._start
+        end -= self._start
+        return is_separate(self._letters, start, end, len(self._letters))
 
     def _protected_text(self, start: int, end: int) -> str:
         """Return the text of the protected span that is longer than a range and contains it; empty:

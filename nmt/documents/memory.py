@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from nmt.text.normalization import normalize
+
 
 class TranslationMemory:
     """Finds the translation of a text that equals a source text of the memory, apart from
-    whitespace."""
+    whitespace, invisible characters, and how letters with marks are encoded."""
 
     def __init__(self, pairs: Iterable[tuple[str, str]]) -> None:
         """Create a memory from source texts and their translations; the first translation of a text
         is used."""
         self._translations: dict[str, str] = {}
         for source, target in pairs:
-            self._translations.setdefault(_collapse(source), target)
+            self._translations.setdefault(normalize(source), target)
 
     @classmethod
     def load(cls, path: Path, src: str, tgt: str, errors: str = "strict") -> TranslationMemory:
@@ -30,8 +32,4 @@ class TranslationMemory:
 
     def find(self, text: str) -> str | None:
         """Return the translation of a text, None if the memory does not have it."""
-        return self._translations.get(_collapse(text))
-
-
-def _collapse(text: str) -> str:
-    return " ".join(text.split())
+        return self._translations.get(normalize(text))

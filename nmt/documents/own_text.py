@@ -13,6 +13,7 @@ from nmt.data.placeholders import is_separate
 from nmt.documents.document import RichText, Tag
 from nmt.documents.ranges import Nearest
 from nmt.documents.rich_text import outer_first
+from nmt.text.searchable import marks_as_letters
 
 
 def with_tags_on_own_text(rich: RichText, own_texts: Mapping[int, str]) -> RichText:
@@ -62,8 +63,9 @@ def _has_border_inside(tag: Tag, borders: Mapping[int, int]) -> bool:
 
 def _starts_of(text: str, part: str) -> Nearest:
     """Return where a part of a text starts that is not inside a longer word."""
+    letters = marks_as_letters(text)
     starts = []
     for match in re.finditer(re.escape(part), text):
-        if is_separate(text, *match.span(), len(text)):
+        if is_separate(letters, *match.span(), len(text)):
             starts.append(match.start())
     return Nearest(starts)

@@ -6,8 +6,6 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 
-from nmt.text.spans import ProtectedSpan
-
 Span = tuple[int, int]
 
 by_start = attrgetter("start")
@@ -41,17 +39,6 @@ def outside(position: int, others: Sequence[Span]) -> int:
         return position
     is_near_start = position - start < end - position
     return start if is_near_start else end
-
-
-def enclosing(start: int, end: int, spans: Sequence[ProtectedSpan]) -> ProtectedSpan | None:
-    """Return the span that contains a range and is longer; None: there is none. Spans are in order
-    and do not overlap."""
-    i = bisect_right(spans, start, key=by_start) - 1
-    if i < 0:
-        return None
-    span = spans[i]
-    is_longer = span_of(span) != (start, end)
-    return span if is_longer and end <= span.end else None
 
 
 class Nearest:

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from nmt.documents.document import RichText
-from nmt.documents.ranges import Span, enclosing
+from nmt.documents.ranges import Span
 from nmt.documents.splicing import Edit
 from nmt.documents.variants import MAX_DEPTH, NUMBER_SIGN, Message, bar_spans, find_messages
-from nmt.text.spans import apply_edits, find_spans
+from nmt.text.spans import apply_edits, enclosing, find_spans
 from nmt.translation.segments import FixedSpan
 
 _WHOLE = ("url", "email", "path")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nmt.text.language_codes import base_language
 from nmt.text.lazy_pattern import lazy_pattern
+from nmt.text.searchable import SearchableText
 
 MAX_SPELLED = 999
 """Largest number that is written in words in a text; `spell_number` supports numbers up to
@@ -40,7 +41,12 @@ def find_number_words(text: str, language: str) -> list[NumberWord]:
     finder = _FINDERS.get(base_language(language))
     if finder is None:
         return []
-    return list(finder(text))
+    searchable = SearchableText(text)
+    numbers = []
+    for number in finder(searchable.text):
+        start, end = searchable.original_span(number.start, number.end)
+        numbers.append(replace(number, start=start, end=end))
+    return numbers
 
 
 def is_time(text: str, hour: NumberWord, minute: NumberWord) -> bool:

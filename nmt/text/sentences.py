@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 
 from nmt.core.console import log_once
 from nmt.text.lazy_pattern import lazy_pattern
@@ -33,6 +34,9 @@ _CJK_SENTENCE_MARKS = "。！？｡"
 """Marks that end a sentence without whitespace after them."""
 _CLOSING_MARKS = "」』”’）)】》〉\"'"
 _MAX_CLOSING_MARKS = 20
+MAX_WINDOW = 4096
+"""Maximum number of characters in which sentencex finds sentences at once. Its time is quadratic in
+the number of quotation marks, apostrophes and backticks."""
 
 
 def split_to_fit(
@@ -95,13 +99,45 @@ def _find_sentences(text: str, language: str) -> list[Span]:
         return _split_at(_SENTENCE_END, text, (0, len(text)))
     spans: list[Span] = []
     end = 0
-    for sentence in segment(language, text):
+    for sentence in _in_windows(partial(segment, language), text):
         start = text.find(sentence, end)
         if start < 0:  # sentencex changed the text
             return _trim(text, (0, len(text)))
         end = start + len(sentence)
         spans += _split_at(_END_AFTER_WORD, text, (start, end))
     return spans
+
+
+def _in_windows(segment: Callable[[str], Iterable[str]], text: str) -> Iterator[str]:
+    """Yield the sentences of a text, with the whitespace after them.
+
+    The windows of a long text overlap: sentences that begin in the second half of a window are
+    found in the next one, in which their quotations end.
+
+    Args:
+        segment: returns the sentences of a window.
+        text: the text.
+    """
+    position = 0
+    begun = ""  # a sentence that is longer than a window
+    while len(text) - position > MAX_WINDOW:
+        window = text[position : position + MAX_WINDOW]
+        middle = MAX_WINDOW // 2
+        length = 0
+        complete = list(segment(window))[:-1]
+        for sentence in complete:
+            if length > middle:
+                break
+            yield begun + sentence
+            begun = ""
+            length += len(sentence)
+        if not length:
+            length = window.rfind(" ", 0, middle) + 1 or middle
+            begun += window[:length]
+        position += length
+    for sentence in segment(text[position:]):
+        yield begun + sentence
+        begun = ""
 
 
 def _unsplittable(text: str, fixed: Iterable[HasOffsets]) -> list[HasOffsets]:

@@ -7,7 +7,8 @@ All but numbers are opaque: the translation of the other words does not depend o
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
+import unicodedata
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from typing import Protocol, TypeVar
 from nmt.core import runtime
 from nmt.core.errors import UsageError
 from nmt.text.lazy_pattern import lazy_pattern
+from nmt.text.searchable import SearchableText
 
 _UNITS = (
     "km/h m/s km mm cm m kg mg g ml l °C °F kWh kW W V Ω Hz kHz MHz GHz THz kB KB MB GB TB KiB MiB"
@@ -155,7 +157,7 @@ _PATTERN = lazy_pattern(
     "|".join(f"(?P<{kind}>{'|'.join(each)})" for kind, each in _PATTERNS.items()), re.IGNORECASE
 )
 _MAY_MATCH = lazy_pattern(
-    rf"[\d@#/\\{{}}%$<>&`_~\ue000-\uf8ff{_SYMBOLS}]|--|www|\w\.\w|:\w|\(\)|(?<!\w)-[a-z]\b",
+    rf"[\d@#/\\{{}}%$<>&`_~\ue000-\uf8ff{_SYMBOLS}]|--|www|\.\w|:\w|\(\)|(?<!\w)-[a-z]\b",
     re.IGNORECASE,
 )
 """A fast test that most sentences fail."""
@@ -179,7 +181,7 @@ class ProtectedSpan:
 
 
 def compile_patterns(expressions: Sequence[str]) -> list[re.Pattern[str]]:
-    """Compile the regular expressions of `--protect`.
+    """Compile the regular expressions of `--protect`, which are searched in text in Unicode NFC.
 
     Raises:
         UsageError: an expression is invalid, takes too long, or matches the empty string.
@@ -187,7 +189,7 @@ def compile_patterns(expressions: Sequence[str]) -> list[re.Pattern[str]]:
     patterns = []
     for expression in expressions:
         try:
-            pattern = re.compile(expression)
+            pattern = re.compile(unicodedata.normalize("NFC", expression))
         except (re.error, OverflowError, RecursionError) as error:
             raise UsageError(
                 f"--protect {expression!r} is not a regular expression: {error}"
@@ -202,12 +204,6 @@ def compile_patterns(expressions: Sequence[str]) -> list[re.Pattern[str]]:
     return patterns
 
 
-def _is_inside(span: ProtectedSpan, other: ProtectedSpan) -> bool:
-    """Return whether a span is a part of another one."""
-    is_shorter = span.end - span.start < other.end - other.start
-    return is_shorter and other.start <= span.start and span.end <= other.end
-
-
 def _pattern_time_limit(pattern: re.Pattern[str]) -> AbstractContextManager[None]:
     """Limit the time of a pattern of the user in one text to `MAX_PATTERN_SECONDS`; see
     `runtime.time_limit`."""
@@ -220,15 +216,15 @@ def _pattern_time_limit(pattern: re.Pattern[str]) -> AbstractContextManager[None
     return runtime.time_limit(MAX_PATTERN_SECONDS, error)
 
 
-def _find_custom(text: str, pattern: re.Pattern[str]) -> list[ProtectedSpan]:
+def _find_custom(text: SearchableText, pattern: re.Pattern[str]) -> list[ProtectedSpan]:
     """Return the matches of a pattern of the user that are not empty.
 
     Raises:
         UsageError: finding them takes too long.
     """
     with _pattern_time_limit(pattern):
-        matches = [match for match in pattern.finditer(text) if match[0]]
-    return [ProtectedSpan(match.start(), match.end(), "custom") for match in matches]
+        matches = [match for match in pattern.finditer(text.text) if match[0]]
+    return [ProtectedSpan(*text.original_span(*match.span()), "custom") for match in matches]
 
 
 def find_spans(text: str, custom: Iterable[re.Pattern[str]] = ()) -> list[ProtectedSpan]:
@@ -239,15 +235,26 @@ def find_spans(text: str, custom: Iterable[re.Pattern[str]] = ()) -> list[Protec
     Raises:
         UsageError: a custom pattern takes too long; see `_find_custom`.
     """
+    searchable = SearchableText(text)
     others: list[ProtectedSpan] = []
-    if _MAY_MATCH.search(text):
-        others += (
-            ProtectedSpan(match.start(), match.end(), str(match.lastgroup))
-            for match in _PATTERN.finditer(text)
-        )
-    matches = [span for pattern in custom for span in _find_custom(text, pattern)]
-    first = [match for match in matches if not any(_is_inside(match, span) for span in others)]
+    if _MAY_MATCH.search(searchable.text):
+        for match in _PATTERN.finditer(searchable.words):
+            start, end = searchable.original_span(*match.span())
+            others.append(ProtectedSpan(start, end, str(match.lastgroup)))
+    matches = [span for pattern in custom for span in _find_custom(searchable, pattern)]
+    first = [match for match in matches if not enclosing(match.start, match.end, others)]
     return list(without_overlaps([*first, *others, *matches]))
+
+
+def enclosing(start: int, end: int, spans: Sequence[ProtectedSpan]) -> ProtectedSpan | None:
+    """Return the span that contains a range and is longer; None: there is none. Spans are in order
+    and do not overlap."""
+    i = bisect_right(spans, start, key=lambda span: span.start) - 1
+    if i < 0:
+        return None
+    span = spans[i]
+    is_longer = (span.start, span.end) != (start, end)
+    return span if is_longer and end <= span.end else None
 
 
 class HasOffsets(Protocol):

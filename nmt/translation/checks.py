@@ -16,6 +16,7 @@ from nmt.text.language_codes import base_language
 from nmt.text.language_identification import is_wrong_language
 from nmt.text.lazy_pattern import lazy_pattern
 from nmt.text.normalization import LETTER_OR_DIGIT
+from nmt.text.searchable import marks_as_letters, searchable
 from nmt.translation.content import content_problems, number_problems
 from nmt.translation.segments import FixedSpan, Line
 
@@ -47,6 +48,7 @@ _NEGATIVES = {
 }
 """Words that negate a sentence, and all words that may translate one."""
 LETTER = lazy_pattern(r"[^\W\d_]")
+_LETTER_OR_DIGIT = lazy_pattern(LETTER_OR_DIGIT)
 _KANA = lazy_pattern("[\u3040-\u30ff]")
 _HAN_OR_HANGUL = lazy_pattern("[\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]")
 _TAG = lazy_pattern(r"<(/?)(\w[\w-]*)[^<>]*>")
@@ -71,13 +73,15 @@ def find_problems(line: Line, text: str, languages: tuple[str, str]) -> tuple[st
     if INVALID in text and INVALID not in line.text:
         return ("replacement-characters", *problems)
     if not problems:
-        problems = tuple(number_problems(line.text, text, *languages))
+        problems = tuple(number_problems(searchable(line.text), searchable(text), *languages))
     source = line.text
     # Equal in both, so they prove nothing.
     for span in reversed(line.protected):
         source = f"{source[: span.start]} {source[span.end :]}"
         if span.translation:
             text = replace_first(text, span.translation, " ")
+    source = searchable(source)
+    text = searchable(text)
     return (
         *problems,
         *content_problems(source, text, *languages),
@@ -146,7 +150,14 @@ def count_occurrences(text: str, span: str, *, inflected: bool = False) -> int:
 def find_inflected(text: str, term: str) -> Iterator[re.Match[str]]:
     """Yield the places of a term in a text, with inflectional endings."""
     pattern = rf"(?<!{LETTER_OR_DIGIT}){re.escape(term)}{GERMAN_ENDINGS}(?!{LETTER_OR_DIGIT})"
-    return re.finditer(pattern, text, re.IGNORECASE)
+    letters = marks_as_letters(text)
+    for match in re.finditer(pattern, text, re.IGNORECASE):
+        start, end = match.span()
+        before = letters[max(0, start - 1) : start]
+        after = letters[end : end + 1]
+        is_in_word = _LETTER_OR_DIGIT.search(before + after)  # next to a mark
+        if not is_in_word:
+            yield match
 
 
 def _is_wrong_language(text: str, code: str) -> bool:

@@ -3,11 +3,11 @@ know them."""
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Iterator
 
 from nmt.text.lazy_pattern import lazy_pattern
 from nmt.text.normalization import UNSPACED, fold_compatibility, is_mark
+from nmt.text.searchable import SearchableText
 from nmt.text.spans import ProtectedSpan
 from nmt.text.tokenizer import UNK, Tokenizer
 
@@ -39,14 +39,19 @@ class CopiedWords:
         """Return words with characters that are spelled in bytes or unknown, unknown abbreviations
         in capitals, and words that are too long to be words of a language.
         """
-        spans: list[ProtectedSpan] = []
+        searchable = SearchableText(text)
+        found: list[ProtectedSpan] = []
         if len(text) > MAX_WORD:
-            for match in _LONG_WORD.finditer(text):
-                spans.append(ProtectedSpan(*match.span(), "unknown"))
+            for match in _LONG_WORD.finditer(searchable.words):
+                found.append(ProtectedSpan(*match.span(), "unknown"))
         if not text.isascii():
-            spans += self._with_unknown_characters(text)
-        if _ABBREVIATION.search(text):
-            spans += self._unknown_abbreviations(text)
+            found += self._with_unknown_characters(searchable)
+        if _ABBREVIATION.search(searchable.words):
+            found += self._unknown_abbreviations(searchable.words)
+        spans = []
+        for span in found:
+            start, end = searchable.original_span(span.start, span.end)
+            spans.append(ProtectedSpan(start, end, span.kind))
         return spans
 
     def can_spell(self, text: str) -> bool:
@@ -58,17 +63,18 @@ class CopiedWords:
         num_unknown = sum(not self._knows(letter) for letter in letters)
         return num_unknown < max(MIN_UNKNOWN, len(letters) / 2)
 
-    def _with_unknown_characters(self, text: str) -> Iterator[ProtectedSpan]:
+    def _with_unknown_characters(self, text: SearchableText) -> Iterator[ProtectedSpan]:
         position = 0
-        while match := _WORD_OR_SYMBOL.search(text, position):
+        while match := _WORD_OR_SYMBOL.search(text.words, position):
             start = match.start()
-            position = _end_of_marks(text, match.end())
-            if self._spells_all(text[start:position]):
+            position = _end_of_marks(text.text, match.end())
+            word = text.text[start:position]
+            if all(map(self._knows, word)):
                 continue
             if match["word"]:
                 yield ProtectedSpan(start, position, "unknown")
             else:
-                yield from self._unknown_runs(text[start:position], start)
+                yield from self._unknown_runs(word, start)
 
     def _unknown_runs(self, text: str, offset: int) -> Iterator[ProtectedSpan]:
         """Yield the unknown characters of a text without spaces between words; neighbors are one
@@ -81,11 +87,6 @@ class CopiedWords:
             elif not is_unknown and start is not None:
                 yield ProtectedSpan(offset + start, offset + i, "unknown")
                 start = None
-
-    def _spells_all(self, text: str) -> bool:
-        """Return whether the tokenizer has pieces for all characters, if marks are composed with
-        their letters."""
-        return all(map(self._knows, unicodedata.normalize("NFC", text)))
 
     def _knows(self, character: str) -> bool:
         """Return whether the tokenizer has a piece of a character."""

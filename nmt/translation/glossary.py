@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from nmt.data.pairs import read_lines
 from nmt.data.tmx import read_tmx
 from nmt.text.language_codes import base_language
 from nmt.text.lazy_pattern import lazy_pattern
+from nmt.text.searchable import SearchableText, searchable
 from nmt.translation.checks import GERMAN_ENDINGS
 from nmt.translation.segments import FixedSpan
 
@@ -25,6 +27,7 @@ _PREFIX_LENGTH = 3
 MAX_LISTED = 5
 """Maximum number of terms in a log line."""
 _TERM_START = lazy_pattern(r"(?<!\w)\S")
+_IN_WORD = lazy_pattern(r"\w")
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,12 @@ class Term:
     target: str
     language: str
     """Language of the source term."""
+
+    def composed(self) -> Term:
+        """Return the term in Unicode NFC."""
+        source = searchable(self.source)
+        target = unicodedata.normalize("NFC", self.target)
+        return replace(self, source=source, target=target)
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:
@@ -76,7 +85,7 @@ class Glossary:
         """
         self._terms: dict[str, list[Term]] = dict(base._terms) if base else {}
         new_terms: dict[str, dict[str, Term]] = defaultdict(dict)
-        for term in terms:
+        for term in (each.composed() for each in terms):
             stem = term.source.removesuffix("y") or term.source  # the plural of sky is skies
             first_word = next(iter(stem.split()), "")
             new_terms[first_word[:_PREFIX_LENGTH].casefold()].setdefault(term.key, term)
@@ -97,7 +106,7 @@ class Glossary:
         pairs = (
             read_tmx(path, src, tgt) if path.suffix.lower() in (".tbx", ".tmx") else _read_tsv(path)
         )
-        terms = [Term(source, target, src) for source, target in pairs]
+        terms = [Term(source, target, src).composed() for source, target in pairs]
         if not terms:
             raise DataError(f"{path} has no terms", "each line is SOURCE TERM, a tab, TARGET TERM")
         first: dict[str, Term] = {}
@@ -112,27 +121,36 @@ class Glossary:
 
     def find(self, text: str) -> list[FixedSpan]:
         """Return the terms of a text, in order and without overlaps."""
+        searchable_text = SearchableText(text)
         spans: list[FixedSpan] = []
-        for start in (match.start() for match in _TERM_START.finditer(text)):
-            if spans and start < spans[-1].end:
+        end = 0
+        for term_start in _TERM_START.finditer(searchable_text.words):
+            start = term_start.start()
+            if start < end:
                 continue
-            candidates = (
-                self._terms.get(text[start : start + n].casefold(), ())
-                for n in range(_PREFIX_LENGTH, 0, -1)
+            found = self._find_at(searchable_text, start)
+            if not found:
+                continue
+            term, end = found
+            original_start, original_end = searchable_text.original_span(start, end)
+            is_left = term.target == LEAVE
+            translation = text[original_start:original_end] if is_left else term.target
+            span = FixedSpan(
+                original_start, original_end, translation, is_opaque=is_left, is_term=not is_left
             )
-            matches = (
-                (term, term.pattern.match(text, start)) for terms in candidates for term in terms
-            )
-            if found := next(((term, match) for term, match in matches if match), None):
-                term, match = found
-                is_left = term.target == LEAVE
-                translation = match[0] if is_left else term.target
-                spans.append(
-                    FixedSpan(
-                        start, match.end(), translation, is_opaque=is_left, is_term=not is_left
-                    )
-                )
+            spans.append(span)
         return spans
+
+    def _find_at(self, text: SearchableText, start: int) -> tuple[Term, int] | None:
+        """Return the first term that matches at an offset of a text, and its end."""
+        for n in range(_PREFIX_LENGTH, 0, -1):
+            prefix = text.text[start : start + n].casefold()
+            for term in self._terms.get(prefix, ()):
+                match = term.pattern.match(text.text, start)
+                # A mark, such as a vowel sign, is no \w, but the word continues.
+                if match and not _IN_WORD.match(text.words, match.end()):
+                    return term, match.end()
+        return None
 
 
 def _read_tsv(path: Path) -> Iterator[tuple[str, str]]:

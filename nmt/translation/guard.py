@@ -18,9 +18,10 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 from nmt.core.errors import UsageError
+from nmt.data.placeholders import separate_pattern
 from nmt.search import parse_search
 from nmt.text.lazy_pattern import lazy_pattern
-from nmt.text.normalization import remove_invisible
+from nmt.text.normalization import normalize, remove_invisible
 from nmt.text.numbers import equivalent_pattern
 from nmt.text.sentences import split_sentences
 from nmt.text.spans import apply_edits, without_overlaps
@@ -596,16 +597,26 @@ def _copy(line: Line, warnings: tuple[str, ...]) -> Translation:
 
 
 def _restore_formats(line: Line, translation: Translation) -> Translation:
-    """Correct the format of numbers that only differ in separators: 1.234,50 becomes 1,234.50, 5 %
-    becomes 5%."""
-    numbers = Counter(span.translation for span in line.protected)
-    for number, expected in numbers.items():
-        num_missing = expected - count_occurrences(translation.text, number)
-        pattern = equivalent_pattern(number) if num_missing > 0 else None
+    """Correct the format of protected spans: 1.234,50 becomes 1,234.50 and 5 % becomes 5% if only
+    separators differ, and letters with marks are encoded as in the source."""
+    spans = Counter(span.translation for span in line.protected)
+    for span, expected in spans.items():
+        num_missing = expected - count_occurrences(translation.text, span)
+        pattern = _other_formats(span) if num_missing > 0 else None
         if pattern:
             matches = (
-                match for match in pattern.finditer(translation.text) if match[0] not in numbers
+                match for match in pattern.finditer(translation.text) if match[0] not in spans
             )
-            edits = [(*match.span(), number) for match in islice(matches, num_missing)]
+            edits = [(*match.span(), span) for match in islice(matches, num_missing)]
             translation = edit_words(translation, edits)
     return translation
+
+
+def _other_formats(span: str) -> re.Pattern[str] | None:
+    """Return a pattern of the formats in which a model may write a protected span; None if there is
+    one only."""
+    text = normalize(span)  # what a model reads
+    pattern = equivalent_pattern(text)
+    if pattern is None and text not in ("", span):
+        pattern = re.compile(separate_pattern(text))
+    return pattern

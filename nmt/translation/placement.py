@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from nmt.core.errors import DataError
+from nmt.text.normalization import normalize
 from nmt.text.spans import apply_edits
 from nmt.translation.checks import is_missing
 from nmt.translation.pieces import word_indices_at
@@ -94,8 +95,9 @@ class TermPlacement:
         for whole_runs in (False, True):
             edits = term_edits(aligned, terms, whole_runs=whole_runs)
             edited = edit_words(original, edits)
-            keeps_prefix = edited.text.lstrip().startswith(line.prefix)
-            keeps_constraints = all(each in edited.text for each in line.constraints)
+            text = normalize(edited.text)
+            keeps_prefix = text.startswith(normalize(line.prefix))
+            keeps_constraints = all(normalize(each) in text for each in line.constraints)
             if edits and keeps_prefix and keeps_constraints:
                 found.append(edited)
         return found

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from nmt.text.lazy_pattern import lazy_pattern
+from nmt.text.searchable import marks_as_letters
 from nmt.translation.checks import count_occurrences, find_inflected
 from nmt.translation.pieces import word_indices_at
 from nmt.translation.segments import FixedSpan
@@ -54,7 +55,8 @@ class AlignedText:
     @cached_property
     def words(self) -> list[tuple[int, int]]:
         """Start and end of each word, without punctuation around it."""
-        return [match.span(1) for match in _WORD.finditer(self.text)]
+        letters = marks_as_letters(self.text)
+        return [match.span(1) for match in _WORD.finditer(letters)]
 
     def word(self, index: int) -> str:
         """Return a word in lower case."""

@@ -235,7 +235,7 @@ def test_a_slow_pattern_is_an_error(
 
 
 @given(
-    st.text("ab12 .:é\u0301", max_size=40),
+    st.text("ab12 .:é", max_size=40),
     st.sampled_from([r"\w+", r"(?i)A\d*", r"\b1.", r"[^ ]+:", "é", "(a|b)+"]),
 )
 def test_the_time_limit_does_not_change_what_patterns_match(text: str, pattern: str) -> None:

@@ -829,6 +829,12 @@ def test_a_memory_provides_blocks_and_sentences() -> None:
     assert (result.num_from_memory, result.num_sentences) == (2, 4)
 
 
+@pytest.mark.parametrize("text", ["Größe", "Gro\u0308ße", "Grö\u00adße", " \ufeffGröße\n"])
+def test_a_memory_finds_text_however_letters_are_encoded(text: str) -> None:
+    assert TranslationMemory([("Größe", "size")]).find(text) == "size"
+    assert TranslationMemory([(text, "size")]).find("Größe") == "size"
+
+
 # ---- the command line
 
 PAGE = (

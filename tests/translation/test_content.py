@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -195,6 +196,13 @@ def test_words_that_the_tokenizer_cannot_spell_are_copied() -> None:
     assert found("Send XHTML over USB-C, NOT STRENGTH.") == ["XHTML", "USB-C"]
     assert found("WHERE IS THE STATION?") == []
     assert found("STOP!") == []
+    for text, words in {
+        "We saw Dvořák in the BÜRO.": ["Dvořák", "BÜRO"],
+        "Łuk\u00adasz says हिन्दी.": ["Łuk\u00adasz", "हिन्दी"],
+    }.items():
+        assert found(unicodedata.normalize("NFD", text)) == [
+            unicodedata.normalize("NFD", word) for word in words
+        ]
     lines = [
         "The ﬁre is hot.",
         "I`m tired.",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -23,6 +24,7 @@ from nmt.core.errors import DataError, UsageError
 from nmt.data.placeholders import PLACEHOLDERS, replace_spans
 from nmt.data.prepare import prepare
 from nmt.search import parse_search
+from nmt.text.normalization import normalize
 from nmt.text.numbers import equivalent_pattern
 from nmt.text.sentences import count_sentences, split_to_fit
 from nmt.text.spans import compile_patterns, find_spans
@@ -429,6 +431,34 @@ def test_terms_of_several_words_match_any_space(text: str) -> None:
     assert [span.translation for span in glossary.find(text)] == ["IT-Abteilung"]
 
 
+@pytest.mark.parametrize("term", ["Größe", "Gro\u0308ße", "Grö\u00adße"])
+@pytest.mark.parametrize("text", ["Größe", "Gro\u0308ße", "Grö\u00adße"])
+def test_terms_match_however_letters_are_encoded(term: str, text: str) -> None:
+    [span] = Glossary([Term(term, "u\u0308ber", "de")]).find(f"Die {text}, sehr")
+    assert span == FixedSpan(4, 4 + len(text), "über", is_opaque=False, is_term=True)
+    [left] = Glossary([Term(term, "-", "de")]).find(f"Die {text}n sind")
+    assert left == FixedSpan(4, 5 + len(text), f"{text}n")
+
+
+def test_terms_are_not_in_words_that_continue_with_a_mark() -> None:
+    glossary = Glossary([Term("हिन्द", "India", "hi"), Term("मत", "opinion", "hi")])
+    assert glossary.find("हिन्दी कीमत") == []
+    assert [span.translation for span in glossary.find("हिन्द, मत")] == ["India", "opinion"]
+    assert not count_occurrences("हिन्दी कीमत", "हिन्द", inflected=True)
+    assert not count_occurrences("हिन्दी कीमत", "मत", inflected=True)
+    aligned = AlignedText("Hindi!", "(हिन्दी)!", [(0, 0)])
+    assert term_edits(aligned, [FixedSpan(0, 5, "उर्दू")]) == [(1, 7, "उर्दू")]
+
+
+def test_a_glossary_file_with_a_term_in_two_encodings(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "terms.tsv"
+    path.write_text("Größe\tsize\nGro\u0308ße\tgreatness\n", encoding="utf-8")
+    Glossary.load(path, "de", "en")
+    assert "the first translation is used for Größe\n" in capsys.readouterr().err
+
+
 def test_a_glossary_of_ten_thousand_terms_is_fast() -> None:
     rng = random.Random(1)
     terms = ["".join(rng.choices("abcdefghij", k=8)) for _ in range(10_000)]
@@ -559,6 +589,22 @@ def test_the_format_of_a_number_is_corrected_without_another_search(translator: 
     coded = scripted(translator, lambda line, search: [code], protect=protect)
     assert coded.translate([f"I see {code}."]) == [code]
     assert len(guard.translator.requests) == len(ungrouped.translator.requests) == 1
+
+
+@pytest.mark.parametrize("span", ["gro\u0308ße.txt", "gr\u00adoesse.txt", "`x  =  1`", "5 \u2126"])
+def test_a_protected_span_that_the_model_reads_in_another_form(
+    translator: Translator, span: str
+) -> None:
+    as_read = normalize(span)
+    guard = scripted(translator, lambda line, search: [f"Er sieht {as_read} jetzt."])
+    assert guard.translate([f"He sees {span} now."]) == [f"Er sieht {span} jetzt."]
+    assert len(guard.translator.requests) == 1
+
+
+def test_checks_of_a_decomposed_source() -> None:
+    source = Line(unicodedata.normalize("NFD", "Es sind fünfzehn Äpfel außer den größeren."))
+    text = "There are fifteen apples except the bigger ones."
+    assert find_problems(source, text, ("de", "en")) == ()
 
 
 @pytest.mark.parametrize(
@@ -886,6 +932,15 @@ def test_a_term_is_in_the_place_of_the_word_that_it_replaces(
     expected = [*original[:place], "Akte", *original[place + 1 :]]
     assert guard.translate([source]) == [" ".join(expected)]
     assert guard.term_counts == {("Akte", True): 1}
+
+
+@pytest.mark.parametrize("decomposed", [{"prefix": "Jo\u0308rg"}, {"constraints": ("Jo\u0308rg",)}])
+def test_a_term_is_placed_beside_a_decomposed_constraint(
+    translator: Translator, decomposed: dict[str, Any]
+) -> None:
+    glossary = Glossary([Term("file", "Akte", "en")])
+    guard = scripted(translator, lambda line, search: ["Jörg sieht Datei."], glossary=glossary)
+    assert guard.translate([Line("Jörg sees file.", **decomposed)]) == ["Jörg sieht Akte."]
 
 
 def test_a_term_that_translates_another_word_is_doubtful(translator: Translator) -> None:

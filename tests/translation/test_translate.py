@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import sentencex
 import torch
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
@@ -27,6 +28,7 @@ from nmt.engines.batch_engine import BatchEngine
 from nmt.search import SEARCHES, Hypothesis, Search, parse_search
 from nmt.search.beam import Beam
 from nmt.search.greedy import Greedy
+from nmt.text import sentences
 from nmt.text.normalization import normalize, normalize_case
 from nmt.text.sentences import count_sentences, split_sentences, split_to_fit
 from nmt.training.session import train
@@ -247,6 +249,49 @@ def test_a_long_line_is_not_split_in_a_protected_span_that_fits(
         end = position + len(name)
         assert not borders & set(range(position + 1, end))
         position = end
+
+
+@pytest.fixture
+def windows(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The texts that are passed to sentencex."""
+    segment = sentencex.segment
+    passed: list[str] = []
+
+    def record(language: str, text: str) -> list[str]:
+        passed.append(text)
+        return segment(language, text)
+
+    monkeypatch.setattr(sentencex, "segment", record)
+    return passed
+
+
+def test_sentences_of_a_long_line_are_found_in_windows(windows: list[str]) -> None:
+    parts = ["Use `x` now.", "Dr. Smith isn't here.", '"Go. Now." he said.', f"See{' it' * 3000}."]
+    text = " ".join(parts * 20)
+    spans = split_sentences(text, "en")
+    assert [text[slice(*span)] for span in spans] == parts * 20
+    assert max(map(len, windows)) <= sentences.MAX_WINDOW
+    assert sum(map(len, windows)) < 3 * len(text)
+
+
+def test_a_line_of_usual_length_is_one_window(windows: list[str]) -> None:
+    text = "Use `x`. " * 400
+    spans = split_sentences(text, "en")
+    assert windows == [text]
+    assert len(spans) == 400
+
+
+@given(st.text("aB.\"'`() 。", max_size=120), st.integers(2, 60))
+def test_sentences_in_windows_add_up_to_the_text(text: str, max_window: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sentences, "MAX_WINDOW", max_window)
+        spans = split_sentences(text, "en")
+    position = 0
+    for start, end in spans:
+        assert not text[position:start].strip()
+        assert start < end
+        position = end
+    assert not text[position:].strip()
 
 
 def test_sentences_end_without_whitespace_after_marks_of_chinese_and_japanese() -> None:

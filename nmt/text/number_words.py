@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from nmt.text.language_codes import base_language
 from nmt.text.lazy_pattern import lazy_pattern
-from nmt.text.searchable import SearchableText
+from nmt.text.searchable import SearchableText, searchable
 
 MAX_SPELLED = 999
 """Largest number that is written in words in a text; `spell_number` supports numbers up to
@@ -47,6 +47,16 @@ def find_number_words(text: str, language: str) -> list[NumberWord]:
         start, end = searchable.original_span(number.start, number.end)
         numbers.append(replace(number, start=start, end=end))
     return numbers
+
+
+def numbers_of_compounds(text: str, language: str) -> set[int]:
+    """Return the numbers that words begin with, as in tausendmal; none for a language other than
+    German, as others write such words with hyphens or spaces."""
+    if base_language(language) != "de":
+        return set()
+    words = _DE_COMPOUND.finditer(searchable(text))
+    values = {_read_german(match["number"].lower()) for match in words}
+    return {value for value in values if value is not None}
 
 
 def is_time(text: str, hour: NumberWord, minute: NumberWord) -> bool:
@@ -240,6 +250,7 @@ _DE_WORD = lazy_pattern(
     rf"(?<![\w-])(?:{_DE_REGULAR}|{_DE_IRREGULAR})(?P<million> Million(?:en)?)?(?![\w-])",
     re.IGNORECASE,
 )
+_DE_COMPOUND = lazy_pattern(rf"(?<![\w-])(?P<number>{_DE_PART}+)(?=\w|-)", re.IGNORECASE)
 _DE_AMBIGUOUS = lazy_pattern(r"achte[nrsm]?", re.IGNORECASE)
 """An ordinal that is also a verb."""
 

@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
 from nmt.core.console import log_once
+from nmt.text.language_codes import base_language
 from nmt.text.lazy_pattern import lazy_pattern
-from nmt.text.spans import HasOffsets, find_spans, without_overlaps
+from nmt.text.spans import HasOffsets, find_german_ordinals, find_spans, without_overlaps
 
 Span = tuple[int, int]
 """Start and end offset of a segment."""
@@ -58,7 +59,7 @@ def split_to_fit(
     whole = _trim(text, (0, len(text)))
     if not whole or fits(*whole[0]):
         return whole
-    unsplittable = _unsplittable(text, fixed)
+    unsplittable = _unsplittable(text, language, fixed)
     parts: list[Span] = []
     sentences = _find_sentences(text, language)
     for sentence in _join_split_spans(text, sentences, unsplittable):
@@ -75,7 +76,7 @@ def split_sentences(text: str, language: str, fixed: Iterable[HasOffsets] = ()) 
     spans = _find_sentences(text, language)
     if len(spans) < 2:
         return spans
-    unsplittable = _unsplittable(text, fixed)
+    unsplittable = _unsplittable(text, language, fixed)
     return _join_split_spans(text, spans, unsplittable)
 
 
@@ -140,9 +141,11 @@ def _in_windows(segment: Callable[[str], Iterable[str]], text: str) -> Iterator[
         begun = ""
 
 
-def _unsplittable(text: str, fixed: Iterable[HasOffsets]) -> list[HasOffsets]:
+def _unsplittable(text: str, language: str, fixed: Iterable[HasOffsets]) -> list[HasOffsets]:
     """Return the fixed spans and the protected spans of a text, in order and without overlaps."""
     spans = [*fixed, *find_spans(text)]
+    if base_language(language) == "de":
+        spans += find_german_ordinals(text)
     return list(without_overlaps(spans))
 
 

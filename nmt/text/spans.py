@@ -41,8 +41,25 @@ def _any_of(words: Iterable[str]) -> str:
 _ORDINAL_NOUNS = (
     "Jan|Jän|Feb|März|Apr|Mai|Jun|Jul|Aug|Sep|Okt|Nov|Dez|Jahrhundert|Jahrestag|Geburtstag"
 )
-"""Words after a German ordinal number, such as 3. Mai, which other languages write in another
-way."""
+_DETERMINERS = (
+    "der|die|das|de[mns]|im|zu[mr]|vom|beim|jede[mnrs]?|diese[mnrs]?"
+    "|(?:ein|kein|mein|dein|sein|ihr|unser)(?:e[mnrs]?)?"
+)
+_SENTENCE_STARTS = (
+    "Ich|Du|Er|Sie|Es|Wir|Ihr|Man|Die|Der|Das|De[mns]|Dies\\w*|Eine?[mnrs]?|Seine?|Ihre?|Alle|Viele"
+    "|Und|Aber|Doch|Denn|Da|Dann|Danach|Dort|Hier|Jetzt|Heute|Als|Wenn|Weil|Wer|Was|Wie|Wo|Warum"
+    "|In|Im|Am|An|Auf|Bei|Für|Mit|Nach|Seit|Von|Vor|Zu|Zum|Zur"
+)
+_GERMAN_ORDINAL = lazy_pattern(
+    rf"(?P<determiner>(?<!\w)(?i:{_DETERMINERS}) )?(?<![\w.,])(?P<number>\d{{1,3}})\. "
+    rf"(?(determiner)(?!(?:{_SENTENCE_STARTS})\b)[A-ZÄÖÜ]|(?:{_ORDINAL_NOUNS}))"
+)
+"""An ordinal number such as 3. Mai or der 2. Versuch, and the first letter after it."""
+_AFTERNOON = lazy_pattern(
+    r"(?<![\w.,:])(?:(?:1[3-9]|2[0-4])(?:[.:]\d\d)? Uhr|\d{1,2}(?:[.:]\d\d)? ?p\.?m)\b",
+    re.IGNORECASE,
+)
+"""A time that German counts from midnight, and English from noon."""
 _START, _END = r"(?<!\w)", r"(?!\w)"
 _NUMBER_START = r"(?<![\w.,:/-])"
 _NUMBER = r"[-+−]?\d+(?:[.,:/'’\u202f\u00a0-]\d+)*"
@@ -148,7 +165,7 @@ _PATTERNS = {
         r"[A-Z\d]{1,20}(?:-[A-Z\d]{1,20}){0,5}(?![\w-]))",
         r"(?-i:(?<![\w.,:/-])[A-Za-z]{1,3}\d{1,9}[A-Za-z]{0,2}(?:-\d[\dA-Za-z]{0,20}){0,5}(?![\w-]|[.,]\d))",
     ],
-    "number": [rf"{_NUMBER_START}{_NUMBER}(?!\w|[.,:/'’-]?\d|\. (?:{_ORDINAL_NOUNS}))"],
+    "number": [rf"{_NUMBER_START}{_NUMBER}(?!\w|[.,:/'’-]?\d)"],
 }
 MAX_PATTERN_SECONDS = 5.0
 """Maximum time in which a pattern of the user must find its matches in one text. Most take
@@ -238,12 +255,27 @@ def find_spans(text: str, custom: Iterable[re.Pattern[str]] = ()) -> list[Protec
     searchable = SearchableText(text)
     others: list[ProtectedSpan] = []
     if _MAY_MATCH.search(searchable.text):
+        other_words = _numbers_in_other_words(searchable.text)
         for match in _PATTERN.finditer(searchable.words):
+            if match.lastgroup == "number" and match.start() in other_words:
+                continue
             start, end = searchable.original_span(*match.span())
             others.append(ProtectedSpan(start, end, str(match.lastgroup)))
     matches = [span for pattern in custom for span in _find_custom(searchable, pattern)]
     first = [match for match in matches if not enclosing(match.start, match.end, others)]
     return list(without_overlaps([*first, *others, *matches]))
+
+
+def _numbers_in_other_words(text: str) -> set[int]:
+    """Return the starts of the numbers whose translation may be another number or a word."""
+    starts = {match.start("number") for match in _GERMAN_ORDINAL.finditer(text)}
+    return starts.union(match.start() for match in _AFTERNOON.finditer(text))
+
+
+def find_german_ordinals(text: str) -> list[ProtectedSpan]:
+    """Return the ordinal numbers of a German text, each with the first letter of the next word."""
+    matches = _GERMAN_ORDINAL.finditer(text)
+    return [ProtectedSpan(match.start("number"), match.end(), "ordinal") for match in matches]
 
 
 def enclosing(start: int, end: int, spans: Sequence[ProtectedSpan]) -> ProtectedSpan | None:

@@ -13,7 +13,12 @@ from itertools import pairwise
 
 from nmt.data.check.minhash import normalized_words
 from nmt.text.lazy_pattern import lazy_pattern
-from nmt.text.number_words import MAX_SPELLED, find_number_words, supports_number_words
+from nmt.text.number_words import (
+    MAX_SPELLED,
+    find_number_words,
+    numbers_of_compounds,
+    supports_number_words,
+)
 from nmt.text.sentences import count_sentences, split_sentences
 
 MISSING_SENTENCE = "missing-sentence"
@@ -38,9 +43,9 @@ _DIGITS = lazy_pattern(r"\d+")
 _GROUPED = lazy_pattern(r"(?<![\w.,:/-])\d{1,3}(?:[., \u00a0\u202f]\d{3})+(?![\w:/-]|[.,]\d)")
 _WHOLE_NUMBER = lazy_pattern(r"(?<![\w.,:/-])\d{1,15}(?![\w:/-]|[.,]\d)")
 _CONVERTED = lazy_pattern(
-    r"\b(?:dozen|half|(?:a|one|two)"
-    r" thirds?|quarter|noon|midnight|score|pair|[ap]\.?m|halb\w*|(?:drit|fünf|zehn)tel"
-    r"|viertel\w*|dreiviertel|dutzend\w*|mittag\w*|mitternacht|anderthalb)\b",
+    r"(?<=\d)[ap]\.?m\b|\b(?:dozen|half|(?:a|one|two) thirds?|quarter|noon|midnight|score|pair"
+    r"|[ap]\.m|pm|halb\w*|(?:drit|fünf|zehn)tel|viertel\w*|dreiviertel|dutzend\w*|mittag\w*"
+    r"|mitternacht|anderthalb)\b",
     re.IGNORECASE,
 )
 """Words of times and amounts whose translation may have another number: half past six is halb
@@ -100,7 +105,8 @@ def number_problems(source: str, text: str, src: str, tgt: str) -> Iterator[str]
     missing = in_words - (in_translation + _digit_values(text, _DIGITS, _GROUPED))
     known = in_words + _digit_values(source, _DIGITS, _GROUPED)
     numbers = in_translation + _digit_values(text, _WHOLE_NUMBER, _GROUPED)
-    added = [value for value in numbers if value not in known]
+    in_compounds = numbers_of_compounds(source, src)
+    added = [value for value in numbers if value not in known and value not in in_compounds]
     if not (missing or added) or _CONVERTED.search(f"{source}\n{text}"):
         return
     ordinals = {word.value for word in words if word.is_ordinal}

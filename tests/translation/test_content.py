@@ -143,6 +143,18 @@ def test_number_problems(source: str, text: str, expected: list[str]) -> None:
     assert list(number_problems(source, text, "en", "de")) == expected
 
 
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        ("Das habe ich dir schon tausendmal gesagt.", "I have told you that a thousand times."),
+        ("Ich bin hundertprozentig sicher.", "I am one hundred percent sure."),
+    ],
+)
+def test_numbers_in_other_words_are_not_added(source: str, text: str) -> None:
+    assert list(number_problems(source, text, "de", "en")) == []
+    assert list(number_problems(source, f"{text} It was 1984.", "de", "en")) != []
+
+
 def test_items_of_lists() -> None:
     found = find_items("We need salt, oil, rice, tea and bread.")
     assert found is not None

@@ -294,6 +294,22 @@ def test_sentences_in_windows_add_up_to_the_text(text: str, max_window: int) -> 
     assert not text[position:].strip()
 
 
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "Die Burg ist aus dem 12. Jahrhundert.",
+        "Im 2. Quartal stieg der Umsatz.",
+        "Ich sehe ihn zum 3. Mal.",
+        "Sein 21. Geburtstag war am 3. Mai.",
+        "Ludwig der 14.",
+    ],
+)
+def test_no_german_sentence_ends_in_an_ordinal_number(sentence: str) -> None:
+    text = f"{sentence} Er war 30. Dann ging er."
+    sentences = [text[slice(*span)] for span in split_sentences(text, "de")]
+    assert sentences == [sentence, "Er war 30.", "Dann ging er."]
+
+
 def test_sentences_end_without_whitespace_after_marks_of_chinese_and_japanese() -> None:
     for text in ("我看见你。|你看见我！|好。", "「私は見た。」|「彼も見た！」|はい。"):
         sentences = text.split("|")

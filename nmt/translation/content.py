@@ -43,8 +43,8 @@ _DIGITS = lazy_pattern(r"\d+")
 _GROUPED = lazy_pattern(r"(?<![\w.,:/-])\d{1,3}(?:[., \u00a0\u202f]\d{3})+(?![\w:/-]|[.,]\d)")
 _WHOLE_NUMBER = lazy_pattern(r"(?<![\w.,:/-])\d{1,15}(?![\w:/-]|[.,]\d)")
 _CONVERTED = lazy_pattern(
-    r"(?<=\d)[ap]\.?m\b|\b(?:dozen|half|(?:a|one|two) thirds?|quarter|noon|midnight|score|pair"
-    r"|[ap]\.m|pm|halb\w*|(?:drit|fünf|zehn)tel|viertel\w*|dreiviertel|dutzend\w*|mittag\w*"
+    r"(?:(?<=\d)|(?<=\d ))[ap]\.?m\b|\b(?:dozen|half|(?:a|one|two) thirds?|quarter|noon|midnight"
+    r"|score|pair|[ap]\.m|pm|halb\w*|(?:drit|fünf|zehn)tel|viertel\w*|dreiviertel|dutzend\w*|mittag\w*"
     r"|mitternacht|anderthalb)\b",
     re.IGNORECASE,
 )

@@ -16,6 +16,7 @@ from nmt.search import Hypothesis, Search
 from nmt.search.beam import Beam
 from nmt.search.greedy import Greedy
 from nmt.search.partial import ROUNDING
+from nmt.search.request import NBestLists, best_first
 from nmt.text.tokenizer import Tokenizer
 
 MODEL = "model.bin"
@@ -32,6 +33,8 @@ LENGTH_MULTIPLE = 16
 """Maximum lengths are rounded up to a multiple of this. CTranslate2 has one length limit per batch;
 sentences with the same limit are batched together, so that a translation does not depend on its
 batch."""
+LogProbs = dict[tuple[int, ...], float]
+"""The log-probabilities of the distinct hypotheses of a sentence, by their token ids."""
 
 
 class CTranslate2Engine:
@@ -73,8 +76,8 @@ class CTranslate2Engine:
 
     def search(
         self, sources: Sequence[Source], search: Search, on_progress: Callable[[int], object]
-    ) -> list[list[Hypothesis]]:
-        """Return the hypotheses of each sentence, best first.
+    ) -> NBestLists:
+        """Return the distinct hypotheses of each sentence, best first.
 
         CTranslate2 decides when to prune and stop; its hypotheses are then ranked by nmt's formula.
 
@@ -94,19 +97,16 @@ class CTranslate2Engine:
                 "leave out --engine or coverage_penalty",
             )
         size = BATCH_SIZE * self.translator.num_translators
-        hypotheses: dict[int, list[Hypothesis]] = {}
+        n_best_lists: dict[int, list[Hypothesis]] = {}
         for (min_length, max_length), group in self._groups(sources, search).items():
-            for batch in (group[start : start + size] for start in range(0, len(group), size)):
-                results = self._translate(
-                    [sources[i] for i in batch], search, min_length, max_length
-                )
-                prefixes = self._prefix_log_probs([sources[i] for i in batch])
-                for i, result, prefix in zip(batch, results, prefixes, strict=True):
-                    hypotheses[i] = self._hypotheses(
-                        result, search, _length_limits(sources[i], search)[1], prefix
-                    )
+            for start in range(0, len(group), size):
+                batch = group[start : start + size]
+                batch_sources = [sources[i] for i in batch]
+                results = self._translate(batch_sources, search, min_length, max_length)
+                hypotheses = self._hypotheses(batch_sources, results, search)
+                n_best_lists.update(zip(batch, hypotheses, strict=True))
                 on_progress(len(batch))
-        return [hypotheses[i] for i in range(len(sources))]
+        return [n_best_lists[i] for i in range(len(sources))]
 
     def score(self, sources: Sentences, targets: Sentences) -> list[TokenScores]:
         """Score given translations, without attention."""
@@ -159,15 +159,44 @@ class CTranslate2Engine:
         ]
 
     def _hypotheses(
-        self, result: Any, search: Beam, max_length: int, prefix_log_prob: float
-    ) -> list[Hypothesis]:
-        hypotheses = []
-        for tokens, score in zip(result.hypotheses, result.scores, strict=True):
-            ids = self.tokenizer.pieces_to_ids(tokens[:max_length])
-            length_norm = float(search.length_norm(len(ids) + 1))
-            log_prob = score * (len(ids) + 1) ** search.length_penalty + prefix_log_prob
-            hypotheses.append(Hypothesis(ids, log_prob, log_prob / length_norm, length_norm))
-        return sorted(hypotheses, key=lambda h: -h.score)[: search.n_best]
+        self, sources: Sequence[Source], results: Sequence[Any], search: Beam
+    ) -> NBestLists:
+        """Return the best distinct hypotheses of each sentence, best first."""
+        n_best_lists = []
+        for log_probs in self._log_probs(sources, results, search):
+            hypotheses = []
+            for ids, log_prob in log_probs.items():
+                length_norm = float(search.length_norm(len(ids) + 1))
+                score = log_prob / length_norm
+                hypotheses.append(Hypothesis(list(ids), log_prob, score, length_norm))
+            n_best_lists.append(best_first(hypotheses)[: search.n_best])
+        return n_best_lists
+
+    def _log_probs(
+        self, sources: Sequence[Source], results: Sequence[Any], search: Beam
+    ) -> list[LogProbs]:
+        """Return the log-probabilities of the hypotheses of each sentence, cut at its limit."""
+        prefix_log_probs = self._prefix_log_probs(sources)
+        log_probs_B: list[LogProbs] = [{} for _ in sources]
+        at_limit: list[tuple[int, tuple[int, ...]]] = []
+        for i, result in enumerate(results):
+            _, max_length = _length_limits(sources[i], search)
+            for tokens, score in zip(result.hypotheses, result.scores, strict=True):
+                ids = tuple(self.tokenizer.pieces_to_ids(tokens[:max_length]))
+                if ids in log_probs_B[i]:  # the two differ beyond the limit
+                    continue
+                log_prob = score * (len(ids) + 1) ** search.length_penalty
+                log_probs_B[i][ids] = log_prob + prefix_log_probs[i]
+                if len(ids) == max_length:
+                    at_limit.append((i, ids))
+        # Their scores include tokens beyond the limit, and may not include the end token.
+        if at_limit:
+            scored_sources = [sources[i].ids for i, _ in at_limit]
+            scored_targets = [ids for _, ids in at_limit]
+            scores = self.score(scored_sources, scored_targets)
+            for (i, ids), each in zip(at_limit, scores, strict=True):
+                log_probs_B[i][ids] = sum(each.log_probs)
+        return log_probs_B
 
     def _tokens(self, rows: Sentences) -> list[list[str]]:
         return [self.tokenizer.ids_to_pieces(row) for row in rows]

@@ -103,10 +103,15 @@ class TorchModel:
 
     def log_probs(self, tokens_R: Tensor, states: Sequence[Any]) -> Tensor:
         """Read one more token per row, and return the log-probabilities of the next, [R, V]."""
+        return mean_log_prob(self.network_log_probs(tokens_R, states))
+
+    def network_log_probs(self, tokens_R: Tensor, states: Sequence[Any]) -> list[Tensor]:
+        """Read one more token per row, and return the log-probabilities of the next in each
+        network."""
         log_probs_RV = []
         for network, state in zip(self.networks, states, strict=True):
             log_probs_RV.append(network.next_log_probs(tokens_R, state))
-        return mean_log_prob(log_probs_RV)
+        return log_probs_RV
 
     def transfer(self, tensor: Tensor) -> Tensor:
         """Return a tensor of the CPU on the model's device, without waiting for a GPU."""
@@ -140,7 +145,7 @@ class TorchState:
         """Row of the networks' states for each row of the search."""
         self.num_state_rows = num_sources
         """Number of rows of the networks' states."""
-        self._steps: GraphedSteps[Tensor] | None = None
+        self._steps: GraphedSteps[list[Tensor]] | None = None
         if model.spare_graphs:
             caches = [state.cache for state in states]
             self._steps = GraphedSteps(model.spare_graphs, caches, model.max_positions)
@@ -152,9 +157,11 @@ class TorchState:
     def step(self, request: StepRequest) -> StepResult:
         """Read one more token per row; the host waits once for a GPU."""
         self._reorder(request.parents_R)
-        log_p_RV = self._log_probs(self._rows(request.tokens_R))
+        log_probs_RV = self._network_log_probs(self._rows(request.tokens_R))
         if self.candidates:
-            log_p_RV = self._restrict(log_p_RV)
+            # Before averaging, as in the native engine, which computes the candidates only.
+            log_probs_RV = [self._restrict(log_p_RV) for log_p_RV in log_probs_RV]
+        log_p_RV = mean_log_prob(log_probs_RV)
         attention_RTS = None
         if self.states[0].cross_attention_RTS is not None:
             attention = [state.cross_attention_RTS for state in self.states]
@@ -206,11 +213,11 @@ class TorchState:
             return None
         return tensor.numpy()[self.state_row_R]
 
-    def _log_probs(self, tokens_R: Tensor) -> Tensor:
-        """Read one more token per row and return log-probabilities [R, V], which the next call may
-        overwrite."""
+    def _network_log_probs(self, tokens_R: Tensor) -> list[Tensor]:
+        """Read one more token per row and return the log-probabilities of each network, [R, V],
+        which the next call may overwrite."""
         if self._steps is None:
-            return self.model.log_probs(tokens_R, self.states)
+            return self.model.network_log_probs(tokens_R, self.states)
         # A graph reads its tokens where they were when it was recorded.
         if self._steps.is_recorded:
             self._read_R.copy_(tokens_R)
@@ -218,8 +225,8 @@ class TorchState:
             self._read_R = tokens_R
         return self._steps.run(self._launch, self.num_state_rows)
 
-    def _launch(self) -> Tensor:
-        return self.model.log_probs(self._read_R, self.states)
+    def _launch(self) -> list[Tensor]:
+        return self.model.network_log_probs(self._read_R, self.states)
 
     def _reorder(self, parents_R: Ints) -> None:
         """Reorder the networks' states according to the parents, and drop sentences without rows.

@@ -31,7 +31,8 @@ PARTS = {
     "decoder": "decoder self-attention",
     "cross": "cross-attention",
 }
-"""Kinds of attention in a Transformer. A recurrent model has cross-attention only."""
+"""Kinds of attention in a Transformer. An SSRU decoder has no self-attention, and a recurrent model
+has cross-attention only."""
 NUM_ALTERNATIVES = 5
 """Number of alternative tokens of each step."""
 MAX_TOKENS = 128
@@ -75,7 +76,8 @@ class AttentionMaps:
     """Output of the decoder."""
     translation: str
     weights: dict[str, Tensor]
-    """Weights of each part: encoder [L, H, S, S], decoder [L, H, T, T], cross [L, H, T, S]."""
+    """Weights of each part of the model: encoder [L, H, S, S], decoder [L, H, T, T], cross
+    [L, H, T, S]."""
     steps: list[Step]
     n_best: list[RankedTranslation]
     """N-best list of the search; empty if the translation was given."""
@@ -239,7 +241,7 @@ def _forward(
             part = "cross"
         for weights_BHQS in calls:
             layers[part].append(weights_BHQS[0])
-    weights = {part: torch.stack(layers[part]).float() for part in PARTS}
+    weights = {part: torch.stack(layers[part]).float() for part in PARTS if layers[part]}
     return weights, logits_TV
 
 

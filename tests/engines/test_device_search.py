@@ -19,6 +19,7 @@ from nmt.model import cache
 from nmt.model.build import build_model
 from nmt.model.seq2seq import Seq2Seq
 from nmt.search import Hypothesis, SearchRequest, StepModel, parse_search
+from nmt.search.shortlist import Shortlist
 from nmt.text.tokenizer import BOS, EOS
 
 SEARCHES = [
@@ -120,6 +121,20 @@ def test_ensembles_and_output_biases() -> None:
     expected = search(TorchModel(models), request())
     with fake_cuda():
         actual = device_search.search(search, on_gpu(models), request())
+    check_equal(expected, actual)
+
+
+@pytest.mark.slow
+def test_ensembles_with_a_shortlist() -> None:
+    models = [build(seed) for seed in (1, 2)]
+    tokens = np.arange(VOCABULARY)
+    shortlist = Shortlist.of(tokens, tokens[::-1], VOCABULARY, EOS + 1, max_translations=1)
+    restricted = request(shortlist=shortlist)
+    search = parse_search("beam(beam_size=3, top_beams=2)")
+    expected = search(TorchModel(models), restricted)
+    with fake_cuda() as gpu:
+        actual = device_search.search(search, on_gpu(models), restricted)
+        assert gpu.replays
     check_equal(expected, actual)
 
 

@@ -44,6 +44,7 @@ from nmt.runs import checkpoint, quantization
 from nmt.runs.model_files import ModelFiles
 from nmt.search import SEARCHES, Hypothesis, SearchRequest, parse_search
 from nmt.search.request import Floats, StepRequest
+from nmt.search.shortlist import Shortlist
 from nmt.text.tokenizer import BOS, EOS
 
 compiled = pytest.mark.skipif(not native.is_available(), reason="no C compiler here")
@@ -431,6 +432,24 @@ def test_candidates_restrict_the_output_layer(precision: str) -> None:
             np.testing.assert_allclose(
                 allowed_V[result.tokens_RK[row]][possible], best[possible], atol=2e-5
             )
+
+
+@compiled
+@pytest.mark.parametrize("spec", ["greedy", "beam(beam_size=3, top_beams=3)"])
+def test_ensembles_with_a_shortlist_score_as_with_pytorch(spec: str) -> None:
+    """Each model is normalized over the candidates before the probabilities are averaged."""
+    networks = [make(seed) for seed in (1, 2, 3)]
+    sources = [[*source, EOS] for source in sequences(1, [5, 1, 9])]
+    tokens = np.arange(VOCABULARY)
+    shortlist = Shortlist.of(tokens, tokens[::-1], VOCABULARY, EOS + 1, max_translations=1)
+    request = SearchRequest(sources, np.full(3, 12), BOS, EOS, shortlist=shortlist)
+    find = parse_search(spec)
+    actual = find(NativeEnsemble([packed(network) for network in networks]), request)
+    expected = find(TorchModel(networks), request)
+    for ours, theirs in zip(actual, expected, strict=True):
+        assert [h.ids for h in ours] == [h.ids for h in theirs]
+        log_probs = [h.log_prob for h in theirs]
+        assert [h.log_prob for h in ours] == pytest.approx(log_probs, abs=1e-3)
 
 
 @compiled

@@ -829,7 +829,7 @@ def ctranslate2_engine(noted: Noted) -> CTranslate2Engine:
 def test_ctranslate2_receives_the_search_options() -> None:
     rules = "no_repeat_ngram_size=2, min_length_ratio=1.5, max_length_ratio=2.5"
     find = parse_search(f"beam(beam_size=3, top_beams=2, length_penalty=0.5, {rules})")
-    noted = Noted({"5 6": -1.0, "4 4 4 4 4 4 4 4 4": -0.6, "5": -0.5})
+    noted = Noted({"5 6": -1.0, "5": -0.5})
     (actual,) = ctranslate2_engine(noted).search([Source([7, 8, 9], [5])], find, print)
     expected = {
         "beam_size": 3,
@@ -841,17 +841,22 @@ def test_ctranslate2_receives_the_search_options() -> None:
         "target_prefix": [["5"]],
     }
     assert {name: noted.options[name] for name in expected} == expected
-    # Cut at the limit, which CTranslate2 had rounded up.
-    assert [h.ids for h in actual] == [
-        [5],
-        [4] * 8,
-    ]
+    assert [h.ids for h in actual] == [[5], [5, 6]]
     # The scores do not include the log-probability of the prefix.
-    for h, log_prob in zip(actual, (-0.5 * 2**0.5 - 0.25, -0.6 * 9**0.5 - 0.25), strict=True):
+    for h, log_prob in zip(actual, (-0.5 * 2**0.5 - 0.25, -1.0 * 3**0.5 - 0.25), strict=True):
         norm = ((5 + len(h.ids) + 1) / 6) ** 0.5
         assert (h.log_prob, h.length_norm, h.score) == pytest.approx(
             (log_prob, norm, log_prob / norm)
         )
+
+
+def test_ctranslate2_hypotheses_are_cut_at_the_limit_and_scored_again() -> None:
+    find = parse_search("beam(beam_size=4, top_beams=4, max_length_ratio=1.0, length_penalty=0.0)")
+    noted = Noted({"4 4 4 5": -1.0, "4 4 4 6 7": -2.0, "4 4 4": -3.0, "4 4": -4.0})
+    (actual,) = ctranslate2_engine(noted).search([Source([7, 8, 9])], find, print)
+    log_probs = {tuple(h.ids): h.log_prob for h in actual}
+    assert log_probs == {(4, 4): -4.0, (4, 4, 4): 3 * -0.25 - 9.0}
+    assert [h.ids for h in actual] == [[4, 4], [4, 4, 4]]
 
 
 def test_ctranslate2_keeps_the_order_of_sentences() -> None:
@@ -862,16 +867,22 @@ def test_ctranslate2_keeps_the_order_of_sentences() -> None:
 
 
 def test_ctranslate2_scores_and_constraints_equal_nmt(nmt: CommandLine) -> None:
-    # CTranslate2 does not score the end token at the limit; of this model, this does not change the
-    # order.
     nmt.train("runs/ended", train__steps="10", train__schedule="linear(peak=3e-3, warmup=100)")
     nmt.run("export", "runs/ended", "--to", "ctranslate2", "--output", "ct")
     ours, theirs = (
         Translator.load(nmt.directory / "runs/ended", "cpu", "fp32"),
         Translator.load(nmt.directory / "ct", "cpu", "fp32", "ctranslate2"),
     )
-    for spec in ("greedy", "beam(beam_size=3, top_beams=2)", "greedy(max_length_ratio=1.5)"):
+    specs = (
+        "greedy",
+        "beam(beam_size=3, top_beams=2)",
+        "beam(beam_size=4, top_beams=4, max_length_ratio=0.5)",
+        "greedy(max_length_ratio=1.5)",
+    )
+    for spec in specs:
         for actual in theirs.n_best(LINES, spec):
+            token_lists = {tuple(t.tokens) for t in actual}
+            assert len(token_lists) == len(actual)
             # Those of the search may differ in the last bit of float32.
             scores = [t.score for t in actual]
             assert scores == pytest.approx(sorted(scores, reverse=True), rel=1e-6)
@@ -881,8 +892,7 @@ def test_ctranslate2_scores_and_constraints_equal_nmt(nmt: CommandLine) -> None:
     ids = theirs.tokenizer.encode(LINES[0])
     [[greedy]] = theirs.engine.search([Source(ids)], parse_search("greedy"), print)
     (tokens,) = theirs.engine.score([ids], [greedy.ids])
-    # CTranslate2 adds the tokens beyond the limit, if the hypothesis has no end.
-    assert greedy.log_prob == pytest.approx(sum(tokens.log_probs[:-1]), rel=0.25)
+    assert greedy.log_prob == pytest.approx(sum(tokens.log_probs), rel=1e-4)
     assert theirs.translate(LINES, "greedy(max_length_ratio=1.5)") == ours.translate(
         LINES, "greedy(max_length_ratio=1.5)"
     )

@@ -25,12 +25,18 @@ from nmt.training.session import train
 from nmt.translation.translator import Translator
 from nmt.viz.attention_maps import AttentionMaps, attention_maps, draw
 
+MODELS = {
+    "transformer": "model.arch=transformer",
+    "ssru": "model.decoder=ssru",
+    "rnn": "model.arch=rnn",
+}
 
-@pytest.fixture(scope="module", params=["transformer", "rnn"])
+
+@pytest.fixture(scope="module", params=MODELS.values(), ids=MODELS)
 def loaded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> LoadedModel:
     directory = tmp_path_factory.mktemp("attention")
     changes = [
-        f"model.arch={request.param}",
+        request.param,
         "model.encoder_layers=2",
         "model.decoder_layers=3",
         "model.layer_sharing=2",
@@ -79,6 +85,8 @@ def test_weights_and_probabilities_are_those_of_the_model(loaded: LoadedModel) -
         )
         assert step.probability + sum(p for _, p in step.alternatives) < 1 + 1e-5
     shapes = {"encoder": (2, 2), "decoder": (3, 2), "cross": (3, 2)}
+    if loaded.config.model.decoder == "ssru":
+        del shapes["decoder"]
     if loaded.config.model.arch == "rnn":
         shapes = {"cross": (1, 1)}
     assert {part: tuple(weights.shape[:2]) for part, weights in maps.weights.items()} == shapes
@@ -127,11 +135,9 @@ def test_weights_are_in_the_order_of_the_layers(loaded: LoadedModel) -> None:
         )
         loaded.model.decode(batch.tgt_in_BT, state)
     if loaded.config.model.arch == "transformer":
-        for part, name in {
-            "encoder": "encoder.{}.self_attention",
-            "decoder": "decoder.{}.self_attention",
-        }.items():
-            expected = torch.cat([*seen[name.format(0)], *seen.get(name.format(1), [])])
+        for part in maps.weights.keys() - {"cross"}:
+            first, second = f"{part}.0.self_attention", f"{part}.1.self_attention"
+            expected = torch.cat([*seen[first], *seen.get(second, [])])
             torch.testing.assert_close(maps.weights[part], expected)
         expected = torch.cat(
             [*seen["decoder.0.cross_attention"], *seen["decoder.1.cross_attention"]]
@@ -188,6 +194,25 @@ def test_the_page_and_the_picture_show_the_same_layer(loaded: LoadedModel, tmp_p
         # Matplotlib writes texts as paths, and each text as a comment.
         picture = (tmp_path / "a.svg").read_text(encoding="utf-8")
         assert f"<!-- cross-attention, layer {layer} -->" in picture
+
+
+def test_all_formats_leave_out_the_parts_that_a_model_lacks(
+    loaded: LoadedModel, tmp_path: Path
+) -> None:
+    pytest.importorskip("matplotlib")
+    for suffix in (".html", ".png", ".json"):
+        attention("ba be", model=loaded.run, output=tmp_path / f"a{suffix}")
+        assert (tmp_path / f"a{suffix}").stat().st_size
+    parts = {"encoder", "decoder", "cross"}
+    if loaded.config.model.decoder == "ssru":
+        parts = {"encoder", "cross"}
+    if loaded.config.model.arch == "rnn":
+        parts = {"cross"}
+    weights = json.loads((tmp_path / "a.json").read_text(encoding="utf-8"))["weights"]
+    assert weights.keys() == parts
+    if "decoder" not in parts:
+        with pytest.raises(UsageError, match="the model has no decoder self-attention"):
+            attention("ba be", model=loaded.run, output=tmp_path / "a.png", part="decoder")
 
 
 def test_a_given_translation_is_used(loaded: LoadedModel) -> None:

@@ -25,8 +25,8 @@ from nmt.core.config import config_io
 from nmt.core.errors import DataError
 from nmt.core.registry import format_spec, parse
 from nmt.data.pairs import read_pairs, write_pairs
-from nmt.data.sources import open_split, parse_corpus
-from nmt.data.sources.holdout import sentence_key
+from nmt.data.sources import parse_corpus
+from tested_sentences import tested_sentences
 from vary_names import vary
 
 FOUND = (0, 3, 4)
@@ -65,8 +65,7 @@ def clean(spec: str, prefix: Path, config: str, tests: list[str]) -> dict[str, A
 
 def vary_names(paths: list[Path], tests: list[str]) -> None:
     """Replace the name Tom in a corpus, unless the result is a sentence of a test set."""
-    test_pairs = (pair for test in tests for pair in open_split(test, "test", "en", "de").pairs())
-    excluded = {sentence_key(side) for pair in test_pairs for side in pair}
+    excluded = tested_sentences(tests, "en", "de")
     write_pairs(paths[0], paths[1], vary(list(read_pairs(paths[0], paths[1])), excluded))
 
 

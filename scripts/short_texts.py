@@ -9,7 +9,7 @@ shorter than a sentence.
 data/courtesies.tsv and data/words.tsv have English and German texts. The first translation of a
 text is its target; the others are for the reverse direction. The case of the source is varied, and
 its final punctuation if it has one; the target is not changed. Courtesies are repeated. Sentences
-of the test set are left out, and so are the words and labels of data/short_inputs.tsv, except for
+of the test sets are left out, and so are the words and labels of data/short_inputs.tsv, except for
 those among the courtesies.
 """
 
@@ -24,8 +24,8 @@ from pathlib import Path
 from aligned_words import aligned_words
 from command_errors import error_messages
 from nmt.data.pairs import Pair, read_lines, read_pairs, read_tsv, write_pairs
-from nmt.data.sources import open_split
 from nmt.data.sources.holdout import sentence_key
+from tested_sentences import tested_sentences
 
 DATA = Path(__file__).resolve().parent.parent / "data"
 FINAL_PUNCTUATION = {"?": ("", "?", "??"), **dict.fromkeys(".!", ("", ".", "!", "!!", "..."))}
@@ -68,7 +68,11 @@ def main() -> None:
     parser.add_argument("target", choices=("en", "de"))
     parser.add_argument("prefix", type=Path)
     parser.add_argument(
-        "--test", metavar="CORPUS", help="Exclude the sentences of the test set of this corpus."
+        "--test",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="Exclude the sentences of this test set; repeat it for several.",
     )
     parser.add_argument(
         "--lexicon", type=Path, metavar="PREFIX", help="Add word pairs from these sentence pairs."
@@ -81,10 +85,7 @@ def main() -> None:
         for code in (options.source, options.target)
     )
     with error_messages(options.prefix):
-        excluded: set[str] = set()
-        if options.test:
-            test = open_split(options.test, "test", options.source, options.target)
-            excluded = {sentence_key(side) for pair in test.pairs() for side in pair}
+        excluded = tested_sentences(options.test, options.source, options.target)
         words: Iterable[Pair] = read_tsv(DATA / "words.tsv")
         if options.lexicon:
             english, german = (

@@ -91,7 +91,7 @@ package() {
 }
 
 write_short_texts() {
-  scripts/short_texts.py "$1" "$2" "$text/short-$1-$2" ${tests[@]+--test "${tests[0]}"} > /dev/null
+  scripts/short_texts.py "$1" "$2" "$text/short-$1-$2" ${tests[@]+"${tests[@]/#/--test=}"} > /dev/null
 }
 
 # 1. Clean the corpora, write short texts, numbers and names, train the tokenizer.

@@ -24,8 +24,8 @@ from pathlib import Path
 
 from command_errors import error_messages
 from nmt.data.pairs import Pair, read_lines, read_pairs, write_pairs
-from nmt.data.sources import open_split
 from nmt.data.sources.holdout import sentence_key
+from tested_sentences import tested_sentences
 
 DATA = Path(__file__).resolve().parent.parent / "data"
 SHARE = 2 / 3
@@ -126,8 +126,11 @@ def main() -> None:
     parser.add_argument("output", type=Path, help="Path of the varied pairs without .en and .de.")
     parser.add_argument(
         "--test",
-        metavar="CORPUS",
-        help="Leave pairs as they are that would have its test sentences.",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="Leave pairs as they are that would have sentences of this test set; repeat it for"
+        " several.",
     )
     options = parser.parse_args()
     source, target = (
@@ -135,10 +138,7 @@ def main() -> None:
         for code in ("en", "de")
     )
     with error_messages(options.output):
-        test: set[str] = set()
-        if options.test:
-            split = open_split(options.test, "test", "en", "de")
-            test = {sentence_key(side) for pair in split.pairs() for side in pair}
+        test = tested_sentences(options.test, "en", "de")
         print(
             write_pairs(source[1], target[1], vary(read_pairs(source[0], target[0]), test)), "pairs"
         )

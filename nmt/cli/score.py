@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from itertools import tee
 from pathlib import Path
 from typing import Annotated
@@ -12,7 +11,7 @@ import typer
 
 from nmt.cli.options import DeviceOption, EncodingErrorsOption, ModelsOption, load_translator
 from nmt.core.errors import check_choice
-from nmt.jobs.output import OUTPUT_FORMATS, open_output
+from nmt.jobs.output import OUTPUT_FORMATS, open_output, to_record
 
 
 def score(
@@ -58,7 +57,7 @@ def score(
     with open_output(output) as write, progress(count_lines(src), "scoring", " pairs") as bar:
         for (source, target), translation in zip(inputs, translator.score(pairs), strict=True):
             if format == "jsonl":
-                details = asdict(translation) | {"score": translation.log_prob}
+                details = to_record(translation) | {"score": translation.log_prob}
                 del details["text"]
                 record = {"source": source, "target": target, **details}
                 write(json.dumps(record, ensure_ascii=False))

@@ -38,8 +38,9 @@ def export(loaded: LoadedModel, directory: Path) -> None:
     """Write the model in float32 and the files of the run into an existing directory; CTranslate2
     quantizes on loading.
 
-    CTranslate2 reads and writes pieces. Normalize text with `nmt.text.normalization.normalize`, and
-    split and join it with the `spm.model` of the run.
+    CTranslate2 reads and writes pieces. Normalize text with
+    `nmt.text.normalization.normalize_source`, and split and join it with the `spm.model` of the
+    run.
 
     Raises:
         UsageError: CTranslate2 is not installed, or does not support the model.

@@ -68,7 +68,7 @@ def export(loaded: LoadedModel, directory: Path) -> None:
     """Write model and tokenizer into an existing directory, in float32.
 
     By default, `generate` has the beam size of the run. Normalize text with
-    `nmt.text.normalization.normalize`.
+    `nmt.text.normalization.normalize_source`.
 
     Raises:
         UsageError: Transformers is not installed, or does not support the model.

@@ -10,7 +10,7 @@ from nmt.core.errors import DataError
 from nmt.data.pairs import read_lines
 from nmt.data.sources import get_corpus
 from nmt.runs.model_files import LoadedModel
-from nmt.text.normalization import normalize, normalize_case
+from nmt.text.normalization import normalize, normalize_source
 from nmt.translation.segments import Line, Segmenter
 
 MAX_LINES = 100
@@ -55,13 +55,13 @@ def file_sentences(file: Path, loaded: LoadedModel) -> tuple[str, list[str]]:
 
 
 def _sentences(lines: list[str], loaded: LoadedModel) -> list[str]:
-    """Return the normalized lines, split where they exceed the limits of the model, as `nmt
-    translate` splits them."""
+    """Return the lines as the model reads them, split where they exceed the limits of the model, as
+    `nmt translate` splits them."""
     limits = loaded.max_source_length, loaded.max_sentences_per_line
     segmenter = Segmenter(loaded.tokenizer, loaded.config, *limits)
     texts = [text for line in lines if (text := normalize(line))]
     segments = (text[slice(*span)] for text in texts for span in segmenter.spans(Line(text)))
     return [
-        normalize_case(text, lowercase_all_caps=loaded.config.lowercase_all_caps)
+        normalize_source(text, lowercase_all_caps=loaded.config.lowercase_all_caps)
         for text in segments
     ]

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from nmt.core.console import discard
 from nmt.core.errors import NMTError, UsageError, file_hint
@@ -23,6 +23,13 @@ if TYPE_CHECKING:
 
 WriteLine = Callable[[str], object]
 OUTPUT_FORMATS = ("text", "jsonl")
+
+
+def to_record(translation: Translation) -> dict[str, Any]:
+    """Return the fields of a translation for JSON."""
+    record = asdict(translation)
+    del record["links"]  # shares of attention, from which the alignment is derived
+    return record
 
 
 class OutputFormat(Protocol):
@@ -81,9 +88,7 @@ class JsonLinesFormat:
 
     def __call__(self, source: str, translations: Sequence[Translation]) -> list[str]:
         """Return the JSON object as a line."""
-        records = [asdict(translation) for translation in translations]
-        for record in records:
-            del record["links"]  # shares of attention, from which the alignment is derived
+        records = [to_record(translation) for translation in translations]
         return [json.dumps({"source": source, "translations": records}, ensure_ascii=False)]
 
 

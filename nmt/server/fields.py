@@ -146,8 +146,13 @@ async def _parse_multipart(
 
 
 def _decode_part(part: Field | File) -> tuple[str, str | File]:
+    """Return name and value of a part; raises a UnicodeDecodeError if they or the name of a file
+    are not UTF-8."""
     name = (part.field_name or b"").decode()
-    return name, part if isinstance(part, File) else (part.value or b"").decode()
+    if isinstance(part, File):
+        (part.file_name or b"").decode()  # a check: the name is read later
+        return name, part
+    return name, (part.value or b"").decode()
 
 
 def _merge(values: Iterable[tuple[str, str | File]]) -> Fields:

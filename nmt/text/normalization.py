@@ -19,11 +19,22 @@ _CONTROL_SPACES = lazy_pattern("[\t-\r\x1c-\x1f\x85\u2028\u2029]")
 UNSPACED = r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # noqa: E501
 LETTER_OR_DIGIT = rf"[^\W{UNSPACED}\uac00-\ud7af]"
 """A letter or digit, except of scripts that write numbers and names without spaces around them."""
+_BACKTICK = lazy_pattern(r"(?<=[^\W\d_])[`´](?=[^\W\d_])")
+"""A backtick or accent between letters, which stands for an apostrophe."""
 _UNSPACED_LETTER = lazy_pattern(f"[{UNSPACED}]")
 _WORD_OR_LETTER = lazy_pattern(rf"[{UNSPACED}]|[^\s{UNSPACED}]+")
 # A word of Thai, Lao, Burmese or Khmer has about four characters, because vowel signs and tone
 # marks are characters.
 _ABUGIDA_WORD = lazy_pattern("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]{1,4}")
+
+
+def normalize_source(text: str, *, lowercase_all_caps: bool) -> str:
+    """Return a source text as a model reads it: normalized, with variants of letters and
+    apostrophes replaced, and in lower case if it is all caps and `lowercase_all_caps`."""
+    # A replaced letter may form one character with the mark after it.
+    normalized = normalize(fold_compatibility(text))
+    with_apostrophes = _BACKTICK.sub("'", normalized)
+    return normalize_case(with_apostrophes, lowercase_all_caps=lowercase_all_caps)
 
 
 def normalize_case(text: str, *, lowercase_all_caps: bool) -> str:

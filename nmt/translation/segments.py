@@ -11,8 +11,7 @@ from functools import cached_property
 from nmt.core.config import Config
 from nmt.core.errors import UsageError
 from nmt.engines import Source
-from nmt.text.lazy_pattern import lazy_pattern
-from nmt.text.normalization import fold_compatibility, normalize, normalize_case
+from nmt.text.normalization import normalize, normalize_source
 from nmt.text.sentences import count_sentences, split_to_fit
 from nmt.text.spans import ProtectedSpan, apply_edits, find_spans, without_overlaps
 from nmt.text.tokenizer import UNK, Tokenizer
@@ -25,8 +24,6 @@ MIN_SPELLED_PIECES = 40
 MIN_SHARE_OF_PIECE = 0.25
 """Minimum mean length of the pieces of a text, as a share of that of all pieces of the
 vocabulary."""
-_BACKTICK = lazy_pattern(r"(?<=[^\W\d_])[`´](?=[^\W\d_])")
-"""A backtick or accent between letters, which stands for an apostrophe."""
 
 
 @dataclass(frozen=True)
@@ -152,9 +149,8 @@ class Segmenter:
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the token ids of source texts."""
-        folded = (_BACKTICK.sub("'", fold_compatibility(text)) for text in texts)
         return self.tokenizer.encode_batch(
-            [normalize_case(text, lowercase_all_caps=self.lowercase) for text in folded]
+            [normalize_source(text, lowercase_all_caps=self.lowercase) for text in texts]
         )
 
     def find_spans(self, text: str, custom: Iterable[re.Pattern[str]] = ()) -> list[ProtectedSpan]:

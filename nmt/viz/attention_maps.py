@@ -22,7 +22,7 @@ from nmt.engines.load import engine_from_models
 from nmt.model.attention import record_attention
 from nmt.runs.model_files import LoadedModel
 from nmt.search import SEARCHES, Hypothesis, parse_search
-from nmt.text.normalization import normalize_case
+from nmt.text.normalization import normalize_source
 from nmt.text.tokenizer import EOS, Tokenizer, encoder_input
 
 END, START = "</s>", "<s>"
@@ -147,8 +147,8 @@ def attention_maps(
     tokenizer = loaded.tokenizer
     config = loaded.config
     model = loaded.model.eval()
-    cased_text = normalize_case(text, lowercase_all_caps=config.lowercase_all_caps)
-    src = tokenizer.encode(cased_text)
+    source = normalize_source(text, lowercase_all_caps=config.lowercase_all_caps)
+    src = tokenizer.encode(source)
     if not src:
         raise UsageError("the sentence is blank", 'nmt attention "Are we done?"')
     tgt = []

@@ -133,7 +133,9 @@ def test_score_equals_the_log_probability_of_translate(trained: CommandLine) -> 
     assert [float(x) for x in totals] == pytest.approx(
         [record["log_prob"] for record in records], abs=1e-3
     )
+    fields = best[0].keys() - {"text"} | {"source", "target"}
     for record in records:
+        assert record.keys() == fields
         assert (
             record["score"] == record["log_prob"] == pytest.approx(sum(record["token_log_probs"]))
         )

@@ -31,6 +31,7 @@ from nmt.engines.pytorch import TorchModel
 from nmt.export import EXPORTS, LOADERS, REFERENCES, onnx, safetensors, verify
 from nmt.export.common import greedy_translator
 from nmt.export.onnx import OnnxModel, graphs
+from nmt.export.sentences import file_sentences
 from nmt.model.build import build_model
 from nmt.model.positions import POSITION_ENCODINGS
 from nmt.model.seq2seq import Seq2Seq
@@ -645,6 +646,17 @@ def test_verification_uses_the_given_file_or_the_phrasebook(nmt: CommandLine) ->
     (nmt.directory / "text.en").unlink()
     done = nmt("export", "runs/tiny", "--to", "safetensors", "-o", "b")
     assert " of phrasebook/test, " in done.out
+
+
+def test_exports_get_the_text_that_nmt_reads(nmt: CommandLine) -> None:
+    lines = ["the dog`s tree.", "ｔｈｅ 𝐝𝐨𝐠.", "the dog."]
+    (nmt.directory / "mine.en").write_text("\n".join(lines), encoding="utf-8")
+    options = ("--to", "safetensors", "--output", "a", "--verify-with", "mine.en")
+    done = nmt.run("export", "runs/tiny", *options, "--min-agreement", "1")
+    assert "3 sentences of mine.en, " in done.out
+    loaded = discovery.load(nmt.directory / "runs/tiny")
+    _, sentences = file_sentences(nmt.directory / "mine.en", loaded)
+    assert sentences == ["the dog's tree.", "the dog.", "the dog."]
 
 
 @cases("ctranslate2", "onnx", "transformers")

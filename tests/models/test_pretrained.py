@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from commandline import CommandLine
+from commandline import CommandLine, write
 
 from nmt import Translator
 from nmt.models import discovery
@@ -264,7 +264,7 @@ def test_short_texts_keep_their_own_spelling_and_abbreviations(tmp_path: Path) -
     assert all(text.strip() == text for text in english)
 
 
-def test_short_texts_of_a_test_set_are_excluded(tmp_path: Path) -> None:
+def test_short_texts_of_test_sets_are_excluded(tmp_path: Path) -> None:
     for split in ("train", "valid", "test"):
         sides = (
             {"en": "how are you", "de": "Das, Schönste!"}
@@ -274,10 +274,11 @@ def test_short_texts_of_a_test_set_are_excluded(tmp_path: Path) -> None:
         for code, text in sides.items():
             (tmp_path / f"{split}.{code}").write_text(f"{text}\n")
     files = f"files(train='{tmp_path}/train', valid='{tmp_path}/valid', test='{tmp_path}/test')"
-    everything, rest = (
-        short_texts(tmp_path, "en", "de", *options) for options in ((), ("--test", files))
-    )
-    assert {everything[text] for text in everything.keys() - rest.keys()} == {"Wie geht es dir?"}
+    write(tmp_path / "more", ["Turkey"], ["Das Land"])
+    tests = ("--test", files, "--test", f"files(test='{tmp_path}/more')")
+    everything, rest = (short_texts(tmp_path, "en", "de", *options) for options in ((), tests))
+    excluded = {everything[text] for text in everything.keys() - rest.keys()}
+    assert excluded == {"Wie geht es dir?", "Türkei", "Truthahn"}
     assert rest.items() <= everything.items()  # without alternative translations
     rows = [
         line.split("\t") for line in (ROOT / "data" / "short_inputs.tsv").read_text().splitlines()
@@ -319,7 +320,7 @@ def test_lexicon_of_sentence_pairs(tmp_path: Path) -> None:
         (["en", "fr", "hi"], "invalid choice: 'fr'"),
         (
             ["en", "de", "hi", "--test", "tatoeb"],
-            "unknown corpus 'tatoeb'\n     hint: did you mean 'tatoeba'?",
+            "unknown test set 'tatoeb'\n     hint: did you mean 'tatoeba'?",
         ),
         (["en", "de", "no/hi"], "cannot write no/hi: No such file or directory"),
     ],
@@ -425,6 +426,22 @@ def test_names_and_numbers_are_varied_on_both_sides(tmp_path: Path) -> None:
         subprocess.run(["sh", "-c", command], cwd=tmp_path, capture_output=True, check=True).stderr
         == b""
     )
+
+
+def test_varied_pairs_have_no_sentences_of_test_sets(tmp_path: Path) -> None:
+    letters = "abcdefghij"
+    write(tmp_path / "in", [f"Tom {c}." for c in letters], [f"Tom {c}!" for c in letters])
+    nmt = CommandLine(tmp_path)
+    nmt.script(SCRIPTS / "vary_names.py", "in", "out").check()
+    varied = (tmp_path / "out.en").read_text().splitlines()
+    tested = [line for line in varied if not line.startswith("Tom ")][:2]
+    write(tmp_path / "one", tested[:1], ["x"])
+    write(tmp_path / "two", tested[1:], ["x"])
+    tests = [f"--test=files(test='{tmp_path}/{name}')" for name in ("one", "two")]
+    nmt.script(SCRIPTS / "vary_names.py", "in", "rest", *tests).check()
+    rest = (tmp_path / "rest.en").read_text().splitlines()
+    unchanged = [f"Tom {line[-2:]}" if line in tested else line for line in varied]
+    assert rest == unchanged
 
 
 @pytest.mark.parametrize(

@@ -376,6 +376,7 @@ def test_general_models_from_corpora_to_packages(tmp_path: Path) -> None:
     ):
         write(tmp_path / name, source[part], target[part])
     write(tmp_path / "mono", source[790:], target[790:])
+    write(tmp_path / "short", ["how are you"], ["Wie geht's?"])
     prose = (
         f"files(train='{tmp_path}/prose.tsv', columns=('kind', 'en', 'de'), weight=40,"
         " hold_out=False, license='X')"
@@ -410,7 +411,7 @@ def test_general_models_from_corpora_to_packages(tmp_path: Path) -> None:
     environment |= {
         "CONFIG": str(tmp_path / "corpora.yaml"),
         "MONO": str(tmp_path / "mono"),
-        "TESTS": test,
+        "TESTS": f"{test} files(test='{tmp_path}/short')",
     }
     environment |= {"TRAIN": "--set train.keep_last=1", "ROUNDS": "1"}
     environment |= {"MIN_AGREEMENT": "0.2"}  # a model of 40 updates repeats itself
@@ -421,6 +422,9 @@ def test_general_models_from_corpora_to_packages(tmp_path: Path) -> None:
     assert "wrote a letter to the mayor." in (text / "names.en").read_text()
     assert not (tmp_path / "runs" / "general").exists()
     written = ("short-en-de", "short-de-en", "numbers", "names")
+    short_texts = (text / "short-en-de.en").read_text().splitlines()
+    assert "Bye!" in short_texts
+    assert "How are you?" not in short_texts  # a sentence of the second test set
     for path in [text / f"{name}.{code}" for name in written for code in ("en", "de")]:
         lines = path.read_text().splitlines(keepends=True)
         path.write_text("".join(lines[:100]))

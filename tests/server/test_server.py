@@ -1596,6 +1596,12 @@ INVALID_BODIES = [
     ),
     (
         MULTIPART,
+        b'--b\r\nContent-Disposition: form-data; name="q"; filename="caf\xe9"\r\n\r\n\r\n--b--',
+        400,
+        "not valid UTF-8",
+    ),
+    (
+        MULTIPART,
         b'--b\r\nContent-Disposition: form-data; name="q"; filename="x"\r\n\r\n\r\n--b--',
         400,
         "must be a",

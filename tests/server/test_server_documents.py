@@ -104,15 +104,13 @@ def send_file(
     )
 
 
-def upload_request(name: str, content: bytes) -> bytes:
+def upload_request(name: bytes, content: bytes) -> bytes:
     """Return the bytes of an upload."""
     fields = b"".join(
         b'--b\r\nContent-Disposition: form-data; name="%b"\r\n\r\n%b\r\n' % field
         for field in ((b"source", b"en"), (b"target", b"de"))
     )
-    file = (
-        b'--b\r\nContent-Disposition: form-data; name="file"; filename="%b"\r\n\r\n' % name.encode()
-    )
+    file = b'--b\r\nContent-Disposition: form-data; name="file"; filename="%b"\r\n\r\n' % name
     body = fields + file + content + b"\r\n--b--\r\n"
     head = (
         b"POST /translate_file HTTP/1.1\r\nHost: localhost\r\nContent-Type: multipart/form-data;"
@@ -236,7 +234,7 @@ def test_other_uploads_are_answered_and_processes_end_when_clients_leave(service
         with ExitStack() as stack:
             for _ in range(6):
                 hostile = stack.enter_context(connect(client))
-                hostile.sendall(upload_request("a.md", slow_file("a.md")))
+                hostile.sendall(upload_request(b"a.md", slow_file("a.md")))
             # The last slot is for small files.
             until(lambda: len(multiprocessing.active_children()) == 2)
             processes = {process.pid for process in multiprocessing.active_children()}
@@ -281,7 +279,9 @@ def test_the_memory_of_the_server_stays_small(service: Service) -> None:
     before = memory(os.getpid(), "VmRSS")
     with serving(service) as client, ExitStack() as stack:
         for name in ("a.md", "c.md", "e.md", "f.html"):
-            stack.enter_context(connect(client)).sendall(upload_request(name, slow_file(name)))
+            stack.enter_context(connect(client)).sendall(
+                upload_request(name.encode(), slow_file(name))
+            )
         for _ in range(3):
             assert send_file(client, "a.txt", b"Are we done?").is_success
         until(
@@ -297,7 +297,7 @@ def test_the_memory_of_the_server_stays_small(service: Service) -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_uploads_are_not_in_memory(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fields, "BODY_TIMEOUT", 600)
-    request = upload_request("a.txt", bytes(9_900_000))
+    request = upload_request(b"a.txt", bytes(9_900_000))
     with serving(service) as client, ExitStack() as stack:
         before = memory(os.getpid(), "VmRSS")
         open_before = num_open_files()
@@ -320,8 +320,12 @@ def test_uploads_are_deleted_at_once(service: Service) -> None:
             assert send_file(client, "a.exe", content).status_code == 400
             assert client.post("/translate_file", files=[("x", content)] * 3).status_code == 400
             with connect(client) as leaving:
-                leaving.sendall(upload_request("a.txt", content)[:-1])
+                leaving.sendall(upload_request(b"a.txt", content)[:-1])
                 until(lambda: num_open_files() == before + 1)
+            with connect(client) as badly_named:
+                badly_named.sendall(upload_request(b"caf\xe9.txt", content))
+                answer = badly_named.recv(65536)
+                assert answer.startswith(b"HTTP/1.1 400 ")
             until(lambda: num_open_files() == before)
     finally:
         gc.enable()

@@ -29,7 +29,7 @@ from nmt.search import SEARCHES, Hypothesis, Search, parse_search
 from nmt.search.beam import Beam
 from nmt.search.greedy import Greedy
 from nmt.text import sentences
-from nmt.text.normalization import normalize, normalize_case
+from nmt.text.normalization import normalize, normalize_case, normalize_source
 from nmt.text.sentences import count_sentences, split_sentences, split_to_fit
 from nmt.training.session import train
 from nmt.translation import chunking
@@ -130,6 +130,25 @@ def test_n_best_list_is_sorted(translator: Translator) -> None:
 def test_all_caps_text_is_lowercased(text: str, normalized: str) -> None:
     assert normalize_case(text, lowercase_all_caps=True) == normalized
     assert normalize_case(text, lowercase_all_caps=False) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "as_read"),
+    [
+        ("I`m here", "I'm here"),
+        ("l´amour `x`", "l'amour `x`"),
+        ("Cafe\u0301`s", "Café's"),  # a mark is no letter
+        ("Ｈｅｌｌｏ, 𝐝𝐨𝐠!", "Hello, dog!"),
+        ("Ｏ\u0308l", "Öl"),
+        (" a\u200b  b", "a b"),
+    ],
+)
+def test_variants_of_letters_and_apostrophes_of_a_source_are_replaced(
+    translator: Translator, text: str, as_read: str
+) -> None:
+    assert normalize_source(text, lowercase_all_caps=False) == as_read
+    assert normalize_source(as_read, lowercase_all_caps=False) == as_read
+    assert translator.segmenter.encode([text]) == [translator.tokenizer.encode(as_read)]
 
 
 def test_all_caps_lines_are_lowercased_if_the_config_says_so(translator: Translator) -> None:

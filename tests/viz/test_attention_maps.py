@@ -53,6 +53,19 @@ def test_all_caps_sentences_are_lowercased(loaded: LoadedModel) -> None:
     assert lowercased != attention_maps(loaded, "BA BE BI DO").source_tokens
 
 
+@pytest.mark.parametrize(
+    ("text", "as_read"), [("ba`be", "ba'be"), ("ｂａ 𝐛𝐞", "ba be"), ("ｂａ be`ｂｉ", "ba be'bi")]
+)
+def test_variants_of_letters_and_apostrophes_are_replaced(
+    loaded: LoadedModel, text: str, as_read: str
+) -> None:
+    maps = attention_maps(loaded, text)
+    expected = attention_maps(loaded, as_read)
+    assert maps.source_tokens == expected.source_tokens
+    assert maps.translation == expected.translation
+    assert maps.source_text == text
+
+
 def test_sentences_beyond_the_positions_are_rejected(tmp_path: Path) -> None:
     train(
         tiny.config(tmp_path, "model.position_encoding=learned(max_positions=64)"), tmp_path / "run"

@@ -245,7 +245,7 @@ def test_pretrained_models_know_wrong_translations() -> None:
     assert max(wrong) < 0.2
     rng = random.Random(1)
     garbage = ["".join(rng.choices("bcdfghjklmnpqrstvwxz ", k=25)) for _ in range(20)]
-    assert np.mean([each[0].confidence for each in translator.n_best(garbage)]) < 0.35 < min(right)
+    assert np.mean([each[0].confidence for each in translator.n_best(garbage)]) < 0.4 < min(right)
     for search in ("greedy", "sample(n_best=2)", "beam(beam_size=4, top_beams=4)"):
         for each in translator.n_best(SENTENCES[:2], search):
             assert all(translation.confidence is not None for translation in each)

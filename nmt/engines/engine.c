@@ -24,6 +24,12 @@
 #include <arm_neon.h>
 #endif
 
+/* Code that runs once: vector instructions would make it three times as large. */
+#ifdef __clang__
+#define SMALL
+#else
+#define SMALL __attribute__((optimize("no-tree-vectorize")))
+#endif
 #define INLINE static inline __attribute__((always_inline))
 #define UNROLLED _Pragma("GCC unroll 8")
 
@@ -498,17 +504,8 @@ static void select_outputs(Arena *arena, Matrix *to, const Matrix *from, const i
     }
 }
 
-/* Returns the largest magnitude, or NaN if there is one. */
-INLINE float max_magnitude(const float *restrict x_I, int64_t count) {
-    uint32_t max_bits = 0; /* bit patterns compare like magnitudes */
-    for (int64_t i = 0; i < count; i++) {
-        uint32_t magnitude = bits_of(x_I[i]) & 0x7fffffff;
-        max_bits = magnitude > max_bits ? magnitude : max_bits;
-    }
-    return from_bits(max_bits);
-}
-
 /* Converts x to the units of a matrix; in int8, the scales of the rows follow. */
+__attribute__((noinline)) /* a copy in each caller would be large */
 static const uint32_t *as_units(const Matrix *m, int64_t rows, const float *x_RI, uint32_t *units) {
     if (m->type == FP32)
         return (const uint32_t *)x_RI;
@@ -525,16 +522,21 @@ static const uint32_t *as_units(const Matrix *m, int64_t rows, const float *x_RI
                 to[i] = 0;
             continue;
         }
-        float largest = max_magnitude(x_I, inputs), inverse_scale = largest > 0 ? 127 / largest : 0;
+        uint32_t max_bits = 0; /* bit patterns compare like magnitudes */
+        for (int64_t i = 0; i < inputs; i++) {
+            uint32_t magnitude = bits_of(x_I[i]) & 0x7fffffff;
+            max_bits = magnitude > max_bits ? magnitude : max_bits;
+        }
+        float max_magnitude = from_bits(max_bits), inverse_scale = max_magnitude > 0 ? 127 / max_magnitude : 0;
         uint8_t *restrict to = (uint8_t *)(units + r * row_units);
         if (multiplier) {
             for (int64_t i = 0; i < inputs; i++)
                 to[i] = (uint8_t)(quantized(x_I[i] * multiplier) + OFFSET);
-            scale_R[r] = largest != largest ? largest : 1; /* keeps NaN */
+            scale_R[r] = max_magnitude != max_magnitude ? max_magnitude : 1; /* keeps NaN */
         } else {
             for (int64_t i = 0; i < inputs; i++)
                 to[i] = (uint8_t)((int32_t)rintf(x_I[i] * inverse_scale) + OFFSET);
-            scale_R[r] = largest / 127;
+            scale_R[r] = max_magnitude / 127;
         }
         for (int64_t i = inputs; i < 4 * row_units; i++)
             to[i] = OFFSET;
@@ -542,59 +544,69 @@ static const uint32_t *as_units(const Matrix *m, int64_t rows, const float *x_RI
     return units;
 }
 
-/* Converts a row of weights to integers in `units`, with 0 in the padding, and returns their sum. `excess` is what the
-   products of the row are too high by. */
-static int32_t quantize_weights(const Matrix *m, const float *restrict w_I, float scale, uint32_t *units, int32_t *excess) {
-    int8_t *restrict to = (int8_t *)units;
-    int32_t total = 0, too_high = 0;
-    for (int64_t i = 0; i < m->inputs; i++)
-        to[i] = quantized(w_I[i] / scale);
-    for (int64_t i = 0; i < m->inputs; i++) {
-        total += to[i];
-        too_high += EXCESS(to[i]);
+/* Divides weights by a scale; if it is 0, by the one with which they are in [-127, 127]. Returns the scale. */
+__attribute__((noinline)) static float divide_by_scale(const float *w_I, int64_t count, float scale, float *restrict to) {
+    if (!scale) {
+        uint32_t max_bits = 0;
+        for (int64_t i = 0; i < count; i++) {
+            uint32_t magnitude = bits_of(w_I[i]) & 0x7fffffff;
+            max_bits = magnitude > max_bits ? magnitude : max_bits;
+        }
+        scale = max_bits ? from_bits(max_bits) / 127 : 1;
     }
-    for (int64_t i = m->inputs; i < 4 * m->units; i++)
-        to[i] = 0;
-    *excess = too_high;
-    return total;
+    for (int64_t i = 0; i < count; i++)
+        to[i] = w_I[i] / scale;
+    return scale;
 }
 
 /* `multipliers` are null, or in a calibrated model that of x, then that of each output's weights. */
-static void pack(
+SMALL static void pack(
     Arena *arena, Matrix *m, int64_t outputs, int64_t inputs, int type, Weight w, const float *bias_O,
     const float *multipliers
 ) {
     int64_t units = units_of(inputs, type), padded = round_up(outputs, TILE);
     *m = (Matrix){inputs, outputs, units, type, arena_alloc(arena, padded * units * 4), arena_alloc(arena, padded * 4),
                   arena_alloc(arena, padded * 4), arena_alloc(arena, padded * 4), multipliers ? multipliers[0] : 0};
-    float *row = malloc(inputs * 4);
-    uint32_t *row_units = calloc(units + 1, 4); /* one more for a scale that is not used */
+    float *row = malloc(2 * inputs * sizeof *row), *scaled = row + inputs;
+    uint32_t *row_units = calloc(units + 1, 4); /* and a scale, which is not used */
     arena->failed |= !row || !row_units;
+    const uint32_t sign_bits = type == INT8 && OFFSET ? 0x80808080 : 0; /* weights have no offset */
+    Matrix of_row = *m;
+    of_row.multiplier = 1; /* of weights that are divided by their scale */
     for (int64_t o = 0; o < padded && !arena->failed; o++) {
         m->bias[o] = o < outputs && bias_O ? bias_O[o] : 0;
         m->scale_O[o] = 1;
         m->excess_O[o] = 0;
-        const uint32_t *from = row_units;
-        if (o >= outputs) /* padding */
-            memset(row_units, 0, units * 4);
-        else if (type != INT8)
-            from = as_units(m, 1, row_of(w, o, inputs, row), row_units);
-        else {
-            const float *w_I = row_of(w, o, inputs, row);
-            float magnitude = max_magnitude(w_I, inputs);
-            float scale = multipliers ? 1 / multipliers[1 + o] : magnitude != 0 ? magnitude / 127 : 1;
-            int32_t total = quantize_weights(m, w_I, scale, row_units, m->excess_O + o);
-            m->scale_O[o] = scale;
-            if (multipliers) { /* as if x were in [0, 254]: (sum + 127 total) * scale + (bias - 127 * scale * total) */
-                float unit = 1 / (multipliers[0] * multipliers[1 + o]);
-                m->scale_O[o] = unit;
-                m->excess_O[o] -= 127 * total;
-                m->bias[o] = calibrated_bias(m->bias[o], unit, total);
-            }
-        }
         uint32_t *to = m->w + o / LANES * units * LANES + o % LANES;
+        if (o >= outputs) { /* padding */
+            for (int64_t unit = 0; unit < units; unit++)
+                to[unit * LANES] = 0;
+            continue;
+        }
+        const float *w_I = row_of(w, o, inputs, row);
+        if (type == INT8) {
+            m->scale_O[o] = divide_by_scale(w_I, inputs, multipliers ? 1 / multipliers[1 + o] : 0, scaled);
+            w_I = scaled;
+        }
+        const uint32_t *from = as_units(&of_row, 1, w_I, row_units);
         for (int64_t unit = 0; unit < units; unit++)
-            to[unit * LANES] = from[unit];
+            to[unit * LANES] = from[unit] ^ sign_bits;
+        if (type != INT8)
+            continue;
+        const uint8_t *values = (const uint8_t *)from;
+        int32_t total = 0, excess = 0;
+        for (int64_t i = 0; i < inputs; i++) {
+            int32_t value = (int8_t)(values[i] - OFFSET);
+            total += value;
+            excess += EXCESS(value);
+        }
+        m->excess_O[o] = excess;
+        if (multipliers) { /* as if x were in [0, 254]: (sum + 127 total) * scale + (bias - 127 * scale * total) */
+            float unit = 1 / (multipliers[0] * multipliers[1 + o]);
+            m->scale_O[o] = unit;
+            m->excess_O[o] = excess - 127 * total;
+            m->bias[o] = calibrated_bias(m->bias[o], unit, total);
+        }
     }
     free(row), free(row_units);
 }

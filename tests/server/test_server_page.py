@@ -322,8 +322,9 @@ def test_an_answer_belongs_to_its_request(page: Any) -> None:
             route.continue_()
 
     page.route("**/translate", answer)
-    page.locator("#text").fill("I'm tired.")
-    page.locator("#translate").click()
+    with page.expect_request("**/translate"):
+        page.locator("#text").fill("I'm tired.")
+        page.locator("#translate").click()
     status(page, "^Translating")
     assert translate(page, "Are we done?") == "Sind wir fertig?"
     with contextlib.suppress(Error):  # the page has aborted the request

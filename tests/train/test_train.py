@@ -297,7 +297,7 @@ def test_validation_uses_all_references(directory: Path) -> None:
     prepared = prepare(config(directory, valid))
     test = trainer_module.validation_set(prepared)
     assert test.sources == ["ba be bi", "da"]
-    assert test.references == [["bo bu da", "da"], ["ba be bi", ""]]
+    assert test.references == [["bo bu da", "da"], ["ba be bi", None]]
     assert prepared.lines("valid")[1] == ["bo bu da", "da"]  # for the loss
     single = trainer_module.validation_set(prepare(experiment))
     assert len(single.references) == 1

@@ -298,10 +298,13 @@ def parse(data: bytes, options: DocumentOptions) -> HtmlDocument:
 def _declared_encoding(data: bytes) -> str:
     start = data[:_NUM_SNIFFED_BYTES].decode("latin-1")
     # Text in comments, scripts and other attributes may look like a declaration.
-    metas = (token for token in _tokenize(start, 0, len(start)) if token.name == "meta")
+    tokens = _tokenize(start, 0, len(start))
+    metas = [token for token in tokens if token.name == "meta"]
     declarations = [_XML_ENCODING.match(start), *map(_charset, metas)]
     declared = next(filter(None, declarations), None)
-    name = declared[1].lower() if declared else "utf-8"
+    if declared is None:
+        return "utf-8"
+    name = declared[1].lower()
     return _ENCODINGS.get(name, name)
 
 

@@ -74,7 +74,8 @@ def file_test_set(src: Path, refs: Sequence[Path], errors: str = "strict") -> Te
     for ref in refs:
         pairs = read_pairs(src, ref, errors=errors)
         tests.append(_from_pairs(str(src), list(pairs)))
-    return TestSet(str(src), tests[0].sources, [test.references[0] for test in tests])
+    references = [test.references[0] for test in tests]
+    return TestSet(str(src), tests[0].sources, references)
 
 
 def sample(test: TestSet, max_lines: int) -> TestSet:
@@ -84,7 +85,9 @@ def sample(test: TestSet, max_lines: int) -> TestSet:
         return test
     indices = [i * num_lines // max_lines for i in range(max_lines)]
     sources = [test.sources[i] for i in indices]
-    references = [[stream[i] for i in indices] for stream in test.references]
+    references = []
+    for stream in test.references:
+        references.append([stream[i] for i in indices])
     return TestSet(test.name, sources, references)
 
 
@@ -201,7 +204,9 @@ def split_test_pairs(split: Split) -> list[tuple[str, list[Pair]]]:
     if split.references is None or not pairs:
         return [(split.name, pairs)]
     sources = [source for source, _ in pairs]
-    return _pairs_by_reference(split.name, sources, reference_streams(list(split.references())))
+    references = list(split.references())
+    streams = reference_streams(references)
+    return _pairs_by_reference(split.name, sources, streams)
 
 
 def _pairs_by_reference(

@@ -123,6 +123,14 @@ def parse(data: bytes, options: DocumentOptions) -> Subtitles:
     return Subtitles(file, options)
 
 
+def _language_edits(text: str, options: DocumentOptions) -> list[Edit]:
+    """Return the edit that changes the language in the header, if it is that of the source."""
+    header = _HEADER_LANGUAGE.match(text)
+    if header is None or base_language(header[1]) != base_language(options.src):
+        return []
+    return [Edit(*header.span(1), options.tgt)]
+
+
 class Subtitles:
     """The cues of a file, and the sentences in them."""
 
@@ -149,11 +157,7 @@ class Subtitles:
         for turns in _connected(self.cues):
             self.sentences += _sentences(turns, options.src)
         self.blocks = [sentence.block for sentence in self.sentences]
-        header = _HEADER_LANGUAGE.match(text)
-        self._edits: list[Edit] = []
-        if header and base_language(header[1]) == base_language(options.src):
-            start, end = header.span(1)
-            self._edits.append(Edit(start, end, options.tgt))
+        self._edits = _language_edits(text, options)
 
     def render(self, translations: Sequence[RichText]) -> bytes:
         """Return the subtitles with the translation of each block; a cue whose translation is equal

@@ -190,13 +190,20 @@ class CTranslate2Engine:
                 if len(ids) == max_length:
                     at_limit.append((i, ids))
         # Their scores include tokens beyond the limit, and may not include the end token.
-        if at_limit:
-            scored_sources = [sources[i].ids for i, _ in at_limit]
-            scored_targets = [ids for _, ids in at_limit]
-            scores = self.score(scored_sources, scored_targets)
-            for (i, ids), each in zip(at_limit, scores, strict=True):
-                log_probs_B[i][ids] = sum(each.log_probs)
+        for (i, ids), log_prob in zip(at_limit, self._rescored(sources, at_limit), strict=True):
+            log_probs_B[i][ids] = log_prob
         return log_probs_B
+
+    def _rescored(
+        self, sources: Sequence[Source], targets: Sequence[tuple[int, Sequence[int]]]
+    ) -> list[float]:
+        """Return the log-probabilities of targets, each with the index of its source."""
+        if not targets:
+            return []
+        source_ids = [sources[i].ids for i, _ in targets]
+        target_ids = [ids for _, ids in targets]
+        scores = self.score(source_ids, target_ids)
+        return [sum(each.log_probs) for each in scores]
 
     def _tokens(self, rows: Sentences) -> list[list[str]]:
         return [self.tokenizer.ids_to_pieces(row) for row in rows]

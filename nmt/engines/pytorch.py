@@ -162,10 +162,7 @@ class TorchState:
             # Before averaging, as in the native engine, which computes the candidates only.
             log_probs_RV = [self._restrict(log_p_RV) for log_p_RV in log_probs_RV]
         log_p_RV = mean_log_prob(log_probs_RV)
-        attention_RTS = None
-        if self.states[0].cross_attention_RTS is not None:
-            attention = [state.cross_attention_RTS for state in self.states]
-            attention_RTS = to_host(_mean(attention))
+        attention_RTS = self._attention()
         gathered_log_p_RP = None
         if request.gather_RP is not None:
             gather_RP = self._rows(request.gather_RP)
@@ -189,6 +186,13 @@ class TorchState:
             self._search_rows(gathered_log_p_RP),
             self._search_rows(all_log_p_RV),
         )
+
+    def _attention(self) -> Tensor | None:
+        """Start to copy the cross-attention, [R, T, S]; None if it is not tracked."""
+        if self.states[0].cross_attention_RTS is None:
+            return None
+        attention = [state.cross_attention_RTS for state in self.states]
+        return to_host(_mean(attention))
 
     def _restrict(self, log_p_RV: Tensor) -> Tensor:
         """Normalize the probabilities over the candidates of each row."""

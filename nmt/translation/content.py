@@ -105,21 +105,25 @@ def number_problems(source: str, text: str, src: str, tgt: str) -> Iterator[str]
     missing = in_words - (in_translation + _digit_values(text, _DIGITS, _GROUPED))
     known = in_words + _digit_values(source, _DIGITS, _GROUPED)
     numbers = in_translation + _digit_values(text, _WHOLE_NUMBER, _GROUPED)
-    in_compounds = numbers_of_compounds(source, src)
-    added = [value for value in numbers if value not in known and value not in in_compounds]
+    added = _without_compounds(numbers.keys() - known.keys(), source, src)
     if not (missing or added) or _CONVERTED.search(f"{source}\n{text}"):
         return
-    ordinals = {word.value for word in words if word.is_ordinal}
-    for value in missing:
-        # Several numbers may be a time.
-        is_exact = value > MAX_IDIOMATIC or value in ordinals or len(in_words) > 1
-        if added or is_exact:
-            yield f"{NUMBER_CHANGED}: {value}"
     if missing:
+        ordinals = {word.value for word in words if word.is_ordinal}
+        for value in missing:
+            # Several numbers may be a time.
+            is_exact = value > MAX_IDIOMATIC or value in ordinals or len(in_words) > 1
+            if added or is_exact:
+                yield f"{NUMBER_CHANGED}: {value}"
         return
     for value in added:
         if value > MAX_IDIOMATIC:
             yield f"{NUMBER_ADDED}: {value}"
+
+
+def _without_compounds(values: set[int], source: str, src: str) -> list[int]:
+    """Return the values that no word of the source begins with, in order."""
+    return sorted(values - numbers_of_compounds(source, src)) if values else []
 
 
 def has_missing_sentence(source: str, text: str, src: str, tgt: str) -> bool:

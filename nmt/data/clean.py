@@ -122,6 +122,18 @@ def _to_ss(match: re.Match[str]) -> str:
     return stem + ("ss" if is_lowercase else "SS")
 
 
+def straight_quotes(pairs: Iterator[Pair]) -> Iterator[Pair]:
+    """Write straight double quotation marks in the target if the source has only straight ones, so
+    that a model keeps the kind of its source."""
+    for source, target in pairs:
+        has_straight = '"' in source
+        if has_straight and not _TYPOGRAPHIC_QUOTE.search(source):
+            target = _TYPOGRAPHIC_QUOTE.sub('"', target)
+        yield source, target
+
+
+_TYPOGRAPHIC_QUOTE = re.compile("[„“”‟«»]")
+
 _SCRIPTS = (
     "arabic armenian bengali cyrillic devanagari ethiopic georgian greek hebrew tamil thai".split()
 )
@@ -160,6 +172,7 @@ CLEANERS: Components[Cleaner] = Components(
         "dedup": dedup,
         "script": script,
         "german_reformed_ss": german_reformed_ss,
+        "straight_quotes": straight_quotes,
     },
 )
 

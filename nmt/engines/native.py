@@ -145,25 +145,22 @@ class NativeModel:
             raise ValueError("the engine does not support this network")
         self.library = library()
         self.source_eos = config.source_eos
-        output = weights.get("embeddings.output", weights.get("embeddings.shared"))
-        self.vocab_size = 0 if output is None else len(output)
+        self.vocab_size = _vocab_size(weights)
         encoding, options = parse(config.position_encoding)
         if encoding == "alibi":
-            slopes = np.array(alibi_slopes(config.heads), np.float32)
-            weights = {**weights, "alibi_slopes": slopes}
+            weights = _with_alibi_slopes(weights, config.heads)
         learned = weights.get("source_positions.table_ND")
         self.max_positions = None if learned is None else len(learned)
         max_distance = options.get("max_distance", T5_MAX_DISTANCE)
-        if precision != "int8":
-            multipliers = None
-        if multipliers is not None and (config.norm != "layer" or encoding in BIASES):
-            raise ValueError("the engine does not support multipliers of this network")
+        multipliers = multipliers if precision == "int8" else None
+        _check_multipliers(config, multipliers)
         arrays = _arrays(config, weights, self.vocab_size, max_distance, multipliers)
         # Of the two limits, engine.c reads the one that the model has.
         limit = self.max_positions or max_distance
+        is_calibrated = multipliers is not None
         packed_config = _packed_config(config, precision, self.vocab_size, limit)
-        packed_config.calibrated = multipliers is not None
-        packed_config.bf16 = precision != "fp32" and multipliers is None
+        packed_config.calibrated = is_calibrated
+        packed_config.bf16 = precision != "fp32" and not is_calibrated
         self._handle = self.library.model_new(packed_config, _packed_weights(arrays))
         self.free_states: list[int] = []
         """States of finished batches, which later batches reuse with their memory."""
@@ -309,6 +306,23 @@ def _multipliers(name: str, weights: Weights, multipliers: Multipliers | None) -
     if found is None or found.shape != (1 + len(weights[name]),):
         raise ValueError(f"{name} has no multipliers, or their number does not match")
     return np.ascontiguousarray(found, np.float32)
+
+
+def _check_multipliers(config: ModelConfig, multipliers: Multipliers | None) -> None:
+    encoding, _ = parse(config.position_encoding)
+    has_other_operations = config.norm != "layer" or encoding in BIASES
+    if multipliers is not None and has_other_operations:
+        raise ValueError("the engine does not support multipliers of this network")
+
+
+def _vocab_size(weights: Weights) -> int:
+    output = weights.get("embeddings.output", weights.get("embeddings.shared"))
+    return 0 if output is None else len(output)
+
+
+def _with_alibi_slopes(weights: Weights, heads: int) -> Weights:
+    slopes = np.array(alibi_slopes(heads), np.float32)
+    return {**weights, "alibi_slopes": slopes}
 
 
 def _packed_config(

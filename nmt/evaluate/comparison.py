@@ -301,6 +301,13 @@ def _test_line_metric(
     return MetricResult(parse(spec)[0], *scores, *tests, signature(spec))
 
 
+def _count_different(name: str, systems: Systems, references: list[list[Any]]) -> int:
+    """Return the number of sentences whose statistics differ between two systems."""
+    metric = SACREBLEU_METRICS[name]()
+    first, second = (metric._extract_corpus_statistics(lines, references) for _, lines in systems)
+    return sum(map(operator.ne, first, second))
+
+
 def _test_metric(
     name: str,
     systems: Systems,
@@ -324,11 +331,7 @@ def _test_metric(
     if a.score != b.score:
         # Exchanging all or none of the sentences that count gives the observed difference again.
         # sacreBLEU counts only larger ones, so its p-value approaches 0 if few sentences count.
-        metric = SACREBLEU_METRICS[name]()
-        first, second = (
-            metric._extract_corpus_statistics(lines, references) for _, lines in systems
-        )
-        num_different = sum(map(operator.ne, first, second))
+        num_different = _count_different(name, systems, references)
         randomization_p = float(randomization[label][1].p_value) + 2.0 ** (1 - num_different)
         p_values = (float(b.p_value), min(1.0, randomization_p))
     scores = (float(a.score), float(b.score), float(a.ci), float(b.ci))

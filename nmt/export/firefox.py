@@ -139,12 +139,18 @@ def calibrate(
             hook = module.register_forward_pre_hook(partial(record, matrix.name))
             stack.callback(hook.remove)
         for sentence, translation in zip(sentences, translations, strict=True):
-            source = tokenizer.encode(sentence)
-            target = tokenizer.encode(translation, target=True)
-            batch = collate([(source, target)])
-            inputs = (batch.src_BS, batch.src_mask_BS, batch.tgt_in_BT, batch.target_index_N)
-            magnitudes[EMBEDDINGS].append(model(*inputs).abs().max().item())
+            logits = _logits(model, tokenizer, sentence, translation)
+            magnitudes[EMBEDDINGS].append(logits.abs().max().item())
     return {name: _multiplier(each) for name, each in magnitudes.items()}
+
+
+def _logits(model: Transformer, tokenizer: Tokenizer, sentence: str, translation: str) -> Tensor:
+    source = tokenizer.encode(sentence)
+    target = tokenizer.encode(translation, target=True)
+    batch = collate([(source, target)])
+    inputs = (batch.src_BS, batch.src_mask_BS, batch.tgt_in_BT, batch.target_index_N)
+    logits: Tensor = model(*inputs)
+    return logits
 
 
 def _multiplier(magnitudes: Sequence[float]) -> float:

@@ -8,7 +8,8 @@ tokens of nearly equal probability.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -136,13 +137,8 @@ def export_and_verify(
         file_sentences(verify_with, loaded) if verify_with else default_sentences(loaded)
     )
     with new_directory(directory, replace=False) as work:
-        try:
+        with _write_errors(directory):
             write(loaded, work)
-        except (OSError, SafetensorError) as error:  # such as a full disk
-            reason = getattr(error, "strerror", None) or str(error)
-            raise NMTError(
-                f"cannot write {directory}: {reason}", "check the free disk space"
-            ) from None
         if name in REFERENCES:
             nmt_result = _measure(REFERENCES[name](work), sources, _model_files(loaded))
         else:
@@ -158,6 +154,16 @@ def export_and_verify(
             " for longer"
         )
     return verification
+
+
+@contextmanager
+def _write_errors(directory: Path) -> Iterator[None]:
+    """Raise an NMTError for an export that cannot be written, such as to a full disk."""
+    try:
+        yield
+    except (OSError, SafetensorError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise NMTError(f"cannot write {directory}: {reason}", "check the free disk space") from None
 
 
 def translate_with_nmt(loaded: LoadedModel, sources: list[str]) -> EngineResult:

@@ -230,6 +230,15 @@ class LayerFunctions(NamedTuple):
     decoder: Callable[..., Tensor] = DecoderLayer.forward
 
 
+def _distinct_layers(layer: type[nn.Module], config: ModelConfig, num_layers: int) -> nn.ModuleList:
+    """Return the layers with weights of their own, each of which is applied `layer_sharing`
+    times."""
+    layers = nn.ModuleList()
+    for _ in range(0, num_layers, config.layer_sharing):
+        layers.append(layer(config))
+    return layers
+
+
 class Transformer(Seq2Seq):
     """The Transformer of the paper, or one with the variants of `ModelConfig`."""
 
@@ -260,13 +269,8 @@ class Transformer(Seq2Seq):
             and not config.attention_window
             and not config.attention_dropout
         )
-        # A layer of the lists is applied `layer_sharing` times.
-        self.encoder = nn.ModuleList()
-        for _ in range(0, config.encoder_layers, config.layer_sharing):
-            self.encoder.append(EncoderLayer(config))
-        self.decoder = nn.ModuleList()
-        for _ in range(0, config.decoder_layers, config.layer_sharing):
-            self.decoder.append(DecoderLayer(config))
+        self.encoder = _distinct_layers(EncoderLayer, config, config.encoder_layers)
+        self.decoder = _distinct_layers(DecoderLayer, config, config.decoder_layers)
         # In pre-norm the residual stream is not normalized, so each stack ends with a norm.
         is_pre_norm = config.norm_position == "pre"
         self.encoder_norm = build_norm(config) if is_pre_norm else nn.Identity()

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
 from nmt.data.check.minhash import normalized_words
 from nmt.text.lazy_pattern import lazy_pattern
 from nmt.text.number_words import (
     MAX_SPELLED,
+    NumberWord,
     find_number_words,
     numbers_of_compounds,
     supports_number_words,
@@ -99,9 +100,8 @@ def number_problems(source: str, text: str, src: str, tgt: str) -> Iterator[str]
         return
     words = find_number_words(source, src)
     # A large ordinal is no number, as in the thousandth time.
-    checked = [word for word in words if not word.is_ordinal or word.value <= MAX_SPELLED]
-    in_words = Counter(word.value for word in checked)
-    in_translation = Counter(word.value for word in find_number_words(text, tgt))
+    in_words = _values(word for word in words if not word.is_ordinal or word.value <= MAX_SPELLED)
+    in_translation = _values(find_number_words(text, tgt))
     missing = in_words - (in_translation + _digit_values(text, _DIGITS, _GROUPED))
     known = in_words + _digit_values(source, _DIGITS, _GROUPED)
     numbers = in_translation + _digit_values(text, _WHOLE_NUMBER, _GROUPED)
@@ -119,6 +119,10 @@ def number_problems(source: str, text: str, src: str, tgt: str) -> Iterator[str]
     for value in added:
         if value > MAX_IDIOMATIC:
             yield f"{NUMBER_ADDED}: {value}"
+
+
+def _values(words: Iterable[NumberWord]) -> Counter[int]:
+    return Counter(word.value for word in words)
 
 
 def _without_compounds(values: set[int], source: str, src: str) -> list[int]:

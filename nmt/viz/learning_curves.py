@@ -195,16 +195,11 @@ def draw(paths: Sequence[Path], output: Path, axis: Axis) -> None:
     variants = read_variants(paths, axis)
     axis = _in_readable_unit(axis, variants)
     colors = figures.colors(len(variants))
-    first_panel = None
-    for number, label in enumerate(PANELS, 1):
-        panel = figure.add_subplot(2, 2, number, sharex=first_panel)
-        first_panel = first_panel or panel
+    panels = figure.subplots(2, 2, sharex=True).ravel()
+    for panel, label in zip(panels, PANELS, strict=True):
         for variant, color in zip(variants, colors, strict=True):
             _draw_variant(panel, label, variant, color, axis)
-        panel.set(ylabel=label, xlabel=axis.label)
-        panel.grid(alpha=0.3)
-        _set_limits(panel)
-    panels = figure.axes
+        _finish_panel(panel, label, axis)
     left, _ = panels[0].get_xlim()  # that of all panels
     panels[0].set_xlim(left=max(0, left))
     if axis.key == "step":
@@ -230,8 +225,10 @@ def _in_readable_unit(axis: Axis, variants: Sequence[Variant]) -> Axis:
     return axis
 
 
-def _set_limits(panel: Any) -> None:
-    label = panel.get_ylabel()
+def _finish_panel(panel: Any, label: str, axis: Axis) -> None:
+    panel.set(ylabel=label, xlabel=axis.label)
+    panel.tick_params(labelbottom=True)  # also above another panel with the same axis
+    panel.grid(alpha=0.3)
     if all(len(line.get_xdata()) == 0 for line in panel.lines):
         panel.set_yticks([])
         panel.text(0.5, 0.5, "no values yet", ha="center", transform=panel.transAxes)

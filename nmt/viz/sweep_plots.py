@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +52,7 @@ def draw(sweeps: Sequence[Path], output: Path, score: str, *, join: bool = False
     """
     groups = [_read(sweep, score) for sweep in sweeps]
     if join:
-        variants = list(itertools.chain.from_iterable(groups))
+        variants = list(chain(*groups))
         height = 1.0 + 0.3 * len(variants)
         figure = figures.figure(output, 8, height)
         panel = figure.subplots()
@@ -62,16 +62,13 @@ def draw(sweeps: Sequence[Path], output: Path, score: str, *, join: bool = False
         widths = [max(3.0, 1.0 + 0.45 * len(group)) for group in groups]
         figure = figures.figure(output, 0.5 + sum(widths), 3.6)
         grid = figure.subplots(1, len(groups), squeeze=False, width_ratios=widths)
-        panels = grid[0]
-        for panel, group in zip(panels, groups, strict=True):
-            _draw_panel(panel, group)
-            figures.start_at_zero(panel, min_top=1.0)
-        for panel, sweep in zip(panels, sweeps, strict=True):
-            name = sweep.resolve().name
-            title = name.replace("_", " ")
-            panel.set_title(title, parse_math=False)
-        panels[0].set_ylabel(SCORES[score])
-        panel = panels[0]
+        for each, group in zip(grid[0], groups, strict=True):
+            _draw_panel(each, group)
+        for each, sweep in zip(grid[0], sweeps, strict=True):
+            title = sweep.resolve().name.replace("_", " ")
+            each.set_title(title, parse_math=False)
+        panel = grid[0][0]
+        panel.set_ylabel(SCORES[score])
     mean, seeds = panel.lines[:2]
     # Beside the panels, where it covers no point.
     figure.legend([seeds, mean], ["seed", "mean"], loc="outside right upper", frameon=False)
@@ -110,6 +107,7 @@ def _draw_panel(panel: Any, variants: Sequence[_Variant]) -> None:
     panel.set_xlabel(", ".join(differing[0]), fontsize=8, parse_math=False)
     panel.set_xlim(-0.6, len(labels) - 0.4)
     panel.grid(alpha=0.3)
+    figures.start_at_zero(panel, min_top=1.0)
 
 
 def _draw_rows(panel: Any, variants: Sequence[_Variant], score: str) -> None:

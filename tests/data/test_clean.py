@@ -147,6 +147,27 @@ def test_german_reformed_ss_changes_only_short_vowels() -> None:
     ]
 
 
+def test_straight_quotes_follow_the_source() -> None:
+    straight, typographic = 'She said "no".', "She said “no”."
+    german, guillemets = "Sie sagte „nein“.", "Sie sagte »nein«."
+    assert run_clean(
+        [
+            (straight, german),
+            (straight, guillemets),
+            (typographic, german),
+            ('a “b” and a 2" pipe', german),
+            ("She said no.", german),
+        ],
+        "straight_quotes",
+    ) == [
+        (straight, 'Sie sagte "nein".'),
+        (straight, 'Sie sagte "nein".'),
+        (typographic, german),
+        ('a “b” and a 2" pipe', german),
+        ("She said no.", german),
+    ]
+
+
 def test_charset_drops_other_scripts() -> None:
     good, greek, mixed, numbers = (
         ("word", "Übergröße"),

@@ -201,17 +201,7 @@ def _read_source(
             f"import its directory: nmt import {shlex.quote(str(path.parent))}",
         )
     if path.exists():
-        from nmt.models.importers.common import extracted
-
-        with extracted(path) as directory:
-            files = [file for name in FORMATS.values() for file in directory.rglob(name)]
-            root = min(files, key=lambda file: len(file.parts), default=directory / "file").parent
-            try:
-                return read(root), {"source": source, "license": _license(root)}
-            except CheckpointError as error:
-                raise CheckpointError(
-                    error.message.replace(str(directory), str(path)), error.hint
-                ) from None
+        return _read_archive(source, path)
     if source.startswith(FIREFOX):
         from nmt.models.importers import firefox_registry
 
@@ -222,6 +212,21 @@ def _read_source(
     if record["license"] == UNKNOWN_LICENSE:
         record["license"] = _license(directory)
     return read(directory), record
+
+
+def _read_archive(source: str, path: Path) -> tuple[ImportedModel, dict[str, str]]:
+    """Read the model in an archive, and return it and a record of its origin."""
+    from nmt.models.importers.common import extracted
+
+    with extracted(path) as directory:
+        files = [file for name in FORMATS.values() for file in directory.rglob(name)]
+        root = min(files, key=lambda file: len(file.parts), default=directory / "file").parent
+        try:
+            return read(root), {"source": source, "license": _license(root)}
+        except CheckpointError as error:
+            raise CheckpointError(
+                error.message.replace(str(directory), str(path)), error.hint
+            ) from None
 
 
 def _license(directory: Path) -> str:
@@ -236,15 +241,10 @@ def _license(directory: Path) -> str:
     return escape_control(str(licenses).strip())
 
 
-def _write(model: ImportedModel, run: Path, record: dict[str, str]) -> None:
-    """Write the run of an imported model. The caller holds the lock of the run."""
-    import torch
-
+def _check(model: ImportedModel) -> None:
+    """Raise a CheckpointError if the config is not supported, or does not match the weights."""
     from nmt.core.config import config_io
     from nmt.model.build import check_shapes
-    from nmt.runs import checkpoint, model_card
-    from nmt.runs.model_files import write_run_files
-    from nmt.runs.quantization import quantize_calibrated, write_multipliers
 
     shapes = {name: weight.shape for name, weight in model.weights.items()}
     try:
@@ -258,6 +258,17 @@ def _write(model: ImportedModel, run: Path, record: dict[str, str]) -> None:
         raise CheckpointError(
             f"the weights do not fit the config of the model: {error}", "download the model again"
         ) from None
+
+
+def _write(model: ImportedModel, run: Path, record: dict[str, str]) -> None:
+    """Write the run of an imported model. The caller holds the lock of the run."""
+    import torch
+
+    from nmt.runs import checkpoint, model_card
+    from nmt.runs.model_files import write_run_files
+    from nmt.runs.quantization import quantize_calibrated, write_multipliers
+
+    _check(model)
     data = {
         "max_source_length": model.config.train.max_length - 1,
         "max_sentences_per_line": 1,

@@ -197,7 +197,9 @@ def bounded_map(
             yield pending.popleft().result()
     except BrokenProcessPool:
         raise NMTError(
-            "a worker process ended unexpectedly", "it may have run out of memory"
+            "a worker process ended unexpectedly",
+            "it may have run out of memory; a script needs if __name__ == '__main__': around its"
+            " calls",
         ) from None
     finally:
         for future in pending:

@@ -128,10 +128,14 @@ def straight_quotes(pairs: Iterator[Pair]) -> Iterator[Pair]:
     for source, target in pairs:
         has_straight = '"' in source
         if has_straight and not _TYPOGRAPHIC_QUOTE.search(source):
+            if "»" in target.partition("«")[2]:
+                target = _FRENCH_QUOTE.sub('"', target)
             target = _TYPOGRAPHIC_QUOTE.sub('"', target)
         yield source, target
 
 
+_FRENCH_QUOTE = re.compile("«[ \u00a0\u202f]|[ \u00a0\u202f]»")
+"""A quotation mark with the space inside of it."""
 _TYPOGRAPHIC_QUOTE = re.compile("[„“”‟«»]")
 
 _SCRIPTS = (

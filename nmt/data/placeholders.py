@@ -61,12 +61,16 @@ def _shared_words(source: str, target: str) -> list[str]:
 
 def _replace(source: str, target: str, spans: Iterable[str]) -> Pair:
     unused = list(PLACEHOLDERS)
-    for span in spans:
+    # The longest first: one may be a part of another, such as a file of its path.
+    for span in sorted(spans, key=len, reverse=True):
         if unused and contains_separate(source, span) and contains_separate(target, span):
             placeholder = unused.pop(0)
             source = replace_first(source, span, placeholder)
             target = replace_first(target, span, placeholder)
-    return source, target
+    # Number them in the order of the source, as in translation.
+    used = [character for character in source if character in PLACEHOLDERS]
+    numbered = str.maketrans(dict(zip(used, PLACEHOLDERS, strict=False)))
+    return source.translate(numbered), target.translate(numbered)
 
 
 def replace_first(text: str, span: str, replacement: str) -> str:
@@ -99,7 +103,8 @@ def is_separate(text: str, start: int, end: int, text_end: int) -> bool:
     number. Marks of the text are letters; see `marks_as_letters`."""
     if text[start].isalnum() and not _WORD_START.match(text, start):
         return False
-    if text[end - 1].isalnum():
+    is_specifier = text[start] == "%"  # its letter is not the end of a word, as in %slog in%s
+    if text[end - 1].isalnum() and not is_specifier:
         return _WORD_END.match(text, end, text_end) is not None
     return True
 
@@ -109,6 +114,6 @@ def separate_pattern(span: str) -> str:
     pattern = re.escape(span)
     if span[0].isalnum():
         pattern = _BEFORE_WORD + pattern
-    if span[-1].isalnum():
+    if span[-1].isalnum() and not span.startswith("%"):
         pattern += _AFTER_WORD
     return pattern

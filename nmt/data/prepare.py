@@ -52,7 +52,7 @@ REFERENCES = "valid.references"
 KEPT_SUFFIXES = (".ids", ".ends", ".text", ".lines", ".references")
 """Files of prepared shards; all others are those of a stage of the preparation."""
 
-PLACEHOLDERS_VERSION = 4
+PLACEHOLDERS_VERSION = 5
 """Version of what placeholders replace."""
 _OPTIONAL_KEYS = ("replay", "placeholders", "tag", "weights", "plugins")
 """Entries of a recipe that are left out if they are not used, so that earlier fingerprints stay."""

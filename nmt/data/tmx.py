@@ -35,8 +35,13 @@ TBX = {
     "conceptEntry": "tu",
     "langSec": "tuv",  # version 3
     "term": "seg",
+    "tig": "term",
+    "ntig": "term",
+    "termSec": "term",
 }
 """The corresponding element of TMX, in files with a root element of TBX."""
+_NOT_ALLOWED = ("deprecatedTerm", "supersededTerm")
+"""Beginnings of the administrative status of terms that are not to be used."""
 MAX_LISTED = 20
 """Maximum number of languages in an error message."""
 
@@ -114,7 +119,11 @@ class _Parser:
         self._segments: dict[str, tuple[tuple[bool, bool], str]] = {}
         """Segments of the current unit by code, each with its rank: whether it has text and the
         exact code."""
+        self._sources: list[str] = []
+        """Synonyms of the source in the current unit of TBX."""
         self._language = ""
+        self._text: str | None = None  # of the last segment, unless it was added or left out
+        self._note: list[str] | None = None  # text of the current note on a term
         self._pieces: list[str] | None = None  # text of the current segment
         self._markup_depth = 0
         self._tmx_names: dict[str, str] = {}
@@ -156,6 +165,8 @@ class _Parser:
             self._markup_depth = int(name in MARKUP)
         elif name == "seg":
             self._pieces = []
+        elif name == "termNote" and self._tmx_names:
+            self._note = []
         elif name == "tuv":
             # `lang`: before TMX 1.4.
             self._language = attributes.get("xml:lang") or attributes.get("lang", "")
@@ -163,6 +174,7 @@ class _Parser:
                 self.languages.add(self._language)
         elif name == "tu":
             self._segments = {}
+            self._sources = []
 
     def _end(self, name: str) -> None:
         name = self._tmx_names.get(name, name)
@@ -171,13 +183,22 @@ class _Parser:
             if name == "ph" and not self._markup_depth and self._pieces is not None:
                 self._pieces.append(_PLACEHOLDER)
         elif name == "seg" and self._pieces is not None:
-            self._add_segment("".join(self._pieces))
+            self._text = "".join(self._pieces)
             self._pieces = None
+        elif self._note is not None:
+            if "".join(self._note).strip().startswith(_NOT_ALLOWED):
+                self._text = None
+            self._note = None
+        elif name in ("term", "tuv") and self._text is not None:
+            self._add_segment(self._text)
+            self._text = None
         elif name == "tu":
             self._end_unit()
 
     def _add_text(self, text: str) -> None:
-        if self._pieces is not None and not self._markup_depth:
+        if self._note is not None:
+            self._note.append(text)
+        elif self._pieces is not None and not self._markup_depth:
             self._pieces.append(text)
 
     def _add_segment(self, text: str) -> None:
@@ -189,6 +210,8 @@ class _Parser:
             return
         code = max(matches, key=len)  # for the pair pt, pt-BR
         text = _clean_text(text)
+        if self._tmx_names and text and code == self._codes[0]:
+            self._sources.append(text)
         rank = bool(text), language == code
         if code not in self._segments or rank > self._segments[code][0]:
             self._segments[code] = rank, text
@@ -202,7 +225,7 @@ class _Parser:
         elif not src or not tgt:
             self.num_empty += 1
         else:
-            self._pairs.append((src, tgt))
+            self._pairs += [(each, tgt) for each in self._sources or [src]]
 
     def _reject_declaration(self, name: str, *_: object) -> None:
         raise self._entity_error(f"the entity '{name}' is declared")

@@ -18,7 +18,7 @@ from itertools import accumulate
 
 from nmt.documents.document import RichText
 from nmt.documents.formats import DocumentOptions
-from nmt.documents.inline import InlineText, Kind, Piece, text_piece
+from nmt.documents.inline import InlineText, Kind, Piece, paired_code, text_piece
 from nmt.documents.source import FRONT_MATTER, TEMPLATE_BLOCK, TranslatableSource, Value
 from nmt.documents.splicing import Edit
 from nmt.documents.text_file import TextFile, unescape
@@ -26,9 +26,9 @@ from nmt.text.language_codes import base_language
 from nmt.translation.segments import FixedSpan
 
 INLINE = frozenset(
-    "a abbr acronym b bdi bdo big br cite code data del dfn em embed font i img input ins kbd mark"
-    " math nobr output picture q s samp script small source span strike strong style sub sup svg"
-    " time tt u var wbr".split()
+    "a abbr acronym b bdi bdo big br cite code data del dfn em embed font i img input ins kbd label"
+    " mark math nobr output picture q rb rp rt ruby s samp script slot small source span strike"
+    " strong style sub sup svg time tt u var wbr".split()
 )
 """Elements within a sentence. All others separate sentences."""
 VOID = frozenset("area base br col embed hr img input link meta param source track wbr".split())
@@ -69,6 +69,8 @@ ENDS_PARAGRAPH = frozenset(
     " p plaintext pre search section summary table tbody td tfoot th thead tr ul xmp".split()
 )
 
+MAX_CUSTOM_TOKENS = 50
+"""Tags and texts in a custom element within a sentence."""
 MAX_CODE_LENGTH = 200
 """Characters of template code that the text contains as a word. Longer code is markup without
 text."""
@@ -132,6 +134,7 @@ _CONTINUATION = re.compile(r"[.,;:!?)\]}…]")
 """Start of a text that goes on after an icon."""
 _ICON_FONT = re.compile(r"(?<![\w-])material-(?:icons|symbols)(?:-\w+)?(?![\w-])")
 """Class of elements whose text is the name of an icon."""
+_BULLET = re.compile(r"mso-list:\s*ignore", re.IGNORECASE)
 _ICON = re.compile(r"icon|glyph|caret|(?<![\w-])(?:fa[bdlrs]?|bi|mdi|ti)(?!\w)")
 """Class of elements without text that show an icon."""
 _XML = re.compile(r"<\?xml\s|<html\b[^>]*\sxmlns\s*=", re.IGNORECASE)
@@ -168,6 +171,8 @@ class _Token:
     """Whether the text or the content of the element is translated."""
     is_in_translated: bool = True
     """Whether the content of the parent is translated."""
+    is_custom_inline: bool = False
+    """Whether it is a custom element within a sentence."""
     is_protected: bool = False
     """Whether it is untranslated for another reason than its language, or is in such an element."""
     partner: int | None = None
@@ -175,7 +180,7 @@ class _Token:
 
     @property
     def is_inline(self) -> bool:
-        return self.name in INLINE or self.name in ("", "!")
+        return self.name in INLINE or self.name in ("", "!") or self.is_custom_inline
 
 
 class HtmlDocument(TranslatableSource):
@@ -243,6 +248,7 @@ class HtmlReader:
     def _runs(self, tokens: Sequence[_Token]) -> Iterator[list[Piece]]:
         """Yield the runs of text and inline markup."""
         run = []
+        self._find_custom_inline(tokens)
         num_blocks = [0, *accumulate(not token.is_inline for token in tokens)]
         end = 0
         for i, token in enumerate(tokens):
@@ -261,8 +267,25 @@ class HtmlReader:
             elif token.name == "":
                 run += self._text_pieces(token.start, token.end)
             else:
-                run.append(_markup_piece(token))
+                run.append(self._markup_piece(token))
         yield from _split_at_icons(run)
+
+    def _find_custom_inline(self, tokens: Sequence[_Token]) -> None:
+        """Find the elements that HTML does not define, with text next to them and no block in them:
+        browsers show them as a part of the sentence."""
+        for i in reversed(range(len(tokens))):  # inner elements first
+            token = tokens[i]
+            last = token.partner
+            is_custom = "-" in token.name or ":" in token.name
+            if not is_custom or last is None or last - i > MAX_CUSTOM_TOKENS:
+                continue
+            neighbors = [*tokens[max(0, i - 1) : i], *tokens[last + 1 : last + 2]]
+            has_text = any(
+                not each.name and self._source[each.start : each.end].strip() for each in neighbors
+            )
+            if has_text and all(each.is_inline for each in tokens[i + 1 : last]):
+                token.is_custom_inline = True
+                tokens[last].is_custom_inline = True
 
     def _text_pieces(self, start: int, end: int) -> Iterator[Piece]:
         """Yield the pieces of text, in which code of templates is not decoded."""
@@ -272,11 +295,25 @@ class HtmlReader:
             start = match.end()
         yield from text_piece(start, end, self._source, _decode_text)
 
+    def _markup_piece(self, token: _Token) -> Piece:
+        name = token.name
+        if name == "br":
+            kind = Kind.LINE_BREAK
+        elif name in BREAKS:
+            kind = Kind.BREAK
+        elif name == "!":
+            kind, name = paired_code(self._source[token.start : token.end])
+        elif token.is_empty:
+            kind = Kind.POINT
+        else:
+            kind = Kind.CLOSE if token.is_end else Kind.OPEN
+        return Piece(token.start, token.end, kind, name=name)
+
     def _fixed_piece(self, tokens: Sequence[_Token]) -> Piece:
         start = tokens[0].start
         end = tokens[-1].end
         text = ""
-        if tokens[0].name not in WITHOUT_TEXT:
+        if tokens[0].name not in WITHOUT_TEXT and not _is_bullet(tokens[0]):
             texts = [self._source[each.start : each.end] for each in tokens if not each.name]
             text = _decode_text("".join(texts)).strip()
         return Piece(start, end, Kind.FIXED if text else Kind.POINT, text)
@@ -400,7 +437,7 @@ def _set_own_translation(token: _Token, src: str) -> None:
     """Set whether a token is translated and protected, from its own name and attributes and what it
     inherited."""
     token.is_translated = token.is_in_translated
-    is_off = token.name in UNTRANSLATED_ELEMENTS or token.is_icon_font
+    is_off = token.name in UNTRANSLATED_ELEMENTS or token.is_icon_font or _is_bullet(token)
     if not token.attributes and not is_off:  # like most tokens
         return
     value = _attribute(token, "translate").lower()
@@ -415,6 +452,11 @@ def _set_own_translation(token: _Token, src: str) -> None:
         language = _language_of(token)
         if language:
             token.is_translated = language == src
+
+
+def _is_bullet(token: _Token) -> bool:
+    """Return whether an element is the bullet or number of a list of Microsoft Word."""
+    return "style" in token.attributes and _BULLET.search(_attribute(token, "style")) is not None
 
 
 def _is_in_run(token: _Token) -> bool:
@@ -487,21 +529,12 @@ def _code_piece(match: re.Match[str]) -> Piece:
     """Return the piece of a match of code of a template."""
     if _TEMPLATE_COMMENT.fullmatch(match[0]):
         return Piece(*match.span(), Kind.POINT)
+    kind, name = paired_code(match[0])
+    if name:
+        return Piece(*match.span(), kind, name=name)
     if len(match[0]) > MAX_CODE_LENGTH:
         return Piece(*match.span(), Kind.BREAK)
     return Piece(*match.span(), Kind.FIXED, _SPACES.sub(" ", match[0]))
-
-
-def _markup_piece(token: _Token) -> Piece:
-    if token.name == "br":
-        kind = Kind.LINE_BREAK
-    elif token.name in BREAKS:
-        kind = Kind.BREAK
-    elif token.name == "!" or token.is_empty:
-        kind = Kind.POINT
-    else:
-        kind = Kind.CLOSE if token.is_end else Kind.OPEN
-    return Piece(token.start, token.end, kind, name=token.name)
 
 
 def _is_text(token: _Token, name: str) -> bool:

@@ -18,6 +18,7 @@ from functools import lru_cache
 
 from nmt.documents.builder import Markup, TextBuilder
 from nmt.documents.document import RichText, Tag, parents
+from nmt.documents.paired_codes import ended_range, started_range
 from nmt.documents.ranges import Span, overlap, span_of
 from nmt.documents.rich_text import Event, Sections, events, points_outside_before_tags
 from nmt.documents.variants import syntax_spans
@@ -240,6 +241,15 @@ def text_piece(start: int, end: int, source: str, decode: Callable[[str], str]) 
         yield Piece(first, last, Kind.TEXT, decode(core))
     if last < end:
         yield Piece(last, end, Kind.SPACE)
+
+
+def paired_code(code: str) -> tuple[Kind, str]:
+    """Return the kind and name of a piece of code without text, which may start or end a range."""
+    started = started_range(code)
+    if started:
+        return Kind.OPEN, started
+    ended = ended_range(code)
+    return (Kind.CLOSE if ended else Kind.POINT), ended
 
 
 def _join_line_breaks(pieces: Iterable[Piece]) -> list[Piece]:

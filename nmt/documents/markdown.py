@@ -24,7 +24,14 @@ from nmt.documents.html import (
     WITHOUT_TEXT,
     HtmlReader,
 )
-from nmt.documents.inline import InlineText, Kind, Piece, end_indices, text_piece
+from nmt.documents.inline import (
+    InlineText,
+    Kind,
+    Piece,
+    end_indices,
+    paired_code,
+    text_piece,
+)
 from nmt.documents.markdown_extensions import EXTENSION, UNTRANSLATED, hide_blocks, metadata_end
 from nmt.documents.markdown_parser import REFERENCES, create_parser
 from nmt.documents.markdown_text import (
@@ -302,7 +309,8 @@ def _text_pieces(content: str, start: int, end: int) -> Iterator[Piece]:
         elif match["close"]:
             yield Piece(first, start, Kind.CLOSE, name="mark")
         else:
-            yield Piece(first, start, Kind.POINT)
+            kind, name = paired_code(match[0])
+            yield Piece(first, start, kind, name=name)
     yield from text_piece(start, end, content, decode)
 
 

@@ -37,9 +37,11 @@ CONTENT_TYPES = (
     "footnotes+xml",
     "endnotes+xml",
     "wordprocessingml.comments+xml",
+    "ms-powerpoint.comments+xml",
     "presentationml.slide+xml",
     "notesSlide+xml",
     "drawingml.chart+xml",
+    "drawingml.chartshapes+xml",
     "diagramData+xml",
     "diagramDrawing+xml",
 )

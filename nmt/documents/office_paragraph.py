@@ -34,6 +34,8 @@ RANGE_STARTS = {
     "bookmarkStart": "bookmarkEnd",
     "commentRangeStart": "commentRangeEnd",
     "permStart": "permEnd",
+    "moveFromRangeStart": "moveFromRangeEnd",
+    "moveToRangeStart": "moveToRangeEnd",
 }
 FIELD = "field"
 BREAKS = {"tab": "\t", "ptab": "\t", "br": "\n", "cr": "\n"}
@@ -132,6 +134,8 @@ class Paragraph:
                 self._add_children(child)
             elif name in ("fld", "fldSimple"):
                 self._add_fixed([child])
+            elif name == "ins" and _field_types(child):
+                self._add_field_ends(child)
             else:
                 self._add_node(child, name)
 
@@ -177,6 +181,19 @@ class Paragraph:
             field.nodes.append(node)
         else:
             builder.add(_Markup([node]))
+
+    def _add_field_ends(self, element: Element) -> None:
+        """Add an insertion, as a tracked change, that has the start or the end of a field."""
+        builder = self._builder
+        self._end_format()
+        types = _field_types(element)
+        num_open = types.count("begin") - types.count("end")
+        if num_open == 1:
+            builder.start(FIELD, _Markup([element]))
+        elif num_open == -1 and builder.is_innermost(FIELD):
+            builder.close(FIELD).end_nodes.append(element)
+        else:
+            builder.add(_Markup([element]))
 
     def _add_text(self, text: str, properties: Element | None) -> None:
         if text.startswith(" ") and self._builder.last_character == " ":

@@ -4,12 +4,14 @@ separately."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
+from nmt.documents.builder import SourceMarkup, TextBuilder, to_markup
 from nmt.documents.document import RichText
 from nmt.documents.ranges import Span
 from nmt.documents.splicing import Edit
+from nmt.documents.tagged_text import add_tagged_text
 from nmt.documents.variants import MAX_DEPTH, NUMBER_SIGN, Message, bar_spans, find_messages
 from nmt.text.spans import apply_edits, enclosing, find_spans
 from nmt.translation.segments import FixedSpan
@@ -54,14 +56,16 @@ class StringLines:
         if self._messages:
             expressions.insert(0, _NAME.pattern)
         pattern = re.compile("|".join(expressions)) if expressions else None
-        self._spans: list[Span] = []
+        self._lines: list[_Line] = []
         self.blocks: list[RichText] = []
         for start, end in _translatable_spans(self._outline, has_bars):
             line = self._outline[start:end]
             if line not in self._messages:
-                self._spans.append((start, end))
-                fixed = _fixed(line, pattern)
-                self.blocks.append(RichText(line, fixed=fixed))
+                builder = TextBuilder[SourceMarkup]()
+                add_tagged_text(builder, line)
+                rich = builder.rich_text()
+                self._lines.append(_Line(start, end, builder.markup))
+                self.blocks.append(replace(rich, fixed=_fixed(rich.text, pattern)))
         for message in self._messages.values():
             for variant in message.variants:
                 self.blocks += variant.blocks
@@ -70,15 +74,15 @@ class StringLines:
         """Return the string with the translations of its blocks, which come first."""
         remaining = iter(translations)
         edits = []
-        for start, end in self._spans:
-            source = self._outline[start:end]
-            translation = next(remaining)
-            text = re.sub(r"[\r\n]+", " ", translation.text)
+        for line in self._lines:
+            source = self._outline[line.start : line.end]
+            translation = to_markup(next(remaining), line.markup)
+            text = re.sub(r"[\r\n]+", " ", translation)
             names = self._messages.keys() & _NAME.findall(source)
             names_left = _NAME.findall(text)
             if not names.issubset(names_left):
                 text = source
-            edits.append(Edit(start, end, text))
+            edits.append(Edit(line.start, line.end, text))
         outline = apply_edits(self._outline, edits)
         rendered = {}
         for name, message in self._messages.items():
@@ -102,6 +106,15 @@ class StringLines:
             edit = Edit(message.start, message.end, name)
             edits.append(edit)
         self._outline = apply_edits(self.text, edits)
+
+
+@dataclass
+class _Line:
+    """The range of a block in a string, and the tags in it."""
+
+    start: int
+    end: int
+    markup: Mapping[int, SourceMarkup]
 
 
 @dataclass

@@ -23,6 +23,7 @@ from nmt.core.errors import DataError
 from nmt.documents.builder import SourceMarkup, TextBuilder, to_markup
 from nmt.documents.document import RichText
 from nmt.documents.formats import DocumentOptions
+from nmt.documents.paired_codes import ended_range, started_range
 from nmt.documents.ranges import Span
 from nmt.documents.rich_text import cut, join
 from nmt.documents.splicing import Edit
@@ -62,12 +63,14 @@ _MARKUP = re.compile(
     r"|</?[a-zA-Z][^<>]*>|<\d[\d:.]*>|\{\\[^{}]*\}"
 )
 _ELEMENT = re.compile(r"<(/?)([a-zA-Z]+)")
+_DIRECTION = r"[\u200e\u200f\u202a-\u202e\u2066-\u2069]*"
+"""Marks of the writing direction, with which each line of a file may start."""
 _SPEAKER = re.compile(
-    r"[^\S\n]*(?:[-–—‐][^\S\n]*(?=[^\s–—‐-])|(?=>>|[♪♫])"
+    rf"{_DIRECTION}[^\S\n]*(?:[-–—‐][^\S\n]*(?=[^\s–—‐-])|(?=>>|[♪♫])"
     r"|[A-ZÀ-Þ][A-ZÀ-Þ0-9 .'’&#-]{0,30}(?:\([^()\n]{1,30}\))?:[^\S\n]+(?=[^\n]*[a-zß-ÿ]))"
 )
 """What a line of another speaker starts with: a dash, a sign, or a name in capitals."""
-_SOUND = re.compile(r"\s*(?:\[[^][]*\]|\([^()]*\))\s*")
+_SOUND = re.compile(rf"\s*{_DIRECTION}(?:\[[^][]*\]|\([^()]*\)){_DIRECTION}\s*")
 """A line that describes a sound."""
 _VOICE = re.compile(r"<v[ .\t]")
 """The start of an element of WebVTT with the name of a speaker."""
@@ -260,6 +263,9 @@ class Subtitles:
             tag = match[0]
             element = None if match["annotation"] else _ELEMENT.match(match["ruby_end"] or tag)
             is_end, name = element.groups() if element else ("", "")
+            if not element:
+                is_end = ended_range(tag)
+                name = is_end or started_range(tag)
             if is_end and builder.is_innermost(name):
                 closed = builder.close(name)
                 closed.closing = tag

@@ -37,7 +37,7 @@ _DATE = r"(?:\d{4}[-/.]\d\d?[-/.]\d\d?|\d\d?[-/.]\d\d?[-/.]\d{2,4})(?!\d)"
 _TIME = r"\d\d?:\d\d(?::\d\d)?(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?(?![\w:])"
 _TIME_STAMP = rf"\[?(?:{_DATE}[T ]|[A-Z][a-zä]{{2}} [ \d]\d ){_TIME}\]?"
 _MARKER = re.compile(
-    r"\s*(?:(?:[-*+•–]|\d{1,3}\.|\(?(?:\d{1,3}|[a-zA-Z]|[ivx]{2,5})\)|#{1,6}|>+)\s+)?(?:\[["
+    r"\s*(?:(?:[-*+•–]|\d{1,3}\.|\(?(?:\d{1,3}|[a-zA-Z]|[ivx]{2,5})\)|#{1,6})\s+|>(?:\s*>)*(?:\s+|\Z))?(?:\[["
     r" xX]\]\s+)?"
     rf"(?:{_TIME_STAMP}\s+)?"
 )
@@ -174,7 +174,9 @@ def paragraphs(lines: Iterable[str]) -> Iterator[Paragraph]:
     for line in lines:
         marker = _MARKER.match(line)[0]  # type: ignore[index]  # the pattern matches any string
         text = line[len(marker) :].rstrip()
-        if current and text and not marker.strip() and current.continues_with(marker, text):
+        is_quote = current and set(marker.strip()) == {">"} and marker == current.marker
+        continues = not marker.strip() or is_quote
+        if current and text and continues and current.continues_with(marker, text):
             current.indent = marker
         else:
             if current:

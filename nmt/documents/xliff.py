@@ -22,9 +22,11 @@ from nmt.core.errors import DataError
 from nmt.documents.builder import SourceMarkup, TextBuilder
 from nmt.documents.document import RichText, Tag
 from nmt.documents.formats import DocumentOptions
+from nmt.documents.paired_codes import ended_range, started_range
 from nmt.documents.ranges import Span, by_start, overlaps_any, span_of
 from nmt.documents.rich_text import Event, Sections
 from nmt.documents.splicing import Edit, SplicedDocument, next_blocks
+from nmt.documents.tagged_text import add_tagged_text
 from nmt.documents.text_file import TextFile, unescape
 from nmt.documents.variants import NUMBER_SIGN, bar_spans, syntax_spans
 from nmt.text.language_codes import base_language
@@ -52,6 +54,9 @@ _CONTAINERS = {"g", "mrk", "pc"}
 native code."""
 _VARIABLES = {"x", "ph"}
 """Elements that may stand for a word, such as a name or number that a program inserts."""
+_POINTS = {"x", "ph", "it"}
+"""Elements that may start or end a range of their native code."""
+_EQUIVALENT = re.compile(r"\s(?:equiv|disp|equiv-text)\s*=\s*[\"']([^\"']*)")
 _LINE_BREAK = re.compile(
     r"\s(?:ctype\s*=\s*[\"']lb|subType\s*=\s*[\"']xlf:lb|id\s*=\s*[\"']LINE_BREAK(?:_\d+)?)[\"']"
 )
@@ -392,7 +397,7 @@ class InlineContent:
             text = re.sub(r"[ \t\r\n]+", " ", text)  # the whitespace of XML
             if self._builder.last_character == " ":
                 text = text.lstrip(" ")
-        self._builder.add_text(text)
+        add_tagged_text(self._builder, text, escape)
 
     def _add_code(self, tokens: Sequence[re.Match[str]], following: str) -> None:
         """Add an element with native code: protected text, a line break, a variable, a point, or an
@@ -404,17 +409,25 @@ class InlineContent:
         code = SourceMarkup(xml)
         builder = self._builder
         end_name = _STARTS.get(name)
+        native = "".join(unescape(token["text"] or "") for token in tokens)
+        paired_code = _paired_code(tag, native) if name in _POINTS else ""
+        started = started_range(paired_code)
+        ended = ended_range(paired_code)
         if name in _VARIABLES and _LINE_BREAK.search(tag):
             builder.add_own_text(builder.add(code), _BREAK, is_fixed=False)
         elif end_name and tokens[-1]["name"] != end_name:
             builder.start(f"{end_name} {value}", code)
         elif builder.is_innermost(f"{name} {value}"):
             builder.close(f"{name} {value}").closing = code.opening
+        elif started:
+            builder.start(started, code)
+        elif builder.is_innermost(ended):
+            builder.close(ended).closing = code.opening
         else:
             builder.add(code)
             text = ""
             if name in _CONTAINERS or end_name:
-                text = "".join(unescape(token["text"] or "") for token in tokens)
+                text = native
             elif name in _VARIABLES and self._is_word(following):
                 text = f"{{{value}}}"
             if text and not _NOT_WRITTEN.search(text):
@@ -445,6 +458,15 @@ def _sections(rich: RichText) -> Sections:
             spans.append(FixedSpan(*sign.span(), sign[0]))
     spans.sort(key=by_start)
     return Sections(replace(rich, fixed=tuple(spans)), _SEPARATOR, syntax)
+
+
+def _paired_code(tag: str, native: str) -> str:
+    """Return what may start or end a range: the native code of an element, or its id."""
+    equivalent = _EQUIVALENT.search(tag)
+    if not native and equivalent:
+        native = unescape(equivalent[1])
+    identifier = _ID.search(tag)
+    return native or (identifier[1] if identifier else "")
 
 
 def _range_id(tag: str) -> str:

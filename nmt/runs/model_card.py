@@ -3,6 +3,7 @@ Face Hub."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -206,8 +207,11 @@ def _describe_model(info: dict[str, Any]) -> str:
 
 def _describe_data(data: dict[str, Any]) -> list[str]:
     pairs, valid = data["pairs"], data["valid"]
-    num_replay = sum(corpus.get("pairs", 0) for corpus in data["replay"])
-    num_train = pairs.get("train", 0) - num_replay
+    num_train = pairs.get("train", 0)
+    num_replay = 0
+    if data["replay"]:  # `pairs` are those of both
+        num_train = _count_pairs(data["train"])
+        num_replay = _count_pairs(data["replay"])
     replayed = f" and {num_replay:,} for replay" if num_replay else ""
     cleaning = ", ".join(data["cleaning"]) or "no cleaning"
     num_dropped = sum(data["dropped"].values())
@@ -222,6 +226,10 @@ def _describe_data(data: dict[str, Any]) -> list[str]:
         f" {_short_checksum(valid)}"
     )
     return lines
+
+
+def _count_pairs(corpora: Iterable[dict[str, Any]]) -> int:
+    return sum(corpus.get("pairs", 0) for corpus in corpora)
 
 
 def _describe_corpus(corpus: dict[str, Any], license_: str) -> str:

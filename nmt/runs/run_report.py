@@ -225,6 +225,8 @@ def collect(run: Path) -> dict[str, Any]:
     comparison = read_record(run / COMPARISON)
     models = other_models(data)
     config, tokenizer, max_source_length, _ = load_settings(run)
+    last = last_progress(run) or checkpoint.read_progress(best)
+    sessions = _valid(read_records(run / SESSIONS), _Session)
     return {
         "name": run.resolve().name,
         "imported": models["imported"],
@@ -240,15 +242,13 @@ def collect(run: Path) -> dict[str, Any]:
             "sha256": tokenizer.checksum,
         },
         "data": _data(config, data, max_source_length),
-        "training": _training(
-            config, last_progress(run) or checkpoint.read_progress(best), models["teacher"]
-        ),
+        "training": _training(config, last, models["teacher"], sessions),
         "best": {"checkpoint": best.name, "validation": checkpoint.read_progress(best).scores},
         "curve": _curve(run),
         "comparison": comparison if matches(comparison, _Comparison) else None,
         "calibration": _calibration(run, best),
         "tests": _reports(run),
-        "sessions": _valid(read_records(run / SESSIONS), _Session),
+        "sessions": sessions,
         "checkpoints": [path.name for path in checkpoint.checkpoints(run)],
         "bytes": sum(map(_file_size, run.rglob("*"))),
     }
@@ -296,9 +296,13 @@ def _data(config: Config, data: dict[str, Any], max_source_length: int) -> dict[
 
 
 def _training(
-    config: Config, last: checkpoint.Progress, teacher: dict[str, Any] | None
+    config: Config,
+    last: checkpoint.Progress,
+    teacher: dict[str, Any] | None,
+    sessions: Sequence[dict[str, Any]],
 ) -> dict[str, Any]:
     options = config.train
+    num_processes = sessions[-1]["processes"] if sessions else 1
     return {
         "updates": last.step,
         "total_updates": options.steps,
@@ -307,7 +311,7 @@ def _training(
         "hours": last.seconds / 3600,
         "precision": last.precision,
         "seed": config.seed,
-        "batch_tokens": options.batch_tokens * options.grad_accumulation,
+        "batch_tokens": options.batch_tokens * options.grad_accumulation * num_processes,
         "schedule": options.schedule,
         "optimizer": options.optimizer,
         "teacher": teacher,

@@ -104,6 +104,8 @@ _PATTERNS = {
         r"\$t\([^()]{0,99}\)|@(?:\.\w{1,20})?:(?:[\w.]*\w|[({][\w.' ]{1,99}[)}])",  # of i18next and vue-i18n  # noqa: E501
         r"(?<![\w:]):[a-z][a-z0-9_+-]{1,40}:(?![\w:])",  # an emoji
         r"[$%#]?\{\{?[^{}\s]*(?: [^{}\s]+)*\}?\}",
+        # With a number, it may be followed by a letter.
+        r"%\d+\$[-+#0,]*(?:[1-9]\d*)?(?:\.\d+)?(?:hh?|ll?|[jztLq])?[sdiufgxeco@]",
         r"%(?:\(\w+\)|\d+\$)?[-+#0,]*(?:[1-9]\d*)?(?:\.\d+)?[sdiufgxer](?:%%|(?![^\W_]))",
         r"(?<!\d)%(?:\d+\$)?[-+#0,]*(?:[1-9]\d*)?(?:\.\d+)?(?:hh?|ll?|[jztLq])?[sdiufgxercopn@](?![^\W_])",
         r"%%(?!\w+%)|(?<!\d)%L?\d{1,2}(?![\w%]|[.,]\d)",  # a percent sign, an argument of Qt

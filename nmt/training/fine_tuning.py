@@ -87,7 +87,7 @@ def compare_with_start(
         return
     weights = run_report.weights_checksum(best)  # a longer run replaces average-N
     general_test = config.data.general_test
-    if _is_compared(run, weights, general_test):
+    if _is_compared(run, weights, config):
         return
     start = discovery.find_model(Path(config.train.init_from))
     _check_start_unchanged(config, run, start)
@@ -139,10 +139,11 @@ class _Result:
         return {"test": self.test.name, "lines": len(self.test.sources), "metrics": metrics}
 
 
-def _is_compared(run: Path, weights: str, general_test: tuple[str, ...]) -> bool:
+def _is_compared(run: Path, weights: str, config: Config) -> bool:
     saved = read_record(run / run_report.COMPARISON)
+    has_same_models = saved.get("weights") == weights and saved.get("search") == config.search
     compared = saved.get("general_test", [])
-    return saved.get("weights") == weights and {*general_test} <= {*compared}
+    return has_same_models and {*config.data.general_test} <= {*compared}
 
 
 def _compare(

@@ -134,9 +134,10 @@ class _TrainingLoop:
                 if not decision.validate:
                     continue
                 self.stats.read()
+                start_time = time.monotonic()
                 if self._validate():
                     return True
-                self.stats.restart()
+                self.stats.exclude(time.monotonic() - start_time)
                 if decision.is_last or is_finished(trainer) or self.is_ended:
                     self._log_end(decision)
                     return False
@@ -328,6 +329,10 @@ class StatsReader:
     def restart(self) -> None:
         """Start a new period."""
         self._running = PeriodStats()
+
+    def exclude(self, seconds: float) -> None:
+        """Leave out the time of a validation."""
+        self._running.start_time += seconds
 
     def _read(self, max_pending: int) -> None:
         while len(self._pending) > max_pending:

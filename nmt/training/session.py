@@ -366,20 +366,26 @@ def _build_trainer(
 
 def _check_finished_run(trainer: Trainer) -> None:
     """Raise a UsageError for options that only further updates would use: the record of the run
-    would be wrong."""
+    would be wrong. Remove a calibration with other options, which is to be repeated."""
     run, config = trainer.run, trainer.config
-    saved = config_io.load(run / "config.yaml").train
-    names = {field.name for field in fields(saved)} - AFTER_TRAINING
+    saved = config_io.load(run / "config.yaml")
+    names = {field.name for field in fields(saved.train)} - AFTER_TRAINING
     changed = [
         f"train.{name}"
         for name in sorted(names)
-        if getattr(saved, name) != getattr(config.train, name)
+        if getattr(saved.train, name) != getattr(config.train, name)
     ]
     if changed:
         options = " and ".join(changed)
         is_complete = trainer.progress.step >= config.train.steps
         option = "train.steps" if is_complete else "train.patience"
         raise UsageError(f"{run} is finished, so {options} cannot change", f"increase {option}")
+    is_calibrated_otherwise = (
+        saved.search != config.search
+        or saved.train.calibration_pairs != config.train.calibration_pairs
+    )
+    if is_calibrated_otherwise:
+        (run / checkpoint.CALIBRATION).unlink(missing_ok=True)
 
 
 def _write_run_files(trainer: Trainer, time_limit: float | None) -> None:

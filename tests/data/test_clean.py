@@ -157,6 +157,7 @@ def test_straight_quotes_follow_the_source() -> None:
             (typographic, german),
             ('a “b” and a 2" pipe', german),
             ("She said no.", german),
+            ('"Yes", he said.', "« Oui », dit-il."),
         ],
         "straight_quotes",
     ) == [
@@ -165,6 +166,7 @@ def test_straight_quotes_follow_the_source() -> None:
         (typographic, german),
         ('a “b” and a 2" pipe', german),
         ("She said no.", german),
+        ('"Yes", he said.', '"Oui", dit-il.'),
     ]
 
 

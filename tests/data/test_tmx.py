@@ -328,3 +328,17 @@ def test_tmx_and_tsv_files_are_checked_and_prepared(tmp_path: Path) -> None:
     options = ("--set", "data.train=files(train='memory.tmx')", "--set", "tokenizer.vocab_size=350")
     for src, tgt in (("en", "de"), ("de", "en")):
         nmt.run("data", "prepare", *options, "--set", f"data.src={src}", "--set", f"data.tgt={tgt}")
+
+
+def test_terms_that_are_not_to_be_used_are_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "terms.tbx"
+    note = '<termNote type="administrativeStatus">{}-admn-sts</termNote>'
+    path.write_text(
+        '<martif type="TBX"><text><body><termEntry><langSet xml:lang="en">'
+        "<tig><term>dog</term></tig><tig><term>hound</term></tig></langSet>"
+        '<langSet xml:lang="de">'
+        f"<tig><term>Köter</term>{note.format('deprecatedTerm')}</tig>"
+        f"<tig><term>Hund</term>{note.format('preferredTerm')}</tig>"
+        "</langSet></termEntry></body></text></martif>"
+    )
+    assert list(read_tmx(path, "en", "de")) == [("dog", "Hund"), ("hound", "Hund")]

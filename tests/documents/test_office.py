@@ -554,3 +554,19 @@ def test_presentations_of_python_pptx() -> None:
     assert read.shapes.title.text == "THE TITLE"
     assert read.placeholders[1].text == "FIRST\nSECOND"
     assert read.notes_slide.notes_text_frame.text == "A NOTE"
+
+
+def test_the_ends_of_ranges_in_tracked_changes_stay_in_order() -> None:
+    begin, separate, end = (
+        f'<w:r><w:fldChar w:fldCharType="{kind}"/></w:r>' for kind in ("begin", "separate", "end")
+    )
+    code = "<w:r><w:instrText> HYPERLINK x </w:instrText></w:r>"
+    link = f"<w:ins>{begin}{code}{separate}</w:ins>{run('b c')}<w:ins>{end}</w:ins>"
+    move = '<w:moveToRangeStart w:id="1"/>' + run("e f") + '<w:moveToRangeEnd w:id="1"/>'
+    document = parse(docx(paragraph(spaced("a ") + link + spaced(" d ") + move)))
+    rendered = body(translated(document, reverse_words))
+    found = re.findall(r'"(begin|separate|end)"|<w:(moveTo\w+)|<w:t[^>]*>([^<]+)', rendered)
+    assert ["".join(each) for each in found] == [
+        *("moveToRangeStart", "f e", "moveToRangeEnd", " d "),
+        *("begin", "separate", "c b", "end", " a"),
+    ]

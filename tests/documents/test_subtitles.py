@@ -267,6 +267,20 @@ def test_line_ends_may_differ(source: str) -> None:
     assert re.sub("[\r\n]", "\n", translation) == translated(parse(source + "\n")).decode()
 
 
+def test_tags_of_ssa_stay_around_their_words() -> None:
+    source = "1\n00:00:01,000 --> 00:00:02,000\nhe had to {\\i1}get up{\\i0} early\n"
+    rendered = translated(parse(source), reverse_words).decode()
+    assert rendered.splitlines()[2] == "early {\\i1}up get{\\i0} to had he"
+
+
+@pytest.mark.parametrize("mark", ["\u200e", "\u202b"])
+def test_direction_marks_hide_neither_speakers_nor_sounds(mark: str) -> None:
+    lines = ["[door opens]", "Come in, please.", "- Where is the dog?", "- I do not know."]
+    start = "1\n00:00:01,000 --> 00:00:02,000\n"
+    marked = start + "".join(f"{mark}{line}\n" for line in lines)
+    assert len(texts(parse(marked))) == len(texts(parse(marked.replace(mark, ""))))
+
+
 def test_a_line_break_of_ssa_stays_one() -> None:
     lines = payload(
         r"a very long line of words that does not\Nfit on a single line of subtitles"

@@ -10,7 +10,7 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from stub_translations import OPTIONS, texts, translated
+from stub_translations import OPTIONS, reverse_words, texts, translated
 
 from nmt.core.errors import DataError, UsageError
 from nmt.documents import json_strings, tables
@@ -297,7 +297,7 @@ def test_unicode_is_escaped_only_if_the_file_does() -> None:
         ("a (b|c) || `d|e` {f|{g}} %|1| h", "A (B|C) || `D|E` {F|{G}} %|1| H"),
         (
             "See <a title='a|b'>this</a> or http://x.y/a|b",
-            "SEE <A TITLE='A|B'>THIS</A> OR HTTP://X.Y/A|B",
+            "SEE <a title='a|b'>THIS</a> OR HTTP://X.Y/A|B",
         ),
         ("{0} is here", "{0} IS HERE"),
         ("The :attribute is :Min: or 10:30.", "THE :attribute IS :MIN: OR 10:30."),
@@ -513,3 +513,18 @@ def _translated(value: object) -> object:
         value.encode("utf-16", "surrogatepass").decode("utf-16", "replace"), has_bars=True
     )
     return plain.render([RichText("T")] * len(plain.blocks))
+
+
+def test_inline_tags_of_strings_stay_around_their_words() -> None:
+    string = "he had to <b class='x'>get up</b> and <0>go</0> %s"
+    lines = StringLines(string, ["%s"])
+    assert [block.text for block in lines.blocks] == ["he had to get up and go %s"]
+    assert lines.blocks[0].fixed == (FixedSpan(24, 26, "%s"),)
+    expected = "%s <0>go</0> and <b class='x'>up get</b> to had he"
+    assert lines.render(map(reverse_words, lines.blocks)) == expected
+    assert lines.render(lines.blocks) == string
+
+
+@pytest.mark.parametrize("string", ["<p>one</p><p>two</p>", "one<br>two", "a < b", "x</b> y <b>"])
+def test_other_tags_of_strings_are_text(string: str) -> None:
+    assert [block.text for block in StringLines(string).blocks] == [string]

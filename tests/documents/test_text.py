@@ -69,3 +69,16 @@ def test_no_text_or_form_feed_is_lost(source: str) -> None:
     assert ["".join(page.split()) for page in pages] == [
         "".join(page.split()) for page in source_pages
     ]
+
+
+def test_quoted_mail_is_a_paragraph() -> None:
+    quote = (
+        "> I think that this is a very big\n> problem, and we should\n> talk to them.\n>\n"
+        "> > Really?\n"
+    )
+    document = parse_text(quote)
+    paragraph = "I think that this is a very big problem, and we should talk to them."
+    assert texts(document) == [paragraph, "Really?"]
+    assert document.render(document.blocks) == quote.encode()
+    lines = translated(document).decode().splitlines()
+    assert [line[:2] for line in lines] == ["> ", "> ", "> ", ">", "> "]

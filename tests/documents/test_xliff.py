@@ -132,6 +132,31 @@ def test_markers_of_a_range_stay_in_order() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("start", "end"),
+    [
+        ('<x id="START_LINK" ctype="x-a"/>', '<x id="CLOSE_LINK" ctype="x-a"/>'),
+        ('<x id="START_LINK_1"/>', '<x id="CLOSE_LINK"/>'),
+        ('<ph id="1">&lt;a href="x"&gt;</ph>', '<ph id="2">&lt;/a&gt;</ph>'),
+        ('<ph id="1" equiv="&lt;b&gt;"/>', '<ph id="2" equiv="&lt;/b&gt;"/>'),
+        ('<it id="1" pos="open">{% if x %}</it>', '<it id="2" pos="close">{% endif %}</it>'),
+        ("&lt;b class='x'&gt;", "&lt;/b&gt;"),
+    ],
+)
+def test_codes_that_start_and_end_a_range_stay_in_order(start: str, end: str) -> None:
+    document = parse(unit(f"a {start}b c{end} d"))
+    assert texts(document) == ["a b c d"]
+    assert target(document, *map(reverse_words, document.blocks)) == f"d {start}c b{end} a"
+
+
+def test_a_code_without_its_end_is_kept() -> None:
+    document = parse(unit('a <x id="START_LINK"/>b <x id="CLOSE_BOLD"/>c'))
+    assert (
+        target(document, *map(uppercase, document.blocks))
+        == 'A <x id="START_LINK"/>B <x id="CLOSE_BOLD"/>C'
+    )
+
+
 def test_variables_are_where_their_text_is() -> None:
     document = parse(unit('a <x id="1"/> b'))
     assert target(document, RichText("{1} c", (Tag(4, 5, 0),))) == '<x id="1"/> c'

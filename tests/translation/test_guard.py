@@ -191,12 +191,15 @@ def test_spans_of_both_sides_become_placeholders() -> None:
         ("See b@c.de, not http://a.org.", "Nicht http://a.org, sondern b@c.de."),
         ("See http://a.org.", "Siehe dort."),  # the target has no such span
         ("It is 5 and 15.", "Es ist 5 und 15."),  # the model reads numbers
+        ("a.txt is in /tmp/a.txt.", "Es liegt in /tmp/a.txt."),
     ]
     assert list(replace_spans(pairs))[:4] == [
         ("See \ue000 and \ue001.", "Siehe \ue000 und \ue001."),
         ("See \ue000, not \ue001.", "Nicht \ue001, sondern \ue000."),
-        *pairs[2:],
+        *pairs[2:4],
     ]
+    # A part of another span is not replaced in it.
+    assert list(replace_spans(pairs))[4] == ("a.txt is in \ue000.", "Es liegt in \ue000.")
 
 
 def test_some_names_become_placeholders_whatever_the_order_of_the_pairs() -> None:

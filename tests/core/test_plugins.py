@@ -439,12 +439,29 @@ def test_training_from_python(workshop: CommandLine, monkeypatch: pytest.MonkeyP
     options = [f"{key}={value}" for key, value in TINY.items()]
     config = config_io.load(None, [*options, "data.train=files(train='text')"])
     (workshop.directory / "my.yaml").write_text(config_io.dump(config))
-    names: dict[str, Any] = {}
+    names: dict[str, Any] = {"__name__": "__main__"}
     exec(compile(MODULES["my_training.py"], "my_training.py", "exec"), names)
     result = names["result"]
     assert len(names["losses"]) == 20
     assert result.checkpoint == checkpoint.best(Path("runs/python"))
     assert result.scores.keys() == {"valid_loss", "valid_bleu", "valid_chrf"}
+
+
+def test_the_logged_loss_is_that_of_all_updates_since_the_last_log(tmp_path: Path) -> None:
+    losses: list[float] = []
+    tokens: list[float] = []
+
+    def on_update(step: int, stats: dict[str, float]) -> None:
+        losses.append(stats["loss"])
+        tokens.append(stats["tokens"])
+
+    experiment = config(tmp_path, "train.steps=8", "train.valid_every=3", "train.log_every=4")
+    package.train(experiment, tmp_path / "a", on_update=on_update)
+    records = map(json.loads, (tmp_path / "a/metrics.jsonl").read_text().splitlines())
+    logged = [record["loss"] for record in records if "loss" in record]
+    for start, mean in zip((0, 4), logged, strict=True):
+        period = slice(start, start + 4)
+        assert mean == pytest.approx(np.average(losses[period], weights=tokens[period]))
 
 
 def test_callbacks_end_training(tmp_path: Path) -> None:

@@ -209,6 +209,14 @@ def test_each_session_is_recorded(nmt: CommandLine) -> None:
     assert len(describe(info)["sessions"]) == 2
 
 
+def test_the_batches_are_those_of_all_processes(nmt: CommandLine) -> None:
+    run = nmt.directory / "runs/tiny"
+    of_one = collect(run)["training"]["batch_tokens"]
+    sessions = run / "sessions.jsonl"
+    sessions.write_text(sessions.read_text().replace('"processes": 1', '"processes": 2'))
+    assert collect(run)["training"]["batch_tokens"] == 2 * of_one
+
+
 def test_damaged_or_missing_records_are_omitted(nmt: CommandLine) -> None:
     run = nmt.directory / "runs/tiny"
     (run / "sessions.jsonl").write_text('{"step": 1}\n{"started')

@@ -318,6 +318,22 @@ def test_a_signal_during_calibration_also_skips_the_comparison(
     assert "fine-tuned model" not in logged
 
 
+def _calibrated_search(run: Path) -> str:
+    return str(json.loads((run / CALIBRATION).read_text())["search"])
+
+
+def test_a_finished_run_is_calibrated_again_with_another_search(
+    calibrated: CommandLine, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(calibrated.directory / "runs/mine", run)
+    assert _calibrated_search(run) != "greedy"
+    resume = ("train", "--run", str(run), "--resume")
+    calibrated.run(*resume, "--set", "search=greedy")
+    assert _calibrated_search(run) == "greedy"
+    assert "calibrated the confidence" not in calibrated.run(*resume).err
+
+
 def test_training_without_calibration(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     config = tiny.config(tmp_path, "train.steps=2", "train.valid_every=2")
     train(config, tmp_path / "few")

@@ -89,6 +89,7 @@ COMPLETIONS: dict[str, Callable[[], Iterable[str]]] = {
 SPECIAL: dict[tuple[str, str], Callable[[], Iterable[str]]] = {
     ("config", "name"): _configs,
     ("download", "name"): _corpora,
+    ("encode", "model"): list,  # a file
     ("export", "--to"): lambda: FORMATS,
     ("train", "--precision"): _training_precisions,
 }

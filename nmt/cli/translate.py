@@ -484,7 +484,7 @@ def _load(
     paths = model or [discovery.newest_model(to)]
     translator = Translator.load(paths, device, precision, engine)
     target = translator.config.data.tgt
-    if to and target != to:
+    if to and target.lower() != to.lower():
         raise UsageError(
             f"{paths[0]} translates into '{target}', not '{to}'", "leave out --model or --to"
         )

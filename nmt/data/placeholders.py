@@ -60,17 +60,30 @@ def _shared_words(source: str, target: str) -> list[str]:
 
 
 def _replace(source: str, target: str, spans: Iterable[str]) -> Pair:
+    shared = []
+    for span in spans:
+        if contains_separate(source, span) and contains_separate(target, span):
+            shared.append(span)
     unused = list(PLACEHOLDERS)
     # The longest first: one may be a part of another, such as a file of its path.
-    for span in sorted(spans, key=len, reverse=True):
-        if unused and contains_separate(source, span) and contains_separate(target, span):
+    for span in sorted(shared[: len(unused)], key=len, reverse=True):
+        if contains_separate(source, span) and contains_separate(target, span):
             placeholder = unused.pop(0)
             source = replace_first(source, span, placeholder)
             target = replace_first(target, span, placeholder)
-    # Number them in the order of the source, as in translation.
-    used = [character for character in source if character in PLACEHOLDERS]
-    numbered = str.maketrans(dict(zip(used, PLACEHOLDERS, strict=False)))
-    return source.translate(numbered), target.translate(numbered)
+    numbers = _numbers_in_order(source)
+    return source.translate(numbers), target.translate(numbers)
+
+
+def _numbers_in_order(source: str) -> dict[int, str]:
+    """Return what replaces each placeholder so that their order is that of the source, as in
+    translation."""
+    numbers: dict[int, str] = {}
+    for character in source:
+        if character in PLACEHOLDERS:
+            number = len(numbers)
+            numbers[ord(character)] = PLACEHOLDERS[number]
+    return numbers
 
 
 def replace_first(text: str, span: str, replacement: str) -> str:
@@ -103,7 +116,8 @@ def is_separate(text: str, start: int, end: int, text_end: int) -> bool:
     number. Marks of the text are letters; see `marks_as_letters`."""
     if text[start].isalnum() and not _WORD_START.match(text, start):
         return False
-    is_specifier = text[start] == "%"  # its letter is not the end of a word, as in %slog in%s
+    # The letter of a format specifier is not the end of a word, as in %slog in%s.
+    is_specifier = text[start] == "%" and text[end - 1].isalpha()
     if text[end - 1].isalnum() and not is_specifier:
         return _WORD_END.match(text, end, text_end) is not None
     return True
@@ -114,6 +128,7 @@ def separate_pattern(span: str) -> str:
     pattern = re.escape(span)
     if span[0].isalnum():
         pattern = _BEFORE_WORD + pattern
-    if span[-1].isalnum() and not span.startswith("%"):
+    is_specifier = span[0] == "%" and span[-1].isalpha()
+    if span[-1].isalnum() and not is_specifier:
         pattern += _AFTER_WORD
     return pattern

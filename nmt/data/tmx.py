@@ -183,6 +183,8 @@ class _Parser:
             if name == "ph" and not self._markup_depth and self._pieces is not None:
                 self._pieces.append(_PLACEHOLDER)
         elif name == "seg" and self._pieces is not None:
+            if self._text is not None:  # of a group with several
+                self._add_segment(self._text)
             self._text = "".join(self._pieces)
             self._pieces = None
         elif self._note is not None:
@@ -210,9 +212,13 @@ class _Parser:
             return
         code = max(matches, key=len)  # for the pair pt, pt-BR
         text = _clean_text(text)
-        if self._tmx_names and text and code == self._codes[0]:
-            self._sources.append(text)
         rank = bool(text), language == code
+        if self._tmx_names and text and code == self._codes[0]:
+            best_rank, _ = self._segments.get(code, (rank, ""))
+            if rank > best_rank:
+                self._sources.clear()
+            if rank >= best_rank:
+                self._sources.append(text)
         if code not in self._segments or rank > self._segments[code][0]:
             self._segments[code] = rank, text
 

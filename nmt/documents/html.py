@@ -26,9 +26,9 @@ from nmt.text.language_codes import base_language
 from nmt.translation.segments import FixedSpan
 
 INLINE = frozenset(
-    "a abbr acronym b bdi bdo big br cite code data del dfn em embed font i img input ins kbd label"
-    " mark math nobr output picture q rb rp rt ruby s samp script slot small source span strike"
-    " strong style sub sup svg time tt u var wbr".split()
+    "a abbr acronym b bdi bdo big br cite code data del dfn em embed font i img input ins kbd mark"
+    " math nobr output picture q s samp script small source span strike strong style sub sup svg"
+    " time tt u var wbr".split()
 )
 """Elements within a sentence. All others separate sentences."""
 VOID = frozenset("area base br col embed hr img input link meta param source track wbr".split())
@@ -135,6 +135,10 @@ _CONTINUATION = re.compile(r"[.,;:!?)\]}…]")
 _ICON_FONT = re.compile(r"(?<![\w-])material-(?:icons|symbols)(?:-\w+)?(?![\w-])")
 """Class of elements whose text is the name of an icon."""
 _BULLET = re.compile(r"mso-list:\s*ignore", re.IGNORECASE)
+_CONTINUED = re.compile(r"[\w,;(]\s+\Z")
+"""End of a text in a sentence."""
+_CONTINUING = re.compile(r"\s*[a-zß-öø-ÿ,;.!?)]")
+"""Start of a text in a sentence."""
 _ICON = re.compile(r"icon|glyph|caret|(?<![\w-])(?:fa[bdlrs]?|bi|mdi|ti)(?!\w)")
 """Class of elements without text that show an icon."""
 _XML = re.compile(r"<\?xml\s|<html\b[^>]*\sxmlns\s*=", re.IGNORECASE)
@@ -271,21 +275,33 @@ class HtmlReader:
         yield from _split_at_icons(run)
 
     def _find_custom_inline(self, tokens: Sequence[_Token]) -> None:
-        """Find the elements that HTML does not define, with text next to them and no block in them:
-        browsers show them as a part of the sentence."""
+        """Find the elements that HTML does not define, in a sentence that goes on before or after
+        them: browsers show them as a part of it."""
         for i in reversed(range(len(tokens))):  # inner elements first
             token = tokens[i]
             last = token.partner
             is_custom = "-" in token.name or ":" in token.name
             if not is_custom or last is None or last - i > MAX_CUSTOM_TOKENS:
                 continue
-            neighbors = [*tokens[max(0, i - 1) : i], *tokens[last + 1 : last + 2]]
-            has_text = any(
-                not each.name and self._source[each.start : each.end].strip() for each in neighbors
-            )
-            if has_text and all(each.is_inline for each in tokens[i + 1 : last]):
+            before = self._text_of(tokens, i - 1)
+            after = self._text_of(tokens, last + 1)
+            is_continued = _CONTINUED.search(before) or _CONTINUING.match(after)
+            # The tokens in it and the next ones
+            nearby = [
+                *tokens[max(0, i - 1) : i],
+                *tokens[i + 1 : last],
+                *tokens[last + 1 : last + 2],
+            ]
+            is_in_sentence = all(each.is_inline or each.is_end for each in nearby)
+            if is_continued and is_in_sentence:
                 token.is_custom_inline = True
                 tokens[last].is_custom_inline = True
+
+    def _text_of(self, tokens: Sequence[_Token], i: int) -> str:
+        """Return the text of a token; "" if it is a tag."""
+        if not 0 <= i < len(tokens) or tokens[i].name:
+            return ""
+        return self._source[tokens[i].start : tokens[i].end]
 
     def _text_pieces(self, start: int, end: int) -> Iterator[Piece]:
         """Yield the pieces of text, in which code of templates is not decoded."""
@@ -529,9 +545,6 @@ def _code_piece(match: re.Match[str]) -> Piece:
     """Return the piece of a match of code of a template."""
     if _TEMPLATE_COMMENT.fullmatch(match[0]):
         return Piece(*match.span(), Kind.POINT)
-    kind, name = paired_code(match[0])
-    if name:
-        return Piece(*match.span(), kind, name=name)
     if len(match[0]) > MAX_CODE_LENGTH:
         return Piece(*match.span(), Kind.BREAK)
     return Piece(*match.span(), Kind.FIXED, _SPACES.sub(" ", match[0]))

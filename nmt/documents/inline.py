@@ -18,7 +18,7 @@ from functools import lru_cache
 
 from nmt.documents.builder import Markup, TextBuilder
 from nmt.documents.document import RichText, Tag, parents
-from nmt.documents.paired_codes import ended_range, started_range
+from nmt.documents.paired_codes import ended_range, is_range, started_range
 from nmt.documents.ranges import Span, overlap, span_of
 from nmt.documents.rich_text import Event, Sections, events, points_outside_before_tags
 from nmt.documents.variants import syntax_spans
@@ -298,7 +298,11 @@ def _join_elements(pieces: Sequence[Piece]) -> tuple[list[Piece], dict[int, int]
     """
     joined = []
     partners = {}
-    ends = end_indices(pieces)
+    ends = {}
+    for start, end in end_indices(pieces).items():
+        is_code = is_range(pieces[start].name)
+        if not is_code or not _has_line_break(pieces[start:end]):
+            ends[start] = end
     matched = {*ends, *ends.values()}
     num_words = 0
     open_tags = []  # index in `joined`, number of words before it
@@ -321,6 +325,11 @@ def _join_elements(pieces: Sequence[Piece]) -> tuple[list[Piece], dict[int, int]
                 partners[start] = end
                 partners[end] = start
     return joined, partners
+
+
+def _has_line_break(pieces: Iterable[Piece]) -> bool:
+    """Return whether a range is in several blocks, in which its code would be repeated."""
+    return any(piece.kind is Kind.LINE_BREAK for piece in pieces)
 
 
 def _whole_element(run: Sequence[Piece], first: int, has_words: bool) -> Piece | None:

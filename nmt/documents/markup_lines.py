@@ -15,6 +15,8 @@ from nmt.translation.segments import Line
 if TYPE_CHECKING:  # the parser is imported when a line has markup
     from nmt.documents.document import Document
     from nmt.documents.document_translator import TranslatedBlocks
+    from nmt.documents.formats import DocumentOptions
+    from nmt.documents.strings import StringLines
 
 _ELEMENT = lazy_pattern(r"<([a-z][a-z0-9]{0,20})(?:\s[^<>]{0,999})?>[^<>]*</\1>", re.IGNORECASE)
 """An element with text, in a line that is HTML or has some of its tags."""
@@ -61,12 +63,11 @@ class MarkupLines:
     def _translate(self, texts: Sequence[str], search: str | None) -> list[Translation]:
         if not texts:
             return []
-        from nmt.documents import html
         from nmt.documents.document_translator import DocumentTranslator
         from nmt.documents.formats import DocumentOptions
 
         options = DocumentOptions(*self.guard.languages)
-        documents = [html.parse(codecs.BOM_UTF8 + text.encode(), options) for text in texts]
+        documents = [_parse(text, options) for text in texts]
         blocks = [block for document in documents for block in document.blocks]
         translated = DocumentTranslator(self.guard, search).translate(blocks)
         results = []
@@ -82,8 +83,19 @@ def _has_markup(line: Line) -> bool:
     return not (line.prefix or line.constraints) and _ELEMENT.search(line.text) is not None
 
 
+def _parse(text: str, options: DocumentOptions) -> Document | StringLines:
+    """Parse a line: as a string if all of its tags are those of inline elements, else as HTML."""
+    from nmt.documents import html
+    from nmt.documents.strings import StringLines
+
+    lines = StringLines(text)
+    if any(block.tags for block in lines.blocks):
+        return lines
+    return html.parse(codecs.BOM_UTF8 + text.encode(), options)
+
+
 def _rendered(
-    document: Document, translated: TranslatedBlocks, start: int, end: int
+    document: Document | StringLines, translated: TranslatedBlocks, start: int, end: int
 ) -> Translation:
     """Return the translation of a line, whose blocks are those from `start` to `end`, with their
     warnings."""
@@ -92,6 +104,6 @@ def _rendered(
     for sentence, each in translated.warnings:
         if any(sentence in block.text for block in document.blocks):
             warnings |= dict.fromkeys(each)
-    return Translation(
-        content.removeprefix(codecs.BOM_UTF8).decode(), 0.0, 0.0, warnings=tuple(warnings)
-    )
+    if isinstance(content, bytes):
+        content = content.removeprefix(codecs.BOM_UTF8).decode()
+    return Translation(content, 0.0, 0.0, warnings=tuple(warnings))

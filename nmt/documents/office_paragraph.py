@@ -134,7 +134,7 @@ class Paragraph:
                 self._add_children(child)
             elif name in ("fld", "fldSimple"):
                 self._add_fixed([child])
-            elif name == "ins" and _field_types(child):
+            elif name == "ins" and _field_elements(child):
                 self._add_field_ends(child)
             else:
                 self._add_node(child, name)
@@ -188,10 +188,13 @@ class Paragraph:
         self._end_format()
         types = _field_types(element)
         num_open = types.count("begin") - types.count("end")
+        field = builder.open[-1][1] if builder.is_innermost(FIELD) else None
         if num_open == 1:
             builder.start(FIELD, _Markup([element]))
-        elif num_open == -1 and builder.is_innermost(FIELD):
+        elif field and num_open == -1:
             builder.close(FIELD).end_nodes.append(element)
+        elif field and "end" not in types and field is builder.tags[-1]:
+            field.nodes.append(element)
         else:
             builder.add(_Markup([element]))
 

@@ -11,14 +11,14 @@ _BLOCKS = (
     "autoescape|block|blocktrans|blocktranslate|call|case|filter|for|foreach|if|unless|while|with"
 )
 _STATEMENTS = "for|foreach|if|switch|while"
-_NAME = r"[a-zA-Z0-9][\w:-]*"
+_NAME = r"[a-zA-Z0-9][\w:-]*+"
 _RANGES = (
     (rf"\{{%-?\s*({_BLOCKS})\b", rf"\{{%-?\s*end({_BLOCKS})\b"),  # Jinja, Liquid
     (r"\{\{[#^]-?\s*(\w+)", r"\{\{/\s*(\w+)"),  # Handlebars
     (rf"<\?(?:php)?\s+({_STATEMENTS})\b.*:\s*\?>", rf"<\?(?:php)?\s+end({_STATEMENTS})\b"),
     (r"<!--\s*(ko)\b", r"<!--\s*/(ko)\b"),  # Knockout
     (r"\{\\([ibus])1\}", r"\{\\([ibus])0\}"),  # SubStation Alpha
-    (rf"<(?!(?:br|hr|img|input|wbr)\b)({_NAME})[^<>]*(?<!/)>", rf"</({_NAME})\s*>"),  # HTML
+    (rf"<(?!(?:br|hr|img|input|wbr)\b)({_NAME})[^<>]*+(?<!/)>", rf"</({_NAME})\s*>"),  # HTML
     (r"START_(\w+?)(?:_\d+)?\Z", r"CLOSE_(\w+?)(?:_\d+)?\Z"),  # ids of Angular
 )
 """Patterns of the code that starts and ends a range; their groups are equal."""
@@ -33,6 +33,11 @@ def started_range(code: str) -> str:
 def ended_range(code: str) -> str:
     """Return the name of the range that code ends, or ""."""
     return _range_name(_ENDS, code)
+
+
+def is_range(name: str) -> bool:
+    """Return whether a name is that of a range, and not of an element of HTML."""
+    return " " in name
 
 
 def _range_name(patterns: list[re.Pattern[str]], code: str) -> str:

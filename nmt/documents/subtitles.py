@@ -261,11 +261,7 @@ class Subtitles:
             if text.strip():
                 closed = None
             tag = match[0]
-            element = None if match["annotation"] else _ELEMENT.match(match["ruby_end"] or tag)
-            is_end, name = element.groups() if element else ("", "")
-            if not element:
-                is_end = ended_range(tag)
-                name = is_end or started_range(tag)
+            is_end, name = _range_of(match)
             if is_end and builder.is_innermost(name):
                 closed = builder.close(name)
                 closed.closing = tag
@@ -320,6 +316,16 @@ class Subtitles:
         if not self.is_vtt:
             return text
         return escape(text, {"\u00a0": "&nbsp;", "\u200e": "&lrm;", "\u200f": "&rlm;"})
+
+
+def _range_of(match: re.Match[str]) -> tuple[str, str]:
+    """Return whether markup is the end of an element or a range, and its name; "": neither."""
+    tag = match[0]
+    if tag.startswith("{"):
+        is_end = ended_range(tag)
+        return is_end, is_end or started_range(tag)
+    element = None if match["annotation"] else _ELEMENT.match(match["ruby_end"] or tag)
+    return (element[1], element[2]) if element else ("", "")
 
 
 def _turn_starts(rich: RichText, voices: Iterable[int]) -> list[tuple[int, int]]:

@@ -6,20 +6,22 @@ import re
 from collections.abc import Callable
 
 from nmt.documents.builder import SourceMarkup, TextBuilder
-from nmt.documents.html import ENDS, ENDS_PARAGRAPH
+from nmt.documents.html import ENDS, ENDS_PARAGRAPH, UNTRANSLATED_ELEMENTS
 from nmt.documents.paired_codes import ended_range, started_range
 
-_TAG = re.compile(r"</?(?P<name>[a-zA-Z0-9][\w:-]*)[^<>]*>")
-_BLOCKS = ENDS_PARAGRAPH | ENDS.keys()
+_TAG = re.compile(r"</?(?P<name>[a-zA-Z0-9][\w:-]*+)[^<>]*+>")
+_OTHERS = ENDS_PARAGRAPH | ENDS.keys() | UNTRANSLATED_ELEMENTS
+_TRANSLATE = re.compile(r"\btranslate\b|\bnotranslate\b|\blang\b")
+"""Attributes that may exclude an element from the translation."""
 
 
 def add_tagged_text(
     builder: TextBuilder[SourceMarkup], text: str, encode: Callable[[str], str] = str
 ) -> None:
-    """Add a text with its inline elements, whose tags become markup of the text.
+    """Add a text with inline elements, whose tags become markup of the text.
 
-    Other tags are a part of the text: those of blocks and of elements without content, which divide
-    sentences.
+    A text with other tags, which divide sentences or exclude text, or with elements that touch,
+    which may be labels of their own, is added with all tags as characters.
 
     Args:
         builder: the text so far.
@@ -40,17 +42,19 @@ def add_tagged_text(
 
 
 def _paired_tags(text: str) -> list[re.Match[str]]:
-    """Return the start and end tags of the inline elements in a text."""
-    if "</" not in text:  # like most texts
+    """Return the tags of a text with only inline elements; none for other texts."""
+    if "</" not in text or "<!" in text:  # like most texts
         return []
-    paired = []
-    open_tags: list[re.Match[str]] = []
-    for tag in _TAG.finditer(text):
-        if tag["name"].lower() in _BLOCKS:
-            open_tags.clear()
-        elif started_range(tag[0]):
-            open_tags.append(tag)
-        elif open_tags and started_range(open_tags[-1][0]) == ended_range(tag[0]):
-            start = open_tags.pop()
-            paired += [start, tag]
-    return sorted(paired, key=re.Match.start)
+    tags = list(_TAG.finditer(text))
+    open_names: list[str] = []
+    for i, tag in enumerate(tags):
+        started = started_range(tag[0])
+        is_other = tag["name"].lower() in _OTHERS or _TRANSLATE.search(tag[0])
+        touches = i > 0 and tags[i - 1].end() == tag.start()
+        if is_other or (started and touches and not open_names):
+            return []
+        if started:
+            open_names.append(started)
+        elif not open_names or open_names.pop() != ended_range(tag[0]):
+            return []
+    return [] if open_names else tags

@@ -41,6 +41,7 @@ _MARKER = re.compile(
     r" xX]\]\s+)?"
     rf"(?:{_TIME_STAMP}\s+)?"
 )
+_QUOTE = re.compile(r">{1,2}(?: >{1,2})*\s+")
 _START = re.compile(rf"--?[a-zA-Z?][\w-]*(?=[\s,=\[]|\Z)|[\[(]?(?:{_DATE}|{_TIME}|{_TIME_STAMP})")
 """A command-line option, a date or a time, with which a paragraph starts."""
 # With the lookbehinds, the time is linear.
@@ -80,6 +81,12 @@ class Paragraph:
         if len(self.lines) > 1:
             return indent == self.indent
         return len(indent) <= len(self.marker) and "#" not in self.marker
+
+    def is_quote_before(self, marker: str, text: str) -> bool:
+        """Return whether the paragraph is quoted, as in mail, and wrapped before a line."""
+        has_quote_marker = _QUOTE.fullmatch(marker) is not None and marker == self.marker
+        is_wrapped = len(self.lines[-1]) >= MIN_WRAPPED
+        return has_quote_marker and is_wrapped and not _MARKER.match(text)[0]  # type: ignore[index]
 
     def cells(self) -> list[str]:
         """Return the cells of a row and the separators between them, alternately; usually, the text
@@ -174,8 +181,8 @@ def paragraphs(lines: Iterable[str]) -> Iterator[Paragraph]:
     for line in lines:
         marker = _MARKER.match(line)[0]  # type: ignore[index]  # the pattern matches any string
         text = line[len(marker) :].rstrip()
-        is_quote = current and set(marker.strip()) == {">"} and marker == current.marker
-        continues = not marker.strip() or is_quote
+        is_continued_quote = current is not None and current.is_quote_before(marker, text)
+        continues = not marker.strip() or is_continued_quote
         if current and text and continues and current.continues_with(marker, text):
             current.indent = marker
         else:

@@ -370,6 +370,7 @@ class InlineContent:
         for token in reversed(tokens):
             following.append(token["text"] or following[-1])
         following.reverse()
+        paired = _paired_codes(tokens)
         end = 0
         for i, token in enumerate(tokens):
             if i < end:
@@ -382,7 +383,7 @@ class InlineContent:
                 self._builder.close(name).closing = tag
             elif name not in _CONTAINERS or _PROTECTED.search(tag):
                 end = _protected_range_end(tokens, i) or _element_end(tokens, i)
-                self._add_code(tokens[i:end], following[end])
+                self._add_code(tokens[i:end], following[end], paired.get(i, ("", "")))
             elif tag.endswith("/>"):
                 self._builder.add(SourceMarkup(tag))
             else:
@@ -399,39 +400,33 @@ class InlineContent:
                 text = text.lstrip(" ")
         add_tagged_text(self._builder, text, escape)
 
-    def _add_code(self, tokens: Sequence[re.Match[str]], following: str) -> None:
+    def _add_code(
+        self, tokens: Sequence[re.Match[str]], following: str, paired: tuple[str, str]
+    ) -> None:
         """Add an element with native code: protected text, a line break, a variable, a point, or an
-        end of a range."""
+        end of a range; `paired` has the names of the ranges that its code starts and ends."""
         tag = tokens[0][0]
         name = tokens[0]["name"]
-        value = _range_id(tag)
-        xml = "".join(token[0] for token in tokens)
-        code = SourceMarkup(xml)
+        code = SourceMarkup("".join(token[0] for token in tokens))
         builder = self._builder
-        end_name = _STARTS.get(name)
-        native = "".join(unescape(token["text"] or "") for token in tokens)
-        paired_code = _paired_code(tag, native) if name in _POINTS else ""
-        started = started_range(paired_code)
-        ended = ended_range(paired_code)
         if name in _VARIABLES and _LINE_BREAK.search(tag):
             builder.add_own_text(builder.add(code), _BREAK, is_fixed=False)
-        elif end_name and tokens[-1]["name"] != end_name:
-            builder.start(f"{end_name} {value}", code)
-        elif builder.is_innermost(f"{name} {value}"):
-            builder.close(f"{name} {value}").closing = code.opening
-        elif started:
+            return
+        started, ended = paired if any(paired) else _range_names(tokens)
+        if started:
             builder.start(started, code)
-        elif builder.is_innermost(ended):
+            return
+        if builder.is_innermost(ended):
             builder.close(ended).closing = code.opening
-        else:
-            builder.add(code)
-            text = ""
-            if name in _CONTAINERS or end_name:
-                text = native
-            elif name in _VARIABLES and self._is_word(following):
-                text = f"{{{value}}}"
-            if text and not _NOT_WRITTEN.search(text):
-                builder.add_own_text(code, text)
+            return
+        builder.add(code)
+        text = ""
+        if name in _CONTAINERS or name in _STARTS:
+            text = _native_code(tokens)
+        elif name in _VARIABLES and self._is_word(following):
+            text = f"{{{_range_id(tag)}}}"
+        if text and not _NOT_WRITTEN.search(text):
+            builder.add_own_text(code, text)
 
     def _is_word(self, following: str) -> bool:
         """Return whether an element between spaces or punctuation is taken for a variable, such as
@@ -458,6 +453,50 @@ def _sections(rich: RichText) -> Sections:
             spans.append(FixedSpan(*sign.span(), sign[0]))
     spans.sort(key=by_start)
     return Sections(replace(rich, fixed=tuple(spans)), _SEPARATOR, syntax)
+
+
+def _paired_codes(tokens: Sequence[re.Match[str]]) -> dict[int, tuple[str, str]]:
+    """Return the names of the ranges that elements start or end with their native code or id, by
+    the indices of these elements. Both are in the same element."""
+    paired = {}
+    open_ranges: list[tuple[str, int]] = []
+    for i, token in enumerate(tokens):
+        tag = token[0]
+        if token["name"] in _CONTAINERS:
+            open_ranges.append(("", i))  # no range goes over the end of another element
+        if token["name"] not in _POINTS or tag.startswith("</"):
+            continue
+        native = _native_code(tokens[i : _element_end(tokens, i)])
+        code = _paired_code(tag, native)
+        started = started_range(code)
+        ended = ended_range(code)
+        if started:
+            open_ranges.append((started, i))
+        for k in reversed(range(len(open_ranges))):
+            name, start = open_ranges[k]
+            if not name:
+                break
+            if name == ended:
+                paired[start] = (ended, "")
+                paired[i] = ("", ended)
+                del open_ranges[k:]
+                break
+    return paired
+
+
+def _native_code(tokens: Iterable[re.Match[str]]) -> str:
+    return "".join(unescape(token["text"] or "") for token in tokens)
+
+
+def _range_names(tokens: Sequence[re.Match[str]]) -> tuple[str, str]:
+    """Return the names of the ranges that the markers of an element start and end; "": none."""
+    tag = tokens[0][0]
+    name = tokens[0]["name"]
+    value = _range_id(tag)
+    end_name = _STARTS.get(name)
+    if end_name and tokens[-1]["name"] != end_name:
+        return f"{end_name} {value}", ""
+    return "", f"{name} {value}"
 
 
 def _paired_code(tag: str, native: str) -> str:

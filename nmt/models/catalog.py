@@ -62,8 +62,13 @@ def list_models(src: str = "", tgt: str = "") -> list[ModelInfo]:
             published[name] = replace(published[name], path=str(run))
         elif record:
             imported += _imported(run, record)
-    models = [*included, *imported, *published.values()]
-    return [model for model in models if src in ("", model.src) and tgt in ("", model.tgt)]
+    found = []
+    for model in (*included, *imported, *published.values()):
+        has_source = src.lower() in ("", model.src.lower())
+        has_target = tgt.lower() in ("", model.tgt.lower())
+        if has_source and has_target:
+            found.append(model)
+    return found
 
 
 def _included(name: str, src: str, tgt: str) -> ModelInfo:

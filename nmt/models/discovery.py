@@ -168,7 +168,7 @@ def newest_model(language: str = "") -> Path:
         CheckpointError: there is no such model.
     """
     for run in _newest_first():
-        if not language or _target_language(run) == language:
+        if not language or _target_language(run).lower() == language.lower():
             return run
     if name := pretrained.for_target(language):
         return pretrained.DIRECTORY / name

@@ -225,7 +225,8 @@ def collect(run: Path) -> dict[str, Any]:
     comparison = read_record(run / COMPARISON)
     models = other_models(data)
     config, tokenizer, max_source_length, _ = load_settings(run)
-    last = last_progress(run) or checkpoint.read_progress(best)
+    progress = checkpoint.read_progress(best)
+    last = last_progress(run) or progress
     sessions = _valid(read_records(run / SESSIONS), _Session)
     return {
         "name": run.resolve().name,
@@ -243,7 +244,7 @@ def collect(run: Path) -> dict[str, Any]:
         },
         "data": _data(config, data, max_source_length),
         "training": _training(config, last, models["teacher"], sessions),
-        "best": {"checkpoint": best.name, "validation": checkpoint.read_progress(best).scores},
+        "best": {"checkpoint": best.name, "validation": progress.scores},
         "curve": _curve(run),
         "comparison": comparison if matches(comparison, _Comparison) else None,
         "calibration": _calibration(run, best),
@@ -302,7 +303,10 @@ def _training(
     sessions: Sequence[dict[str, Any]],
 ) -> dict[str, Any]:
     options = config.train
-    num_processes = sessions[-1]["processes"] if sessions else 1
+    num_processes = 1
+    for session in sessions:
+        if session["step"] < last.step:  # others only calibrated or compared
+            num_processes = session["processes"]
     return {
         "updates": last.step,
         "total_updates": options.steps,

@@ -340,6 +340,8 @@ class Api:
                 (translated,) = await self._translate_documents(
                     documents, [0], (source, target), terms
                 )
+                if is_wrong_language(texts[0], source):
+                    translated.warnings.append("wrong-source-language")
                 return translated
 
     async def _translate_documents(

@@ -211,6 +211,10 @@ class Service:
         """Raise an HTTPException for a text that is clearly in a language from which there is no
         translation into the target."""
         sources = [code for code in self.languages if (code, target) in self.models]
+        if not sources and self.detect([text])[0].language != target:
+            raise HTTPException(
+                400, f"{language_name(target)} ({target}) is not available as a target language"
+            )
         other = other_language(text, [*sources, target])
         if other is None:
             return

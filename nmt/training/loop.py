@@ -133,11 +133,8 @@ class _TrainingLoop:
                     return True
                 if not decision.validate:
                     continue
-                self.stats.read()
-                start_time = time.monotonic()
-                if self._validate():
+                if self._validate_between_updates():
                     return True
-                self.stats.exclude(time.monotonic() - start_time)
                 if decision.is_last or is_finished(trainer) or self.is_ended:
                     self._log_end(decision)
                     return False
@@ -155,6 +152,14 @@ class _TrainingLoop:
         if has_trained_weights and self._is_scheduled() and not state.scores:
             return self._validate()
         return False
+
+    def _validate_between_updates(self) -> bool:
+        """Validate. Its time does not count for the speed of the updates before and after it."""
+        self.stats.read()
+        start_time = time.monotonic()
+        is_interrupted = self._validate()
+        self.stats.exclude(time.monotonic() - start_time)
+        return is_interrupted
 
     def _update(self, update: Update, last_step: int) -> None:
         """Make an update and, at intervals, log the means of the updates since the last log

@@ -380,11 +380,11 @@ def _check_finished_run(trainer: Trainer) -> None:
         is_complete = trainer.progress.step >= config.train.steps
         option = "train.steps" if is_complete else "train.patience"
         raise UsageError(f"{run} is finished, so {options} cannot change", f"increase {option}")
+    calibration_pairs = config.train.calibration_pairs
     is_calibrated_otherwise = (
-        saved.search != config.search
-        or saved.train.calibration_pairs != config.train.calibration_pairs
+        saved.search != config.search or saved.train.calibration_pairs != calibration_pairs
     )
-    if is_calibrated_otherwise:
+    if calibration_pairs and is_calibrated_otherwise:
         (run / checkpoint.CALIBRATION).unlink(missing_ok=True)
 
 

@@ -273,6 +273,12 @@ def test_tags_of_ssa_stay_around_their_words() -> None:
     assert rendered.splitlines()[2] == "early {\\i1}up get{\\i0} to had he"
 
 
+def test_times_and_annotations_are_points() -> None:
+    assert payload("<i>Hello <00:00:02.000>world</i> now") == "<i>HELLO <00:00:02.000>WORLD</i> NOW"
+    (block,) = parse("1\n00:01.000 --> 00:02.000\n<i>a <00:00:02.000>b</i> c\n").blocks
+    assert [(tag.start, tag.end) for tag in block.tags] == [(0, 3), (2, 2)]
+
+
 @pytest.mark.parametrize("mark", ["\u200e", "\u202b"])
 def test_direction_marks_hide_neither_speakers_nor_sounds(mark: str) -> None:
     lines = ["[door opens]", "Come in, please.", "- Where is the dog?", "- I do not know."]

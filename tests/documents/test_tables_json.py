@@ -525,6 +525,17 @@ def test_inline_tags_of_strings_stay_around_their_words() -> None:
     assert lines.render(lines.blocks) == string
 
 
-@pytest.mark.parametrize("string", ["<p>one</p><p>two</p>", "one<br>two", "a < b", "x</b> y <b>"])
+@pytest.mark.parametrize(
+    "string",
+    [
+        "<p>one</p><p>two</p>",
+        "<p>one <b>big</b> dog</p>",
+        "one <b>big</b><br>dog",
+        "<a>one</a><a>two</a>",
+        "one <b>big</b> <name>",
+        "a < b",
+        "x</b> y <b>",
+    ],
+)
 def test_other_tags_of_strings_are_text(string: str) -> None:
     assert [block.text for block in StringLines(string).blocks] == [string]

@@ -73,12 +73,16 @@ def test_no_text_or_form_feed_is_lost(source: str) -> None:
 
 def test_quoted_mail_is_a_paragraph() -> None:
     quote = (
-        "> I think that this is a very big\n> problem, and we should\n> talk to them.\n>\n"
-        "> > Really?\n"
+        "> I think that this is a very big problem for us,\n"
+        "> and we should talk to them about it this week.\n"
+        ">\n> > Really?\n> - one dog\n> - two dogs\n"
     )
     document = parse_text(quote)
-    paragraph = "I think that this is a very big problem, and we should talk to them."
-    assert texts(document) == [paragraph, "Really?"]
+    paragraph = (
+        "I think that this is a very big problem for us,"
+        " and we should talk to them about it this week."
+    )
+    assert texts(document) == [paragraph, "Really?", "- one dog", "- two dogs"]
     assert document.render(document.blocks) == quote.encode()
     lines = translated(document).decode().splitlines()
-    assert [line[:2] for line in lines] == ["> ", "> ", "> ", ">", "> "]
+    assert [line[:2] for line in lines] == ["> ", "> ", ">", "> ", "> ", "> "]

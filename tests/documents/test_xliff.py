@@ -155,6 +155,11 @@ def test_a_code_without_its_end_is_kept() -> None:
         target(document, *map(uppercase, document.blocks))
         == 'A <x id="START_LINK"/>B <x id="CLOSE_BOLD"/>C'
     )
+    name = '<ph id="2">&lt;name&gt;</ph>'
+    document = parse(unit(f'a <bpt id="1">x</bpt>b {name} c<ept id="1">y</ept>'))
+    assert texts(document) == ["a b {2} c"]
+    (block,) = document.blocks
+    assert [(tag.start, tag.end) for tag in block.tags] == [(2, 9), (4, 7)]
 
 
 def test_variables_are_where_their_text_is() -> None:

@@ -57,7 +57,7 @@ def reject_pretrained(run: Path) -> None:
 def for_target(language: str) -> str | None:
     """Return the pretrained model that translates into `language` (empty: any), or None."""
     return next(
-        (name for name, (_, target) in DIRECTIONS.items() if language in ("", target)), None
+        (name for name, (_, target) in DIRECTIONS.items() if language.lower() in ("", target)), None
     )
 
 

@@ -46,7 +46,7 @@ SENTENCES = {
         "wo ist der bahnhof": "Where is the station?",
         "Ich liebe dich.": "I love you.",
         "Guten Morgen!": "Good morning!",
-        "Danke schön.": "Thank you very much.",
+        "Danke schön.": "Thank you very much!",
         "tschüss": "Bye!",
         "wie heißt du": "What's your name?",
         "gute nacht": "Good night!",
@@ -98,6 +98,16 @@ def test_lines_with_elements_are_translated_as_in_documents(bare: CommandLine) -
         "translate", "--model", "en-de", "--top-beams", "2", lines[0]
     ).out.splitlines()
     assert [line.count("<b>") for line in n_best] == [1, 1]
+    columns = "k1\tAT&T <b>sells</b> phones.\thttp://a.b/?x=1&y=2"
+    first, second, third = bare.run("translate", "--model", "en-de", columns).out.split("\t")
+    assert (first, third) == ("k1", "http://a.b/?x=1&y=2\n")
+    assert second.startswith("AT&T ")
+    assert "<b>" in second
+
+
+def test_codes_of_languages_may_have_capitals(bare: CommandLine) -> None:
+    assert bare.run("translate", "--to", "DE", "I am tired.").out == "Ich bin müde.\n"
+    assert "en-de" in bare.run("models", "--src", "EN").out
 
 
 def test_default_model_without_runs_is_pretrained(bare: CommandLine) -> None:

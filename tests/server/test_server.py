@@ -291,6 +291,19 @@ def test_a_text_in_another_language_has_a_warning(client: Client) -> None:
     assert "wrong-source-language" in translate(client, french)["warnings"]
     answer = translate(client, ["A dog runs.", french], format="html")
     assert ["wrong-source-language" in each for each in answer["warnings"]] == [False, True]
+    file = {"file": ("a.txt", french.encode())}
+    of_english = {"source": "en", "target": "de"}
+    answer = client.post("/translate_file", files=file, data=of_english).json()
+    assert "wrong-source-language" in answer["warnings"]
+
+
+def test_a_language_without_a_model_into_it_is_no_target(guards: dict[str, Guard]) -> None:
+    service = Service([guards["en-de"]])
+    with pytest.raises(HTTPException) as caught:
+        service.resolve(["Der Hund rennt."], "auto", "en")
+    assert caught.value.detail == "English (en) is not available as a target language"
+    assert service.resolve(["The dog is running."], "auto", "en").source == "en"
+    service.close()
 
 
 FOREIGN = [

@@ -60,14 +60,14 @@ def _shared_words(source: str, target: str) -> list[str]:
 
 
 def _replace(source: str, target: str, spans: Iterable[str]) -> Pair:
-    shared = []
-    for span in spans:
-        if contains_separate(source, span) and contains_separate(target, span):
-            shared.append(span)
+    def is_shared(span: str) -> bool:
+        return contains_separate(source, span) and contains_separate(target, span)
+
     unused = list(PLACEHOLDERS)
+    first_spans = list(filter(is_shared, spans))[: len(unused)]
     # The longest first: one may be a part of another, such as a file of its path.
-    for span in sorted(shared[: len(unused)], key=len, reverse=True):
-        if contains_separate(source, span) and contains_separate(target, span):
+    for span in sorted(first_spans, key=len, reverse=True):
+        if is_shared(span):
             placeholder = unused.pop(0)
             source = replace_first(source, span, placeholder)
             target = replace_first(target, span, placeholder)
@@ -116,11 +116,17 @@ def is_separate(text: str, start: int, end: int, text_end: int) -> bool:
     number. Marks of the text are letters; see `marks_as_letters`."""
     if text[start].isalnum() and not _WORD_START.match(text, start):
         return False
-    # The letter of a format specifier is not the end of a word, as in %slog in%s.
-    is_specifier = text[start] == "%" and text[end - 1].isalpha()
-    if text[end - 1].isalnum() and not is_specifier:
+    if _ends_word(text[start:end]):
         return _WORD_END.match(text, end, text_end) is not None
     return True
+
+
+def _ends_word(span: str) -> bool:
+    """Return whether a span ends with a word. The letter of a format specifier is none, as in
+    `%slog in%s`."""
+    last = span[-1]
+    is_specifier = span[0] == "%" and last.isalpha()
+    return last.isalnum() and not is_specifier
 
 
 def separate_pattern(span: str) -> str:
@@ -128,7 +134,6 @@ def separate_pattern(span: str) -> str:
     pattern = re.escape(span)
     if span[0].isalnum():
         pattern = _BEFORE_WORD + pattern
-    is_specifier = span[0] == "%" and span[-1].isalpha()
-    if span[-1].isalnum() and not is_specifier:
+    if _ends_word(span):
         pattern += _AFTER_WORD
     return pattern

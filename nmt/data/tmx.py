@@ -127,13 +127,17 @@ class _Parser:
         self._pieces: list[str] | None = None  # text of the current segment
         self._markup_depth = 0
         self._tmx_names: dict[str, str] = {}
-        self._expat = expat.ParserCreate("utf-8")  # the text is decoded before it is parsed
-        self._expat.buffer_text = True
-        self._expat.StartElementHandler = self._start_root
-        self._expat.EndElementHandler = self._end
-        self._expat.CharacterDataHandler = self._add_text
-        self._expat.EntityDeclHandler = self._reject_declaration
-        self._expat.SkippedEntityHandler = self._reject_unknown_entity
+        self._expat = self._create_parser()
+
+    def _create_parser(self) -> expat.XMLParserType:
+        parser = expat.ParserCreate("utf-8")  # the text is decoded before it is parsed
+        parser.buffer_text = True
+        parser.StartElementHandler = self._start_root
+        parser.EndElementHandler = self._end
+        parser.CharacterDataHandler = self._add_text
+        parser.EntityDeclHandler = self._reject_declaration
+        parser.SkippedEntityHandler = self._reject_unknown_entity
+        return parser
 
     def parse(self, text: str | None) -> list[Pair]:
         """Parse the next part of the file, None at its end, and return the pairs that are

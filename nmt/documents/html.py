@@ -106,7 +106,8 @@ _CODE = f"{_TRIPLE}|" + _any_between(
     (*_TEMPLATE_COMMENTS, *_TEMPLATE_MARKS, _PHP_MARKS), "<[a-zA-Z/!]"
 )
 """Code of templates in a tag. It cannot hide the start of another tag."""
-_DOUBLE, _SINGLE = (rf"(?:[^{quote}{{<]++|{_CODE}|[{{<])*+" for quote in "\"'")
+_DOUBLE = rf"(?:[^\"{{<]++|{_CODE}|[{{<])*+"
+_SINGLE = rf"(?:[^'{{<]++|{_CODE}|[{{<])*+"
 """Values of attributes in double and single quotes, without them."""
 _TOKEN = re.compile(
     r"(?P<other><!--(?:>|->|.*?(?:--!?>|\Z))|<!\[CDATA\[.*?(?:\]\]>|\Z)"
@@ -153,7 +154,10 @@ _LABELS = {
 }
 _ICON_NAME = "icon"
 """Name of the pieces of icons."""
-_ENCODINGS = {label: encoding for encoding, labels in _LABELS.items() for label in labels.split()}
+_ENCODINGS: dict[str, str] = {}
+for _encoding, _labels in _LABELS.items():
+    for _label in _labels.split():
+        _ENCODINGS[_label] = _encoding
 """The encodings that the standard defines for some names, which are extensions of the encodings
 with these names."""
 
@@ -181,6 +185,11 @@ class _Token:
     """Whether it is untranslated for another reason than its language, or is in such an element."""
     partner: int | None = None
     """Index of the end tag."""
+
+    @property
+    def is_custom(self) -> bool:
+        """Whether HTML does not define the element."""
+        return "-" in self.name or ":" in self.name
 
     @property
     def is_inline(self) -> bool:
@@ -224,10 +233,14 @@ class HtmlReader:
     def _quote(self, quote: str, codes: Mapping[str, str], text: str) -> str:
         """Escape all text but the code of templates. `codes` has the source of each code in the
         text."""
-        parts = re.split(f"({'|'.join(map(re.escape, codes))})", text) if codes else [text]
+        parts = [text]
+        if codes:
+            alternatives = "|".join(map(re.escape, codes))
+            parts = re.split(f"({alternatives})", text)
         output = ""
         for part in parts:
-            output += codes.get(part) or self._escape(part).replace(quote, QUOTES[quote])
+            escaped = self._escape(part).replace(quote, QUOTES[quote])
+            output += codes.get(part) or escaped
         return f"{quote}{output}{quote}"
 
     def _attribute_values(self, tokens: Iterable[_Token]) -> Iterator[Value]:
@@ -280,28 +293,25 @@ class HtmlReader:
         for i in reversed(range(len(tokens))):  # inner elements first
             token = tokens[i]
             last = token.partner
-            is_custom = "-" in token.name or ":" in token.name
-            if not is_custom or last is None or last - i > MAX_CUSTOM_TOKENS:
+            if not token.is_custom or last is None or last - i > MAX_CUSTOM_TOKENS:
                 continue
-            before = self._text_of(tokens, i - 1)
-            after = self._text_of(tokens, last + 1)
-            is_continued = _CONTINUED.search(before) or _CONTINUING.match(after)
-            # The tokens in it and the next ones
-            nearby = [
-                *tokens[max(0, i - 1) : i],
-                *tokens[i + 1 : last],
-                *tokens[last + 1 : last + 2],
-            ]
-            is_in_sentence = all(each.is_inline or each.is_end for each in nearby)
-            if is_continued and is_in_sentence:
+            content = tokens[i + 1 : last]
+            before = tokens[i - 1] if i else _Token(0, 0)
+            after = tokens[last + 1] if last + 1 < len(tokens) else _Token(0, 0)
+            is_among_others = any(each.is_custom and not each.is_inline for each in (before, after))
+            if is_among_others or not all(each.is_inline for each in content):
+                continue
+            if self._ends_within_sentence(before) or self._starts_within_sentence(after):
                 token.is_custom_inline = True
                 tokens[last].is_custom_inline = True
 
-    def _text_of(self, tokens: Sequence[_Token], i: int) -> str:
-        """Return the text of a token; "" if it is a tag."""
-        if not 0 <= i < len(tokens) or tokens[i].name:
-            return ""
-        return self._source[tokens[i].start : tokens[i].end]
+    def _ends_within_sentence(self, token: _Token) -> bool:
+        text = self._source[token.start : token.end]
+        return token.name == "" and _CONTINUED.search(text) is not None
+
+    def _starts_within_sentence(self, token: _Token) -> bool:
+        text = self._source[token.start : token.end]
+        return token.name == "" and _CONTINUING.match(text) is not None
 
     def _text_pieces(self, start: int, end: int) -> Iterator[Piece]:
         """Yield the pieces of text, in which code of templates is not decoded."""
@@ -503,7 +513,9 @@ def _is_icon(token: _Token, i: int) -> bool:
     if not token.is_inline or token.partner != i + 1:
         return False
     classes = _attribute(token, "class")
-    return _ICON.search(classes) is not None or (token.name == "i" and classes != "")
+    has_icon_class = _ICON.search(classes) is not None
+    is_empty_italic = token.name == "i" and classes != ""
+    return has_icon_class or is_empty_italic
 
 
 def _icons_at_sentence_ends(run: Sequence[Piece]) -> list[int]:
@@ -531,7 +543,8 @@ def _split_at_icons(run: list[Piece]) -> Iterator[list[Piece]]:
             first -= 1
         while end < len(run) and run[end].kind in (Kind.CLOSE, Kind.SPACE):
             end += 1
-        starts_element = any(piece.kind is Kind.OPEN for piece in run[first:icon])
+        kinds_before = {piece.kind for piece in run[first:icon]}
+        starts_element = Kind.OPEN in kinds_before
         part_end = first if starts_element else end
         space = icon + 1 if starts_element else icon - 1
         if part_start <= space < len(run) and run[space].kind is Kind.SPACE:

@@ -298,11 +298,7 @@ def _join_elements(pieces: Sequence[Piece]) -> tuple[list[Piece], dict[int, int]
     """
     joined = []
     partners = {}
-    ends = {}
-    for start, end in end_indices(pieces).items():
-        is_code = is_range(pieces[start].name)
-        if not is_code or not _has_line_break(pieces[start:end]):
-            ends[start] = end
+    ends = _ends_of_elements(pieces)
     matched = {*ends, *ends.values()}
     num_words = 0
     open_tags = []  # index in `joined`, number of words before it
@@ -327,8 +323,18 @@ def _join_elements(pieces: Sequence[Piece]) -> tuple[list[Piece], dict[int, int]
     return joined, partners
 
 
+def _ends_of_elements(pieces: Sequence[Piece]) -> dict[int, int]:
+    """Return what `end_indices` does, without code in several blocks, in which it would be
+    repeated."""
+    ends = {}
+    for start, end in end_indices(pieces).items():
+        is_code = is_range(pieces[start].name)
+        if not is_code or not _has_line_break(pieces[start:end]):
+            ends[start] = end
+    return ends
+
+
 def _has_line_break(pieces: Iterable[Piece]) -> bool:
-    """Return whether a range is in several blocks, in which its code would be repeated."""
     return any(piece.kind is Kind.LINE_BREAK for piece in pieces)
 
 

@@ -26,6 +26,7 @@ from nmt.core.version import __version__
 from nmt.model.options import MODEL_OPTIONS
 from nmt.runs import checkpoint, pretrained
 from nmt.runs.model_files import ModelFiles, load_settings
+from nmt.text.tokenizer import Tokenizer
 
 UNKNOWN_LICENSE = "not specified"
 SESSIONS, COMPARISON = "sessions.jsonl", "comparison.json"
@@ -237,11 +238,7 @@ def collect(run: Path) -> dict[str, Any]:
         "target": config.data.tgt,
         "parameters": sum(map(math.prod, checkpoint.read_shapes(best).values())),
         "model": _model_options(config.model),
-        "tokenizer": {
-            "kind": tokenizer.model_type,
-            "pieces": len(tokenizer),
-            "sha256": tokenizer.checksum,
-        },
+        "tokenizer": _tokenizer(tokenizer),
         "data": _data(config, data, max_source_length),
         "training": _training(config, last, models["teacher"], sessions),
         "best": {"checkpoint": best.name, "validation": progress.scores},
@@ -252,6 +249,14 @@ def collect(run: Path) -> dict[str, Any]:
         "sessions": sessions,
         "checkpoints": [path.name for path in checkpoint.checkpoints(run)],
         "bytes": sum(map(_file_size, run.rglob("*"))),
+    }
+
+
+def _tokenizer(tokenizer: Tokenizer) -> dict[str, Any]:
+    return {
+        "kind": tokenizer.model_type,
+        "pieces": len(tokenizer),
+        "sha256": tokenizer.checksum,
     }
 
 

@@ -235,6 +235,7 @@ def test_only_what_a_person_reads_is_translated(source: str, expected: list[str]
         ("<p>a b.<my-a>c d</my-a>", "<p>B. A<my-a>D C</my-a>"),
         ("<p>a <my-a>b c</my-a><my-b>d e</my-b>", "<p>A <my-a>C B</my-a><my-b>E D</my-b>"),
         ("<my-a>b c</my-a> d e", "E D <my-a>C B</my-a>"),
+        ("<p><my-a>b c</my-a> d</p>", "<p>D <my-a>C B</my-a></p>"),
         (
             "<p><span style='mso-list:Ignore'>o<span>&nbsp; </span></span>a b</p>",
             "<p><span style='mso-list:Ignore'>o<span>&nbsp; </span></span>B A</p>",

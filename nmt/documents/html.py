@@ -394,7 +394,9 @@ def _tokenize(source: str, start: int, end: int) -> Iterator[_Token]:
         if position < match.start():
             yield _Token(position, match.start())
         position = match.end()
-        token = _tag(source, match, is_xml) if match["name"] else _Token(*match.span(), name="!")
+        token = _Token(*match.span(), name="!")
+        if match["name"]:
+            token = _tag(source, match, is_xml)
         yield token
         if token.name in RAW_TEXT and not token.is_end and not token.is_empty:
             closing = re.compile(rf"</{token.name}(?=[\s/>])|\Z", re.IGNORECASE).search(
@@ -625,7 +627,9 @@ def _attribute_block(value: str) -> tuple[RichText, dict[str, str]]:
             continue
         code = _SPACES.sub(" ", part)
         codes[code] = part
-        fixed.append(FixedSpan(len(text), len(text) + len(code), code))
+        start = len(text)
+        end = start + len(code)
+        fixed.append(FixedSpan(start, end, code))
         text += code
     return RichText(text, (), tuple(fixed)), codes
 

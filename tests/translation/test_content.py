@@ -298,5 +298,5 @@ def test_lost_marks_are_restored() -> None:
 
     translator.stream = without_marks  # type: ignore[method-assign]
     [[restored]] = Guard(translator).stream([['She said "good night" to me.']])
-    assert re.search(r'"\w[^"]*" ', restored.text)
+    assert re.search(r'"\w[^"]*"', restored.text)
     assert restored.warnings == ()

@@ -191,7 +191,7 @@ def test_spans_of_both_sides_become_placeholders() -> None:
         ("See b@c.de, not http://a.org.", "Nicht http://a.org, sondern b@c.de."),
         ("See http://a.org.", "Siehe dort."),  # the target has no such span
         ("It is 5 and 15.", "Es ist 5 und 15."),  # the model reads numbers
-        ("a.txt is in /tmp/a.txt.", "Es liegt in /tmp/a.txt."),
+        ("a.txt is in /etc/a.txt.", "Es liegt in /etc/a.txt."),
     ]
     assert list(replace_spans(pairs))[:4] == [
         ("See \ue000 and \ue001.", "Siehe \ue000 und \ue001."),

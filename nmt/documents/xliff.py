@@ -460,6 +460,7 @@ def _paired_codes(tokens: Sequence[re.Match[str]]) -> dict[int, tuple[str, str]]
     the indices of these elements. Both are in the same element."""
     paired = {}
     open_ranges: list[tuple[str, int]] = []
+    known: set[str] = set()  # names of ranges that have started
     for i, token in enumerate(tokens):
         tag = token[0]
         if token["name"] in _CONTAINERS:
@@ -472,6 +473,9 @@ def _paired_codes(tokens: Sequence[re.Match[str]]) -> dict[int, tuple[str, str]]
         ended = ended_range(code)
         if started:
             open_ranges.append((started, i))
+            known.add(started)
+        if ended not in known:  # like most codes; the search would take quadratic time
+            continue
         for k in reversed(range(len(open_ranges))):
             name, start = open_ranges[k]
             if not name:

@@ -45,9 +45,8 @@ BUILDS = {
         Build("avx512", "-march=x86-64-v4", _AVX512),
         Build("avx2vnni", "-march=x86-64-v3 -mavxvnni", f"{_AVX2} avx_vnni"),
         Build("avx2", "-march=x86-64-v3", _AVX2),
-        Build(
-            "sse2", "-Os -march=x86-64", ""
-        ),  # for processors of 2011; -O3 more than doubles its size
+        # For processors of 2011; -O3 more than doubles its size.
+        Build("sse2", "-Os -march=x86-64", ""),
     ),
     "aarch64": (
         Build("dotprod", "-march=armv8.2-a+dotprod", "asimd asimddp atomics"),

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 import shutil
 import textwrap
+from copy import copy
 from typing import Any, get_args
 
 MARGIN = len(" " + "  " + " \\ ")
@@ -21,16 +22,23 @@ TYPES = {
 }
 """Names of types in help texts, by how their names in Typer begin; a flag has none."""
 
+NUMBERS = {"int": "whole number", "float": "number"}
+"""Names of numbers in errors, by how their names in Typer begin."""
+
 
 def prepare(command: Any) -> None:
     """Change the help of a command, which Typer has made."""
-    paragraphs = (command.help or "").split("\n\n")
+    first, *others = (command.help or "").split("\n\n")
+    # Typer removes the indentation of all lines after the first of the others: so that is empty.
+    paragraphs = [first, "", *others]
     command.help = _escaped("\n\n".join(map(_reflowed, paragraphs)))
-    for option in command.params:
-        if option.help:
-            option.help = _escaped(option.help)
-        if option.param_type_name == "option" and option.metavar is None:
-            _shorten_type(option)
+    for parameter in command.params:
+        if parameter.help:
+            parameter.help = _escaped(parameter.help)
+        if parameter.param_type_name == "argument":
+            _hide_type(parameter)
+        elif parameter.metavar is None:
+            _shorten_type(parameter)
 
 
 def _escaped(text: str) -> str:
@@ -61,6 +69,12 @@ class _ExampleWrapper(textwrap.TextWrapper):
     wordsep_simple_re = re.compile(r'(\s+(?=-(?:[^"]*"[^"]*")*[^"]*$))')
 
 
+def _hide_type(argument: Any) -> None:
+    """Leave out the type of an argument, whose name and help say what it is."""
+    argument.type = copy(argument.type)  # Typer shares types
+    argument.type.get_metavar = lambda param, ctx: ""
+
+
 def _shorten_type(option: Any) -> None:
     """Set `metavar` to a short name, or to a range."""
     descriptor = getattr(option, "type_descriptor", None)
@@ -71,10 +85,19 @@ def _shorten_type(option: Any) -> None:
         else:
             option.type._describe_range = lambda: _range(*limits)  # in errors, too
             option.metavar = ""
+        _name_number(option)
         return
     option._get_number_range_help_str = lambda: ""  # a part of `metavar`
     (item_type,) = get_args(descriptor.annotation) or (descriptor.annotation,)
     option.metavar = _range(option.min, option.max) or _short_name(item_type.__name__.lower())
+
+
+def _name_number(option: Any) -> None:
+    """Let errors say "is not a valid whole number" instead of "int range"."""
+    for start, name in NUMBERS.items():
+        if option.type.name.startswith(start):
+            option.type = copy(option.type)  # Typer shares types
+            option.type.name = name
 
 
 def _short_name(name: str) -> str | None:

@@ -812,7 +812,7 @@ typedef struct {
     Layer *layers[2];
     Matrix output;
     Norm final_norms[2];
-    void *embeddings[2];       /* [V, D] */
+    Weight embeddings[2];      /* [V, D] in int8 if they were stored so, else in float32 or bfloat16 */
     const float *positions[2]; /* LEARNED: [position, D]; T5: [distance + max, H]; ALIBI: [H] */
 } Model;
 
@@ -821,17 +821,24 @@ static int64_t distinct_layers(const Config *c, int stack) {
     return (layers + c->layer_sharing - 1) / c->layer_sharing;
 }
 
-static void *copy_rows(Arena *arena, Weight from, int64_t rows, int64_t count, int bf16, float *row) {
-    char *to = from.values ? arena_alloc(arena, rows * count * (bf16 ? 2 : 4)) : 0;
-    for (int64_t r = 0; to && r < rows; r++) {
-        const float *from_I = row_of(from, r, count, row);
-        for (int64_t i = 0; i < count; i++)
-            store_scalar(to, r * count + i, from_I[i], bf16);
-    }
-    return to;
+static void *copy_bytes(Arena *arena, const void *from, int64_t bytes) {
+    void *to = from ? arena_alloc(arena, bytes) : 0;
+    return to ? memcpy(to, from, bytes) : 0;
 }
 
-static float *copy(Arena *arena, Weight from, int64_t count) { return copy_rows(arena, from, 1, count, 0, 0); }
+static float *copy(Arena *arena, Weight from, int64_t count) { return copy_bytes(arena, from.values, count * 4); }
+
+static Weight copy_embeddings(Arena *arena, const Config *c, Weight from) {
+    int64_t count = c->vocab_size * c->dim;
+    if (from.scale_O)
+        return (Weight){copy_bytes(arena, from.values, count), copy_bytes(arena, from.scale_O, c->vocab_size * 4)};
+    if (!c->bf16)
+        return (Weight){copy(arena, from, count), 0};
+    uint16_t *to = arena_alloc(arena, count * 2);
+    for (int64_t i = 0; to && i < count; i++)
+        to[i] = to_bf16(((const float *)from.values)[i]);
+    return (Weight){to, 0};
+}
 
 void model_free(Model *m) { arena_free(&m->arena), free(m); }
 
@@ -840,11 +847,9 @@ void model_free(Model *m) { arena_free(&m->arena), free(m); }
    (null in the decoder: those of the encoder); and the parameters of the position encoding. The output matrix, its bias
    and its multipliers follow. Only matrices and embeddings may be in int8. Returns null if out of memory. */
 Model *model_new(const Config *config, const Weight *weights) {
-    int64_t longest = config->dim > config->ffn_dim ? config->dim : config->ffn_dim;
-    float *row = malloc(longest * sizeof *row);
     Model *m = calloc(1, sizeof *m);
-    if (!m || !row)
-        return free(m), free(row), (Model *)0;
+    if (!m)
+        return 0;
     m->c = *config;
     const Config *c = &m->c;
     int64_t dim = c->dim, kv = 2 * c->kv_heads * (dim / c->heads), up = c->ffn_dim << (c->activation == SWIGLU);
@@ -865,13 +870,11 @@ Model *model_new(const Config *config, const Weight *weights) {
                     (Norm){copy(&m->arena, weights[0], dim), copy(&m->arena, weights[1], dim)};
         }
         m->final_norms[stack] = (Norm){copy(&m->arena, weights[0], dim), copy(&m->arena, weights[1], dim)};
-        m->embeddings[stack] = weights[2].values
-            ? copy_rows(&m->arena, weights[2], c->vocab_size, dim, (int)c->bf16, row) : m->embeddings[ENCODER];
+        m->embeddings[stack] = weights[2].values ? copy_embeddings(&m->arena, c, weights[2]) : m->embeddings[ENCODER];
         m->positions[stack] = copy(&m->arena, weights[3], position_params[c->positions]);
         weights += 4;
     }
     pack(&m->arena, &m->output, c->vocab_size, dim, (int)c->type, weights[0], weights[1].values, weights[2].values);
-    free(row);
     return m->arena.failed ? model_free(m), (Model *)0 : m;
 }
 
@@ -977,9 +980,15 @@ INLINE void embed(const Model *m, int stack, int32_t token, const float *positio
     int64_t dim = m->c.dim;
     int bf16 = (int)m->c.bf16;
     float scale = token == m->c.zero_token ? 0 : sqrtf((float)dim);
-    const void *embeddings = m->embeddings[stack];
-    for (int64_t i = 0; i < dim; i++)
-        x_D[i] = load_scalar(embeddings, token * dim + i, bf16);
+    Weight table = m->embeddings[stack];
+    if (table.scale_O) {
+        const float *row = row_of(table, token, dim, x_D);
+        for (int64_t i = 0; bf16 && i < dim; i++)
+            x_D[i] = from_bits((uint32_t)to_bf16(row[i]) << 16);
+    } else {
+        for (int64_t i = 0; i < dim; i++)
+            x_D[i] = load_scalar(table.values, token * dim + i, bf16);
+    }
     embed_at(dim, scale, position_D, x_D);
 }
 

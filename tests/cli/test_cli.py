@@ -89,6 +89,24 @@ def test_help_fits_into_80_columns(bare: CommandLine) -> None:
             assert len(f"{line.rstrip()} {next_word}") > 78
 
 
+def test_examples_are_indented_and_arguments_have_no_type(bare: CommandLine) -> None:
+    encode = bare.run("tokenizer", "encode", "--help").out
+    assert re.search("^ Examples: *\n   nmt tokenizer encode ", encode, re.MULTILINE)
+    assert re.search("model +Model file", encode)
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        ("compare --resamples 1.5 a b", "'1.5' is not a valid whole number"),
+        ("translate --beam-size abc hi", "'abc' is not a valid whole number"),
+        ("data filter --keep abc a b", "'abc' is not a valid number"),
+    ],
+)
+def test_errors_name_no_type_of_python(command: str, name: str, bare: CommandLine) -> None:
+    assert name in bare.run(*command.split(), code=2).err
+
+
 def complete(directory: Path, words: str) -> list[str]:
     """Return what Bash completes the last word with."""
     request = {

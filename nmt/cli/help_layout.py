@@ -7,7 +7,7 @@ import re
 import shutil
 import textwrap
 from copy import copy
-from typing import Any, get_args
+from typing import Any
 
 MARGIN = len(" " + "  " + " \\ ")
 """Of an example: the margins and the indentation of the help text, and the end of its line."""
@@ -76,27 +76,17 @@ def _hide_type(argument: Any) -> None:
 
 
 def _shorten_type(option: Any) -> None:
-    """Set `metavar` to a short name, or to a range."""
-    descriptor = getattr(option, "type_descriptor", None)
-    if descriptor is None:  # Typer before 0.29
-        limits = getattr(option.type, "min", None), getattr(option.type, "max", None)
-        if limits == (None, None):
-            option.metavar = _short_name(option.type.name)
-        else:
-            option.type._describe_range = lambda: _range(*limits)  # in errors, too
-            option.metavar = ""
-        _name_number(option)
-        return
-    option._get_number_range_help_str = lambda: ""  # a part of `metavar`
-    (item_type,) = get_args(descriptor.annotation) or (descriptor.annotation,)
-    option.metavar = _range(option.min, option.max) or _short_name(item_type.__name__.lower())
-
-
-def _name_number(option: Any) -> None:
-    """Let errors say "is not a valid whole number" instead of "int range"."""
+    """Set `metavar` to a short name, or to a range, and let errors say "is not a valid whole
+    number" instead of "int range"."""
+    option.type = copy(option.type)  # Typer shares types
+    limits = getattr(option.type, "min", None), getattr(option.type, "max", None)
+    if limits == (None, None):
+        option.metavar = _short_name(option.type.name)
+    else:
+        option.type._describe_range = lambda: _range(*limits)  # in errors, too
+        option.metavar = ""
     for start, name in NUMBERS.items():
         if option.type.name.startswith(start):
-            option.type = copy(option.type)  # Typer shares types
             option.type.name = name
 
 

@@ -471,6 +471,7 @@ INLINE int8_t quantized(float x) {
 typedef struct { const void *values; const float *scale_O; } Weight;
 
 /* Returns row `o` in float32. An int8 row is converted into `row`. */
+__attribute__((noinline)) /* a copy in each caller would be large */
 static const float *row_of(Weight w, int64_t o, int64_t inputs, float *row) {
     if (!w.scale_O)
         return (const float *)w.values + o * inputs;
@@ -976,7 +977,8 @@ static void position_row(const Model *m, int stack, int64_t position, float *row
     }
 }
 
-INLINE void embed(const Model *m, int stack, int32_t token, const float *position_D, float *x_D) {
+__attribute__((noinline)) /* a copy in each caller would be large */
+static void embed(const Model *m, int stack, int32_t token, const float *position_D, float *x_D) {
     int64_t dim = m->c.dim;
     int bf16 = (int)m->c.bf16;
     float scale = token == m->c.zero_token ? 0 : sqrtf((float)dim);

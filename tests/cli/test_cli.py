@@ -104,7 +104,9 @@ def test_examples_are_indented_and_arguments_have_no_type(bare: CommandLine) -> 
     ],
 )
 def test_errors_name_no_type_of_python(command: str, name: str, bare: CommandLine) -> None:
-    assert name in bare.run(*command.split(), code=2).err
+    done = bare(*command.split())
+    assert done.code == 2
+    assert name in done.err
 
 
 def complete(directory: Path, words: str) -> list[str]:

@@ -1376,7 +1376,8 @@ def test_fuzzed_searches_access_only_their_memory(tmp_path_factory: pytest.TempP
 @compiled
 @pytest.mark.slow
 def test_fuzzing_reports_an_overflow_of_one_float(tmp_path: Path) -> None:
-    correct = "    for (int64_t i = 0; i < dim; i++)\n        x_D[i] = load_scalar("
+    loop = "for (int64_t i = 0; i < dim; i++)"
+    correct = f"{loop}\n            x_D[i] = load_scalar("
     text = engine_library.SOURCE.read_text(encoding="utf-8")
     assert text.count(correct) == 1
     planted = tmp_path / "engine.c"
